@@ -1,0 +1,48 @@
+# `make demo` and `make test` work as the first command on a fresh machine with Python 3.11 or newer.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+JOBS   ?= auto
+STAMP  := $(VENV)/.installed
+
+.PHONY: setup demo test test-fast lint format docs cli-reference bench clean
+
+setup: $(STAMP)
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed, found " + sys.version.split()[0] + "; set PYTHON=...") if sys.version_info < (3, 11) else None'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	# torch first, by exact version: a range would let pip choose a build with several gigabytes of CUDA.
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch==2.13.0 setuptools
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-build-isolation -e '.[docs,test,dev]'
+	@touch $@
+
+demo: setup
+	$(BIN)/python examples/demo.py
+
+test: setup
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal
+
+test-fast: setup
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not slow"
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: setup
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+docs: setup
+	$(BIN)/mkdocs build --strict --quiet
+
+cli-reference: setup
+	$(BIN)/python scripts/cli_reference.py > docs/cli.md
+
+bench: setup
+	$(BIN)/python benchmarks/run.py
+
+clean:
+	rm -rf site build dist demo-output .pytest_cache .ruff_cache .mypy_cache .hypothesis

@@ -1,0 +1,78 @@
+"""CARIBOU: private graph learning whose guarantee survives attack.
+
+Names in the order of the pipeline: a graph comes in, bounds and a budget are declared, a contractive layer is run with noise, a
+state comes out with its certificate. Everything is loaded on first use, so that ``import caribou`` is cheap.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "Graph": "caribou.graph",
+    "Split": "caribou.graph",
+    "read_graph": "caribou.datasets.files",
+    "write_graph": "caribou.datasets.files",
+    "Budget": "caribou.privacy.budget",
+    "PrivacyUnit": "caribou.privacy.budget",
+    "Bounds": "caribou.privacy.sensitivity",
+    "ContractiveGraphLayer": "caribou.layer",
+    "propagate": "caribou.mechanisms.message_passing",
+    "NoiseSource": "caribou.mechanisms.noise",
+    "release": "caribou.embeddings",
+    "Release": "caribou.embeddings",
+    "Certificate": "caribou.privacy.certificate",
+    "verify": "caribou.privacy.certificate",
+    "Ledger": "caribou.privacy.ledger",
+    "CaribouError": "caribou.errors",
+}
+
+__all__ = [
+    "Bounds",
+    "Budget",
+    "CaribouError",
+    "Certificate",
+    "ContractiveGraphLayer",
+    "Graph",
+    "Ledger",
+    "NoiseSource",
+    "PrivacyUnit",
+    "Release",
+    "Split",
+    "__version__",
+    "datasets",
+    "propagate",
+    "read_graph",
+    "release",
+    "verify",
+    "write_graph",
+]
+
+if TYPE_CHECKING:
+    from caribou import datasets
+    from caribou.datasets.files import read_graph, write_graph
+    from caribou.embeddings import Release, release
+    from caribou.errors import CaribouError
+    from caribou.graph import Graph, Split
+    from caribou.layer import ContractiveGraphLayer
+    from caribou.mechanisms.message_passing import propagate
+    from caribou.mechanisms.noise import NoiseSource
+    from caribou.privacy.budget import Budget, PrivacyUnit
+    from caribou.privacy.certificate import Certificate, verify
+    from caribou.privacy.ledger import Ledger
+    from caribou.privacy.sensitivity import Bounds
+
+
+def __getattr__(name: str) -> Any:
+    if name == "datasets":
+        return importlib.import_module("caribou.datasets")
+    if name in _HOMES:
+        return getattr(importlib.import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'caribou' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,1 @@
+"""The commands of ``caribou``, one module per group."""

@@ -1,0 +1,313 @@
+"""``caribou ledger``: look at what has been spent, set budgets, record releases made elsewhere.
+
+The functions raise; the top of the command line turns errors into one line and an exit code. Only ``show`` has an
+exit code of its own: 3, when the chain of records is broken.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from caribou.errors import BudgetExceeded, CertificateError, InputError, LedgerError
+from caribou.privacy.budget import DEFAULT_DELTA, Budget, PrivacyUnit
+from caribou.privacy.events import EpsilonDelta, Event, Gaussian, Laplace, NonPrivate, SubsampledGaussian, event_to_dict
+from caribou.privacy.ledger import Ledger, Release, Standing
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+EXIT_BROKEN_CHAIN = 3
+
+ledger_app = typer.Typer(
+    name="ledger",
+    help="What each data set has spent: show it, set budgets, record releases made elsewhere.",
+    no_args_is_help=True,
+    add_completion=False,
+)
+
+LedgerFile = Annotated[
+    Path, typer.Option("--ledger", envvar="CARIBOU_LEDGER", help="The ledger file.", show_default=True)
+]
+DEFAULT_LEDGER = Path("caribou-ledger.sqlite")
+
+
+@ledger_app.command()
+def show(
+    ledger: LedgerFile = DEFAULT_LEDGER,
+    dataset: Annotated[str | None, typer.Option("--dataset", help="Only this data set, with its releases.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+) -> None:
+    """Show what each data set has spent and what is left, and verify the chain of records.
+
+    Exit code 3: the chain is broken, i.e. records were edited or removed.
+
+    Example: caribou ledger show --dataset survey
+    """
+    book = Ledger(ledger, create=False)
+    problems = book.check()
+    try:
+        standings, releases = _selection(book, dataset)
+        totals = _totals(book, standings)
+    except LedgerError:
+        if not problems:
+            raise
+        # Edited records may be unreadable; the finding matters more than the table.
+        standings, releases, totals = (), (), {}
+    if as_json:
+        typer.echo(json.dumps(_report(book, standings, releases, totals, problems), indent=2))
+    else:
+        _print(book, standings, releases if dataset is not None else (), totals, problems)
+    if problems:
+        raise typer.Exit(EXIT_BROKEN_CHAIN)
+
+
+@ledger_app.command()
+def budget(
+    name: Annotated[str, typer.Argument(help="The data set.")],
+    epsilon: Annotated[float, typer.Option("--epsilon", help="The total epsilon; inf means no limit.")],
+    unit: Annotated[PrivacyUnit, typer.Option("--unit", help="What is protected: one edge or one node.")],
+    delta: Annotated[
+        float | None, typer.Option("--delta", help=f"The total delta (default: {DEFAULT_DELTA:g}).")
+    ] = None,
+    ledger: LedgerFile = DEFAULT_LEDGER,
+) -> None:
+    """Set the total that a data set may spend at one privacy unit. Changes are kept in its history.
+
+    Example: caribou ledger budget survey --epsilon 4 --delta 1e-6 --unit edge
+    """
+    total = Budget(epsilon, delta, unit)
+    standing = Ledger(ledger).set_budget(name, total)
+    typer.echo(f"budget of {name}: {total}")
+    typer.echo(_spent_in_words(standing))
+
+
+@ledger_app.command()
+def add(
+    name: Annotated[str, typer.Argument(help="The data set.")],
+    certificate: Annotated[
+        Path | None, typer.Option("--certificate", help="The certificate of the release: unit and events are its.")
+    ] = None,
+    epsilon: Annotated[float | None, typer.Option("--epsilon", help="Its epsilon, if there is no certificate.")] = None,
+    delta: Annotated[float | None, typer.Option("--delta", help="Its delta (default: 0, pure epsilon).")] = None,
+    unit: Annotated[PrivacyUnit | None, typer.Option("--unit", help="What it protects: one edge or one node.")] = None,
+    description: Annotated[str, typer.Option("--description", help="A line about it.")] = "made elsewhere",
+    over_budget: Annotated[
+        bool,
+        typer.Option("--over-budget", help="Record it even beyond the budget, because it has been published already."),
+    ] = False,
+    ledger: LedgerFile = DEFAULT_LEDGER,
+) -> None:
+    """Record a release that was made elsewhere, from its certificate or from its epsilon and delta.
+
+    A release beyond the budget is refused, unless --over-budget says that it has been published already.
+
+    Example: caribou ledger add survey --epsilon 0.5 --unit edge --description "degree histogram"
+    """
+    release_unit, events, certificate_id = _past_release(certificate, epsilon, delta, unit)
+    book = Ledger(ledger)
+    record = book.record_past if over_budget else book.spend
+    try:
+        receipt = record(name, release_unit, events, description=description, certificate_id=certificate_id)
+    except BudgetExceeded as error:
+        raise BudgetExceeded(f"{error}; if it has been published already, record it with --over-budget") from error
+    book.annotate(receipt.id, "released")
+    typer.echo(f"recorded release {receipt.id} of {name}: {_events_in_words(events)}")
+    typer.echo(_spent_in_words(book.total(name, release_unit)))
+
+
+def _past_release(
+    certificate: Path | None, epsilon: float | None, delta: float | None, unit: PrivacyUnit | None
+) -> tuple[PrivacyUnit, tuple[Event, ...], str | None]:
+    if certificate is not None:
+        if not (epsilon is None and delta is None and unit is None):
+            raise InputError("--certificate must stand alone: it holds the unit and the events")
+        from caribou.privacy.certificate import Certificate
+
+        loaded = Certificate.load(certificate)
+        if loaded.void_reasons:
+            # Its events would understate the cost: they hold only under the assumptions that it says do not hold.
+            raise CertificateError(
+                f"certificate {certificate}: is void as a guarantee ({'; '.join(loaded.void_reasons)}); record the "
+                f"release as one without privacy: --epsilon inf --unit {loaded.unit.value}"
+            )
+        return loaded.unit, loaded.events, loaded.certificate_id
+    if epsilon is None or unit is None:
+        raise InputError("give either --certificate FILE or --epsilon E with --unit edge|node")
+    if epsilon == math.inf:
+        return unit, (NonPrivate(),), None
+    return unit, (EpsilonDelta(epsilon, 0.0 if delta is None else delta),), None
+
+
+def _selection(book: Ledger, dataset: str | None) -> tuple[tuple[Standing, ...], tuple[Release, ...]]:
+    releases = book.releases(dataset)
+    standings = tuple(s for s in book.datasets() if dataset is None or s.dataset == dataset)
+    return standings, releases
+
+
+def _totals(book: Ledger, standings: tuple[Standing, ...]) -> dict[int, float]:
+    """The total after each release, by release id."""
+    totals: dict[int, float] = {}
+    for standing in standings:
+        totals |= book.cumulative(standing.dataset, standing.unit)
+    return totals
+
+
+# -- for programs -------------------------------------------------------------------------------------------------
+
+
+def _number(value: float | None) -> float | str | None:
+    """JSON has no infinity."""
+    return "inf" if value == math.inf else value
+
+
+def _report(
+    book: Ledger,
+    standings: tuple[Standing, ...],
+    releases: tuple[Release, ...],
+    totals: dict[int, float],
+    problems: tuple[str, ...],
+) -> dict[str, Any]:
+    return {
+        "ledger": str(book.path),
+        "chain_intact": not problems,
+        "problems": list(problems),
+        "datasets": [
+            {
+                "name": s.dataset,
+                "unit": s.unit.value,
+                "delta": s.delta,
+                "releases": s.releases,
+                "epsilon_spent": _number(s.epsilon_spent),
+                "epsilon_budget": None if s.budget is None else _number(s.budget.epsilon),
+                "epsilon_left": _number(s.epsilon_left),
+            }
+            for s in standings
+        ],
+        "releases": [
+            {
+                "id": r.id,
+                "time": r.time.isoformat(),
+                "dataset": r.dataset,
+                "unit": r.unit.value,
+                "description": r.description,
+                "certificate_id": r.certificate_id,
+                "events": [event_to_dict(event) for event in r.events],
+                "epsilon_cumulative": _number(totals[r.id]),
+                "status": r.status,
+            }
+            for r in releases
+        ],
+    }
+
+
+# -- for people ---------------------------------------------------------------------------------------------------
+
+
+def _print(
+    book: Ledger,
+    standings: tuple[Standing, ...],
+    releases: tuple[Release, ...],
+    totals: dict[int, float],
+    problems: tuple[str, ...],
+) -> None:
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console()
+    console.print(Text(f"ledger {book.path}"), soft_wrap=True)
+    console.print(_table_of_datasets(standings))
+    if releases:
+        console.print(_table_of_releases(releases, totals))
+    if not problems:
+        console.print("chain intact")
+    for problem in problems:
+        typer.echo(f"chain broken: {problem}", err=True)
+
+
+def _table_of_datasets(standings: tuple[Standing, ...]) -> Table:
+    columns = ("data set", "unit", "releases", "epsilon spent", "at delta", "budget", "left")
+    rows = [
+        (
+            s.dataset,
+            s.unit.value,
+            str(s.releases),
+            f"{s.epsilon_spent:.4g}",
+            f"{s.delta:g}",
+            "no budget set" if s.budget is None else f"{s.budget.epsilon:g}",
+            _left_in_words(s),
+        )
+        for s in standings
+    ]
+    return _table(columns, rows)
+
+
+def _table_of_releases(releases: tuple[Release, ...], totals: dict[int, float]) -> Table:
+    columns = ("id", "time (UTC)", "unit", "description", "events", "total epsilon", "status")
+    rows = [
+        (
+            str(r.id),
+            r.time.strftime("%Y-%m-%d %H:%M:%S"),
+            r.unit.value,
+            r.description,
+            _events_in_words(r.events),
+            f"{totals[r.id]:.4g}",
+            r.status,
+        )
+        for r in releases
+    ]
+    return _table(columns, rows)
+
+
+def _table(columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table()
+    for column in columns:
+        # fold, not cut: a number or a name that is cut off is a wrong one
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))  # Text: names may hold brackets, which are markup in a str
+    return table
+
+
+def _left_in_words(standing: Standing) -> str:
+    if standing.epsilon_left is None:
+        return "-"
+    return "0 (exceeded)" if standing.exceeded else f"{standing.epsilon_left:.4g}"
+
+
+def _spent_in_words(standing: Standing) -> str:
+    spent = f"spent: epsilon = {standing.epsilon_spent:.4g} at delta = {standing.delta:g}"
+    if standing.epsilon_left is None:
+        return f"{spent}; no budget set"
+    if standing.exceeded:
+        return f"{spent}; more than the budget: no further release is allowed"
+    return f"{spent}; left: {standing.epsilon_left:.4g}"
+
+
+def _events_in_words(events: tuple[Event, ...]) -> str:
+    return "; ".join(map(_event_in_words, events)) if events else "no use of what is protected"
+
+
+def _event_in_words(event: Event) -> str:
+    if isinstance(event, Gaussian):
+        return f"{event.count} x Gaussian, noise multiplier {event.noise_multiplier:.4g}"
+    if isinstance(event, SubsampledGaussian):
+        return (
+            f"{event.steps} x Gaussian, noise multiplier {event.noise_multiplier:.4g}, "
+            f"sampling probability {event.sampling_probability:.4g}"
+        )
+    if isinstance(event, Laplace):
+        return f"{event.count} x Laplace, noise multiplier {event.noise_multiplier:.4g}"
+    if isinstance(event, EpsilonDelta):
+        return f"(epsilon = {event.epsilon:.4g}, delta = {event.delta:g})"
+    if isinstance(event, NonPrivate):
+        return "without noise"
+    raise InputError(f"event must be one of the recorded kinds, got {type(event).__name__}")

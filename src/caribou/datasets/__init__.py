@@ -1,0 +1,119 @@
+"""Data sets by name, and a user's own graph from files.
+
+>>> load("chain-s", seed=1)
+Graph('chain-s', nodes=48, features=5, classes=2)
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+from dataclasses import dataclass
+from typing import Any
+
+from caribou._validate import one_of
+from caribou.datasets import public
+from caribou.datasets.chains import chain_graph, chain_spec
+from caribou.datasets.csbm import BlockModel, block_model, csbm_graph
+from caribou.datasets.files import read_graph, write_graph
+from caribou.datasets.table import CHAINS, PUBLIC
+from caribou.errors import InputError
+from caribou.graph import Graph
+from caribou.randomness import Streams
+
+__all__ = ["DatasetInfo", "available", "load", "read_graph", "write_graph"]
+
+
+@dataclass(frozen=True)
+class DatasetInfo:
+    """One data set that `load` knows.
+
+    kind: "generated" or "public". edges: directed count (twice the undirected one).
+    where: "generated", the file that would be read, "needs download", or "needs file".
+    """
+
+    name: str
+    kind: str
+    nodes: int
+    edges: int
+    features: int
+    classes: int
+    source: str
+    where: str
+
+
+def load(
+    name: str,
+    *,
+    data_dir: str | os.PathLike[str] | None = None,
+    seed: int = 0,
+    split: str = "random",
+    **options: Any,
+) -> Graph:
+    """Load a data set by name. `available` lists the names.
+
+    Generated: ``chain-s``, ``chain-m``, ``chain-l``, ``chain-x``, each also with a number of chains per class
+    (``chain-s:75``), and ``csbm`` with options (``csbm:nodes=500,homophily=0.9`` or keywords; see
+    `caribou.datasets.csbm.BlockModel`).
+
+    Public: taken from a file in ``data_dir`` (or the folder named by the environment variable ``CARIBOU_DATA``), else
+    downloaded once. ``split="random"`` divides the labelled nodes 70/10/20 by ``seed``; ``split="public"`` is the
+    publisher's split, where there is one.
+
+    >>> load("chain-m").split.sizes
+    (10, 10, 40)
+    >>> load("csbm:nodes=100", features=8, seed=3)
+    Graph('csbm:nodes=100', nodes=100, features=8, classes=4)
+    """
+    Streams(seed)
+    one_of(("random", "public"), split=split)
+    if not isinstance(name, str):
+        raise InputError(f"name must be the name of a data set, got {name!r}")
+    base, colon, suffix = name.partition(":")
+    if base not in CHAINS and base != "csbm" and (base not in PUBLIC or colon):
+        raise _unknown(name, base)
+    if split == "public" and not (base in PUBLIC and PUBLIC[base].public_split):
+        having = ", ".join(spec.name for spec in PUBLIC.values() if spec.public_split)
+        raise InputError(f"split must be random for {name}; a public split have {having}")
+    if base == "csbm":
+        if colon and not suffix:
+            raise InputError(f"csbm options must follow the colon, got {name!r}")
+        return csbm_graph(block_model(suffix, options), seed, name)
+    if options:
+        raise InputError(f"{base} has no options, got {', '.join(sorted(options))}")
+    if base in CHAINS:
+        return chain_graph(chain_spec(name), seed)
+    spec = PUBLIC[base]
+    return public.with_requested_split(public.public_graph(spec, data_dir), spec, split, seed)
+
+
+def _unknown(name: str, base: str) -> InputError:
+    names = [*CHAINS, "csbm", *PUBLIC]
+    close = difflib.get_close_matches(base.lower(), names, n=3)
+    hint = f" (did you mean {' or '.join(close)}?)" if close else ""
+    return InputError(f"name must be one of {', '.join(names)}, got {name!r}{hint}")
+
+
+def available(data_dir: str | os.PathLike[str] | None = None) -> list[DatasetInfo]:
+    """All data sets that `load` knows, and where each would come from.
+
+    >>> [info.name for info in available() if info.kind == "generated"]
+    ['chain-s', 'chain-m', 'chain-l', 'chain-x', 'csbm']
+    """
+    folder = public.data_folder(data_dir)
+    chains = [
+        DatasetInfo(s.name, "generated", s.nodes, s.edges, s.features, s.classes, "chains, two classes", "generated")
+        for s in CHAINS.values()
+    ]
+    model = BlockModel()
+    source = "contextual stochastic block model, sizes by options"
+    blocks = DatasetInfo(
+        "csbm", "generated", model.nodes, 2 * model.edges, model.features, model.classes, source, "generated"
+    )
+    known = []
+    for s in PUBLIC.values():
+        file = public.find_file(s, folder)
+        absent = "needs download" if s.download else "needs file"
+        where = absent if file is None else str(file)
+        known.append(DatasetInfo(s.name, "public", s.nodes, s.edges, s.features, s.classes, s.source, where))
+    return [*chains, blocks, *known]

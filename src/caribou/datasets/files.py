@@ -1,0 +1,146 @@
+"""A user's own graph, read from files.
+
+Files come from anywhere: every way in which one can be wrong ends in a `DataError` that says where, and reading never
+runs code that a file carries.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from caribou.datasets import tables
+from caribou.datasets.graphml import read_graphml
+from caribou.datasets.npz import read_npz, write_graph
+from caribou.datasets.saved import read_saved
+from caribou.errors import CaribouError, DataError, InputError
+from caribou.graph import Graph
+from caribou.randomness import Streams
+
+__all__ = ["read_graph", "write_graph"]
+
+_ENDINGS = (".npz", *tables.ENDINGS, ".pt", ".pth", ".graphml")
+
+
+def read_graph(
+    path: str | os.PathLike[str],
+    nodes: str | os.PathLike[str] | None = None,
+    *,
+    seed: int = 0,
+    name: str | None = None,
+    id_column: str | None = None,
+    label_column: str | None = None,
+    split_column: str | None = None,
+    source_column: str | None = None,
+    target_column: str | None = None,
+) -> Graph:
+    """Read a graph from one file, or from an edge table and a node table.
+
+    ``.npz``: plain arrays, see `caribou.datasets.npz`.
+
+    ``.csv`` or ``.parquet`` (``.pq``): ``path`` is the edge table, ``nodes`` the node table; CSV is UTF-8 with a line of
+    titles. The first two columns of the edge table are the ends of an edge, further ones are ignored with a warning. In
+    the node table the columns ``id`` / ``node`` / ``node_id``, ``label`` / ``class`` / ``y`` and ``split`` have their
+    meaning (or those named by the arguments), all others are numeric features. Rows are counted from 1 in messages, the
+    line of titles not included. Ids are compared as text: the number 1 and the text ``1`` are the same node, ``01`` is
+    another one.
+
+    ``.pt`` (``.pth``): a PyG ``Data`` saved with ``torch.save``, loaded without running code from the file.
+
+    ``.graphml``: attributes of the nodes, as in a node table; every node has every feature. A DOCTYPE is refused.
+
+    Labels of tables and GraphML may be of any kind; they become classes 0..C-1 in sorted order (numerical, when all are
+    numbers) and `Graph.class_names` keeps their names. An empty label is unknown. Split words are train, val (valid,
+    validation) and test; a node without a word is in no part. Without a split, labelled nodes are divided 70/10/20 at
+    random by ``seed``; a graph without labels has no split.
+
+    >>> import pathlib, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     edges, nodes = pathlib.Path(folder, "edges.csv"), pathlib.Path(folder, "nodes.csv")
+    ...     _ = edges.write_text("from,to\\nann,bob\\nbob,cid\\n")
+    ...     _ = nodes.write_text("id,age,label,split\\nann,31,a,train\\nbob,45,b,val\\ncid,28,a,test\\n")
+    ...     graph = read_graph(edges, nodes)
+    >>> graph.class_names, graph.labels.tolist(), graph.node_ids.tolist(), graph.has_edge(1, 2)
+    (('a', 'b'), [0, 1, 0], ['ann', 'bob', 'cid'], True)
+    """
+    Streams(seed)  # a bad seed is an error also where none is needed
+    file = _regular_file(path)
+    ending = file.suffix.lower()
+    if ending not in _ENDINGS:
+        raise DataError(f"{file}: unknown ending {file.suffix!r}, must be one of {', '.join(_ENDINGS)}")
+    titles = tables.Titles(id_column, label_column, split_column, source_column, target_column)
+    _check_arguments(file, ending, nodes, titles)
+    name = file.stem if name is None else name
+    if ending == ".npz":
+        graph = read_npz(file, name)
+    elif ending in tables.ENDINGS:
+        graph = _from_tables(file, nodes, titles, name)
+    elif ending == ".graphml":
+        graph = read_graphml(file, titles, name)
+    else:
+        graph = read_saved(file, name)
+    return _divided(graph, seed, file)
+
+
+def _from_tables(file: Path, nodes: str | os.PathLike[str] | None, titles: tables.Titles, name: str) -> Graph:
+    if nodes is None:
+        raise DataError(f"{file}: an edge table needs a node table as well, pass it as nodes=")
+    node_file = _regular_file(nodes)
+    if node_file.suffix.lower() not in tables.ENDINGS:
+        raise DataError(
+            f"{node_file}: unknown ending {node_file.suffix!r} of a node table, must be {', '.join(tables.ENDINGS)}"
+        )
+    try:
+        return tables.read_tables(file, node_file, titles, name)
+    except DataError:
+        raise
+    except CaribouError as error:
+        raise DataError(f"{node_file}: {error}") from error
+    except Exception as error:  # a damaged Parquet file may decode to cells that pandas cannot handle
+        message = " ".join(str(error).split())
+        raise DataError(f"{file}, {node_file}: unusable tables ({type(error).__name__}: {message[:200]})") from error
+
+
+def _regular_file(path: str | os.PathLike[str]) -> Path:
+    if not isinstance(path, str | os.PathLike):
+        raise InputError(f"path must be a path, got {path!r}")
+    file = Path(path)
+    try:
+        if not file.exists():
+            raise DataError(f"{file}: file not found")
+        if not file.is_file():
+            raise DataError(f"{file}: must be a file, got a {'directory' if file.is_dir() else 'special file'}")
+        if file.stat().st_size == 0:
+            raise DataError(f"{file}: the file is empty")
+        with open(file, "rb"):
+            pass
+    except (OSError, ValueError) as error:
+        raise DataError(f"{str(file)!r}: cannot be read ({error})") from error
+    return file
+
+
+def _check_arguments(file: Path, ending: str, nodes: object, titles: tables.Titles) -> None:
+    """Arguments that a format does not know are refused: a column name without effect would be misleading."""
+    if nodes is not None and ending not in tables.ENDINGS:
+        raise InputError(f"nodes goes with an edge table ({', '.join(tables.ENDINGS)}) only, got {file.name}")
+    allowed = {"id", "label", "split", "source", "target"} if ending in tables.ENDINGS else set()
+    if ending == ".graphml":
+        allowed = {"label", "split"}
+    for role in ("id", "label", "split", "source", "target"):
+        if getattr(titles, role) is not None and role not in allowed:
+            raise InputError(f"{role}_column has no meaning for a {ending} file, got {getattr(titles, role)!r}")
+
+
+def _divided(graph: Graph, seed: int, file: Path) -> Graph:
+    """The graph with its split, or with a random one; no part is empty."""
+    if graph.split is not None:
+        for part, size in zip(("train", "val", "test"), graph.split.sizes, strict=True):
+            if size == 0:
+                raise DataError(f"{file}: split part {part} must hold at least one node, got none")
+        return graph
+    if graph.labels is None:
+        return graph
+    try:
+        return graph.random_split(seed)
+    except InputError as error:
+        raise DataError(f"{file}: too few labelled nodes for a random split ({error})") from error

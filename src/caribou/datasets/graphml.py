@@ -1,0 +1,95 @@
+"""GraphML: node attributes are features, ``label`` and ``split``."""
+
+from __future__ import annotations
+
+import io
+import warnings
+from pathlib import Path
+from typing import Any
+from xml.parsers import expat
+
+import numpy as np
+
+from caribou.datasets.tables import Titles, build
+from caribou.errors import CaribouError, DataError
+from caribou.graph import Graph
+
+
+def read_graphml(path: Path, titles: Titles, name: str) -> Graph:
+    """Read one GraphML file; whatever is wrong with it is a `DataError`."""
+    try:
+        content = path.read_bytes()
+        declared = _declared_nodes(content, path)
+        network = _network(content)
+        return _graph(network, declared, titles, path, name)
+    except CaribouError:
+        raise
+    except Exception as error:  # expat, ElementTree and networkx errors have no common base
+        message = " ".join(str(error).split())
+        raise DataError(f"{path}: not a readable GraphML file ({type(error).__name__}: {message[:200]})") from error
+
+
+def _declared_nodes(content: bytes, path: Path) -> set[str]:
+    """Ids of the ``node`` elements, each once. Refuses a DOCTYPE: entities could expand without bound."""
+    found: set[str] = set()
+
+    def doctype(*_: Any) -> None:
+        raise DataError(f"{path}: a DOCTYPE is not allowed in GraphML (its entities may expand without bound)")
+
+    def start(element: str, attributes: dict[str, str]) -> None:
+        if element.rpartition(" ")[2] != "node":
+            return
+        node = attributes.get("id")
+        if node is None:
+            raise DataError(f"{path}: node elements must have an id, got one without (node {len(found) + 1})")
+        if node in found:
+            raise DataError(f"{path}: node ids must be unique, got {node!r} again")
+        found.add(node)
+
+    parser = expat.ParserCreate(namespace_separator=" ")
+    parser.StartDoctypeDeclHandler = doctype
+    parser.StartElementHandler = start
+    parser.Parse(content, True)
+    return found
+
+
+def _network(content: bytes) -> Any:
+    import networkx as nx
+
+    return nx.read_graphml(io.BytesIO(content))
+
+
+def _graph(network: Any, declared: set[str], titles: Titles, path: Path, name: str) -> Graph:
+    import pandas as pd
+
+    nodes = list(network.nodes)
+    if not nodes:
+        raise DataError(f"{path}: must hold at least one node, got none")
+    for u, v in network.edges():
+        if u not in declared or v not in declared:
+            unknown = u if u not in declared else v
+            raise DataError(f"{path}: edges must join declared nodes, got the unknown node {unknown!r} in {u!r}-{v!r}")
+    if any(attributes for _, _, attributes in network.edges(data=True)):
+        warnings.warn(f"{path}: attributes of edges are ignored: edges are unweighted", UserWarning, stacklevel=4)
+    defaults = network.graph.get("node_default", {})
+    rows = [{**defaults, **network.nodes[node]} for node in nodes]
+    keys = list(dict.fromkeys(key for row in rows for key in row))
+    optional = _optional(keys, titles)
+    for node, row in zip(nodes, rows, strict=True):
+        for key in keys:
+            if key not in row and key not in optional:
+                raise DataError(f"{path}: node {node!r}: attribute {key!r} is missing")
+    frame = pd.DataFrame({key: pd.Series([row.get(key) for row in rows], dtype=object) for key in keys})
+    if not keys:
+        frame = pd.DataFrame(index=range(len(nodes)))
+    number = {node: k for k, node in enumerate(nodes)}
+    pairs = np.array([[number[u], number[v]] for u, v in network.edges()], dtype=np.int64).reshape(-1, 2).T
+    ids = np.array([str(node) for node in nodes], dtype=np.str_)
+    return build(frame, titles, lambda k: f"{path}: node {nodes[k]!r}", path, pairs, ids, name)
+
+
+def _optional(keys: list[str], titles: Titles) -> set[str]:
+    """Attributes that a node may lack: label (unknown) and split (in no part)."""
+    default = {"label", "class", "y", "split"}
+    named = {title for title in (titles.label, titles.split) if title is not None}
+    return {key for key in keys if key in named or key.lower() in default}

@@ -1,0 +1,189 @@
+"""The ``.npz`` file of a graph: plain arrays, no pickles.
+
+edge_index: 2 x E integers. Both directions are written; one is enough when reading.
+x, or x_data, x_indices, x_indptr, x_shape: dense features, or the parts of sparse (CSR) ones.
+num_nodes: number of nodes, needed only when there are neither features nor labels of that length.
+y: one class per node, -1 = unknown.
+split_train, split_val, split_test: node indices.
+class_names, num_classes, node_ids, absent: optional, see `caribou.graph.Graph`.
+
+Other arrays are ignored.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from caribou.errors import CaribouError, DataError
+from caribou.graph import Graph, Split
+
+_SPARSE = ("x_data", "x_indices", "x_indptr", "x_shape")
+_SPLIT = ("split_train", "split_val", "split_test")
+
+
+def read_npz(path: Path, name: str) -> Graph:
+    """Read one ``.npz`` file; whatever is wrong with it is a `DataError`."""
+    try:
+        arrays = _arrays(path)
+    except CaribouError:
+        raise
+    except Exception as error:  # a damaged archive fails in zipfile, zlib, numpy or the header parser
+        raise DataError(f"{path}: not a readable .npz file ({type(error).__name__}: {error})") from error
+    try:
+        return _graph(arrays, path, name)
+    except DataError:
+        raise
+    except CaribouError as error:
+        raise DataError(f"{path}: {error}") from error
+
+
+def _arrays(path: Path) -> dict[str, np.ndarray]:
+    with np.load(path, allow_pickle=False) as archive:
+        if not isinstance(archive, np.lib.npyio.NpzFile):
+            raise DataError(f"{path}: must be a .npz archive of named arrays, got a single array")
+        wanted = {"edge_index", "x", "y", "num_nodes", "class_names", "num_classes", "node_ids", "absent"}
+        wanted.update(_SPARSE, _SPLIT)
+        arrays = {}
+        for key in sorted(wanted.intersection(archive.files)):
+            try:
+                arrays[key] = archive[key]
+            except ValueError as error:
+                if "allow_pickle" not in str(error):
+                    raise
+                raise DataError(f"{path}: array {key} holds Python objects, only plain numbers are read") from error
+            if not isinstance(arrays[key], np.ndarray):
+                raise DataError(f"{path}: {key} must be a stored array, got other content")
+    return arrays
+
+
+def _graph(arrays: dict[str, np.ndarray], path: Path, name: str) -> Graph:
+    edges = _need(arrays, "edge_index", path)
+    if edges.ndim != 2 or edges.shape[0] != 2 or (edges.dtype.kind not in "iu" and edges.size):
+        raise DataError(f"{path}: edge_index must be 2 x E integers, got {edges.dtype} of shape {edges.shape}")
+    present = [key for key in _SPLIT if key in arrays]
+    split = Split(*(_need(arrays, key, path) for key in _SPLIT)) if present else None
+    names = arrays.get("class_names")
+    if names is not None and (names.ndim != 1 or names.dtype.kind != "U"):
+        raise DataError(f"{path}: class_names must be a 1-D array of text, got {names.dtype} of shape {names.shape}")
+    return Graph.from_edges(
+        features=_features(arrays, path),
+        edges=edges,
+        labels=arrays.get("y"),
+        split=split,
+        name=name,
+        absent=np.atleast_1d(arrays.get("absent", np.empty(0, np.int64))),
+        class_names=None if names is None else tuple(str(word) for word in names),
+        node_ids=arrays.get("node_ids"),
+        num_classes=_scalar(arrays, "num_classes", path) if "num_classes" in arrays else 0,
+    )
+
+
+def _features(arrays: dict[str, np.ndarray], path: Path) -> Any:
+    if "x" in arrays:
+        return arrays["x"]
+    if any(key in arrays for key in _SPARSE):
+        return _sparse_features(arrays, path)
+    y = arrays.get("y")
+    if y is not None and y.ndim == 1:
+        n = len(y)
+    elif y is None and "num_nodes" in arrays:
+        # The number of nodes is only a claim: without an array of that length, a few bytes could ask for any memory.
+        n = _scalar(arrays, "num_nodes", path)
+        if n > max(10**7, 10 * arrays["edge_index"].size):
+            raise DataError(f"{path}: num_nodes = {n} needs an array of that length (x or y), got neither")
+    else:
+        raise DataError(f"{path}: needs features (x or {', '.join(_SPARSE)}), labels (y) or num_nodes, got none")
+    if "num_nodes" in arrays and _scalar(arrays, "num_nodes", path) != n:
+        raise DataError(f"{path}: num_nodes must be the length of y ({n}), got {arrays['num_nodes']}")
+    return np.zeros((n, 0), np.float32)
+
+
+def _sparse_features(arrays: dict[str, np.ndarray], path: Path) -> Any:
+    data, indices, indptr, shape = (_need(arrays, key, path) for key in _SPARSE)
+    for key, array in zip(_SPARSE, (data, indices, indptr, shape), strict=True):
+        if array.ndim != 1 or array.dtype.kind not in ("iufb" if key == "x_data" else "iu"):
+            raise DataError(f"{path}: {key} must be a 1-D array of numbers, got {array.dtype} of shape {array.shape}")
+    if len(shape) != 2 or not (0 < int(shape[0]) < 2**31 and 0 <= int(shape[1]) < 2**31):
+        raise DataError(f"{path}: x_shape must be two sizes, rows and columns, got {shape.tolist()}")
+    rows, columns = int(shape[0]), int(shape[1])
+    starts = indptr.astype(np.int64)
+    if len(starts) != rows + 1 or starts[0] != 0 or starts[-1] != len(data) or (np.diff(starts) < 0).any():
+        raise DataError(f"{path}: x_indptr must rise from 0 to {len(data)} in {rows + 1} entries")
+    if len(indices) != len(data):
+        raise DataError(f"{path}: x_indices must have as many entries as x_data ({len(data)}), got {len(indices)}")
+    if len(indices) and not (int(indices.min()) >= 0 and int(indices.max()) < columns):
+        raise DataError(f"{path}: x_indices must be columns in [0, {columns}), got {indices.min()} to {indices.max()}")
+    # Files store narrow integers (int8, int16) to be small; SciPy's index arithmetic would overflow in them.
+    if data.dtype not in (np.float32, np.float64):
+        data = data.astype(np.float32)
+    return sp.csr_array((data, indices.astype(np.int32), starts), shape=(rows, columns))
+
+
+def _need(arrays: dict[str, np.ndarray], key: str, path: Path) -> np.ndarray:
+    if key not in arrays:
+        raise DataError(f"{path}: array {key} is missing, found {', '.join(arrays) or 'none that is known'}")
+    return arrays[key]
+
+
+def _scalar(arrays: dict[str, np.ndarray], key: str, path: Path) -> int:
+    array = arrays[key]
+    if array.size != 1 or array.dtype.kind not in "iu":
+        raise DataError(f"{path}: {key} must be one whole number, got {array.dtype} of shape {array.shape}")
+    return int(array.reshape(-1)[0])
+
+
+def write_graph(graph: Graph, path: str | os.PathLike[str], *, compress: bool = True) -> Path:
+    """Write ``graph`` as one ``.npz`` file that `read_graph` reads back. Private data: the file holds everything.
+
+    The file appears complete or not at all: it is written under a temporary name in the same folder, then renamed.
+
+    >>> import tempfile, numpy as np
+    >>> from caribou.datasets import read_graph, write_graph
+    >>> graph = Graph.from_edges(np.eye(3), [[0, 1], [1, 2]], name="path")
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     read_graph(write_graph(graph, folder + "/path.npz")).num_edges
+    2
+    """
+    target = Path(path)
+    if target.suffix.lower() != ".npz":
+        raise DataError(f"{target}: the file to write must end in .npz, got {target.suffix or 'no ending'!r}")
+    temporary = None
+    try:
+        handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent)
+        with os.fdopen(handle, "wb") as file:
+            (np.savez_compressed if compress else np.savez)(file, **_contents(graph))
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, target)
+    except OSError as error:
+        raise DataError(f"{target}: cannot be written ({error.strerror or error})") from error
+    finally:
+        if temporary is not None and os.path.exists(temporary):
+            os.unlink(temporary)
+    return target
+
+
+def _contents(graph: Graph) -> dict[str, Any]:
+    contents: dict[str, Any] = {"edge_index": graph.edge_index.astype(np.int32), "num_nodes": graph.num_nodes}
+    x = graph.features
+    if sp.issparse(x):
+        contents.update(x_data=x.data, x_indices=x.indices, x_indptr=x.indptr, x_shape=np.array(x.shape, np.int64))
+    elif graph.num_features:
+        contents["x"] = x
+    if graph.labels is not None:
+        contents.update(y=graph.labels, num_classes=graph.num_classes)
+    if graph.split is not None:
+        contents.update(zip(_SPLIT, (graph.split.train, graph.split.val, graph.split.test), strict=True))
+    if graph.class_names is not None:
+        contents["class_names"] = np.array(graph.class_names, dtype=np.str_)
+    if graph.node_ids is not None:
+        contents["node_ids"] = graph.node_ids
+    if len(graph.absent):
+        contents["absent"] = graph.absent
+    return contents

@@ -1,0 +1,119 @@
+"""Private node embeddings: a graph in, X^(K) and its certificate out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from caribou.errors import InputError
+from caribou.graph import Graph
+from caribou.layer import ContractiveGraphLayer
+from caribou.mechanisms.message_passing import check_pairing, propagate
+from caribou.mechanisms.noise import NoiseSource
+from caribou.normalize import normalize
+from caribou.privacy.budget import Budget, PrivacyUnit
+from caribou.privacy.calibration import budget_mu, calibrate_propagation
+from caribou.privacy.certificate import Certificate, certify, propagation_record, standing_assumptions
+from caribou.privacy.ledger import Ledger
+from caribou.privacy.sensitivity import Bounds, double_precision
+from caribou.randomness import Streams
+
+
+@dataclass(frozen=True, eq=False)
+class Release:
+    """What may leave the house: the last state, and the certificate that says what it cost."""
+
+    state: Tensor  # [n, d], float64, rows in the unit ball
+    certificate: Certificate
+
+
+def release(
+    graph: Graph,
+    layer: ContractiveGraphLayer,
+    *,
+    hops: int,
+    budget: Budget,
+    bounds: Bounds,
+    start: Tensor | None = None,
+    seed: int = 0,
+    noise: NoiseSource | None = None,
+    ledger: Ledger | None = None,
+) -> Release:
+    """Release X^(K) of ``graph`` under the whole ``budget``.
+
+    ``start`` is X^(0) (default: the features); it must be public at edge level, and a row-wise function of each node's own data at
+    node level. ``seed`` draws the public coins (which edges survive a degree cap). ``noise`` defaults to a fresh key from the
+    operating system. With a ``ledger`` the cost is booked under ``graph.name`` before any noise is drawn, and refused if the data
+    set's total does not allow it.
+
+    >>> import caribou as cb
+    >>> graph = cb.datasets.load("csbm", nodes=200, seed=1)
+    >>> result = cb.release(graph, cb.ContractiveGraphLayer(contraction=0.8), hops=8,
+    ...                     budget=cb.Budget(4, 1e-5, "edge"), bounds=cb.Bounds(degree_floor=10))
+    >>> tuple(result.state.shape), result.certificate.status
+    ((200, 32), 'private')
+    """
+    bounds = Bounds(
+        bounds.degree_floor, bounds.degree_cap if budget.unit is PrivacyUnit.NODE else None, graph.num_nodes
+    )
+    x0 = _features(graph) if start is None else start
+    sensitivity = layer.sensitivity(budget.unit, bounds)
+    arithmetic = double_precision(nodes=graph.num_nodes, columns=max(1, x0.shape[-1]), beta=layer.beta)
+    calibrated = calibrate_propagation(sensitivity, hops=hops, mu=budget_mu(budget), arithmetic=arithmetic)
+    operator = normalize(graph, bounds, Streams(seed).sampling)
+    check_pairing(layer, operator, x0, calibrated)  # before the ledger: a bad argument must not cost budget
+    noise = noise or NoiseSource.secure()
+    certificate = certify(
+        budget,
+        [propagation_record(calibrated)],
+        released=[f"the last state X^(K), {graph.num_nodes} x {x0.shape[-1]}, and whatever is computed from it"],
+        public_parameters={
+            "nodes": graph.num_nodes,
+            "columns": int(x0.shape[-1]),
+            "hops": calibrated.hops,
+            "contraction": layer.contraction,
+            "alpha1": layer.alpha1,
+            "beta": layer.beta,
+            "degree_floor": bounds.degree_floor,
+            "degree_cap": bounds.degree_cap,
+        },
+        assumptions=standing_assumptions(budget.unit, noise_is_secret=noise.is_secret, noise_origin=noise.origin),
+    )
+    if ledger is not None:
+        receipt = ledger.spend(
+            graph.name,
+            budget.unit,
+            certificate.events,
+            description=f"embeddings after {calibrated.hops} hops",
+            fingerprint=ledger.fingerprint(_content(graph)),
+            certificate_id=certificate.certificate_id,
+        )
+    state = propagate(layer, operator, x0, calibrated, noise)
+    if ledger is not None:
+        ledger.annotate(receipt.id, "released")
+    return Release(state, certificate)
+
+
+def _features(graph: Graph) -> Tensor:
+    if graph.num_features < 1:
+        raise InputError("start must be given for a graph without features, got None")
+    dense = graph.features.toarray() if sp.issparse(graph.features) else graph.features
+    return torch.from_numpy(np.array(dense, dtype=np.float64))
+
+
+def _content(graph: Graph) -> Iterator[bytes]:
+    """The private content as bytes, for the ledger's keyed hash; the same whether features are stored sparse or dense."""
+    yield graph.indptr.astype("<i8").tobytes()
+    yield graph.indices.astype("<i4").tobytes()
+    features = sp.csr_array(graph.features, dtype=np.float64, copy=True)
+    features.sum_duplicates()
+    features.eliminate_zeros()
+    for part, kind in ((features.indptr, "<i8"), (features.indices, "<i8"), (features.data, "<f8")):
+        yield part.astype(kind).tobytes()
+    if graph.labels is not None:
+        yield graph.labels.astype("<i8").tobytes()

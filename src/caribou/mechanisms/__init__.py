@@ -1,0 +1,1 @@
+"""Where noise meets data: the only code between a private graph and a release."""

@@ -1,0 +1,71 @@
+"""Perturbed contractive message passing (the paper's Algorithm 1): K rounds of which only the last state is seen."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from caribou.errors import InputError
+from caribou.layer import ContractiveGraphLayer, project_rows
+from caribou.mechanisms.noise import NoiseSource
+from caribou.normalize import Operator
+from caribou.privacy.budget import PrivacyUnit
+from caribou.privacy.calibration import CalibratedPropagation
+from caribou.privacy.sensitivity import double_precision, grid_spacing
+
+
+def propagate(
+    layer: ContractiveGraphLayer,
+    operator: Operator,
+    start: Tensor,
+    calibrated: CalibratedPropagation,
+    noise: NoiseSource,
+) -> Tensor:
+    """X^(k+1) = Pi(phi(X^(k)) + noise_std Z) for k = 0 .. K-1; only X^(K) comes back. [n, d] -> [n, d], float64.
+
+    phi = CGL at edge level and Pi o CGL at node level (the own row of the protected node must be bounded before the noise).
+    Rows of ``start`` are projected onto the unit ball first.
+
+    Formal guarantee: X^(K) is calibrated.mu-GDP at calibrated.sensitivity.unit (docs/privacy.md, Theorem 1), given that
+    ``start`` is public at edge level, and at node level a row-wise function of the node's own data and of private releases. The
+    intermediate states are not part of the guarantee and exist only inside this function.
+    """
+    check_pairing(layer, operator, start, calibrated)
+    x0 = operator.mask(project_rows(start.detach().to(torch.float64)))
+    std = calibrated.noise_std
+    grid = grid_spacing(noise_std=std, beta=layer.beta) if calibrated.is_private else None
+    bounded_before_noise = calibrated.sensitivity.unit is PrivacyUnit.NODE
+    x = x0
+    with torch.no_grad():
+        for _ in range(calibrated.hops):
+            x = layer(x, operator, x0)  # [n, d]
+            if bounded_before_noise:
+                x = project_rows(x)
+            if grid is not None:
+                z = noise.gaussian(tuple(x.shape), std=std, grid=grid)
+                x = torch.round(x / grid) * grid + torch.from_numpy(z)
+            x = project_rows(x)
+    return x
+
+
+def check_pairing(
+    layer: ContractiveGraphLayer, operator: Operator, start: Tensor, calibrated: CalibratedPropagation
+) -> None:
+    """The noise must have been calibrated for this layer, these bounds and this size, and X^(0) must be usable."""
+    expected = layer.sensitivity(calibrated.sensitivity.unit, operator.bounds)
+    if calibrated.sensitivity != expected:
+        raise InputError(
+            "calibrated must belong to this layer and these bounds: "
+            f"calibrated for {calibrated.sensitivity}, the layer has {expected}"
+        )
+    if start.dim() != 2 or start.size(0) != operator.num_nodes or start.size(1) < 1:
+        raise InputError(f"start must have shape [{operator.num_nodes}, columns >= 1], got {tuple(start.shape)}")
+    if not torch.isfinite(start).all():
+        raise InputError("start must be finite, got NaN or infinity (it would carry edges past the noise)")
+    if calibrated.is_private:
+        needed = double_precision(nodes=start.size(0), columns=start.size(1), beta=layer.beta)
+        if calibrated.arithmetic.error(calibrated.noise_std) < needed.error(calibrated.noise_std):
+            raise InputError(
+                "calibrated must include the arithmetic error of this size: calibrate with "
+                f"arithmetic=double_precision(nodes={start.size(0)}, columns={start.size(1)}, beta={layer.beta})"
+            )

@@ -1,0 +1,124 @@
+"""From a private graph to the bounded operator W. The only module that looks at degrees.
+
+W = S^(-1/2) (A + I) S^(-1/2) with s_i = max(deg_i, F) + 1 and a public floor F. For every graph and every F,
+|x'(A + I)x| <= sum_i (deg_i + 1) x_i^2 <= sum_i s_i x_i^2, so ||W||_2 <= 1.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from caribou.errors import InputError
+from caribou.graph import Graph
+from caribou.privacy.sensitivity import Bounds
+
+
+@dataclass(frozen=True, eq=False)
+class Operator:
+    """W as a sparse CSR matrix in double precision, with the public bounds under which it was built.
+
+    ``present`` is None, or a 0/1 column that is 0 for nodes that were zeroed out (the node-level neighbour): they send
+    nothing, also not to themselves or to the mean, and their rows are 0.
+    """
+
+    matrix: Tensor  # [n, n], sparse CSR, float64
+    bounds: Bounds
+    present: Tensor | None = None  # [n, 1]
+
+    @property
+    def num_nodes(self) -> int:
+        """n."""
+        return int(self.matrix.shape[0])
+
+    def aggregate(self, x: Tensor) -> Tensor:
+        """W X, in the precision of X. [n, d] -> [n, d]."""
+        return self.matrix.to(x.dtype) @ x
+
+    def mean(self, x: Tensor) -> Tensor:
+        """The mean over all n indices; zeroed-out nodes contribute nothing, n stays. [n, d] -> [1, d]."""
+        if self.present is not None:
+            x = x * self.present.to(x.dtype)
+        return x.sum(dim=0, keepdim=True) / self.num_nodes
+
+    def mask(self, x: Tensor) -> Tensor:
+        """Zero the rows of zeroed-out nodes. [n, d] -> [n, d]."""
+        return x if self.present is None else x * self.present.to(x.dtype)
+
+
+def normalize(graph: Graph, bounds: Bounds, sampling: np.random.Generator | None = None) -> Operator:
+    """Cut the graph to the degree cap (if one is declared) and normalise it with the degree floor.
+
+    ``sampling`` draws the edges that survive the cut; it is needed only with a cap. The graph is not changed.
+    """
+    if bounds.nodes is not None and bounds.nodes != graph.num_nodes:
+        raise InputError(f"nodes must be the number of nodes of the graph, {graph.num_nodes}, got {bounds.nodes}")
+    adjacency = graph.adjacency()
+    if bounds.degree_cap is not None:
+        if sampling is None:
+            raise InputError("sampling must be a generator when degree_cap is set, got None")
+        adjacency = cap_degrees(adjacency, bounds.degree_cap, sampling)
+    return _operator(adjacency, bounds, graph.absent)
+
+
+def operator_of(adjacency: Operator | Graph | Tensor, num_nodes: int, bounds: Bounds) -> Operator:
+    """Whatever describes a graph as an `Operator`: one already, a `Graph`, or a PyG ``edge_index`` of shape [2, E]."""
+    if isinstance(adjacency, Operator):
+        return adjacency
+    if isinstance(adjacency, Graph):
+        return normalize(adjacency, bounds)
+    if isinstance(adjacency, Tensor):
+        placeholder = np.zeros((num_nodes, 0), dtype=np.float32)
+        return normalize(Graph.from_edges(placeholder, adjacency.detach().cpu().numpy()), bounds)
+    raise InputError(f"adjacency must be an Operator, a Graph or an edge_index tensor, got {type(adjacency).__name__}")
+
+
+def cap_degrees(adjacency: sp.csr_array, cap: int, sampling: np.random.Generator) -> sp.csr_array:
+    """Keep an edge if it is among the ``cap`` first of *both* its ends, in a random order of all edges.
+
+    Both directions of an edge are kept or dropped together, so no later symmetrisation can undo the cap. The rule is
+    a property of each pair and its two ends: no sequential pass over the edges.
+    """
+    n = adjacency.shape[0]
+    upper = sp.triu(adjacency, k=1).tocoo()
+    priority = sampling.permutation(upper.nnz)
+    ends = np.concatenate([upper.row, upper.col])
+    order = np.lexsort((np.concatenate([priority, priority]), ends))
+    starts = np.concatenate([[0], np.cumsum(np.bincount(ends, minlength=n))])
+    rank = np.empty(len(ends), dtype=np.int64)
+    rank[order] = np.arange(len(ends)) - starts[ends[order]]
+    keep = (rank[: upper.nnz] < cap) & (rank[upper.nnz :] < cap)
+    half = sp.coo_array((np.ones(int(keep.sum())), (upper.row[keep], upper.col[keep])), shape=(n, n))
+    return (half + half.T).tocsr()
+
+
+def _operator(adjacency: sp.csr_array, bounds: Bounds, absent: np.ndarray) -> Operator:
+    n = adjacency.shape[0]
+    degrees = np.diff(adjacency.indptr)
+    root = 1 / np.sqrt(np.maximum(degrees, bounds.degree_floor) + 1.0)
+    loops = np.ones(n)
+    loops[absent] = 0
+    closed = (adjacency.astype(np.float64) + sp.diags_array(loops)).tocsr()
+    closed.sort_indices()
+    rows = np.repeat(np.arange(n), np.diff(closed.indptr))
+    values = closed.data * root[rows] * root[closed.indices]
+    index = np.int32 if closed.nnz < 2**31 else np.int64
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta state")
+        matrix = torch.sparse_csr_tensor(
+            torch.from_numpy(closed.indptr.astype(index)),
+            torch.from_numpy(closed.indices.astype(index)),
+            torch.from_numpy(values),
+            size=(n, n),
+            check_invariants=False,
+        )
+    present = None
+    if len(absent):
+        present = torch.ones(n, 1, dtype=torch.float64)
+        present[torch.from_numpy(np.array(absent))] = 0
+    return Operator(matrix, bounds, present)

@@ -1,0 +1,328 @@
+"""Accountants: what a list of events costs. Three of them, which check each other.
+
+* GDP: exact and in closed form for Gaussian mechanisms (Dong, Roth and Su 2022), the home of the convergent bound.
+* PLD: numerical composition of anything, through dp-accounting; the headline when not all events are Gaussian.
+* RDP: the paper's accounting, and the cross-check.
+
+The normal distribution is evaluated with the standard library, so that planning needs no heavy import; dp-accounting is
+imported where it is used.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from statistics import NormalDist
+from typing import Any
+
+from caribou._validate import integer, non_negative, open_unit_interval, positive, unit_interval
+from caribou.errors import InputError
+from caribou.privacy.events import (
+    EpsilonDelta,
+    Event,
+    Gaussian,
+    Laplace,
+    NonPrivate,
+    SubsampledGaussian,
+    gaussian_mu,
+)
+
+PAPER_RDP_ORDER = 6.0
+"""The Renyi order that the paper fixes in its noise table."""
+
+PLD_INTERVAL = 1e-4
+"""Discretisation of the privacy loss; the PLD epsilon is above the true one by at most about this times sqrt(count)."""
+
+
+# -- the normal distribution ---------------------------------------------------------------------------------------
+
+
+def log_normal_cdf(x: float) -> float:
+    """log Phi(x), to full double precision also far in the left tail (asymptotic series below -25)."""
+    if x > -25:
+        return math.log(0.5 * math.erfc(-x / math.sqrt(2)))
+    y = 1 / (x * x)
+    series = 1 - y * (1 - 3 * y * (1 - 5 * y * (1 - 7 * y)))
+    return -x * x / 2 - math.log(-x) - 0.5 * math.log(2 * math.pi) + math.log(series)
+
+
+# -- GDP -----------------------------------------------------------------------------------------------------------
+
+
+def gdp_delta(*, mu: float, epsilon: float) -> float:
+    """delta(epsilon) of a mu-GDP mechanism: Phi(-eps/mu + mu/2) - e^eps Phi(-eps/mu - mu/2). Exact.
+
+    Dong, Roth and Su 2022, Corollary 1. Evaluated in logarithms, so that it keeps its digits where it is tiny.
+    """
+    mu, epsilon = positive(mu=mu), non_negative(epsilon=epsilon)
+    log_first = log_normal_cdf(-epsilon / mu + mu / 2)
+    log_second = epsilon + log_normal_cdf(-epsilon / mu - mu / 2)
+    return math.exp(log_first) * -math.expm1(min(0.0, log_second - log_first))
+
+
+def gdp_epsilon(*, mu: float, delta: float) -> float:
+    """The smallest epsilon such that a mu-GDP mechanism is (epsilon, delta)-DP, rounded up.
+
+    >>> round(gdp_epsilon(mu=1 / 3.7306, delta=1e-5), 3)
+    1.0
+    """
+    delta = open_unit_interval(delta=delta)
+    if math.isinf(mu):
+        return math.inf
+    if gdp_delta(mu=mu, epsilon=0.0) <= delta:
+        return 0.0
+    low, high = 0.0, mu * mu / 2 + mu * math.sqrt(2 * math.log(1 / delta)) + 1e-12
+    while gdp_delta(mu=mu, epsilon=high) > delta:
+        high *= 2
+    return _bisect(lambda e: gdp_delta(mu=mu, epsilon=e) <= delta, low, high)
+
+
+def gdp_mu(*, epsilon: float, delta: float) -> float:
+    """The largest mu such that mu-GDP implies (epsilon, delta)-DP, rounded down: never overspends.
+
+    >>> round(1 / gdp_mu(epsilon=1, delta=1e-5), 4), round(1 / gdp_mu(epsilon=4, delta=1e-5), 4)
+    (3.7306, 1.0812)
+    """
+    epsilon, delta = positive(epsilon=epsilon), open_unit_interval(delta=delta)
+    # In terms of the noise multiplier 1/mu the predicate is monotone upwards; start where noise is surely enough.
+    enough, too_little = 1.0, 1.0
+    while gdp_delta(mu=1 / enough, epsilon=epsilon) > delta:
+        enough *= 2
+    while gdp_delta(mu=1 / too_little, epsilon=epsilon) <= delta:
+        too_little /= 2
+    multiplier = _bisect(lambda m: gdp_delta(mu=1 / m, epsilon=epsilon) <= delta, too_little, enough)
+    # A hair less than the solution, so that no rounding on the way back (1/mu, mu^2, epsilon) can end above epsilon.
+    return (1 - 4e-12) / multiplier
+
+
+def _bisect(holds: Any, fails_at: float, holds_at: float) -> float:
+    """The smallest point (to 1e-13) where a monotone predicate holds, from the side where it holds."""
+    while holds_at - fails_at > 1e-13 * max(1e-3, holds_at):
+        middle = (fails_at + holds_at) / 2
+        if middle in (fails_at, holds_at):
+            break
+        if holds(middle):
+            holds_at = middle
+        else:
+            fails_at = middle
+    return holds_at
+
+
+# -- RDP as in the paper -------------------------------------------------------------------------------------------
+
+
+def rdp_of_gdp(*, mu: float, order: float) -> float:
+    """A mu-GDP mechanism is (order, order mu^2 / 2)-RDP (the paper's Lemma, "GDP implies RDP")."""
+    return order * mu * mu / 2
+
+
+def rdp_epsilon(*, mu: float, order: float, delta: float) -> float:
+    """epsilon = order mu^2 / 2 + log(1/delta) / (order - 1), the conversion that the paper uses (Mironov 2017, Prop. 3)."""
+    if not order > 1:
+        raise InputError(f"order must be > 1, got {order!r}")
+    return rdp_of_gdp(mu=mu, order=order) + math.log(1 / open_unit_interval(delta=delta)) / (order - 1)
+
+
+def rdp_noise_multiplier(*, epsilon: float, delta: float, order: float) -> float | None:
+    """The noise per sensitivity (at kappa = 1) of the paper's RDP accounting at a fixed order; None if infeasible.
+
+    Solves order / (2 z^2) + log(1/delta)/(order - 1) = epsilon for z. At small epsilon a fixed order leaves nothing.
+
+    >>> round(rdp_noise_multiplier(epsilon=4, delta=1e-3, order=6), 2)
+    1.07
+    """
+    left = positive(epsilon=epsilon) - math.log(1 / open_unit_interval(delta=delta)) / (order - 1)
+    return math.sqrt(order / (2 * left)) if left > 0 else None
+
+
+def best_rdp_order(*, epsilon: float, delta: float) -> float:
+    """The order that needs the least noise in `rdp_noise_multiplier`: 1 + t + sqrt(t^2 + t), t = log(1/delta)/epsilon.
+
+    Minimises order / (epsilon - L/(order-1)), L = log(1/delta): with x = order - 1 the derivative vanishes where
+    epsilon x^2 - 2 L x - L = 0.
+    """
+    t = math.log(1 / open_unit_interval(delta=delta)) / positive(epsilon=epsilon)
+    return 1 + t + math.sqrt(t * t + t)
+
+
+# -- any events ----------------------------------------------------------------------------------------------------
+
+
+def epsilon_of(events: Sequence[Event], delta: float) -> float:
+    """The epsilon of a composition at ``delta``: exact GDP if all events are full-batch Gaussians, PLD otherwise.
+
+    Both are upper bounds; an empty list costs 0, a `NonPrivate` event makes it infinite.
+    """
+    delta = open_unit_interval(delta=delta)
+    if not events:
+        return 0.0
+    if any(isinstance(event, NonPrivate) for event in events):
+        return math.inf
+    mu = gaussian_mu(events)
+    if mu is not None:
+        return gdp_epsilon(mu=mu, delta=delta)
+    pure = _pure_epsilon(events)
+    composed = pld_epsilon(events, delta)
+    return composed if pure is None else min(pure, composed)
+
+
+def _pure_epsilon(events: Sequence[Event]) -> float | None:
+    """The sum of the epsilons if every event is pure DP (delta = 0), else None."""
+    total = 0.0
+    for event in events:
+        if isinstance(event, Laplace):
+            total += event.count / event.noise_multiplier
+        elif isinstance(event, EpsilonDelta) and event.delta == 0:
+            total += event.epsilon
+        else:
+            return None
+    return total
+
+
+def pld_epsilon(events: Sequence[Event], delta: float) -> float:
+    """epsilon at ``delta`` by numerical composition of privacy loss distributions (pessimistic rounding)."""
+    delta = open_unit_interval(delta=delta)
+    if not events:
+        return 0.0
+    if any(isinstance(event, NonPrivate) for event in events):
+        return math.inf
+    return float(compose_pld(events).get_epsilon_for_delta(delta))
+
+
+def compose_pld(events: Sequence[Event]) -> Any:
+    """The composed privacy loss distribution of dp-accounting. Neighbours: add or remove one unit."""
+    from dp_accounting.pld import common
+    from dp_accounting.pld import privacy_loss_distribution as pld
+
+    interval = PLD_INTERVAL * max(1.0, _loss_range(events) / 20)
+
+    def of(event: Event) -> Any:
+        grid = {"value_discretization_interval": interval, "pessimistic_estimate": True}
+        if isinstance(event, Gaussian):
+            return pld.from_gaussian_mechanism(event.noise_multiplier, **grid)
+        if isinstance(event, SubsampledGaussian):
+            single = pld.from_gaussian_mechanism(
+                event.noise_multiplier, sampling_prob=event.sampling_probability, **grid
+            )
+            return single.self_compose(event.steps)
+        if isinstance(event, Laplace):
+            return pld.from_laplace_mechanism(event.noise_multiplier, **grid).self_compose(event.count)
+        if isinstance(event, EpsilonDelta):
+            parameters = common.DifferentialPrivacyParameters(event.epsilon, event.delta)
+            return pld.from_privacy_parameters(parameters, value_discretization_interval=interval)
+        raise InputError(f"event must be one that the PLD accountant knows, got {type(event).__name__}")
+
+    merged = _merge_gaussians(events)
+    total = of(merged[0])
+    for event in merged[1:]:
+        total = total.compose(of(event))
+    return total
+
+
+def _merge_gaussians(events: Sequence[Event]) -> list[Event]:
+    """All full-batch Gaussians as one (exact, since mu^2 adds up), so that a long ledger composes quickly."""
+    gaussians = [event for event in events if isinstance(event, Gaussian)]
+    others = [event for event in events if not isinstance(event, Gaussian)]
+    mu = gaussian_mu(gaussians)
+    return [Gaussian(1 / mu), *others] if gaussians and mu else others
+
+
+def _loss_range(events: Sequence[Event]) -> float:
+    """Roughly the largest privacy loss, to keep the number of buckets bounded for nearly noiseless events."""
+    largest = 0.0
+    for event in events:
+        if isinstance(event, Gaussian):
+            mu = math.sqrt(event.count) / event.noise_multiplier
+            largest += mu * mu / 2 + 10 * mu
+        elif isinstance(event, SubsampledGaussian):
+            step = 1 / event.noise_multiplier
+            # many steps: the central limit (Bu, Dong, Long and Su 2020); few: one step alone
+            mu = event.sampling_probability * math.sqrt(event.steps * math.expm1(min(step * step, 100.0)))
+            largest += max(mu * mu / 2 + 10 * mu, step * step / 2 + 10 * step)
+        elif isinstance(event, Laplace):
+            largest += event.count / event.noise_multiplier
+        elif isinstance(event, EpsilonDelta):
+            largest += event.epsilon
+    return largest
+
+
+def rdp_epsilon_of(events: Sequence[Event], delta: float) -> float | None:
+    """epsilon at ``delta`` by Renyi accounting over many orders; None where an event has no Renyi bound.
+
+    A pure epsilon event enters as epsilon^2/2-zCDP (Bun and Steinke 2016, Proposition 1.4).
+    """
+    delta = open_unit_interval(delta=delta)
+    if not events:
+        return 0.0
+    if any(isinstance(event, NonPrivate) for event in events):
+        return math.inf
+    if any(isinstance(event, EpsilonDelta) and event.delta > 0 for event in events):
+        return None
+    import dp_accounting as dpa
+    from dp_accounting.rdp import RdpAccountant
+
+    accountant = RdpAccountant([1 + x / 10 for x in range(1, 100)] + list(range(11, 64)) + [128, 256, 512, 1024, 4096])
+    for event in events:
+        if isinstance(event, Gaussian):
+            accountant.compose(dpa.GaussianDpEvent(event.noise_multiplier), event.count)
+        elif isinstance(event, SubsampledGaussian):
+            step = dpa.PoissonSampledDpEvent(event.sampling_probability, dpa.GaussianDpEvent(event.noise_multiplier))
+            accountant.compose(step, event.steps)
+        elif isinstance(event, Laplace):
+            accountant.compose(dpa.LaplaceDpEvent(event.noise_multiplier), event.count)
+        elif isinstance(event, EpsilonDelta):
+            if event.epsilon > 0:
+                accountant.compose(dpa.ZCDpEvent(event.epsilon**2 / 2))
+        else:
+            raise InputError(f"event must be one that the RDP accountant knows, got {type(event).__name__}")
+    return float(accountant.get_epsilon(delta))
+
+
+# -- in the words of an attacker -----------------------------------------------------------------------------------
+
+
+def largest_true_positive_rate(events: Sequence[Event], *, delta: float, false_positive_rate: float) -> float:
+    """The best true positive rate of any membership test at a false positive rate, given the events.
+
+    Exact for Gaussians, Phi(Phi^-1(fpr) + mu); otherwise the smallest of e^eps fpr + delta(eps) and
+    1 - e^-eps (1 - delta(eps) - fpr) over the PLD curve (Kairouz, Oh and Viswanath 2015).
+    """
+    fpr = open_unit_interval(false_positive_rate=false_positive_rate)
+    if any(isinstance(event, NonPrivate) for event in events):
+        return 1.0
+    if not events:
+        return fpr
+    mu = gaussian_mu(events)
+    if mu is not None:
+        normal = NormalDist()
+        return normal.cdf(normal.inv_cdf(fpr) + mu)
+    distribution = compose_pld(events)
+    top = epsilon_of(events, delta)
+    best = 1.0
+    for step in range(201):
+        eps = top * step / 200
+        d = float(distribution.get_delta_for_epsilon(eps))
+        best = min(best, math.exp(min(eps, 700.0)) * fpr + d, 1 - math.exp(-eps) * max(0.0, 1 - d - fpr))
+    return best
+
+
+def randomized_response_epsilon(*, keep_one: float, make_one: float) -> float:
+    """epsilon of a bit that is 1 with probability ``keep_one`` if it was 1 and ``make_one`` if it was 0.
+
+    max(|log(a/b)|, |log((1-a)/(1-b))|) for a = keep_one, b = make_one; infinite if an outcome is possible in one world only.
+    Unit of privacy: one bit.
+    """
+    a, b = unit_interval(keep_one=keep_one), unit_interval(make_one=make_one)
+    worst = 0.0
+    for p, q in ((a, b), (1 - a, 1 - b)):
+        if p == q:
+            continue
+        if p == 0 or q == 0:
+            return math.inf
+        worst = max(worst, abs(math.log(p / q)))
+    return worst
+
+
+def linear_gdp_mu(*, mu: float, hops: int) -> float:
+    """K hops composed without amplification: sqrt(K) mu, the cost if every state were released."""
+    return mu * math.sqrt(integer(at_least=1, hops=hops))

@@ -1,0 +1,78 @@
+"""What is protected, and how much of it may be spent."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import Enum
+
+from caribou._validate import open_unit_interval, positive_or_inf
+from caribou.errors import InputError
+
+DEFAULT_DELTA = 1e-5
+"""Used when ``delta=None``. A constant, because a default derived from the number of edges would be computed from
+private data. It is below 1/n for graphs of up to 10^5 nodes; for larger graphs give delta explicitly."""
+
+
+class PrivacyUnit(Enum):
+    """What one person can hide: the neighbouring relation of the guarantee."""
+
+    EDGE = "edge"
+    NODE = "node"
+
+    @property
+    def adjacency(self) -> str:
+        """The neighbouring relation in words, as certificates print it."""
+        if self is PrivacyUnit.EDGE:
+            return "two graphs on the same public nodes, features, labels and split that differ in one undirected edge"
+        return (
+            "two graphs of the same public size, one of which has one node zeroed out: without its features, its label "
+            "and all its edges, with a zero row in every state before noise"
+        )
+
+    @classmethod
+    def parse(cls, value: PrivacyUnit | str) -> PrivacyUnit:
+        """Accept the enum or its word; everything else is an error."""
+        if isinstance(value, cls):
+            return value
+        for unit in cls:
+            if value == unit.value:
+                return unit
+        raise InputError(f"unit must be one of {', '.join(u.value for u in cls)}, got {value!r}")
+
+
+@dataclass(frozen=True)
+class Budget:
+    """A total (epsilon, delta) at a privacy unit.
+
+    ``delta=None`` takes the documented public default `DEFAULT_DELTA`. ``epsilon=inf`` means no privacy; everything
+    produced under it is labelled so.
+
+    >>> Budget(epsilon=4, delta=1e-5, unit="edge")
+    Budget(epsilon=4.0, delta=1e-05, unit=<PrivacyUnit.EDGE: 'edge'>)
+    >>> Budget(epsilon=4).delta
+    1e-05
+    >>> Budget(epsilon=-1)
+    Traceback (most recent call last):
+    ...
+    caribou.errors.InputError: epsilon must be a number > 0 (inf means no privacy), got -1
+    """
+
+    epsilon: float
+    delta: float = DEFAULT_DELTA
+    unit: PrivacyUnit = PrivacyUnit.EDGE
+
+    def __init__(self, epsilon: float, delta: float | None = None, unit: PrivacyUnit | str = PrivacyUnit.EDGE) -> None:
+        object.__setattr__(self, "epsilon", positive_or_inf(epsilon=epsilon))
+        object.__setattr__(self, "delta", DEFAULT_DELTA if delta is None else open_unit_interval(delta=delta))
+        object.__setattr__(self, "unit", PrivacyUnit.parse(unit))
+
+    @property
+    def is_private(self) -> bool:
+        """False for epsilon = inf."""
+        return math.isfinite(self.epsilon)
+
+    def __str__(self) -> str:
+        if not self.is_private:
+            return "no privacy (epsilon = inf)"
+        return f"epsilon = {self.epsilon:g}, delta = {self.delta:g} at {self.unit.value} level"

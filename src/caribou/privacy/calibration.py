@@ -1,0 +1,139 @@
+"""Calibration: the smallest noise that keeps a promise. Never overspends; 0.1 % less noise would."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from caribou._validate import integer, positive
+from caribou.errors import CalibrationError, InputError
+from caribou.privacy.accounting import epsilon_of, gdp_mu
+from caribou.privacy.budget import Budget
+from caribou.privacy.events import Event, Gaussian, NonPrivate
+from caribou.privacy.sensitivity import Arithmetic, Sensitivity, convergence_factor
+
+
+@dataclass(frozen=True)
+class CalibratedPropagation:
+    """The record that perturbed message passing takes: so much noise, for this map, this bound and this many hops.
+
+    ``noise_std`` is the standard deviation of the Gaussian added to every entry at every hop; with it the last state is
+    mu-GDP (Theorem 1), mu = (Delta + 2 e) sqrt(kappa) / noise_std, where e is the bound on the arithmetic error. mu = inf and
+    noise_std = 0 mean no privacy.
+    """
+
+    sensitivity: Sensitivity
+    hops: int
+    kappa: float
+    mu: float
+    noise_std: float
+    arithmetic: Arithmetic = field(default_factory=Arithmetic)
+
+    @property
+    def is_private(self) -> bool:
+        """False for the noiseless run."""
+        return math.isfinite(self.mu)
+
+    @property
+    def noise_multiplier(self) -> float:
+        """noise_std per unit of sensitivity."""
+        return self.noise_std / self.sensitivity.value
+
+    @property
+    def event(self) -> Event:
+        """What the release costs: one Gaussian mechanism of multiplier 1/mu."""
+        return Gaussian(1 / self.mu) if self.is_private else NonPrivate()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values, enough to recompute mu."""
+        return {
+            "sensitivity": self.sensitivity.to_dict(),
+            "hops": self.hops,
+            "kappa": self.kappa,
+            "mu": self.mu if self.is_private else "inf",
+            "noise_std": self.noise_std,
+            "noise_multiplier": self.noise_multiplier,
+            "arithmetic_error": self.arithmetic.error(self.noise_std),
+        }
+
+
+def propagation_mu(*, sensitivity: float, kappa: float, noise_std: float, arithmetic_error: float = 0.0) -> float:
+    """Theorem 1: mu = (Delta + 2 e) sqrt(kappa) / noise_std."""
+    return (sensitivity + 2 * arithmetic_error) * math.sqrt(kappa) / positive(noise_std=noise_std)
+
+
+def calibrate_propagation(
+    sensitivity: Sensitivity, *, hops: int, mu: float, arithmetic: Arithmetic | None = None
+) -> CalibratedPropagation:
+    """The smallest noise with which K hops are mu-GDP.
+
+    noise_std = (Delta + 2 e) sqrt(kappa) / mu; e itself grows with the noise (the rounding grid does), so with
+    e = a + b noise_std and r = sqrt(kappa)/mu the solution is (Delta + 2 a) r / (1 - 2 b r).
+    """
+    if not mu > 0:
+        raise InputError(f"mu must be > 0, got {mu!r}")
+    hops = integer(at_least=1, hops=hops)
+    arithmetic = arithmetic or Arithmetic()
+    kappa = convergence_factor(hops=hops, contraction=sensitivity.contraction)
+    if math.isinf(mu):
+        return CalibratedPropagation(sensitivity, hops, kappa, math.inf, 0.0, arithmetic)
+    r = math.sqrt(kappa) / mu
+    left = 1 - 2 * arithmetic.per_noise_std * r
+    if left < 0.5:
+        raise CalibrationError(
+            f"noise of {r:.3g} sensitivities cannot be represented in double precision for this size; use a larger epsilon"
+        )
+    # The factor pushes the float result up, so that the mu recomputed from it is not above the one asked for.
+    noise_std = (sensitivity.value + 2 * arithmetic.fixed) * r / left * (1 + 2.0**-48)
+    if noise_std == 0:
+        raise CalibrationError(
+            "sensitivity is 0 (alpha1 = 0 at edge level): the release does not use the private edges"
+        )
+    return CalibratedPropagation(sensitivity, hops, kappa, mu, noise_std, arithmetic)
+
+
+def budget_mu(budget: Budget) -> float:
+    """The GDP parameter that a budget buys: the largest mu with delta(epsilon) <= delta; inf without privacy."""
+    return gdp_mu(epsilon=budget.epsilon, delta=budget.delta) if budget.is_private else math.inf
+
+
+def smallest_noise_multiplier(
+    events_of: Callable[[float], Sequence[Event]], budget: Budget, *, precision: float = 1e-4
+) -> float:
+    """The smallest multiplier m, to a relative ``precision``, such that the events of m stay within the budget.
+
+    ``events_of`` maps a noise multiplier to events; more noise must not cost more. The answer comes from the side that keeps
+    the budget.
+    """
+    if not budget.is_private:
+        raise InputError("epsilon must be finite to calibrate noise, got inf")
+
+    from scipy.optimize import brentq
+
+    def overspend(log_multiplier: float) -> float:
+        """log(epsilon / target): <= 0 where the budget is kept. Bounded, so that a root finder can use it."""
+        epsilon = epsilon_of(events_of(math.exp(log_multiplier)), budget.delta)
+        return max(-50.0, min(50.0, math.log(max(epsilon, 1e-30) / budget.epsilon)))
+
+    enough = 0.0
+    while overspend(enough) > 0:
+        enough += 0.5
+        if enough > 28:
+            raise CalibrationError(f"no noise multiplier up to e^28 satisfies {budget}")
+    too_little = enough - 0.5
+    while overspend(too_little) <= 0:
+        enough, too_little = too_little, too_little - 0.5
+        if too_little < -28:
+            raise CalibrationError(f"the events cost nothing measurable under {budget}; nothing to calibrate")
+    # The root finder may end on either side; step up until the budget is kept, and no further.
+    root = float(brentq(overspend, too_little, enough, xtol=precision / 4, rtol=1e-12))
+    while overspend(root) > 0:
+        root += precision / 2
+    return math.exp(root)
+
+
+def randomized_response_probability(epsilon: float) -> float:
+    """The largest probability of a truthful bit under epsilon-DP: e^eps / (1 + e^eps) (Warner 1965)."""
+    return 1 / (1 + math.exp(-positive(epsilon=epsilon)))

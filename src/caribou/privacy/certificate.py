@@ -1,0 +1,474 @@
+"""The certificate: what was released, what it cost, and under which assumptions that is true.
+
+Structured after NIST SP 800-226 (unit, neighbouring relation, parameters, what is released, trust model, side channels,
+assumptions). It holds public values only: no count of the private graph, no hash of it (anybody could test guesses against an
+unkeyed hash), no key and no seed. Everything needed to recompute epsilon is inside, so `verify` needs nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import platform
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from caribou.errors import CaribouError, CertificateError
+from caribou.privacy.accounting import (
+    epsilon_of,
+    largest_true_positive_rate,
+    pld_epsilon,
+    rdp_epsilon_of,
+)
+from caribou.privacy.budget import Budget, PrivacyUnit
+from caribou.privacy.calibration import CalibratedPropagation, propagation_mu
+from caribou.privacy.events import Event, Gaussian, NonPrivate, event_from_dict, event_to_dict, gaussian_mu
+from caribou.privacy.sensitivity import Bounds, convergence_factor, layer_sensitivity
+
+FORMAT = 1
+FALSE_POSITIVE_RATES = (0.001, 0.01)
+NO_PRIVACY = "NO PRIVACY: epsilon is infinite; this document certifies nothing"
+TRUST_MODEL = (
+    "Central model: one trusted curator holds the graph, runs the mechanism and publishes the release; the adversary sees "
+    "the whole release, knows the algorithm, every public parameter and everything about the graph except the protected unit."
+)
+SIDE_CHANNELS = (
+    "Run time and memory depend on the number of edges and are not protected; do not publish them.",
+    "Logs, caches and crash dumps of the curator's machine are not protected.",
+)
+
+
+@dataclass(frozen=True)
+class MechanismRecord:
+    """One mechanism of the release: its name, its cost as an event, and the figures that the cost follows from."""
+
+    name: str
+    event: Event
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Assumption:
+    """Something the guarantee rests on. ``holds=False`` makes the certificate void."""
+
+    name: str
+    statement: str
+    holds: bool = True
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """A published claim of privacy. Make it with `certify`, store it with `save`, check it with `verify`."""
+
+    unit: PrivacyUnit
+    epsilon: float
+    delta: float
+    epsilon_spent: float
+    mu: float | None
+    released: tuple[str, ...]
+    mechanisms: tuple[MechanismRecord, ...]
+    public_parameters: Mapping[str, Any]
+    assumptions: tuple[Assumption, ...]
+    largest_true_positive_rates: Mapping[str, float]
+    versions: Mapping[str, str]
+    created: str
+    certificate_id: str
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """The cost of every mechanism, in order."""
+        return tuple(mechanism.event for mechanism in self.mechanisms)
+
+    @property
+    def is_private(self) -> bool:
+        """False for epsilon = inf."""
+        return math.isfinite(self.epsilon)
+
+    @property
+    def void_reasons(self) -> tuple[str, ...]:
+        """The assumptions that do not hold; a certificate with any is void as a guarantee."""
+        return tuple(a.statement for a in self.assumptions if not a.holds)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values; infinite numbers as the word "inf"."""
+        return {
+            "format": FORMAT,
+            "certificate_id": self.certificate_id,
+            "created": self.created,
+            "status": self.status,
+            "unit": self.unit.value,
+            "adjacency": self.unit.adjacency,
+            "epsilon": _to_json(self.epsilon),
+            "delta": self.delta,
+            "epsilon_spent": _to_json(self.epsilon_spent),
+            "mu": None if self.mu is None else _to_json(self.mu),
+            "released": list(self.released),
+            "events": [
+                {"name": m.name, "event": event_to_dict(m.event), "details": dict(m.details)} for m in self.mechanisms
+            ],
+            "public_parameters": dict(self.public_parameters),
+            "assumptions": [asdict(a) for a in self.assumptions],
+            "attack_success": {"largest_true_positive_rate_at": dict(self.largest_true_positive_rates)},
+            "trust_model": TRUST_MODEL,
+            "side_channels": list(SIDE_CHANNELS),
+            "versions": dict(self.versions),
+        }
+
+    @property
+    def status(self) -> str:
+        """One word: ``private``, ``void`` or ``no privacy``."""
+        if not self.is_private:
+            return "no privacy"
+        return "void" if self.void_reasons else "private"
+
+    def to_json(self) -> str:
+        """The certificate as an indented JSON document."""
+        return json.dumps(self.to_dict(), indent=2, allow_nan=False) + "\n"
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write JSON (or Markdown for ``.md``), whole or not at all."""
+        target = Path(path)
+        text = self.to_markdown() if target.suffix == ".md" else self.to_json()
+        temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}.tmp")
+        try:
+            temporary.write_text(text, encoding="utf-8")
+            temporary.replace(target)
+        except OSError as error:
+            temporary.unlink(missing_ok=True)
+            raise CertificateError(f"certificate cannot be written to {target}: {error}") from error
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Certificate:
+        """Read a JSON certificate; anything missing, unknown or of the wrong type is an error naming the field."""
+        try:
+            record = json.loads(Path(path).read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+            raise CertificateError(f"certificate {path} cannot be read: {error}") from error
+        return cls.from_dict(record)
+
+    @classmethod
+    def from_dict(cls, record: Any) -> Certificate:
+        """The inverse of `to_dict`."""
+        if not isinstance(record, dict):
+            raise CertificateError(f"certificate must be a JSON object, got {type(record).__name__}")
+        if record.get("format") != FORMAT:
+            raise CertificateError(f"format must be {FORMAT}, got {record.get('format')!r}")
+        try:
+            return cls(
+                unit=PrivacyUnit.parse(record["unit"]),
+                epsilon=_from_json(record["epsilon"], "epsilon"),
+                delta=_from_json(record["delta"], "delta"),
+                epsilon_spent=_from_json(record["epsilon_spent"], "epsilon_spent"),
+                mu=None if record["mu"] is None else _from_json(record["mu"], "mu"),
+                released=tuple(str(item) for item in record["released"]),
+                mechanisms=tuple(
+                    MechanismRecord(str(m["name"]), event_from_dict(m["event"]), dict(m["details"]))
+                    for m in record["events"]
+                ),
+                public_parameters=dict(record["public_parameters"]),
+                assumptions=tuple(
+                    Assumption(str(a["name"]), str(a["statement"]), a["holds"] is True) for a in record["assumptions"]
+                ),
+                largest_true_positive_rates={
+                    str(k): _from_json(v, f"attack_success[{k}]")
+                    for k, v in record["attack_success"]["largest_true_positive_rate_at"].items()
+                },
+                versions={str(k): str(v) for k, v in record["versions"].items()},
+                created=str(record["created"]),
+                certificate_id=str(record["certificate_id"]),
+            )
+        except KeyError as error:
+            raise CertificateError(f"certificate field {error.args[0]!r} must be present, got nothing") from error
+        except (TypeError, AttributeError, ValueError) as error:
+            raise CertificateError(f"certificate is malformed: {error}") from error
+
+    def to_markdown(self) -> str:
+        """The certificate for people."""
+        lines = ["# Privacy certificate", ""]
+        if not self.is_private:
+            lines += [f"> **{NO_PRIVACY}**", ""]
+        for reason in self.void_reasons:
+            lines += [f"> **VOID as a guarantee.** {reason}", ""]
+        rates = ", ".join(
+            f"at most {rate:.2%} of members found at {float(fpr):.1%} false alarms"
+            for fpr, rate in self.largest_true_positive_rates.items()
+        )
+        mu = "" if self.mu is None or math.isinf(self.mu) else f" (mu-GDP with mu = {self.mu:.5g})"
+        lines += [
+            "| | |",
+            "|---|---|",
+            f"| Privacy unit | {self.unit.value} |",
+            f"| Neighbouring graphs | {self.unit.adjacency} |",
+            f"| Guarantee | epsilon = {self.epsilon:g}, delta = {self.delta:g} |",
+            f"| Spent | epsilon = {self.epsilon_spent:.6g}{mu} |",
+            f"| In terms of attacks | {rates} |",
+            f"| Released | {'; '.join(self.released)} |",
+            f"| Certificate | {self.certificate_id}, {self.created} |",
+            "",
+            "## Mechanisms",
+            "",
+        ]
+        for m in self.mechanisms:
+            event = event_to_dict(m.event)
+            kind = event.pop("kind")
+            figures = ", ".join(f"{k} = {v:.6g}" if isinstance(v, float) else f"{k} = {v}" for k, v in event.items())
+            lines.append(f"- **{m.name}**: {kind.replace('_', ' ')}{', ' + figures if figures else ''}")
+            lines += [f"    - {key}: {value}" for key, value in _flat(m.details)]
+        lines += ["", "## Public parameters", ""]
+        lines += [f"- {key}: {value}" for key, value in _flat(self.public_parameters)]
+        lines += ["", "## Assumptions", ""]
+        lines += [f"- {'' if a.holds else '**does not hold** '}{a.name}: {a.statement}" for a in self.assumptions]
+        lines += ["", "## Trust model and side channels", "", TRUST_MODEL, ""]
+        lines += [f"- {channel}" for channel in SIDE_CHANNELS]
+        lines += ["", "## Versions", "", ", ".join(f"{k} {v}" for k, v in self.versions.items()), ""]
+        return "\n".join(lines)
+
+
+def certify(
+    budget: Budget,
+    mechanisms: Sequence[MechanismRecord],
+    *,
+    released: Sequence[str],
+    public_parameters: Mapping[str, Any],
+    assumptions: Sequence[Assumption],
+    now: datetime | None = None,
+) -> Certificate:
+    """Account the mechanisms and write the claim down. Refuses a claim that the events do not keep."""
+    events = [m.event for m in mechanisms]
+    spent = epsilon_of(events, budget.delta)
+    if spent > budget.epsilon:
+        raise CertificateError(f"epsilon_spent must be <= epsilon = {budget.epsilon:g}, got {spent!r}")
+    mu = None if any(isinstance(e, NonPrivate) for e in events) else gaussian_mu(events)
+    rates = {
+        str(fpr): largest_true_positive_rate(events, delta=budget.delta, false_positive_rate=fpr)
+        for fpr in FALSE_POSITIVE_RATES
+    }
+    return Certificate(
+        unit=budget.unit,
+        epsilon=budget.epsilon,
+        delta=budget.delta,
+        epsilon_spent=spent,
+        mu=mu,
+        released=tuple(released),
+        mechanisms=tuple(mechanisms),
+        public_parameters=dict(public_parameters),
+        assumptions=tuple(assumptions),
+        largest_true_positive_rates=rates,
+        versions=_versions(),
+        created=(now or datetime.now(UTC)).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        certificate_id=uuid.uuid4().hex,
+    )
+
+
+def propagation_record(calibrated: CalibratedPropagation) -> MechanismRecord:
+    """Perturbed message passing as a line of a certificate."""
+    return MechanismRecord("perturbed message passing", calibrated.event, calibrated.to_dict())
+
+
+def standing_assumptions(
+    unit: PrivacyUnit, *, noise_is_secret: bool, noise_origin: str, selection: str = "fixed before the data was seen"
+) -> tuple[Assumption, ...]:
+    """The assumptions of every release. All are stated always: whether one of them bites may itself be private."""
+    randomness = (
+        f"The key of the privacy noise came from {noise_origin}, is as secret as the graph and is kept in no file."
+        if noise_is_secret
+        else f"The privacy noise was drawn from {noise_origin}: whoever knows it can subtract the noise. "
+        "Such a run is for experiments only."
+    )
+    assumptions = [
+        Assumption("randomness", randomness, holds=noise_is_secret),
+        Assumption(
+            "floating point",
+            "Steps are computed in double precision; their rounding error is bounded and added to the sensitivity; value and "
+            "noise are rounded to a common power-of-two grid, so their sum is exact. The Gaussian itself is sampled with "
+            "64-bit uniforms (support 9.5 standard deviations), which is not covered by the proof.",
+        ),
+        Assumption(
+            "hidden states",
+            "Only what is listed as released leaves the curator; intermediate states are not stored, logged or shown.",
+        ),
+        Assumption(
+            "hyper-parameters", f"Declared by the curator: {selection}. A search on the private graph costs more."
+        ),
+        Assumption(
+            "public values", "The public parameters listed here were declared, not computed from the private graph."
+        ),
+    ]
+    if unit is PrivacyUnit.NODE:
+        assumptions.append(
+            Assumption(
+                "truncation",
+                "The guarantee is for the graph after its degrees were cut to the degree cap: if the cut removed an edge, how "
+                "the cut itself reacts to one node is not covered (as throughout the literature). Whether it did is "
+                "private and therefore not stated.",
+            )
+        )
+    return tuple(assumptions)
+
+
+# -- verification --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Check:
+    """One line of a verification."""
+
+    name: str
+    passed: bool
+    detail: str
+
+
+@dataclass(frozen=True)
+class Verification:
+    """The outcome of `verify`: every check, and the epsilons that were recomputed."""
+
+    checks: tuple[Check, ...]
+    epsilon_pld: float
+    epsilon_rdp: float | None
+
+    @property
+    def passed(self) -> bool:
+        """True if every check passed."""
+        return all(check.passed for check in self.checks)
+
+
+def verify(certificate: Certificate) -> Verification:
+    """Recompute everything a certificate claims, from its own events and parameters.
+
+    Fails if epsilon_spent differs from what the events cost, exceeds the claim, or is contradicted by PLD or RDP; if the cost of
+    message passing does not follow from its sensitivity, hops and noise by the theorems; if an attack rate is understated; if an
+    assumption does not hold; or if there is no privacy at all.
+    """
+    checks: list[Check] = []
+
+    def check(name: str, passed: bool, detail: str) -> None:
+        checks.append(Check(name, bool(passed), detail))
+
+    c = certificate
+    check("private", c.is_private, f"epsilon = {c.epsilon:g}" if c.is_private else NO_PRIVACY)
+    check("events", len(c.mechanisms) > 0, f"{len(c.mechanisms)} mechanism(s)")
+    for a in c.assumptions:
+        check(f"assumption: {a.name}", a.holds, a.statement)
+    for required in ("randomness", "hidden states") + (("truncation",) if c.unit is PrivacyUnit.NODE else ()):
+        if required not in {a.name for a in c.assumptions}:
+            check(f"assumption: {required}", False, "must be stated, got nothing")
+    try:
+        budget = Budget(c.epsilon, c.delta, c.unit)
+        spent = epsilon_of(c.events, budget.delta)
+        pld = pld_epsilon(c.events, budget.delta)
+        rdp = rdp_epsilon_of(c.events, budget.delta)
+        for m in c.mechanisms:
+            _check_mechanism(m, c.unit, check)
+    except (CaribouError, OverflowError, ZeroDivisionError) as error:
+        check("figures", False, str(error))
+        return Verification(tuple(checks), math.nan, None)
+    check(
+        "epsilon spent",
+        _close(c.epsilon_spent, spent, 1e-6),
+        f"stated {c.epsilon_spent:.6g}, recomputed {spent:.6g}",
+    )
+    check("within the claim", spent <= c.epsilon * (1 + 1e-9), f"{spent:.6g} <= {c.epsilon:g}")
+    if c.is_private:
+        # PLD rounds up by its discretisation, so it may be above the exact value, but only by a hair.
+        check("PLD agrees", pld <= c.epsilon_spent + 1e-3 * max(1.0, c.epsilon_spent), f"PLD gives {pld:.6g}")
+        if rdp is not None:
+            check("RDP does not contradict", rdp >= spent - 1e-3 * max(1.0, spent), f"RDP gives {rdp:.6g} (looser)")
+    mu = None if any(isinstance(e, NonPrivate) for e in c.events) else gaussian_mu(c.events)
+    check("mu", _close(c.mu, mu, 1e-9), f"stated {c.mu}, recomputed {mu}")
+    for fpr in FALSE_POSITIVE_RATES:
+        stated = c.largest_true_positive_rates.get(str(fpr))
+        true = largest_true_positive_rate(c.events, delta=budget.delta, false_positive_rate=fpr)
+        check(f"attack success at {fpr:.1%}", _close(stated, true, 1e-6), f"stated {stated}, recomputed {true:.6g}")
+    return Verification(tuple(checks), pld, rdp)
+
+
+def _check_mechanism(m: MechanismRecord, unit: PrivacyUnit, check: Any) -> None:
+    """Message passing: sensitivity, kappa and mu must follow from the public parameters."""
+    if "sensitivity" not in m.details or "hops" not in m.details:
+        return
+    try:
+        s = m.details["sensitivity"]
+        bounds = Bounds(**s["bounds"])
+        theorem = layer_sensitivity(
+            s["unit"], contraction=s["contraction"], alpha1=s["alpha1"], beta=s["beta"], bounds=bounds
+        )
+        kappa = convergence_factor(hops=m.details["hops"], contraction=theorem.contraction)
+        noise_std = float(m.details["noise_std"])
+        error = float(m.details["arithmetic_error"])
+    except (KeyError, TypeError, ValueError) as problem:
+        check(f"{m.name}: details", False, f"malformed: {problem}")
+        return
+    check(
+        f"{m.name}: unit", theorem.unit is unit, f"bound is at {theorem.unit.value} level, claim at {unit.value} level"
+    )
+    check(
+        f"{m.name}: sensitivity",
+        _close(s["value"], theorem.value, 1e-9),
+        f"stated {s['value']}, theorem gives {theorem.value:.9g}",
+    )
+    check(
+        f"{m.name}: kappa",
+        _close(m.details["kappa"], kappa, 1e-9),
+        f"stated {m.details['kappa']}, theorem gives {kappa:.9g}",
+    )
+    if not isinstance(m.event, Gaussian):
+        check(f"{m.name}: noise", noise_std == 0, f"noise_std = {noise_std:g} without a Gaussian event")
+        return
+    if not (noise_std > 0 and error >= 0):
+        check(f"{m.name}: noise", False, f"noise_std must be > 0 and arithmetic_error >= 0, got {noise_std}, {error}")
+        return
+    mu = propagation_mu(sensitivity=theorem.value, kappa=kappa, noise_std=noise_std, arithmetic_error=error)
+    claimed = math.sqrt(m.event.count) / m.event.noise_multiplier
+    check(
+        f"{m.name}: noise",
+        mu <= claimed * (1 + 1e-9),
+        f"noise_std {noise_std:.6g} gives mu = {mu:.6g}, the event claims {claimed:.6g}",
+    )
+
+
+def _close(stated: Any, true: float | None, tolerance: float) -> bool:
+    if true is None or stated is None:
+        return stated is None and true is None
+    if isinstance(stated, bool) or not isinstance(stated, int | float):
+        return False
+    if math.isinf(true) or math.isinf(stated):
+        return stated == true
+    return abs(stated - true) <= tolerance * max(1e-300, abs(true)) + 1e-15
+
+
+def _to_json(x: float) -> float | str:
+    return "inf" if math.isinf(x) else x
+
+
+def _from_json(x: Any, name: str) -> float:
+    if x == "inf":
+        return math.inf
+    if isinstance(x, bool) or not isinstance(x, int | float) or not math.isfinite(x):
+        raise CertificateError(f"certificate field {name!r} must be a finite number or 'inf', got {x!r}")
+    return float(x)
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+    rows: list[tuple[str, Any]] = []
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            rows += _flat(value, f"{prefix}{key}.")
+        else:
+            rows.append((f"{prefix}{key}", f"{value:.9g}" if isinstance(value, float) else value))
+    return rows
+
+
+def _versions() -> dict[str, str]:
+    found = {"python": platform.python_version()}
+    for package in ("caribou-gnn", "torch", "numpy", "dp-accounting", "cryptography"):
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            found[package] = "not installed"
+    return found

@@ -1,0 +1,274 @@
+"""Every sensitivity and every contraction factor, one function per theorem.
+
+Letters: C_L = contraction, alpha_1 = alpha1, alpha_2 = 1 - alpha1, beta, F = degree_floor, M = degree_cap, n = nodes,
+K = hops. The operator is W = S^(-1/2) (A + I) S^(-1/2) with s_i = max(deg_i, F) + 1, rows of every state lie in the unit
+ball. Proofs: docs/privacy.md. Attacks on every statement: tests/privacy/test_sensitivity_attack.py.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from caribou._validate import half_open_unit_interval, integer, non_negative, unit_interval
+from caribou.errors import InputError
+from caribou.privacy.budget import PrivacyUnit
+
+_ROUND_UP = 1 + 2.0**-44
+"""Every bound is inflated by this factor, so that the rounding of its own evaluation can only add noise."""
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """What is declared in public about the graph. Never computed from it.
+
+    ``degree_floor`` (F) enters the normalisation max(deg, F) + 1; ``degree_cap`` (M) truncates the graph at node level;
+    ``nodes`` is n. ``degree_floor=None`` means F = M where a cap is given (no normalisation changes when a node
+    leaves), else 0.
+
+    >>> Bounds(degree_cap=20).degree_floor
+    20
+    >>> Bounds(degree_floor=10)
+    Bounds(degree_floor=10, degree_cap=None, nodes=None)
+    """
+
+    degree_floor: int = 0
+    degree_cap: int | None = None
+    nodes: int | None = None
+
+    def __init__(
+        self, degree_floor: int | None = None, degree_cap: int | None = None, nodes: int | None = None
+    ) -> None:
+        cap = None if degree_cap is None else integer(at_least=1, degree_cap=degree_cap)
+        floor = (cap or 0) if degree_floor is None else integer(at_least=0, degree_floor=degree_floor)
+        object.__setattr__(self, "degree_floor", floor)
+        object.__setattr__(self, "degree_cap", cap)
+        object.__setattr__(self, "nodes", None if nodes is None else integer(at_least=1, nodes=nodes))
+
+    def normaliser(self, degree: int) -> int:
+        """s(d) = max(d, F) + 1."""
+        return max(degree, self.degree_floor) + 1
+
+
+@dataclass(frozen=True)
+class Sensitivity:
+    """The bound of one step of message passing, together with everything it was derived from.
+
+    ``value`` bounds ||phi_G(X) - phi_G'(X)||_F over all neighbouring graphs G, G' and all X with rows in the unit ball;
+    ``contraction`` is the Lipschitz constant of phi_G for every G. A calibration takes this record, not a number, so that
+    noise cannot be paired with the bound of another map.
+    """
+
+    value: float
+    unit: PrivacyUnit
+    contraction: float
+    alpha1: float
+    beta: float
+    bounds: Bounds
+    theorem: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return {**asdict(self), "unit": self.unit.value, "bounds": asdict(self.bounds)}
+
+
+def layer_sensitivity(
+    unit: PrivacyUnit | str, *, contraction: float, alpha1: float, beta: float, bounds: Bounds
+) -> Sensitivity:
+    """The sensitivity of the contractive graph layer at a privacy unit, with its theorem.
+
+    >>> round(layer_sensitivity("edge", contraction=1.0, alpha1=1.0, beta=0.0, bounds=Bounds(degree_floor=10)).value, 4)
+    0.1849
+    """
+    unit = PrivacyUnit.parse(unit)
+    contraction = half_open_unit_interval(contraction=contraction)
+    alpha1 = unit_interval(alpha1=alpha1)
+    beta = non_negative(beta=beta)
+    if unit is PrivacyUnit.EDGE:
+        value = edge_sensitivity(contraction=contraction, alpha1=alpha1, degree_floor=bounds.degree_floor)
+        theorem = "edge sensitivity under a degree floor (docs/privacy.md, Theorem 2)"
+    elif unit is PrivacyUnit.NODE:
+        value = node_sensitivity(contraction=contraction, alpha1=alpha1, bounds=bounds)
+        theorem = "node sensitivity under a degree cap (docs/privacy.md, Theorem 3)"
+    else:
+        raise InputError(f"unit must be edge or node, got {unit!r}")
+    return Sensitivity(value, unit, contraction, alpha1, beta, bounds, theorem)
+
+
+def edge_sensitivity(*, contraction: float, alpha1: float, degree_floor: int) -> float:
+    """Theorem 2: Delta_edge = C_L alpha_1 max over 0 <= d_u, d_v <= max(F, 3) of the total change of W X.
+
+    With a(s) = 1/sqrt(s), s_u = max(d_u, F) + 1 before and s'_u = max(d_u + 1, F) + 1 after the edge uv is added,
+    delta_u = a(s_u) - a(s'_u) and a_w = 1/sqrt(max(1, F) + 1) (a neighbour has degree >= 1):
+
+        R_u     = (1/s_u - 1/s'_u) + delta_u d_u a_w + a(s'_u) a(s'_v)                 own row of u; R_v alike
+        total^2 = R_u^2 + R_v^2 + a_w^2 (d_u delta_u^2 + d_v delta_v^2)                rows of the neighbours
+                  + 2 delta_u delta_v min(d_u, d_v) / (max(2, F) + 1)                  common neighbours, degree >= 2
+
+    Beyond d = max(F, 3) every term decreases, so the scan is exhaustive. Holds for every graph and every X with rows in the
+    unit ball. Unit: L2 (Frobenius) norm.
+    """
+    contraction = half_open_unit_interval(contraction=contraction)
+    alpha1 = unit_interval(alpha1=alpha1)
+    F = integer(at_least=0, degree_floor=degree_floor)
+    a_w = 1 / math.sqrt(max(1, F) + 1)
+
+    def before_and_after(d: int) -> tuple[float, float]:
+        return float(max(d, F) + 1), float(max(d + 1, F) + 1)
+
+    # Below F nothing changes but the new entry itself, so of those degrees only one need be looked at.
+    degrees = range(max(0, F - 1), max(F, 3) + 1)
+    worst = 0.0
+    for d_u in degrees:
+        s_u, t_u = before_and_after(d_u)
+        delta_u = 1 / math.sqrt(s_u) - 1 / math.sqrt(t_u)
+        for d_v in degrees:
+            s_v, t_v = before_and_after(d_v)
+            delta_v = 1 / math.sqrt(s_v) - 1 / math.sqrt(t_v)
+            new_entry = 1 / math.sqrt(t_u * t_v)
+            R_u = (1 / s_u - 1 / t_u) + delta_u * d_u * a_w + new_entry
+            R_v = (1 / s_v - 1 / t_v) + delta_v * d_v * a_w + new_entry
+            neighbours = a_w**2 * (d_u * delta_u**2 + d_v * delta_v**2)
+            common = 2 * delta_u * delta_v * min(d_u, d_v) / (max(2, F) + 1)
+            worst = max(worst, R_u**2 + R_v**2 + neighbours + common)
+    return contraction * alpha1 * math.sqrt(worst) * _ROUND_UP
+
+
+def node_sensitivity(*, contraction: float, alpha1: float, bounds: Bounds) -> float:
+    """Theorem 3: Delta_node = sqrt(1 + (C_L (alpha_1 T + alpha_2 / sqrt(n)))^2), T bounding the other rows of W X.
+
+    The 1 is the own row of the node, bounded by the projection inside phi. For F >= M no normalisation changes:
+    T = sqrt(M) / (F + 1). For F < M, with s(d) = max(d, F) + 1:
+
+        T = max_{d <= M} sqrt(d / (s(d) s(1))) + sqrt(M) (max_{F <= d < M} q(d) r(d) + max_{F <= d < M} q(d))
+        q(d) = 1 - sqrt((d + 1) / (d + 2)),    r(d) = (1/sqrt(d+1)) (1/sqrt(d+1) + d / sqrt(s(1)))
+
+    Assumes degrees <= M in both graphs (the guarantee is for the bounded graph) and alpha_2 = 1 - alpha_1; n is needed
+    only when alpha_2 > 0. Unit: L2 (Frobenius) norm.
+    """
+    contraction = half_open_unit_interval(contraction=contraction)
+    alpha1 = unit_interval(alpha1=alpha1)
+    if bounds.degree_cap is None:
+        raise InputError("degree_cap must be a whole number >= 1 at node level, got None")
+    if alpha1 < 1 and bounds.nodes is None:
+        raise InputError("nodes must be given at node level when alpha1 < 1 (the mean over all nodes enters), got None")
+    mean = 0.0 if alpha1 == 1 else (1 - alpha1) / math.sqrt(bounds.nodes or 1)
+    others = contraction * (alpha1 * _other_rows(bounds.degree_cap, bounds) + mean)
+    return math.sqrt(1 + others**2) * _ROUND_UP
+
+
+def _other_rows(M: int, bounds: Bounds) -> float:
+    """T of Theorem 3."""
+    F, s = bounds.degree_floor, bounds.normaliser
+    if F >= M:
+        return math.sqrt(M) / (F + 1)
+
+    def q(d: int) -> float:
+        return 1 - math.sqrt((d + 1) / (d + 2))
+
+    def r(d: int) -> float:
+        return (1 / math.sqrt(d + 1)) * (1 / math.sqrt(d + 1) + d / math.sqrt(s(1)))
+
+    lost_messages = max(math.sqrt(d / (s(d) * s(1))) for d in range(1, M + 1))
+    affected = range(F, M)
+    rescaled_rows = max(q(d) * r(d) for d in affected)
+    rescaled_columns = max(q(d) for d in affected)
+    return lost_messages + math.sqrt(M) * (rescaled_rows + rescaled_columns)
+
+
+def convergence_factor(*, hops: int, contraction: float) -> float:
+    """Theorem 1: kappa = min(K, (1 - c^K)(1 + c) / ((1 + c^K)(1 - c))), c = C_L: the number of hops that one pays for.
+
+    Written as tanh(K h) / tanh(h) with h = -log(c) / 2, which loses no digits for c near 1 or large K; kappa = K at
+    c = 1. As K grows it converges to (1 + c) / (1 - c).
+
+    >>> round(convergence_factor(hops=10, contraction=0.8) / 2, 2)
+    3.63
+    """
+    K = integer(at_least=1, hops=hops)
+    c = half_open_unit_interval(contraction=contraction)
+    if c == 1:
+        return float(K)
+    h = -math.log(c) / 2
+    return min(float(K), math.tanh(K * h) / math.tanh(h) * _ROUND_UP)
+
+
+@dataclass(frozen=True)
+class Arithmetic:
+    """How far the computed map may be from the exact one: ||computed phi(X) - phi(X)||_F <= fixed + per_noise_std * std.
+
+    If every computed step is within e of its exact value, the proof of Theorem 1 goes through with the sensitivity
+    Delta + 2 e (each of the two worlds errs by at most e); so the release is calibrated to that. In double precision this
+    costs less than 1e-6 of the noise for graphs of a million nodes.
+    """
+
+    fixed: float = 0.0
+    per_noise_std: float = 0.0
+
+    def error(self, noise_std: float) -> float:
+        """e for this noise."""
+        return self.fixed + self.per_noise_std * noise_std
+
+
+GRID_BITS = 48
+NOISE_RANGE = 10.0
+"""No draw exceeds this many standard deviations: the radius uses 64 bits, sqrt(2 * 65 * log(2)) = 9.5."""
+
+
+def grid_spacing(*, noise_std: float, beta: float) -> float:
+    """The power of two on which value and noise are rounded before they are added.
+
+    g = 2^(ceil(log2(2 + beta + 10 noise_std)) - 48): every sum is below 2^48 g, hence exact in double precision, so
+    its low bits cannot tell which value was under the noise.
+    """
+    return 2.0 ** (math.ceil(math.log2(2 + beta + NOISE_RANGE * noise_std)) - GRID_BITS)
+
+
+def double_precision(*, nodes: int, columns: int, beta: float) -> Arithmetic:
+    """The error bound of one step in IEEE double precision, for every graph with ``nodes`` nodes.
+
+    With u = 2^-53, row i of W X sums deg_i + 1 <= n products; its error is at most (n + 32) u sum_j W_ij, whatever the order
+    of summation, and sqrt(sum_i (sum_j W_ij)^2) = ||W 1|| <= sqrt(n); the mean, the residual and the projections are covered
+    by the 32 and the factor (1 + beta). Rounding to the grid moves each of the n x columns entries by at most g / 2,
+    g <= 2^(1-48) (2 + beta + 10 noise_std).
+    """
+    n = integer(at_least=1, nodes=nodes)
+    entries = math.sqrt(n * integer(at_least=1, columns=columns))
+    u = 2.0**-53
+    half_grid = 2.0**-GRID_BITS
+    return Arithmetic(
+        fixed=(n + 32) * u * math.sqrt(n) * (1 + beta) + half_grid * (2 + beta) * entries,
+        per_noise_std=half_grid * NOISE_RANGE * entries,
+    )
+
+
+def _paper_c(minimum_degree: int) -> float:
+    """C(D_min) of the paper (its Equation C_Dim)."""
+    D = integer(at_least=1, minimum_degree=minimum_degree)
+    d = D if D > 3 else 3
+    return d / math.sqrt(d + 1) - d / math.sqrt(d + 2)
+
+
+def paper_edge_sensitivity(*, contraction: float, alpha1: float, minimum_degree: int) -> float:
+    """The paper's edge sensitivity (its Theorem "Edge-level Sensitivity of CGL"), for comparison only.
+
+    It uses the minimum degree of the private graph, so noise calibrated with it depends on private data. Never used for
+    a release.
+    """
+    D = minimum_degree
+    bracket = 1 / ((D + 1) * (D + 2)) + _paper_c(D) / math.sqrt(D + 1) + 1 / math.sqrt((D + 2) * (D + 1))
+    return math.sqrt(2) * contraction * alpha1 * bracket
+
+
+def paper_node_sensitivity(
+    *, contraction: float, alpha1: float, minimum_degree: int, maximum_degree: int, nodes: int
+) -> float:
+    """The paper's node sensitivity (its Theorem "Node-level Sensitivity of CGL"), for comparison only.
+
+    It is not a bound for the paper's own operator: a star with 20 leaves exceeds it when the centre is removed (a test
+    shows it). Never used for a release.
+    """
+    D, M, n = minimum_degree, integer(at_least=1, maximum_degree=maximum_degree), nodes
+    bracket = math.sqrt(M) / ((D + 1) * (D + 2)) + _paper_c(D) * math.sqrt(M) / math.sqrt(D + 1) + 1 / math.sqrt(D + 2)
+    return 1 + (1 - alpha1) * contraction * 2 * n / (n + 1) + alpha1 * contraction * bracket

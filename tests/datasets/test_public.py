@@ -1,0 +1,304 @@
+"""Public data sets: where they are looked for, how the publishers' files are parsed, what a failed download leaves."""
+
+import gzip
+import os
+import socket
+import time
+import urllib.error
+import zipfile
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy.io import savemat
+
+from caribou.datasets import available, load, public, write_graph
+from caribou.datasets.public import arxiv_graph, facebook_graph
+from caribou.datasets.table import PUBLIC
+from caribou.errors import DataError
+from caribou.graph import Graph, Split
+
+
+@pytest.fixture(autouse=True)
+def offline(monkeypatch):
+    """No folder from outside, and no network."""
+    monkeypatch.delenv("CARIBOU_DATA", raising=False)
+
+    def refuse(*_, **__):
+        raise urllib.error.URLError("no route to host")
+
+    monkeypatch.setattr("urllib.request.urlopen", refuse)
+
+
+def tiny(name="cora", **changes):
+    fields = {"labels": np.arange(10) % 2, "split": Split([0, 1], [2], [3]), "name": name, **changes}
+    return Graph.from_edges(np.eye(10, 3, dtype=np.float32), [[0, 1], [1, 2]], **fields)
+
+
+@pytest.fixture
+def small_table(monkeypatch):
+    """The table with the sizes of `tiny`."""
+    for name in ("cora", "photo", "reddit2", "facebook", "arxiv"):
+        monkeypatch.setitem(PUBLIC, name, replace(PUBLIC[name], nodes=10, edges=4, features=3, classes=2))
+
+
+class TestFolder:
+    def test_file_alias_and_variable(self, tmp_path, monkeypatch, small_table):
+        write_graph(tiny(), tmp_path / "amazon_photo.npz")
+        assert load("photo", data_dir=tmp_path).split.sizes == (7, 1, 2)
+        monkeypatch.setenv("CARIBOU_DATA", str(tmp_path))
+        assert load("photo", seed=3).name == "photo"
+        write_graph(tiny(), tmp_path / "cora.npz")
+        assert load("cora", split="public").split.sizes == (2, 1, 1)
+        write_graph(tiny(split=None), tmp_path / "cora.npz")
+        with pytest.raises(DataError, match="cora: the file holds no public split"):
+            load("cora", split="public")
+
+    def test_bad_folder(self, tmp_path, monkeypatch):
+        (tmp_path / "file").write_text("x")
+        with pytest.raises(DataError, match="data_dir must be a folder, but it does not exist"):
+            load("cora", data_dir=tmp_path / "nowhere")
+        with pytest.raises(DataError, match="data_dir must be a folder, but it is a file"):
+            load("cora", data_dir=tmp_path / "file")
+        monkeypatch.setenv("CARIBOU_DATA", str(tmp_path / "nowhere"))
+        with pytest.raises(DataError, match="CARIBOU_DATA must be a folder"):
+            load("cora")
+
+    @pytest.mark.parametrize(
+        ("changes", "message"),
+        [
+            ({"nodes": 11}, "nodes of cora must be 11, found 10"),
+            ({"edges": 6}, r"edges \(both directions\) of cora must be 6, found 4"),
+            ({"features": 4}, "features of cora must be 4, found 3"),
+            ({"classes": 3}, "classes of cora must be 3, found 2"),
+        ],
+    )
+    def test_other_statistics_are_refused(self, tmp_path, monkeypatch, small_table, changes, message):
+        monkeypatch.setitem(PUBLIC, "cora", replace(PUBLIC["cora"], **changes))
+        write_graph(tiny(), tmp_path / "cora.npz")
+        with pytest.raises(DataError, match=message) as caught:
+            load("cora", data_dir=tmp_path)
+        assert str(tmp_path / "cora.npz") in str(caught.value)
+
+    def test_damaged_file(self, tmp_path):
+        (tmp_path / "cora.npz").write_bytes(b"PK broken")
+        with pytest.raises(DataError, match=r"cora\.npz: not a readable"):
+            load("cora", data_dir=tmp_path)
+
+
+class TestDownload:
+    @pytest.mark.parametrize("name", [name for name, spec in PUBLIC.items() if spec.download])
+    def test_no_network(self, tmp_path, name):
+        started = time.monotonic()
+        with pytest.raises(DataError) as caught:
+            load(name, data_dir=tmp_path)
+        message = str(caught.value)
+        for part in (
+            PUBLIC[name].files[0],
+            str(tmp_path),
+            "no route to host",
+            "data_dir or CARIBOU_DATA",
+            "edge_index",
+        ):
+            assert part in message
+        assert list(tmp_path.iterdir()) == []
+        assert time.monotonic() - started < 20
+        with pytest.raises(DataError, match="CARIBOU_DATA is not set"):
+            load(name)
+
+    def test_file_only(self, tmp_path):
+        with pytest.raises(DataError, match=r"no file arxiv-edges\.npz or ogbn_arxiv_nofeat\.npz in .* no download"):
+            load("arxiv-edges", data_dir=tmp_path)
+
+    def test_success_is_kept_and_used(self, tmp_path, monkeypatch, small_table):
+        from torch_geometric import datasets
+
+        calls = []
+
+        class FakePlanetoid:
+            def __init__(self, root, name):
+                calls.append(name)
+                with open(os.path.join(root, "raw.bin"), "wb") as file:
+                    file.write(b"raw")
+
+            def __getitem__(self, _):
+                return tiny().to_pyg()
+
+        monkeypatch.setattr(datasets, "Planetoid", FakePlanetoid)
+        monkeypatch.setattr(public, "_probe", lambda url: None)
+        first = load("cora", data_dir=tmp_path, seed=2)
+        assert sp.issparse(first.features)
+        assert [entry.name for entry in (tmp_path / "downloads").iterdir()] == ["cora.npz"]
+        second = load("cora", data_dir=tmp_path, seed=2)
+        assert calls == ["Cora"]
+        assert second.split.train.tolist() == first.split.train.tolist()
+        assert load("cora", data_dir=tmp_path, split="public").split.sizes == (2, 1, 1)
+        assert {info.name: info.where for info in available(tmp_path)}["cora"].endswith("cora.npz")
+
+    def test_wrong_content_is_not_kept(self, tmp_path, monkeypatch):
+        from torch_geometric import datasets
+
+        monkeypatch.setattr(datasets, "Amazon", lambda root, name: [tiny().to_pyg()])
+        monkeypatch.setattr(public, "_probe", lambda url: None)
+        with pytest.raises(DataError, match="download of photo: nodes of photo must be 7650, found 10"):
+            load("photo", data_dir=tmp_path)
+        assert list(tmp_path.iterdir()) == []
+
+    def test_failure_half_way(self, tmp_path, monkeypatch):
+        from torch_geometric import datasets
+
+        def fail(root):
+            with open(os.path.join(root, "half"), "wb") as file:
+                file.write(b"half")
+            raise TimeoutError("timed out\nafter a while")
+
+        monkeypatch.setattr(datasets, "Reddit2", fail)
+        monkeypatch.setattr(public, "_probe", lambda url: None)
+        before = socket.getdefaulttimeout()
+        with pytest.raises(DataError, match=r"download failed \(TimeoutError: timed out after a while\)"):
+            load("reddit2")
+        assert list(tmp_path.iterdir()) == []
+        assert socket.getdefaulttimeout() == before
+
+    def test_short_answer(self, tmp_path, monkeypatch):
+        class Answer:
+            headers = {"Content-Length": "100"}  # noqa: RUF012
+            parts = [b"only this", b""]  # noqa: RUF012
+
+            def read(self, _=-1):
+                return self.parts.pop(0)
+
+            def __enter__(self):
+                return self
+
+            def __exit__(self, *_):
+                return None
+
+        monkeypatch.setattr("urllib.request.urlopen", lambda *_, **__: Answer())
+        with pytest.raises(DataError, match="ended after 9 of 100 bytes"):
+            load("facebook", data_dir=tmp_path)
+        assert list(tmp_path.iterdir()) == []
+
+    def test_cache_folder(self, tmp_path, monkeypatch):
+        assert public.cache_folder(tmp_path) == tmp_path / "downloads"
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+        assert public.cache_folder(None) == tmp_path / "xdg" / "caribou"
+        locked = tmp_path / "locked"
+        locked.mkdir(mode=0o555)
+        assert public.cache_folder(locked) == tmp_path / "xdg" / "caribou"
+        monkeypatch.setenv("XDG_CACHE_HOME", "relative")
+        assert public.cache_folder(None).parts[-2:] == (".cache", "caribou")
+
+
+class TestFacebook:
+    def mat(self, path, info=None, adjacency=None):
+        # status, gender, major, minor, housing, year, high school
+        rows = [
+            [1, 1, 7, 0, 3, 2004, 9],
+            [2, 2, 5, 0, 0, 2005, 9],
+            [1, 0, 7, 8, 3, 2004, 9],
+            [1, 1, 0, 0, 0, 0, 9],  # year unknown: dropped, but its values have their columns
+            [6, 1, 0, 0, 0, 2009, 9],  # the least frequent year: dropped
+            [1, 2, 7, 0, 3, 2005, 9],
+            [1, 2, 7, 0, 3, 2005, 9],  # only friend is dropped: isolated
+        ]
+        dense = np.zeros((7, 7))
+        for u, v in ((0, 1), (0, 2), (0, 3), (1, 5), (4, 6)):
+            dense[u, v] = dense[v, u] = 1
+        content = {
+            "A": sp.csc_matrix(dense if adjacency is None else adjacency),
+            "local_info": np.array(rows if info is None else info, dtype=np.int32),
+        }
+        savemat(path, content)
+        return path
+
+    def test_parsing(self, tmp_path):
+        graph = facebook_graph(self.mat(tmp_path / "f.mat"), classes=2)
+        assert graph.class_names == ("2004", "2005")
+        assert graph.labels.tolist() == [0, 1, 0, 1]
+        assert graph.edge_index[:, ::1].T.tolist() == [[0, 1], [0, 2], [1, 0], [1, 3], [2, 0], [3, 1]]
+        # status 1, 2, 6; gender 1, 2; major 5, 7; minor 8; housing 3
+        assert graph.features.toarray().tolist() == [
+            [1, 0, 0, 1, 0, 0, 1, 0, 1],
+            [0, 1, 0, 0, 1, 1, 0, 0, 0],
+            [1, 0, 0, 0, 0, 0, 1, 1, 1],
+            [1, 0, 0, 0, 1, 0, 1, 0, 1],
+        ]
+
+    def test_found_in_the_folder(self, tmp_path):
+        self.mat(tmp_path / "UIllinois20.mat")
+        with pytest.raises(DataError, match="at least 6 known years, got 3"):
+            load("facebook", data_dir=tmp_path)
+
+    def test_bad_files(self, tmp_path):
+        target = tmp_path / "f.mat"
+        target.write_bytes(b"MATLAB 5.0 MAT-file, broken")
+        with pytest.raises(DataError, match="not a Facebook100 .mat file"):
+            facebook_graph(target)
+        savemat(target, {"A": np.eye(3)})
+        with pytest.raises(DataError, match=r"not a Facebook100 \.mat file \(KeyError"):
+            facebook_graph(target)
+        with pytest.raises(DataError, match="A must be n x n and local_info n x 7"):
+            facebook_graph(self.mat(target, info=[[1, 2, 3, 4, 5, 6, 7]]))
+        content = self.mat(tmp_path / "g.mat").read_bytes()
+        target.write_bytes(content[: len(content) // 2])
+        with pytest.raises(DataError, match="not a Facebook100"):
+            facebook_graph(target)
+
+
+class TestArxiv:
+    MEMBERS = {  # noqa: RUF012
+        "arxiv/raw/edge.csv.gz": "0,1\n1,2\n2,1\n",
+        "arxiv/raw/node-feat.csv.gz": "0.5,1\n-0.25,2\n0,3\n",
+        "arxiv/raw/node-label.csv.gz": "4\n0\n1\n",
+        "arxiv/raw/num-node-list.csv.gz": "3\n",
+        "arxiv/split/time/train.csv.gz": "2\n",
+        "arxiv/split/time/valid.csv.gz": "0\n",
+        "arxiv/split/time/test.csv.gz": "1\n",
+    }
+
+    def pack(self, path, **changes):
+        with zipfile.ZipFile(path, "w") as archive:
+            for member, text in self.MEMBERS.items():
+                key = member.rpartition("/")[2].partition(".")[0].replace("-", "_")
+                text = changes.get(key, text)
+                if text is not None:
+                    archive.writestr(member, gzip.compress(text.encode()))
+        return path
+
+    def test_parsing(self, tmp_path):
+        graph = arxiv_graph(self.pack(tmp_path / "arxiv.zip"))
+        assert graph.features.tolist() == [[0.5, 1], [-0.25, 2], [0, 3]]
+        assert graph.features.dtype == np.float32
+        assert graph.labels.tolist() == [4, 0, 1]
+        assert graph.num_edges == 2
+        assert graph.cleaning.one_way == 1
+        assert [part.tolist() for part in (graph.split.train, graph.split.val, graph.split.test)] == [[2], [0], [1]]
+
+    def test_found_in_the_folder(self, tmp_path):
+        self.pack(tmp_path / "arxiv.zip")
+        with pytest.raises(DataError, match=r"arxiv\.zip: nodes of arxiv must be 169343, found 3"):
+            load("arxiv", data_dir=tmp_path)
+
+    @pytest.mark.parametrize(
+        ("changes", "message"),
+        [
+            ({"edge": None}, r"must hold one file raw/edge\.csv\.gz, found 0"),
+            ({"edge": "0,9\n"}, "got 9 at"),
+            ({"edge": "0,x\n"}, "not OGB's arxiv.zip"),
+            ({"edge": "0,\n"}, "not OGB's arxiv.zip"),
+            ({"node_feat": "1\n2\n"}, "not OGB's arxiv.zip"),
+            ({"node_label": ""}, "not OGB's arxiv.zip"),
+            ({"valid": "2\n"}, "disjoint"),
+        ],
+    )
+    def test_bad_files(self, tmp_path, changes, message):
+        with pytest.raises(DataError, match=message):
+            arxiv_graph(self.pack(tmp_path / "arxiv.zip", **changes))
+
+    def test_truncated(self, tmp_path):
+        path = self.pack(tmp_path / "arxiv.zip")
+        path.write_bytes(path.read_bytes()[:-40])
+        with pytest.raises(DataError, match="not OGB's"):
+            arxiv_graph(path)

@@ -1,0 +1,254 @@
+"""Golden values, inverse pairs, two independent accountants, monotonicity."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.special import log_ndtr
+
+from caribou.errors import InputError
+from caribou.privacy.accounting import (
+    best_rdp_order,
+    epsilon_of,
+    gdp_delta,
+    gdp_epsilon,
+    gdp_mu,
+    largest_true_positive_rate,
+    log_normal_cdf,
+    pld_epsilon,
+    randomized_response_epsilon,
+    rdp_epsilon,
+    rdp_epsilon_of,
+    rdp_noise_multiplier,
+)
+from caribou.privacy.events import EpsilonDelta, Gaussian, Laplace, NonPrivate, SubsampledGaussian
+from caribou.privacy.sensitivity import convergence_factor
+
+epsilons = st.floats(0.05, 40)
+deltas = st.floats(1e-12, 0.05)
+mus = st.floats(0.01, 8)
+
+
+@pytest.mark.parametrize("x", [-1e3, -200.0, -40.0, -25.1, -25.0, -24.9, -8.0, -1.0, 0.0, 1.0, 8.0])
+def test_log_normal_cdf_equals_scipy(x: float) -> None:
+    assert log_normal_cdf(x) == pytest.approx(float(log_ndtr(x)), rel=1e-12, abs=1e-15)
+
+
+@pytest.mark.parametrize(("epsilon", "multiplier"), [(1.0, 3.7306), (4.0, 1.0812)])
+def test_golden_gaussian_multipliers(epsilon: float, multiplier: float) -> None:
+    """Analytic Gaussian mechanism (Balle and Wang 2018) at delta = 1e-5."""
+    assert 1 / gdp_mu(epsilon=epsilon, delta=1e-5) == pytest.approx(multiplier, abs=5e-5)
+
+
+@pytest.mark.parametrize(
+    ("hops", "convergent", "linear"),
+    [(1, 1.07, 1.07), (2, 1.51, 1.51), (4, 2.12, 2.14), (64, 4.66, 8.56), (128, 4.67, 12.11)],
+)
+def test_paper_noise_table(hops: int, convergent: float, linear: float) -> None:
+    """The paper's noise table: Delta = 1, order 6, C_L = 0.9, epsilon = 4, delta = 1e-3."""
+    one = rdp_noise_multiplier(epsilon=4, delta=1e-3, order=6)
+    assert one is not None
+    assert one * math.sqrt(convergence_factor(hops=hops, contraction=0.9)) == pytest.approx(convergent, abs=0.015)
+    assert one * math.sqrt(hops) == pytest.approx(linear, abs=0.015)
+
+
+@pytest.mark.parametrize(("hops", "formula", "printed"), [(8, 2.94, 3.00), (16, 3.87, 4.07), (32, 4.51, 4.66)])
+def test_paper_noise_table_differs_from_its_formula_in_the_middle(hops: int, formula: float, printed: float) -> None:
+    one = rdp_noise_multiplier(epsilon=4, delta=1e-3, order=6)
+    assert one is not None
+    ours = one * math.sqrt(convergence_factor(hops=hops, contraction=0.9))
+    assert ours == pytest.approx(formula, abs=0.006)
+    assert abs(ours - printed) > 0.05
+
+
+def test_golden_convergence_factors() -> None:
+    assert convergence_factor(hops=10, contraction=0.8) / 2 == pytest.approx(3.62, abs=0.01)
+    assert convergence_factor(hops=2, contraction=0.8) / 2 == pytest.approx(0.99, abs=0.005)
+
+
+@given(hops=st.integers(1, 100_000), contraction=st.floats(1e-6, 1))
+def test_convergence_factor_against_high_precision(hops: int, contraction: float) -> None:
+    import mpmath
+
+    with mpmath.workdps(60):
+        c = mpmath.mpf(contraction)
+        exact = mpmath.mpf(hops) if c == 1 else (1 - c**hops) * (1 + c) / ((1 + c**hops) * (1 - c))
+        exact = float(min(mpmath.mpf(hops), exact))
+    value = convergence_factor(hops=hops, contraction=contraction)
+    assert value == pytest.approx(exact, rel=1e-9)
+    assert value >= exact * (1 - 1e-15)
+
+
+@given(contraction=st.floats(0.01, 1), hops=st.integers(1, 500))
+def test_convergence_factor_grows_with_depth_and_contraction_and_converges(contraction: float, hops: int) -> None:
+    here = convergence_factor(hops=hops, contraction=contraction)
+    assert here <= convergence_factor(hops=hops + 1, contraction=contraction) * (1 + 1e-12)
+    assert here <= convergence_factor(hops=hops, contraction=min(1.0, contraction * 1.01)) * (1 + 1e-12)
+    assert 1 - 1e-12 <= here <= hops
+    if contraction < 1:
+        assert here <= (1 + contraction) / (1 - contraction) * (1 + 1e-9)
+
+
+@given(mu=mus, delta=deltas)
+def test_gdp_epsilon_is_the_inverse_of_delta(mu: float, delta: float) -> None:
+    epsilon = gdp_epsilon(mu=mu, delta=delta)
+    assert gdp_delta(mu=mu, epsilon=epsilon) <= delta
+    if epsilon > 1e-6:
+        assert gdp_delta(mu=mu, epsilon=epsilon * 0.9999) > delta
+
+
+@given(epsilon=epsilons, delta=deltas)
+def test_gdp_mu_never_overspends_and_is_tight(epsilon: float, delta: float) -> None:
+    mu = gdp_mu(epsilon=epsilon, delta=delta)
+    assert gdp_epsilon(mu=mu, delta=delta) <= epsilon * (1 + 1e-12)
+    assert gdp_epsilon(mu=mu * 1.001, delta=delta) > epsilon
+
+
+@given(epsilon=epsilons, delta=deltas, factor=st.floats(1.001, 3))
+def test_mu_grows_with_epsilon_and_delta(epsilon: float, delta: float, factor: float) -> None:
+    mu = gdp_mu(epsilon=epsilon, delta=delta)
+    assert gdp_mu(epsilon=epsilon * factor, delta=delta) > mu
+    assert gdp_mu(epsilon=epsilon, delta=min(0.5, delta * factor)) > mu
+
+
+@given(mu=mus, delta=deltas, factor=st.floats(1.001, 3))
+def test_epsilon_grows_with_mu_and_falls_with_delta(mu: float, delta: float, factor: float) -> None:
+    epsilon = gdp_epsilon(mu=mu, delta=delta)
+    assert gdp_epsilon(mu=mu * factor, delta=delta) >= epsilon
+    assert gdp_epsilon(mu=mu, delta=min(0.5, delta * factor)) <= epsilon
+
+
+@given(epsilon=epsilons, delta=deltas)
+def test_gdp_needs_less_noise_than_the_best_rdp_order(epsilon: float, delta: float) -> None:
+    order = best_rdp_order(epsilon=epsilon, delta=delta)
+    rdp = rdp_noise_multiplier(epsilon=epsilon, delta=delta, order=order)
+    assert rdp is not None
+    assert 1 / gdp_mu(epsilon=epsilon, delta=delta) <= rdp
+    for other in (1 + (order - 1) * 0.9, 1 + (order - 1) * 1.1):
+        worse = rdp_noise_multiplier(epsilon=epsilon, delta=delta, order=other)
+        assert worse is None or worse >= rdp * (1 - 1e-12)
+    assert rdp_epsilon(mu=1 / rdp, order=order, delta=delta) == pytest.approx(epsilon, rel=1e-9)
+
+
+def test_fixed_order_is_infeasible_at_small_epsilon() -> None:
+    assert rdp_noise_multiplier(epsilon=1, delta=1e-5, order=6) is None
+    with pytest.raises(InputError, match="order must be > 1"):
+        rdp_epsilon(mu=1, order=1, delta=1e-5)
+
+
+@pytest.mark.parametrize("multiplier", [0.3, 0.8, 1.0812, 3.7306, 20.0])
+def test_pld_of_a_gaussian_equals_the_closed_form(multiplier: float) -> None:
+    exact = gdp_epsilon(mu=1 / multiplier, delta=1e-5)
+    assert pld_epsilon([Gaussian(multiplier)], 1e-5) == pytest.approx(exact, abs=1e-3)
+    several = pld_epsilon([Gaussian(multiplier * 2, 3), Gaussian(multiplier * 2)], 1e-5)
+    assert several == pytest.approx(exact, abs=1e-3)
+
+
+def test_pld_of_subsampled_gaussian_equals_prv_accountant() -> None:
+    """Two libraries, two algorithms: dp-accounting's PLD and Microsoft's PRV accountant."""
+    from prv_accountant import PoissonSubsampledGaussianMechanism, PRVAccountant
+
+    multiplier, probability, steps, delta = 0.9, 0.02, 500, 1e-5
+    mechanism = PoissonSubsampledGaussianMechanism(noise_multiplier=multiplier, sampling_probability=probability)
+    prv = PRVAccountant(prvs=[mechanism], max_self_compositions=[steps], eps_error=5e-4, delta_error=1e-10)
+    low, _, high = prv.compute_epsilon(delta, [steps])
+    ours = pld_epsilon([SubsampledGaussian(multiplier, probability, steps)], delta)
+    assert low - 1e-3 <= ours <= high + 1e-3
+
+
+def test_pld_of_the_whole_pipeline_equals_prv_accountant() -> None:
+    from prv_accountant import GaussianMechanism, PoissonSubsampledGaussianMechanism, PRVAccountant
+
+    sgd = PoissonSubsampledGaussianMechanism(noise_multiplier=1.2, sampling_probability=0.05)
+    prv = PRVAccountant(
+        prvs=[sgd, GaussianMechanism(2.5)], max_self_compositions=[60, 1], eps_error=5e-4, delta_error=1e-10
+    )
+    low, _, high = prv.compute_epsilon(1e-5, [60, 1])
+    ours = epsilon_of([SubsampledGaussian(1.2, 0.05, 20), Gaussian(2.5), SubsampledGaussian(1.2, 0.05, 40)], 1e-5)
+    assert low - 1e-3 <= ours <= high + 1e-3
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        [Gaussian(1.0)],
+        [Gaussian(2.0, 5), SubsampledGaussian(1.0, 0.1, 50)],
+        [Laplace(1.5, 3), Gaussian(2.0)],
+        [EpsilonDelta(0.7), Gaussian(2.0)],
+    ],
+)
+def test_rdp_is_an_upper_bound_of_pld(events: list) -> None:
+    rdp = rdp_epsilon_of(events, 1e-6)
+    assert rdp is not None
+    assert rdp >= epsilon_of(events, 1e-6) - 1e-3
+
+
+def test_special_events() -> None:
+    assert epsilon_of([], 1e-5) == 0
+    assert math.isinf(epsilon_of([Gaussian(1.0), NonPrivate()], 1e-5))
+    assert epsilon_of([Laplace(2.0), EpsilonDelta(0.25)], 1e-5) <= 0.75
+    assert pld_epsilon([Laplace(0.5)], 1e-9) == pytest.approx(2.0, abs=1e-3)
+    assert rdp_epsilon_of([EpsilonDelta(1.0, 1e-7)], 1e-5) is None
+    # delta of the part is spent: a release of (1, 1e-4) has no finite epsilon at 1e-5
+    assert math.isinf(epsilon_of([EpsilonDelta(1.0, 1e-4)], 1e-5))
+    assert epsilon_of([EpsilonDelta(1.0, 1e-6)], 1e-5) == pytest.approx(1.0, abs=1e-2)
+
+
+@given(multiplier=st.floats(0.4, 20), count=st.integers(1, 50), delta=st.floats(1e-9, 1e-2), factor=st.floats(1.01, 4))
+def test_epsilon_of_gaussians_is_monotone_in_every_argument(
+    multiplier: float, count: int, delta: float, factor: float
+) -> None:
+    here = epsilon_of([Gaussian(multiplier, count)], delta)
+    assert epsilon_of([Gaussian(multiplier * factor, count)], delta) <= here
+    assert epsilon_of([Gaussian(multiplier, count + 1)], delta) >= here
+    assert epsilon_of([Gaussian(multiplier, count)], min(0.5, delta * factor)) <= here
+    assert epsilon_of([Gaussian(multiplier, count), Gaussian(10.0)], delta) >= here
+
+
+@settings(max_examples=5, deadline=None)
+@given(multiplier=st.floats(0.7, 4), probability=st.floats(0.01, 0.3), steps=st.integers(1, 60))
+def test_epsilon_of_subsampled_gaussians_is_monotone(multiplier: float, probability: float, steps: int) -> None:
+    here = epsilon_of([SubsampledGaussian(multiplier, probability, steps)], 1e-5)
+    slack = 1e-3
+    assert epsilon_of([SubsampledGaussian(multiplier * 1.2, probability, steps)], 1e-5) <= here + slack
+    assert epsilon_of([SubsampledGaussian(multiplier, probability * 1.2, steps)], 1e-5) >= here - slack
+    assert epsilon_of([SubsampledGaussian(multiplier, probability, steps + 10)], 1e-5) >= here - slack
+    assert here <= epsilon_of([Gaussian(multiplier, steps)], 1e-5) + slack
+
+
+def test_attack_rates_equal_the_gaussian_test() -> None:
+    from scipy.stats import norm
+
+    for fpr in (0.001, 0.01, 0.3):
+        expected = 1 - norm.cdf(norm.ppf(1 - fpr) - 1.3)
+        assert largest_true_positive_rate([Gaussian(1 / 1.3)], delta=1e-5, false_positive_rate=fpr) == pytest.approx(
+            expected
+        )
+    pure = largest_true_positive_rate([Laplace(1.0)], delta=1e-5, false_positive_rate=0.01)
+    assert pure == pytest.approx(math.e * 0.01, rel=0.02)
+    assert largest_true_positive_rate([NonPrivate()], delta=1e-5, false_positive_rate=0.01) == 1.0
+
+
+def test_randomized_response() -> None:
+    p = math.e / (1 + math.e)
+    assert randomized_response_epsilon(keep_one=p, make_one=1 - p) == pytest.approx(1.0)
+    assert math.isinf(randomized_response_epsilon(keep_one=1.0, make_one=0.0))
+    assert math.isinf(randomized_response_epsilon(keep_one=0.5, make_one=0.0))
+    assert randomized_response_epsilon(keep_one=0.4, make_one=0.4) == 0
+    rng = np.random.default_rng(0)
+    for a, b in rng.uniform(0.01, 0.99, (50, 2)):
+        worst = max(abs(math.log(a / b)), abs(math.log((1 - a) / (1 - b))))
+        assert randomized_response_epsilon(keep_one=a, make_one=b) == pytest.approx(worst)
+
+
+@pytest.mark.parametrize("bad", [0, -1, math.nan, math.inf, "1", None, True])
+def test_bad_numbers_are_named(bad: object) -> None:
+    with pytest.raises(InputError, match="epsilon"):
+        gdp_mu(epsilon=bad, delta=1e-5)  # type: ignore[arg-type]
+    if bad != 0.5:
+        with pytest.raises(InputError, match="delta"):
+            gdp_epsilon(mu=1.0, delta=bad)  # type: ignore[arg-type]
