@@ -399,8 +399,12 @@ class TestPyg:
         assert graph.name == "tiny"
         csr = Graph.from_pyg(self.data(x=torch.eye(3).to_sparse_csr()))
         assert isinstance(csr.features, sp.csr_array)
+        for half in (torch.float16, torch.bfloat16):
+            assert Graph.from_pyg(self.data(x=torch.eye(3, dtype=half))).features.dtype == np.float32
+            assert Graph.from_pyg(self.data(x=torch.eye(3, dtype=half).to_sparse())).features.dtype == np.float32
         empty = self.data(x=None, y=None, num_nodes=3)
         assert Graph.from_pyg(empty).features.shape == (3, 0)
+        assert Graph.from_pyg(self.data(x=None, y=torch.arange(5))).num_nodes == 5
 
     def test_weights_are_reported(self):
         import torch
@@ -423,7 +427,9 @@ class TestPyg:
             ({"x": torch.full((3, 1), float("inf"))}, "got inf in row 0"),
             ({"x": torch.zeros(3)}, "2-D"),
             ({"x": torch.eye(4).to_sparse()}, r"one entry per row of x \(4\), got 3"),
+            ({"x": torch.eye(3).to_sparse(1)}, "sparse in both dimensions"),
             ({"edge_index": None}, "edge_index must be"),
+            ({"x": None, "num_nodes": torch.tensor([3])}, "num_nodes must be a whole number >= 1, got a tensor"),
             ({"edge_index": torch.tensor([[0], [9]])}, "got 9 at"),
             ({"train_mask": torch.tensor([True])}, "train_mask must have one entry per node"),
             ({"val_mask": torch.tensor([0, 1, 2])}, "val_mask must hold true or false"),

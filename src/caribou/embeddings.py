@@ -46,10 +46,10 @@ def release(
 ) -> Release:
     """Release X^(K) of ``graph`` under the whole ``budget``.
 
-    ``start`` is X^(0) (default: the features); it must be public at edge level, and a row-wise function of each node's own data at
-    node level. ``seed`` draws the public coins (which edges survive a degree cap). ``noise`` defaults to a fresh key from the
-    operating system. With a ``ledger`` the cost is booked under ``graph.name`` before any noise is drawn, and refused if the data
-    set's total does not allow it.
+    ``start`` is X^(0) (default: the features); it must be public at edge level, and a row-wise function of each node's
+    own data at node level. ``seed`` draws the public coins (which edges survive a degree cap). ``noise`` defaults to a
+    fresh key from the operating system. With a ``ledger`` the cost is booked under ``graph.name`` before any noise is
+    drawn, and refused if the data set's total does not allow it.
 
     >>> import caribou as cb
     >>> graph = cb.datasets.load("csbm", nodes=200, seed=1)

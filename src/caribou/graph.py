@@ -343,17 +343,18 @@ class Graph:
         Directed edges are symmetrised. Weights and attributes of edges are ignored with a warning: the guarantee is
         about unweighted edges.
         """
-        features = _pyg_features(data)
-        n = features.shape[0]
         if getattr(data, "edge_index", None) is None:
             raise InputError("data.edge_index must be a 2 x E integer tensor, got none")
+        edges = _tensor_array("data.edge_index", data.edge_index)
+        features = _pyg_features(data)
+        n = features.shape[0]
         for key in ("edge_weight", "edge_attr"):
             if getattr(data, key, None) is not None:
                 warnings.warn(f"data.{key} is ignored: edges are unweighted here", UserWarning, stacklevel=2)
         y = getattr(data, "y", None)
         return cls.from_edges(
             features=features,
-            edges=_tensor_array("data.edge_index", data.edge_index),
+            edges=edges,
             labels=None if y is None else _pyg_labels(_tensor_array("data.y", y), n),
             split=_pyg_split(data, n),
             name=name,
@@ -705,28 +706,43 @@ def _tensor_array(name: str, value: Any) -> np.ndarray:
 
     if isinstance(value, np.ndarray):
         return value
-    if not isinstance(value, torch.Tensor) or value.layout != torch.strided:
+    if not isinstance(value, torch.Tensor) or value.layout != torch.strided or value.is_quantized:
         raise InputError(f"{name} must be a dense tensor, got {type(value).__name__}")
-    return value.detach().cpu().numpy()
+    return _widened(value).numpy()
+
+
+def _widened(tensor: Any) -> Any:
+    """The tensor on the CPU; half precision, which NumPy and SciPy know in part only, becomes float32."""
+    import torch
+
+    tensor = tensor.detach().cpu().resolve_conj().resolve_neg()
+    wide = not tensor.is_floating_point() or tensor.dtype in (torch.float32, torch.float64)
+    return tensor if wide else tensor.float()
 
 
 def _pyg_features(data: Any) -> Any:
     import torch
 
-    x = getattr(data, "x", None)
+    x, y = getattr(data, "x", None), getattr(data, "y", None)
     if x is None:
-        nodes = getattr(data, "num_nodes", None)
+        # A Data that was not told its number of nodes guesses it from the edges; the labels know better.
+        guess = "num_nodes" not in data and isinstance(y, torch.Tensor) and y.dim() > 0
+        nodes = y.shape[0] if guess and y is not None else data.num_nodes
+        if isinstance(nodes, torch.Tensor):
+            raise InputError(f"data.num_nodes must be a whole number >= 1, got a tensor of shape {tuple(nodes.shape)}")
         return np.zeros((integer(at_least=1, num_nodes=nodes), 0), np.float32)
     if not isinstance(x, torch.Tensor) or x.layout == torch.strided:
-        return _tensor_array("data.x", x)
-    if x.dim() != 2:
-        raise InputError(f"data.x must be 2-D, got shape {tuple(x.shape)}")
-    y = getattr(data, "y", None)
+        dense = _tensor_array("data.x", x)
+        if dense.ndim != 2:
+            raise InputError(f"data.x must be 2-D, got shape {dense.shape}")
+        return dense
+    if x.dim() != 2 or (x.layout == torch.sparse_coo and x.sparse_dim() != 2):
+        raise InputError(f"data.x must be 2-D and sparse in both dimensions, got shape {tuple(x.shape)}")
     if isinstance(y, torch.Tensor) and y.dim() and y.shape[0] != x.shape[0]:
         # Before the rows are laid out: the shape of a sparse tensor is only a claim.
         raise InputError(f"data.y must have one entry per row of x ({x.shape[0]}), got {y.shape[0]}")
     coo = x.detach().cpu().to_sparse_coo().coalesce()
-    return sp.coo_array((coo.values().numpy(), tuple(coo.indices().numpy())), shape=tuple(x.shape))
+    return sp.coo_array((_widened(coo.values()).numpy(), tuple(coo.indices().numpy())), shape=tuple(x.shape))
 
 
 def _pyg_labels(y: np.ndarray, n: int) -> np.ndarray:

@@ -398,7 +398,10 @@ class TestSaved:
             (Data(edge_index=empty, num_nodes=2**31 - 2), "needs a dense x or a y"),
             (Data(edge_index=empty, x=torch.zeros(1).expand(10**9, 3)), "tensor x claims 3000000000 entries"),
             (Data(edge_index=empty, x=torch.sparse_coo_tensor(size=(10**9, 3))), "needs a dense x or a y"),
-            (Data(edge_index=empty, y=torch.zeros(3), num_nodes=10**9), "num_nodes must be the length of y"),
+            (
+                Data(edge_index=empty, y=torch.zeros(3), num_nodes=10**9),
+                r"one entry per node \(1000000000\), got 3",
+            ),
             (Data(edge_index=empty, x=torch.eye(2), y=torch.tensor([0.5, 1])), "whole numbers"),
             (Data(x=torch.eye(2)), "edge_index must be"),
             (Data(edge_index=empty, x=torch.eye(3, device="meta")), "damaged|claims"),

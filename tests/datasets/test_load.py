@@ -145,7 +145,7 @@ class TestNames:
     def test_unknown(self):
         with pytest.raises(InputError, match=r"one of chain-s, .*arxiv-edges, got 'coral' \(did you mean cora"):
             load("coral")
-        with pytest.raises(InputError, match="got 'zzz'$"):
+        with pytest.raises(InputError, match=r"got 'zzz'$"):
             load("zzz")
         with pytest.raises(InputError, match="got 'cora:3'"):
             load("cora:3")

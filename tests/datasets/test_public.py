@@ -158,7 +158,7 @@ class TestDownload:
         before = socket.getdefaulttimeout()
         with pytest.raises(DataError, match=r"download failed \(TimeoutError: timed out after a while\)"):
             load("reddit2")
-        assert list(tmp_path.iterdir()) == []
+        assert not any(entry.is_file() for entry in tmp_path.rglob("*"))
         assert socket.getdefaulttimeout() == before
 
     def test_short_answer(self, tmp_path, monkeypatch):
@@ -234,7 +234,7 @@ class TestFacebook:
     def test_bad_files(self, tmp_path):
         target = tmp_path / "f.mat"
         target.write_bytes(b"MATLAB 5.0 MAT-file, broken")
-        with pytest.raises(DataError, match="not a Facebook100 .mat file"):
+        with pytest.raises(DataError, match="not a Facebook100"):
             facebook_graph(target)
         savemat(target, {"A": np.eye(3)})
         with pytest.raises(DataError, match=r"not a Facebook100 \.mat file \(KeyError"):

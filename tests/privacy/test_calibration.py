@@ -115,8 +115,8 @@ def test_hops_must_be_positive_whole_numbers(hops: object) -> None:
         ("alpha1", -0.1),
         ("alpha1", 1.1),
         ("beta", -1),
-    ]
-    + [("beta", math.inf)],
+        ("beta", math.inf),
+    ],
 )
 def test_layer_parameters_are_checked(field: str, value: float) -> None:
     arguments = {"contraction": 0.5, "alpha1": 0.5, "beta": 0.5, field: value}

@@ -24,19 +24,10 @@ _PARTS = {"train": 0, "val": 1, "valid": 1, "validation": 1, "test": 2}
 
 def texts(column: Any, title: str, place: Place) -> np.ndarray:
     """Cells of a pandas column as normalised text; None where the cell is empty."""
-    from pandas.api import types
-
-    missing = column.isna().to_numpy(dtype=bool)
-    if types.is_bool_dtype(column.dtype) or types.is_integer_dtype(column.dtype):
-        cells = column.astype(object).to_numpy()
-        known = np.array([str(cell) for cell in cells[~missing]], dtype=object)
-    else:
-        cells = column.astype(object).to_numpy()
-        where = np.flatnonzero(~missing)
-        known = np.array([_text(cells[k], title, place, int(k)) for k in where], dtype=object)
+    cells = column.astype(object).to_numpy()
     result = np.full(len(cells), None, dtype=object)
-    result[~missing] = known
-    result[result == ""] = None
+    for k in np.flatnonzero(~column.isna().to_numpy(dtype=bool)):
+        result[k] = _text(cells[k], title, place, int(k)) or None
     return result
 
 

@@ -69,7 +69,7 @@ def _graph(network: Any, declared: set[str], titles: Titles, path: Path, name: s
         if u not in declared or v not in declared:
             unknown = u if u not in declared else v
             raise DataError(f"{path}: edges must join declared nodes, got the unknown node {unknown!r} in {u!r}-{v!r}")
-    if any(attributes for _, _, attributes in network.edges(data=True)):
+    if any(set(attributes) - {"id"} for _, _, attributes in network.edges(data=True)):
         warnings.warn(f"{path}: attributes of edges are ignored: edges are unweighted", UserWarning, stacklevel=4)
     defaults = network.graph.get("node_default", {})
     rows = [{**defaults, **network.nodes[node]} for node in nodes]

@@ -1,0 +1,65 @@
+"""The command line. Each command lives in `caribou.commands`; heavy libraries are imported when a command needs them.
+
+Exit codes: 0 done; 2 bad input (one line on stderr); 3 a claim does not hold (``verify``, a broken ledger).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from caribou import __version__
+from caribou.commands.datasets import datasets
+from caribou.commands.doctor import doctor
+from caribou.commands.ledger import ledger_app
+from caribou.commands.plan import plan
+from caribou.commands.verify import verify
+from caribou.errors import CaribouError
+
+EXIT_BAD_INPUT = 2
+
+app = typer.Typer(
+    name="caribou",
+    help="Private graph learning whose guarantee survives attack.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+def _version(show: bool) -> None:
+    if show:
+        typer.echo(f"caribou {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """Private graph learning whose guarantee survives attack."""
+
+
+app.command()(plan)
+app.command()(datasets)
+app.command()(verify)
+app.add_typer(ledger_app, name="ledger")
+app.command()(doctor)
+
+
+def main() -> None:
+    """The console script: errors of the user become one line on stderr and exit code 2."""
+    try:
+        app()
+    except CaribouError as error:
+        sys.stderr.write(f"error: {' '.join(str(error).split())}\n")
+        raise SystemExit(EXIT_BAD_INPUT) from None
+    except BrokenPipeError:
+        # The reader went away (``caribou ... | head``); keep the interpreter from complaining when it flushes.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(0) from None

@@ -1,0 +1,61 @@
+"""``caribou verify``: recompute what a certificate claims."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from caribou.privacy.certificate import Certificate
+from caribou.privacy.certificate import verify as verify_certificate
+
+EXIT_CLAIM_FAILS = 3
+
+
+def verify(
+    file: Annotated[Path, typer.Argument(help="A certificate in JSON.")],
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+) -> None:
+    """Recompute a certificate's epsilon from its events with PLD and RDP, and check its assumptions.
+
+    Exit code 3: a figure does not follow from the events, an assumption does not hold, or there is no privacy.
+
+    Example: caribou verify demo-output/certificate.json
+    """
+    certificate = Certificate.load(file)
+    result = verify_certificate(certificate)
+    if as_json:
+        document = {
+            "file": str(file),
+            "verified": result.passed,
+            "epsilon": "inf" if math.isinf(certificate.epsilon) else certificate.epsilon,
+            "epsilon_pld": _plain(result.epsilon_pld),
+            "epsilon_rdp": None if result.epsilon_rdp is None else _plain(result.epsilon_rdp),
+            "checks": [{"name": c.name, "passed": c.passed, "detail": c.detail} for c in result.checks],
+        }
+        typer.echo(json.dumps(document, indent=2))
+    else:
+        from rich.console import Console
+        from rich.table import Table
+
+        table = Table(show_header=False, box=None, pad_edge=False)
+        for check in result.checks:
+            mark = "[green]ok[/green]" if check.passed else "[bold red]FAILS[/bold red]"
+            table.add_row(mark, check.name, check.detail)
+        console = Console()
+        console.print(table)
+        if result.passed:
+            console.print(f"[green]verified[/green]: epsilon = {certificate.epsilon:g}, delta = {certificate.delta:g}")
+        else:
+            console.print("[bold red]NOT VERIFIED[/bold red]: this certificate guarantees nothing")
+    if not result.passed:
+        raise typer.Exit(EXIT_CLAIM_FAILS)
+
+
+def _plain(x: float) -> float | str | None:
+    if math.isnan(x):
+        return None
+    return "inf" if math.isinf(x) else x

@@ -1,0 +1,473 @@
+"""The K-round mechanism: what it computes without noise, how much noise it draws, and what an attacker sees of it."""
+
+from __future__ import annotations
+
+import inspect
+import math
+
+import networkx as nx
+import numpy as np
+import pytest
+import torch
+
+from caribou.embeddings import release
+from caribou.errors import BudgetExceeded, InputError
+from caribou.graph import Graph
+from caribou.layer import ContractiveGraphLayer, project_rows
+from caribou.mechanisms import message_passing
+from caribou.mechanisms.message_passing import propagate
+from caribou.mechanisms.noise import NoiseSource
+from caribou.normalize import Operator, normalize
+from caribou.privacy.budget import Budget, PrivacyUnit
+from caribou.privacy.calibration import CalibratedPropagation, budget_mu, calibrate_propagation
+from caribou.privacy.certificate import verify
+from caribou.privacy.ledger import Ledger
+from caribou.privacy.sensitivity import Bounds, double_precision
+
+
+def random_graph(n: int = 40, seed: int = 0, columns: int = 6) -> Graph:
+    rng = np.random.default_rng(seed)
+    edges = np.array(list(nx.gnp_random_graph(n, 0.15, seed=seed).edges)).T
+    return Graph.from_edges(rng.standard_normal((n, columns)), edges)
+
+
+def features(graph: Graph) -> torch.Tensor:
+    return torch.from_numpy(np.array(graph.features, dtype=np.float64))
+
+
+def prepared(
+    graph: Graph, layer: ContractiveGraphLayer, unit: str, hops: int, mu: float, bounds: Bounds
+) -> tuple[Operator, CalibratedPropagation]:
+    operator = normalize(graph, bounds, np.random.default_rng(0))
+    arithmetic = double_precision(nodes=graph.num_nodes, columns=graph.num_features, beta=layer.beta)
+    calibrated = calibrate_propagation(layer.sensitivity(unit, bounds), hops=hops, mu=mu, arithmetic=arithmetic)
+    return operator, calibrated
+
+
+@pytest.mark.parametrize("unit", ["edge", "node"])
+@pytest.mark.parametrize("hops", [1, 3, 20, 128])
+@pytest.mark.parametrize(("contraction", "alpha1", "beta"), [(0.8, 1.0, 0.0), (0.9, 0.6, 0.7), (1.0, 0.3, 1.5)])
+def test_without_noise_it_is_the_plain_recursion(
+    unit: str, hops: int, contraction: float, alpha1: float, beta: float
+) -> None:
+    graph = random_graph()
+    bounds = Bounds(degree_floor=4, degree_cap=50 if unit == "node" else None, nodes=40)
+    layer = ContractiveGraphLayer(contraction, alpha1, beta)
+    operator, calibrated = prepared(graph, layer, unit, hops, math.inf, bounds)
+    noise = NoiseSource.secure()
+    ours = propagate(layer, operator, features(graph), calibrated, noise).numpy()
+    assert noise.draws == 0
+
+    A = np.asarray(graph.adjacency().todense(), dtype=float)
+    s = np.maximum(A.sum(axis=1), 4) + 1
+    W = (A + np.eye(40)) / np.sqrt(np.outer(s, s))
+
+    def ball(X: np.ndarray) -> np.ndarray:
+        return X / np.maximum(1, np.linalg.norm(X, axis=1, keepdims=True))
+
+    X0 = ball(np.array(graph.features, dtype=np.float64))
+    X = X0
+    for _ in range(hops):
+        X = ball(contraction * (alpha1 * W @ X + (1 - alpha1) * X.mean(axis=0)) + beta * X0)
+    assert np.abs(ours - X).max() < 1e-5
+
+
+@pytest.mark.parametrize("hops", [1, 2, 7, 33])
+def test_number_of_draws_equals_hops(hops: int) -> None:
+    graph = random_graph()
+    layer = ContractiveGraphLayer(0.8)
+    operator, calibrated = prepared(graph, layer, "edge", hops, 1.0, Bounds(degree_floor=5))
+    noise = NoiseSource.secure()
+    propagate(layer, operator, features(graph), calibrated, noise)
+    assert noise.draws == hops
+
+
+def test_rows_stay_in_the_unit_ball_and_the_input_is_unchanged() -> None:
+    graph = random_graph()
+    x = features(graph) * 10
+    before = x.clone()
+    layer = ContractiveGraphLayer(0.9, 0.7, 3.0)
+    operator, calibrated = prepared(graph, layer, "edge", 5, 2.0, Bounds(degree_floor=5))
+    state = propagate(layer, operator, x, calibrated, NoiseSource.secure())
+    assert torch.linalg.vector_norm(state, dim=1).max() <= 1 + 1e-12
+    assert torch.equal(x, before)
+    assert state.dtype == torch.float64
+
+
+def test_only_the_last_state_comes_back() -> None:
+    """Nothing but X^(K) leaves: the signature returns one tensor, and the module keeps no state."""
+    assert inspect.signature(propagate).return_annotation == "Tensor"
+    before = set(vars(message_passing))
+    graph = random_graph()
+    layer = ContractiveGraphLayer(0.8)
+    operator, calibrated = prepared(graph, layer, "edge", 3, 1.0, Bounds(degree_floor=5))
+    propagate(layer, operator, features(graph), calibrated, NoiseSource.secure())
+    assert set(vars(message_passing)) == before
+    assert not list(layer.parameters())
+    assert not list(layer.buffers())
+
+
+def added_noise(mu: float, noise_std_factor: float = 1.0) -> tuple[np.ndarray, float]:
+    """One noisy step on a graph without signal (X0 = 0): what comes out is Pi(noise), so scale it to stay inside."""
+    n, d = 2000, 40
+    graph = Graph.from_edges(np.zeros((n, d)), np.zeros((2, 0), dtype=int))
+    layer = ContractiveGraphLayer(0.9)
+    operator, calibrated = prepared(graph, layer, "edge", 1, mu, Bounds(degree_floor=50))
+    state = propagate(layer, operator, features(graph), calibrated, NoiseSource.secure()).numpy()
+    assert np.linalg.norm(state, axis=1).max() < 1
+    return state.ravel() * noise_std_factor, calibrated.noise_std
+
+
+def test_the_mechanism_adds_exactly_the_calibrated_noise() -> None:
+    """Two-sided: the calibrated std is accepted, 5 % more or less is rejected."""
+    from scipy import stats
+
+    def rejected(sample: np.ndarray, std: float) -> bool:
+        tail = stats.chi2.cdf(float((sample**2).sum()) / std**2, len(sample))
+        return min(tail, 1 - tail) < 1e-7
+
+    sample, std = added_noise(mu=0.5)
+    assert not rejected(sample, std)
+    assert rejected(sample, std * 1.05)
+    assert rejected(sample, std * 0.95)
+    halved, _ = added_noise(mu=0.5, noise_std_factor=0.5)
+    assert rejected(halved, std)
+
+
+def test_released_values_lie_on_the_grid_before_projection() -> None:
+    """No low-order bits of the value survive: with noise inside the ball, every entry is a multiple of the grid."""
+    from caribou.privacy.sensitivity import grid_spacing
+
+    graph = random_graph(30, columns=3)
+    layer = ContractiveGraphLayer(0.9, beta=0.1)
+    operator, calibrated = prepared(graph, layer, "edge", 1, 20.0, Bounds(degree_floor=50))
+    state = propagate(layer, operator, 0.1 * features(graph), calibrated, NoiseSource.secure()).numpy()
+    inside = state[np.linalg.norm(state, axis=1) < 0.99]
+    grid = grid_spacing(noise_std=calibrated.noise_std, beta=0.1)
+    assert len(inside) > 10
+    assert np.array_equal(inside, np.rint(inside / grid) * grid)
+
+
+# -- pairing: the wrong noise cannot be used ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "other",
+    [ContractiveGraphLayer(0.8), ContractiveGraphLayer(0.9, alpha1=0.9), ContractiveGraphLayer(0.9, beta=1.0)],
+)
+def test_noise_calibrated_for_another_layer_is_refused(other: ContractiveGraphLayer) -> None:
+    graph = random_graph()
+    operator, calibrated = prepared(graph, ContractiveGraphLayer(0.9), "edge", 2, 1.0, Bounds(degree_floor=5))
+    with pytest.raises(InputError, match="calibrated must belong to this layer"):
+        propagate(other, operator, features(graph), calibrated, NoiseSource.secure())
+
+
+def test_noise_calibrated_for_other_bounds_or_size_is_refused() -> None:
+    graph = random_graph()
+    layer = ContractiveGraphLayer(0.9)
+    _, calibrated = prepared(graph, layer, "edge", 2, 1.0, Bounds(degree_floor=20))
+    operator = normalize(graph, Bounds(degree_floor=5))
+    with pytest.raises(InputError, match="calibrated must belong to this layer and these bounds"):
+        propagate(layer, operator, features(graph), calibrated, NoiseSource.secure())
+    bare = calibrate_propagation(layer.sensitivity("edge", operator.bounds), hops=2, mu=1.0)
+    with pytest.raises(InputError, match="arithmetic"):
+        propagate(layer, operator, features(graph), bare, NoiseSource.secure())
+
+
+def test_unusable_starts_are_refused_before_noise_and_before_the_ledger(tmp_path) -> None:
+    graph = random_graph()
+    ledger = Ledger(tmp_path / "l.sqlite")
+    noise = NoiseSource.secure()
+    poisoned = features(graph)
+    poisoned[3, 2] = math.nan
+    for start, match in (
+        (poisoned, "finite"),
+        (features(graph)[:-1], "shape"),
+        (torch.zeros(40), "shape"),
+        (torch.zeros(40, 0), "shape"),
+    ):
+        with pytest.raises(InputError, match=match):
+            release(
+                graph,
+                ContractiveGraphLayer(0.9),
+                hops=2,
+                budget=Budget(1),
+                bounds=Bounds(degree_floor=5),
+                start=start,
+                noise=noise,
+                ledger=ledger,
+            )
+    assert noise.draws == 0
+    assert ledger.datasets() == ()
+
+
+# -- release ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("unit", ["edge", "node"])
+def test_release_verifies_and_keeps_private_figures_out_of_the_certificate(unit: str) -> None:
+    graph = random_graph(60, seed=3)
+    result = release(
+        graph,
+        ContractiveGraphLayer(0.8, 0.9, 0.5),
+        hops=8,
+        budget=Budget(2, 1e-5, unit),
+        bounds=Bounds(degree_cap=4 if unit == "node" else None, degree_floor=4),
+    )
+    verification = verify(result.certificate)
+    assert verification.passed, [c for c in verification.checks if not c.passed]
+    assert result.certificate.epsilon_spent <= 2
+    text = result.certificate.to_json()
+    assert f'"{graph.num_edges}"' not in text
+    assert f" {graph.num_edges}," not in text
+    assert "seed" not in text.replace("fixed seed", "")
+
+
+def test_two_releases_differ_and_seeded_ones_are_void() -> None:
+    graph = random_graph()
+    layer = ContractiveGraphLayer(0.8)
+    arguments = {"hops": 2, "budget": Budget(1), "bounds": Bounds(degree_floor=5)}
+    a, b = release(graph, layer, **arguments), release(graph, layer, **arguments)
+    assert not torch.equal(a.state, b.state)
+    assert a.certificate.status == "private"
+    c, d = (release(graph, layer, noise=NoiseSource.seeded(1), **arguments) for _ in range(2))
+    assert torch.equal(c.state, d.state)
+    assert c.certificate.status == "void"
+    assert "VOID as a guarantee" in c.certificate.to_markdown()
+    assert not verify(c.certificate).passed
+
+
+def test_no_privacy_is_labelled() -> None:
+    result = release(
+        random_graph(),
+        ContractiveGraphLayer(0.8),
+        hops=2,
+        budget=Budget(math.inf),
+        bounds=Bounds(degree_floor=5),
+    )
+    assert result.certificate.status == "no privacy"
+    assert "NO PRIVACY" in result.certificate.to_markdown()
+    assert not verify(result.certificate).passed
+
+
+def test_the_ledger_refuses_before_noise_is_drawn(tmp_path) -> None:
+    graph = random_graph()
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    ledger.set_budget(graph.name, Budget(1.2, 1e-5, "edge"))
+    layer = ContractiveGraphLayer(0.8)
+    arguments = {"hops": 2, "budget": Budget(1, 1e-5), "bounds": Bounds(degree_floor=5), "ledger": ledger}
+    release(graph, layer, **arguments)
+    noise = NoiseSource.secure()
+    with pytest.raises(BudgetExceeded):
+        release(graph, layer, noise=noise, **arguments)
+    assert noise.draws == 0
+    (standing,) = ledger.datasets()
+    assert standing.releases == 1
+    assert ledger.releases()[0].status == "released"
+
+
+def test_degree_cap_at_node_level_is_applied() -> None:
+    star = Graph.from_edges(np.ones((30, 2)), np.array([[0] * 29, list(range(1, 30))]))
+    layer = ContractiveGraphLayer(1.0)
+    operator = normalize(star, Bounds(degree_cap=3), np.random.default_rng(0))
+    x = torch.zeros(30, 2, dtype=torch.float64)
+    x[0] = 1
+    assert int((layer(x, operator)[1:].abs().sum(dim=1) > 0).sum()) == 3
+    with pytest.raises(InputError, match="sampling must be a generator"):
+        normalize(star, Bounds(degree_cap=3))
+
+
+# -- attacks on the release -------------------------------------------------------------------------------------------
+
+
+def worst_pair(floor: int) -> tuple[Graph, Graph, torch.Tensor]:
+    """Two hubs with `floor` leaves each, joined or not: opposite signs on the two stars nearly attain the edge bound."""
+    leaves = range(floor)
+    edges = [(0, 2 + i) for i in leaves] + [(1, 2 + floor + i) for i in leaves]
+    n = 2 + 2 * floor
+    without = Graph.from_edges(np.zeros((n, 1)), np.array(edges).T)
+    x = torch.ones(n, 1, dtype=torch.float64)
+    x[1] = -1
+    x[2 + floor :] = -1
+    return without, without.with_edge(0, 1), x
+
+
+def one_hop_scores(graph: Graph, x: torch.Tensor, direction: np.ndarray, noise_factor: float, runs: int) -> np.ndarray:
+    """The likelihood-ratio statistic of one noisy hop, before projection cuts anything (small signal)."""
+    layer = ContractiveGraphLayer(0.9)
+    bounds = Bounds(degree_floor=3)
+    operator = normalize(graph, bounds)
+    # columns are independent copies of the experiment: one call is `runs` runs
+    arithmetic = double_precision(nodes=graph.num_nodes, columns=runs, beta=0.0)
+    calibrated = calibrate_propagation(layer.sensitivity("edge", bounds), hops=1, mu=1.0, arithmetic=arithmetic)
+    values = layer(x, operator).numpy()
+    z = NoiseSource.secure().gaussian((graph.num_nodes, runs), std=calibrated.noise_std * noise_factor)
+    return direction @ (values + z)
+
+
+@pytest.mark.parametrize("noise_factor", [1.0, 0.5])
+def test_likelihood_ratio_attack_reaches_but_does_not_exceed_the_claim(noise_factor: float) -> None:
+    """On the worst pair, the best test between the two worlds proves mu: about 1 as claimed; 2 if the noise is halved."""
+    runs = 40_000
+    without, with_edge, x = worst_pair(3)
+    layer = ContractiveGraphLayer(0.9)
+    bounds = Bounds(degree_floor=3)
+    shift = (layer(x, normalize(with_edge, bounds)) - layer(x, normalize(without, bounds))).numpy().ravel()
+    direction = shift / np.linalg.norm(shift)
+    a = one_hop_scores(without, x, direction, noise_factor, runs)
+    b = one_hop_scores(with_edge, x, direction, noise_factor, runs)
+    proven = (b.mean() - a.mean()) / math.sqrt((a.var() + b.var()) / 2)
+    error = 4 * math.sqrt(2 / runs)
+    if noise_factor == 1.0:
+        assert 0.9 < proven < 1 + error
+    else:
+        assert proven > 1.5
+
+
+def batch(graph: Graph, copies: int) -> Graph:
+    """Disjoint copies of a graph: with alpha1 = 1 nothing flows between them, so one run is many independent ones."""
+    n = graph.num_nodes
+    edges = np.concatenate([graph.edge_index + k * n for k in range(copies)], axis=1)
+    return Graph.from_edges(np.zeros((n * copies, 1)), edges)
+
+
+def final_states(graph: Graph, x: torch.Tensor, hops: int, factor: float, copies: int, extra_hop: bool) -> np.ndarray:
+    """`copies` independent runs of the real mechanism on one small graph. [copies, n]"""
+    layer = ContractiveGraphLayer(0.9)
+    bounds = Bounds(degree_floor=3)
+    many = batch(graph, copies)
+    operator = normalize(many, bounds)
+    arithmetic = double_precision(nodes=many.num_nodes, columns=1, beta=0.0)
+    calibrated = calibrate_propagation(layer.sensitivity("edge", bounds), hops=hops, mu=1.0, arithmetic=arithmetic)
+    if factor != 1.0:
+        calibrated = CalibratedPropagation(
+            calibrated.sensitivity, hops, calibrated.kappa, calibrated.mu, calibrated.noise_std * factor, arithmetic
+        )
+    state = propagate(layer, operator, x.repeat(copies, 1), calibrated, NoiseSource.secure())
+    if extra_hop:
+        state = project_rows(layer(state, operator))
+    return state.numpy().reshape(copies, graph.num_nodes)
+
+
+def proven_mu(a: np.ndarray, b: np.ndarray) -> float:
+    """A lower bound on mu at 99.99 % from thresholds on a linear score: fitted on one half, judged on the other.
+
+    For mu-GDP, Phi^-1(TPR) - Phi^-1(FPR) <= mu at every threshold; rates get Clopper-Pearson limits, corrected for the
+    number of thresholds.
+    """
+    from scipy import stats
+
+    half = len(a) // 2
+    pooled = (np.cov(a[:half].T) + np.cov(b[:half].T)) / 2
+    w = np.linalg.pinv(pooled) @ (b[:half].mean(axis=0) - a[:half].mean(axis=0))
+    sa, sb = a[half:] @ w, b[half:] @ w
+    thresholds = np.quantile(np.concatenate([sa, sb]), np.linspace(0.02, 0.98, 25))
+    level = 1e-4 / len(thresholds) / 2
+    best = 0.0
+    for t in thresholds:
+        false, true, n = int((sa > t).sum()), int((sb > t).sum()), len(sa)
+        fpr = stats.beta.ppf(1 - level, false + 1, n - false) if false < n else 1.0
+        tpr = stats.beta.ppf(level, true, n - true + 1) if true > 0 else 0.0
+        if 0 < fpr < 1 and 0 < tpr < 1:
+            best = max(best, stats.norm.ppf(tpr) - stats.norm.ppf(fpr))
+    return best
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("hops", [1, 4, 16])
+def test_whole_mechanism_is_consistent_and_halved_noise_is_convicted(hops: int) -> None:
+    copies = 40_000
+    without, with_edge, x = worst_pair(3)
+    a = final_states(without, x, hops, 1.0, copies, extra_hop=False)
+    b = final_states(with_edge, x, hops, 1.0, copies, extra_hop=False)
+    honest = proven_mu(a, b)
+    assert honest <= 1.0, f"VIOLATED: proven mu {honest} > 1"
+    if hops == 1:
+        assert honest > 0.55, "the attack has no power"
+        a = final_states(without, x, hops, 0.5, copies, extra_hop=False)
+        b = final_states(with_edge, x, hops, 0.5, copies, extra_hop=False)
+        assert proven_mu(a, b) > 1.0, "halved noise must be convicted"
+
+
+def test_twins_cannot_be_read_off_the_release_and_an_unnoised_last_hop_is_convicted() -> None:
+    """Adjacent nodes with equal closed neighbourhoods have equal rows after an un-noised hop, with probability 1."""
+    clique = Graph.from_edges(np.zeros((5, 1)), np.array(list(nx.complete_graph(5).edges)).T)
+    x = torch.linspace(-1, 1, 5, dtype=torch.float64).reshape(-1, 1)
+    honest = final_states(clique, x, 3, 1.0, 500, extra_hop=False)
+    inside = np.abs(honest).max(axis=1) < 1
+    assert not np.isclose(honest[inside, 0], honest[inside, 1], atol=1e-9).any()
+    leaky = final_states(clique, x, 3, 1.0, 500, extra_hop=True)
+    assert np.isclose(leaky[:, 0], leaky[:, 1], atol=1e-9).all(), "this is the leak of an un-noised hop"
+
+
+def node_states(graph: Graph, copies: int, inner_projection: bool) -> np.ndarray:
+    """The real mechanism at node level on copies of a small graph (alpha1 = 1, so that the copies do not meet).
+
+    Without the inner projection it is the faulty variant in which a strong residual carries the own row past the bound.
+    """
+    layer = ContractiveGraphLayer(0.9, beta=4.0)
+    n = graph.num_nodes
+    many = batch(graph, copies)
+    bounds = Bounds(degree_cap=3)
+    operator = normalize(many, bounds, np.random.default_rng(0))
+    if len(graph.absent):
+        present = torch.ones(n, 1, dtype=torch.float64)
+        present[torch.from_numpy(np.array(graph.absent))] = 0
+        operator = Operator(
+            _without_loops(operator.matrix, present.repeat(copies, 1)), bounds, present.repeat(copies, 1)
+        )
+    arithmetic = double_precision(nodes=many.num_nodes, columns=1, beta=4.0)
+    unit = "node"
+    calibrated = calibrate_propagation(layer.sensitivity(unit, bounds), hops=2, mu=1.0, arithmetic=arithmetic)
+    x = torch.ones(n, 1, dtype=torch.float64).repeat(copies, 1)
+    if inner_projection:
+        state = propagate(layer, operator, x, calibrated, NoiseSource.secure())
+    else:
+        x0 = state = operator.mask(x)
+        noise = NoiseSource.secure()
+        for _ in range(2):
+            z = torch.from_numpy(noise.gaussian(tuple(state.shape), std=calibrated.noise_std))
+            state = project_rows(layer(state, operator, x0) + z)
+    return state.numpy().reshape(copies, n)
+
+
+def _without_loops(matrix: torch.Tensor, present: torch.Tensor) -> torch.Tensor:
+    coo = matrix.to_sparse_coo().coalesce()
+    rows, columns = coo.indices()
+    keep = present.ravel()[rows] * present.ravel()[columns]
+    return torch.sparse_coo_tensor(
+        coo.indices(), coo.values() * keep, coo.shape, check_invariants=False
+    ).to_sparse_csr()
+
+
+@pytest.mark.slow
+def test_node_level_is_consistent_and_a_missing_inner_projection_is_convicted() -> None:
+    star = Graph.from_edges(np.zeros((4, 1)), np.array([[0, 0, 0], [1, 2, 3]]))
+    gone = star.without_node(0)
+    honest = proven_mu(node_states(gone, 40_000, True), node_states(star, 40_000, True))
+    assert 0.15 < honest <= 1.0, f"proven mu {honest}"
+    broken = proven_mu(node_states(gone, 40_000, False), node_states(star, 40_000, False))
+    assert broken > 1.0, f"the missing inner projection must be convicted, got {broken}"
+
+
+def test_zeroed_out_nodes_send_and_receive_nothing() -> None:
+    graph = random_graph(12, seed=2).without_node(4)
+    layer = ContractiveGraphLayer(0.9, alpha1=0.5, beta=1.0)
+    operator = normalize(graph, Bounds(degree_cap=20, nodes=12), np.random.default_rng(0))
+    x = torch.randn(12, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    moved = x.clone()
+    moved[4] += 5
+    x0 = torch.ones_like(x)
+    assert torch.equal(layer(x, operator, x0), layer(moved, operator, x0))
+    assert torch.equal(layer(x, operator, x0)[4], torch.zeros(3, dtype=torch.float64))
+
+
+def test_unit_is_not_mixed_up() -> None:
+    assert budget_mu(Budget(1, 1e-5, "edge")) == budget_mu(Budget(1, 1e-5, "node"))
+    graph = random_graph()
+    layer = ContractiveGraphLayer(0.9)
+    bounds = Bounds(degree_cap=30, nodes=40)
+    _, edge = prepared(graph, layer, "edge", 2, 1.0, bounds)
+    _, node = prepared(graph, layer, "node", 2, 1.0, bounds)
+    assert node.noise_std > 5 * edge.noise_std
+    assert node.sensitivity.unit is PrivacyUnit.NODE

@@ -1,0 +1,154 @@
+"""The noise is the right noise: two-sided tests of its scale, its shape, its independence; and its key stays secret."""
+
+from __future__ import annotations
+
+import copy
+import math
+import os
+import pickle
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from caribou.errors import CaribouError, InputError
+from caribou.mechanisms.noise import NoiseSource
+
+KEY = bytes(range(32))
+N = 200_000
+
+
+def std_is_rejected(sample: np.ndarray, claimed: float, level: float = 1e-6) -> bool:
+    """Two-sided chi-square test of the standard deviation."""
+    statistic = float((sample**2).sum()) / claimed**2
+    tail = stats.chi2.cdf(statistic, len(sample))
+    return min(tail, 1 - tail) < level / 2
+
+
+@pytest.mark.parametrize("source", [NoiseSource.secure, lambda: NoiseSource.keyed(KEY), lambda: NoiseSource.seeded(3)])
+@pytest.mark.parametrize("std", [0.01, 1.0, 37.0])
+def test_standard_deviation_is_right_and_5_percent_off_is_rejected(source, std: float) -> None:
+    sample = source().gaussian((N,), std=std)
+    assert not std_is_rejected(sample, std)
+    assert std_is_rejected(sample, std * 1.05)
+    assert std_is_rejected(sample, std * 0.95)
+    assert abs(sample.mean()) < 6 * std / math.sqrt(N)
+
+
+def test_distribution_is_gaussian_in_body_and_tail() -> None:
+    sample = NoiseSource.secure().gaussian((N,), std=2.0) / 2.0
+    assert stats.kstest(sample, "norm").pvalue > 1e-6
+    for threshold in (2.0, 3.0, 4.0):
+        expected = 2 * stats.norm.sf(threshold) * N
+        assert abs(np.sum(np.abs(sample) > threshold) - expected) < 6 * math.sqrt(expected) + 1
+    # the test has power: a distribution with lighter tails fails it
+    light = np.clip(sample, -2.5, 2.5)
+    assert np.sum(np.abs(light) > 3.0) < 2 * stats.norm.sf(3.0) * N - 6 * math.sqrt(2 * stats.norm.sf(3.0) * N)
+
+
+def test_the_tail_reaches_beyond_what_53_bits_allow() -> None:
+    """sqrt(-2 log u) with the smallest 64-bit u is 9.5; with 53-bit uniforms it would end at 8.6, with 24 bits at 5.8."""
+    smallest = 0.5 * 2.0**-64
+    assert math.sqrt(-2 * math.log(smallest)) == pytest.approx(9.49, abs=0.01)
+
+
+def test_pairs_from_one_radius_are_independent() -> None:
+    sample = NoiseSource.secure().gaussian((N,), std=1.0)
+    first, second = sample[: N // 2], sample[N // 2 :]
+    for a, b in ((first, second), (first**2, second**2), (np.abs(first), second)):
+        assert abs(np.corrcoef(a, b)[0, 1]) < 6 / math.sqrt(N / 2)
+
+
+def test_draws_and_streams_are_independent() -> None:
+    root = NoiseSource.keyed(KEY)
+    samples = [root.gaussian((N,), std=1.0), root.gaussian((N,), std=1.0)]
+    samples += [root.stream(name).gaussian((N,), std=1.0) for name in ("encoder", "propagation", "classifier")]
+    samples += [NoiseSource.seeded(seed).gaussian((N,), std=1.0) for seed in (0, 1)]
+    correlation = np.corrcoef(samples)
+    off_diagonal = correlation[~np.eye(len(samples), dtype=bool)]
+    assert np.abs(off_diagonal).max() < 6 / math.sqrt(N)
+    for lag in (1, 2, 3):
+        assert abs(np.corrcoef(samples[0][:-lag], samples[0][lag:])[0, 1]) < 6 / math.sqrt(N)
+
+
+def test_keyed_noise_is_reproducible_and_secure_noise_is_not() -> None:
+    a = NoiseSource.keyed(KEY).gaussian((50, 3), std=1.0)
+    assert np.array_equal(a, NoiseSource.keyed(KEY).gaussian((50, 3), std=1.0))
+    assert np.array_equal(
+        NoiseSource.seeded(5).stream("x").gaussian((9,), std=1.0),
+        NoiseSource.seeded(5).stream("x").gaussian((9,), std=1.0),
+    )
+    assert not np.array_equal(
+        NoiseSource.secure().gaussian((50,), std=1.0), NoiseSource.secure().gaussian((50,), std=1.0)
+    )
+
+
+def test_large_draws_do_not_repeat_between_blocks() -> None:
+    sample = NoiseSource.keyed(KEY).gaussian((3 * (1 << 20) + 7,), std=1.0)
+    assert len(np.unique(sample[:: 1 << 10])) == len(sample[:: 1 << 10])
+    assert not np.array_equal(sample[: 1 << 20], sample[1 << 20 : 2 << 20])
+    assert len(sample) == 3 * (1 << 20) + 7
+
+
+@pytest.mark.parametrize("shape", [(1,), (3,), (0, 4), (2, 3, 4)])
+def test_shapes(shape: tuple[int, ...]) -> None:
+    assert NoiseSource.secure().gaussian(shape, std=1.0).shape == shape
+
+
+def test_grid() -> None:
+    grid = 2.0**-20
+    sample = NoiseSource.secure().gaussian((1000,), std=1.0, grid=grid)
+    assert np.array_equal(sample, np.rint(sample / grid) * grid)
+    same = NoiseSource.keyed(KEY).gaussian((1000,), std=1.0)
+    rounded = NoiseSource.keyed(KEY).gaussian((1000,), std=1.0, grid=grid)
+    assert np.abs(same - rounded).max() <= grid / 2
+
+
+def test_draws_are_counted() -> None:
+    source = NoiseSource.secure()
+    for _ in range(5):
+        source.gaussian((2, 2), std=1.0)
+    assert source.draws == 5
+
+
+def test_the_key_is_not_shown_copied_or_pickled() -> None:
+    source = NoiseSource.keyed(KEY)
+    assert KEY.hex() not in repr(source) + str(source)
+    assert "0, 1, 2" not in repr(source)
+    for leak in (pickle.dumps, copy.copy, copy.deepcopy):
+        with pytest.raises(CaribouError, match="must not be copied or stored"):
+            leak(source)
+    public = {name: value for name, value in vars(source).items() if not name.startswith("_NoiseSource__")}
+    assert KEY not in public.values()
+
+
+def test_bad_arguments() -> None:
+    with pytest.raises(InputError, match="key must be 32 bytes"):
+        NoiseSource.keyed(b"short")
+    with pytest.raises(InputError, match="noise_seed must be a whole number >= 0"):
+        NoiseSource.seeded(-1)
+    for bad in (-1.0, math.nan, math.inf):
+        with pytest.raises(InputError, match="noise_std must be"):
+            NoiseSource.secure().gaussian((1,), std=bad)
+
+
+def test_only_the_operating_system_counts_as_secret() -> None:
+    assert NoiseSource.secure().is_secret
+    assert NoiseSource.secure().stream("x").is_secret
+    assert not NoiseSource.keyed(KEY).is_secret
+    assert not NoiseSource.seeded(1).stream("x").is_secret
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_child_does_not_repeat_the_noise_of_its_parent() -> None:
+    source = NoiseSource.secure()
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.write(write, source.gaussian((8,), std=1.0).tobytes())
+        os._exit(0)
+    os.close(write)
+    theirs = np.frombuffer(os.read(read, 64))
+    os.waitpid(child, 0)
+    os.close(read)
+    assert not np.array_equal(theirs, source.gaussian((8,), std=1.0))
