@@ -43,7 +43,7 @@ Commands that print a table also print JSON with `--json`.
 | 2 | Bad input: an unknown option, a file that cannot be read, a value that breaks its rule, a release beyond its budget. One line on stderr says which. |
 | 3 | A claim does not hold: `verify` found a figure or an assumption that fails, or `ledger show` found a broken chain of records. |
 
-Any other code, with a traceback, is a bug.
+A traceback is a bug, whatever the code.
 """
 
 

@@ -749,8 +749,10 @@ def _affordable(total: float, budget: Budget) -> bool:
 def _left(budget: Budget | None, spent: float) -> float | None:
     if budget is None:
         return None
-    # inf - inf is not a number: without a limit everything is left.
-    return math.inf if not budget.is_private else max(0.0, budget.epsilon - spent)
+    if not budget.is_private:
+        return math.inf  # inf - inf is not a number: without a limit everything is left.
+    left = budget.epsilon - spent
+    return left if left > budget.epsilon * RESOLUTION else 0.0
 
 
 def _standing(
