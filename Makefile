@@ -36,7 +36,7 @@ format: setup
 	$(BIN)/ruff format .
 
 docs: setup
-	$(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 cli-reference: setup
 	$(BIN)/python scripts/cli_reference.py > docs/cli.md

@@ -40,10 +40,10 @@ Commands that print a table also print JSON with `--json`.
 | code | meaning |
 |---|---|
 | 0 | Done. |
-| 2 | Bad input: an unknown option, a file that cannot be read, a value that breaks its rule, a release beyond its budget. One line on stderr says which. |
-| 3 | A claim does not hold: `verify` found a figure or an assumption that fails, or `ledger show` found a broken chain of records. |
+| 2 | Bad input: an unknown option, an unreadable file, a value that breaks its rule, a release beyond its budget. |
+| 3 | A claim does not hold: `verify` found a figure or an assumption that fails, `ledger show` a broken chain. |
 
-A traceback is a bug, whatever the code.
+With code 2, stderr says what was wrong. A traceback is a bug, whatever the code.
 """
 
 

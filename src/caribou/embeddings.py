@@ -16,7 +16,7 @@ from caribou.layer import ContractiveGraphLayer
 from caribou.mechanisms.message_passing import check_pairing, propagate
 from caribou.mechanisms.noise import NoiseSource
 from caribou.normalize import normalize
-from caribou.privacy.budget import Budget, PrivacyUnit
+from caribou.privacy.budget import Budget
 from caribou.privacy.calibration import budget_mu, calibrate_propagation
 from caribou.privacy.certificate import Certificate, certify, propagation_record, standing_assumptions
 from caribou.privacy.ledger import Ledger
@@ -58,9 +58,7 @@ def release(
     >>> tuple(result.state.shape), result.certificate.status
     ((200, 32), 'private')
     """
-    bounds = Bounds(
-        bounds.degree_floor, bounds.degree_cap if budget.unit is PrivacyUnit.NODE else None, graph.num_nodes
-    )
+    bounds = Bounds(bounds.degree_floor, bounds.degree_cap, graph.num_nodes)
     x0 = _features(graph) if start is None else start
     sensitivity = layer.sensitivity(budget.unit, bounds)
     arithmetic = double_precision(nodes=graph.num_nodes, columns=max(1, x0.shape[-1]), beta=layer.beta)

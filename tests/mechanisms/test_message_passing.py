@@ -174,6 +174,18 @@ def test_noise_calibrated_for_other_bounds_or_size_is_refused() -> None:
         propagate(layer, operator, features(graph), bare, NoiseSource.secure())
 
 
+def test_a_cut_graph_is_refused_at_edge_level() -> None:
+    """Cutting degrees reacts to one edge in more places than Theorem 2 counts, so no edge-level noise exists for it."""
+    with pytest.raises(InputError, match="degree_cap must be None at edge level"):
+        ContractiveGraphLayer(0.9).sensitivity("edge", Bounds(degree_cap=3))
+    graph = random_graph()
+    layer = ContractiveGraphLayer(0.9)
+    _, calibrated = prepared(graph, layer, "edge", 2, 1.0, Bounds(degree_floor=3))
+    cut = normalize(graph, Bounds(degree_cap=3), np.random.default_rng(0))
+    with pytest.raises(InputError, match="degree_cap must be None at edge level"):
+        propagate(layer, cut, features(graph), calibrated, NoiseSource.secure())
+
+
 def test_unusable_starts_are_refused_before_noise_and_before_the_ledger(tmp_path) -> None:
     graph = random_graph()
     ledger = Ledger(tmp_path / "l.sqlite")
@@ -466,8 +478,7 @@ def test_unit_is_not_mixed_up() -> None:
     assert budget_mu(Budget(1, 1e-5, "edge")) == budget_mu(Budget(1, 1e-5, "node"))
     graph = random_graph()
     layer = ContractiveGraphLayer(0.9)
-    bounds = Bounds(degree_cap=30, nodes=40)
-    _, edge = prepared(graph, layer, "edge", 2, 1.0, bounds)
-    _, node = prepared(graph, layer, "node", 2, 1.0, bounds)
+    _, edge = prepared(graph, layer, "edge", 2, 1.0, Bounds(degree_floor=30, nodes=40))
+    _, node = prepared(graph, layer, "node", 2, 1.0, Bounds(degree_cap=30, nodes=40))
     assert node.noise_std > 5 * edge.noise_std
     assert node.sensitivity.unit is PrivacyUnit.NODE

@@ -139,6 +139,16 @@ def test_only_the_operating_system_counts_as_secret() -> None:
     assert not NoiseSource.seeded(1).stream("x").is_secret
 
 
+def test_threads_do_not_share_a_draw() -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    source = NoiseSource.keyed(KEY)
+    with ThreadPoolExecutor(8) as pool:
+        first = list(pool.map(lambda _: float(source.gaussian((3,), std=1.0)[0]), range(400)))
+    assert len(set(first)) == 400
+    assert source.draws == 400
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_forked_child_does_not_repeat_the_noise_of_its_parent() -> None:
     source = NoiseSource.secure()

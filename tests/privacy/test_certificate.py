@@ -38,7 +38,16 @@ def make(epsilon: float = 4.0, unit: str = "edge", secret: bool = True) -> Certi
         budget,
         [propagation_record(calibrated)],
         released=["the last state"],
-        public_parameters={"nodes": 100, "hops": 8},
+        public_parameters={
+            "nodes": 100,
+            "columns": 5,
+            "hops": 8,
+            "contraction": 0.8,
+            "alpha1": 0.9,
+            "beta": 0.5,
+            "degree_floor": 10,
+            "degree_cap": bounds.degree_cap,
+        },
         assumptions=standing_assumptions(budget.unit, noise_is_secret=secret, noise_origin="a test"),
     )
 
@@ -107,10 +116,19 @@ DETAILS = ("events", 0, "details")
         _set(("assumptions", 0, "holds"), False),
         _set(("assumptions", 0, "holds"), "true"),
         _set(("assumptions",), []),
+        lambda record: record["assumptions"].pop(1),
+        lambda record: record["assumptions"].pop(),
         _set(("events",), []),
         _set(("attack_success", "largest_true_positive_rate_at", "0.01"), 0.01),
         _set(("attack_success", "largest_true_positive_rate_at"), {}),
-        _set((*DETAILS, "arithmetic_error"), -1.0),
+        _set((*DETAILS, "arithmetic", "error"), -1.0),
+        _set((*DETAILS, "arithmetic", "error"), 0.0),
+        _set((*DETAILS, "arithmetic", "nodes"), 10),
+        _set((*DETAILS, "arithmetic"), {}),
+        _set(DETAILS, {}),
+        _set(("events", 0, "name"), "something else"),
+        _set(("public_parameters", "hops"), 2),
+        _set(("public_parameters",), {}),
         _set((*DETAILS, "sensitivity"), "small"),
     ],
 )
@@ -163,7 +181,7 @@ def test_other_events_verify_too(events: list) -> None:
     budget = Budget(8.0, 1e-5, "edge")
     certificate = certify(
         budget,
-        [MechanismRecord(f"part {i}", e) for i, e in enumerate(events)],
+        [MechanismRecord(f"part {i}", e, {"theorem": "a test"}) for i, e in enumerate(events)],
         released=["a model"],
         public_parameters={},
         assumptions=standing_assumptions(budget.unit, noise_is_secret=True, noise_origin="a test"),

@@ -29,14 +29,11 @@ def datasets(
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(title="Data sets", title_justify="left")
+    table = Table(caption="edges are counted in both directions", caption_justify="left")
     for heading in ("name", "nodes", "edges", "features", "classes"):
         table.add_column(heading, justify="left" if heading == "name" else "right", no_wrap=True)
-    table.add_column("source")
-    table.add_column("where")
+    table.add_column("where", overflow="fold")
     for info in infos:
-        counts = (
-            "" if value is None else f"{value:,}" for value in (info.nodes, info.edges, info.features, info.classes)
-        )
-        table.add_row(info.name, *counts, info.source, info.where)
+        counts = (f"{value:,}" for value in (info.nodes, info.edges, info.features, info.classes))
+        table.add_row(info.name, *counts, Path(info.where).name)
     Console().print(table)

@@ -80,13 +80,13 @@ def plan_rows(budget: Budget, sensitivity: Sensitivity, hops: list[int], rdp_ord
 def plan(
     unit: Annotated[str, typer.Option(help="What is protected: edge or node.")] = "edge",
     epsilon: Annotated[float, typer.Option(help="Total epsilon.")] = 4.0,
-    delta: Annotated[float | None, typer.Option(help="Total delta.  [default: 1e-05]", show_default=False)] = None,
+    delta: Annotated[float | None, typer.Option(help="Total delta (default: 1e-05).", show_default=False)] = None,
     hops: Annotated[str, typer.Option(help="Depths K, separated by commas.")] = DEFAULT_HOPS,
     contraction: Annotated[float, typer.Option(help="C_L in (0, 1]: the Lipschitz constant of a layer.")] = 0.9,
     alpha1: Annotated[float, typer.Option(help="Weight of the neighbours; 1 - alpha1 goes to the mean.")] = 1.0,
     degree_floor: Annotated[
         int | None,
-        typer.Option(help="Public floor F of the normalisation.  [default: the cap, else 0]", show_default=False),
+        typer.Option(help="Public floor F of the normalisation (default: the cap, else 0).", show_default=False),
     ] = None,
     degree_cap: Annotated[int | None, typer.Option(help="Public degree cap M (node level).")] = None,
     nodes: Annotated[int | None, typer.Option(help="Number of nodes n (node level with alpha1 < 1).")] = None,
@@ -96,8 +96,7 @@ def plan(
 ) -> None:
     """Show what depth costs: sensitivity, kappa, mu and noise for each number of hops.
 
-    Compares our accounting (exact GDP of the convergent bound) with the paper's (Renyi, at its fixed order and at the best
-    order) and with linear composition. Touches no data.
+    Compares exact GDP of the convergent bound (ours), the paper's Renyi accounting and linear composition. Touches no data.
 
     Example: caribou plan --unit edge --epsilon 4 --delta 1e-5 --hops 1,4,16,64 --contraction 0.9 --degree-floor 10
     """

@@ -10,6 +10,7 @@ import hashlib
 import hmac
 import math
 import os
+import threading
 from typing import Any, NoReturn
 
 import numpy as np
@@ -41,6 +42,8 @@ class NoiseSource:
         self.is_secret = is_secret
         self.draws = 0
         self._process = os.getpid()
+        # Two threads that took the same number would draw the same noise for two different values.
+        self._lock = threading.Lock()
 
     @classmethod
     def secure(cls) -> NoiseSource:
@@ -72,9 +75,10 @@ class NoiseSource:
         mechanism. Support: |z| <= 9.5 std (64-bit radius).
         """
         std = non_negative(noise_std=std)
-        self._rekey_after_fork()
-        stream = self._cipher_stream()
-        self.draws += 1
+        with self._lock:
+            self._rekey_after_fork()
+            stream = self._cipher_stream()
+            self.draws += 1
         size = math.prod(shape)
         flat = np.empty(size, dtype=np.float64)
         for start in range(0, size, _CHUNK):

@@ -55,7 +55,11 @@ class CalibratedPropagation:
             "mu": self.mu if self.is_private else "inf",
             "noise_std": self.noise_std,
             "noise_multiplier": self.noise_multiplier,
-            "arithmetic_error": self.arithmetic.error(self.noise_std),
+            "arithmetic": {
+                "error": self.arithmetic.error(self.noise_std),
+                "nodes": self.arithmetic.nodes,
+                "columns": self.arithmetic.columns,
+            },
         }
 
 

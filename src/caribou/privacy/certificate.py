@@ -12,7 +12,7 @@ import math
 import os
 import platform
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from importlib import metadata
@@ -29,10 +29,11 @@ from caribou.privacy.accounting import (
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.calibration import CalibratedPropagation, propagation_mu
 from caribou.privacy.events import Event, Gaussian, NonPrivate, event_from_dict, event_to_dict, gaussian_mu
-from caribou.privacy.sensitivity import Bounds, convergence_factor, layer_sensitivity
+from caribou.privacy.sensitivity import Bounds, convergence_factor, double_precision, layer_sensitivity
 
 FORMAT = 1
 FALSE_POSITIVE_RATES = (0.001, 0.01)
+PROPAGATION = "perturbed message passing"
 NO_PRIVACY = "NO PRIVACY: epsilon is infinite; this document certifies nothing"
 TRUST_MODEL = (
     "Central model: one trusted curator holds the graph, runs the mechanism and publishes the release; the adversary sees "
@@ -42,6 +43,9 @@ SIDE_CHANNELS = (
     "Run time and memory depend on the number of edges and are not protected; do not publish them.",
     "Logs, caches and crash dumps of the curator's machine are not protected.",
 )
+
+
+_Reporter = Callable[[str, bool, str], None]
 
 
 @dataclass(frozen=True)
@@ -268,7 +272,7 @@ def certify(
 
 def propagation_record(calibrated: CalibratedPropagation) -> MechanismRecord:
     """Perturbed message passing as a line of a certificate."""
-    return MechanismRecord("perturbed message passing", calibrated.event, calibrated.to_dict())
+    return MechanismRecord(PROPAGATION, calibrated.event, calibrated.to_dict())
 
 
 def standing_assumptions(
@@ -341,9 +345,10 @@ class Verification:
 def verify(certificate: Certificate) -> Verification:
     """Recompute everything a certificate claims, from its own events and parameters.
 
-    Fails if epsilon_spent differs from what the events cost, exceeds the claim, or is contradicted by PLD or RDP; if the cost of
-    message passing does not follow from its sensitivity, hops and noise by the theorems; if an attack rate is understated; if an
-    assumption does not hold; or if there is no privacy at all.
+    Fails if epsilon_spent differs from what the events cost, exceeds the claim, or is contradicted by PLD or RDP; if the cost
+    of message passing does not follow from its sensitivity, hops, size and noise by the theorems, or those differ from the
+    public parameters; if another mechanism names no theorem; if an attack rate is misstated; if an assumption is missing or
+    does not hold; or if there is no privacy at all. What it cannot see: whether the release was really made this way.
     """
     checks: list[Check] = []
 
@@ -355,16 +360,16 @@ def verify(certificate: Certificate) -> Verification:
     check("events", len(c.mechanisms) > 0, f"{len(c.mechanisms)} mechanism(s)")
     for a in c.assumptions:
         check(f"assumption: {a.name}", a.holds, a.statement)
-    for required in ("randomness", "hidden states") + (("truncation",) if c.unit is PrivacyUnit.NODE else ()):
-        if required not in {a.name for a in c.assumptions}:
-            check(f"assumption: {required}", False, "must be stated, got nothing")
+    required = {a.name for a in standing_assumptions(c.unit, noise_is_secret=True, noise_origin="")}
+    for missing in sorted(required - {a.name for a in c.assumptions}):
+        check(f"assumption: {missing}", False, "must be stated, got nothing")
     try:
         budget = Budget(c.epsilon, c.delta, c.unit)
         spent = epsilon_of(c.events, budget.delta)
         pld = pld_epsilon(c.events, budget.delta)
         rdp = rdp_epsilon_of(c.events, budget.delta)
         for m in c.mechanisms:
-            _check_mechanism(m, c.unit, check)
+            _check_mechanism(m, c, check)
     except (CaribouError, OverflowError, ZeroDivisionError) as error:
         check("figures", False, str(error))
         return Verification(tuple(checks), math.nan, None)
@@ -388,41 +393,64 @@ def verify(certificate: Certificate) -> Verification:
     return Verification(tuple(checks), pld, rdp)
 
 
-def _check_mechanism(m: MechanismRecord, unit: PrivacyUnit, check: Any) -> None:
-    """Message passing: sensitivity, kappa and mu must follow from the public parameters."""
-    if "sensitivity" not in m.details or "hops" not in m.details:
-        return
-    try:
-        s = m.details["sensitivity"]
-        bounds = Bounds(**s["bounds"])
-        theorem = layer_sensitivity(
-            s["unit"], contraction=s["contraction"], alpha1=s["alpha1"], beta=s["beta"], bounds=bounds
-        )
-        kappa = convergence_factor(hops=m.details["hops"], contraction=theorem.contraction)
-        noise_std = float(m.details["noise_std"])
-        error = float(m.details["arithmetic_error"])
-    except (KeyError, TypeError, ValueError) as problem:
-        check(f"{m.name}: details", False, f"malformed: {problem}")
-        return
+def _check_mechanism(m: MechanismRecord, certificate: Certificate, check: _Reporter) -> None:
+    """The cost must follow from the details: for message passing it is recomputed, for anything else a source is required."""
+    if m.name == PROPAGATION:
+        try:
+            _check_propagation(m, certificate, check)
+        except (KeyError, TypeError, ValueError, OverflowError) as problem:
+            check(f"{m.name}: details", False, f"missing or malformed: {problem}")
+    elif isinstance(m.event, NonPrivate):
+        check(f"{m.name}: noise", False, "there is none")
+    else:
+        theorem = m.details.get("theorem")
+        check(f"{m.name}: theorem", isinstance(theorem, str) and bool(theorem), str(theorem or "must be stated"))
+
+
+def _check_propagation(m: MechanismRecord, certificate: Certificate, check: _Reporter) -> None:
+    """Sensitivity, kappa, arithmetic error and mu must follow from the parameters, which must be the public ones."""
+    s, arithmetic = m.details["sensitivity"], m.details["arithmetic"]
+    bounds = Bounds(**s["bounds"])
+    theorem = layer_sensitivity(
+        s["unit"], contraction=s["contraction"], alpha1=s["alpha1"], beta=s["beta"], bounds=bounds
+    )
+    kappa = convergence_factor(hops=m.details["hops"], contraction=theorem.contraction)
+    noise_std = float(m.details["noise_std"])
+    used = {
+        "hops": m.details["hops"],
+        "contraction": theorem.contraction,
+        "alpha1": theorem.alpha1,
+        "beta": theorem.beta,
+        "degree_floor": bounds.degree_floor,
+        "degree_cap": bounds.degree_cap,
+        "nodes": arithmetic["nodes"],
+        "columns": arithmetic["columns"],
+    }
+    differing = [key for key, value in used.items() if certificate.public_parameters.get(key) != value]
+    check(f"{m.name}: public parameters", not differing, f"differ in {differing}" if differing else "as used")
     check(
-        f"{m.name}: unit", theorem.unit is unit, f"bound is at {theorem.unit.value} level, claim at {unit.value} level"
+        f"{m.name}: unit",
+        theorem.unit is certificate.unit,
+        f"bound at {theorem.unit.value} level, claim at {certificate.unit.value} level",
     )
     check(
         f"{m.name}: sensitivity",
         _close(s["value"], theorem.value, 1e-9),
         f"stated {s['value']}, theorem gives {theorem.value:.9g}",
     )
-    check(
-        f"{m.name}: kappa",
-        _close(m.details["kappa"], kappa, 1e-9),
-        f"stated {m.details['kappa']}, theorem gives {kappa:.9g}",
+    stated_kappa = m.details["kappa"]
+    check(f"{m.name}: kappa", _close(stated_kappa, kappa, 1e-9), f"stated {stated_kappa}, theorem gives {kappa:.9g}")
+    if not isinstance(m.event, Gaussian) or not 0 < noise_std < math.inf:
+        check(f"{m.name}: noise", False, f"noise_std must be a number > 0 with a Gaussian event, got {noise_std!r}")
+        return
+    error = double_precision(nodes=arithmetic["nodes"], columns=arithmetic["columns"], beta=theorem.beta).error(
+        noise_std
     )
-    if not isinstance(m.event, Gaussian):
-        check(f"{m.name}: noise", noise_std == 0, f"noise_std = {noise_std:g} without a Gaussian event")
-        return
-    if not (noise_std > 0 and error >= 0):
-        check(f"{m.name}: noise", False, f"noise_std must be > 0 and arithmetic_error >= 0, got {noise_std}, {error}")
-        return
+    check(
+        f"{m.name}: arithmetic",
+        _close(arithmetic["error"], error, 1e-9),
+        f"stated {arithmetic['error']}, bound gives {error:.3g}",
+    )
     mu = propagation_mu(sensitivity=theorem.value, kappa=kappa, noise_std=noise_std, arithmetic_error=error)
     claimed = math.sqrt(m.event.count) / m.event.noise_multiplier
     check(

@@ -23,9 +23,9 @@ _ROUND_UP = 1 + 2.0**-44
 class Bounds:
     """What is declared in public about the graph. Never computed from it.
 
-    ``degree_floor`` (F) enters the normalisation max(deg, F) + 1; ``degree_cap`` (M) truncates the graph at node level;
-    ``nodes`` is n. ``degree_floor=None`` means F = M where a cap is given (no normalisation changes when a node
-    leaves), else 0.
+    ``degree_floor`` (F) enters the normalisation max(deg, F) + 1; ``degree_cap`` (M) cuts the graph at node level and is
+    refused at edge level; ``nodes`` is n. ``degree_floor=None`` means F = M where a cap is given (no normalisation
+    changes when a node leaves), else 0.
 
     >>> Bounds(degree_cap=20).degree_floor
     20
@@ -86,6 +86,11 @@ def layer_sensitivity(
     alpha1 = unit_interval(alpha1=alpha1)
     beta = non_negative(beta=beta)
     if unit is PrivacyUnit.EDGE:
+        if bounds.degree_cap is not None:
+            # One edge can free a slot for another: cutting reacts to it in more places than the theorem counts.
+            raise InputError(
+                f"degree_cap must be None at edge level (cutting degrees is not covered), got {bounds.degree_cap}"
+            )
         value = edge_sensitivity(contraction=contraction, alpha1=alpha1, degree_floor=bounds.degree_floor)
         theorem = "edge sensitivity under a degree floor (docs/privacy.md, Theorem 2)"
     elif unit is PrivacyUnit.NODE:
@@ -199,12 +204,14 @@ class Arithmetic:
     """How far the computed map may be from the exact one: ||computed phi(X) - phi(X)||_F <= fixed + per_noise_std * std.
 
     If every computed step is within e of its exact value, the proof of Theorem 1 goes through with the sensitivity
-    Delta + 2 e (each of the two worlds errs by at most e); so the release is calibrated to that. In double precision this
-    costs less than 1e-6 of the noise for graphs of a million nodes.
+    Delta + 2 e (each of the two worlds errs by at most e); so the release is calibrated to that. ``nodes`` and
+    ``columns`` say for which size the bound was derived.
     """
 
     fixed: float = 0.0
     per_noise_std: float = 0.0
+    nodes: int = 0
+    columns: int = 0
 
     def error(self, noise_std: float) -> float:
         """e for this noise."""
@@ -240,6 +247,8 @@ def double_precision(*, nodes: int, columns: int, beta: float) -> Arithmetic:
     return Arithmetic(
         fixed=(n + 32) * u * math.sqrt(n) * (1 + beta) + half_grid * (2 + beta) * entries,
         per_noise_std=half_grid * NOISE_RANGE * entries,
+        nodes=n,
+        columns=columns,
     )
 
 

@@ -1,0 +1,279 @@
+"""The documentation is tested: examples run, links exist, generated pages are fresh, figures come from the tool."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import doctest
+import importlib.util
+import io
+import os
+import re
+import shlex
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import caribou
+from caribou.datasets import available
+from caribou.privacy.accounting import gdp_mu, largest_true_positive_rate
+from caribou.privacy.events import Gaussian
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")] + sorted(DOCS.glob("*.md"))
+RUNNABLE = [ROOT / "README.md", DOCS / "getting-started.md", DOCS / "certificates.md"]
+SCRIPTS = Path(sys.executable).parent
+
+_FENCE = re.compile(r"^```(?P<kind>\w*)(?P<info>[^\n`]*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
+_EXIT_CODE = re.compile(r"#\s*exit code (\d+)")
+
+
+@dataclass(frozen=True)
+class Block:
+    """One fenced block of a page, and the ``text`` block that follows it directly, if any."""
+
+    kind: str
+    title: str | None
+    body: str
+    line: int
+    output: str | None
+
+
+def blocks(text: str) -> list[Block]:
+    found = list(_FENCE.finditer(text))
+    result = []
+    for k, match in enumerate(found):
+        following = found[k + 1] if k + 1 < len(found) else None
+        output = None
+        if following is not None and following["kind"] == "text":
+            gap = text[match.end() : following.start()]
+            output = following["body"] if not gap.strip() else None
+        title = re.search(r'title="([^"]+)"', match["info"])
+        line = text.count("\n", 0, match.start()) + 1
+        result.append(Block(match["kind"], title and title[1], match["body"], line, output))
+    return result
+
+
+def without_fences(text: str) -> str:
+    return _FENCE.sub("", text)
+
+
+def expect(output: str | None, printed: str, place: str) -> None:
+    """Compare what was printed with the block that shows it; ``...`` stands for anything."""
+    if output is None:
+        return
+    wanted, got = ("\n".join(line.rstrip() for line in text.splitlines()) + "\n" for text in (output, printed))
+    checker = doctest.OutputChecker()
+    assert checker.check_output(wanted, got, doctest.ELLIPSIS), f"{place}: the page shows\n{wanted}\nit prints\n{got}"
+
+
+def run_command(line: str) -> str:
+    """Run one ``caribou`` line through the console script; its exit code is 0, or the one that the line names."""
+    wanted = int(code[1]) if (code := _EXIT_CODE.search(line)) else 0
+    program, *arguments = shlex.split(line, comments=True)
+    environment = {key: value for key, value in os.environ.items() if not key.startswith(("CARIBOU_", "FORCE_COLOR"))}
+    environment |= {"COLUMNS": "100", "NO_COLOR": "1", "PYTHONIOENCODING": "utf-8"}
+    done = subprocess.run(
+        [str(SCRIPTS / program), *arguments], capture_output=True, text=True, encoding="utf-8", env=environment
+    )
+    assert done.returncode == wanted, f"`{line}` ended with {done.returncode}, not {wanted}\n{done.stdout}{done.stderr}"
+    return done.stdout
+
+
+@pytest.mark.parametrize("page", RUNNABLE, ids=lambda page: page.name)
+def test_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("CARIBOU_DATA", raising=False)
+    monkeypatch.delenv("CARIBOU_LEDGER", raising=False)
+    if page.name == "certificates.md":
+        # This page talks about a certificate that the reader has.
+        (tmp_path / "certificate.json").write_text(example_certificate().to_json())
+    names: dict[str, object] = {}
+    ran = 0
+    for block in blocks(page.read_text(encoding="utf-8")):
+        place = f"{page.name}:{block.line}"
+        if block.kind == "csv" and block.title is not None:
+            Path(block.title).write_text(block.body, encoding="utf-8")
+        elif block.kind == "python" and not block.body.startswith("# not run"):
+            printed = io.StringIO()
+            with contextlib.redirect_stdout(printed):
+                exec(compile(block.body, place, "exec"), names)
+            expect(block.output, printed.getvalue(), place)
+            ran += 1
+        elif block.kind == "bash":
+            lines = [line for line in block.body.splitlines() if line.startswith("caribou ")]
+            expect(block.output, "".join(run_command(line) for line in lines), place)
+            ran += len(lines)
+    assert ran > 0
+
+
+def example_certificate() -> caribou.Certificate:
+    graph = caribou.datasets.load("chain-s")
+    layer = caribou.ContractiveGraphLayer(contraction=0.8)
+    bounds = caribou.Bounds(degree_floor=2)
+    return caribou.release(graph, layer, hops=8, budget=caribou.Budget(4), bounds=bounds).certificate
+
+
+def test_readme_shows_the_figures_of_its_example() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    mu = gdp_mu(epsilon=4, delta=1e-5)
+    rate = largest_true_positive_rate([Gaussian(1 / mu)], delta=1e-5, false_positive_rate=0.01)
+    assert f"| {mu:.4f} |" in text
+    assert f"| {100 * rate:.2f} % |" in text
+
+
+def test_attack_table_comes_from_the_accountant() -> None:
+    text = (DOCS / "certificates.md").read_text(encoding="utf-8")
+    for epsilon in (0.5, 1, 2, 4, 8):
+        mu = gdp_mu(epsilon=epsilon, delta=1e-5)
+        rates = [
+            largest_true_positive_rate([Gaussian(1 / mu)], delta=1e-5, false_positive_rate=fpr) for fpr in (0.001, 0.01)
+        ]
+        row = f"| {epsilon:g} | {mu:.4f} | {100 * rates[0]:.2f} % | {100 * rates[1]:.2f} % |"
+        assert row in text
+
+
+def test_data_table_is_the_table_of_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CARIBOU_DATA", raising=False)
+    text = (DOCS / "data.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `([\w-]+)` \| ([\d,]+) \| ([\d,]+) \| ([\d,]+) \| ([\d,]+) \|", text, re.MULTILINE)
+    shown = {name: tuple(int(value.replace(",", "")) for value in values) for name, *values in rows}
+    assert shown == {info.name: (info.nodes, info.edges, info.features, info.classes) for info in available()}
+
+
+def test_data_page_shows_messages_that_exist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import numpy as np
+
+    monkeypatch.chdir(tmp_path)
+    good = "id,age,label,split\nann,31,a,train\nbob,45,b,val\ncid,28,a,test\n"
+
+    def message(edges: str = "from,to\nann,bob\nbob,cid\n", nodes: str = good) -> str:
+        Path("edges.csv").write_text(edges)
+        Path("nodes.csv").write_text(nodes)
+        with pytest.raises(caribou.CaribouError) as caught:
+            caribou.read_graph("edges.csv", "nodes.csv")
+        return str(caught.value)
+
+    np.savez("graph.npz", x=np.eye(2), y=np.array([0, 1]))
+    with pytest.raises(caribou.CaribouError) as no_edges:
+        caribou.read_graph("graph.npz")
+    with pytest.raises(caribou.CaribouError) as no_budget:
+        caribou.Budget(-1)
+    messages = [
+        message(edges="from,to\nann,bob\nbob,zoe\n"),
+        message(nodes=good.replace("cid", "ann")),
+        message(nodes=good.replace("45", "old")),
+        message(nodes=good.replace("train", "maybe")),
+        str(no_edges.value),
+        str(no_budget.value),
+    ]
+    text = (DOCS / "data.md").read_text(encoding="utf-8")
+    shown = next(block.body for block in blocks(text) if "must hold an id of the node table" in block.body)
+    assert shown.splitlines() == messages
+
+
+def test_cli_reference_is_fresh() -> None:
+    environment = dict(os.environ, COLUMNS="37", TERM="xterm-256color", FORCE_COLOR="1", CARIBOU_LEDGER="elsewhere")
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "scripts" / "cli_reference.py")],
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        env=environment,
+        check=True,
+    )
+    stored = (DOCS / "cli.md").read_text(encoding="utf-8")
+    assert stored == done.stdout, "docs/cli.md is not what `--help` says now: run `make cli-reference`"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_relative_links_exist(page: Path) -> None:
+    missing = []
+    for target in _LINK.findall(without_fences(page.read_text(encoding="utf-8"))):
+        path, _, anchor = target.partition("#")
+        if re.match(r"[a-z]+:", target):
+            continue
+        file = page if not path else page.parent / path
+        if not file.exists() or (anchor and file.suffix == ".md" and anchor not in anchors(file)):
+            missing.append(target)
+    assert not missing
+
+
+def anchors(page: Path) -> set[str]:
+    """The ids that the headings of a page get."""
+    from markdown.extensions.toc import slugify
+
+    headings = re.findall(r"^#+ (.+)$", without_fences(page.read_text(encoding="utf-8")), re.MULTILINE)
+    return {slugify(heading.replace("`", ""), "-") for heading in headings}
+
+
+def test_public_names_are_documented() -> None:
+    text = (DOCS / "api.md").read_text(encoding="utf-8")
+    for name in sorted(set(caribou.__all__) - {"__version__", "datasets"}):
+        assert re.search(rf"^::: caribou\.{name}$", text, re.MULTILINE), f"docs/api.md must show caribou.{name}"
+        doc = getattr(caribou, name).__doc__
+        assert doc, f"caribou.{name} needs a docstring"
+        assert not doc.startswith(f"{name}("), f"caribou.{name} has only the docstring that dataclass makes"
+
+
+def test_no_page_speaks_of_its_workshop() -> None:
+    pages = [*PAGES, ROOT / "mkdocs.yml", ROOT / "CITATION.cff", *DOCS.rglob("*.svg"), *DOCS.rglob("*.css")]
+    forbidden = ("../shared", "/work/")
+    found = [(page.name, word) for page in pages for word in forbidden if word in page.read_text(encoding="utf-8")]
+    assert not found
+
+
+def test_versions_agree() -> None:
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert f"version: {caribou.__version__}\n" in citation
+    assert f"## [{caribou.__version__}]" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+
+
+def test_picture_is_accessible() -> None:
+    from xml.etree import ElementTree
+
+    root = ElementTree.parse(DOCS / "images" / "pipeline.svg").getroot()
+    space = "{http://www.w3.org/2000/svg}"
+    for child in ("title", "desc"):
+        element = root.find(space + child)
+        assert element is not None
+        assert element.text
+
+
+@pytest.mark.slow
+def test_site_builds_without_warnings(tmp_path: Path) -> None:
+    if importlib.util.find_spec("mkdocs") is None:
+        pytest.skip("mkdocs is not installed (extra: docs)")
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path / "site")],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    page = (tmp_path / "site" / "index.html").read_text(encoding="utf-8")
+    loaded = re.findall(r'<(?:script|link|img)[^>]+(?:src|href)="(https?://[^"]+)"', page)
+    assert not loaded, "a page must load nothing from the network"
+
+
+def test_docstrings_become_markdown() -> None:
+    pytest.importorskip("griffe")
+    path = ROOT / "scripts" / "hooks" / "docstring_markup.py"
+    spec = importlib.util.spec_from_file_location("docstring_markup", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert module.markup("a, b: two\n    numbers\nc: one") == "- `a, b`: two\n  numbers\n- `c`: one"
+    assert module.markup("Text.\n>>> 1\n1") == "Text.\n\n```pycon\n>>> 1\n1\n```"
+    assert module.markup("Formal guarantee: holds.\n\n    x = y") == "Formal guarantee: holds.\n\n    x = y"
+
+
+def test_scripts_have_docstrings() -> None:
+    for script in sorted((ROOT / "scripts").rglob("*.py")):
+        assert ast.get_docstring(ast.parse(script.read_text(encoding="utf-8"))), script.name
