@@ -8,7 +8,6 @@ mechanisms and audits mean the same thing by the word. Nothing here is protected
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -343,22 +342,9 @@ class Graph:
         Directed edges are symmetrised. Weights and attributes of edges are ignored with a warning: the guarantee is
         about unweighted edges.
         """
-        if getattr(data, "edge_index", None) is None:
-            raise InputError("data.edge_index must be a 2 x E integer tensor, got none")
-        edges = _tensor_array("data.edge_index", data.edge_index)
-        features = _pyg_features(data)
-        n = features.shape[0]
-        for key in ("edge_weight", "edge_attr"):
-            if getattr(data, key, None) is not None:
-                warnings.warn(f"data.{key} is ignored: edges are unweighted here", UserWarning, stacklevel=2)
-        y = getattr(data, "y", None)
-        return cls.from_edges(
-            features=features,
-            edges=edges,
-            labels=None if y is None else _pyg_labels(_tensor_array("data.y", y), n),
-            split=_pyg_split(data, n),
-            name=name,
-        )
+        from caribou.pyg import graph_from_pyg
+
+        return graph_from_pyg(data, name)
 
     def to_pyg(self) -> Any:
         """A new ``torch_geometric.data.Data`` with x, edge_index, and y and the three masks where they are known.
@@ -366,26 +352,9 @@ class Graph:
         Sparse features become a torch sparse COO tensor. Nothing is shared with the graph: the result may be changed.
         Names, ids and the list of absent nodes have no place in ``Data`` and are left out.
         """
-        import torch
-        from torch_geometric.data import Data
+        from caribou.pyg import graph_to_pyg
 
-        if sp.issparse(self.features):
-            coo = self.features.tocoo()
-            place = torch.from_numpy(np.stack([coo.row, coo.col]).astype(np.int64))
-            x = torch.sparse_coo_tensor(
-                place, torch.from_numpy(coo.data.copy()), coo.shape, check_invariants=True, is_coalesced=True
-            )
-        else:
-            x = torch.from_numpy(self.features.copy())
-        data = Data(x=x, edge_index=torch.from_numpy(self.edge_index), num_nodes=self.num_nodes)
-        if self.labels is not None:
-            data.y = torch.from_numpy(self.labels.copy())
-        if self.split is not None:
-            for part in ("train", "val", "test"):
-                mask = torch.zeros(self.num_nodes, dtype=torch.bool)
-                mask[torch.from_numpy(getattr(self.split, part).copy())] = True
-                data[f"{part}_mask"] = mask
-        return data
+        return graph_to_pyg(self)
 
     def summary(self) -> dict[str, Any]:
         """Exact statistics of the graph. **Private**: no noise is added; for the owner's eyes only.
@@ -699,82 +668,3 @@ def _without_row(features: Any, row: int) -> Any:
     return sp.csr_array(
         (np.delete(features.data, gone), np.delete(features.indices, gone), indptr), shape=features.shape
     )
-
-
-def _tensor_array(name: str, value: Any) -> np.ndarray:
-    import torch
-
-    if isinstance(value, np.ndarray):
-        return value
-    if not isinstance(value, torch.Tensor) or value.layout != torch.strided or value.is_quantized:
-        raise InputError(f"{name} must be a dense tensor, got {type(value).__name__}")
-    return _widened(value).numpy()
-
-
-def _widened(tensor: Any) -> Any:
-    """The tensor on the CPU; half precision, which NumPy and SciPy know in part only, becomes float32."""
-    import torch
-
-    tensor = tensor.detach().cpu().resolve_conj().resolve_neg()
-    wide = not tensor.is_floating_point() or tensor.dtype in (torch.float32, torch.float64)
-    return tensor if wide else tensor.float()
-
-
-def _pyg_features(data: Any) -> Any:
-    import torch
-
-    x, y = getattr(data, "x", None), getattr(data, "y", None)
-    if x is None:
-        # A Data that was not told its number of nodes guesses it from the edges; the labels know better.
-        guess = "num_nodes" not in data and isinstance(y, torch.Tensor) and y.dim() > 0
-        nodes = y.shape[0] if guess and y is not None else data.num_nodes
-        if isinstance(nodes, torch.Tensor):
-            raise InputError(f"data.num_nodes must be a whole number >= 1, got a tensor of shape {tuple(nodes.shape)}")
-        return np.zeros((integer(at_least=1, num_nodes=nodes), 0), np.float32)
-    if not isinstance(x, torch.Tensor) or x.layout == torch.strided:
-        dense = _tensor_array("data.x", x)
-        if dense.ndim != 2:
-            raise InputError(f"data.x must be 2-D, got shape {dense.shape}")
-        return dense
-    if x.dim() != 2 or (x.layout == torch.sparse_coo and x.sparse_dim() != 2):
-        raise InputError(f"data.x must be 2-D and sparse in both dimensions, got shape {tuple(x.shape)}")
-    if isinstance(y, torch.Tensor) and y.dim() and y.shape[0] != x.shape[0]:
-        # Before the rows are laid out: the shape of a sparse tensor is only a claim.
-        raise InputError(f"data.y must have one entry per row of x ({x.shape[0]}), got {y.shape[0]}")
-    coo = x.detach().cpu().to_sparse_coo().coalesce()
-    return sp.coo_array((_widened(coo.values()).numpy(), tuple(coo.indices().numpy())), shape=tuple(x.shape))
-
-
-def _pyg_labels(y: np.ndarray, n: int) -> np.ndarray:
-    if y.ndim == 2 and y.shape[1] == 1:
-        y = y[:, 0]
-    if y.ndim != 1:
-        raise InputError(f"data.y must hold one class per node (multi-label is not supported), got shape {y.shape}")
-    if len(y) != n:
-        raise InputError(f"data.y must have one entry per node ({n}), got {len(y)}")
-    if y.dtype.kind == "f":
-        bad = ~np.isfinite(y) | (y != np.round(y)) | (np.abs(y) > MAX_NODES)
-        if bad.any():
-            raise InputError(f"data.y must hold whole numbers, got {y[bad][0]} at node {int(np.flatnonzero(bad)[0])}")
-    elif y.dtype.kind not in "iub":
-        raise InputError(f"data.y must hold whole numbers, got {y.dtype}")
-    return y.astype(np.int64)
-
-
-def _pyg_split(data: Any, n: int) -> Split | None:
-    parts = []
-    for part in ("train", "val", "test"):
-        name = f"data.{part}_mask"
-        mask = getattr(data, f"{part}_mask", None)
-        if mask is None:
-            parts.append(np.empty(0, np.int64))
-            continue
-        array = _tensor_array(name, mask)
-        if array.ndim == 2 and array.shape[1] >= 1:
-            array = array[:, 0]
-        if array.shape != (n,):
-            raise InputError(f"{name} must have one entry per node ({n}), got shape {array.shape}")
-        if array.dtype != np.bool_ and not np.isin(array, (0, 1)).all():
-            raise InputError(f"{name} must hold true or false for each node, got {array.dtype} values")
-        parts.append(np.flatnonzero(array))
-    return Split(*parts) if any(len(part) for part in parts) else None

@@ -23,9 +23,11 @@ import pytest
 
 from caribou.errors import BudgetExceeded, InputError, LedgerError
 from caribou.privacy import accounting
+from caribou.privacy import ledger as ledger_module
 from caribou.privacy.budget import DEFAULT_DELTA, Budget, PrivacyUnit
 from caribou.privacy.events import EpsilonDelta, Event, Gaussian, Laplace, NonPrivate, SubsampledGaussian
 from caribou.privacy.ledger import SCHEMA_VERSION, Ledger
+from caribou.privacy.ledger_file import LedgerFile
 
 NOON = datetime(2024, 5, 1, 12, 0, tzinfo=UTC)
 EDGE, NODE = PrivacyUnit.EDGE, PrivacyUnit.NODE
@@ -570,18 +572,21 @@ class TestFile:
 
     def test_commits_are_synced_including_the_folder(self, ledger: Ledger, path: Path) -> None:
         extra = 3
-        with closing(ledger._connect(path)) as connection:
+        with closing(ledger._file._connect(path)) as connection:
             assert connection.execute("PRAGMA synchronous").fetchone() == (extra,)
 
-    def test_full_disk_leaves_nothing_half_written(self, ledger: Ledger, path: Path) -> None:
-        class Crowded(Ledger):
+    def test_full_disk_leaves_nothing_half_written(
+        self, ledger: Ledger, path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        class Crowded(LedgerFile):
             def _connect(self, path: Path) -> sqlite3.Connection:
                 connection = super()._connect(path)
                 (pages,) = connection.execute("PRAGMA page_count").fetchone()
                 connection.execute(f"PRAGMA max_page_count = {max(pages, 1)}")
                 return connection
 
-        crowded = Crowded(path)
+        monkeypatch.setattr(ledger_module, "LedgerFile", Crowded)
+        crowded = Ledger(path)
 
         def fill() -> None:
             for _ in range(200):
@@ -593,7 +598,7 @@ class TestFile:
         assert ledger.check() == ()
         assert ledger.spend("survey", "edge", pure(1), description="space again").id == recorded + 1
         with pytest.raises(LedgerError, match="disk is full"):
-            Crowded(path.with_name("new.sqlite"))
+            Ledger(path.with_name("new.sqlite"))
         assert os.listdir(path.parent) == [path.name]
 
     def test_permissions(self, basic: None) -> None:
@@ -646,6 +651,7 @@ from caribou.privacy import accounting
 from caribou.privacy.budget import Budget
 from caribou.privacy.events import EpsilonDelta
 from caribou.privacy.ledger import Ledger
+from caribou.privacy.ledger_file import LedgerFile
 accounting.epsilon_of = lambda events, delta: float(sum(event.epsilon for event in events))
 def say(*words):
     sys.stdout.write(" ".join(map(str, words)) + "\\n")
@@ -727,7 +733,7 @@ class TestProcesses:
         ledger.spend("survey", "edge", pure(1), description="one")
         run(
             """
-            class Doomed(Ledger):
+            class Doomed(LedgerFile):
                 def _connect(self, path):
                     connection = super()._connect(path)
                     def kill(statement):
@@ -736,7 +742,7 @@ class TestProcesses:
                     connection.set_trace_callback(kill)
                     return connection
             ledger = Ledger(sys.argv[1])
-            ledger.__class__ = Doomed  # only now: opening commits too
+            ledger._file.__class__ = Doomed  # only now: opening commits too
             ledger.spend("survey", "edge", [EpsilonDelta(1.0)], description="two", fingerprint="a" * 64)
             """,
             path,

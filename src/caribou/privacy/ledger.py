@@ -24,94 +24,43 @@ Fingerprints
     file. The hash is keyed because an *unkeyed* hash of a private graph would let anybody test guesses for it ("is
     this edge in it?"): such a hash never appears in a ledger, nor in a certificate.
 
-Durability
-    Rollback journal (``journal_mode=DELETE``), not WAL: WAL needs shared memory between the processes, so it does
-    not work on network file systems, and it leaves ``-wal`` and ``-shm`` files without which a copied ledger would
-    silently forget its latest releases. What WAL offers, readers beside a writer, is worth nothing at a few releases
-    per hour. ``synchronous=EXTRA`` is FULL plus a sync of the folder after the journal is unlinked: with FULL alone
-    a power cut just after a commit may bring the journal back and undo the commit, which here means a published
-    release that the ledger has forgotten. Each operation opens its own connection, so that a `Ledger` may be shared
-    between threads and carried over a fork.
+The file itself (how entries get there, stay there, and are chained) is `caribou.privacy.ledger_file`.
 """
 
 from __future__ import annotations
 
 import hashlib
 import hmac
-import json
 import math
 import os
 import re
-import secrets
-import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from caribou._validate import integer, one_of, positive
+from caribou._validate import integer, one_of
 from caribou.errors import BudgetExceeded, InputError, LedgerError
 from caribou.privacy.budget import DEFAULT_DELTA, Budget, PrivacyUnit
-from caribou.privacy.events import Event, NonPrivate, event_from_dict, event_to_dict
+from caribou.privacy.events import Event, NonPrivate
+from caribou.privacy.ledger_file import (
+    APPLICATION_ID,
+    SCHEMA_VERSION,
+    Change,
+    LedgerFile,
+    Release,
+    Transaction,
+    decode_events,
+    encode_events,
+)
 
-__all__ = ["Change", "Ledger", "Receipt", "Release", "Standing"]
-
-APPLICATION_ID = 0x43415242  # "CARB"; `file` and SQLite tools read it from the header
-SCHEMA_VERSION = 1
+__all__ = ["APPLICATION_ID", "SCHEMA_VERSION", "Change", "Ledger", "Receipt", "Release", "Standing"]
 
 RESOLUTION = 1e-9
 """Totals are compared with the budget up to this relative rounding. Calibration rounds the noise up and the accountant
 rounds epsilon up, so a release calibrated to the whole budget comes out at epsilon (1 + 3e-14) and must be accepted.
 The allowance is on the total, not per release, so it does not add up."""
-
-_KEY_BYTES = hashlib.sha256().digest_size
-_RELEASE_FIELDS = (
-    "id",
-    "time",
-    "dataset",
-    "unit",
-    "events",
-    "description",
-    "certificate_id",
-    "delta",
-    "epsilon_total",
-)
-_CHANGE_FIELDS = ("id", "time", "dataset", "field", "unit", "old", "new")
-_CHAINS = {"releases": _RELEASE_FIELDS, "changes": _CHANGE_FIELDS}
-
-# INSERT OR REPLACE removes rows without firing DELETE triggers, hence the triggers on INSERT.
-_SCHEMA = (
-    "CREATE TABLE secret (key BLOB NOT NULL)",
-    """CREATE TABLE releases (
-        id INTEGER PRIMARY KEY AUTOINCREMENT, time TEXT NOT NULL, dataset TEXT NOT NULL, unit TEXT NOT NULL,
-        events TEXT NOT NULL, description TEXT NOT NULL, certificate_id TEXT, delta REAL NOT NULL,
-        epsilon_total REAL NOT NULL, hash TEXT NOT NULL,
-        status TEXT NOT NULL CHECK (status IN ('spent', 'released', 'failed')),
-        UNIQUE (dataset, certificate_id))""",
-    """CREATE TABLE changes (
-        id INTEGER PRIMARY KEY AUTOINCREMENT, time TEXT NOT NULL, dataset TEXT NOT NULL, field TEXT NOT NULL,
-        unit TEXT, old TEXT, new TEXT NOT NULL, hash TEXT NOT NULL)""",
-    "CREATE TABLE heads (chain TEXT PRIMARY KEY, entries INTEGER NOT NULL, hash TEXT NOT NULL)",
-    f"""CREATE TRIGGER releases_update BEFORE UPDATE OF {", ".join(_RELEASE_FIELDS)}, hash ON releases
-        BEGIN SELECT RAISE(ABORT, 'releases are append-only: only the status may change'); END""",
-    """CREATE TRIGGER releases_delete BEFORE DELETE ON releases
-        BEGIN SELECT RAISE(ABORT, 'releases are append-only'); END""",
-    """CREATE TRIGGER releases_replace BEFORE INSERT ON releases
-        WHEN EXISTS (SELECT 1 FROM releases WHERE id = NEW.id
-                     OR (dataset = NEW.dataset AND certificate_id = NEW.certificate_id))
-        BEGIN SELECT RAISE(ABORT, 'releases are append-only: this entry exists'); END""",
-    """CREATE TRIGGER changes_update BEFORE UPDATE ON changes
-        BEGIN SELECT RAISE(ABORT, 'changes are append-only'); END""",
-    """CREATE TRIGGER changes_delete BEFORE DELETE ON changes
-        BEGIN SELECT RAISE(ABORT, 'changes are append-only'); END""",
-    """CREATE TRIGGER changes_replace BEFORE INSERT ON changes
-        WHEN EXISTS (SELECT 1 FROM changes WHERE id = NEW.id)
-        BEGIN SELECT RAISE(ABORT, 'changes are append-only: this entry exists'); END""",
-    f"PRAGMA application_id = {APPLICATION_ID}",
-    f"PRAGMA user_version = {SCHEMA_VERSION}",
-)
 
 
 @dataclass(frozen=True)
@@ -129,38 +78,6 @@ class Receipt:
     delta: float
     epsilon_spent: float
     epsilon_left: float | None
-
-
-@dataclass(frozen=True)
-class Release:
-    """One recorded release. ``epsilon_total`` is the total after it, at ``delta``, both as they were when recorded.
-
-    ``status`` is ``spent`` (nothing more is known), ``released`` or ``failed``; all three count in full.
-    """
-
-    id: int
-    time: datetime
-    dataset: str
-    unit: PrivacyUnit
-    events: tuple[Event, ...]
-    description: str
-    certificate_id: str | None
-    delta: float
-    epsilon_total: float
-    status: str
-
-
-@dataclass(frozen=True)
-class Change:
-    """One entry of a data set's history: its ``budget`` at a unit, or its ``fingerprint``, was set or replaced."""
-
-    id: int
-    time: datetime
-    dataset: str
-    field: str
-    unit: PrivacyUnit | None
-    old: Budget | str | None
-    new: Budget | str
 
 
 @dataclass(frozen=True)
@@ -222,16 +139,13 @@ class Ledger:
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         busy_timeout: float = 30.0,
     ) -> None:
-        # Absolute, because a later change of the working folder must not lead to another ledger.
-        self.path = Path(os.path.abspath(path))
+        self._file = LedgerFile(path, create=create, busy_timeout=busy_timeout)
         self._clock = clock
-        self._busy_timeout = positive(busy_timeout=busy_timeout)
-        try:
-            self._require_file(create)
-        except OSError as error:
-            raise LedgerError(f"ledger {self.path}: {error.strerror or error}") from error
-        with self._transaction("BEGIN") as connection:
-            self._key = self._read_key(connection)
+
+    @property
+    def path(self) -> Path:
+        """Where the ledger is, absolute."""
+        return self._file.path
 
     def __repr__(self) -> str:
         return f"Ledger({str(self.path)!r})"
@@ -246,7 +160,7 @@ class Ledger:
         """
         if isinstance(parts, (bytes, bytearray, memoryview, str)):
             raise InputError(f"parts must be an iterable of bytes, got {type(parts).__name__}")
-        mac = hmac.new(self._key, b"caribou ledger fingerprint\0", hashlib.sha256)
+        mac = hmac.new(self._file.key, b"caribou ledger fingerprint\0", hashlib.sha256)
         for part in parts:
             if not isinstance(part, (bytes, bytearray, memoryview)):
                 raise InputError(f"parts must be bytes, got {type(part).__name__}")
@@ -265,12 +179,12 @@ class Ledger:
         if not isinstance(budget, Budget):
             raise InputError(f"budget must be a Budget, got {type(budget).__name__}")
         epsilon_of = _accountant()
-        with self._transaction("BEGIN IMMEDIATE") as connection:
-            contents = self._intact_contents(connection)
+        with self._file.transaction(write=True) as entries:
+            contents = _Contents(*entries.read_intact())
             standing = _standing(contents, name, budget.unit, budget, epsilon_of)
             old = contents.budget(name, budget.unit)
             if old != budget:
-                self._append_change(connection, name, "budget", budget.unit, old, budget)
+                entries.append_change(self._now(), name, "budget", budget.unit, old=old, new=budget)
         return standing
 
     def spend(
@@ -296,14 +210,7 @@ class Ledger:
         declaration that the new content is about the same people; what they have spent stays spent.
         """
         return self._append_release(
-            name,
-            PrivacyUnit.parse(unit),
-            events,
-            description=description,
-            fingerprint=fingerprint,
-            replace_fingerprint=replace_fingerprint,
-            certificate_id=certificate_id,
-            already_made=False,
+            name, unit, events, description, certificate_id, fingerprint, replace_fingerprint, already_made=False
         )
 
     def record_past(
@@ -320,25 +227,14 @@ class Ledger:
         It cannot be taken back, so a ledger that left it out would promise more than is true. The data set may be
         overspent afterwards (``total(...).exceeded``); no further release is then allowed.
         """
-        return self._append_release(
-            name,
-            PrivacyUnit.parse(unit),
-            events,
-            description=description,
-            fingerprint=None,
-            replace_fingerprint=False,
-            certificate_id=certificate_id,
-            already_made=True,
-        )
+        return self._append_release(name, unit, events, description, certificate_id, already_made=True)
 
     def annotate(self, receipt_id: int, status: str) -> None:
         """Mark a release as ``released`` or ``failed``. This never reduces what is spent."""
         integer(at_least=1, receipt_id=receipt_id)
         one_of(("released", "failed"), status=status)
-        with self._transaction("BEGIN IMMEDIATE") as connection:
-            cursor = connection.execute("UPDATE releases SET status = ? WHERE id = ?", (status, int(receipt_id)))
-            if cursor.rowcount != 1:
-                raise LedgerError(f"ledger {self.path}: there is no release {receipt_id}")
+        with self._file.transaction(write=True) as entries:
+            entries.set_status(int(receipt_id), status)
 
     # -- what callers ask -----------------------------------------------------------------------------------------
 
@@ -391,40 +287,39 @@ class Ledger:
     def check(self) -> tuple[str, ...]:
         """What is wrong with the records: one line per finding, empty if the chain is intact.
 
-        Each row stores HMAC(key, previous row's hash, canonical JSON of the row); the number of rows and the last
-        hash are sealed in the same way, so that rows missing at the end are found too. A release's status is not
-        part of its hash.
+        Entries that were edited, and entries that are missing, also at the end, are found. A release's status is not
+        part of the chain.
         """
-        with self._transaction("BEGIN") as connection:
-            damage = tuple(str(row[0]) for row in connection.execute("PRAGMA integrity_check") if row[0] != "ok")
-            return damage + self._chain_problems(connection)
+        with self._file.transaction(write=False) as entries:
+            return entries.damage() + entries.chain_problems()
 
     # -- writing --------------------------------------------------------------------------------------------------
 
     def _append_release(
         self,
         name: str,
-        unit: PrivacyUnit,
+        unit: PrivacyUnit | str,
         events: Sequence[Event],
-        *,
         description: str,
-        fingerprint: str | None,
-        replace_fingerprint: bool,
         certificate_id: str | None,
+        fingerprint: str | None = None,
+        replace_fingerprint: bool = False,
+        *,
         already_made: bool,
     ) -> Receipt:
+        unit = PrivacyUnit.parse(unit)
         _text(dataset=name)
         description = _text(description=" ".join(description.split()) if isinstance(description, str) else description)
         if certificate_id is not None:
             _text(certificate_id=certificate_id)
-        encoded = _encode_events(events)
-        new_events = _decode_events(encoded)  # what is judged is what is stored
+        encoded = encode_events(events)
+        new_events = decode_events(encoded)  # what is judged is what is stored
         epsilon_of = _accountant()
-        with self._transaction("BEGIN IMMEDIATE") as connection:
-            contents = self._intact_contents(connection)
+        with self._file.transaction(write=True) as entries:
+            contents = _Contents(*entries.read_intact())
             self._require_new_certificate(contents, name, certificate_id)
             if fingerprint is not None:
-                self._bind_fingerprint(connection, contents, name, fingerprint, replace_fingerprint)
+                self._bind_fingerprint(entries, contents, name, fingerprint, replace_fingerprint)
             budget = contents.budget(name, unit)
             if budget is None and not already_made:
                 _require_no_other_budget(contents, name, unit)
@@ -434,22 +329,21 @@ class Ledger:
                 before = _epsilon(epsilon_of, contents.events(name, unit), delta)
                 raise BudgetExceeded(_refusal(name, budget, before, total, contents.events(name, unit) + new_events))
             time = self._now()
-            row = {
-                "time": _encode_time(time),
-                "dataset": name,
-                "unit": unit.value,
-                "events": encoded,
-                "description": description,
-                "certificate_id": certificate_id,
-                "delta": delta,
-                "epsilon_total": total,
-            }
-            status = "released" if already_made else "spent"
-            identity = self._append(connection, "releases", row, {"status": status})
+            identity = entries.append_release(
+                time,
+                name,
+                unit,
+                events=encoded,
+                description=description,
+                certificate_id=certificate_id,
+                delta=delta,
+                epsilon_total=total,
+                status="released" if already_made else "spent",
+            )
         return Receipt(identity, time, name, unit, delta, total, _left(budget, total))
 
     def _bind_fingerprint(
-        self, connection: sqlite3.Connection, contents: _Contents, name: str, fingerprint: str, replace: bool
+        self, entries: Transaction, contents: _Contents, name: str, fingerprint: str, replace: bool
     ) -> None:
         if not (isinstance(fingerprint, str) and re.fullmatch(r"[0-9a-f]{64}", fingerprint)):
             raise InputError(
@@ -470,44 +364,7 @@ class Ledger:
                 "if it is about other people, or replace_fingerprint=True to declare that it is about the same "
                 "people (what they have spent then stays spent)"
             )
-        self._append_change(connection, name, "fingerprint", None, old, fingerprint)
-
-    def _append_change(
-        self,
-        connection: sqlite3.Connection,
-        name: str,
-        field: str,
-        unit: PrivacyUnit | None,
-        old: Budget | str | None,
-        new: Budget | str,
-    ) -> None:
-        row = {
-            "time": _encode_time(self._now()),
-            "dataset": name,
-            "field": field,
-            "unit": None if unit is None else unit.value,
-            "old": None if old is None else _encode_value(old),
-            "new": _encode_value(new),
-        }
-        self._append(connection, "changes", row, {})
-
-    def _append(
-        self, connection: sqlite3.Connection, chain: str, row: dict[str, Any], unchained: dict[str, Any]
-    ) -> int:
-        """Insert the row at the end of its chain and seal the new end; the id of the row."""
-        (entries,) = connection.execute(f"SELECT count(*) FROM {chain}").fetchone()
-        last = connection.execute(f"SELECT hash FROM {chain} ORDER BY id DESC LIMIT 1").fetchone()
-        # Nothing is ever removed, so the ids are 1, 2, 3, ...
-        identity = int(entries) + 1
-        entry = self._entry_hash(chain, last[0] if last else "", {"id": identity, **row})
-        columns = {"id": identity, **row, "hash": entry, **unchained}
-        names, marks = ", ".join(columns), ", ".join("?" * len(columns))
-        connection.execute(f"INSERT INTO {chain} ({names}) VALUES ({marks})", tuple(columns.values()))
-        connection.execute(
-            "UPDATE heads SET entries = ?, hash = ? WHERE chain = ?",
-            (identity, self._head_hash(chain, identity, entry), chain),
-        )
-        return identity
+        entries.append_change(self._now(), name, "fingerprint", None, old=old, new=fingerprint)
 
     def _now(self) -> datetime:
         time = self._clock()
@@ -515,53 +372,11 @@ class Ledger:
             raise InputError(f"clock must give times with a time zone, got {time!r}")
         return time.astimezone(UTC)
 
-    # -- the chain ------------------------------------------------------------------------------------------------
-
-    def _entry_hash(self, chain: str, previous: str, row: dict[str, Any]) -> str:
-        return _mac(self._key, ["entry", chain, previous, row])
-
-    def _head_hash(self, chain: str, entries: int, last: str) -> str:
-        return _mac(self._key, ["head", chain, entries, last])
-
-    def _chain_problems(self, connection: sqlite3.Connection) -> tuple[str, ...]:
-        problems: list[str] = []
-        for chain, fields in _CHAINS.items():
-            previous, entries = "", 0
-            query = f"SELECT {', '.join(fields)}, hash FROM {chain} ORDER BY id"
-            for *values, stored in connection.execute(query):
-                row = dict(zip(fields, values, strict=True))
-                if not _same_hash(stored, self._entry_hash(chain, previous, row)):
-                    problems.append(f"{chain}: entry {row['id']} was edited, or an entry before it was removed")
-                previous, entries = str(stored), entries + 1
-            head = connection.execute("SELECT entries, hash FROM heads WHERE chain = ?", (chain,)).fetchone()
-            if head is None or not _same_hash(head[1], self._head_hash(chain, entries, previous)):
-                count = "an unknown number of" if head is None else head[0]
-                problems.append(f"{chain}: the end of the chain was edited ({entries} entries found, {count} recorded)")
-        return tuple(problems)
-
     # -- reading --------------------------------------------------------------------------------------------------
 
     def _contents(self) -> _Contents:
-        with self._transaction("BEGIN") as connection:
-            return self._read(connection)
-
-    def _intact_contents(self, connection: sqlite3.Connection) -> _Contents:
-        """All records, for a decision that rests on them: a broken chain is an error."""
-        problems = self._chain_problems(connection)
-        if problems:
-            raise LedgerError(
-                f"ledger {self.path}: the chain of records is broken ({problems[0]}), so what was spent is not known; "
-                "restore a copy, or start a new ledger and record the past releases in it"
-            )
-        return self._read(connection)
-
-    def _read(self, connection: sqlite3.Connection) -> _Contents:
-        releases = connection.execute(f"SELECT {', '.join(_RELEASE_FIELDS)}, status FROM releases ORDER BY id")
-        changes = connection.execute(f"SELECT {', '.join(_CHANGE_FIELDS)} FROM changes ORDER BY id")
-        try:
-            return _Contents(tuple(map(_decode_release, releases)), tuple(map(_decode_change, changes)))
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise LedgerError(f"ledger {self.path}: an entry cannot be read ({error})") from error
+        with self._file.transaction(write=False) as entries:
+            return _Contents(*entries.read())
 
     def _require_known(self, contents: _Contents, name: str) -> None:
         names = contents.names()
@@ -576,114 +391,6 @@ class Ledger:
                     f"data set {name!r}: certificate {certificate_id!r} is already recorded as release {release.id}; "
                     "it is not counted twice"
                 )
-
-    # -- the file -------------------------------------------------------------------------------------------------
-
-    def _require_file(self, create: bool) -> None:
-        if self.path.is_dir():
-            raise LedgerError(f"ledger {self.path}: is a folder, must be a file")
-        if not self.path.parent.is_dir():
-            raise LedgerError(f"ledger {self.path}: its folder does not exist")
-        if not os.path.lexists(self.path):
-            if not create:
-                raise LedgerError(f"ledger {self.path}: does not exist")
-            self._create()
-        # SQLite takes an empty file for an empty database. Filling it would turn a truncated ledger into a fresh one.
-        if self.path.stat().st_size == 0:
-            raise LedgerError(f"ledger {self.path}: is empty, not a ledger")
-
-    def _create(self) -> None:
-        """Make the ledger under another name and link it into place, so that nobody ever meets half of it."""
-        draft = self.path.with_name(f".caribou-{secrets.token_hex(8)}.new")
-        try:
-            os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-            self._key = secrets.token_bytes(_KEY_BYTES)
-            with self._translated(), closing(self._connect(draft)) as connection:
-                connection.execute("BEGIN IMMEDIATE")
-                for statement in _SCHEMA:
-                    connection.execute(statement)
-                connection.execute("INSERT INTO secret (key) VALUES (?)", (self._key,))
-                for chain in _CHAINS:
-                    head = (chain, 0, self._head_hash(chain, 0, ""))
-                    connection.execute("INSERT INTO heads (chain, entries, hash) VALUES (?, ?, ?)", head)
-                connection.execute("COMMIT")
-            self._publish(draft)
-        finally:
-            draft.unlink(missing_ok=True)
-
-    def _publish(self, draft: Path) -> None:
-        try:
-            os.link(draft, self.path)
-        except FileExistsError:
-            return  # another process was first; its ledger is the ledger
-        except OSError:
-            # No hard links here (FAT, some network shares). The exclusive creation decides who is first; whoever
-            # looks between the two calls meets an empty file, which is an error and not a fresh ledger.
-            try:
-                os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-            except FileExistsError:
-                return
-            os.replace(draft, self.path)
-
-    def _connect(self, path: Path) -> sqlite3.Connection:
-        # mode=rw: a ledger that has vanished is an error; it is never recreated empty behind the caller's back.
-        connection = sqlite3.connect(
-            f"{path.as_uri()}?mode=rw", uri=True, timeout=self._busy_timeout, isolation_level=None
-        )
-        connection.execute("PRAGMA synchronous = EXTRA")
-        return connection
-
-    @contextmanager
-    def _transaction(self, begin: str) -> Iterator[sqlite3.Connection]:
-        """One connection, one transaction. Leaving with an error closes the connection, and that rolls back."""
-        with self._translated(), closing(self._connect(self.path)) as connection:
-            self._require_ledger(connection)
-            connection.execute(begin)
-            yield connection
-            connection.execute("COMMIT")
-
-    def _require_ledger(self, connection: sqlite3.Connection) -> None:
-        (application,) = connection.execute("PRAGMA application_id").fetchone()
-        (version,) = connection.execute("PRAGMA user_version").fetchone()
-        if application != APPLICATION_ID:
-            raise LedgerError(f"ledger {self.path}: is a database but not a ledger")
-        if version > SCHEMA_VERSION:
-            raise LedgerError(
-                f"ledger {self.path}: has schema version {version}, this version of caribou reads up to "
-                f"{SCHEMA_VERSION}; update caribou"
-            )
-        if version < 1:
-            raise LedgerError(f"ledger {self.path}: schema version must be at least 1, got {version}")
-        # Journal mode WAL is stored in the file and might have been set by another tool; see the module docstring.
-        (mode,) = connection.execute("PRAGMA journal_mode").fetchone()
-        if mode == "wal":
-            connection.execute("PRAGMA journal_mode = DELETE")
-
-    def _read_key(self, connection: sqlite3.Connection) -> bytes:
-        keys = connection.execute("SELECT key FROM secret").fetchall()
-        if len(keys) != 1 or not isinstance(keys[0][0], bytes) or len(keys[0][0]) != _KEY_BYTES:
-            raise LedgerError(f"ledger {self.path}: is damaged (it must hold exactly one key)")
-        return keys[0][0]
-
-    @contextmanager
-    def _translated(self) -> Iterator[None]:
-        """SQLite's errors as `LedgerError`."""
-        try:
-            yield
-        except sqlite3.Error as error:
-            # The low byte is the primary code; the rest says more about the same thing.
-            code = (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
-            reasons = {
-                sqlite3.SQLITE_BUSY: f"another process has held it for more than {self._busy_timeout:g} s",
-                sqlite3.SQLITE_READONLY: "is read-only, nothing was recorded",
-                sqlite3.SQLITE_FULL: "the disk is full, nothing was recorded",
-                sqlite3.SQLITE_CANTOPEN: "cannot be opened",
-                sqlite3.SQLITE_PERM: "cannot be opened (no permission)",
-                sqlite3.SQLITE_NOTADB: "is not a ledger",
-                sqlite3.SQLITE_CORRUPT: "is damaged; restore a copy",
-                sqlite3.SQLITE_IOERR: "cannot be read or written (disk error)",
-            }
-            raise LedgerError(f"ledger {self.path}: {reasons.get(code, 'failed')} [{error}]") from error
 
 
 @dataclass(frozen=True)
@@ -787,7 +494,7 @@ def _require_no_other_budget(contents: _Contents, name: str, unit: PrivacyUnit) 
             )
 
 
-# -- words and bytes ----------------------------------------------------------------------------------------------
+# -- words ----------------------------------------------------------------------------------------------
 
 
 def _text(**field: Any) -> str:
@@ -796,73 +503,3 @@ def _text(**field: Any) -> str:
     if not (isinstance(value, str) and value and value.isprintable() and value == value.strip() and len(value) <= 500):
         raise InputError(f"{name} must be 1 to 500 printable characters without outer spaces, got {value!r}")
     return value
-
-
-def _mac(key: bytes, record: list[Any]) -> str:
-    canonical = json.dumps(record, sort_keys=True, separators=(",", ":"), default=repr)
-    return hmac.new(key, b"caribou ledger chain\0" + canonical.encode(), hashlib.sha256).hexdigest()
-
-
-def _same_hash(stored: Any, computed: str) -> bool:
-    return isinstance(stored, str) and hmac.compare_digest(stored.encode(), computed.encode())
-
-
-def _plain(value: Any) -> int | float:
-    """NumPy's numbers as Python's; the events accept both."""
-    return int(value.__index__()) if hasattr(value, "__index__") else float(value)
-
-
-def _encode_events(events: Sequence[Event]) -> str:
-    return json.dumps([event_to_dict(event) for event in events], sort_keys=True, allow_nan=False, default=_plain)
-
-
-def _decode_events(text: str) -> tuple[Event, ...]:
-    return tuple(event_from_dict(record) for record in json.loads(text))
-
-
-def _encode_time(time: datetime) -> str:
-    return time.isoformat(timespec="microseconds")
-
-
-def _encode_value(value: Budget | str) -> str:
-    if isinstance(value, Budget):
-        # repr, because JSON has no infinity and an infinite budget is a legal one
-        return json.dumps({"epsilon": repr(value.epsilon), "delta": repr(value.delta)})
-    return json.dumps(value)
-
-
-def _decode_value(text: str, unit: PrivacyUnit | None) -> Budget | str:
-    value = json.loads(text)
-    if unit is None:
-        return str(value)
-    return Budget(float(value["epsilon"]), float(value["delta"]), unit)
-
-
-def _decode_release(row: tuple[Any, ...]) -> Release:
-    identity, time, dataset, unit, events, description, certificate_id, delta, epsilon_total, status = row
-    return Release(
-        identity,
-        datetime.fromisoformat(time),
-        dataset,
-        PrivacyUnit.parse(unit),
-        _decode_events(events),
-        description,
-        certificate_id,
-        float(delta),
-        float(epsilon_total),
-        status,
-    )
-
-
-def _decode_change(row: tuple[Any, ...]) -> Change:
-    identity, time, dataset, field, word, old, new = row
-    unit = None if word is None else PrivacyUnit.parse(word)
-    return Change(
-        identity,
-        datetime.fromisoformat(time),
-        dataset,
-        field,
-        unit,
-        None if old is None else _decode_value(old, unit),
-        _decode_value(new, unit),
-    )
