@@ -11,6 +11,7 @@ setup: $(STAMP)
 
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed, found " + sys.version.split()[0] + "; set PYTHON=...") if sys.version_info < (3, 11) else None'
+	@echo 'installing into $(VENV), a few minutes and several hundred MB the first time'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	# torch first, by exact version: a range would let pip choose a build with several gigabytes of CUDA.
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch==2.13.0 setuptools
@@ -45,4 +46,4 @@ bench: setup
 	$(BIN)/python benchmarks/run.py
 
 clean:
-	rm -rf site build dist demo-output .pytest_cache .ruff_cache .mypy_cache .hypothesis
+	rm -rf site build dist demo-output bench-output .pytest_cache .ruff_cache .mypy_cache .hypothesis

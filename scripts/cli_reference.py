@@ -13,7 +13,7 @@ from contextlib import redirect_stdout
 from io import StringIO
 from typing import Any
 
-WIDTH = 100
+WIDTH = 80
 
 # Before Typer and Rich are imported: they read the width and the colours from the environment, some of them at import.
 for _name in ("FORCE_COLOR", "PY_COLORS", "CLICOLOR_FORCE", "GITHUB_ACTIONS", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):

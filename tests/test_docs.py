@@ -7,6 +7,7 @@ import contextlib
 import doctest
 import importlib.util
 import io
+import math
 import os
 import re
 import shlex
@@ -18,14 +19,16 @@ from pathlib import Path
 import pytest
 
 import caribou
+from caribou.commands.plan import plan_rows
 from caribou.datasets import available
-from caribou.privacy.accounting import gdp_mu, largest_true_positive_rate
+from caribou.privacy.accounting import epsilon_of, gdp_mu, largest_true_positive_rate
 from caribou.privacy.events import Gaussian
+from caribou.privacy.sensitivity import layer_sensitivity
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")] + sorted(DOCS.glob("*.md"))
-RUNNABLE = [ROOT / "README.md", DOCS / "getting-started.md", DOCS / "certificates.md"]
+RUNNABLE = [ROOT / "README.md", *(DOCS / name for name in ("getting-started.md", "faq.md", "certificates.md"))]
 SCRIPTS = Path(sys.executable).parent
 
 _FENCE = re.compile(r"^```(?P<kind>\w*)(?P<info>[^\n`]*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -106,7 +109,7 @@ def test_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
             expect(block.output, printed.getvalue(), place)
             ran += 1
         elif block.kind == "bash":
-            lines = [line for line in block.body.splitlines() if line.startswith("caribou ")]
+            lines = [line for line in block.body.replace("\\\n", " ").splitlines() if line.startswith("caribou ")]
             expect(block.output, "".join(run_command(line) for line in lines), place)
             ran += len(lines)
     assert ran > 0
@@ -136,6 +139,67 @@ def test_attack_table_comes_from_the_accountant() -> None:
         ]
         row = f"| {epsilon:g} | {mu:.4f} | {100 * rates[0]:.2f} % | {100 * rates[1]:.2f} % |"
         assert row in text
+
+
+def planned_noise(unit: str, bounds: caribou.Bounds, hops: list[int], contraction: float = 0.9) -> list[float]:
+    """What ``caribou plan`` prints as noise std at epsilon = 4, delta = 1e-5."""
+    sensitivity = layer_sensitivity(unit, contraction=contraction, alpha1=1.0, beta=0.0, bounds=bounds)
+    return [row.noise_std for row in plan_rows(caribou.Budget(4, 1e-5, unit), sensitivity, hops, 6.0)]
+
+
+def table_row(name: str, values: list[str]) -> str:
+    return f"| {name} | {' | '.join(values)} |"
+
+
+def test_questions_show_the_figures_of_the_plan() -> None:
+    text = (DOCS / "faq.md").read_text(encoding="utf-8")
+    floors = {floor: planned_noise("edge", caribou.Bounds(floor), [2])[0] for floor in (0, 5, 10, 20, 50, 100)}
+    assert table_row("noise std", [f"{std:.4f}" for std in floors.values()]) in text
+    fitting = [f"{math.floor(std**-2)}" for std in floors.values()]
+    assert table_row("columns at which a row of noise has length 1", fitting) in text
+    for contraction in (0.5, 0.8, 0.9, 1.0):
+        stds = planned_noise("edge", caribou.Bounds(20), [1, 2, 4, 8, 16, 64], contraction)
+        assert table_row(f"{contraction:.1f}", [f"{std:.4f}" for std in stds]) in text
+    caps = [planned_noise("node", caribou.Bounds(degree_cap=cap), [1])[0] for cap in (5, 20, 100)]
+    sentence = f"{caps[0]:.4f} at cap 5,\n{caps[1]:.4f} at 20, {caps[2]:.4f} at 100"
+    rows = [f"{floors[20] * math.sqrt(columns):.2f}" for columns in (4, 32, 128)]
+    loud = planned_noise("edge", caribou.Bounds(10), [8], 0.8)[0]
+    mu = gdp_mu(epsilon=4, delta=1e-5)
+    weekly = epsilon_of([Gaussian(math.sqrt(52) / mu)], 1e-5)
+    yearly = epsilon_of([Gaussian(1 / gdp_mu(epsilon=1, delta=1e-5))] * 52, 1e-5)
+    for words in (
+        sentence,
+        f"{rows[0]} at 4 columns, {rows[1]} at 32, {rows[2]} at 128",
+        f"a row of noise has length {loud * math.sqrt(32):.2f}",
+        f"divides it by {loud / planned_noise('edge', caribou.Bounds(20), [8], 0.8)[0]:.1f}.",
+        f"divides it by {loud / planned_noise('edge', caribou.Bounds(10), [2], 0.8)[0]:.1f} (contraction 0.8)",
+        f"takes {mu / gdp_mu(epsilon=4, delta=1e-7) - 1:.0%} more".replace("%", " %"),
+        f"takes {mu / gdp_mu(epsilon=4, delta=1e-8) - 1:.0%} more".replace("%", " %"),
+        f"cost {epsilon_of([Gaussian(1 / mu)] * 2, 1e-5):.2f} together",
+        f"leave ε = {weekly:.3f} for each",
+        f"cost\n{yearly:.2f} together",
+    ):
+        assert words in text, words
+
+
+def test_measured_figures_agree() -> None:
+    page, questions, readme = (
+        path.read_text(encoding="utf-8") for path in (DOCS / "getting-started.md", DOCS / "faq.md", ROOT / "README.md")
+    )
+    rows = [line.strip("| ").split(" | ") for line in page.splitlines() if line.startswith("| ")]
+    measured = {row[0]: row[1:] for row in rows if len(row) == 5}
+    base = measured["as above: 4 columns, 2 hops, floor 20, ε = 4"]
+    std = planned_noise("edge", caribou.Bounds(20), [2])[0]
+    assert base[0] == f"{std:.3f}"
+    release = float(base[1].strip("*"))
+    assert f"{measured['β = 0'][1]} % at β = 0, {release} % at 0.3" in questions
+    assert f"on {release:.0f} % from the release" in readme
+    assert f"the release gives {float(measured['32 columns'][1]):.0f} %" in readme
+    for hops in (1, 4, 8):
+        planned = planned_noise("edge", caribou.Bounds(20), [hops])[0]
+        assert measured["1 hop" if hops == 1 else f"{hops} hops"][0] == f"{planned:.3f}"
+    for floor in (0, 10, 40, 80):
+        assert measured[f"floor {floor}"][0] == f"{planned_noise('edge', caribou.Bounds(floor), [2])[0]:.3f}"
 
 
 def test_data_table_is_the_table_of_the_library(monkeypatch: pytest.MonkeyPatch) -> None:

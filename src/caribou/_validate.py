@@ -22,7 +22,10 @@ def _single(field: Mapping[str, Any]) -> tuple[str, Any]:
 def _number(name: str, value: Any, rule: str) -> float:
     if isinstance(value, bool) or not hasattr(value, "__float__"):
         raise InputError(f"{name} must be {rule}, got {value!r}")
-    return float(value)
+    try:
+        return float(value)
+    except (OverflowError, TypeError, ValueError):
+        raise InputError(f"{name} must be {rule}, got {type(value).__name__}") from None
 
 
 def positive(**field: Any) -> float:
@@ -80,7 +83,7 @@ def half_open_unit_interval(**field: Any) -> float:
 
 
 def integer(*, at_least: int, **field: Any) -> int:
-    """A whole number >= ``at_least``."""
+    """A whole number >= ``at_least`` (and below 2^53, so that it is exact as a float)."""
     name, value = _single(field)
     rule = f"a whole number >= {at_least}"
     if isinstance(value, bool) or not hasattr(value, "__index__"):
@@ -88,6 +91,8 @@ def integer(*, at_least: int, **field: Any) -> int:
     k = int(value.__index__())
     if k < at_least:
         raise InputError(f"{name} must be {rule}, got {value!r}")
+    if k >= 2**53:
+        raise InputError(f"{name} must be a whole number below 2^53, got one of {k.bit_length()} bits")
     return k
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -18,7 +20,13 @@ from caribou.mechanisms.noise import NoiseSource
 from caribou.normalize import normalize
 from caribou.privacy.budget import Budget
 from caribou.privacy.calibration import budget_mu, calibrate_propagation
-from caribou.privacy.certificate import Certificate, certify, propagation_record, standing_assumptions
+from caribou.privacy.certificate import (
+    Certificate,
+    certify,
+    initial_state_assumption,
+    propagation_record,
+    standing_assumptions,
+)
 from caribou.privacy.ledger import Ledger
 from caribou.privacy.sensitivity import Bounds, double_precision
 from caribou.randomness import Streams
@@ -39,17 +47,19 @@ def release(
     hops: int,
     budget: Budget,
     bounds: Bounds,
-    start: Tensor | None = None,
+    start: Tensor | np.ndarray | None = None,
     seed: int = 0,
     noise: NoiseSource | None = None,
-    ledger: Ledger | None = None,
+    ledger: Ledger | str | os.PathLike[str] | None = None,
+    replace_fingerprint: bool = False,
 ) -> Release:
     """Release X^(K) of ``graph`` under the whole ``budget``.
 
     ``start`` is X^(0) (default: the features); it must be public at edge level, and a row-wise function of each node's
     own data at node level. ``seed`` draws the public coins (which edges survive a degree cap). ``noise`` defaults to a
-    fresh key from the operating system. With a ``ledger`` the cost is booked under ``graph.name`` before any noise is
-    drawn, and refused if the data set's total does not allow it.
+    fresh key from the operating system. With a ``ledger`` (or its path) the cost is booked under ``graph.name`` before any
+    noise is drawn, and refused if the data set's total does not allow it; ``replace_fingerprint=True`` declares that a
+    graph whose content has changed is still about the same people.
 
     >>> import caribou as cb
     >>> graph = cb.datasets.load("csbm", nodes=200, seed=1)
@@ -58,43 +68,80 @@ def release(
     >>> tuple(result.state.shape), result.certificate.status
     ((200, 32), 'private')
     """
+    _check_types(
+        graph=(graph, Graph), layer=(layer, ContractiveGraphLayer), budget=(budget, Budget), bounds=(bounds, Bounds)
+    )
+    noise = noise or NoiseSource.secure()
+    book = Ledger(ledger) if isinstance(ledger, str | os.PathLike) else ledger
+    _check_types(noise=(noise, NoiseSource), ledger=(book, (Ledger, type(None))))
+    if book is not None and budget.is_private and not noise.is_secret:
+        raise InputError(f"noise must come from the operating system when a ledger is given, got {noise.origin}")
+    if bounds.nodes not in (None, graph.num_nodes):
+        raise InputError(f"nodes must be the number of nodes of the graph, {graph.num_nodes}, got {bounds.nodes}")
+    if budget.is_private and budget.delta > 1 / graph.num_nodes:
+        warnings.warn(
+            f"delta = {budget.delta:g} is above 1/n = {1 / graph.num_nodes:.2g}: it allows to publish a person at random",
+            stacklevel=2,
+        )
     bounds = Bounds(bounds.degree_floor, bounds.degree_cap, graph.num_nodes)
-    x0 = _features(graph) if start is None else start
-    sensitivity = layer.sensitivity(budget.unit, bounds)
-    arithmetic = double_precision(nodes=graph.num_nodes, columns=max(1, x0.shape[-1]), beta=layer.beta)
-    calibrated = calibrate_propagation(sensitivity, hops=hops, mu=budget_mu(budget), arithmetic=arithmetic)
+    x0 = _features(graph) if start is None else _tensor(start)
+    columns = x0.shape[-1] if x0.dim() == 2 else 1
+    arithmetic = double_precision(nodes=graph.num_nodes, columns=max(1, columns), beta=layer.beta)
+    calibrated = calibrate_propagation(
+        layer.sensitivity(budget.unit, bounds), hops=hops, mu=budget_mu(budget), arithmetic=arithmetic
+    )
     operator = normalize(graph, bounds, Streams(seed).sampling)
     check_pairing(layer, operator, x0, calibrated)  # before the ledger: a bad argument must not cost budget
-    noise = noise or NoiseSource.secure()
     certificate = certify(
         budget,
         [propagation_record(calibrated)],
-        released=[f"the last state X^(K), {graph.num_nodes} x {x0.shape[-1]}, and whatever is computed from it"],
+        released=[f"the last state X^(K), {graph.num_nodes} x {columns}, and whatever is computed from it"],
         public_parameters={
             "nodes": graph.num_nodes,
-            "columns": int(x0.shape[-1]),
+            "columns": columns,
             "hops": calibrated.hops,
             "contraction": layer.contraction,
             "alpha1": layer.alpha1,
             "beta": layer.beta,
             "degree_floor": bounds.degree_floor,
             "degree_cap": bounds.degree_cap,
+            "start": "features" if start is None else "given by the curator",
         },
-        assumptions=standing_assumptions(budget.unit, noise_is_secret=noise.is_secret, noise_origin=noise.origin),
+        assumptions=[
+            *standing_assumptions(budget.unit, noise_is_secret=noise.is_secret, noise_origin=noise.origin),
+            initial_state_assumption(budget.unit),
+        ],
     )
-    if ledger is not None:
-        receipt = ledger.spend(
-            graph.name,
-            budget.unit,
-            certificate.events,
-            description=f"embeddings after {calibrated.hops} hops",
-            fingerprint=ledger.fingerprint(_content(graph)),
-            certificate_id=certificate.certificate_id,
-        )
+    if book is None:
+        return Release(propagate(layer, operator, x0, calibrated, noise), certificate)
+    receipt = book.spend(
+        graph.name,
+        budget.unit,
+        certificate.events,
+        description=f"embeddings after {calibrated.hops} hops",
+        fingerprint=book.fingerprint(_content(graph)),
+        replace_fingerprint=replace_fingerprint,
+        certificate_id=certificate.certificate_id,
+    )
     state = propagate(layer, operator, x0, calibrated, noise)
-    if ledger is not None:
-        ledger.annotate(receipt.id, "released")
+    book.annotate(receipt.id, "released")
     return Release(state, certificate)
+
+
+def _check_types(**fields: tuple[object, type | tuple[type, ...]]) -> None:
+    """The border: whatever is not of the right type is named, without showing it (it may be private)."""
+    for name, (value, kinds) in fields.items():
+        if not isinstance(value, kinds):
+            wanted = kinds.__name__ if isinstance(kinds, type) else kinds[0].__name__
+            raise InputError(f"{name} must be a {wanted}, got {type(value).__name__}")
+
+
+def _tensor(start: Tensor | np.ndarray) -> Tensor:
+    if isinstance(start, np.ndarray) and start.dtype.kind in "fiub":
+        return torch.from_numpy(np.array(start))
+    if isinstance(start, Tensor):
+        return start
+    raise InputError(f"start must be a real tensor or array, got {type(start).__name__}")
 
 
 def _features(graph: Graph) -> Tensor:

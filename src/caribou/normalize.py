@@ -79,22 +79,36 @@ def operator_of(adjacency: Operator | Graph | Tensor, num_nodes: int, bounds: Bo
 
 
 def cap_degrees(adjacency: sp.csr_array, cap: int, sampling: np.random.Generator) -> sp.csr_array:
-    """Keep an edge if it is among the ``cap`` first of *both* its ends, in a random order of all edges.
+    """Keep an edge if it is among the ``cap`` first of *both* its ends, in a random order of all pairs of nodes.
 
-    Both directions of an edge are kept or dropped together, so no later symmetrisation can undo the cap. The rule is
-    a property of each pair and its two ends: no sequential pass over the edges.
+    The order is a keyed hash of the pair, so it does not depend on which other edges exist: when a node leaves, each of its
+    former neighbours takes at most one other edge instead, and nothing else moves. Both directions of an edge are kept or
+    dropped together, so no later symmetrisation can undo the cap. `sampling` gives the (public) key.
     """
     n = adjacency.shape[0]
     upper = sp.triu(adjacency, k=1).tocoo()
-    priority = sampling.permutation(upper.nnz)
-    ends = np.concatenate([upper.row, upper.col])
-    order = np.lexsort((np.concatenate([priority, priority]), ends))
+    u, v = upper.row.astype(np.int64), upper.col.astype(np.int64)
+    priority = _pair_hash(int(sampling.integers(2**63)), u, v)
+    ends = np.concatenate([u, v])
+    order = np.lexsort((np.concatenate([v, u]), np.concatenate([priority, priority]), ends))
     starts = np.concatenate([[0], np.cumsum(np.bincount(ends, minlength=n))])
     rank = np.empty(len(ends), dtype=np.int64)
     rank[order] = np.arange(len(ends)) - starts[ends[order]]
-    keep = (rank[: upper.nnz] < cap) & (rank[upper.nnz :] < cap)
-    half = sp.coo_array((np.ones(int(keep.sum())), (upper.row[keep], upper.col[keep])), shape=(n, n))
+    keep = (rank[: len(u)] < cap) & (rank[len(u) :] < cap)
+    half = sp.coo_array((np.ones(int(keep.sum())), (u[keep], v[keep])), shape=(n, n))
     return (half + half.T).tocsr()
+
+
+def _pair_hash(key: int, u: np.ndarray, v: np.ndarray) -> np.ndarray:
+    """64 pseudo-random bits per pair u < v: the finaliser of splitmix64, once per end. Public, so it need not be secret."""
+
+    def mix(x: np.ndarray) -> np.ndarray:
+        x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        return x ^ (x >> np.uint64(31))
+
+    golden = np.uint64(0x9E3779B97F4A7C15)
+    return mix(mix(u.astype(np.uint64) * golden + np.uint64(key)) + (v.astype(np.uint64) + np.uint64(1)) * golden)
 
 
 def _operator(adjacency: sp.csr_array, bounds: Bounds, absent: np.ndarray) -> Operator:

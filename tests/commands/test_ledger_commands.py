@@ -20,7 +20,7 @@ from caribou.commands.ledger import ledger_app
 from caribou.errors import BudgetExceeded, CertificateError, InputError, LedgerError
 from caribou.privacy import accounting
 from caribou.privacy.budget import Budget, PrivacyUnit
-from caribou.privacy.certificate import Assumption, Certificate, MechanismRecord, certify
+from caribou.privacy.certificate import Assumption, Certificate, MechanismRecord, certify, standing_assumptions
 from caribou.privacy.events import EpsilonDelta, Gaussian, Laplace, NonPrivate, SubsampledGaussian
 from caribou.privacy.ledger import Ledger
 
@@ -195,13 +195,14 @@ class TestBudget:
         call("budget", "survey", "--epsilon", "1", "--unit", "person", code=2)
 
 
-def certificate(*assumptions: Assumption) -> Certificate:
+def certificate(*assumptions: Assumption, theorem: str = "a test") -> Certificate:
+    parts = [
+        MechanismRecord("encoder", Gaussian(4.0), {"theorem": theorem}),
+        MechanismRecord("classifier", Gaussian(5.0), {"theorem": theorem}),
+    ]
+    standing = standing_assumptions(PrivacyUnit.NODE, noise_is_secret=True, noise_origin="a test")
     return certify(
-        Budget(4, unit="node"),
-        [MechanismRecord("one", Gaussian(4.0)), MechanismRecord("two", Gaussian(5.0))],
-        released=["model"],
-        public_parameters={},
-        assumptions=assumptions,
+        Budget(3, unit="node"), parts, released=["X"], public_parameters={}, assumptions=[*standing, *assumptions]
     )
 
 
@@ -225,6 +226,13 @@ class TestAdd:
         assert isinstance(error, CertificateError)
         assert "void as a guarantee (the noise is secret)" in str(error)
         assert "--epsilon inf --unit node" in str(error)
+        assert os.listdir(folder) == ["c.json"]
+
+    def test_certificate_that_does_not_verify_is_refused(self, folder: Path) -> None:
+        certificate(theorem="").save("c.json")
+        error = failure("add", "survey", "--certificate", "c.json")
+        assert isinstance(error, CertificateError)
+        assert "does not verify (encoder: theorem" in str(error)
         assert os.listdir(folder) == ["c.json"]
 
     def test_missing_certificate_makes_no_ledger(self, folder: Path) -> None:

@@ -83,7 +83,7 @@ class TestFolder:
 
     def test_damaged_file(self, tmp_path):
         (tmp_path / "cora.npz").write_bytes(b"PK broken")
-        with pytest.raises(DataError, match=r"cora\.npz: not a readable"):
+        with pytest.raises(DataError, match=r"cora\.npz: is not an npz archive"):
             load("cora", data_dir=tmp_path)
 
 

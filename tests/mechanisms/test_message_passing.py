@@ -11,13 +11,13 @@ import pytest
 import torch
 
 from caribou.embeddings import release
-from caribou.errors import BudgetExceeded, InputError
+from caribou.errors import BudgetExceeded, CalibrationError, CaribouError, InputError
 from caribou.graph import Graph
 from caribou.layer import ContractiveGraphLayer, project_rows
 from caribou.mechanisms import message_passing
 from caribou.mechanisms.message_passing import propagate
 from caribou.mechanisms.noise import NoiseSource
-from caribou.normalize import Operator, normalize
+from caribou.normalize import Operator, cap_degrees, normalize
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.calibration import CalibratedPropagation, budget_mu, calibrate_propagation
 from caribou.privacy.certificate import verify
@@ -143,7 +143,7 @@ def test_released_values_lie_on_the_grid_before_projection() -> None:
     operator, calibrated = prepared(graph, layer, "edge", 1, 20.0, Bounds(degree_floor=50))
     state = propagate(layer, operator, 0.1 * features(graph), calibrated, NoiseSource.secure()).numpy()
     inside = state[np.linalg.norm(state, axis=1) < 0.99]
-    grid = grid_spacing(noise_std=calibrated.noise_std, beta=0.1)
+    grid = grid_spacing(noise_std=calibrated.noise_std)
     assert len(inside) > 10
     assert np.array_equal(inside, np.rint(inside / grid) * grid)
 
@@ -287,6 +287,64 @@ def test_degree_cap_at_node_level_is_applied() -> None:
     assert int((layer(x, operator)[1:].abs().sum(dim=1) > 0).sum()) == 3
     with pytest.raises(InputError, match="sampling must be a generator"):
         normalize(star, Bounds(degree_cap=3))
+
+
+def test_the_cut_is_stable_when_a_node_leaves() -> None:
+    """Each former neighbour takes at most one other edge instead; nothing else is reshuffled."""
+    graph = random_graph(200, seed=5)
+    full = cap_degrees(graph.adjacency(), 6, np.random.default_rng(1)).toarray()
+    assert full.sum(axis=1).max() == 6
+    for v in range(0, 200, 7):
+        less = cap_degrees(graph.without_node(v).adjacency(), 6, np.random.default_rng(1)).toarray()
+        changed = full != less
+        changed[v] = changed[:, v] = False
+        assert changed.sum() // 2 <= graph.degrees[v]
+        assert set(np.flatnonzero(changed.any(axis=1))) <= set(
+            np.flatnonzero(changed[graph.neighbours(v)].any(axis=0))
+        ) | set(graph.neighbours(v))
+
+
+def test_the_border_names_what_is_wrong(tmp_path) -> None:
+    graph = random_graph()
+    good = {"hops": 2, "budget": Budget(1), "bounds": Bounds(degree_floor=5)}
+    layer = ContractiveGraphLayer(0.9)
+    for arguments, match in (
+        ({"budget": 4}, "budget must be a Budget, got int"),
+        ({"bounds": {}}, "bounds must be a Bounds, got dict"),
+        ({"ledger": 3}, "ledger must be a Ledger, got int"),
+        ({"start": "x"}, "start must be a real tensor or array"),
+        ({"start": torch.zeros(40, 2, dtype=torch.complex64)}, "start must be a dense real tensor"),
+        ({"start": torch.zeros(40, 2).to_sparse()}, "start must be a dense real tensor"),
+        ({"noise": 1}, "noise must be a NoiseSource"),
+        (
+            {"ledger": tmp_path / "l.sqlite", "noise": NoiseSource.seeded(1)},
+            "noise must come from the operating system",
+        ),
+    ):
+        with pytest.raises(InputError, match=match):
+            release(graph, layer, **{**good, **arguments})
+    with pytest.raises(InputError, match="graph must be a Graph, got str"):
+        release("graph.npz", layer, **good)
+    with pytest.raises(CalibrationError, match="sensitivity is 0"):
+        release(graph, ContractiveGraphLayer(0.9, alpha1=0.0), **good)
+    with pytest.warns(UserWarning, match="above 1/n"):
+        release(graph, layer, hops=1, budget=Budget(1, 0.1), bounds=Bounds(degree_floor=5))
+    by_array = release(graph, layer, start=np.array(graph.features), ledger=tmp_path / "book.sqlite", **good)
+    assert by_array.certificate.public_parameters["start"] == "given by the curator"
+
+
+def test_changed_content_is_refused_unless_declared(tmp_path) -> None:
+    graph = random_graph()
+    layer = ContractiveGraphLayer(0.9)
+    arguments = {"hops": 1, "budget": Budget(1), "bounds": Bounds(degree_floor=5), "ledger": tmp_path / "book.sqlite"}
+    release(graph, layer, **arguments)
+    u, v = graph.edge_index[:, 0]
+    changed = graph.without_edge(int(u), int(v))
+    with pytest.raises(CaribouError, match="changed"):
+        release(changed, layer, **arguments)
+    release(changed, layer, replace_fingerprint=True, **arguments)
+    (standing,) = Ledger(tmp_path / "book.sqlite").datasets()
+    assert standing.releases == 2
 
 
 # -- attacks on the release -------------------------------------------------------------------------------------------

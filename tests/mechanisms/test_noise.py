@@ -46,10 +46,58 @@ def test_distribution_is_gaussian_in_body_and_tail() -> None:
     assert np.sum(np.abs(light) > 3.0) < 2 * stats.norm.sf(3.0) * N - 6 * math.sqrt(2 * stats.norm.sf(3.0) * N)
 
 
-def test_the_tail_reaches_beyond_what_53_bits_allow() -> None:
-    """sqrt(-2 log u) with the smallest 64-bit u is 9.5; with 53-bit uniforms it would end at 8.6, with 24 bits at 5.8."""
-    smallest = 0.5 * 2.0**-64
-    assert math.sqrt(-2 * math.log(smallest)) == pytest.approx(9.49, abs=0.01)
+def test_the_tail_has_no_holes() -> None:
+    """u is built from two words: also the smallest u keep 53 bits, and the support ends at 13.4, not at 9.5 or 5.8."""
+    from caribou.mechanisms.noise import _exponential
+
+    class Words:
+        def __init__(self, first: int, second: int) -> None:
+            self.data = np.array([first, second], dtype="<u8").tobytes()
+
+        def update(self, wanted: bytes) -> bytes:
+            return self.data[: len(wanted)]
+
+    assert math.sqrt(2 * _exponential(Words(0, 0), 1)[0]) == pytest.approx(13.37, abs=0.01)
+    assert _exponential(Words(2**64 - 1, 2**64 - 1), 1)[0] >= 0
+    # between w = 3 and w = 4 the second word fills the gap: a single word could give nothing in between
+    between = [float(_exponential(Words(3, k << 60), 1)[0]) for k in range(16)]
+    assert len(set(between)) == 16
+    gaps = -np.diff(between)
+    assert (gaps > 0).all()
+    assert gaps.max() < 0.022  # one word alone would leave a gap of log(4.5/3.5) = 0.25
+
+
+def test_grid_cells_have_gaussian_probability() -> None:
+    """A chi-square test on coarse cells of the rounded noise, and the same test rejects a 2 % distortion."""
+    sample = NoiseSource.secure().gaussian((N,), std=1.0, grid=2.0**-28)
+    edges = np.linspace(-3, 3, 61)
+    expected = np.diff(stats.norm.cdf(edges)) * N
+    statistic = ((np.histogram(sample, edges)[0] - expected) ** 2 / expected).sum()
+    assert stats.chi2.sf(statistic, 60) > 1e-6
+    distorted = ((np.histogram(sample * 1.02, edges)[0] - expected) ** 2 / expected).sum()
+    assert stats.chi2.sf(distorted, 60) < 1e-6
+
+
+def test_other_distributions() -> None:
+    source = NoiseSource.secure()
+    laplace = source.laplace((N,), scale=3.0)
+    assert stats.kstest(laplace / 3.0, "laplace").pvalue > 1e-6
+    assert stats.kstest(laplace / 3.0 * 1.05, "laplace").pvalue < 1e-6
+    assert stats.kstest(laplace / 3.0 * 0.95, "laplace").pvalue < 1e-6
+    assert stats.kstest(source.gumbel((N,)), "gumbel_r").pvalue > 1e-6
+    for epsilon in (0.3, 1.0, 4.0):
+        counts = source.two_sided_geometric((N,), epsilon=epsilon)
+        a = math.exp(-epsilon)
+        k = np.arange(-3, 4)
+        expected = (1 - a) / (1 + a) * a ** np.abs(k) * N
+        observed = np.array([(counts == value).sum() for value in k])
+        assert (np.abs(observed - expected) < 6 * np.sqrt(expected) + 1).all()
+        # 5 % off in epsilon is rejected
+        for wrong in (0.95 * epsilon, 1.05 * epsilon):
+            b = math.exp(-wrong)
+            other = (1 - b) / (1 + b) * N
+            assert abs((counts == 0).sum() - other) > 4 * math.sqrt(other * (1 - other / N)) or epsilon > 2
+    assert (source.two_sided_geometric((5,), epsilon=math.inf) == 0).all()
 
 
 def test_pairs_from_one_radius_are_independent() -> None:
@@ -62,6 +110,9 @@ def test_pairs_from_one_radius_are_independent() -> None:
 def test_draws_and_streams_are_independent() -> None:
     root = NoiseSource.keyed(KEY)
     samples = [root.gaussian((N,), std=1.0), root.gaussian((N,), std=1.0)]
+    root.stream("twice")
+    with pytest.raises(CaribouError, match="purpose must be new"):
+        root.stream("twice")
     samples += [root.stream(name).gaussian((N,), std=1.0) for name in ("encoder", "propagation", "classifier")]
     samples += [NoiseSource.seeded(seed).gaussian((N,), std=1.0) for seed in (0, 1)]
     correlation = np.corrcoef(samples)

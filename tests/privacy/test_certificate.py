@@ -20,6 +20,7 @@ from caribou.privacy.certificate import (
     Certificate,
     MechanismRecord,
     certify,
+    initial_state_assumption,
     propagation_record,
     standing_assumptions,
     verify,
@@ -48,7 +49,10 @@ def make(epsilon: float = 4.0, unit: str = "edge", secret: bool = True) -> Certi
             "degree_floor": 10,
             "degree_cap": bounds.degree_cap,
         },
-        assumptions=standing_assumptions(budget.unit, noise_is_secret=secret, noise_origin="a test"),
+        assumptions=[
+            *standing_assumptions(budget.unit, noise_is_secret=secret, noise_origin="a test"),
+            initial_state_assumption(budget.unit),
+        ],
     )
 
 
@@ -75,7 +79,14 @@ def test_what_the_certificate_says() -> None:
     assert names >= {"randomness", "floating point", "hidden states", "hyper-parameters"}
     assert "truncation" in {a["name"] for a in make(unit="node").to_dict()["assumptions"]}
     text = make().to_markdown()
-    for words in ("Privacy unit | edge", "epsilon = 4", "Neighbouring graphs", "kappa", "Trust model", "members found"):
+    for words in (
+        "Privacy unit | edge",
+        "epsilon = 4",
+        "Neighbouring graphs",
+        "kappa",
+        "Trust model",
+        "false alarms a test finds at most",
+    ):
         assert words in text
     json.loads(make().to_json())
 
@@ -107,6 +118,9 @@ DETAILS = ("events", 0, "details")
         _set((*DETAILS, "noise_std"), 0.01),
         _set((*DETAILS, "hops"), 80),
         _set((*DETAILS, "kappa"), 1.0),
+        _set((*DETAILS, "mu"), 1e-9),
+        _set((*DETAILS, "noise_multiplier"), 1e9),
+        _set((*DETAILS, "noise_std"), "5"),
         _set((*DETAILS, "sensitivity", "value"), 0.01),
         _set((*DETAILS, "sensitivity", "contraction"), 0.99),
         _set((*DETAILS, "sensitivity", "alpha1"), 1.0),
@@ -117,6 +131,7 @@ DETAILS = ("events", 0, "details")
         _set(("assumptions", 0, "holds"), "true"),
         _set(("assumptions",), []),
         lambda record: record["assumptions"].pop(1),
+        _set(("status",), "private!"),
         lambda record: record["assumptions"].pop(),
         _set(("events",), []),
         _set(("attack_success", "largest_true_positive_rate_at", "0.01"), 0.01),
@@ -137,7 +152,40 @@ def test_every_tampering_fails(change: Any) -> None:
     before = copy.deepcopy(record)
     change(record)
     assert record != before
-    assert not verify(Certificate.from_dict(record)).passed
+    try:
+        certificate = Certificate.from_dict(record)
+    except CertificateError:
+        return
+    assert not verify(certificate).passed
+
+
+def test_words_cannot_be_changed_either(tmp_path: Path) -> None:
+    for name, value in (
+        ("adjacency", "one person"),
+        ("scope", "all"),
+        ("status", "safe"),
+        ("trust_model", "none"),
+        ("note", 1),
+    ):
+        with pytest.raises(CertificateError, match=name):
+            Certificate.from_dict({**make(unit="node").to_dict(), name: value})
+    path = tmp_path / "c.json"
+    make().save(path)
+    text = path.read_text()
+    path.write_text(text.replace('"epsilon": 4.0', '"epsilon": 0.1, "epsilon": 4.0'))
+    with pytest.raises(CertificateError, match="twice"):
+        Certificate.load(path)
+    path.write_text(text.replace('"epsilon": 4.0', '"epsilon": NaN'))
+    with pytest.raises(CertificateError, match="finite"):
+        Certificate.load(path)
+    make().save(tmp_path / "c.md")
+    with pytest.raises(CertificateError, match=r"give the \.json"):
+        Certificate.load(tmp_path / "c.md")
+
+
+def test_node_level_says_its_scope() -> None:
+    assert "bounded graph" in make(unit="node").to_markdown()
+    assert make().scope == "every graph"
 
 
 def test_void_and_non_private_certificates_fail() -> None:
@@ -210,8 +258,10 @@ def test_unreadable_files(tmp_path: Path) -> None:
         Certificate.load(tmp_path / "missing.json")
     with pytest.raises(CertificateError, match="cannot be read"):
         Certificate.load(tmp_path)
-    with pytest.raises(CertificateError, match="cannot be written"):
+    with pytest.raises(CertificateError, match="folder that exists"):
         make().save(tmp_path / "no" / "folder.json")
+    with pytest.raises(CertificateError, match=r"\.json or \.md"):
+        make().save(tmp_path / "c.pdf")
 
 
 JSON = st.recursive(

@@ -127,7 +127,7 @@ def _past_release(
     if certificate is not None:
         if not (epsilon is None and delta is None and unit is None):
             raise InputError("--certificate must stand alone: it holds the unit and the events")
-        from caribou.privacy.certificate import Certificate
+        from caribou.privacy.certificate import Certificate, verify
 
         loaded = Certificate.load(certificate)
         if loaded.void_reasons:
@@ -135,6 +135,12 @@ def _past_release(
             raise CertificateError(
                 f"certificate {certificate}: is void as a guarantee ({'; '.join(loaded.void_reasons)}); record the "
                 f"release as one without privacy: --epsilon inf --unit {loaded.unit.value}"
+            )
+        failing = [check for check in verify(loaded).checks if not check.passed] if loaded.is_private else []
+        if failing:
+            # Its events may be less than what was really spent.
+            raise CertificateError(
+                f"certificate {certificate}: does not verify ({failing[0].name}: {failing[0].detail}); see caribou verify"
             )
         return loaded.unit, loaded.events, loaded.certificate_id
     if epsilon is None or unit is None:

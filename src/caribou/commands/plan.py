@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from caribou._validate import integer
 from caribou.errors import InputError
 from caribou.privacy.accounting import PAPER_RDP_ORDER, best_rdp_order, rdp_noise_multiplier
 from caribou.privacy.budget import Budget, PrivacyUnit
@@ -28,7 +29,8 @@ class PlanRow:
 
     ``rdp_noise_multiplier`` and ``linear_noise_multiplier`` follow the paper (Renyi accounting at the order ``rdp_order``: the
     fixed one, or the best one where the fixed one is infeasible); ``linear_gdp_noise_multiplier`` is linear composition with
-    exact accounting.
+    exact accounting. ``noise_length`` is the expected length of one row of noise, noise_std sqrt(columns); rows of
+    a state have length at most 1.
     """
 
     hops: int
@@ -43,9 +45,12 @@ class PlanRow:
     rdp_best_noise_multiplier: float
     linear_noise_multiplier: float
     linear_gdp_noise_multiplier: float
+    noise_length: float | None = None
 
 
-def plan_rows(budget: Budget, sensitivity: Sensitivity, hops: list[int], rdp_order: float) -> list[PlanRow]:
+def plan_rows(
+    budget: Budget, sensitivity: Sensitivity, hops: list[int], rdp_order: float, columns: int | None = None
+) -> list[PlanRow]:
     """One row per K."""
     mu = budget_mu(budget)
     fixed = rdp_noise_multiplier(epsilon=budget.epsilon, delta=budget.delta, order=rdp_order)
@@ -72,6 +77,7 @@ def plan_rows(budget: Budget, sensitivity: Sensitivity, hops: list[int], rdp_ord
                 rdp_best_noise_multiplier=best * root,
                 linear_noise_multiplier=paper * linear,
                 linear_gdp_noise_multiplier=linear / mu,
+                noise_length=None if columns is None else sensitivity.value * root / mu * math.sqrt(columns),
             )
         )
     return rows
@@ -90,6 +96,9 @@ def plan(
     ] = None,
     degree_cap: Annotated[int | None, typer.Option(help="Public degree cap M (node level).")] = None,
     nodes: Annotated[int | None, typer.Option(help="Number of nodes n (node level with alpha1 < 1).")] = None,
+    columns: Annotated[
+        int | None, typer.Option(help="Columns d of the state: adds the expected length of the noise of one row.")
+    ] = None,
     rdp_order: Annotated[float, typer.Option(help="Fixed order of the paper's Renyi accounting.")] = PAPER_RDP_ORDER,
     plot: Annotated[Path | None, typer.Option(help="Save a picture of the convergence (.png, .svg, .pdf).")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
@@ -107,8 +116,10 @@ def plan(
         raise InputError(f"rdp_order must be a finite number > 1, got {rdp_order!r}")
     bounds = Bounds(degree_floor, degree_cap if budget.unit is PrivacyUnit.NODE else None, nodes)
     sensitivity = layer_sensitivity(budget.unit, contraction=contraction, alpha1=alpha1, beta=0.0, bounds=bounds)
-    rows = plan_rows(budget, sensitivity, parse_hops(hops), rdp_order)
-    notes = _notes(budget, rows[0], degree_cap, rdp_order)
+    if columns is not None:
+        integer(at_least=1, columns=columns)
+    rows = plan_rows(budget, sensitivity, parse_hops(hops), rdp_order, columns)
+    notes = _notes(budget, rows, degree_cap, rdp_order)
     if plot is not None:
         _draw(rows, budget, contraction, plot)
     if as_json:
@@ -133,11 +144,18 @@ def parse_hops(text: str) -> list[int]:
         raise InputError(f"hops must be whole numbers >= 1 separated by commas, got {text!r}") from None
     if not all(K >= 1 for K in hops):
         raise InputError(f"hops must be whole numbers >= 1 separated by commas, got {text!r}")
-    return hops
+    return sorted(set(hops))
 
 
-def _notes(budget: Budget, row: PlanRow, degree_cap: int | None, rdp_order: float) -> list[str]:
+def _notes(budget: Budget, rows: list[PlanRow], degree_cap: int | None, rdp_order: float) -> list[str]:
     notes = []
+    row = rows[0]
+    loud = [str(r.hops) for r in rows if r.noise_length is not None and r.noise_length > 1]
+    if loud:
+        notes.append(
+            f"At K = {', '.join(loud)} the noise of a row is longer than any signal (1): use fewer columns, fewer hops "
+            "or a larger degree floor."
+        )
     if row.rdp_fixed_noise_multiplier is None:
         notes.append(
             f"Order {rdp_order:g} leaves nothing at this epsilon and delta; RDP and linear composition use the best order, "
@@ -150,9 +168,7 @@ def _notes(budget: Budget, row: PlanRow, degree_cap: int | None, rdp_order: floa
         )
     elif degree_cap is not None:
         notes.append("The degree cap has no effect at edge level.")
-    notes.append(
-        "A release adds the bound on its rounding error to the sensitivity (below 1e-6 of it for n up to 10^5)."
-    )
+    notes.append("A release adds the bound on its rounding error (for 10^6 entries about 1e-4 of the noise or less).")
     return notes
 
 
@@ -176,26 +192,36 @@ def _heading(budget: Budget, sensitivity: Sensitivity, mu: float) -> str:
     b = sensitivity.bounds
     cap = "" if b.degree_cap is None else f", degree cap {b.degree_cap}"
     layer = f"C_L = {sensitivity.contraction:g}, alpha1 = {sensitivity.alpha1:g}, degree floor {b.degree_floor}{cap}"
-    return f"[bold]{budget}[/bold]\n{layer}\nsensitivity {sensitivity.value:.4g}, mu = {mu:.4f}"
+    return f"[bold]{budget}[/bold]\n{layer}\nsensitivity {sensitivity.value:.4g}, mu = {mu:.4g}"
 
 
 def _table(rows: list[PlanRow], rdp_order: float) -> Table:
     from rich.table import Table
 
-    table = Table(caption="columns x: noise per unit of sensitivity", caption_justify="left")
-    for heading in ("K", "kappa", "noise std", "x ours", f"x RDP {rdp_order:g}", "x RDP best", "x linear"):
+    caption = "std: noise per entry; columns x: noise per unit of sensitivity"
+    if rows[0].noise_length is not None:
+        caption += "; row: length of one row of noise"
+    table = Table(caption=caption, caption_justify="left")
+    headings = ["K", "kappa", "std", "x ours", "x linear", f"x RDP {rdp_order:g}", "x RDP best", "x RDP linear"]
+    if rows[0].noise_length is not None:
+        headings.insert(3, "row")
+    for heading in headings:
         table.add_column(heading, justify="right")
     for row in rows:
         fixed = row.rdp_fixed_noise_multiplier
-        table.add_row(
+        cells = [
             str(row.hops),
             f"{row.kappa:.3f}",
-            f"{row.noise_std:.4f}",
-            f"{row.noise_multiplier:.4f}",
-            "-" if fixed is None else f"{fixed:.4f}",
-            f"{row.rdp_best_noise_multiplier:.4f}",
-            f"{row.linear_noise_multiplier:.4f}",
-        )
+            f"{row.noise_std:.3g}",
+            f"{row.noise_multiplier:.4g}",
+            f"{row.linear_gdp_noise_multiplier:.4g}",
+            "-" if fixed is None else f"{fixed:.4g}",
+            f"{row.rdp_best_noise_multiplier:.4g}",
+            f"{row.linear_noise_multiplier:.4g}",
+        ]
+        if row.noise_length is not None:
+            cells.insert(3, f"{row.noise_length:.3g}")
+        table.add_row(*cells)
     return table
 
 
@@ -213,15 +239,15 @@ def _draw(rows: list[PlanRow], budget: Budget, contraction: float, path: Path) -
     hops = [row.hops for row in rows]
     figure, axes = plt.subplots(figsize=(7.2, 4.4), layout="constrained")
     curves = (
-        ("linear composition (paper's accounting)", [r.linear_noise_multiplier for r in rows], "#b2182b", "--", "v"),
+        ("linear composition, RDP", [r.linear_noise_multiplier for r in rows], "#f4a582", "--", "v"),
+        ("linear composition, exact GDP", [r.linear_gdp_noise_multiplier for r in rows], "#b2182b", "--", "D"),
         (
             f"convergent, RDP at order {rows[0].rdp_order:.3g}",
             [r.rdp_noise_multiplier for r in rows],
-            "#ef8a62",
+            "#92c5de",
             "-",
             "s",
         ),
-        ("convergent, RDP at the best order", [r.rdp_best_noise_multiplier for r in rows], "#67a9cf", "-", "^"),
         ("convergent, exact GDP (ours)", [r.noise_multiplier for r in rows], "#2166ac", "-", "o"),
     )
     for label, values, colour, style, marker in curves:

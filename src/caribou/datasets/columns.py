@@ -118,21 +118,33 @@ def parts(cells: np.ndarray, title: str, place: Place) -> Split:
     return Split(*(np.flatnonzero(code == part) for part in range(3)))
 
 
-def numbers(frame: Any, titles: list[str], place: Place) -> np.ndarray:
-    """The feature columns as one float32 array; each cell must be a finite number."""
+def numbers(frame: Any, titles: list[str], place: Place, hint: str = "") -> np.ndarray:
+    """The feature columns as one float32 array; each cell must be a finite number.
+
+    ``hint`` ends the message about a cell that is no number.
+    """
     features = np.empty((len(frame), len(titles)), np.float32)
     for j, title in enumerate(titles):
-        values = _column_numbers(frame[title], title, place)
+        values = _column_numbers(frame[title], title, place, hint)
         with np.errstate(over="ignore"):  # reported just below, with its place
             features[:, j] = values
         bad = np.flatnonzero(~np.isfinite(features[:, j]))
         if len(bad):
             k = int(bad[0])
-            raise DataError(f"{place(k)}: column {title!r} must hold finite float32 numbers, got {values[k]}")
+            raise DataError(f"{place(k)}: column {title!r} must hold {_unfit(values[k])}")
     return features
 
 
-def _column_numbers(column: Any, title: str, place: Place) -> np.ndarray:
+def _unfit(value: float) -> str:
+    """The rule that a number breaks, and the number."""
+    if math.isnan(value):
+        return "numbers, got an empty cell (nan)"
+    if math.isinf(value):
+        return f"finite numbers, got {value}"
+    return f"numbers of at most {np.finfo(np.float32).max:.2g} in size, got {value}"
+
+
+def _column_numbers(column: Any, title: str, place: Place, hint: str) -> np.ndarray:
     import pandas as pd
     from pandas.api import types
 
@@ -147,7 +159,7 @@ def _column_numbers(column: Any, title: str, place: Place) -> np.ndarray:
         wrong = np.flatnonzero(np.isnan(values) & ~missing)
         if len(wrong):
             k = int(wrong[0])
-            raise DataError(f"{place(k)}: column {title!r} must hold numbers, got {_shown(cells.iloc[k])}")
+            raise DataError(f"{place(k)}: column {title!r} must hold numbers, got {_shown(cells.iloc[k])}{hint}")
     if missing.any() and column.dtype.kind != "f":
         k = int(np.flatnonzero(missing)[0])
         raise DataError(f"{place(k)}: column {title!r} must hold numbers, got an empty cell")

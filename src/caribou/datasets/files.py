@@ -64,7 +64,7 @@ def read_graph(
     (('a', 'b'), [0, 1, 0], ['ann', 'bob', 'cid'], True)
     """
     Streams(seed)  # a bad seed is an error also where none is needed
-    file = _regular_file(path)
+    file = _regular_file("path", path)
     ending = file.suffix.lower()
     if ending not in _ENDINGS:
         raise DataError(f"{file}: unknown ending {file.suffix!r}, must be one of {', '.join(_ENDINGS)}")
@@ -85,7 +85,7 @@ def read_graph(
 def _from_tables(file: Path, nodes: str | os.PathLike[str] | None, titles: tables.Titles, name: str) -> Graph:
     if nodes is None:
         raise DataError(f"{file}: an edge table needs a node table as well, pass it as nodes=")
-    node_file = _regular_file(nodes)
+    node_file = _regular_file("nodes", nodes)
     if node_file.suffix.lower() not in tables.ENDINGS:
         raise DataError(
             f"{node_file}: unknown ending {node_file.suffix!r} of a node table, must be {', '.join(tables.ENDINGS)}"
@@ -101,9 +101,10 @@ def _from_tables(file: Path, nodes: str | os.PathLike[str] | None, titles: table
         raise DataError(f"{file}, {node_file}: unusable tables ({type(error).__name__}: {message[:200]})") from error
 
 
-def _regular_file(path: str | os.PathLike[str]) -> Path:
+def _regular_file(argument: str, path: str | os.PathLike[str]) -> Path:
     if not isinstance(path, str | os.PathLike):
-        raise InputError(f"path must be a path, got {path!r}")
+        # The type only: what was passed may be a table of private data.
+        raise InputError(f"{argument} must be the path of a file, got {type(path).__name__}")
     file = Path(path)
     try:
         if not file.exists():

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,8 @@ def read_npz(path: Path, name: str) -> Graph:
     except CaribouError:
         raise
     except Exception as error:  # a damaged archive fails in zipfile, zlib, numpy or the header parser
-        raise DataError(f"{path}: not a readable .npz file ({type(error).__name__}: {error})") from error
+        message = " ".join(str(error).split())
+        raise DataError(f"{path}: the npz archive is damaged ({type(error).__name__}: {message[:160]})") from error
     try:
         return _graph(arrays, path, name)
     except DataError:
@@ -44,9 +46,13 @@ def read_npz(path: Path, name: str) -> Graph:
 
 
 def _arrays(path: Path) -> dict[str, np.ndarray]:
+    # NumPy takes a file that is no archive for a pickle, and advises to allow it.
+    if not zipfile.is_zipfile(path):
+        with open(path, "rb") as file:
+            single = file.read(6) == b"\x93NUMPY"
+        found = "a single array" if single else "other or incomplete content"
+        raise DataError(f"{path}: is not an npz archive (named arrays, as np.savez writes them), got {found}")
     with np.load(path, allow_pickle=False) as archive:
-        if not isinstance(archive, np.lib.npyio.NpzFile):
-            raise DataError(f"{path}: must be a .npz archive of named arrays, got a single array")
         wanted = {"edge_index", "x", "y", "num_nodes", "class_names", "num_classes", "node_ids", "absent"}
         wanted.update(_SPARSE, _SPLIT)
         arrays = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,10 +25,8 @@ def read_saved(path: Path, name: str) -> Graph:
         with _allowed():
             data = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # torch raises pickle, zip, runtime and type errors for damaged or unsafe files
-        message = " ".join(str(error).split())
         raise DataError(
-            f"{path}: not a PyG Data that can be loaded safely (tensors and plain values only; "
-            f"{type(error).__name__}: {message[:160]})"
+            f"{path}: not a PyG Data that can be loaded safely (tensors and plain values only); {_found(error)}"
         ) from error
     if not isinstance(data, Data):
         raise DataError(f"{path}: must hold one torch_geometric.data.Data, got {type(data).__name__}")
@@ -39,8 +38,15 @@ def read_saved(path: Path, name: str) -> Graph:
     except CaribouError as error:
         raise DataError(f"{path}: {error}") from error
     except Exception as error:  # a Data restored from a damaged file may fail in any accessor
-        message = " ".join(str(error).split())
-        raise DataError(f"{path}: the saved Data is damaged ({type(error).__name__}: {message[:160]})") from error
+        raise DataError(f"{path}: the saved Data is damaged, an attribute cannot be read") from error
+
+
+def _found(error: Exception) -> str:
+    """What stood in the way. torch's own text advises to load the file without care, or is a bare key."""
+    refused = re.search(r"GLOBAL ([\w.]+)", str(error))
+    if refused:
+        return f"got an object of {refused[1][:100]}"
+    return "the file is damaged, or torch.save did not write it"
 
 
 @contextmanager

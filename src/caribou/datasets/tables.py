@@ -65,12 +65,20 @@ def build(
             raise DataError(f"{path}: column {split!r} needs a label column, found {_listed(titles_there)}")
         unlabelled = division.train[labels[division.train] < 0]
         if len(unlabelled):
-            raise DataError(f"{place(int(unlabelled[0]))}: column {label!r} must hold the label of a training node")
+            raise DataError(
+                f"{place(int(unlabelled[0]))}: column {label!r} must hold the label of a training node, got an empty value"
+            )
     rest = [title for title in titles_there if title not in (label, split)]
-    features = columns.numbers(frame, rest, place)
+    features = columns.numbers(frame, rest, place, naming_hint(label, split))
     return Graph.from_edges(
         features, pairs, labels=labels, split=division, name=name, class_names=names, node_ids=node_ids
     )
+
+
+def naming_hint(label: str | None, split: str | None) -> str:
+    """The end of a message about a column that is no feature: the roles that no column plays yet."""
+    free = [f"{role}_column=" for role, title in (("label", label), ("split", split)) if title is None]
+    return f"; if it is not a feature, name it with {' or '.join(free)}" if free else ""
 
 
 def _rows_of(path: Path) -> columns.Place:
@@ -79,13 +87,17 @@ def _rows_of(path: Path) -> columns.Place:
 
 def _pairs(path: Path, titles: Titles, ids: np.ndarray) -> np.ndarray:
     header = _header(path)
-    source = _chosen(header, titles.source, header[:1], path, "source", needed=True)
+    # A target that is named alone may be the first column: the source is then the next one.
+    free = [title for title in header if title != titles.target] or header
+    source = _chosen(header, titles.source, free[:1], path, "source", needed=True)
     rest = [title for title in header if title != source]
     if not rest:
         raise DataError(f"{path}: must hold two columns, source and target, found only {_listed(header)}")
     target = _chosen(header, titles.target, tuple(rest[:1]), path, "target", needed=True)
     if source == target:
         raise DataError(f"{path}: source and target must be two columns, got {source!r} twice")
+    if titles.source is None and titles.target is None:
+        _check_titles(path, str(source), str(target), ids)
     others = [title for title in header if title not in (source, target)]
     if others:
         warnings.warn(f"{path}: columns {_listed(others)} are ignored: edges are unweighted", UserWarning, stacklevel=4)
@@ -95,6 +107,15 @@ def _pairs(path: Path, titles: Titles, ids: np.ndarray) -> np.ndarray:
         for title in (str(source), str(target))
     ]
     return np.stack(ends)
+
+
+def _check_titles(path: Path, source: str, target: str, ids: np.ndarray) -> None:
+    """Refuse an edge table whose first edge would be taken for its titles, and be lost."""
+    if {source.strip(), target.strip()} <= set(ids):
+        raise DataError(
+            f"{path}: column titles must not be ids of the node table, got {source!r}, {target!r}: is the line of titles "
+            "missing? If they are titles, name them with source_column= and target_column="
+        )
 
 
 def _chosen(
@@ -145,6 +166,12 @@ def _header(path: Path) -> list[str]:
 def _csv_header(path: Path) -> list[str]:
     with open(path, encoding="utf-8-sig", newline="") as file:
         titles = next(csv.reader(file), [])
+    separator = re.search(r"[;\t|]", titles[0]) if len(titles) == 1 else None
+    if separator:
+        raise DataError(
+            f"{path}: the first line must hold the column titles separated by commas, got {_listed(titles)}: "
+            f"is the separator a comma, or {separator[0]!r}?"
+        )
     if any(not title.strip() for title in titles):
         raise DataError(f"{path}: the first line must hold the column titles, got an empty one at {_listed(titles)}")
     if titles and all(re.fullmatch(r"\s*[-+]?[0-9.]+\s*", title) for title in titles):

@@ -33,7 +33,7 @@ def propagate(
     check_pairing(layer, operator, start, calibrated)
     x0 = operator.mask(project_rows(start.detach().to(torch.float64)))
     std = calibrated.noise_std
-    grid = grid_spacing(noise_std=std, beta=layer.beta) if calibrated.is_private else None
+    grid = grid_spacing(noise_std=std) if calibrated.is_private else None
     bounded_before_noise = calibrated.sensitivity.unit is PrivacyUnit.NODE
     x = x0
     with torch.no_grad():
@@ -58,6 +58,8 @@ def check_pairing(
             "calibrated must belong to this layer and these bounds: "
             f"calibrated for {calibrated.sensitivity}, the layer has {expected}"
         )
+    if not isinstance(start, Tensor) or start.is_complex() or start.layout != torch.strided:
+        raise InputError(f"start must be a dense real tensor, got {_kind(start)}")
     if start.dim() != 2 or start.size(0) != operator.num_nodes or start.size(1) < 1:
         raise InputError(f"start must have shape [{operator.num_nodes}, columns >= 1], got {tuple(start.shape)}")
     if not torch.isfinite(start).all():
@@ -69,3 +71,7 @@ def check_pairing(
                 "calibrated must include the arithmetic error of this size: calibrate with "
                 f"arithmetic=double_precision(nodes={start.size(0)}, columns={start.size(1)}, beta={layer.beta})"
             )
+
+
+def _kind(value: object) -> str:
+    return f"{value.dtype} in layout {value.layout}" if isinstance(value, Tensor) else type(value).__name__

@@ -1,6 +1,6 @@
 """Privacy noise: the only place that draws it.
 
-AES-256 in counter mode gives the bits, 64 per uniform, Box-Muller turns them into Gaussians. The key comes from the operating
+AES-256 in counter mode gives the bits, 128 per uniform, Box-Muller turns them into Gaussians. The key comes from the operating
 system unless an experiment asks for a seed; it is held in memory only, and is never printed, copied or pickled.
 """
 
@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
-from caribou._validate import integer, non_negative
+from caribou._validate import integer, non_negative, positive_or_inf
 from caribou.errors import CaribouError, InputError
 
 _CHUNK = 1 << 20
@@ -34,13 +34,14 @@ class NoiseSource:
     ((2, 3), 1, True)
     """
 
-    def __init__(self, key: bytes, *, origin: str, is_secret: bool) -> None:
+    def __init__(self, key: bytes, *, origin: str) -> None:
         if not isinstance(key, bytes) or len(key) != 32:
             raise InputError(f"key must be 32 bytes, got {type(key).__name__} of length {_length(key)}")
         self.__key = key
         self.origin = origin
-        self.is_secret = is_secret
+        self.is_secret = False  # only `secure` and its streams may say otherwise
         self.draws = 0
+        self._purposes: set[str] = set()
         self._process = os.getpid()
         # Two threads that took the same number would draw the same noise for two different values.
         self._lock = threading.Lock()
@@ -48,37 +49,47 @@ class NoiseSource:
     @classmethod
     def secure(cls) -> NoiseSource:
         """Fresh noise under a key from the operating system: what a release uses."""
-        return cls(os.urandom(32), origin="the operating system", is_secret=True)
+        source = cls(os.urandom(32), origin="the operating system")
+        source.is_secret = True
+        return source
 
     @classmethod
     def keyed(cls, key: bytes) -> NoiseSource:
         """Reproducible noise under a given key, for tests."""
-        return cls(key, origin="a key given by the caller", is_secret=False)
+        return cls(key, origin="a key given by the caller")
 
     @classmethod
     def seeded(cls, seed: int) -> NoiseSource:
         """Reproducible noise for experiments; the certificate of such a run is void."""
         seed = integer(at_least=0, noise_seed=seed)
         key = hashlib.sha256(f"caribou noise|{seed}".encode()).digest()
-        return cls(key, origin="a fixed seed", is_secret=False)
+        return cls(key, origin="a fixed seed")
 
     def stream(self, purpose: str) -> NoiseSource:
-        """An independent child (its key is the HMAC of the purpose under this key), e.g. one per part of a pipeline."""
-        self._rekey_after_fork()
-        key = hmac.digest(self.__key, purpose.encode(), "sha256")
-        return NoiseSource(key, origin=self.origin, is_secret=self.is_secret)
+        """An independent child (its key is the HMAC of the purpose under this key), e.g. one per part of a pipeline.
+
+        Each purpose can be used once: a second child of the same name would repeat the noise of the first.
+        """
+        with self._lock:
+            self._rekey_after_fork()
+            if purpose in self._purposes:
+                raise CaribouError(
+                    f"purpose must be new for this source (its noise would repeat), got {purpose!r} again"
+                )
+            self._purposes.add(purpose)
+            child = NoiseSource(hmac.digest(self.__key, purpose.encode(), "sha256"), origin=self.origin)
+        child.is_secret = self.is_secret
+        return child
 
     def gaussian(self, shape: tuple[int, ...], *, std: float, grid: float | None = None) -> np.ndarray:
         """Independent N(0, std^2) in double precision; with ``grid``, rounded to its multiples.
 
-        Rounding noise to the grid on which the value lies equals rounding their sum, i.e. post-processing of the exact Gaussian
-        mechanism. Support: |z| <= 9.5 std (64-bit radius).
+        Rounding noise to the grid on which the value lies equals rounding their sum. The grid must be coarse (2^-28 std): then
+        every cell collects so many of the sampler's points that its probability is that of the Gaussian to 1e-7; on a fine grid
+        the points themselves would show, and could rule out values. Support: |z| <= 13.4 std.
         """
         std = non_negative(noise_std=std)
-        with self._lock:
-            self._rekey_after_fork()
-            stream = self._cipher_stream()
-            self.draws += 1
+        stream = self._next_stream()
         size = math.prod(shape)
         flat = np.empty(size, dtype=np.float64)
         for start in range(0, size, _CHUNK):
@@ -88,6 +99,43 @@ class NoiseSource:
         if grid is not None:
             flat = np.rint(flat / grid) * grid
         return flat.reshape(shape)
+
+    def laplace(self, shape: tuple[int, ...], *, scale: float, grid: float | None = None) -> np.ndarray:
+        """Independent Laplace noise of the given scale (std = sqrt(2) scale) in double precision, on the grid if one is given.
+
+        The difference of two exponentials of 128-bit uniforms; support 89 scales.
+        """
+        scale = non_negative(laplace_scale=scale)
+        stream = self._next_stream()
+        size = math.prod(shape)
+        flat = scale * (_exponential(stream, size) - _exponential(stream, size))
+        if grid is not None:
+            flat = np.rint(flat / grid) * grid
+        return flat.reshape(shape)
+
+    def two_sided_geometric(self, shape: tuple[int, ...], *, epsilon: float) -> np.ndarray:
+        """Independent integers with P(k) = (1 - a)/(1 + a) a^|k|, a = e^-epsilon: the noise of integer counts.
+
+        A count that moves by 1 between neighbours is epsilon-DP with it (Ghosh, Roughgarden and Sundararajan 2009). The
+        difference of two geometric variables floor(E / epsilon), E exponential. epsilon = inf gives zeros.
+        """
+        epsilon = positive_or_inf(epsilon=epsilon)
+        stream = self._next_stream()
+        size = math.prod(shape)
+        up, down = _exponential(stream, size), _exponential(stream, size)
+        return (np.floor(up / epsilon) - np.floor(down / epsilon)).astype(np.int64).reshape(shape)
+
+    def gumbel(self, shape: tuple[int, ...]) -> np.ndarray:
+        """Independent standard Gumbel noise: argmax(score epsilon / (2 sensitivity) + Gumbel) is the exponential mechanism."""
+        stream = self._next_stream()
+        return -np.log(_exponential(stream, math.prod(shape))).reshape(shape)
+
+    def _next_stream(self) -> Any:
+        with self._lock:
+            self._rekey_after_fork()
+            stream = self._cipher_stream()
+            self.draws += 1
+        return stream
 
     def _cipher_stream(self) -> Any:
         # One counter block per draw: the upper half of the initial block is the number of the draw, the lower half counts.
@@ -113,11 +161,18 @@ class NoiseSource:
 def _box_muller(stream: Any, count: int) -> np.ndarray:
     """``count`` standard Gaussians from a stream of uniform bytes: sqrt(-2 log u) (cos, sin)(2 pi v)."""
     pairs = (count + 1) // 2
-    words = np.frombuffer(stream.update(bytes(16 * pairs)), dtype="<u8")
-    # (w + 1/2) 2^-64 is never 0; small u keep all their bits, so the tail reaches sqrt(2 * 65 * log 2) = 9.5.
-    radius = np.sqrt(-2 * np.log((words[:pairs].astype(np.float64) + 0.5) * 2.0**-64))
-    angle = words[pairs:].astype(np.float64) * (2 * np.pi * 2.0**-64)
+    radius = np.sqrt(2 * _exponential(stream, pairs))
+    angle = np.frombuffer(stream.update(bytes(8 * pairs)), dtype="<u8").astype(np.float64) * (2 * np.pi * 2.0**-64)
     return np.concatenate([radius * np.cos(angle), radius * np.sin(angle)])[:count]
+
+
+def _exponential(stream: Any, count: int) -> np.ndarray:
+    """``count`` standard exponentials -log u, u = (w + (w' + 1/2) 2^-64) 2^-64 from two words.
+
+    The second word keeps the relative precision of small u: with one word the far tail would be a set of isolated points.
+    """
+    words = np.frombuffer(stream.update(bytes(16 * count)), dtype="<u8").astype(np.float64)
+    return -np.log((words[:count] + (words[count:] + 0.5) * 2.0**-64) * 2.0**-64)
 
 
 def _length(key: object) -> int:

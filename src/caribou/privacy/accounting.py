@@ -39,11 +39,11 @@ high by second order only: 1e-5 here for a typical training run, at a fifth of t
 
 
 def log_normal_cdf(x: float) -> float:
-    """log Phi(x), to full double precision also far in the left tail (asymptotic series below -25)."""
-    if x > -25:
+    """log Phi(x), also far in the left tail (asymptotic series below -36, where erfc would underflow)."""
+    if x > -36:
         return math.log(0.5 * math.erfc(-x / math.sqrt(2)))
     y = 1 / (x * x)
-    series = 1 - y * (1 - 3 * y * (1 - 5 * y * (1 - 7 * y)))
+    series = 1 - y * (1 - 3 * y * (1 - 5 * y * (1 - 7 * y * (1 - 9 * y * (1 - 11 * y)))))
     return -x * x / 2 - math.log(-x) - 0.5 * math.log(2 * math.pi) + math.log(series)
 
 

@@ -38,8 +38,8 @@ class CalibratedPropagation:
 
     @property
     def noise_multiplier(self) -> float:
-        """noise_std per unit of sensitivity."""
-        return self.noise_std / self.sensitivity.value
+        """noise_std per unit of sensitivity; 0 without noise."""
+        return self.noise_std / self.sensitivity.value if self.noise_std > 0 else 0.0
 
     @property
     def event(self) -> Event:
@@ -83,6 +83,10 @@ def calibrate_propagation(
     kappa = convergence_factor(hops=hops, contraction=sensitivity.contraction)
     if math.isinf(mu):
         return CalibratedPropagation(sensitivity, hops, kappa, math.inf, 0.0, arithmetic)
+    if sensitivity.value == 0:
+        raise CalibrationError(
+            "sensitivity is 0 (alpha1 = 0 at edge level): such a release does not use the private edges"
+        )
     r = math.sqrt(kappa) / mu
     left = 1 - 2 * arithmetic.per_noise_std * r
     if left < 0.5:
@@ -91,10 +95,6 @@ def calibrate_propagation(
         )
     # The factor pushes the float result up, so that the mu recomputed from it is not above the one asked for.
     noise_std = (sensitivity.value + 2 * arithmetic.fixed) * r / left * (1 + 2.0**-48)
-    if noise_std == 0:
-        raise CalibrationError(
-            "sensitivity is 0 (alpha1 = 0 at edge level): the release does not use the private edges"
-        )
     return CalibratedPropagation(sensitivity, hops, kappa, mu, noise_std, arithmetic)
 
 

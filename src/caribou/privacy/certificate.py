@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from caribou.errors import CaribouError, CertificateError
 from caribou.privacy.accounting import (
@@ -45,6 +45,22 @@ SIDE_CHANNELS = (
 )
 
 
+_FIELDS = {
+    *(
+        "format",
+        "certificate_id",
+        "created",
+        "status",
+        "scope",
+        "unit",
+        "adjacency",
+        "epsilon",
+        "delta",
+        "epsilon_spent",
+    ),
+    *("mu", "released", "events", "public_parameters", "assumptions", "attack_success", "trust_model", "side_channels"),
+    "versions",
+}
 _Reporter = Callable[[str, bool, str], None]
 
 
@@ -106,6 +122,7 @@ class Certificate:
             "certificate_id": self.certificate_id,
             "created": self.created,
             "status": self.status,
+            "scope": self.scope,
             "unit": self.unit.value,
             "adjacency": self.unit.adjacency,
             "epsilon": _to_json(self.epsilon),
@@ -131,13 +148,24 @@ class Certificate:
             return "no privacy"
         return "void" if self.void_reasons else "private"
 
+    @property
+    def scope(self) -> str:
+        """For which graphs the promise holds."""
+        if self.unit is PrivacyUnit.EDGE:
+            return "every graph"
+        return "the bounded graph: every graph whose degrees are at most the degree cap, i.e. after cutting"
+
     def to_json(self) -> str:
         """The certificate as an indented JSON document."""
         return json.dumps(self.to_dict(), indent=2, allow_nan=False) + "\n"
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write JSON (or Markdown for ``.md``), whole or not at all."""
+        """Write JSON (``.json``) or Markdown (``.md``), whole or not at all."""
         target = Path(path)
+        if target.suffix not in (".json", ".md"):
+            raise CertificateError(f"certificate must be saved as .json or .md, got {str(target)!r}")
+        if not target.parent.is_dir() or target.is_dir():
+            raise CertificateError(f"certificate must be a file in a folder that exists, got {str(target)!r}")
         text = self.to_markdown() if target.suffix == ".md" else self.to_json()
         temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}.tmp")
         try:
@@ -151,9 +179,14 @@ class Certificate:
     def load(cls, path: str | os.PathLike[str]) -> Certificate:
         """Read a JSON certificate; anything missing, unknown or of the wrong type is an error naming the field."""
         try:
-            record = json.loads(Path(path).read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
-            raise CertificateError(f"certificate {path} cannot be read: {error}") from error
+            text = Path(path).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise CertificateError(f"certificate {path} cannot be read: {getattr(error, 'strerror', error)}") from error
+        try:
+            record = json.loads(text, object_pairs_hook=_no_duplicates, parse_constant=_no_constants)
+        except (json.JSONDecodeError, RecursionError) as error:
+            hint = " (this is the Markdown; give the .json)" if text.startswith("# Privacy certificate") else ""
+            raise CertificateError(f"certificate {path} cannot be read: not JSON{hint}: {error}") from error
         return cls.from_dict(record)
 
     @classmethod
@@ -163,8 +196,11 @@ class Certificate:
             raise CertificateError(f"certificate must be a JSON object, got {type(record).__name__}")
         if record.get("format") != FORMAT:
             raise CertificateError(f"format must be {FORMAT}, got {record.get('format')!r}")
+        unknown = sorted(set(record) - _FIELDS)
+        if unknown:
+            raise CertificateError(f"certificate must have known fields only, got {', '.join(map(str, unknown))}")
         try:
-            return cls(
+            certificate = cls(
                 unit=PrivacyUnit.parse(record["unit"]),
                 epsilon=_from_json(record["epsilon"], "epsilon"),
                 delta=_from_json(record["delta"], "delta"),
@@ -189,23 +225,33 @@ class Certificate:
             )
         except KeyError as error:
             raise CertificateError(f"certificate field {error.args[0]!r} must be present, got nothing") from error
-        except (TypeError, AttributeError, ValueError) as error:
+        except (TypeError, AttributeError, ValueError, OverflowError) as error:
             raise CertificateError(f"certificate is malformed: {error}") from error
+        # These fields are words that follow from the others; a reader must not find anything else there.
+        expected = certificate.to_dict()
+        for name in ("status", "scope", "adjacency", "trust_model", "side_channels"):
+            if record.get(name) != expected[name]:
+                raise CertificateError(
+                    f"certificate field {name!r} must be {expected[name]!r}, got {record.get(name)!r}"
+                )
+        return certificate
 
     def to_markdown(self) -> str:
         """The certificate for people."""
         lines = ["# Privacy certificate", ""]
         if not self.is_private:
             lines += [f"> **{NO_PRIVACY}**", ""]
+        elif self.unit is PrivacyUnit.NODE:
+            lines += [f"> **Scope.** This promise is for {self.scope}.", ""]
         for reason in self.void_reasons:
             lines += [f"> **VOID as a guarantee.** {reason}", ""]
         rates = ", ".join(
-            f"at most {rate:.2%} of members found at {float(fpr):.1%} false alarms"
+            f"at {float(fpr):.1%} false alarms a test finds at most {rate:.2%} of the {self.unit.value}s that are there"
             for fpr, rate in self.largest_true_positive_rates.items()
         )
         mu = "" if self.mu is None or math.isinf(self.mu) else f" (mu-GDP with mu = {self.mu:.5g})"
         lines += [
-            "| | |",
+            "| what | promise |",
             "|---|---|",
             f"| Privacy unit | {self.unit.value} |",
             f"| Neighbouring graphs | {self.unit.adjacency} |",
@@ -291,7 +337,7 @@ def standing_assumptions(
             "floating point",
             "Steps are computed in double precision; their rounding error is bounded and added to the sensitivity; value and "
             "noise are rounded to a common power-of-two grid, so their sum is exact. The Gaussian itself is sampled with "
-            "64-bit uniforms (support 9.5 standard deviations), which is not covered by the proof.",
+            "128-bit uniforms; the probability of a grid cell differs from the exact one by about 1e-7, outside the proof.",
         ),
         Assumption(
             "hidden states",
@@ -308,12 +354,22 @@ def standing_assumptions(
         assumptions.append(
             Assumption(
                 "truncation",
-                "The guarantee is for the graph after its degrees were cut to the degree cap: if the cut removed an edge, how "
-                "the cut itself reacts to one node is not covered (as throughout the literature). Whether it did is "
-                "private and therefore not stated.",
+                "The guarantee is for the graph after its degrees were cut to the degree cap. If the cut removed an edge, how "
+                "the cut itself reacts to one node is not covered: a freed place goes to another edge. Whether it did is "
+                "private and therefore not stated. It did not if no degree exceeds the declared cap.",
             )
         )
     return tuple(assumptions)
+
+
+def initial_state_assumption(unit: PrivacyUnit) -> Assumption:
+    """What message passing assumes about X^(0)."""
+    if unit is PrivacyUnit.EDGE:
+        return Assumption("initial state", "X^(0) is public: it was computed without looking at any edge.")
+    return Assumption(
+        "initial state",
+        "Row i of X^(0) is a function of the data of node i alone, and of what was released privately before.",
+    )
 
 
 # -- verification --------------------------------------------------------------------------------------------------
@@ -321,11 +377,12 @@ def standing_assumptions(
 
 @dataclass(frozen=True)
 class Check:
-    """One line of a verification."""
+    """One line of a verification. ``declared``: a statement that no program can check, only repeat."""
 
     name: str
     passed: bool
     detail: str
+    declared: bool = False
 
 
 @dataclass(frozen=True)
@@ -359,8 +416,10 @@ def verify(certificate: Certificate) -> Verification:
     check("private", c.is_private, f"epsilon = {c.epsilon:g}" if c.is_private else NO_PRIVACY)
     check("events", len(c.mechanisms) > 0, f"{len(c.mechanisms)} mechanism(s)")
     for a in c.assumptions:
-        check(f"assumption: {a.name}", a.holds, a.statement)
+        checks.append(Check(f"assumption: {a.name}", a.holds, a.statement, declared=True))
     required = {a.name for a in standing_assumptions(c.unit, noise_is_secret=True, noise_origin="")}
+    if any(m.name == PROPAGATION for m in c.mechanisms):
+        required.add("initial state")
     for missing in sorted(required - {a.name for a in c.assumptions}):
         check(f"assumption: {missing}", False, "must be stated, got nothing")
     try:
@@ -415,7 +474,9 @@ def _check_propagation(m: MechanismRecord, certificate: Certificate, check: _Rep
         s["unit"], contraction=s["contraction"], alpha1=s["alpha1"], beta=s["beta"], bounds=bounds
     )
     kappa = convergence_factor(hops=m.details["hops"], contraction=theorem.contraction)
-    noise_std = float(m.details["noise_std"])
+    noise_std = m.details["noise_std"]
+    if isinstance(noise_std, bool) or not isinstance(noise_std, int | float):
+        raise ValueError(f"noise_std must be a number, got {noise_std!r}")
     used = {
         "hops": m.details["hops"],
         "contraction": theorem.contraction,
@@ -439,6 +500,9 @@ def _check_propagation(m: MechanismRecord, certificate: Certificate, check: _Rep
         f"stated {s['value']}, theorem gives {theorem.value:.9g}",
     )
     stated_kappa = m.details["kappa"]
+    for name, value in (("mu", m.details["mu"]), ("noise_multiplier", m.details["noise_multiplier"])):
+        true = noise_std / theorem.value if name == "noise_multiplier" else _stated_mu(m.event)
+        check(f"{m.name}: {name}", _close(value, true, 1e-6), f"stated {value}, recomputed {true}")
     check(f"{m.name}: kappa", _close(stated_kappa, kappa, 1e-9), f"stated {stated_kappa}, theorem gives {kappa:.9g}")
     if not isinstance(m.event, Gaussian) or not 0 < noise_std < math.inf:
         check(f"{m.name}: noise", False, f"noise_std must be a number > 0 with a Gaussian event, got {noise_std!r}")
@@ -458,6 +522,21 @@ def _check_propagation(m: MechanismRecord, certificate: Certificate, check: _Rep
         mu <= claimed * (1 + 1e-9),
         f"noise_std {noise_std:.6g} gives mu = {mu:.6g}, the event claims {claimed:.6g}",
     )
+
+
+def _stated_mu(event: Event) -> float:
+    return math.sqrt(event.count) / event.noise_multiplier if isinstance(event, Gaussian) else math.inf
+
+
+def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    record = dict(pairs)
+    if len(record) != len(pairs):
+        raise CertificateError(f"certificate must not name a field twice, got {[key for key, _ in pairs]}")
+    return record
+
+
+def _no_constants(word: str) -> NoReturn:
+    raise CertificateError(f"certificate must hold finite numbers, got {word}")
 
 
 def _close(stated: Any, true: float | None, tolerance: float) -> bool:

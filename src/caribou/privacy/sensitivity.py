@@ -175,10 +175,10 @@ def _other_rows(M: int, bounds: Bounds) -> float:
     def r(d: int) -> float:
         return (1 / math.sqrt(d + 1)) * (1 / math.sqrt(d + 1) + d / math.sqrt(s(1)))
 
-    lost_messages = max(math.sqrt(d / (s(d) * s(1))) for d in range(1, M + 1))
-    affected = range(F, M)
-    rescaled_rows = max(q(d) * r(d) for d in affected)
-    rescaled_columns = max(q(d) for d in affected)
+    # d / s(d) grows with d and q falls; q r falls from d = 6 on at the latest (a test scans further).
+    lost_messages = math.sqrt(M / (s(M) * s(1)))
+    rescaled_rows = max(q(d) * r(d) for d in range(F, min(M, F + 8)))
+    rescaled_columns = q(F)
     return lost_messages + math.sqrt(M) * (rescaled_rows + rescaled_columns)
 
 
@@ -218,37 +218,34 @@ class Arithmetic:
         return self.fixed + self.per_noise_std * noise_std
 
 
-GRID_BITS = 48
-NOISE_RANGE = 10.0
-"""No draw exceeds this many standard deviations: the radius uses 64 bits, sqrt(2 * 65 * log(2)) = 9.5."""
+GRID_BITS = 28
 
 
-def grid_spacing(*, noise_std: float, beta: float) -> float:
-    """The power of two on which value and noise are rounded before they are added.
+def grid_spacing(*, noise_std: float) -> float:
+    """The power of two to whose multiples value and noise are rounded before they are added: about 2^-28 noise_std.
 
-    g = 2^(ceil(log2(2 + beta + 10 noise_std)) - 48): every sum is below 2^48 g, hence exact in double precision, so
-    its low bits cannot tell which value was under the noise.
+    Fine enough to cost nothing (2^-28 sqrt(n d) of the noise), coarse enough that neither the low bits of the value nor the
+    finitely many points of the sampler show in a sum.
     """
-    return 2.0 ** (math.ceil(math.log2(2 + beta + NOISE_RANGE * noise_std)) - GRID_BITS)
+    return 2.0 ** (math.floor(math.log2(noise_std)) - GRID_BITS)
 
 
 def double_precision(*, nodes: int, columns: int, beta: float) -> Arithmetic:
     """The error bound of one step in IEEE double precision, for every graph with ``nodes`` nodes.
 
     With u = 2^-53, row i of W X sums deg_i + 1 <= n products; its error is at most (n + 32) u sum_j W_ij, whatever the order
-    of summation, and sqrt(sum_i (sum_j W_ij)^2) = ||W 1|| <= sqrt(n); the mean, the residual and the projections are covered
-    by the 32 and the factor (1 + beta). Rounding to the grid moves each of the n x columns entries by at most g / 2,
-    g <= 2^(1-48) (2 + beta + 10 noise_std).
+    of summation, and sqrt(sum_i (sum_j W_ij)^2) = ||W 1|| <= sqrt(n); the norm in a projection sums d squares; mean and residual
+    are covered by the 32 and the factor (1 + beta). Rounding value and noise to the grid moves each of the n d entries by at
+    most g <= 2^-28 noise_std in all, and adding them by at most 16 u noise_std more than the value's own rounding.
     """
-    n = integer(at_least=1, nodes=nodes)
-    entries = math.sqrt(n * integer(at_least=1, columns=columns))
+    n, d = integer(at_least=1, nodes=nodes), integer(at_least=1, columns=columns)
+    entries = math.sqrt(n * d)
     u = 2.0**-53
-    half_grid = 2.0**-GRID_BITS
     return Arithmetic(
-        fixed=(n + 32) * u * math.sqrt(n) * (1 + beta) + half_grid * (2 + beta) * entries,
-        per_noise_std=half_grid * NOISE_RANGE * entries,
+        fixed=(n + d + 32) * u * math.sqrt(n) * (1 + non_negative(beta=beta)),
+        per_noise_std=(2.0**-GRID_BITS + 16 * u) * entries,
         nodes=n,
-        columns=columns,
+        columns=d,
     )
 
 
