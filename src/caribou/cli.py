@@ -16,6 +16,7 @@ from caribou.commands.datasets import datasets
 from caribou.commands.doctor import doctor
 from caribou.commands.ledger import ledger_app
 from caribou.commands.plan import plan
+from caribou.commands.train import train
 from caribou.commands.verify import verify
 from caribou.errors import CaribouError
 
@@ -47,6 +48,7 @@ def root(
 
 app.command()(plan)
 app.command()(datasets)
+app.command()(train)
 app.command()(verify)
 app.add_typer(ledger_app, name="ledger")
 app.command()(doctor)

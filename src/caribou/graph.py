@@ -356,6 +356,12 @@ class Graph:
 
         return graph_to_pyg(self)
 
+    def for_learning(self) -> tuple[Split, np.ndarray]:
+        """The split and the labels; an error if either is missing."""
+        if self.split is None or self.labels is None:
+            raise InputError(f"graph must have labels and a split to be learned from, got {self!r}")
+        return self.split, self.labels
+
     def summary(self) -> dict[str, Any]:
         """Exact statistics of the graph. **Private**: no noise is added; for the owner's eyes only.
 

@@ -88,7 +88,7 @@ def cap_degrees(adjacency: sp.csr_array, cap: int, sampling: np.random.Generator
     n = adjacency.shape[0]
     upper = sp.triu(adjacency, k=1).tocoo()
     u, v = upper.row.astype(np.int64), upper.col.astype(np.int64)
-    priority = _pair_hash(int(sampling.integers(2**63)), u, v)
+    priority = pair_hash(int(sampling.integers(2**63)), u, v)
     ends = np.concatenate([u, v])
     order = np.lexsort((np.concatenate([v, u]), np.concatenate([priority, priority]), ends))
     starts = np.concatenate([[0], np.cumsum(np.bincount(ends, minlength=n))])
@@ -99,8 +99,8 @@ def cap_degrees(adjacency: sp.csr_array, cap: int, sampling: np.random.Generator
     return (half + half.T).tocsr()
 
 
-def _pair_hash(key: int, u: np.ndarray, v: np.ndarray) -> np.ndarray:
-    """64 pseudo-random bits per pair u < v: the finaliser of splitmix64, once per end. Public, so it need not be secret."""
+def pair_hash(key: int, u: np.ndarray, v: np.ndarray) -> np.ndarray:
+    """64 pseudo-random public bits per ordered pair: the finaliser of splitmix64 (Steele, Lea and Flood 2014), once per end."""
 
     def mix(x: np.ndarray) -> np.ndarray:
         x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)

@@ -34,6 +34,8 @@ from caribou.privacy.sensitivity import Bounds, convergence_factor, double_preci
 FORMAT = 1
 FALSE_POSITIVE_RATES = (0.001, 0.01)
 PROPAGATION = "perturbed message passing"
+NOTHING_CUT = "Nothing is truncated"
+"""How the truncation assumption of a node-level method begins if it reads no edge."""
 NO_PRIVACY = "NO PRIVACY: epsilon is infinite; this document certifies nothing"
 TRUST_MODEL = (
     "Central model: one trusted curator holds the graph, runs the mechanism and publishes the release; the adversary sees "
@@ -151,7 +153,8 @@ class Certificate:
     @property
     def scope(self) -> str:
         """For which graphs the promise holds."""
-        if self.unit is PrivacyUnit.EDGE:
+        cuts = [a for a in self.assumptions if a.name == "truncation" and not a.statement.startswith(NOTHING_CUT)]
+        if not cuts:
             return "every graph"
         return "the bounded graph: every graph whose degrees are at most the degree cap, i.e. after cutting"
 
@@ -241,7 +244,7 @@ class Certificate:
         lines = ["# Privacy certificate", ""]
         if not self.is_private:
             lines += [f"> **{NO_PRIVACY}**", ""]
-        elif self.unit is PrivacyUnit.NODE:
+        elif self.scope != "every graph":
             lines += [f"> **Scope.** This promise is for {self.scope}.", ""]
         for reason in self.void_reasons:
             lines += [f"> **VOID as a guarantee.** {reason}", ""]

@@ -1,0 +1,176 @@
+"""``caribou train``: fit a method privately, several times, and say how good it is and what it cost."""
+
+from __future__ import annotations
+
+import json
+import math
+import resource
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from caribou._validate import integer
+from caribou.errors import InputError
+
+if TYPE_CHECKING:
+    from caribou.graph import Graph
+    from caribou.methods import Fitted
+
+
+def train(
+    method: Annotated[str, typer.Argument(help="votes-edp, votes-ndp or mlp-dp.")],
+    dataset: Annotated[str | None, typer.Option(help="A data set by name (see caribou datasets).")] = None,
+    graph: Annotated[Path | None, typer.Option(help="Your own graph: .npz, .pt, .graphml, or an edge table.")] = None,
+    nodes: Annotated[Path | None, typer.Option(help="The node table that belongs to an edge table.")] = None,
+    data_dir: Annotated[
+        Path | None, typer.Option(help="Folder with <name>.npz files, used before any download.", envvar="CARIBOU_DATA")
+    ] = None,
+    epsilon: Annotated[float, typer.Option(help="Epsilon of one fit; inf means no privacy.")] = 4.0,
+    delta: Annotated[float | None, typer.Option(help="Delta of one fit (default: 1e-05).", show_default=False)] = None,
+    seeds: Annotated[int, typer.Option(help="How many fits, each with its own split and public coins.")] = 3,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="A setting of the method, key=value; may be repeated.")
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="One JSON object on stdout, everything else on stderr.")
+    ] = False,
+) -> None:
+    """Fit a method privately and report accuracy, cost, time and memory.
+
+    Every fit is a release of its own: on a private graph several seeds cost more than one, and the total is printed.
+
+    Example: caribou train votes-edp --dataset csbm --epsilon 4 --seeds 1
+    """
+    from rich.console import Console
+
+    from caribou.mechanisms.noise import NoiseSource
+    from caribou.methods import method_info
+    from caribou.privacy.accounting import epsilon_of
+    from caribou.privacy.budget import Budget
+    from caribou.randomness import Streams
+
+    info = method_info(method)
+    budget = Budget(epsilon, delta, info.unit)
+    recipe = info.create(**parse_settings(settings or []))
+    integer(at_least=1, seeds=seeds)
+    if (dataset is None) == (graph is None):
+        raise InputError("give either --dataset NAME or --graph FILE")
+    console = Console(stderr=True)
+    runs: list[tuple[Fitted, float, float, float, float]] = []
+    with console.status("") as status:
+        for seed in range(seeds):
+            status.update(f"{method}: fit {seed + 1} of {seeds}")
+            data = _load(dataset, graph, nodes, data_dir, seed)
+            wall, cpu = time.perf_counter(), time.process_time()
+            fitted = recipe.fit(data, budget, Streams(seed), NoiseSource.secure())
+            spent_wall, spent_cpu = time.perf_counter() - wall, time.process_time() - cpu
+            runs.append(
+                (fitted, _accuracy(fitted, data, "test"), _accuracy(fitted, data, "val"), spent_wall, spent_cpu)
+            )
+    certificate = runs[0][0].certificate
+    events = [event for run in runs for event in run[0].certificate.events]
+    scores = [run[1] for run in runs]
+    document = {
+        "method": method,
+        "dataset": dataset or str(graph),
+        "epsilon": _plain(budget.epsilon),
+        "delta": budget.delta,
+        "unit": budget.unit.value,
+        "test_accuracy": {"mean": _mean(scores), "ci95": _half_width(scores), "runs": scores},
+        "val_accuracy": _mean([run[2] for run in runs]),
+        "epsilon_spent": _plain(certificate.epsilon_spent),
+        "epsilon_of_all_fits": _plain(epsilon_of(events, budget.delta)),
+        "seconds_per_fit": _mean([run[3] for run in runs]),
+        "cpu_seconds_per_fit": _mean([run[4] for run in runs]),
+        "peak_rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        / (1024 if sys.platform != "darwin" else 1024**2),
+        "certificate": certificate.to_dict(),
+    }
+    if as_json:
+        typer.echo(json.dumps(document, indent=2))
+        return
+    _print(document, str(budget))
+
+
+def parse_settings(pairs: list[str]) -> dict[str, Any]:
+    """``key=value`` pairs; values are read as JSON where they can be, else as words."""
+    out: dict[str, Any] = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not key:
+            raise InputError(f"set must be key=value, got {pair!r}")
+        try:
+            out[key] = json.loads(value)
+        except json.JSONDecodeError:
+            out[key] = value
+    return out
+
+
+def _load(dataset: str | None, graph: Path | None, nodes: Path | None, data_dir: Path | None, seed: int) -> Graph:
+    from caribou.datasets import load, read_graph
+
+    if dataset is not None:
+        if nodes is not None:
+            raise InputError("nodes must go with --graph, got --dataset")
+        return load(dataset, data_dir=data_dir, seed=seed)
+    return read_graph(graph, nodes, seed=seed)  # type: ignore[arg-type]
+
+
+def _accuracy(fitted: Fitted, graph: Graph, part: str) -> float:
+    import numpy as np
+
+    split, labels = graph.for_learning()
+    index = getattr(split, part)
+    index = index[labels[index] >= 0]
+    if len(index) == 0:
+        return math.nan
+    return float(np.mean(fitted.probabilities[index].argmax(axis=1) == labels[index]))
+
+
+def _mean(values: list[float]) -> float:
+    return math.fsum(values) / len(values)
+
+
+def _half_width(values: list[float]) -> float | None:
+    """Half of the 95 % interval of the mean over the seeds (Student's t); None for one run."""
+    if len(values) < 2:
+        return None
+    from scipy.stats import t
+
+    mean = _mean(values)
+    deviation = math.sqrt(math.fsum((v - mean) ** 2 for v in values) / (len(values) - 1))
+    return float(t.ppf(0.975, len(values) - 1)) * deviation / math.sqrt(len(values))
+
+
+def _plain(x: float) -> float | str:
+    return "inf" if math.isinf(x) else x
+
+
+def _print(document: dict[str, Any], budget: str) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    accuracy = document["test_accuracy"]
+    interval = (
+        ""
+        if accuracy["ci95"] is None
+        else f" ± {accuracy['ci95']:.1%} (95 % interval over {len(accuracy['runs'])} fits)"
+    )
+    table = Table(show_header=False, box=None, pad_edge=False)
+    table.add_row("method", document["method"])
+    table.add_row("graph", document["dataset"])
+    table.add_row("guarantee of one fit", budget)
+    table.add_row("test accuracy", f"{accuracy['mean']:.1%}{interval}")
+    table.add_row("validation accuracy", f"{document['val_accuracy']:.1%}")
+    if len(accuracy["runs"]) > 1:
+        total = document["epsilon_of_all_fits"]
+        table.add_row(
+            "all fits together", f"epsilon = {total if isinstance(total, str) else f'{total:.4g}'} on a private graph"
+        )
+    table.add_row("seconds per fit", f"{document['seconds_per_fit']:.1f} ({document['cpu_seconds_per_fit']:.1f} CPU)")
+    table.add_row("peak memory", f"{document['peak_rss_mb']:.0f} MB")
+    table.add_row("certificate", document["certificate"]["status"])
+    Console().print(table)

@@ -1,0 +1,86 @@
+"""Methods: complete recipes from a graph and a budget to predictions with a certificate. They contain no formula."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Protocol
+
+import numpy as np
+
+from caribou.errors import InputError
+from caribou.graph import Graph
+from caribou.mechanisms.noise import NoiseSource
+from caribou.privacy.budget import Budget, PrivacyUnit
+from caribou.privacy.certificate import Certificate
+from caribou.randomness import Streams
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """What a method hands back. ``released`` and ``weights`` are covered by the certificate and may be stored or published.
+
+    ``probabilities``: [n, C], one row per node of the training graph. At edge level they may be published, too. At node
+    level a node's own row is computed from its own features: it is for that node, and not covered for anybody else.
+    ``released``: the arrays that mechanisms released (a state, a transcript). ``weights``: parameters of the models that were
+    trained on public data or privately.
+    """
+
+    probabilities: np.ndarray
+    certificate: Certificate
+    released: Mapping[str, np.ndarray] = field(default_factory=dict)
+    weights: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+
+class Method(Protocol):
+    """A frozen record of public settings that can be fitted. ``fit`` does not change the graph."""
+
+    def fit(self, graph: Graph, budget: Budget, streams: Streams, noise: NoiseSource) -> Fitted:
+        """Train on ``graph`` within ``budget``; public coins from ``streams``, privacy noise from ``noise``."""
+        ...
+
+    def settings(self) -> Mapping[str, Any]:
+        """The public settings, for records and certificates."""
+        ...
+
+
+@dataclass(frozen=True)
+class MethodInfo:
+    """A method by name: its privacy unit, where its class lives, and what it is in words."""
+
+    unit: PrivacyUnit
+    home: str
+    summary: str
+
+    def create(self, **settings: Any) -> Method:
+        """The method with these settings; an unknown one is an error that lists the known ones."""
+        module, name = self.home.split(":")
+        cls = getattr(importlib.import_module(module), name)
+        known = [f.name for f in fields(cls)]
+        unknown = sorted(set(settings) - set(known))
+        if unknown:
+            raise InputError(f"setting must be one of {', '.join(known)}, got {', '.join(unknown)}")
+        method: Method = cls(**settings)
+        return method
+
+
+METHODS = {
+    "votes-edp": MethodInfo(
+        PrivacyUnit.EDGE, "caribou.methods.votes:VotesEdge", "votes in waves, every pair of nodes asked once"
+    ),
+    "votes-ndp": MethodInfo(
+        PrivacyUnit.NODE, "caribou.methods.votes_ndp:VotesNdp", "a private linear model, with votes where they pay"
+    ),
+    "mlp-dp": MethodInfo(
+        PrivacyUnit.NODE, "caribou.methods.mlp_dp:MlpDp", "a private linear model that never sees an edge"
+    ),
+}
+"""The methods of ``caribou train``. Classes are imported when one is created."""
+
+
+def method_info(name: str) -> MethodInfo:
+    """The entry of METHODS; an unknown name is an error that lists the known ones."""
+    if name not in METHODS:
+        raise InputError(f"method must be one of {', '.join(METHODS)}, got {name!r}")
+    return METHODS[name]

@@ -1,0 +1,248 @@
+"""``mlp-dp``: node-level private classification of nodes by their own features. No edge is read.
+
+The recipe (one public rule for every graph and budget): roots of the features, rows of length 1, a private mean to centre them,
+a linear softmax model by full-batch noisy gradient descent, rows of the weights shrunk by what noise alone would leave in them.
+At these sizes and budgets a hidden layer costs more noise than it explains.
+
+Who is protected, and how (PrivacyUnit.NODE; the split, its sizes and the number of classes are public):
+
+* A **training node** takes part in the mean and in every step of the descent, once each, by a bounded row. These are Gaussian
+  mechanisms with sum of squares mu^2: exactly mu-GDP for the whole budget.
+* A **validation node** takes part in nothing, or with ``choose_shrinkage`` in one exponential mechanism over post-processings
+  of the released weights. Its count of correct answers moves by at most 1 for all candidates in the same direction, so
+  exp(epsilon count) is epsilon-DP. No node is in both groups: by parallel composition the release costs the larger of the two.
+* A **test node** takes part in nothing that is released.
+
+Released are the weights and the mean. A node's *prediction* is a function of the release and of its own features, made for
+whoever holds these features: it discloses nothing about other nodes beyond the guarantee, but publishing a node's own row
+discloses what the model sees of that node. The certificate says so; it does not cover the table of predictions.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from caribou._validate import integer, non_negative, open_unit_interval, positive
+from caribou.errors import InputError
+from caribou.graph import Graph, Split
+from caribou.learning.dp_training import (
+    average_noise_variance,
+    noisy_gradient_descent,
+    path_length_schedule,
+    shrink_rows,
+    softmax,
+)
+from caribou.learning.features import Rows, centred_unit_rows, private_mean, unit_root_rows
+from caribou.mechanisms.noise import NoiseSource
+from caribou.methods import Fitted
+from caribou.privacy.allocation import AllocatedPart, Part
+from caribou.privacy.budget import Budget, PrivacyUnit
+from caribou.privacy.calibration import budget_mu
+from caribou.privacy.certificate import NOTHING_CUT, Assumption, MechanismRecord, certify, standing_assumptions
+from caribou.privacy.events import EpsilonDelta, Event, NonPrivate, event_to_dict
+from caribou.randomness import Streams
+
+SHRINKAGE_CHOICES = (0.0, 0.2, 0.4, 0.8, 1.6, 3.2)
+OWN_PREDICTION = Assumption(
+    "own predictions",
+    "Covered is what is listed as released. The prediction for a node is computed from it and from the node's own features, "
+    "for whoever already holds those features; publishing a node's own prediction discloses what the model sees of that node.",
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Base:
+    """The private linear model with what it was made of: released weights, logits of every node and records of the cost."""
+
+    mean: np.ndarray  # [d]
+    averaged: np.ndarray  # [d, C], before shrinkage
+    rows: Rows  # [n, d]
+    noise_variance: float
+    records: tuple[MechanismRecord, ...]
+
+    def weights(self, shrinkage: float) -> np.ndarray:
+        """The weights after row shrinkage. [d, C]"""
+        return shrink_rows(self.averaged, noise_variance=self.noise_variance, strength=shrinkage)
+
+
+@dataclass(frozen=True)
+class MlpDp:
+    """Public settings of ``mlp-dp``.
+
+    ``logit_noise``: std of the noise in the logits of a unit row, which sets the length of training; None = a public function
+    of the budget. ``clip``: bound on one example's gradient. ``mean_share``: the part of mu that the mean gets (its cost is
+    the square). ``shrinkage``: strength of the row shrinkage; ``choose_shrinkage`` chooses it on validation nodes instead, at
+    no further cost for training nodes. ``train_size``: declared number of training nodes; None = the size of the (public)
+    split. Neighbouring graphs must be fitted with the same number: `Graph.without_node` also takes the node out of the split.
+
+    >>> from caribou.datasets import load
+    >>> fitted = MlpDp().fit(load("csbm:nodes=200", seed=0), Budget(4, 1e-5, "node"), Streams(0), NoiseSource.secure())
+    >>> fitted.probabilities.shape, fitted.certificate.epsilon_spent <= 4
+    ((200, 4), True)
+    """
+
+    logit_noise: float | None = None
+    clip: float = 0.3
+    mean_share: float = 0.2
+    shrinkage: float = 0.4
+    choose_shrinkage: bool = False
+    train_size: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.logit_noise is not None:
+            positive(logit_noise=self.logit_noise)
+        positive(clip=self.clip)
+        open_unit_interval(mean_share=self.mean_share)
+        non_negative(shrinkage=self.shrinkage)
+        if self.train_size is not None:
+            integer(at_least=1, train_size=self.train_size)
+
+    def settings(self) -> Mapping[str, Any]:
+        """The public settings."""
+        return asdict(self)
+
+    def fit(self, graph: Graph, budget: Budget, streams: Streams, noise: NoiseSource) -> Fitted:
+        """Train on the features and labels of the training nodes.
+
+        Formal guarantee: (epsilon, delta)-DP at node level for the released weights and mean, for every graph: no edge is read,
+        so no degree is bounded. ``streams`` is not used: the recipe has no public coins.
+        """
+        split = checked_split(graph, budget)
+        base = self.fit_base(graph, budget_mu(budget), noise)
+        shrinkage, records = self.shrinkage, base.records
+        groups: dict[str, tuple[Event, ...]] = {"training nodes": tuple(r.event for r in records)}
+        if self.choose_shrinkage:
+            candidates = [base.rows.take(split.val).times(base.weights(k)) for k in SHRINKAGE_CHOICES]
+            chosen = choose(candidates, graph, split, budget.epsilon, noise.stream("choice"), default=2)
+            shrinkage = SHRINKAGE_CHOICES[chosen]
+            groups["validation nodes"] = (selection_event(budget.epsilon),)
+        weights = base.weights(shrinkage)
+        certificate = certify(
+            budget,
+            records,
+            released=("weights of the linear model", "mean of the training rows", "strength of the row shrinkage"),
+            public_parameters=public_parameters(graph, split, self.settings()) | parallel_parameters(groups),
+            assumptions=node_assumptions(noise, groups, reads_edges=False),
+        )
+        return Fitted(
+            probabilities=softmax(base.rows.times(weights)),
+            certificate=certificate,
+            released={"shrinkage": np.array(shrinkage)},
+            weights={"weights": weights, "mean": base.mean},
+        )
+
+    def fit_base(self, graph: Graph, mu: float, noise: NoiseSource) -> Base:
+        """The linear model within a GDP parameter ``mu`` (inf = no noise): (share mu)^2 for the mean, the rest for training."""
+        train = graph.split.train  # type: ignore[union-attr]
+        train_size = len(train) if self.train_size is None else self.train_size
+        schedule = path_length_schedule(mu=mu, train_size=train_size, logit_noise=self.logit_noise, clip=self.clip)
+        centre = full_batch("mean of the training rows", 1, self.mean_share * mu)
+        descent = full_batch("noisy gradient descent", schedule.steps, math.sqrt(1 - self.mean_share**2) * mu)
+        x = unit_root_rows(graph.features)
+        mean = private_mean(x[train], centre, noise.stream("mean"), train_size=train_size)
+        rows = centred_unit_rows(x, mean)
+        averaged = noisy_gradient_descent(
+            rows.take(train),
+            graph.labels[train],  # type: ignore[index]
+            classes=graph.num_classes,
+            schedule=schedule,
+            calibrated=descent,
+            noise=noise.stream("training"),
+        )
+        records = (
+            _record(centre, "rows of norm at most 1: one row moves the sum by at most 1 in L2", sensitivity=1.0),
+            _record(
+                descent,
+                "gradients clipped one by one: one example moves each sum by at most the clip in L2; T steps are "
+                "(sqrt(T) / multiplier)-GDP (Dong, Roth and Su 2022, Corollary 2)",
+                **asdict(schedule),
+            ),
+        )
+        return Base(mean, averaged, rows, average_noise_variance(schedule, descent), records)
+
+
+# -- shared by the node-level methods ------------------------------------------------------------------------------
+
+
+def checked_split(graph: Graph, budget: Budget) -> Split:
+    """The split of a graph that a node-level method can be fitted on; one clear error otherwise."""
+    if budget.unit is not PrivacyUnit.NODE:
+        raise InputError(f"unit of the budget must be node for this method, got {budget.unit.value}")
+    if graph.labels is None or graph.split is None or len(graph.split.train) == 0:
+        raise InputError(f"graph must have labels and a split with training nodes, got {graph!r} without")
+    return graph.split
+
+
+def full_batch(name: str, steps: int, mu: float) -> AllocatedPart:
+    """``steps`` full-batch Gaussians that are mu-GDP together; the noise is rounded up, so that mu never is."""
+    return AllocatedPart(Part(name, steps), 0.0 if math.isinf(mu) else math.sqrt(steps) / mu * (1 + 2.0**-44))
+
+
+def choose(
+    candidates: list[np.ndarray], graph: Graph, split: Split, epsilon: float, noise: NoiseSource, *, default: int
+) -> int:
+    """The exponential mechanism over candidate logits of the validation nodes: argmax(epsilon correct_k + Gumbel).
+
+    Formal guarantee: epsilon-DP for validation nodes. A node adds 0 or 1 to every candidate's count, all in the same
+    direction, so the factor 1/2 of the general mechanism is not needed (McSherry and Talwar 2007, monotone scores). Without
+    validation nodes in the declared split the default is taken.
+    """
+    if len(split.val) == 0 and len(graph.absent) == 0:
+        return default
+    labels = graph.labels[split.val]  # type: ignore[index]
+    correct = np.array([int((logits.argmax(axis=1) == labels).sum()) for logits in candidates], dtype=np.float64)
+    if math.isinf(epsilon):
+        return int(correct.argmax())
+    return int((epsilon * correct + noise.gumbel(correct.shape)).argmax())
+
+
+def selection_event(epsilon: float) -> Event:
+    """What `choose` costs a validation node."""
+    return EpsilonDelta(epsilon) if math.isfinite(epsilon) else NonPrivate()
+
+
+def public_parameters(graph: Graph, split: Split, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Sizes that are public by declaration, and the settings."""
+    sizes = dict(zip(("train_nodes", "val_nodes", "test_nodes"), split.sizes, strict=True))
+    declared = settings.get("train_size") or settings.get("base", {}).get("train_size")
+    sizes |= {} if declared is None else {"train_nodes": declared}
+    return {"nodes": graph.num_nodes, "columns": graph.num_features, "classes": graph.num_classes, **sizes, **settings}
+
+
+def parallel_parameters(groups: Mapping[str, tuple[Event, ...]]) -> dict[str, Any]:
+    """The cost of each group of nodes in plain values, so that the claim "the larger of them" can be recomputed."""
+    return {"groups": {name: [event_to_dict(e) for e in events] for name, events in groups.items()}}
+
+
+def node_assumptions(
+    noise: NoiseSource, groups: Mapping[str, tuple[Event, ...]], *, reads_edges: bool
+) -> tuple[Assumption, ...]:
+    """The standing assumptions, with truncation in this method's words, plus those on predictions and parallel groups."""
+    standing = standing_assumptions(PrivacyUnit.NODE, noise_is_secret=noise.is_secret, noise_origin=noise.origin)
+    truncation = (
+        "Each training node votes for at most M neighbours, chosen by public coins of the pair. For training nodes that needs no "
+        "condition: their votes go with them and nobody else's change. For validation and test nodes the guarantee is for the "
+        "graph after that choice: if one of them were missing, a voter with more than M neighbours would vote for another, "
+        "which is not covered. Whether there is such a voter is private and therefore not stated."
+        if reads_edges
+        else f"{NOTHING_CUT}: no edge is read."
+    )
+    kept = tuple(a for a in standing if a.name != "truncation")
+    parallel = Assumption(
+        "parallel composition",
+        "The split is public and its parts are disjoint: a node pays for the mechanisms of its own group only, and the events "
+        f"listed are those of the costliest group. Groups: {', '.join(groups)}.",
+    )
+    return (*kept, Assumption("truncation", truncation), OWN_PREDICTION, *((parallel,) if len(groups) > 1 else ()))
+
+
+def _record(calibrated: AllocatedPart, theorem: str, **figures: Any) -> MechanismRecord:
+    event = calibrated.event
+    if event is None:
+        raise InputError(f"part {calibrated.part.name!r} must have a share of the budget, got none")
+    return MechanismRecord(calibrated.part.name, event, {"theorem": theorem, **figures})

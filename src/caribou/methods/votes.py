@@ -1,0 +1,289 @@
+"""Votes at edge level: labelled nodes vote, confident nodes vote next, wave by wave; every pair is asked once.
+
+All choices (who is confident, rates, head, weights) are made from public values and released counts, so choosing costs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from caribou._validate import integer, open_unit_interval
+from caribou.errors import InputError
+from caribou.graph import Graph
+from caribou.learning.counts import MULTIPLIERS, CountModel, class_evidence, multiplier_weights, vote_rates
+from caribou.learning.encoder import Prior, cross_fit
+from caribou.learning.head import Evidence, Head, choose_head, cross_entropies, fit_bayes_head, fit_prior_head
+from caribou.mechanisms.noise import NoiseSource
+from caribou.mechanisms.votes import VoteBox, VoteBudget
+from caribou.methods import Fitted
+from caribou.privacy.budget import Budget, PrivacyUnit
+from caribou.privacy.certificate import MechanismRecord, certify, standing_assumptions
+from caribou.randomness import Streams
+
+EM_NODES = 3000
+WEIGHTS = (0.0, 0.25, 0.5, 0.75, 1.0)
+
+
+@dataclass(frozen=True)
+class VotesEdge:
+    """The method ``votes-edp``. One default serves short-range and long-range graphs.
+
+    ``voter_confidence``: unlabelled nodes vote in the first stage if the encoder is this sure of them. ``wave_confidence``: a
+    node votes in a later wave once its posterior has closed this share of the gap between guessing and certainty.
+    ``max_waves``: stop after so many. ``calibration``: share of the training nodes that receive votes, to fit the head.
+
+    Formal guarantee: the transcript is budget.epsilon-DP at edge level (docs/privacy.md, Theorem 4); everything else is
+    computed from it and from public values.
+    """
+
+    voter_confidence: float = 0.97
+    wave_confidence: float = 0.4
+    max_waves: int = 60
+    calibration: float = 0.5
+
+    def __post_init__(self) -> None:
+        open_unit_interval(voter_confidence=self.voter_confidence)
+        open_unit_interval(wave_confidence=self.wave_confidence)
+        integer(at_least=1, max_waves=self.max_waves)
+        open_unit_interval(calibration=self.calibration)
+
+    def settings(self) -> Mapping[str, Any]:
+        """The public settings."""
+        return asdict(self)
+
+    def fit(self, graph: Graph, budget: Budget, streams: Streams, noise: NoiseSource) -> Fitted:
+        """Cross-fit the encoder, ask in waves, and combine prior and votes."""
+        graph.for_learning()
+        if budget.unit is not PrivacyUnit.EDGE:
+            raise InputError(f"unit must be edge for votes-edp, got {budget.unit.value!r}")
+        prior = cross_fit(graph, streams)
+        box = VoteBox(graph, graph.num_classes, VoteBudget(budget.epsilon), noise)
+        election = _Election(self, graph, prior, box, streams)
+        first = election.first_stage()
+        last = election.waves(first)
+        probabilities = softmax(last)
+        certificate = certify(
+            budget,
+            [
+                MechanismRecord(
+                    "votes",
+                    box.budget.event,
+                    {
+                        "theorem": "every pair is asked once (docs/privacy.md, Theorem 4)",
+                        "sensitivity": "one edge adds 1 to one entry of the transcript",
+                        "noise": "two-sided geometric on every released count",
+                    },
+                )
+            ],
+            released=[
+                "the counts of every stage and everything computed from them",
+                "class probabilities of every node",
+            ],
+            public_parameters={"nodes": graph.num_nodes, "classes": graph.num_classes, **asdict(self)},
+            assumptions=standing_assumptions(budget.unit, noise_is_secret=noise.is_secret, noise_origin=noise.origin),
+        )
+        return Fitted(probabilities, certificate, released=election.transcript)
+
+
+class _Election:
+    """One run: the public roles of the nodes and what has been released so far."""
+
+    def __init__(self, settings: VotesEdge, graph: Graph, prior: Prior, box: VoteBox, streams: Streams) -> None:
+        self.settings, self.box = settings, box
+        self.n, self.C = graph.num_nodes, graph.num_classes
+        split, labels = graph.for_learning()
+        self.labels = np.array(labels)
+        self.epsilon = box.budget.epsilon
+        train = streams.generator("votes").permutation(split.train)
+        self.train = train
+        self.calibration = train[len(train) - max(1, round(settings.calibration * len(train))) :]
+        self.validation = np.array(split.val)
+        self.in_train = np.zeros(self.n, dtype=bool)
+        self.in_train[train] = True
+        self.log_prior = np.log(np.clip(prior.probabilities, 1e-4, 1))
+        prior_head = fit_prior_head(self.log_prior[train], self.labels[train])
+        self.prior_scores = prior_head
+        self.p0 = softmax(prior_head(self.log_prior))
+        self.guess = self.p0.argmax(axis=1)
+        self.knowing = ~self.in_train & (self.p0.max(axis=1) > settings.voter_confidence)
+        self.open = ~self.in_train & ~self.knowing
+        self.class_sizes = np.maximum(np.bincount(self.labels[train], minlength=self.C), 1)
+        self.transcript: dict[str, np.ndarray] = {}
+
+    def first_stage(self) -> np.ndarray:
+        """Labelled nodes and nodes the encoder is sure of vote; rates, likelihood and head are fitted on the answers."""
+        counts = self._ask_first()
+        rates = self._rates(counts)
+        evidence, joint = self._best_count_model(counts, rates)
+        self.rates = rates["labelled"]
+        self.known = Evidence(self.log_prior, evidence, counts.astype(np.float64))
+        self.joint = joint
+        val = self.validation
+
+        def prior_only(e: Evidence) -> np.ndarray:
+            return self.prior_scores(e.prior)
+
+        cal = self.calibration
+        self.head: Head = choose_head(
+            self.known.rows(cal), self.labels[cal], self.known.rows(val), self.labels[val], prior_only
+        )
+        return self.head(self.known)
+
+    def _ask_first(self) -> np.ndarray:
+        rank = np.zeros(self.n)
+        rank[self.train] = np.arange(len(self.train))
+        rank[self.knowing] = len(self.train) + 1 - self.p0.max(axis=1)[self.knowing]
+        message = np.where(self.in_train, self.labels, self.guess)
+        receives = ~self.in_train
+        receives[self.calibration] = True
+        counts = self.box.ask(self.in_train | self.knowing, rank, message, receives)
+        self.transcript["stage_1"] = counts
+        return counts
+
+    def _rates(self, counts: np.ndarray) -> dict[str, np.ndarray]:
+        """Expected votes per class of receiver and class of vote, for the three kinds of receiver."""
+        place = np.empty(self.n, dtype=np.int64)
+        place[self.train] = np.arange(len(self.train))
+        onehot = np.eye(self.C)[self.labels[self.train]]
+        before = np.concatenate([np.zeros((1, self.C)), np.cumsum(onehot, axis=0)])
+        exposure = before[place[self.calibration]] / self.class_sizes
+        totals = counts[self.open].sum(axis=1)
+        inflation = 1 + self.knowing.sum() / len(self.train)
+        mean, variance = 0.0, 1e6
+        if len(totals) > 1:
+            mean, variance = totals.mean() / inflation, totals.var() / len(totals) / inflation**2
+        shares = np.bincount(self.labels[self.train], minlength=self.C) / len(self.train)
+        shares = np.maximum(shares, 1e-6)
+        B = vote_rates(counts, self.calibration, self.labels, exposure, shares, (mean, variance))
+        extra = B @ self._voters(self.knowing, self.p0, self.guess)
+        return {"labelled": B, "open": B + extra, "knowing": B + extra / 2, "calibration": B * exposure.mean(axis=0)}
+
+    def _voters(self, who: np.ndarray, p: np.ndarray, message: np.ndarray) -> np.ndarray:
+        """X[j, c]: voters of true class j that say c, as a share of the training nodes of class j."""
+        said = np.eye(self.C)[message[who]]
+        return p[who].T @ said / self.class_sizes[:, None]
+
+    def _best_count_model(self, counts: np.ndarray, rates: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+        """Poisson or overdispersed: whichever explains the calibration nodes better."""
+        groups = {
+            "open": np.flatnonzero(self.open),
+            "knowing": np.flatnonzero(self.knowing),
+            "calibration": self.calibration,
+        }
+        cal = self.calibration
+        weights = self.p0.copy()
+        weights[cal] = np.eye(self.C)[self.labels[cal]]
+        best: tuple[float, np.ndarray, np.ndarray, CountModel] | None = None
+        for overdispersed in (False, True):
+            model = CountModel(self.epsilon, overdispersed)
+            L = np.zeros((self.n, self.C, len(MULTIPLIERS)))
+            for group, rows in groups.items():
+                L[rows] = model.log_likelihood(counts[rows], rates[group])
+            receivers = np.concatenate(list(groups.values()))
+            some = receivers[:: max(1, len(receivers) // EM_NODES)]
+            g = multiplier_weights(L[some], weights[some])
+            joint = L + np.log(g)
+            evidence = class_evidence(joint)
+            known = Evidence(self.log_prior[cal], evidence[cal], counts[cal].astype(np.float64))
+            head = fit_bayes_head(known, self.labels[cal])
+            loss = float(cross_entropies(head(known), self.labels[cal]).mean())
+            if best is None or loss < best[0]:
+                best = (loss, evidence, joint, model)
+        _, evidence, joint, self.count_model = best  # type: ignore[misc]
+        return evidence, joint
+
+    def waves(self, scores: np.ndarray) -> np.ndarray:
+        """Newly confident nodes vote to the uninformed ones until nobody new is confident; then all that is left is asked."""
+        first = scores
+        uninformed = self.open.copy()
+        known = self.known
+        for wave in range(1, self.settings.max_waves + 1):
+            p = softmax(scores)
+            new, closing = self._newly_confident(p, uninformed, wave)
+            message = p.argmax(axis=1)
+            counts = self.box.ask(new, -p.max(axis=1), message)
+            self.transcript[f"wave_{wave}"] = counts
+            receivers = np.flatnonzero(uninformed)
+            uninformed = uninformed & ~new
+            known = self._updated(known, counts, p, new, message, receivers)
+            scores = self.head(known)
+            if closing:
+                break
+        val = self.validation
+        if (
+            len(val)
+            and cross_entropies(first[val], self.labels[val]).mean()
+            < cross_entropies(scores[val], self.labels[val]).mean()
+        ):
+            return first
+        return scores
+
+    def _newly_confident(self, p: np.ndarray, uninformed: np.ndarray, wave: int) -> tuple[np.ndarray, bool]:
+        if not uninformed.any():
+            return uninformed, True
+        base = float(p[uninformed].mean(axis=0).max())
+        new = uninformed & (p.max(axis=1) > base + self.settings.wave_confidence * (1 - base))
+        if not new.any() or wave == self.settings.max_waves:
+            return uninformed, True
+        return new, False
+
+    def _updated(
+        self,
+        known: Evidence,
+        counts: np.ndarray,
+        p: np.ndarray,
+        new: np.ndarray,
+        message: np.ndarray,
+        receivers: np.ndarray,
+    ) -> Evidence:
+        """Bayes' rule with the known noise; how far to trust a wave is chosen on validation."""
+        votes = counts[receivers].astype(np.float64)
+        if len(receivers) == 0:
+            return known
+        rates = self.rates @ self._voters(new, p, message)
+        halved = np.where(new[receivers], 0.5, 1.0)
+        expected = (p[receivers] @ rates) * halved[:, None]
+        rates = rates * _scale(votes, expected)
+        L = np.empty((len(receivers), self.C, len(MULTIPLIERS)))
+        for share in (0.5, 1.0):
+            rows = halved == share
+            if rows.any():
+                L[rows] = self.count_model.log_likelihood(counts[receivers[rows]], share * rates)
+        before = class_evidence(self.joint[receivers])
+        self.joint[receivers] += L
+        more = np.zeros_like(known.evidence)
+        more[receivers] = class_evidence(self.joint[receivers]) - before
+        spread = votes.var()
+        wiener = max(0.0, 1 - self.box.budget.noise_variance / spread) if spread > 0 else 0.0
+        extra = np.zeros_like(known.counts)
+        extra[receivers] = votes * wiener
+        val = self.validation
+        if len(val) == 0:
+            return known.plus(more, extra)
+
+        def loss(w: float) -> float:
+            scores = self.head(known.rows(val).plus(w * more[val], w * extra[val]))
+            return float(cross_entropies(scores, self.labels[val]).sum()) + (w - 1) ** 2 / (2 * 0.25)
+
+        w = min(WEIGHTS, key=loss)
+        return known.plus(w * more, w * extra)
+
+
+def _scale(votes: np.ndarray, expected: np.ndarray) -> float:
+    """How many more votes came than expected: least squares, shrunk to 1 with variance 1."""
+    energy = float((expected**2).sum())
+    if energy <= 0:
+        return 1.0
+    s = float((votes * expected).sum()) / energy
+    variance = float(((votes - s * expected) ** 2).mean()) / energy
+    return float(np.clip((s / max(variance, 1e-9) + 1) / (1 / max(variance, 1e-9) + 1), 0.05, 5))
+
+
+def softmax(scores: np.ndarray) -> np.ndarray:
+    """Rows of probabilities."""
+    shifted = np.exp(scores - scores.max(axis=1, keepdims=True))
+    return shifted / shifted.sum(axis=1, keepdims=True)

@@ -1,0 +1,73 @@
+"""``caribou train`` as a user types it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from caribou.cli import app
+from caribou.commands.train import parse_settings
+from caribou.errors import CaribouError, InputError
+from caribou.methods import METHODS
+
+KEYS = {"method", "dataset", "epsilon", "delta", "unit", "test_accuracy", "val_accuracy", "epsilon_spent"}
+KEYS |= {"seconds_per_fit", "cpu_seconds_per_fit", "peak_rss_mb", "certificate"}
+
+
+def call(*arguments: str) -> str:
+    result = CliRunner().invoke(app, ["train", *arguments])
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def failure(*arguments: str) -> str:
+    result = CliRunner().invoke(app, ["train", *arguments])
+    assert isinstance(result.exception, CaribouError), result.output
+    return str(result.exception)
+
+
+@pytest.mark.parametrize("method", list(METHODS))
+def test_every_method_by_name(method: str) -> None:
+    text = call(method, "--dataset", "chain-s", "--epsilon", "8", "--seeds", "2", "--json")
+    document = json.loads(text[text.index("{") :])
+    assert document.keys() >= KEYS
+    assert document["unit"] == METHODS[method].unit.value
+    assert len(document["test_accuracy"]["runs"]) == 2
+    assert 0 <= document["test_accuracy"]["mean"] <= 1
+    assert document["epsilon_spent"] <= 8
+    assert document["epsilon_of_all_fits"] > document["epsilon_spent"]
+    assert document["certificate"]["status"] == "private"
+
+
+def test_own_graph_and_table(tmp_path: Path) -> None:
+    rows = [f"n{i},{i % 2},{(i % 2) * 1.5 + i / 60},{'ab'[i % 2]}" for i in range(60)]
+    (tmp_path / "nodes.csv").write_text("id,x1,x2,label\n" + "\n".join(rows) + "\n")
+    edges = [f"n{i},n{(i + 2) % 60}" for i in range(60)]
+    (tmp_path / "edges.csv").write_text("source,target\n" + "\n".join(edges) + "\n")
+    text = call(
+        "mlp-dp", "--graph", str(tmp_path / "edges.csv"), "--nodes", str(tmp_path / "nodes.csv"), "--seeds", "1"
+    )
+    assert "test accuracy" in text
+    assert "epsilon = 4" in text
+
+
+def test_bad_input() -> None:
+    assert "method must be one of" in failure("gcn", "--dataset", "chain-s")
+    assert "either --dataset NAME or --graph FILE" in failure("mlp-dp")
+    assert "either --dataset NAME or --graph FILE" in failure("mlp-dp", "--dataset", "chain-s", "--graph", "x.npz")
+    assert "setting must be one of" in failure("votes-edp", "--dataset", "chain-s", "--set", "depth=3")
+    assert "max_waves must be" in failure("votes-edp", "--dataset", "chain-s", "--set", "max_waves=0")
+    assert "epsilon must be" in failure("mlp-dp", "--dataset", "chain-s", "--epsilon", "-1")
+    assert "delta must be" in failure("mlp-dp", "--dataset", "chain-s", "--delta", "1")
+    assert "seeds must be" in failure("mlp-dp", "--dataset", "chain-s", "--seeds", "0")
+    assert "nodes must go with --graph" in failure("mlp-dp", "--dataset", "chain-s", "--nodes", "n.csv")
+    assert "name must be one of" in failure("mlp-dp", "--dataset", "chains")
+
+
+def test_settings_are_numbers_words_or_errors() -> None:
+    assert parse_settings(["a=1", "b=0.5", "c=word", "d=true"]) == {"a": 1, "b": 0.5, "c": "word", "d": True}
+    with pytest.raises(InputError, match="key=value"):
+        parse_settings(["nothing"])
