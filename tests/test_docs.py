@@ -28,7 +28,10 @@ from caribou.privacy.sensitivity import layer_sensitivity
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")] + sorted(DOCS.glob("*.md"))
-RUNNABLE = [ROOT / "README.md", *(DOCS / name for name in ("getting-started.md", "faq.md", "certificates.md"))]
+RUNNABLE = [
+    ROOT / "README.md",
+    *(DOCS / name for name in ("getting-started.md", "faq.md", "certificates.md", "training.md")),
+]
 SCRIPTS = Path(sys.executable).parent
 
 _FENCE = re.compile(r"^```(?P<kind>\w*)(?P<info>[^\n`]*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -30,12 +30,12 @@ class EncoderConfig:
     weight_decay: float
     dropout: float
     input_dropout: float
-    sparse_scale_by_width: bool
+    sparse_row_length: float
 
 
-REGULARISED = EncoderConfig(400, 0.005, 5e-3, 0.6, 0.6, sparse_scale_by_width=False)
+REGULARISED = EncoderConfig(400, 0.005, 5e-3, 0.6, 0.6, sparse_row_length=4.0)
 """For many columns and few labels."""
-PLAIN = EncoderConfig(500, 0.004, 1e-4, 0.3, 0.0, sparse_scale_by_width=True)
+PLAIN = EncoderConfig(800, 0.01, 1e-3, 0.3, 0.0, sparse_row_length=16.0)
 """For informative features and many labels."""
 HIDDEN = (64, 16)
 BATCH = 512
@@ -63,8 +63,7 @@ def prepared_features(graph: Graph, config: EncoderConfig) -> np.ndarray | sp.cs
         return (dense - dense.mean(axis=0)) / np.maximum(dense.std(axis=0), 1e-6)
     rows = sp.csr_array(x, dtype=np.float32)
     norms = np.sqrt(np.asarray(rows.multiply(rows).sum(axis=1)).ravel())
-    scale = max(2.0, math.sqrt(d) / 4) if config.sparse_scale_by_width else 4.0
-    return sp.csr_array(sp.diags_array((scale / np.maximum(norms, 1e-12)).astype(np.float32)) @ rows)
+    return sp.csr_array(sp.diags_array((config.sparse_row_length / np.maximum(norms, 1e-12)).astype(np.float32)) @ rows)
 
 
 def cross_fit(graph: Graph, streams: Streams) -> Prior:

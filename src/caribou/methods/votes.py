@@ -120,7 +120,10 @@ class _Election:
         rates = self._rates(counts)
         evidence, joint = self._best_count_model(counts, rates)
         self.rates = rates["labelled"]
-        self.known = Evidence(self.log_prior, evidence, counts.astype(np.float64))
+        # Calibration nodes hear only the voters before them; their counts are brought to what an unlabelled node would hear.
+        heard = np.ones(self.n)
+        heard[self.calibration] = 1 - np.arange(len(self.calibration), 0, -1) / len(self.train)
+        self.known = Evidence(self.log_prior, evidence, counts / np.maximum(heard, 0.25)[:, None])
         self.joint = joint
         val = self.validation
 
