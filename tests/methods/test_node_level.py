@@ -27,13 +27,12 @@ from caribou.methods.votes_ndp import (
     clip_counts,
     default_plan,
     group_events,
-    pure_epsilon,
     release_votes,
     vote_counts,
     vote_event,
 )
 from caribou.normalize import pair_hash
-from caribou.privacy.accounting import epsilon_of
+from caribou.privacy.accounting import epsilon_of, pure_epsilon
 from caribou.privacy.budget import Budget
 from caribou.privacy.certificate import Certificate, verify
 from caribou.privacy.events import EpsilonDelta, Gaussian, Laplace, NonPrivate, gaussian_mu

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 import torch
+from scipy.special import softmax
 from torch import Tensor, nn
 
 from caribou._validate import integer, positive, unit_interval
@@ -124,7 +125,7 @@ def noisy_gradient_descent(
 
 def linear_clipped_sum(rows: Rows, labels: np.ndarray, weights: np.ndarray, clip: float) -> np.ndarray:
     """sum_i z_i R_i' min(1, clip / (||z_i|| ||R_i||)), without noise. -> [d, C]."""
-    residual = softmax(rows.times(weights))
+    residual = softmax(rows.times(weights), axis=1)
     residual[np.arange(len(labels)), labels] -= 1
     norms = rows.norms * np.sqrt(np.einsum("ij,ij->i", residual, residual))
     residual *= np.minimum(1, clip / np.maximum(norms, 1e-300))[:, None]
@@ -149,13 +150,6 @@ def shrink_rows(weights: np.ndarray, *, noise_variance: float, strength: float) 
     lengths = np.einsum("ij,ij->i", centred, centred)
     excess = strength * (weights.shape[1] - 1) * noise_variance
     return centred * np.maximum(0, 1 - excess / np.maximum(lengths, 1e-300))[:, None]
-
-
-def softmax(logits: np.ndarray) -> np.ndarray:
-    """Row-wise softmax, in a new array. [n, C] -> [n, C]."""
-    out = np.exp(logits - logits.max(axis=1, keepdims=True))
-    out /= out.sum(axis=1, keepdims=True)
-    return out
 
 
 # -- modules -------------------------------------------------------------------------------------------------------

@@ -26,6 +26,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+from scipy.special import softmax
 
 from caribou._validate import integer, non_negative, open_unit_interval, positive
 from caribou.errors import InputError
@@ -35,7 +36,6 @@ from caribou.learning.dp_training import (
     noisy_gradient_descent,
     path_length_schedule,
     shrink_rows,
-    softmax,
 )
 from caribou.learning.features import Rows, centred_unit_rows, private_mean, unit_root_rows
 from caribou.mechanisms.noise import NoiseSource
@@ -130,7 +130,7 @@ class MlpDp:
             assumptions=node_assumptions(noise, groups, reads_edges=False),
         )
         return Fitted(
-            probabilities=softmax(base.rows.times(weights)),
+            probabilities=softmax(base.rows.times(weights), axis=1),
             certificate=certificate,
             released={"shrinkage": np.array(shrinkage)},
             weights={"weights": weights, "mean": base.mean},

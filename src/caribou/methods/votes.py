@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+from scipy.special import softmax
 
 from caribou._validate import integer, open_unit_interval
 from caribou.errors import InputError
@@ -65,7 +66,7 @@ class VotesEdge:
         election = _Election(self, graph, prior, box, streams)
         first = election.first_stage()
         last = election.waves(first)
-        probabilities = softmax(last)
+        probabilities = softmax(last, axis=1)
         certificate = certify(
             budget,
             [
@@ -107,7 +108,7 @@ class _Election:
         self.log_prior = np.log(np.clip(prior.probabilities, 1e-4, 1))
         prior_head = fit_prior_head(self.log_prior[train], self.labels[train])
         self.prior_scores = prior_head
-        self.p0 = softmax(prior_head(self.log_prior))
+        self.p0 = softmax(prior_head(self.log_prior), axis=1)
         self.guess = self.p0.argmax(axis=1)
         self.knowing = ~self.in_train & (self.p0.max(axis=1) > settings.voter_confidence)
         self.open = ~self.in_train & ~self.knowing
@@ -205,7 +206,7 @@ class _Election:
         uninformed = self.open.copy()
         known = self.known
         for wave in range(1, self.settings.max_waves + 1):
-            p = softmax(scores)
+            p = softmax(scores, axis=1)
             new, closing = self._newly_confident(p, uninformed, wave)
             message = p.argmax(axis=1)
             counts = self.box.ask(new, -p.max(axis=1), message)
@@ -284,9 +285,3 @@ def _scale(votes: np.ndarray, expected: np.ndarray) -> float:
     s = float((votes * expected).sum()) / energy
     variance = float(((votes - s * expected) ** 2).mean()) / energy
     return float(np.clip((s / max(variance, 1e-9) + 1) / (1 / max(variance, 1e-9) + 1), 0.05, 5))
-
-
-def softmax(scores: np.ndarray) -> np.ndarray:
-    """Rows of probabilities."""
-    shifted = np.exp(scores - scores.max(axis=1, keepdims=True))
-    return shifted / shifted.sum(axis=1, keepdims=True)

@@ -39,11 +39,11 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+from scipy.special import softmax
 
 from caribou._validate import half_open_unit_interval, integer, non_negative
 from caribou.errors import InputError
 from caribou.graph import Graph, Split
-from caribou.learning.dp_training import softmax
 from caribou.mechanisms.noise import NoiseSource
 from caribou.methods import Fitted
 from caribou.methods.mlp_dp import (
@@ -56,10 +56,11 @@ from caribou.methods.mlp_dp import (
     selection_event,
 )
 from caribou.normalize import pair_hash
+from caribou.privacy.accounting import pure_epsilon
 from caribou.privacy.budget import Budget
 from caribou.privacy.calibration import smallest_noise_multiplier
 from caribou.privacy.certificate import MechanismRecord, certify
-from caribou.privacy.events import EpsilonDelta, Event, Gaussian, Laplace, NonPrivate
+from caribou.privacy.events import Event, Gaussian, Laplace, NonPrivate
 from caribou.privacy.sensitivity import grid_spacing
 from caribou.randomness import Streams
 
@@ -190,7 +191,7 @@ class VotesNdp:
             assumptions=node_assumptions(noise, groups, reads_edges=True),
         )
         return Fitted(
-            probabilities=softmax(logits + weight * evidence),
+            probabilities=softmax(logits + weight * evidence, axis=1),
             certificate=certificate,
             released={"votes": votes, "weight": np.array(weight)},
             weights={"weights": weights, "mean": base.mean},
@@ -307,19 +308,6 @@ def group_events(
         "test nodes and the rest",
     ):  # training nodes: `certify` refuses what they do not keep
         spent = pure_epsilon(groups[name])
-        if spent > budget.epsilon:
+        if spent is None or spent > budget.epsilon:
             raise InputError(f"epsilon of the {name} must be <= {budget.epsilon:g}, got {spent!r}")
     return groups
-
-
-def pure_epsilon(events: tuple[Event, ...]) -> float:
-    """Basic composition: the sum of the epsilons of events that are pure DP."""
-    total = 0.0
-    for event in events:
-        if isinstance(event, Laplace):
-            total += event.count / event.noise_multiplier
-        elif isinstance(event, EpsilonDelta) and event.delta == 0:
-            total += event.epsilon
-        else:
-            raise InputError(f"event must be pure DP, got {event!r}")
-    return total

@@ -162,13 +162,13 @@ def epsilon_of(events: Sequence[Event], delta: float) -> float:
     mu = gaussian_mu(events)
     if mu is not None:
         return gdp_epsilon(mu=mu, delta=delta)
-    pure = _pure_epsilon(events)
+    pure = pure_epsilon(events)
     composed = pld_epsilon(events, delta)
     return composed if pure is None else min(pure, composed)
 
 
-def _pure_epsilon(events: Sequence[Event]) -> float | None:
-    """The sum of the epsilons if every event is pure DP (delta = 0), else None."""
+def pure_epsilon(events: Sequence[Event]) -> float | None:
+    """Basic composition: the sum of the epsilons if every event is pure DP (delta = 0), else None."""
     total = 0.0
     for event in events:
         if isinstance(event, Laplace):
