@@ -154,6 +154,7 @@ class TestShow:
         report = shown(code=3)
         assert report["chain_intact"] is False
         assert len(report["problems"]) == 1
+        assert report["datasets"] == [], "no total is shown that rests on edited records"
 
     def test_key_is_never_shown(self) -> None:
         call("add", "survey", "--epsilon", "0.5", "--unit", "edge")
