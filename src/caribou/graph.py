@@ -357,9 +357,9 @@ class Graph:
         return graph_to_pyg(self)
 
     def for_learning(self) -> tuple[Split, np.ndarray]:
-        """The split and the labels; an error if either is missing."""
-        if self.split is None or self.labels is None:
-            raise InputError(f"graph must have labels and a split to be learned from, got {self!r}")
+        """The split and the labels; an error if either is missing or nobody is in training."""
+        if self.split is None or self.labels is None or len(self.split.train) == 0:
+            raise InputError(f"graph must have labels and a split with training nodes, got {self!r} without")
         return self.split, self.labels
 
     def summary(self) -> dict[str, Any]:

@@ -6,7 +6,6 @@ import json
 import os
 import platform
 import sqlite3
-from importlib import metadata
 from typing import Annotated, Any
 
 import typer
@@ -54,6 +53,7 @@ def diagnose() -> dict[str, Any]:
 
     from caribou.datasets import available
     from caribou.mechanisms.noise import NoiseSource
+    from caribou.privacy.certificate import package_version
 
     draw = NoiseSource.secure().gaussian((100_000,), std=1.0)
     folder = os.environ.get("CARIBOU_DATA")
@@ -61,7 +61,7 @@ def diagnose() -> dict[str, Any]:
     return {
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.machine()}",
-        "versions": {name: _version(name) for name in PACKAGES} | {"sqlite": sqlite3.sqlite_version},
+        "versions": {name: package_version(name) for name in PACKAGES} | {"sqlite": sqlite3.sqlite_version},
         "cores": {"usable": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()},
         "kernels": {
             "torch threads": torch.get_num_threads(),
@@ -78,10 +78,3 @@ def diagnose() -> dict[str, Any]:
             "found": ", ".join(found) or "none",
         },
     }
-
-
-def _version(package: str) -> str:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return "not installed"

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from caribou.privacy.certificate import Certificate
+from caribou.privacy.certificate import Certificate, json_number
 from caribou.privacy.certificate import verify as verify_certificate
 
 EXIT_CLAIM_FAILS = 3
@@ -32,9 +31,9 @@ def verify(
         document = {
             "file": str(file),
             "verified": result.passed,
-            "epsilon": "inf" if math.isinf(certificate.epsilon) else certificate.epsilon,
-            "epsilon_pld": _plain(result.epsilon_pld),
-            "epsilon_rdp": None if result.epsilon_rdp is None else _plain(result.epsilon_rdp),
+            "epsilon": json_number(certificate.epsilon),
+            "epsilon_pld": json_number(result.epsilon_pld),
+            "epsilon_rdp": None if result.epsilon_rdp is None else json_number(result.epsilon_rdp),
             "checks": [asdict(check) for check in result.checks],
         }
         typer.echo(json.dumps(document, indent=2))
@@ -56,9 +55,3 @@ def verify(
             console.print("[bold red]NOT VERIFIED[/bold red]: this certificate guarantees nothing")
     if not result.passed:
         raise typer.Exit(EXIT_CLAIM_FAILS)
-
-
-def _plain(x: float) -> float | str | None:
-    if math.isnan(x):
-        return None
-    return "inf" if math.isinf(x) else x

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 from caribou._validate import integer, positive, unit_interval
 from caribou.errors import InputError
-from caribou.learning.features import Rows, on_grid_plus_noise, rounding_margin, running_multiplier
+from caribou.learning.features import Rows, rounding_margin, running_multiplier
 from caribou.mechanisms.noise import NoiseSource
 from caribou.privacy.allocation import AllocatedPart
 
@@ -115,7 +115,7 @@ def noisy_gradient_descent(
     average = np.zeros((d, classes))
     kept_from = T // 2
     for step in range(T):
-        total = on_grid_plus_noise(linear_clipped_sum(rows, y, weights, bound), c * multiplier, noise)
+        total = noise.add_gaussian(linear_clipped_sum(rows, y, weights, bound), std=c * multiplier)
         velocity = schedule.momentum * velocity + (1 - schedule.momentum) * total
         weights = weights - schedule.step_size * velocity
         if step >= kept_from:
@@ -241,7 +241,7 @@ def train_privately(
                     model, rows if everything else rows[batch], y if everything else y[batch], bound
                 )
                 total = torch.cat([part.reshape(-1) for part in parts]).numpy()
-            yield on_grid_plus_noise(total, clip * multiplier, noise) / divisor
+            yield noise.add_gaussian(total, std=clip * multiplier) / divisor
 
     steps = calibrated.part.steps
     average_after = min(steps - 1, math.floor(optimizer.average_from * steps))

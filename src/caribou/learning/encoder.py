@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from caribou.graph import Graph
+from caribou.learning.features import row_norms
 from caribou.randomness import Streams
 
 CHECKPOINTS = 12
@@ -62,8 +63,8 @@ def prepared_features(graph: Graph, config: EncoderConfig) -> np.ndarray | sp.cs
         dense = np.asarray(x.todense() if sp.issparse(x) else x, dtype=np.float32)
         return (dense - dense.mean(axis=0)) / np.maximum(dense.std(axis=0), 1e-6)
     rows = sp.csr_array(x, dtype=np.float32)
-    norms = np.sqrt(np.asarray(rows.multiply(rows).sum(axis=1)).ravel())
-    return sp.csr_array(sp.diags_array((config.sparse_row_length / np.maximum(norms, 1e-12)).astype(np.float32)) @ rows)
+    scale = (config.sparse_row_length / np.maximum(row_norms(rows), 1e-12)).astype(np.float32)
+    return sp.csr_array(sp.diags_array(scale) @ rows)
 
 
 def cross_fit(graph: Graph, streams: Streams) -> Prior:

@@ -125,7 +125,7 @@ def private_mean(
         raise InputError(f"rows must have norm <= 1, got {float(norms.max())!r}")
     margin = rounding_margin(rows=x.shape[0], entries=x.shape[1], noise_multiplier=multiplier)
     total = (1 - margin) * np.asarray(x.sum(axis=0), dtype=np.float64).ravel()
-    mean = on_grid_plus_noise(total, multiplier, noise) / train_size
+    mean = noise.add_gaussian(total, std=multiplier) / train_size
     length = float(mean @ mean)
     if length == 0:
         return mean
@@ -164,11 +164,3 @@ def rounding_margin(*, rows: int, entries: int, noise_multiplier: float) -> floa
     """
     grid = 2 * math.sqrt(entries) * grid_spacing(noise_std=noise_multiplier) if noise_multiplier > 0 else 0.0
     return min(0.5, 2.0**-20 + 32 * rows**2 * 2.0**-52 + grid)
-
-
-def on_grid_plus_noise(value: np.ndarray, std: float, noise: NoiseSource) -> np.ndarray:
-    """value + N(0, std^2), both rounded to a common power-of-two grid of about 2^-28 std. std = 0 draws nothing."""
-    if std == 0:
-        return value
-    grid = grid_spacing(noise_std=std)
-    return np.rint(value / grid) * grid + noise.gaussian(value.shape, std=std, grid=grid)

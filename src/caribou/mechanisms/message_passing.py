@@ -11,7 +11,7 @@ from caribou.mechanisms.noise import NoiseSource
 from caribou.normalize import Operator
 from caribou.privacy.budget import PrivacyUnit
 from caribou.privacy.calibration import CalibratedPropagation
-from caribou.privacy.sensitivity import double_precision, grid_spacing
+from caribou.privacy.sensitivity import double_precision
 
 
 def propagate(
@@ -32,8 +32,6 @@ def propagate(
     """
     check_pairing(layer, operator, start, calibrated)
     x0 = operator.mask(project_rows(start.detach().to(torch.float64)))
-    std = calibrated.noise_std
-    grid = grid_spacing(noise_std=std) if calibrated.is_private else None
     bounded_before_noise = calibrated.sensitivity.unit is PrivacyUnit.NODE
     x = x0
     with torch.no_grad():
@@ -41,10 +39,7 @@ def propagate(
             x = layer(x, operator, x0)  # [n, d]
             if bounded_before_noise:
                 x = project_rows(x)
-            if grid is not None:
-                z = noise.gaussian(tuple(x.shape), std=std, grid=grid)
-                x = torch.round(x / grid) * grid + torch.from_numpy(z)
-            x = project_rows(x)
+            x = project_rows(torch.from_numpy(noise.add_gaussian(x.numpy(), std=calibrated.noise_std)))
     return x
 
 

@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from caribou._validate import integer, non_negative, positive_or_inf
 from caribou.errors import CaribouError, InputError
+from caribou.privacy.sensitivity import grid_spacing
 
 _CHUNK = 1 << 20
 """Values per block of cipher stream: bounds the memory of a large draw."""
@@ -100,6 +101,13 @@ class NoiseSource:
             flat = np.rint(flat / grid) * grid
         return flat.reshape(shape)
 
+    def add_gaussian(self, value: np.ndarray, *, std: float) -> np.ndarray:
+        """value + N(0, std^2), both rounded to the common grid of `grid_spacing`. std = 0 draws nothing."""
+        if std == 0:
+            return value
+        grid = grid_spacing(noise_std=std)
+        return np.rint(value / grid) * grid + self.gaussian(value.shape, std=std, grid=grid)
+
     def laplace(self, shape: tuple[int, ...], *, scale: float, grid: float | None = None) -> np.ndarray:
         """Independent Laplace noise of the given scale (std = sqrt(2) scale) in double precision, on the grid if one is given.
 
@@ -112,6 +120,13 @@ class NoiseSource:
         if grid is not None:
             flat = np.rint(flat / grid) * grid
         return flat.reshape(shape)
+
+    def add_laplace(self, value: np.ndarray, *, scale: float) -> np.ndarray:
+        """value + Laplace noise, both rounded to the common grid of `grid_spacing`. scale = 0 draws nothing."""
+        if scale == 0:
+            return value
+        grid = grid_spacing(noise_std=scale)
+        return np.rint(value / grid) * grid + self.laplace(value.shape, scale=scale, grid=grid)
 
     def two_sided_geometric(self, shape: tuple[int, ...], *, epsilon: float) -> np.ndarray:
         """Independent integers with P(k) = (1 - a)/(1 + a) a^|k|, a = e^-epsilon: the noise of integer counts.

@@ -138,7 +138,8 @@ class MlpDp:
 
     def fit_base(self, graph: Graph, mu: float, noise: NoiseSource) -> Base:
         """The linear model within a GDP parameter ``mu`` (inf = no noise): (share mu)^2 for the mean, the rest for training."""
-        train = graph.split.train  # type: ignore[union-attr]
+        split, labels = graph.for_learning()
+        train = split.train
         train_size = len(train) if self.train_size is None else self.train_size
         schedule = path_length_schedule(mu=mu, train_size=train_size, logit_noise=self.logit_noise, clip=self.clip)
         centre = full_batch("mean of the training rows", 1, self.mean_share * mu)
@@ -148,7 +149,7 @@ class MlpDp:
         rows = centred_unit_rows(x, mean)
         averaged = noisy_gradient_descent(
             rows.take(train),
-            graph.labels[train],  # type: ignore[index]
+            labels[train],
             classes=graph.num_classes,
             schedule=schedule,
             calibrated=descent,
@@ -173,14 +174,13 @@ def checked_split(graph: Graph, budget: Budget) -> Split:
     """The split of a graph that a node-level method can be fitted on; one clear error otherwise."""
     if budget.unit is not PrivacyUnit.NODE:
         raise InputError(f"unit of the budget must be node for this method, got {budget.unit.value}")
-    if graph.labels is None or graph.split is None or len(graph.split.train) == 0:
-        raise InputError(f"graph must have labels and a split with training nodes, got {graph!r} without")
-    return graph.split
+    return graph.for_learning()[0]
 
 
 def full_batch(name: str, steps: int, mu: float) -> AllocatedPart:
     """``steps`` full-batch Gaussians that are mu-GDP together; the noise is rounded up, so that mu never is."""
-    return AllocatedPart(Part(name, steps), 0.0 if math.isinf(mu) else math.sqrt(steps) / mu * (1 + 2.0**-44))
+    part = Part(name, steps)
+    return AllocatedPart(part, 0.0 if math.isinf(mu) else part.noise_multiplier(mu) * (1 + 2.0**-44))
 
 
 def choose(

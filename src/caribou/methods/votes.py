@@ -58,7 +58,6 @@ class VotesEdge:
 
     def fit(self, graph: Graph, budget: Budget, streams: Streams, noise: NoiseSource) -> Fitted:
         """Cross-fit the encoder, ask in waves, and combine prior and votes."""
-        graph.for_learning()
         if budget.unit is not PrivacyUnit.EDGE:
             raise InputError(f"unit must be edge for votes-edp, got {budget.unit.value!r}")
         prior = cross_fit(graph, streams)
@@ -101,14 +100,15 @@ class _Election:
         self.epsilon = box.budget.epsilon
         train = streams.generator("votes").permutation(split.train)
         self.train = train
-        self.calibration = train[len(train) - max(1, round(settings.calibration * len(train))) :]
+        # the last of the order: calibration node number i hears the votes of the training nodes before it
+        self.before_calibration = np.arange(len(train) - max(1, round(settings.calibration * len(train))), len(train))
+        self.calibration = train[self.before_calibration]
         self.validation = np.array(split.val)
         self.in_train = np.zeros(self.n, dtype=bool)
         self.in_train[train] = True
         self.log_prior = np.log(np.clip(prior.probabilities, 1e-4, 1))
-        prior_head = fit_prior_head(self.log_prior[train], self.labels[train])
-        self.prior_scores = prior_head
-        self.p0 = softmax(prior_head(self.log_prior), axis=1)
+        self.prior_scores = fit_prior_head(self.log_prior[train], self.labels[train])
+        self.p0 = softmax(self.prior_scores(self.log_prior), axis=1)
         self.guess = self.p0.argmax(axis=1)
         self.knowing = ~self.in_train & (self.p0.max(axis=1) > settings.voter_confidence)
         self.open = ~self.in_train & ~self.knowing
@@ -123,7 +123,7 @@ class _Election:
         self.rates = rates["labelled"]
         # Calibration nodes hear only the voters before them; their counts are brought to what an unlabelled node would hear.
         heard = np.ones(self.n)
-        heard[self.calibration] = 1 - np.arange(len(self.calibration), 0, -1) / len(self.train)
+        heard[self.calibration] = self.before_calibration / len(self.train)
         self.known = Evidence(self.log_prior, evidence, counts / np.maximum(heard, 0.25)[:, None])
         self.joint = joint
         val = self.validation
@@ -150,11 +150,9 @@ class _Election:
 
     def _rates(self, counts: np.ndarray) -> dict[str, np.ndarray]:
         """Expected votes per class of receiver and class of vote, for the three kinds of receiver."""
-        place = np.empty(self.n, dtype=np.int64)
-        place[self.train] = np.arange(len(self.train))
         onehot = np.eye(self.C)[self.labels[self.train]]
         before = np.concatenate([np.zeros((1, self.C)), np.cumsum(onehot, axis=0)])
-        exposure = before[place[self.calibration]] / self.class_sizes
+        exposure = before[self.before_calibration] / self.class_sizes
         totals = counts[self.open].sum(axis=1)
         inflation = 1 + self.knowing.sum() / len(self.train)
         mean, variance = 0.0, 1e6

@@ -250,10 +250,8 @@ def release_votes(
     if chooses:
         tau[split.val] *= 1 - SELECTION_SHARE
     scale = plan.noise_scale(budget.epsilon)
-    cell = grid_spacing(noise_std=scale)
-    margin = 2.0**-30 + 2 * counts.shape[1] * cell
-    clipped = np.rint((1 - margin) * clip_counts(counts, tau) / cell) * cell
-    return clipped + noise.laplace(counts.shape, scale=scale, grid=cell)
+    margin = 2.0**-30 + 2 * counts.shape[1] * grid_spacing(noise_std=scale)
+    return noise.add_laplace((1 - margin) * clip_counts(counts, tau), scale=scale)
 
 
 def vote_evidence(votes: np.ndarray, plan: VotePlan, budget: Budget) -> np.ndarray:

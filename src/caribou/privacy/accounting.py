@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from statistics import NormalDist
 from typing import Any
 
-from caribou._validate import integer, non_negative, open_unit_interval, positive, unit_interval
+from caribou._validate import non_negative, open_unit_interval, positive, unit_interval
 from caribou.errors import InputError
 from caribou.privacy.events import (
     EpsilonDelta,
@@ -191,7 +192,15 @@ def pld_epsilon(events: Sequence[Event], delta: float) -> float:
 
 
 def compose_pld(events: Sequence[Event]) -> Any:
-    """The composed privacy loss distribution of dp-accounting. Neighbours: add or remove one unit."""
+    """The composed privacy loss distribution of dp-accounting. Neighbours: add or remove one unit.
+
+    The last few are kept: a certificate asks for epsilon and for two attack rates of the same events.
+    """
+    return _composed_pld(tuple(events))
+
+
+@lru_cache(maxsize=4)
+def _composed_pld(events: tuple[Event, ...]) -> Any:
     from dp_accounting.pld import common
     from dp_accounting.pld import privacy_loss_distribution as pld
 
@@ -322,8 +331,3 @@ def randomized_response_epsilon(*, keep_one: float, make_one: float) -> float:
             return math.inf
         worst = max(worst, abs(math.log(p / q)))
     return worst
-
-
-def linear_gdp_mu(*, mu: float, hops: int) -> float:
-    """K hops composed without amplification: sqrt(K) mu, the cost if every state were released."""
-    return mu * math.sqrt(integer(at_least=1, hops=hops))

@@ -89,7 +89,7 @@ class Allocation:
     @property
     def events(self) -> tuple[Event, ...]:
         """All events, in the order of the parts."""
-        return tuple(a.event for a in self.parts if a.event is not None)
+        return tuple(_events(self.parts))
 
 
 def allocate(

@@ -47,22 +47,6 @@ SIDE_CHANNELS = (
 )
 
 
-_FIELDS = {
-    *(
-        "format",
-        "certificate_id",
-        "created",
-        "status",
-        "scope",
-        "unit",
-        "adjacency",
-        "epsilon",
-        "delta",
-        "epsilon_spent",
-    ),
-    *("mu", "released", "events", "public_parameters", "assumptions", "attack_success", "trust_model", "side_channels"),
-    "versions",
-}
 _Reporter = Callable[[str, bool, str], None]
 
 
@@ -127,10 +111,10 @@ class Certificate:
             "scope": self.scope,
             "unit": self.unit.value,
             "adjacency": self.unit.adjacency,
-            "epsilon": _to_json(self.epsilon),
+            "epsilon": json_number(self.epsilon),
             "delta": self.delta,
-            "epsilon_spent": _to_json(self.epsilon_spent),
-            "mu": None if self.mu is None else _to_json(self.mu),
+            "epsilon_spent": json_number(self.epsilon_spent),
+            "mu": None if self.mu is None else json_number(self.mu),
             "released": list(self.released),
             "events": [
                 {"name": m.name, "event": event_to_dict(m.event), "details": dict(m.details)} for m in self.mechanisms
@@ -199,9 +183,6 @@ class Certificate:
             raise CertificateError(f"certificate must be a JSON object, got {type(record).__name__}")
         if record.get("format") != FORMAT:
             raise CertificateError(f"format must be {FORMAT}, got {record.get('format')!r}")
-        unknown = sorted(set(record) - _FIELDS)
-        if unknown:
-            raise CertificateError(f"certificate must have known fields only, got {', '.join(map(str, unknown))}")
         try:
             certificate = cls(
                 unit=PrivacyUnit.parse(record["unit"]),
@@ -230,8 +211,11 @@ class Certificate:
             raise CertificateError(f"certificate field {error.args[0]!r} must be present, got nothing") from error
         except (TypeError, AttributeError, ValueError, OverflowError) as error:
             raise CertificateError(f"certificate is malformed: {error}") from error
-        # These fields are words that follow from the others; a reader must not find anything else there.
         expected = certificate.to_dict()
+        unknown = sorted(set(record) - set(expected))
+        if unknown:
+            raise CertificateError(f"certificate must have known fields only, got {', '.join(map(str, unknown))}")
+        # These fields are words that follow from the others; a reader must not find anything else there.
         for name in ("status", "scope", "adjacency", "trust_model", "side_channels"):
             if record.get(name) != expected[name]:
                 raise CertificateError(
@@ -552,7 +536,10 @@ def _close(stated: Any, true: float | None, tolerance: float) -> bool:
     return abs(stated - true) <= tolerance * max(1e-300, abs(true)) + 1e-15
 
 
-def _to_json(x: float) -> float | str:
+def json_number(x: float) -> float | str | None:
+    """A number as JSON can hold it: infinity as the word "inf", what is not a number as null."""
+    if math.isnan(x):
+        return None
     return "inf" if math.isinf(x) else x
 
 
@@ -574,11 +561,14 @@ def _flat(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
     return rows
 
 
+def package_version(package: str) -> str:
+    """The installed version, or the words "not installed"."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "not installed"
+
+
 def _versions() -> dict[str, str]:
-    found = {"python": platform.python_version()}
-    for package in ("caribou-gnn", "torch", "numpy", "dp-accounting", "cryptography"):
-        try:
-            found[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            found[package] = "not installed"
-    return found
+    packages = ("caribou-gnn", "torch", "numpy", "dp-accounting", "cryptography")
+    return {"python": platform.python_version()} | {package: package_version(package) for package in packages}
