@@ -52,6 +52,30 @@ def test_own_graph_and_table(tmp_path: Path) -> None:
     )
     assert "test accuracy" in text
     assert "epsilon = 4" in text
+    assert "do not publish" in text
+
+
+def test_a_graph_without_test_labels_has_no_accuracy(tmp_path: Path) -> None:
+    parts = ["train"] * 40 + ["val"] * 10 + ["test"] * 10
+    rows = [
+        f"n{i},{i % 2},{(i % 2) * 1.5},{'' if part == 'test' else 'ab'[i % 2]},{part}" for i, part in enumerate(parts)
+    ]
+    (tmp_path / "nodes.csv").write_text("id,x1,x2,label,split\n" + "\n".join(rows) + "\n")
+    (tmp_path / "edges.csv").write_text("source,target\nn0,n2\nn1,n3\n")
+    arguments = [
+        "mlp-dp",
+        "--graph",
+        str(tmp_path / "edges.csv"),
+        "--nodes",
+        str(tmp_path / "nodes.csv"),
+        "--seeds",
+        "2",
+    ]
+    text = call(*arguments, "--json")
+    document = json.loads(text[text.index("{") :])
+    assert document["test_accuracy"] == {"mean": None, "ci95": None, "runs": [None, None]}
+    assert document["val_accuracy"] is not None
+    assert "no labels" in call(*arguments)
 
 
 def test_bad_input() -> None:

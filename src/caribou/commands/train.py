@@ -7,6 +7,7 @@ import math
 import resource
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,8 +17,21 @@ from caribou._validate import integer
 from caribou.errors import InputError
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from caribou.graph import Graph
-    from caribou.methods import Fitted
+    from caribou.privacy.certificate import Certificate
+
+
+@dataclass(frozen=True)
+class _Run:
+    """One fit. Accuracies are not a number where no node of that part has a label."""
+
+    certificate: Certificate
+    test_accuracy: float
+    val_accuracy: float
+    seconds: float
+    cpu_seconds: float
 
 
 def train(
@@ -50,6 +64,7 @@ def train(
     from caribou.methods import method_info
     from caribou.privacy.accounting import epsilon_of
     from caribou.privacy.budget import Budget
+    from caribou.privacy.certificate import json_number
     from caribou.randomness import Streams
 
     info = method_info(method)
@@ -59,32 +74,35 @@ def train(
     if (dataset is None) == (graph is None):
         raise InputError("give either --dataset NAME or --graph FILE")
     console = Console(stderr=True)
-    runs: list[tuple[Fitted, float, float, float, float]] = []
+    runs: list[_Run] = []
     with console.status("") as status:
         for seed in range(seeds):
             status.update(f"{method}: fit {seed + 1} of {seeds}")
             data = _load(dataset, graph, nodes, data_dir, seed)
             wall, cpu = time.perf_counter(), time.process_time()
             fitted = recipe.fit(data, budget, Streams(seed), NoiseSource.secure())
-            spent_wall, spent_cpu = time.perf_counter() - wall, time.process_time() - cpu
-            runs.append(
-                (fitted, _accuracy(fitted, data, "test"), _accuracy(fitted, data, "val"), spent_wall, spent_cpu)
-            )
-    certificate = runs[0][0].certificate
-    events = [event for run in runs for event in run[0].certificate.events]
-    scores = [run[1] for run in runs]
+            wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+            test, val = (_accuracy(fitted.probabilities, data, part) for part in ("test", "val"))
+            runs.append(_Run(fitted.certificate, test, val, wall, cpu))
+    certificate = runs[0].certificate
+    events = [event for run in runs for event in run.certificate.events]
+    scores = [run.test_accuracy for run in runs]
     document = {
         "method": method,
         "dataset": dataset or str(graph),
-        "epsilon": _plain(budget.epsilon),
+        "epsilon": json_number(budget.epsilon),
         "delta": budget.delta,
         "unit": budget.unit.value,
-        "test_accuracy": {"mean": _mean(scores), "ci95": _half_width(scores), "runs": scores},
-        "val_accuracy": _mean([run[2] for run in runs]),
-        "epsilon_spent": _plain(certificate.epsilon_spent),
-        "epsilon_of_all_fits": _plain(epsilon_of(events, budget.delta)),
-        "seconds_per_fit": _mean([run[3] for run in runs]),
-        "cpu_seconds_per_fit": _mean([run[4] for run in runs]),
+        "test_accuracy": {
+            "mean": json_number(_mean(scores)),
+            "ci95": json_number(_half_width(scores)),
+            "runs": [json_number(score) for score in scores],
+        },
+        "val_accuracy": json_number(_mean([run.val_accuracy for run in runs])),
+        "epsilon_spent": json_number(certificate.epsilon_spent),
+        "epsilon_of_all_fits": json_number(epsilon_of(events, budget.delta)),
+        "seconds_per_fit": _mean([run.seconds for run in runs]),
+        "cpu_seconds_per_fit": _mean([run.cpu_seconds for run in runs]),
         "peak_rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         / (1024 if sys.platform != "darwin" else 1024**2),
         "certificate": certificate.to_dict(),
@@ -119,7 +137,7 @@ def _load(dataset: str | None, graph: Path | None, nodes: Path | None, data_dir:
     return read_graph(graph, nodes, seed=seed)  # type: ignore[arg-type]
 
 
-def _accuracy(fitted: Fitted, graph: Graph, part: str) -> float:
+def _accuracy(probabilities: np.ndarray, graph: Graph, part: str) -> float:
     import numpy as np
 
     split, labels = graph.for_learning()
@@ -127,17 +145,17 @@ def _accuracy(fitted: Fitted, graph: Graph, part: str) -> float:
     index = index[labels[index] >= 0]
     if len(index) == 0:
         return math.nan
-    return float(np.mean(fitted.probabilities[index].argmax(axis=1) == labels[index]))
+    return float(np.mean(probabilities[index].argmax(axis=1) == labels[index]))
 
 
 def _mean(values: list[float]) -> float:
     return math.fsum(values) / len(values)
 
 
-def _half_width(values: list[float]) -> float | None:
-    """Half of the 95 % interval of the mean over the seeds (Student's t); None for one run."""
+def _half_width(values: list[float]) -> float:
+    """Half of the 95 % interval of the mean over the seeds (Student's t); not a number for one run."""
     if len(values) < 2:
-        return None
+        return math.nan
     from scipy.stats import t
 
     mean = _mean(values)
@@ -145,8 +163,8 @@ def _half_width(values: list[float]) -> float | None:
     return float(t.ppf(0.975, len(values) - 1)) * deviation / math.sqrt(len(values))
 
 
-def _plain(x: float) -> float | str:
-    return "inf" if math.isinf(x) else x
+def _percent(share: float | None) -> str:
+    return "no labels" if share is None else f"{share:.1%}"
 
 
 def _print(document: dict[str, Any], budget: str) -> None:
@@ -163,13 +181,16 @@ def _print(document: dict[str, Any], budget: str) -> None:
     table.add_row("method", document["method"])
     table.add_row("graph", document["dataset"])
     table.add_row("guarantee of one fit", budget)
-    table.add_row("test accuracy", f"{accuracy['mean']:.1%}{interval}")
-    table.add_row("validation accuracy", f"{document['val_accuracy']:.1%}")
+    table.add_row("test accuracy", f"{_percent(accuracy['mean'])}{interval}")
+    table.add_row("validation accuracy", _percent(document["val_accuracy"]))
     if len(accuracy["runs"]) > 1:
         total = document["epsilon_of_all_fits"]
         table.add_row(
             "all fits together", f"epsilon = {total if isinstance(total, str) else f'{total:.4g}'} on a private graph"
         )
+    if document["unit"] == "node":
+        # At edge level labels are public; here an accuracy is a function of private labels, and no noise is added to it.
+        table.add_row("do not publish", "the accuracies: they read private labels without noise")
     table.add_row("seconds per fit", f"{document['seconds_per_fit']:.1f} ({document['cpu_seconds_per_fit']:.1f} CPU)")
     table.add_row("peak memory", f"{document['peak_rss_mb']:.0f} MB")
     table.add_row("certificate", document["certificate"]["status"])
