@@ -6,8 +6,10 @@ At edge level features, labels and split are public, so what is fitted here cost
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -24,7 +26,7 @@ CHECKPOINTS = 12
 
 @dataclass(frozen=True)
 class EncoderConfig:
-    """One way to fit the MLP d - 64 - 16 - C (SELU, Adam, batches, cosine learning rate)."""
+    """One way to fit the MLP (SELU, Adam, batches, cosine learning rate)."""
 
     steps: int
     learning_rate: float
@@ -47,31 +49,99 @@ FOLDS = 3
 class Prior:
     """Class probabilities of every node. Rows of training nodes come from models that were not fitted on them.
 
-    ``probabilities``: [n, C]. ``validation_accuracy``: of the single model, for the choice between configurations.
+    ``probabilities``: [n, C]. ``validation_accuracy``: of the single model, for the choice between configurations. ``encoder``:
+    the fitted models, for nodes of other graphs.
     """
 
     probabilities: np.ndarray
     validation_accuracy: float
+    encoder: Encoder
 
 
-def prepared_features(graph: Graph, config: EncoderConfig) -> np.ndarray | sp.csr_array:
-    """Dense features standardised by column; sparse ones (density <= 1/2) with rows of equal length, still sparse."""
-    x = graph.features
-    n, d = x.shape
-    nonzero = x.nnz if sp.issparse(x) else int(np.count_nonzero(x))
-    if nonzero > 0.5 * n * d:
-        dense = np.asarray(x.todense() if sp.issparse(x) else x, dtype=np.float32)
-        return (dense - dense.mean(axis=0)) / np.maximum(dense.std(axis=0), 1e-6)
-    rows = sp.csr_array(x, dtype=np.float32)
-    scale = (config.sparse_row_length / np.maximum(row_norms(rows), 1e-12)).astype(np.float32)
-    return sp.csr_array(sp.diags_array(scale) @ rows)
+@dataclass(frozen=True, eq=False)
+class Scaling:
+    """How features are brought to the encoder: columns standardised (dense), or rows of one length (sparse, kept sparse)."""
+
+    centre: np.ndarray | None
+    spread: np.ndarray | None
+    row_length: float
+
+    @classmethod
+    def of(cls, x: np.ndarray | sp.csr_array, row_length: float) -> Scaling:
+        """Standardise if more than half of the entries are not 0."""
+        n, d = x.shape
+        nonzero = sp.csr_array(x).count_nonzero() if sp.issparse(x) else np.count_nonzero(x)
+        if nonzero <= 0.5 * n * d:
+            return cls(None, None, row_length)
+        dense = _dense(x)
+        return cls(dense.mean(axis=0), np.maximum(dense.std(axis=0), 1e-6), row_length)
+
+    def __call__(self, x: np.ndarray | sp.csr_array) -> np.ndarray | sp.csr_array:
+        if self.centre is not None and self.spread is not None:
+            return (_dense(x) - self.centre) / self.spread
+        rows = sp.csr_array(x, dtype=np.float32)
+        scale = (self.row_length / np.maximum(row_norms(rows), 1e-12)).astype(np.float32)
+        return sp.csr_array(sp.diags_array(scale) @ rows)
 
 
-def cross_fit(graph: Graph, streams: Streams) -> Prior:
+@dataclass(frozen=True, eq=False)
+class Encoder:
+    """m MLPs side by side on the same features. weights[i]: [m, a, b], biases[i]: [m, 1, b]; the first model saw all nodes."""
+
+    scaling: Scaling
+    weights: tuple[np.ndarray, ...]
+    biases: tuple[np.ndarray, ...]
+
+    def logits(self, features: np.ndarray | sp.csr_array) -> np.ndarray:
+        """[n, d] -> [m, n, C]."""
+        return self._run(features, len(self.weights))
+
+    def probabilities(self, features: np.ndarray | sp.csr_array) -> np.ndarray:
+        """The mean over the models, for nodes that none of them was fitted on. [n, d] -> [n, C]."""
+        return _softmax(self.logits(features)).mean(axis=0).astype(np.float64)
+
+    def embeddings(self, features: np.ndarray | sp.csr_array) -> np.ndarray:
+        """The last hidden layer of the first model (its logits if there is none), rows of length 1. [n, d] -> [n, h]."""
+        layers = max(1, len(self.weights) - 1)
+        last = self._run(features, layers)[0].astype(np.float64)
+        return last / np.maximum(np.linalg.norm(last, axis=1, keepdims=True), 1e-12)
+
+    def _run(self, features: np.ndarray | sp.csr_array, layers: int) -> np.ndarray:
+        x = self.scaling(features)
+        weights = [torch.from_numpy(np.array(w)) for w in self.weights[:layers]]
+        biases = [torch.from_numpy(np.array(b)) for b in self.biases[:layers]]
+        parts = np.array_split(np.arange(x.shape[0]), 1 + x.shape[0] // 8192)
+        with torch.no_grad():
+            return np.concatenate([_forward(x, rows, weights, biases).numpy() for rows in parts], axis=1)
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """Named arrays, for a saved run."""
+        arrays = {"encoder.row_length": np.array(self.scaling.row_length)}
+        if self.scaling.centre is not None and self.scaling.spread is not None:
+            arrays |= {"encoder.centre": self.scaling.centre, "encoder.spread": self.scaling.spread}
+        for i, (w, b) in enumerate(zip(self.weights, self.biases, strict=True)):
+            arrays |= {f"encoder.weight_{i}": w, f"encoder.bias_{i}": b}
+        return arrays
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Encoder:
+        """The inverse of `to_arrays`."""
+        layers = sum(1 for name in arrays if name.startswith("encoder.weight_"))
+        scaling = Scaling(
+            arrays.get("encoder.centre"), arrays.get("encoder.spread"), float(arrays["encoder.row_length"])
+        )
+        return cls(
+            scaling,
+            tuple(arrays[f"encoder.weight_{i}"] for i in range(layers)),
+            tuple(arrays[f"encoder.bias_{i}"] for i in range(layers)),
+        )
+
+
+def cross_fit(graph: Graph, streams: Streams, hidden: tuple[int, ...] = HIDDEN) -> Prior:
     """Fit both configurations, keep the one that validates better, and predict every node out of fold.
 
-    Each configuration is one joint fit of four models: one on all training nodes and one per fold left out. Training nodes are
-    predicted by the model that left them out; the others by the average of all four.
+    Each configuration is one joint fit of four MLPs d - ``hidden`` - C: one on all training nodes and one per fold left out.
+    Training nodes are predicted by the model that left them out; the others by the average of all four.
     """
     rng = streams.generator("encoder")
     train = graph.for_learning()[0].train
@@ -79,33 +149,34 @@ def cross_fit(graph: Graph, streams: Streams) -> Prior:
     member = np.ones((1 + FOLDS, graph.num_nodes), dtype=bool)
     for k in range(FOLDS):
         member[1 + k, train[fold == k]] = False
-    best: tuple[float, np.ndarray, float] | None = None
+    best: tuple[float, Encoder, float] | None = None
     for config in (REGULARISED, PLAIN):
-        logits, score, accuracy = _fit_jointly(graph, config, member, rng)
+        encoder, score, accuracy = _fit_jointly(graph, config, hidden, member, rng)
         if best is None or score < best[0]:
-            best = (score, logits, accuracy)
-    _, logits, accuracy = best  # type: ignore[misc]
-    each = torch.softmax(torch.from_numpy(logits), dim=2).numpy()  # [1 + folds, n, C]
+            best = (score, encoder, accuracy)
+    _, encoder, accuracy = best  # type: ignore[misc]
+    each = _softmax(encoder.logits(graph.features))  # [1 + folds, n, C]
     probabilities = each.mean(axis=0)
     for k in range(FOLDS):
         left_out = train[fold == k]
         probabilities[left_out] = each[1 + k, left_out]
-    return Prior(probabilities.astype(np.float64), accuracy)
+    return Prior(probabilities.astype(np.float64), accuracy, encoder)
 
 
 def _fit_jointly(
-    graph: Graph, config: EncoderConfig, member: np.ndarray, rng: np.random.Generator
-) -> tuple[np.ndarray, float, float]:
-    """Train m models side by side; model j learns from the training nodes with member[j]. Logits [m, n, C].
+    graph: Graph, config: EncoderConfig, hidden: tuple[int, ...], member: np.ndarray, rng: np.random.Generator
+) -> tuple[Encoder, float, float]:
+    """Train m models side by side; model j learns from the training nodes with member[j].
 
     Returns also the validation score -accuracy + CE/10 and the accuracy of model 0. Validation nodes choose the checkpoint.
     """
-    x = prepared_features(graph, config)
+    scaling = Scaling.of(graph.features, config.sparse_row_length)
+    x = scaling(graph.features)
     split, labels = graph.for_learning()
     y = torch.from_numpy(np.array(labels))
     m, C = len(member), graph.num_classes
     train, val = split.train, np.array(split.val)
-    widths = (x.shape[1], *HIDDEN, C)
+    widths = (x.shape[1], *hidden, C)
     generator = torch.Generator().manual_seed(int(rng.integers(2**62)))
     weights = [(torch.randn(m, a, b, generator=generator) / math.sqrt(a)).requires_grad_() for a, b in pairwise(widths)]
     biases = [torch.zeros(m, 1, b, requires_grad=True) for b in widths[1:]]
@@ -117,15 +188,7 @@ def _fit_jointly(
     best_state: list[list[Tensor]] = [[] for _ in range(m)]
     accuracy = 0.0
 
-    def forward(rows: np.ndarray, training: bool) -> Tensor:
-        h = _first_layer(x, rows, weights[0], config.input_dropout if training else 0.0, generator) + biases[0]
-        for w, b in zip(weights[1:], biases[1:], strict=True):
-            h = torch.selu(h)
-            if training:
-                h = h * (torch.rand(h.shape, generator=generator) >= config.dropout) / (1 - config.dropout)
-            h = torch.bmm(h, w) + b
-        return h  # [m, rows, C]
-
+    dropout = (config.input_dropout, config.dropout, generator)
     order = rng.permutation(train)
     position = 0
     for step in range(1, config.steps + 1):
@@ -136,7 +199,7 @@ def _fit_jointly(
         rows = order[position : position + batch]
         position += batch
         losses = torch.nn.functional.cross_entropy(
-            forward(rows, True).transpose(1, 2), y[rows].expand(m, -1), reduction="none"
+            _forward(x, rows, weights, biases, dropout).transpose(1, 2), y[rows].expand(m, -1), reduction="none"
         )
         use = masks[:, rows]
         loss = ((losses * use).sum(dim=1) / use.sum(dim=1).clamp(min=1)).sum()
@@ -145,24 +208,41 @@ def _fit_jointly(
         optimizer.step()
         if step in marks:
             with torch.no_grad():
-                scores, accuracies = _validation(forward(val, False), y[val])
+                scores, accuracies = _validation(_forward(x, val, weights, biases), y[val])
             for j in range(m):
                 if scores[j] < best_score[j]:
                     best_score[j] = scores[j]
                     best_state[j] = [p[j].detach().clone() for p in (*weights, *biases)]
                     accuracy = accuracies[j] if j == 0 else accuracy
-    with torch.no_grad():
-        for j in range(m):
-            for parameter, kept in zip((*weights, *biases), best_state[j], strict=True):
-                parameter[j] = kept
-        logits = np.concatenate(
-            [
-                forward(rows, False).numpy()
-                for rows in np.array_split(np.arange(graph.num_nodes), 1 + graph.num_nodes // 8192)
-            ],
-            axis=1,
-        )
-    return logits, float(best_score[0]), accuracy
+    kept = [torch.stack([state[i] for state in best_state]).numpy() for i in range(len(weights) + len(biases))]
+    encoder = Encoder(scaling, tuple(kept[: len(weights)]), tuple(kept[len(weights) :]))
+    return encoder, float(best_score[0]), accuracy
+
+
+def _forward(
+    x: np.ndarray | sp.csr_array,
+    rows: np.ndarray,
+    weights: Sequence[Tensor],
+    biases: Sequence[Tensor],
+    dropout: tuple[float, float, torch.Generator] | None = None,
+) -> Tensor:
+    """All models on some rows; with ``dropout`` (of inputs, of hidden units, coins) in training. [n, d] -> [m, rows, C]."""
+    of_inputs, of_hidden, coins = dropout or (0.0, 0.0, None)
+    h = _first_layer(x, rows, weights[0], of_inputs, coins) + biases[0]
+    for w, b in zip(weights[1:], biases[1:], strict=True):
+        h = torch.selu(h)
+        if of_hidden > 0:
+            h = h * (torch.rand(h.shape, generator=coins) >= of_hidden) / (1 - of_hidden)
+        h = torch.bmm(h, w) + b
+    return h
+
+
+def _dense(x: Any) -> np.ndarray:
+    return np.asarray(x.todense() if sp.issparse(x) else x, dtype=np.float32)
+
+
+def _softmax(logits: np.ndarray) -> np.ndarray:
+    return torch.softmax(torch.from_numpy(logits), dim=-1).numpy()
 
 
 def _validation(logits: Tensor, y: Tensor) -> tuple[np.ndarray, np.ndarray]:
@@ -177,7 +257,7 @@ def _validation(logits: Tensor, y: Tensor) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _first_layer(
-    x: np.ndarray | sp.csr_array, rows: np.ndarray, weight: Tensor, dropout: float, generator: torch.Generator
+    x: np.ndarray | sp.csr_array, rows: np.ndarray, weight: Tensor, dropout: float, generator: torch.Generator | None
 ) -> Tensor:
     """x[rows] times the weights of all models, without making sparse rows dense. [rows, d], [m, d, h] -> [m, rows, h]."""
     m, d, h = weight.shape

@@ -107,8 +107,9 @@ class _Election:
         self.in_train = np.zeros(self.n, dtype=bool)
         self.in_train[train] = True
         self.log_prior = np.log(np.clip(prior.probabilities, 1e-4, 1))
-        self.prior_scores = fit_prior_head(self.log_prior[train], self.labels[train])
-        self.p0 = softmax(self.prior_scores(self.log_prior), axis=1)
+        self.prior_head = fit_prior_head(self.log_prior[train], self.labels[train])
+        nothing = np.zeros_like(self.log_prior)
+        self.p0 = softmax(self.prior_head(Evidence(self.log_prior, nothing, nothing)), axis=1)
         self.guess = self.p0.argmax(axis=1)
         self.knowing = ~self.in_train & (self.p0.max(axis=1) > settings.voter_confidence)
         self.open = ~self.in_train & ~self.knowing
@@ -128,12 +129,9 @@ class _Election:
         self.joint = joint
         val = self.validation
 
-        def prior_only(e: Evidence) -> np.ndarray:
-            return self.prior_scores(e.prior)
-
         cal = self.calibration
         self.head: Head = choose_head(
-            self.known.rows(cal), self.labels[cal], self.known.rows(val), self.labels[val], prior_only
+            self.known.rows(cal), self.labels[cal], self.known.rows(val), self.labels[val], self.prior_head
         )
         return self.head(self.known)
 

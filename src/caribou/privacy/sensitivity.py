@@ -91,7 +91,9 @@ def layer_sensitivity(
             raise InputError(
                 f"degree_cap must be None at edge level (cutting degrees is not covered), got {bounds.degree_cap}"
             )
-        value = edge_sensitivity(contraction=contraction, alpha1=alpha1, degree_floor=bounds.degree_floor)
+        value = edge_sensitivity(
+            contraction=contraction, alpha1=alpha1, degree_floor=bounds.degree_floor, nodes=bounds.nodes
+        )
         theorem = "edge sensitivity under a degree floor (docs/privacy.md, Theorem 2)"
     elif unit is PrivacyUnit.NODE:
         value = node_sensitivity(contraction=contraction, alpha1=alpha1, bounds=bounds)
@@ -101,7 +103,7 @@ def layer_sensitivity(
     return Sensitivity(value, unit, contraction, alpha1, beta, bounds, theorem)
 
 
-def edge_sensitivity(*, contraction: float, alpha1: float, degree_floor: int) -> float:
+def edge_sensitivity(*, contraction: float, alpha1: float, degree_floor: int, nodes: int | None = None) -> float:
     """Theorem 2: Delta_edge = C_L alpha_1 max over 0 <= d_u, d_v <= max(F, 3) of the total change of W X.
 
     With a(s) = 1/sqrt(s), s_u = max(d_u, F) + 1 before and s'_u = max(d_u + 1, F) + 1 after the edge uv is added,
@@ -111,19 +113,27 @@ def edge_sensitivity(*, contraction: float, alpha1: float, degree_floor: int) ->
         total^2 = R_u^2 + R_v^2 + a_w^2 (d_u delta_u^2 + d_v delta_v^2)                rows of the neighbours
                   + 2 delta_u delta_v min(d_u, d_v) / (max(2, F) + 1)                  common neighbours, degree >= 2
 
-    Beyond d = max(F, 3) every term decreases, so the scan is exhaustive. Holds for every graph and every X with rows in the
-    unit ball. Unit: L2 (Frobenius) norm.
+    Beyond d = max(F, 3) every term decreases, so the scan is exhaustive. If ``nodes`` = n is declared, degrees before the edge
+    are at most n - 2, and the scan ends there: with F >= n - 1 no normalisation ever changes and Delta_edge is
+    C_L alpha_1 sqrt(2) / (F + 1). Holds for every graph (of n nodes) and every X with rows in the unit ball. Unit: L2
+    (Frobenius) norm.
+
+    >>> round(101 * edge_sensitivity(contraction=1.0, alpha1=1.0, degree_floor=100), 4)
+    2.1134
+    >>> round(101 * edge_sensitivity(contraction=1.0, alpha1=1.0, degree_floor=100, nodes=101), 4)
+    1.4142
     """
     contraction = half_open_unit_interval(contraction=contraction)
     alpha1 = unit_interval(alpha1=alpha1)
     F = integer(at_least=0, degree_floor=degree_floor)
+    largest = math.inf if nodes is None else max(0, integer(at_least=1, nodes=nodes) - 2)
     a_w = 1 / math.sqrt(max(1, F) + 1)
 
     def before_and_after(d: int) -> tuple[float, float]:
         return float(max(d, F) + 1), float(max(d + 1, F) + 1)
 
     # Below F nothing changes but the new entry itself, so of those degrees only one need be looked at.
-    degrees = range(max(0, F - 1), max(F, 3) + 1)
+    degrees = range(min(max(0, F - 1), int(min(largest, F))), int(min(largest, max(F, 3))) + 1)
     worst = 0.0
     for d_u in degrees:
         s_u, t_u = before_and_after(d_u)
