@@ -25,6 +25,11 @@ class Evidence:
     evidence: np.ndarray
     counts: np.ndarray
 
+    @classmethod
+    def of_prior(cls, prior: np.ndarray) -> Evidence:
+        """Nothing but the prior is known."""
+        return cls(prior, np.zeros_like(prior), np.zeros_like(prior))
+
     def rows(self, index: np.ndarray) -> Evidence:
         """The rows of some nodes."""
         return Evidence(self.prior[index], self.evidence[index], self.counts[index])

@@ -108,8 +108,7 @@ class _Election:
         self.in_train[train] = True
         self.log_prior = np.log(np.clip(prior.probabilities, 1e-4, 1))
         self.prior_head = fit_prior_head(self.log_prior[train], self.labels[train])
-        nothing = np.zeros_like(self.log_prior)
-        self.p0 = softmax(self.prior_head(Evidence(self.log_prior, nothing, nothing)), axis=1)
+        self.p0 = softmax(self.prior_head(Evidence.of_prior(self.log_prior)), axis=1)
         self.guess = self.p0.argmax(axis=1)
         self.knowing = ~self.in_train & (self.p0.max(axis=1) > settings.voter_confidence)
         self.open = ~self.in_train & ~self.knowing
