@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -119,7 +118,7 @@ def release(
         budget.unit,
         certificate.events,
         description=f"embeddings after {calibrated.hops} hops",
-        fingerprint=book.fingerprint(_content(graph)),
+        fingerprint=book.fingerprint(graph.content()),
         replace_fingerprint=replace_fingerprint,
         certificate_id=certificate.certificate_id,
     )
@@ -149,16 +148,3 @@ def _features(graph: Graph) -> Tensor:
         raise InputError("start must be given for a graph without features, got None")
     dense = graph.features.toarray() if sp.issparse(graph.features) else graph.features
     return torch.from_numpy(np.array(dense, dtype=np.float64))
-
-
-def _content(graph: Graph) -> Iterator[bytes]:
-    """The private content as bytes, for the ledger's keyed hash; the same whether features are stored sparse or dense."""
-    yield graph.indptr.astype("<i8").tobytes()
-    yield graph.indices.astype("<i4").tobytes()
-    features = sp.csr_array(graph.features, dtype=np.float64, copy=True)
-    features.sum_duplicates()
-    features.eliminate_zeros()
-    for part, kind in ((features.indptr, "<i8"), (features.indices, "<i8"), (features.data, "<f8")):
-        yield part.astype(kind).tobytes()
-    if graph.labels is not None:
-        yield graph.labels.astype("<i8").tobytes()

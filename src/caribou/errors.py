@@ -32,3 +32,7 @@ class CertificateError(CaribouError):
 
 class LedgerError(CaribouError):
     """The ledger file cannot be read or written, or the entry does not exist."""
+
+
+class RunError(CaribouError):
+    """A saved run cannot be written, or is not what was written."""

@@ -8,7 +8,7 @@ mechanisms and audits mean the same thing by the word. Nothing here is protected
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -361,6 +361,18 @@ class Graph:
         if self.split is None or self.labels is None or len(self.split.train) == 0:
             raise InputError(f"graph must have labels and a split with training nodes, got {self!r} without")
         return self.split, self.labels
+
+    def content(self) -> Iterator[bytes]:
+        """The private content as bytes, for a ledger's keyed hash; the same whether features are stored sparse or dense."""
+        yield self.indptr.astype("<i8").tobytes()
+        yield self.indices.astype("<i4").tobytes()
+        features = sp.csr_array(self.features, dtype=np.float64, copy=True)
+        features.sum_duplicates()
+        features.eliminate_zeros()
+        for part, kind in ((features.indptr, "<i8"), (features.indices, "<i8"), (features.data, "<f8")):
+            yield part.astype(kind).tobytes()
+        if self.labels is not None:
+            yield self.labels.astype("<i8").tobytes()
 
     def summary(self) -> dict[str, Any]:
         """Exact statistics of the graph. **Private**: no noise is added; for the owner's eyes only.

@@ -16,6 +16,8 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from caribou._validate import integer
+from caribou.errors import InputError
 from caribou.graph import Graph
 from caribou.learning.features import row_norms
 from caribou.randomness import Streams
@@ -43,6 +45,13 @@ PLAIN = EncoderConfig(800, 0.01, 1e-3, 0.3, 0.0, sparse_row_length=16.0)
 HIDDEN = (64, 16)
 BATCH = 512
 FOLDS = 3
+
+
+def widths(hidden: Any) -> tuple[int, ...]:
+    """Widths of hidden layers, checked; () means a linear model."""
+    if not isinstance(hidden, list | tuple):
+        raise InputError(f"hidden must be a list of widths such as [64, 16], got {hidden!r}")
+    return tuple(integer(at_least=1, hidden=width) for width in hidden)
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,6 +14,7 @@ from caribou.graph import Graph
 from caribou.mechanisms.noise import NoiseSource
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.certificate import Certificate
+from caribou.privacy.events import Event
 from caribou.randomness import Streams
 
 
@@ -23,8 +24,8 @@ class Fitted:
 
     ``probabilities``: [n, C], one row per node of the training graph. At edge level they may be published, too. At node
     level a node's own row is computed from its own features: it is for that node, and not covered for anybody else.
-    ``released``: the arrays that mechanisms released (a state, a transcript). ``weights``: parameters of the models that were
-    trained on public data or privately.
+    ``released``: the arrays that mechanisms released (a state, a transcript), at edge level with the probabilities. ``weights``:
+    parameters of the models that were trained on public data or privately.
     """
 
     probabilities: np.ndarray
@@ -34,24 +35,55 @@ class Fitted:
 
 
 class Method(Protocol):
-    """A frozen record of public settings that can be fitted. ``fit`` does not change the graph."""
+    """A frozen record of public settings that can be fitted. No call changes the graph."""
 
     def fit(self, graph: Graph, budget: Budget, streams: Streams, noise: NoiseSource) -> Fitted:
         """Train on ``graph`` within ``budget``; public coins from ``streams``, privacy noise from ``noise``."""
         ...
 
+    def cost(self, graph: Graph, budget: Budget) -> tuple[Event, ...]:
+        """What `fit` will cost, from public numbers alone: known before any noise is drawn."""
+        ...
+
+    def release(
+        self, weights: Mapping[str, np.ndarray], graph: Graph, budget: Budget, streams: Streams, noise: NoiseSource
+    ) -> Fitted:
+        """Predict another graph with fitted weights, which takes a release about that graph (unless no edge is read)."""
+        ...
+
+    def release_cost(self, graph: Graph, budget: Budget) -> tuple[Event, ...]:
+        """What `release` will cost, from public numbers alone; empty if it reads nothing private but each node's own data."""
+        ...
+
+    def predict(
+        self, weights: Mapping[str, np.ndarray], released: Mapping[str, np.ndarray], graph: Graph
+    ) -> np.ndarray:
+        """Class probabilities of the nodes that ``released`` is about, without spending anything. [n, C]"""
+        ...
+
     def settings(self) -> Mapping[str, Any]:
-        """The public settings, for records and certificates."""
+        """The public settings, for records and certificates: plain JSON values that `MethodInfo.create` takes back."""
         ...
 
 
 @dataclass(frozen=True)
 class MethodInfo:
-    """A method by name: its privacy unit, where its class lives, and what it is in words."""
+    """A method by name: its privacy unit, where its class lives, and what it is in words.
+
+    ``private`` = False: it protects nothing and takes an infinite epsilon only.
+    """
 
     unit: PrivacyUnit
     home: str
     summary: str
+    private: bool = True
+
+    def check(self, name: str, budget: Budget) -> None:
+        """The budget must be of this method's unit, and infinite if it has no privacy."""
+        if budget.unit is not self.unit:
+            raise InputError(f"unit must be {self.unit.value} for {name}, got {budget.unit.value}")
+        if not self.private and budget.is_private:
+            raise InputError(f"epsilon must be inf for {name}, which is not private, got {budget.epsilon:g}")
 
     def create(self, **settings: Any) -> Method:
         """The method with these settings; an unknown one is an error that lists the known ones."""
@@ -66,6 +98,12 @@ class MethodInfo:
 
 
 METHODS = {
+    "caribou-edp": MethodInfo(
+        PrivacyUnit.EDGE, "caribou.methods.caribou:Caribou", "perturbed contractive message passing of class messages"
+    ),
+    "caribou-inf": MethodInfo(
+        PrivacyUnit.EDGE, "caribou.methods.caribou:Caribou", "the same without noise: a yardstick", private=False
+    ),
     "votes-edp": MethodInfo(
         PrivacyUnit.EDGE, "caribou.methods.votes:VotesEdge", "votes in waves, every pair of nodes asked once"
     ),
@@ -74,6 +112,9 @@ METHODS = {
     ),
     "mlp-dp": MethodInfo(
         PrivacyUnit.NODE, "caribou.methods.mlp_dp:MlpDp", "a private linear model that never sees an edge"
+    ),
+    "mlp": MethodInfo(
+        PrivacyUnit.EDGE, "caribou.methods.mlp:Mlp", "the encoder alone, without graph and without noise", private=False
     ),
 }
 """The methods of ``caribou train``. Classes are imported when one is created."""

@@ -7,7 +7,8 @@ private, too.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
@@ -16,7 +17,7 @@ import scipy.sparse as sp
 import torch
 from scipy.special import softmax
 
-from caribou._validate import integer, open_unit_interval
+from caribou._validate import integer, one_of, open_unit_interval
 from caribou.errors import InputError
 from caribou.graph import Graph
 from caribou.layer import ContractiveGraphLayer
@@ -27,7 +28,7 @@ from caribou.learning.classifier import (
     fit_classifier,
     module_from_arrays,
 )
-from caribou.learning.encoder import HIDDEN, Encoder, cross_fit
+from caribou.learning.encoder import HIDDEN, Encoder, cross_fit, widths
 from caribou.learning.head import Evidence, Head, PriorHead, choose_head_by_folds, fit_prior_head, head_from_arrays
 from caribou.learning.sums import SumModel, fit_sum_model
 from caribou.mechanisms.message_passing import propagate
@@ -42,6 +43,7 @@ from caribou.privacy.certificate import (
     propagation_record,
     standing_assumptions,
 )
+from caribou.privacy.events import Event, Gaussian, NonPrivate
 from caribou.privacy.sensitivity import Bounds, double_precision
 from caribou.randomness import Streams
 
@@ -100,11 +102,11 @@ class Caribou:
         ContractiveGraphLayer(self.contraction, self.alpha1, self.beta)  # checks its own arguments
         if self.degree_floor is not None:
             integer(at_least=0, degree_floor=self.degree_floor)
-        _one_of(MESSAGES, messages=self.messages)
-        object.__setattr__(self, "hidden", _widths(self.hidden))
+        one_of(MESSAGES, messages=self.messages)
+        object.__setattr__(self, "hidden", widths(self.hidden))
         open_unit_interval(calibration=self.calibration)
         if self.classifier is not None:
-            _one_of(CLASSIFIERS, classifier=self.classifier)
+            one_of(CLASSIFIERS, classifier=self.classifier)
         if self.classifier == "evidence" and self.messages not in CLASS_MESSAGES:
             raise InputError(f"classifier must be mlp for messages = {self.messages}, got 'evidence'")
         integer(at_least=1, classifier_hidden=self.classifier_hidden)
@@ -135,6 +137,15 @@ class Caribou:
         calibrated = self._calibrate(graph, view.start.shape[1], budget_mu(budget))
         state = self._propagate(graph, view.start, calibrated, noise)
         return self._fitted(graph, budget, view, model_from_arrays(weights), state, calibrated, noise)
+
+    def cost(self, graph: Graph, budget: Budget) -> tuple[Event, ...]:
+        """One Gaussian mechanism, whatever the number of hops."""
+        mu = budget_mu(budget)
+        return (Gaussian(1 / mu),) if math.isfinite(mu) else (NonPrivate(),)
+
+    def release_cost(self, graph: Graph, budget: Budget) -> tuple[Event, ...]:
+        """The same as `cost`."""
+        return self.cost(graph, budget)
 
     def predict(
         self, weights: Mapping[str, np.ndarray], released: Mapping[str, np.ndarray], graph: Graph
@@ -406,15 +417,3 @@ def require_edge_unit(budget: Budget, method: str) -> None:
     """One clear error for a budget of the wrong unit."""
     if budget.unit is not PrivacyUnit.EDGE:
         raise InputError(f"unit must be edge for {method}, got {budget.unit.value!r}")
-
-
-def _one_of(choices: Sequence[str], **field: str) -> None:
-    ((name, value),) = field.items()
-    if value not in choices:
-        raise InputError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
-
-
-def _widths(hidden: Any) -> tuple[int, ...]:
-    if not isinstance(hidden, list | tuple):
-        raise InputError(f"hidden must be a list of widths such as [64, 16], got {hidden!r}")
-    return tuple(integer(at_least=1, hidden=width) for width in hidden)

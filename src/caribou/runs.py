@@ -1,0 +1,183 @@
+"""A saved run: weights, what was released, settings and certificate in one folder. Never the graph, a seed or a hidden state.
+
+    run.json              method, settings, budget, sizes, class names, and the SHA-256 of every other file
+    weights.safetensors   parameters of the models: trained on public data, or privately
+    released.safetensors  what the mechanisms released
+    certificate.json/.md  the promise
+    nodes.json            names of the nodes (edge level only, where the node set is public)
+
+A run is written whole or not at all. Reading checks every digest and the certificate: that finds damage and careless edits, not a
+forger, who would write new digests.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from caribou.errors import CaribouError, RunError
+from caribou.privacy.budget import Budget, PrivacyUnit
+from caribou.privacy.certificate import Certificate, json_number
+
+FORMAT = 1
+RECORD = "run.json"
+WEIGHTS, RELEASED, CERTIFICATE, NODES = "weights.safetensors", "released.safetensors", "certificate.json", "nodes.json"
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """A fitted method as it is stored. ``classes``: names of the classes, in the order of the columns."""
+
+    method: str
+    settings: Mapping[str, Any]
+    budget: Budget
+    certificate: Certificate
+    weights: Mapping[str, np.ndarray]
+    released: Mapping[str, np.ndarray]
+    nodes: int
+    columns: int
+    classes: tuple[str, ...]
+    node_ids: tuple[str, ...] | None = field(default=None)
+
+
+def write_run(run: Run, folder: str | os.PathLike[str]) -> Path:
+    """Write a run into a new folder (or an empty one); on any failure or interruption nothing is left behind."""
+    target = check_target(folder)
+    temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}.tmp")
+    try:
+        temporary.mkdir()
+        _write_files(run, temporary)
+        if target.exists():
+            target.rmdir()  # it is empty
+        temporary.rename(target)
+    except OSError as error:
+        raise RunError(f"run cannot be written to {target}: {error.strerror or error}") from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    return target
+
+
+def check_target(folder: str | os.PathLike[str]) -> Path:
+    """A folder that a run can be written to: new or empty, in a folder that exists. Checked before anything is spent."""
+    target = Path(folder).absolute()
+    if not target.parent.is_dir():
+        raise RunError(f"out must lie in a folder that exists, got {str(folder)!r}")
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise RunError(f"out must be a new or empty folder, got {str(folder)!r}")
+    if not os.access(target.parent, os.W_OK):
+        raise RunError(f"out must lie in a folder that can be written, got {str(folder)!r}")
+    return target
+
+
+def read_run(folder: str | os.PathLike[str]) -> Run:
+    """Read a run; a missing, truncated or changed file is an error that names it."""
+    base = Path(folder)
+    if not base.is_dir():
+        raise RunError(f"run must be a folder, got {str(folder)!r}")
+    record = _read_record(base)
+    for name, digest in record["files"].items():
+        if name != Path(name).name:
+            raise RunError(f"run {base}: files must be plain names, got {name!r}")
+        if _digest(base / name) != digest:
+            raise RunError(f"run {base}: {name} is not what was saved (truncated or changed)")
+    for name in (WEIGHTS, RELEASED, CERTIFICATE):
+        if name not in record["files"]:
+            raise RunError(f"run {base}: {RECORD} must list {name}, got {', '.join(record['files'])}")
+    try:
+        certificate = Certificate.load(base / CERTIFICATE)
+        budget = Budget(_number(record["epsilon"]), record["delta"], PrivacyUnit.parse(record["unit"]))
+        run = Run(
+            method=str(record["method"]),
+            settings=dict(record["settings"]),
+            budget=budget,
+            certificate=certificate,
+            weights=_read_arrays(base / WEIGHTS),
+            released=_read_arrays(base / RELEASED),
+            nodes=int(record["nodes"]),
+            columns=int(record["columns"]),
+            classes=tuple(str(name) for name in record["classes"]),
+            node_ids=_read_ids(base / NODES) if NODES in record["files"] else None,
+        )
+    except (KeyError, TypeError, ValueError, CaribouError) as error:
+        raise RunError(f"run {base} cannot be read: {error}") from error
+    _check_agreement(run, base)
+    return run
+
+
+def _check_agreement(run: Run, base: Path) -> None:
+    """Record and certificate must tell one story."""
+    c = run.certificate
+    stated = (c.epsilon, c.delta, c.unit, c.public_parameters.get("nodes"))
+    wanted = (run.budget.epsilon, run.budget.delta, run.budget.unit, run.nodes)
+    if stated != wanted:
+        raise RunError(f"run {base}: the certificate must agree with {RECORD}, {wanted}, got {stated}")
+
+
+def _write_files(run: Run, folder: Path) -> None:
+    from safetensors.numpy import save_file
+
+    for name, arrays in ((WEIGHTS, run.weights), (RELEASED, run.released)):
+        save_file({key: np.ascontiguousarray(value) for key, value in arrays.items()}, folder / name)
+    run.certificate.save(folder / CERTIFICATE)
+    run.certificate.save(folder / "certificate.md")
+    if run.node_ids is not None:
+        (folder / NODES).write_text(json.dumps(list(run.node_ids)), encoding="utf-8")
+    record = {
+        "format": FORMAT,
+        "method": run.method,
+        "settings": dict(run.settings),
+        "epsilon": json_number(run.budget.epsilon),
+        "delta": run.budget.delta,
+        "unit": run.budget.unit.value,
+        "nodes": run.nodes,
+        "columns": run.columns,
+        "classes": list(run.classes),
+        "files": {path.name: _digest(path) for path in sorted(folder.iterdir())},
+    }
+    (folder / RECORD).write_text(json.dumps(record, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+
+
+def _read_record(base: Path) -> dict[str, Any]:
+    try:
+        record = json.loads((base / RECORD).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise RunError(f"run {base}: {RECORD} cannot be read: {getattr(error, 'strerror', error)}") from error
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise RunError(f"run {base}: {RECORD} must be JSON (truncated?): {error}") from error
+    if not isinstance(record, dict) or record.get("format") != FORMAT or not isinstance(record.get("files"), dict):
+        raise RunError(f"run {base}: {RECORD} must be a record of format {FORMAT} with its files")
+    return record
+
+
+def _read_arrays(path: Path) -> dict[str, np.ndarray]:
+    from safetensors import SafetensorError
+    from safetensors.numpy import load_file
+
+    try:
+        return dict(load_file(path))
+    except (SafetensorError, OSError) as error:
+        raise RunError(f"{path.name} cannot be read: {error}") from error
+
+
+def _read_ids(path: Path) -> tuple[str, ...]:
+    return tuple(str(name) for name in json.loads(path.read_text(encoding="utf-8")))
+
+
+def _digest(path: Path) -> str:
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError as error:
+        raise RunError(f"run {path.parent}: {path.name} cannot be read: {error.strerror}") from error
+
+
+def _number(value: Any) -> float:
+    return float("inf") if value == "inf" else value
