@@ -21,7 +21,8 @@ LEVELS = [
     {"caribou.datasets", "caribou.normalize"},
     {"caribou.layer", "caribou.mechanisms"},
     {"caribou.embeddings", "caribou.learning"},
-    {"caribou.methods"},
+    {"caribou.methods", "caribou.runs"},
+    {"caribou.models"},
     {"caribou.commands"},
     {"caribou.cli"},
 ]

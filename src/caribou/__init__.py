@@ -24,6 +24,10 @@ _HOMES = {
     "NoiseSource": "caribou.mechanisms.noise",
     "release": "caribou.embeddings",
     "Release": "caribou.embeddings",
+    "Model": "caribou.models",
+    "Votes": "caribou.models",
+    "Caribou": "caribou.models",
+    "load": "caribou.models",
     "Certificate": "caribou.privacy.certificate",
     "verify": "caribou.privacy.certificate",
     "Ledger": "caribou.privacy.ledger",
@@ -33,17 +37,21 @@ _HOMES = {
 __all__ = [
     "Bounds",
     "Budget",
+    "Caribou",
     "CaribouError",
     "Certificate",
     "ContractiveGraphLayer",
     "Graph",
     "Ledger",
+    "Model",
     "NoiseSource",
     "PrivacyUnit",
     "Release",
     "Split",
+    "Votes",
     "__version__",
     "datasets",
+    "load",
     "propagate",
     "read_graph",
     "release",
@@ -60,6 +68,7 @@ if TYPE_CHECKING:
     from caribou.layer import ContractiveGraphLayer
     from caribou.mechanisms.message_passing import propagate
     from caribou.mechanisms.noise import NoiseSource
+    from caribou.models import Caribou, Model, Votes, load
     from caribou.privacy.budget import Budget, PrivacyUnit
     from caribou.privacy.certificate import Certificate, verify
     from caribou.privacy.ledger import Ledger

@@ -16,6 +16,7 @@ from caribou.commands.datasets import datasets
 from caribou.commands.doctor import doctor
 from caribou.commands.ledger import ledger_app
 from caribou.commands.plan import plan
+from caribou.commands.runs import certificate, embed, predict
 from caribou.commands.train import train
 from caribou.commands.verify import verify
 from caribou.errors import CaribouError
@@ -49,6 +50,9 @@ def root(
 app.command()(plan)
 app.command()(datasets)
 app.command()(train)
+app.command()(predict)
+app.command()(embed)
+app.command()(certificate)
 app.command()(verify)
 app.add_typer(ledger_app, name="ledger")
 app.command()(doctor)

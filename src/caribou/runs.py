@@ -123,10 +123,10 @@ def _check_agreement(run: Run, base: Path) -> None:
 
 
 def _write_files(run: Run, folder: Path) -> None:
-    from safetensors.numpy import save_file
+    from safetensors.numpy import save
 
     for name, arrays in ((WEIGHTS, run.weights), (RELEASED, run.released)):
-        save_file({key: np.ascontiguousarray(value) for key, value in arrays.items()}, folder / name)
+        (folder / name).write_bytes(save({key: np.ascontiguousarray(value) for key, value in arrays.items()}))
     run.certificate.save(folder / CERTIFICATE)
     run.certificate.save(folder / "certificate.md")
     if run.node_ids is not None:

@@ -7,6 +7,8 @@ import math
 import resource
 import sys
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,17 +19,16 @@ from caribou._validate import integer
 from caribou.errors import InputError
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from caribou.graph import Graph
-    from caribou.privacy.certificate import Certificate
+    from caribou.models import Model
+    from caribou.privacy.budget import Budget
 
 
 @dataclass(frozen=True)
 class _Run:
     """One fit. Accuracies are not a number where no node of that part has a label."""
 
-    certificate: Certificate
+    model: Model
     test_accuracy: float
     val_accuracy: float
     seconds: float
@@ -35,19 +36,37 @@ class _Run:
 
 
 def train(
-    method: Annotated[str, typer.Argument(help="votes-edp, votes-ndp or mlp-dp.")],
+    method: Annotated[str, typer.Argument(help="The method: see the table in the documentation, Training.")],
     dataset: Annotated[str | None, typer.Option(help="A data set by name (see caribou datasets).")] = None,
     graph: Annotated[Path | None, typer.Option(help="Your own graph: .npz, .pt, .graphml, or an edge table.")] = None,
     nodes: Annotated[Path | None, typer.Option(help="The node table that belongs to an edge table.")] = None,
     data_dir: Annotated[
         Path | None, typer.Option(help="Folder with <name>.npz files, used before any download.", envvar="CARIBOU_DATA")
     ] = None,
-    epsilon: Annotated[float, typer.Option(help="Epsilon of one fit; inf means no privacy.")] = 4.0,
+    epsilon: Annotated[
+        float | None,
+        typer.Option(help="Epsilon of one fit (default: 4; inf for methods without privacy).", show_default=False),
+    ] = None,
     delta: Annotated[float | None, typer.Option(help="Delta of one fit (default: 1e-05).", show_default=False)] = None,
-    seeds: Annotated[int, typer.Option(help="How many fits, each with its own split and public coins.")] = 3,
+    seeds: Annotated[
+        int | None,
+        typer.Option(
+            help="How many fits, each with its own split and public coins (default: 3; 1 with --out or --ledger).",
+            show_default=False,
+        ),
+    ] = None,
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="A setting of the method, key=value; may be repeated.")
     ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Save the run to this new folder (with several seeds: OUT/0, OUT/1, ...).")
+    ] = None,
+    ledger: Annotated[
+        Path | None, typer.Option(help="Book the cost here before anything is released, or refuse.")
+    ] = None,
+    replace_fingerprint: Annotated[
+        bool, typer.Option(help="With --ledger: the graph has changed but is about the same people.")
+    ] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="One JSON object on stdout, everything else on stderr.")
     ] = False,
@@ -56,40 +75,59 @@ def train(
 
     Every fit is a release of its own: on a private graph several seeds cost more than one, and the total is printed.
 
-    Example: caribou train votes-edp --dataset csbm --epsilon 4 --seeds 1
+    Example: caribou train votes-edp --dataset csbm --epsilon 4 --out run
     """
-    from rich.console import Console
-
-    from caribou.mechanisms.noise import NoiseSource
     from caribou.methods import method_info
-    from caribou.privacy.accounting import epsilon_of
+    from caribou.models import Model, accuracy
     from caribou.privacy.budget import Budget
-    from caribou.privacy.certificate import json_number
-    from caribou.randomness import Streams
+    from caribou.runs import check_target
 
     info = method_info(method)
-    budget = Budget(epsilon, delta, info.unit)
-    recipe = info.create(**parse_settings(settings or []))
-    integer(at_least=1, seeds=seeds)
-    if (dataset is None) == (graph is None):
-        raise InputError("give either --dataset NAME or --graph FILE")
-    console = Console(stderr=True)
+    budget = Budget((4.0 if info.private else math.inf) if epsilon is None else epsilon, delta, info.unit)
+    options = parse_settings(settings or [])
+    fits = (1 if out is not None or ledger is not None else 3) if seeds is None else integer(at_least=1, seeds=seeds)
+    Model(method, budget, **options)  # bad settings are found before any data is read
+    if out is not None:
+        check_target(out)
     runs: list[_Run] = []
-    with console.status("") as status:
-        for seed in range(seeds):
-            status.update(f"{method}: fit {seed + 1} of {seeds}")
-            data = _load(dataset, graph, nodes, data_dir, seed)
+    with fit_progress(method, fits) as advance:
+        for seed in range(fits):
+            data = load_graph(dataset, graph, nodes, data_dir, seed)
+            model = Model(method, budget, seed=seed, **options)
             wall, cpu = time.perf_counter(), time.process_time()
-            fitted = recipe.fit(data, budget, Streams(seed), NoiseSource.secure())
+            model.fit(data, ledger=ledger, replace_fingerprint=replace_fingerprint)
             wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-            test, val = (_accuracy(fitted.probabilities, data, part) for part in ("test", "val"))
-            runs.append(_Run(fitted.certificate, test, val, wall, cpu))
-    certificate = runs[0].certificate
-    events = [event for run in runs for event in run.certificate.events]
+            test, val = (accuracy(model.predict_proba(), data, part) for part in ("test", "val"))
+            runs.append(_Run(model, test, val, wall, cpu))
+            advance()
+    if out is not None:
+        _save(runs, out)
+    document = _document(method, dataset or str(graph), budget, runs)
+    if as_json:
+        typer.echo(json.dumps(document, indent=2))
+        return
+    _print(document, str(budget), out)
+
+
+def _save(runs: list[_Run], out: Path) -> None:
+    if len(runs) == 1:
+        runs[0].model.save(out)
+        return
+    out.mkdir(exist_ok=True)
+    for number, run in enumerate(runs):
+        run.model.save(out / str(number))
+
+
+def _document(method: str, dataset: str, budget: Budget, runs: list[_Run]) -> dict[str, Any]:
+    from caribou.privacy.accounting import epsilon_of
+    from caribou.privacy.certificate import json_number
+
+    certificate = runs[0].model.certificate
+    events = [event for run in runs for event in run.model.certificate.events]
     scores = [run.test_accuracy for run in runs]
-    document = {
+    return {
         "method": method,
-        "dataset": dataset or str(graph),
+        "dataset": dataset,
         "epsilon": json_number(budget.epsilon),
         "delta": budget.delta,
         "unit": budget.unit.value,
@@ -107,10 +145,18 @@ def train(
         / (1024 if sys.platform != "darwin" else 1024**2),
         "certificate": certificate.to_dict(),
     }
-    if as_json:
-        typer.echo(json.dumps(document, indent=2))
-        return
-    _print(document, str(budget))
+
+
+@contextmanager
+def fit_progress(title: str, fits: int) -> Iterator[Callable[[], None]]:
+    """A progress bar over fits on stderr; yields what is to be called after each."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(title, total=fits)
+        yield lambda: progress.advance(task)
 
 
 def parse_settings(pairs: list[str]) -> dict[str, Any]:
@@ -127,25 +173,17 @@ def parse_settings(pairs: list[str]) -> dict[str, Any]:
     return out
 
 
-def _load(dataset: str | None, graph: Path | None, nodes: Path | None, data_dir: Path | None, seed: int) -> Graph:
+def load_graph(dataset: str | None, graph: Path | None, nodes: Path | None, data_dir: Path | None, seed: int) -> Graph:
+    """The data set or the file that the options name."""
     from caribou.datasets import load, read_graph
 
+    if (dataset is None) == (graph is None):
+        raise InputError("give either --dataset NAME or --graph FILE")
     if dataset is not None:
         if nodes is not None:
             raise InputError("nodes must go with --graph, got --dataset")
         return load(dataset, data_dir=data_dir, seed=seed)
     return read_graph(graph, nodes, seed=seed)  # type: ignore[arg-type]
-
-
-def _accuracy(probabilities: np.ndarray, graph: Graph, part: str) -> float:
-    import numpy as np
-
-    split, labels = graph.for_learning()
-    index = getattr(split, part)
-    index = index[labels[index] >= 0]
-    if len(index) == 0:
-        return math.nan
-    return float(np.mean(probabilities[index].argmax(axis=1) == labels[index]))
 
 
 def _mean(values: list[float]) -> float:
@@ -167,7 +205,7 @@ def _percent(share: float | None) -> str:
     return "no labels" if share is None else f"{share:.1%}"
 
 
-def _print(document: dict[str, Any], budget: str) -> None:
+def _print(document: dict[str, Any], budget: str, out: Path | None) -> None:
     from rich.console import Console
     from rich.table import Table
 
@@ -194,4 +232,6 @@ def _print(document: dict[str, Any], budget: str) -> None:
     table.add_row("seconds per fit", f"{document['seconds_per_fit']:.1f} ({document['cpu_seconds_per_fit']:.1f} CPU)")
     table.add_row("peak memory", f"{document['peak_rss_mb']:.0f} MB")
     table.add_row("certificate", document["certificate"]["status"])
+    if out is not None:
+        table.add_row("saved", f"{out} (caribou predict, embed or certificate {out})")
     Console().print(table)

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from caribou._validate import integer, unit_interval
 from caribou.errors import InputError
+from caribou.learning.threads import one_thread
 
 COMBINE = ("cat", "sum", "max")
 
@@ -69,6 +70,7 @@ class ClassificationModule(nn.Module):
         return self.head(self.dropout(torch.selu(mixed)))
 
 
+@one_thread()
 def fit_classifier(
     inputs: list[np.ndarray],
     labels: np.ndarray,

@@ -20,6 +20,7 @@ from caribou._validate import integer
 from caribou.errors import InputError
 from caribou.graph import Graph
 from caribou.learning.features import row_norms
+from caribou.learning.threads import one_thread
 from caribou.randomness import Streams
 
 CHECKPOINTS = 12
@@ -146,6 +147,7 @@ class Encoder:
         )
 
 
+@one_thread()
 def cross_fit(graph: Graph, streams: Streams, hidden: tuple[int, ...] = HIDDEN) -> Prior:
     """Fit both configurations, keep the one that validates better, and predict every node out of fold.
 

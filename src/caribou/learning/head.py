@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from caribou.errors import InputError
+from caribou.learning.threads import one_thread
 
 KNOTS = (-3.0, 0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 64.0)
 RIDGES = (3.0, 0.03, 0.003)
@@ -252,6 +253,7 @@ def _splines(counts: np.ndarray) -> np.ndarray:
     return out
 
 
+@one_thread()
 def _minimise(loss: Callable[[Tensor], Tensor], start: Tensor) -> np.ndarray:
     """L-BFGS in double precision: the heads are convex, so this is their optimum."""
     theta = start.double().clone().requires_grad_()

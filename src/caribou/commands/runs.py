@@ -1,0 +1,148 @@
+"""``caribou predict``, ``embed`` and ``certificate``: what a saved run is good for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from caribou.errors import InputError
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+
+    from caribou.graph import Graph
+    from caribou.models import Model
+
+TABLES = (".csv", ".parquet")
+_Run = Annotated[Path, typer.Argument(help="The folder that caribou train --out wrote.")]
+_Graph = Annotated[Path | None, typer.Option(help="Another graph: .npz, .pt, .graphml, or an edge table.")]
+_Nodes = Annotated[Path | None, typer.Option(help="The node table that belongs to an edge table.")]
+_Training = Annotated[bool, typer.Option(help="--graph is the training graph: use what was released, spend nothing.")]
+_Ledger = Annotated[Path | None, typer.Option(help="Book the cost of a new release here, or refuse.")]
+
+
+def predict(
+    run: _Run,
+    out: Annotated[Path, typer.Option(help="Where to write the predictions: .csv or .parquet.")],
+    graph: _Graph = None,
+    nodes: _Nodes = None,
+    training_graph: _Training = False,
+    ledger: _Ledger = None,
+) -> None:
+    """Write the class of every node, with its probability.
+
+    Without --graph: the nodes of the training graph, from the saved run; free. With --graph: another graph, which costs a new
+    release about it, and its certificate is written beside OUT. At node level a run holds no predictions: give the training
+    graph with --training-graph, which is free.
+
+    Example: caribou predict run --out predictions.csv
+    """
+    from caribou.models import load
+
+    _check_table(out)
+    model = load(run)
+    if graph is None:
+        if nodes is not None or training_graph or ledger is not None:
+            raise InputError("nodes, training-graph and ledger must go with --graph, got no --graph")
+        probabilities, ids = model.predict_proba(), model.node_ids
+    else:
+        data = _read(graph, nodes)
+        ids = None if data.node_ids is None else tuple(str(i) for i in data.node_ids)
+        if training_graph:
+            probabilities = model.predict_proba(data, training_graph=True)
+        else:
+            probabilities = _new_release(model, data, out, ledger)
+    _write_table(_predictions(probabilities, model.classes, ids), out)
+    typer.echo(f"wrote {len(probabilities)} predictions to {out}")
+
+
+def embed(
+    run: _Run,
+    out: Annotated[Path, typer.Option(help="Where to write X^(K): .csv, .parquet or .npy.")],
+) -> None:
+    """Write the private embeddings X^(K) of a run, for any other task. They are already released: this costs nothing.
+
+    Example: caribou embed run --out embeddings.parquet
+    """
+    import numpy as np
+
+    from caribou.models import load
+
+    if out.suffix != ".npy":
+        _check_table(out, (*TABLES, ".npy"))
+    model = load(run)
+    state = model.embeddings
+    if out.suffix == ".npy":
+        np.save(out, state)
+    else:
+        _write_table(_table(state, [f"x{i}" for i in range(state.shape[1])], model.node_ids), out)
+    typer.echo(f"wrote {state.shape[0]} x {state.shape[1]} embeddings to {out}")
+
+
+def certificate(
+    run: _Run,
+    markdown: Annotated[bool, typer.Option("--markdown", help="For people, instead of JSON.")] = False,
+) -> None:
+    """Print the certificate of a run; caribou verify RUN/certificate.json recomputes it.
+
+    Example: caribou certificate run --markdown
+    """
+    from caribou.runs import read_run
+
+    found = read_run(run).certificate
+    typer.echo(found.to_markdown() if markdown else found.to_json(), nl=False)
+
+
+def _new_release(model: Model, data: Graph, out: Path, ledger: Path | None) -> np.ndarray:
+    result = model.release(data, ledger=ledger)
+    if not result.released:
+        return result.probabilities
+    beside = out.with_suffix(".certificate.json")
+    result.certificate.save(beside)
+    typer.echo(f"a new release about {data.name!r}: {model.budget}; certificate: {beside}", err=True)
+    return result.probabilities
+
+
+def _read(graph: Path, nodes: Path | None) -> Graph:
+    from caribou.datasets import read_graph
+
+    return read_graph(graph, nodes)
+
+
+def _predictions(probabilities: np.ndarray, classes: tuple[str, ...], ids: tuple[str, ...] | None) -> pd.DataFrame:
+    table = _table(probabilities, [f"p_{name}" for name in classes], ids)
+    best = probabilities.argmax(axis=1)
+    table.insert(1, "class", [classes[k] for k in best])
+    table.insert(2, "probability", probabilities.max(axis=1))
+    return table
+
+
+def _table(values: np.ndarray, columns: list[str], ids: tuple[str, ...] | None) -> pd.DataFrame:
+    import pandas as pd
+
+    table = pd.DataFrame(values, columns=columns)
+    table.insert(0, "node", list(ids) if ids is not None else range(len(values)))
+    return table
+
+
+def _check_table(out: Path, endings: tuple[str, ...] = TABLES) -> None:
+    if out.suffix not in endings:
+        raise InputError(f"out must end in {' or '.join(endings)}, got {str(out)!r}")
+    if not out.absolute().parent.is_dir() or out.is_dir():
+        raise InputError(f"out must be a file in a folder that exists, got {str(out)!r}")
+
+
+def _write_table(table: pd.DataFrame, out: Path) -> None:
+    """Whole or not at all."""
+    temporary = out.with_name(f".{out.name}.tmp{out.suffix}")
+    try:
+        if out.suffix == ".csv":
+            table.to_csv(temporary, index=False)
+        else:
+            table.to_parquet(temporary, index=False)
+        temporary.replace(out)
+    finally:
+        temporary.unlink(missing_ok=True)
