@@ -38,6 +38,11 @@ REGULARISED = EncoderConfig(400, 0.005, 5e-3, 0.6, 0.6, sparse_row_length=4.0)
 """For many columns and few labels."""
 PLAIN = EncoderConfig(800, 0.01, 1e-3, 0.3, 0.0, sparse_row_length=16.0)
 """For informative features and many labels."""
+WIDE = EncoderConfig(800, 0.01, 1e-3, 0.5, 0.3, sparse_row_length=16.0)
+"""For rows with many non-zero entries, where a model without input dropout becomes far too sure of itself."""
+MANY_ENTRIES = 100
+DENSE = 0.2
+"""Features of a larger density are standardised by column; others stay sparse."""
 HIDDEN = (64, 16)
 BATCH = 512
 FOLDS = 3
@@ -55,11 +60,9 @@ class Prior:
 
 
 def prepared_features(graph: Graph, config: EncoderConfig) -> np.ndarray | sp.csr_array:
-    """Dense features standardised by column; sparse ones (density <= 1/2) with rows of equal length, still sparse."""
+    """Dense features standardised by column; sparse ones (density <= DENSE) with rows of equal length, still sparse."""
     x = graph.features
-    n, d = x.shape
-    nonzero = x.nnz if sp.issparse(x) else int(np.count_nonzero(x))
-    if nonzero > 0.5 * n * d:
+    if _entries_per_row(graph) > DENSE * x.shape[1]:
         dense = np.asarray(x.todense() if sp.issparse(x) else x, dtype=np.float32)
         return (dense - dense.mean(axis=0)) / np.maximum(dense.std(axis=0), 1e-6)
     rows = sp.csr_array(x, dtype=np.float32)
@@ -67,8 +70,19 @@ def prepared_features(graph: Graph, config: EncoderConfig) -> np.ndarray | sp.cs
     return sp.csr_array(sp.diags_array(scale) @ rows)
 
 
+def configurations(graph: Graph) -> tuple[EncoderConfig, ...]:
+    """The configurations worth fitting for these features."""
+    return (WIDE,) if _entries_per_row(graph) > MANY_ENTRIES else (REGULARISED, PLAIN)
+
+
+def _entries_per_row(graph: Graph) -> float:
+    x = graph.features
+    nonzero = x.nnz if sp.issparse(x) else int(np.count_nonzero(x))
+    return nonzero / max(x.shape[0], 1)
+
+
 def cross_fit(graph: Graph, streams: Streams) -> Prior:
-    """Fit both configurations, keep the one that validates better, and predict every node out of fold.
+    """Fit the configurations, keep the one that validates better, and predict every node out of fold.
 
     Each configuration is one joint fit of four models: one on all training nodes and one per fold left out. Training nodes are
     predicted by the model that left them out; the others by the average of all four.
@@ -80,7 +94,7 @@ def cross_fit(graph: Graph, streams: Streams) -> Prior:
     for k in range(FOLDS):
         member[1 + k, train[fold == k]] = False
     best: tuple[float, np.ndarray, float] | None = None
-    for config in (REGULARISED, PLAIN):
+    for config in configurations(graph):
         logits, score, accuracy = _fit_jointly(graph, config, member, rng)
         if best is None or score < best[0]:
             best = (score, logits, accuracy)

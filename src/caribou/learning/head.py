@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -31,6 +32,8 @@ class Evidence:
 
 
 Head = Callable[[Evidence], np.ndarray]
+Fit = Callable[[Evidence, np.ndarray], Head]
+"""Known rows and their labels -> head."""
 
 
 def fit_prior_head(prior: np.ndarray, labels: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
@@ -101,24 +104,33 @@ def fit_ridge_head(known: Evidence, labels: np.ndarray, ridge: float) -> Head:
 
 def choose_head(
     known: Evidence, labels: np.ndarray, validation: Evidence, validation_labels: np.ndarray, prior_head: Head
-) -> Head:
-    """The Bayes head, unless the best candidate beats it on validation by more than one paired standard error."""
-    bayes = fit_bayes_head(known, labels)
-    ridges = [fit_ridge_head(known, labels, ridge) for ridge in RIDGES]
+) -> tuple[Head, Fit]:
+    """The Bayes head, unless the best candidate beats it on validation by more than one paired standard error.
 
-    def average(e: Evidence) -> np.ndarray:
-        return np.mean([head(e) for head in (bayes, *ridges)], axis=0)
-
+    Returns the head and how to fit its kind again, on more rows.
+    """
+    kinds: list[Fit] = [fit_bayes_head, *(partial(fit_ridge_head, ridge=ridge) for ridge in RIDGES)]
+    fitted = [fit(known, labels) for fit in kinds]
     if len(validation_labels) == 0:
-        return bayes
-    candidates: list[Head] = [*ridges, average, prior_head]
-    losses = cross_entropies(bayes(validation), validation_labels)
+        return fitted[0], kinds[0]
+
+    def fit_average(e: Evidence, y: np.ndarray) -> Head:
+        return average_head([fit(e, y) for fit in kinds])
+
+    candidates = [*fitted[1:], average_head(fitted), prior_head]
+    fits: list[Fit] = [*kinds[1:], fit_average, lambda e, y: prior_head]
+    losses = cross_entropies(fitted[0](validation), validation_labels)
     others = [cross_entropies(head(validation), validation_labels) for head in candidates]
     best = int(np.argmin([loss.mean() for loss in others]))
     gain = losses - others[best]
     if gain.mean() > gain.std() / np.sqrt(len(gain)):
-        return candidates[best]
-    return bayes
+        return candidates[best], fits[best]
+    return fitted[0], kinds[0]
+
+
+def average_head(heads: Sequence[Head]) -> Head:
+    """The mean of the scores of several heads."""
+    return lambda e: np.mean([head(e) for head in heads], axis=0)
 
 
 def cross_entropies(scores: np.ndarray, labels: np.ndarray) -> np.ndarray:
