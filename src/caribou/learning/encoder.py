@@ -38,7 +38,7 @@ REGULARISED = EncoderConfig(400, 0.005, 5e-3, 0.6, 0.6, sparse_row_length=4.0)
 """For many columns and few labels."""
 PLAIN = EncoderConfig(800, 0.01, 1e-3, 0.3, 0.0, sparse_row_length=16.0)
 """For informative features and many labels."""
-WIDE = EncoderConfig(800, 0.01, 1e-3, 0.5, 0.3, sparse_row_length=16.0)
+WIDE = EncoderConfig(800, 0.01, 1e-3, 0.3, 0.3, sparse_row_length=16.0)
 """For rows with many non-zero entries, where a model without input dropout becomes far too sure of itself."""
 MANY_ENTRIES = 100
 DENSE = 0.2
