@@ -152,7 +152,13 @@ def test_bad_input() -> None:
         VotesEdge().fit(GRAPH, cb.Budget(1, unit="node"), Streams(0), NoiseSource.secure())
     with pytest.raises(InputError, match="labels and a split"):
         VotesEdge().fit(GRAPH.with_split(None), cb.Budget(1), Streams(0), NoiseSource.secure())
-    for arguments in ({"voter_confidence": 1.0}, {"wave_confidence": 0}, {"max_waves": 0}, {"calibration": 2}, {"noise": "none"}):
+    for arguments in (
+        {"voter_confidence": 1.0},
+        {"wave_confidence": 0},
+        {"max_waves": 0},
+        {"calibration": 2},
+        {"noise": "none"},
+    ):
         with pytest.raises(InputError, match=next(iter(arguments))):
             VotesEdge(**arguments)
 
