@@ -15,6 +15,8 @@ from caribou.graph import Graph
 from caribou.mechanisms.noise import NoiseSource
 from caribou.mechanisms.votes import VoteBox, VoteBudget
 from caribou.privacy.accounting import epsilon_of
+from caribou.privacy.events import Gaussian
+from caribou.privacy.sensitivity import grid_spacing
 
 Stage = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
@@ -131,6 +133,52 @@ def test_noise_of_the_release_is_two_sided_geometric() -> None:
         assert abs(share - (1 - b) / (1 + b)) > 6 * deviation, "5 % off must be rejected"
 
 
+@pytest.mark.parametrize("mu", [0.5, 1.0, 2.0])
+def test_likelihood_ratio_attack_on_gaussian_votes_reaches_mu_and_not_more(mu: float) -> None:
+    """The best test between two Gaussians: Phi^-1(TPR) - Phi^-1(FPR) = mu at every threshold."""
+    pairs = 200_000
+    new = np.arange(2 * pairs) % 2 == 0
+    hits = []
+    for joined in (False, True):
+        box = VoteBox(pairs_graph(pairs, joined), 1, VoteBudget.gaussian(mu), NoiseSource.secure())
+        counts = box.ask(new, np.zeros(2 * pairs), np.zeros(2 * pairs, dtype=int))[1::2, 0]
+        hits.append(int((counts >= 0.5).sum()))
+    level = 1e-6
+    fpr = stats.beta.ppf(1 - level, hits[0] + 1, pairs - hits[0])
+    tpr = stats.beta.ppf(level, hits[1], pairs - hits[1] + 1)
+    proven = stats.norm.ppf(tpr) - stats.norm.ppf(fpr)
+    assert 0.9 * mu < proven <= mu
+
+
+def test_noise_of_the_release_is_gaussian_of_std_one_over_mu() -> None:
+    n, mu = 50_000, 0.7
+    empty = Graph.from_edges(np.zeros((n, 1)), np.zeros((2, 0), dtype=int))
+    box = VoteBox(empty, 2, VoteBudget.gaussian(mu), NoiseSource.secure())
+    noise = box.ask(np.zeros(n, dtype=bool), np.zeros(n), np.zeros(n, dtype=int)).ravel()
+    assert box.budget.noise_variance == pytest.approx(1 / mu**2)
+    assert stats.kstest(noise * mu, "norm").pvalue > 1e-6
+    for wrong in (0.95, 1.05):
+        assert stats.kstest(noise * mu * wrong, "norm").pvalue < 1e-6, "5 % off must be rejected"
+
+
+def test_gaussian_votes_lie_on_the_grid_of_their_noise() -> None:
+    """Integers are multiples of the grid, so the low bits of a released count say nothing about the count."""
+    budget = VoteBudget.gaussian(0.3)
+    grid = grid_spacing(noise_std=budget.noise_std)
+    box = VoteBox(pairs_graph(500, True), 1, budget, NoiseSource.secure())
+    counts = box.ask(np.arange(1000) % 2 == 0, np.zeros(1000), np.zeros(1000, dtype=int))
+    assert np.array_equal(counts / grid, np.rint(counts / grid))
+    assert (1 / grid).is_integer()
+    assert (counts[::2] != 0).any(), "new nodes may hear each other, so their rows carry noise as well"
+
+
+def test_the_cost_of_gaussian_votes_composes_in_squares() -> None:
+    assert VoteBudget.gaussian(0.5).event == Gaussian(2.0)
+    both = [VoteBudget.gaussian(0.6).event, Gaussian(1 / 0.8)]
+    assert epsilon_of(both, 1e-5) == pytest.approx(epsilon_of([Gaussian(1.0)], 1e-5), rel=1e-4)
+    assert math.isinf(epsilon_of([VoteBudget.gaussian(math.inf).event], 1e-5))
+
+
 def test_cost_is_epsilon_at_any_depth() -> None:
     assert epsilon_of([VoteBudget(1.5).event], 1e-9) == pytest.approx(1.5, abs=1e-7)
     assert math.isinf(epsilon_of([VoteBudget(math.inf).event], 1e-5))
@@ -147,3 +195,10 @@ def test_bad_questions() -> None:
         box.ask(np.ones(3, dtype=bool), good[1], np.full(3, 2))
     with pytest.raises(InputError, match="epsilon must be"):
         VoteBudget(-1.0)
+    with pytest.raises(InputError, match="mu must be"):
+        VoteBudget.gaussian(0.0)
+    with pytest.raises(InputError, match="mu must be inf with a finite epsilon"):
+        VoteBudget(1.0, 1.0)
+    for mu in (2.0**-30, 2.0**40):
+        with pytest.raises(InputError, match="mu must be between"):
+            VoteBox(graph_of(nx.path_graph(3)), 2, VoteBudget.gaussian(mu), NoiseSource.secure())

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import gammaln, logsumexp
 
+from caribou.mechanisms.votes import VoteBudget
+
 MULTIPLIERS = np.array([0.0, 0.08, 0.2, 0.4, 0.7, 1.0, 1.4, 2.0, 3.0, 5.0, 9.0, 18.0])
 """Degrees are heavy-tailed: a node's rates are B times one of these, with weights learned from the release."""
 LARGEST = 300
@@ -76,19 +78,30 @@ def _pooled(
 
 @dataclass(frozen=True)
 class CountModel:
-    """The distribution of a noisy count: Poisson or negative binomial, plus two-sided geometric noise."""
+    """The distribution of a noisy count: Poisson or negative binomial, plus the noise of the budget."""
 
-    epsilon: float
+    budget: VoteBudget
     overdispersed: bool
 
     def log_table(self, rates: np.ndarray) -> np.ndarray:
-        """log P(released count = s | rate) for s = -1 .. LARGEST; any shape of rates -> [..., LARGEST + 2].
+        """log P(released count = s | rate), up to a constant, for s = points(); any shape of rates -> [..., points]."""
+        p = self._true_counts(np.maximum(rates, 1e-9)[..., None], np.arange(LARGEST + 60))
+        with_noise = self._plus_gaussian(p) if math.isfinite(self.budget.mu) else self._plus_geometric(p)
+        return np.log(np.maximum(with_noise, 1e-280))
 
-        With a = e^-epsilon: P(s) ~ sum_m p(m) a^|s - m|, by one pass up and one pass down. Below 0 all ratios are equal, so
-        s = -1 stands for every negative count.
+    def points(self) -> np.ndarray:
+        """The released counts at which the table is computed; others take the nearest.
+
+        Geometric noise: -1 .. LARGEST; below 0 all ratios are equal, so -1 stands for every negative count. Gaussian noise: a
+        quarter of a standard deviation apart (at least 1/8), from five below 0.
         """
-        m = np.arange(LARGEST + 60)
-        rate = np.maximum(rates, 1e-9)[..., None]
+        if not math.isfinite(self.budget.mu):
+            return np.arange(-1.0, LARGEST + 1)
+        std = self.budget.noise_std
+        return np.arange(-5 * std, LARGEST, max(std / 4, 0.125))
+
+    def _true_counts(self, rate: np.ndarray, m: np.ndarray) -> np.ndarray:
+        """P(m votes | rate). [..., 1], [M] -> [..., M]."""
         if self.overdispersed:
             log_p = (
                 gammaln(m + SHAPE)
@@ -99,8 +112,11 @@ class CountModel:
             )
         else:
             log_p = m * np.log(rate) - rate - gammaln(m + 1)
-        p = np.exp(log_p)
-        a = math.exp(-self.epsilon)
+        return np.exp(log_p)
+
+    def _plus_geometric(self, p: np.ndarray) -> np.ndarray:
+        """With a = e^-epsilon: P(s) ~ sum_m p(m) a^|s - m|, by one pass up and one pass down."""
+        a = math.exp(-self.budget.epsilon)
         up, down = np.empty_like(p), np.zeros_like(p)
         up[..., 0] = p[..., 0]
         for s in range(1, p.shape[-1]):
@@ -108,13 +124,19 @@ class CountModel:
         for s in range(p.shape[-1] - 2, -1, -1):
             down[..., s] = a * (down[..., s + 1] + p[..., s + 1])
         below = a * (down[..., :1] + p[..., :1])  # s = -1
-        full = np.concatenate([below, (up + down)[..., : LARGEST + 1]], axis=-1)
-        return np.log(np.maximum(full, 1e-280))
+        return np.concatenate([below, (up + down)[..., : LARGEST + 1]], axis=-1)
+
+    def _plus_gaussian(self, p: np.ndarray) -> np.ndarray:
+        """P(s) ~ sum_m p(m) exp(-(s - m)^2 mu^2 / 2)."""
+        gap = self.points()[None, :] - np.arange(p.shape[-1])[:, None]
+        return p @ np.exp(-0.5 * (gap * self.budget.mu) ** 2)
 
     def log_likelihood(self, counts: np.ndarray, rates: np.ndarray) -> np.ndarray:
-        """L[v, k, t] = sum_c log P(counts[v, c] | MULTIPLIERS[t] rates[k, c]). counts: [n, C] integers, rates: [C, C]."""
+        """L[v, k, t] = sum_c log P(counts[v, c] | MULTIPLIERS[t] rates[k, c]). counts: [n, C], rates: [C, C]."""
         table = self.log_table(MULTIPLIERS[:, None, None] * rates)  # [T, C, C, s]
-        index = np.clip(scaled_down(counts), -1, LARGEST) + 1
+        points = self.points()
+        place = (scaled_down(counts) - points[0]) / (points[1] - points[0])
+        index = np.clip(np.rint(place), 0, len(points) - 1).astype(np.int64)
         total = np.zeros((len(MULTIPLIERS), len(rates), len(counts)))
         for c in range(counts.shape[1]):
             total += table[:, :, c, index[:, c]]
@@ -122,9 +144,9 @@ class CountModel:
 
 
 def scaled_down(counts: np.ndarray) -> np.ndarray:
-    """Rows whose largest count exceeds LARGEST, scaled to it; integers."""
+    """Rows whose largest count exceeds LARGEST, scaled to it."""
     largest = counts.max(axis=1, keepdims=True, initial=1)
-    return np.where(largest > LARGEST, np.rint(counts * (LARGEST / np.maximum(largest, 1))), counts).astype(np.int64)
+    return np.where(largest > LARGEST, counts * (LARGEST / np.maximum(largest, 1)), counts)
 
 
 def multiplier_weights(L: np.ndarray, class_weights: np.ndarray, steps: int = 25) -> np.ndarray:

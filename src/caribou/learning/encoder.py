@@ -43,6 +43,11 @@ REGULARISED = EncoderConfig(400, 0.005, 5e-3, 0.6, 0.6, sparse_row_length=4.0)
 """For many columns and few labels."""
 PLAIN = EncoderConfig(800, 0.01, 1e-3, 0.3, 0.0, sparse_row_length=16.0)
 """For informative features and many labels."""
+WIDE = EncoderConfig(800, 0.01, 1e-3, 0.3, 0.3, sparse_row_length=16.0)
+"""For rows with many non-zero entries, where a model without input dropout becomes far too sure of itself."""
+MANY_ENTRIES = 100
+DENSE = 0.2
+"""Features of a larger density are standardised by column; others stay sparse."""
 HIDDEN = (64, 16)
 BATCH = 512
 FOLDS = 3
@@ -78,10 +83,8 @@ class Scaling:
 
     @classmethod
     def of(cls, x: np.ndarray | sp.csr_array, row_length: float) -> Scaling:
-        """Standardise if more than half of the entries are not 0."""
-        n, d = x.shape
-        nonzero = sp.csr_array(x).count_nonzero() if sp.issparse(x) else np.count_nonzero(x)
-        if nonzero <= 0.5 * n * d:
+        """Standardise if more than DENSE of the entries are not 0."""
+        if _entries_per_row(x) <= DENSE * x.shape[1]:
             return cls(None, None, row_length)
         dense = _dense(x)
         return cls(dense.mean(axis=0), np.maximum(dense.std(axis=0), 1e-6), row_length)
@@ -147,9 +150,19 @@ class Encoder:
         )
 
 
+def configurations(graph: Graph) -> tuple[EncoderConfig, ...]:
+    """The configurations worth fitting for these features."""
+    return (WIDE,) if _entries_per_row(graph.features) > MANY_ENTRIES else (REGULARISED, PLAIN)
+
+
+def _entries_per_row(x: np.ndarray | sp.csr_array) -> float:
+    nonzero = sp.csr_array(x).count_nonzero() if sp.issparse(x) else np.count_nonzero(x)
+    return float(nonzero) / max(x.shape[0], 1)
+
+
 @one_thread()
 def cross_fit(graph: Graph, streams: Streams, hidden: tuple[int, ...] = HIDDEN) -> Prior:
-    """Fit both configurations, keep the one that validates better, and predict every node out of fold.
+    """Fit the configurations, keep the one that validates better, and predict every node out of fold.
 
     Each configuration is one joint fit of four MLPs d - ``hidden`` - C: one on all training nodes and one per fold left out.
     Training nodes are predicted by the model that left them out; the others by the average of all four.
@@ -161,7 +174,7 @@ def cross_fit(graph: Graph, streams: Streams, hidden: tuple[int, ...] = HIDDEN) 
     for k in range(FOLDS):
         member[1 + k, train[fold == k]] = False
     best: tuple[float, Encoder, float] | None = None
-    for config in (REGULARISED, PLAIN):
+    for config in configurations(graph):
         encoder, score, accuracy = _fit_jointly(graph, config, hidden, member, rng)
         if best is None or score < best[0]:
             best = (score, encoder, accuracy)

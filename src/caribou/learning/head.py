@@ -50,6 +50,10 @@ class Head(Protocol):
         ...
 
 
+Fit = Callable[[Evidence, np.ndarray], Head]
+"""Known rows and their labels -> head."""
+
+
 @dataclass(frozen=True, eq=False)
 class PriorHead:
     """a log p + bias: calibrates the encoder and ignores the release. theta: [1 + C]."""
@@ -193,8 +197,7 @@ def choose_head_by_folds(
     Returns the head and its out-of-fold scores, which say how good it is. [n, C].
     """
     fold = rng.permutation(len(labels)) % folds
-    fits: list[Callable[[Evidence, np.ndarray], Head]] = [fit_bayes_head]
-    fits += [partial(fit_ridge_head, ridge=ridge) for ridge in RIDGES]
+    fits = _kinds()
     scores = np.zeros((len(fits), *known.prior.shape))
     for k in range(folds):
         inside, outside = np.flatnonzero(fold != k), np.flatnonzero(fold == k)
@@ -205,7 +208,7 @@ def choose_head_by_folds(
     if best == len(fits) + 1:
         return prior_head, candidates[best]
     if best == len(fits):
-        return AverageHead(tuple(fit(known, labels) for fit in fits)), candidates[best]
+        return fit_average_head(known, labels), candidates[best]
     return fits[best](known, labels), candidates[best]
 
 
@@ -218,15 +221,29 @@ def _first_unless_clearly_better(losses: Sequence[np.ndarray]) -> int:
 
 def choose_head(
     known: Evidence, labels: np.ndarray, validation: Evidence, validation_labels: np.ndarray, prior_head: PriorHead
-) -> Head:
-    """The Bayes head, unless the best candidate beats it on validation by more than one paired standard error."""
-    bayes = fit_bayes_head(known, labels)
+) -> tuple[Head, Fit]:
+    """The Bayes head, unless the best candidate beats it on validation by more than one paired standard error.
+
+    Returns the head and how to fit its kind again, on more rows.
+    """
+    kinds = _kinds()
+    fitted = [fit(known, labels) for fit in kinds]
     if len(validation_labels) == 0:
-        return bayes
-    ridges = [fit_ridge_head(known, labels, ridge) for ridge in RIDGES]
-    candidates: list[Head] = [bayes, *ridges, AverageHead((bayes, *ridges)), prior_head]
+        return fitted[0], kinds[0]
+    candidates: list[Head] = [*fitted, AverageHead(tuple(fitted)), prior_head]
+    fits: list[Fit] = [*kinds, fit_average_head, lambda e, y: prior_head]
     losses = [cross_entropies(head(validation), validation_labels) for head in candidates]
-    return candidates[_first_unless_clearly_better(losses)]
+    best = _first_unless_clearly_better(losses)
+    return candidates[best], fits[best]
+
+
+def fit_average_head(known: Evidence, labels: np.ndarray) -> AverageHead:
+    """The Bayes head and all ridge heads, averaged."""
+    return AverageHead(tuple(fit(known, labels) for fit in _kinds()))
+
+
+def _kinds() -> list[Fit]:
+    return [fit_bayes_head, *(partial(fit_ridge_head, ridge=ridge) for ridge in RIDGES)]
 
 
 def cross_entropies(scores: np.ndarray, labels: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Votes: every pair of nodes is asked at most once, at any depth. Pure epsilon-DP at edge level.
+"""Votes: every pair of nodes is asked at most once, at any depth. Pure epsilon-DP or exact mu-GDP at edge level.
 
 A stage lets some nodes send one class each over their edges to some receivers, and releases, per receiver and class, the
 number of messages plus noise. Who may send, who receives and which end of a pair sends are functions of public values and of
@@ -16,28 +16,79 @@ from caribou._validate import positive_or_inf
 from caribou.errors import CaribouError, InputError
 from caribou.graph import Graph
 from caribou.mechanisms.noise import NoiseSource
-from caribou.privacy.events import EpsilonDelta, Event, NonPrivate
+from caribou.privacy.events import EpsilonDelta, Event, Gaussian, NonPrivate
+from caribou.privacy.sensitivity import grid_spacing
 
 
 @dataclass(frozen=True)
 class VoteBudget:
-    """The epsilon of the whole transcript, whatever its number of stages."""
+    """What the whole transcript may cost, whatever its number of stages: ``epsilon``-DP, or ``mu``-GDP.
+
+    Two-sided geometric noise spends a pure epsilon and is the most accurate alone. Gaussian noise (`gaussian`) has no pure
+    epsilon; its mu adds up in squares with other Gaussian mechanisms, so it is the one to compose with them.
+
+    >>> VoteBudget(1.0).event, VoteBudget.gaussian(0.5).event
+    (EpsilonDelta(epsilon=1.0, delta=0.0), Gaussian(noise_multiplier=2.0, count=1))
+    """
 
     epsilon: float
+    mu: float = math.inf
 
     def __post_init__(self) -> None:
         positive_or_inf(epsilon=self.epsilon)
+        positive_or_inf(mu=self.mu)
+        if math.isfinite(self.epsilon) and math.isfinite(self.mu):
+            raise InputError(f"mu must be inf with a finite epsilon (one kind of noise), got {self.mu}")
+
+    @classmethod
+    def gaussian(cls, mu: float) -> VoteBudget:
+        """A transcript with Gaussian noise that is mu-GDP."""
+        return cls(math.inf, mu)
+
+    @property
+    def noise_std(self) -> float:
+        """Standard deviation of the Gaussian noise: the counts of neighbours differ by 1 in L2, so 1 / mu. 0: none."""
+        return 1 / self.mu
 
     @property
     def event(self) -> Event:
-        """What the transcript costs: two-sided geometric noise on a count that moves by 1 is exactly (epsilon, 0)-DP."""
+        """What the transcript costs: geometric noise on a count that moves by 1 is exactly (epsilon, 0)-DP, Gaussian mu-GDP."""
+        if math.isfinite(self.mu):
+            return Gaussian(self.noise_std)
         return EpsilonDelta(self.epsilon) if math.isfinite(self.epsilon) else NonPrivate()
 
     @property
+    def noise_name(self) -> str:
+        """For the certificate."""
+        if math.isfinite(self.mu):
+            return "Gaussian on every released count"
+        return "two-sided geometric on every released count" if math.isfinite(self.epsilon) else "none"
+
+    @property
     def noise_variance(self) -> float:
-        """Variance of one released entry: 2 a / (1 - a)^2, a = e^-epsilon."""
+        """Variance of one released entry: 1 / mu^2, or 2 a / (1 - a)^2 with a = e^-epsilon."""
+        if math.isfinite(self.mu):
+            return self.noise_std**2
         a = math.exp(-self.epsilon)
         return 2 * a / (1 - a) ** 2
+
+    def check_size(self, nodes: int) -> None:
+        """Counts and noise lie on one grid exactly: integers are multiples of it, and their sums fit into a double.
+
+        So rounding to the grid is post-processing of count + noise, moves nothing between neighbours, and needs no allowance.
+        """
+        if math.isfinite(self.mu):
+            grid = grid_spacing(noise_std=self.noise_std)
+            if grid > 1 or nodes + 14 * self.noise_std > 2.0**52 * grid:
+                raise InputError(f"mu must be between 2^-28 and 2^23 / {nodes} nodes for exact sums, got {self.mu}")
+
+    def perturbed(self, counts: np.ndarray, noise: NoiseSource) -> np.ndarray:
+        """Integer counts plus the noise of this budget."""
+        if math.isfinite(self.mu):
+            return noise.add_gaussian(counts.astype(np.float64), std=self.noise_std)
+        if math.isfinite(self.epsilon):
+            return counts + noise.two_sided_geometric(counts.shape, epsilon=self.epsilon)
+        return counts
 
 
 class VoteBox:
@@ -47,11 +98,12 @@ class VoteBox:
     the first of its ends becomes new, and in no other: later that end is not new any more. So the pairs of different stages are
     disjoint whatever is asked, by construction.
 
-    Formal guarantee: the transcript of all answers is epsilon-DP at edge level, provided that the arguments of `ask` are
+    Formal guarantee: the transcript of all answers is epsilon-DP (mu-GDP) at edge level, provided that the arguments of `ask` are
     functions of public values and of earlier answers (docs/privacy.md, Theorem 4).
     """
 
     def __init__(self, graph: Graph, classes: int, budget: VoteBudget, noise: NoiseSource) -> None:
+        budget.check_size(graph.num_nodes)
         self._source = np.repeat(np.arange(graph.num_nodes), np.diff(graph.indptr))
         self._target = np.asarray(graph.indices, dtype=np.int64)
         self._noise = noise
@@ -67,8 +119,8 @@ class VoteBox:
         """One stage: the new nodes send one class each to all that were never new before, and to each other once.
 
         new: [n] bool; rank: [n], between two new nodes the one of smaller rank sends (ties: the smaller index); message: [n], the
-        class of every new node; receives: [n] bool, who may receive (default: all). Returns [n, C] integers: noisy counts,
-        with zero rows for nodes that cannot receive in this stage.
+        class of every new node; receives: [n] bool, who may receive (default: all). Returns [n, C]: noisy counts
+        (integers, unless the noise is Gaussian), with zero rows for nodes that cannot receive in this stage.
         """
         receives = np.ones(self.nodes, dtype=bool) if receives is None else receives
         self._check(new, rank, message, receives)
@@ -81,12 +133,10 @@ class VoteBox:
         u, v = self._source, self._target
         used = new[u] & can_receive[v] & (position[u] < position[v])
         counts = np.bincount(v[used] * self.classes + message[u[used]], minlength=self.nodes * self.classes)
-        released = np.zeros((self.nodes, self.classes), dtype=np.int64)
         rows = np.flatnonzero(can_receive)
-        released[rows] = counts.reshape(self.nodes, self.classes)[rows]
-        if math.isfinite(self.budget.epsilon):
-            shape = (len(rows), self.classes)
-            released[rows] += self._noise.two_sided_geometric(shape, epsilon=self.budget.epsilon)
+        answer = self.budget.perturbed(counts.reshape(self.nodes, self.classes)[rows], self._noise)
+        released = np.zeros((self.nodes, self.classes), dtype=answer.dtype)
+        released[rows] = answer
         return released
 
     def _check(self, new: np.ndarray, rank: np.ndarray, message: np.ndarray, receives: np.ndarray) -> None:

@@ -12,16 +12,17 @@ from typing import Any
 import numpy as np
 from scipy.special import softmax
 
-from caribou._validate import integer, open_unit_interval
+from caribou._validate import integer, one_of, open_unit_interval
 from caribou.errors import InputError
 from caribou.graph import Graph
 from caribou.learning.counts import MULTIPLIERS, CountModel, class_evidence, multiplier_weights, vote_rates
 from caribou.learning.encoder import Prior, cross_fit
-from caribou.learning.head import Evidence, Head, choose_head, cross_entropies, fit_bayes_head, fit_prior_head
+from caribou.learning.head import Evidence, choose_head, cross_entropies, fit_bayes_head, fit_prior_head
 from caribou.mechanisms.noise import NoiseSource
 from caribou.mechanisms.votes import VoteBox, VoteBudget
 from caribou.methods import Fitted
 from caribou.privacy.budget import Budget, PrivacyUnit
+from caribou.privacy.calibration import budget_mu
 from caribou.privacy.certificate import MechanismRecord, certify, standing_assumptions
 from caribou.randomness import Streams
 
@@ -36,49 +37,42 @@ class VotesEdge:
     ``voter_confidence``: unlabelled nodes vote in the first stage if the encoder is this sure of them. ``wave_confidence``: a
     node votes in a later wave once its posterior has closed this share of the gap between guessing and certainty.
     ``max_waves``: stop after so many. ``calibration``: share of the training nodes that receive votes, to fit the head.
+    ``noise``: geometric (pure epsilon, delta unused) or gaussian (the mu-GDP that the budget buys).
 
-    Formal guarantee: the transcript is budget.epsilon-DP at edge level (docs/privacy.md, Theorem 4); everything else is
-    computed from it and from public values.
+    Formal guarantee: the transcript is budget.epsilon-DP at edge level, with Gaussian noise (budget.epsilon, budget.delta)-DP
+    (docs/privacy.md, Theorem 4); everything else is computed from it and from public values.
     """
 
     voter_confidence: float = 0.97
     wave_confidence: float = 0.4
     max_waves: int = 60
     calibration: float = 0.5
+    noise: str = "geometric"
 
     def __post_init__(self) -> None:
         open_unit_interval(voter_confidence=self.voter_confidence)
         open_unit_interval(wave_confidence=self.wave_confidence)
         integer(at_least=1, max_waves=self.max_waves)
         open_unit_interval(calibration=self.calibration)
+        one_of(("geometric", "gaussian"), noise=self.noise)
 
     def settings(self) -> Mapping[str, Any]:
         """The public settings."""
         return asdict(self)
+
+    def vote_budget(self, budget: Budget) -> VoteBudget:
+        """What the votes may spend if the whole budget is theirs."""
+        return VoteBudget(budget.epsilon) if self.noise == "geometric" else VoteBudget.gaussian(budget_mu(budget))
 
     def fit(self, graph: Graph, budget: Budget, streams: Streams, noise: NoiseSource) -> Fitted:
         """Cross-fit the encoder, ask in waves, and combine prior and votes."""
         if budget.unit is not PrivacyUnit.EDGE:
             raise InputError(f"unit must be edge for votes-edp, got {budget.unit.value!r}")
         prior = cross_fit(graph, streams)
-        box = VoteBox(graph, graph.num_classes, VoteBudget(budget.epsilon), noise)
-        election = _Election(self, graph, prior, box, streams)
-        first = election.first_stage()
-        last = election.waves(first)
-        probabilities = softmax(last, axis=1)
+        outcome = elect(self, graph, prior, self.vote_budget(budget), streams, noise)
         certificate = certify(
             budget,
-            [
-                MechanismRecord(
-                    "votes",
-                    box.budget.event,
-                    {
-                        "theorem": "every pair is asked once (docs/privacy.md, Theorem 4)",
-                        "sensitivity": "one edge adds 1 to one entry of the transcript",
-                        "noise": "two-sided geometric on every released count",
-                    },
-                )
-            ],
+            [outcome.record],
             released=[
                 "the counts of every stage and everything computed from them",
                 "class probabilities of every node",
@@ -86,7 +80,44 @@ class VotesEdge:
             public_parameters={"nodes": graph.num_nodes, "classes": graph.num_classes, **asdict(self)},
             assumptions=standing_assumptions(budget.unit, noise_is_secret=noise.is_secret, noise_origin=noise.origin),
         )
-        return Fitted(probabilities, certificate, released=election.transcript)
+        return Fitted(outcome.probabilities, certificate, released=outcome.transcript)
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """What an election gives: class scores [n, C] (logits), the released counts of every stage, and what they cost."""
+
+    scores: np.ndarray
+    transcript: Mapping[str, np.ndarray]
+    record: MechanismRecord
+
+    @property
+    def probabilities(self) -> np.ndarray:
+        """softmax of the scores."""
+        return np.asarray(softmax(self.scores, axis=1))
+
+
+def elect(
+    settings: VotesEdge, graph: Graph, prior: Prior, budget: VoteBudget, streams: Streams, noise: NoiseSource
+) -> Outcome:
+    """Ask in waves under a budget of their own, e.g. a part of a composed one (then `VoteBudget.gaussian`).
+
+    Formal guarantee: everything in the outcome is computed from public values, the prior and a transcript that costs
+    budget.event at edge level (docs/privacy.md, Theorem 4). The prior must be public or already paid for.
+    """
+    box = VoteBox(graph, graph.num_classes, budget, noise)
+    election = _Election(settings, graph, prior, box, streams)
+    scores = election.waves(election.first_stage())
+    record = MechanismRecord(
+        "votes",
+        budget.event,
+        {
+            "theorem": "every pair is asked once (docs/privacy.md, Theorem 4)",
+            "sensitivity": "one edge adds 1 to one entry of the transcript",
+            "noise": budget.noise_name,
+        },
+    )
+    return Outcome(scores, election.transcript, record)
 
 
 class _Election:
@@ -97,7 +128,6 @@ class _Election:
         self.n, self.C = graph.num_nodes, graph.num_classes
         split, labels = graph.for_learning()
         self.labels = np.array(labels)
-        self.epsilon = box.budget.epsilon
         train = streams.generator("votes").permutation(split.train)
         self.train = train
         # the last of the order: calibration node number i hears the votes of the training nodes before it
@@ -129,7 +159,7 @@ class _Election:
         val = self.validation
 
         cal = self.calibration
-        self.head: Head = choose_head(
+        self.head, self.refit = choose_head(
             self.known.rows(cal), self.labels[cal], self.known.rows(val), self.labels[val], self.prior_head
         )
         return self.head(self.known)
@@ -178,7 +208,7 @@ class _Election:
         weights[cal] = np.eye(self.C)[self.labels[cal]]
         best: tuple[float, np.ndarray, np.ndarray, CountModel] | None = None
         for overdispersed in (False, True):
-            model = CountModel(self.epsilon, overdispersed)
+            model = CountModel(self.box.budget, overdispersed)
             L = np.zeros((self.n, self.C, len(MULTIPLIERS)))
             for group, rows in groups.items():
                 L[rows] = model.log_likelihood(counts[rows], rates[group])
@@ -218,8 +248,14 @@ class _Election:
             and cross_entropies(first[val], self.labels[val]).mean()
             < cross_entropies(scores[val], self.labels[val]).mean()
         ):
-            return first
-        return scores
+            known = self.known
+        return self._refitted(known)
+
+    def _refitted(self, known: Evidence) -> np.ndarray:
+        """The scores of the chosen kind of head, fitted once more: now also on the validation nodes, with all they heard."""
+        cal, val = self.calibration, self.validation
+        rows = np.concatenate([cal, val])
+        return self.refit(known.rows(rows), self.labels[rows])(known)
 
     def _newly_confident(self, p: np.ndarray, uninformed: np.ndarray, wave: int) -> tuple[np.ndarray, bool]:
         if not uninformed.any():
