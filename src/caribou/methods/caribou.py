@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
 from typing import Any, Protocol
 
 import numpy as np
@@ -28,15 +29,22 @@ from caribou.learning.classifier import (
     fit_classifier,
     module_from_arrays,
 )
-from caribou.learning.encoder import HIDDEN, Encoder, cross_fit, widths
+from caribou.learning.encoder import HIDDEN, Encoder, Prior, cross_fit, widths
 from caribou.learning.head import Evidence, Head, PriorHead, choose_head_by_folds, fit_prior_head, head_from_arrays
 from caribou.learning.sums import SumModel, fit_sum_model
 from caribou.mechanisms.message_passing import propagate
 from caribou.mechanisms.noise import NoiseSource
+from caribou.mechanisms.votes import VoteBudget
 from caribou.methods import Fitted
+from caribou.methods.votes import Outcome, VotesEdge, elect, require_edge_unit, require_labelled
 from caribou.normalize import normalize
 from caribou.privacy.budget import Budget, PrivacyUnit
-from caribou.privacy.calibration import CalibratedPropagation, budget_mu, calibrate_propagation
+from caribou.privacy.calibration import (
+    CalibratedPropagation,
+    budget_mu,
+    calibrate_propagation,
+    smallest_noise_multiplier,
+)
 from caribou.privacy.certificate import (
     certify,
     initial_state_assumption,
@@ -80,10 +88,11 @@ class Caribou:
     layers, () for none. ``calibration``: share of the training nodes that do not send their label; with the validation nodes
     they fit the classification module. ``classifier``: "evidence" (Bayes and ridge heads on a model of the noisy sums; class
     messages only) or "mlp" (base MLPs on X^(0) and X^(K), combined); None = "evidence" where it can be.
-    ``classifier_hidden``: width of the base MLPs.
+    ``classifier_hidden``: width of the base MLPs. ``votes``: share of epsilon for an election (`caribou.methods.votes`) whose
+    outcome joins X^(0) in the classification module; 0 = none.
 
-    Formal guarantee: X^(K) is mu-GDP at edge level with mu of the budget (docs/privacy.md, Theorems 1 and 2); all else is
-    computed from it and from public values.
+    Formal guarantee: X^(K) is mu-GDP at edge level with mu of the budget (docs/privacy.md, Theorems 1 and 2), or with what is
+    left of it beside the votes (Theorem 4), composed by PLD; all else is computed from the releases and from public values.
     """
 
     hops: int = 1
@@ -96,6 +105,7 @@ class Caribou:
     calibration: float = 0.1
     classifier: str | None = None
     classifier_hidden: int = 64
+    votes: float = 0.0
 
     def __post_init__(self) -> None:
         integer(at_least=1, hops=self.hops)
@@ -110,6 +120,10 @@ class Caribou:
         if self.classifier == "evidence" and self.messages not in CLASS_MESSAGES:
             raise InputError(f"classifier must be mlp for messages = {self.messages}, got 'evidence'")
         integer(at_least=1, classifier_hidden=self.classifier_hidden)
+        if not 0 <= self.votes < 1:
+            raise InputError(f"votes must be in [0, 1), the share of epsilon for votes, got {self.votes!r}")
+        if self.votes > 0 and self._classifier != "evidence":
+            raise InputError(f"votes must be 0 unless the classifier is evidence, got {self.votes!r}")
 
     def settings(self) -> Mapping[str, Any]:
         """The public settings."""
@@ -118,12 +132,15 @@ class Caribou:
     def fit(self, graph: Graph, budget: Budget, streams: Streams, noise: NoiseSource) -> Fitted:
         """The paper's pipeline: encode, pass messages K times with noise, classify."""
         require_edge_unit(budget, "caribou-edp")
+        plan = allocate_edge(budget, self.votes)
         roles = Roles.draw(graph, self.calibration, streams)
         view = self._encode(graph, roles, streams)  # X^(0), rows in the unit ball: public
-        calibrated = self._calibrate(graph, view.start.shape[1], budget_mu(budget))
+        calibrated = self._calibrate(graph, view.start.shape[1], plan.mu)
         state = self._propagate(graph, view.start, calibrated, noise)  # only X^(K) comes back
+        outcome = self._vote(graph, view, plan, streams, noise)
+        view = view.after(outcome)
         model = self._classify(view, state, calibrated, roles, streams)
-        return self._fitted(graph, budget, view, model, state, calibrated, noise)
+        return self._fitted(graph, budget, view, model, state, calibrated, outcome, noise)
 
     def release(
         self, weights: Mapping[str, np.ndarray], graph: Graph, budget: Budget, streams: Streams, noise: NoiseSource
@@ -133,15 +150,19 @@ class Caribou:
         With label messages the training nodes of that graph send their labels, if it has any.
         """
         require_edge_unit(budget, "caribou-edp")
+        plan = allocate_edge(budget, self.votes)
+        if plan.votes is not None:
+            require_labelled(graph)
         view = self._view(graph, weights, labelled_nodes(graph))
-        calibrated = self._calibrate(graph, view.start.shape[1], budget_mu(budget))
+        calibrated = self._calibrate(graph, view.start.shape[1], plan.mu)
         state = self._propagate(graph, view.start, calibrated, noise)
-        return self._fitted(graph, budget, view, model_from_arrays(weights), state, calibrated, noise)
+        outcome = self._vote(graph, view, plan, streams, noise)
+        model = model_from_arrays(weights)
+        return self._fitted(graph, budget, view.after(outcome), model, state, calibrated, outcome, noise)
 
     def cost(self, graph: Graph, budget: Budget) -> tuple[Event, ...]:
-        """One Gaussian mechanism, whatever the number of hops."""
-        mu = budget_mu(budget)
-        return (Gaussian(1 / mu),) if math.isfinite(mu) else (NonPrivate(),)
+        """One Gaussian mechanism, whatever the number of hops, and the votes."""
+        return allocate_edge(budget, self.votes).events
 
     def release_cost(self, graph: Graph, budget: Budget) -> tuple[Event, ...]:
         """The same as `cost`."""
@@ -196,6 +217,12 @@ class Caribou:
             arithmetic=double_precision(nodes=n, columns=columns, beta=self.beta),
         )
 
+    def _vote(self, graph: Graph, view: View, plan: EdgePlan, streams: Streams, noise: NoiseSource) -> Outcome | None:
+        if plan.votes is None:
+            return None
+        prior = Prior(np.exp(view.own), float("nan"), Encoder.from_arrays(view.arrays))
+        return elect(VotesEdge(), graph, prior, plan.votes, streams, noise.stream("votes"))
+
     @property
     def _layer(self) -> ContractiveGraphLayer:
         return ContractiveGraphLayer(self.contraction, self.alpha1, self.beta)
@@ -239,14 +266,19 @@ class Caribou:
         model: Model,
         state: np.ndarray,
         calibrated: CalibratedPropagation,
+        outcome: Outcome | None,
         noise: NoiseSource,
     ) -> Fitted:
         probabilities = softmax(model.scores(view, state, calibrated), axis=1)
         bounds = calibrated.sensitivity.bounds
         certificate = certify(
             budget,
-            [propagation_record(calibrated)],
-            released=["the last state X^(K) and everything computed from it", "class probabilities of every node"],
+            [propagation_record(calibrated), *(() if outcome is None else (outcome.record,))],
+            released=[
+                "the last state X^(K) and everything computed from it",
+                *(() if outcome is None else ("the counts of every stage of the votes",)),
+                "class probabilities of every node",
+            ],
             public_parameters={
                 **self.settings(),
                 "nodes": graph.num_nodes,
@@ -260,7 +292,8 @@ class Caribou:
                 initial_state_assumption(budget.unit),
             ],
         )
-        released = {"state": state, "probabilities": probabilities}
+        transcript = {} if outcome is None else outcome.transcript
+        released = {"state": state, "probabilities": probabilities, **transcript}
         return Fitted(probabilities, certificate, released, {**view.arrays, **model.to_arrays()})
 
 
@@ -282,9 +315,10 @@ class Roles:
     def draw(cls, graph: Graph, share: float, streams: Streams) -> Roles:
         """A random ``share`` of the training nodes keeps its labels."""
         split, labels = graph.for_learning()
-        train = streams.generator("roles").permutation(split.train)
-        kept = max(1, round(share * len(train)))
-        return cls(np.array(labels), graph.num_classes, train, train[kept:], train[:kept], np.array(split.val))
+        # the order of the votes: its last nodes keep their labels here, and hear the most votes there
+        train = streams.generator("votes").permutation(split.train)
+        sent = len(train) - max(1, round(share * len(train)))
+        return cls(np.array(labels), graph.num_classes, train, train[:sent], train[sent:], np.array(split.val))
 
     @property
     def judges(self) -> np.ndarray:
@@ -305,6 +339,36 @@ class View:
     own: np.ndarray
     start: np.ndarray
     arrays: Mapping[str, np.ndarray]
+
+    def after(self, outcome: Outcome | None) -> View:
+        """With the outcome of an election in the place of the encoder's opinion."""
+        return self if outcome is None else replace(self, own=log_probabilities(outcome.probabilities))
+
+
+@dataclass(frozen=True)
+class EdgePlan:
+    """One budget over message passing (mu-GDP) and votes (pure epsilon)."""
+
+    mu: float
+    votes: VoteBudget | None
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """What the parts cost."""
+        first: Event = Gaussian(1 / self.mu) if math.isfinite(self.mu) else NonPrivate()
+        return (first,) if self.votes is None else (first, self.votes.event)
+
+
+@lru_cache(maxsize=64)
+def allocate_edge(budget: Budget, votes: float) -> EdgePlan:
+    """``votes`` of epsilon for the votes; the Gaussian that composes with them within the budget for message passing."""
+    if votes == 0:
+        return EdgePlan(budget_mu(budget), None)
+    if not budget.is_private:
+        return EdgePlan(math.inf, VoteBudget(math.inf))
+    share = VoteBudget(votes * budget.epsilon)
+    multiplier = smallest_noise_multiplier(lambda m: [Gaussian(m), share.event], budget, precision=1e-3)
+    return EdgePlan(1 / multiplier, share)
 
 
 # -- the classification module -------------------------------------------------------------------------------------
@@ -411,9 +475,3 @@ def labelled_nodes(graph: Graph) -> np.ndarray:
         return np.zeros(0, dtype=np.int64)
     train = np.array(graph.split.train)
     return train[graph.labels[train] >= 0]
-
-
-def require_edge_unit(budget: Budget, method: str) -> None:
-    """One clear error for a budget of the wrong unit."""
-    if budget.unit is not PrivacyUnit.EDGE:
-        raise InputError(f"unit must be edge for {method}, got {budget.unit.value!r}")

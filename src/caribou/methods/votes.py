@@ -16,7 +16,7 @@ from caribou._validate import integer, one_of, open_unit_interval
 from caribou.errors import InputError
 from caribou.graph import Graph
 from caribou.learning.counts import MULTIPLIERS, CountModel, class_evidence, multiplier_weights, vote_rates
-from caribou.learning.encoder import Prior, cross_fit
+from caribou.learning.encoder import Encoder, Prior, cross_fit
 from caribou.learning.head import Evidence, choose_head, cross_entropies, fit_bayes_head, fit_prior_head
 from caribou.mechanisms.noise import NoiseSource
 from caribou.mechanisms.votes import VoteBox, VoteBudget
@@ -24,6 +24,7 @@ from caribou.methods import Fitted
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.calibration import budget_mu
 from caribou.privacy.certificate import MechanismRecord, certify, standing_assumptions
+from caribou.privacy.events import Event
 from caribou.randomness import Streams
 
 EM_NODES = 3000
@@ -66,9 +67,37 @@ class VotesEdge:
 
     def fit(self, graph: Graph, budget: Budget, streams: Streams, noise: NoiseSource) -> Fitted:
         """Cross-fit the encoder, ask in waves, and combine prior and votes."""
-        if budget.unit is not PrivacyUnit.EDGE:
-            raise InputError(f"unit must be edge for votes-edp, got {budget.unit.value!r}")
-        prior = cross_fit(graph, streams)
+        require_edge_unit(budget, "votes-edp")
+        return self._elected(graph, cross_fit(graph, streams), budget, streams, noise)
+
+    def cost(self, graph: Graph, budget: Budget) -> tuple[Event, ...]:
+        """The whole transcript, whatever its number of waves."""
+        return (self.vote_budget(budget).event,)
+
+    def release(
+        self, weights: Mapping[str, np.ndarray], graph: Graph, budget: Budget, streams: Streams, noise: NoiseSource
+    ) -> Fitted:
+        """Hold an election on another graph, with the fitted encoder as prior: one more release, about that graph.
+
+        Labelled nodes of that graph are needed: they vote, and rates and head are learned on them.
+        """
+        require_edge_unit(budget, "votes-edp")
+        require_labelled(graph)
+        encoder = Encoder.from_arrays(weights)
+        prior = Prior(encoder.probabilities(graph.features), float("nan"), encoder)
+        return self._elected(graph, prior, budget, streams, noise)
+
+    def release_cost(self, graph: Graph, budget: Budget) -> tuple[Event, ...]:
+        """The same as `cost`."""
+        return self.cost(graph, budget)
+
+    def predict(
+        self, weights: Mapping[str, np.ndarray], released: Mapping[str, np.ndarray], graph: Graph
+    ) -> np.ndarray:
+        """Class probabilities of the nodes that the release is about; costs nothing."""
+        return released["probabilities"]
+
+    def _elected(self, graph: Graph, prior: Prior, budget: Budget, streams: Streams, noise: NoiseSource) -> Fitted:
         outcome = elect(self, graph, prior, self.vote_budget(budget), streams, noise)
         certificate = certify(
             budget,
@@ -80,7 +109,22 @@ class VotesEdge:
             public_parameters={"nodes": graph.num_nodes, "classes": graph.num_classes, **asdict(self)},
             assumptions=standing_assumptions(budget.unit, noise_is_secret=noise.is_secret, noise_origin=noise.origin),
         )
-        return Fitted(outcome.probabilities, certificate, released=outcome.transcript)
+        released = {**outcome.transcript, "probabilities": outcome.probabilities}
+        return Fitted(outcome.probabilities, certificate, released, prior.encoder.to_arrays())
+
+
+def require_edge_unit(budget: Budget, method: str) -> None:
+    """One clear error for a budget of the wrong unit."""
+    if budget.unit is not PrivacyUnit.EDGE:
+        raise InputError(f"unit must be edge for {method}, got {budget.unit.value!r}")
+
+
+def require_labelled(graph: Graph) -> None:
+    """Votes learn from labelled nodes of the graph at hand."""
+    if graph.labels is None or graph.split is None or not (graph.labels[graph.split.train] >= 0).any():
+        raise InputError(
+            "graph must have labelled training nodes, which vote, got none; caribou-edp can predict a graph without labels"
+        )
 
 
 @dataclass(frozen=True, eq=False)
