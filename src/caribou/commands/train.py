@@ -48,6 +48,10 @@ def train(
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="A setting of the method, key=value; may be repeated.")
     ] = None,
+    public_features: Annotated[
+        Path | None,
+        typer.Option(help="Node level: a public, unlabelled sample of feature rows (.npy, .npz, .csv, .parquet)."),
+    ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="One JSON object on stdout, everything else on stderr.")
     ] = False,
@@ -69,7 +73,7 @@ def train(
 
     info = method_info(method)
     budget = Budget(epsilon, delta, info.unit)
-    recipe = info.create(**parse_settings(settings or []))
+    recipe = info.create(**with_public_features(parse_settings(settings or []), method, public_features))
     integer(at_least=1, seeds=seeds)
     if (dataset is None) == (graph is None):
         raise InputError("give either --dataset NAME or --graph FILE")
@@ -125,6 +129,17 @@ def parse_settings(pairs: list[str]) -> dict[str, Any]:
         except json.JSONDecodeError:
             out[key] = value
     return out
+
+
+def with_public_features(settings: dict[str, Any], method: str, file: Path | None) -> dict[str, Any]:
+    """The settings with --public-features in its place: a setting of the model, which votes-ndp holds under ``base``."""
+    if file is None:
+        return settings
+    if method == "mlp-dp":
+        return {**settings, "public_features": str(file)}
+    if method == "votes-ndp":
+        return {**settings, "base": {**settings.get("base", {}), "public_features": str(file)}}
+    raise InputError(f"public_features must go with mlp-dp or votes-ndp, got {method}")
 
 
 def _load(dataset: str | None, graph: Path | None, nodes: Path | None, data_dir: Path | None, seed: int) -> Graph:

@@ -34,6 +34,8 @@ from caribou.privacy.allocation import AllocatedPart
 LARGEST_PATH_MU = 4.0
 """Budgets beyond this GDP parameter (about epsilon 24 at delta 1e-5), and no privacy at all, use the schedule of this one."""
 MOST_STEPS, FEWEST_STEPS, PATH_PER_STEP = 100, 6, 75.0
+RANDOM_FEATURES, RANDOM_FEATURES_FROM = 500, 475.0
+"""Random features of the linear model, and the mu n / C from which they are used."""
 
 
 @dataclass(frozen=True)
@@ -152,6 +154,19 @@ def shrink_rows(weights: np.ndarray, *, noise_variance: float, strength: float) 
     return centred * np.maximum(0, 1 - excess / np.maximum(lengths, 1e-300))[:, None]
 
 
+def random_feature_count(*, mu: float, train_size: int, classes: int, nodes: int) -> int:
+    """How many random features a linear model can use: a public function of budget and sizes; 0 = none.
+
+    Measured: they pay from mu n / C of about 475 on and cost up to a point below (Cora and Photo at epsilon 1). For very large
+    graphs fewer, so that they fit in 1 GiB.
+
+    >>> [random_feature_count(mu=mu, train_size=5000, classes=8, nodes=7000) for mu in (0.7, 0.8, math.inf)]
+    [0, 500, 500]
+    """
+    per_class = min(mu, LARGEST_PATH_MU) * train_size / max(1, classes)
+    return 0 if per_class < RANDOM_FEATURES_FROM else min(RANDOM_FEATURES, 2**27 // max(1, nodes))
+
+
 # -- modules -------------------------------------------------------------------------------------------------------
 
 
@@ -253,6 +268,43 @@ def train_privately(
             average += current / (steps - average_after)
         _write(parameters, average if step == steps - 1 else current)
     return model
+
+
+def selu_network(columns: int, hidden: int, classes: int, *, seed: int) -> nn.Sequential:
+    """d - hidden - C with SELU, in double precision: standard normal first weights (rows have length 1), zeros elsewhere.
+
+    ``seed``: public, of the model stream. The global generator of torch is not touched.
+    """
+    first, last = (nn.utils.skip_init(nn.Linear, a, b) for a, b in ((columns, hidden), (hidden, classes)))
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        first.weight.copy_(torch.randn(first.weight.shape, generator=generator))
+        for zero in (first.bias, last.weight, last.bias):
+            zero.zero_()
+    return nn.Sequential(first, nn.SELU(), last).double()
+
+
+def network_schedule(*, mu: float, train_size: int, hidden: int, logit_noise: float | None, clip: float) -> Descent:
+    """`path_length_schedule` for `selu_network`: a row of the hidden layer has length about sqrt(hidden + 1), not 1.
+
+    So the clip is that many times larger, and the step as many times smaller, in units of the clip. ``step_size`` contains
+    the division by the declared number of training examples.
+    """
+    linear = path_length_schedule(mu=mu, train_size=train_size, logit_noise=logit_noise, clip=clip)
+    length = math.sqrt(integer(at_least=1, hidden=hidden) + 1)
+    return Descent(linear.steps, clip * length, linear.step_size / length**2)
+
+
+def chain_logits(module: nn.Module, x: np.ndarray | sp.csr_array) -> np.ndarray:
+    """Outputs of a chain of linear layers and elementwise activations, for rows that may be sparse. [n, d] -> [n, C]."""
+    layers = _chain(module)
+    if layers is None:
+        raise InputError(f"module must be a chain of linear layers and activations, got {type(module).__name__}")
+    h: Any = x
+    with torch.no_grad():
+        for layer in layers:
+            h = _affine(layer, h).detach() if isinstance(layer, nn.Linear) else layer(h)
+    return np.asarray(h.numpy())
 
 
 def poisson_samples(examples: int, steps: int, probability: float, coins: NoiseSource) -> Iterator[np.ndarray]:

@@ -1,8 +1,10 @@
 """``mlp-dp``: node-level private classification of nodes by their own features. No edge is read.
 
 The recipe (one public rule for every graph and budget): roots of the features, rows of length 1, a private mean to centre them,
-a linear softmax model by full-batch noisy gradient descent, rows of the weights shrunk by what noise alone would leave in them.
-At these sizes and budgets a hidden layer costs more noise than it explains.
+random features beside them where the budget per class carries them, a linear softmax model by full-batch noisy gradient descent,
+rows of the weights shrunk by what noise alone would leave in them. Options: a trained hidden layer instead (``hidden``; at these
+sizes and budgets it costs more noise than it explains), and a public sample of features (``public_features``), which gives
+centre and directions at no cost.
 
 Who is protected, and how (PrivacyUnit.NODE; the split, its sizes and the number of classes are public):
 
@@ -21,23 +23,33 @@ discloses what the model sees of that node. The certificate says so; it does not
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from scipy.special import softmax
+from torch import nn
 
 from caribou._validate import integer, non_negative, open_unit_interval, positive
 from caribou.errors import InputError
 from caribou.graph import Graph, Split
 from caribou.learning.dp_training import (
+    Optimizer,
     average_noise_variance,
+    chain_logits,
+    network_schedule,
     noisy_gradient_descent,
     path_length_schedule,
+    random_feature_count,
+    selu_network,
     shrink_rows,
+    train_privately,
 )
-from caribou.learning.features import Rows, centred_unit_rows, private_mean, unit_root_rows
+from caribou.learning.features import Rows, centred_unit_rows, private_mean, unit_root_rows, with_random_features
+from caribou.learning.public_features import PublicBasis, public_basis, read_public_features
 from caribou.mechanisms.noise import NoiseSource
 from caribou.methods import Fitted
 from caribou.privacy.allocation import AllocatedPart, Part
@@ -47,7 +59,18 @@ from caribou.privacy.certificate import NOTHING_CUT, Assumption, MechanismRecord
 from caribou.privacy.events import EpsilonDelta, Event, NonPrivate, event_to_dict
 from caribou.randomness import Streams
 
+RANDOM_FEATURE_SHARE = 0.1
+"""What random features hold of a row's squared length."""
 SHRINKAGE_CHOICES = (0.0, 0.2, 0.4, 0.8, 1.6, 3.2)
+DESCENT_THEOREM = (
+    "gradients clipped one by one: one example moves each sum by at most the clip in L2; T steps are "
+    "(sqrt(T) / multiplier)-GDP (Dong, Roth and Su 2022, Corollary 2)"
+)
+PUBLIC_SAMPLE = Assumption(
+    "public features",
+    "Centre and projection are computed from a sample of feature rows that the curator declares public: it contains no row of "
+    "this graph and was chosen without looking at it. The program cannot check that.",
+)
 OWN_PREDICTION = Assumption(
     "own predictions",
     "Covered is what is listed as released. The prediction for a node is computed from it and from the node's own features, "
@@ -57,17 +80,45 @@ OWN_PREDICTION = Assumption(
 
 @dataclass(frozen=True, eq=False)
 class Base:
-    """The private linear model with what it was made of: released weights, logits of every node and records of the cost."""
+    """The private linear model with what it was made of: released weights, rows of every node and records of the cost."""
 
-    mean: np.ndarray  # [d]
     averaged: np.ndarray  # [d, C], before shrinkage
     rows: Rows  # [n, d]
     noise_variance: float
+    beside: Mapping[str, np.ndarray]  # what else is needed to apply the model: released or public
     records: tuple[MechanismRecord, ...]
+    released: tuple[str, ...]
 
     def weights(self, shrinkage: float) -> np.ndarray:
         """The weights after row shrinkage. [d, C]"""
         return shrink_rows(self.averaged, noise_variance=self.noise_variance, strength=shrinkage)
+
+    def logits(self, shrinkage: float) -> np.ndarray:
+        """Logits of every node. [n, C]"""
+        return self.rows.times(self.weights(shrinkage))
+
+    def parameters(self, shrinkage: float) -> dict[str, np.ndarray]:
+        """All that is needed to apply the model to a row."""
+        return {"weights": self.weights(shrinkage), **self.beside}
+
+
+@dataclass(frozen=True, eq=False)
+class NetworkBase:
+    """The private network with one hidden layer, in the place of `Base`. It is not shrunk."""
+
+    module: nn.Module
+    x: np.ndarray | sp.csr_array  # [n, d]
+    beside: Mapping[str, np.ndarray]
+    records: tuple[MechanismRecord, ...]
+    released: tuple[str, ...]
+
+    def logits(self, _: float) -> np.ndarray:
+        """Logits of every node. [n, C]"""
+        return chain_logits(self.module, self.x)
+
+    def parameters(self, _: float) -> dict[str, np.ndarray]:
+        """All that is needed to apply the model to a row."""
+        return {name: p.detach().numpy() for name, p in self.module.named_parameters()} | dict(self.beside)
 
 
 @dataclass(frozen=True)
@@ -79,6 +130,9 @@ class MlpDp:
     the square). ``shrinkage``: strength of the row shrinkage; ``choose_shrinkage`` chooses it on validation nodes instead, at
     no further cost for training nodes. ``train_size``: declared number of training nodes; None = the size of the (public)
     split. Neighbouring graphs must be fitted with the same number: `Graph.without_node` also takes the node out of the split.
+    ``random_features``: how many; None = a public function of budget and sizes. ``hidden`` > 0 trains a network with that many
+    hidden units instead of the linear model; ``clip`` is then in units of the hidden layer's length. ``public_features``: file
+    with a public sample of feature rows, from which centre and projection are computed (`read_public_features`).
 
     >>> from caribou.datasets import load
     >>> fitted = MlpDp().fit(load("csbm:nodes=200", seed=0), Budget(4, 1e-5, "node"), Streams(0), NoiseSource.secure())
@@ -92,6 +146,9 @@ class MlpDp:
     shrinkage: float = 0.4
     choose_shrinkage: bool = False
     train_size: int | None = None
+    random_features: int | None = None
+    hidden: int = 0
+    public_features: str | os.PathLike[str] | None = None
 
     def __post_init__(self) -> None:
         if self.logit_noise is not None:
@@ -101,6 +158,13 @@ class MlpDp:
         non_negative(shrinkage=self.shrinkage)
         if self.train_size is not None:
             integer(at_least=1, train_size=self.train_size)
+        if self.random_features is not None:
+            integer(at_least=0, random_features=self.random_features)
+        integer(at_least=0, hidden=self.hidden)
+        if self.hidden and (self.choose_shrinkage or self.random_features):
+            raise InputError("choose_shrinkage and random_features must be off with a hidden layer, got hidden > 0")
+        if self.public_features is not None:
+            object.__setattr__(self, "public_features", os.fspath(self.public_features))
 
     def settings(self) -> Mapping[str, Any]:
         """The public settings."""
@@ -110,61 +174,110 @@ class MlpDp:
         """Train on the features and labels of the training nodes.
 
         Formal guarantee: (epsilon, delta)-DP at node level for the released weights and mean, for every graph: no edge is read,
-        so no degree is bounded. ``streams`` is not used: the recipe has no public coins.
+        so no degree is bounded. Public coins (``streams``) draw random features and initial weights.
         """
         split = checked_split(graph, budget)
-        base = self.fit_base(graph, budget_mu(budget), noise)
+        base = self.fit_base(graph, budget_mu(budget), streams, noise)
         shrinkage, records = self.shrinkage, base.records
         groups: dict[str, tuple[Event, ...]] = {"training nodes": tuple(r.event for r in records)}
+        released = base.released
         if self.choose_shrinkage:
-            candidates = [base.rows.take(split.val).times(base.weights(k)) for k in SHRINKAGE_CHOICES]
+            candidates = [base.logits(k)[split.val] for k in SHRINKAGE_CHOICES]
             chosen = choose(candidates, graph, split, budget.epsilon, noise.stream("choice"), default=2)
             shrinkage = SHRINKAGE_CHOICES[chosen]
             groups["validation nodes"] = (selection_event(budget.epsilon),)
-        weights = base.weights(shrinkage)
+            released = (*released, "strength of the row shrinkage")
         certificate = certify(
             budget,
             records,
-            released=("weights of the linear model", "mean of the training rows", "strength of the row shrinkage"),
+            released=released,
             public_parameters=public_parameters(graph, split, self.settings()) | parallel_parameters(groups),
-            assumptions=node_assumptions(noise, groups, reads_edges=False),
+            assumptions=node_assumptions(noise, groups, reads_edges=False, base=self),
         )
         return Fitted(
-            probabilities=softmax(base.rows.times(weights), axis=1),
+            probabilities=softmax(base.logits(shrinkage), axis=1),
             certificate=certificate,
             released={"shrinkage": np.array(shrinkage)},
-            weights={"weights": weights, "mean": base.mean},
+            weights=base.parameters(shrinkage),
         )
 
-    def fit_base(self, graph: Graph, mu: float, noise: NoiseSource) -> Base:
-        """The linear model within a GDP parameter ``mu`` (inf = no noise): (share mu)^2 for the mean, the rest for training."""
+    def fit_base(self, graph: Graph, mu: float, streams: Streams, noise: NoiseSource) -> Base | NetworkBase:
+        """The model within a GDP parameter ``mu`` (inf = no noise), all of it for training but for the mean's share."""
+        train_size = self._train_size(graph)
+        basis = None
+        if self.public_features is not None:
+            sample = read_public_features(self.public_features, columns=graph.num_features)
+            basis = public_basis(sample, projection_size(mu=mu, train_size=train_size, classes=graph.num_classes))
+        if self.hidden:
+            return self._fit_network(graph, mu, basis, streams, noise)
+        return self._fit_linear(graph, mu, basis, streams, noise)
+
+    def _train_size(self, graph: Graph) -> int:
+        return len(graph.for_learning()[0].train) if self.train_size is None else self.train_size
+
+    def _fit_linear(
+        self, graph: Graph, mu: float, basis: PublicBasis | None, streams: Streams, noise: NoiseSource
+    ) -> Base:
+        """Noisy gradient descent on centred rows: (share mu)^2 for the mean, the rest for training; all for training with a
+        public basis."""
         split, labels = graph.for_learning()
-        train = split.train
-        train_size = len(train) if self.train_size is None else self.train_size
+        train_size = self._train_size(graph)
+        records: tuple[MechanismRecord, ...] = ()
+        if basis is None:
+            centre = full_batch("mean of the training rows", 1, self.mean_share * mu)
+            x = unit_root_rows(graph.features)
+            mean = private_mean(x[split.train], centre, noise.stream("mean"), train_size=train_size)
+            rows, beside = centred_unit_rows(x, mean), {"mean": mean}
+            records = (
+                _record(centre, "rows of norm at most 1: one row moves the sum by at most 1 in L2", sensitivity=1.0),
+            )
+        else:
+            rows, beside = basis.rows(graph.features), basis_arrays(basis)
+        count = self.random_features
+        if count is None:
+            count = random_feature_count(mu=mu, train_size=train_size, classes=graph.num_classes, nodes=graph.num_nodes)
+        if count:
+            rows = with_random_features(rows, count, streams.generator("model"), share=RANDOM_FEATURE_SHARE)
+            beside["random_features_seed"] = np.array(streams.seed)
         schedule = path_length_schedule(mu=mu, train_size=train_size, logit_noise=self.logit_noise, clip=self.clip)
-        centre = full_batch("mean of the training rows", 1, self.mean_share * mu)
-        descent = full_batch("noisy gradient descent", schedule.steps, math.sqrt(1 - self.mean_share**2) * mu)
-        x = unit_root_rows(graph.features)
-        mean = private_mean(x[train], centre, noise.stream("mean"), train_size=train_size)
-        rows = centred_unit_rows(x, mean)
+        left = math.sqrt(1 - self.mean_share**2) * mu if basis is None else mu
+        descent = full_batch("noisy gradient descent", schedule.steps, left)
         averaged = noisy_gradient_descent(
-            rows.take(train),
-            labels[train],
+            rows.take(split.train),
+            labels[split.train],
             classes=graph.num_classes,
             schedule=schedule,
             calibrated=descent,
             noise=noise.stream("training"),
         )
-        records = (
-            _record(centre, "rows of norm at most 1: one row moves the sum by at most 1 in L2", sensitivity=1.0),
-            _record(
-                descent,
-                "gradients clipped one by one: one example moves each sum by at most the clip in L2; T steps are "
-                "(sqrt(T) / multiplier)-GDP (Dong, Roth and Su 2022, Corollary 2)",
-                **asdict(schedule),
-            ),
+        records += (_record(descent, DESCENT_THEOREM, **asdict(schedule), random_features=count),)
+        released = ("weights of the linear model", *(("mean of the training rows",) if basis is None else ()))
+        return Base(averaged, rows, average_noise_variance(schedule, descent), beside, records, released)
+
+    def _fit_network(
+        self, graph: Graph, mu: float, basis: PublicBasis | None, streams: Streams, noise: NoiseSource
+    ) -> NetworkBase:
+        """Noisy gradient descent of d - hidden - C on rows of length 1. They are not centred: sparse ones stay sparse."""
+        split, labels = graph.for_learning()
+        train_size = self._train_size(graph)
+        x = unit_root_rows(graph.features) if basis is None else np.asarray(basis.rows(graph.features).matrix)
+        schedule = network_schedule(
+            mu=mu, train_size=train_size, hidden=self.hidden, logit_noise=self.logit_noise, clip=self.clip
         )
-        return Base(mean, averaged, rows, average_noise_variance(schedule, descent), records)
+        descent = full_batch("noisy gradient descent", schedule.steps, mu)
+        module = train_privately(
+            selu_network(x.shape[1], self.hidden, graph.num_classes, seed=streams.model_seed),
+            x[split.train],
+            labels[split.train],
+            clip=schedule.clip,
+            divisor=train_size,
+            optimizer=Optimizer(schedule.step_size * train_size, decay=0.0, average_from=0.5),
+            calibrated=descent,
+            noise=noise.stream("training"),
+        )
+        records = (_record(descent, DESCENT_THEOREM, **asdict(schedule), hidden=self.hidden),)
+        beside = {} if basis is None else basis_arrays(basis)
+        return NetworkBase(module, x, beside, records, ("weights of the network",))
 
 
 # -- shared by the node-level methods ------------------------------------------------------------------------------
@@ -175,6 +288,20 @@ def checked_split(graph: Graph, budget: Budget) -> Split:
     if budget.unit is not PrivacyUnit.NODE:
         raise InputError(f"unit of the budget must be node for this method, got {budget.unit.value}")
     return graph.for_learning()[0]
+
+
+def projection_size(*, mu: float, train_size: int, classes: int) -> int:
+    """How many public components are kept: a public function of budget and sizes, mu n / C in [50, 400].
+
+    >>> [projection_size(mu=mu, train_size=5000, classes=8) for mu in (0.01, 0.2, math.inf)]
+    [50, 125, 400]
+    """
+    return int(min(400, max(50, mu * train_size / max(1, classes))))
+
+
+def basis_arrays(basis: PublicBasis) -> dict[str, np.ndarray]:
+    """The public centre and components, to be stored beside the weights."""
+    return {"public_mean": basis.mean, "public_components": basis.components}
 
 
 def full_batch(name: str, steps: int, mu: float) -> AllocatedPart:
@@ -209,8 +336,13 @@ def selection_event(epsilon: float) -> Event:
 def public_parameters(graph: Graph, split: Split, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Sizes that are public by declaration, and the settings."""
     sizes = dict(zip(("train_nodes", "val_nodes", "test_nodes"), split.sizes, strict=True))
-    declared = settings.get("train_size") or settings.get("base", {}).get("train_size")
-    sizes |= {} if declared is None else {"train_nodes": declared}
+    model = settings.get("base", settings)
+    if model["train_size"] is not None:
+        sizes["train_nodes"] = model["train_size"]
+    if model["public_features"] is not None:  # a word and the size, not where the file lies
+        rows = read_public_features(model["public_features"], columns=graph.num_features).shape[0]
+        model = {**model, "public_features": f"{rows} rows"}
+    settings = {**settings, "base": model} if "base" in settings else model
     return {"nodes": graph.num_nodes, "columns": graph.num_features, "classes": graph.num_classes, **sizes, **settings}
 
 
@@ -220,7 +352,7 @@ def parallel_parameters(groups: Mapping[str, tuple[Event, ...]]) -> dict[str, An
 
 
 def node_assumptions(
-    noise: NoiseSource, groups: Mapping[str, tuple[Event, ...]], *, reads_edges: bool
+    noise: NoiseSource, groups: Mapping[str, tuple[Event, ...]], *, reads_edges: bool, base: MlpDp
 ) -> tuple[Assumption, ...]:
     """The standing assumptions, with truncation in this method's words, plus those on predictions and parallel groups."""
     standing = standing_assumptions(PrivacyUnit.NODE, noise_is_secret=noise.is_secret, noise_origin=noise.origin)
@@ -238,7 +370,14 @@ def node_assumptions(
         "The split is public and its parts are disjoint: a node pays for the mechanisms of its own group only, and the events "
         f"listed are those of the costliest group. Groups: {', '.join(groups)}.",
     )
-    return (*kept, Assumption("truncation", truncation), OWN_PREDICTION, *((parallel,) if len(groups) > 1 else ()))
+    sample = () if base.public_features is None else (PUBLIC_SAMPLE,)
+    return (
+        *kept,
+        Assumption("truncation", truncation),
+        OWN_PREDICTION,
+        *sample,
+        *((parallel,) if len(groups) > 1 else ()),
+    )
 
 
 def _record(calibrated: AllocatedPart, theorem: str, **figures: Any) -> MechanismRecord:
