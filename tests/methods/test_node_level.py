@@ -229,14 +229,22 @@ def test_certificates_name_what_each_model_releases(graph: Graph) -> None:
 
 @pytest.fixture
 def sample(tmp_path: Path) -> Path:
-    """Rows of another graph of the same kind."""
+    """Rows of another graph of the same kind, with the columns of `wide`."""
     file = tmp_path / "sample.npy"
-    np.save(file, np.asarray(caribou.datasets.load("csbm:nodes=200", seed=9).features, dtype=np.float64))
+    np.save(file, wide(caribou.datasets.load("csbm:nodes=200", seed=9)).features)
     return file
+
+
+def wide(graph: Graph) -> Graph:
+    """The graph with 28 columns more: more than the 50 components that are kept at least."""
+    x = np.asarray(graph.features, dtype=np.float64)
+    extra = np.hstack([x, x[:, :28] ** 2])
+    return Graph.from_edges(extra, graph.edge_index, labels=graph.labels, split=graph.split)
 
 
 @pytest.mark.parametrize("hidden", [0, 8])
 def test_a_public_sample_replaces_the_private_mean(graph: Graph, sample: Path, hidden: int) -> None:
+    graph = wide(graph)
     method = MlpDp(public_features=sample, hidden=hidden)
     json.dumps(dict(method.settings()))
     fits = [method.fit(graph, Budget(3.0, **NODE), Streams(0), NoiseSource.seeded(s)) for s in (0, 0, 1)]
@@ -250,10 +258,13 @@ def test_a_public_sample_replaces_the_private_mean(graph: Graph, sample: Path, h
     assert "sample.npy" not in json.dumps(certificate.to_dict())
     assert "public features" in {a.name for a in certificate.assumptions}
     assert "mean of the training rows" not in certificate.released
-    assert fits[0].weights["public_components"].shape[0] == graph.num_features
+    assert fits[0].weights["public_components"].shape == (60, 50)
+    few = dataclasses.replace(method, train_size=10_000)  # a budget that carries more components than the sample has
+    assert "public_components" not in few.fit(graph, Budget(3.0, **NODE), Streams(0), NoiseSource.seeded(0)).weights
 
 
 def test_a_public_sample_under_votes(graph: Graph, sample: Path) -> None:
+    graph = wide(graph)
     method = VotesNdp(plan=VotePlan(2, 0.5), base={"public_features": str(sample)})
     assert method.base == MlpDp(public_features=str(sample))
     certificate = method.fit(graph, Budget(3.0, **NODE), Streams(0), NoiseSource.seeded(0)).certificate
@@ -264,6 +275,7 @@ def test_a_public_sample_under_votes(graph: Graph, sample: Path) -> None:
 
 def test_private_rows_do_not_move_the_public_basis(graph: Graph, sample: Path) -> None:
     """Without one training node, the basis and every other node's row stay as they are."""
+    graph = wide(graph)
     v = int(graph.split.train[0])
     method = MlpDp(public_features=sample, train_size=len(graph.split.train))
     one, two = (method.fit_base(g, 0.5, Streams(0), NoiseSource.seeded(0)) for g in (graph, graph.without_node(v)))

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from caribou.errors import DataError, InputError
+from caribou.errors import DataError
 from caribou.learning.features import SHORTEST_RESIDUAL, Rows, centred_unit_rows, row_norms, unit_root_rows
 
 ENDINGS = (".npy", ".npz", ".csv", ".parquet")
@@ -23,37 +23,44 @@ ENDINGS = (".npy", ".npz", ".csv", ".parquet")
 
 @dataclass(frozen=True, eq=False)
 class PublicBasis:
-    """What a public sample of feature rows gives: ``mean`` [d], ``components`` [d, k] with orthonormal columns."""
+    """What a public sample of feature rows gives: ``mean`` [d], and ``components`` [d, k], or None for centring only."""
 
     mean: np.ndarray
-    components: np.ndarray
+    components: np.ndarray | None
 
     def rows(self, features: Any) -> Rows:
         """Coordinates of every centred row in the components, stretched to length 1 (less only for almost no length).
 
-        Acts on each row alone. [n, d] -> [n, k].
+        Acts on each row alone. [n, d] -> [n, k], or [n, d] without components (sparse rows then stay sparse).
         """
-        coordinates = centred_unit_rows(unit_root_rows(features), self.mean).times(self.components)
+        centred = centred_unit_rows(unit_root_rows(features), self.mean)
+        if self.components is None:
+            return centred
+        coordinates = centred.times(self.components)
         lengths = row_norms(coordinates)
         coordinates /= np.maximum(lengths, SHORTEST_RESIDUAL)[:, None]
         return Rows(coordinates, np.minimum(1, lengths / SHORTEST_RESIDUAL))
 
 
 def public_basis(sample: Any, count: int) -> PublicBasis:
-    """Mean and leading principal directions of a public sample, after the same map as private rows. [m, d] -> k <= count."""
+    """Mean and ``count`` leading principal directions of a public sample, after the same map as private rows. [m, d].
+
+    Direction j is divided by the fourth root of its variance (half way to coordinates of equal variance). A sample that does
+    not span ``count`` directions would cut off more than noise does: then only its mean is used.
+    """
     unit = unit_root_rows(sample)
     mean = np.asarray(unit.mean(axis=0), dtype=np.float64).ravel()
     rows = centred_unit_rows(unit, mean)
     z = rows.times(np.eye(rows.shape[1]))
     wide = z.shape[0] < z.shape[1]
     spread, vectors = np.linalg.eigh(z @ z.T if wide else z.T @ z)  # the smaller of the two; ascending
-    kept = min(count, int((spread > 1e-9 * max(float(spread[-1]), 1e-6)).sum()))
-    if kept == 0:
-        raise InputError("public_features must hold at least two different rows, got rows that are all alike")
-    components = vectors[:, ::-1][:, :kept]
+    spread = spread[::-1][:count]
+    if len(spread) < count or spread[-1] <= 1e-9 * max(float(spread[0]), 1e-6):
+        return PublicBasis(mean, None)
+    components = vectors[:, ::-1][:, :count]
     if wide:
-        components = z.T @ (components / np.sqrt(spread[::-1][:kept]))
-    return PublicBasis(mean, np.ascontiguousarray(components))
+        components = z.T @ (components / np.sqrt(spread))
+    return PublicBasis(mean, components * (spread[0] / spread) ** 0.25)
 
 
 def read_public_features(path: str | os.PathLike[str], *, columns: int) -> np.ndarray | sp.csr_array:

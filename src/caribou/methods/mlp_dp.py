@@ -37,6 +37,7 @@ from caribou._validate import integer, non_negative, open_unit_interval, positiv
 from caribou.errors import InputError
 from caribou.graph import Graph, Split
 from caribou.learning.dp_training import (
+    LARGEST_PATH_MU,
     Optimizer,
     average_noise_variance,
     chain_logits,
@@ -260,7 +261,7 @@ class MlpDp:
         """Noisy gradient descent of d - hidden - C on rows of length 1. They are not centred: sparse ones stay sparse."""
         split, labels = graph.for_learning()
         train_size = self._train_size(graph)
-        x = unit_root_rows(graph.features) if basis is None else np.asarray(basis.rows(graph.features).matrix)
+        x = unit_root_rows(graph.features) if basis is None else basis.rows(graph.features).plain()
         schedule = network_schedule(
             mu=mu, train_size=train_size, hidden=self.hidden, logit_noise=self.logit_noise, clip=self.clip
         )
@@ -291,17 +292,18 @@ def checked_split(graph: Graph, budget: Budget) -> Split:
 
 
 def projection_size(*, mu: float, train_size: int, classes: int) -> int:
-    """How many public components are kept: a public function of budget and sizes, mu n / C in [50, 400].
+    """How many public components are kept: a public function of budget and sizes, mu n / C, at least 50.
 
     >>> [projection_size(mu=mu, train_size=5000, classes=8) for mu in (0.01, 0.2, math.inf)]
-    [50, 125, 400]
+    [50, 125, 2500]
     """
-    return int(min(400, max(50, mu * train_size / max(1, classes))))
+    return int(max(50, min(mu, LARGEST_PATH_MU) * train_size / max(1, classes)))
 
 
 def basis_arrays(basis: PublicBasis) -> dict[str, np.ndarray]:
     """The public centre and components, to be stored beside the weights."""
-    return {"public_mean": basis.mean, "public_components": basis.components}
+    components = {} if basis.components is None else {"public_components": basis.components}
+    return {"public_mean": basis.mean, **components}
 
 
 def full_batch(name: str, steps: int, mu: float) -> AllocatedPart:
