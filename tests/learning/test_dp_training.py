@@ -288,7 +288,7 @@ def test_public_basis_is_principal_components(rows: int) -> None:
     assert private.shape == (30, 5)
     assert np.allclose(row_norms(private.matrix), private.norms)
     assert private.norms.max() <= 1 + 1e-12
-    for small, count in ((x, 21), (np.ones((3, 4)), 2)):  # too few directions: centring only
+    for small, count in ((x, 21), (np.ones((3, 4)), 2), (x, 0)):  # too few directions: centring only
         centred = public_basis(small, count)
         assert centred.components is None
         assert centred.rows(small).shape == small.shape

@@ -46,10 +46,12 @@ def public_basis(sample: Any, count: int) -> PublicBasis:
     """Mean and ``count`` leading principal directions of a public sample, after the same map as private rows. [m, d].
 
     Direction j is divided by the fourth root of its variance (half way to coordinates of equal variance). A sample that does
-    not span ``count`` directions would cut off more than noise does: then only its mean is used.
+    not span ``count`` directions would cut off more than noise does: then, or for ``count`` = 0, only its mean is used.
     """
     unit = unit_root_rows(sample)
     mean = np.asarray(unit.mean(axis=0), dtype=np.float64).ravel()
+    if count == 0:
+        return PublicBasis(mean, None)
     rows = centred_unit_rows(unit, mean)
     z = rows.times(np.eye(rows.shape[1]))
     wide = z.shape[0] < z.shape[1]

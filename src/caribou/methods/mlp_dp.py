@@ -37,7 +37,6 @@ from caribou._validate import integer, non_negative, open_unit_interval, positiv
 from caribou.errors import InputError
 from caribou.graph import Graph, Split
 from caribou.learning.dp_training import (
-    LARGEST_PATH_MU,
     Optimizer,
     average_noise_variance,
     chain_logits,
@@ -62,6 +61,8 @@ from caribou.randomness import Streams
 
 RANDOM_FEATURE_SHARE = 0.1
 """What random features hold of a row's squared length."""
+PROJECTED_UP_TO = 700.0
+"""The mu n / C up to which rows are projected on public components."""
 SHRINKAGE_CHOICES = (0.0, 0.2, 0.4, 0.8, 1.6, 3.2)
 DESCENT_THEOREM = (
     "gradients clipped one by one: one example moves each sum by at most the clip in L2; T steps are "
@@ -292,12 +293,15 @@ def checked_split(graph: Graph, budget: Budget) -> Split:
 
 
 def projection_size(*, mu: float, train_size: int, classes: int) -> int:
-    """How many public components are kept: a public function of budget and sizes, mu n / C, at least 50.
+    """How many public components are kept: a public function of budget and sizes, mu n / C in [50, 300]; 0 = no projection.
 
-    >>> [projection_size(mu=mu, train_size=5000, classes=8) for mu in (0.01, 0.2, math.inf)]
-    [50, 125, 2500]
+    Measured: beyond mu n / C of about 700 a projection cuts off more than noise does.
+
+    >>> [projection_size(mu=mu, train_size=5000, classes=8) for mu in (0.01, 0.2, 1.0, math.inf)]
+    [50, 125, 300, 0]
     """
-    return int(max(50, min(mu, LARGEST_PATH_MU) * train_size / max(1, classes)))
+    per_class = mu * train_size / max(1, classes)
+    return 0 if per_class > PROJECTED_UP_TO else int(min(300, max(50, per_class)))
 
 
 def basis_arrays(basis: PublicBasis) -> dict[str, np.ndarray]:
