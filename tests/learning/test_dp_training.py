@@ -22,7 +22,6 @@ from caribou.learning.dp_training import (
     chain_logits,
     clipped_gradient_sum,
     linear_clipped_sum,
-    network_schedule,
     noisy_gradient_descent,
     path_length_schedule,
     poisson_samples,
@@ -110,6 +109,21 @@ def test_clipped_sums_equal_brute_force(module: nn.Module, clip: float) -> None:
     assert len(ours) == len(expected)
     for a, b in zip(ours, expected, strict=True):
         assert np.allclose(a.numpy(), b, rtol=1e-10, atol=1e-12)
+
+
+def test_centred_sparse_rows_give_the_sums_of_the_explicit_matrix() -> None:
+    x, y = data()
+    rows = centred_unit_rows(sp.csr_array(x), np.full(D, 0.2))
+    explicit = rows.times(np.eye(D))
+    for a, b in zip(
+        clipped_gradient_sum(mlp(), rows, y, 0.3), clipped_gradient_sum(mlp(), explicit, y, 0.3), strict=True
+    ):
+        assert torch.allclose(a, b, rtol=1e-10, atol=1e-12)
+    fits = [vector(fit(mlp(), 4, probability=0.5, noise=NoiseSource.seeded(0), x=z)) for z in (rows, explicit)]
+    assert np.allclose(*fits)
+    assert np.allclose(chain_logits(mlp(), rows), chain_logits(mlp(), explicit))
+    with pytest.raises(InputError, match="x must be dense"):
+        clipped_gradient_sum(Residual().double(), rows, y, 1.0)
 
 
 @pytest.mark.parametrize("module", [mlp(), nn.Linear(D, C).double()])
@@ -255,7 +269,7 @@ def test_random_feature_count_is_a_public_switch() -> None:
     assert count(mu=math.inf, train_size=10**6, classes=2, nodes=2**20) == 128
 
 
-def test_network_and_its_schedule() -> None:
+def test_network_and_its_outputs() -> None:
     x, _ = data()
     one, two, other = (selu_network(D, 6, C, seed=s) for s in (1, 1, 2))
     assert np.array_equal(vector(one), vector(two))
@@ -267,8 +281,6 @@ def test_network_and_its_schedule() -> None:
     assert np.allclose(chain_logits(chain, sp.csr_array(x)), expected)
     with pytest.raises(InputError, match="must be a chain"):
         chain_logits(Residual(), x)
-    schedule = network_schedule(mu=1.0, train_size=2000, hidden=3, logit_noise=0.75, clip=0.5)
-    assert schedule == Descent(steps=20, clip=1.0, step_size=0.075 / 4)
 
 
 # -- a public sample -----------------------------------------------------------------------------------------------
@@ -292,7 +304,6 @@ def test_public_basis_is_principal_components(rows: int) -> None:
         centred = public_basis(small, count)
         assert centred.components is None
         assert centred.rows(small).shape == small.shape
-        assert np.allclose(centred.rows(small).plain(), centred.rows(small).times(np.eye(small.shape[1])))
 
 
 def test_public_features_are_read_from_every_format(tmp_path: Path) -> None:

@@ -212,7 +212,7 @@ class Optimizer:
 
 def train_privately(
     module: nn.Module,
-    x: np.ndarray | sp.csr_array,
+    x: np.ndarray | sp.csr_array | Rows,
     labels: np.ndarray,
     *,
     clip: float,
@@ -225,7 +225,7 @@ def train_privately(
 
     ``calibrated`` says how many steps, with which sampling probability and how much noise. ``divisor`` is a declared constant:
     the expected batch size p n, or n. Returns a trained copy in double precision; the module given holds the initial weights
-    (from the model stream) and is not changed. Chains of ``nn.Linear`` and elementwise activations take ``x`` as CSR.
+    (from the model stream) and is not changed. Chains of ``nn.Linear`` and elementwise activations take ``x`` as CSR or `Rows`.
 
     Formal guarantee: each step adds N(0, (clip z)^2 I) to a sum that one example, if it was sampled at all, moves by at most
     ``clip``. The sampling coins are as secret as the noise and come from the same source (amplification needs that). So the
@@ -239,7 +239,7 @@ def train_privately(
     parameters = [p for p in model.parameters() if p.requires_grad]
     if not parameters:
         raise InputError("module must have parameters to train, got none")
-    rows = sp.csr_array(x, dtype=np.float64) if sp.issparse(x) else np.ascontiguousarray(x, dtype=np.float64)
+    rows = _double(x)
     y = _checked_labels(labels, rows.shape[0], None)
     size = sum(p.numel() for p in parameters)
     bound = clip * (1 - rounding_margin(rows=len(y), entries=size, noise_multiplier=multiplier))
@@ -253,7 +253,7 @@ def train_privately(
             if len(batch):
                 everything = len(batch) == len(y)
                 parts = clipped_gradient_sum(
-                    model, rows if everything else rows[batch], y if everything else y[batch], bound
+                    model, rows if everything else _some(rows, batch), y if everything else y[batch], bound
                 )
                 total = torch.cat([part.reshape(-1) for part in parts]).numpy()
             yield noise.add_gaussian(total, std=clip * multiplier) / divisor
@@ -271,31 +271,21 @@ def train_privately(
 
 
 def selu_network(columns: int, hidden: int, classes: int, *, seed: int) -> nn.Sequential:
-    """d - hidden - C with SELU, in double precision: standard normal first weights (rows have length 1), zeros elsewhere.
+    """d - hidden - C with SELU, in double precision: last weights N(0, 1/hidden), everything else 0.
 
-    ``seed``: public, of the model stream. The global generator of torch is not touched.
+    So the first steps are those of a linear model seen through the random last layer. ``seed``: public, of the model stream.
+    The global generator of torch is not touched.
     """
     first, last = (nn.utils.skip_init(nn.Linear, a, b) for a, b in ((columns, hidden), (hidden, classes)))
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
-        first.weight.copy_(torch.randn(first.weight.shape, generator=generator))
-        for zero in (first.bias, last.weight, last.bias):
+        last.weight.copy_(torch.randn(last.weight.shape, generator=generator) / math.sqrt(hidden))
+        for zero in (first.weight, first.bias, last.bias):
             zero.zero_()
     return nn.Sequential(first, nn.SELU(), last).double()
 
 
-def network_schedule(*, mu: float, train_size: int, hidden: int, logit_noise: float | None, clip: float) -> Descent:
-    """`path_length_schedule` for `selu_network`: a row of the hidden layer has length about sqrt(hidden + 1), not 1.
-
-    So the clip is that many times larger, and the step as many times smaller, in units of the clip. ``step_size`` contains
-    the division by the declared number of training examples.
-    """
-    linear = path_length_schedule(mu=mu, train_size=train_size, logit_noise=logit_noise, clip=clip)
-    length = math.sqrt(integer(at_least=1, hidden=hidden) + 1)
-    return Descent(linear.steps, clip * length, linear.step_size / length**2)
-
-
-def chain_logits(module: nn.Module, x: np.ndarray | sp.csr_array) -> np.ndarray:
+def chain_logits(module: nn.Module, x: np.ndarray | sp.csr_array | Rows) -> np.ndarray:
     """Outputs of a chain of linear layers and elementwise activations, for rows that may be sparse. [n, d] -> [n, C]."""
     layers = _chain(module)
     if layers is None:
@@ -334,7 +324,7 @@ def refuse_batch_statistics(module: nn.Module) -> None:
 
 
 def clipped_gradient_sum(
-    module: nn.Module, x: np.ndarray | sp.csr_array, labels: np.ndarray, clip: float
+    module: nn.Module, x: np.ndarray | sp.csr_array | Rows, labels: np.ndarray, clip: float
 ) -> list[Tensor]:
     """sum_i g_i min(1, clip / ||g_i||), g_i the gradient of example i's cross-entropy in all trainable parameters.
 
@@ -345,9 +335,10 @@ def clipped_gradient_sum(
     layers = _chain(module)
     if layers is not None:
         return _chain_sum(layers, x, y, clip)
-    if sp.issparse(x):
+    if sp.issparse(x) or isinstance(x, Rows):
+        kind = "Rows" if isinstance(x, Rows) else "CSR"
         raise InputError(
-            f"x must be dense for a module that is not a chain of layers, got CSR and {type(module).__name__}"
+            f"x must be dense for a module that is not a chain of layers, got {kind} and {type(module).__name__}"
         )
     return _functional_sum(module, torch.from_numpy(np.asarray(x)), y, clip)
 
@@ -373,13 +364,23 @@ def _linear_count(layers: list[nn.Module]) -> int:
     return sum(isinstance(layer, nn.Linear) for layer in layers)
 
 
-def _chain_sum(layers: list[nn.Module], x: np.ndarray | sp.csr_array, y: Tensor, clip: float) -> list[Tensor]:
+def _double(x: np.ndarray | sp.csr_array | Rows) -> np.ndarray | sp.csr_array | Rows:
+    if isinstance(x, Rows):
+        return x
+    return sp.csr_array(x, dtype=np.float64) if sp.issparse(x) else np.ascontiguousarray(x, dtype=np.float64)
+
+
+def _some(x: Any, index: np.ndarray) -> Any:
+    return x.take(index) if isinstance(x, Rows) else x[index]
+
+
+def _chain_sum(layers: list[nn.Module], x: np.ndarray | sp.csr_array | Rows, y: Tensor, clip: float) -> list[Tensor]:
     """Ghost clipping: the gradient of a linear layer is the outer product dz h', with norm ||dz|| sqrt(||h||^2 + 1).
 
     So ||g_i||^2 = sum over layers of ||dz||^2 (||h||^2 + 1) (the 1 is the bias) needs no per-example gradient, and the clipped
     sum is one product per layer (Goodfellow 2015; Li, Tramer, Liang and Hashimoto 2022).
     """
-    inputs: list[np.ndarray | sp.csr_array | Tensor] = []
+    inputs: list[Any] = []
     outputs: list[Tensor] = []
     linear = [layer for layer in layers if isinstance(layer, nn.Linear)]
     h: Any = x
@@ -400,13 +401,15 @@ def _chain_sum(layers: list[nn.Module], x: np.ndarray | sp.csr_array, y: Tensor,
     finite = torch.isfinite(squared).numpy()
     if not finite.all():
         # An overflow in one example must not reach the sum: such an example contributes nothing (decided on its row alone).
-        return _chain_sum(layers, x[finite], y[finite], clip)
+        return _chain_sum(layers, _some(x, np.flatnonzero(finite)), y[finite], clip)
     factor = (clip / squared.sqrt().clamp(min=1e-300)).clamp(max=1).unsqueeze(1)
     sums = []
     for layer, h, dz in zip(linear, inputs, signals, strict=True):
         scaled = dz * factor
         if isinstance(h, Tensor):
             sums.append(scaled.T @ h)
+        elif isinstance(h, Rows):
+            sums.append(torch.from_numpy(np.ascontiguousarray(h.sum_of_outer(scaled.numpy()).T)))
         else:
             sums.append(torch.from_numpy(np.ascontiguousarray((h.T @ scaled.numpy()).T)))
         if layer.bias is not None:
@@ -414,11 +417,12 @@ def _chain_sum(layers: list[nn.Module], x: np.ndarray | sp.csr_array, y: Tensor,
     return [s.detach() for s in sums]
 
 
-def _affine(layer: nn.Linear, h: np.ndarray | sp.csr_array | Tensor) -> Tensor:
-    """h W' + b, as a tensor whose gradient is wanted. The first input may be an array, sparse or dense."""
+def _affine(layer: nn.Linear, h: Any) -> Tensor:
+    """h W' + b, as a tensor whose gradient is wanted. The first input may be an array, sparse or dense, or `Rows`."""
     if isinstance(h, Tensor):
         return layer(h)
-    z = torch.from_numpy(np.ascontiguousarray(h @ layer.weight.detach().numpy().T))
+    weight = layer.weight.detach().numpy().T
+    z = torch.from_numpy(np.ascontiguousarray(h.times(weight) if isinstance(h, Rows) else h @ weight))
     if layer.bias is not None:
         z = z + layer.bias.detach()
     return z.requires_grad_()
@@ -427,6 +431,8 @@ def _affine(layer: nn.Linear, h: np.ndarray | sp.csr_array | Tensor) -> Tensor:
 def _squared_norms(h: Any) -> Tensor:
     if isinstance(h, Tensor):
         return h.square().sum(dim=1)
+    if isinstance(h, Rows):
+        return torch.from_numpy(h.norms**2)
     squares = h.multiply(h).sum(axis=1) if sp.issparse(h) else np.einsum("ij,ij->i", h, h)
     return torch.from_numpy(np.asarray(squares, dtype=np.float64).ravel())
 

@@ -81,12 +81,6 @@ class Rows:
             out -= np.outer(self.shift, scaled.sum(axis=0))
         return out if self.extra is None else np.concatenate([out, self.extra.T @ right])
 
-    def plain(self) -> np.ndarray | sp.csr_array:
-        """The matrix itself, formed if need be (then dense)."""
-        if self.shift is None and self.scale is None and self.extra is None:
-            return self.matrix
-        return self.times(np.eye(self.shape[1]))
-
     def take(self, index: np.ndarray) -> Rows:
         """The rows of an index list."""
         scale = None if self.scale is None else self.scale[index]

@@ -29,7 +29,6 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from scipy.special import softmax
 from torch import nn
 
@@ -40,7 +39,6 @@ from caribou.learning.dp_training import (
     Optimizer,
     average_noise_variance,
     chain_logits,
-    network_schedule,
     noisy_gradient_descent,
     path_length_schedule,
     random_feature_count,
@@ -49,7 +47,7 @@ from caribou.learning.dp_training import (
     train_privately,
 )
 from caribou.learning.features import Rows, centred_unit_rows, private_mean, unit_root_rows, with_random_features
-from caribou.learning.public_features import PublicBasis, public_basis, read_public_features
+from caribou.learning.public_features import public_basis, read_public_features
 from caribou.mechanisms.noise import NoiseSource
 from caribou.methods import Fitted
 from caribou.privacy.allocation import AllocatedPart, Part
@@ -61,6 +59,8 @@ from caribou.randomness import Streams
 
 RANDOM_FEATURE_SHARE = 0.1
 """What random features hold of a row's squared length."""
+NETWORK_RATE = 0.2
+"""Learning rate of Adam for a network. Plain descent at the linear model's step size diverges there."""
 PROJECTED_UP_TO = 700.0
 """The mu n / C up to which rows are projected on public components."""
 SHRINKAGE_CHOICES = (0.0, 0.2, 0.4, 0.8, 1.6, 3.2)
@@ -78,6 +78,16 @@ OWN_PREDICTION = Assumption(
     "Covered is what is listed as released. The prediction for a node is computed from it and from the node's own features, "
     "for whoever already holds those features; publishing a node's own prediction discloses what the model sees of that node.",
 )
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """Rows of every node, ready for training, with what they cost and what must be stored to make them again."""
+
+    rows: Rows  # [n, d]
+    beside: Mapping[str, np.ndarray]
+    records: tuple[MechanismRecord, ...]
+    released: tuple[str, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,14 +119,14 @@ class NetworkBase:
     """The private network with one hidden layer, in the place of `Base`. It is not shrunk."""
 
     module: nn.Module
-    x: np.ndarray | sp.csr_array  # [n, d]
+    rows: Rows  # [n, d]
     beside: Mapping[str, np.ndarray]
     records: tuple[MechanismRecord, ...]
     released: tuple[str, ...]
 
     def logits(self, _: float) -> np.ndarray:
         """Logits of every node. [n, C]"""
-        return chain_logits(self.module, self.x)
+        return chain_logits(self.module, self.rows)
 
     def parameters(self, _: float) -> dict[str, np.ndarray]:
         """All that is needed to apply the model to a row."""
@@ -133,7 +143,7 @@ class MlpDp:
     no further cost for training nodes. ``train_size``: declared number of training nodes; None = the size of the (public)
     split. Neighbouring graphs must be fitted with the same number: `Graph.without_node` also takes the node out of the split.
     ``random_features``: how many; None = a public function of budget and sizes. ``hidden`` > 0 trains a network with that many
-    hidden units instead of the linear model; ``clip`` is then in units of the hidden layer's length. ``public_features``: file
+    hidden units instead of the linear model. ``public_features``: file
     with a public sample of feature rows, from which centre and projection are computed (`read_public_features`).
 
     >>> from caribou.datasets import load
@@ -204,82 +214,89 @@ class MlpDp:
         )
 
     def fit_base(self, graph: Graph, mu: float, streams: Streams, noise: NoiseSource) -> Base | NetworkBase:
-        """The model within a GDP parameter ``mu`` (inf = no noise), all of it for training but for the mean's share."""
-        train_size = self._train_size(graph)
-        basis = None
-        if self.public_features is not None:
-            sample = read_public_features(self.public_features, columns=graph.num_features)
-            basis = public_basis(sample, projection_size(mu=mu, train_size=train_size, classes=graph.num_classes))
+        """The model within a GDP parameter ``mu`` (inf = no noise): (share mu)^2 for the mean, the rest for training.
+
+        With a public sample there is no private mean, and all of it is for training.
+        """
+        if self.public_features is None:
+            prepared = self._private_rows(graph, mu, noise)
+            left = math.sqrt(1 - self.mean_share**2) * mu
+        else:
+            prepared, left = self._public_rows(graph, mu), mu
         if self.hidden:
-            return self._fit_network(graph, mu, basis, streams, noise)
-        return self._fit_linear(graph, mu, basis, streams, noise)
+            return self._fit_network(graph, prepared, mu, left, streams, noise)
+        return self._fit_linear(graph, prepared, mu, left, streams, noise)
 
     def _train_size(self, graph: Graph) -> int:
         return len(graph.for_learning()[0].train) if self.train_size is None else self.train_size
 
+    def _private_rows(self, graph: Graph, mu: float, noise: NoiseSource) -> Prepared:
+        """Rows centred by a mean that is released at (share mu)^2."""
+        train = graph.for_learning()[0].train
+        centre = full_batch("mean of the training rows", 1, self.mean_share * mu)
+        x = unit_root_rows(graph.features)
+        mean = private_mean(x[train], centre, noise.stream("mean"), train_size=self._train_size(graph))
+        record = _record(centre, "rows of norm at most 1: one row moves the sum by at most 1 in L2", sensitivity=1.0)
+        return Prepared(centred_unit_rows(x, mean), {"mean": mean}, (record,), ("mean of the training rows",))
+
+    def _public_rows(self, graph: Graph, mu: float) -> Prepared:
+        """Rows in the coordinates of the public sample, at no cost."""
+        sample = read_public_features(str(self.public_features), columns=graph.num_features)
+        size = projection_size(mu=mu, train_size=self._train_size(graph), classes=graph.num_classes)
+        basis = public_basis(sample, size)
+        beside = {"public_mean": basis.mean}
+        if basis.components is not None:
+            beside["public_components"] = basis.components
+        return Prepared(basis.rows(graph.features), beside, (), ())
+
     def _fit_linear(
-        self, graph: Graph, mu: float, basis: PublicBasis | None, streams: Streams, noise: NoiseSource
+        self, graph: Graph, prepared: Prepared, mu: float, left: float, streams: Streams, noise: NoiseSource
     ) -> Base:
-        """Noisy gradient descent on centred rows: (share mu)^2 for the mean, the rest for training; all for training with a
-        public basis."""
+        """Noisy gradient descent of the linear model within ``left``, on random features, too, where the rule says so."""
         split, labels = graph.for_learning()
-        train_size = self._train_size(graph)
-        records: tuple[MechanismRecord, ...] = ()
-        if basis is None:
-            centre = full_batch("mean of the training rows", 1, self.mean_share * mu)
-            x = unit_root_rows(graph.features)
-            mean = private_mean(x[split.train], centre, noise.stream("mean"), train_size=train_size)
-            rows, beside = centred_unit_rows(x, mean), {"mean": mean}
-            records = (
-                _record(centre, "rows of norm at most 1: one row moves the sum by at most 1 in L2", sensitivity=1.0),
-            )
-        else:
-            rows, beside = basis.rows(graph.features), basis_arrays(basis)
+        train_size, classes = self._train_size(graph), graph.num_classes
+        rows, beside = prepared.rows, dict(prepared.beside)
         count = self.random_features
         if count is None:
-            count = random_feature_count(mu=mu, train_size=train_size, classes=graph.num_classes, nodes=graph.num_nodes)
+            count = random_feature_count(mu=mu, train_size=train_size, classes=classes, nodes=graph.num_nodes)
         if count:
             rows = with_random_features(rows, count, streams.generator("model"), share=RANDOM_FEATURE_SHARE)
             beside["random_features_seed"] = np.array(streams.seed)
         schedule = path_length_schedule(mu=mu, train_size=train_size, logit_noise=self.logit_noise, clip=self.clip)
-        left = math.sqrt(1 - self.mean_share**2) * mu if basis is None else mu
         descent = full_batch("noisy gradient descent", schedule.steps, left)
         averaged = noisy_gradient_descent(
             rows.take(split.train),
             labels[split.train],
-            classes=graph.num_classes,
+            classes=classes,
             schedule=schedule,
             calibrated=descent,
             noise=noise.stream("training"),
         )
-        records += (_record(descent, DESCENT_THEOREM, **asdict(schedule), random_features=count),)
-        released = ("weights of the linear model", *(("mean of the training rows",) if basis is None else ()))
+        records = (*prepared.records, _record(descent, DESCENT_THEOREM, **asdict(schedule), random_features=count))
+        released = ("weights of the linear model", *prepared.released)
         return Base(averaged, rows, average_noise_variance(schedule, descent), beside, records, released)
 
     def _fit_network(
-        self, graph: Graph, mu: float, basis: PublicBasis | None, streams: Streams, noise: NoiseSource
+        self, graph: Graph, prepared: Prepared, mu: float, left: float, streams: Streams, noise: NoiseSource
     ) -> NetworkBase:
-        """Noisy gradient descent of d - hidden - C on rows of length 1. They are not centred: sparse ones stay sparse."""
+        """Noisy Adam on the network d - hidden - C within ``left``, for as many steps as the linear model would take."""
         split, labels = graph.for_learning()
-        train_size = self._train_size(graph)
-        x = unit_root_rows(graph.features) if basis is None else basis.rows(graph.features).plain()
-        schedule = network_schedule(
-            mu=mu, train_size=train_size, hidden=self.hidden, logit_noise=self.logit_noise, clip=self.clip
-        )
-        descent = full_batch("noisy gradient descent", schedule.steps, mu)
+        train_size, rows = self._train_size(graph), prepared.rows
+        schedule = path_length_schedule(mu=mu, train_size=train_size, logit_noise=self.logit_noise, clip=self.clip)
+        descent = full_batch("noisy gradient descent", schedule.steps, left)
         module = train_privately(
-            selu_network(x.shape[1], self.hidden, graph.num_classes, seed=streams.model_seed),
-            x[split.train],
+            selu_network(rows.shape[1], self.hidden, graph.num_classes, seed=streams.model_seed),
+            rows.take(split.train),
             labels[split.train],
             clip=schedule.clip,
             divisor=train_size,
-            optimizer=Optimizer(schedule.step_size * train_size, decay=0.0, average_from=0.5),
+            optimizer=Optimizer(NETWORK_RATE, "adam", average_from=0.5),
             calibrated=descent,
             noise=noise.stream("training"),
         )
-        records = (_record(descent, DESCENT_THEOREM, **asdict(schedule), hidden=self.hidden),)
-        beside = {} if basis is None else basis_arrays(basis)
-        return NetworkBase(module, x, beside, records, ("weights of the network",))
+        record = _record(descent, DESCENT_THEOREM, steps=schedule.steps, clip=schedule.clip, hidden=self.hidden)
+        records = (*prepared.records, record)
+        return NetworkBase(module, rows, prepared.beside, records, ("weights of the network", *prepared.released))
 
 
 # -- shared by the node-level methods ------------------------------------------------------------------------------
@@ -302,12 +319,6 @@ def projection_size(*, mu: float, train_size: int, classes: int) -> int:
     """
     per_class = mu * train_size / max(1, classes)
     return 0 if per_class > PROJECTED_UP_TO else int(min(300, max(50, per_class)))
-
-
-def basis_arrays(basis: PublicBasis) -> dict[str, np.ndarray]:
-    """The public centre and components, to be stored beside the weights."""
-    components = {} if basis.components is None else {"public_components": basis.components}
-    return {"public_mean": basis.mean, **components}
 
 
 def full_batch(name: str, steps: int, mu: float) -> AllocatedPart:
