@@ -234,7 +234,7 @@ def test_random_features_are_columns_of_rows_of_norm_one(sparse: bool) -> None:
     x = np.abs(rng.standard_normal((50, 40))) * (rng.random((50, 40)) < 0.1)
     unit = unit_root_rows(x)
     z = centred_unit_rows(unit if sparse else np.asarray(unit.todense()), 0.01 * rng.random(40))
-    joined = with_random_features(z, 30, np.random.default_rng(3), share=0.2)
+    joined = with_random_features(z, np.random.default_rng(3).standard_normal((40, 30)), share=0.2)
     assert joined.shape == (50, 70)
     assert sp.issparse(joined.matrix) == sparse
     explicit = joined.times(np.eye(70))
@@ -248,14 +248,14 @@ def test_random_features_are_columns_of_rows_of_norm_one(sparse: bool) -> None:
     taken = joined.take(np.array([4, 2]))
     assert np.allclose(taken.times(weights), (explicit @ weights)[[4, 2]])
     with pytest.raises(InputError, match="must not have further columns"):
-        with_random_features(joined, 2, rng, share=0.2)
+        with_random_features(joined, np.ones((70, 2)), share=0.2)
 
 
 def test_every_contribution_with_random_features_is_clipped() -> None:
     """One example alone: its gradient has norm at most the clip, and the closed form is that of the explicit rows."""
     x, y = data(2)
     z = centred_unit_rows(x, np.zeros(D))
-    joined = with_random_features(z, 9, np.random.default_rng(0), share=0.1)
+    joined = with_random_features(z, np.random.default_rng(0).standard_normal((D, 9)), share=0.1)
     weights = np.random.default_rng(1).standard_normal((D + 9, C))
     parts = [linear_clipped_sum(joined.take(np.array([i])), y[[i]], weights, 0.3) for i in range(N)]
     assert max(np.linalg.norm(p) for p in parts) <= 0.3 * (1 + 1e-12)
@@ -271,7 +271,7 @@ def test_random_feature_count_is_a_public_switch() -> None:
 
 def test_network_and_its_outputs() -> None:
     x, _ = data()
-    one, two, other = (selu_network(D, 6, C, seed=s) for s in (1, 1, 2))
+    one, two, other = (selu_network(D, 6, C, np.random.default_rng(s)) for s in (1, 1, 2))
     assert np.array_equal(vector(one), vector(two))
     assert not np.array_equal(vector(one), vector(other))
     assert np.array_equal(chain_logits(one, x), np.zeros((N, C)))

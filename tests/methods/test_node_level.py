@@ -21,6 +21,7 @@ from caribou.errors import InputError
 from caribou.graph import Graph, Split
 from caribou.learning.dp_training import chain_logits
 from caribou.learning.features import centred_unit_rows, unit_root_rows, with_random_features
+from caribou.learning.public_weights import random_directions
 from caribou.mechanisms.noise import NoiseSource
 from caribou.methods.mlp_dp import RANDOM_FEATURE_SHARE, SHRINKAGE_CHOICES, Base, MlpDp, choose, full_batch
 from caribou.methods.votes_ndp import (
@@ -194,9 +195,10 @@ def test_stored_parameters_give_the_same_predictions(graph: Graph) -> None:
     """Whoever holds weights, mean and public seed can apply the model."""
     fitted = RANDOM.fit(graph, Budget(3.0, **NODE), Streams(4), NoiseSource.seeded(0))
     stored = fitted.weights
-    coins = Streams(int(stored["random_features_seed"])).generator("model")
+    generator = Streams(int(stored["random_features_seed"])).generator("model")
+    directions = random_directions(graph.num_features, 40, generator)
     rows = with_random_features(
-        centred_unit_rows(unit_root_rows(graph.features), stored["mean"]), 40, coins, share=RANDOM_FEATURE_SHARE
+        centred_unit_rows(unit_root_rows(graph.features), stored["mean"]), directions, share=RANDOM_FEATURE_SHARE
     )
     assert np.allclose(softmax(rows.times(stored["weights"]), axis=1), fitted.probabilities)
     network = NETWORK.fit(graph, Budget(3.0, **NODE), Streams(4), NoiseSource.seeded(0))

@@ -26,6 +26,7 @@ from torch import Tensor, nn
 from caribou._validate import integer, positive, unit_interval
 from caribou.errors import InputError
 from caribou.learning.features import Rows, rounding_margin, running_multiplier
+from caribou.learning.public_weights import last_layer
 from caribou.mechanisms.noise import NoiseSource
 from caribou.privacy.allocation import AllocatedPart
 
@@ -270,16 +271,15 @@ def train_privately(
     return model
 
 
-def selu_network(columns: int, hidden: int, classes: int, *, seed: int) -> nn.Sequential:
+def selu_network(columns: int, hidden: int, classes: int, generator: np.random.Generator) -> nn.Sequential:
     """d - hidden - C with SELU, in double precision: last weights N(0, 1/hidden), everything else 0.
 
-    So the first steps are those of a linear model seen through the random last layer. ``seed``: public, of the model stream.
+    So the first steps are those of a linear model seen through the random last layer. ``generator``: public coins.
     The global generator of torch is not touched.
     """
     first, last = (nn.utils.skip_init(nn.Linear, a, b) for a, b in ((columns, hidden), (hidden, classes)))
-    generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
-        last.weight.copy_(torch.randn(last.weight.shape, generator=generator) / math.sqrt(hidden))
+        last.weight.copy_(torch.from_numpy(last_layer(hidden, classes, generator)))
         for zero in (first.weight, first.bias, last.bias):
             zero.zero_()
     return nn.Sequential(first, nn.SELU(), last).double()

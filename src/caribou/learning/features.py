@@ -152,15 +152,14 @@ def centred_unit_rows(x: np.ndarray | sp.csr_array, mean: np.ndarray) -> Rows:
     return Rows(x, norms, mean, 1 / np.maximum(lengths, SHORTEST_RESIDUAL))
 
 
-def with_random_features(rows: Rows, count: int, coins: np.random.Generator, *, share: float) -> Rows:
-    """Rows (sqrt(1 - share) z_i, sqrt(share) h_i / ||h_i||) with h_i = max(0, z_i V - 1/2), V standard normal. [n, d + count].
+def with_random_features(rows: Rows, directions: np.ndarray, *, share: float) -> Rows:
+    """Rows (sqrt(1 - share) z_i, sqrt(share) h_i / ||h_i||) with h_i = max(0, z_i V - 1/2), V = ``directions``. [n, d + D].
 
     A random hidden layer with fixed public weights V: what is trained on top stays linear. A row of norm at most 1 keeps that
-    bound. Acts on each row alone, given the public coins. z must come without further columns.
+    bound. Acts on each row alone, given the public directions. z must come without further columns.
     """
     if rows.extra is not None:
         raise InputError("rows must not have further columns already")
-    directions = coins.standard_normal((rows.shape[1], count))
     hidden = rows.times(directions)
     hidden -= 0.5
     np.maximum(hidden, 0, out=hidden)

@@ -48,6 +48,7 @@ from caribou.learning.dp_training import (
 )
 from caribou.learning.features import Rows, centred_unit_rows, private_mean, unit_root_rows, with_random_features
 from caribou.learning.public_features import public_basis, read_public_features
+from caribou.learning.public_weights import random_directions
 from caribou.mechanisms.noise import NoiseSource
 from caribou.methods import Fitted
 from caribou.privacy.allocation import AllocatedPart, Part
@@ -260,7 +261,8 @@ class MlpDp:
         if count is None:
             count = random_feature_count(mu=mu, train_size=train_size, classes=classes, nodes=graph.num_nodes)
         if count:
-            rows = with_random_features(rows, count, streams.generator("model"), share=RANDOM_FEATURE_SHARE)
+            directions = random_directions(rows.shape[1], count, streams.generator("model"))
+            rows = with_random_features(rows, directions, share=RANDOM_FEATURE_SHARE)
             beside["random_features_seed"] = np.array(streams.seed)
         schedule = path_length_schedule(mu=mu, train_size=train_size, logit_noise=self.logit_noise, clip=self.clip)
         descent = full_batch("noisy gradient descent", schedule.steps, left)
@@ -285,7 +287,7 @@ class MlpDp:
         schedule = path_length_schedule(mu=mu, train_size=train_size, logit_noise=self.logit_noise, clip=self.clip)
         descent = full_batch("noisy gradient descent", schedule.steps, left)
         module = train_privately(
-            selu_network(rows.shape[1], self.hidden, graph.num_classes, seed=streams.model_seed),
+            selu_network(rows.shape[1], self.hidden, graph.num_classes, streams.generator("model")),
             rows.take(split.train),
             labels[split.train],
             clip=schedule.clip,
