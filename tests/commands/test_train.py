@@ -42,6 +42,26 @@ def test_every_method_by_name(method: str) -> None:
     assert document["certificate"]["status"] == "private"
 
 
+def test_public_features_option(tmp_path: Path) -> None:
+    import numpy as np
+
+    from caribou.datasets import load
+
+    file = tmp_path / "public.npy"
+    np.save(file, np.asarray(load("csbm:nodes=120", seed=5).features))
+    for method in ("mlp-dp", "votes-ndp"):
+        options = ("--dataset", "csbm:nodes=120", "--epsilon", "8", "--seeds", "1", "--json")
+        text = call(method, *options, "--public-features", str(file))
+        parameters = json.loads(text[text.index("{") :])["certificate"]["public_parameters"]
+        assert parameters.get("base", parameters)["public_features"] == "120 rows"
+    assert "must go with mlp-dp or votes-ndp" in failure(
+        "votes-edp", "--dataset", "csbm:nodes=120", "--public-features", str(file)
+    )
+    assert "must be an existing file" in failure(
+        "mlp-dp", "--dataset", "csbm:nodes=120", "--public-features", str(tmp_path / "missing.npy")
+    )
+
+
 def test_own_graph_and_table(tmp_path: Path) -> None:
     rows = [f"n{i},{i % 2},{(i % 2) * 1.5 + i / 60},{'ab'[i % 2]}" for i in range(60)]
     (tmp_path / "nodes.csv").write_text("id,x1,x2,label\n" + "\n".join(rows) + "\n")

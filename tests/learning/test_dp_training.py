@@ -3,29 +3,41 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 import torch
 from scipy import stats
 from torch import nn
 
-from caribou.errors import InputError
+from caribou.errors import DataError, InputError
 from caribou.learning import dp_training
 from caribou.learning.dp_training import (
     Descent,
     Optimizer,
     average_noise_variance,
+    chain_logits,
     clipped_gradient_sum,
     linear_clipped_sum,
     noisy_gradient_descent,
     path_length_schedule,
     poisson_samples,
+    selu_network,
     shrink_rows,
     train_privately,
 )
-from caribou.learning.features import Rows, centred_unit_rows, private_mean, row_norms, unit_root_rows
+from caribou.learning.features import (
+    Rows,
+    centred_unit_rows,
+    private_mean,
+    row_norms,
+    unit_root_rows,
+    with_random_features,
+)
+from caribou.learning.public_features import public_basis, read_public_features
 from caribou.mechanisms.noise import NoiseSource
 from caribou.privacy.accounting import epsilon_of
 from caribou.privacy.allocation import AllocatedPart, Part, allocate
@@ -97,6 +109,21 @@ def test_clipped_sums_equal_brute_force(module: nn.Module, clip: float) -> None:
     assert len(ours) == len(expected)
     for a, b in zip(ours, expected, strict=True):
         assert np.allclose(a.numpy(), b, rtol=1e-10, atol=1e-12)
+
+
+def test_centred_sparse_rows_give_the_sums_of_the_explicit_matrix() -> None:
+    x, y = data()
+    rows = centred_unit_rows(sp.csr_array(x), np.full(D, 0.2))
+    explicit = rows.times(np.eye(D))
+    for a, b in zip(
+        clipped_gradient_sum(mlp(), rows, y, 0.3), clipped_gradient_sum(mlp(), explicit, y, 0.3), strict=True
+    ):
+        assert torch.allclose(a, b, rtol=1e-10, atol=1e-12)
+    fits = [vector(fit(mlp(), 4, probability=0.5, noise=NoiseSource.seeded(0), x=z)) for z in (rows, explicit)]
+    assert np.allclose(*fits)
+    assert np.allclose(chain_logits(mlp(), rows), chain_logits(mlp(), explicit))
+    with pytest.raises(InputError, match="x must be dense"):
+        clipped_gradient_sum(Residual().double(), rows, y, 1.0)
 
 
 @pytest.mark.parametrize("module", [mlp(), nn.Linear(D, C).double()])
@@ -199,6 +226,126 @@ def test_centred_rows_are_the_same_sparse_and_dense_and_have_unit_norm() -> None
     assert dense.norms[5] < 1
     assert np.allclose(np.delete(dense.norms, 5), 1)
     assert not np.shares_memory(unit.data, x)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_random_features_are_columns_of_rows_of_norm_one(sparse: bool) -> None:
+    rng = np.random.default_rng(0)
+    x = np.abs(rng.standard_normal((50, 40))) * (rng.random((50, 40)) < 0.1)
+    unit = unit_root_rows(x)
+    z = centred_unit_rows(unit if sparse else np.asarray(unit.todense()), 0.01 * rng.random(40))
+    joined = with_random_features(z, np.random.default_rng(3).standard_normal((40, 30)), share=0.2)
+    assert joined.shape == (50, 70)
+    assert sp.issparse(joined.matrix) == sparse
+    explicit = joined.times(np.eye(70))
+    hidden = np.maximum(z.times(np.eye(40)) @ np.random.default_rng(3).standard_normal((40, 30)) - 0.5, 0)
+    hidden /= np.maximum(row_norms(hidden), 1e-300)[:, None]
+    assert np.allclose(explicit, np.hstack([0.8**0.5 * z.times(np.eye(40)), 0.2**0.5 * hidden]))
+    assert np.allclose(row_norms(explicit), joined.norms)
+    assert joined.norms.max() <= 1 + 1e-12
+    right, weights = rng.standard_normal((50, C)), rng.standard_normal((70, C))
+    assert np.allclose(joined.sum_of_outer(right), explicit.T @ right)
+    taken = joined.take(np.array([4, 2]))
+    assert np.allclose(taken.times(weights), (explicit @ weights)[[4, 2]])
+    with pytest.raises(InputError, match="must not have further columns"):
+        with_random_features(joined, np.ones((70, 2)), share=0.2)
+
+
+def test_every_contribution_with_random_features_is_clipped() -> None:
+    """One example alone: its gradient has norm at most the clip, and the closed form is that of the explicit rows."""
+    x, y = data(2)
+    z = centred_unit_rows(x, np.zeros(D))
+    joined = with_random_features(z, np.random.default_rng(0).standard_normal((D, 9)), share=0.1)
+    weights = np.random.default_rng(1).standard_normal((D + 9, C))
+    parts = [linear_clipped_sum(joined.take(np.array([i])), y[[i]], weights, 0.3) for i in range(N)]
+    assert max(np.linalg.norm(p) for p in parts) <= 0.3 * (1 + 1e-12)
+    assert np.allclose(sum(parts), linear_clipped_sum(Rows.of(joined.times(np.eye(D + 9))), y, weights, 0.3))
+
+
+def test_random_feature_count_is_a_public_switch() -> None:
+    count = dp_training.random_feature_count
+    below, above = (count(mu=m, train_size=1000, classes=2, nodes=2000) for m in (0.94, 0.96))
+    assert (below, above) == (0, dp_training.RANDOM_FEATURES)
+    assert count(mu=math.inf, train_size=10**6, classes=2, nodes=2**20) == 128
+
+
+def test_network_and_its_outputs() -> None:
+    x, _ = data()
+    one, two, other = (selu_network(D, 6, C, np.random.default_rng(s)) for s in (1, 1, 2))
+    assert np.array_equal(vector(one), vector(two))
+    assert not np.array_equal(vector(one), vector(other))
+    assert np.array_equal(chain_logits(one, x), np.zeros((N, C)))
+    chain = mlp()
+    expected = chain(torch.from_numpy(x)).detach().numpy()
+    assert np.allclose(chain_logits(chain, x), expected)
+    assert np.allclose(chain_logits(chain, sp.csr_array(x)), expected)
+    with pytest.raises(InputError, match="must be a chain"):
+        chain_logits(Residual(), x)
+
+
+# -- a public sample -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rows", [12, 60])
+def test_public_basis_is_principal_components(rows: int) -> None:
+    rng = np.random.default_rng(0)
+    x = np.abs(rng.standard_normal((rows, 20)))
+    basis = public_basis(x, 5)
+    unit = unit_root_rows(x)
+    z = centred_unit_rows(unit, unit.mean(axis=0)).times(np.eye(20))
+    _, spread, directions = np.linalg.svd(z)
+    expected = np.diag(np.sqrt(spread[0] / spread[:5]))
+    assert np.allclose(np.abs(directions[:5] @ basis.components), expected)
+    private = basis.rows(np.abs(rng.standard_normal((30, 20))))
+    assert private.shape == (30, 5)
+    assert np.allclose(row_norms(private.matrix), private.norms)
+    assert private.norms.max() <= 1 + 1e-12
+    for small, count in ((x, 21), (np.ones((3, 4)), 2), (x, 0)):  # too few directions: centring only
+        centred = public_basis(small, count)
+        assert centred.components is None
+        assert centred.rows(small).shape == small.shape
+
+
+def test_public_features_are_read_from_every_format(tmp_path: Path) -> None:
+    x = np.array([[0.0, 1.5, 0.0], [2.0, 0.0, 0.0]])
+    frame = pd.DataFrame(x, columns=["a", "b", "c"])
+    np.save(tmp_path / "a.npy", x)
+    np.savez(tmp_path / "b.npz", features=x)
+    sp.save_npz(tmp_path / "c.npz", sp.csr_array(x))
+    frame.to_csv(tmp_path / "d.csv", index=False)
+    frame.to_csv(tmp_path / "e.csv", index=False, header=False)
+    frame.to_parquet(tmp_path / "f.parquet")
+    for name in ("a.npy", "b.npz", "c.npz", "d.csv", "e.csv", "f.parquet"):
+        read = read_public_features(tmp_path / name, columns=3)
+        assert np.array_equal(read.todense() if sp.issparse(read) else read, x), name
+        assert sp.issparse(read) == (name == "c.npz")
+
+
+def test_public_features_that_cannot_be_used_are_refused(tmp_path: Path) -> None:
+    def refused(name: str, match: str) -> None:
+        with pytest.raises(DataError, match=match):
+            read_public_features(tmp_path / name, columns=3)
+
+    np.save(tmp_path / "columns.npy", np.ones((2, 4)))
+    np.save(tmp_path / "nan.npy", np.array([[1.0, np.nan, 0.0]]))
+    np.save(tmp_path / "empty.npy", np.ones((0, 3)))
+    np.save(tmp_path / "flat.npy", np.ones(3))
+    np.save(tmp_path / "words.npy", np.array([["a", "b", "c"]]))
+    np.save(tmp_path / "objects.npy", np.array([[{}, 1, 2]], dtype=object), allow_pickle=True)
+    np.savez(tmp_path / "other.npz", x=np.ones((2, 3)))
+    (tmp_path / "broken.npz").write_bytes(b"PK not a zip")
+    (tmp_path / "words.csv").write_text("a,b,c\n1,x,2\n")
+    (tmp_path / "hole.csv").write_text("a,b,c\n1,,2\n")
+    refused("columns.npy", "must have the graph's 3 columns, got 4")
+    for name in ("nan.npy", "hole.csv"):
+        refused(name, "must hold finite numbers, got nan or inf")
+    refused("empty.npy", "must have at least one row")
+    for name in ("flat.npy", "words.npy"):
+        refused(name, "must be a table of numbers")
+    for name in ("objects.npy", "other.npz", "broken.npz", "words.csv"):
+        refused(name, "must be readable")
+    refused("missing.npy", "must be an existing file")
+    refused("table.txt", "must end in .npy")
 
 
 def test_private_mean_noise_and_shrinkage() -> None:

@@ -13,12 +13,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.sparse as sp
+import torch
+from scipy.special import softmax
 
 import caribou
 from caribou.errors import InputError
 from caribou.graph import Graph, Split
+from caribou.learning.dp_training import chain_logits
+from caribou.learning.features import centred_unit_rows, unit_root_rows, with_random_features
+from caribou.learning.public_weights import random_directions
 from caribou.mechanisms.noise import NoiseSource
-from caribou.methods.mlp_dp import SHRINKAGE_CHOICES, MlpDp, choose, full_batch
+from caribou.methods.mlp_dp import RANDOM_FEATURE_SHARE, SHRINKAGE_CHOICES, Base, MlpDp, choose, full_batch
 from caribou.methods.votes_ndp import (
     SELECTION_SHARE,
     VotePlan,
@@ -34,13 +39,22 @@ from caribou.methods.votes_ndp import (
 from caribou.normalize import pair_hash
 from caribou.privacy.accounting import epsilon_of, pure_epsilon
 from caribou.privacy.budget import Budget
+from caribou.privacy.calibration import budget_mu
 from caribou.privacy.certificate import Certificate, verify
 from caribou.privacy.events import EpsilonDelta, Gaussian, Laplace, NonPrivate, gaussian_mu
 from caribou.randomness import Streams
 
 NODE = {"delta": 1e-5, "unit": "node"}
 VOTING = VotesNdp(plan=VotePlan(2, 0.5))
-METHODS = [MlpDp(), MlpDp(choose_shrinkage=True), VOTING]
+RANDOM, NETWORK = MlpDp(random_features=40), MlpDp(hidden=8)
+METHODS = [
+    MlpDp(),
+    MlpDp(choose_shrinkage=True),
+    RANDOM,
+    NETWORK,
+    VOTING,
+    VotesNdp(plan=VotePlan(2, 0.5), base=NETWORK),
+]
 
 
 @pytest.fixture(scope="module")
@@ -114,6 +128,12 @@ def test_the_unit_must_be_node_and_training_nodes_must_exist(method, graph: Grap
         (MlpDp(), {"mean_share": 0.4}),
         (MlpDp(), {"shrinkage": 1.5}),
         (MlpDp(), {"train_size": 100}),
+        (MlpDp(), {"random_features": 40}),
+        (RANDOM, {"random_features": 41}),
+        (MlpDp(), {"hidden": 8}),
+        (NETWORK, {"hidden": 9}),
+        (NETWORK, {"clip": 0.1}),
+        (VOTING, {"base": NETWORK}),
         (MlpDp(shrinkage=10.0), {"choose_shrinkage": True}),
         (VOTING, {"plan": VotePlan(1, 0.5)}),
         (VOTING, {"plan": VotePlan(2, 0.3)}),
@@ -147,6 +167,126 @@ def test_streams_are_independent(graph: Graph) -> None:
     assert np.array_equal(one.released["votes"][same], two.released["votes"][same])
 
 
+@pytest.mark.parametrize("method", [RANDOM, NETWORK])
+def test_public_coins_leave_the_noise_as_it_is(method, graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Random features and initial weights follow the public seed; every draw of noise is bit-identical."""
+    drawn: list[np.ndarray] = []
+    original = NoiseSource.gaussian
+
+    def spy(self, shape, **kwargs):
+        drawn.append(original(self, shape, **kwargs))
+        return drawn[-1]
+
+    monkeypatch.setattr(NoiseSource, "gaussian", spy)
+    one, two = (method.fit(graph, Budget(3.0, **NODE), Streams(s), NoiseSource.seeded(0)) for s in (0, 1))
+    half = len(drawn) // 2
+    assert half > 1
+    assert all(np.array_equal(a, b) for a, b in zip(drawn[:half], drawn[half:], strict=True))
+    assert not np.array_equal(one.probabilities, two.probabilities)
+
+
+def test_a_trained_network_leaves_the_global_generator_alone(graph: Graph) -> None:
+    before = torch.random.get_rng_state()
+    NETWORK.fit(graph, Budget(3.0, **NODE), Streams(0), NoiseSource.seeded(0))
+    assert torch.equal(before, torch.random.get_rng_state())
+
+
+def test_stored_parameters_give_the_same_predictions(graph: Graph) -> None:
+    """Whoever holds weights, mean and public seed can apply the model."""
+    fitted = RANDOM.fit(graph, Budget(3.0, **NODE), Streams(4), NoiseSource.seeded(0))
+    stored = fitted.weights
+    generator = Streams(int(stored["random_features_seed"])).generator("model")
+    directions = random_directions(graph.num_features, 40, generator)
+    rows = with_random_features(
+        centred_unit_rows(unit_root_rows(graph.features), stored["mean"]), directions, share=RANDOM_FEATURE_SHARE
+    )
+    assert np.allclose(softmax(rows.times(stored["weights"]), axis=1), fitted.probabilities)
+    network = NETWORK.fit(graph, Budget(3.0, **NODE), Streams(4), NoiseSource.seeded(0))
+    assert {k: v.shape for k, v in network.weights.items()} == {
+        "0.weight": (8, graph.num_features),
+        "0.bias": (8,),
+        "2.weight": (graph.num_classes, 8),
+        "2.bias": (graph.num_classes,),
+        "mean": (graph.num_features,),
+    }
+
+
+def test_certificates_name_what_each_model_releases(graph: Graph) -> None:
+    budget = Budget(3.0, **NODE)
+    linear, network = (m.fit(graph, budget, Streams(0), NoiseSource.seeded(0)).certificate for m in (RANDOM, NETWORK))
+    assert linear.released == ("weights of the linear model", "mean of the training rows")
+    assert network.released == ("weights of the network", "mean of the training rows")
+    assert len(linear.events) == len(network.events) == 2
+    for bad in ({"hidden": 4, "choose_shrinkage": True}, {"hidden": 4, "random_features": 5}):
+        with pytest.raises(InputError, match="must be off with a hidden layer"):
+            MlpDp(**bad)
+    for bad in ({"hidden": -1}, {"random_features": -1}, {"random_features": 1.5}):
+        with pytest.raises(InputError, match="must be"):
+            MlpDp(**bad)
+
+
+# -- a public sample of features -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def sample(tmp_path: Path) -> Path:
+    """Rows of another graph of the same kind, with the columns of `wide`."""
+    file = tmp_path / "sample.npy"
+    np.save(file, wide(caribou.datasets.load("csbm:nodes=200", seed=9)).features)
+    return file
+
+
+def wide(graph: Graph) -> Graph:
+    """The graph with 28 columns more: more than the 50 components that are kept at least."""
+    x = np.asarray(graph.features, dtype=np.float64)
+    extra = np.hstack([x, x[:, :28] ** 2])
+    return Graph.from_edges(extra, graph.edge_index, labels=graph.labels, split=graph.split)
+
+
+@pytest.mark.parametrize("hidden", [0, 8])
+def test_a_public_sample_replaces_the_private_mean(graph: Graph, sample: Path, hidden: int) -> None:
+    graph = wide(graph)
+    method = MlpDp(public_features=sample, hidden=hidden)
+    json.dumps(dict(method.settings()))
+    fits = [method.fit(graph, Budget(3.0, **NODE), Streams(0), NoiseSource.seeded(s)) for s in (0, 0, 1)]
+    certificate = fits[0].certificate
+    assert len(certificate.events) == 1  # no mean
+    assert 2.98 < certificate.epsilon_spent <= 3.0
+    assert np.array_equal(fits[0].probabilities, fits[1].probabilities)
+    assert not np.array_equal(fits[0].probabilities, fits[2].probabilities)
+    assert not np.array_equal(fits[0].probabilities, fitted_probabilities(MlpDp(hidden=hidden), graph))
+    assert certificate.public_parameters["public_features"] == "200 rows"
+    assert "sample.npy" not in json.dumps(certificate.to_dict())
+    assert "public features" in {a.name for a in certificate.assumptions}
+    assert "mean of the training rows" not in certificate.released
+    assert fits[0].weights["public_components"].shape == (60, 50)
+    few = dataclasses.replace(method, train_size=10_000)  # a budget that carries more components than the sample has
+    assert "public_components" not in few.fit(graph, Budget(3.0, **NODE), Streams(0), NoiseSource.seeded(0)).weights
+
+
+def test_a_public_sample_under_votes(graph: Graph, sample: Path) -> None:
+    graph = wide(graph)
+    method = VotesNdp(plan=VotePlan(2, 0.5), base={"public_features": str(sample)})
+    assert method.base == MlpDp(public_features=str(sample))
+    certificate = method.fit(graph, Budget(3.0, **NODE), Streams(0), NoiseSource.seeded(0)).certificate
+    assert certificate.public_parameters["base"]["public_features"] == "200 rows"
+    assert "sample.npy" not in json.dumps(certificate.to_dict())
+    assert "public features" in {a.name for a in certificate.assumptions}
+
+
+def test_private_rows_do_not_move_the_public_basis(graph: Graph, sample: Path) -> None:
+    """Without one training node, the basis and every other node's row stay as they are."""
+    graph = wide(graph)
+    v = int(graph.split.train[0])
+    method = MlpDp(public_features=sample, train_size=len(graph.split.train))
+    one, two = (method.fit_base(g, 0.5, Streams(0), NoiseSource.seeded(0)) for g in (graph, graph.without_node(v)))
+    assert np.array_equal(one.beside["public_components"], two.beside["public_components"])
+    assert np.array_equal(one.beside["public_mean"], two.beside["public_mean"])
+    others = np.delete(np.arange(graph.num_nodes), v)
+    assert np.array_equal(one.rows.take(others).matrix, two.rows.take(others).matrix)
+    assert one.rows.norms.max() <= 1 + 1e-12
+
+
 def test_odd_graphs() -> None:
     """No edges, one class, a class missing from training, features of zeros, a single training node, no validation."""
     rng = np.random.default_rng(0)
@@ -162,7 +302,8 @@ def test_odd_graphs() -> None:
         Graph.from_edges(x[:1], nothing, labels=[0], split=Split([0], [], [])),
     ]
     choosing = MlpDp(choose_shrinkage=True)
-    combinations = [(g, choosing, 8.0) for g in graphs] + [(g, VOTING, math.inf) for g in graphs]
+    combinations = [(g, m, 8.0) for g in graphs for m in (choosing, RANDOM, NETWORK)]
+    combinations += [(g, VOTING, math.inf) for g in graphs]
     for g, method, epsilon in [*combinations, (graphs[0], VOTING, 3.0), (graphs[4], VOTING, 3.0)]:
         fitted = method.fit(g, Budget(epsilon, **NODE), Streams(0), NoiseSource.seeded(0))
         assert np.isfinite(fitted.probabilities).all()
@@ -176,10 +317,13 @@ def test_sparse_features_stay_sparse_and_give_the_same_model(graph: Graph) -> No
     dense = Graph.from_edges(x, [[0], [1]], labels=y, split=split)
     sparse = Graph.from_edges(sp.csr_array(x), [[0], [1]], labels=y, split=split)
     budget = Budget(4.0, **NODE)
-    base = MlpDp().fit_base(sparse, 1.0, NoiseSource.seeded(0))
+    base = MlpDp().fit_base(sparse, 1.0, Streams(0), NoiseSource.seeded(0))
     assert sp.issparse(base.rows.matrix)
-    a, b = (MlpDp().fit(g, budget, Streams(0), NoiseSource.seeded(0)).probabilities for g in (dense, sparse))
-    assert np.allclose(a, b)
+    network = NETWORK.fit_base(sparse, 1.0, Streams(0), NoiseSource.seeded(0))
+    assert sp.issparse(network.rows.matrix)
+    for method in (MlpDp(), RANDOM, NETWORK):
+        a, b = (method.fit(g, budget, Streams(0), NoiseSource.seeded(0)).probabilities for g in (dense, sparse))
+        assert np.allclose(a, b)
 
 
 # -- accounting ----------------------------------------------------------------------------------------------------
@@ -190,7 +334,7 @@ def test_the_base_spends_exactly_its_mu(graph: Graph, epsilon: float) -> None:
     fitted = MlpDp().fit(graph, Budget(epsilon, **NODE), Streams(0), NoiseSource.seeded(0))
     assert all(isinstance(e, Gaussian) for e in fitted.certificate.events)
     assert epsilon * (1 - 1e-6) < fitted.certificate.epsilon_spent <= epsilon
-    base = MlpDp().fit_base(graph, 0.7, NoiseSource.seeded(0))
+    base = MlpDp().fit_base(graph, 0.7, Streams(0), NoiseSource.seeded(0))
     assert gaussian_mu([r.event for r in base.records]) == pytest.approx(0.7, rel=1e-9)
     assert gaussian_mu([r.event for r in base.records]) <= 0.7
     assert full_batch("x", 9, 0.5).mu <= 0.5
@@ -452,7 +596,15 @@ def test_the_choice_on_validation_nodes_is_epsilon_dp() -> None:
     assert len(SHRINKAGE_CHOICES) > 3
 
 
-def test_node_membership_attack_on_the_whole_base() -> None:
+def class_weight(fit, row: np.ndarray) -> float:
+    """What the released weights say of class 2 in the direction of one row; of a network, its output for the row."""
+    if isinstance(fit, Base):
+        return float(row @ fit.weights(0.0)[: len(row), 2])
+    return float(chain_logits(fit.module, row[None])[0, 2])
+
+
+@pytest.mark.parametrize("extra", [{}, {"random_features": 10}, {"hidden": 4}])
+def test_node_membership_attack_on_the_whole_base(extra: dict) -> None:
     """A training node with a label of its own class, in or out, 250 fits each: the measured epsilon stays below the claim.
 
     The statistic is the weight of the class that only this node has: the strongest linear test of its gradients.
@@ -463,12 +615,12 @@ def test_node_membership_attack_on_the_whole_base() -> None:
     graph = Graph.from_edges(x, [[0], [1]], labels=labels, split=Split(range(19), [], [19]), num_classes=3)
     smaller = graph.without_node(18)
     epsilon, delta, runs = 1.0, 0.05, 250
-    method, budget = MlpDp(train_size=19, shrinkage=0.0), Budget(epsilon, delta, "node")
-    z = x[18] / np.linalg.norm(x[18])
+    method, budget = MlpDp(train_size=19, shrinkage=0.0, **extra), Budget(epsilon, delta, "node")
     scores = []
     for g in (graph, smaller):
-        fits = [method.fit(g, budget, Streams(0), NoiseSource.seeded(s)).weights["weights"] for s in range(runs)]
-        scores.append(np.array([z @ w[:, 2] for w in fits]))
+        fits = [method.fit_base(g, budget_mu(budget), Streams(0), NoiseSource.seeded(s)) for s in range(runs)]
+        # the last logit of a row that is the same in both worlds: the removed node's own, made from the full graph's features
+        scores.append(np.array([class_weight(fit, unit_root_rows(x)[18]) for fit in fits]))
     separation = abs(scores[0].mean() - scores[1].mean()) / math.sqrt((scores[0].var() + scores[1].var()) / 2)
     mu = gaussian_mu(method.fit(graph, budget, Streams(0), NoiseSource.seeded(0)).certificate.events)
     assert mu is not None

@@ -67,6 +67,10 @@ def train(
     replace_fingerprint: Annotated[
         bool, typer.Option(help="With --ledger: the graph has changed but is about the same people.")
     ] = False,
+    public_features: Annotated[
+        Path | None,
+        typer.Option(help="Node level: a public, unlabelled sample of feature rows (.npy, .npz, .csv, .parquet)."),
+    ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="One JSON object on stdout, everything else on stderr.")
     ] = False,
@@ -84,7 +88,7 @@ def train(
 
     info = method_info(method)
     budget = Budget((4.0 if info.private else math.inf) if epsilon is None else epsilon, delta, info.unit)
-    options = parse_settings(settings or [])
+    options = with_public_features(parse_settings(settings or []), method, public_features)
     fits = (1 if out is not None or ledger is not None else 3) if seeds is None else integer(at_least=1, seeds=seeds)
     Model(method, budget, **options)  # bad settings are found before any data is read
     if out is not None:
@@ -171,6 +175,17 @@ def parse_settings(pairs: list[str]) -> dict[str, Any]:
         except json.JSONDecodeError:
             out[key] = value
     return out
+
+
+def with_public_features(settings: dict[str, Any], method: str, file: Path | None) -> dict[str, Any]:
+    """The settings with --public-features in its place: a setting of the model, which votes-ndp holds under ``base``."""
+    if file is None:
+        return settings
+    if method == "mlp-dp":
+        return {**settings, "public_features": str(file)}
+    if method == "votes-ndp":
+        return {**settings, "base": {**settings.get("base", {}), "public_features": str(file)}}
+    raise InputError(f"public_features must go with mlp-dp or votes-ndp, got {method}")
 
 
 def load_graph(dataset: str | None, graph: Path | None, nodes: Path | None, data_dir: Path | None, seed: int) -> Graph:

@@ -26,6 +26,7 @@ from torch import Tensor, nn
 from caribou._validate import integer, positive, unit_interval
 from caribou.errors import InputError
 from caribou.learning.features import Rows, rounding_margin, running_multiplier
+from caribou.learning.public_weights import last_layer
 from caribou.mechanisms.noise import NoiseSource
 from caribou.privacy.allocation import AllocatedPart
 
@@ -34,6 +35,8 @@ from caribou.privacy.allocation import AllocatedPart
 LARGEST_PATH_MU = 4.0
 """Budgets beyond this GDP parameter (about epsilon 24 at delta 1e-5), and no privacy at all, use the schedule of this one."""
 MOST_STEPS, FEWEST_STEPS, PATH_PER_STEP = 100, 6, 75.0
+RANDOM_FEATURES, RANDOM_FEATURES_FROM = 500, 475.0
+"""Random features of the linear model, and the mu n / C from which they are used."""
 
 
 @dataclass(frozen=True)
@@ -152,6 +155,19 @@ def shrink_rows(weights: np.ndarray, *, noise_variance: float, strength: float) 
     return centred * np.maximum(0, 1 - excess / np.maximum(lengths, 1e-300))[:, None]
 
 
+def random_feature_count(*, mu: float, train_size: int, classes: int, nodes: int) -> int:
+    """How many random features a linear model can use: a public function of budget and sizes; 0 = none.
+
+    Measured: they pay from mu n / C of about 475 on and cost up to a point below (Cora and Photo at epsilon 1). For very large
+    graphs fewer, so that they fit in 1 GiB.
+
+    >>> [random_feature_count(mu=mu, train_size=5000, classes=8, nodes=7000) for mu in (0.7, 0.8, math.inf)]
+    [0, 500, 500]
+    """
+    per_class = min(mu, LARGEST_PATH_MU) * train_size / max(1, classes)
+    return 0 if per_class < RANDOM_FEATURES_FROM else min(RANDOM_FEATURES, 2**27 // max(1, nodes))
+
+
 # -- modules -------------------------------------------------------------------------------------------------------
 
 
@@ -197,7 +213,7 @@ class Optimizer:
 
 def train_privately(
     module: nn.Module,
-    x: np.ndarray | sp.csr_array,
+    x: np.ndarray | sp.csr_array | Rows,
     labels: np.ndarray,
     *,
     clip: float,
@@ -210,7 +226,7 @@ def train_privately(
 
     ``calibrated`` says how many steps, with which sampling probability and how much noise. ``divisor`` is a declared constant:
     the expected batch size p n, or n. Returns a trained copy in double precision; the module given holds the initial weights
-    (from the model stream) and is not changed. Chains of ``nn.Linear`` and elementwise activations take ``x`` as CSR.
+    (from the model stream) and is not changed. Chains of ``nn.Linear`` and elementwise activations take ``x`` as CSR or `Rows`.
 
     Formal guarantee: each step adds N(0, (clip z)^2 I) to a sum that one example, if it was sampled at all, moves by at most
     ``clip``. The sampling coins are as secret as the noise and come from the same source (amplification needs that). So the
@@ -224,7 +240,7 @@ def train_privately(
     parameters = [p for p in model.parameters() if p.requires_grad]
     if not parameters:
         raise InputError("module must have parameters to train, got none")
-    rows = sp.csr_array(x, dtype=np.float64) if sp.issparse(x) else np.ascontiguousarray(x, dtype=np.float64)
+    rows = _double(x)
     y = _checked_labels(labels, rows.shape[0], None)
     size = sum(p.numel() for p in parameters)
     bound = clip * (1 - rounding_margin(rows=len(y), entries=size, noise_multiplier=multiplier))
@@ -238,7 +254,7 @@ def train_privately(
             if len(batch):
                 everything = len(batch) == len(y)
                 parts = clipped_gradient_sum(
-                    model, rows if everything else rows[batch], y if everything else y[batch], bound
+                    model, rows if everything else _some(rows, batch), y if everything else y[batch], bound
                 )
                 total = torch.cat([part.reshape(-1) for part in parts]).numpy()
             yield noise.add_gaussian(total, std=clip * multiplier) / divisor
@@ -253,6 +269,32 @@ def train_privately(
             average += current / (steps - average_after)
         _write(parameters, average if step == steps - 1 else current)
     return model
+
+
+def selu_network(columns: int, hidden: int, classes: int, generator: np.random.Generator) -> nn.Sequential:
+    """d - hidden - C with SELU, in double precision: last weights N(0, 1/hidden), everything else 0.
+
+    So the first steps are those of a linear model seen through the random last layer. ``generator``: public coins.
+    The global generator of torch is not touched.
+    """
+    first, last = (nn.utils.skip_init(nn.Linear, a, b) for a, b in ((columns, hidden), (hidden, classes)))
+    with torch.no_grad():
+        last.weight.copy_(torch.from_numpy(last_layer(hidden, classes, generator)))
+        for zero in (first.weight, first.bias, last.bias):
+            zero.zero_()
+    return nn.Sequential(first, nn.SELU(), last).double()
+
+
+def chain_logits(module: nn.Module, x: np.ndarray | sp.csr_array | Rows) -> np.ndarray:
+    """Outputs of a chain of linear layers and elementwise activations, for rows that may be sparse. [n, d] -> [n, C]."""
+    layers = _chain(module)
+    if layers is None:
+        raise InputError(f"module must be a chain of linear layers and activations, got {type(module).__name__}")
+    h: Any = x
+    with torch.no_grad():
+        for layer in layers:
+            h = _affine(layer, h).detach() if isinstance(layer, nn.Linear) else layer(h)
+    return np.asarray(h.numpy())
 
 
 def poisson_samples(examples: int, steps: int, probability: float, coins: NoiseSource) -> Iterator[np.ndarray]:
@@ -282,7 +324,7 @@ def refuse_batch_statistics(module: nn.Module) -> None:
 
 
 def clipped_gradient_sum(
-    module: nn.Module, x: np.ndarray | sp.csr_array, labels: np.ndarray, clip: float
+    module: nn.Module, x: np.ndarray | sp.csr_array | Rows, labels: np.ndarray, clip: float
 ) -> list[Tensor]:
     """sum_i g_i min(1, clip / ||g_i||), g_i the gradient of example i's cross-entropy in all trainable parameters.
 
@@ -293,9 +335,10 @@ def clipped_gradient_sum(
     layers = _chain(module)
     if layers is not None:
         return _chain_sum(layers, x, y, clip)
-    if sp.issparse(x):
+    if sp.issparse(x) or isinstance(x, Rows):
+        kind = "Rows" if isinstance(x, Rows) else "CSR"
         raise InputError(
-            f"x must be dense for a module that is not a chain of layers, got CSR and {type(module).__name__}"
+            f"x must be dense for a module that is not a chain of layers, got {kind} and {type(module).__name__}"
         )
     return _functional_sum(module, torch.from_numpy(np.asarray(x)), y, clip)
 
@@ -321,13 +364,23 @@ def _linear_count(layers: list[nn.Module]) -> int:
     return sum(isinstance(layer, nn.Linear) for layer in layers)
 
 
-def _chain_sum(layers: list[nn.Module], x: np.ndarray | sp.csr_array, y: Tensor, clip: float) -> list[Tensor]:
+def _double(x: np.ndarray | sp.csr_array | Rows) -> np.ndarray | sp.csr_array | Rows:
+    if isinstance(x, Rows):
+        return x
+    return sp.csr_array(x, dtype=np.float64) if sp.issparse(x) else np.ascontiguousarray(x, dtype=np.float64)
+
+
+def _some(x: Any, index: np.ndarray) -> Any:
+    return x.take(index) if isinstance(x, Rows) else x[index]
+
+
+def _chain_sum(layers: list[nn.Module], x: np.ndarray | sp.csr_array | Rows, y: Tensor, clip: float) -> list[Tensor]:
     """Ghost clipping: the gradient of a linear layer is the outer product dz h', with norm ||dz|| sqrt(||h||^2 + 1).
 
     So ||g_i||^2 = sum over layers of ||dz||^2 (||h||^2 + 1) (the 1 is the bias) needs no per-example gradient, and the clipped
     sum is one product per layer (Goodfellow 2015; Li, Tramer, Liang and Hashimoto 2022).
     """
-    inputs: list[np.ndarray | sp.csr_array | Tensor] = []
+    inputs: list[Any] = []
     outputs: list[Tensor] = []
     linear = [layer for layer in layers if isinstance(layer, nn.Linear)]
     h: Any = x
@@ -348,13 +401,15 @@ def _chain_sum(layers: list[nn.Module], x: np.ndarray | sp.csr_array, y: Tensor,
     finite = torch.isfinite(squared).numpy()
     if not finite.all():
         # An overflow in one example must not reach the sum: such an example contributes nothing (decided on its row alone).
-        return _chain_sum(layers, x[finite], y[finite], clip)
+        return _chain_sum(layers, _some(x, np.flatnonzero(finite)), y[finite], clip)
     factor = (clip / squared.sqrt().clamp(min=1e-300)).clamp(max=1).unsqueeze(1)
     sums = []
     for layer, h, dz in zip(linear, inputs, signals, strict=True):
         scaled = dz * factor
         if isinstance(h, Tensor):
             sums.append(scaled.T @ h)
+        elif isinstance(h, Rows):
+            sums.append(torch.from_numpy(np.ascontiguousarray(h.sum_of_outer(scaled.numpy()).T)))
         else:
             sums.append(torch.from_numpy(np.ascontiguousarray((h.T @ scaled.numpy()).T)))
         if layer.bias is not None:
@@ -362,11 +417,12 @@ def _chain_sum(layers: list[nn.Module], x: np.ndarray | sp.csr_array, y: Tensor,
     return [s.detach() for s in sums]
 
 
-def _affine(layer: nn.Linear, h: np.ndarray | sp.csr_array | Tensor) -> Tensor:
-    """h W' + b, as a tensor whose gradient is wanted. The first input may be an array, sparse or dense."""
+def _affine(layer: nn.Linear, h: Any) -> Tensor:
+    """h W' + b, as a tensor whose gradient is wanted. The first input may be an array, sparse or dense, or `Rows`."""
     if isinstance(h, Tensor):
         return layer(h)
-    z = torch.from_numpy(np.ascontiguousarray(h @ layer.weight.detach().numpy().T))
+    weight = layer.weight.detach().numpy().T
+    z = torch.from_numpy(np.ascontiguousarray(h.times(weight) if isinstance(h, Rows) else h @ weight))
     if layer.bias is not None:
         z = z + layer.bias.detach()
     return z.requires_grad_()
@@ -375,6 +431,8 @@ def _affine(layer: nn.Linear, h: np.ndarray | sp.csr_array | Tensor) -> Tensor:
 def _squared_norms(h: Any) -> Tensor:
     if isinstance(h, Tensor):
         return h.square().sum(dim=1)
+    if isinstance(h, Rows):
+        return torch.from_numpy(h.norms**2)
     squares = h.multiply(h).sum(axis=1) if sp.issparse(h) else np.einsum("ij,ij->i", h, h)
     return torch.from_numpy(np.asarray(squares, dtype=np.float64).ravel())
 

@@ -28,10 +28,10 @@ whose rounding error grows with the stretch. The same rule for dense rows, so th
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """The matrix with rows scale_i (x_i - shift), without forming it when x is sparse.
+    """The matrix with rows (scale_i (x_i - shift), extra_i), without forming it when x is sparse.
 
-    ``matrix``: x, [n, d], dense or CSR, float64. ``shift``: [d] or None for 0. ``scale``: [n] or None for 1.
-    ``norms``: [n], the exact L2 norms of the rows.
+    ``matrix``: x, [n, d], dense or CSR, float64. ``shift``: [d] or None for 0. ``scale``: [n] or None for 1. ``extra``: [n, D],
+    further columns, or None for no such. ``norms``: [n], the exact L2 norms of the rows.
 
     >>> x = sp.csr_array(np.array([[3.0, 0.0], [0.0, 0.0]]))
     >>> Rows.of(x).norms.tolist()
@@ -42,6 +42,7 @@ class Rows:
     norms: np.ndarray
     shift: np.ndarray | None = None
     scale: np.ndarray | None = None
+    extra: np.ndarray | None = None
 
     @classmethod
     def of(cls, x: np.ndarray | sp.csr_array | Rows) -> Rows:
@@ -58,27 +59,33 @@ class Rows:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """n, d."""
-        return int(self.matrix.shape[0]), int(self.matrix.shape[1])
+        """n, d + D."""
+        n, d = self.matrix.shape
+        return int(n), int(d) + (0 if self.extra is None else self.extra.shape[1])
 
     def times(self, weights: np.ndarray) -> np.ndarray:
-        """Rows times weights. [d, C] -> [n, C]."""
-        out = self.matrix @ weights
+        """Rows times weights. [d + D, C] -> [n, C]."""
+        own = weights[: self.matrix.shape[1]]
+        out = self.matrix @ own
         if self.shift is not None:
-            out -= self.shift @ weights
-        return out if self.scale is None else out * self.scale[:, None]
+            out -= self.shift @ own
+        if self.scale is not None:
+            out *= self.scale[:, None]
+        return out if self.extra is None else out + self.extra @ weights[len(own) :]
 
     def sum_of_outer(self, right: np.ndarray) -> np.ndarray:
-        """sum_i row_i right_i'. [n, C] -> [d, C]."""
-        if self.scale is not None:
-            right = right * self.scale[:, None]
-        out = self.matrix.T @ right
-        return out if self.shift is None else out - np.outer(self.shift, right.sum(axis=0))
+        """sum_i row_i right_i'. [n, C] -> [d + D, C]."""
+        scaled = right if self.scale is None else right * self.scale[:, None]
+        out = self.matrix.T @ scaled
+        if self.shift is not None:
+            out -= np.outer(self.shift, scaled.sum(axis=0))
+        return out if self.extra is None else np.concatenate([out, self.extra.T @ right])
 
     def take(self, index: np.ndarray) -> Rows:
         """The rows of an index list."""
         scale = None if self.scale is None else self.scale[index]
-        return Rows(self.matrix[index], self.norms[index], self.shift, scale)
+        extra = None if self.extra is None else self.extra[index]
+        return Rows(self.matrix[index], self.norms[index], self.shift, scale, extra)
 
 
 def row_norms(x: Any) -> np.ndarray:
@@ -143,6 +150,24 @@ def centred_unit_rows(x: np.ndarray | sp.csr_array, mean: np.ndarray) -> Rows:
     lengths = np.sqrt(np.maximum(squared, 0))
     norms = np.minimum(1, lengths / SHORTEST_RESIDUAL)
     return Rows(x, norms, mean, 1 / np.maximum(lengths, SHORTEST_RESIDUAL))
+
+
+def with_random_features(rows: Rows, directions: np.ndarray, *, share: float) -> Rows:
+    """Rows (sqrt(1 - share) z_i, sqrt(share) h_i / ||h_i||) with h_i = max(0, z_i V - 1/2), V = ``directions``. [n, d + D].
+
+    A random hidden layer with fixed public weights V: what is trained on top stays linear. A row of norm at most 1 keeps that
+    bound. Acts on each row alone, given the public directions. z must come without further columns.
+    """
+    if rows.extra is not None:
+        raise InputError("rows must not have further columns already")
+    hidden = rows.times(directions)
+    hidden -= 0.5
+    np.maximum(hidden, 0, out=hidden)
+    lengths = row_norms(hidden)
+    hidden *= (math.sqrt(share) / np.maximum(lengths, 1e-300))[:, None]
+    scale = np.full(len(lengths), math.sqrt(1 - share)) * (1 if rows.scale is None else rows.scale)
+    norms = np.sqrt((1 - share) * rows.norms**2 + share * (lengths > 0))
+    return Rows(rows.matrix, norms, rows.shift, scale, hidden)
 
 
 # -- the arithmetic of a noisy sum ---------------------------------------------------------------------------------

@@ -111,7 +111,9 @@ METHODS = {
         PrivacyUnit.NODE, "caribou.methods.votes_ndp:VotesNdp", "a private linear model, with votes where they pay"
     ),
     "mlp-dp": MethodInfo(
-        PrivacyUnit.NODE, "caribou.methods.mlp_dp:MlpDp", "a private linear model that never sees an edge"
+        PrivacyUnit.NODE,
+        "caribou.methods.mlp_dp:MlpDp",
+        "a private model that never sees an edge, linear unless told otherwise",
     ),
     "mlp": MethodInfo(
         PrivacyUnit.EDGE, "caribou.methods.mlp:Mlp", "the encoder alone, without graph and without noise", private=False

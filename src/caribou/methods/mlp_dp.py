@@ -1,8 +1,10 @@
 """``mlp-dp``: node-level private classification of nodes by their own features. No edge is read.
 
 The recipe (one public rule for every graph and budget): roots of the features, rows of length 1, a private mean to centre them,
-a linear softmax model by full-batch noisy gradient descent, rows of the weights shrunk by what noise alone would leave in them.
-At these sizes and budgets a hidden layer costs more noise than it explains.
+random features beside them where the budget per class carries them, a linear softmax model by full-batch noisy gradient descent,
+rows of the weights shrunk by what noise alone would leave in them. Options: a trained hidden layer instead (``hidden``; at these
+sizes and budgets it costs more noise than it explains), and a public sample of features (``public_features``), which gives
+centre and directions at no cost.
 
 Who is protected, and how (PrivacyUnit.NODE; the split, its sizes and the number of classes are public):
 
@@ -21,23 +23,32 @@ discloses what the model sees of that node. The certificate says so; it does not
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 from scipy.special import softmax
+from torch import nn
 
 from caribou._validate import integer, non_negative, open_unit_interval, positive
 from caribou.errors import InputError
 from caribou.graph import Graph, Split
 from caribou.learning.dp_training import (
+    Optimizer,
     average_noise_variance,
+    chain_logits,
     noisy_gradient_descent,
     path_length_schedule,
+    random_feature_count,
+    selu_network,
     shrink_rows,
+    train_privately,
 )
-from caribou.learning.features import Rows, centred_unit_rows, private_mean, unit_root_rows
+from caribou.learning.features import Rows, centred_unit_rows, private_mean, unit_root_rows, with_random_features
+from caribou.learning.public_features import public_basis, read_public_features
+from caribou.learning.public_weights import random_directions
 from caribou.mechanisms.noise import NoiseSource
 from caribou.methods import Fitted
 from caribou.privacy.allocation import AllocatedPart, Part
@@ -47,7 +58,22 @@ from caribou.privacy.certificate import NOTHING_CUT, Assumption, MechanismRecord
 from caribou.privacy.events import EpsilonDelta, Event, NonPrivate, event_to_dict
 from caribou.randomness import Streams
 
+RANDOM_FEATURE_SHARE = 0.1
+"""What random features hold of a row's squared length."""
+NETWORK_RATE = 0.2
+"""Learning rate of Adam for a network. Plain descent at the linear model's step size diverges there."""
+PROJECTED_UP_TO = 700.0
+"""The mu n / C up to which rows are projected on public components."""
 SHRINKAGE_CHOICES = (0.0, 0.2, 0.4, 0.8, 1.6, 3.2)
+DESCENT_THEOREM = (
+    "gradients clipped one by one: one example moves each sum by at most the clip in L2; T steps are "
+    "(sqrt(T) / multiplier)-GDP (Dong, Roth and Su 2022, Corollary 2)"
+)
+PUBLIC_SAMPLE = Assumption(
+    "public features",
+    "Centre and projection are computed from a sample of feature rows that the curator declares public: it contains no row of "
+    "this graph and was chosen without looking at it. The program cannot check that.",
+)
 OWN_PREDICTION = Assumption(
     "own predictions",
     "Covered is what is listed as released. The prediction for a node is computed from it and from the node's own features, "
@@ -56,18 +82,56 @@ OWN_PREDICTION = Assumption(
 
 
 @dataclass(frozen=True, eq=False)
-class Base:
-    """The private linear model with what it was made of: released weights, logits of every node and records of the cost."""
+class Prepared:
+    """Rows of every node, ready for training, with what they cost and what must be stored to make them again."""
 
-    mean: np.ndarray  # [d]
+    rows: Rows  # [n, d]
+    beside: Mapping[str, np.ndarray]
+    records: tuple[MechanismRecord, ...]
+    released: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Base:
+    """The private linear model with what it was made of: released weights, rows of every node and records of the cost."""
+
     averaged: np.ndarray  # [d, C], before shrinkage
     rows: Rows  # [n, d]
     noise_variance: float
+    beside: Mapping[str, np.ndarray]  # what else is needed to apply the model: released or public
     records: tuple[MechanismRecord, ...]
+    released: tuple[str, ...]
 
     def weights(self, shrinkage: float) -> np.ndarray:
         """The weights after row shrinkage. [d, C]"""
         return shrink_rows(self.averaged, noise_variance=self.noise_variance, strength=shrinkage)
+
+    def logits(self, shrinkage: float) -> np.ndarray:
+        """Logits of every node. [n, C]"""
+        return self.rows.times(self.weights(shrinkage))
+
+    def parameters(self, shrinkage: float) -> dict[str, np.ndarray]:
+        """All that is needed to apply the model to a row."""
+        return {"weights": self.weights(shrinkage), **self.beside}
+
+
+@dataclass(frozen=True, eq=False)
+class NetworkBase:
+    """The private network with one hidden layer, in the place of `Base`. It is not shrunk."""
+
+    module: nn.Module
+    rows: Rows  # [n, d]
+    beside: Mapping[str, np.ndarray]
+    records: tuple[MechanismRecord, ...]
+    released: tuple[str, ...]
+
+    def logits(self, _: float) -> np.ndarray:
+        """Logits of every node. [n, C]"""
+        return chain_logits(self.module, self.rows)
+
+    def parameters(self, _: float) -> dict[str, np.ndarray]:
+        """All that is needed to apply the model to a row."""
+        return {name: p.detach().numpy() for name, p in self.module.named_parameters()} | dict(self.beside)
 
 
 @dataclass(frozen=True)
@@ -79,6 +143,9 @@ class MlpDp:
     the square). ``shrinkage``: strength of the row shrinkage; ``choose_shrinkage`` chooses it on validation nodes instead, at
     no further cost for training nodes. ``train_size``: declared number of training nodes; None = the size of the (public)
     split. Neighbouring graphs must be fitted with the same number: `Graph.without_node` also takes the node out of the split.
+    ``random_features``: how many; None = a public function of budget and sizes. ``hidden`` > 0 trains a network with that many
+    hidden units instead of the linear model. ``public_features``: file
+    with a public sample of feature rows, from which centre and projection are computed (`read_public_features`).
 
     >>> from caribou.datasets import load
     >>> fitted = MlpDp().fit(load("csbm:nodes=200", seed=0), Budget(4, 1e-5, "node"), Streams(0), NoiseSource.secure())
@@ -92,6 +159,9 @@ class MlpDp:
     shrinkage: float = 0.4
     choose_shrinkage: bool = False
     train_size: int | None = None
+    random_features: int | None = None
+    hidden: int = 0
+    public_features: str | os.PathLike[str] | None = None
 
     def __post_init__(self) -> None:
         if self.logit_noise is not None:
@@ -101,6 +171,13 @@ class MlpDp:
         non_negative(shrinkage=self.shrinkage)
         if self.train_size is not None:
             integer(at_least=1, train_size=self.train_size)
+        if self.random_features is not None:
+            integer(at_least=0, random_features=self.random_features)
+        integer(at_least=0, hidden=self.hidden)
+        if self.hidden and (self.choose_shrinkage or self.random_features):
+            raise InputError("choose_shrinkage and random_features must be off with a hidden layer, got hidden > 0")
+        if self.public_features is not None:
+            object.__setattr__(self, "public_features", os.fspath(self.public_features))
 
     def settings(self) -> Mapping[str, Any]:
         """The public settings."""
@@ -110,61 +187,118 @@ class MlpDp:
         """Train on the features and labels of the training nodes.
 
         Formal guarantee: (epsilon, delta)-DP at node level for the released weights and mean, for every graph: no edge is read,
-        so no degree is bounded. ``streams`` is not used: the recipe has no public coins.
+        so no degree is bounded. Public coins (``streams``) draw random features and initial weights.
         """
         split = checked_split(graph, budget)
-        base = self.fit_base(graph, budget_mu(budget), noise)
+        base = self.fit_base(graph, budget_mu(budget), streams, noise)
         shrinkage, records = self.shrinkage, base.records
         groups: dict[str, tuple[Event, ...]] = {"training nodes": tuple(r.event for r in records)}
+        released = base.released
         if self.choose_shrinkage:
-            candidates = [base.rows.take(split.val).times(base.weights(k)) for k in SHRINKAGE_CHOICES]
+            candidates = [base.logits(k)[split.val] for k in SHRINKAGE_CHOICES]
             chosen = choose(candidates, graph, split, budget.epsilon, noise.stream("choice"), default=2)
             shrinkage = SHRINKAGE_CHOICES[chosen]
             groups["validation nodes"] = (selection_event(budget.epsilon),)
-        weights = base.weights(shrinkage)
+            released = (*released, "strength of the row shrinkage")
         certificate = certify(
             budget,
             records,
-            released=("weights of the linear model", "mean of the training rows", "strength of the row shrinkage"),
+            released=released,
             public_parameters=public_parameters(graph, split, self.settings()) | parallel_parameters(groups),
-            assumptions=node_assumptions(noise, groups, reads_edges=False),
+            assumptions=node_assumptions(noise, groups, reads_edges=False, base=self),
         )
         return Fitted(
-            probabilities=softmax(base.rows.times(weights), axis=1),
+            probabilities=softmax(base.logits(shrinkage), axis=1),
             certificate=certificate,
             released={"shrinkage": np.array(shrinkage)},
-            weights={"weights": weights, "mean": base.mean},
+            weights=base.parameters(shrinkage),
         )
 
-    def fit_base(self, graph: Graph, mu: float, noise: NoiseSource) -> Base:
-        """The linear model within a GDP parameter ``mu`` (inf = no noise): (share mu)^2 for the mean, the rest for training."""
-        split, labels = graph.for_learning()
-        train = split.train
-        train_size = len(train) if self.train_size is None else self.train_size
-        schedule = path_length_schedule(mu=mu, train_size=train_size, logit_noise=self.logit_noise, clip=self.clip)
+    def fit_base(self, graph: Graph, mu: float, streams: Streams, noise: NoiseSource) -> Base | NetworkBase:
+        """The model within a GDP parameter ``mu`` (inf = no noise): (share mu)^2 for the mean, the rest for training.
+
+        With a public sample there is no private mean, and all of it is for training.
+        """
+        if self.public_features is None:
+            prepared = self._private_rows(graph, mu, noise)
+            left = math.sqrt(1 - self.mean_share**2) * mu
+        else:
+            prepared, left = self._public_rows(graph, mu), mu
+        if self.hidden:
+            return self._fit_network(graph, prepared, mu, left, streams, noise)
+        return self._fit_linear(graph, prepared, mu, left, streams, noise)
+
+    def _train_size(self, graph: Graph) -> int:
+        return len(graph.for_learning()[0].train) if self.train_size is None else self.train_size
+
+    def _private_rows(self, graph: Graph, mu: float, noise: NoiseSource) -> Prepared:
+        """Rows centred by a mean that is released at (share mu)^2."""
+        train = graph.for_learning()[0].train
         centre = full_batch("mean of the training rows", 1, self.mean_share * mu)
-        descent = full_batch("noisy gradient descent", schedule.steps, math.sqrt(1 - self.mean_share**2) * mu)
         x = unit_root_rows(graph.features)
-        mean = private_mean(x[train], centre, noise.stream("mean"), train_size=train_size)
-        rows = centred_unit_rows(x, mean)
+        mean = private_mean(x[train], centre, noise.stream("mean"), train_size=self._train_size(graph))
+        record = _record(centre, "rows of norm at most 1: one row moves the sum by at most 1 in L2", sensitivity=1.0)
+        return Prepared(centred_unit_rows(x, mean), {"mean": mean}, (record,), ("mean of the training rows",))
+
+    def _public_rows(self, graph: Graph, mu: float) -> Prepared:
+        """Rows in the coordinates of the public sample, at no cost."""
+        sample = read_public_features(str(self.public_features), columns=graph.num_features)
+        size = projection_size(mu=mu, train_size=self._train_size(graph), classes=graph.num_classes)
+        basis = public_basis(sample, size)
+        beside = {"public_mean": basis.mean}
+        if basis.components is not None:
+            beside["public_components"] = basis.components
+        return Prepared(basis.rows(graph.features), beside, (), ())
+
+    def _fit_linear(
+        self, graph: Graph, prepared: Prepared, mu: float, left: float, streams: Streams, noise: NoiseSource
+    ) -> Base:
+        """Noisy gradient descent of the linear model within ``left``, on random features, too, where the rule says so."""
+        split, labels = graph.for_learning()
+        train_size, classes = self._train_size(graph), graph.num_classes
+        rows, beside = prepared.rows, dict(prepared.beside)
+        count = self.random_features
+        if count is None:
+            count = random_feature_count(mu=mu, train_size=train_size, classes=classes, nodes=graph.num_nodes)
+        if count:
+            directions = random_directions(rows.shape[1], count, streams.generator("model"))
+            rows = with_random_features(rows, directions, share=RANDOM_FEATURE_SHARE)
+            beside["random_features_seed"] = np.array(streams.seed)
+        schedule = path_length_schedule(mu=mu, train_size=train_size, logit_noise=self.logit_noise, clip=self.clip)
+        descent = full_batch("noisy gradient descent", schedule.steps, left)
         averaged = noisy_gradient_descent(
-            rows.take(train),
-            labels[train],
-            classes=graph.num_classes,
+            rows.take(split.train),
+            labels[split.train],
+            classes=classes,
             schedule=schedule,
             calibrated=descent,
             noise=noise.stream("training"),
         )
-        records = (
-            _record(centre, "rows of norm at most 1: one row moves the sum by at most 1 in L2", sensitivity=1.0),
-            _record(
-                descent,
-                "gradients clipped one by one: one example moves each sum by at most the clip in L2; T steps are "
-                "(sqrt(T) / multiplier)-GDP (Dong, Roth and Su 2022, Corollary 2)",
-                **asdict(schedule),
-            ),
+        records = (*prepared.records, _record(descent, DESCENT_THEOREM, **asdict(schedule), random_features=count))
+        released = ("weights of the linear model", *prepared.released)
+        return Base(averaged, rows, average_noise_variance(schedule, descent), beside, records, released)
+
+    def _fit_network(
+        self, graph: Graph, prepared: Prepared, mu: float, left: float, streams: Streams, noise: NoiseSource
+    ) -> NetworkBase:
+        """Noisy Adam on the network d - hidden - C within ``left``, for as many steps as the linear model would take."""
+        split, labels = graph.for_learning()
+        train_size, rows = self._train_size(graph), prepared.rows
+        schedule = path_length_schedule(mu=mu, train_size=train_size, logit_noise=self.logit_noise, clip=self.clip)
+        descent = full_batch("noisy gradient descent", schedule.steps, left)
+        module = train_privately(
+            selu_network(rows.shape[1], self.hidden, graph.num_classes, streams.generator("model")),
+            rows.take(split.train),
+            labels[split.train],
+            clip=schedule.clip,
+            divisor=train_size,
+            optimizer=Optimizer(NETWORK_RATE, "adam", average_from=0.5),
+            calibrated=descent,
+            noise=noise.stream("training"),
         )
-        return Base(mean, averaged, rows, average_noise_variance(schedule, descent), records)
+        record = _record(descent, DESCENT_THEOREM, steps=schedule.steps, clip=schedule.clip, hidden=self.hidden)
+        records = (*prepared.records, record)
+        return NetworkBase(module, rows, prepared.beside, records, ("weights of the network", *prepared.released))
 
 
 # -- shared by the node-level methods ------------------------------------------------------------------------------
@@ -175,6 +309,18 @@ def checked_split(graph: Graph, budget: Budget) -> Split:
     if budget.unit is not PrivacyUnit.NODE:
         raise InputError(f"unit of the budget must be node for this method, got {budget.unit.value}")
     return graph.for_learning()[0]
+
+
+def projection_size(*, mu: float, train_size: int, classes: int) -> int:
+    """How many public components are kept: a public function of budget and sizes, mu n / C in [50, 300]; 0 = no projection.
+
+    Measured: beyond mu n / C of about 700 a projection cuts off more than noise does.
+
+    >>> [projection_size(mu=mu, train_size=5000, classes=8) for mu in (0.01, 0.2, 1.0, math.inf)]
+    [50, 125, 300, 0]
+    """
+    per_class = mu * train_size / max(1, classes)
+    return 0 if per_class > PROJECTED_UP_TO else int(min(300, max(50, per_class)))
 
 
 def full_batch(name: str, steps: int, mu: float) -> AllocatedPart:
@@ -209,8 +355,13 @@ def selection_event(epsilon: float) -> Event:
 def public_parameters(graph: Graph, split: Split, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Sizes that are public by declaration, and the settings."""
     sizes = dict(zip(("train_nodes", "val_nodes", "test_nodes"), split.sizes, strict=True))
-    declared = settings.get("train_size") or settings.get("base", {}).get("train_size")
-    sizes |= {} if declared is None else {"train_nodes": declared}
+    model = settings.get("base", settings)
+    if model["train_size"] is not None:
+        sizes["train_nodes"] = model["train_size"]
+    if model["public_features"] is not None:  # a word and the size, not where the file lies
+        rows = read_public_features(model["public_features"], columns=graph.num_features).shape[0]
+        model = {**model, "public_features": f"{rows} rows"}
+    settings = {**settings, "base": model} if "base" in settings else model
     return {"nodes": graph.num_nodes, "columns": graph.num_features, "classes": graph.num_classes, **sizes, **settings}
 
 
@@ -220,7 +371,7 @@ def parallel_parameters(groups: Mapping[str, tuple[Event, ...]]) -> dict[str, An
 
 
 def node_assumptions(
-    noise: NoiseSource, groups: Mapping[str, tuple[Event, ...]], *, reads_edges: bool
+    noise: NoiseSource, groups: Mapping[str, tuple[Event, ...]], *, reads_edges: bool, base: MlpDp
 ) -> tuple[Assumption, ...]:
     """The standing assumptions, with truncation in this method's words, plus those on predictions and parallel groups."""
     standing = standing_assumptions(PrivacyUnit.NODE, noise_is_secret=noise.is_secret, noise_origin=noise.origin)
@@ -238,7 +389,14 @@ def node_assumptions(
         "The split is public and its parts are disjoint: a node pays for the mechanisms of its own group only, and the events "
         f"listed are those of the costliest group. Groups: {', '.join(groups)}.",
     )
-    return (*kept, Assumption("truncation", truncation), OWN_PREDICTION, *((parallel,) if len(groups) > 1 else ()))
+    sample = () if base.public_features is None else (PUBLIC_SAMPLE,)
+    return (
+        *kept,
+        Assumption("truncation", truncation),
+        OWN_PREDICTION,
+        *sample,
+        *((parallel,) if len(groups) > 1 else ()),
+    )
 
 
 def _record(calibrated: AllocatedPart, theorem: str, **figures: Any) -> MechanismRecord:

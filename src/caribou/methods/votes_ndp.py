@@ -118,7 +118,7 @@ class VotesNdp:
 
     ``declared_average_degree``: what the curator declares about the graph, never what the graph is measured to have; None =
     sparse. ``plan``: overrides the switch. ``weight``: beta of the head; None = chosen on validation nodes. ``base``: the
-    linear model.
+    model under the votes, or its settings by name.
 
     >>> from caribou.datasets import load
     >>> graph = load("csbm:nodes=200", seed=0)
@@ -133,6 +133,8 @@ class VotesNdp:
     base: MlpDp = field(default_factory=MlpDp)
 
     def __post_init__(self) -> None:
+        if isinstance(self.base, Mapping):  # from the command line
+            object.__setattr__(self, "base", MlpDp(**self.base))
         if self.declared_average_degree is not None:
             non_negative(declared_average_degree=self.declared_average_degree)
         if self.weight is not None:
@@ -155,9 +157,8 @@ class VotesNdp:
         if plan is None:
             return self.base.fit(graph, budget, streams, noise)
         mu = base_mu(budget, plan)
-        base = self.base.fit_base(graph, mu, noise)
-        weights = base.weights(self.base.shrinkage)
-        logits = base.rows.times(weights)
+        base = self.base.fit_base(graph, mu, streams, noise)
+        logits = base.logits(self.base.shrinkage)
         coins = int(streams.sampling.integers(2**63))
         counts = vote_counts(graph, split, plan if budget.is_private else None, coins)
         votes = release_votes(counts, split, plan, budget, noise.stream("votes"), chooses=self.weight is None)
@@ -182,19 +183,18 @@ class VotesNdp:
             budget,
             (*base.records, record),
             released=(
-                "weights of the linear model",
-                "mean of the training rows",
+                *base.released,
                 "noisy votes of all nodes",
                 "weight beta",
             ),
             public_parameters=public_parameters(graph, split, self.settings()) | parallel_parameters(groups),
-            assumptions=node_assumptions(noise, groups, reads_edges=True),
+            assumptions=node_assumptions(noise, groups, reads_edges=True, base=self.base),
         )
         return Fitted(
             probabilities=softmax(logits + weight * evidence, axis=1),
             certificate=certificate,
             released={"votes": votes, "weight": np.array(weight)},
-            weights={"weights": weights, "mean": base.mean},
+            weights=base.parameters(self.base.shrinkage),
         )
 
 
