@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -283,6 +283,17 @@ def selu_network(columns: int, hidden: int, classes: int, generator: np.random.G
         for zero in (first.weight, first.bias, last.bias):
             zero.zero_()
     return nn.Sequential(first, nn.SELU(), last).double()
+
+
+def network_from_arrays(arrays: Mapping[str, np.ndarray]) -> nn.Sequential:
+    """The network of `selu_network`, with the parameters of a saved run."""
+    first, last = (arrays[f"{i}.weight"] for i in (0, 2))
+    module = nn.Sequential(
+        nn.Linear(first.shape[1], first.shape[0]), nn.SELU(), nn.Linear(last.shape[1], last.shape[0])
+    ).double()
+    names = [name for name, _ in module.named_parameters()]
+    module.load_state_dict({name: torch.from_numpy(np.array(arrays[name])) for name in names})
+    return module
 
 
 def chain_logits(module: nn.Module, x: np.ndarray | sp.csr_array | Rows) -> np.ndarray:

@@ -104,6 +104,11 @@ METHODS = {
     "caribou-inf": MethodInfo(
         PrivacyUnit.EDGE, "caribou.methods.caribou:Caribou", "the same without noise: a yardstick", private=False
     ),
+    "caribou-ndp": MethodInfo(
+        PrivacyUnit.NODE,
+        "caribou.methods.caribou_ndp:CaribouNdp",
+        "a private model, with perturbed message passing of label codes where it pays",
+    ),
     "votes-edp": MethodInfo(
         PrivacyUnit.EDGE, "caribou.methods.votes:VotesEdge", "votes in waves, every pair of nodes asked once"
     ),
@@ -116,7 +121,7 @@ METHODS = {
         "a private model that never sees an edge, linear unless told otherwise",
     ),
     "mlp": MethodInfo(
-        PrivacyUnit.EDGE, "caribou.methods.mlp:Mlp", "the encoder alone, without graph and without noise", private=False
+        PrivacyUnit.EDGE, "caribou.methods.mlp:Mlp", "the encoder alone: no edge is read, no noise is needed"
     ),
 }
 """The methods of ``caribou train``. Classes are imported when one is created."""

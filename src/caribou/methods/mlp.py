@@ -12,15 +12,19 @@ from caribou.graph import Graph
 from caribou.learning.encoder import HIDDEN, Encoder, cross_fit, widths
 from caribou.mechanisms.noise import NoiseSource
 from caribou.methods import Fitted
+from caribou.methods.mlp_dp import nothing_released
 from caribou.privacy.budget import Budget
-from caribou.privacy.certificate import MechanismRecord, certify, standing_assumptions
-from caribou.privacy.events import Event, NonPrivate
+from caribou.privacy.certificate import certify, standing_assumptions
+from caribou.privacy.events import Event
 from caribou.randomness import Streams
 
 
 @dataclass(frozen=True)
 class Mlp:
-    """``hidden``: widths of the hidden layers, () for a linear model. Features and labels are not protected."""
+    """``hidden``: widths of the hidden layers, () for a linear model.
+
+    At edge level this spends nothing. Features and labels are not protected.
+    """
 
     hidden: tuple[int, ...] = HIDDEN
 
@@ -37,8 +41,8 @@ class Mlp:
         return self._fitted(prior.probabilities, prior.encoder.to_arrays(), graph, budget, noise)
 
     def cost(self, graph: Graph, budget: Budget) -> tuple[Event, ...]:
-        """Nothing is protected."""
-        return (NonPrivate(),)
+        """No edge is read."""
+        return ()
 
     def release(
         self, weights: Mapping[str, np.ndarray], graph: Graph, budget: Budget, streams: Streams, noise: NoiseSource
@@ -67,7 +71,7 @@ class Mlp:
     ) -> Fitted:
         certificate = certify(
             budget,
-            [MechanismRecord("encoder", NonPrivate(), {"theorem": "none: no edge is read, features and labels are"})],
+            [nothing_released("no edge is read; features and labels are public at edge level", budget)],
             released=["class probabilities of every node"],
             public_parameters={"nodes": graph.num_nodes, "classes": graph.num_classes, **self.settings()},
             assumptions=standing_assumptions(budget.unit, noise_is_secret=noise.is_secret, noise_origin=noise.origin),

@@ -39,6 +39,7 @@ from caribou.learning.dp_training import (
     Optimizer,
     average_noise_variance,
     chain_logits,
+    network_from_arrays,
     noisy_gradient_descent,
     path_length_schedule,
     random_feature_count,
@@ -47,7 +48,7 @@ from caribou.learning.dp_training import (
     train_privately,
 )
 from caribou.learning.features import Rows, centred_unit_rows, private_mean, unit_root_rows, with_random_features
-from caribou.learning.public_features import public_basis, read_public_features
+from caribou.learning.public_features import PublicBasis, public_basis, read_public_features
 from caribou.learning.public_weights import random_directions
 from caribou.mechanisms.noise import NoiseSource
 from caribou.methods import Fitted
@@ -55,7 +56,7 @@ from caribou.privacy.allocation import AllocatedPart, Part
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.calibration import budget_mu
 from caribou.privacy.certificate import NOTHING_CUT, Assumption, MechanismRecord, certify, standing_assumptions
-from caribou.privacy.events import EpsilonDelta, Event, NonPrivate, event_to_dict
+from caribou.privacy.events import EpsilonDelta, Event, Gaussian, NonPrivate, event_to_dict
 from caribou.randomness import Streams
 
 RANDOM_FEATURE_SHARE = 0.1
@@ -214,6 +215,34 @@ class MlpDp:
             weights=base.parameters(shrinkage),
         )
 
+    def cost(self, graph: Graph, budget: Budget) -> tuple[Event, ...]:
+        """The Gaussians of mean and training, which compose to the whole budget."""
+        mu = budget_mu(budget)
+        return (Gaussian(1 / mu),) if math.isfinite(mu) else (NonPrivate(),)
+
+    def release(
+        self, weights: Mapping[str, np.ndarray], graph: Graph, budget: Budget, streams: Streams, noise: NoiseSource
+    ) -> Fitted:
+        """Predict the nodes of another graph, each by its own features: nothing about that graph is released."""
+        certificate = certify(
+            budget,
+            (nothing_released("each prediction is made from one node's own features", budget),),
+            released=("nothing about this graph",),
+            public_parameters={"nodes": graph.num_nodes, "columns": graph.num_features, "classes": graph.num_classes},
+            assumptions=node_assumptions(noise, {}, reads_edges=False, base=self),
+        )
+        return Fitted(softmax(apply_model(weights, graph), axis=1), certificate, {}, weights)
+
+    def release_cost(self, graph: Graph, budget: Budget) -> tuple[Event, ...]:
+        """Nothing is released."""
+        return ()
+
+    def predict(
+        self, weights: Mapping[str, np.ndarray], released: Mapping[str, np.ndarray], graph: Graph
+    ) -> np.ndarray:
+        """Class probabilities of every node, by its own features. [n, C]"""
+        return softmax(apply_model(weights, graph), axis=1)
+
     def fit_base(self, graph: Graph, mu: float, streams: Streams, noise: NoiseSource) -> Base | NetworkBase:
         """The model within a GDP parameter ``mu`` (inf = no noise): (share mu)^2 for the mean, the rest for training.
 
@@ -237,7 +266,9 @@ class MlpDp:
         centre = full_batch("mean of the training rows", 1, self.mean_share * mu)
         x = unit_root_rows(graph.features)
         mean = private_mean(x[train], centre, noise.stream("mean"), train_size=self._train_size(graph))
-        record = _record(centre, "rows of norm at most 1: one row moves the sum by at most 1 in L2", sensitivity=1.0)
+        record = part_record(
+            centre, "rows of norm at most 1: one row moves the sum by at most 1 in L2", sensitivity=1.0
+        )
         return Prepared(centred_unit_rows(x, mean), {"mean": mean}, (record,), ("mean of the training rows",))
 
     def _public_rows(self, graph: Graph, mu: float) -> Prepared:
@@ -261,9 +292,9 @@ class MlpDp:
         if count is None:
             count = random_feature_count(mu=mu, train_size=train_size, classes=classes, nodes=graph.num_nodes)
         if count:
-            directions = random_directions(rows.shape[1], count, streams.generator("model"))
-            rows = with_random_features(rows, directions, share=RANDOM_FEATURE_SHARE)
-            beside["random_features_seed"] = np.array(streams.seed)
+            coins = int(streams.generator("model").integers(2**62))
+            rows = with_random_features(rows, drawn_directions(rows.shape[1], count, coins), share=RANDOM_FEATURE_SHARE)
+            beside["random_features"] = np.array([count, coins], dtype=np.int64)
         schedule = path_length_schedule(mu=mu, train_size=train_size, logit_noise=self.logit_noise, clip=self.clip)
         descent = full_batch("noisy gradient descent", schedule.steps, left)
         averaged = noisy_gradient_descent(
@@ -274,7 +305,7 @@ class MlpDp:
             calibrated=descent,
             noise=noise.stream("training"),
         )
-        records = (*prepared.records, _record(descent, DESCENT_THEOREM, **asdict(schedule), random_features=count))
+        records = (*prepared.records, part_record(descent, DESCENT_THEOREM, **asdict(schedule), random_features=count))
         released = ("weights of the linear model", *prepared.released)
         return Base(averaged, rows, average_noise_variance(schedule, descent), beside, records, released)
 
@@ -296,9 +327,37 @@ class MlpDp:
             calibrated=descent,
             noise=noise.stream("training"),
         )
-        record = _record(descent, DESCENT_THEOREM, steps=schedule.steps, clip=schedule.clip, hidden=self.hidden)
+        record = part_record(descent, DESCENT_THEOREM, steps=schedule.steps, clip=schedule.clip, hidden=self.hidden)
         records = (*prepared.records, record)
         return NetworkBase(module, rows, prepared.beside, records, ("weights of the network", *prepared.released))
+
+
+# -- a fitted model, applied ---------------------------------------------------------------------------------------
+
+
+def drawn_directions(columns: int, count: int, coins: int) -> np.ndarray:
+    """The public directions of the random features, from the public coins that a run keeps. [columns, count]"""
+    return random_directions(columns, count, np.random.default_rng(coins))
+
+
+def nothing_released(why: str, budget: Budget) -> MechanismRecord:
+    """The record of a step that reads nothing protected, or of one that protects nothing."""
+    return MechanismRecord("no release", EpsilonDelta(0.0) if budget.is_private else NonPrivate(), {"theorem": why})
+
+
+def apply_model(weights: Mapping[str, np.ndarray], graph: Graph) -> np.ndarray:
+    """Logits of every node from its own features and the released model. [n, C]"""
+    mean = weights.get("mean", weights.get("public_mean"))
+    columns = 0 if mean is None else len(mean)
+    if mean is None or columns != graph.num_features:
+        raise InputError(f"graph must have the {columns} columns of the model, got {graph.num_features}")
+    rows = PublicBasis(mean, weights.get("public_components")).rows(graph.features)
+    if "weights" not in weights:
+        return chain_logits(network_from_arrays(weights), rows)
+    if "random_features" in weights:
+        count, coins = (int(v) for v in weights["random_features"])
+        rows = with_random_features(rows, drawn_directions(rows.shape[1], count, coins), share=RANDOM_FEATURE_SHARE)
+    return rows.times(weights["weights"])
 
 
 # -- shared by the node-level methods ------------------------------------------------------------------------------
@@ -352,9 +411,10 @@ def selection_event(epsilon: float) -> Event:
     return EpsilonDelta(epsilon) if math.isfinite(epsilon) else NonPrivate()
 
 
-def public_parameters(graph: Graph, split: Split, settings: Mapping[str, Any]) -> dict[str, Any]:
+def public_parameters(graph: Graph, split: Split | None, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Sizes that are public by declaration, and the settings."""
-    sizes = dict(zip(("train_nodes", "val_nodes", "test_nodes"), split.sizes, strict=True))
+    parts = (0, 0, 0) if split is None else split.sizes
+    sizes = dict(zip(("train_nodes", "val_nodes", "test_nodes"), parts, strict=True))
     model = settings.get("base", settings)
     if model["train_size"] is not None:
         sizes["train_nodes"] = model["train_size"]
@@ -371,7 +431,12 @@ def parallel_parameters(groups: Mapping[str, tuple[Event, ...]]) -> dict[str, An
 
 
 def node_assumptions(
-    noise: NoiseSource, groups: Mapping[str, tuple[Event, ...]], *, reads_edges: bool, base: MlpDp
+    noise: NoiseSource,
+    groups: Mapping[str, tuple[Event, ...]],
+    *,
+    reads_edges: bool,
+    base: MlpDp,
+    cuts_degrees: bool = False,
 ) -> tuple[Assumption, ...]:
     """The standing assumptions, with truncation in this method's words, plus those on predictions and parallel groups."""
     standing = standing_assumptions(PrivacyUnit.NODE, noise_is_secret=noise.is_secret, noise_origin=noise.origin)
@@ -383,7 +448,11 @@ def node_assumptions(
         if reads_edges
         else f"{NOTHING_CUT}: no edge is read."
     )
-    kept = tuple(a for a in standing if a.name != "truncation")
+    kept = (
+        standing
+        if cuts_degrees
+        else (*(a for a in standing if a.name != "truncation"), Assumption("truncation", truncation))
+    )
     parallel = Assumption(
         "parallel composition",
         "The split is public and its parts are disjoint: a node pays for the mechanisms of its own group only, and the events "
@@ -392,14 +461,14 @@ def node_assumptions(
     sample = () if base.public_features is None else (PUBLIC_SAMPLE,)
     return (
         *kept,
-        Assumption("truncation", truncation),
         OWN_PREDICTION,
         *sample,
         *((parallel,) if len(groups) > 1 else ()),
     )
 
 
-def _record(calibrated: AllocatedPart, theorem: str, **figures: Any) -> MechanismRecord:
+def part_record(calibrated: AllocatedPart, theorem: str, **figures: Any) -> MechanismRecord:
+    """A part of the budget as a line of a certificate."""
     event = calibrated.event
     if event is None:
         raise InputError(f"part {calibrated.part.name!r} must have a share of the budget, got none")

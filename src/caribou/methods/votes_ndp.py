@@ -48,6 +48,7 @@ from caribou.mechanisms.noise import NoiseSource
 from caribou.methods import Fitted
 from caribou.methods.mlp_dp import (
     MlpDp,
+    apply_model,
     checked_split,
     choose,
     node_assumptions,
@@ -124,7 +125,7 @@ class VotesNdp:
     >>> graph = load("csbm:nodes=200", seed=0)
     >>> fitted = VotesNdp().fit(graph, Budget(8, 1e-5, "node"), Streams(0), NoiseSource.secure())
     >>> sorted(fitted.released), fitted.certificate.epsilon_spent <= 8
-    (['votes', 'weight'], True)
+    (['evidence', 'votes'], True)
     """
 
     declared_average_degree: float | None = None
@@ -133,6 +134,8 @@ class VotesNdp:
     base: MlpDp = field(default_factory=MlpDp)
 
     def __post_init__(self) -> None:
+        if isinstance(self.plan, Mapping):  # from the command line
+            object.__setattr__(self, "plan", VotePlan(**self.plan))
         if isinstance(self.base, Mapping):  # from the command line
             object.__setattr__(self, "base", MlpDp(**self.base))
         if self.declared_average_degree is not None:
@@ -169,33 +172,66 @@ class VotesNdp:
             candidates = [logits[split.val] + beta * evidence[split.val] for beta in WEIGHTS]
             spend = SELECTION_SHARE * budget.epsilon
             weight = WEIGHTS[choose(candidates, graph, split, spend, noise.stream("choice"), default=DEFAULT_WEIGHT)]
-        record = MechanismRecord(
-            "votes",
-            groups["training nodes"][-1],
-            {
-                "theorem": "at most M rows, each moved by at most 1 in L1 (radial clip, w + N|w'| <= 1): M Laplace mechanisms",
-                "receivers_per_sender": plan.receivers_per_sender,
-                "row_clip": plan.row_clip(),
-                "noise_scale": plan.noise_scale(budget.epsilon),
-            },
-        )
         certificate = certify(
             budget,
-            (*base.records, record),
-            released=(
-                *base.released,
-                "noisy votes of all nodes",
-                "weight beta",
-            ),
+            (*base.records, vote_record(budget, plan)),
+            released=(*base.released, "noisy votes of all nodes", "weight beta"),
             public_parameters=public_parameters(graph, split, self.settings()) | parallel_parameters(groups),
             assumptions=node_assumptions(noise, groups, reads_edges=True, base=self.base),
         )
         return Fitted(
             probabilities=softmax(logits + weight * evidence, axis=1),
             certificate=certificate,
-            released={"votes": votes, "weight": np.array(weight)},
-            weights=base.parameters(self.base.shrinkage),
+            released={"votes": votes, "evidence": evidence},
+            weights={**base.parameters(self.base.shrinkage), "vote_weight": np.array(weight)},
         )
+
+    def cost(self, graph: Graph, budget: Budget) -> tuple[Event, ...]:
+        """What a training node pays, the costliest group: the Gaussians of the model, and its votes."""
+        plan = self.plan or default_plan(budget.epsilon, self.declared_average_degree)
+        if plan is None or not budget.is_private:
+            return self.base.cost(graph, budget)
+        return (Gaussian(1 / base_mu(budget, plan)), vote_event(budget, plan))
+
+    def release(
+        self, weights: Mapping[str, np.ndarray], graph: Graph, budget: Budget, streams: Streams, noise: NoiseSource
+    ) -> Fitted:
+        """Predict another graph: its labelled training nodes vote, which is a release; without votes nothing is released."""
+        plan = self._release_plan(graph, budget)
+        if plan is None or "vote_weight" not in weights:
+            return self.base.release(weights, graph, budget, streams, noise)
+        split = checked_split(graph, budget)
+        coins = int(streams.sampling.integers(2**63))
+        counts = vote_counts(graph, split, plan if budget.is_private else None, coins)
+        votes = release_votes(counts, split, plan, budget, noise.stream("votes"), chooses=False)
+        groups = group_events(budget, plan, (), chooses=False)
+        certificate = certify(
+            budget,
+            (vote_record(budget, plan),),
+            released=("noisy votes of all nodes",),
+            public_parameters=public_parameters(graph, split, self.settings()) | parallel_parameters(groups),
+            assumptions=node_assumptions(noise, groups, reads_edges=True, base=self.base),
+        )
+        released = {"votes": votes, "evidence": vote_evidence(votes, plan, budget)}
+        return Fitted(self.predict(weights, released, graph), certificate, released, weights)
+
+    def release_cost(self, graph: Graph, budget: Budget) -> tuple[Event, ...]:
+        """The larger of what a voter and a receiver pay, as pure DP: the votes are at most M, the row costs epsilon."""
+        plan = self._release_plan(graph, budget)
+        return () if plan is None else (selection_event(budget.epsilon),)
+
+    def predict(
+        self, weights: Mapping[str, np.ndarray], released: Mapping[str, np.ndarray], graph: Graph
+    ) -> np.ndarray:
+        """Class probabilities from each node's own features and its released row of votes. [n, C]"""
+        logits = apply_model(weights, graph)
+        if "evidence" in released:
+            logits = logits + float(weights["vote_weight"]) * released["evidence"]
+        return softmax(logits, axis=1)
+
+    def _release_plan(self, graph: Graph, budget: Budget) -> VotePlan | None:
+        labelled = graph.labels is not None and graph.split is not None and len(graph.split.train) > 0
+        return (self.plan or default_plan(budget.epsilon, self.declared_average_degree)) if labelled else None
 
 
 # -- the release ---------------------------------------------------------------------------------------------------
@@ -262,6 +298,20 @@ def vote_evidence(votes: np.ndarray, plan: VotePlan, budget: Budget) -> np.ndarr
 
 
 # -- the cost ------------------------------------------------------------------------------------------------------
+
+
+def vote_record(budget: Budget, plan: VotePlan) -> MechanismRecord:
+    """The votes as a line of a certificate."""
+    return MechanismRecord(
+        "votes",
+        vote_event(budget, plan),
+        {
+            "theorem": "at most M rows, each moved by at most 1 in L1 (radial clip, w + N|w'| <= 1): M Laplace mechanisms",
+            "receivers_per_sender": plan.receivers_per_sender,
+            "row_clip": plan.row_clip(),
+            "noise_scale": plan.noise_scale(budget.epsilon),
+        },
+    )
 
 
 def vote_event(budget: Budget, plan: VotePlan) -> Event:
