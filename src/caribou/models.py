@@ -132,7 +132,7 @@ class Model:
                 raise InputError(f"training_graph must have {self._shape[0]} nodes, got {graph.num_nodes}")
             return self._recipe.predict(self._result.weights, self._result.released, graph)
         result = self.release(graph)
-        if result.released:
+        if self._recipe.release_cost(graph, self.budget):
             warnings.warn(
                 f"another graph costs a new release: {self.budget} about {graph.name!r}; "
                 "use Model.release to keep its certificate",

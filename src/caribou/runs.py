@@ -126,7 +126,7 @@ def _write_files(run: Run, folder: Path) -> None:
     from safetensors.numpy import save
 
     for name, arrays in ((WEIGHTS, run.weights), (RELEASED, run.released)):
-        (folder / name).write_bytes(save({key: np.ascontiguousarray(value) for key, value in arrays.items()}))
+        (folder / name).write_bytes(save({key: np.asarray(value, order="C") for key, value in arrays.items()}))
     run.certificate.save(folder / CERTIFICATE)
     run.certificate.save(folder / "certificate.md")
     if run.node_ids is not None:

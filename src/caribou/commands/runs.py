@@ -98,7 +98,8 @@ def certificate(
 
 def _new_release(model: Model, data: Graph, out: Path, ledger: Path | None) -> np.ndarray:
     result = model.release(data, ledger=ledger)
-    if not result.released:
+    if result.certificate.epsilon_spent == 0:
+        typer.echo("each prediction is made from a node's own features: nothing was released", err=True)
         return result.probabilities
     beside = out.with_suffix(".certificate.json")
     result.certificate.save(beside)
