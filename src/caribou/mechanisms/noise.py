@@ -8,20 +8,24 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import itertools
 import math
 import os
 import threading
+from bisect import bisect_right
 from typing import Any, NoReturn
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
-from caribou._validate import integer, non_negative, positive_or_inf
+from caribou._validate import integer, non_negative, positive_or_inf, unit_interval
 from caribou.errors import CaribouError, InputError
 from caribou.privacy.sensitivity import grid_spacing
 
 _CHUNK = 1 << 20
 """Values per block of cipher stream: bounds the memory of a large draw."""
+_COIN_BITS = 64
+_WEIGHT_BITS = 256
 
 
 class NoiseSource:
@@ -145,6 +149,57 @@ class NoiseSource:
         stream = self._next_stream()
         return -np.log(_exponential(stream, math.prod(shape))).reshape(shape)
 
+    def coins(self, count: int, *, probability: float) -> np.ndarray:
+        """Independent coins, True with exactly ``probability``, a multiple of 2^-64: a 64-bit word below p 2^64. [count], bool"""
+        threshold = _coin_threshold(probability)
+        stream = self._next_stream()
+        flips = np.empty(count, dtype=bool)
+        for start in range(0, count, _CHUNK):
+            stop = min(start + _CHUNK, count)
+            words = _words(stream, stop - start)
+            flips[start:stop] = words < np.uint64(threshold) if threshold < 1 << _COIN_BITS else True
+        return flips
+
+    def integers(self, count: int, *, below: int) -> np.ndarray:
+        """Independent integers, exactly uniform in 0 .. below - 1 (words beyond the last multiple are drawn again). [count]"""
+        below = integer(at_least=1, below=below)
+        stream = self._next_stream()
+        last = np.uint64((1 << 64) // below * below - 1)
+        drawn = np.empty(count, dtype=np.int64)
+        done = 0
+        while done < count:
+            words = _words(stream, min(count - done, _CHUNK))
+            words = words[words <= last]
+            drawn[done : done + len(words)] = (words % np.uint64(below)).astype(np.int64)
+            done += len(words)
+        return drawn
+
+    def binomial(self, trials: int, *, probability: float) -> int:
+        """How many of ``trials`` coins of `coins` show True, without throwing them: time and memory O(sqrt(trials p (1 - p))).
+
+        Inversion in integers: the weight of the mode is 2^256, the others follow by the exact ratio of neighbouring
+        probabilities, (M - k) p / ((k + 1)(1 - p)), rounded down, until they are 0; then a uniform integer below their sum
+        chooses. Each rounding takes less than 1 from a weight: weights above 2^128 are right to L 2^-128 for L weights, the others
+        have a share below L 2^-128, so the total variation from the binomial is below L 2^-126 (2^-100 for L up to 2^26).
+        """
+        trials = integer(at_least=0, trials=trials)
+        p, whole = _coin_threshold(probability), 1 << _COIN_BITS
+        if trials == 0 or p in (0, whole):
+            return trials if p else 0
+        mode = min(trials, (trials + 1) * p // whole)
+        upper, lower = [1 << _WEIGHT_BITS], [1 << _WEIGHT_BITS]
+        for k in range(mode, trials):
+            upper.append(upper[-1] * (trials - k) * p // ((k + 1) * (whole - p)))
+            if upper[-1] == 0:
+                break
+        for k in range(mode, 0, -1):
+            lower.append(lower[-1] * k * (whole - p) // ((trials - k + 1) * p))
+            if lower[-1] == 0:
+                break
+        totals = list(itertools.accumulate(lower[:0:-1] + upper))
+        chosen = bisect_right(totals, _uniform_below(self._next_stream(), totals[-1]))
+        return mode - (len(lower) - 1) + chosen
+
     def _next_stream(self) -> Any:
         with self._lock:
             self._rekey_after_fork()
@@ -188,6 +243,29 @@ def _exponential(stream: Any, count: int) -> np.ndarray:
     """
     words = np.frombuffer(stream.update(bytes(16 * count)), dtype="<u8").astype(np.float64)
     return -np.log((words[:count] + (words[count:] + 0.5) * 2.0**-64) * 2.0**-64)
+
+
+def _words(stream: Any, count: int) -> np.ndarray:
+    """``count`` uniform 64-bit words."""
+    return np.frombuffer(stream.update(bytes(8 * count)), dtype="<u8")
+
+
+def _uniform_below(stream: Any, bound: int) -> int:
+    """An exactly uniform integer in 0 .. bound - 1, of any size."""
+    size = (bound.bit_length() + 7) // 8
+    while True:
+        drawn = int.from_bytes(stream.update(bytes(size)), "little") & ((1 << bound.bit_length()) - 1)
+        if drawn < bound:
+            return drawn
+
+
+def _coin_threshold(probability: float) -> int:
+    """p 2^64, which must be a whole number: only then is the coin exact."""
+    p = unit_interval(probability=probability)
+    scaled = math.ldexp(p, _COIN_BITS)
+    if not scaled.is_integer():
+        raise InputError(f"probability must be a multiple of 2^-{_COIN_BITS}, got {p!r}")
+    return int(scaled)
 
 
 def _length(key: object) -> int:
