@@ -252,7 +252,7 @@ def _forward(
 ) -> Tensor:
     """All models on some rows; with ``dropout`` (of inputs, of hidden units, coins) in training. [n, d] -> [m, rows, C]."""
     of_inputs, of_hidden, coins = dropout or (0.0, 0.0, None)
-    h = first_layer(x, rows, weights[0], of_inputs, coins) + biases[0]
+    h = _first_layer(x, rows, weights[0], of_inputs, coins) + biases[0]
     for w, b in zip(weights[1:], biases[1:], strict=True):
         h = torch.selu(h)
         if of_hidden > 0:
@@ -280,7 +280,7 @@ def _validation(logits: Tensor, y: Tensor) -> tuple[np.ndarray, np.ndarray]:
     return (-accuracies + 0.1 * ce.double()).numpy(), accuracies.numpy()
 
 
-def first_layer(
+def _first_layer(
     x: np.ndarray | sp.csr_array, rows: np.ndarray, weight: Tensor, dropout: float, generator: torch.Generator | None
 ) -> Tensor:
     """x[rows] times the weights of all models, without making sparse rows dense. [rows, d], [m, d, h] -> [m, rows, h]."""

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from caribou._validate import integer, one_of, positive, unit_interval
-from caribou.learning.encoder import Scaling, first_layer
+from caribou.learning.encoder import Scaling
 from caribou.learning.threads import one_thread
 
 AGGREGATORS = ("mean", "sum")
@@ -37,7 +37,7 @@ class SageConfig:
     dropout: float = 0.5
     learning_rate: float = 0.01
     weight_decay: float = 1e-3
-    epochs: int = 150
+    epochs: int = 80
 
     def __post_init__(self) -> None:
         integer(at_least=1, hidden=self.hidden)
@@ -48,17 +48,17 @@ class SageConfig:
         integer(at_least=1, epochs=self.epochs)
 
 
-class SymmetricProduct(torch.autograd.Function):
-    """A X for a symmetric A: the gradient is A times the gradient, so no transpose is ever formed."""
+class FixedProduct(torch.autograd.Function):
+    """A X for a fixed sparse A, given with its transpose, which gives the gradient."""
 
     @staticmethod
-    def forward(ctx: Any, matrix: Tensor, x: Tensor) -> Tensor:
-        ctx.matrix = matrix
+    def forward(ctx: Any, matrix: Tensor, transposed: Tensor, x: Tensor) -> Tensor:
+        ctx.transposed = transposed
         return matrix @ x
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[None, Tensor]:
-        return None, ctx.matrix @ gradients[0]
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[None, None, Tensor]:
+        return None, None, ctx.transposed @ gradients[0]
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,22 +73,47 @@ class Neighbourhoods:
         """From the edges u < v. [2, E]"""
         ends = np.concatenate([pairs, pairs[::-1]], axis=1)
         rows = sp.csr_array((np.ones(ends.shape[1], dtype=np.float32), (ends[0], ends[1])), shape=(nodes, nodes))
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta state")
-            matrix = torch.sparse_csr_tensor(
-                torch.from_numpy(rows.indptr.astype(np.int64)),
-                torch.from_numpy(rows.indices.astype(np.int64)),
-                torch.from_numpy(rows.data),
-                size=(nodes, nodes),
-                check_invariants=False,
-            )
         degree = np.maximum(np.diff(rows.indptr), 1).astype(np.float32)
-        return cls(matrix, torch.from_numpy(1 / degree)[:, None])
+        return cls(_csr_tensor(rows), torch.from_numpy(1 / degree)[:, None])
 
     def aggregate(self, x: Tensor, aggregator: str) -> Tensor:
         """Sum or mean over the neighbours. [n, h] -> [n, h]"""
-        total = SymmetricProduct.apply(self.matrix, x)
+        total = FixedProduct.apply(self.matrix, self.matrix, x)
         return total * self.inverse_degree if aggregator == "mean" else total
+
+
+@dataclass(frozen=True, eq=False)
+class Inputs:
+    """Scaled features; sparse ones stay sparse, with their transpose for the gradient of the first layer."""
+
+    matrix: Tensor  # [n, d], dense or sparse CSR
+    transposed: Tensor | None
+
+    @classmethod
+    def of(cls, x: np.ndarray | sp.csr_array) -> Inputs:
+        """From features as `Scaling` gives them."""
+        if sp.issparse(x):
+            return cls(_csr_tensor(x), _csr_tensor(sp.csr_array(x.T)))
+        return cls(torch.from_numpy(np.ascontiguousarray(x, dtype=np.float32)), None)
+
+    def times(self, weight: Tensor) -> Tensor:
+        """[d, h] -> [n, h]"""
+        if self.transposed is None:
+            return self.matrix @ weight
+        return FixedProduct.apply(self.matrix, self.transposed, weight)
+
+
+def _csr_tensor(rows: sp.csr_array) -> Tensor:
+    index = np.int32 if rows.nnz < 2**31 else np.int64
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta state")
+        return torch.sparse_csr_tensor(
+            torch.from_numpy(rows.indptr.astype(index)),
+            torch.from_numpy(rows.indices.astype(index)),
+            torch.from_numpy(rows.data.astype(np.float32)),
+            size=rows.shape,
+            check_invariants=False,
+        )
 
 
 class SageNetwork(nn.Module):
@@ -97,17 +122,14 @@ class SageNetwork(nn.Module):
     def __init__(self, columns: int, classes: int, config: SageConfig) -> None:
         super().__init__()
         h, self.config = config.hidden, config
-        self.first = nn.Parameter(torch.randn(1, columns, h) / columns**0.5)
-        self.bias = nn.Parameter(torch.zeros(h))
+        self.first = nn.Linear(columns, h)
         self.second = nn.Linear(h, h)
         self.roots = nn.ModuleList(nn.Linear(h, h) for _ in range(config.layers))
         self.neighbours = nn.ModuleList(nn.Linear(h, h, bias=False) for _ in range(config.layers))
         self.head = nn.Linear(h, classes)
 
-    def forward(self, x: np.ndarray | sp.csr_array, around: Neighbourhoods) -> Tensor:
-        drop = self.config.dropout if self.training else 0.0
-        everyone = np.arange(x.shape[0])
-        h = first_layer(x, everyone, self.first, drop if sp.issparse(x) else 0.0, None)[0] + self.bias
+    def forward(self, x: Inputs, around: Neighbourhoods) -> Tensor:
+        h = x.times(self.first.weight.T) + self.first.bias
         h = self.second(self._dropped(torch.selu(h)))
         for root, neighbour in zip(self.roots, self.neighbours, strict=True):
             h = self._dropped(torch.selu(h))
@@ -129,7 +151,7 @@ class SageModel:
     def scores(self, features: Any, around: Neighbourhoods) -> np.ndarray:
         """[n, d] -> [n, C], float64."""
         with torch.no_grad(), one_thread():
-            return self.network.eval()(self.scaling(features), around).double().numpy()
+            return self.network.eval()(Inputs.of(self.scaling(features)), around).double().numpy()
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """Named arrays, for a saved run."""
@@ -143,7 +165,7 @@ class SageModel:
     def from_arrays(cls, arrays: Mapping[str, np.ndarray], config: SageConfig) -> SageModel:
         """The inverse of `to_arrays`."""
         state = {k.removeprefix("sage."): torch.from_numpy(np.array(v)) for k, v in arrays.items() if "sage." in k}
-        network = SageNetwork(state["first"].shape[1], state["head.weight"].shape[0], config)
+        network = SageNetwork(state["first.weight"].shape[1], state["head.weight"].shape[0], config)
         network.load_state_dict(state)
         scaling = Scaling(
             arrays.get("scaling.centre"), arrays.get("scaling.spread"), float(arrays["scaling.row_length"])
@@ -165,12 +187,12 @@ def fit_sage(
 ) -> SageModel:
     """Fit on the labels of ``train``, keep the epoch that validates best (the last without validation nodes). Not private."""
     scaling = Scaling.of(features, row_length=4.0)
-    x = scaling(features)
+    x = Inputs.of(scaling(features))
     y = torch.from_numpy(np.array(labels))
     rows, held = torch.from_numpy(np.array(train)), torch.from_numpy(np.array(val))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        network = SageNetwork(x.shape[1], classes, config)
+        network = SageNetwork(x.matrix.shape[1], classes, config)
         optimizer = torch.optim.Adam(
             network.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay
         )
@@ -190,7 +212,7 @@ def fit_sage(
 
 
 def _validation_score(
-    network: SageNetwork, x: Any, around: Neighbourhoods, y: Tensor, held: Tensor
+    network: SageNetwork, x: Inputs, around: Neighbourhoods, y: Tensor, held: Tensor
 ) -> tuple[float, float]:
     """(accuracy, -cross-entropy), larger is better."""
     if len(held) == 0:

@@ -115,6 +115,18 @@ METHODS = {
     "votes-ndp": MethodInfo(
         PrivacyUnit.NODE, "caribou.methods.votes_ndp:VotesNdp", "a private linear model, with votes where they pay"
     ),
+    "sage-edp": MethodInfo(
+        PrivacyUnit.EDGE, "caribou.methods.sage:SageEdge", "GraphSAGE on a graph perturbed by randomized response"
+    ),
+    "sage-inf": MethodInfo(
+        PrivacyUnit.EDGE, "caribou.methods.sage:SageEdge", "GraphSAGE on the graph itself: a yardstick", private=False
+    ),
+    "sage-ndp": MethodInfo(
+        PrivacyUnit.NODE, "caribou.methods.sage_ndp:SageNdp", "one SAGE layer, trained and applied privately"
+    ),
+    "lapgraph-edp": MethodInfo(
+        PrivacyUnit.EDGE, "caribou.methods.lapgraph:LapGraph", "GraphSAGE on a graph perturbed by LapGraph"
+    ),
     "mlp-dp": MethodInfo(
         PrivacyUnit.NODE,
         "caribou.methods.mlp_dp:MlpDp",

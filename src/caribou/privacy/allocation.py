@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from caribou._validate import half_open_unit_interval, integer, non_negative
+from caribou._validate import half_open_unit_interval, integer, non_negative, positive
 from caribou.errors import InputError
 from caribou.privacy.accounting import epsilon_of
 from caribou.privacy.budget import Budget
@@ -63,6 +63,13 @@ class AllocatedPart:
         if math.isinf(self.noise_multiplier):
             return None
         return self.part.event(self.noise_multiplier) if self.noise_multiplier > 0 else NonPrivate()
+
+    def widened(self, sensitivity: float) -> AllocatedPart:
+        """The part with noise for a sum that one unit moves by ``sensitivity`` clips instead of one.
+
+        For the mechanism only: what it costs is the event of the part before, whose multiplier is per unit of sensitivity.
+        """
+        return AllocatedPart(self.part, self.noise_multiplier * positive(sensitivity=sensitivity))
 
     @property
     def mu(self) -> float:

@@ -12,7 +12,13 @@ from caribou.errors import CalibrationError, InputError
 from caribou.privacy.accounting import epsilon_of, gdp_mu
 from caribou.privacy.budget import Budget
 from caribou.privacy.events import Event, Gaussian, NonPrivate
-from caribou.privacy.sensitivity import Arithmetic, Sensitivity, convergence_factor
+from caribou.privacy.sensitivity import (
+    GRID_BITS,
+    Arithmetic,
+    Sensitivity,
+    convergence_factor,
+    neighbour_sum_sensitivity,
+)
 
 
 @dataclass(frozen=True)
@@ -96,6 +102,40 @@ def calibrate_propagation(
     # The factor pushes the float result up, so that the mu recomputed from it is not above the one asked for.
     noise_std = (sensitivity.value + 2 * arithmetic.fixed) * r / left * (1 + 2.0**-48)
     return CalibratedPropagation(sensitivity, hops, kappa, mu, noise_std, arithmetic)
+
+
+@dataclass(frozen=True)
+class CalibratedSums:
+    """The record that a release of neighbour sums takes: cap and radius of the bound, and the noise that makes it mu-GDP."""
+
+    degree_cap: int
+    radius: float
+    sensitivity: float
+    mu: float
+    noise_std: float
+
+    @property
+    def event(self) -> Event:
+        """What the release costs: one Gaussian mechanism."""
+        return Gaussian(1 / self.mu) if math.isfinite(self.mu) else NonPrivate()
+
+
+def calibrate_sums(*, degree_cap: int, radius: float, nodes: int, columns: int, mu: float) -> CalibratedSums:
+    """The smallest noise with which neighbour sums are mu-GDP: (Delta + 2 a) / mu / (1 - 2 b / mu).
+
+    Delta of `neighbour_sum_sensitivity`. a bounds the error of the computed sums in double precision, u = 2^-53: a row adds at most
+    M vectors of length 1 and is projected, (M + d + 32) u M, over n rows sqrt(n) times that. b: the rounding of value and noise
+    to a grid of 2^-28 noise_std, in n d entries.
+    """
+    Delta = neighbour_sum_sensitivity(degree_cap=degree_cap, radius=radius)
+    if math.isinf(mu):
+        return CalibratedSums(degree_cap, radius, Delta, mu, 0.0)
+    n, d, u = integer(at_least=1, nodes=nodes), integer(at_least=1, columns=columns), 2.0**-53
+    a = (degree_cap + d + 32) * u * degree_cap * math.sqrt(n)
+    left = 1 - 2 * (2.0**-GRID_BITS + 16 * u) * math.sqrt(n * d) / positive(mu=mu)
+    if left < 0.5:
+        raise CalibrationError(f"mu must be larger for {n} x {d} sums in double precision, got {mu:.3g}")
+    return CalibratedSums(degree_cap, radius, Delta, mu, (Delta + 2 * a) / mu / left * (1 + 2.0**-48))
 
 
 def budget_mu(budget: Budget) -> float:

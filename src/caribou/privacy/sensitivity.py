@@ -11,7 +11,7 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from caribou._validate import half_open_unit_interval, integer, non_negative, unit_interval
+from caribou._validate import half_open_unit_interval, integer, non_negative, positive, unit_interval
 from caribou.errors import InputError
 from caribou.privacy.budget import PrivacyUnit
 
@@ -190,6 +190,47 @@ def _other_rows(M: int, bounds: Bounds) -> float:
     rescaled_rows = max(q(d) * r(d) for d in range(F, min(M, F + 8)))
     rescaled_columns = q(F)
     return lost_messages + math.sqrt(M) * (rescaled_rows + rescaled_columns)
+
+
+def neighbourhood_gradient_sensitivity(*, degree_cap: int, own_share: float, own_example: bool = True) -> float:
+    """How far one node moves a sum of clipped gradients, one per target node on its 1-hop neighbourhood, in units of the clip.
+
+        own example + M sqrt(3 - 2 w),   own example = 1 for a training node, 0 for a node that is in no example of its own
+
+    w = ``own_share`` in [1/2, 1). The example of target i is the row h_i = (sqrt(w) z_i, sqrt(1 - w) a_i) with ||a_i|| <= ||z_i||, z_i
+    from the own data of i, a_i from its neighbours; its gradient is the outer product of h_i with R_i = softmax(h_i W) - onehot(y_i),
+    scaled down to the clip c. A node is in its own example, which goes with it (at most c), and in the examples of at most M
+    neighbours, where it changes a_i only:
+
+    * <h, h'> >= w ||z||^2 - (1 - w) ||z||^2, so cos(h, h') >= 2 w - 1 (smallest for ||a|| = ||a'|| = ||z||);
+    * with s = 1 - p_y, <R, R'> >= s s' and ||R||^2 = s^2 + sum over k != y of p_k^2 <= 2 s^2, so cos(R, R') >= 1/2;
+    * the gradients are outer products: their cosine is at least (2 w - 1) / 2, so two of them of length at most c differ by at
+      most c sqrt(2 - (2 w - 1)) = c sqrt(3 - 2 w) (a convex function of the two lengths; at (c, 0) it is c, less).
+
+    Published: 2 (M + 1), with 2 for any two gradients. Assumes degrees <= M in both graphs. Unit: L2 norm over clip.
+
+    >>> round(neighbourhood_gradient_sensitivity(degree_cap=4, own_share=0.5), 4)
+    6.6569
+    """
+    M = integer(at_least=1, degree_cap=degree_cap)
+    w = half_open_unit_interval(own_share=own_share)
+    if not 0.5 <= w < 1:
+        raise InputError(f"own_share must be in [0.5, 1), got {own_share!r}")
+    return (M * math.sqrt(3 - 2 * w) + (1 if own_example else 0)) * _ROUND_UP
+
+
+def neighbour_sum_sensitivity(*, degree_cap: int, radius: float) -> float:
+    """How far one node moves the matrix of clipped neighbour sums: sqrt(M + r^2).
+
+    Row i is the sum of the messages (norm at most 1) of at most M neighbours, projected onto the ball of ``radius`` r. A node that
+    leaves takes its message from at most M other rows, at most 1 each (projection is 1-Lipschitz), and its own row, at most
+    r, becomes 0. Published: sqrt(M), without the own row. Assumes degrees <= M in both graphs. Unit: L2 (Frobenius) norm.
+
+    >>> neighbour_sum_sensitivity(degree_cap=5, radius=2.0) < 3.0001
+    True
+    """
+    M = integer(at_least=1, degree_cap=degree_cap)
+    return math.sqrt(M + positive(radius=radius) ** 2) * _ROUND_UP
 
 
 def convergence_factor(*, hops: int, contraction: float) -> float:

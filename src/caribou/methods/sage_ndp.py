@@ -1,0 +1,275 @@
+"""``sage-ndp``: one SAGE layer at node level, trained on 1-hop neighbourhoods (after Daigavane et al. 2021), applied privately.
+
+Layer: h_i = (sqrt(w) z_i, sqrt(1 - w) a_i) with z_i the centred unit row of node i and a_i = ||z_i|| / M times the sum of its neighbours'
+rows, on the graph with degrees cut to M; logits h_i W. Training: full-batch noisy gradient descent on the clipped gradients of
+the *target* nodes; one node is in its own example and in those of at most M neighbours. Prediction: the neighbours' part of the
+logits is released once, for all nodes, as noisy sums of unit messages; its weight is chosen on validation nodes.
+
+Who pays what (PrivacyUnit.NODE; the split, its sizes and the number of classes are public):
+
+* A **training node**: the mean of the rows, its own example and its neighbours' in every step, and the sums. All are Gaussian
+  mechanisms that compose to mu of the budget.
+* A **validation node** is in its neighbours' examples and in the sums, but in no example of its own; with what that leaves of epsilon
+  it takes part in the choice of the weight. **Test nodes** and the rest: the same without the choice.
+* The cut to M is not covered; the certificate says so.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.special import softmax
+
+from caribou._validate import integer, non_negative, open_unit_interval, positive
+from caribou.errors import InputError
+from caribou.graph import Graph
+from caribou.learning.dp_training import (
+    average_noise_variance,
+    noisy_gradient_descent,
+    path_length_schedule,
+    shrink_rows,
+)
+from caribou.learning.features import Rows, centred_unit_rows, private_mean, row_norms, unit_root_rows
+from caribou.mechanisms.neighbour_sums import noisy_neighbour_sums
+from caribou.mechanisms.noise import NoiseSource
+from caribou.methods import Fitted
+from caribou.methods.caribou_ndp import DEFAULT_WEIGHT, WEIGHTS, check_groups, selection_epsilon
+from caribou.methods.mlp_dp import (
+    MlpDp,
+    checked_split,
+    choose,
+    full_batch,
+    node_assumptions,
+    parallel_parameters,
+    part_record,
+    selection_event,
+)
+from caribou.normalize import cap_degrees
+from caribou.privacy.budget import Budget
+from caribou.privacy.calibration import CalibratedSums, budget_mu, calibrate_sums
+from caribou.privacy.certificate import Certificate, MechanismRecord, certify
+from caribou.privacy.events import Event, Gaussian, NonPrivate, gaussian_mu
+from caribou.privacy.sensitivity import neighbourhood_gradient_sensitivity
+from caribou.randomness import Streams
+
+TRAINING_THEOREM = (
+    "clipped gradients of target nodes: one node moves each sum by at most 1 + M sqrt(3 - 2 w) clips; T steps are "
+    "(sqrt(T) / multiplier)-GDP (docs/methods/sage.md, Theorem N1)"
+)
+SUMS_THEOREM = "one node moves the clipped sums by at most sqrt(M + r^2) (docs/methods/sage.md, Theorem N2)"
+MEAN_THEOREM = "rows of norm at most 1: one row moves the sum by at most 1 in L2"
+
+
+@dataclass(frozen=True)
+class SageNdp:
+    """Public settings of ``sage-ndp``.
+
+    ``degree_cap`` = M; ``own_share`` = w, what a node's own row holds of its example. ``mean_share``: the part of mu for the mean;
+    ``sums_share``: share of mu^2 for the released sums. ``radius``: bound r on a row of sums; None = sqrt(M). ``clip``,
+    ``shrinkage``, ``train_size``: as in `MlpDp`.
+    """
+
+    degree_cap: int = 2
+    own_share: float = 0.5
+    mean_share: float = 0.2
+    sums_share: float = 0.3
+    radius: float | None = None
+    clip: float = 0.3
+    shrinkage: float = 0.4
+    train_size: int | None = None
+
+    def __post_init__(self) -> None:
+        neighbourhood_gradient_sensitivity(degree_cap=self.degree_cap, own_share=self.own_share)  # checks both
+        open_unit_interval(mean_share=self.mean_share)
+        open_unit_interval(sums_share=self.sums_share)
+        if self.mean_share**2 + self.sums_share >= 1:
+            raise InputError(f"sums_share must be below 1 - mean_share^2, got {self.sums_share!r}")
+        if self.radius is not None:
+            positive(radius=self.radius)
+        positive(clip=self.clip)
+        non_negative(shrinkage=self.shrinkage)
+        if self.train_size is not None:
+            integer(at_least=1, train_size=self.train_size)
+
+    def settings(self) -> Mapping[str, Any]:
+        """The public settings."""
+        return asdict(self)
+
+    # -- the algorithm ---------------------------------------------------------------------------------------------
+
+    def fit(self, graph: Graph, budget: Budget, streams: Streams, noise: NoiseSource) -> Fitted:
+        """Private centre, private training on neighbourhoods, private sums for prediction, a private choice of their weight."""
+        split = checked_split(graph, budget)
+        mu = budget_mu(budget)
+        adjacency = self._bounded(graph, streams)
+        mean, of_mean = self._centre(graph, self.mean_share * mu, noise)
+        rows = self._rows(graph, mean)
+        share = 1 - self.mean_share**2 - self.sums_share
+        layer, of_training, as_neighbour = self._train(graph, rows, adjacency, math.sqrt(share) * mu, noise)
+        calibrated = self._calibrate(graph, math.sqrt(self.sums_share) * mu)
+        sums = noisy_neighbour_sums(adjacency, messages(rows, layer), calibrated, noise.stream("sums"))
+        records = (of_mean, of_training, sums_record(calibrated))
+        alone = (as_neighbour, calibrated.event)
+        left = selection_epsilon(budget, joined(alone))
+        candidates = [self._logits(rows, layer, sums, gamma)[split.val] for gamma in WEIGHTS]
+        chosen = choose(candidates, graph, split, left, noise.stream("choice"), default=DEFAULT_WEIGHT)
+        groups = {
+            "training nodes": tuple(r.event for r in records),
+            "validation nodes": (*alone, selection_event(left)),
+            "test nodes and the rest": alone,
+        }
+        weights = {"mean": mean, "layer": layer, "sums_weight": np.array(WEIGHTS[chosen])}
+        released = {"sums": sums}
+        names = ("mean of the training rows", "weights of the layer", "weight of the sums")
+        certificate = self._certificate(graph, budget, records, groups, names, noise)
+        return Fitted(self.predict(weights, released, graph), certificate, released, weights)
+
+    def cost(self, graph: Graph, budget: Budget) -> tuple[Event, ...]:
+        """What a training node pays, the costliest group: Gaussians that compose to the whole budget."""
+        mu = budget_mu(budget)
+        return (Gaussian(1 / mu),) if math.isfinite(mu) else (NonPrivate(),)
+
+    def release(
+        self, weights: Mapping[str, np.ndarray], graph: Graph, budget: Budget, streams: Streams, noise: NoiseSource
+    ) -> Fitted:
+        """Predict another graph: the sums over its edges are a release about it; the layer is used as it is."""
+        calibrated = self._calibrate(graph, budget_mu(budget))
+        adjacency = self._bounded(graph, streams)
+        said = messages(self._rows(graph, weights["mean"]), weights["layer"])
+        released = {"sums": noisy_neighbour_sums(adjacency, said, calibrated, noise.stream("sums"))}
+        record = sums_record(calibrated)
+        certificate = self._certificate(graph, budget, (record,), {"every node": (record.event,)}, (), noise)
+        return Fitted(self.predict(weights, released, graph), certificate, released, weights)
+
+    def release_cost(self, graph: Graph, budget: Budget) -> tuple[Event, ...]:
+        """One Gaussian mechanism."""
+        return self.cost(graph, budget)
+
+    def predict(
+        self, weights: Mapping[str, np.ndarray], released: Mapping[str, np.ndarray], graph: Graph
+    ) -> np.ndarray:
+        """Class probabilities from each node's own features and its row of the released sums. [n, C]"""
+        rows = self._rows(graph, weights["mean"])
+        gamma = float(weights["sums_weight"])
+        return softmax(self._logits(rows, weights["layer"], released["sums"], gamma), axis=1)
+
+    # -- its steps -------------------------------------------------------------------------------------------------
+
+    def _bounded(self, graph: Graph, streams: Streams) -> sp.csr_array:
+        return cap_degrees(graph.adjacency(), self.degree_cap, streams.sampling)
+
+    def _size(self, graph: Graph) -> int:
+        return len(graph.for_learning()[0].train) if self.train_size is None else self.train_size
+
+    def _centre(self, graph: Graph, mu: float, noise: NoiseSource) -> tuple[np.ndarray, MechanismRecord]:
+        part = full_batch("mean of the training rows", 1, mu)
+        x = unit_root_rows(graph.features)[graph.for_learning()[0].train]
+        mean = private_mean(x, part, noise.stream("mean"), train_size=self._size(graph))
+        return mean, part_record(part, MEAN_THEOREM, sensitivity=1.0)
+
+    def _rows(self, graph: Graph, mean: np.ndarray) -> Rows:
+        if len(mean) != graph.num_features:
+            raise InputError(f"graph must have the {len(mean)} columns of the model, got {graph.num_features}")
+        return centred_unit_rows(unit_root_rows(graph.features), mean)
+
+    def _train(
+        self, graph: Graph, rows: Rows, adjacency: sp.csr_array, mu: float, noise: NoiseSource
+    ) -> tuple[np.ndarray, MechanismRecord, Event]:
+        """The layer's weights [2 d, C], what they cost a training node, and what they cost a node without its own example."""
+        split, labels = graph.for_learning()
+        cap = {"degree_cap": self.degree_cap, "own_share": self.own_share}
+        sensitivity = neighbourhood_gradient_sensitivity(**cap)
+        as_neighbour = neighbourhood_gradient_sensitivity(**cap, own_example=False)
+        schedule = path_length_schedule(mu=mu / sensitivity, train_size=self._size(graph), clip=self.clip)
+        part = full_batch("training on neighbourhoods", schedule.steps, mu)
+        wide = part.widened(sensitivity)
+        averaged = noisy_gradient_descent(
+            neighbourhood_rows(rows, adjacency, split.train, self.degree_cap, self.own_share),
+            labels[split.train],
+            classes=graph.num_classes,
+            schedule=schedule,
+            calibrated=wide,
+            noise=noise.stream("training"),
+        )
+        layer = shrink_rows(
+            averaged, noise_variance=average_noise_variance(schedule, wide), strength=self.shrinkage
+        )
+        record = part_record(part, TRAINING_THEOREM, sensitivity_in_clips=sensitivity, **asdict(schedule))
+        smaller = part.widened(sensitivity / as_neighbour)  # the same noise, per unit of what such a node can do
+        return layer, record, smaller.event or NonPrivate()
+
+    def _calibrate(self, graph: Graph, mu: float) -> CalibratedSums:
+        radius = math.sqrt(self.degree_cap) if self.radius is None else self.radius
+        return calibrate_sums(
+            degree_cap=self.degree_cap, radius=radius, nodes=graph.num_nodes, columns=graph.num_classes, mu=mu
+        )
+
+    def _logits(self, rows: Rows, layer: np.ndarray, sums: np.ndarray, gamma: float) -> np.ndarray:
+        own = math.sqrt(self.own_share) * rows.times(layer[: len(layer) // 2])
+        return own + gamma * (sums - sums.mean(axis=1, keepdims=True))
+
+    def _certificate(
+        self,
+        graph: Graph,
+        budget: Budget,
+        records: tuple[MechanismRecord, ...],
+        groups: Mapping[str, tuple[Event, ...]],
+        released: tuple[str, ...],
+        noise: NoiseSource,
+    ) -> Certificate:
+        check_groups(groups, budget)
+        sizes = {"nodes": graph.num_nodes, "columns": graph.num_features, "classes": graph.num_classes}
+        if graph.split is not None:
+            sizes["train_nodes"] = self._size(graph)
+        return certify(
+            budget,
+            records,
+            released=(*released, "the noisy sums of messages of all nodes"),
+            public_parameters={**sizes, **self.settings()} | parallel_parameters(groups),
+            assumptions=node_assumptions(noise, groups, reads_edges=False, base=MlpDp(), cuts_degrees=True),
+        )
+
+
+# -- the layer -----------------------------------------------------------------------------------------------------
+
+
+def neighbourhood_rows(
+    rows: Rows, adjacency: sp.csr_array, targets: np.ndarray, degree_cap: int, own_share: float
+) -> Rows:
+    """h_i = (sqrt(w) z_i, sqrt(1 - w) a_i), a_i = ||z_i|| / M sum of z_j over the neighbours: ||a_i|| <= ||z_i|| <= 1. [targets, 2 d]"""
+    near = sp.csr_array(adjacency[targets], dtype=np.float64)
+    scaled = near if rows.scale is None else near @ sp.diags_array(rows.scale)
+    sums = scaled @ rows.matrix
+    around = np.asarray(sums.todense() if sp.issparse(sums) else sums)
+    if rows.shift is not None:
+        around = around - np.outer(np.asarray(scaled.sum(axis=1)).ravel(), rows.shift)
+    around *= (rows.norms[targets] / degree_cap)[:, None]
+    own = rows.take(targets)
+    w = own_share
+    scale = np.full(len(targets), math.sqrt(w)) * (1 if own.scale is None else own.scale)
+    norms = np.sqrt(w * own.norms**2 + (1 - w) * row_norms(around) ** 2)
+    return Rows(own.matrix, norms, own.shift, scale, math.sqrt(1 - w) * around)
+
+
+def messages(rows: Rows, layer: np.ndarray) -> np.ndarray:
+    """What a node says to its neighbours: its row through the neighbours' half of the weights, length 1 (or 0). [n, C]"""
+    said = rows.times(layer[len(layer) // 2 :])
+    said = said - said.mean(axis=1, keepdims=True)
+    return said / np.maximum(row_norms(said), 1e-12)[:, None]
+
+
+def sums_record(calibrated: CalibratedSums) -> MechanismRecord:
+    """The released sums as a line of a certificate."""
+    figures = {k: v for k, v in asdict(calibrated).items() if k != "mu"}
+    return MechanismRecord("neighbour sums", calibrated.event, {"theorem": SUMS_THEOREM, **figures})
+
+
+def joined(events: tuple[Event, ...]) -> Event:
+    """Several Gaussians as one."""
+    mu = gaussian_mu(events)
+    return NonPrivate() if mu is None else Gaussian(1 / mu)
