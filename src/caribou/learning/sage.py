@@ -193,9 +193,7 @@ def fit_sage(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         network = SageNetwork(x.matrix.shape[1], classes, config)
-        optimizer = torch.optim.Adam(
-            network.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay
-        )
+        optimizer = torch.optim.Adam(network.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay)
         best, state = (-1.0, 0.0), network.state_dict()
         for epoch in range(1, config.epochs + 1):
             network.train()

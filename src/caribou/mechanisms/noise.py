@@ -150,7 +150,7 @@ class NoiseSource:
         return -np.log(_exponential(stream, math.prod(shape))).reshape(shape)
 
     def coins(self, count: int, *, probability: float) -> np.ndarray:
-        """Independent coins, True with exactly ``probability``, a multiple of 2^-64: a 64-bit word below p 2^64. [count], bool"""
+        """Independent coins, True with exactly ``probability``, a multiple of 2^-64: a 64-bit word below p 2^64. [count]"""
         threshold = _coin_threshold(probability)
         stream = self._next_stream()
         flips = np.empty(count, dtype=bool)
@@ -161,7 +161,7 @@ class NoiseSource:
         return flips
 
     def integers(self, count: int, *, below: int) -> np.ndarray:
-        """Independent integers, exactly uniform in 0 .. below - 1 (words beyond the last multiple are drawn again). [count]"""
+        """Independent integers, exactly uniform in 0 .. below - 1 (words beyond the last multiple are drawn again). [n]"""
         below = integer(at_least=1, below=below)
         stream = self._next_stream()
         last = np.uint64((1 << 64) // below * below - 1)

@@ -1,7 +1,7 @@
 """``sage-edp``: GraphSAGE on a graph perturbed by asymmetric randomized response; ``sage-inf``: on the graph itself.
 
-At edge level features, labels and split are public. The edge count is released with noise, every unordered pair of nodes is answered
-once with probabilities that follow from it, and everything after (training, choice of the epoch, predictions) reads the
+At edge level features, labels and split are public. The edge count is released with noise, every unordered pair of nodes is
+answered once with probabilities that follow from it, and everything after (training, choice of the epoch, predictions) reads the
 perturbed graph only: post-processing.
 """
 
@@ -27,7 +27,9 @@ from caribou.privacy.events import Event
 from caribou.privacy.pair_response import PairResponse, asymmetric_response, split_pair_budget
 from caribou.randomness import Streams
 
-COUNT_THEOREM = "one undirected edge moves the edge count by 1; two-sided geometric noise; clamped to [0, n (n - 1) / 2]"
+COUNT_THEOREM = (
+    "one undirected edge moves the edge count by 1; two-sided geometric noise; clamped to [0, n (n - 1) / 2]"
+)
 PAIR_THEOREM = (
     "every unordered pair is answered once and by itself, so one undirected edge changes one answer: "
     "epsilon = max |log| of the likelihood ratios of its two values (docs/methods/sage.md, Theorem E)"
@@ -38,9 +40,9 @@ PAIR_THEOREM = (
 class SageEdge:
     """Public settings of ``sage-edp`` and, with an infinite budget, of ``sage-inf``.
 
-    ``hidden``, ``layers``, ``aggregator``, ``dropout``, ``epochs``: the network (`SageConfig`). ``count_share``: share of epsilon for
-    the edge count. ``max_edges``: a declared bound; a larger noisy count is cut to it before it is used. None = n (n - 1) / 2, with
-    an error where the perturbed graph would not fit.
+    ``hidden``, ``layers``, ``aggregator``, ``dropout``, ``epochs``: the network (`SageConfig`). ``count_share``: share of epsilon
+    for the edge count. ``max_edges``: a declared bound; a larger noisy count is cut to it before use. None = n (n - 1) / 2,
+    with an error where the perturbed graph would not fit.
 
     Formal guarantee: edge count and perturbed graph are together budget.epsilon-DP at edge level, with delta = 0
     (docs/methods/sage.md, Theorem E); everything else is computed from them and from public values.
@@ -119,9 +121,7 @@ class SageEdge:
         return asymmetric_response
 
     def _perturb(self, graph: Graph, budget: Budget, noise: NoiseSource) -> Perturbed:
-        return perturb(
-            graph, budget, noise, self._response(), count_share=self.count_share, max_edges=self.max_edges
-        )
+        return perturb(graph, budget, noise, self._response(), count_share=self.count_share, max_edges=self.max_edges)
 
     def _fitted(
         self,

@@ -1,16 +1,16 @@
 """``sage-ndp``: one SAGE layer at node level, trained on 1-hop neighbourhoods (after Daigavane et al. 2021), applied privately.
 
-Layer: h_i = (sqrt(w) z_i, sqrt(1 - w) a_i) with z_i the centred unit row of node i and a_i = ||z_i|| / M times the sum of its neighbours'
-rows, on the graph with degrees cut to M; logits h_i W. Training: full-batch noisy gradient descent on the clipped gradients of
-the *target* nodes; one node is in its own example and in those of at most M neighbours. Prediction: the neighbours' part of the
-logits is released once, for all nodes, as noisy sums of unit messages; its weight is chosen on validation nodes.
+Layer: h_i = (sqrt(w) z_i, sqrt(1 - w) a_i) with z_i the centred unit row of node i and a_i = ||z_i|| / M times the sum of its
+neighbours' rows, on the graph with degrees cut to M; logits h_i W. Training: full-batch noisy gradient descent on the clipped
+gradients of the *target* nodes; one node is in its own example and in those of at most M neighbours. Prediction: the
+neighbours' part of the logits is released once, for all nodes, as noisy sums of unit messages; its weight is chosen on validation nodes.
 
 Who pays what (PrivacyUnit.NODE; the split, its sizes and the number of classes are public):
 
 * A **training node**: the mean of the rows, its own example and its neighbours' in every step, and the sums. All are Gaussian
   mechanisms that compose to mu of the budget.
-* A **validation node** is in its neighbours' examples and in the sums, but in no example of its own; with what that leaves of epsilon
-  it takes part in the choice of the weight. **Test nodes** and the rest: the same without the choice.
+* A **validation node** is in its neighbours' examples and in the sums, but in no example of its own; with what that leaves of
+  epsilon it takes part in the choice of the weight. **Test nodes** and the rest: the same without the choice.
 * The cut to M is not covered; the certificate says so.
 """
 
@@ -58,7 +58,7 @@ from caribou.privacy.sensitivity import neighbourhood_gradient_sensitivity
 from caribou.randomness import Streams
 
 TRAINING_THEOREM = (
-    "clipped gradients of target nodes: one node moves each sum by at most 1 + M sqrt(3 - 2 w) clips; T steps are "
+    "clipped gradients of target nodes: one node moves each sum by at most 1 + M sqrt(2 - k) clips; T steps are "
     "(sqrt(T) / multiplier)-GDP (docs/methods/sage.md, Theorem N1)"
 )
 SUMS_THEOREM = "one node moves the clipped sums by at most sqrt(M + r^2) (docs/methods/sage.md, Theorem N2)"
@@ -69,15 +69,15 @@ MEAN_THEOREM = "rows of norm at most 1: one row moves the sum by at most 1 in L2
 class SageNdp:
     """Public settings of ``sage-ndp``.
 
-    ``degree_cap`` = M; ``own_share`` = w, what a node's own row holds of its example. ``mean_share``: the part of mu for the mean;
-    ``sums_share``: share of mu^2 for the released sums. ``radius``: bound r on a row of sums; None = sqrt(M). ``clip``,
+    ``degree_cap`` = M; ``own_share`` = w, what a node's own row holds of its example. ``mean_share``: the part of mu for the
+    mean; ``sums_share``: share of mu^2 for the released sums. ``radius``: bound r on a row of sums; None = sqrt(M). ``clip``,
     ``shrinkage``, ``train_size``: as in `MlpDp`.
     """
 
     degree_cap: int = 2
-    own_share: float = 0.5
+    own_share: float = 0.85
     mean_share: float = 0.2
-    sums_share: float = 0.3
+    sums_share: float = 0.15
     radius: float | None = None
     clip: float = 0.3
     shrinkage: float = 0.4
@@ -196,9 +196,7 @@ class SageNdp:
             calibrated=wide,
             noise=noise.stream("training"),
         )
-        layer = shrink_rows(
-            averaged, noise_variance=average_noise_variance(schedule, wide), strength=self.shrinkage
-        )
+        layer = shrink_rows(averaged, noise_variance=average_noise_variance(schedule, wide), strength=self.shrinkage)
         record = part_record(part, TRAINING_THEOREM, sensitivity_in_clips=sensitivity, **asdict(schedule))
         smaller = part.widened(sensitivity / as_neighbour)  # the same noise, per unit of what such a node can do
         return layer, record, smaller.event or NonPrivate()
@@ -241,7 +239,7 @@ class SageNdp:
 def neighbourhood_rows(
     rows: Rows, adjacency: sp.csr_array, targets: np.ndarray, degree_cap: int, own_share: float
 ) -> Rows:
-    """h_i = (sqrt(w) z_i, sqrt(1 - w) a_i), a_i = ||z_i|| / M sum of z_j over the neighbours: ||a_i|| <= ||z_i|| <= 1. [targets, 2 d]"""
+    """h_i = (sqrt(w) z_i, sqrt(1 - w) a_i), a_i = ||z_i|| / M times the sum of z_j over the neighbours. [targets, 2 d]"""
     near = sp.csr_array(adjacency[targets], dtype=np.float64)
     scaled = near if rows.scale is None else near @ sp.diags_array(rows.scale)
     sums = scaled @ rows.matrix

@@ -123,9 +123,9 @@ class CalibratedSums:
 def calibrate_sums(*, degree_cap: int, radius: float, nodes: int, columns: int, mu: float) -> CalibratedSums:
     """The smallest noise with which neighbour sums are mu-GDP: (Delta + 2 a) / mu / (1 - 2 b / mu).
 
-    Delta of `neighbour_sum_sensitivity`. a bounds the error of the computed sums in double precision, u = 2^-53: a row adds at most
-    M vectors of length 1 and is projected, (M + d + 32) u M, over n rows sqrt(n) times that. b: the rounding of value and noise
-    to a grid of 2^-28 noise_std, in n d entries.
+    Delta of `neighbour_sum_sensitivity`. a bounds the error of the computed sums in double precision, u = 2^-53: a row adds at
+    most M vectors of length 1 and is projected, (M + d + 32) u M, over n rows sqrt(n) times that. b: the rounding of value and
+    noise to a grid of 2^-28 noise_std, in n d entries.
     """
     Delta = neighbour_sum_sensitivity(degree_cap=degree_cap, radius=radius)
     if math.isinf(mu):

@@ -1,8 +1,8 @@
 """Randomized response on pairs of nodes: probabilities that keep or make an edge, and what they cost.
 
-Letters: N = n (n - 1) / 2 pairs, T = the released edge count, epsilon = what one pair may cost. Every unordered pair is answered once
-and by itself: 1 with probability a = keep_one if it is an edge, with b = make_one if it is not. One undirected edge changes one
-answer, so the whole perturbed graph costs what one answer costs (`randomized_response_epsilon`), whatever n is.
+Letters: N = n (n - 1) / 2 pairs, T = the released edge count, epsilon = what one pair may cost. Every unordered pair is answered
+once and by itself: 1 with probability a = keep_one if it is an edge, with b = make_one if it is not. One undirected edge changes
+one answer, so the whole perturbed graph costs what one answer costs (`randomized_response_epsilon`), whatever n is.
 """
 
 from __future__ import annotations

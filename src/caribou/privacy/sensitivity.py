@@ -193,37 +193,41 @@ def _other_rows(M: int, bounds: Bounds) -> float:
 
 
 def neighbourhood_gradient_sensitivity(*, degree_cap: int, own_share: float, own_example: bool = True) -> float:
-    """How far one node moves a sum of clipped gradients, one per target node on its 1-hop neighbourhood, in units of the clip.
+    """How far one node moves a sum of clipped gradients, one per target node on its 1-hop neighbourhood, in clips.
 
-        own example + M sqrt(3 - 2 w),   own example = 1 for a training node, 0 for a node that is in no example of its own
+        own example + M sqrt(2 - (1 - t^2) / (1 + t^2)),    t = sqrt((1 - w) / w) / (2 M)
 
-    w = ``own_share`` in [1/2, 1). The example of target i is the row h_i = (sqrt(w) z_i, sqrt(1 - w) a_i) with ||a_i|| <= ||z_i||, z_i
-    from the own data of i, a_i from its neighbours; its gradient is the outer product of h_i with R_i = softmax(h_i W) - onehot(y_i),
-    scaled down to the clip c. A node is in its own example, which goes with it (at most c), and in the examples of at most M
-    neighbours, where it changes a_i only:
+    own example = 1 for a training node, 0 for a node that is in no example of its own; w = ``own_share`` in [1/5, 1). The example
+    of target i is the row h_i = (sqrt(w) z_i, sqrt(1 - w) a_i), a_i = ||z_i|| / M times the sum of its neighbours' rows, all of
+    length at most 1; its gradient is the outer product of h_i and R_i = softmax(h_i W) - onehot(y_i), scaled down to the clip c.
+    A node is in its own example, which goes with it (at most c), and in those of at most M neighbours, where it moves a_i by at
+    most ||z_i|| / M:
 
-    * <h, h'> >= w ||z||^2 - (1 - w) ||z||^2, so cos(h, h') >= 2 w - 1 (smallest for ||a|| = ||a'|| = ||z||);
+    * h and h' lie on a plane at distance sqrt(w) ||z|| from 0 and sqrt(1 - w) ||z|| / M apart: seen from 0 the angle is at most
+      2 arctan(t), its cosine at least k = (1 - t^2) / (1 + t^2) >= 0;
     * with s = 1 - p_y, <R, R'> >= s s' and ||R||^2 = s^2 + sum over k != y of p_k^2 <= 2 s^2, so cos(R, R') >= 1/2;
-    * the gradients are outer products: their cosine is at least (2 w - 1) / 2, so two of them of length at most c differ by at
-      most c sqrt(2 - (2 w - 1)) = c sqrt(3 - 2 w) (a convex function of the two lengths; at (c, 0) it is c, less).
+    * gradients are outer products, so their cosine is at least k / 2, and two of them of length at most c differ by at most
+      c sqrt(2 - k) (a convex function of the two lengths; at the corner (c, 0) it is c, which is not more).
 
     Published: 2 (M + 1), with 2 for any two gradients. Assumes degrees <= M in both graphs. Unit: L2 norm over clip.
 
     >>> round(neighbourhood_gradient_sensitivity(degree_cap=4, own_share=0.5), 4)
-    6.6569
+    5.0616
     """
     M = integer(at_least=1, degree_cap=degree_cap)
     w = half_open_unit_interval(own_share=own_share)
-    if not 0.5 <= w < 1:
-        raise InputError(f"own_share must be in [0.5, 1), got {own_share!r}")
-    return (M * math.sqrt(3 - 2 * w) + (1 if own_example else 0)) * _ROUND_UP
+    if not 0.2 <= w < 1:
+        raise InputError(f"own_share must be in [0.2, 1), got {own_share!r}")
+    t = math.sqrt((1 - w) / w) / (2 * M)
+    k = (1 - t * t) / (1 + t * t)
+    return (M * math.sqrt(2 - k) + (1 if own_example else 0)) * _ROUND_UP
 
 
 def neighbour_sum_sensitivity(*, degree_cap: int, radius: float) -> float:
     """How far one node moves the matrix of clipped neighbour sums: sqrt(M + r^2).
 
-    Row i is the sum of the messages (norm at most 1) of at most M neighbours, projected onto the ball of ``radius`` r. A node that
-    leaves takes its message from at most M other rows, at most 1 each (projection is 1-Lipschitz), and its own row, at most
+    Row i is the sum of the messages (norm at most 1) of at most M neighbours, projected onto the ball of ``radius`` r. A node
+    that leaves takes its message from at most M other rows, at most 1 each (projection is 1-Lipschitz), and its own row, at most
     r, becomes 0. Published: sqrt(M), without the own row. Assumes degrees <= M in both graphs. Unit: L2 (Frobenius) norm.
 
     >>> neighbour_sum_sensitivity(degree_cap=5, radius=2.0) < 3.0001

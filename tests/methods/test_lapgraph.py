@@ -1,0 +1,65 @@
+"""LapGraph by a threshold: the contract, and how it differs from keeping exactly the largest cells."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+import caribou as cb
+from caribou.errors import InputError
+from caribou.mechanisms.noise import NoiseSource
+from caribou.mechanisms.randomized_response import perturbed_pairs
+from caribou.methods.lapgraph import LapGraph
+from caribou.methods.sage import SageEdge
+from caribou.privacy.certificate import verify
+from caribou.privacy.pair_response import laplace_threshold_response, pair_count
+from caribou.randomness import Streams
+
+GRAPH = cb.datasets.load("csbm:nodes=120", seed=4)
+QUICK = {"epochs": 10, "hidden": 8}
+
+
+def test_contract_and_certificate() -> None:
+    method, budget = LapGraph(**QUICK), cb.Budget(6.0)
+    before = (GRAPH.indices.tobytes(), GRAPH.features.tobytes())
+    fitted = method.fit(GRAPH, budget, Streams(0), NoiseSource.secure())
+    assert before == (GRAPH.indices.tobytes(), GRAPH.features.tobytes())
+    assert np.allclose(fitted.probabilities.sum(axis=1), 1)
+    assert [c for c in verify(fitted.certificate).checks if not c.passed] == []
+    assert fitted.certificate.events == method.cost(GRAPH, budget)
+    assert fitted.certificate.epsilon_spent <= 6.0
+    details = fitted.certificate.mechanisms[1].details
+    assert details["epsilon_of_these"] <= 0.99 * 6.0
+    assert "docs/methods/sage.md" in details["theorem"]
+    one, two = (method.fit(GRAPH, budget, Streams(0), NoiseSource.seeded(3)) for _ in range(2))
+    assert np.array_equal(one.probabilities, two.probabilities)
+    other = SageEdge(**QUICK).fit(GRAPH, budget, Streams(0), NoiseSource.seeded(3))
+    assert not np.array_equal(one.released["edges"], other.released["edges"])
+
+
+def test_its_edges_are_as_many_as_the_largest_cells_on_average() -> None:
+    """Against the published rule on 60 nodes: as many edges in the mean, and as many true ones."""
+    graph = cb.datasets.load("csbm:nodes=60", seed=1)
+    epsilon, runs = 3.0, 300
+    T, N = graph.num_edges, pair_count(60)
+    truth = np.zeros(N)
+    u, v = graph.edge_index[:, graph.edge_index[0] < graph.edge_index[1]]
+    truth[v * (v - 1) // 2 + u] = 1
+    noise = NoiseSource.secure()
+    cells = truth + noise.laplace((runs, N), scale=1 / epsilon)
+    top = np.argsort(-cells, axis=1)[:, :T]
+    published = truth[top].sum(axis=1)
+    response = laplace_threshold_response(epsilon=epsilon, edges=T, nodes=60)
+    drawn = [perturbed_pairs(graph, response, noise) for _ in range(runs)]
+    sizes = np.array([pairs.shape[1] for pairs in drawn])
+    ours = np.array([truth[p[1] * (p[1] - 1) // 2 + p[0]].sum() for p in drawn])
+    assert sizes.mean() == pytest.approx(T, abs=6 * sizes.std() / math.sqrt(runs))
+    assert sizes.std() > 0, "the number of edges is random here, and fixed in the published rule"
+    assert ours.mean() == pytest.approx(published.mean(), rel=0.03)
+
+
+def test_bad_input_names_the_method() -> None:
+    with pytest.raises(InputError, match="unit must be edge for lapgraph-edp"):
+        LapGraph().fit(GRAPH, cb.Budget(1, unit="node"), Streams(0), NoiseSource.secure())
