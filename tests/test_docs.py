@@ -27,7 +27,7 @@ from caribou.privacy.sensitivity import layer_sensitivity
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
-PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")] + sorted(DOCS.glob("*.md"))
+PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")] + sorted(DOCS.rglob("*.md"))
 RUNNABLE = [
     ROOT / "README.md",
     *(DOCS / name for name in ("getting-started.md", "faq.md", "certificates.md", "training.md")),

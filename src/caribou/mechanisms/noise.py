@@ -179,8 +179,8 @@ class NoiseSource:
 
         Inversion in integers: the weight of the mode is 2^256, the others follow by the exact ratio of neighbouring
         probabilities, (M - k) p / ((k + 1)(1 - p)), rounded down, until they are 0; then a uniform integer below their sum
-        chooses. Each rounding takes less than 1 from a weight: weights above 2^128 are right to L 2^-128 for L weights, the others
-        have a share below L 2^-128, so the total variation from the binomial is below L 2^-126 (2^-100 for L up to 2^26).
+        chooses. Each rounding takes less than 1 from a weight: weights above 2^128 are right to L 2^-128 for L weights, the
+        others have a share below L 2^-128, so the total variation from the binomial is below L 2^-126 (2^-100 for L up to 2^26).
         """
         trials = integer(at_least=0, trials=trials)
         p, whole = _coin_threshold(probability), 1 << _COIN_BITS

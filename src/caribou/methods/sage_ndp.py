@@ -3,7 +3,8 @@
 Layer: h_i = (sqrt(w) z_i, sqrt(1 - w) a_i) with z_i the centred unit row of node i and a_i = ||z_i|| / M times the sum of its
 neighbours' rows, on the graph with degrees cut to M; logits h_i W. Training: full-batch noisy gradient descent on the clipped
 gradients of the *target* nodes; one node is in its own example and in those of at most M neighbours. Prediction: the
-neighbours' part of the logits is released once, for all nodes, as noisy sums of unit messages; its weight is chosen on validation nodes.
+neighbours' part of the logits is released once, for all nodes, as noisy sums of unit messages; its weight is chosen on
+validation nodes.
 
 Who pays what (PrivacyUnit.NODE; the split, its sizes and the number of classes are public):
 
@@ -38,7 +39,7 @@ from caribou.learning.features import Rows, centred_unit_rows, private_mean, row
 from caribou.mechanisms.neighbour_sums import noisy_neighbour_sums
 from caribou.mechanisms.noise import NoiseSource
 from caribou.methods import Fitted
-from caribou.methods.caribou_ndp import DEFAULT_WEIGHT, WEIGHTS, check_groups, selection_epsilon
+from caribou.methods.caribou_ndp import DEFAULT_WEIGHT, WEIGHTS, check_groups
 from caribou.methods.mlp_dp import (
     MlpDp,
     checked_split,
@@ -51,9 +52,9 @@ from caribou.methods.mlp_dp import (
 )
 from caribou.normalize import cap_degrees
 from caribou.privacy.budget import Budget
-from caribou.privacy.calibration import CalibratedSums, budget_mu, calibrate_sums
+from caribou.privacy.calibration import CalibratedSums, budget_mu, calibrate_sums, remaining_epsilon
 from caribou.privacy.certificate import Certificate, MechanismRecord, certify
-from caribou.privacy.events import Event, Gaussian, NonPrivate, gaussian_mu
+from caribou.privacy.events import Event, Gaussian, NonPrivate
 from caribou.privacy.sensitivity import neighbourhood_gradient_sensitivity
 from caribou.randomness import Streams
 
@@ -115,7 +116,7 @@ class SageNdp:
         sums = noisy_neighbour_sums(adjacency, messages(rows, layer), calibrated, noise.stream("sums"))
         records = (of_mean, of_training, sums_record(calibrated))
         alone = (as_neighbour, calibrated.event)
-        left = selection_epsilon(budget, joined(alone))
+        left = remaining_epsilon(alone, budget)
         candidates = [self._logits(rows, layer, sums, gamma)[split.val] for gamma in WEIGHTS]
         chosen = choose(candidates, graph, split, left, noise.stream("choice"), default=DEFAULT_WEIGHT)
         groups = {
@@ -182,14 +183,14 @@ class SageNdp:
     ) -> tuple[np.ndarray, MechanismRecord, Event]:
         """The layer's weights [2 d, C], what they cost a training node, and what they cost a node without its own example."""
         split, labels = graph.for_learning()
-        cap = {"degree_cap": self.degree_cap, "own_share": self.own_share}
-        sensitivity = neighbourhood_gradient_sensitivity(**cap)
-        as_neighbour = neighbourhood_gradient_sensitivity(**cap, own_example=False)
+        M, w = self.degree_cap, self.own_share
+        sensitivity = neighbourhood_gradient_sensitivity(degree_cap=M, own_share=w)
+        as_neighbour = neighbourhood_gradient_sensitivity(degree_cap=M, own_share=w, own_example=False)
         schedule = path_length_schedule(mu=mu / sensitivity, train_size=self._size(graph), clip=self.clip)
         part = full_batch("training on neighbourhoods", schedule.steps, mu)
         wide = part.widened(sensitivity)
         averaged = noisy_gradient_descent(
-            neighbourhood_rows(rows, adjacency, split.train, self.degree_cap, self.own_share),
+            neighbourhood_rows(rows, adjacency, split.train, M, w),
             labels[split.train],
             classes=graph.num_classes,
             schedule=schedule,
@@ -265,9 +266,3 @@ def sums_record(calibrated: CalibratedSums) -> MechanismRecord:
     """The released sums as a line of a certificate."""
     figures = {k: v for k, v in asdict(calibrated).items() if k != "mu"}
     return MechanismRecord("neighbour sums", calibrated.event, {"theorem": SUMS_THEOREM, **figures})
-
-
-def joined(events: tuple[Event, ...]) -> Event:
-    """Several Gaussians as one."""
-    mu = gaussian_mu(events)
-    return NonPrivate() if mu is None else Gaussian(1 / mu)

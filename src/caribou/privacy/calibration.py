@@ -11,7 +11,7 @@ from caribou._validate import integer, positive
 from caribou.errors import CalibrationError, InputError
 from caribou.privacy.accounting import epsilon_of, gdp_mu
 from caribou.privacy.budget import Budget
-from caribou.privacy.events import Event, Gaussian, NonPrivate
+from caribou.privacy.events import EpsilonDelta, Event, Gaussian, NonPrivate
 from caribou.privacy.sensitivity import (
     GRID_BITS,
     Arithmetic,
@@ -141,6 +141,22 @@ def calibrate_sums(*, degree_cap: int, radius: float, nodes: int, columns: int, 
 def budget_mu(budget: Budget) -> float:
     """The GDP parameter that a budget buys: the largest mu with delta(epsilon) <= delta; inf without privacy."""
     return gdp_mu(epsilon=budget.epsilon, delta=budget.delta) if budget.is_private else math.inf
+
+
+def remaining_epsilon(events: Sequence[Event], budget: Budget) -> float:
+    """The pure epsilon that may join ``events`` within the budget: basic composition, less what the accountant rounds up.
+
+    At least 1e-9: nearly nothing can always be added to events that cost less than the budget.
+
+    >>> 0.4 < remaining_epsilon([Gaussian(1 / 0.2)], Budget(1.0, 1e-5)) < 0.6
+    True
+    """
+    if not budget.is_private:
+        return math.inf
+    left = max(1e-9, budget.epsilon - epsilon_of(events, budget.delta))
+    while epsilon_of([*events, EpsilonDelta(left)], budget.delta) > budget.epsilon and left > 1e-9:
+        left *= 0.98
+    return left
 
 
 def smallest_noise_multiplier(
