@@ -11,6 +11,7 @@ import networkx as nx
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from scipy import stats
 from scipy.special import softmax
 
 import caribou as cb
@@ -21,13 +22,19 @@ from caribou.learning.features import Rows, row_norms
 from caribou.mechanisms.neighbour_sums import clipped_sums, noisy_neighbour_sums
 from caribou.mechanisms.noise import NoiseSource
 from caribou.methods import METHODS
-from caribou.methods.sage import SageEdge
+from caribou.methods.sage import SageEdge, perturb
 from caribou.methods.sage_ndp import SageNdp, messages, neighbourhood_rows
 from caribou.normalize import cap_degrees
 from caribou.privacy.accounting import epsilon_of
 from caribou.privacy.calibration import calibrate_sums
 from caribou.privacy.certificate import verify
 from caribou.privacy.events import Gaussian, NonPrivate
+from caribou.privacy.pair_response import (
+    asymmetric_response,
+    laplace_threshold_response,
+    pair_count,
+    split_pair_budget,
+)
 from caribou.privacy.sensitivity import neighbour_sum_sensitivity, neighbourhood_gradient_sensitivity
 from caribou.randomness import Streams
 
@@ -171,6 +178,67 @@ def test_the_methods_are_in_the_table() -> None:
     assert isinstance(METHODS["sage-ndp"].create(), SageNdp)
     with pytest.raises(InputError, match="epsilon must be inf for sage-inf"):
         METHODS["sage-inf"].check("sage-inf", cb.Budget(1.0))
+
+
+# -- the whole edge-level release, by enumeration (Theorem E) ---------------------------------------------------------
+
+
+def release_probabilities(edges: int, rule, plan, nodes: int = 3) -> dict[tuple[int, int, int], float]:
+    """P(count = k, u of the graph's edges kept, w new ones), of one particular outcome each."""
+    N = pair_count(nodes)
+    a = math.exp(-plan.count)
+    exact = {k: (1 - a) / (1 + a) * a ** abs(k - edges) for k in range(N + 1)}
+    exact[0] = a**edges / (1 + a)  # everything below is clamped
+    exact[N] = a ** (N - edges) / (1 + a)
+    assert math.fsum(exact.values()) == pytest.approx(1)
+    found = {}
+    for k, p in exact.items():
+        r = rule(epsilon=plan.pairs, edges=k, nodes=nodes)
+        for kept, made in itertools.product(range(edges + 1), range(N - edges + 1)):
+            ones = r.keep_one**kept * r.make_one**made
+            zeros = (1 - r.keep_one) ** (edges - kept) * (1 - r.make_one) ** (N - edges - made)
+            found[k, kept, made] = p * ones * zeros
+    return found
+
+
+@pytest.mark.parametrize("rule", [asymmetric_response, laplace_threshold_response])
+@pytest.mark.parametrize("epsilon", [0.5, 1.0, 3.0])
+def test_count_and_pairs_together_cost_epsilon_and_not_less(rule, epsilon: float) -> None:
+    """Every graph with 3 nodes, every edge taken out, every outcome: the largest ratio of probabilities is e^epsilon."""
+    plan = split_pair_budget(cb.Budget(epsilon), 0.2)
+    worst = 0.0
+    for edges in (1, 2, 3):
+        whole, without = (release_probabilities(e, rule, plan) for e in (edges, edges - 1))
+        for k, kept, made in whole:
+            # the pair that differs is the last of the kept edges, or the first of the lost ones
+            for answer in (0, 1):
+                if (answer and kept == 0) or (not answer and kept == edges):
+                    continue
+                p, q = whole[k, kept, made], without[k, kept - answer, made + answer]
+                if p or q:
+                    worst = max(worst, abs(math.log(p / q)) if p and q else math.inf)
+    # LapGraph costs less than promised where the threshold is between 0 and 1; then what it states exactly is reached
+    stated = plan.count + max(rule(epsilon=plan.pairs, edges=k, nodes=3).epsilon for k in range(4))
+    assert 0.9 * stated < worst <= epsilon
+    assert rule is laplace_threshold_response or stated > 0.999 * epsilon
+
+
+def test_the_release_has_the_enumerated_distribution() -> None:
+    graph = Graph.from_edges(np.zeros((3, 1)), [[0], [1]])
+    budget, runs = cb.Budget(2.0), 4_000
+    expected = release_probabilities(1, asymmetric_response, split_pair_budget(budget, 0.3))
+    ways = {key: math.comb(2, key[2]) for key in expected}
+    seen = dict.fromkeys(expected, 0)
+    source = NoiseSource.secure()
+    for run in range(runs):
+        drawn = perturb(graph, budget, source.stream(str(run)), asymmetric_response, count_share=0.3, max_edges=None)
+        kept = int(((drawn.pairs[0] == 0) & (drawn.pairs[1] == 1)).sum())
+        seen[drawn.count, kept, drawn.pairs.shape[1] - kept] += 1
+    keys = [key for key in expected if expected[key] > 0]
+    e = np.array([runs * expected[key] * ways[key] for key in keys])
+    o = np.array([seen[key] for key in keys])
+    assert o.sum() == runs
+    assert stats.chi2.sf(((o - e) ** 2 / e).sum(), len(keys) - 1) > 1e-6
 
 
 # -- attacks on the gradient bound (Theorem N1) --------------------------------------------------------------------
