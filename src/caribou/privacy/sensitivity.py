@@ -212,7 +212,7 @@ def neighbourhood_gradient_sensitivity(*, degree_cap: int, own_share: float, own
     Published: 2 (M + 1), with 2 for any two gradients. Assumes degrees <= M in both graphs. Unit: L2 norm over clip.
 
     >>> round(neighbourhood_gradient_sensitivity(degree_cap=4, own_share=0.5), 4)
-    5.0616
+    5.0611
     """
     M = integer(at_least=1, degree_cap=degree_cap)
     w = half_open_unit_interval(own_share=own_share)
