@@ -73,7 +73,7 @@ class Model:
     ) -> Self:
         """Train and release within the budget. With a ``ledger`` the cost is booked, or refused, before any noise is drawn."""
         graph = as_graph(data)
-        self._fitted = booked(
+        fitted = booked(
             lambda source: self._recipe.fit(graph, self.budget, self._streams, source),
             self._recipe.cost(graph, self.budget),
             graph,
@@ -83,7 +83,15 @@ class Model:
             noise=noise,
             replace_fingerprint=replace_fingerprint,
         )
-        self._graph = graph
+        return self._take(fitted, graph)
+
+    @classmethod
+    def of(cls, method: str, budget: Budget, settings: Mapping[str, Any], fitted: Fitted, graph: Graph) -> Model:
+        """A model that was fitted elsewhere, e.g. by a search for its settings."""
+        return Model(method, budget, **settings)._take(fitted, graph)
+
+    def _take(self, fitted: Fitted, graph: Graph) -> Self:
+        self._fitted, self._graph = fitted, graph
         self._shape = (graph.num_nodes, graph.num_features)
         self._classes = class_names(graph)
         ids = graph.node_ids if self.budget.unit is PrivacyUnit.EDGE else None

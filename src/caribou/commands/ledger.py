@@ -137,7 +137,7 @@ def _past_release(
             raise CertificateError(
                 f"certificate {certificate}: does not verify ({failing[0].name}: {failing[0].detail}); see caribou verify"
             )
-        return loaded.unit, loaded.events, loaded.certificate_id
+        return loaded.unit, loaded.composable_events, loaded.certificate_id
     if epsilon is None or unit is None:
         raise InputError("give either --certificate FILE or --epsilon E with --unit edge|node")
     if epsilon == math.inf:

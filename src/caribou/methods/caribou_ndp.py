@@ -49,6 +49,7 @@ from caribou.methods.mlp_dp import (
     part_record,
     public_parameters,
     selection_event,
+    whole_budget,
 )
 from caribou.normalize import normalize
 from caribou.privacy.accounting import epsilon_of
@@ -149,7 +150,9 @@ class CaribouNdp:
         )
 
     def cost(self, graph: Graph, budget: Budget) -> tuple[Event, ...]:
-        """What a training node pays, the costliest group: Gaussians that compose to the whole budget."""
+        """Gaussians that compose to the whole budget; if validation nodes choose, what is common to all groups."""
+        if self.classifier == "chosen" and self._share(budget) > 0:
+            return whole_budget(budget)
         return self.base.cost(graph, budget)
 
     def release(

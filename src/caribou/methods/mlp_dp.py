@@ -217,6 +217,8 @@ class MlpDp:
 
     def cost(self, graph: Graph, budget: Budget) -> tuple[Event, ...]:
         """The Gaussians of mean and training, which compose to the whole budget."""
+        if self.choose_shrinkage:
+            return whole_budget(budget)
         mu = budget_mu(budget)
         return (Gaussian(1 / mu),) if math.isfinite(mu) else (NonPrivate(),)
 
@@ -338,6 +340,14 @@ class MlpDp:
 def drawn_directions(columns: int, count: int, coins: int) -> np.ndarray:
     """The public directions of the random features, from the public coins that a run keeps. [columns, count]"""
     return random_directions(columns, count, np.random.default_rng(coins))
+
+
+def whole_budget(budget: Budget) -> tuple[Event, ...]:
+    """The cost of a release with several groups of nodes: all that is common to them is (epsilon, delta).
+
+    A node may be in another group of the next release, so what is composed over releases must hold for every group.
+    """
+    return (EpsilonDelta(budget.epsilon, budget.delta),) if budget.is_private else (NonPrivate(),)
 
 
 def nothing_released(why: str, budget: Budget) -> MechanismRecord:

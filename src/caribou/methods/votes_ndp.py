@@ -55,6 +55,7 @@ from caribou.methods.mlp_dp import (
     parallel_parameters,
     public_parameters,
     selection_event,
+    whole_budget,
 )
 from caribou.normalize import pair_hash
 from caribou.privacy.accounting import pure_epsilon
@@ -187,11 +188,9 @@ class VotesNdp:
         )
 
     def cost(self, graph: Graph, budget: Budget) -> tuple[Event, ...]:
-        """What a training node pays, the costliest group: the Gaussians of the model, and its votes."""
+        """The whole budget: groups of nodes pay in different ways (see `whole_budget`)."""
         plan = self.plan or default_plan(budget.epsilon, self.declared_average_degree)
-        if plan is None or not budget.is_private:
-            return self.base.cost(graph, budget)
-        return (Gaussian(1 / base_mu(budget, plan)), vote_event(budget, plan))
+        return self.base.cost(graph, budget) if plan is None else whole_budget(budget)
 
     def release(
         self, weights: Mapping[str, np.ndarray], graph: Graph, budget: Budget, streams: Streams, noise: NoiseSource
@@ -216,9 +215,8 @@ class VotesNdp:
         return Fitted(self.predict(weights, released, graph), certificate, released, weights)
 
     def release_cost(self, graph: Graph, budget: Budget) -> tuple[Event, ...]:
-        """The larger of what a voter and a receiver pay, as pure DP: the votes are at most M, the row costs epsilon."""
-        plan = self._release_plan(graph, budget)
-        return () if plan is None else (selection_event(budget.epsilon),)
+        """The whole budget, or nothing without votes."""
+        return () if self._release_plan(graph, budget) is None else whole_budget(budget)
 
     def predict(
         self, weights: Mapping[str, np.ndarray], released: Mapping[str, np.ndarray], graph: Graph

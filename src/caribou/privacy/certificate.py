@@ -28,7 +28,15 @@ from caribou.privacy.accounting import (
 )
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.calibration import CalibratedPropagation, propagation_mu
-from caribou.privacy.events import Event, Gaussian, NonPrivate, event_from_dict, event_to_dict, gaussian_mu
+from caribou.privacy.events import (
+    EpsilonDelta,
+    Event,
+    Gaussian,
+    NonPrivate,
+    event_from_dict,
+    event_to_dict,
+    gaussian_mu,
+)
 from caribou.privacy.sensitivity import Bounds, convergence_factor, double_precision, layer_sensitivity
 
 FORMAT = 1
@@ -90,6 +98,18 @@ class Certificate:
     def events(self) -> tuple[Event, ...]:
         """The cost of every mechanism, in order."""
         return tuple(mechanism.event for mechanism in self.mechanisms)
+
+    @property
+    def composable_events(self) -> tuple[Event, ...]:
+        """What to compose with other releases about the same people.
+
+        With several groups of nodes the events listed are those of the costliest one, and a node may be in another group
+        next time: then all that holds for everybody is (epsilon, delta).
+        """
+        groups = self.public_parameters.get("groups", {})
+        if self.is_private and isinstance(groups, Mapping) and len(groups) > 1:
+            return (EpsilonDelta(self.epsilon, self.delta),)
+        return self.events
 
     @property
     def is_private(self) -> bool:
