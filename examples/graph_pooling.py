@@ -1,7 +1,7 @@
 """Graph-level prediction from private embeddings: pool the released rows of each group of nodes and classify the groups.
 
-Think of companies (groups) in a network of transactions (secret edges): which companies have neighbours of another kind? Features say
-nothing about that, edges do. The rows are released once at edge level; pooling and classification are post-processing.
+Think of companies (groups) in a network of transactions (secret edges): which companies have neighbours of another kind? Features
+say nothing about that, edges do. The rows are released once at edge level; pooling and classification are post-processing.
 
     python examples/graph_pooling.py
 """
