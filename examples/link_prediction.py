@@ -1,7 +1,8 @@
 """Link prediction from private embeddings: rank pairs of nodes by the similarity of their released rows.
 
 The embeddings are released once, at edge level; everything after that is post-processing, so ranking any number of pairs costs
-nothing more. Held-out edges are taken out *before* the release, so that the score says something about edges the model has not seen.
+nothing more. Held-out edges are taken out *before* the release, so that the score says something about edges that the model has
+not seen.
 
     python examples/link_prediction.py
 """

@@ -18,8 +18,9 @@ from caribou.mechanisms.noise import NoiseSource
 from caribou.privacy.allocation import AllocatedPart
 from caribou.privacy.sensitivity import grid_spacing
 
-DENSE_ABOVE = 0.2
-"""Share of non-zero entries above which a dense product is faster than a sparse one (in double precision, few classes)."""
+DENSE_ABOVE, DENSE_ENTRIES = 0.04, 2**27
+"""Share of non-zero entries above which a dense product is faster than a sparse one (in double precision, few classes), as long
+as the dense matrix has at most so many entries (1 GiB)."""
 
 SHORTEST_RESIDUAL = 0.1
 """Rows closer than this to the mean are not stretched to length 1: a sparse row is centred by a difference of two products,
@@ -103,7 +104,8 @@ def unit_root_rows(features: Any) -> np.ndarray | sp.csr_array:
     sparse = sp.issparse(features)
     # The number of entries decides only how the same values are stored: it shows in memory and time, not in the release.
     filled = features.nnz if sparse else int(np.count_nonzero(features))
-    if filled > DENSE_ABOVE * math.prod(features.shape):
+    entries = math.prod(features.shape)
+    if filled > DENSE_ABOVE * entries and entries <= DENSE_ENTRIES:
         dense = np.asarray(features.todense() if sparse else features, dtype=np.float64)
         rooted = np.sign(dense) * np.sqrt(np.abs(dense))
         return rooted / np.maximum(row_norms(rooted), 1e-300)[:, None]
