@@ -48,6 +48,7 @@ from caribou.methods.mlp_dp import (
     parallel_parameters,
     part_record,
     public_parameters,
+    require_node_unit,
     selection_event,
 )
 from caribou.normalize import normalize
@@ -158,6 +159,7 @@ class CaribouNdp:
         """Predict another graph: message passing on it is a release about it; encoder and classifier are used as they are."""
         if self._share(budget) == 0:
             return self.base.release(weights, graph, budget, streams, noise)
+        require_node_unit(budget)
         calibrated = self._calibrate(graph, budget_mu(budget))
         start = self._messages(graph, centred(apply_model(weights, graph)))
         state = self._propagate(graph, start, calibrated, streams, noise)

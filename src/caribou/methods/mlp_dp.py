@@ -224,6 +224,7 @@ class MlpDp:
         self, weights: Mapping[str, np.ndarray], graph: Graph, budget: Budget, streams: Streams, noise: NoiseSource
     ) -> Fitted:
         """Predict the nodes of another graph, each by its own features: nothing about that graph is released."""
+        require_node_unit(budget)
         certificate = certify(
             budget,
             (nothing_released("each prediction is made from one node's own features", budget),),
@@ -365,9 +366,14 @@ def apply_model(weights: Mapping[str, np.ndarray], graph: Graph) -> np.ndarray:
 
 def checked_split(graph: Graph, budget: Budget) -> Split:
     """The split of a graph that a node-level method can be fitted on; one clear error otherwise."""
+    require_node_unit(budget)
+    return graph.for_learning()[0]
+
+
+def require_node_unit(budget: Budget) -> None:
+    """One clear error for a budget of the wrong unit: an edge-level certificate must not cover what protects nodes only."""
     if budget.unit is not PrivacyUnit.NODE:
         raise InputError(f"unit of the budget must be node for this method, got {budget.unit.value}")
-    return graph.for_learning()[0]
 
 
 def projection_size(*, mu: float, train_size: int, classes: int) -> int:

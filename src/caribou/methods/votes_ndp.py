@@ -207,7 +207,7 @@ class VotesNdp:
         groups = group_events(budget, plan, (), chooses=False)
         certificate = certify(
             budget,
-            (vote_record(budget, plan),),
+            (row_record(budget, plan),),
             released=("noisy votes of all nodes",),
             public_parameters=public_parameters(graph, split, self.settings()) | parallel_parameters(groups),
             assumptions=node_assumptions(noise, groups, reads_edges=True, base=self.base),
@@ -312,6 +312,28 @@ def vote_record(budget: Budget, plan: VotePlan) -> MechanismRecord:
             "noise_scale": plan.noise_scale(budget.epsilon),
         },
     )
+
+
+def row_record(budget: Budget, plan: VotePlan) -> MechanismRecord:
+    """The votes where there is nothing else: receivers pay the most, tau / b = epsilon for their own row.
+
+    A voter's M shifts of 1 are dominated by one shift of M <= tau (`split_shift_is_dominated`), whatever is composed with them.
+    """
+    return MechanismRecord(
+        "votes",
+        row_event(budget, plan),
+        {
+            "theorem": "a receiver moves its own row by at most tau in L1; a voter moves M <= tau rows by at most 1 each",
+            "receivers_per_sender": plan.receivers_per_sender,
+            "row_clip": plan.row_clip(),
+            "noise_scale": plan.noise_scale(budget.epsilon),
+        },
+    )
+
+
+def row_event(budget: Budget, plan: VotePlan) -> Event:
+    """What its own row costs a receiver: one Laplace mechanism, moved by at most tau in L1 at scale b."""
+    return Laplace(plan.noise_scale(budget.epsilon) / plan.row_clip()) if budget.is_private else NonPrivate()
 
 
 def vote_event(budget: Budget, plan: VotePlan) -> Event:
