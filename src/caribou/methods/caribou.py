@@ -166,6 +166,8 @@ class Caribou:
 
     def release_cost(self, graph: Graph, budget: Budget) -> tuple[Event, ...]:
         """The same as `cost`."""
+        if self.votes > 0:
+            require_labelled(graph)
         return self.cost(graph, budget)
 
     def predict(
