@@ -96,7 +96,7 @@ def test_a_model_must_be_fitted_first(tmp_path: Path) -> None:
     for call in calls:
         with pytest.raises(CaribouError, match=r"model must be fitted first: call fit\(data\)"):
             call()
-    with pytest.raises(CaribouError, match="data must be given|must be fitted first"):
+    with pytest.raises(CaribouError, match=r"data must be given|must be fitted first"):
         model.score()
     assert "fitted" not in repr(model)
 

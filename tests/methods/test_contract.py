@@ -207,6 +207,27 @@ def covers(cost: Any, certificate: Any, budget: Budget) -> None:
         assert epsilon_of(events, budget.delta) <= certificate.epsilon_spent * (1 + 1e-3)
 
 
+SELECTING = [
+    # Groups of nodes whose costs are incomparable: pure epsilon for some, Gaussians for others.
+    (name, settings)
+    for name, settings in CASES
+    if "plan" in settings
+    or "choose_shrinkage" in settings
+    or (name, settings) == ("caribou-ndp", {"graph_share": 0.5, "hops": 3})
+]
+
+
+@pytest.mark.parametrize(("name", "settings"), SELECTING, ids=lambda v: v if isinstance(v, str) else "-".join(v))
+@pytest.mark.xfail(
+    strict=True, reason="`cost` is what training nodes pay; composed, a group that pays pure epsilon pays more"
+)
+def test_the_cost_of_two_fits_covers_every_group(name: str, settings: dict[str, Any]) -> None:
+    cost = create(name, settings).cost(GRAPH, budget_of(name))
+    for group in fit(name, settings, noise=None).certificate.public_parameters["groups"].values():
+        events = [event_from_dict(event) for event in group]
+        assert epsilon_of(events * 2, 1e-5) <= epsilon_of([*cost, *cost], 1e-5) * (1 + 1e-3)
+
+
 @every_case
 def test_the_cost_depends_on_public_numbers_only(name: str, settings: dict[str, Any]) -> None:
     method, budget = create(name, settings), budget_of(name)

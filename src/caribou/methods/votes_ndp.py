@@ -49,6 +49,7 @@ from caribou.methods import Fitted
 from caribou.methods.mlp_dp import (
     MlpDp,
     apply_model,
+    base_model,
     checked_split,
     choose,
     node_assumptions,
@@ -97,6 +98,15 @@ class VotePlan:
         return self.receivers_per_sender / self.share * (1 - 2.0**-44)
 
 
+def vote_plan(value: Any) -> VotePlan | None:
+    """A plan, or one from its settings by name (from the command line or a saved run)."""
+    if value is None or isinstance(value, VotePlan):
+        return value
+    if isinstance(value, Mapping) and set(value) == {"receivers_per_sender", "share"}:
+        return VotePlan(**value)
+    raise InputError(f"plan must have receivers_per_sender and share and nothing else, got {value!r}")
+
+
 def default_plan(epsilon: float, declared_average_degree: float | None) -> VotePlan | None:
     """The public switch: None = do not ask. Without a declared degree the graph counts as sparse.
 
@@ -134,10 +144,8 @@ class VotesNdp:
     base: MlpDp = field(default_factory=MlpDp)
 
     def __post_init__(self) -> None:
-        if isinstance(self.plan, Mapping):  # from the command line
-            object.__setattr__(self, "plan", VotePlan(**self.plan))
-        if isinstance(self.base, Mapping):  # from the command line
-            object.__setattr__(self, "base", MlpDp(**self.base))
+        object.__setattr__(self, "plan", vote_plan(self.plan))
+        object.__setattr__(self, "base", base_model(self.base))
         if self.declared_average_degree is not None:
             non_negative(declared_average_degree=self.declared_average_degree)
         if self.weight is not None:
