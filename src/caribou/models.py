@@ -16,7 +16,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from caribou.errors import CaribouError, InputError
+from caribou.errors import CaribouError, InputError, RunError
 from caribou.graph import Graph
 from caribou.mechanisms.noise import NoiseSource
 from caribou.methods import Fitted, method_info
@@ -73,6 +73,7 @@ class Model:
     ) -> Self:
         """Train and release within the budget. With a ``ledger`` the cost is booked, or refused, before any noise is drawn."""
         graph = as_graph(data)
+        graph.for_learning()  # a graph that cannot be fitted is refused before anything is booked
         fitted = booked(
             lambda source: self._recipe.fit(graph, self.budget, self._streams, source),
             self._recipe.cost(graph, self.budget),
@@ -209,7 +210,10 @@ class Model:
     def load(cls, folder: str | os.PathLike[str]) -> Model:
         """Read what `save` wrote; a damaged run is an error."""
         run = read_run(folder)
-        model = Model(run.method, run.budget, **run.settings)
+        try:
+            model = Model(run.method, run.budget, **run.settings)
+        except (TypeError, InputError) as error:
+            raise RunError(f"run {folder}: method and settings must be those that were saved: {error}") from error
         model._fitted = Fitted(np.empty((0, 0)), run.certificate, run.released, run.weights)
         model._shape = (run.nodes, run.columns)
         model._classes, model._node_ids = run.classes, run.node_ids

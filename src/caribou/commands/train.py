@@ -162,7 +162,9 @@ def fit_progress(title: str, fits: int) -> Iterator[Callable[[], None]]:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+    console = Console(stderr=True)
+    # without a terminal the bar would leave an empty line before the one line of an error
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task(title, total=fits)
         yield lambda: progress.advance(task)
 
@@ -188,7 +190,10 @@ def with_public_features(settings: dict[str, Any], method: str, file: Path | Non
     if method == "mlp-dp":
         return {**settings, "public_features": str(file)}
     if method == "votes-ndp":
-        return {**settings, "base": {**settings.get("base", {}), "public_features": str(file)}}
+        base = settings.get("base", {})
+        if not isinstance(base, dict):
+            raise InputError(f"base must have settings of mlp-dp, got {base!r}")
+        return {**settings, "base": {**base, "public_features": str(file)}}
     raise InputError(f"public_features must go with mlp-dp or votes-ndp, got {method}")
 
 

@@ -25,14 +25,14 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import numpy as np
 from scipy.special import softmax
 from torch import nn
 
-from caribou._validate import integer, non_negative, open_unit_interval, positive
+from caribou._validate import boolean, integer, non_negative, open_unit_interval, positive
 from caribou.errors import InputError
 from caribou.graph import Graph, Split
 from caribou.learning.dp_training import (
@@ -177,7 +177,10 @@ class MlpDp:
         integer(at_least=0, hidden=self.hidden)
         if self.hidden and (self.choose_shrinkage or self.random_features):
             raise InputError("choose_shrinkage and random_features must be off with a hidden layer, got hidden > 0")
+        boolean(choose_shrinkage=self.choose_shrinkage)
         if self.public_features is not None:
+            if not isinstance(self.public_features, str | os.PathLike):
+                raise InputError(f"public_features must be the path of a file, got {self.public_features!r}")
             object.__setattr__(self, "public_features", os.fspath(self.public_features))
 
     def settings(self) -> Mapping[str, Any]:
@@ -226,6 +229,7 @@ class MlpDp:
         self, weights: Mapping[str, np.ndarray], graph: Graph, budget: Budget, streams: Streams, noise: NoiseSource
     ) -> Fitted:
         """Predict the nodes of another graph, each by its own features: nothing about that graph is released."""
+        require_node_unit(budget)
         certificate = certify(
             budget,
             (nothing_released("each prediction is made from one node's own features", budget),),
@@ -334,6 +338,17 @@ class MlpDp:
         return NetworkBase(module, rows, prepared.beside, records, ("weights of the network", *prepared.released))
 
 
+def base_model(value: Any) -> MlpDp:
+    """The model under another method, or one from its settings by name (from the command line or a saved run)."""
+    if isinstance(value, MlpDp):
+        return value
+    known = [f.name for f in fields(MlpDp)]
+    if isinstance(value, Mapping) and set(value) <= set(known):
+        return MlpDp(**value)
+    got = ", ".join(sorted(set(value) - set(known))) if isinstance(value, Mapping) else repr(value)
+    raise InputError(f"base must have settings of mlp-dp ({', '.join(known)}), got {got}")
+
+
 # -- a fitted model, applied ---------------------------------------------------------------------------------------
 
 
@@ -375,9 +390,14 @@ def apply_model(weights: Mapping[str, np.ndarray], graph: Graph) -> np.ndarray:
 
 def checked_split(graph: Graph, budget: Budget) -> Split:
     """The split of a graph that a node-level method can be fitted on; one clear error otherwise."""
+    require_node_unit(budget)
+    return graph.for_learning()[0]
+
+
+def require_node_unit(budget: Budget) -> None:
+    """One clear error for a budget of the wrong unit: an edge-level certificate must not cover what protects nodes only."""
     if budget.unit is not PrivacyUnit.NODE:
         raise InputError(f"unit of the budget must be node for this method, got {budget.unit.value}")
-    return graph.for_learning()[0]
 
 
 def projection_size(*, mu: float, train_size: int, classes: int) -> int:

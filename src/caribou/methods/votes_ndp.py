@@ -49,6 +49,7 @@ from caribou.methods import Fitted
 from caribou.methods.mlp_dp import (
     MlpDp,
     apply_model,
+    base_model,
     checked_split,
     choose,
     node_assumptions,
@@ -98,6 +99,15 @@ class VotePlan:
         return self.receivers_per_sender / self.share * (1 - 2.0**-44)
 
 
+def vote_plan(value: Any) -> VotePlan | None:
+    """A plan, or one from its settings by name (from the command line or a saved run)."""
+    if value is None or isinstance(value, VotePlan):
+        return value
+    if isinstance(value, Mapping) and set(value) == {"receivers_per_sender", "share"}:
+        return VotePlan(**value)
+    raise InputError(f"plan must have receivers_per_sender and share and nothing else, got {value!r}")
+
+
 def default_plan(epsilon: float, declared_average_degree: float | None) -> VotePlan | None:
     """The public switch: None = do not ask. Without a declared degree the graph counts as sparse.
 
@@ -135,10 +145,8 @@ class VotesNdp:
     base: MlpDp = field(default_factory=MlpDp)
 
     def __post_init__(self) -> None:
-        if isinstance(self.plan, Mapping):  # from the command line
-            object.__setattr__(self, "plan", VotePlan(**self.plan))
-        if isinstance(self.base, Mapping):  # from the command line
-            object.__setattr__(self, "base", MlpDp(**self.base))
+        object.__setattr__(self, "plan", vote_plan(self.plan))
+        object.__setattr__(self, "base", base_model(self.base))
         if self.declared_average_degree is not None:
             non_negative(declared_average_degree=self.declared_average_degree)
         if self.weight is not None:
@@ -206,7 +214,7 @@ class VotesNdp:
         groups = group_events(budget, plan, (), chooses=False)
         certificate = certify(
             budget,
-            (vote_record(budget, plan),),
+            (row_record(budget, plan),),
             released=("noisy votes of all nodes",),
             public_parameters=public_parameters(graph, split, self.settings()) | parallel_parameters(groups),
             assumptions=node_assumptions(noise, groups, reads_edges=True, base=self.base),
@@ -310,6 +318,28 @@ def vote_record(budget: Budget, plan: VotePlan) -> MechanismRecord:
             "noise_scale": plan.noise_scale(budget.epsilon),
         },
     )
+
+
+def row_record(budget: Budget, plan: VotePlan) -> MechanismRecord:
+    """The votes where there is nothing else: receivers pay the most, tau / b = epsilon for their own row.
+
+    A voter's M shifts of 1 are dominated by one shift of M <= tau (`split_shift_is_dominated`), whatever is composed with them.
+    """
+    return MechanismRecord(
+        "votes",
+        row_event(budget, plan),
+        {
+            "theorem": "a receiver moves its own row by at most tau in L1; a voter moves M <= tau rows by at most 1 each",
+            "receivers_per_sender": plan.receivers_per_sender,
+            "row_clip": plan.row_clip(),
+            "noise_scale": plan.noise_scale(budget.epsilon),
+        },
+    )
+
+
+def row_event(budget: Budget, plan: VotePlan) -> Event:
+    """What its own row costs a receiver: one Laplace mechanism, moved by at most tau in L1 at scale b."""
+    return Laplace(plan.noise_scale(budget.epsilon) / plan.row_clip()) if budget.is_private else NonPrivate()
 
 
 def vote_event(budget: Budget, plan: VotePlan) -> Event:
