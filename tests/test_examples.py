@@ -1,4 +1,4 @@
-"""The examples on released embeddings say what they claim: embeddings carry what features do not, more of it at a larger epsilon."""
+"""The examples on released embeddings: they carry what features do not, and more of it at a larger epsilon."""
 
 from __future__ import annotations
 
