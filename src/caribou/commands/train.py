@@ -127,7 +127,7 @@ def _document(method: str, dataset: str, budget: Budget, runs: list[_Run]) -> di
     from caribou.privacy.certificate import json_number
 
     certificate = runs[0].model.certificate
-    events = [event for run in runs for event in run.model.certificate.events]
+    events = [event for run in runs for event in run.model.certificate.cost]
     scores = [run.test_accuracy for run in runs]
     return {
         "method": method,

@@ -61,7 +61,7 @@ from caribou.privacy.accounting import pure_epsilon
 from caribou.privacy.budget import Budget
 from caribou.privacy.calibration import smallest_noise_multiplier
 from caribou.privacy.certificate import MechanismRecord, certify
-from caribou.privacy.events import Event, Gaussian, Laplace, NonPrivate
+from caribou.privacy.events import Event, Gaussian, Laplace, NonPrivate, Parallel
 from caribou.privacy.sensitivity import grid_spacing
 from caribou.randomness import Streams
 
@@ -187,11 +187,12 @@ class VotesNdp:
         )
 
     def cost(self, graph: Graph, budget: Budget) -> tuple[Event, ...]:
-        """What a training node pays, the costliest group: the Gaussians of the model, and its votes."""
+        """What each group of nodes pays: the Gaussians of the model and its votes, or its own row of votes and the choice."""
         plan = self.plan or default_plan(budget.epsilon, self.declared_average_degree)
         if plan is None or not budget.is_private:
             return self.base.cost(graph, budget)
-        return (Gaussian(1 / base_mu(budget, plan)), vote_event(budget, plan))
+        groups = group_events(budget, plan, (Gaussian(1 / base_mu(budget, plan)),), chooses=self.weight is None)
+        return (Parallel(tuple(groups.values())),)
 
     def release(
         self, weights: Mapping[str, np.ndarray], graph: Graph, budget: Budget, streams: Streams, noise: NoiseSource
@@ -230,7 +231,7 @@ class VotesNdp:
         return softmax(logits, axis=1)
 
     def _release_plan(self, graph: Graph, budget: Budget) -> VotePlan | None:
-        labelled = graph.labels is not None and graph.split is not None and len(graph.split.train) > 0
+        labelled = graph.labels is not None and graph.split is not None and graph.split.declared[0] > 0
         return (self.plan or default_plan(budget.epsilon, self.declared_average_degree)) if labelled else None
 
 
