@@ -39,7 +39,7 @@ class Split:
     train: np.ndarray
     val: np.ndarray
     test: np.ndarray
-    gone: tuple[int, int, int] = (0, 0, 0)
+    gone: tuple[int, int, int] = field(default=(0, 0, 0), kw_only=True)
 
     def __post_init__(self) -> None:
         parts = {name: _index_array(f"split.{name}", getattr(self, name)) for name in ("train", "val", "test")}

@@ -1,8 +1,8 @@
 """Distinguishing games on whole methods: fit in two neighbouring worlds, hand everything out, try to tell the worlds apart.
 
 The adversary knows the graph but for one edge or one node, all settings and all public coins. It sees released arrays, weights
-and probabilities (at node level: those of the other nodes). What it proves at 99.9 % must not exceed the claim; planted faults must
-be convicted by the same code with the same number of runs.
+and probabilities (at node level: those of the other nodes). What it proves at 99.9 % must not exceed the claim; planted faults
+must be convicted by the same code with the same number of runs.
 
 Every call of a method is the real one. Two steps that see public or released values only are made cheap: the encoder is fitted
 once (at edge level it reads no edge), and of the heads only the first kind is fitted, by one step of descent.
