@@ -301,7 +301,7 @@ def booked(
         replace_fingerprint=replace_fingerprint,
     )
     fitted: Fitted = make(noise)
-    spent, allowed = epsilon_of(fitted.certificate.events, budget.delta), epsilon_of(events, budget.delta)
+    spent, allowed = fitted.certificate.epsilon_spent, epsilon_of(events, budget.delta)
     if spent > allowed * (1 + 1e-6):
         raise CaribouError(f"the release must cost at most what was booked, epsilon = {allowed:g}, got {spent:g}")
     book.annotate(receipt.id, "released")

@@ -90,13 +90,13 @@ def tune(
     listed = [recipes[i] for i in np.resize(order, trials)]  # without repetition until all have been drawn once
     if public:
         return _search(listed, graph, budget, None, seed, noise, progress)
-    plan = plan_selection(lambda e: _trial_costs(recipes, graph, budget, e, trials), trials=trials, budget=budget)
+    plan = plan_selection(lambda e: _trial_costs(recipes, graph, budget, e), trials=trials, budget=budget)
     if plan.random is not None:
         # The theorem is about independent trials of one distribution: how many, and which settings, are secret coins.
         coins = noise.stream("trials")
         number = plan.random.number(_uniforms(coins, 1)[0])
         listed = [recipes[int(u * len(recipes))] for u in _uniforms(coins, number)]
-    costs = _trial_costs(recipes, graph, budget, plan.epsilon, trials)
+    costs = _trial_costs(recipes, graph, budget, plan.epsilon)
     records = selection_records(plan, budget, max(costs, key=lambda c: epsilon_of(list(c) * trials, budget.delta)))
     found: list[Tuned] = []
 
@@ -128,20 +128,17 @@ def combinations(name: str, space: Space, fixed: Mapping[str, Any]) -> list[dict
     return [dict(fixed) | dict(zip(left, values, strict=True)) for values in itertools.product(*left.values())]
 
 
-def _trial_costs(
-    recipes: Sequence[Method], graph: Graph, budget: Budget, epsilon: float, trials: int
-) -> list[tuple[Event, ...]]:
+def _trial_costs(recipes: Sequence[Method], graph: Graph, budget: Budget, epsilon: float) -> list[tuple[Event, ...]]:
     """The events of one trial with this epsilon for every setting, its score included."""
-    trial = _trial_budget(budget, epsilon, trials)
+    trial = _trial_budget(budget, epsilon)
     score: tuple[Event, ...] = () if budget.unit is PrivacyUnit.EDGE else (Laplace(1 / (SCORE_SHARE * epsilon)),)
     return [(*cost, *score) for cost in dict.fromkeys(recipe.cost(graph, trial) for recipe in recipes)]
 
 
-def _trial_budget(budget: Budget, epsilon: float, trials: int) -> Budget:
-    """What is left for the fit. At node level a method may only promise (epsilon, delta), and deltas add up over trials."""
-    if budget.unit is PrivacyUnit.EDGE:
-        return Budget(epsilon, budget.delta, budget.unit)
-    return Budget((1 - SCORE_SHARE) * epsilon, budget.delta / (2 * trials), budget.unit)
+def _trial_budget(budget: Budget, epsilon: float) -> Budget:
+    """What is left for the fit; at node level the score has its share."""
+    share = 1.0 if budget.unit is PrivacyUnit.EDGE else 1 - SCORE_SHARE
+    return Budget(share * epsilon, budget.delta, budget.unit)
 
 
 def _search(
@@ -154,7 +151,7 @@ def _search(
     progress: Callable[[], None],
 ) -> Tuned:
     plan = None if accounted is None else accounted[0]
-    trial_budget = budget if plan is None else _trial_budget(budget, plan.epsilon, plan.trials)
+    trial_budget = budget if plan is None else _trial_budget(budget, plan.epsilon)
     best: tuple[tuple[float, str], Method, Fitted] | None = None
     for number, recipe in enumerate(recipes):
         coins = noise.stream(f"trial {number}")
@@ -217,6 +214,7 @@ def _certificate(
         budget,
         records,
         released=(*trial.released, "the chosen settings"),
-        public_parameters=trial.public_parameters,
+        # the groups of one trial are inside the events of the search
+        public_parameters={k: v for k, v in trial.public_parameters.items() if k != "groups"},
         assumptions=[searched if a.name == "hyper-parameters" else a for a in trial.assumptions],
     )

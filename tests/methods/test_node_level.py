@@ -83,7 +83,7 @@ def test_contract(method, graph: Graph) -> None:
     assert graph_bytes(graph) == before
     certificate = fitted[0].certificate
     assert 2.98 < certificate.epsilon_spent <= 3.0
-    assert certificate.epsilon_spent == epsilon_of(certificate.events, 1e-5)
+    assert certificate.epsilon_spent == epsilon_of(certificate.cost, 1e-5)
     assert certificate.status == "void"  # a fixed noise seed
     json.dumps(dict(method.settings()), allow_nan=False)
 

@@ -125,12 +125,9 @@ def _save(runs: list[_Run], out: Path) -> None:
 def _document(method: str, dataset: str, budget: Budget, runs: list[_Run]) -> dict[str, Any]:
     from caribou.privacy.accounting import epsilon_of
     from caribou.privacy.certificate import json_number
-    from caribou.privacy.events import EpsilonDelta
 
     certificate = runs[0].model.certificate
-    events = [event for run in runs for event in run.model.certificate.composable_events]
-    # events of which only (epsilon, delta) is known add up their deltas
-    delta = budget.delta * max(1, sum(isinstance(e, EpsilonDelta) and e.delta > 0 for e in events))
+    events = [event for run in runs for event in run.model.certificate.cost]
     scores = [run.test_accuracy for run in runs]
     return {
         "method": method,
@@ -145,8 +142,7 @@ def _document(method: str, dataset: str, budget: Budget, runs: list[_Run]) -> di
         },
         "val_accuracy": json_number(_mean([run.val_accuracy for run in runs])),
         "epsilon_spent": json_number(certificate.epsilon_spent),
-        "epsilon_of_all_fits": json_number(epsilon_of(events, delta)),
-        "delta_of_all_fits": delta,
+        "epsilon_of_all_fits": json_number(epsilon_of(events, budget.delta)),
         "seconds_per_fit": _mean([run.seconds for run in runs]),
         "cpu_seconds_per_fit": _mean([run.cpu_seconds for run in runs]),
         "peak_rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -249,8 +245,7 @@ def _print(document: dict[str, Any], budget: str, out: Path | None) -> None:
         total = document["epsilon_of_all_fits"]
         table.add_row(
             "all fits together",
-            f"epsilon = {total if isinstance(total, str) else f'{total:.4g}'}, delta = {document['delta_of_all_fits']:g} "
-            "on a private graph",
+            f"epsilon = {total if isinstance(total, str) else f'{total:.4g}'} on a private graph",
         )
     if document["unit"] == "node":
         # At edge level labels are public; here an accuracy is a function of private labels, and no noise is added to it.

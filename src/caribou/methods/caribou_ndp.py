@@ -51,14 +51,13 @@ from caribou.methods.mlp_dp import (
     public_parameters,
     require_node_unit,
     selection_event,
-    whole_budget,
 )
 from caribou.normalize import normalize
 from caribou.privacy.accounting import epsilon_of, pure_epsilon
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.calibration import CalibratedPropagation, budget_mu, calibrate_propagation
 from caribou.privacy.certificate import MechanismRecord, certify, initial_state_assumption, propagation_record
-from caribou.privacy.events import Event
+from caribou.privacy.events import Event, Parallel
 from caribou.privacy.sensitivity import Bounds, double_precision
 from caribou.randomness import Streams
 
@@ -153,10 +152,13 @@ class CaribouNdp:
         )
 
     def cost(self, graph: Graph, budget: Budget) -> tuple[Event, ...]:
-        """Gaussians that compose to the whole budget; if validation nodes choose, what is common to all groups."""
-        if self.classifier == "chosen" and self._share(budget) > 0:
-            return whole_budget(budget)
-        return self.base.cost(graph, budget)
+        """What a training node pays, Gaussians that compose to the whole budget; beside it, what a validation node pays."""
+        training = self.base.cost(graph, budget)
+        share = self._share(budget)
+        if share == 0 or self.classifier == "trained" or not budget.is_private:
+            return training
+        alone = self._calibrate(graph, math.sqrt(share) * budget_mu(budget)).event
+        return (Parallel((training, (alone, selection_event(selection_epsilon(budget, alone))))),)
 
     def release(
         self, weights: Mapping[str, np.ndarray], graph: Graph, budget: Budget, streams: Streams, noise: NoiseSource
@@ -261,7 +263,7 @@ class CaribouNdp:
         noise: NoiseSource,
     ) -> tuple[dict[str, np.ndarray], MechanismRecord]:
         mu = math.sqrt(self.classifier_share) * budget_mu(budget)
-        size = self.base.train_size or len(split.train)
+        size = self.base.train_size or split.declared[0]
         schedule = path_length_schedule(mu=mu, train_size=size)
         descent = full_batch("training of the classifier", schedule.steps, mu)
         weights = noisy_gradient_descent(
@@ -271,6 +273,7 @@ class CaribouNdp:
             schedule=schedule,
             calibrated=descent,
             noise=noise.stream("classifier"),
+            train_size=size,
         )
         return {"classifier": weights}, part_record(descent, DESCENT_THEOREM, **asdict(schedule))
 

@@ -56,7 +56,7 @@ from caribou.privacy.allocation import AllocatedPart, Part
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.calibration import budget_mu
 from caribou.privacy.certificate import NOTHING_CUT, Assumption, MechanismRecord, certify, standing_assumptions
-from caribou.privacy.events import EpsilonDelta, Event, Gaussian, NonPrivate, event_to_dict
+from caribou.privacy.events import EpsilonDelta, Event, Gaussian, NonPrivate, Parallel, event_to_dict
 from caribou.randomness import Streams
 
 RANDOM_FEATURE_SHARE = 0.1
@@ -142,8 +142,8 @@ class MlpDp:
     ``logit_noise``: std of the noise in the logits of a unit row, which sets the length of training; None = a public function
     of the budget. ``clip``: bound on one example's gradient. ``mean_share``: the part of mu that the mean gets (its cost is
     the square). ``shrinkage``: strength of the row shrinkage; ``choose_shrinkage`` chooses it on validation nodes instead, at
-    no further cost for training nodes. ``train_size``: declared number of training nodes; None = the size of the (public)
-    split. Neighbouring graphs must be fitted with the same number: `Graph.without_node` also takes the node out of the split.
+    no further cost for training nodes. ``train_size``: declared number of training nodes; None = that of the (public) split
+    (`Split.declared`, which does not change when a node is taken out).
     ``random_features``: how many; None = a public function of budget and sizes. ``hidden`` > 0 trains a network with that many
     hidden units instead of the linear model. ``public_features``: file
     with a public sample of feature rows, from which centre and projection are computed (`read_public_features`).
@@ -219,11 +219,12 @@ class MlpDp:
         )
 
     def cost(self, graph: Graph, budget: Budget) -> tuple[Event, ...]:
-        """The Gaussians of mean and training, which compose to the whole budget."""
-        if self.choose_shrinkage:
-            return whole_budget(budget)
+        """The Gaussians of mean and training, which compose to the whole budget; beside them, what a validation node pays."""
         mu = budget_mu(budget)
-        return (Gaussian(1 / mu),) if math.isfinite(mu) else (NonPrivate(),)
+        if not math.isfinite(mu):
+            return (NonPrivate(),)
+        training = (Gaussian(1 / mu),)
+        return (Parallel((training, (selection_event(budget.epsilon),))),) if self.choose_shrinkage else training
 
     def release(
         self, weights: Mapping[str, np.ndarray], graph: Graph, budget: Budget, streams: Streams, noise: NoiseSource
@@ -264,7 +265,7 @@ class MlpDp:
         return self._fit_linear(graph, prepared, mu, left, streams, noise)
 
     def _train_size(self, graph: Graph) -> int:
-        return len(graph.for_learning()[0].train) if self.train_size is None else self.train_size
+        return graph.for_learning()[0].declared[0] if self.train_size is None else self.train_size
 
     def _private_rows(self, graph: Graph, mu: float, noise: NoiseSource) -> Prepared:
         """Rows centred by a mean that is released at (share mu)^2."""
@@ -310,6 +311,7 @@ class MlpDp:
             schedule=schedule,
             calibrated=descent,
             noise=noise.stream("training"),
+            train_size=train_size,
         )
         records = (*prepared.records, part_record(descent, DESCENT_THEOREM, **asdict(schedule), random_features=count))
         released = ("weights of the linear model", *prepared.released)
@@ -355,14 +357,6 @@ def base_model(value: Any) -> MlpDp:
 def drawn_directions(columns: int, count: int, coins: int) -> np.ndarray:
     """The public directions of the random features, from the public coins that a run keeps. [columns, count]"""
     return random_directions(columns, count, np.random.default_rng(coins))
-
-
-def whole_budget(budget: Budget) -> tuple[Event, ...]:
-    """The cost of a release with several groups of nodes: all that is common to them is (epsilon, delta).
-
-    A node may be in another group of the next release, so what is composed over releases must hold for every group.
-    """
-    return (EpsilonDelta(budget.epsilon, budget.delta),) if budget.is_private else (NonPrivate(),)
 
 
 def nothing_released(why: str, budget: Budget) -> MechanismRecord:
@@ -427,7 +421,7 @@ def choose(
     direction, so the factor 1/2 of the general mechanism is not needed (McSherry and Talwar 2007, monotone scores). Without
     validation nodes in the declared split the default is taken.
     """
-    if len(split.val) == 0 and len(graph.absent) == 0:
+    if split.declared[1] == 0:
         return default
     labels = graph.labels[split.val]  # type: ignore[index]
     correct = np.array([int((logits.argmax(axis=1) == labels).sum()) for logits in candidates], dtype=np.float64)
@@ -443,7 +437,7 @@ def selection_event(epsilon: float) -> Event:
 
 def public_parameters(graph: Graph, split: Split | None, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Sizes that are public by declaration, and the settings."""
-    parts = (0, 0, 0) if split is None else split.sizes
+    parts = (0, 0, 0) if split is None else split.declared
     sizes = dict(zip(("train_nodes", "val_nodes", "test_nodes"), parts, strict=True))
     model = settings.get("base", settings)
     if model["train_size"] is not None:

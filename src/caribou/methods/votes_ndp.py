@@ -56,14 +56,13 @@ from caribou.methods.mlp_dp import (
     parallel_parameters,
     public_parameters,
     selection_event,
-    whole_budget,
 )
 from caribou.normalize import pair_hash
 from caribou.privacy.accounting import pure_epsilon
 from caribou.privacy.budget import Budget
 from caribou.privacy.calibration import smallest_noise_multiplier
 from caribou.privacy.certificate import MechanismRecord, certify
-from caribou.privacy.events import Event, Gaussian, Laplace, NonPrivate
+from caribou.privacy.events import Event, Gaussian, Laplace, NonPrivate, Parallel
 from caribou.privacy.sensitivity import grid_spacing
 from caribou.randomness import Streams
 
@@ -196,9 +195,12 @@ class VotesNdp:
         )
 
     def cost(self, graph: Graph, budget: Budget) -> tuple[Event, ...]:
-        """The whole budget: groups of nodes pay in different ways (see `whole_budget`)."""
+        """What each group of nodes pays: the Gaussians of the model and its votes, or its own row of votes and the choice."""
         plan = self.plan or default_plan(budget.epsilon, self.declared_average_degree)
-        return self.base.cost(graph, budget) if plan is None else whole_budget(budget)
+        if plan is None or not budget.is_private:
+            return self.base.cost(graph, budget)
+        groups = group_events(budget, plan, (Gaussian(1 / base_mu(budget, plan)),), chooses=self.weight is None)
+        return (Parallel(tuple(groups.values())),)
 
     def release(
         self, weights: Mapping[str, np.ndarray], graph: Graph, budget: Budget, streams: Streams, noise: NoiseSource
@@ -223,8 +225,9 @@ class VotesNdp:
         return Fitted(self.predict(weights, released, graph), certificate, released, weights)
 
     def release_cost(self, graph: Graph, budget: Budget) -> tuple[Event, ...]:
-        """The whole budget, or nothing without votes."""
-        return () if self._release_plan(graph, budget) is None else whole_budget(budget)
+        """The larger of what a voter and a receiver pay, as pure DP: the votes are at most M, the row costs epsilon."""
+        plan = self._release_plan(graph, budget)
+        return () if plan is None else (selection_event(budget.epsilon),)
 
     def predict(
         self, weights: Mapping[str, np.ndarray], released: Mapping[str, np.ndarray], graph: Graph
@@ -236,7 +239,7 @@ class VotesNdp:
         return softmax(logits, axis=1)
 
     def _release_plan(self, graph: Graph, budget: Budget) -> VotePlan | None:
-        labelled = graph.labels is not None and graph.split is not None and len(graph.split.train) > 0
+        labelled = graph.labels is not None and graph.split is not None and graph.split.declared[0] > 0
         return (self.plan or default_plan(budget.epsilon, self.declared_average_degree)) if labelled else None
 
 

@@ -24,7 +24,9 @@ from caribou.privacy.events import (
     Gaussian,
     Laplace,
     NonPrivate,
+    Parallel,
     SubsampledGaussian,
+    choices,
     gaussian_mu,
 )
 
@@ -153,10 +155,12 @@ def best_rdp_order(*, epsilon: float, delta: float) -> float:
 def epsilon_of(events: Sequence[Event], delta: float, *, coarseness: float = 1.0) -> float:
     """The epsilon of a composition at ``delta``: exact GDP if all events are full-batch Gaussians, PLD otherwise.
 
-    Both are upper bounds; an empty list costs 0, a `NonPrivate` event makes it infinite. ``coarseness`` > 1: a coarser PLD grid,
-    faster and still an upper bound.
+    Both are upper bounds; an empty list costs 0, a `NonPrivate` event makes it infinite. Of `Parallel` groups the worst choice
+    counts. ``coarseness`` > 1: a coarser PLD grid, faster and still an upper bound.
     """
     delta = open_unit_interval(delta=delta)
+    if any(isinstance(event, Parallel) for event in events):
+        return max(epsilon_of(choice, delta, coarseness=coarseness) for choice in choices(events))
     if not events:
         return 0.0
     if any(isinstance(event, NonPrivate) for event in events):
@@ -185,6 +189,8 @@ def pure_epsilon(events: Sequence[Event]) -> float | None:
 def pld_epsilon(events: Sequence[Event], delta: float, *, coarseness: float = 1.0) -> float:
     """epsilon at ``delta`` by numerical composition of privacy loss distributions (pessimistic rounding)."""
     delta = open_unit_interval(delta=delta)
+    if any(isinstance(event, Parallel) for event in events):
+        return max(pld_epsilon(choice, delta, coarseness=coarseness) for choice in choices(events))
     if not events:
         return 0.0
     if any(isinstance(event, NonPrivate) for event in events):
@@ -263,6 +269,9 @@ def rdp_epsilon_of(events: Sequence[Event], delta: float) -> float | None:
     A pure epsilon event enters as epsilon^2/2-zCDP (Bun and Steinke 2016, Proposition 1.4).
     """
     delta = open_unit_interval(delta=delta)
+    if any(isinstance(event, Parallel) for event in events):
+        each = [rdp_epsilon_of(choice, delta) for choice in choices(events)]
+        return None if any(e is None for e in each) else max(e for e in each if e is not None)
     if not events:
         return 0.0
     if any(isinstance(event, NonPrivate) for event in events):
@@ -299,6 +308,9 @@ def largest_true_positive_rate(events: Sequence[Event], *, delta: float, false_p
     1 - e^-eps (1 - delta(eps) - fpr) over the PLD curve (Kairouz, Oh and Viswanath 2015), of which every point is a bound.
     """
     fpr = open_unit_interval(false_positive_rate=false_positive_rate)
+    if any(isinstance(event, Parallel) for event in events):
+        rates = (largest_true_positive_rate(c, delta=delta, false_positive_rate=fpr) for c in choices(events))
+        return max(rates)
     if any(isinstance(event, NonPrivate) for event in events):
         return 1.0
     if not events:

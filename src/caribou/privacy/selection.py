@@ -15,7 +15,7 @@ from caribou._validate import integer, open_unit_interval
 from caribou.errors import CalibrationError, InputError
 from caribou.privacy.accounting import epsilon_of
 from caribou.privacy.budget import Budget
-from caribou.privacy.events import EpsilonDelta, Event, Gaussian, Laplace
+from caribou.privacy.events import EpsilonDelta, Event, Gaussian, Laplace, Parallel, choices
 
 ORDERS = tuple(1 + x / 8 for x in range(1, 80)) + tuple(float(x) for x in range(11, 64)) + (96.0, 128.0, 256.0, 1024.0)
 SHAPES = (0.0, 1.0)
@@ -26,7 +26,7 @@ def rdp_at(events: Sequence[Event], order: float) -> float:
     """The Renyi divergence bound of a composition at one order > 1, in closed form.
 
     Gaussian: count order / (2 m^2). Laplace: Mironov 2017, Table II. Pure epsilon: that of randomized response, which
-    dominates every pure mechanism.
+    dominates every pure mechanism. Groups: the largest.
     """
     a, total = order, 0.0
     for event in events:
@@ -39,6 +39,8 @@ def rdp_at(events: Sequence[Event], order: float) -> float:
             total += event.count * (up + math.log1p(math.exp(down - up))) / (a - 1)
         elif isinstance(event, EpsilonDelta) and event.delta == 0:
             total += _randomized_response_rdp(event.epsilon, a)
+        elif isinstance(event, Parallel):
+            total += max(rdp_at(group, a) for group in event.groups)
         else:
             raise InputError(f"event must be Gaussian, Laplace or pure epsilon for private selection, got {event!r}")
     return total
@@ -152,7 +154,8 @@ def plan_selection(
         return max(epsilon_of(list(events) * trials, budget.delta) for events in set(map(tuple, costs(epsilon))))
 
     plans = [_calibrated(composed, trials, None, budget)]
-    bounded = all(not isinstance(e, EpsilonDelta) or e.delta == 0 for events in costs(budget.epsilon) for e in events)
+    known = [event for cost in costs(budget.epsilon) for choice in choices(cost) for event in choice]
+    bounded = all(isinstance(e, Gaussian | Laplace) or (isinstance(e, EpsilonDelta) and e.delta == 0) for e in known)
     for shape in SHAPES if bounded and trials > 1 else ():
         random = RandomTrials.of_mean(shape, trials)
 
