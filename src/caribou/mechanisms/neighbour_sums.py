@@ -25,11 +25,11 @@ def noisy_neighbour_sums(
     Formal guarantee: calibrated.mu-GDP at node level between graphs whose degrees are at most the cap, for messages that are
     functions of each node's own data and of earlier releases (`neighbour_sum_sensitivity`).
     """
-    longest = float(np.sqrt(np.einsum("ij,ij->i", messages, messages)).max(initial=0.0))
-    if not longest <= 1 + 1e-9:
-        raise InputError(f"messages must have length <= 1, got {longest!r}")
+    lengths = np.sqrt(np.einsum("ij,ij->i", messages, messages))
+    if not lengths.max(initial=0.0) <= 1 + 1e-9:
+        raise InputError(f"messages must have length <= 1, got {float(lengths.max())!r}")
     degree = int(np.diff(adjacency.indptr).max(initial=0))
     if degree > calibrated.degree_cap:
         raise InputError(f"degrees must be cut to the cap {calibrated.degree_cap} first, got {degree}")
-    sums = clipped_sums(adjacency, messages / max(1.0, longest), calibrated.radius)
+    sums = clipped_sums(adjacency, messages / np.maximum(lengths, 1)[:, None], calibrated.radius)
     return noise.add_gaussian(sums, std=calibrated.noise_std)

@@ -20,6 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,7 @@ from caribou._validate import integer, non_negative, open_unit_interval, positiv
 from caribou.errors import InputError
 from caribou.graph import Graph
 from caribou.learning.dp_training import (
+    Descent,
     average_noise_variance,
     noisy_gradient_descent,
     path_length_schedule,
@@ -48,13 +50,15 @@ from caribou.methods.mlp_dp import (
     node_assumptions,
     parallel_parameters,
     part_record,
+    require_node_unit,
     selection_event,
 )
 from caribou.normalize import cap_degrees
+from caribou.privacy.allocation import AllocatedPart
 from caribou.privacy.budget import Budget
 from caribou.privacy.calibration import CalibratedSums, budget_mu, calibrate_sums, remaining_epsilon
 from caribou.privacy.certificate import Certificate, MechanismRecord, certify
-from caribou.privacy.events import Event, Gaussian, NonPrivate
+from caribou.privacy.events import Event, NonPrivate, Parallel
 from caribou.privacy.sensitivity import neighbourhood_gradient_sensitivity
 from caribou.randomness import Streams
 
@@ -106,39 +110,32 @@ class SageNdp:
     def fit(self, graph: Graph, budget: Budget, streams: Streams, noise: NoiseSource) -> Fitted:
         """Private centre, private training on neighbourhoods, private sums for prediction, a private choice of their weight."""
         split = checked_split(graph, budget)
-        mu = budget_mu(budget)
+        plan = self._plan(graph, budget)
         adjacency = self._bounded(graph, streams)
-        mean, of_mean = self._centre(graph, self.mean_share * mu, noise)
+        mean = self._centre(graph, plan, noise)
         rows = self._rows(graph, mean)
-        share = 1 - self.mean_share**2 - self.sums_share
-        layer, of_training, as_neighbour = self._train(graph, rows, adjacency, math.sqrt(share) * mu, noise)
-        calibrated = self._calibrate(graph, math.sqrt(self.sums_share) * mu)
+        layer = self._train(graph, rows, adjacency, plan, noise)
+        calibrated = plan.sums
         sums = noisy_neighbour_sums(adjacency, messages(rows, layer), calibrated, noise.stream("sums"))
-        records = (of_mean, of_training, sums_record(calibrated))
-        alone = (as_neighbour, calibrated.event)
-        left = remaining_epsilon(alone, budget)
         candidates = [self._logits(rows, layer, sums, gamma)[split.val] for gamma in WEIGHTS]
-        chosen = choose(candidates, graph, split, left, noise.stream("choice"), default=DEFAULT_WEIGHT)
-        groups = {
-            "training nodes": tuple(r.event for r in records),
-            "validation nodes": (*alone, selection_event(left)),
-            "test nodes and the rest": alone,
-        }
+        chosen = choose(candidates, graph, split, plan.choice, noise.stream("choice"), default=DEFAULT_WEIGHT)
         weights = {"mean": mean, "layer": layer, "sums_weight": np.array(WEIGHTS[chosen])}
         released = {"sums": sums}
         names = ("mean of the training rows", "weights of the layer", "weight of the sums")
-        certificate = self._certificate(graph, budget, records, groups, names, noise)
+        certificate = self._certificate(graph, budget, plan.records, plan.groups, names, noise)
         return Fitted(self.predict(weights, released, graph), certificate, released, weights)
 
     def cost(self, graph: Graph, budget: Budget) -> tuple[Event, ...]:
-        """What a training node pays, the costliest group: Gaussians that compose to the whole budget."""
-        mu = budget_mu(budget)
-        return (Gaussian(1 / mu),) if math.isfinite(mu) else (NonPrivate(),)
+        """What a training node pays, Gaussians that compose to the whole budget; beside it, what the other groups pay."""
+        if not budget.is_private:
+            return (NonPrivate(),)
+        return (Parallel(tuple(self._plan(graph, budget).groups.values())),)
 
     def release(
         self, weights: Mapping[str, np.ndarray], graph: Graph, budget: Budget, streams: Streams, noise: NoiseSource
     ) -> Fitted:
         """Predict another graph: the sums over its edges are a release about it; the layer is used as it is."""
+        require_node_unit(budget)
         calibrated = self._calibrate(graph, budget_mu(budget))
         adjacency = self._bounded(graph, streams)
         said = messages(self._rows(graph, weights["mean"]), weights["layer"])
@@ -149,7 +146,7 @@ class SageNdp:
 
     def release_cost(self, graph: Graph, budget: Budget) -> tuple[Event, ...]:
         """One Gaussian mechanism."""
-        return self.cost(graph, budget)
+        return (self._calibrate(graph, budget_mu(budget)).event,)
 
     def predict(
         self, weights: Mapping[str, np.ndarray], released: Mapping[str, np.ndarray], graph: Graph
@@ -165,42 +162,51 @@ class SageNdp:
         return cap_degrees(graph.adjacency(), self.degree_cap, streams.sampling)
 
     def _size(self, graph: Graph) -> int:
-        return len(graph.for_learning()[0].train) if self.train_size is None else self.train_size
+        return graph.for_learning()[0].declared[0] if self.train_size is None else self.train_size
 
-    def _centre(self, graph: Graph, mu: float, noise: NoiseSource) -> tuple[np.ndarray, MechanismRecord]:
-        part = full_batch("mean of the training rows", 1, mu)
+    def _plan(self, graph: Graph, budget: Budget) -> Plan:
+        """One budget over mean, training and sums, from public numbers alone."""
+        mu, size = budget_mu(budget), self._size(graph)
+        M, w = self.degree_cap, self.own_share
+        sensitivity = neighbourhood_gradient_sensitivity(degree_cap=M, own_share=w)
+        as_neighbour = neighbourhood_gradient_sensitivity(degree_cap=M, own_share=w, own_example=False)
+        share = math.sqrt(1 - self.mean_share**2 - self.sums_share)
+        schedule = path_length_schedule(mu=share * mu / sensitivity, train_size=size, clip=self.clip)
+        sums = self._calibrate(graph, math.sqrt(self.sums_share) * mu)
+        return Plan(
+            mean=full_batch("mean of the training rows", 1, self.mean_share * mu),
+            schedule=schedule,
+            training=full_batch("training on neighbourhoods", schedule.steps, share * mu),
+            sensitivity=sensitivity,
+            as_neighbour=as_neighbour,
+            sums=sums,
+            budget=budget,
+        )
+
+    def _centre(self, graph: Graph, plan: Plan, noise: NoiseSource) -> np.ndarray:
         x = unit_root_rows(graph.features)[graph.for_learning()[0].train]
-        mean = private_mean(x, part, noise.stream("mean"), train_size=self._size(graph))
-        return mean, part_record(part, MEAN_THEOREM, sensitivity=1.0)
+        return private_mean(x, plan.mean, noise.stream("mean"), train_size=self._size(graph))
 
     def _rows(self, graph: Graph, mean: np.ndarray) -> Rows:
         if len(mean) != graph.num_features:
             raise InputError(f"graph must have the {len(mean)} columns of the model, got {graph.num_features}")
         return centred_unit_rows(unit_root_rows(graph.features), mean)
 
-    def _train(
-        self, graph: Graph, rows: Rows, adjacency: sp.csr_array, mu: float, noise: NoiseSource
-    ) -> tuple[np.ndarray, MechanismRecord, Event]:
-        """The layer's weights [2 d, C], what they cost a training node, and what they cost a node without its own example."""
+    def _train(self, graph: Graph, rows: Rows, adjacency: sp.csr_array, plan: Plan, noise: NoiseSource) -> np.ndarray:
+        """The layer's weights. [2 d, C]"""
         split, labels = graph.for_learning()
-        M, w = self.degree_cap, self.own_share
-        sensitivity = neighbourhood_gradient_sensitivity(degree_cap=M, own_share=w)
-        as_neighbour = neighbourhood_gradient_sensitivity(degree_cap=M, own_share=w, own_example=False)
-        schedule = path_length_schedule(mu=mu / sensitivity, train_size=self._size(graph), clip=self.clip)
-        part = full_batch("training on neighbourhoods", schedule.steps, mu)
-        wide = part.widened(sensitivity)
+        wide = plan.training.widened(plan.sensitivity)
         averaged = noisy_gradient_descent(
-            neighbourhood_rows(rows, adjacency, split.train, M, w),
+            neighbourhood_rows(rows, adjacency, split.train, self.degree_cap, self.own_share),
             labels[split.train],
             classes=graph.num_classes,
-            schedule=schedule,
+            schedule=plan.schedule,
             calibrated=wide,
             noise=noise.stream("training"),
+            train_size=self._size(graph),
         )
-        layer = shrink_rows(averaged, noise_variance=average_noise_variance(schedule, wide), strength=self.shrinkage)
-        record = part_record(part, TRAINING_THEOREM, sensitivity_in_clips=sensitivity, **asdict(schedule))
-        smaller = part.widened(sensitivity / as_neighbour)  # the same noise, per unit of what such a node can do
-        return layer, record, smaller.event or NonPrivate()
+        variance = average_noise_variance(plan.schedule, wide)
+        return shrink_rows(averaged, noise_variance=variance, strength=self.shrinkage)
 
     def _calibrate(self, graph: Graph, mu: float) -> CalibratedSums:
         radius = math.sqrt(self.degree_cap) if self.radius is None else self.radius
@@ -232,6 +238,49 @@ class SageNdp:
             public_parameters={**sizes, **self.settings()} | parallel_parameters(groups),
             assumptions=node_assumptions(noise, groups, reads_edges=False, base=MlpDp(), cuts_degrees=True),
         )
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The parts of the budget with their noise, and what each group of nodes pays."""
+
+    mean: AllocatedPart
+    schedule: Descent
+    training: AllocatedPart
+    sensitivity: float  # of the training sum, in clips
+    as_neighbour: float  # the same for a node without its own example
+    sums: CalibratedSums
+    budget: Budget
+
+    @property
+    def records(self) -> tuple[MechanismRecord, ...]:
+        """What a training node pays."""
+        figures = {"sensitivity_in_clips": self.sensitivity, **asdict(self.schedule)}
+        return (
+            part_record(self.mean, MEAN_THEOREM, sensitivity=1.0),
+            part_record(self.training, TRAINING_THEOREM, **figures),
+            sums_record(self.sums),
+        )
+
+    @property
+    def others(self) -> tuple[Event, ...]:
+        """What every other node pays: the same noise, per unit of what such a node can do."""
+        smaller = self.training.widened(self.sensitivity / self.as_neighbour)
+        return smaller.event or NonPrivate(), self.sums.event
+
+    @cached_property
+    def choice(self) -> float:
+        """The epsilon of a validation node for the choice of the weight."""
+        return remaining_epsilon(self.others, self.budget)
+
+    @property
+    def groups(self) -> dict[str, tuple[Event, ...]]:
+        """Training, validation and other nodes."""
+        return {
+            "training nodes": tuple(r.event for r in self.records),
+            "validation nodes": (*self.others, selection_event(self.choice)),
+            "test nodes and the rest": self.others,
+        }
 
 
 # -- the layer -----------------------------------------------------------------------------------------------------
