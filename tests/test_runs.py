@@ -36,6 +36,10 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "mlp-dp": ("mlp-dp", {"random_features": 20}),
     "mlp-dp, network": ("mlp-dp", {"hidden": 8}),
     "mlp": ("mlp", {}),
+    "sage-edp": ("sage-edp", {"epochs": 10}),
+    "sage-inf": ("sage-inf", {"epochs": 10}),
+    "sage-ndp": ("sage-ndp", {}),
+    "lapgraph-edp": ("lapgraph-edp", {"epochs": 10}),
 }
 every_case = pytest.mark.parametrize("case", list(CASES))
 

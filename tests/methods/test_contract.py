@@ -22,8 +22,11 @@ from caribou.mechanisms.noise import NoiseSource
 from caribou.methods import METHODS, Fitted, Method
 from caribou.methods.caribou import Caribou
 from caribou.methods.caribou_ndp import CaribouNdp
+from caribou.methods.lapgraph import LapGraph
 from caribou.methods.mlp import Mlp
 from caribou.methods.mlp_dp import MlpDp
+from caribou.methods.sage import SageEdge
+from caribou.methods.sage_ndp import SageNdp
 from caribou.methods.votes import VotesEdge
 from caribou.methods.votes_ndp import VotePlan, VotesNdp
 from caribou.privacy.accounting import epsilon_of
@@ -72,6 +75,10 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("mlp-dp", {"random_features": 20}),
     ("mlp-dp", {"choose_shrinkage": True}),
     ("mlp", {}),
+    ("sage-edp", {"epochs": 20, "hidden": 16}),
+    ("sage-inf", {"epochs": 20, "hidden": 16, "layers": 1}),
+    ("sage-ndp", {"degree_cap": 1}),
+    ("lapgraph-edp", {"epochs": 20, "hidden": 16}),
 ]
 every_case = pytest.mark.parametrize(
     ("name", "settings"), CASES, ids=[f"{n}-{'-'.join(map(str, s.values()))}" for n, s in CASES]
@@ -213,6 +220,7 @@ SELECTING = [
     for name, settings in CASES
     if "plan" in settings
     or "choose_shrinkage" in settings
+    or name == "sage-ndp"
     or (name, settings) == ("caribou-ndp", {"graph_share": 0.5, "hops": 3})
 ]
 
@@ -295,9 +303,19 @@ def test_settings_survive_json(name: str, settings: dict[str, Any]) -> None:
     assert METHODS[name].create(**json.loads(json.dumps(method.settings()))) == method
 
 
-CLASSES = (Caribou, CaribouNdp, VotesEdge, VotesNdp, VotePlan, MlpDp, Mlp)
+CLASSES = (Caribou, CaribouNdp, VotesEdge, VotesNdp, VotePlan, MlpDp, Mlp, SageEdge, SageNdp, LapGraph)
 """All records of settings; `ALTERNATIVES` must have every field of theirs."""
 DEEP, GRAPHIC = {"hops": 2}, {"graph_share": 0.5}
+BRIEF = {"epochs": 10}
+SAGE: dict[str, tuple[dict[str, Any], Any]] = {
+    "hidden": (BRIEF, 8),
+    "layers": (BRIEF, 1),
+    "aggregator": (BRIEF, "sum"),
+    "dropout": (BRIEF, 0.2),
+    "epochs": (BRIEF, 5),
+    "count_share": (BRIEF, 0.4),
+    "max_edges": (BRIEF, 20),
+}
 ALTERNATIVES: dict[type, dict[str, tuple[dict[str, Any], Any]]] = {
     # field: (what else is set, another value)
     Caribou: {
@@ -354,6 +372,18 @@ ALTERNATIVES: dict[type, dict[str, tuple[dict[str, Any], Any]]] = {
         "public_features": ({}, "FILE"),
     },
     Mlp: {"hidden": ({}, (8,))},
+    SageEdge: SAGE,
+    LapGraph: SAGE,
+    SageNdp: {
+        "degree_cap": ({}, 4),
+        "own_share": ({}, 0.5),
+        "mean_share": ({}, 0.6),
+        "sums_share": ({}, 0.4),
+        "radius": ({}, 0.3),
+        "clip": ({}, 0.1),
+        "shrinkage": ({}, 2.0),
+        "train_size": ({}, 300),
+    },
 }
 
 
@@ -403,6 +433,6 @@ def _outcome(cls: type, others: str, field: str, value: Any) -> dict[str, np.nda
 
 
 def _outputs(method: Method) -> dict[str, np.ndarray]:
-    unit = PrivacyUnit.EDGE if isinstance(method, Caribou | VotesEdge | Mlp) else PrivacyUnit.NODE
+    unit = PrivacyUnit.EDGE if isinstance(method, Caribou | VotesEdge | Mlp | SageEdge) else PrivacyUnit.NODE
     fitted = method.fit(GRAPH, Budget(8.0, 1e-5, unit), Streams(1), NoiseSource.seeded(1))
     return {"own": fitted.probabilities, **fitted.released}

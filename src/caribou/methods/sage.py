@@ -18,7 +18,13 @@ from caribou._validate import integer, open_unit_interval
 from caribou.graph import Graph
 from caribou.learning.sage import Neighbourhoods, SageConfig, SageModel, fit_sage
 from caribou.mechanisms.noise import NoiseSource
-from caribou.mechanisms.randomized_response import noisy_edge_count, perturbed_pairs, require_room
+from caribou.mechanisms.randomized_response import (
+    noisy_edge_count,
+    pair_numbers,
+    pairs_of_numbers,
+    perturbed_pairs,
+    require_room,
+)
 from caribou.methods import Fitted
 from caribou.methods.votes import require_edge_unit
 from caribou.privacy.budget import Budget
@@ -178,14 +184,14 @@ def perturb(
     Formal guarantee: budget.epsilon-DP at edge level; an infinite budget gives the graph itself.
     """
     plan = split_pair_budget(budget, count_share)
+    if not budget.is_private:
+        record = MechanismRecord("the graph itself", plan.events[0], {"theorem": "none: no noise"})
+        return Perturbed(graph.num_edges, pairs_of_numbers(pair_numbers(graph)), (record,))
     count = noisy_edge_count(graph, epsilon=plan.count, noise=noise.stream("edge count"))
     count = count if max_edges is None else min(count, max_edges)
     response = response_of(epsilon=plan.pairs, edges=count, nodes=graph.num_nodes)
-    if budget.is_private:
-        require_room(response, edges=count, nodes=graph.num_nodes)
+    require_room(response, edges=count, nodes=graph.num_nodes)
     pairs = perturbed_pairs(graph, response, noise.stream("pairs"))
-    if not budget.is_private:
-        return Perturbed(count, pairs, (MechanismRecord("the graph itself", plan.events[0], {"theorem": "none"}),))
     of_count, of_pairs = plan.events
     figures = {"theorem": PAIR_THEOREM, "released_edge_count": count, **response.to_dict()}
     records = (
