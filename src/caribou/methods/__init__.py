@@ -115,6 +115,24 @@ METHODS = {
     "votes-ndp": MethodInfo(
         PrivacyUnit.NODE, "caribou.methods.votes_ndp:VotesNdp", "a private linear model, with votes where they pay"
     ),
+    "gap-edp": MethodInfo(
+        PrivacyUnit.EDGE, "caribou.methods.gap:Gap", "GAP: noisy sums of embeddings over neighbours, K hops, all released"
+    ),
+    "gap-inf": MethodInfo(
+        PrivacyUnit.EDGE, "caribou.methods.gap:Gap", "the same without noise: a yardstick", private=False
+    ),
+    "gap-ndp": MethodInfo(
+        PrivacyUnit.NODE, "caribou.methods.gap_ndp:GapNdp", "GAP with a private encoder and a private classifier"
+    ),
+    "dpdgc-edp": MethodInfo(
+        PrivacyUnit.EDGE, "caribou.methods.dpdgc:Dpdgc", "DPDGC: noisy products of A with privately trained weights"
+    ),
+    "dpdgc-inf": MethodInfo(
+        PrivacyUnit.EDGE, "caribou.methods.dpdgc:Dpdgc", "the same without noise: a yardstick", private=False
+    ),
+    "dpdgc-ndp": MethodInfo(
+        PrivacyUnit.NODE, "caribou.methods.dpdgc_ndp:DpdgcNdp", "DPDGC with every part trained privately"
+    ),
     "mlp-dp": MethodInfo(
         PrivacyUnit.NODE,
         "caribou.methods.mlp_dp:MlpDp",
