@@ -104,8 +104,8 @@ def noisy_gradient_descent(
 
     Formal guarantee: adding or removing one example moves G by at most c, so all iterates together are T Gaussian mechanisms
     of multiplier z, i.e. exactly (sqrt(T)/z)-GDP. If the protected unit is more than one example, ``unit_clips`` = by how many
-    clips it moves G (from a theorem, at least 1), and the noise is that many times as large. Assumes that the schedule, the number of classes and the rows' map were
-    fixed without this example or released before.
+    clips it moves G (from a theorem, at least 1), and the noise is that many times as large. Assumes that the schedule, the
+    number of classes and the rows' map were fixed without this example or released before.
     """
     rows = Rows.of(x)
     n, d = rows.shape

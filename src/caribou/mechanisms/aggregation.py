@@ -1,4 +1,4 @@
-"""Noisy sums over neighbours (the aggregation of GAP; Sajadmanesh, Shamsabadi, Bellet and Gatica-Perez 2023): every hop is released."""
+"""Noisy sums over neighbours: the aggregation of GAP (Sajadmanesh et al. 2023), of which every hop is released."""
 
 from __future__ import annotations
 
@@ -82,4 +82,6 @@ def check_pairing(adjacency: sp.csr_array, messages: np.ndarray, calibrated: Cal
         raise InputError(f"adjacency must have degrees of at most the cap {s.degree_cap}; cut it first")
     std = calibrated.noise_std
     if std > 0 and n + 14 * std > 2.0**52 * grid_spacing(noise_std=std):
-        raise InputError(f"noise_std must be at least {n} nodes / 2^23 for exact sums, got {std:g}; use a smaller epsilon")
+        raise InputError(
+            f"noise_std must be at least {n} nodes / 2^23 for exact sums, got {std:g}; use a smaller epsilon"
+        )

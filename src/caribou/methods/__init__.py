@@ -116,7 +116,9 @@ METHODS = {
         PrivacyUnit.NODE, "caribou.methods.votes_ndp:VotesNdp", "a private linear model, with votes where they pay"
     ),
     "gap-edp": MethodInfo(
-        PrivacyUnit.EDGE, "caribou.methods.gap:Gap", "GAP: noisy sums of embeddings over neighbours, K hops, all released"
+        PrivacyUnit.EDGE,
+        "caribou.methods.gap:Gap",
+        "GAP: noisy sums of embeddings over neighbours, K hops, all released",
     ),
     "gap-inf": MethodInfo(
         PrivacyUnit.EDGE, "caribou.methods.gap:Gap", "the same without noise: a yardstick", private=False
