@@ -171,7 +171,7 @@ class Dpdgc:
         inputs = [own, unit_length(product)]
         module = fit_classifier(
             inputs,
-            labels,
+            np.array(labels),
             train=judges,
             val=split.val,
             classes=graph.num_classes,

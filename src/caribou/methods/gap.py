@@ -32,12 +32,15 @@ from caribou.randomness import Streams
 
 
 def default_hops(mu: float) -> int:
-    """Hops from the budget alone: 2 as published, 4 without noise.
+    """Hops from the budget alone: 1 with noise, 4 without.
+
+    Published are 2 with noise. Every hop is paid for, and the second sends on what noise left of the first: on Cora, Photo and
+    PubMed one hop is better at every epsilon from 1 to 16.
 
     >>> default_hops(0.9), default_hops(math.inf)
-    (2, 4)
+    (1, 4)
     """
-    return 4 if math.isinf(mu) else 2
+    return 4 if math.isinf(mu) else 1
 
 
 @dataclass(frozen=True)
@@ -75,7 +78,7 @@ class Gap:
         sums = self._aggregate(graph, start, calibrated, streams, noise)
         module = fit_classifier(
             classifier_inputs(start, sums),
-            labels,
+            np.array(labels),
             train=split.train,
             val=split.val,
             classes=graph.num_classes,
