@@ -276,7 +276,7 @@ def test_without_noise_it_is_labelled(method, kind: dict) -> None:
         (DpdgcNdp(), NODE, {"radius": 2.0}),
         (DpdgcNdp(), NODE, {"training_share": 0.3}),
         (DpdgcNdp(), NODE, {"sums_share": 0.3}),
-        (DpdgcNdp(), NODE, {"classifier_share": 0.1}),
+        (DpdgcNdp(), NODE, {"classifier_share": 0.2}),
         (DpdgcNdp(), NODE, {"base": MlpDp(clip=0.1)}),
     ],
 )
@@ -297,7 +297,7 @@ def test_names_and_errors(monkeypatch: pytest.MonkeyPatch) -> None:
     for bad in ({"training_share": 1.0}, {"structure_share": 0}, {"hidden": 3}, {"classifier_hidden": 0}):
         with pytest.raises(InputError, match=next(iter(bad))):
             Dpdgc(**bad)
-    for bad in ({"degree_cap": 0}, {"radius": 0.5}, {"sums_share": 0.9}, {"training_share": 0}):
+    for bad in ({"degree_cap": 0}, {"radius": 0.5}, {"sums_share": 0.95}, {"training_share": 0}):
         with pytest.raises(InputError, match=next(iter(bad))):
             DpdgcNdp(**bad)
     monkeypatch.setattr(module, "LARGEST_W", 500)

@@ -160,8 +160,8 @@ def test_no_node_moves_the_transcript_by_more_than_mu(method: GapNdp, transcript
         (GapNdp(), NODE, {"hops": 2}),
         (GapNdp(), NODE, {"degree_cap": 5}),
         (GapNdp(), NODE, {"radius": 2.0}),
-        (GapNdp(), NODE, {"sums_share": 0.1}),
-        (GapNdp(), NODE, {"classifier_share": 0.1}),
+        (GapNdp(), NODE, {"sums_share": 0.3}),
+        (GapNdp(), NODE, {"classifier_share": 0.2}),
         (GapNdp(), NODE, {"base": MlpDp(clip=0.1)}),
     ],
 )
@@ -227,7 +227,7 @@ def test_names_and_errors() -> None:
         {"degree_cap": 0},
         {"radius": 0.5},
         {"sums_share": 1.0},
-        {"classifier_share": 0.8},
+        {"classifier_share": 0.95},
         {"base": MlpDp(choose_shrinkage=True)},
     ):
         with pytest.raises(InputError, match="shrinkage" if "base" in bad else next(iter(bad))):

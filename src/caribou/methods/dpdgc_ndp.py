@@ -72,9 +72,9 @@ class DpdgcNdp:
 
     degree_cap: int = 20
     radius: float | None = None
-    training_share: float = 0.1
-    sums_share: float = 0.1
-    classifier_share: float = 0.2
+    training_share: float = 0.05
+    sums_share: float = 0.05
+    classifier_share: float = 0.1
     base: MlpDp = field(default_factory=MlpDp)
 
     def __post_init__(self) -> None:

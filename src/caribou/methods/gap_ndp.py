@@ -76,8 +76,8 @@ class GapNdp:
     hops: int = 1
     degree_cap: int = 20
     radius: float | None = None
-    sums_share: float = 0.3
-    classifier_share: float = 0.2
+    sums_share: float = 0.1
+    classifier_share: float = 0.1
     base: MlpDp = field(default_factory=MlpDp)
 
     def __post_init__(self) -> None:
