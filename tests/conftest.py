@@ -2,10 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+import pytest
 import torch
 from hypothesis import settings
+
+from caribou.learning import encoder, head
 
 # Derandomised: a red test must stay red when it is run again.
 settings.register_profile("caribou", derandomize=True, deadline=None)
 settings.load_profile("caribou")
 torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="module")
+def quick_learning() -> Iterator[None]:
+    """The encoder in a few steps, and fewer heads to choose from: for tests of what is done with them."""
+    with pytest.MonkeyPatch.context() as patch:
+        few = encoder.EncoderConfig(36, 0.02, 1e-3, 0.1, 0.0, sparse_row_length=16.0)
+        patch.setattr(encoder, "configurations", lambda graph: (few,))
+        patch.setattr(head, "RIDGES", (0.03,))
+        yield

@@ -22,7 +22,7 @@ LEVELS = [
     {"caribou.layer", "caribou.mechanisms"},
     {"caribou.embeddings", "caribou.learning"},
     {"caribou.methods", "caribou.runs"},
-    {"caribou.models"},
+    {"caribou.models", "caribou.tuning"},
     {"caribou.commands"},
     {"caribou.cli"},
 ]

@@ -82,6 +82,23 @@ def half_open_unit_interval(**field: Any) -> float:
     return x
 
 
+def below_one(**field: Any) -> float:
+    """A number in [0, 1)."""
+    name, value = _single(field)
+    x = _number(name, value, "in [0, 1)")
+    if not (0 <= x < 1):
+        raise InputError(f"{name} must be in [0, 1), got {value!r}")
+    return x
+
+
+def boolean(**field: Any) -> bool:
+    """True or False."""
+    name, value = _single(field)
+    if not isinstance(value, bool):
+        raise InputError(f"{name} must be true or false, got {value!r}")
+    return value
+
+
 def integer(*, at_least: int, **field: Any) -> int:
     """A whole number >= ``at_least`` (and below 2^53, so that it is exact as a float)."""
     name, value = _single(field)

@@ -18,6 +18,7 @@ from caribou.commands.ledger import ledger_app
 from caribou.commands.plan import plan
 from caribou.commands.runs import certificate, embed, predict
 from caribou.commands.train import train
+from caribou.commands.tune import tune
 from caribou.commands.verify import verify
 from caribou.errors import CaribouError
 
@@ -50,6 +51,7 @@ def root(
 app.command()(plan)
 app.command()(datasets)
 app.command()(train)
+app.command()(tune)
 app.command()(predict)
 app.command()(embed)
 app.command()(certificate)

@@ -30,6 +30,8 @@ DEFAULT_FRACTIONS = (0.7, 0.1, 0.2)
 class Split:
     """Training, validation and test nodes: sorted, unique, pairwise disjoint int64 indices.
 
+    ``gone``: how many nodes were taken out of each part by `without`; the `declared` sizes count them.
+
     >>> Split(train=[2, 0], val=[1], test=[3]).train.tolist()
     [0, 2]
     """
@@ -37,6 +39,7 @@ class Split:
     train: np.ndarray
     val: np.ndarray
     test: np.ndarray
+    gone: tuple[int, int, int] = field(default=(0, 0, 0), kw_only=True)
 
     def __post_init__(self) -> None:
         parts = {name: _index_array(f"split.{name}", getattr(self, name)) for name in ("train", "val", "test")}
@@ -57,9 +60,21 @@ class Split:
         """Number of training, validation and test nodes."""
         return len(self.train), len(self.val), len(self.test)
 
+    @property
+    def declared(self) -> tuple[int, int, int]:
+        """The public sizes: those of the parts before any node was taken out, equal for node-level neighbours.
+
+        >>> Split([0, 1], [2], [3]).without(1).declared
+        (2, 1, 1)
+        """
+        train, val, test = (size + gone for size, gone in zip(self.sizes, self.gone, strict=True))
+        return train, val, test
+
     def without(self, node: int) -> Split:
-        """The split with ``node`` in no part."""
-        return Split(self.train[self.train != node], self.val[self.val != node], self.test[self.test != node])
+        """The split with ``node`` in no part; its declared sizes stay."""
+        parts = [part[part != node] for part in (self.train, self.val, self.test)]
+        train, val, test = (size - len(part) for size, part in zip(self.declared, parts, strict=True))
+        return Split(*parts, gone=(train, val, test))
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from caribou.errors import CaribouError, InputError
+from caribou.errors import CaribouError, InputError, RunError
 from caribou.graph import Graph
 from caribou.mechanisms.noise import NoiseSource
 from caribou.methods import Fitted, method_info
@@ -73,7 +73,8 @@ class Model:
     ) -> Self:
         """Train and release within the budget. With a ``ledger`` the cost is booked, or refused, before any noise is drawn."""
         graph = as_graph(data)
-        self._fitted = booked(
+        graph.for_learning()  # a graph that cannot be fitted is refused before anything is booked
+        fitted = booked(
             lambda source: self._recipe.fit(graph, self.budget, self._streams, source),
             self._recipe.cost(graph, self.budget),
             graph,
@@ -83,7 +84,15 @@ class Model:
             noise=noise,
             replace_fingerprint=replace_fingerprint,
         )
-        self._graph = graph
+        return self._take(fitted, graph)
+
+    @classmethod
+    def of(cls, method: str, budget: Budget, settings: Mapping[str, Any], fitted: Fitted, graph: Graph) -> Model:
+        """A model that was fitted elsewhere, e.g. by a search for its settings."""
+        return Model(method, budget, **settings)._take(fitted, graph)
+
+    def _take(self, fitted: Fitted, graph: Graph) -> Self:
+        self._fitted, self._graph = fitted, graph
         self._shape = (graph.num_nodes, graph.num_features)
         self._classes = class_names(graph)
         ids = graph.node_ids if self.budget.unit is PrivacyUnit.EDGE else None
@@ -201,7 +210,10 @@ class Model:
     def load(cls, folder: str | os.PathLike[str]) -> Model:
         """Read what `save` wrote; a damaged run is an error."""
         run = read_run(folder)
-        model = Model(run.method, run.budget, **run.settings)
+        try:
+            model = Model(run.method, run.budget, **run.settings)
+        except (TypeError, InputError) as error:
+            raise RunError(f"run {folder}: method and settings must be those that were saved: {error}") from error
         model._fitted = Fitted(np.empty((0, 0)), run.certificate, run.released, run.weights)
         model._shape = (run.nodes, run.columns)
         model._classes, model._node_ids = run.classes, run.node_ids
@@ -289,7 +301,7 @@ def booked(
         replace_fingerprint=replace_fingerprint,
     )
     fitted: Fitted = make(noise)
-    spent, allowed = epsilon_of(fitted.certificate.events, budget.delta), epsilon_of(events, budget.delta)
+    spent, allowed = fitted.certificate.epsilon_spent, epsilon_of(events, budget.delta)
     if spent > allowed * (1 + 1e-6):
         raise CaribouError(f"the release must cost at most what was booked, epsilon = {allowed:g}, got {spent:g}")
     book.annotate(receipt.id, "released")

@@ -175,8 +175,10 @@ def _read_ids(path: Path) -> tuple[str, ...]:
 def _digest(path: Path) -> str:
     try:
         return hashlib.sha256(path.read_bytes()).hexdigest()
-    except OSError as error:
-        raise RunError(f"run {path.parent}: {path.name} cannot be read: {error.strerror}") from error
+    except (OSError, ValueError) as error:  # ValueError: a name that no file can have
+        raise RunError(
+            f"run {path.parent}: {path.name!r} cannot be read: {getattr(error, 'strerror', error)}"
+        ) from error
 
 
 def _number(value: Any) -> float:

@@ -207,8 +207,9 @@ def test_centred_rows_are_the_same_sparse_and_dense_and_have_unit_norm() -> None
     x = np.abs(rng.standard_normal((50, 40))) * (rng.random((50, 40)) < 0.1)
     x[:, 0] += 0.1
     x[3] = 0
-    unit = unit_root_rows(x)
+    unit = unit_root_rows(sp.csr_array(x))
     assert sp.issparse(unit)
+    assert np.allclose(unit.todense(), unit_root_rows(x)), "how rows are stored follows the input, not its content"
     norms = row_norms(unit)
     assert norms[3] == 0
     assert np.allclose(np.delete(norms, 3), 1)
@@ -232,7 +233,7 @@ def test_centred_rows_are_the_same_sparse_and_dense_and_have_unit_norm() -> None
 def test_random_features_are_columns_of_rows_of_norm_one(sparse: bool) -> None:
     rng = np.random.default_rng(0)
     x = np.abs(rng.standard_normal((50, 40))) * (rng.random((50, 40)) < 0.1)
-    unit = unit_root_rows(x)
+    unit = unit_root_rows(sp.csr_array(x))
     z = centred_unit_rows(unit if sparse else np.asarray(unit.todense()), 0.01 * rng.random(40))
     joined = with_random_features(z, np.random.default_rng(3).standard_normal((40, 30)), share=0.2)
     assert joined.shape == (50, 70)

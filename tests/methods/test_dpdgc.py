@@ -206,7 +206,7 @@ def test_no_edge_moves_the_transcript_by_more_than_mu(transcript_mu) -> None:
 
 
 def test_no_node_moves_the_transcript_by_more_than_mu(transcript_mu) -> None:
-    method = DpdgcNdp(degree_cap=40, base=MlpDp(train_size=210))
+    method = DpdgcNdp(degree_cap=40)
     assert GRAPH.degrees.max() <= 40
     budget = Budget(8.0, **NODE)
     nodes = [*np.argsort(GRAPH.degrees)[-3:], *GRAPH.split.train[:3], *GRAPH.split.test[:2]]

@@ -8,17 +8,25 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 
 import networkx as nx
 import numpy as np
 import pytest
 import torch
 
+from caribou.embeddings import release
+from caribou.errors import InputError
 from caribou.graph import Graph
 from caribou.layer import ContractiveGraphLayer, project_rows
+from caribou.mechanisms.message_passing import propagate
+from caribou.mechanisms.noise import NoiseSource
 from caribou.normalize import normalize
+from caribou.privacy.budget import Budget
+from caribou.privacy.calibration import calibrate_propagation
 from caribou.privacy.sensitivity import (
     Bounds,
+    double_precision,
     edge_sensitivity,
     layer_sensitivity,
     node_sensitivity,
@@ -184,6 +192,64 @@ def test_the_edge_attack_would_convict_a_bound_that_is_5_percent_too_small(floor
         bounds = Bounds(degree_floor=floor)
         reached = max(reached, attack(dense_operator(graph, bounds) - dense_operator(other, bounds), rng))
     assert reached > too_small
+
+
+DECLARED = [(n, F) for n in (2, 3, 4, 5) for F in (n - 2, n - 1, n, 3 * n)]
+
+
+@pytest.mark.parametrize(("n", "floor"), DECLARED)
+def test_edge_bound_for_a_declared_number_of_nodes_over_all_graphs_of_that_size(n: int, floor: int) -> None:
+    """Theorem 2 with n declared: every graph with n nodes, every pair."""
+    rng = np.random.default_rng(n)
+    bounds = Bounds(degree_floor=floor, nodes=n)
+    bound = edge_sensitivity(contraction=1, alpha1=1, degree_floor=floor, nodes=n)
+    assert bound <= edge_sensitivity(contraction=1, alpha1=1, degree_floor=floor)
+    if floor >= n - 1:
+        assert bound == pytest.approx(math.sqrt(2) / (floor + 1), rel=1e-12)
+    best = 0.0
+    for nxg in (g for g in small_graphs() if g.number_of_nodes() == n):
+        for u, v in itertools.combinations(range(n), 2):
+            graph = graph_of(nxg)
+            other = graph.without_edge(u, v) if graph.has_edge(u, v) else graph.with_edge(u, v)
+            reached = attack(dense_operator(graph, bounds) - dense_operator(other, bounds), rng)
+            assert reached <= bound * (1 + 1e-9), f"bound {bound} exceeded: {reached} by {nxg.edges}, pair {(u, v)}"
+            best = max(best, reached)
+    # F = n - 2: ends of degree n - 2 have all their neighbours in common, and one X cannot serve both of them.
+    least = 0.85 if n > 2 and floor == n - 2 else 0.99
+    assert best >= least * bound, f"the attack reaches only {best / bound:.4f} of the bound: noise given away"
+
+
+@pytest.mark.parametrize(("n", "floor"), [(4, 2), (5, 3), (5, 4), (6, 5)])
+def test_a_bound_for_fewer_nodes_than_there_are_is_exceeded(n: int, floor: int) -> None:
+    """Why n must be the true one: declared too small, the scan ends before the degrees at which normalisations change."""
+    lied = edge_sensitivity(contraction=1, alpha1=1, degree_floor=floor, nodes=floor + 1)
+    bounds = Bounds(degree_floor=floor)
+    graph = graph_of(double_star(floor, floor))
+    moved = dense_operator(graph, bounds) - dense_operator(graph.with_edge(0, 1), bounds)
+    assert attack(moved, np.random.default_rng(0)) > 1.05 * lied
+
+
+@pytest.mark.parametrize("declared", [1, 5, 7, 100])
+def test_another_number_of_nodes_than_the_graph_has_is_refused(declared: int) -> None:
+    graph = Graph.from_edges(np.ones((6, 2)), [[0, 1], [1, 2]])
+    layer = ContractiveGraphLayer(0.9)
+    bounds = Bounds(degree_floor=5, nodes=declared)
+    refusal = f"nodes must be the number of nodes of the graph, 6, got {declared}"
+    with pytest.raises(InputError, match=refusal):
+        normalize(graph, bounds)
+    with pytest.raises(InputError, match=refusal):
+        layer(torch.ones(6, 2), graph, bounds=bounds)
+    with pytest.raises(InputError, match=refusal):
+        release(graph, layer, hops=1, budget=Budget(1), bounds=bounds)
+    # an operator put together by hand: the release itself refuses it, before any noise
+    forged = replace(normalize(graph, Bounds(degree_floor=5)), bounds=bounds)
+    calibrated = calibrate_propagation(
+        layer.sensitivity("edge", bounds), hops=1, mu=1.0, arithmetic=double_precision(nodes=6, columns=2, beta=0.0)
+    )
+    noise = NoiseSource.secure()
+    with pytest.raises(InputError, match=refusal):
+        propagate(layer, forged, torch.ones(6, 2), calibrated, noise)
+    assert noise.draws == 0
 
 
 def node_change(nxg: nx.Graph, v: int, bounds: Bounds, alpha1: float, rng: np.random.Generator) -> float:

@@ -16,7 +16,16 @@ import typer
 
 from caribou.errors import BudgetExceeded, CertificateError, InputError
 from caribou.privacy.budget import DEFAULT_DELTA, Budget, PrivacyUnit
-from caribou.privacy.events import EpsilonDelta, Event, Gaussian, Laplace, NonPrivate, SubsampledGaussian, event_to_dict
+from caribou.privacy.events import (
+    EpsilonDelta,
+    Event,
+    Gaussian,
+    Laplace,
+    NonPrivate,
+    Parallel,
+    SubsampledGaussian,
+    event_to_dict,
+)
 from caribou.privacy.ledger import Ledger, Release, Standing
 
 if TYPE_CHECKING:
@@ -137,7 +146,7 @@ def _past_release(
             raise CertificateError(
                 f"certificate {certificate}: does not verify ({failing[0].name}: {failing[0].detail}); see caribou verify"
             )
-        return loaded.unit, loaded.events, loaded.certificate_id
+        return loaded.unit, loaded.cost, loaded.certificate_id
     if epsilon is None or unit is None:
         raise InputError("give either --certificate FILE or --epsilon E with --unit edge|node")
     if epsilon == math.inf:
@@ -311,4 +320,6 @@ def _event_in_words(event: Event) -> str:
         return f"(epsilon = {event.epsilon:.4g}, delta = {event.delta:g})"
     if isinstance(event, NonPrivate):
         return "without noise"
+    if isinstance(event, Parallel):
+        return "one of: " + " | ".join(_events_in_words(group) for group in event.groups)
     raise InputError(f"event must be one of the recorded kinds, got {type(event).__name__}")

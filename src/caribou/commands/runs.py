@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -71,12 +72,11 @@ def embed(
 
     from caribou.models import load
 
-    if out.suffix != ".npy":
-        _check_table(out, (*TABLES, ".npy"))
+    _check_table(out, (*TABLES, ".npy"))
     model = load(run)
     state = model.embeddings
     if out.suffix == ".npy":
-        np.save(out, state)
+        _write_whole(out, lambda path: np.save(path, state))
     else:
         _write_table(_table(state, [f"x{i}" for i in range(state.shape[1])], model.node_ids), out)
     typer.echo(f"wrote {state.shape[0]} x {state.shape[1]} embeddings to {out}")
@@ -137,13 +137,19 @@ def _check_table(out: Path, endings: tuple[str, ...] = TABLES) -> None:
 
 
 def _write_table(table: pd.DataFrame, out: Path) -> None:
+    if out.suffix == ".csv":
+        _write_whole(out, lambda path: table.to_csv(path, index=False))
+    else:
+        _write_whole(out, lambda path: table.to_parquet(path, index=False))
+
+
+def _write_whole(out: Path, write: Callable[[Path], object]) -> None:
     """Whole or not at all."""
     temporary = out.with_name(f".{out.name}.tmp{out.suffix}")
     try:
-        if out.suffix == ".csv":
-            table.to_csv(temporary, index=False)
-        else:
-            table.to_parquet(temporary, index=False)
+        write(temporary)
         temporary.replace(out)
+    except OSError as error:
+        raise InputError(f"out must be a file that can be written, got {str(out)!r}: {error.strerror}") from error
     finally:
         temporary.unlink(missing_ok=True)

@@ -127,7 +127,7 @@ def _document(method: str, dataset: str, budget: Budget, runs: list[_Run]) -> di
     from caribou.privacy.certificate import json_number
 
     certificate = runs[0].model.certificate
-    events = [event for run in runs for event in run.model.certificate.events]
+    events = [event for run in runs for event in run.model.certificate.cost]
     scores = [run.test_accuracy for run in runs]
     return {
         "method": method,
@@ -158,7 +158,9 @@ def fit_progress(title: str, fits: int) -> Iterator[Callable[[], None]]:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+    console = Console(stderr=True)
+    # without a terminal the bar would leave an empty line before the one line of an error
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task(title, total=fits)
         yield lambda: progress.advance(task)
 
@@ -184,7 +186,10 @@ def with_public_features(settings: dict[str, Any], method: str, file: Path | Non
     if method == "mlp-dp":
         return {**settings, "public_features": str(file)}
     if method == "votes-ndp":
-        return {**settings, "base": {**settings.get("base", {}), "public_features": str(file)}}
+        base = settings.get("base", {})
+        if not isinstance(base, dict):
+            raise InputError(f"base must have settings of mlp-dp, got {base!r}")
+        return {**settings, "base": {**base, "public_features": str(file)}}
     raise InputError(f"public_features must go with mlp-dp or votes-ndp, got {method}")
 
 
@@ -239,7 +244,8 @@ def _print(document: dict[str, Any], budget: str, out: Path | None) -> None:
     if len(accuracy["runs"]) > 1:
         total = document["epsilon_of_all_fits"]
         table.add_row(
-            "all fits together", f"epsilon = {total if isinstance(total, str) else f'{total:.4g}'} on a private graph"
+            "all fits together",
+            f"epsilon = {total if isinstance(total, str) else f'{total:.4g}'} on a private graph",
         )
     if document["unit"] == "node":
         # At edge level labels are public; here an accuracy is a function of private labels, and no noise is added to it.

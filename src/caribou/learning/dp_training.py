@@ -94,13 +94,14 @@ def noisy_gradient_descent(
     schedule: Descent,
     calibrated: AllocatedPart,
     noise: NoiseSource,
+    train_size: int = 0,
     unit_clips: float = 1.0,
 ) -> np.ndarray:
     """A linear softmax model without bias by full-batch noisy gradient descent from 0. [n, d], [n] -> weights [d, C].
 
     Step: G = sum_i z_i R_i' min(1, c / (||z_i|| ||R_i||)) + c z N(0, I) with R_i = softmax(z_i W) - onehot(y_i). The gradient of
     one example is the outer product z_i R_i', so its norm ||z_i|| ||R_i|| is known in closed form. Returns the mean of the
-    last half of the iterates.
+    last half of the iterates. ``train_size``: the declared number of examples, by which the allowance for rounding is taken.
 
     Formal guarantee: adding or removing one example moves G by at most c, so all iterates together are T Gaussian mechanisms
     of multiplier z, i.e. exactly (sqrt(T)/z)-GDP. If the protected unit is more than one example, ``unit_clips`` = by how many
@@ -116,7 +117,7 @@ def noisy_gradient_descent(
     if not unit_clips >= 1:
         raise InputError(f"unit_clips must be >= 1, got {unit_clips!r}")
     multiplier = running_multiplier(calibrated) * unit_clips  # noise in clips
-    bound = c * (1 - rounding_margin(rows=n, entries=d * classes, noise_multiplier=multiplier))
+    bound = c * (1 - rounding_margin(rows=max(train_size, n), entries=d * classes, noise_multiplier=multiplier))
     weights = np.zeros((d, classes))
     velocity = np.zeros((d, classes))
     average = np.zeros((d, classes))
@@ -247,8 +248,9 @@ def train_privately(
     rows = _double(x)
     y = _checked_labels(labels, rows.shape[0], None)
     size = sum(p.numel() for p in parameters)
-    bound = clip * (1 - rounding_margin(rows=len(y), entries=size, noise_multiplier=multiplier))
     probability = calibrated.part.sampling_probability
+    declared = max(len(y), round(divisor / probability))
+    bound = clip * (1 - rounding_margin(rows=declared, entries=size, noise_multiplier=multiplier))
     coins = noise if probability == 1 else noise.stream("sampling")
     batches = poisson_samples(len(y), calibrated.part.steps, probability, coins)
 

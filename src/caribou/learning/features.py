@@ -18,9 +18,6 @@ from caribou.mechanisms.noise import NoiseSource
 from caribou.privacy.allocation import AllocatedPart
 from caribou.privacy.sensitivity import grid_spacing
 
-DENSE_ABOVE = 0.2
-"""Share of non-zero entries above which a dense product is faster than a sparse one (in double precision, few classes)."""
-
 SHORTEST_RESIDUAL = 0.1
 """Rows closer than this to the mean are not stretched to length 1: a sparse row is centred by a difference of two products,
 whose rounding error grows with the stretch. The same rule for dense rows, so that storage changes nothing but time."""
@@ -96,15 +93,14 @@ def row_norms(x: Any) -> np.ndarray:
 
 
 def unit_root_rows(features: Any) -> np.ndarray | sp.csr_array:
-    """x <- sign(x) sqrt|x|, then x <- x / ||x|| (a zero row stays zero). Sparse if few entries are non-zero.
+    """x <- sign(x) sqrt|x|, then x <- x / ||x|| (a zero row stays zero). Sparse rows stay sparse, dense ones dense.
 
     The root changes nothing on 0/1 features and tames counts and tf-idf. Acts on each row alone. [n, d] -> [n, d].
     """
-    sparse = sp.issparse(features)
-    # The number of entries decides only how the same values are stored: it shows in memory and time, not in the release.
-    filled = features.nnz if sparse else int(np.count_nonzero(features))
-    if filled > DENSE_ABOVE * math.prod(features.shape):
-        dense = np.asarray(features.todense() if sparse else features, dtype=np.float64)
+    # How rows are stored shows in the last bits of every prediction. So it must not follow the number of entries, which is
+    # private at node level: one node could tip it, and everybody else's prediction would tell.
+    if not sp.issparse(features):
+        dense = np.asarray(features, dtype=np.float64)
         rooted = np.sign(dense) * np.sqrt(np.abs(dense))
         return rooted / np.maximum(row_norms(rooted), 1e-300)[:, None]
     x = sp.csr_array(features, dtype=np.float64, copy=True)
@@ -130,7 +126,7 @@ def private_mean(
     norms = row_norms(x)
     if len(norms) and not float(norms.max()) <= 1 + 1e-9:
         raise InputError(f"rows must have norm <= 1, got {float(norms.max())!r}")
-    margin = rounding_margin(rows=x.shape[0], entries=x.shape[1], noise_multiplier=multiplier)
+    margin = rounding_margin(rows=max(train_size, x.shape[0]), entries=x.shape[1], noise_multiplier=multiplier)
     total = (1 - margin) * np.asarray(x.sum(axis=0), dtype=np.float64).ravel()
     mean = noise.add_gaussian(total, std=multiplier) / train_size
     length = float(mean @ mean)

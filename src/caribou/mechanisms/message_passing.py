@@ -47,6 +47,10 @@ def check_pairing(
     layer: ContractiveGraphLayer, operator: Operator, start: Tensor, calibrated: CalibratedPropagation
 ) -> None:
     """The noise must have been calibrated for this layer, these bounds and this size, and X^(0) must be usable."""
+    if operator.bounds.nodes not in (None, operator.num_nodes):
+        raise InputError(
+            f"nodes must be the number of nodes of the graph, {operator.num_nodes}, got {operator.bounds.nodes}"
+        )
     expected = layer.sensitivity(calibrated.sensitivity.unit, operator.bounds)
     if calibrated.sensitivity != expected:
         raise InputError(

@@ -18,7 +18,7 @@ import scipy.sparse as sp
 import torch
 from scipy.special import softmax
 
-from caribou._validate import integer, one_of, open_unit_interval
+from caribou._validate import below_one, integer, one_of, open_unit_interval
 from caribou.errors import InputError
 from caribou.graph import Graph
 from caribou.layer import ContractiveGraphLayer
@@ -120,8 +120,7 @@ class Caribou:
         if self.classifier == "evidence" and self.messages not in CLASS_MESSAGES:
             raise InputError(f"classifier must be mlp for messages = {self.messages}, got 'evidence'")
         integer(at_least=1, classifier_hidden=self.classifier_hidden)
-        if not 0 <= self.votes < 1:
-            raise InputError(f"votes must be in [0, 1), the share of epsilon for votes, got {self.votes!r}")
+        below_one(votes=self.votes)
         if self.votes > 0 and self._classifier != "evidence":
             raise InputError(f"votes must be 0 unless the classifier is evidence, got {self.votes!r}")
 
@@ -166,6 +165,8 @@ class Caribou:
 
     def release_cost(self, graph: Graph, budget: Budget) -> tuple[Event, ...]:
         """The same as `cost`."""
+        if self.votes > 0:
+            require_labelled(graph)
         return self.cost(graph, budget)
 
     def predict(

@@ -28,7 +28,7 @@ import numpy as np
 import torch
 from scipy.special import softmax
 
-from caribou._validate import integer, non_negative, one_of, open_unit_interval
+from caribou._validate import below_one, integer, non_negative, one_of, open_unit_interval
 from caribou.errors import InputError
 from caribou.graph import Graph, Split
 from caribou.layer import ContractiveGraphLayer
@@ -41,6 +41,7 @@ from caribou.methods.mlp_dp import (
     DESCENT_THEOREM,
     MlpDp,
     apply_model,
+    base_model,
     checked_split,
     choose,
     full_batch,
@@ -48,14 +49,15 @@ from caribou.methods.mlp_dp import (
     parallel_parameters,
     part_record,
     public_parameters,
+    require_node_unit,
     selection_event,
 )
 from caribou.normalize import normalize
-from caribou.privacy.accounting import epsilon_of
+from caribou.privacy.accounting import epsilon_of, pure_epsilon
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.calibration import CalibratedPropagation, budget_mu, calibrate_propagation
 from caribou.privacy.certificate import MechanismRecord, certify, initial_state_assumption, propagation_record
-from caribou.privacy.events import Event
+from caribou.privacy.events import Event, Parallel
 from caribou.privacy.sensitivity import Bounds, double_precision
 from caribou.randomness import Streams
 
@@ -105,12 +107,13 @@ class CaribouNdp:
         integer(at_least=1, hops=self.hops)
         integer(at_least=1, degree_cap=self.degree_cap)
         ContractiveGraphLayer(self.contraction, self.alpha1, self.beta)  # checks its own arguments
-        if isinstance(self.base, Mapping):  # from the command line
-            object.__setattr__(self, "base", MlpDp(**self.base))
+        object.__setattr__(self, "base", base_model(self.base))
         if self.declared_average_degree is not None:
             non_negative(declared_average_degree=self.declared_average_degree)
         one_of(CLASSIFIERS, classifier=self.classifier)
         open_unit_interval(classifier_share=self.classifier_share)
+        if self.graph_share is not None:
+            below_one(graph_share=self.graph_share)
         taken = self.classifier_share if self.classifier == "trained" else 0.0
         if self.graph_share is not None and not 0 <= self.graph_share < 1 - taken:
             raise InputError(f"graph_share must be in [0, {1 - taken:g}), got {self.graph_share!r}")
@@ -149,8 +152,13 @@ class CaribouNdp:
         )
 
     def cost(self, graph: Graph, budget: Budget) -> tuple[Event, ...]:
-        """What a training node pays, the costliest group: Gaussians that compose to the whole budget."""
-        return self.base.cost(graph, budget)
+        """What a training node pays, Gaussians that compose to the whole budget; beside it, what a validation node pays."""
+        training = self.base.cost(graph, budget)
+        share = self._share(budget)
+        if share == 0 or self.classifier == "trained" or not budget.is_private:
+            return training
+        alone = self._calibrate(graph, math.sqrt(share) * budget_mu(budget)).event
+        return (Parallel((training, (alone, selection_event(selection_epsilon(budget, alone))))),)
 
     def release(
         self, weights: Mapping[str, np.ndarray], graph: Graph, budget: Budget, streams: Streams, noise: NoiseSource
@@ -158,6 +166,7 @@ class CaribouNdp:
         """Predict another graph: message passing on it is a release about it; encoder and classifier are used as they are."""
         if self._share(budget) == 0:
             return self.base.release(weights, graph, budget, streams, noise)
+        require_node_unit(budget)
         calibrated = self._calibrate(graph, budget_mu(budget))
         start = self._messages(graph, centred(apply_model(weights, graph)))
         state = self._propagate(graph, start, calibrated, streams, noise)
@@ -254,7 +263,7 @@ class CaribouNdp:
         noise: NoiseSource,
     ) -> tuple[dict[str, np.ndarray], MechanismRecord]:
         mu = math.sqrt(self.classifier_share) * budget_mu(budget)
-        size = self.base.train_size or len(split.train)
+        size = self.base.train_size or split.declared[0]
         schedule = path_length_schedule(mu=mu, train_size=size)
         descent = full_batch("training of the classifier", schedule.steps, mu)
         weights = noisy_gradient_descent(
@@ -264,6 +273,7 @@ class CaribouNdp:
             schedule=schedule,
             calibrated=descent,
             noise=noise.stream("classifier"),
+            train_size=size,
         )
         return {"classifier": weights}, part_record(descent, DESCENT_THEOREM, **asdict(schedule))
 
@@ -313,8 +323,13 @@ def selection_epsilon(budget: Budget, propagation: Event) -> float:
 
 
 def check_groups(groups: Mapping[str, tuple[Event, ...]], budget: Budget) -> None:
-    """Every group of nodes must keep the budget."""
+    """Every group of nodes must keep the budget.
+
+    Pure mechanisms may also be added up, (e, delta) with (e', 0): PLD rounds up, at epsilon = 100 by 1e-3.
+    """
     for name, events in groups.items():
-        spent = epsilon_of(events, budget.delta)
+        pure = [event for event in events if pure_epsilon([event]) is not None]
+        others = [event for event in events if event not in pure]
+        spent = min(epsilon_of(events, budget.delta), epsilon_of(others, budget.delta) + (pure_epsilon(pure) or 0.0))
         if spent > budget.epsilon * (1 + 1e-9):
             raise InputError(f"epsilon of the {name} must be <= {budget.epsilon:g}, got {spent:g}")

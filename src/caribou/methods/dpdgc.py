@@ -107,6 +107,7 @@ class Dpdgc:
             mu=math.sqrt(self.training_share) * mu,
             unit_clips=adjacency_gradient_edge_sensitivity(),
             theorem=EDGE_TRAINING_THEOREM,
+            train_size=len(structure),
             noise=noise.stream("structure"),
         )
         calibrated = self._calibrate(graph, mu)
@@ -197,11 +198,11 @@ def train_structure(
     unit_clips: float,
     theorem: str,
     noise: NoiseSource,
-    train_size: int | None = None,
+    train_size: int,
 ) -> tuple[np.ndarray, MechanismRecord]:
     """W by noisy descent of softmax(a_i W) on rows of A, mu-GDP: [n, C] with rows of length 1 (0 where noise alone is left)."""
     labels = graph.for_learning()[1]
-    schedule = path_length_schedule(mu=mu / unit_clips, train_size=train_size or len(examples), clip=CLIP)
+    schedule = path_length_schedule(mu=mu / unit_clips, train_size=train_size, clip=CLIP)
     descent = full_batch("training of W on rows of A", schedule.steps, mu)
     trained = noisy_gradient_descent(
         sp.csr_array(adjacency[examples]),
@@ -210,6 +211,7 @@ def train_structure(
         schedule=schedule,
         calibrated=descent,
         noise=noise,
+        train_size=train_size,
         unit_clips=unit_clips,
     )
     left = average_noise_variance(schedule, descent, unit_clips)

@@ -105,8 +105,8 @@ class DpdgcNdp:
             mu=math.sqrt(self.training_share) * mu,
             unit_clips=adjacency_gradient_node_sensitivity(degree_cap=self.degree_cap),
             theorem=NODE_TRAINING_THEOREM,
+            train_size=split.declared[0] if self.base.train_size is None else self.base.train_size,
             noise=noise.stream("structure"),
-            train_size=self.base.train_size,
         )
         calibrated = self._calibrate(graph, math.sqrt(self.sums_share) * mu)
         (product,) = noisy_sums(adjacency, structure, calibrated, noise.stream("sums"))

@@ -32,12 +32,14 @@ from caribou.methods.mlp_dp import (
     DESCENT_THEOREM,
     MlpDp,
     apply_model,
+    base_model,
     checked_split,
     full_batch,
     node_assumptions,
     parallel_parameters,
     part_record,
     public_parameters,
+    require_node_unit,
 )
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.calibration import CalibratedSums, budget_mu, calibrate_sums
@@ -123,6 +125,7 @@ class GapNdp:
         self, weights: Mapping[str, np.ndarray], graph: Graph, budget: Budget, streams: Streams, noise: NoiseSource
     ) -> Fitted:
         """Predict another graph: noisy sums over it are a release about it; encoder and classifier are used as they are."""
+        require_node_unit(budget)
         calibrated = self._calibrate(graph, budget_mu(budget))
         sums = self._aggregate(graph, messages(apply_model(weights, graph)), calibrated, streams, noise)
         record = sums_record(calibrated)
@@ -190,7 +193,7 @@ class GapNdp:
 
 def checked_base(base: MlpDp | Mapping[str, Any]) -> MlpDp:
     """The encoder, or its settings by name (from the command line). It may not use validation nodes."""
-    model = MlpDp(**base) if isinstance(base, Mapping) else base
+    model = base_model(base)
     if model.choose_shrinkage:
         raise InputError("choose_shrinkage must be False here: validation nodes choose nothing, got True")
     return model
@@ -219,7 +222,8 @@ def fit_linear_head(
 ) -> tuple[np.ndarray, MechanismRecord]:
     """A linear model on the training nodes' rows by noisy gradient descent that is mu-GDP, with its record. [d, C]"""
     split, labels = graph.for_learning()
-    schedule = path_length_schedule(mu=mu, train_size=train_size or len(split.train))
+    size = split.declared[0] if train_size is None else train_size
+    schedule = path_length_schedule(mu=mu, train_size=size)
     descent = full_batch("training of the classifier", schedule.steps, mu)
     weights = noisy_gradient_descent(
         rows[split.train],
@@ -228,5 +232,6 @@ def fit_linear_head(
         schedule=schedule,
         calibrated=descent,
         noise=noise,
+        train_size=size,
     )
     return weights, part_record(descent, DESCENT_THEOREM, **asdict(schedule))

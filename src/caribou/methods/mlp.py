@@ -13,6 +13,7 @@ from caribou.learning.encoder import HIDDEN, Encoder, cross_fit, widths
 from caribou.mechanisms.noise import NoiseSource
 from caribou.methods import Fitted
 from caribou.methods.mlp_dp import nothing_released
+from caribou.methods.votes import require_edge_unit
 from caribou.privacy.budget import Budget
 from caribou.privacy.certificate import certify, standing_assumptions
 from caribou.privacy.events import Event
@@ -37,6 +38,7 @@ class Mlp:
 
     def fit(self, graph: Graph, budget: Budget, streams: Streams, noise: NoiseSource) -> Fitted:
         """Fit the encoder. Training nodes are predicted by models that were not fitted on them."""
+        require_edge_unit(budget, "mlp")
         prior = cross_fit(graph, streams, self.hidden)
         return self._fitted(prior.probabilities, prior.encoder.to_arrays(), graph, budget, noise)
 
@@ -48,6 +50,7 @@ class Mlp:
         self, weights: Mapping[str, np.ndarray], graph: Graph, budget: Budget, streams: Streams, noise: NoiseSource
     ) -> Fitted:
         """Predict another graph by its features."""
+        require_edge_unit(budget, "mlp")
         probabilities = Encoder.from_arrays(weights).probabilities(graph.features)
         return self._fitted(probabilities, weights, graph, budget, noise)
 

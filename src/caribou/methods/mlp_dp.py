@@ -25,14 +25,14 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import numpy as np
 from scipy.special import softmax
 from torch import nn
 
-from caribou._validate import integer, non_negative, open_unit_interval, positive
+from caribou._validate import boolean, integer, non_negative, open_unit_interval, positive
 from caribou.errors import InputError
 from caribou.graph import Graph, Split
 from caribou.learning.dp_training import (
@@ -56,7 +56,7 @@ from caribou.privacy.allocation import AllocatedPart, Part
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.calibration import budget_mu
 from caribou.privacy.certificate import NOTHING_CUT, Assumption, MechanismRecord, certify, standing_assumptions
-from caribou.privacy.events import EpsilonDelta, Event, Gaussian, NonPrivate, event_to_dict
+from caribou.privacy.events import EpsilonDelta, Event, Gaussian, NonPrivate, Parallel, event_to_dict
 from caribou.randomness import Streams
 
 RANDOM_FEATURE_SHARE = 0.1
@@ -142,8 +142,8 @@ class MlpDp:
     ``logit_noise``: std of the noise in the logits of a unit row, which sets the length of training; None = a public function
     of the budget. ``clip``: bound on one example's gradient. ``mean_share``: the part of mu that the mean gets (its cost is
     the square). ``shrinkage``: strength of the row shrinkage; ``choose_shrinkage`` chooses it on validation nodes instead, at
-    no further cost for training nodes. ``train_size``: declared number of training nodes; None = the size of the (public)
-    split. Neighbouring graphs must be fitted with the same number: `Graph.without_node` also takes the node out of the split.
+    no further cost for training nodes. ``train_size``: declared number of training nodes; None = that of the (public) split
+    (`Split.declared`, which does not change when a node is taken out).
     ``random_features``: how many; None = a public function of budget and sizes. ``hidden`` > 0 trains a network with that many
     hidden units instead of the linear model. ``public_features``: file
     with a public sample of feature rows, from which centre and projection are computed (`read_public_features`).
@@ -177,7 +177,10 @@ class MlpDp:
         integer(at_least=0, hidden=self.hidden)
         if self.hidden and (self.choose_shrinkage or self.random_features):
             raise InputError("choose_shrinkage and random_features must be off with a hidden layer, got hidden > 0")
+        boolean(choose_shrinkage=self.choose_shrinkage)
         if self.public_features is not None:
+            if not isinstance(self.public_features, str | os.PathLike):
+                raise InputError(f"public_features must be the path of a file, got {self.public_features!r}")
             object.__setattr__(self, "public_features", os.fspath(self.public_features))
 
     def settings(self) -> Mapping[str, Any]:
@@ -216,14 +219,18 @@ class MlpDp:
         )
 
     def cost(self, graph: Graph, budget: Budget) -> tuple[Event, ...]:
-        """The Gaussians of mean and training, which compose to the whole budget."""
+        """The Gaussians of mean and training, which compose to the whole budget; beside them, what a validation node pays."""
         mu = budget_mu(budget)
-        return (Gaussian(1 / mu),) if math.isfinite(mu) else (NonPrivate(),)
+        if not math.isfinite(mu):
+            return (NonPrivate(),)
+        training = (Gaussian(1 / mu),)
+        return (Parallel((training, (selection_event(budget.epsilon),))),) if self.choose_shrinkage else training
 
     def release(
         self, weights: Mapping[str, np.ndarray], graph: Graph, budget: Budget, streams: Streams, noise: NoiseSource
     ) -> Fitted:
         """Predict the nodes of another graph, each by its own features: nothing about that graph is released."""
+        require_node_unit(budget)
         certificate = certify(
             budget,
             (nothing_released("each prediction is made from one node's own features", budget),),
@@ -258,7 +265,7 @@ class MlpDp:
         return self._fit_linear(graph, prepared, mu, left, streams, noise)
 
     def _train_size(self, graph: Graph) -> int:
-        return len(graph.for_learning()[0].train) if self.train_size is None else self.train_size
+        return graph.for_learning()[0].declared[0] if self.train_size is None else self.train_size
 
     def _private_rows(self, graph: Graph, mu: float, noise: NoiseSource) -> Prepared:
         """Rows centred by a mean that is released at (share mu)^2."""
@@ -304,6 +311,7 @@ class MlpDp:
             schedule=schedule,
             calibrated=descent,
             noise=noise.stream("training"),
+            train_size=train_size,
         )
         records = (*prepared.records, part_record(descent, DESCENT_THEOREM, **asdict(schedule), random_features=count))
         released = ("weights of the linear model", *prepared.released)
@@ -330,6 +338,17 @@ class MlpDp:
         record = part_record(descent, DESCENT_THEOREM, steps=schedule.steps, clip=schedule.clip, hidden=self.hidden)
         records = (*prepared.records, record)
         return NetworkBase(module, rows, prepared.beside, records, ("weights of the network", *prepared.released))
+
+
+def base_model(value: Any) -> MlpDp:
+    """The model under another method, or one from its settings by name (from the command line or a saved run)."""
+    if isinstance(value, MlpDp):
+        return value
+    known = [f.name for f in fields(MlpDp)]
+    if isinstance(value, Mapping) and set(value) <= set(known):
+        return MlpDp(**value)
+    got = ", ".join(sorted(set(value) - set(known))) if isinstance(value, Mapping) else repr(value)
+    raise InputError(f"base must have settings of mlp-dp ({', '.join(known)}), got {got}")
 
 
 # -- a fitted model, applied ---------------------------------------------------------------------------------------
@@ -365,9 +384,14 @@ def apply_model(weights: Mapping[str, np.ndarray], graph: Graph) -> np.ndarray:
 
 def checked_split(graph: Graph, budget: Budget) -> Split:
     """The split of a graph that a node-level method can be fitted on; one clear error otherwise."""
+    require_node_unit(budget)
+    return graph.for_learning()[0]
+
+
+def require_node_unit(budget: Budget) -> None:
+    """One clear error for a budget of the wrong unit: an edge-level certificate must not cover what protects nodes only."""
     if budget.unit is not PrivacyUnit.NODE:
         raise InputError(f"unit of the budget must be node for this method, got {budget.unit.value}")
-    return graph.for_learning()[0]
 
 
 def projection_size(*, mu: float, train_size: int, classes: int) -> int:
@@ -397,7 +421,7 @@ def choose(
     direction, so the factor 1/2 of the general mechanism is not needed (McSherry and Talwar 2007, monotone scores). Without
     validation nodes in the declared split the default is taken.
     """
-    if len(split.val) == 0 and len(graph.absent) == 0:
+    if split.declared[1] == 0:
         return default
     labels = graph.labels[split.val]  # type: ignore[index]
     correct = np.array([int((logits.argmax(axis=1) == labels).sum()) for logits in candidates], dtype=np.float64)
@@ -413,7 +437,7 @@ def selection_event(epsilon: float) -> Event:
 
 def public_parameters(graph: Graph, split: Split | None, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Sizes that are public by declaration, and the settings."""
-    parts = (0, 0, 0) if split is None else split.sizes
+    parts = (0, 0, 0) if split is None else split.declared
     sizes = dict(zip(("train_nodes", "val_nodes", "test_nodes"), parts, strict=True))
     model = settings.get("base", settings)
     if model["train_size"] is not None:

@@ -89,6 +89,7 @@ class VotesEdge:
 
     def release_cost(self, graph: Graph, budget: Budget) -> tuple[Event, ...]:
         """The same as `cost`."""
+        require_labelled(graph)
         return self.cost(graph, budget)
 
     def predict(

@@ -49,6 +49,7 @@ from caribou.methods import Fitted
 from caribou.methods.mlp_dp import (
     MlpDp,
     apply_model,
+    base_model,
     checked_split,
     choose,
     node_assumptions,
@@ -61,7 +62,7 @@ from caribou.privacy.accounting import pure_epsilon
 from caribou.privacy.budget import Budget
 from caribou.privacy.calibration import smallest_noise_multiplier
 from caribou.privacy.certificate import MechanismRecord, certify
-from caribou.privacy.events import Event, Gaussian, Laplace, NonPrivate
+from caribou.privacy.events import Event, Gaussian, Laplace, NonPrivate, Parallel
 from caribou.privacy.sensitivity import grid_spacing
 from caribou.randomness import Streams
 
@@ -95,6 +96,15 @@ class VotePlan:
     def row_clip(self) -> float:
         """tau = b epsilon = M / share, in votes; rounded down."""
         return self.receivers_per_sender / self.share * (1 - 2.0**-44)
+
+
+def vote_plan(value: Any) -> VotePlan | None:
+    """A plan, or one from its settings by name (from the command line or a saved run)."""
+    if value is None or isinstance(value, VotePlan):
+        return value
+    if isinstance(value, Mapping) and set(value) == {"receivers_per_sender", "share"}:
+        return VotePlan(**value)
+    raise InputError(f"plan must have receivers_per_sender and share and nothing else, got {value!r}")
 
 
 def default_plan(epsilon: float, declared_average_degree: float | None) -> VotePlan | None:
@@ -134,10 +144,8 @@ class VotesNdp:
     base: MlpDp = field(default_factory=MlpDp)
 
     def __post_init__(self) -> None:
-        if isinstance(self.plan, Mapping):  # from the command line
-            object.__setattr__(self, "plan", VotePlan(**self.plan))
-        if isinstance(self.base, Mapping):  # from the command line
-            object.__setattr__(self, "base", MlpDp(**self.base))
+        object.__setattr__(self, "plan", vote_plan(self.plan))
+        object.__setattr__(self, "base", base_model(self.base))
         if self.declared_average_degree is not None:
             non_negative(declared_average_degree=self.declared_average_degree)
         if self.weight is not None:
@@ -187,11 +195,12 @@ class VotesNdp:
         )
 
     def cost(self, graph: Graph, budget: Budget) -> tuple[Event, ...]:
-        """What a training node pays, the costliest group: the Gaussians of the model, and its votes."""
+        """What each group of nodes pays: the Gaussians of the model and its votes, or its own row of votes and the choice."""
         plan = self.plan or default_plan(budget.epsilon, self.declared_average_degree)
         if plan is None or not budget.is_private:
             return self.base.cost(graph, budget)
-        return (Gaussian(1 / base_mu(budget, plan)), vote_event(budget, plan))
+        groups = group_events(budget, plan, (Gaussian(1 / base_mu(budget, plan)),), chooses=self.weight is None)
+        return (Parallel(tuple(groups.values())),)
 
     def release(
         self, weights: Mapping[str, np.ndarray], graph: Graph, budget: Budget, streams: Streams, noise: NoiseSource
@@ -207,7 +216,7 @@ class VotesNdp:
         groups = group_events(budget, plan, (), chooses=False)
         certificate = certify(
             budget,
-            (vote_record(budget, plan),),
+            (row_record(budget, plan),),
             released=("noisy votes of all nodes",),
             public_parameters=public_parameters(graph, split, self.settings()) | parallel_parameters(groups),
             assumptions=node_assumptions(noise, groups, reads_edges=True, base=self.base),
@@ -230,7 +239,7 @@ class VotesNdp:
         return softmax(logits, axis=1)
 
     def _release_plan(self, graph: Graph, budget: Budget) -> VotePlan | None:
-        labelled = graph.labels is not None and graph.split is not None and len(graph.split.train) > 0
+        labelled = graph.labels is not None and graph.split is not None and graph.split.declared[0] > 0
         return (self.plan or default_plan(budget.epsilon, self.declared_average_degree)) if labelled else None
 
 
@@ -312,6 +321,28 @@ def vote_record(budget: Budget, plan: VotePlan) -> MechanismRecord:
             "noise_scale": plan.noise_scale(budget.epsilon),
         },
     )
+
+
+def row_record(budget: Budget, plan: VotePlan) -> MechanismRecord:
+    """The votes where there is nothing else: receivers pay the most, tau / b = epsilon for their own row.
+
+    A voter's M shifts of 1 are dominated by one shift of M <= tau (`split_shift_is_dominated`), whatever is composed with them.
+    """
+    return MechanismRecord(
+        "votes",
+        row_event(budget, plan),
+        {
+            "theorem": "a receiver moves its own row by at most tau in L1; a voter moves M <= tau rows by at most 1 each",
+            "receivers_per_sender": plan.receivers_per_sender,
+            "row_clip": plan.row_clip(),
+            "noise_scale": plan.noise_scale(budget.epsilon),
+        },
+    )
+
+
+def row_event(budget: Budget, plan: VotePlan) -> Event:
+    """What its own row costs a receiver: one Laplace mechanism, moved by at most tau in L1 at scale b."""
+    return Laplace(plan.noise_scale(budget.epsilon) / plan.row_clip()) if budget.is_private else NonPrivate()
 
 
 def vote_event(budget: Budget, plan: VotePlan) -> Event:

@@ -24,7 +24,9 @@ from caribou.privacy.events import (
     Gaussian,
     Laplace,
     NonPrivate,
+    Parallel,
     SubsampledGaussian,
+    choices,
     gaussian_mu,
 )
 
@@ -150,12 +152,15 @@ def best_rdp_order(*, epsilon: float, delta: float) -> float:
 # -- any events ----------------------------------------------------------------------------------------------------
 
 
-def epsilon_of(events: Sequence[Event], delta: float) -> float:
+def epsilon_of(events: Sequence[Event], delta: float, *, coarseness: float = 1.0) -> float:
     """The epsilon of a composition at ``delta``: exact GDP if all events are full-batch Gaussians, PLD otherwise.
 
-    Both are upper bounds; an empty list costs 0, a `NonPrivate` event makes it infinite.
+    Both are upper bounds; an empty list costs 0, a `NonPrivate` event makes it infinite. Of `Parallel` groups the worst choice
+    counts. ``coarseness`` > 1: a coarser PLD grid, faster and still an upper bound.
     """
     delta = open_unit_interval(delta=delta)
+    if any(isinstance(event, Parallel) for event in events):
+        return max(epsilon_of(choice, delta, coarseness=coarseness) for choice in choices(events))
     if not events:
         return 0.0
     if any(isinstance(event, NonPrivate) for event in events):
@@ -164,7 +169,7 @@ def epsilon_of(events: Sequence[Event], delta: float) -> float:
     if mu is not None:
         return gdp_epsilon(mu=mu, delta=delta)
     pure = pure_epsilon(events)
-    composed = pld_epsilon(events, delta)
+    composed = pld_epsilon(events, delta, coarseness=coarseness)
     return composed if pure is None else min(pure, composed)
 
 
@@ -181,14 +186,16 @@ def pure_epsilon(events: Sequence[Event]) -> float | None:
     return total
 
 
-def pld_epsilon(events: Sequence[Event], delta: float) -> float:
+def pld_epsilon(events: Sequence[Event], delta: float, *, coarseness: float = 1.0) -> float:
     """epsilon at ``delta`` by numerical composition of privacy loss distributions (pessimistic rounding)."""
     delta = open_unit_interval(delta=delta)
+    if any(isinstance(event, Parallel) for event in events):
+        return max(pld_epsilon(choice, delta, coarseness=coarseness) for choice in choices(events))
     if not events:
         return 0.0
     if any(isinstance(event, NonPrivate) for event in events):
         return math.inf
-    return float(compose_pld(events).get_epsilon_for_delta(delta))
+    return float(_composed_pld(tuple(events), coarseness).get_epsilon_for_delta(delta))
 
 
 def compose_pld(events: Sequence[Event]) -> Any:
@@ -196,15 +203,15 @@ def compose_pld(events: Sequence[Event]) -> Any:
 
     The last few are kept: a certificate asks for epsilon and for two attack rates of the same events.
     """
-    return _composed_pld(tuple(events))
+    return _composed_pld(tuple(events), 1.0)
 
 
 @lru_cache(maxsize=4)
-def _composed_pld(events: tuple[Event, ...]) -> Any:
+def _composed_pld(events: tuple[Event, ...], coarseness: float) -> Any:
     from dp_accounting.pld import common
     from dp_accounting.pld import privacy_loss_distribution as pld
 
-    interval = PLD_INTERVAL * max(1.0, _loss_range(events) / 40)
+    interval = coarseness * PLD_INTERVAL * max(1.0, _loss_range(events) / 40)
 
     def of(event: Event) -> Any:
         grid = {"value_discretization_interval": interval, "pessimistic_estimate": True}
@@ -262,6 +269,9 @@ def rdp_epsilon_of(events: Sequence[Event], delta: float) -> float | None:
     A pure epsilon event enters as epsilon^2/2-zCDP (Bun and Steinke 2016, Proposition 1.4).
     """
     delta = open_unit_interval(delta=delta)
+    if any(isinstance(event, Parallel) for event in events):
+        each = [rdp_epsilon_of(choice, delta) for choice in choices(events)]
+        return None if any(e is None for e in each) else max(e for e in each if e is not None)
     if not events:
         return 0.0
     if any(isinstance(event, NonPrivate) for event in events):
@@ -295,9 +305,12 @@ def largest_true_positive_rate(events: Sequence[Event], *, delta: float, false_p
     """The best true positive rate of any membership test at a false positive rate, given the events.
 
     Exact for Gaussians, Phi(Phi^-1(fpr) + mu); otherwise the smallest of e^eps fpr + delta(eps) and
-    1 - e^-eps (1 - delta(eps) - fpr) over the PLD curve (Kairouz, Oh and Viswanath 2015).
+    1 - e^-eps (1 - delta(eps) - fpr) over the PLD curve (Kairouz, Oh and Viswanath 2015), of which every point is a bound.
     """
     fpr = open_unit_interval(false_positive_rate=false_positive_rate)
+    if any(isinstance(event, Parallel) for event in events):
+        rates = (largest_true_positive_rate(c, delta=delta, false_positive_rate=fpr) for c in choices(events))
+        return max(rates)
     if any(isinstance(event, NonPrivate) for event in events):
         return 1.0
     if not events:
@@ -306,14 +319,20 @@ def largest_true_positive_rate(events: Sequence[Event], *, delta: float, false_p
     if mu is not None:
         normal = NormalDist()
         return normal.cdf(normal.inv_cdf(fpr) + mu)
-    distribution = compose_pld(events)
-    top = epsilon_of(events, delta)
     best = 1.0
-    for step in range(201):
-        eps = top * step / 200
-        d = float(distribution.get_delta_for_epsilon(eps))
+    for eps, d in _delta_curve(tuple(events), delta):
         best = min(best, math.exp(min(eps, 700.0)) * fpr + d, 1 - math.exp(-eps) * max(0.0, 1 - d - fpr))
     return best
+
+
+@lru_cache(maxsize=8)
+def _delta_curve(events: tuple[Event, ...], delta: float, points: int = 64) -> tuple[tuple[float, float], ...]:
+    """(eps, delta(eps)) from 0 to the epsilon at ``delta``. One curve serves all false positive rates of a certificate."""
+    if len(events) == 1 and isinstance(events[0], EpsilonDelta) and events[0].delta == 0:
+        return ((events[0].epsilon, 0.0),)
+    distribution, top = compose_pld(events), epsilon_of(events, delta)
+    grid = [top * step / points for step in range(points + 1)]
+    return tuple((eps, float(distribution.get_delta_for_epsilon(eps))) for eps in grid)
 
 
 def randomized_response_epsilon(*, keep_one: float, make_one: float) -> float:

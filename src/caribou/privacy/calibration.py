@@ -178,9 +178,11 @@ def smallest_noise_multiplier(
 
     from scipy.optimize import brentq
 
-    def overspend(log_multiplier: float) -> float:
+    coarse = 8.0 if precision >= 1e-3 else 1.0
+
+    def overspend(log_multiplier: float, coarseness: float = coarse) -> float:
         """log(epsilon / target): <= 0 where the budget is kept. Bounded, so that a root finder can use it."""
-        epsilon = epsilon_of(events_of(math.exp(log_multiplier)), budget.delta)
+        epsilon = epsilon_of(events_of(math.exp(log_multiplier)), budget.delta, coarseness=coarseness)
         return max(-50.0, min(50.0, math.log(max(epsilon, 1e-30) / budget.epsilon)))
 
     enough = 0.0
@@ -193,9 +195,9 @@ def smallest_noise_multiplier(
         enough, too_little = too_little, too_little - 0.5
         if too_little < -28:
             raise CalibrationError(f"the events cost nothing measurable under {budget}; nothing to calibrate")
-    # The root finder may end on either side; step up until the budget is kept, and no further.
+    # A rough search uses a coarse grid. The root finder may end on either side; step up until the fine grid keeps the budget.
     root = float(brentq(overspend, too_little, enough, xtol=precision / 4, rtol=1e-12))
-    while overspend(root) > 0:
+    while overspend(root, 1.0) > 0:
         root += precision / 2
     return math.exp(root)
 

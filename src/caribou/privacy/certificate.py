@@ -12,6 +12,7 @@ import math
 import os
 import platform
 import uuid
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
@@ -28,7 +29,16 @@ from caribou.privacy.accounting import (
 )
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.calibration import CalibratedPropagation, CalibratedSums, propagation_mu, sums_mu
-from caribou.privacy.events import Event, Gaussian, NonPrivate, event_from_dict, event_to_dict, gaussian_mu
+from caribou.privacy.events import (
+    Event,
+    Gaussian,
+    NonPrivate,
+    Parallel,
+    choices,
+    event_from_dict,
+    event_to_dict,
+    gaussian_mu,
+)
 from caribou.privacy.sensitivity import (
     Bounds,
     convergence_factor,
@@ -98,6 +108,11 @@ class Certificate:
     def events(self) -> tuple[Event, ...]:
         """The cost of every mechanism, in order."""
         return tuple(mechanism.event for mechanism in self.mechanisms)
+
+    @property
+    def cost(self) -> tuple[Event, ...]:
+        """What to compose with other releases: the events, or all groups of nodes side by side where there are several."""
+        return _cost(self.events, self.public_parameters)
 
     @property
     def is_private(self) -> bool:
@@ -285,7 +300,7 @@ def certify(
     now: datetime | None = None,
 ) -> Certificate:
     """Account the mechanisms and write the claim down. Refuses a claim that the events do not keep."""
-    events = [m.event for m in mechanisms]
+    events = _cost([m.event for m in mechanisms], public_parameters)
     spent = epsilon_of(events, budget.delta)
     if spent > budget.epsilon:
         raise CertificateError(f"epsilon_spent must be <= epsilon = {budget.epsilon:g}, got {spent!r}")
@@ -309,6 +324,18 @@ def certify(
         created=(now or datetime.now(UTC)).strftime("%Y-%m-%dT%H:%M:%SZ"),
         certificate_id=uuid.uuid4().hex,
     )
+
+
+def _cost(events: Sequence[Event], public_parameters: Mapping[str, Any]) -> tuple[Event, ...]:
+    """The events as they are, or, if the parameters list ``groups`` of nodes with their own events, all of them in parallel."""
+    groups = public_parameters.get("groups")
+    if not groups:
+        return tuple(events)
+    if not isinstance(groups, Mapping) or not all(isinstance(group, list | tuple) for group in groups.values()):
+        raise CertificateError("groups must be lists of events by name")
+    listed = [tuple(event_from_dict(event) for event in group) for group in groups.values()]
+    lists = choices([Parallel((tuple(events), *listed))])
+    return tuple(events) if len(lists) == 1 and Counter(lists[0]) == Counter(events) else (Parallel(tuple(lists)),)
 
 
 def propagation_record(calibrated: CalibratedPropagation) -> MechanismRecord:
@@ -424,9 +451,10 @@ def verify(certificate: Certificate) -> Verification:
         check(f"assumption: {missing}", False, "must be stated, got nothing")
     try:
         budget = Budget(c.epsilon, c.delta, c.unit)
-        spent = epsilon_of(c.events, budget.delta)
-        pld = pld_epsilon(c.events, budget.delta)
-        rdp = rdp_epsilon_of(c.events, budget.delta)
+        cost = c.cost
+        spent = epsilon_of(cost, budget.delta)
+        pld = pld_epsilon(cost, budget.delta)
+        rdp = rdp_epsilon_of(cost, budget.delta)
         for m in c.mechanisms:
             _check_mechanism(m, c, check)
     except (CaribouError, OverflowError, ZeroDivisionError) as error:
@@ -443,11 +471,11 @@ def verify(certificate: Certificate) -> Verification:
         check("PLD agrees", pld <= c.epsilon_spent + 1e-3 * max(1.0, c.epsilon_spent), f"PLD gives {pld:.6g}")
         if rdp is not None:
             check("RDP does not contradict", rdp >= spent - 1e-3 * max(1.0, spent), f"RDP gives {rdp:.6g} (looser)")
-    mu = None if any(isinstance(e, NonPrivate) for e in c.events) else gaussian_mu(c.events)
+    mu = None if any(isinstance(e, NonPrivate) for e in cost) else gaussian_mu(cost)
     check("mu", _close(c.mu, mu, 1e-9), f"stated {c.mu}, recomputed {mu}")
     for fpr in FALSE_POSITIVE_RATES:
         stated = c.largest_true_positive_rates.get(str(fpr))
-        true = largest_true_positive_rate(c.events, delta=budget.delta, false_positive_rate=fpr)
+        true = largest_true_positive_rate(cost, delta=budget.delta, false_positive_rate=fpr)
         check(f"attack success at {fpr:.1%}", _close(stated, true, 1e-6), f"stated {stated}, recomputed {true:.6g}")
     return Verification(tuple(checks), pld, rdp)
 

@@ -6,6 +6,7 @@ An event never holds data, a seed or a key; it can be published.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -73,7 +74,23 @@ class NonPrivate:
     """A release without noise (epsilon = inf)."""
 
 
-Event = Gaussian | SubsampledGaussian | Laplace | EpsilonDelta | NonPrivate
+@dataclass(frozen=True)
+class Parallel:
+    """Disjoint groups of people, each in mechanisms of its own: whoever is protected pays for one of the ``groups``.
+
+    Which one is cheapest depends on what it is composed with, so all are kept: two releases may put one node into different
+    groups, and a pure epsilon adds up faster than a Gaussian that costs the same alone.
+    """
+
+    groups: tuple[tuple[Event, ...], ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "groups", tuple(tuple(group) for group in self.groups))
+        if not self.groups or any(isinstance(event, Parallel) for group in self.groups for event in group):
+            raise InputError("groups must be lists of events without further groups, at least one")
+
+
+Event = Gaussian | SubsampledGaussian | Laplace | EpsilonDelta | NonPrivate | Parallel
 
 _KINDS: dict[str, type[Event]] = {
     "gaussian": Gaussian,
@@ -86,6 +103,8 @@ _KINDS: dict[str, type[Event]] = {
 
 def event_to_dict(event: Event) -> dict[str, Any]:
     """The event as plain JSON values, with its ``kind``."""
+    if isinstance(event, Parallel):
+        return {"kind": "parallel", "groups": [[event_to_dict(e) for e in group] for group in event.groups]}
     for kind, cls in _KINDS.items():
         if type(event) is cls:
             return {"kind": kind, **asdict(event)}
@@ -96,12 +115,51 @@ def event_from_dict(record: Mapping[str, Any]) -> Event:
     """The inverse of `event_to_dict`; unknown kinds and fields are errors."""
     fields = dict(record)
     kind = fields.pop("kind", None)
+    if kind == "parallel":
+        return _parallel_from(fields)
     if kind not in _KINDS:
         raise InputError(f"event kind must be one of {', '.join(_KINDS)}, got {kind!r}")
     try:
         return _KINDS[kind](**fields)
     except TypeError as error:
         raise InputError(f"event fields must be those of {kind!r}, got {sorted(fields)}") from error
+
+
+def _parallel_from(fields: Mapping[str, Any]) -> Parallel:
+    groups = fields.get("groups")
+    if set(fields) != {"groups"} or not isinstance(groups, list) or not all(isinstance(g, list) for g in groups):
+        raise InputError(f"event fields must be those of 'parallel', lists of events, got {sorted(fields)}")
+    return Parallel(tuple(tuple(event_from_dict(event) for event in group) for group in groups))
+
+
+MOST_CHOICES = 64
+
+
+def choices(events: Iterable[Event]) -> list[tuple[Event, ...]]:
+    """The lists of events that one protected unit may have to pay: one group of every `Parallel` event. No Parallel inside.
+
+    A group that is contained in another is left out. If there would be more than MOST_CHOICES lists, everything is charged
+    together, which bounds all of them.
+    """
+    lists: dict[tuple[Event, ...], None] = {(): None}
+    everything: list[Event] = []
+    for event in events:
+        groups = _maximal(event.groups) if isinstance(event, Parallel) else [(event,)]
+        everything += [e for group in groups for e in group]
+        lists = {tuple(sorted((*before, *group), key=repr)): None for before in lists for group in groups}
+        if len(lists) > MOST_CHOICES:
+            lists = {tuple(everything): None}
+    return list(lists)
+
+
+def _maximal(groups: tuple[tuple[Event, ...], ...]) -> list[tuple[Event, ...]]:
+    """The groups that are not part of another one."""
+    kept: list[tuple[Event, ...]] = []
+    for group in sorted(groups, key=len, reverse=True):
+        counts = Counter(group)
+        if not any(counts <= Counter(other) for other in kept):
+            kept.append(group)
+    return kept
 
 
 def gaussian_mu(events: Iterable[Event]) -> float | None:

@@ -1,0 +1,179 @@
+"""Private selection: what it costs to try several settings on private data and keep the best.
+
+Two ways. *Composition*: N trials, everything about each of them may be seen; they compose. *Random stopping*: the number of
+trials is random and hidden, each trial draws its settings anew by secret coins, and only the best trial is seen; the cost then
+grows with the logarithm of the number of trials (Papernot and Steinke 2022, Theorem 2).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from caribou._validate import integer, open_unit_interval
+from caribou.errors import CalibrationError, InputError
+from caribou.privacy.accounting import epsilon_of
+from caribou.privacy.budget import Budget
+from caribou.privacy.events import EpsilonDelta, Event, Gaussian, Laplace, Parallel, choices
+
+ORDERS = tuple(1 + x / 8 for x in range(1, 80)) + tuple(float(x) for x in range(11, 64)) + (96.0, 128.0, 256.0, 1024.0)
+SHAPES = (0.0, 1.0)
+"""Distributions of the number of trials: logarithmic (0) and geometric (1)."""
+
+
+def rdp_at(events: Sequence[Event], order: float) -> float:
+    """The Renyi divergence bound of a composition at one order > 1, in closed form.
+
+    Gaussian: count order / (2 m^2). Laplace: Mironov 2017, Table II. Pure epsilon: that of randomized response, which
+    dominates every pure mechanism. Groups: the largest.
+    """
+    a, total = order, 0.0
+    for event in events:
+        if isinstance(event, Gaussian):
+            total += event.count * a / (2 * event.noise_multiplier**2)
+        elif isinstance(event, Laplace):
+            e = 1 / event.noise_multiplier
+            up = math.log(a / (2 * a - 1)) + (a - 1) * e
+            down = math.log((a - 1) / (2 * a - 1)) - a * e
+            total += event.count * (up + math.log1p(math.exp(down - up))) / (a - 1)
+        elif isinstance(event, EpsilonDelta) and event.delta == 0:
+            total += _randomized_response_rdp(event.epsilon, a)
+        elif isinstance(event, Parallel):
+            total += max(rdp_at(group, a) for group in event.groups)
+        else:
+            raise InputError(f"event must be Gaussian, Laplace or pure epsilon for private selection, got {event!r}")
+    return total
+
+
+def _randomized_response_rdp(epsilon: float, a: float) -> float:
+    # p = e^eps / (1 + e^eps): log(p^a (1-p)^(1-a) + (1-p)^a p^(1-a)) / (a - 1), kept stable for large eps
+    log_q = -math.log1p(math.exp(epsilon)) if epsilon < 500 else -epsilon
+    return (log_q + a * epsilon + math.log1p(math.exp((1 - 2 * a) * epsilon))) / (a - 1)
+
+
+@dataclass(frozen=True)
+class RandomTrials:
+    """The distribution of the number of trials: truncated negative binomial with ``shape`` (eta) 0 or 1 and ``stop`` (gamma).
+
+    shape 0: P(k) = (1 - gamma)^k / (k log(1/gamma)); shape 1: P(k) = gamma (1 - gamma)^(k - 1); k = 1, 2, ...
+    """
+
+    shape: float
+    stop: float
+
+    def __post_init__(self) -> None:
+        if self.shape not in SHAPES:
+            raise InputError(f"shape must be 0 or 1, got {self.shape!r}")
+        open_unit_interval(stop=self.stop)
+
+    @property
+    def mean(self) -> float:
+        """The expected number of trials."""
+        g = self.stop
+        return 1 / g if self.shape == 1 else (1 / g - 1) / math.log(1 / g)
+
+    @classmethod
+    def of_mean(cls, shape: float, mean: float) -> RandomTrials:
+        """The distribution with an expected number of trials > 1."""
+        low, high = 1e-12, 1 - 1e-9
+        for _ in range(200):
+            middle = math.sqrt(low * high)
+            low, high = (middle, high) if cls(shape, middle).mean > mean else (low, middle)
+        return cls(shape, high)
+
+    def number(self, uniform: float) -> int:
+        """The number of trials for a uniform variable in (0, 1): inverse of the distribution function."""
+        g, k, reached = self.stop, 0, 0.0
+        while reached < uniform and k < 10**6:
+            k += 1
+            reached += g * (1 - g) ** (k - 1) if self.shape == 1 else (1 - g) ** k / (k * math.log(1 / g))
+        return max(1, k)
+
+
+def selection_epsilon(costs: Sequence[Sequence[Event]], trials: RandomTrials, delta: float) -> float:
+    """epsilon at ``delta`` of the best of a random number of trials, each of which costs one of ``costs``.
+
+    Papernot and Steinke 2022, Theorem 2: for orders a > 1, b >= 1, with r the Renyi bound of one trial,
+
+        r'(a) = r(a) + (1 + eta)(1 - 1/b) r(b) + (1 + eta) log(1/gamma) / b + log(E K) / (a - 1)
+
+    and epsilon = r'(a) + log((a - 1)/a) - (log delta + log a)/(a - 1) (Canonne, Kamath and Steinke 2020), least over a, b.
+    A trial draws its settings at random and shows them, so its bound r is the largest over the settings. Assumes that trials are
+    independent and identically distributed (settings with replacement, from secret coins), that the best is taken by a total
+    order of what a trial shows, and that neither their number nor the other trials are seen.
+    """
+    delta = open_unit_interval(delta=delta)
+    e, g = 1 + trials.shape, trials.stop
+    rdp = {order: max(rdp_at(events, order) for events in costs) for order in ORDERS}
+    inner = min(e * (1 - 1 / b) * r + e * math.log(1 / g) / b for b, r in rdp.items())
+    best = math.inf
+    for a, r in rdp.items():
+        total = r + inner + math.log(trials.mean) / (a - 1)
+        best = min(best, total + math.log1p(-1 / a) - (math.log(delta) + math.log(a)) / (a - 1))
+    return max(0.0, best)
+
+
+@dataclass(frozen=True)
+class SelectionPlan:
+    """How to spend a budget on a search: the ``epsilon`` of one trial (at the budget's delta), and how many there are.
+
+    ``random`` is None for a fixed number of ``trials`` that compose; otherwise the distribution of their number, with
+    ``trials`` its mean. ``spent``: what the whole search costs.
+    """
+
+    epsilon: float
+    trials: int
+    random: RandomTrials | None
+    spent: float
+
+    @property
+    def theorem(self) -> str:
+        """For the certificate."""
+        if self.random is None:
+            return f"composition of {self.trials} trials"
+        return (
+            "best of a hidden random number of trials (Papernot and Steinke 2022, Theorem 2, "
+            f"eta = {self.random.shape:g}, gamma = {self.random.stop:.6g})"
+        )
+
+
+def plan_selection(
+    costs: Callable[[float], Sequence[Sequence[Event]]], *, trials: int, budget: Budget
+) -> SelectionPlan:
+    """The plan that leaves the most for one trial within the budget. ``costs``: epsilon of a trial -> events of every setting.
+
+    Composition charges every trial the costliest setting. Both ways are calibrated from the side that keeps the budget; the
+    one with the larger epsilon per trial is taken. Settings of which only (epsilon, delta) is known can only be composed.
+    """
+    trials = integer(at_least=1, trials=trials)
+    if not budget.is_private:
+        raise InputError("epsilon must be finite to account for a search, got inf")
+
+    def composed(epsilon: float) -> float:
+        return max(epsilon_of(list(events) * trials, budget.delta) for events in set(map(tuple, costs(epsilon))))
+
+    plans = [_calibrated(composed, trials, None, budget)]
+    known = [event for cost in costs(budget.epsilon) for choice in choices(cost) for event in choice]
+    bounded = all(isinstance(e, Gaussian | Laplace) or (isinstance(e, EpsilonDelta) and e.delta == 0) for e in known)
+    for shape in SHAPES if bounded and trials > 1 else ():
+        random = RandomTrials.of_mean(shape, trials)
+
+        def selected(epsilon: float, random: RandomTrials = random) -> float:
+            return selection_epsilon(costs(epsilon), random, budget.delta)
+
+        plans.append(_calibrated(selected, trials, random, budget))
+    best = max((plan for plan in plans if plan is not None), key=lambda plan: plan.epsilon, default=None)
+    if best is None:
+        raise CalibrationError(f"{trials} trials cannot be paid for by {budget}")
+    return best
+
+
+def _calibrated(
+    total: Callable[[float], float], trials: int, random: RandomTrials | None, budget: Budget
+) -> SelectionPlan | None:
+    low, high = 0.0, budget.epsilon
+    for _ in range(16):
+        middle = (low + high) / 2
+        low, high = (middle, high) if total(middle) <= budget.epsilon else (low, middle)
+    return None if low == 0 else SelectionPlan(low, trials, random, total(low))

@@ -1,0 +1,408 @@
+"""What every method promises, whatever its settings: see `caribou.methods.Method`."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import caribou as cb
+from caribou import randomness
+from caribou.errors import InputError
+from caribou.graph import Graph
+from caribou.mechanisms.noise import NoiseSource
+from caribou.methods import METHODS, Fitted, Method
+from caribou.methods.caribou import Caribou
+from caribou.methods.caribou_ndp import CaribouNdp
+from caribou.methods.mlp import Mlp
+from caribou.methods.mlp_dp import MlpDp
+from caribou.methods.votes import VotesEdge
+from caribou.methods.votes_ndp import VotePlan, VotesNdp
+from caribou.privacy.accounting import epsilon_of
+from caribou.privacy.budget import Budget, PrivacyUnit
+from caribou.privacy.certificate import verify
+from caribou.privacy.events import event_from_dict
+from caribou.randomness import Streams
+
+pytestmark = pytest.mark.usefixtures("quick_learning")
+
+
+def halves() -> tuple[Graph, Graph]:
+    """Two disjoint parts of one generated world: the same classes, other people."""
+    whole = cb.datasets.load("csbm", nodes=260, classes=3, features=6, average_degree=14.0, signal=2.0, seed=3)
+    parts = []
+    for nodes in (np.arange(0, 260, 2), np.arange(1, 260, 2)):
+        u, v = whole.edge_index
+        inside = np.isin(u, nodes) & np.isin(v, nodes)
+        graph = Graph.from_edges(
+            whole.features[nodes], np.stack([u[inside], v[inside]]) // 2, labels=whole.labels[nodes], num_classes=3
+        )
+        parts.append(graph.random_split(1))
+    return parts[0], parts[1]
+
+
+GRAPH, OTHER = halves()
+PLAN = {"receivers_per_sender": 2, "share": 0.5}
+CASES: list[tuple[str, dict[str, Any]]] = [
+    ("caribou-edp", {}),
+    ("caribou-edp", {"votes": 0.5}),
+    ("caribou-edp", {"messages": "probabilities", "hops": 3, "alpha1": 0.8}),
+    ("caribou-edp", {"messages": "embeddings"}),
+    ("caribou-edp", {"messages": "features", "beta": 0.5}),
+    ("caribou-edp", {"classifier": "mlp"}),
+    ("caribou-inf", {"hops": 2}),
+    ("caribou-ndp", {}),
+    ("caribou-ndp", {"graph_share": 0.5, "hops": 3}),
+    ("caribou-ndp", {"graph_share": 0.5, "classifier": "trained"}),
+    ("votes-edp", {}),
+    ("votes-edp", {"noise": "gaussian"}),
+    ("votes-ndp", {}),
+    ("votes-ndp", {"plan": PLAN}),
+    ("votes-ndp", {"plan": PLAN, "weight": 0.5, "base": {"hidden": 8}}),
+    ("mlp-dp", {}),
+    ("mlp-dp", {"hidden": 8}),
+    ("mlp-dp", {"random_features": 20}),
+    ("mlp-dp", {"choose_shrinkage": True}),
+    ("mlp", {}),
+]
+every_case = pytest.mark.parametrize(
+    ("name", "settings"), CASES, ids=[f"{n}-{'-'.join(map(str, s.values()))}" for n, s in CASES]
+)
+
+
+def create(name: str, settings: Mapping[str, Any]) -> Method:
+    return METHODS[name].create(**settings)
+
+
+def budget_of(name: str, epsilon: float = 4.0) -> Budget:
+    return Budget(epsilon if METHODS[name].private else math.inf, 1e-5, METHODS[name].unit)
+
+
+@dataclasses.dataclass(frozen=True)
+class Recorded:
+    """A fit, every draw of privacy noise by kind, and the public streams that were opened."""
+
+    fitted: Fitted
+    drawn: tuple[tuple[str, bytes], ...]
+    coins: frozenset[tuple[int, str]]
+
+
+def fit(name: str, settings: Mapping[str, Any], seed: int = 1, noise: int | None = 1) -> Fitted:
+    return recorded_fit(name, settings, seed, noise).fitted
+
+
+def recorded_fit(name: str, settings: Mapping[str, Any], seed: int = 1, noise: int | None = 1) -> Recorded:
+    """noise = None: from the operating system."""
+    return _recorded_fit(name, json.dumps(settings), seed, noise)
+
+
+@functools.cache
+def _recorded_fit(name: str, settings: str, seed: int, noise: int | None) -> Recorded:
+    source = NoiseSource.secure() if noise is None else NoiseSource.seeded(noise)
+    drawn: list[tuple[str, bytes]] = []
+    coins: set[tuple[int, str]] = set()
+    before = global_coins()
+    with pytest.MonkeyPatch.context() as patch:
+        for kind in ("gaussian", "laplace", "two_sided_geometric", "gumbel"):
+            patch.setattr(NoiseSource, kind, noting(kind, getattr(NoiseSource, kind), drawn))
+        seed_of = randomness.stream_seed
+        patch.setattr(randomness, "stream_seed", lambda s, purpose: coins.add((s, purpose)) or seed_of(s, purpose))
+        fitted = create(name, json.loads(settings)).fit(GRAPH, budget_of(name), Streams(seed), source)
+    assert global_coins() == before, "a fit must not draw from, or set, the generators of the process"
+    return Recorded(fitted, tuple(drawn), frozenset(coins))
+
+
+def noting(kind: str, draw: Any, drawn: list[tuple[str, bytes]]) -> Any:
+    def noted(self: NoiseSource, *args: Any, **kwargs: Any) -> np.ndarray:
+        z = draw(self, *args, **kwargs)
+        drawn.append((kind, z.tobytes()))
+        return z
+
+    return noted
+
+
+def global_coins() -> tuple[bytes, str]:
+    return torch.random.get_rng_state().numpy().tobytes(), str(np.random.get_state())  # noqa: NPY002
+
+
+def arrays(fitted: Fitted) -> dict[str, np.ndarray]:
+    return {"own": fitted.probabilities, **fitted.released, **{f"weights.{k}": v for k, v in fitted.weights.items()}}
+
+
+def same(one: Mapping[str, np.ndarray], two: Mapping[str, np.ndarray]) -> bool:
+    return one.keys() == two.keys() and all(np.array_equal(one[key], two[key]) for key in one)
+
+
+def content(graph: Graph) -> list[bytes]:
+    split = graph.split
+    parts = (graph.features, graph.indptr, graph.indices, graph.labels, split.train, split.val, split.test)
+    return [part.tobytes() for part in parts]
+
+
+def test_every_method_has_a_case() -> None:
+    assert {name for name, _ in CASES} == set(METHODS)
+
+
+@every_case
+def test_one_row_of_probabilities_per_node(name: str, settings: dict[str, Any]) -> None:
+    before = content(GRAPH)
+    p = fit(name, settings).probabilities
+    assert p.shape == (GRAPH.num_nodes, GRAPH.num_classes)
+    assert np.isfinite(p).all()
+    assert (p >= 0).all()
+    assert np.allclose(p.sum(axis=1), 1)
+    assert np.mean(p.argmax(axis=1) == GRAPH.labels) > 0.5
+    assert content(GRAPH) == before
+
+
+@every_case
+def test_the_seeds_decide_everything_and_the_noise_matters(name: str, settings: dict[str, Any]) -> None:
+    first = fit(name, settings)
+    again = create(name, settings).fit(GRAPH, budget_of(name), Streams(1), NoiseSource.seeded(1))
+    assert same(arrays(first), arrays(again))
+    draws_noise = METHODS[name].private and name != "mlp"
+    assert same(arrays(first), arrays(fit(name, settings, noise=2))) is not draws_noise
+
+
+@every_case
+def test_public_seed_and_noise_are_unrelated(name: str, settings: dict[str, Any]) -> None:
+    first, other_seed, other_noise = (
+        recorded_fit(name, settings, seed, noise) for seed, noise in ((1, 1), (2, 1), (1, 2))
+    )
+    # a question to fewer nodes is another draw: how many are asked may depend on the public coins
+    pairs = [(a, b) for a, b in zip(first.drawn, other_seed.drawn, strict=False) if len(a[1]) == len(b[1])]
+    assert all(a == b for a, b in pairs)
+    if METHODS[name].private and name != "mlp":
+        assert len(pairs) > 0
+        assert first.drawn[0] != other_noise.drawn[0]
+    else:
+        assert not first.drawn
+    assert first.coins == other_noise.coins
+    assert {seed for seed, _ in first.coins} <= {1}
+    assert {seed for seed, _ in other_seed.coins} <= {2}
+
+
+@every_case
+def test_the_cost_is_known_before_and_covers_the_certificate(name: str, settings: dict[str, Any]) -> None:
+    cost = create(name, settings).cost(GRAPH, budget_of(name))
+    certificate = fit(name, settings, noise=None).certificate
+    covers(cost, certificate, budget_of(name))
+
+
+def covers(cost: Any, certificate: Any, budget: Budget) -> None:
+    for delta in (1e-7, 1e-5, 1e-3):
+        spent, booked = epsilon_of(certificate.events, delta), epsilon_of(cost, delta)
+        assert spent <= booked + 1e-3 * max(1.0, booked if math.isfinite(booked) else 1.0)
+    for group in certificate.public_parameters.get("groups", {}).values():
+        events = [event_from_dict(event) for event in group]
+        assert epsilon_of(events, budget.delta) <= budget.epsilon * (1 + 1e-9)
+        assert epsilon_of(events, budget.delta) <= certificate.epsilon_spent * (1 + 1e-3)
+
+
+SELECTING = [
+    # Groups of nodes whose costs are incomparable: pure epsilon for some, Gaussians for others.
+    (name, settings)
+    for name, settings in CASES
+    if "plan" in settings
+    or "choose_shrinkage" in settings
+    or (name, settings) == ("caribou-ndp", {"graph_share": 0.5, "hops": 3})
+]
+
+
+@pytest.mark.parametrize(("name", "settings"), SELECTING, ids=lambda v: v if isinstance(v, str) else "-".join(v))
+def test_the_cost_of_two_fits_covers_every_group(name: str, settings: dict[str, Any]) -> None:
+    cost = create(name, settings).cost(GRAPH, budget_of(name))
+    for group in fit(name, settings, noise=None).certificate.public_parameters["groups"].values():
+        events = [event_from_dict(event) for event in group]
+        assert epsilon_of(events * 2, 1e-5) <= epsilon_of([*cost, *cost], 1e-5) * (1 + 1e-3)
+
+
+@every_case
+def test_the_cost_depends_on_public_numbers_only(name: str, settings: dict[str, Any]) -> None:
+    method, budget = create(name, settings), budget_of(name)
+    missing = next(v for v in range(1, GRAPH.num_nodes) if not GRAPH.has_edge(0, v))
+    graphs = [GRAPH, GRAPH.with_edge(0, missing)]
+    if budget.unit is PrivacyUnit.NODE:
+        graphs.append(dataclasses.replace(GRAPH, features=GRAPH.features[::-1], labels=np.array(GRAPH.labels[::-1])))
+    for cost in (method.cost, method.release_cost):
+        assert len({cost(graph, budget) for graph in graphs}) == 1
+
+
+@every_case
+def test_certificates_verify_or_say_what_they_are_not(name: str, settings: dict[str, Any]) -> None:
+    secret = fit(name, settings, noise=None).certificate
+    if not METHODS[name].private:
+        assert secret.status == "no privacy"
+        assert not verify(secret).passed
+        return
+    assert secret.status == "private"
+    assert verify(secret).passed
+    assert secret.epsilon_spent <= 4.0
+    seeded = fit(name, settings).certificate
+    assert seeded.status == "void"
+    assert not verify(seeded).passed
+    infinite = Budget(math.inf, 1e-5, METHODS[name].unit)
+    open_book = create(name, settings).fit(GRAPH, infinite, Streams(1), NoiseSource.secure()).certificate
+    assert open_book.status == "no privacy"
+
+
+@every_case
+def test_predictions_follow_from_what_was_kept(name: str, settings: dict[str, Any]) -> None:
+    fitted = fit(name, settings)
+    again = create(name, settings).predict(fitted.weights, fitted.released, GRAPH)
+    assert np.allclose(again, fitted.probabilities, rtol=0, atol=1e-12)
+
+
+@every_case
+def test_another_graph_is_predicted_within_its_own_cost(name: str, settings: dict[str, Any]) -> None:
+    method, fitted, budget = create(name, settings), fit(name, settings), budget_of(name)
+    before = content(OTHER)
+    result = method.release(fitted.weights, OTHER, budget, Streams(1), NoiseSource.secure())
+    assert result.probabilities.shape == (OTHER.num_nodes, OTHER.num_classes)
+    assert np.allclose(result.probabilities.sum(axis=1), 1)
+    assert np.mean(result.probabilities.argmax(axis=1) == OTHER.labels) > 0.45
+    assert content(OTHER) == before
+    covers(method.release_cost(OTHER, budget), result.certificate, budget)
+    assert verify(result.certificate).passed is METHODS[name].private
+    booked = method.release_cost(OTHER, budget)
+    assert bool(booked) is (result.certificate.epsilon_spent > 0)
+
+
+@every_case
+def test_the_wrong_unit_is_refused_by_fit_and_release(name: str, settings: dict[str, Any]) -> None:
+    unit = next(u for u in PrivacyUnit if u is not METHODS[name].unit)
+    method = create(name, settings)
+    with pytest.raises(InputError, match=r"unit .*must be (edge|node)"):
+        method.fit(GRAPH, Budget(4.0, 1e-5, unit), Streams(1), NoiseSource.secure())
+    with pytest.raises(InputError, match=r"unit .*must be (edge|node)"):
+        method.release(fit(name, settings).weights, OTHER, Budget(4.0, 1e-5, unit), Streams(1), NoiseSource.secure())
+
+
+# -- settings ------------------------------------------------------------------------------------------------------
+
+
+@every_case
+def test_settings_survive_json(name: str, settings: dict[str, Any]) -> None:
+    method = create(name, settings)
+    assert METHODS[name].create(**json.loads(json.dumps(method.settings()))) == method
+
+
+CLASSES = (Caribou, CaribouNdp, VotesEdge, VotesNdp, VotePlan, MlpDp, Mlp)
+"""All records of settings; `ALTERNATIVES` must have every field of theirs."""
+DEEP, GRAPHIC = {"hops": 2}, {"graph_share": 0.5}
+ALTERNATIVES: dict[type, dict[str, tuple[dict[str, Any], Any]]] = {
+    # field: (what else is set, another value)
+    Caribou: {
+        "hops": ({}, 3),
+        "contraction": (DEEP, 0.5),
+        "alpha1": (DEEP, 0.5),
+        "beta": (DEEP, 0.5),
+        "degree_floor": (DEEP, 9),
+        "messages": ({}, "embeddings"),
+        "hidden": ({}, (8,)),
+        "calibration": ({}, 0.4),
+        "classifier": ({}, "mlp"),
+        "classifier_hidden": ({"classifier": "mlp"}, 8),
+        "votes": ({}, 0.5),
+    },
+    CaribouNdp: {
+        "hops": (GRAPHIC, 2),
+        "contraction": (GRAPHIC | DEEP, 0.5),
+        "alpha1": (GRAPHIC, 0.5),
+        "beta": (GRAPHIC | DEEP, 0.5),
+        "degree_cap": (GRAPHIC, 5),
+        "declared_average_degree": ({}, 60),
+        "graph_share": ({}, 0.5),
+        "classifier": (GRAPHIC, "trained"),
+        "classifier_share": (GRAPHIC | {"classifier": "trained"}, 0.3),
+        "base": ({}, MlpDp(clip=0.1)),
+    },
+    VotesEdge: {
+        "voter_confidence": ({}, 0.6),
+        "wave_confidence": ({}, 0.9),
+        "max_waves": ({}, 1),
+        "calibration": ({}, 0.2),
+        "noise": ({}, "gaussian"),
+    },
+    VotesNdp: {
+        "declared_average_degree": ({}, 60),
+        "plan": ({}, VotePlan(1, 0.9)),
+        "weight": ({}, 0.123),
+        "base": ({}, MlpDp(clip=0.1)),
+    },
+    VotePlan: {
+        "receivers_per_sender": ({"share": 0.5}, 3),
+        "share": ({"receivers_per_sender": 2}, 0.9),
+    },
+    MlpDp: {
+        "logit_noise": ({}, 0.9),
+        "clip": ({}, 0.1),
+        "mean_share": ({}, 0.6),
+        "shrinkage": ({}, 0.0),
+        "choose_shrinkage": ({"shrinkage": 2.7}, True),
+        "train_size": ({}, 300),
+        "random_features": ({"random_features": 0}, 20),
+        "hidden": ({}, 8),
+        "public_features": ({}, "FILE"),
+    },
+    Mlp: {"hidden": ({}, (8,))},
+}
+
+
+def test_every_setting_is_listed() -> None:
+    """A new option needs a line in ALTERNATIVES, and with it a proof that it does something."""
+    homes = {type(METHODS[name].create()) for name in METHODS}
+    nested = {type(getattr(cls(), f.name)) for cls in homes for f in dataclasses.fields(cls)}
+    assert homes | {cls for cls in nested if dataclasses.is_dataclass(cls)} | {VotePlan} == set(CLASSES)
+    for cls in CLASSES:
+        assert ALTERNATIVES[cls].keys() == {f.name for f in dataclasses.fields(cls)}, cls
+
+
+@pytest.mark.parametrize(
+    ("cls", "field"),
+    [(cls, field) for cls in CLASSES for field in ALTERNATIVES[cls]],
+    ids=lambda v: getattr(v, "__name__", v),
+)
+def test_every_setting_has_an_effect(cls: type, field: str, tmp_path: Path) -> None:
+    others, value = ALTERNATIVES[cls][field]
+    if value == "FILE":
+        value = tmp_path / "public.npy"
+        np.save(value, OTHER.features)
+    default = {"receivers_per_sender": 2, "share": 0.5}[field] if cls is VotePlan else None
+    outcomes = [_outcome(cls, json.dumps(others), field, default), _outcome(cls, json.dumps(others), field, value)]
+    assert clearly_differ(*outcomes)
+
+
+def clearly_differ(one: Mapping[str, np.ndarray], two: Mapping[str, np.ndarray]) -> bool:
+    """In predictions or releases, by more than rounding."""
+    if one.keys() != two.keys() or any(one[key].shape != two[key].shape for key in one):
+        return True
+    return not all(np.allclose(one[key], two[key], rtol=0, atol=1e-6) for key in one)
+
+
+@functools.cache
+def _usual(cls: type, settings: str) -> dict[str, np.ndarray]:
+    return _outputs(cls(**json.loads(settings)))
+
+
+def _outcome(cls: type, others: str, field: str, value: Any) -> dict[str, np.ndarray]:
+    """Predictions and releases with one setting at a value; None = the usual one."""
+    if cls is VotePlan:
+        return _outputs(VotesNdp(plan=VotePlan(**json.loads(others), **{field: value})))
+    if value is None:
+        return _usual(cls, others)
+    return _outputs(cls(**(json.loads(others) | {field: value})))
+
+
+def _outputs(method: Method) -> dict[str, np.ndarray]:
+    unit = PrivacyUnit.EDGE if isinstance(method, Caribou | VotesEdge | Mlp) else PrivacyUnit.NODE
+    fitted = method.fit(GRAPH, Budget(8.0, 1e-5, unit), Streams(1), NoiseSource.seeded(1))
+    return {"own": fitted.probabilities, **fitted.released}

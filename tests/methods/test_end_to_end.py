@@ -1,0 +1,577 @@
+"""Distinguishing games on whole methods: fit in two neighbouring worlds, hand everything out, try to tell the worlds apart.
+
+The adversary knows the graph but for one edge or one node, all settings and all public coins. It sees released arrays, weights
+and probabilities (at node level: those of the other nodes). What it proves at 99.9 % must not exceed the claim; planted faults
+must be convicted by the same code with the same number of runs.
+
+Every call of a method is the real one. Two steps that see public or released values only are made cheap: the encoder is fitted
+once (at edge level it reads no edge), and of the heads only the first kind is fitted, by one step of descent.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+
+import caribou.learning.counts as counts_module
+import caribou.learning.head as head
+import caribou.methods.caribou as edge_module
+import caribou.methods.caribou_ndp as node_module
+import caribou.methods.mlp_dp as mlp_module
+import caribou.methods.votes as votes_module
+import caribou.privacy.certificate as certificate_module
+from attacks import Proven, epsilon_bound, mu_bound, prove
+from caribou.errors import InputError
+from caribou.graph import Graph, Split
+from caribou.layer import ContractiveGraphLayer, project_rows
+from caribou.learning.classifier import ClassifierConfig
+from caribou.learning.encoder import cross_fit
+from caribou.mechanisms.noise import NoiseSource
+from caribou.methods import Fitted
+from caribou.methods.caribou import Caribou, Roles, allocate_edge
+from caribou.methods.caribou_ndp import CaribouNdp, centred, joint_rows
+from caribou.methods.mlp_dp import MlpDp, apply_model
+from caribou.methods.votes import VotesEdge
+from caribou.methods.votes_ndp import VotePlan, VotesNdp, clip_counts, vote_counts
+from caribou.normalize import normalize
+from caribou.privacy.accounting import epsilon_of, gdp_epsilon, largest_true_positive_rate
+from caribou.privacy.budget import Budget
+from caribou.privacy.events import (
+    EpsilonDelta,
+    Gaussian,
+    Laplace,
+    Parallel,
+    choices,
+    event_from_dict,
+    event_to_dict,
+    gaussian_mu,
+)
+from caribou.randomness import Streams
+
+RUNS = 300
+STREAMS = Streams(0)
+EDGE, NODE = Budget(4.0, 0.085, "edge"), Budget(4.0, 0.085, "node")
+"""About 2-GDP: an attack on so few runs can prove most of it, and twice as much if the noise is halved."""
+
+Scores = dict[str, float]
+
+
+@pytest.fixture(autouse=True)
+def cheap_public_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Same code on the same inputs, fewer steps; and accounts that are asked a second time are remembered."""
+
+    def one_step(loss: Callable[[torch.Tensor], torch.Tensor], start: torch.Tensor) -> np.ndarray:
+        theta = start.double().clone().requires_grad_()
+        (slope,) = torch.autograd.grad(loss(theta), theta)
+        return (theta - 0.3 * slope).detach().numpy()
+
+    monkeypatch.setattr(head, "_minimise", one_step)
+    monkeypatch.setattr(head, "_kinds", lambda: [head.fit_bayes_head])
+    monkeypatch.setattr(counts_module, "LARGEST", 20)  # tables of the likelihood: no count of these graphs is larger
+    monkeypatch.setattr(edge_module, "ClassifierConfig", lambda hidden: ClassifierConfig(hidden=4, epochs=2))
+    for module in (edge_module, votes_module):
+        monkeypatch.setattr(module, "cross_fit", remembered_encoder)
+
+    @lru_cache
+    def spent(events: tuple, delta: float) -> float:
+        return epsilon_of(events, delta)
+
+    @lru_cache
+    def rate(events: tuple, delta: float, false_positive_rate: float) -> float:
+        return largest_true_positive_rate(events, delta=delta, false_positive_rate=false_positive_rate)
+
+    for module in (certificate_module, node_module):
+        monkeypatch.setattr(module, "epsilon_of", lambda events, delta: spent(tuple(events), delta))
+    monkeypatch.setattr(
+        certificate_module,
+        "largest_true_positive_rate",
+        lambda events, *, delta, false_positive_rate: rate(tuple(events), delta, false_positive_rate),
+    )
+    monkeypatch.setattr(certificate_module, "_versions", dict)
+
+
+_ENCODERS: dict[bytes, object] = {}
+
+
+def remembered_encoder(graph: Graph, streams: Streams, hidden: tuple[int, ...] = (4,)) -> object:
+    """The real encoder, of a graph *without its edges*: what is remembered cannot depend on one."""
+    key = graph.features.tobytes() + graph.labels.tobytes() + bytes([streams.seed])
+    if key not in _ENCODERS:
+        nothing = np.empty((2, 0), dtype=int)
+        bare = Graph.from_edges(graph.features, nothing, graph.labels, graph.split, num_classes=graph.num_classes)
+        _ENCODERS[key] = cross_fit(bare, streams, (4,))
+    return _ENCODERS[key]
+
+
+# -- one game ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Game:
+    """Two worlds, a method, and what the adversary makes of a run. ``hidden``: the node whose own row it does not get."""
+
+    method: object
+    budget: Budget
+    worlds: tuple[Graph, Graph]
+    scores: Callable[[Fitted], Scores]
+    hidden: int | None = None
+    pure: bool = False
+    runs: int = RUNS
+
+    def play(self) -> Proven:
+        """Fit ``runs`` times in each world and judge."""
+        played = []
+        for world, graph in enumerate(self.worlds):
+            fits = (
+                self.method.fit(graph, self.budget, STREAMS, NoiseSource.seeded(10_000 * world + run))
+                for run in range(self.runs)
+            )
+            played.append([(self.scores(fitted), self.view(fitted)) for fitted in fits])
+        scores, views = ([[run[k] for run in world] for world in played] for k in (0, 1))
+        return prove(tuple(scores), tuple(views), delta=0.0 if self.pure else self.budget.delta)
+
+    def view(self, fitted: Fitted) -> dict[str, np.ndarray]:
+        """Everything that is handed out."""
+        others = np.arange(len(fitted.probabilities)) != (-1 if self.hidden is None else self.hidden)
+        out = {f"released.{name}": np.asarray(array) for name, array in fitted.released.items()}
+        out |= {f"weights.{name}": np.asarray(array) for name, array in fitted.weights.items()}
+        return out | {"probabilities": fitted.probabilities[others]}
+
+    @property
+    def mu(self) -> float | None:
+        """The claim, if it is one of GDP; of several groups of nodes, that of training nodes."""
+        cost = self.method.cost(self.worlds[0], self.budget)
+        return gaussian_mu(cost[0].groups[0] if isinstance(cost[0], Parallel) else cost)
+
+    def share(self, proven: Proven) -> float:
+        """How much of the claim was proven; above 1 it is refuted."""
+        return proven.epsilon / self.budget.epsilon if self.mu is None else proven.mu / self.mu
+
+    def epsilon(self, proven: Proven) -> float:
+        """In epsilon at the claimed delta."""
+        if self.mu is None or proven.mu == 0:
+            return proven.epsilon
+        return max(proven.epsilon, gdp_epsilon(mu=proven.mu, delta=self.budget.delta))
+
+
+def convicted(game: Game, proven: Proven) -> bool:
+    return proven.epsilon > game.budget.epsilon or (game.mu is not None and proven.mu > game.mu)
+
+
+# -- edge level ----------------------------------------------------------------------------------------------------
+
+
+def small_graph(edges: list[tuple[int, int]]) -> Graph:
+    """16 nodes, 2 features, 2 classes; signs of the features follow the classes."""
+    rng = np.random.default_rng(3)
+    labels = np.arange(16) % 2
+    x = np.where(labels[:, None] == 0, 1.0, -1.0) * [[1.0, 0.2]] + 0.3 * rng.standard_normal((16, 2))
+    pairs = np.array(edges, dtype=int).reshape(-1, 2).T
+    return Graph.from_edges(x, pairs, labels=labels, split=Split(range(8), range(8, 12), range(12, 16)))
+
+
+def two_senders(graph: Graph) -> tuple[int, int]:
+    """Two training nodes of different class whose labels are messages."""
+    senders = Roles.draw(graph, Caribou().calibration, STREAMS).senders
+    return next((int(u), int(v)) for u, v in itertools.pairwise(senders) if graph.labels[u] != graph.labels[v])
+
+
+def state_shift(method: Caribou, budget: Budget, worlds: tuple[Graph, Graph]) -> np.ndarray:
+    """What the edge does to one step from the public X^(0): the direction of the likelihood ratio."""
+    roles = Roles.draw(worlds[0], method.calibration, STREAMS)
+    view = method._encode(worlds[0], roles, STREAMS)
+    calibrated = method._calibrate(worlds[0], view.start.shape[1], allocate_edge(budget, method.votes).mu)
+    layer, x = ContractiveGraphLayer(method.contraction), torch.from_numpy(view.start)
+    bounds = calibrated.sensitivity.bounds
+    without, with_edge = (layer(project_rows(x), normalize(g, bounds)).numpy() for g in worlds)
+    return (with_edge - without) / calibrated.noise_std**2
+
+
+def state_game(method: Caribou, budget: Budget = EDGE, *, stars: int = 0) -> Game:
+    """A pair of senders, joined or not, each with ``stars`` leaves of its own sign (the maximiser of the sensitivity attack)."""
+    u, v = two_senders(small_graph([]))
+    free = [w for w in range(16) if w not in (u, v)]
+    leaves = [[w for w in free if w % 2 == end % 2][:stars] for end in (u, v)]
+    without = small_graph([(end, w) for end, own in zip((u, v), leaves, strict=True) for w in own])
+    worlds = (without, without.with_edge(u, v))
+    shift = state_shift(method, budget, worlds)
+
+    def scores(fitted: Fitted) -> Scores:
+        state = fitted.released["state"]
+        twins = float(np.abs(state[u] - state[v]).max())
+        return {"likelihood ratio": float((shift * state).sum()), "twins": twins, "ends": float(state[u] @ state[v])}
+
+    return Game(method, budget, worlds, scores)
+
+
+def vote_game(method: VotesEdge, budget: Budget) -> Game:
+    """A labelled node and a test node, joined or not: one vote."""
+    without = small_graph([(1, 3), (12, 14), (2, 13)])
+    u = int(STREAMS.generator("votes").permutation(without.split.train)[0])
+    v = 15
+
+    def scores(fitted: Fitted) -> Scores:
+        cast = float(fitted.released["stage_1"][v, without.labels[u]])
+        return {"votes": cast, "probability": float(fitted.probabilities[v, without.labels[u]])}
+
+    return Game(method, budget, (without, without.with_edge(u, v)), scores, pure=method.noise == "geometric")
+
+
+def both_game() -> Game:
+    """Message passing and votes under one budget: the sum of both log likelihood ratios."""
+    method, budget = Caribou(votes=0.5), Budget(3.0, 0.02, "edge")
+    without = small_graph([])
+    u = int(Roles.draw(without, method.calibration, STREAMS).senders[0])
+    v = 15
+    worlds = (without, without.with_edge(u, v))
+    shift = state_shift(method, budget, worlds)
+
+    def scores(fitted: Fitted) -> Scores:
+        cast = float(fitted.released["stage_1"][v, without.labels[u]])
+        votes = 0.5 * budget.epsilon * (abs(cast) - abs(cast - 1))
+        state = float((shift * fitted.released["state"]).sum())
+        return {"votes": votes, "state": state, "likelihood ratio": votes + state}
+
+    return Game(method, budget, worlds, scores)
+
+
+def signed_messages() -> Caribou:
+    return Caribou(messages="features", classifier="mlp", degree_floor=3)
+
+
+EDGE_GAMES: dict[str, tuple[Callable[[], Game], float]] = {
+    "caribou-edp, one hop": (lambda: state_game(Caribou()), 0.5),
+    "caribou-edp, one hop, floor 3, signed messages": (lambda: state_game(signed_messages(), stars=3), 0.4),
+    "caribou-edp, three hops": (lambda: state_game(Caribou(hops=3)), 0.0),
+    "caribou-edp, three hops, floor 1": (lambda: state_game(Caribou(hops=3, degree_floor=1), stars=1), 0.0),
+    "votes-edp, geometric": (lambda: vote_game(VotesEdge(max_waves=2), Budget(2.0, 1e-5, "edge")), 0.5),
+    "votes-edp, gaussian": (lambda: vote_game(VotesEdge(noise="gaussian", max_waves=2), EDGE), 0.5),
+    "caribou-edp with votes": (both_game, 0.1),
+}
+"""A game, and the share of the claim that its attack must prove: a test without power proves nothing."""
+
+
+# -- node level ----------------------------------------------------------------------------------------------------
+
+MEMBER = 0
+DECLARED = 40
+BASE = MlpDp(train_size=DECLARED, shrinkage=0.0)
+
+
+def member_graph() -> Graph:
+    """12 nodes: node 0 alone has class 2 and its direction of features, and is joined to two test nodes."""
+    x = np.array([[1.0, 0.05]] * 12)
+    x[MEMBER] = [0.0, 1.0]
+    labels = np.array([2] + [0, 1] * 5 + [0])
+    edges = [(MEMBER, 10), (MEMBER, 11), (1, 2)]
+    return Graph.from_edges(
+        x, np.array(edges).T, labels=labels, split=Split(range(5), range(5, 8), range(8, 12)), num_classes=3
+    )
+
+
+def member_game(method: object, budget: Budget = NODE, runs: int = RUNS) -> Game:
+    """The training node with everything of its own, or not at all."""
+    graph = member_graph()
+    plan = getattr(method, "plan", None)
+
+    def scores(fitted: Fitted) -> Scores:
+        logits = apply_model(fitted.weights, graph)
+        out = {"own logit": float(centred(logits)[MEMBER, 2]), "others": float(fitted.probabilities[1:, 2].mean())}
+        if "state" in fitted.released:
+            state = fitted.released["state"]
+            out |= {"own state": float(state[MEMBER, 2]), "near state": float(state[[10, 11], 2].sum())}
+            if "classifier" in fitted.weights:
+                row = joint_rows(centred(logits), state)[MEMBER]
+                out["own class"] = float(row @ fitted.weights["classifier"][:, 2])
+                out["class"] = float(np.abs(fitted.weights["classifier"][:, 2]).max())
+        if "votes" in fitted.released:
+            votes, scale = fitted.released["votes"][[10, 11], 2], plan.noise_scale(budget.epsilon)
+            cast = 1 - 1 / (4 * plan.row_clip())
+            out["votes"] = float((np.abs(votes) - np.abs(votes - cast)).sum()) / scale
+            out["both"] = out["votes"] + 2 * out["own logit"]
+        return out
+
+    return Game(method, budget, (graph.without_node(MEMBER), graph), scores, hidden=MEMBER, runs=runs)
+
+
+def receiver_game() -> Game:
+    """A test node whose row of votes is full, or not there: pure epsilon."""
+    method, budget = VotesNdp(plan=VotePlan(1, 0.5), weight=1.0, base=BASE), Budget(2.0, 1e-5, "node")
+    senders, v = 20, 20
+    labels = np.array([0] * senders + [1, 1, 0])
+    edges = np.array([(u, v) for u in range(senders)]).T
+    split = Split(range(senders), [v + 2], [v, v + 1])
+    graph = Graph.from_edges(np.ones((v + 3, 2)), edges, labels=labels, split=split, num_classes=2)
+    full = clip_counts(vote_counts(graph, split, method.plan, 0), method.plan.row_clip())[v]
+    scale = method.plan.noise_scale(budget.epsilon)
+
+    def scores(fitted: Fitted) -> Scores:
+        votes = fitted.released["votes"][v]
+        return {"likelihood ratio": float((np.abs(votes) - np.abs(votes - full)).sum()) / scale}
+
+    return Game(method, budget, (graph.without_node(v), graph), scores, hidden=v, pure=True, runs=700)
+
+
+def message_passing(classifier: str) -> CaribouNdp:
+    return CaribouNdp(graph_share=0.5, classifier=classifier, degree_cap=2, beta=1.0, base=BASE)
+
+
+NODE_GAMES: dict[str, tuple[Callable[[], Game], float]] = {
+    "mlp-dp": (lambda: member_game(BASE, runs=1000), 0.5),
+    "caribou-ndp, chosen weight": (lambda: member_game(message_passing("chosen"), runs=500), 0.4),
+    "caribou-ndp, trained classifier": (lambda: member_game(message_passing("trained"), runs=500), 0.4),
+    "votes-ndp, a voter": (
+        lambda: member_game(VotesNdp(plan=VotePlan(2, 0.5), base=BASE), Budget(3.0, 0.02, "node"), runs=600),
+        0.1,
+    ),
+    "votes-ndp, a receiver": (receiver_game, 0.4),
+}
+
+GAMES = EDGE_GAMES | NODE_GAMES
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", GAMES)
+def test_no_attack_on_the_whole_method_proves_more_than_is_claimed(name: str) -> None:
+    make, power = GAMES[name]
+    game = make()
+    proven = game.play()
+    text = (
+        f"{name}: share {game.share(proven):.2f}, {proven}, epsilon {game.epsilon(proven):.2f} of {game.budget.epsilon}"
+    )
+    assert not convicted(game, proven), f"VIOLATED: {text}"
+    assert game.share(proven) >= power, f"the attack has no power: {text}"
+
+
+# -- planted faults ------------------------------------------------------------------------------------------------
+
+
+def unnoised_last_hop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The released state is multiplied by the clean operator once more."""
+    for module in (edge_module, node_module):
+        monkeypatch.setattr(module, "propagate", _with_one_more_hop(module.propagate))
+
+
+def _with_one_more_hop(real: Callable) -> Callable:
+    def faulty(layer: ContractiveGraphLayer, operator: object, start: torch.Tensor, *rest: object) -> torch.Tensor:
+        return project_rows(layer(real(layer, operator, start, *rest), operator, start))
+
+    return faulty
+
+
+def half_the_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every mechanism draws noise of half the scale that it was calibrated to."""
+    gaussian, laplace, geometric = NoiseSource.add_gaussian, NoiseSource.add_laplace, NoiseSource.two_sided_geometric
+    monkeypatch.setattr(NoiseSource, "add_gaussian", lambda self, x, *, std: gaussian(self, x, std=std / 2))
+    monkeypatch.setattr(NoiseSource, "add_laplace", lambda self, x, *, scale: laplace(self, x, scale=scale / 2))
+    monkeypatch.setattr(
+        NoiseSource, "two_sided_geometric", lambda self, shape, *, epsilon: geometric(self, shape, epsilon=2 * epsilon)
+    )
+
+
+def no_noise_in(module: object) -> Callable[[pytest.MonkeyPatch], None]:
+    """The linear model of this module is trained without noise: the encoder's, or the classifier's."""
+
+    def plant(monkeypatch: pytest.MonkeyPatch) -> None:
+        real = module.noisy_gradient_descent
+
+        def faulty(*arguments: object, calibrated: object, **rest: object) -> np.ndarray:
+            return real(*arguments, calibrated=replace(calibrated, noise_multiplier=0.0), **rest)
+
+        monkeypatch.setattr(module, "noisy_gradient_descent", faulty)
+
+    return plant
+
+
+FAULTS: dict[str, tuple[str, Callable[[pytest.MonkeyPatch], None]]] = {
+    "un-noised last hop": ("caribou-edp, one hop", unnoised_last_hop),
+    "un-noised last hop after three": ("caribou-edp, three hops", unnoised_last_hop),
+    "half the noise, message passing": ("caribou-edp, one hop", half_the_noise),
+    "half the noise, votes": ("votes-edp, geometric", half_the_noise),
+    "half the noise, training": ("mlp-dp", half_the_noise),
+    "half the noise, a receiver of votes": ("votes-ndp, a receiver", half_the_noise),
+    "encoder without noise": ("mlp-dp", no_noise_in(mlp_module)),
+    "encoder without noise, message passing": ("caribou-ndp, chosen weight", no_noise_in(mlp_module)),
+    "classifier without noise": ("caribou-ndp, trained classifier", no_noise_in(node_module)),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", FAULTS)
+def test_planted_faults_are_convicted_at_the_claim(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    name, plant = FAULTS[fault]
+    game = GAMES[name][0]()
+    plant(monkeypatch)
+    proven = game.play()
+    text = f"{fault}: share {game.share(proven):.2f}, {proven} of {game.budget.epsilon}, mu {game.mu}"
+    assert convicted(game, proven), f"NOT CONVICTED: {text}"
+
+
+# -- what needs no statistics: outputs that must be equal in both worlds, bit by bit ---------------------------------
+
+
+def public_side(method: object, graph: Graph, budget: Budget) -> dict[str, object]:
+    """All of a fit that is not covered by noise: the certificate, the cost, names, shapes and kinds of arrays."""
+    fitted = method.fit(graph, budget, STREAMS, NoiseSource.seeded(1))
+    certificate = fitted.certificate.to_dict()
+    arrays = {
+        f"{part}.{name}": (np.shape(array), np.asarray(array).dtype)
+        for part, mapping in (("released", fitted.released), ("weights", fitted.weights))
+        for name, array in mapping.items()
+    }
+    return {
+        "certificate": {k: v for k, v in certificate.items() if k not in ("certificate_id", "created")},
+        "cost": method.cost(graph, budget),
+        "release cost": method.release_cost(graph, budget),
+        "arrays": arrays,
+    }
+
+
+UNDECLARED = MlpDp()
+NODE_METHODS = [
+    UNDECLARED,
+    MlpDp(choose_shrinkage=True),
+    MlpDp(hidden=2),
+    CaribouNdp(graph_share=0.5, degree_cap=2),
+    CaribouNdp(graph_share=0.5, degree_cap=2, classifier="trained"),
+    VotesNdp(plan=VotePlan(2, 0.5)),
+]
+
+
+@pytest.mark.parametrize("method", NODE_METHODS)
+@pytest.mark.parametrize("node", [MEMBER, 6, 10, 11], ids=["train", "val", "test", "test 2"])
+def test_nothing_public_reacts_to_a_node(method: object, node: int) -> None:
+    """Without any declared size: those of the split are public and stay as they are when a node is taken out."""
+    graph = member_graph()
+    assert public_side(method, graph, NODE) == public_side(method, graph.without_node(node), NODE)
+
+
+@pytest.mark.parametrize("method", [Caribou(), Caribou(votes=0.5), VotesEdge(max_waves=1), signed_messages()])
+def test_nothing_public_reacts_to_an_edge(method: object) -> None:
+    graph = small_graph([(1, 3)])
+    one, two = (public_side(method, g, EDGE) for g in (graph, graph.with_edge(0, 15)))
+    one["arrays"], two["arrays"] = ({k: v for k, v in x["arrays"].items() if "head" not in k} for x in (one, two))
+    assert one == two
+
+
+@pytest.mark.parametrize("method", [MlpDp(choose_shrinkage=True), CaribouNdp(graph_share=0.5), NODE_METHODS[-1]])
+def test_without_validation_nodes_the_choice_does_not_react_to_a_node(method: object) -> None:
+    """A split that declares no validation nodes: the default is taken in both worlds, not drawn in one of them."""
+    full = member_graph()
+    graph = full.with_split(Split(full.split.train, [], full.split.test))
+    for node in (MEMBER, 10):
+        for run in range(6):
+            fits = [method.fit(g, NODE, STREAMS, NoiseSource.seeded(run)) for g in (graph, graph.without_node(node))]
+            picks = [[w[k] for w in (f.weights, f.released) for k in w if "weight" in k or "shrink" in k] for f in fits]
+            scalars = [[float(p) for p in some if np.ndim(p) == 0] for some in picks]
+            assert scalars[0]
+            assert scalars[0] == scalars[1]
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_predictions_of_others_do_not_show_how_many_entries_a_node_has(sparse: bool) -> None:
+    """A fifth of all entries is filled, less without node 0. Given the same weights, nobody else's row may move by one bit."""
+    rng = np.random.default_rng(0)
+    n, d = 30, 40
+    x = np.zeros((n, d))
+    x.ravel()[rng.permutation(np.arange(d, n * d))[: n * d // 5 - 9]] = rng.random(n * d // 5 - 9) + 0.1
+    x[0, :10] = 1.0
+    assert (x != 0).sum() > 0.2 * x.size > (x[1:] != 0).sum()
+    features = sp.csr_array(x) if sparse else x
+    split = Split(range(20), range(20, 25), range(25, n))
+    graph = Graph.from_edges(features, [[0], [1]], labels=np.arange(n) % 3, split=split)
+    smaller = graph.without_node(0)
+    for base in (MlpDp(), MlpDp(random_features=8), MlpDp(hidden=3)):
+        fitted = base.fit(graph, NODE, STREAMS, NoiseSource.seeded(0))
+        logits = [apply_model(fitted.weights, g)[1:] for g in (graph, smaller)]
+        assert np.array_equal(*logits)
+
+
+# -- groups of nodes that pay differently ---------------------------------------------------------------------------
+
+
+def test_the_certified_attack_rate_covers_every_group() -> None:
+    """A receiver of votes pays a pure epsilon: at few false alarms it is found more often than a Gaussian would allow."""
+    method, budget = VotesNdp(plan=VotePlan(2, 0.5), weight=1.0), Budget(4.0, 1e-5, "node")
+    certificate = method.fit(member_graph(), budget, STREAMS, NoiseSource.secure()).certificate
+    laplace = 0.5 * math.exp(budget.epsilon) * 2 * 0.001  # Laplace noise, shift epsilon scales: TPR = e^epsilon FPR
+    assert certificate.largest_true_positive_rates["0.001"] >= laplace * (1 - 1e-3)
+    voters_alone = largest_true_positive_rate(certificate.events, delta=1e-5, false_positive_rate=0.001)
+    assert voters_alone < 0.5 * laplace, "this is what a certificate about voters alone would say"
+    assert certificate.mu is None
+    assert certificate_module.verify(certificate).passed
+
+
+@pytest.mark.parametrize("method", [VotesNdp(plan=VotePlan(2, 0.5)), VotesNdp(plan=VotePlan(2, 0.5), weight=1.0)])
+def test_another_graph_costs_a_receiver_its_whole_epsilon(method: VotesNdp) -> None:
+    graph, budget = member_graph(), Budget(4.0, 1e-5, "node")
+    weights = method.fit(graph, budget, STREAMS, NoiseSource.secure()).weights
+    certificate = method.release(weights, graph, budget, STREAMS, NoiseSource.secure()).certificate
+    assert certificate.epsilon_spent == pytest.approx(4.0, rel=1e-4)
+    assert certificate_module.verify(certificate).passed
+    assert epsilon_of(method.release_cost(graph, budget), 1e-5) >= certificate.epsilon_spent
+
+
+@pytest.mark.parametrize("method", NODE_METHODS)
+@pytest.mark.parametrize("times", [1, 3])
+def test_what_is_booked_covers_every_group_however_often(method: object, times: int) -> None:
+    """Composed with itself, a pure epsilon adds up faster than Gaussians of the same epsilon: a ledger must know both."""
+    graph, budget = member_graph(), Budget(1.0, 1e-5, "node")
+    cost = method.cost(graph, budget)
+    certificate = method.fit(graph, budget, STREAMS, NoiseSource.secure()).certificate
+    booked = epsilon_of(cost * times, 1e-5)
+    assert booked >= epsilon_of(certificate.cost * times, 1e-5) * (1 - 2e-3)
+    for events in certificate.public_parameters.get("groups", {}).values():
+        group = [event_from_dict(event) for event in events]
+        assert booked >= epsilon_of(group * times, 1e-5) * (1 - 2e-3)
+    assert times > 1 or booked <= budget.epsilon * (1 + 1e-9)
+
+
+def test_parallel_events() -> None:
+    gaussian, pure = Gaussian(2.0), EpsilonDelta(1.0)
+    both = Parallel(((gaussian,), (pure,), (gaussian, Laplace(9.0))))
+    assert event_from_dict(event_to_dict(both)) == both
+    assert choices([both]) == [(gaussian, Laplace(9.0)), (pure,)]
+    assert len(choices([both] * 5)) == 6, "equal releases are not told apart"
+    alone = max(epsilon_of(group, 1e-5) for group in both.groups)
+    assert epsilon_of([both], 1e-5) == alone
+    many = [Parallel(((Gaussian(50.0 + k),), (EpsilonDelta(0.01 + k / 1000),))) for k in range(8)]
+    assert min(map(len, choices(many))) >= 14, "too many to be compared one by one: all are charged"
+    for bad in ((), ((both,),)):
+        with pytest.raises(InputError, match="groups must be"):
+            Parallel(bad)
+    with pytest.raises(InputError, match="parallel"):
+        event_from_dict({"kind": "parallel", "groups": 3})
+
+
+# -- the judge itself ----------------------------------------------------------------------------------------------
+
+
+def test_bounds_are_those_of_clopper_and_pearson() -> None:
+    assert epsilon_bound(0, 200, 200, 0.0) == pytest.approx(math.log(0.0005 ** (1 / 200) / (1 - 0.0005 ** (1 / 200))))
+    assert epsilon_bound(100, 100, 200, 0.0) == 0
+    assert mu_bound(100, 100, 200) == 0
+    assert mu_bound(0, 200, 200) == pytest.approx(3.566, abs=0.001)
+    assert epsilon_bound(10, 150, 200, 0.1) < epsilon_bound(10, 150, 200, 0.0)
+
+
+def test_the_judge_is_right_about_a_known_mechanism() -> None:
+    """Gaussians with distance 1: at most 1 is proven, in all but few of 50 games; and most of it on average."""
+    rng = np.random.default_rng(0)
+
+    def game() -> float:
+        draws = [shift + rng.standard_normal((600, 1)) for shift in (0.0, 1.0)]
+        scores = [[{"score": float(row[0])} for row in world] for world in draws]
+        return prove(tuple(scores), tuple([{"x": row} for row in world] for world in draws), delta=0.1).mu
+
+    proven = np.array([game() for _ in range(50)])
+    assert (proven > 1).mean() <= 0.02
+    assert proven.mean() > 0.4

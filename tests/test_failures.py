@@ -1,0 +1,231 @@
+"""Graphs and settings at the edge of what makes sense: every method works, or says in one line what is wrong."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import caribou as cb
+from caribou.errors import CaribouError, InputError
+from caribou.graph import Graph, Split
+from caribou.methods import METHODS
+from caribou.models import Model
+
+pytestmark = [pytest.mark.usefixtures("quick_learning"), pytest.mark.filterwarnings("error::RuntimeWarning")]
+
+GRAPH = cb.datasets.load("csbm", nodes=80, classes=3, features=6, average_degree=6.0, signal=2.0, seed=3)
+NO_EDGES = np.empty((2, 0), dtype=np.int64)
+VARIANTS: list[tuple[str, dict[str, Any]]] = [
+    *((name, {}) for name in METHODS),
+    ("caribou-edp", {"votes": 0.5, "hops": 2}),
+    ("caribou-edp", {"classifier": "mlp"}),
+    ("caribou-edp", {"messages": "features"}),
+    ("caribou-ndp", {"graph_share": 0.5}),
+    ("caribou-ndp", {"graph_share": 0.5, "classifier": "trained"}),
+    ("votes-ndp", {"plan": {"receivers_per_sender": 2, "share": 0.5}}),
+    ("mlp-dp", {"hidden": 4}),
+    ("mlp-dp", {"random_features": 5}),
+    ("mlp-dp", {"choose_shrinkage": True}),
+]
+every_variant = pytest.mark.parametrize(
+    ("name", "settings"), VARIANTS, ids=[f"{name}-{'-'.join(settings)}" for name, settings in VARIANTS]
+)
+
+
+def model_of(name: str, settings: dict[str, Any], epsilon: float = 4.0) -> Model:
+    info = METHODS[name]
+    return Model(name, cb.Budget(epsilon if info.private else math.inf, 1e-5, info.unit), **settings)
+
+
+def changed(**changes: Any) -> Graph:
+    return dataclasses.replace(GRAPH, **changes)
+
+
+def without_class_in_training() -> Graph:
+    split = GRAPH.split
+    kept = split.train[GRAPH.labels[split.train] != 2]
+    return GRAPH.with_split(Split(kept, split.val, split.test))
+
+
+def one_training_node() -> Graph:
+    split = GRAPH.split
+    return GRAPH.with_split(Split(split.train[:1], split.val, split.test))
+
+
+def alone() -> Graph:
+    return Graph.from_edges(np.ones((1, 6)), NO_EDGES, labels=[0], split=Split([0], [], []), num_classes=3)
+
+
+def unknown_labels() -> Graph:
+    labels = np.array(GRAPH.labels)
+    labels[GRAPH.split.test] = -1
+    split = Split(GRAPH.split.train, GRAPH.split.val, [])
+    return Graph(GRAPH.features, GRAPH.indptr, GRAPH.indices, labels, split, num_classes=3)
+
+
+def unused_nodes() -> Graph:
+    """Most nodes are in no part of the split."""
+    return GRAPH.with_split(Split(GRAPH.split.train[:30], GRAPH.split.val[:5], GRAPH.split.test[:5]))
+
+
+STRANGE: dict[str, Callable[[], Graph]] = {
+    "no edges": lambda: Graph.from_edges(GRAPH.features, NO_EDGES, labels=GRAPH.labels, split=GRAPH.split),
+    "a class missing from training": without_class_in_training,
+    "one class": lambda: changed(labels=np.zeros(80, dtype=np.int64), num_classes=1),
+    "one class of three": lambda: changed(labels=np.zeros(80, dtype=np.int64)),
+    "one node": alone,
+    "one training node": one_training_node,
+    "no validation nodes": lambda: GRAPH.with_split(Split(GRAPH.split.train, [], GRAPH.split.test)),
+    "no test labels": unknown_labels,
+    "few nodes in the split": unused_nodes,
+    "zero features": lambda: changed(features=np.zeros((80, 6))),
+    "sparse features": lambda: changed(features=sp.csr_array((np.array(GRAPH.features) > 1).astype(np.float32))),
+    "a complete graph": lambda: Graph.from_edges(
+        GRAPH.features, np.stack(np.triu_indices(80, 1)), labels=GRAPH.labels, split=GRAPH.split
+    ),
+    "a missing node": lambda: GRAPH.without_node(int(GRAPH.split.train[0])),
+}
+
+
+SLOW = {"caribou-edp", "caribou-inf", "votes-edp"}
+PAIRS = [
+    # everything with its usual settings; variants of the slow ones where they are most likely to break
+    pytest.param(name, settings, strange, id=f"{name}-{'-'.join(settings)}-{strange}")
+    for name, settings in VARIANTS
+    for strange in STRANGE
+    if not ((settings or name == "caribou-inf") and name in SLOW)
+    or strange in ("no edges", "a class missing from training", "one class", "one node")
+]
+
+
+@pytest.mark.parametrize(("name", "settings", "strange"), PAIRS)
+def test_strange_graphs_work(name: str, settings: dict[str, Any], strange: str) -> None:
+    graph = STRANGE[strange]()
+    model = model_of(name, settings).fit(graph)
+    p = model.predict_proba()
+    assert p.shape == (graph.num_nodes, graph.num_classes)
+    assert np.isfinite(p).all()
+    assert np.allclose(p.sum(axis=1), 1)
+    assert model.certificate.status == ("private" if METHODS[name].private else "no privacy")
+    assert math.isnan(model.score("test")) is (strange in ("one node", "no test labels"))
+
+
+@every_variant
+@pytest.mark.filterwarnings("ignore:Initializing zero-element tensors")
+def test_a_graph_without_columns_is_one_clear_error_or_works(name: str, settings: dict[str, Any]) -> None:
+    graph = Graph(np.zeros((80, 0)), GRAPH.indptr, GRAPH.indices, GRAPH.labels, GRAPH.split)
+    if settings.get("messages") == "features":  # nothing to send
+        with pytest.raises(CaribouError, match="must"):
+            model_of(name, settings).fit(graph)
+        return
+    assert np.isfinite(model_of(name, settings).fit(graph).predict_proba()).all()
+
+
+@every_variant
+def test_a_graph_without_labels_or_split_is_refused(name: str, settings: dict[str, Any]) -> None:
+    bare = Graph(GRAPH.features, GRAPH.indptr, GRAPH.indices)
+    nobody = GRAPH.with_split(Split([], GRAPH.split.val, GRAPH.split.test))
+    for graph in (bare, GRAPH.with_split(None), nobody):
+        with pytest.raises(InputError, match="graph must have labels and a split with training nodes, got Graph"):
+            model_of(name, settings).fit(graph)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"), [(name, settings) for name, settings in VARIANTS if name != "caribou-inf"], ids=str
+)
+def test_budgets_far_from_usual_work(name: str, settings: dict[str, Any]) -> None:
+    """No noise is too much, and none too little."""
+    for epsilon in (0.05, 100.0):
+        p = model_of(name, settings, epsilon).fit(GRAPH).predict_proba()
+        assert np.isfinite(p).all()
+
+
+@pytest.mark.parametrize("epsilon", [-1, 0, math.nan, "much", None])
+def test_epsilon_must_be_positive(epsilon: Any) -> None:
+    with pytest.raises(InputError, match=r"epsilon must be a number > 0 \(inf means no privacy\), got"):
+        cb.Budget(epsilon)
+
+
+@pytest.mark.parametrize("delta", [1, 1.5, 0, -0.1, math.nan, math.inf])
+def test_delta_must_be_a_probability(delta: float) -> None:
+    with pytest.raises(InputError, match=r"delta must be in the open interval \(0, 1\), got"):
+        cb.Budget(1.0, delta)
+
+
+@pytest.mark.parametrize("name", list(METHODS))
+def test_the_unit_must_be_that_of_the_method(name: str) -> None:
+    unit = METHODS[name].unit.value
+    wrong = {"edge": "node", "node": "edge"}[unit]
+    with pytest.raises(InputError, match=f"unit must be {unit} for {name}, got {wrong}"):
+        Model(name, cb.Budget(math.inf, 1e-5, wrong))
+    with pytest.raises(InputError, match="budget must be a Budget, got"):
+        Model(name, 4.0)  # type: ignore[arg-type]
+
+
+def test_a_method_without_privacy_takes_no_finite_epsilon() -> None:
+    with pytest.raises(InputError, match="epsilon must be inf for caribou-inf, which is not private, got 4"):
+        Model("caribou-inf", cb.Budget(4.0))
+
+
+DEEP = ("caribou-edp", "caribou-inf", "caribou-ndp")
+BAD_SETTINGS: list[tuple[str, dict[str, Any], str]] = [
+    *((name, {"hops": k}, "hops must be a whole number >= 1, got") for name in DEEP for k in (0, -1, 1.5, "two", True)),
+    *((name, {"contraction": c}, r"contraction must be in \(0, 1\], got") for name in DEEP for c in (1.2, 0, math.nan, "x")),
+    ("caribou-edp", {"alpha1": 1.1}, r"alpha1 must be in \[0, 1\], got 1.1"),
+    ("caribou-edp", {"beta": -0.1}, "beta must be a finite number >= 0, got -0.1"),
+    ("caribou-edp", {"beta": math.inf}, "beta must be a finite number >= 0, got inf"),
+    ("caribou-edp", {"degree_floor": -1}, "degree_floor must be a whole number >= 0, got -1"),
+    ("caribou-edp", {"messages": "secrets"}, "messages must be one of labels"),
+    ("caribou-edp", {"messages": ["labels"]}, "messages must be one of labels"),
+    ("caribou-edp", {"hidden": 8}, "hidden must be a list of widths"),
+    ("caribou-edp", {"hidden": [0]}, "hidden must be a whole number >= 1"),
+    ("caribou-edp", {"calibration": 1.0}, "calibration must be in the open interval"),
+    ("caribou-edp", {"classifier": "gcn"}, "classifier must be one of"),
+    ("caribou-edp", {"classifier": "evidence", "messages": "features"}, "classifier must be mlp for messages = features"),
+    ("caribou-edp", {"classifier_hidden": 0}, "classifier_hidden must be"),
+    ("caribou-edp", {"votes": 1.0}, r"votes must be in \[0, 1\)"),
+    ("caribou-edp", {"votes": "all"}, r"votes must be in \[0, 1\)"),
+    ("caribou-edp", {"votes": math.nan}, r"votes must be in \[0, 1\)"),
+    ("caribou-edp", {"votes": 0.5, "classifier": "mlp"}, "votes must be 0 unless the classifier is evidence"),
+    ("caribou-ndp", {"degree_cap": 0}, "degree_cap must be a whole number >= 1, got 0"),
+    ("caribou-ndp", {"declared_average_degree": -1}, "declared_average_degree must be"),
+    ("caribou-ndp", {"graph_share": 1.0}, r"graph_share must be in \[0, 1\), got 1.0"),
+    ("caribou-ndp", {"graph_share": "half"}, r"graph_share must be in \[0, 1\), got 'half'"),
+    ("caribou-ndp", {"graph_share": 0.96, "classifier": "trained"}, r"graph_share must be in \[0, 0.95\)"),
+    ("caribou-ndp", {"classifier": "mlp"}, "classifier must be one of chosen, trained"),
+    ("caribou-ndp", {"classifier_share": 0}, "classifier_share must be"),
+    ("caribou-ndp", {"base": {"choose_shrinkage": True}}, "choose_shrinkage must be False"),
+    *((name, {"base": {"depth": 1}}, "base must have settings of mlp-dp") for name in ("caribou-ndp", "votes-ndp")),
+    *((name, {"base": 3}, "base must have settings of mlp-dp .*, got 3") for name in ("caribou-ndp", "votes-ndp")),
+    ("votes-ndp", {"plan": {"receivers_per_sender": 2}}, "plan must have"),
+    ("votes-ndp", {"plan": 3}, "plan must have"),
+    ("votes-ndp", {"plan": {"receivers_per_sender": 0, "share": 0.5}}, "receivers_per_sender must be"),
+    ("votes-ndp", {"plan": {"receivers_per_sender": 2, "share": 1.5}}, "share must be"),
+    ("votes-ndp", {"weight": -1}, "weight must be"),
+    ("mlp-dp", {"clip": 0}, "clip must be"),
+    ("mlp-dp", {"logit_noise": 0}, "logit_noise must be"),
+    ("mlp-dp", {"mean_share": 1}, "mean_share must be"),
+    ("mlp-dp", {"shrinkage": -1}, "shrinkage must be"),
+    ("mlp-dp", {"train_size": 0}, "train_size must be"),
+    ("mlp-dp", {"public_features": 3}, "public_features must be"),
+    ("mlp-dp", {"choose_shrinkage": "yes"}, "choose_shrinkage must be"),
+    ("mlp", {"hidden": None}, "hidden must be a list of widths"),
+    *((name, {"depth": 1}, "setting must be one of .*, got depth") for name in METHODS),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "settings", "message"), BAD_SETTINGS, ids=[f"{n}-{s}" for n, s, _ in BAD_SETTINGS])
+def test_bad_settings_name_field_rule_and_value(name: str, settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        model_of(name, settings)
+
+
+def test_an_unknown_method_lists_the_known_ones() -> None:
+    with pytest.raises(InputError, match=r"method must be one of caribou-edp, .*mlp, got 'gcn'"):
+        Model("gcn", cb.Budget(1.0))
