@@ -36,6 +36,12 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "mlp-dp": ("mlp-dp", {"random_features": 20}),
     "mlp-dp, network": ("mlp-dp", {"hidden": 8}),
     "mlp": ("mlp", {}),
+    "gap-edp": ("gap-edp", {}),
+    "gap-inf": ("gap-inf", {}),
+    "gap-ndp": ("gap-ndp", {}),
+    "dpdgc-edp": ("dpdgc-edp", {}),
+    "dpdgc-inf": ("dpdgc-inf", {}),
+    "dpdgc-ndp": ("dpdgc-ndp", {}),
 }
 every_case = pytest.mark.parametrize("case", list(CASES))
 

@@ -70,13 +70,14 @@ class Method(Protocol):
 class MethodInfo:
     """A method by name: its privacy unit, where its class lives, and what it is in words.
 
-    ``private`` = False: it protects nothing and takes an infinite epsilon only.
+    ``private`` = False: it protects nothing and takes an infinite epsilon only. ``transductive``: it predicts no other graph.
     """
 
     unit: PrivacyUnit
     home: str
     summary: str
     private: bool = True
+    transductive: bool = False
 
     def check(self, name: str, budget: Budget) -> None:
         """The budget must be of this method's unit, and infinite if it has no privacy."""
@@ -127,13 +128,23 @@ METHODS = {
         PrivacyUnit.NODE, "caribou.methods.gap_ndp:GapNdp", "GAP with a private encoder and a private classifier"
     ),
     "dpdgc-edp": MethodInfo(
-        PrivacyUnit.EDGE, "caribou.methods.dpdgc:Dpdgc", "DPDGC: noisy products of A with privately trained weights"
+        PrivacyUnit.EDGE,
+        "caribou.methods.dpdgc:Dpdgc",
+        "DPDGC: noisy products of A with privately trained weights",
+        transductive=True,
     ),
     "dpdgc-inf": MethodInfo(
-        PrivacyUnit.EDGE, "caribou.methods.dpdgc:Dpdgc", "the same without noise: a yardstick", private=False
+        PrivacyUnit.EDGE,
+        "caribou.methods.dpdgc:Dpdgc",
+        "the same without noise: a yardstick",
+        private=False,
+        transductive=True,
     ),
     "dpdgc-ndp": MethodInfo(
-        PrivacyUnit.NODE, "caribou.methods.dpdgc_ndp:DpdgcNdp", "DPDGC with every part trained privately"
+        PrivacyUnit.NODE,
+        "caribou.methods.dpdgc_ndp:DpdgcNdp",
+        "DPDGC with every part trained privately",
+        transductive=True,
     ),
     "mlp-dp": MethodInfo(
         PrivacyUnit.NODE,

@@ -141,6 +141,7 @@ class Dpdgc:
         self, weights: Mapping[str, np.ndarray], graph: Graph, budget: Budget, streams: Streams, noise: NoiseSource
     ) -> NoReturn:
         """Not possible: W has one row per node of the graph it was trained on."""
+        require_edge_unit(budget, "dpdgc-edp")
         raise transductive("dpdgc-edp")
 
     def release_cost(self, graph: Graph, budget: Budget) -> NoReturn:
@@ -156,10 +157,10 @@ class Dpdgc:
     # -- its steps -------------------------------------------------------------------------------------------------
 
     def _roles(self, graph: Graph, streams: Streams) -> tuple[np.ndarray, np.ndarray]:
-        """Training nodes that train W, and those that fit the classification module: at least one each."""
+        """Training nodes that train W, and those that fit the classification module; a single one does both."""
         train = streams.generator("structure").permutation(graph.for_learning()[0].train)
-        count = min(len(train) - 1, max(1, round(self.structure_share * len(train))))
-        return train[:count], train[count:]
+        count = max(1, min(len(train) - 1, round(self.structure_share * len(train))))
+        return train[:count], train[count:] if len(train) > 1 else train
 
     def _calibrate(self, graph: Graph, mu: float) -> CalibratedSums:
         size = {"nodes": graph.num_nodes, "columns": graph.num_classes}

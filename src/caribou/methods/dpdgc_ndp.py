@@ -45,6 +45,7 @@ from caribou.methods.mlp_dp import (
     node_assumptions,
     parallel_parameters,
     public_parameters,
+    require_node_unit,
 )
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.calibration import CalibratedSums, budget_mu, calibrate_sums
@@ -144,6 +145,7 @@ class DpdgcNdp:
         self, weights: Mapping[str, np.ndarray], graph: Graph, budget: Budget, streams: Streams, noise: NoiseSource
     ) -> NoReturn:
         """Not possible: W has one row per node of the graph it was trained on."""
+        require_node_unit(budget)
         raise transductive("dpdgc-ndp")
 
     def release_cost(self, graph: Graph, budget: Budget) -> NoReturn:
