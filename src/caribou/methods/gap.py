@@ -34,8 +34,8 @@ from caribou.randomness import Streams
 def default_hops(mu: float) -> int:
     """Hops from the budget alone: 1 with noise, 4 without.
 
-    Published are 2 with noise. Every hop is paid for, and the second sends on what noise left of the first: on Cora, Photo and
-    PubMed one hop is better at every epsilon from 1 to 16.
+    Published are 2 with noise. Every hop is paid for, and the second sends on what noise left of the first; measured, neither
+    is clearly better (docs/decisions.md), and one is cheaper.
 
     >>> default_hops(0.9), default_hops(math.inf)
     (1, 4)
