@@ -104,6 +104,11 @@ def test_a_model_must_be_fitted_first(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", list(METHODS))
 def test_another_graph_costs_and_says_so(name: str, fitted: Callable[[str], Model]) -> None:
     model = fitted(name)
+    if METHODS[name].transductive:
+        for call in (model.predict_proba, model.release):
+            with pytest.raises(InputError, match=r"graph must be the training graph: .* is transductive"):
+                call(OTHER)
+        return
     costs = name not in ("mlp", "mlp-dp")
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

@@ -40,6 +40,12 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "sage-inf": ("sage-inf", {"epochs": 10}),
     "sage-ndp": ("sage-ndp", {}),
     "lapgraph-edp": ("lapgraph-edp", {"epochs": 10}),
+    "gap-edp": ("gap-edp", {}),
+    "gap-inf": ("gap-inf", {}),
+    "gap-ndp": ("gap-ndp", {}),
+    "dpdgc-edp": ("dpdgc-edp", {}),
+    "dpdgc-inf": ("dpdgc-inf", {}),
+    "dpdgc-ndp": ("dpdgc-ndp", {}),
 }
 every_case = pytest.mark.parametrize("case", list(CASES))
 

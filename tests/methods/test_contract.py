@@ -22,6 +22,10 @@ from caribou.mechanisms.noise import NoiseSource
 from caribou.methods import METHODS, Fitted, Method
 from caribou.methods.caribou import Caribou
 from caribou.methods.caribou_ndp import CaribouNdp
+from caribou.methods.dpdgc import Dpdgc
+from caribou.methods.dpdgc_ndp import DpdgcNdp
+from caribou.methods.gap import Gap
+from caribou.methods.gap_ndp import GapNdp
 from caribou.methods.lapgraph import LapGraph
 from caribou.methods.mlp import Mlp
 from caribou.methods.mlp_dp import MlpDp
@@ -79,6 +83,14 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("sage-inf", {"epochs": 20, "hidden": 16, "layers": 1}),
     ("sage-ndp", {"degree_cap": 1}),
     ("lapgraph-edp", {"epochs": 20, "hidden": 16}),
+    ("gap-edp", {}),
+    ("gap-edp", {"hops": 3, "hidden": []}),
+    ("gap-inf", {}),
+    ("gap-ndp", {}),
+    ("gap-ndp", {"hops": 2, "degree_cap": 5, "radius": 1.5}),
+    ("dpdgc-edp", {}),
+    ("dpdgc-inf", {}),
+    ("dpdgc-ndp", {}),
 ]
 every_case = pytest.mark.parametrize(
     ("name", "settings"), CASES, ids=[f"{n}-{'-'.join(map(str, s.values()))}" for n, s in CASES]
@@ -240,7 +252,7 @@ def test_the_cost_depends_on_public_numbers_only(name: str, settings: dict[str, 
     graphs = [GRAPH, GRAPH.with_edge(0, missing)]
     if budget.unit is PrivacyUnit.NODE:
         graphs.append(dataclasses.replace(GRAPH, features=GRAPH.features[::-1], labels=np.array(GRAPH.labels[::-1])))
-    for cost in (method.cost, method.release_cost):
+    for cost in (method.cost,) if METHODS[name].transductive else (method.cost, method.release_cost):
         assert len({cost(graph, budget) for graph in graphs}) == 1
 
 
@@ -272,6 +284,12 @@ def test_predictions_follow_from_what_was_kept(name: str, settings: dict[str, An
 @every_case
 def test_another_graph_is_predicted_within_its_own_cost(name: str, settings: dict[str, Any]) -> None:
     method, fitted, budget = create(name, settings), fit(name, settings), budget_of(name)
+    if METHODS[name].transductive:
+        with pytest.raises(InputError, match="transductive"):
+            method.release(fitted.weights, OTHER, budget, Streams(1), NoiseSource.secure())
+        with pytest.raises(InputError, match="transductive"):
+            method.release_cost(OTHER, budget)
+        return
     before = content(OTHER)
     result = method.release(fitted.weights, OTHER, budget, Streams(1), NoiseSource.secure())
     assert result.probabilities.shape == (OTHER.num_nodes, OTHER.num_classes)
@@ -303,7 +321,8 @@ def test_settings_survive_json(name: str, settings: dict[str, Any]) -> None:
     assert METHODS[name].create(**json.loads(json.dumps(method.settings()))) == method
 
 
-CLASSES = (Caribou, CaribouNdp, VotesEdge, VotesNdp, VotePlan, MlpDp, Mlp, SageEdge, SageNdp, LapGraph)
+CLASSES = (Caribou, CaribouNdp, VotesEdge, VotesNdp, VotePlan, MlpDp, Mlp)
+CLASSES += (SageEdge, SageNdp, LapGraph, Gap, GapNdp, Dpdgc, DpdgcNdp)
 """All records of settings; `ALTERNATIVES` must have every field of theirs."""
 DEEP, GRAPHIC = {"hops": 2}, {"graph_share": 0.5}
 BRIEF = {"epochs": 10}
@@ -384,6 +403,29 @@ ALTERNATIVES: dict[type, dict[str, tuple[dict[str, Any], Any]]] = {
         "shrinkage": ({}, 2.0),
         "train_size": ({}, 300),
     },
+    Gap: {"hops": ({}, 2), "hidden": ({}, (8,)), "classifier_hidden": ({}, 8)},
+    GapNdp: {
+        "hops": ({}, 2),
+        "degree_cap": ({}, 5),
+        "radius": ({}, 2.0),
+        "sums_share": ({}, 0.4),
+        "classifier_share": ({}, 0.4),
+        "base": ({}, MlpDp(clip=0.1)),
+    },
+    Dpdgc: {
+        "training_share": ({}, 0.2),
+        "structure_share": ({}, 0.8),
+        "hidden": ({}, (8,)),
+        "classifier_hidden": ({}, 8),
+    },
+    DpdgcNdp: {
+        "degree_cap": ({}, 5),
+        "radius": ({}, 2.0),
+        "training_share": ({}, 0.3),
+        "sums_share": ({}, 0.3),
+        "classifier_share": ({}, 0.3),
+        "base": ({}, MlpDp(clip=0.1)),
+    },
 }
 
 
@@ -433,6 +475,7 @@ def _outcome(cls: type, others: str, field: str, value: Any) -> dict[str, np.nda
 
 
 def _outputs(method: Method) -> dict[str, np.ndarray]:
-    unit = PrivacyUnit.EDGE if isinstance(method, Caribou | VotesEdge | Mlp | SageEdge) else PrivacyUnit.NODE
+    edge = Caribou | VotesEdge | Mlp | SageEdge | Gap | Dpdgc
+    unit = PrivacyUnit.EDGE if isinstance(method, edge) else PrivacyUnit.NODE
     fitted = method.fit(GRAPH, Budget(8.0, 1e-5, unit), Streams(1), NoiseSource.seeded(1))
     return {"own": fitted.probabilities, **fitted.released}

@@ -26,7 +26,7 @@ from caribou.methods.sage import SageEdge, perturb
 from caribou.methods.sage_ndp import SageNdp, messages, neighbourhood_rows
 from caribou.normalize import cap_degrees
 from caribou.privacy.accounting import epsilon_of
-from caribou.privacy.calibration import calibrate_sums
+from caribou.privacy.calibration import calibrate_neighbour_sums
 from caribou.privacy.certificate import verify
 from caribou.privacy.events import Gaussian, NonPrivate
 from caribou.privacy.pair_response import (
@@ -409,7 +409,7 @@ def test_sums_move_by_at_most_the_bound_and_a_star_reaches_it(cap: int, radius: 
 def test_noise_on_the_sums_is_worth_mu() -> None:
     """The likelihood-ratio statistic between a star with and without its centre has the mean shift mu."""
     cap, mu, runs = 4, 1.0, 4000
-    calibrated = calibrate_sums(degree_cap=cap, radius=2.0, nodes=cap + 1, columns=1, mu=mu)
+    calibrated = calibrate_neighbour_sums(degree_cap=cap, radius=2.0, nodes=cap + 1, columns=1, mu=mu)
     assert calibrated.event == Gaussian(1 / mu)
     star = sp.csr_array(nx.to_scipy_sparse_array(nx.star_graph(cap), format="csr", dtype=float))
     said = np.ones((cap + 1, 1))
@@ -428,14 +428,14 @@ def test_noise_on_the_sums_is_worth_mu() -> None:
 
 
 def test_sums_refuse_what_the_bound_does_not_cover() -> None:
-    calibrated = calibrate_sums(degree_cap=2, radius=1.0, nodes=4, columns=2, mu=1.0)
+    calibrated = calibrate_neighbour_sums(degree_cap=2, radius=1.0, nodes=4, columns=2, mu=1.0)
     star = sp.csr_array(nx.to_scipy_sparse_array(nx.star_graph(3), format="csr", dtype=float))
     with pytest.raises(InputError, match="cut to the cap 2 first, got 3"):
         noisy_neighbour_sums(star, np.zeros((4, 2)), calibrated, NoiseSource.secure())
     with pytest.raises(InputError, match="messages must have length <= 1"):
         noisy_neighbour_sums(sp.csr_array((4, 4)), np.ones((4, 2)), calibrated, NoiseSource.secure())
     with pytest.raises(CalibrationError, match="mu must be larger"):
-        calibrate_sums(degree_cap=2, radius=1.0, nodes=10**6, columns=10, mu=1e-6)
+        calibrate_neighbour_sums(degree_cap=2, radius=1.0, nodes=10**6, columns=10, mu=1e-6)
 
 
 def test_what_a_node_without_its_own_example_pays_is_less() -> None:

@@ -121,7 +121,8 @@ def module_from_arrays(arrays: Mapping[str, np.ndarray]) -> ClassificationModule
     if width != hidden * len(columns):
         raise InputError(f"head.weight must have {hidden * len(columns)} columns, got {width}")
     config = ClassifierConfig(hidden=hidden, layers=layers)
-    module = ClassificationModule(columns, classes=classes, config=config)
+    with torch.random.fork_rng(devices=[]):  # initial weights are drawn, and thrown away
+        module = ClassificationModule(columns, classes=classes, config=config)
     module.load_state_dict({name: torch.from_numpy(np.array(array)) for name, array in arrays.items()})
     return module.eval()
 

@@ -95,6 +95,7 @@ def noisy_gradient_descent(
     calibrated: AllocatedPart,
     noise: NoiseSource,
     train_size: int = 0,
+    unit_clips: float = 1.0,
 ) -> np.ndarray:
     """A linear softmax model without bias by full-batch noisy gradient descent from 0. [n, d], [n] -> weights [d, C].
 
@@ -103,8 +104,9 @@ def noisy_gradient_descent(
     last half of the iterates. ``train_size``: the declared number of examples, by which the allowance for rounding is taken.
 
     Formal guarantee: adding or removing one example moves G by at most c, so all iterates together are T Gaussian mechanisms
-    of multiplier z, i.e. exactly (sqrt(T)/z)-GDP. Assumes that the schedule, the number of classes and the rows' map were
-    fixed without this example or released before.
+    of multiplier z, i.e. exactly (sqrt(T)/z)-GDP. If the protected unit is more than one example, ``unit_clips`` = by how many
+    clips it moves G (from a theorem, at least 1), and the noise is that many times as large. Assumes that the schedule, the
+    number of classes and the rows' map were fixed without this example or released before.
     """
     rows = Rows.of(x)
     n, d = rows.shape
@@ -112,7 +114,9 @@ def noisy_gradient_descent(
     T, c = schedule.steps, schedule.clip
     if calibrated.part.steps != T or calibrated.part.sampling_probability != 1:
         raise InputError(f"part {calibrated.part.name!r} must be {T} full-batch steps, got {calibrated.part}")
-    multiplier = running_multiplier(calibrated)
+    if not unit_clips >= 1:
+        raise InputError(f"unit_clips must be >= 1, got {unit_clips!r}")
+    multiplier = running_multiplier(calibrated) * unit_clips  # noise in clips
     bound = c * (1 - rounding_margin(rows=max(train_size, n), entries=d * classes, noise_multiplier=multiplier))
     weights = np.zeros((d, classes))
     velocity = np.zeros((d, classes))
@@ -136,12 +140,12 @@ def linear_clipped_sum(rows: Rows, labels: np.ndarray, weights: np.ndarray, clip
     return rows.sum_of_outer(residual)
 
 
-def average_noise_variance(schedule: Descent, calibrated: AllocatedPart) -> float:
+def average_noise_variance(schedule: Descent, calibrated: AllocatedPart, unit_clips: float = 1.0) -> float:
     """Variance that the noise leaves in each entry of the averaged weights: (2/3) T (step_size c z)^2.
 
     A Brownian path of variance s^2 at its end, averaged over its last half, has variance (2/3) s^2.
     """
-    step_std = schedule.step_size * schedule.clip * running_multiplier(calibrated)
+    step_std = schedule.step_size * schedule.clip * running_multiplier(calibrated) * unit_clips
     return 2 / 3 * schedule.steps * step_std**2
 
 

@@ -7,7 +7,7 @@ import scipy.sparse as sp
 
 from caribou.errors import InputError
 from caribou.mechanisms.noise import NoiseSource
-from caribou.privacy.calibration import CalibratedSums
+from caribou.privacy.calibration import CalibratedNeighbourSums
 
 
 def clipped_sums(adjacency: sp.csr_array, messages: np.ndarray, radius: float) -> np.ndarray:
@@ -18,7 +18,7 @@ def clipped_sums(adjacency: sp.csr_array, messages: np.ndarray, radius: float) -
 
 
 def noisy_neighbour_sums(
-    adjacency: sp.csr_array, messages: np.ndarray, calibrated: CalibratedSums, noise: NoiseSource
+    adjacency: sp.csr_array, messages: np.ndarray, calibrated: CalibratedNeighbourSums, noise: NoiseSource
 ) -> np.ndarray:
     """`clipped_sums` plus Gaussian noise. messages: [n, d], rows of length at most 1; adjacency: degrees at most the cap.
 

@@ -70,13 +70,14 @@ class Method(Protocol):
 class MethodInfo:
     """A method by name: its privacy unit, where its class lives, and what it is in words.
 
-    ``private`` = False: it protects nothing and takes an infinite epsilon only.
+    ``private`` = False: it protects nothing and takes an infinite epsilon only. ``transductive``: it predicts no other graph.
     """
 
     unit: PrivacyUnit
     home: str
     summary: str
     private: bool = True
+    transductive: bool = False
 
     def check(self, name: str, budget: Budget) -> None:
         """The budget must be of this method's unit, and infinite if it has no privacy."""
@@ -126,6 +127,36 @@ METHODS = {
     ),
     "lapgraph-edp": MethodInfo(
         PrivacyUnit.EDGE, "caribou.methods.lapgraph:LapGraph", "GraphSAGE on a graph perturbed by LapGraph"
+    ),
+    "gap-edp": MethodInfo(
+        PrivacyUnit.EDGE,
+        "caribou.methods.gap:Gap",
+        "GAP: noisy sums of embeddings over neighbours, K hops, all released",
+    ),
+    "gap-inf": MethodInfo(
+        PrivacyUnit.EDGE, "caribou.methods.gap:Gap", "the same without noise: a yardstick", private=False
+    ),
+    "gap-ndp": MethodInfo(
+        PrivacyUnit.NODE, "caribou.methods.gap_ndp:GapNdp", "GAP with a private encoder and a private classifier"
+    ),
+    "dpdgc-edp": MethodInfo(
+        PrivacyUnit.EDGE,
+        "caribou.methods.dpdgc:Dpdgc",
+        "DPDGC: noisy products of A with privately trained weights",
+        transductive=True,
+    ),
+    "dpdgc-inf": MethodInfo(
+        PrivacyUnit.EDGE,
+        "caribou.methods.dpdgc:Dpdgc",
+        "the same without noise: a yardstick",
+        private=False,
+        transductive=True,
+    ),
+    "dpdgc-ndp": MethodInfo(
+        PrivacyUnit.NODE,
+        "caribou.methods.dpdgc_ndp:DpdgcNdp",
+        "DPDGC with every part trained privately",
+        transductive=True,
     ),
     "mlp-dp": MethodInfo(
         PrivacyUnit.NODE,

@@ -56,7 +56,7 @@ from caribou.methods.mlp_dp import (
 from caribou.normalize import cap_degrees
 from caribou.privacy.allocation import AllocatedPart
 from caribou.privacy.budget import Budget
-from caribou.privacy.calibration import CalibratedSums, budget_mu, calibrate_sums, remaining_epsilon
+from caribou.privacy.calibration import CalibratedNeighbourSums, budget_mu, calibrate_neighbour_sums, remaining_epsilon
 from caribou.privacy.certificate import Certificate, MechanismRecord, certify
 from caribou.privacy.events import Event, NonPrivate, Parallel
 from caribou.privacy.sensitivity import neighbourhood_gradient_sensitivity
@@ -208,9 +208,9 @@ class SageNdp:
         variance = average_noise_variance(plan.schedule, wide)
         return shrink_rows(averaged, noise_variance=variance, strength=self.shrinkage)
 
-    def _calibrate(self, graph: Graph, mu: float) -> CalibratedSums:
+    def _calibrate(self, graph: Graph, mu: float) -> CalibratedNeighbourSums:
         radius = math.sqrt(self.degree_cap) if self.radius is None else self.radius
-        return calibrate_sums(
+        return calibrate_neighbour_sums(
             degree_cap=self.degree_cap, radius=radius, nodes=graph.num_nodes, columns=graph.num_classes, mu=mu
         )
 
@@ -249,7 +249,7 @@ class Plan:
     training: AllocatedPart
     sensitivity: float  # of the training sum, in clips
     as_neighbour: float  # the same for a node without its own example
-    sums: CalibratedSums
+    sums: CalibratedNeighbourSums
     budget: Budget
 
     @property
@@ -311,7 +311,7 @@ def messages(rows: Rows, layer: np.ndarray) -> np.ndarray:
     return said / np.maximum(row_norms(said), 1e-12)[:, None]
 
 
-def sums_record(calibrated: CalibratedSums) -> MechanismRecord:
+def sums_record(calibrated: CalibratedNeighbourSums) -> MechanismRecord:
     """The released sums as a line of a certificate."""
     figures = {k: v for k, v in asdict(calibrated).items() if k != "mu"}
     return MechanismRecord("neighbour sums", calibrated.event, {"theorem": SUMS_THEOREM, **figures})

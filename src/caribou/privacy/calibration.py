@@ -16,8 +16,10 @@ from caribou.privacy.sensitivity import (
     GRID_BITS,
     Arithmetic,
     Sensitivity,
+    SumSensitivity,
     convergence_factor,
     neighbour_sum_sensitivity,
+    sum_arithmetic,
 )
 
 
@@ -93,19 +95,81 @@ def calibrate_propagation(
         raise CalibrationError(
             "sensitivity is 0 (alpha1 = 0 at edge level): such a release does not use the private edges"
         )
-    r = math.sqrt(kappa) / mu
+    noise_std = _smallest_noise_std(sensitivity.value, math.sqrt(kappa) / mu, arithmetic)
+    return CalibratedPropagation(sensitivity, hops, kappa, mu, noise_std, arithmetic)
+
+
+def _smallest_noise_std(sensitivity: float, r: float, arithmetic: Arithmetic) -> float:
+    """(Delta + 2 a) r / (1 - 2 b r), rounded up: r standard deviations per unit of Delta + 2 e, e = a + b noise_std."""
     left = 1 - 2 * arithmetic.per_noise_std * r
     if left < 0.5:
         raise CalibrationError(
             f"noise of {r:.3g} sensitivities cannot be represented in double precision for this size; use a larger epsilon"
         )
     # The factor pushes the float result up, so that the mu recomputed from it is not above the one asked for.
-    noise_std = (sensitivity.value + 2 * arithmetic.fixed) * r / left * (1 + 2.0**-48)
-    return CalibratedPropagation(sensitivity, hops, kappa, mu, noise_std, arithmetic)
+    return (sensitivity + 2 * arithmetic.fixed) * r / left * (1 + 2.0**-48)
 
 
 @dataclass(frozen=True)
 class CalibratedSums:
+    """The record that noisy sums over neighbours take: so much noise, for this bound and this many hops, all released.
+
+    K adaptive Gaussian mechanisms compose exactly: mu = (Delta + 2 e) sqrt(K) / noise_std (Dong, Roth and Su 2022, Corollary 2).
+    mu = inf and noise_std = 0 mean no privacy.
+    """
+
+    sensitivity: SumSensitivity
+    hops: int
+    mu: float
+    noise_std: float
+    arithmetic: Arithmetic
+
+    @property
+    def event(self) -> Event:
+        """What the release costs: K Gaussian mechanisms."""
+        return Gaussian(math.sqrt(self.hops) / self.mu, self.hops) if math.isfinite(self.mu) else NonPrivate()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values, enough to recompute mu."""
+        return {
+            "theorem": self.sensitivity.theorem,
+            "sensitivity": self.sensitivity.to_dict(),
+            "hops": self.hops,
+            "mu": self.mu if math.isfinite(self.mu) else "inf",
+            "noise_std": self.noise_std,
+            "arithmetic": {
+                "error": self.arithmetic.error(self.noise_std),
+                "nodes": self.arithmetic.nodes,
+                "columns": self.arithmetic.columns,
+            },
+        }
+
+
+def calibrate_sums(sensitivity: SumSensitivity, *, hops: int, mu: float, nodes: int, columns: int) -> CalibratedSums:
+    """The smallest noise with which K released sums of n rows and d columns are mu-GDP together.
+
+    >>> from caribou.privacy.sensitivity import sum_sensitivity
+    >>> round(calibrate_sums(sum_sensitivity("edge"), hops=2, mu=0.5, nodes=100, columns=16).noise_std, 6)
+    4.0
+    """
+    if not mu > 0:
+        raise InputError(f"mu must be > 0, got {mu!r}")
+    hops = integer(at_least=1, hops=hops)
+    arithmetic = sum_arithmetic(nodes=nodes, columns=columns, radius=sensitivity.radius)
+    if math.isinf(mu):
+        return CalibratedSums(sensitivity, hops, math.inf, 0.0, arithmetic)
+    mu *= 1 - 2.0**-44  # K multipliers of sqrt(K)/mu must not add up to more than was asked for
+    noise_std = _smallest_noise_std(sensitivity.value, math.sqrt(hops) / mu, arithmetic)
+    return CalibratedSums(sensitivity, hops, mu, noise_std, arithmetic)
+
+
+def sums_mu(*, sensitivity: float, hops: int, noise_std: float, arithmetic_error: float) -> float:
+    """mu = (Delta + 2 e) sqrt(K) / noise_std."""
+    return (sensitivity + 2 * arithmetic_error) * math.sqrt(hops) / positive(noise_std=noise_std)
+
+
+@dataclass(frozen=True)
+class CalibratedNeighbourSums:
     """The record that a release of neighbour sums takes: cap and radius of the bound, and the noise that makes it mu-GDP."""
 
     degree_cap: int
@@ -120,7 +184,9 @@ class CalibratedSums:
         return Gaussian(1 / self.mu) if math.isfinite(self.mu) else NonPrivate()
 
 
-def calibrate_sums(*, degree_cap: int, radius: float, nodes: int, columns: int, mu: float) -> CalibratedSums:
+def calibrate_neighbour_sums(
+    *, degree_cap: int, radius: float, nodes: int, columns: int, mu: float
+) -> CalibratedNeighbourSums:
     """The smallest noise with which neighbour sums are mu-GDP: (Delta + 2 a) / mu / (1 - 2 b / mu).
 
     Delta of `neighbour_sum_sensitivity`. a bounds the error of the computed sums in double precision, u = 2^-53: a row adds at
@@ -129,13 +195,13 @@ def calibrate_sums(*, degree_cap: int, radius: float, nodes: int, columns: int, 
     """
     Delta = neighbour_sum_sensitivity(degree_cap=degree_cap, radius=radius)
     if math.isinf(mu):
-        return CalibratedSums(degree_cap, radius, Delta, mu, 0.0)
+        return CalibratedNeighbourSums(degree_cap, radius, Delta, mu, 0.0)
     n, d, u = integer(at_least=1, nodes=nodes), integer(at_least=1, columns=columns), 2.0**-53
     a = (degree_cap + d + 32) * u * degree_cap * math.sqrt(n)
     left = 1 - 2 * (2.0**-GRID_BITS + 16 * u) * math.sqrt(n * d) / positive(mu=mu)
     if left < 0.5:
         raise CalibrationError(f"mu must be larger for {n} x {d} sums in double precision, got {mu:.3g}")
-    return CalibratedSums(degree_cap, radius, Delta, mu, (Delta + 2 * a) / mu / left * (1 + 2.0**-48))
+    return CalibratedNeighbourSums(degree_cap, radius, Delta, mu, (Delta + 2 * a) / mu / left * (1 + 2.0**-48))
 
 
 def budget_mu(budget: Budget) -> float:

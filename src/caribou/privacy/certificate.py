@@ -28,7 +28,7 @@ from caribou.privacy.accounting import (
     rdp_epsilon_of,
 )
 from caribou.privacy.budget import Budget, PrivacyUnit
-from caribou.privacy.calibration import CalibratedPropagation, propagation_mu
+from caribou.privacy.calibration import CalibratedPropagation, CalibratedSums, propagation_mu, sums_mu
 from caribou.privacy.events import (
     Event,
     Gaussian,
@@ -39,11 +39,19 @@ from caribou.privacy.events import (
     event_to_dict,
     gaussian_mu,
 )
-from caribou.privacy.sensitivity import Bounds, convergence_factor, double_precision, layer_sensitivity
+from caribou.privacy.sensitivity import (
+    Bounds,
+    convergence_factor,
+    double_precision,
+    layer_sensitivity,
+    sum_arithmetic,
+    sum_sensitivity,
+)
 
 FORMAT = 1
 FALSE_POSITIVE_RATES = (0.001, 0.01)
 PROPAGATION = "perturbed message passing"
+SUMS = "noisy sums over neighbours"
 NOTHING_CUT = "Nothing is truncated"
 """How the truncation assumption of a node-level method begins if it reads no edge."""
 NO_PRIVACY = "NO PRIVACY: epsilon is infinite; this document certifies nothing"
@@ -335,6 +343,11 @@ def propagation_record(calibrated: CalibratedPropagation) -> MechanismRecord:
     return MechanismRecord(PROPAGATION, calibrated.event, calibrated.to_dict())
 
 
+def sums_record(calibrated: CalibratedSums) -> MechanismRecord:
+    """Noisy sums over neighbours as a line of a certificate."""
+    return MechanismRecord(SUMS, calibrated.event, calibrated.to_dict())
+
+
 def standing_assumptions(
     unit: PrivacyUnit, *, noise_is_secret: bool, noise_origin: str, selection: str = "fixed before the data was seen"
 ) -> tuple[Assumption, ...]:
@@ -468,10 +481,10 @@ def verify(certificate: Certificate) -> Verification:
 
 
 def _check_mechanism(m: MechanismRecord, certificate: Certificate, check: _Reporter) -> None:
-    """The cost must follow from the details: for message passing it is recomputed, for anything else a source is required."""
-    if m.name == PROPAGATION:
+    """The cost must follow from the details: for messages it is recomputed, for anything else a source is required."""
+    if m.name in (PROPAGATION, SUMS):
         try:
-            _check_propagation(m, certificate, check)
+            (_check_propagation if m.name == PROPAGATION else _check_sums)(m, certificate, check)
         except (KeyError, TypeError, ValueError, OverflowError) as problem:
             check(f"{m.name}: details", False, f"missing or malformed: {problem}")
     elif isinstance(m.event, NonPrivate):
@@ -535,6 +548,34 @@ def _check_propagation(m: MechanismRecord, certificate: Certificate, check: _Rep
     check(
         f"{m.name}: noise",
         mu <= claimed * (1 + 1e-9),
+        f"noise_std {noise_std:.6g} gives mu = {mu:.6g}, the event claims {claimed:.6g}",
+    )
+
+
+def _check_sums(m: MechanismRecord, certificate: Certificate, check: _Reporter) -> None:
+    """Sensitivity, arithmetic error and mu must follow from the parameters, which must be the public ones."""
+    s, arithmetic, noise_std, hops = (m.details[key] for key in ("sensitivity", "arithmetic", "noise_std", "hops"))
+    theorem = sum_sensitivity(s["unit"], degree_cap=s["degree_cap"], radius=s["radius"])
+    used = {"nodes": arithmetic["nodes"], "degree_cap": theorem.degree_cap, "radius": theorem.radius}
+    differing = [key for key, value in used.items() if certificate.public_parameters.get(key) != value]
+    check(f"{m.name}: public parameters", not differing, f"differ in {differing}" if differing else "as used")
+    check(f"{m.name}: unit", theorem.unit is certificate.unit, f"bound at {theorem.unit.value} level")
+    check(
+        f"{m.name}: sensitivity",
+        _close(s["value"], theorem.value, 1e-9),
+        f"stated {s['value']}, theorem gives {theorem.value:.9g}",
+    )
+    if not isinstance(m.event, Gaussian) or isinstance(noise_std, bool) or not 0 < noise_std < math.inf:
+        check(f"{m.name}: noise", False, f"noise_std must be a number > 0 with a Gaussian event, got {noise_std!r}")
+        return
+    size = {"nodes": arithmetic["nodes"], "columns": arithmetic["columns"]}
+    error = sum_arithmetic(**size, radius=theorem.radius).error(noise_std)
+    check(f"{m.name}: arithmetic", _close(arithmetic["error"], error, 1e-9), f"bound gives {error:.3g}")
+    mu = sums_mu(sensitivity=theorem.value, hops=hops, noise_std=noise_std, arithmetic_error=error)
+    claimed = _stated_mu(m.event)
+    check(
+        f"{m.name}: noise",
+        mu <= claimed * (1 + 1e-9) and m.event.count == hops,
         f"noise_std {noise_std:.6g} gives mu = {mu:.6g}, the event claims {claimed:.6g}",
     )
 

@@ -119,7 +119,7 @@ def edge_sensitivity(*, contraction: float, alpha1: float, degree_floor: int, no
     (Frobenius) norm.
 
     >>> round(101 * edge_sensitivity(contraction=1.0, alpha1=1.0, degree_floor=100), 4)
-    2.1134
+    2.1115
     >>> round(101 * edge_sensitivity(contraction=1.0, alpha1=1.0, degree_floor=100, nodes=101), 4)
     1.4142
     """
@@ -237,6 +237,106 @@ def neighbour_sum_sensitivity(*, degree_cap: int, radius: float) -> float:
     return math.sqrt(M + positive(radius=radius) ** 2) * _ROUND_UP
 
 
+# -- sums over neighbours and gradients over rows of A -------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class SumSensitivity:
+    """The bound of one noisy sum over neighbours, Pi_r(A Z), with everything it was derived from.
+
+    ``degree_cap`` = D and ``radius`` = r are declared at node level and None at edge level, where nothing is cut or clipped.
+    """
+
+    value: float
+    unit: PrivacyUnit
+    degree_cap: int | None
+    radius: float | None
+    theorem: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return {**asdict(self), "unit": self.unit.value}
+
+
+def sum_sensitivity(
+    unit: PrivacyUnit | str, *, degree_cap: int | None = None, radius: float | None = None
+) -> SumSensitivity:
+    """The sensitivity of a sum over neighbours at a privacy unit, with its theorem.
+
+    >>> [round(sum_sensitivity("edge").value, 4), round(sum_sensitivity("node", degree_cap=20, radius=4.0).value, 4)]
+    [1.4142, 6.0]
+    """
+    unit = PrivacyUnit.parse(unit)
+    if unit is PrivacyUnit.EDGE:
+        if degree_cap is not None or radius is not None:
+            raise InputError(f"degree_cap and radius must be None at edge level, got {degree_cap} and {radius}")
+        theorem = "an edge moves two rows of A Z by one message each (docs/privacy.md, Theorem 5)"
+        return SumSensitivity(sum_edge_sensitivity(), unit, None, None, theorem)
+    elif unit is PrivacyUnit.NODE:
+        if degree_cap is None or radius is None:
+            raise InputError(f"degree_cap and radius must be given at node level, got {degree_cap} and {radius}")
+        value = sum_node_sensitivity(degree_cap=degree_cap, radius=radius)
+        theorem = "a node moves D rows by one message each, and its own clipped row (docs/privacy.md, Theorem 6)"
+        return SumSensitivity(value, unit, degree_cap, radius, theorem)
+    raise InputError(f"unit must be edge or node, got {unit!r}")
+
+
+def sum_edge_sensitivity() -> float:
+    """Theorem 5: ||A Z - A' Z||_F <= sqrt(2) for graphs that differ in one undirected edge uv and rows of Z of norm <= 1.
+
+    Row u differs by z_v and row v by z_u; all other rows are equal. (One *directed* entry would move one row: 1, the value
+    published for GAP by Sajadmanesh et al. 2023.) Reached by every pair with rows of norm 1. Unit: L2 (Frobenius) norm.
+    """
+    return math.sqrt(2) * _ROUND_UP
+
+
+def sum_node_sensitivity(*, degree_cap: int, radius: float) -> float:
+    """Theorem 6: ||Pi_r(A Z) - Pi_r(A' Z)||_F <= sqrt(D + min(r, D)^2) for graphs of degree <= D that differ in one node.
+
+    Pi_r projects every row onto the ball of radius r >= 1. The at most D neighbours of the node lose its message, of norm at
+    most 1, and Pi_r is 1-Lipschitz: sqrt(D). The node's own row is 0 in one world and at most min(r, D) in the other. (GAP
+    publishes sqrt(D): the own row is not counted.) Reached by a star with D leaves and equal rows of norm 1.
+
+    Assumes degrees <= D in both graphs (the guarantee is for the bounded graph), and rows of Z of norm at most 1 that are equal
+    in both worlds but for the node's own, which nobody reads in the world without it. Unit: L2 (Frobenius) norm.
+    """
+    D = integer(at_least=1, degree_cap=degree_cap)
+    r = positive(radius=radius)
+    if r < 1:
+        raise InputError(f"radius must be >= 1, the length of one message, got {radius!r}")
+    return math.sqrt(D + min(r, float(D)) ** 2) * _ROUND_UP
+
+
+def adjacency_gradient_edge_sensitivity() -> float:
+    """Theorem 7: an edge moves the sum of clipped gradients over rows of A by at most sqrt(7 - 2 sqrt(2)) = 2.0425 clips.
+
+    The model is softmax(a_i W), a_i row i of A, W = [n, C]; the gradient of example i is a_i (x) (p_i - e_y), clipped to norm c.
+    The edge uv is in two examples, u and v. Of one of them, with d neighbours before and q = sqrt(d / (d + 1)), the part on old
+    neighbours moves by at most c sqrt(1 + q^2 - q) (p - e_y stays in a cone of 60 degrees, so cos >= 1/2) and the new row is at
+    most c sqrt(1 - q^2). The two new rows are orthogonal to all else, the other parts may add up:
+
+        total^2 <= (P_u + P_v)^2 + N_u^2 + N_v^2,   largest at d = 1:  4 (3/2 - 1/sqrt(2)) + 2 / 2 = 7 - 2 sqrt(2)
+
+    Reached by two nodes with one common neighbour. For gradients of any other form only 4 clips hold (two examples, from -c to
+    c each). Assumes public labels and rows of W that were released before. Unit: clips, L2 norm.
+    """
+    return math.sqrt(7 - 2 * math.sqrt(2)) * _ROUND_UP
+
+
+def adjacency_gradient_node_sensitivity(*, degree_cap: int) -> float:
+    """Theorem 8: a node moves the same sum by at most 1 + D sqrt(2 - 1/sqrt(2)) = 1 + 1.137 D clips.
+
+    Its own example goes: 1. Each of its at most D neighbours loses one entry of its row, which moves its clipped gradient by at
+    most sqrt(2 - q) clips (Theorem 7), q = sqrt(d / (d + 1)) >= 1/sqrt(2) for d >= 1 other neighbours, and 1 <= sqrt(2 - q) for
+    d = 0. These changes may point in the same direction, so they add up and not their squares: a multiplier with
+    sqrt(D + 1), as published for DPDGC, is exceeded by the complete bipartite graph K_{2,D}.
+
+    Assumes degrees <= D in both graphs. Unit: clips, L2 norm.
+    """
+    D = integer(at_least=1, degree_cap=degree_cap)
+    return (1 + D * math.sqrt(2 - 1 / math.sqrt(2))) * _ROUND_UP
+
+
 def convergence_factor(*, hops: int, contraction: float) -> float:
     """Theorem 1: kappa = min(K, (1 - c^K)(1 + c) / ((1 + c^K)(1 - c))), c = C_L: the number of hops that one pays for.
 
@@ -302,6 +402,20 @@ def double_precision(*, nodes: int, columns: int, beta: float) -> Arithmetic:
         nodes=n,
         columns=d,
     )
+
+
+def sum_arithmetic(*, nodes: int, columns: int, radius: float | None) -> Arithmetic:
+    """The error bound of a sum over neighbours in double precision, for messages on the grid of the noise.
+
+    Such sums are exact, and so is adding the noise: without clipping (``radius`` = None) there is no error at all. Clipping to
+    r takes a row off the grid. With u = 2^-53: a norm sums d squares and a quotient is rounded, (d + 8) u r for each of n
+    rows; rounding value and noise to the grid moves each of the n d entries by at most 2^-28 noise_std in all.
+    """
+    n, d = integer(at_least=1, nodes=nodes), integer(at_least=1, columns=columns)
+    if radius is None:
+        return Arithmetic(nodes=n, columns=d)
+    fixed = (d + 8) * 2.0**-53 * positive(radius=radius) * math.sqrt(n)
+    return Arithmetic(fixed, 2.0**-GRID_BITS * math.sqrt(n * d), n, d)
 
 
 def _paper_c(minimum_degree: int) -> float:
