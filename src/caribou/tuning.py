@@ -23,7 +23,6 @@ from caribou.graph import Graph
 from caribou.mechanisms.noise import NoiseSource
 from caribou.methods import Fitted, Method, method_info
 from caribou.models import booked
-from caribou.privacy.accounting import epsilon_of
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.certificate import Assumption, Certificate, MechanismRecord, certify
 from caribou.privacy.events import EpsilonDelta, Event, Laplace
@@ -90,14 +89,21 @@ def tune(
     listed = [recipes[i] for i in np.resize(order, trials)]  # without repetition until all have been drawn once
     if public:
         return _search(listed, graph, budget, None, seed, noise, progress)
-    plan = plan_selection(lambda e: _trial_costs(recipes, graph, budget, e), trials=trials, budget=budget)
+
+    def all_events(epsilon: float) -> list[Event]:
+        return [
+            event for recipe in listed for events in _trial_costs([recipe], graph, budget, epsilon) for event in events
+        ]
+
+    plan = plan_selection(
+        lambda e: _trial_costs(recipes, graph, budget, e), trials=trials, budget=budget, listed=all_events
+    )
+    records = selection_records(plan, budget, all_events(plan.epsilon))  # before the list is drawn anew
     if plan.random is not None:
         # The theorem is about independent trials of one distribution: how many, and which settings, are secret coins.
         coins = noise.stream("trials")
         number = plan.random.number(_uniforms(coins, 1)[0])
         listed = [recipes[int(u * len(recipes))] for u in _uniforms(coins, number)]
-    costs = _trial_costs(recipes, graph, budget, plan.epsilon)
-    records = selection_records(plan, budget, max(costs, key=lambda c: epsilon_of(list(c) * trials, budget.delta)))
     found: list[Tuned] = []
 
     def search(source: NoiseSource) -> Fitted:
@@ -193,11 +199,11 @@ def _uniforms(noise: NoiseSource, count: int) -> np.ndarray:
     return np.clip(np.exp(-np.exp(-noise.gumbel((count,)))), 1e-12, 1 - 1e-12)
 
 
-def selection_records(plan: SelectionPlan, budget: Budget, events: tuple[Event, ...]) -> tuple[MechanismRecord, ...]:
-    """The cost of the whole search as lines of a certificate. ``events``: of the costliest trial."""
+def selection_records(plan: SelectionPlan, budget: Budget, events: Sequence[Event]) -> tuple[MechanismRecord, ...]:
+    """The cost of the whole search as lines of a certificate. ``events``: of all trials, if they are composed."""
     details = {"theorem": plan.theorem, "epsilon_of_a_trial": plan.epsilon, "expected_trials": plan.trials}
     if plan.random is None:
-        return tuple(MechanismRecord("private selection", e, details) for _ in range(plan.trials) for e in events)
+        return tuple(MechanismRecord("private selection", e, details) for e in events)
     return (MechanismRecord("private selection", EpsilonDelta(plan.spent, budget.delta), details),)
 
 

@@ -103,11 +103,28 @@ def test_settings_of_different_cost_are_charged_the_largest() -> None:
     def both(epsilon: float) -> list[list[Event]]:
         return [*gaussian_cost(epsilon), [EpsilonDelta(epsilon)]]
 
+    def mixed(epsilon: float) -> list[Event]:
+        return [event for trial in range(5) for event in both(epsilon)[trial % 2]]
+
     alone = plan_selection(gaussian_cost, trials=5, budget=budget).epsilon
-    assert plan_selection(both, trials=5, budget=budget).epsilon <= alone
+    assert plan_selection(both, trials=5, budget=budget, listed=mixed).epsilon <= alone
+    with pytest.raises(InputError, match="listed must be given"):
+        plan_selection(both, trials=5, budget=budget)
     only = plan_selection(lambda e: [[EpsilonDelta(e, 1e-7)]], trials=5, budget=budget)
     assert only.random is None
     assert only.epsilon < 1
+
+
+def test_a_mixture_costs_more_than_either_setting_repeated() -> None:
+    """Why composition charges the trials that are really made: the largest of the repeated settings is not a bound."""
+    pure, gaussian = EpsilonDelta(1.0), Gaussian(2 / budget_mu(Budget(4.0, DELTA, "edge")))
+    repeated = [epsilon_of([event] * 4, DELTA) for event in (pure, gaussian)]
+    mixture = [pure, pure, gaussian, gaussian]
+    plan = plan_selection(
+        lambda e: [[pure], [gaussian]], trials=4, budget=Budget(20.0, DELTA, "edge"), listed=lambda e: mixture
+    )
+    assert plan.spent == pytest.approx(epsilon_of(mixture, DELTA)) or plan.random is not None
+    assert epsilon_of(mixture, DELTA) > 1.05 * max(repeated)
 
 
 def test_bad_input() -> None:

@@ -60,7 +60,8 @@ def tune(
     if out is not None:
         check_target(out)
     data = load_graph(dataset, graph, nodes, data_dir, seed)
-    with fit_progress(f"{method}, trials" + ("" if public else " (their number is secret)"), trials) as advance:
+    # on private data the number of trials may be secret: no counter is shown
+    with fit_progress(f"{method}, trials", trials if public else 1) as advance:
         found = tuning.tune(
             method,
             data,
@@ -71,7 +72,7 @@ def tune(
             fixed=parse_settings(settings or []),
             seed=seed,
             ledger=ledger,
-            progress=advance,
+            progress=advance if public else lambda: None,
         )
     if found.fitted is not None and out is not None:
         Model.of(method, budget, found.settings, found.fitted, data).save(out)

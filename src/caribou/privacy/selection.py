@@ -139,11 +139,17 @@ class SelectionPlan:
 
 
 def plan_selection(
-    costs: Callable[[float], Sequence[Sequence[Event]]], *, trials: int, budget: Budget
+    costs: Callable[[float], Sequence[Sequence[Event]]],
+    *,
+    trials: int,
+    budget: Budget,
+    listed: Callable[[float], Sequence[Event]] | None = None,
 ) -> SelectionPlan:
     """The plan that leaves the most for one trial within the budget. ``costs``: epsilon of a trial -> events of every setting.
 
-    Composition charges every trial the costliest setting. Both ways are calibrated from the side that keeps the budget; the
+    ``listed``: epsilon of a trial -> the events of all trials, if they are composed; needed where settings cost differently,
+    because a mixture can cost more than any setting repeated (a Gaussian and a pure epsilon of equal cost: up to a sixth).
+    Both ways are calibrated from the side that keeps the budget; the
     one with the larger epsilon per trial is taken. Settings of which only (epsilon, delta) is known can only be composed.
     """
     trials = integer(at_least=1, trials=trials)
@@ -151,7 +157,12 @@ def plan_selection(
         raise InputError("epsilon must be finite to account for a search, got inf")
 
     def composed(epsilon: float) -> float:
-        return max(epsilon_of(list(events) * trials, budget.delta) for events in set(map(tuple, costs(epsilon))))
+        if listed is not None:
+            return epsilon_of(listed(epsilon), budget.delta)
+        different = set(map(tuple, costs(epsilon)))
+        if len(different) > 1:
+            raise InputError("listed must be given where settings cost differently, got None")
+        return epsilon_of(list(different.pop()) * trials, budget.delta)
 
     plans = [_calibrated(composed, trials, None, budget)]
     known = [event for cost in costs(budget.epsilon) for choice in choices(cost) for event in choice]
