@@ -28,7 +28,7 @@ def tune(
     epsilon: Annotated[float, typer.Option(help="Epsilon of the whole search (with --public: of each trial).")] = 4.0,
     delta: Annotated[float | None, typer.Option(help="Delta (default: 1e-05).", show_default=False)] = None,
     space: Annotated[
-        Path | None, typer.Option(help="A TOML file: setting = [values ...]. Default: the method's own space.")
+        Path | None, typer.Option(help="A TOML file, a list of values per setting. Default: the method's own space.")
     ] = None,
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="A setting that is not searched, key=value; may be repeated.")

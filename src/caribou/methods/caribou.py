@@ -204,8 +204,8 @@ class Caribou:
             log_prior = log_probabilities(encoder.probabilities(graph.features))
         head = PriorHead(arrays["calibration.prior.theta"])
         start = softmax(head(Evidence.of_prior(log_prior)), axis=1)
-        if self.messages == "labels":
-            start[senders] = np.eye(start.shape[1])[graph.labels[senders]]  # type: ignore[index]
+        if self.messages == "labels" and graph.labels is not None:
+            start[senders] = np.eye(start.shape[1])[graph.labels[senders]]
         return View(log_prior, start, arrays)
 
     def _calibrate(self, graph: Graph, columns: int, mu: float) -> CalibratedPropagation:
