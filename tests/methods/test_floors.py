@@ -28,5 +28,8 @@ pytestmark = [
 )
 def test_floors_on_cora(method: str, epsilon: float, settings: dict[str, Any], floor: float) -> None:
     budget = cb.Budget(epsilon, 1e-5, "node" if method.endswith("ndp") else "edge")
-    model = Model(method, budget, **settings).fit(cb.datasets.load("cora", seed=0))
-    assert model.score("test") >= floor
+    # node-level fits are quick and vary by several points with their noise: five on each of three splits
+    splits, fits = (3, 5) if method.endswith("ndp") else (1, 1)
+    graphs = [cb.datasets.load("cora", seed=seed) for seed in range(splits)]
+    scores = [Model(method, budget, **settings).fit(graph).score("test") for graph in graphs for _ in range(fits)]
+    assert sum(scores) / len(scores) >= floor

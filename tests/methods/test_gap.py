@@ -41,7 +41,7 @@ def one_encoder(monkeypatch: pytest.MonkeyPatch) -> None:
     """The public encoder sees no edge: fit it once per seed and widths."""
 
     def cached(graph: Graph, streams: Streams, hidden: tuple[int, ...]) -> Prior:
-        key = (graph.labels.tobytes(), graph.features.tobytes(), streams.seed, hidden)
+        key = (b"".join(graph.content()), streams.seed, hidden)
         if key not in CACHE:
             CACHE[key] = cross_fit(graph, streams, hidden)
         return CACHE[key]

@@ -55,7 +55,7 @@ from caribou.methods.mlp_dp import (
 from caribou.normalize import normalize
 from caribou.privacy.accounting import epsilon_of, pure_epsilon
 from caribou.privacy.budget import Budget, PrivacyUnit
-from caribou.privacy.calibration import CalibratedPropagation, budget_mu, calibrate_propagation
+from caribou.privacy.calibration import CalibratedPropagation, budget_mu, calibrate_propagation, remaining_epsilon
 from caribou.privacy.certificate import MechanismRecord, certify, initial_state_assumption, propagation_record
 from caribou.privacy.events import Event, Parallel
 from caribou.privacy.sensitivity import Bounds, double_precision
@@ -158,7 +158,7 @@ class CaribouNdp:
         if share == 0 or self.classifier == "trained" or not budget.is_private:
             return training
         alone = self._calibrate(graph, math.sqrt(share) * budget_mu(budget)).event
-        return (Parallel((training, (alone, selection_event(selection_epsilon(budget, alone))))),)
+        return (Parallel((training, (alone, selection_event(remaining_epsilon((alone,), budget))))),)
 
     def release(
         self, weights: Mapping[str, np.ndarray], graph: Graph, budget: Budget, streams: Streams, noise: NoiseSource
@@ -247,7 +247,7 @@ class CaribouNdp:
         if self.classifier == "trained":
             arrays, record = self._train(graph, split, logits, state, budget, noise)
             return arrays, (record,), {"validation and test nodes": alone}
-        left = selection_epsilon(budget, calibrated.event)
+        left = remaining_epsilon((calibrated.event,), budget)
         candidates = [logits[split.val] + gamma * centred(state[split.val]) for gamma in WEIGHTS]
         chosen = choose(candidates, graph, split, left, noise.stream("choice"), default=DEFAULT_WEIGHT)
         groups = {"validation nodes": (*alone, selection_event(left)), "test nodes and the rest": alone}
@@ -313,13 +313,6 @@ def joint_rows(logits: np.ndarray, state: np.ndarray) -> np.ndarray:
     for part in (logits, centred(state)):
         halves.append(part / np.maximum(row_norms(part), 1e-12)[:, None] / math.sqrt(2))
     return np.concatenate(halves, axis=1)
-
-
-def selection_epsilon(budget: Budget, propagation: Event) -> float:
-    """What a validation node has left for a choice: epsilon minus what the propagation costs it at the same delta."""
-    if not budget.is_private:
-        return math.inf
-    return max(1e-6, budget.epsilon - epsilon_of([propagation], budget.delta)) * (1 - 2.0**-40)
 
 
 def check_groups(groups: Mapping[str, tuple[Event, ...]], budget: Budget) -> None:
