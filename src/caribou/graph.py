@@ -330,7 +330,8 @@ class Graph:
     def random_split(self, seed: int, fractions: Sequence[float] = DEFAULT_FRACTIONS) -> Graph:
         """The same graph with a random split of its labelled nodes, drawn from the split stream of ``seed``.
 
-        The parts end at the rounded cumulative fractions, so the sizes sum to the number of labelled nodes.
+        Every node is given a part by public coins, whether it has a label or not; then nodes without a label are left out. So a
+        label decides about its own node only, and not about who else is in which part.
 
         >>> graph = Graph.from_edges(np.zeros((20, 1)), np.empty((2, 0), int), labels=[0, 1] * 10)
         >>> graph.random_split(seed=0).split.sizes
@@ -340,9 +341,9 @@ class Graph:
         if self.labels is None:
             raise InputError("random_split needs labels, got a graph without labels")
         known = np.flatnonzero(self.labels >= 0)
-        ends = [math.floor(sum(shares[: k + 1]) * len(known) + 0.5) for k in range(2)]
-        order = Streams(seed).split.permutation(known)
-        parts = np.split(order, ends)
+        ends = [math.floor(sum(shares[: k + 1]) * self.num_nodes + 0.5) for k in range(2)]
+        order = Streams(seed).split.permutation(self.num_nodes)
+        parts = [part[self.labels[part] >= 0] for part in np.split(order, ends)]
         for part, share, words in zip(parts, shares, ("training", "validation", "test"), strict=True):
             if len(part) == 0:
                 raise InputError(f"random_split must leave no part empty: {share:g} of {len(known)} is no {words} node")
