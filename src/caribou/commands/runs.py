@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from caribou.commands.options import NodeTable
 from caribou.errors import InputError
 
 if TYPE_CHECKING:
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 TABLES = (".csv", ".parquet")
 _Run = Annotated[Path, typer.Argument(help="The folder that caribou train --out wrote.")]
 _Graph = Annotated[Path | None, typer.Option(help="Another graph: .npz, .pt, .graphml, or an edge table.")]
-_Nodes = Annotated[Path | None, typer.Option(help="The node table that belongs to an edge table.")]
 _Training = Annotated[bool, typer.Option(help="--graph is the training graph: use what was released, spend nothing.")]
 _Ledger = Annotated[Path | None, typer.Option(help="Book the cost of a new release here, or refuse.")]
 
@@ -29,7 +29,7 @@ def predict(
     run: _Run,
     out: Annotated[Path, typer.Option(help="Where to write the predictions: .csv or .parquet.")],
     graph: _Graph = None,
-    nodes: _Nodes = None,
+    nodes: NodeTable = None,
     training_graph: _Training = False,
     ledger: _Ledger = None,
 ) -> None:

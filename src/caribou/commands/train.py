@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from caribou._validate import integer
+from caribou.commands.options import AsJson, DataDir, Dataset, GraphFile, NodeTable
 from caribou.errors import InputError
 
 if TYPE_CHECKING:
@@ -37,12 +38,10 @@ class _Run:
 
 def train(
     method: Annotated[str, typer.Argument(help="The method: see the table in the documentation, Training.")],
-    dataset: Annotated[str | None, typer.Option(help="A data set by name (see caribou datasets).")] = None,
-    graph: Annotated[Path | None, typer.Option(help="Your own graph: .npz, .pt, .graphml, or an edge table.")] = None,
-    nodes: Annotated[Path | None, typer.Option(help="The node table that belongs to an edge table.")] = None,
-    data_dir: Annotated[
-        Path | None, typer.Option(help="Folder with <name>.npz files, used before any download.", envvar="CARIBOU_DATA")
-    ] = None,
+    dataset: Dataset = None,
+    graph: GraphFile = None,
+    nodes: NodeTable = None,
+    data_dir: DataDir = None,
     epsilon: Annotated[
         float | None,
         typer.Option(help="Epsilon of one fit (default: 4; inf for methods without privacy).", show_default=False),
@@ -71,9 +70,7 @@ def train(
         Path | None,
         typer.Option(help="Node level: a public, unlabelled sample of feature rows (.npy, .npz, .csv, .parquet)."),
     ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="One JSON object on stdout, everything else on stderr.")
-    ] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Fit a method privately and report accuracy, cost, time and memory.
 

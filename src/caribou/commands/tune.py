@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from caribou.commands.options import AsJson, DataDir, Dataset, GraphFile, NodeTable
 from caribou.commands.train import fit_progress, load_graph, parse_settings
 from caribou.errors import InputError
 
@@ -19,12 +20,10 @@ def tune(
     public: Annotated[
         bool, typer.Option("--public", help="The data is public: the search is free, and no model is released.")
     ] = False,
-    dataset: Annotated[str | None, typer.Option(help="A data set by name (see caribou datasets).")] = None,
-    graph: Annotated[Path | None, typer.Option(help="Your own graph: .npz, .pt, .graphml, or an edge table.")] = None,
-    nodes: Annotated[Path | None, typer.Option(help="The node table that belongs to an edge table.")] = None,
-    data_dir: Annotated[
-        Path | None, typer.Option(help="Folder with <name>.npz files, used before any download.", envvar="CARIBOU_DATA")
-    ] = None,
+    dataset: Dataset = None,
+    graph: GraphFile = None,
+    nodes: NodeTable = None,
+    data_dir: DataDir = None,
     epsilon: Annotated[float, typer.Option(help="Epsilon of the whole search (with --public: of each trial).")] = 4.0,
     delta: Annotated[float | None, typer.Option(help="Delta (default: 1e-05).", show_default=False)] = None,
     space: Annotated[
@@ -36,9 +35,7 @@ def tune(
     seed: Annotated[int, typer.Option(help="Seed of the public coins (split, models).")] = 0,
     out: Annotated[Path | None, typer.Option(help="Save the best model to this new folder.")] = None,
     ledger: Annotated[Path | None, typer.Option(help="Book the cost here before anything is drawn, or refuse.")] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="One JSON object on stdout, everything else on stderr.")
-    ] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Try several settings and keep the best, within one budget.
 

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from caribou._validate import integer, unit_interval
+from caribou._validate import integer, one_of, unit_interval
 from caribou.errors import InputError
 from caribou.learning.threads import one_thread
 
@@ -37,8 +37,7 @@ class ClassifierConfig:
         integer(at_least=1, layers=self.layers)
         integer(at_least=1, epochs=self.epochs)
         unit_interval(dropout=self.dropout)
-        if self.combine not in COMBINE:
-            raise InputError(f"combine must be one of {', '.join(COMBINE)}, got {self.combine!r}")
+        one_of(COMBINE, combine=self.combine)
 
 
 class ClassificationModule(nn.Module):

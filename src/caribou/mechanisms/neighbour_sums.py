@@ -6,15 +6,14 @@ import numpy as np
 import scipy.sparse as sp
 
 from caribou.errors import InputError
+from caribou.mechanisms.aggregation import clip_rows
 from caribou.mechanisms.noise import NoiseSource
 from caribou.privacy.calibration import CalibratedNeighbourSums
 
 
 def clipped_sums(adjacency: sp.csr_array, messages: np.ndarray, radius: float) -> np.ndarray:
     """Row i: the sum of the neighbours' messages, projected onto the ball of ``radius``. [n, d] -> [n, d]"""
-    sums = np.asarray(adjacency.astype(np.float64) @ messages)
-    lengths = np.sqrt(np.einsum("ij,ij->i", sums, sums))
-    return sums * (radius / np.maximum(lengths, radius))[:, None]
+    return clip_rows(np.asarray(adjacency.astype(np.float64) @ messages), radius)
 
 
 def noisy_neighbour_sums(

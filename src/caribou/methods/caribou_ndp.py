@@ -32,31 +32,29 @@ from caribou._validate import below_one, integer, non_negative, one_of, open_uni
 from caribou.errors import InputError
 from caribou.graph import Graph, Split
 from caribou.layer import ContractiveGraphLayer
-from caribou.learning.dp_training import noisy_gradient_descent, path_length_schedule
-from caribou.learning.features import row_norms
 from caribou.mechanisms.message_passing import propagate
 from caribou.mechanisms.noise import NoiseSource
 from caribou.methods import Fitted
 from caribou.methods.mlp_dp import (
-    DESCENT_THEOREM,
     MlpDp,
     apply_model,
     base_model,
     checked_split,
     choose,
-    full_batch,
-    node_assumptions,
-    parallel_parameters,
-    part_record,
     public_parameters,
     require_node_unit,
     selection_event,
 )
+from caribou.methods.node_level import centred, fit_linear_head, node_certificate, side_by_side
 from caribou.normalize import normalize
-from caribou.privacy.accounting import epsilon_of, pure_epsilon
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.calibration import CalibratedPropagation, budget_mu, calibrate_propagation, remaining_epsilon
-from caribou.privacy.certificate import MechanismRecord, certify, initial_state_assumption, propagation_record
+from caribou.privacy.certificate import (
+    Certificate,
+    MechanismRecord,
+    initial_state_assumption,
+    propagation_record,
+)
 from caribou.privacy.events import Event, Parallel
 from caribou.privacy.sensitivity import Bounds, double_precision
 from caribou.randomness import Streams
@@ -245,37 +243,19 @@ class CaribouNdp:
         """The classifier's arrays, its records, and the events of the other groups of nodes."""
         alone = (calibrated.event,)
         if self.classifier == "trained":
-            arrays, record = self._train(graph, split, logits, state, budget, noise)
-            return arrays, (record,), {"validation and test nodes": alone}
+            head, record = fit_linear_head(
+                joint_rows(logits, state),
+                graph,
+                mu=math.sqrt(self.classifier_share) * budget_mu(budget),
+                train_size=self.base.train_size,
+                noise=noise.stream("classifier"),
+            )
+            return {"classifier": head}, (record,), {"validation and test nodes": alone}
         left = remaining_epsilon((calibrated.event,), budget)
         candidates = [logits[split.val] + gamma * centred(state[split.val]) for gamma in WEIGHTS]
         chosen = choose(candidates, graph, split, left, noise.stream("choice"), default=DEFAULT_WEIGHT)
         groups = {"validation nodes": (*alone, selection_event(left)), "test nodes and the rest": alone}
         return {"state_weight": np.array(WEIGHTS[chosen])}, (), groups
-
-    def _train(
-        self,
-        graph: Graph,
-        split: Split,
-        logits: np.ndarray,
-        state: np.ndarray,
-        budget: Budget,
-        noise: NoiseSource,
-    ) -> tuple[dict[str, np.ndarray], MechanismRecord]:
-        mu = math.sqrt(self.classifier_share) * budget_mu(budget)
-        size = self.base.train_size or split.declared[0]
-        schedule = path_length_schedule(mu=mu, train_size=size)
-        descent = full_batch("training of the classifier", schedule.steps, mu)
-        weights = noisy_gradient_descent(
-            joint_rows(logits, state)[split.train],
-            graph.labels[split.train],  # type: ignore[index]
-            classes=graph.num_classes,
-            schedule=schedule,
-            calibrated=descent,
-            noise=noise.stream("classifier"),
-            train_size=size,
-        )
-        return {"classifier": weights}, part_record(descent, DESCENT_THEOREM, **asdict(schedule))
 
     def _certificate(
         self,
@@ -286,43 +266,21 @@ class CaribouNdp:
         groups: Mapping[str, tuple[Event, ...]],
         released: tuple[str, ...],
         noise: NoiseSource,
-    ) -> Any:
-        check_groups(groups, budget)
-        settings = public_parameters(graph, graph.split, self.settings())
+    ) -> Certificate:
         bounds = calibrated.sensitivity.bounds
-        assumptions = node_assumptions(noise, groups, reads_edges=False, base=self.base, cuts_degrees=True)
-        return certify(
+        used = {"columns": graph.num_classes, "degree_floor": bounds.degree_floor, "degree_cap": bounds.degree_cap}
+        return node_certificate(
             budget,
             parts,
+            groups,
             released=(*released, "the last state X^(K) of all nodes", "the classifier on top of it"),
-            public_parameters=settings
-            | {"columns": graph.num_classes, "degree_floor": bounds.degree_floor, "degree_cap": bounds.degree_cap}
-            | parallel_parameters(groups),
-            assumptions=(*assumptions, initial_state_assumption(PrivacyUnit.NODE)),
+            parameters={**public_parameters(graph, graph.split, self.settings()), **used},
+            base=self.base,
+            noise=noise,
+            further=(initial_state_assumption(PrivacyUnit.NODE),),
         )
 
 
-def centred(scores: np.ndarray) -> np.ndarray:
-    """Scores with mean 0 over the classes. [n, C]"""
-    return scores - scores.mean(axis=1, keepdims=True)
-
-
 def joint_rows(logits: np.ndarray, state: np.ndarray) -> np.ndarray:
-    """Logits and state side by side, each of length at most 1/sqrt(2): rows of length at most 1. [n, 2 C]"""
-    halves = []
-    for part in (logits, centred(state)):
-        halves.append(part / np.maximum(row_norms(part), 1e-12)[:, None] / math.sqrt(2))
-    return np.concatenate(halves, axis=1)
-
-
-def check_groups(groups: Mapping[str, tuple[Event, ...]], budget: Budget) -> None:
-    """Every group of nodes must keep the budget.
-
-    Pure mechanisms may also be added up, (e, delta) with (e', 0): PLD rounds up, at epsilon = 100 by 1e-3.
-    """
-    for name, events in groups.items():
-        pure = [event for event in events if pure_epsilon([event]) is not None]
-        others = [event for event in events if event not in pure]
-        spent = min(epsilon_of(events, budget.delta), epsilon_of(others, budget.delta) + (pure_epsilon(pure) or 0.0))
-        if spent > budget.epsilon * (1 + 1e-9):
-            raise InputError(f"epsilon of the {name} must be <= {budget.epsilon:g}, got {spent:g}")
+    """Logits and centred state side by side: rows of length at most 1. [n, 2 C]"""
+    return side_by_side([logits, centred(state)])

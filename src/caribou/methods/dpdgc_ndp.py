@@ -28,28 +28,24 @@ from caribou.graph import Graph
 from caribou.mechanisms.aggregation import bounded_adjacency, noisy_sums
 from caribou.mechanisms.noise import NoiseSource
 from caribou.methods import Fitted
-from caribou.methods.caribou_ndp import check_groups
 from caribou.methods.dpdgc import ROWS_OF_W, check_size, train_structure, transductive
 from caribou.methods.gap_ndp import (
     check_shares,
     checked_base,
     default_radius,
-    fit_linear_head,
     messages,
-    side_by_side,
 )
 from caribou.methods.mlp_dp import (
     MlpDp,
     apply_model,
     checked_split,
-    node_assumptions,
-    parallel_parameters,
     public_parameters,
     require_node_unit,
 )
+from caribou.methods.node_level import fit_linear_head, node_certificate, side_by_side
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.calibration import CalibratedSums, budget_mu, calibrate_sums
-from caribou.privacy.certificate import certify, initial_state_assumption, sums_record
+from caribou.privacy.certificate import initial_state_assumption, sums_record
 from caribou.privacy.events import Event
 from caribou.privacy.sensitivity import adjacency_gradient_node_sensitivity, sum_sensitivity
 from caribou.randomness import Streams
@@ -123,15 +119,15 @@ class DpdgcNdp:
             "training nodes": tuple(r.event for r in records),
             "all other nodes": (trained.event, calibrated.event),
         }
-        check_groups(groups, budget)
-        settings = public_parameters(graph, split, self.settings()) | {"radius": self._radius}
-        assumptions = node_assumptions(noise, groups, reads_edges=False, base=self.base, cuts_degrees=True)
-        certificate = certify(
+        certificate = node_certificate(
             budget,
             records,
+            groups,
             released=("the weights W", "the noisy product A W", "weights of the classifier", *features.released),
-            public_parameters=settings | parallel_parameters(groups),
-            assumptions=(*assumptions, initial_state_assumption(PrivacyUnit.NODE), ROWS_OF_W),
+            parameters={**public_parameters(graph, split, self.settings()), "radius": self._radius},
+            base=self.base,
+            noise=noise,
+            further=(initial_state_assumption(PrivacyUnit.NODE), ROWS_OF_W),
         )
         weights = features.parameters(self.base.shrinkage) | {"classifier": head}
         released = {"structure": structure, "product": product}

@@ -23,30 +23,23 @@ from scipy.special import softmax
 from caribou._validate import integer, open_unit_interval, positive
 from caribou.errors import InputError
 from caribou.graph import Graph
-from caribou.learning.dp_training import noisy_gradient_descent, path_length_schedule
 from caribou.mechanisms.aggregation import bounded_adjacency, noisy_sums, unit_length
 from caribou.mechanisms.noise import NoiseSource
 from caribou.methods import Fitted
-from caribou.methods.caribou_ndp import centred, check_groups
 from caribou.methods.mlp_dp import (
-    DESCENT_THEOREM,
     MlpDp,
     apply_model,
     base_model,
     checked_split,
-    full_batch,
-    node_assumptions,
-    parallel_parameters,
-    part_record,
     public_parameters,
     require_node_unit,
 )
+from caribou.methods.node_level import centred, fit_linear_head, node_certificate, side_by_side
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.calibration import CalibratedSums, budget_mu, calibrate_sums
 from caribou.privacy.certificate import (
     Certificate,
     MechanismRecord,
-    certify,
     initial_state_assumption,
     sums_record,
 )
@@ -176,15 +169,15 @@ class GapNdp:
         released: tuple[str, ...],
         noise: NoiseSource,
     ) -> Certificate:
-        check_groups(groups, budget)
-        settings = public_parameters(graph, graph.split, self.settings()) | {"radius": self._radius}
-        assumptions = node_assumptions(noise, groups, reads_edges=False, base=self.base, cuts_degrees=True)
-        return certify(
+        return node_certificate(
             budget,
             records,
+            groups,
             released=released,
-            public_parameters=settings | parallel_parameters(groups),
-            assumptions=(*assumptions, initial_state_assumption(PrivacyUnit.NODE)),
+            parameters={**public_parameters(graph, graph.split, self.settings()), "radius": self._radius},
+            base=self.base,
+            noise=noise,
+            further=(initial_state_assumption(PrivacyUnit.NODE),),
         )
 
 
@@ -210,28 +203,3 @@ def check_shares(**shares: float) -> None:
 def messages(logits: np.ndarray) -> np.ndarray:
     """Centred logits at length 1. Acts on each row alone. [n, C]"""
     return unit_length(centred(logits))
-
-
-def side_by_side(parts: list[np.ndarray]) -> np.ndarray:
-    """Parts at length 1 / sqrt(number of parts) each: rows of length at most 1. [n, sum of columns]"""
-    return np.concatenate([unit_length(part) / math.sqrt(len(parts)) for part in parts], axis=1)
-
-
-def fit_linear_head(
-    rows: np.ndarray, graph: Graph, *, mu: float, train_size: int | None, noise: NoiseSource
-) -> tuple[np.ndarray, MechanismRecord]:
-    """A linear model on the training nodes' rows by noisy gradient descent that is mu-GDP, with its record. [d, C]"""
-    split, labels = graph.for_learning()
-    size = split.declared[0] if train_size is None else train_size
-    schedule = path_length_schedule(mu=mu, train_size=size)
-    descent = full_batch("training of the classifier", schedule.steps, mu)
-    weights = noisy_gradient_descent(
-        rows[split.train],
-        labels[split.train],
-        classes=graph.num_classes,
-        schedule=schedule,
-        calibrated=descent,
-        noise=noise,
-        train_size=size,
-    )
-    return weights, part_record(descent, DESCENT_THEOREM, **asdict(schedule))

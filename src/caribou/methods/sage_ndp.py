@@ -41,23 +41,22 @@ from caribou.learning.features import Rows, centred_unit_rows, private_mean, row
 from caribou.mechanisms.neighbour_sums import noisy_neighbour_sums
 from caribou.mechanisms.noise import NoiseSource
 from caribou.methods import Fitted
-from caribou.methods.caribou_ndp import DEFAULT_WEIGHT, WEIGHTS, check_groups
+from caribou.methods.caribou_ndp import DEFAULT_WEIGHT, WEIGHTS
 from caribou.methods.mlp_dp import (
     MlpDp,
     checked_split,
     choose,
     full_batch,
-    node_assumptions,
-    parallel_parameters,
     part_record,
     require_node_unit,
     selection_event,
 )
+from caribou.methods.node_level import centred, node_certificate
 from caribou.normalize import cap_degrees
 from caribou.privacy.allocation import AllocatedPart
 from caribou.privacy.budget import Budget
 from caribou.privacy.calibration import CalibratedNeighbourSums, budget_mu, calibrate_neighbour_sums, remaining_epsilon
-from caribou.privacy.certificate import Certificate, MechanismRecord, certify
+from caribou.privacy.certificate import Certificate, MechanismRecord
 from caribou.privacy.events import Event, NonPrivate, Parallel
 from caribou.privacy.sensitivity import neighbourhood_gradient_sensitivity
 from caribou.randomness import Streams
@@ -216,7 +215,7 @@ class SageNdp:
 
     def _logits(self, rows: Rows, layer: np.ndarray, sums: np.ndarray, gamma: float) -> np.ndarray:
         own = math.sqrt(self.own_share) * rows.times(layer[: len(layer) // 2])
-        return own + gamma * (sums - sums.mean(axis=1, keepdims=True))
+        return own + gamma * centred(sums)
 
     def _certificate(
         self,
@@ -227,16 +226,17 @@ class SageNdp:
         released: tuple[str, ...],
         noise: NoiseSource,
     ) -> Certificate:
-        check_groups(groups, budget)
         sizes = {"nodes": graph.num_nodes, "columns": graph.num_features, "classes": graph.num_classes}
         if graph.split is not None:
             sizes["train_nodes"] = self._size(graph)
-        return certify(
+        return node_certificate(
             budget,
             records,
+            groups,
             released=(*released, "the noisy sums of messages of all nodes"),
-            public_parameters={**sizes, **self.settings()} | parallel_parameters(groups),
-            assumptions=node_assumptions(noise, groups, reads_edges=False, base=MlpDp(), cuts_degrees=True),
+            parameters={**sizes, **self.settings()},
+            base=MlpDp(),
+            noise=noise,
         )
 
 
@@ -306,8 +306,7 @@ def neighbourhood_rows(
 
 def messages(rows: Rows, layer: np.ndarray) -> np.ndarray:
     """What a node says to its neighbours: its row through the neighbours' half of the weights, length 1 (or 0). [n, C]"""
-    said = rows.times(layer[len(layer) // 2 :])
-    said = said - said.mean(axis=1, keepdims=True)
+    said = centred(rows.times(layer[len(layer) // 2 :]))
     return said / np.maximum(row_norms(said), 1e-12)[:, None]
 
 

@@ -304,7 +304,7 @@ def sum_node_sensitivity(*, degree_cap: int, radius: float) -> float:
     r = positive(radius=radius)
     if r < 1:
         raise InputError(f"radius must be >= 1, the length of one message, got {radius!r}")
-    return math.sqrt(D + min(r, float(D)) ** 2) * _ROUND_UP
+    return neighbour_sum_sensitivity(degree_cap=D, radius=min(r, float(D)))
 
 
 def adjacency_gradient_edge_sensitivity() -> float:
