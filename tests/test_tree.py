@@ -23,6 +23,7 @@ LEVELS = [
     {"caribou.embeddings", "caribou.learning"},
     {"caribou.methods", "caribou.runs"},
     {"caribou.models", "caribou.tuning"},
+    {"caribou.audit"},
     {"caribou.commands"},
     {"caribou.cli"},
 ]
