@@ -41,12 +41,6 @@ def pessimistic_rates(false: int, true: int, runs: int, confidence: float) -> tu
     return rate_limits(false, runs, level)[1], rate_limits(true, runs, level)[0]
 
 
-def optimistic_rates(false: int, true: int, runs: int, confidence: float) -> tuple[float, float]:
-    """The smallest false and the largest true positive rate that the counts allow, together at ``confidence``."""
-    level = (1 - open_unit_interval(confidence=confidence)) / 2
-    return rate_limits(false, runs, level)[0], rate_limits(true, runs, level)[1]
-
-
 # -- of two rates --------------------------------------------------------------------------------------------------
 
 

@@ -7,12 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from caribou.audit.bounds import epsilon_of_rates, mu_of_rates, optimistic_rates, pessimistic_rates
+from caribou.audit.bounds import epsilon_of_rates, mu_of_rates, pessimistic_rates
 from caribou.errors import InputError
 from caribou.privacy.accounting import (
     epsilon_of,
     gdp_epsilon,
-    gdp_mu,
     largest_true_positive_rate,
     pure_epsilon,
 )
@@ -109,19 +108,11 @@ class Claim:
         """A lower bound on `leak` from counts. Assumes: the test was chosen without looking at these runs."""
         return self.leak(*pessimistic_rates(false, true, runs, confidence))
 
-    def not_excluded(self, false: int, true: int, runs: int, confidence: float) -> float:
-        """An upper bound on the `leak` of this very test from counts (not of the release: another test may see more)."""
-        return self.leak(*optimistic_rates(false, true, runs, confidence))
-
     def as_epsilon(self, leak: float) -> float:
         """A leak as an epsilon at the claimed delta."""
         if self.kind == "epsilon" or leak <= 0:
             return max(0.0, leak)
         return gdp_epsilon(mu=leak, delta=self.delta) if math.isfinite(leak) else math.inf
-
-    def from_epsilon(self, epsilon: float) -> float:
-        """The inverse of `as_epsilon`."""
-        return epsilon if self.kind == "epsilon" else gdp_mu(epsilon=epsilon, delta=self.delta)
 
     def allowed(self, fpr: float) -> float:
         """The largest true positive rate that the claim allows at a false positive rate."""

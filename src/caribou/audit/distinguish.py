@@ -4,7 +4,7 @@ Every run is reduced to scores. On the first runs projections are fitted, on the
 direction) is chosen, and on fresh runs that test is judged: so the search for a good test needs no correction. Runs come in
 blocks that double; before each block the test is chosen anew on all earlier runs, and the block is judged at its own share of
 the error (1/4, 1/4, 1/2 of it for three blocks). By the union bound all verdicts together hold at the stated confidence, and the
-game may stop as soon as one of them is clear.
+game stops as soon as one of them refutes the claim.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ def distinguish(
             done += 2 * size
             if progress:
                 progress(done, planned, stated.as_epsilon(max(j.leak for j in judgements)))
-            if judged.leak > stated.size or _surely_below(judged, stated):
+            if judged.leak > stated.size:
                 break
     return Evidence(stated, pair.name, name, tuple(judgements), confidence, runs, seed, scored)
 
@@ -185,12 +185,6 @@ def error_shares(blocks: int) -> list[float]:
     [0.25, 0.25, 0.5]
     """
     return [2.0 ** -max(1, blocks - 1)] * min(2, blocks) + [2.0 ** -(blocks - k) for k in range(2, blocks)]
-
-
-def _surely_below(judged: Judgement, claim: Claim) -> bool:
-    """Whether the best test, with everything in its favour, shows less than half the claim: more runs will change nothing."""
-    most = claim.not_excluded(judged.false, judged.true, judged.runs, judged.confidence)
-    return most < claim.size / 2
 
 
 def _shown(worlds: tuple[Runs, Runs], claim: Claim) -> float:

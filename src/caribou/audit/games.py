@@ -4,8 +4,8 @@
 2. It flips a coin: 1, a point that was used in training; 0, a fresh one that was not.
 3. The adversary gets the point and query access to the model, and answers with a score: the larger, the surer of 1.
 
-A point is an edge or a node, by the privacy unit. Any `Method` can be put in (`of_method`), and anything else that trains on a graph
-and answers with class probabilities (`Trainer`): the adversary never sees more than answers to its questions.
+A point is an edge or a node, by the privacy unit. Any `Method` can be put in (`of_method`), and anything else that trains on a
+graph and answers with class probabilities (`Trainer`): the adversary never sees more than answers to its questions.
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ FITTED = (
     "clear projection",
     "discriminant of the view",
     "likelihood ratio of fitted Gaussians",
+    "energy",
     "discriminant",
 )
 MOST_CORRELATED = 200
@@ -59,7 +60,9 @@ class Directions:
             for side, mean, variance in zip((1, -1), self.means, self.variances, strict=True)
         )
         quadratic = np.asarray(ratio).sum(axis=1) if x.shape[1] else np.zeros(len(x))
-        fitted = [x @ self.linear, quadratic[:, None], (runs.scores @ self.own)[:, None]]
+        centre, spread = sum(self.means) / 2, sum(self.variances) / 2
+        energy = ((x - centre) ** 2 / spread).sum(axis=1)
+        fitted = [x @ self.linear, quadratic[:, None], energy[:, None], (runs.scores @ self.own)[:, None]]
         return np.concatenate([runs.scores, *fitted], axis=1)
 
 

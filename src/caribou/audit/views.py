@@ -132,7 +132,7 @@ def with_noise_removed(view: View) -> View:
             z = noise.gaussian(values.shape, std=1.0)
             scale = float((values * z).sum() / (z * z).sum())
             chance = 1 / np.sqrt(values.size)
-            if abs(scale) * np.sqrt((z * z).mean()) > 6 * chance * max(values.std(), 1e-300):
+            if abs(scale) * np.sqrt((z * z).mean()) > 4 * chance * max(values.std(), 1e-300):
                 found[f"{name} without noise"] = _exact_residual(values, z)
     return {**view, **found} if found else view
 
