@@ -7,7 +7,7 @@ from functools import lru_cache
 from statistics import NormalDist
 
 import numpy as np
-from scipy import stats
+from scipy import special, stats
 
 from caribou._validate import integer, open_unit_interval, unit_interval
 from caribou.errors import InputError
@@ -76,6 +76,20 @@ def mu_bound(false: int, true: int, runs: int, confidence: float = CONFIDENCE) -
     2.07
     """
     return mu_of_rates(*pessimistic_rates(false, true, runs, confidence))
+
+
+def many_bounds(
+    false: np.ndarray, true: np.ndarray, runs: int, *, delta: float | None, confidence: float
+) -> np.ndarray:
+    """`mu_bound` (delta = None) or `epsilon_bound` of many tests on the same runs, to choose one of them. [tests]"""
+    low, high = _all_limits(runs, (1 - confidence) / 2)
+    fpr, tpr = high[false], low[true]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        if delta is None:
+            sizes = special.ndtri(tpr) - special.ndtri(fpr)
+        else:
+            sizes = np.log(np.maximum(tpr - delta, 0)) - np.log(fpr)
+    return np.maximum(np.nan_to_num(sizes, nan=0.0, neginf=0.0), 0.0)
 
 
 # -- of one run with many canaries ---------------------------------------------------------------------------------

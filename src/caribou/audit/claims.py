@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from caribou.audit.bounds import epsilon_of_rates, mu_of_rates, pessimistic_rates
+import numpy as np
+
+from caribou.audit.bounds import epsilon_of_rates, many_bounds, mu_of_rates, pessimistic_rates
 from caribou.errors import InputError
 from caribou.privacy.accounting import (
     epsilon_of,
@@ -107,6 +109,11 @@ class Claim:
     def proven(self, false: int, true: int, runs: int, confidence: float) -> float:
         """A lower bound on `leak` from counts. Assumes: the test was chosen without looking at these runs."""
         return self.leak(*pessimistic_rates(false, true, runs, confidence))
+
+    def proven_by_each(self, false: np.ndarray, true: np.ndarray, runs: int, confidence: float) -> np.ndarray:
+        """`proven` of many tests on the same runs, to choose one of them. [tests]"""
+        delta = None if self.kind == "mu" else 0.0 if self.pure else self.delta
+        return many_bounds(false, true, runs, delta=delta, confidence=confidence)
 
     def as_epsilon(self, leak: float) -> float:
         """A leak as an epsilon at the claimed delta."""

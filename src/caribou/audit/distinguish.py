@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from caribou._validate import integer, open_unit_interval
-from caribou.audit.bounds import CONFIDENCE, epsilon_bound, mu_bound
+from caribou.audit.bounds import CONFIDENCE, epsilon_bound, many_bounds, mu_bound
 from caribou.audit.claims import Claim
 from caribou.audit.pairs import Pair
 from caribou.audit.releases import Release
@@ -184,7 +184,7 @@ def error_shares(blocks: int) -> list[float]:
     >>> error_shares(3)
     [0.25, 0.25, 0.5]
     """
-    return [2.0 ** -max(1, blocks - 1)] * min(2, blocks) + [2.0 ** -(blocks - k) for k in range(2, blocks)]
+    return [2.0 ** -(blocks - 1)] + [2.0 ** -(blocks - k) for k in range(1, blocks)]
 
 
 def _shown(worlds: tuple[Runs, Runs], claim: Claim) -> float:
@@ -204,7 +204,7 @@ def _choose(
     directions = fit_directions(a.part(0, stop), b.part(0, stop))
     left = len(a) - stop
     ta, tb = (directions(world.part(stop, len(world))) for world in (a, b))
-    test = best_test(ta, tb, lambda false, true: claim.proven(false, true, left, 0.95))
+    test = best_test(ta, tb, lambda false, true: claim.proven_by_each(false, true, left, 0.95))
     return test, directions.names, directions
 
 
@@ -310,10 +310,14 @@ def prove(
         [directions(world.part(start, stop)) for world in (a, b)] for start, stop in ((first, second), (second, runs))
     )
 
-    def judged(bound: Callable[[int, int, int], float]) -> tuple[float, str]:
-        test = best_test(ca, cb, lambda false, true: bound(false, true, second - first))
+    def judged(bound: Callable[[int, int, int], float], delta: float | None) -> tuple[float, str]:
+        test = best_test(
+            ca,
+            cb,
+            lambda false, true: many_bounds(false, true, second - first, delta=delta, confidence=confidence),
+        )
         return bound(*hits(ja, jb, test), runs - second), directions.names[test.column]
 
-    epsilon, by_epsilon = judged(lambda false, true, n: epsilon_bound(false, true, n, delta, confidence))
-    mu, by_mu = judged(lambda false, true, n: mu_bound(false, true, n, confidence))
+    epsilon, by_epsilon = judged(lambda false, true, n: epsilon_bound(false, true, n, delta, confidence), delta)
+    mu, by_mu = judged(lambda false, true, n: mu_bound(false, true, n, confidence), None)
     return Proven(epsilon, mu, (by_epsilon, by_mu))

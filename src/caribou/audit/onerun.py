@@ -152,7 +152,7 @@ def canary_scores(view: View, pairs: np.ndarray, graph: Graph) -> np.ndarray:
 def _learn(
     shadows: Sequence[tuple[np.ndarray, np.ndarray]], delta: float, confidence: float
 ) -> tuple[np.ndarray, float]:
-    """The direction that tells canaries from other pairs on shadow runs, and the share of guesses that proves most on the last."""
+    """The direction that tells canaries from other pairs on shadow runs; the share of guesses that proves most on the last."""
     scores, coins = shadows[-1]
     inside = np.concatenate([s[c] for s, c in shadows[:-1]])
     outside = np.concatenate([s[~c] for s, c in shadows[:-1]])

@@ -128,17 +128,22 @@ def discriminant(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 # -- one threshold -------------------------------------------------------------------------------------------------
 
 
-def best_test(a: np.ndarray, b: np.ndarray, bound: Callable[[int, int], float]) -> Test:
-    """The test with the largest bound, over all columns, some thresholds, both signs and both directions. [runs, columns] each"""
+def best_test(a: np.ndarray, b: np.ndarray, bounds: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> Test:
+    """The test with the largest bound, over all columns, some thresholds, both signs and both directions. [runs, columns] each
+
+    ``bounds``: from false and true counts of many tests to their bounds.
+    """
     best, chosen = -math.inf, Test(0, 0.0, 1, True)
     for column in range(a.shape[1]):
-        for threshold in thresholds(a[:, column], b[:, column]):
-            for sign in (1, -1):
-                in_a, in_b = (int((sign * (x[:, column] - threshold) > 0).sum()) for x in (a, b))
-                for second in (True, False):
-                    value = bound(in_a, in_b) if second else bound(in_b, in_a)
-                    if value > best:
-                        best, chosen = value, Test(column, threshold, sign, second)
+        values = np.array(thresholds(a[:, column], b[:, column]))
+        if len(values) == 0:
+            continue
+        above = [len(x) - np.searchsorted(np.sort(x[:, column]), values, side="right") for x in (a, b)]
+        for sign, (in_a, in_b) in ((1, above), (-1, [len(a) - above[0], len(b) - above[1]])):
+            for second, counts in ((True, (in_a, in_b)), (False, (in_b, in_a))):
+                each = bounds(*counts)
+                if each.max() > best:
+                    best, chosen = float(each.max()), Test(column, float(values[each.argmax()]), sign, second)
     return chosen
 
 
