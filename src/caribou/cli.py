@@ -1,6 +1,6 @@
 """The command line. Each command lives in `caribou.commands`; heavy libraries are imported when a command needs them.
 
-Exit codes: 0 done; 2 bad input (one line on stderr); 3 a claim does not hold (``verify``, a broken ledger).
+Exit codes: 0 done; 2 bad input (one line on stderr); 3 a claim does not hold (``verify``, ``audit``, a broken ledger).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from caribou import __version__
+from caribou.commands.audit import audit
 from caribou.commands.datasets import datasets
 from caribou.commands.doctor import doctor
 from caribou.commands.ledger import ledger_app
@@ -55,6 +56,7 @@ app.command()(tune)
 app.command()(predict)
 app.command()(embed)
 app.command()(certificate)
+app.command()(audit)
 app.command()(verify)
 app.add_typer(ledger_app, name="ledger")
 app.command()(doctor)

@@ -1,8 +1,9 @@
 """One run is enough for a lower bound: many canary edges at once, each there or not by a coin of its own.
 
 The auditor knows everything but the coins (Steinke, Nasr and Jagielski 2023). Canaries are pairs of nodes that share no node with
-each other: a labelled node and another one. A score per canary is learned on shadow runs, which the auditor makes with coins of
-its own; then the real run is made once, the auditor guesses the coins it is surest of, and right guesses are counted.
+each other: a labelled node and another one. On shadow runs, which the auditor makes with coins of its own, it learns what is
+released about every canary's ends anyway and in which direction an edge moves it; then the real run is made once, the auditor
+guesses the coins it is surest of, and right guesses are counted.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from caribou.graph import Graph
 from caribou.mechanisms.noise import NoiseSource
 from caribou.randomness import Streams, stream_seed
 
-SHADOWS = 3
+SHADOWS = 6
 GUESS_SHARES = (0.02, 0.05, 0.1, 0.2, 0.4, 0.7, 1.0)
 """Which share of the canaries is guessed; chosen on a shadow run, never on the real one."""
 MOST_CANARIES = 1000
@@ -77,11 +78,11 @@ def one_run(
 
     Assumes: edge level. ``delta`` is the claimed one (0 for a pure claim). Everything follows from ``seed``.
     """
-    integer(at_least=2, shadows=shadows)
+    integer(at_least=3, shadows=shadows)
     open_unit_interval(confidence=confidence)
     streams = Streams(seed)
     base, pairs = plant(graph, canaries, streams.attack)
-    played: list[tuple[np.ndarray, np.ndarray]] = []
+    played: list[tuple[dict[str, np.ndarray], np.ndarray]] = []
     for run in range(shadows + 1):
         coins = np.less(streams.generator(f"canary coins {run}").random(pairs.shape[1]), 0.5)
         noise = NoiseSource.seeded(stream_seed(seed, f"canary noise {run}") >> 11)
@@ -89,11 +90,20 @@ def one_run(
         played.append((canary_scores(view, pairs, graph), coins))
         if progress:
             progress(run + 1, shadows + 1)
-    scores, coins = played[-1]
-    direction, sure = _learn(played[:-1], delta, confidence)
-    guesses, correct, total = _guess(scores @ direction, coins, sure)
-    bound = one_run_bound(correct, guesses, pairs.shape[1], delta, confidence)
-    return OneRun(pairs.shape[1], guesses, correct, delta, confidence, bound, Scored(total, coins), seed)
+    tables = _aligned([scores for scores, _ in played])
+    runs = list(zip(tables, (coins for _, coins in played), strict=True))
+    # how many are guessed is chosen on the last shadow run, with what the others teach
+    totals, truth = _learned(runs[: shadows - 1])(runs[shadows - 1][0]), runs[shadows - 1][1]
+
+    def proven(share: float) -> float:
+        guesses, correct = _guess(totals, truth, share)
+        return one_run_bound(correct, guesses, len(truth), delta, confidence)
+
+    share = max(GUESS_SHARES, key=proven)
+    totals, truth = _learned(runs[:shadows])(runs[shadows][0]), runs[shadows][1]
+    guesses, correct = _guess(totals, truth, share)
+    bound = one_run_bound(correct, guesses, len(truth), delta, confidence)
+    return OneRun(len(truth), guesses, correct, delta, confidence, bound, Scored(totals, truth), seed)
 
 
 def plant(graph: Graph, canaries: int | None, rng: np.random.Generator) -> tuple[Graph, np.ndarray]:
@@ -127,47 +137,57 @@ def _with_edges(graph: Graph, edges: np.ndarray) -> Graph:
     )
 
 
-def canary_scores(view: View, pairs: np.ndarray, graph: Graph) -> np.ndarray:
-    """Per canary: what every released table says about its ends, each alone and crossed with the other's class. [m, k]"""
+def canary_scores(view: View, pairs: np.ndarray, graph: Graph) -> dict[str, np.ndarray]:
+    """Per canary and by name: what every released table says about its ends, each alone and crossed with the other's class."""
     u, v = pairs
     labels = np.maximum(np.asarray(graph.labels), 0)
-    columns = []
-    for array in map(np.asarray, view.values()):
-        if array.ndim != 2:
+    out: dict[str, np.ndarray] = {}
+    for name, array in view.items():
+        values = np.asarray(array)
+        if values.ndim != 2:
             continue
-        if array.dtype.kind in "iu" and array.shape[0] == 2:  # a list of pairs
-            listed = np.sort(array, axis=0)
-            ends = np.sort(pairs, axis=0)
-            columns.append(np.isin(ends[0] * graph.num_nodes + ends[1], listed[0] * graph.num_nodes + listed[1]))
-        elif len(array) == graph.num_nodes:
-            columns.append((array[u] * array[v]).sum(axis=1))
-            if array.shape[1] >= graph.num_classes:
-                columns += [array[v, labels[u]], array[u, labels[v]]]
-                columns += [array[v, labels[u]] - array[v].mean(axis=1), array[u, labels[v]] - array[u].mean(axis=1)]
-    if not columns:
+        if values.dtype.kind in "iu" and values.shape[0] == 2:  # a list of pairs
+            listed, ends = np.sort(values, axis=0), np.sort(pairs, axis=0)
+            keys = [pair[0] * graph.num_nodes + pair[1] for pair in (ends, listed)]
+            out[f"{name} lists it"] = np.isin(keys[0], keys[1]).astype(np.float64)
+        elif len(values) == graph.num_nodes:
+            out[f"{name}, likeness"] = (values[u] * values[v]).sum(axis=1)
+            if values.shape[1] >= graph.num_classes:
+                out[f"{name}, second end"] = values[v, labels[u]]
+                out[f"{name}, first end"] = values[u, labels[v]]
+                out[f"{name}, sums"] = values[u].sum(axis=1) + values[v].sum(axis=1)
+    if not out:
         raise InputError("release must hand out a table with one row per node, or a list of pairs, got neither")
-    return np.stack(columns, axis=1).astype(np.float64)
+    return out
 
 
-def _learn(
-    shadows: Sequence[tuple[np.ndarray, np.ndarray]], delta: float, confidence: float
-) -> tuple[np.ndarray, float]:
-    """The direction that tells canaries from other pairs on shadow runs; the share of guesses that proves most on the last."""
-    scores, coins = shadows[-1]
-    inside = np.concatenate([s[c] for s, c in shadows[:-1]])
-    outside = np.concatenate([s[~c] for s, c in shadows[:-1]])
+def _aligned(tables: Sequence[dict[str, np.ndarray]]) -> list[np.ndarray]:
+    """The columns that every run has. [m, k] per run"""
+    names = [name for name in tables[0] if all(name in table for table in tables)]
+    return [np.stack([table[name] for name in names], axis=1) for table in tables]
+
+
+def _learned(shadows: Sequence[tuple[np.ndarray, np.ndarray]]) -> Callable[[np.ndarray], np.ndarray]:
+    """A score per canary: how far it lies above what is usual for it, in the direction in which an edge moves it.
+
+    A canary's usual value is its mean over the shadow runs, less what its own coins there added; directions and effects come
+    from the deviations of all canaries together.
+    """
+    scores = np.stack([table for table, _ in shadows])  # [runs, m, k]
+    coins = np.stack([c for _, c in shadows]).astype(np.float64)[:, :, None]
+    deviations, turns = scores - scores.mean(axis=0), coins - coins.mean(axis=0)
+    effect = (deviations * turns).sum(axis=(0, 1)) / np.maximum((turns**2).sum(), 1e-12)
+    usual = (scores - (coins - 0.5) * effect).mean(axis=0)
+    inside, outside = (
+        (scores - usual)[np.broadcast_to(coins[:, :, 0] == value, scores.shape[:2])] for value in (1.0, 0.0)
+    )
     direction = discriminant(outside, inside)
-
-    def proven(share: float) -> float:
-        guesses, correct, _ = _guess(scores @ direction, coins, share)
-        return one_run_bound(correct, guesses, len(coins), delta, confidence)
-
-    return direction, max(GUESS_SHARES, key=proven)
+    return lambda table: (table - usual) @ direction
 
 
-def _guess(total: np.ndarray, coins: np.ndarray, share: float) -> tuple[int, int, np.ndarray]:
-    """The highest scores are guessed to be in, as many lowest to be out. Guesses, right ones, and the scores."""
+def _guess(total: np.ndarray, coins: np.ndarray, share: float) -> tuple[int, int]:
+    """The highest scores are guessed to be in, as many lowest to be out: how many guesses, and how many are right."""
     each = max(1, round(share * len(coins) / 2))
     order = np.argsort(total, kind="stable")
     low, high = order[:each], order[len(order) - each :]
-    return 2 * each, int((~coins[low]).sum() + coins[high].sum()), total
+    return 2 * each, int((~coins[low]).sum() + coins[high].sum())
