@@ -27,7 +27,7 @@ from caribou.privacy.certificate import Certificate
 from caribou.randomness import Streams
 
 PROVING = ("distinguish", "onerun")
-MEASURING = ("linkteller", "gmia", "lira")
+MEASURING = ("linkteller", "similarity", "gmia", "lira")
 ATTACKS = (*PROVING, *MEASURING)
 FEWEST_RUNS, MOST_RUNS, MOST_MECHANISM_RUNS = 2_000, 4_000, 60_000
 SEEDS = 3

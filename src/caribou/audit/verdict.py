@@ -97,7 +97,8 @@ def describe_violation(name: str, evidence: Evidence) -> str:
 
 def describe_consistent(name: str, evidence: Evidence) -> str:
     """What a game without a finding says."""
-    claim, share = evidence.claim, evidence.leak / evidence.claim.size
+    claim = evidence.claim
+    share = evidence.leak / claim.size if claim.size > 0 else 0.0
     return (
         f"{name}, pair '{evidence.pair}': {claim.kind} >= {evidence.leak:.3g} is proven, {share:.0%} of the claimed "
         f"{claim.size:.3g}, with {evidence.runs} runs per graph"
@@ -137,6 +138,8 @@ def runs_for_power(claim: Claim, confidence: float) -> int:
 
 def power(claim: Claim, runs: int, confidence: float) -> float:
     """The probability that ``runs`` runs per graph convict a release that leaks FACTOR times the claim, on the last block."""
+    if claim.size <= 0:
+        return 1.0  # nothing at all may be seen: whatever is proven refutes it
     judged = block_sizes(runs)[-1]
     level = 1 - error_shares(BLOCKS - 1)[-1] * (1 - confidence)
     return _power(claim.kind, claim.size, claim, judged, level)

@@ -38,7 +38,10 @@ def audit(
         list[str] | None, typer.Option("--set", help="A setting of the method, key=value; may be repeated.")
     ] = None,
     attack: Annotated[
-        str, typer.Option(help="all, or some of distinguish, onerun, linkteller, gmia, lira, separated by commas.")
+        str,
+        typer.Option(
+            help="all, or some of distinguish, onerun, linkteller, similarity, gmia, lira, separated by commas."
+        ),
     ] = "all",
     runs: Annotated[
         int | None,
