@@ -27,11 +27,11 @@ from caribou.privacy.certificate import Certificate
 from caribou.randomness import Streams
 
 PROVING = ("distinguish", "onerun")
-MEASURING = ("linkteller", "similarity", "gmia", "lira")
-ATTACKS = (*PROVING, *MEASURING)
 FEWEST_RUNS, MOST_RUNS, MOST_MECHANISM_RUNS = 2_000, 4_000, 60_000
-SEEDS = 3
-"""Fits per measuring attack."""
+FITS = {"linkteller": 3, "similarity": 3, "gmia": 3, "lira": 16}
+"""How often a measuring attack fits the method; lira compares the fits with each other and needs more."""
+MEASURING = tuple(FITS)
+ATTACKS = (*PROVING, *MEASURING)
 
 Report = Callable[[str, int, int, float], None]
 """Called with the name of a part, its steps done and planned, and the largest epsilon proven so far."""
@@ -217,7 +217,9 @@ class Audit:
             attack = importlib.import_module(f"caribou.audit.{name}").attack
             try:
                 streams = Streams(self.seed)
-                results[name] = attack(self.method, self.graph, self.budget, streams, runs=SEEDS, progress=progress)
+                results[name] = attack(
+                    self.method, self.graph, self.budget, streams, runs=FITS[name], progress=progress
+                )
             except InputError as error:
                 skipped[name] = str(error)
         return results, skipped
