@@ -10,8 +10,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from caribou._validate import integer, open_unit_interval
 from caribou.audit.claims import Claim
 from caribou.audit.copies import certified_mechanism
+from caribou.audit.distinguish import FEWEST_RUNS as FEWEST_PLAYED
 from caribou.audit.distinguish import Evidence, distinguish
 from caribou.audit.onerun import OneRun, one_run
 from caribou.audit.pairs import Pair, worst_pairs
@@ -91,6 +93,9 @@ class Audit:
         unknown = sorted(set(self.attacks) - set(ATTACKS))
         if unknown or not self.attacks:
             raise InputError(f"attack must be one of {', '.join(ATTACKS)}, got {', '.join(unknown) or 'none'}")
+        open_unit_interval(confidence=self.confidence)
+        if self.runs is not None:
+            integer(at_least=FEWEST_PLAYED, runs=self.runs)
 
     def run(self, report: Report | None = None) -> Outcome:
         """Play all games and attacks, and judge."""

@@ -15,6 +15,7 @@ FITTED = (
     "clear projection",
     "discriminant of the view",
     "likelihood ratio of fitted Gaussians",
+    "likelihood ratio of fitted Laplace noise",
     "energy",
     "discriminant",
 )
@@ -50,6 +51,8 @@ class Directions:
     linear: np.ndarray  # [kept entries, 3]
     means: tuple[np.ndarray, np.ndarray]
     variances: tuple[np.ndarray, np.ndarray]
+    medians: tuple[np.ndarray, np.ndarray]
+    per_scale: np.ndarray  # 1 / scale of Laplace noise where the worlds clearly differ, else 0
     own: np.ndarray
 
     def __call__(self, runs: Runs) -> np.ndarray:
@@ -60,9 +63,11 @@ class Directions:
             for side, mean, variance in zip((1, -1), self.means, self.variances, strict=True)
         )
         quadratic = np.asarray(ratio).sum(axis=1) if x.shape[1] else np.zeros(len(x))
+        a, b = self.medians
+        laplace = (np.abs(x - a) - np.abs(x - b)) @ self.per_scale
         centre, spread = sum(self.means) / 2, sum(self.variances) / 2
         energy = ((x - centre) ** 2 / spread).sum(axis=1)
-        fitted = [x @ self.linear, quadratic[:, None], energy[:, None], (runs.scores @ self.own)[:, None]]
+        fitted = [x @ self.linear, *(c[:, None] for c in (quadratic, laplace, energy, runs.scores @ self.own))]
         return np.concatenate([runs.scores, *fitted], axis=1)
 
 
@@ -87,7 +92,12 @@ def fit_directions(a: Runs, b: Runs) -> Directions:
     floor = 1e-12 * (1 + means[0] ** 2 + means[1] ** 2)
     variances = tuple(_shrunk_variance(x.var(axis=0), pooled, len(x)) + floor for x in (xa, xb))
     own = discriminant(a.scores, b.scores)
-    return Directions((*a.names, *FITTED), used, keep, linear, means, (variances[0], variances[1]), own)
+    medians = (np.median(xa, axis=0), np.median(xb, axis=0))
+    scale = (np.abs(xa - medians[0]).mean(axis=0) + np.abs(xb - medians[1]).mean(axis=0)) / 2 + np.sqrt(floor)
+    per_scale = (linear[:, 1] != 0) / scale
+    return Directions(
+        (*a.names, *FITTED), used, keep, linear, means, (variances[0], variances[1]), medians, per_scale, own
+    )
 
 
 def _shrunk_variance(own: np.ndarray, pooled: np.ndarray, runs: int) -> np.ndarray:
