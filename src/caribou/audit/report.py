@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import html
 import io
+import itertools
 import json
 import math
 import os
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
-"""Okabe and Ito's, which stay apart for colour-blind readers."""
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#7A5195", "#8C8C00")
+"""Okabe and Ito's, which stay apart for colour-blind readers, and two more."""
 SMALLEST_RATE = 1e-3
 PNG, PAGE, FIGURES = "audit.png", "audit.html", "audit.json"
 
@@ -81,7 +82,7 @@ def _draw_rates(axes: Axes, outcome: Outcome) -> None:
     axes.fill_between(rates, allowed, 1, color="0.9", label="excluded by the claim")
     axes.plot(rates, allowed, color="black", linewidth=1.6, label="claimed: the most that any attack reaches")
     axes.plot(rates, rates, color="0.5", linestyle=":", label="guessing")
-    for colour, (name, result) in zip(COLOURS, outcome.attacks.items(), strict=False):
+    for colour, (name, result) in zip(itertools.cycle(COLOURS), outcome.attacks.items(), strict=False):
         fpr, tpr = result.roc
         keep = fpr >= SMALLEST_RATE
         axes.step(fpr[keep], tpr[keep], where="post", color=colour, label=f"{name} (AUC {result.auc:.2f})")
@@ -134,6 +135,7 @@ STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 62rem; margin: 2rem auto; padding: 0 1rem; }
 table { border-collapse: collapse; width: 100%; margin: 1rem 0; font-variant-numeric: tabular-nums; }
 th, td { border-bottom: 1px solid #8886; padding: .35rem .6rem; text-align: right; }
+td { white-space: nowrap; }
 th:first-child, td:first-child { text-align: left; }
 .verdict { font-size: 1.4rem; font-weight: 700; padding: .6rem 1rem; border-radius: .4rem; color: white; display: inline-block; }
 .consistent { background: #00664b; } .VIOLATED { background: #b00020; } .inconclusive { background: #8a5a00; }
