@@ -258,6 +258,13 @@ def test_cli_reference_is_fresh() -> None:
     assert stored == done.stdout, "docs/cli.md is not what `--help` says now: run `make cli-reference`"
 
 
+def test_settings_reference_is_fresh() -> None:
+    script = [sys.executable, str(ROOT / "scripts" / "settings_reference.py")]
+    done = subprocess.run(script, capture_output=True, text=True, encoding="utf-8", check=True)
+    stored = (DOCS / "settings.md").read_text(encoding="utf-8")
+    assert stored == done.stdout, "docs/settings.md is not what the methods say now: run `make settings-reference`"
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_relative_links_exist(page: Path) -> None:
     missing = []

@@ -16,6 +16,7 @@ from caribou import __version__
 from caribou.commands.datasets import datasets
 from caribou.commands.doctor import doctor
 from caribou.commands.ledger import ledger_app
+from caribou.commands.methods import methods
 from caribou.commands.plan import plan
 from caribou.commands.runs import certificate, embed, predict
 from caribou.commands.train import train
@@ -52,6 +53,7 @@ def root(
 
 app.command()(plan)
 app.command()(datasets)
+app.command()(methods)
 app.command()(train)
 app.command()(tune)
 app.command()(predict)

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from caribou.privacy.budget import Budget
 
 
-GRAPH_OPTIONAL = ("votes-ndp", "caribou-ndp")
-"""Methods that leave the edges alone where a public rule says that they would not help."""
+GRAPH_OPTIONAL = {"votes-ndp": "votes", "caribou-ndp": "state"}
+"""Methods that leave the edges alone where a public rule says that they would not help; what they release if they do not."""
 
 
 @dataclass(frozen=True)
@@ -243,7 +243,7 @@ def _print(document: dict[str, Any], budget: str, model: Model, folders: list[Pa
     table.add_row("guarantee of one fit", budget)
     if document["epsilon_spent"] == 0:
         table.add_row("spent", "nothing: no private data is read")
-    if model.method in GRAPH_OPTIONAL and not model.released:
+    if model.method in GRAPH_OPTIONAL and GRAPH_OPTIONAL[model.method] not in model.released:
         table.add_row("edges", "not used: at this epsilon and declared average degree they would not help")
     table.add_row("test accuracy", f"{_percent(accuracy['mean'])}{interval}")
     table.add_row("validation accuracy", _percent(document["val_accuracy"]))
