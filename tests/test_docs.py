@@ -19,9 +19,9 @@ from pathlib import Path
 import pytest
 
 import caribou
-from caribou.commands.plan import plan_rows
 from caribou.datasets import available
 from caribou.privacy.accounting import epsilon_of, gdp_mu, largest_true_positive_rate
+from caribou.privacy.depth import plan_rows
 from caribou.privacy.events import Gaussian
 from caribou.privacy.sensitivity import layer_sensitivity
 

@@ -22,7 +22,8 @@ LEVELS = [
     {"caribou.layer", "caribou.mechanisms"},
     {"caribou.embeddings", "caribou.learning"},
     {"caribou.methods", "caribou.runs"},
-    {"caribou.models", "caribou.tuning"},
+    {"caribou.models", "caribou.tuning", "caribou.results"},
+    {"caribou.experiments"},
     {"caribou.commands"},
     {"caribou.cli"},
 ]
