@@ -82,14 +82,13 @@ def _list() -> None:
 
     from caribou.experiments.grid import FOLDER, SCALES, available
 
-    table = Table(box=None, pad_edge=False)
-    for heading in ("file", "paper", "title"):
-        table.add_column(heading, no_wrap=heading == "file", overflow="fold")
-    for scale in SCALES:
-        table.add_column(f"cells, {scale}", justify="right")
+    table = Table(box=None, pad_edge=False, caption=f"cells at scale {' / '.join(SCALES)}", caption_justify="left")
+    table.add_column("experiment", no_wrap=True)
+    table.add_column("title", overflow="fold")
+    table.add_column("cells", justify="right", no_wrap=True)
     for experiment in available():
-        counts = [f"{len(experiment.cells(scale)):,}" for scale in SCALES]
-        table.add_row(str(FOLDER / f"{experiment.name}.toml"), experiment.paper, experiment.title, *counts)
+        counts = " / ".join(f"{len(experiment.cells(scale)):,}" for scale in SCALES)
+        table.add_row(experiment.name, experiment.title, counts)
     if not table.rows:
         raise InputError(f"experiments must be in the folder {str(FOLDER)!r}, got none there")
     Console().print(table)
