@@ -24,6 +24,7 @@ LEVELS = [
     {"caribou.methods", "caribou.runs"},
     {"caribou.models", "caribou.tuning", "caribou.results"},
     {"caribou.experiments"},
+    {"caribou.reports"},
     {"caribou.commands"},
     {"caribou.cli"},
 ]

@@ -18,6 +18,7 @@ from caribou.commands.doctor import doctor
 from caribou.commands.ledger import ledger_app
 from caribou.commands.methods import methods
 from caribou.commands.plan import plan
+from caribou.commands.report import report
 from caribou.commands.run import run
 from caribou.commands.runs import certificate, embed, predict
 from caribou.commands.train import train
@@ -62,6 +63,7 @@ app.command()(embed)
 app.command()(certificate)
 app.command()(verify)
 app.command()(run)
+app.command()(report)
 app.add_typer(ledger_app, name="ledger")
 app.command()(doctor)
 
