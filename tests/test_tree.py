@@ -23,6 +23,7 @@ LEVELS = [
     {"caribou.embeddings", "caribou.learning"},
     {"caribou.methods", "caribou.runs"},
     {"caribou.models", "caribou.tuning", "caribou.results"},
+    {"caribou.audit"},
     {"caribou.experiments"},
     {"caribou.reports"},
     {"caribou.commands"},
