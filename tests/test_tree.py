@@ -22,8 +22,10 @@ LEVELS = [
     {"caribou.layer", "caribou.mechanisms"},
     {"caribou.embeddings", "caribou.learning"},
     {"caribou.methods", "caribou.runs"},
-    {"caribou.models", "caribou.tuning"},
+    {"caribou.models", "caribou.tuning", "caribou.results"},
     {"caribou.audit"},
+    {"caribou.experiments"},
+    {"caribou.reports"},
     {"caribou.commands"},
     {"caribou.cli"},
 ]
