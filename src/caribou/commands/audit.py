@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from caribou.commands.options import AsJson, DataDir, Dataset
-from caribou.commands.train import load_graph, parse_settings
+from caribou.commands.options import AsJson, Column, DataDir, Dataset, GraphFile, GraphSource, NodeTable
+from caribou.commands.train import parse_settings
 from caribou.commands.verify import EXIT_CLAIM_FAILS
 from caribou.errors import InputError
 
 if TYPE_CHECKING:
     from caribou.audit.auditor import Audit, Outcome
-    from caribou.graph import Graph
 
 
 def audit(
@@ -27,6 +26,9 @@ def audit(
         str, typer.Argument(metavar="METHOD|RUN", help="A method by name, or the folder of a saved run.")
     ],
     dataset: Dataset = None,
+    graph: GraphFile = None,
+    nodes: NodeTable = None,
+    column: Column = None,
     data_dir: DataDir = None,
     epsilon: Annotated[
         float | None, typer.Option(help="Epsilon that a method claims (default: 4).", show_default=False)
@@ -58,7 +60,7 @@ def audit(
 ) -> None:
     """Try to refute what a method or a saved run claims, and measure what known attacks reach.
 
-    Exit code 3: the claim is violated. Attacks on a data set need --dataset, also for a run, which holds no graph.
+    Exit code 3: the claim is violated. Attacks on a graph need --dataset or --graph, also for a run, which holds none.
 
     Example: caribou audit caribou-edp --epsilon 4 --attack distinguish
     """
@@ -68,19 +70,9 @@ def audit(
 
     if out is not None:
         check_target(out)
-    job = _job(
-        subject,
-        dataset,
-        data_dir,
-        epsilon,
-        delta,
-        parse_settings(settings or []),
-        attack,
-        runs,
-        confidence,
-        seed,
-        workers,
-    )
+    source = GraphSource(dataset, graph, nodes, column or (), None, data_dir)
+    options = parse_settings(settings or [])
+    job = _job(subject, source, epsilon, delta, options, attack, runs, confidence, seed, workers)
     with _bars() as report:
         outcome = job.run(report)
     if out is not None:
@@ -95,8 +87,7 @@ def audit(
 
 def _job(
     subject: str,
-    dataset: str | None,
-    data_dir: Path | None,
+    source: GraphSource,
     epsilon: float | None,
     delta: float | None,
     settings: Mapping[str, Any],
@@ -122,7 +113,8 @@ def _job(
         name, budget, claimed = run.method, run.budget, dict(run.settings)
         info = method_info(name)
     info.check(name, budget)
-    graph: Graph | None = None if dataset is None else load_graph(dataset, None, None, data_dir, seed)
+    given = source.dataset is not None or source.graph is not None
+    graph = source.load(seed) if given else None
     wanted = ATTACKS if attack == "all" else tuple(word.strip() for word in attack.split(","))
     missing = [word for word in wanted if word in ATTACKS and word != "distinguish"]
     if graph is None and attack != "all" and missing:
@@ -137,14 +129,14 @@ def _job(
         confidence,
         seed,
         workers,
-        _command(subject, dataset, epsilon, delta, settings, attack, runs, confidence, seed),
+        _again(subject, source, epsilon, delta, settings, attack, runs, confidence, seed),
         info.transductive,
     )
 
 
-def _command(
+def _again(
     subject: str,
-    dataset: str | None,
+    source: GraphSource,
     epsilon: float | None,
     delta: float | None,
     settings: Mapping[str, Any],
@@ -155,8 +147,16 @@ def _command(
 ) -> str:
     """The line that plays the same games again."""
     words = ["caribou", "audit", subject]
-    for option, value in (("dataset", dataset), ("epsilon", epsilon), ("delta", delta), ("runs", runs)):
+    named = {
+        "dataset": source.dataset,
+        "graph": source.graph,
+        "nodes": source.nodes,
+        "epsilon": epsilon,
+        "delta": delta,
+    }
+    for option, value in {**named, "runs": runs}.items():
         words += [] if value is None else [f"--{option}", f"{value:g}" if isinstance(value, float) else str(value)]
+    words += [word for pair in source.columns for word in ("--column", pair)]
     for key, value in settings.items():
         words += ["--set", f"{key}={value if isinstance(value, str) else json.dumps(value)}"]
     words += ["--attack", attack, "--confidence", f"{confidence:g}", "--seed", str(seed)]

@@ -56,7 +56,8 @@ class NoiseAtEveryQuery:
     budget: Budget
 
     def __call__(self, g: Graph, noise: NoiseSource) -> Callable[[Graph], np.ndarray]:
-        return lambda asked: sums(asked) + noise.gaussian((NODES, COLUMNS), std=noise_std(self.budget))
+        exact, std = sums(g), noise_std(self.budget)
+        return lambda _: exact + noise.gaussian(exact.shape, std=std)
 
 
 def fresh_noise(budget: Budget) -> tuple[Release, Pair, Claim]:
