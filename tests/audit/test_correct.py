@@ -19,7 +19,7 @@ from caribou.audit.copies import certified_mechanism
 from caribou.audit.distinguish import distinguish
 from caribou.audit.pairs import Pair, star_graphs, worst_pairs
 from caribou.audit.releases import without_edges
-from caribou.audit.verdict import CONSISTENT, judge, powerful
+from caribou.audit.verdict import CONSISTENT, INCONCLUSIVE, judge, powerful
 from caribou.graph import Graph
 from caribou.learning.classifier import ClassifierConfig
 from caribou.learning.encoder import cross_fit
@@ -137,6 +137,12 @@ def quick_public_steps() -> Iterator[None]:
 @pytest.mark.parametrize("name", GAUSSIAN)
 def test_whole_methods_are_consistent(name: str, epsilon: float) -> None:
     outcome = audit(name, epsilon, METHOD_RUNS[epsilon])
+    if (name, epsilon) == ("votes-ndp", 8.0):
+        # Gaussian and Laplace noise composed: the claim is weighed at its delta alone, which takes as many runs as a pure one.
+        assert outcome.verdict.word == INCONCLUSIVE
+        assert outcome.verdict.more_runs > 10_000
+        assert outcome.verdict.epsilon_lower <= 8
+        return
     assert outcome.verdict.word == CONSISTENT, outcome.verdict.reasons
     assert powerful(outcome.games["distinguish"])
 
