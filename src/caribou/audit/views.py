@@ -16,6 +16,8 @@ Scores = Callable[[View], Mapping[str, float]]
 
 STATISTICS = ("equal rows", "zeros", "entries", "arrays")
 SEEDS_TRIED = 4
+SMALLEST_ARRAY = 32
+"""Entries from which on a correlation with the noise of a seed can be told from chance."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,8 +55,8 @@ def shared_names(tables: Sequence[Mapping[str, np.ndarray]]) -> list[str]:
 
 def observe(views: Sequence[View], scores: Scores | None = None) -> Runs:
     """Runs that were made one by one, as tables. Arrays whose shape differs between runs leave their statistics only."""
-    views = [with_noise_removed(view) for view in views]
-    return tabulate(views, [dict(scores(view)) if scores is not None else {} for view in views])
+    named = [dict(scores(view)) if scores is not None else {} for view in views]
+    return tabulate([with_noise_removed(view) for view in views], named)
 
 
 def tabulate(views: Sequence[View], named: Sequence[Mapping[str, float]]) -> Runs:
@@ -120,19 +122,17 @@ def with_noise_removed(view: View) -> View:
     """The view, and beside every array what is left of it without noise, if a number in the view turns out to be its seed.
 
     Every whole number of the view is tried as the seed of a `NoiseSource`. If an array correlates with the noise of that seed
-    far beyond chance, the noise is subtracted at its least-squares scale. A release that stores no seed is left as it is.
+    far beyond chance (5 standard deviations), the noise is subtracted. A release that stores no seed is left as it is.
     """
     found: dict[str, np.ndarray] = {}
     for seed in _possible_seeds(view):
         for name, array in view.items():
             values = np.asarray(array)
-            if values.dtype.kind != "f" or values.size < 8:
+            if values.dtype.kind != "f" or values.size < SMALLEST_ARRAY or values.std() == 0:
                 continue
             noise = NoiseSource.seeded(seed)
             z = noise.gaussian(values.shape, std=1.0)
-            scale = float((values * z).sum() / (z * z).sum())
-            chance = 1 / np.sqrt(values.size)
-            if abs(scale) * np.sqrt((z * z).mean()) > 4 * chance * max(values.std(), 1e-300):
+            if abs(np.corrcoef(values.ravel(), z.ravel())[0, 1]) > 5 / np.sqrt(values.size):
                 found[f"{name} without noise"] = _exact_residual(values, z)
     return {**view, **found} if found else view
 
