@@ -12,11 +12,14 @@ from audit.broken.exhibits import edge_pair, gaussian_claim, graph, pure_claim
 from caribou.audit.bounds import epsilon_bound, many_bounds, mu_bound
 from caribou.audit.claims import Claim
 from caribou.audit.distinguish import block_sizes, distinguish, error_shares, run_seed
+from caribou.audit.pairs import member_pair
+from caribou.audit.releases import FittedRelease
 from caribou.audit.verdict import CONSISTENT, VIOLATED, judge
 from caribou.audit.views import equal_rows, with_noise_removed
 from caribou.errors import InputError
 from caribou.graph import Graph
 from caribou.mechanisms.noise import NoiseSource
+from caribou.methods.mlp_dp import MlpDp
 from caribou.privacy.budget import Budget
 from caribou.privacy.calibration import budget_mu
 from caribou.privacy.sensitivity import convergence_factor
@@ -130,21 +133,12 @@ def test_progress_counts_runs_and_shows_the_bound() -> None:
 
 @pytest.mark.slow
 def test_processes_give_the_same_evidence_as_one_thread() -> None:
-    budget = Budget(8.0, 1e-5)
-    mechanism = type_of_library()
+    budget, pair = Budget(8.0, 1e-5, "node"), member_pair()
+    release = FittedRelease(MlpDp(), budget, hidden=pair.hidden)
     one, two = (
-        distinguish(mechanism, PAIR, gaussian_claim(budget), runs=80, workers=workers).judged.scores
-        for workers in (1, 2)
+        distinguish(release, pair, gaussian_claim(budget), runs=80, workers=workers).judged.scores for workers in (1, 2)
     )
     assert np.array_equal(one, two)
-
-
-def type_of_library() -> object:
-    """Something that a spawned process can import."""
-    from caribou.audit.copies import ResponseCopies
-    from caribou.privacy.pair_response import asymmetric_response
-
-    return ResponseCopies(Budget(8.0, 1e-5), asymmetric_response)
 
 
 AUDITS, LEVEL = 200, 0.05

@@ -175,6 +175,11 @@ class ResponseCopies:
         bits[v * (v - 1) // 2 + u] = 1.0
         return {"edge_count": np.array([float(perturbed.count)]), "bits": bits}
 
+    def many(self, graph: Graph, runs: int, noise: NoiseSource) -> View:
+        """``runs`` of them, each with a stream of its own."""
+        views = [self(graph, noise.stream(f"run {run}")) for run in range(runs)]
+        return {name: np.stack([view[name] for view in views]) for name in views[0]}
+
 
 # -- from a certificate --------------------------------------------------------------------------------------------
 
