@@ -168,7 +168,7 @@ def cross_fit(graph: Graph, streams: Streams, hidden: tuple[int, ...] = HIDDEN) 
     Training nodes are predicted by the model that left them out; the others by the average of all four.
     """
     rng = streams.generator("encoder")
-    train = graph.for_learning()[0].train
+    train = graph.for_learning(public=True)[0].train
     fold = rng.permutation(len(train)) % FOLDS
     member = np.ones((1 + FOLDS, graph.num_nodes), dtype=bool)
     for k in range(FOLDS):
@@ -196,7 +196,7 @@ def _fit_jointly(
     """
     scaling = Scaling.of(graph.features, config.sparse_row_length)
     x = scaling(graph.features)
-    split, labels = graph.for_learning()
+    split, labels = graph.for_learning(public=True)
     y = torch.from_numpy(np.array(labels))
     m, C = len(member), graph.num_classes
     train, val = split.train, np.array(split.val)

@@ -315,7 +315,7 @@ class Roles:
     @classmethod
     def draw(cls, graph: Graph, share: float, streams: Streams) -> Roles:
         """A random ``share`` of the training nodes keeps its labels."""
-        split, labels = graph.for_learning()
+        split, labels = graph.for_learning(public=True)
         # the order of the votes: its last nodes keep their labels here, and hear the most votes there
         train = streams.generator("votes").permutation(split.train)
         sent = len(train) - max(1, round(share * len(train)))

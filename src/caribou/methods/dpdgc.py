@@ -158,7 +158,7 @@ class Dpdgc:
 
     def _roles(self, graph: Graph, streams: Streams) -> tuple[np.ndarray, np.ndarray]:
         """Training nodes that train W, and those that fit the classification module; a single one does both."""
-        train = streams.generator("structure").permutation(graph.for_learning()[0].train)
+        train = streams.generator("structure").permutation(graph.for_learning(public=True)[0].train)
         count = max(1, min(len(train) - 1, round(self.structure_share * len(train))))
         return train[:count], train[count:] if len(train) > 1 else train
 
@@ -169,7 +169,7 @@ class Dpdgc:
     def _classify(
         self, graph: Graph, own: np.ndarray, product: np.ndarray, judges: np.ndarray, streams: Streams
     ) -> np.ndarray:
-        split, labels = graph.for_learning()
+        split, labels = graph.for_learning(public=True)
         inputs = [own, unit_length(product)]
         module = fit_classifier(
             inputs,
@@ -212,7 +212,7 @@ def train_structure(
         schedule=schedule,
         calibrated=descent,
         noise=noise,
-        train_size=train_size,
+        most_rows=graph.num_nodes,
         unit_clips=unit_clips,
     )
     left = average_noise_variance(schedule, descent, unit_clips)

@@ -53,7 +53,7 @@ def fit_linear_head(
         schedule=schedule,
         calibrated=descent,
         noise=noise,
-        train_size=size,
+        most_rows=graph.num_nodes,
     )
     return weights, part_record(descent, DESCENT_THEOREM, **asdict(schedule))
 

@@ -81,7 +81,7 @@ class SageEdge:
     def fit(self, graph: Graph, budget: Budget, streams: Streams, noise: NoiseSource) -> Fitted:
         """Perturb the graph, then train GraphSAGE on what was released."""
         require_edge_unit(budget, self.name)
-        split, labels = graph.for_learning()
+        split, labels = graph.for_learning(public=True)
         perturbed = self._perturb(graph, budget, noise)
         around = Neighbourhoods.of(perturbed.pairs, graph.num_nodes)
         model = fit_sage(

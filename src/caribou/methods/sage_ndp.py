@@ -184,7 +184,8 @@ class SageNdp:
 
     def _centre(self, graph: Graph, plan: Plan, noise: NoiseSource) -> np.ndarray:
         x = unit_root_rows(graph.features)[graph.for_learning()[0].train]
-        return private_mean(x, plan.mean, noise.stream("mean"), train_size=self._size(graph))
+        size, most = self._size(graph), graph.num_nodes
+        return private_mean(x, plan.mean, noise.stream("mean"), train_size=size, most_rows=most)
 
     def _rows(self, graph: Graph, mean: np.ndarray) -> Rows:
         if len(mean) != graph.num_features:
@@ -202,7 +203,7 @@ class SageNdp:
             schedule=plan.schedule,
             calibrated=wide,
             noise=noise.stream("training"),
-            train_size=self._size(graph),
+            most_rows=graph.num_nodes,
         )
         variance = average_noise_variance(plan.schedule, wide)
         return shrink_rows(averaged, noise_variance=variance, strength=self.shrinkage)

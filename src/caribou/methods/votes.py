@@ -171,7 +171,7 @@ class _Election:
     def __init__(self, settings: VotesEdge, graph: Graph, prior: Prior, box: VoteBox, streams: Streams) -> None:
         self.settings, self.box = settings, box
         self.n, self.C = graph.num_nodes, graph.num_classes
-        split, labels = graph.for_learning()
+        split, labels = graph.for_learning(public=True)
         self.labels = np.array(labels)
         train = streams.generator("votes").permutation(split.train)
         self.train = train
