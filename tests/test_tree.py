@@ -22,7 +22,7 @@ LEVELS = [
     {"caribou.layer", "caribou.mechanisms"},
     {"caribou.embeddings", "caribou.learning"},
     {"caribou.methods", "caribou.runs"},
-    {"caribou.models", "caribou.tuning", "caribou.results"},
+    {"caribou.choices", "caribou.models", "caribou.results", "caribou.trials", "caribou.tuning"},
     {"caribou.experiments"},
     {"caribou.reports"},
     {"caribou.commands"},

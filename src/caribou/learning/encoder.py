@@ -6,7 +6,9 @@ At edge level features, labels and split are public, so what is fitted here cost
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -160,13 +162,40 @@ def _entries_per_row(x: np.ndarray | sp.csr_array) -> float:
     return float(nonzero) / max(x.shape[0], 1)
 
 
-@one_thread()
+_kept: ContextVar[dict[tuple[Graph, Streams, tuple[int, ...]], Prior] | None] = ContextVar("kept", default=None)
+
+
+@contextmanager
+def kept_encoders() -> Iterator[None]:
+    """Inside, an encoder is fitted once per graph (the object, not its content), seed and widths, and used again.
+
+    For searches: many settings differ only in what comes after the encoder, which takes most of the time. It reads nothing but
+    features, labels, split and public coins, so what is used again is what would have been fitted again.
+    """
+    token = _kept.set({})
+    try:
+        yield
+    finally:
+        _kept.reset(token)
+
+
 def cross_fit(graph: Graph, streams: Streams, hidden: tuple[int, ...] = HIDDEN) -> Prior:
     """Fit the configurations, keep the one that validates better, and predict every node out of fold.
 
     Each configuration is one joint fit of four MLPs d - ``hidden`` - C: one on all training nodes and one per fold left out.
     Training nodes are predicted by the model that left them out; the others by the average of all four.
     """
+    kept = _kept.get()
+    if kept is None:
+        return _cross_fit(graph, streams, hidden)
+    key = (graph, streams, hidden)
+    if key not in kept:
+        kept[key] = _cross_fit(graph, streams, hidden)
+    return kept[key]
+
+
+@one_thread()
+def _cross_fit(graph: Graph, streams: Streams, hidden: tuple[int, ...]) -> Prior:
     rng = streams.generator("encoder")
     train = graph.for_learning()[0].train
     fold = rng.permutation(len(train)) % FOLDS
