@@ -92,6 +92,24 @@ def test_node_bound_is_never_exceeded_and_reached(cap: int, relative_radius: flo
     assert best > 1.1 * math.sqrt(cap)
 
 
+@pytest.mark.parametrize(("cap", "radius"), [(1, 0.3), (2, 0.5), (3, 0.8)])
+def test_node_bound_holds_for_a_radius_below_one_message(cap: int, radius: float) -> None:
+    """It is not tight there: a projected row moves by 2 r at most."""
+    rng = np.random.default_rng(cap)
+    bound = sum_sensitivity("node", degree_cap=cap, radius=radius)
+    for nxg in small_graphs():
+        if max(dict(nxg.degree).values()) > cap:
+            continue
+        n = nxg.number_of_nodes()
+        graph, calibrated = graph_of(nxg), calibrated_for(bound, n)
+        for v in range(n):
+            a, b = adjacency_of(graph, cap), adjacency_of(graph.without_node(v), cap)
+            for z in rows_to_try(n, rng):
+                moved = neighbour_sums(a, z, calibrated) - neighbour_sums(b, z, calibrated)
+                assert np.linalg.norm(moved) <= bound.value, f"exceeded by {nxg.edges}, node {v}"
+                assert np.linalg.norm(neighbour_sums(a, z, calibrated), axis=1).max() <= radius * (1 + 1e-12)
+
+
 @pytest.mark.parametrize(
     ("cap", "radius"), [(8, math.sqrt(8)), (20, math.sqrt(20)), (20, 5.0), (100, 10.0), (50, 80.0)]
 )
@@ -227,7 +245,7 @@ def test_errors() -> None:
             sum_sensitivity("edge", **arguments)
         with pytest.raises(InputError, match="must be given at node level"):
             sum_sensitivity("node", **arguments)
-    with pytest.raises(InputError, match="radius must be >= 1"):
-        sum_node_sensitivity(degree_cap=3, radius=0.5)
+    with pytest.raises(InputError, match="radius must be a finite number > 0"):
+        sum_node_sensitivity(degree_cap=3, radius=0.0)
     with pytest.raises(InputError, match="mu must be > 0"):
         calibrate_sums(sum_sensitivity("edge"), hops=1, mu=0.0, nodes=4, columns=1)
