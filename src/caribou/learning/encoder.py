@@ -23,6 +23,7 @@ from caribou.errors import InputError
 from caribou.graph import Graph
 from caribou.learning.features import row_norms
 from caribou.learning.threads import one_thread
+from caribou.memory import DOUBLE, SINGLE, require_memory
 from caribou.randomness import Streams
 
 CHECKPOINTS = 12
@@ -196,6 +197,7 @@ def cross_fit(graph: Graph, streams: Streams, hidden: tuple[int, ...] = HIDDEN) 
 
 @one_thread()
 def _cross_fit(graph: Graph, streams: Streams, hidden: tuple[int, ...]) -> Prior:
+    _check_memory(graph, hidden)
     rng = streams.generator("encoder")
     train = graph.for_learning()[0].train
     fold = rng.permutation(len(train)) % FOLDS
@@ -214,6 +216,16 @@ def _cross_fit(graph: Graph, streams: Streams, hidden: tuple[int, ...]) -> Prior
         left_out = train[fold == k]
         probabilities[left_out] = each[1 + k, left_out]
     return Prior(probabilities.astype(np.float64), accuracy, encoder)
+
+
+def _check_memory(graph: Graph, hidden: tuple[int, ...]) -> None:
+    """Weights of all models (value, gradient, two moments, best, and one more), dense features twice, class probabilities."""
+    n, d, models = graph.num_nodes, graph.num_features, 1 + FOLDS
+    weights = models * sum(a * b for a, b in pairwise((d, *hidden, graph.num_classes)))
+    dense = 2 * n * d if _entries_per_row(graph.features) > DENSE * d else 0
+    probabilities = (models + 1) * n * graph.num_classes
+    needed = SINGLE * (6 * weights + dense) + DOUBLE * probabilities
+    require_memory(needed, f"the encoder of {n:,} nodes with {d:,} columns and hidden = {list(hidden)}")
 
 
 def _fit_jointly(

@@ -40,6 +40,7 @@ from caribou.learning.dp_training import (
 from caribou.learning.features import Rows, centred_unit_rows, private_mean, row_norms, unit_root_rows
 from caribou.mechanisms.aggregation import bounded_adjacency, noisy_sums, unit_length
 from caribou.mechanisms.noise import NoiseSource
+from caribou.memory import DOUBLE, require_memory
 from caribou.methods import Fitted
 from caribou.methods.caribou_ndp import DEFAULT_WEIGHT, WEIGHTS
 from caribou.methods.mlp_dp import (
@@ -107,6 +108,7 @@ class SageNdp:
     def fit(self, graph: Graph, budget: Budget, streams: Streams, noise: NoiseSource) -> Fitted:
         """Private centre, private training on neighbourhoods, private sums for prediction, a private choice of their weight."""
         split = checked_split(graph, budget)
+        self._check_memory(graph)
         plan = self._plan(graph, budget)
         adjacency = self._bounded(graph, streams)
         mean = self._centre(graph, plan, noise)
@@ -154,6 +156,12 @@ class SageNdp:
         return softmax(self._logits(rows, weights["layer"], released["sums"], gamma), axis=1)
 
     # -- its steps -------------------------------------------------------------------------------------------------
+
+    def _check_memory(self, graph: Graph) -> None:
+        """Sums over neighbours are dense, whatever the features are: three arrays [training nodes, d]."""
+        size, d = self._size(graph), graph.num_features
+        needed = 3 * DOUBLE * size * d
+        require_memory(needed, f"the neighbourhoods of {size:,} training nodes with {d:,} columns")
 
     def _bounded(self, graph: Graph, streams: Streams) -> sp.csr_array:
         return bounded_adjacency(graph, self.degree_cap, streams.sampling)
