@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from caribou.choices import Choice, chosen, read_choices, write_choices
+from caribou.choices import Choice, chosen, nearest_choice, read_choices, write_choices
 from caribou.errors import InputError
 from caribou.methods import METHODS
 
@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[1]
 GAP = Choice("gap-edp", "cora", 4.0, {"hops": 2, "hidden": [32]}, 0.812, 0.79, 8, (0, 1), "0.1.0")
 INF = Choice("gap-inf", "cora", math.inf, {}, 0.9, 0.9, 8, (0,), "0.1.0")
 VOTES = Choice("votes-ndp", "photo", 1.0, {"base": {"clip": 0.2, "choose_shrinkage": True}, "plan": {}}, 0.5, None, 8)
-NONE = Choice("mlp", "pubmed", 16.0)
+NONE = Choice("mlp", "pubmed", math.inf)
 
 
 def test_a_file_is_read_as_it_was_written(tmp_path: Path) -> None:
@@ -46,6 +46,32 @@ def test_an_entry_is_found_or_the_nearest_are_named(tmp_path: Path) -> None:
     write_choices(file, [])
     with pytest.raises(InputError, match="with nothing"):
         chosen("gap-edp", "cora", 4, file)
+
+
+def test_the_nearest_searched_epsilon(tmp_path: Path) -> None:
+    file = tmp_path / "settings.toml"
+    at = {e: Choice("gap-edp", "cora", e, {"hops": 1}, 0.7, 0.7, 8) for e in (1.0, 4.0, 16.0)}
+    write_choices(file, [*at.values(), Choice("gap-edp", "cora", 8.0), Choice("gap-edp", "photo", 4.0), INF])
+    for epsilon, found in (
+        (0.1, 1.0),
+        (1.0, 1.0),
+        (1.9, 1.0),
+        (2.0, 1.0),
+        (2.1, 4.0),
+        (8.0, 4.0),
+        (9.0, 16.0),
+        (99, 16.0),
+    ):
+        assert nearest_choice("gap-edp", "cora", epsilon, file) == at[found]
+    assert nearest_choice("gap-inf", "cora", math.inf, file) == INF
+    assert nearest_choice("gap-edp", "photo", 4.0, file) == Choice("gap-edp", "photo", 4.0)  # not searched
+
+
+def test_a_method_that_spends_nothing_has_one_entry_for_every_epsilon(tmp_path: Path) -> None:
+    file = tmp_path / "settings.toml"
+    write_choices(file, [entry := Choice("mlp", "cora", math.inf, {"hidden": []}, 0.7, 0.7, 8)])
+    for epsilon in (1, 4.0, math.inf):
+        assert chosen("mlp", "cora", epsilon, file) == nearest_choice("mlp", "cora", epsilon, file) == entry
 
 
 @pytest.mark.parametrize(
@@ -91,7 +117,7 @@ def test_the_stored_choices_are_settings_of_their_methods() -> None:
     for entry in entries:
         info = METHODS[entry.method]
         info.create(**entry.settings)
-        assert info.private == (entry.epsilon < math.inf), entry
+        assert (info.private and not info.free) == (entry.epsilon < math.inf), entry
         if entry.tried:
             assert entry.tried == 8
             assert entry.seeds

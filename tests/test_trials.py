@@ -190,16 +190,6 @@ def test_a_refused_setting_is_recorded_and_not_chosen(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.usefixtures("quick_learning")
-def test_a_method_without_cost_is_fitted_once_for_all_epsilons() -> None:
-    space = {"hidden": [[64, 16], []]}
-    first = run_trials(Question("mlp", "csbm", 4.0, (0,)), space, halves)
-    assert all(t.epsilon == math.inf for t in first)
-    asked = Question("mlp", "csbm", 1.0, (0,))
-    again = run_trials(asked, space, halves, first, record=lambda t: pytest.fail("was fitted again"))
-    assert best_choice(asked, again).epsilon == 1.0
-
-
-@pytest.mark.usefixtures("quick_learning")
 def test_a_kept_encoder_gives_the_same_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     fits: list[tuple[int, ...]] = []
     original = encoder._cross_fit

@@ -68,18 +68,44 @@ class Choice:
 
 
 def chosen(method: str, dataset: str, epsilon: float, file: str | os.PathLike[str] = SETTINGS_FILE) -> Choice:
-    """The entry for this method, data set and epsilon; an error that names the nearest ones if there is none."""
+    """The entry for this method, data set and epsilon; an error that names the nearest ones if there is none.
+
+    A method that spends nothing has one entry, at infinity, for every epsilon.
+    """
     known = read_choices(file)
-    found = [c for c in known if c.key == (method, dataset, positive_or_inf(epsilon=epsilon))]
-    if found:
-        return found[0]
+    asked = math.inf if _is_free(method) else positive_or_inf(epsilon=epsilon)
     near = [c for c in known if c.method == method and c.dataset == dataset]
     near = near or [c for c in known if c.method == method] or list(known)
-    near.sort(key=lambda c: abs(math.atan(c.epsilon) - math.atan(epsilon)))
+    near.sort(key=lambda c: _distance(c.epsilon, asked))
+    if near and near[0].key == (method, dataset, asked):
+        return near[0]
     names = "; ".join(f"{c.method} on {c.dataset} at epsilon = {c.epsilon:g}" for c in near[:3]) or "nothing"
     raise InputError(
         f"settings must have an entry for {method} on {dataset} at epsilon = {epsilon:g}, got {os.fspath(file)} with {names}"
     )
+
+
+def nearest_choice(method: str, dataset: str, epsilon: float, file: str | os.PathLike[str] = SETTINGS_FILE) -> Choice:
+    """The searched entry of the nearest epsilon (by ratio; the smaller of two) for this method and data set.
+
+    Where nothing was searched for them: an entry with ``tried`` = 0, the defaults.
+    """
+    asked = math.inf if _is_free(method) else positive_or_inf(epsilon=epsilon)
+    searched = [c for c in read_choices(file) if (c.method, c.dataset) == (method, dataset) and c.tried]
+    if not searched:
+        return Choice(method, dataset, asked)
+    return min(searched, key=lambda c: (_distance(c.epsilon, asked), c.epsilon))
+
+
+def _is_free(method: str) -> bool:
+    from caribou.methods import method_info
+
+    return method_info(method).free
+
+
+def _distance(epsilon: float, other: float) -> float:
+    """|log of the ratio|; infinity is further from every number than numbers are from each other."""
+    return 0.0 if epsilon == other else abs(math.log(epsilon) - math.log(other))
 
 
 def read_choices(file: str | os.PathLike[str]) -> list[Choice]:

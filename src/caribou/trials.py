@@ -149,12 +149,6 @@ def make_trial(question: Question, settings: Mapping[str, Any], seed: int, data:
     return replace(_unmade(question, settings, seed), accuracy=accuracy, cpu_seconds=seconds, error=error)
 
 
-def _without_cost(question: Question, data: Callable[[str, int], HeldOut]) -> Question:
-    graph = data(question.dataset, question.seeds[0]).graph
-    free = not method_info(question.method).create().cost(graph, question.budget)
-    return replace(question, epsilon=math.inf) if free else question
-
-
 def _unmade(question: Question, settings: Mapping[str, Any], seed: int) -> Trial:
     return Trial(question.method, question.dataset, question.epsilon, settings, seed, None, 0.0)
 
@@ -168,11 +162,9 @@ def run_trials(
 ) -> list[Trial]:
     """All trials of a question; those in ``done`` are not made again, each new one goes to ``record`` at once.
 
-    ``data``: (data set, seed) -> `held_out`; where it returns the same object, kept encoders are used again. A method that
-    spends nothing is fitted once for all epsilons: its trials have an infinite one.
+    ``data``: (data set, seed) -> `held_out`; where it returns the same object, kept encoders are used again.
     """
     known = {trial.key: trial for trial in done}
-    question = _without_cost(question, data)
     trials = []
     for seed in question.seeds:
         for settings in settings_of(question.method, space):

@@ -51,11 +51,12 @@ def test_settings_are_chosen_stored_and_used(places: list[str], tmp_path: Path) 
         ("mlp-dp", 2.0, 2, (0, 1)),
         ("gap-inf", float("inf"), 2, (0, 1)),
     }
-    trials = read_trials(tmp_path / "trials" / f"{DATA}.jsonl")
+    file = tmp_path / "trials" / "csbm_nodes=150.jsonl"
+    trials = read_trials(file)
     assert len(trials) == 3 * 2 * 2
     again = call("choose", "mlp-dp", "--dataset", DATA, "--epsilon", "8", "--seeds", "2", *places)
     assert again == text.splitlines(keepends=True)[0]
-    assert read_trials(tmp_path / "trials" / f"{DATA}.jsonl") == trials
+    assert read_trials(file) == trials
     assert read_choices(tmp_path / "s.toml") == entries
 
 

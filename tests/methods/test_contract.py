@@ -107,6 +107,11 @@ def test_what_does_not_fit_into_memory_is_refused_with_the_numbers(
         create(name, settings).fit(GRAPH, budget_of(name), Streams(0), NoiseSource.seeded(0))
 
 
+def test_what_is_free_costs_nothing() -> None:
+    for name, info in METHODS.items():
+        assert info.free == (info.create().cost(GRAPH, budget_of(name)) == ()), name
+
+
 def create(name: str, settings: Mapping[str, Any]) -> Method:
     return METHODS[name].create(**settings)
 

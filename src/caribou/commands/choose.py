@@ -69,24 +69,29 @@ def choose(
                     empty = Choice(question.method, name, question.epsilon)
                     choice = entries.get(empty.key, empty)
                 else:
-                    choice = _search(question, known[question.method], data, trials / f"{name}.jsonl")
+                    choice = _search(question, known[question.method], data, trials / trials_name(name))
                     typer.echo(_line(choice))
                 entries[choice.key] = choice
                 write_choices(settings, entries.values())
         data.cache_clear()
 
 
+def trials_name(dataset: str) -> str:
+    """The file of a data set's trials; its options go into the name as words that every file system takes."""
+    return "".join(c if c.isalnum() or c in "-.=," else "_" for c in dataset) + ".jsonl"
+
+
 def _questions(methods: list[str], dataset: str, epsilons: list[float], seeds: int) -> Iterator[Question]:
-    """Epsilon by epsilon; methods without privacy once, at infinity."""
+    """Epsilon by epsilon; methods without privacy, and those that spend nothing, once, at infinity."""
     from caribou.methods import METHODS
     from caribou.trials import Question
 
-    private = [name for name in methods if METHODS[name].private]
+    spending = [name for name in methods if METHODS[name].private and not METHODS[name].free]
     for epsilon in epsilons:
-        for name in private:
+        for name in spending:
             yield Question(name, dataset, epsilon, tuple(range(seeds)))
     for name in methods:
-        if name not in private:
+        if name not in spending:
             yield Question(name, dataset, math.inf, tuple(range(seeds)))
 
 
