@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from caribou import __version__
+from caribou.commands.choose import choose
 from caribou.commands.datasets import datasets
 from caribou.commands.doctor import doctor
 from caribou.commands.ledger import ledger_app
@@ -58,6 +59,7 @@ app.command()(datasets)
 app.command()(methods)
 app.command()(train)
 app.command()(tune)
+app.command()(choose)
 app.command()(predict)
 app.command()(embed)
 app.command()(certificate)

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 import caribou as cb
-from caribou import randomness
+from caribou import memory, randomness
 from caribou.errors import InputError
 from caribou.graph import Graph
 from caribou.mechanisms.noise import NoiseSource
@@ -95,6 +95,21 @@ CASES: list[tuple[str, dict[str, Any]]] = [
 every_case = pytest.mark.parametrize(
     ("name", "settings"), CASES, ids=[f"{n}-{'-'.join(map(str, s.values()))}" for n, s in CASES]
 )
+
+
+@every_case
+def test_what_does_not_fit_into_memory_is_refused_with_the_numbers(
+    name: str, settings: Mapping[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No method starts what it cannot finish; that it cannot is a matter of public sizes."""
+    monkeypatch.setattr(memory, "machine_memory", lambda: 2**10)
+    with pytest.raises(InputError, match=r"must fit into memory \(9.54e-07 GiB\), got about .* GiB"):
+        create(name, settings).fit(GRAPH, budget_of(name), Streams(0), NoiseSource.seeded(0))
+
+
+def test_what_is_free_costs_nothing() -> None:
+    for name, info in METHODS.items():
+        assert info.free == (info.create().cost(GRAPH, budget_of(name)) == ()), name
 
 
 def create(name: str, settings: Mapping[str, Any]) -> Method:

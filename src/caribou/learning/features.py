@@ -15,6 +15,7 @@ import scipy.sparse as sp
 
 from caribou.errors import InputError
 from caribou.mechanisms.noise import NoiseSource
+from caribou.memory import DOUBLE, require_memory
 from caribou.privacy.allocation import AllocatedPart
 from caribou.privacy.sensitivity import grid_spacing
 
@@ -100,6 +101,8 @@ def unit_root_rows(features: Any) -> np.ndarray | sp.csr_array:
     # How rows are stored shows in the last bits of every prediction. So it must not follow the number of entries, which is
     # private at node level: one node could tip it, and everybody else's prediction would tell.
     if not sp.issparse(features):
+        n, d = features.shape
+        require_memory(4 * DOUBLE * n * d, f"rows of {n:,} nodes with {d:,} dense columns")
         dense = np.asarray(features, dtype=np.float64)
         rooted = np.sign(dense) * np.sqrt(np.abs(dense))
         return rooted / np.maximum(row_norms(rooted), 1e-300)[:, None]
@@ -161,6 +164,8 @@ def with_random_features(rows: Rows, directions: np.ndarray, *, share: float) ->
     """
     if rows.extra is not None:
         raise InputError("rows must not have further columns already")
+    n, count = rows.shape[0], directions.shape[1]
+    require_memory(3 * DOUBLE * n * count, f"{count:,} random features of {n:,} nodes")
     hidden = rows.times(directions)
     hidden -= 0.5
     np.maximum(hidden, 0, out=hidden)

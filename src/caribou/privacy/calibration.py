@@ -13,12 +13,10 @@ from caribou.privacy.accounting import epsilon_of, gdp_mu
 from caribou.privacy.budget import Budget
 from caribou.privacy.events import EpsilonDelta, Event, Gaussian, NonPrivate
 from caribou.privacy.sensitivity import (
-    GRID_BITS,
     Arithmetic,
     Sensitivity,
     SumSensitivity,
     convergence_factor,
-    neighbour_sum_sensitivity,
     sum_arithmetic,
 )
 
@@ -166,42 +164,6 @@ def calibrate_sums(sensitivity: SumSensitivity, *, hops: int, mu: float, nodes: 
 def sums_mu(*, sensitivity: float, hops: int, noise_std: float, arithmetic_error: float) -> float:
     """mu = (Delta + 2 e) sqrt(K) / noise_std."""
     return (sensitivity + 2 * arithmetic_error) * math.sqrt(hops) / positive(noise_std=noise_std)
-
-
-@dataclass(frozen=True)
-class CalibratedNeighbourSums:
-    """The record that a release of neighbour sums takes: cap and radius of the bound, and the noise that makes it mu-GDP."""
-
-    degree_cap: int
-    radius: float
-    sensitivity: float
-    mu: float
-    noise_std: float
-
-    @property
-    def event(self) -> Event:
-        """What the release costs: one Gaussian mechanism."""
-        return Gaussian(1 / self.mu) if math.isfinite(self.mu) else NonPrivate()
-
-
-def calibrate_neighbour_sums(
-    *, degree_cap: int, radius: float, nodes: int, columns: int, mu: float
-) -> CalibratedNeighbourSums:
-    """The smallest noise with which neighbour sums are mu-GDP: (Delta + 2 a) / mu / (1 - 2 b / mu).
-
-    Delta of `neighbour_sum_sensitivity`. a bounds the error of the computed sums in double precision, u = 2^-53: a row adds at
-    most M vectors of length 1 and is projected, (M + d + 32) u M, over n rows sqrt(n) times that. b: the rounding of value and
-    noise to a grid of 2^-28 noise_std, in n d entries.
-    """
-    Delta = neighbour_sum_sensitivity(degree_cap=degree_cap, radius=radius)
-    if math.isinf(mu):
-        return CalibratedNeighbourSums(degree_cap, radius, Delta, mu, 0.0)
-    n, d, u = integer(at_least=1, nodes=nodes), integer(at_least=1, columns=columns), 2.0**-53
-    a = (degree_cap + d + 32) * u * degree_cap * math.sqrt(n)
-    left = 1 - 2 * (2.0**-GRID_BITS + 16 * u) * math.sqrt(n * d) / positive(mu=mu)
-    if left < 0.5:
-        raise CalibrationError(f"mu must be larger for {n} x {d} sums in double precision, got {mu:.3g}")
-    return CalibratedNeighbourSums(degree_cap, radius, Delta, mu, (Delta + 2 * a) / mu / left * (1 + 2.0**-48))
 
 
 def budget_mu(budget: Budget) -> float:
