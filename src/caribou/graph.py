@@ -73,7 +73,13 @@ class Split:
 
     def without(self, node: int) -> Split:
         """The split with ``node`` in no part; its declared sizes stay."""
-        parts = [part[part != node] for part in (self.train, self.val, self.test)]
+        return self._kept([part[part != node] for part in (self.train, self.val, self.test)])
+
+    def where(self, there: np.ndarray) -> Split:
+        """The split of the nodes for which ``there`` [n] is true; its declared sizes stay."""
+        return self._kept([part[there[part]] for part in (self.train, self.val, self.test)])
+
+    def _kept(self, parts: list[np.ndarray]) -> Split:
         train, val, test = (size - len(part) for size, part in zip(self.declared, parts, strict=True))
         return Split(*parts, gone=(train, val, test))
 
@@ -362,6 +368,26 @@ class Graph:
             features.sort_indices()
         return self._changed(features=features, feature_names=tuple(names))
 
+    def with_classes(self, names: Sequence[str]) -> Graph:
+        """The same graph with these classes; its labels are found by name, or by number if it has no names of its own.
+
+        A label that is none of them becomes unknown. So a graph that a model is asked about has the model's classes, whatever
+        labels it carries.
+
+        >>> graph = Graph.from_edges(np.zeros((3, 1)), [[0], [1]], labels=[0, 1, 2], class_names=["b", "c", "d"])
+        >>> graph.with_classes(["a", "b", "c"]).labels.tolist()
+        [1, 2, -1]
+        """
+        names = tuple(names)
+        labels = self.labels
+        if labels is not None:
+            own = self.class_names or tuple(str(k) for k in range(self.num_classes))
+            place = {name: k for k, name in enumerate(names if self.class_names else map(str, range(len(names))))}
+            table = np.array([*(place.get(name, -1) for name in own), -1], dtype=np.int64)  # the last entry: unknown
+            labels = table[labels]
+        split = None if self.split is None or labels is None else self.split.where(labels >= 0)
+        return self._changed(labels=labels, class_names=names, num_classes=len(names), split=split)
+
     def random_split(self, seed: int, fractions: Sequence[float] = DEFAULT_FRACTIONS) -> Graph:
         """The same graph with a random split of its labelled nodes, drawn from the split stream of ``seed``.
 
@@ -382,9 +408,7 @@ class Graph:
                 raise InputError(
                     f"random_split must leave no part empty: {share:g} of {self.num_nodes} nodes is no {words} node"
                 )
-        parts = [part[self.labels[part] >= 0] for part in drawn]
-        train, val, test = (len(all_of) - len(part) for all_of, part in zip(drawn, parts, strict=True))
-        return self.with_split(Split(*parts, gone=(train, val, test)))
+        return self.with_split(Split(*drawn).where(self.labels >= 0))
 
     @classmethod
     def from_pyg(cls, data: Any, name: str = "graph") -> Graph:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -154,7 +155,7 @@ class Model:
         """
         if data is None or data is self._source or data is self._graph:
             return self._own_probabilities()
-        graph = self._with_columns(as_graph(data))
+        graph = self._aligned(as_graph(data))
         if training_graph:
             self._check_nodes(graph)
             return self._recipe.predict(self._result.weights, self._result.released, graph)
@@ -180,7 +181,7 @@ class Model:
         replace_fingerprint: bool = False,
     ) -> Fitted:
         """Predict another graph: probabilities, what was released about it, and the certificate of that release."""
-        weights, graph = self._result.weights, self._with_columns(as_graph(data))
+        weights, graph = self._result.weights, self._aligned(as_graph(data))
         warn_of_large_delta(self.budget, graph.num_nodes)
         return booked(
             lambda source: self._recipe.release(weights, graph, self.budget, self._streams, source),
@@ -262,13 +263,19 @@ class Model:
             "graph again and declare it the training graph"
         )
 
-    def _with_columns(self, graph: Graph) -> Graph:
-        """The graph with its feature columns in the order of training; columns without names are taken as they come."""
+    def _aligned(self, graph: Graph) -> Graph:
+        """The graph with columns and classes in the order of training; columns without names are taken as they come.
+
+        What a release says about sizes then follows from the model, never from the labels of the graph it is about.
+        """
+        self._result  # noqa: B018  an unfitted model has no columns to compare with
         if graph.num_features != self._shape[1]:
             raise InputError(f"graph must have {self._shape[1]} feature columns, got {graph.num_features}")
-        if self._feature_names is None or graph.feature_names is None:
-            return graph
-        return graph.with_columns(self._feature_names)
+        if self._feature_names is not None and graph.feature_names is not None:
+            graph = graph.with_columns(self._feature_names)
+        if self._classes == tuple(str(k) for k in range(len(self._classes))):
+            graph = replace(graph, class_names=None)  # the model knows numbers only
+        return graph.with_classes(self._classes)
 
     def _check_nodes(self, graph: Graph) -> None:
         if graph.num_nodes != self._shape[0]:
