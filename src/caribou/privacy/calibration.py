@@ -182,8 +182,12 @@ def remaining_epsilon(events: Sequence[Event], budget: Budget) -> float:
     if not budget.is_private:
         return math.inf
     left = max(1e-9, budget.epsilon - epsilon_of(events, budget.delta))
-    while epsilon_of([*events, EpsilonDelta(left)], budget.delta) > budget.epsilon and left > 1e-9:
+    while epsilon_of([*events, EpsilonDelta(left)], budget.delta) > budget.epsilon:
         left *= 0.98
+        if left < 1e-9:
+            raise CalibrationError(
+                f"epsilon must be large enough for numerical composition (about 0.001), got {budget}"
+            )
     return left
 
 
