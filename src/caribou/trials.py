@@ -176,6 +176,13 @@ def run_trials(
     return trials
 
 
+def complete_trials(question: Question, space: Space, done: Iterable[Trial]) -> list[Trial] | None:
+    """The trials of a question if all of them are in ``done``, else None. Nothing is fitted."""
+    known = {trial.key: trial for trial in done}
+    keys = [_unmade(question, s, seed).key for seed in question.seeds for s in settings_of(question.method, space)]
+    return [known[key] for key in keys] if all(key in known for key in keys) else None
+
+
 # -- files of trials -----------------------------------------------------------------------------------------------
 
 

@@ -60,17 +60,23 @@ def test_settings_are_chosen_stored_and_used(places: list[str], tmp_path: Path) 
     assert read_choices(tmp_path / "s.toml") == entries
 
 
-def test_what_was_not_searched_is_written_as_such(places: list[str], tmp_path: Path) -> None:
-    searched = Choice("mlp-dp", DATA, 8.0, {"clip": 0.1}, 0.5, 0.4, 2, (0,), "0.1.0")
-    write_choices(tmp_path / "s.toml", [searched])
-    call("choose", "--dataset", DATA, "--epsilon", "8", "--epsilon", "2", "--not-searched", *places)
+def test_without_fits_the_file_is_what_the_trials_say(places: list[str], tmp_path: Path) -> None:
+    """Complete trials are chosen from; what was not searched, or not to its end, is written as such."""
+    common = ["choose", "--dataset", DATA, "--epsilon", "8", "--epsilon", "2", "--seeds", "1"]
+    call("choose", "mlp-dp", *common[1:5], "--seeds", "1", *places)
+    (searched,) = read_choices(tmp_path / "s.toml")
+    (tmp_path / "s.toml").unlink()
+    file = tmp_path / "trials" / "csbm_nodes=150.jsonl"
+    before = file.read_bytes()
+    call(*common, "--no-fits", *places)
     entries = read_choices(tmp_path / "s.toml")
+    others = [(e.method, e.epsilon, e.tried) for e in entries if e != searched]
     assert searched in entries
-    assert [(e.method, e.epsilon, e.tried) for e in entries if e != searched] == [
-        ("gap-inf", float("inf"), 0),
-        ("mlp-dp", 2.0, 0),
-    ]
-    assert not (tmp_path / "trials").exists()
+    assert others == [("gap-inf", float("inf"), 0), ("mlp-dp", 2.0, 0)]
+    assert file.read_bytes() == before
+    file.write_bytes(before[: before.index(b"\n") + 1])  # one of its two trials
+    call(*common, "--no-fits", *places)
+    assert all(entry.tried == 0 for entry in read_choices(tmp_path / "s.toml"))
 
 
 def test_training_with_chosen_settings(tmp_path: Path) -> None:

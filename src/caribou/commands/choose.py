@@ -35,8 +35,9 @@ def choose(
         Path, typer.Option(help="Folder for the trials, <data set>.jsonl; done ones are skipped.")
     ] = Path("experiments/trials"),
     settings: Annotated[Path, typer.Option(help="The file of chosen settings to update.")] = SETTINGS_FILE,
-    not_searched: Annotated[
-        bool, typer.Option("--not-searched", help="Fit nothing: where there is no entry, write one for the defaults.")
+    no_fits: Annotated[
+        bool,
+        typer.Option("--no-fits", help="Fit nothing: choose where all trials are there, elsewhere write the defaults."),
     ] = False,
     data_dir: DataDir = None,
 ) -> None:
@@ -65,11 +66,11 @@ def choose(
     for name in dataset:
         with kept_encoders():
             for question in _questions(methods or list(known), name, epsilon or [4.0], seeds):
-                if not_searched:
-                    empty = Choice(question.method, name, question.epsilon)
-                    choice = entries.get(empty.key, empty)
+                file = trials / trials_name(name)
+                if no_fits:
+                    choice = _known(question, known[question.method], file)
                 else:
-                    choice = _search(question, known[question.method], data, trials / trials_name(name))
+                    choice = _search(question, known[question.method], data, file)
                     typer.echo(_line(choice))
                 entries[choice.key] = choice
                 write_choices(settings, entries.values())
@@ -100,6 +101,14 @@ def _search(question: Question, space: Space, data: Callable[[str, int], HeldOut
 
     done = read_trials(file)
     return best_choice(question, run_trials(question, space, data, done, functools.partial(append_trial, file)))
+
+
+def _known(question: Question, space: Space, file: Path) -> Choice:
+    """From trials that were made; an entry that says so where they are not complete."""
+    from caribou.trials import best_choice, complete_trials, read_trials
+
+    made = complete_trials(question, space, read_trials(file))
+    return Choice(question.method, question.dataset, question.epsilon) if made is None else best_choice(question, made)
 
 
 def _line(choice: Choice) -> str:
