@@ -31,9 +31,12 @@ Progress = Callable[[int, int], None]
 class AttackResult:
     """How well one attack did, beside what the certificate allows.
 
-    ``auc`` (1/2 = guessing) with its interval at 95 %; ``average_precision``; ``tpr_at_fpr``: true positive rate at three
-    false positive rates; ``tpr_allowed``: the largest ones that the certificate allows to anybody, 1 where it promises nothing; ``roc``:
-    false and true positive rates of the curve; ``details``: plain JSON; ``note``: what was attacked, and how noise was handled.
+    ``auc`` (1/2 = guessing) with its interval at 95 %; ``average_precision``; ``tpr_at_fpr``: true positive rates at three false
+    positive rates; ``tpr_allowed``: the largest ones that the certificate allows in a game about one protected unit, 1 where it
+    promises nothing; ``roc``: the curve; ``details``: plain JSON; ``note``: what was attacked, and how noise was handled.
+
+    ``details["bound_applies"]``: whether membership was decided by coins, so that a rate above ``tpr_allowed`` speaks against the
+    certificate. Where nature decided (similar nodes are joined more often), public data alone may reach more.
     """
 
     name: str
