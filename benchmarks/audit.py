@@ -1,7 +1,7 @@
 """LinkTeller and G-MIA on public data sets, beside the figures of the paper; one JSON record per attack, under results/audit/.
 
-Every record is one seed: a fit, its noise and the adversary's draws. Records that are there already are not made again, so the run
-can be stopped and resumed. `--table` prints the Markdown of docs/audit-results.md from the records alone.
+Every record is one seed: a fit, its noise and the adversary's draws. Records that exist are not made again, so the run can be
+stopped and resumed. `--table` prints the Markdown of docs/audit-results.md from the records alone.
 
     python benchmarks/audit.py linkteller --datasets cora --methods sage-inf,sage-edp --epsilons 1,8,32 --seeds 0,1,2
     python benchmarks/audit.py --table
@@ -16,7 +16,6 @@ import os
 import platform
 import subprocess
 import time
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any

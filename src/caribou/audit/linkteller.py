@@ -1,43 +1,39 @@
 """LinkTeller: who is joined to whom, from how the output of one node reacts to the features of another.
 
-Wu, Long, Zhang and Li, "LinkTeller: Recovering private edges from graph neural networks via influence analysis", IEEE S&P 2022. The
-adversary owns the features and may query the model with any; the owner of the model owns the edges. Of all pairs of 500 nodes,
-those are called edges where the reaction is strongest.
+Wu, Long, Zhang and Li, "LinkTeller: Recovering private edges from graph neural networks via influence analysis", IEEE S&P 2022.
+The adversary owns the features and may query the model with any; the owner of the model owns the edges. Of all pairs of 500
+nodes, those are called edges where the reaction is strongest.
 
-Noise must not differ between two queries: divided by the step of 1e-4, fresh noise would hide any leak. Three ways to query:
-
-- ``cached``: the release that was made once answers every query (`Method.predict`). This is what a certificate is about, and what
-  a transductive service does.
-- ``fixed``: every query is a new release (`Method.release`) under the same noise key. Equal noise cancels, so this measures the map
-  without noise. No certificate covers noise that is used twice: the figure says what that mistake would cost.
-- ``fresh``: every query is a new release with new noise. Each costs its own budget.
+Noise must not differ between two queries: divided by the step of 1e-4, fresh noise would hide any leak. So the ways of
+`caribou.audit.access` are told apart, and the result says which one it is about.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
 from caribou._validate import integer, one_of, positive
+from caribou.audit.access import NOTES, WAYS, Query, logits, query_of, refusal
 from caribou.audit.scores import (
     AttackResult,
     Progress,
     Scored,
-    allowed_rates,
     area_under_curve,
     average_precision,
+    edge_rates,
     summarise,
     top_scores,
 )
 from caribou.errors import InputError
 from caribou.graph import Graph
 from caribou.mechanisms.noise import NoiseSource
-from caribou.methods import Fitted, Method
+from caribou.methods import Method
 from caribou.privacy.budget import Budget
 from caribou.privacy.events import Event
 from caribou.randomness import Streams
@@ -46,27 +42,17 @@ NODES = 500
 STEP = 1e-4
 BELIEFS = (0.25, 0.5, 1.0, 2.0, 4.0)
 """The adversary's belief about the density, in units of the true one."""
-WAYS = ("cached", "fixed", "fresh")
 ENTRIES = ("all", "half")
 STRATA = ("all", "low", "high")
-SMALLEST = 1e-30
-"""Probabilities below are taken for it: their logarithm must be finite."""
-NOTES = {
-    "cached": "all queries were answered from one release, whose noise is therefore the same in all of them",
-    "fixed": "every query was a new release under the same noise key, so that the noise of two queries cancels",
-    "fresh": "every query was a new release with fresh noise",
-}
-
-Query = Callable[[Any], np.ndarray]
-"""A black box: features [n, d] -> posteriors [n, C]."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """``nodes``: how many nodes are drawn; all their pairs are judged. ``step``: Delta, entries of x_v grow by the factor 1 + Delta.
+    """``nodes``: how many nodes are drawn; all their pairs are judged. ``step``: Delta, entries of x_v times 1 + Delta.
 
-    ``entries``: "all" entries of the row, as published, or every other one that is not 0 ("half"). A model that scales rows to one
-    length does not feel the former, whatever it leaks; the latter it does. ``stratum``: draw among all nodes, among those with at most the median degree ("low"), or above it ("high").
+    ``entries``: "all" of the row, as published, or every other one that is not 0 ("half"). A model that scales rows to one length
+    does not feel the former, whatever it leaks; the latter it does. ``stratum``: draw among all nodes, among those with at most
+    the median degree ("low"), or above it ("high").
     """
 
     nodes: int = NODES
@@ -97,17 +83,16 @@ def attack(
 ) -> AttackResult:
     """Fit ``runs`` times, each with its own coins, noise and node draw, and attack every fit in all ``ways``.
 
-    ``ways`` = None: all three; where there is no noise, fresh noise is left out. The headline is the way that the certificate covers: ``cached`` for a private budget. Without privacy it is ``fixed``, one forward
-    pass per query, unless the method predicts no other graph. The other ways are in ``details["ways"]``.
+    ``ways`` = None: all three; where there is no noise, ``fresh`` is left out. The headline is the way that the certificate
+    covers: ``cached`` for a private budget. Without privacy it is ``fixed``, one forward pass per query, unless the method predicts
+    no other graph. All ways are in ``details["ways"]``.
     """
     integer(at_least=1, runs=runs)
     setting = setting or Setting()
-    ways = ways or (WAYS if budget.is_private else WAYS[:2])
-    for way in ways:
-        one_of(WAYS, way=way)
+    refused = refusal(method, graph, budget)
+    ways = possible_ways(ways, budget, refused)
     found: dict[str, list[Scored]] = {way: [] for way in ways}
     strata: dict[str, list[dict[str, Any]]] = {way: [] for way in ways}
-    refused = ""
     events: tuple[Event, ...] = ()
     for run in range(runs):
         own, secret = streams.child(f"linkteller run {run}"), streams.child(f"linkteller noise {run}")
@@ -116,32 +101,34 @@ def attack(
         chosen = draw_nodes(graph, setting, own.attack)
         for way in ways:
             query = query_of(way, method, fitted, graph, budget, own, secret)
-            try:
-                matrix = influence(query, graph.features, chosen, setting)
-            except InputError as error:
-                if way == "cached":
-                    raise
-                refused = str(error)
-                continue
+            matrix = influence(query, graph.features, chosen, setting)
             found[way].append(Scored(*pairs_of(matrix, graph, chosen)))
             strata[way].append(by_degree(matrix, graph, chosen))
         if progress is not None:
             progress(run + 1, runs)
-    answered = [way for way in ways if found[way]]
-    headline = preferred(answered, budget)
+    headline = preferred(ways, budget)
+    covered = events if headline == "cached" else None
     return summarise(
         "linkteller",
         found[headline],
-        allowed=allowed_rates(events if headline == "cached" else None, budget.delta),
+        allowed=edge_rates(covered, budget),
         details={
             **asdict(setting),
             "way": headline,
-            "ways": {way: way_details(found[way], strata[way]) for way in answered},
+            "ways": {way: way_details(found[way], strata[way]) for way in ways},
             "refused": refused,
             "bound_applies": False,
         },
-        note=f"LinkTeller on all pairs of {setting.nodes} nodes at most: {NOTES[headline]}.",
+        note=f"LinkTeller on all pairs of {len(chosen)} nodes: {NOTES[headline]}.",
     )
+
+
+def possible_ways(ways: Sequence[str] | None, budget: Budget, refused: str) -> tuple[str, ...]:
+    """What was asked for, or else all that makes sense; a method that predicts no other graph has its one release only."""
+    chosen = tuple(ways or (WAYS if budget.is_private else WAYS[:2]))
+    for way in chosen:
+        one_of(WAYS, way=way)
+    return ("cached",) if refused else chosen
 
 
 def attack_black_box(
@@ -160,7 +147,7 @@ def attack_black_box(
     return summarise(
         "linkteller",
         found,
-        allowed=allowed_rates(None, 0.5),
+        allowed=edge_rates(None, None),
         details={**details, "bound_applies": False},
         note="LinkTeller on a black box: whether its noise is the same in all queries is up to the box.",
     )
@@ -193,12 +180,6 @@ def influence(query: Query, features: Any, chosen: np.ndarray, setting: Setting)
     return np.stack([np.linalg.norm(change, axis=1) / setting.step for change in columns], axis=1)
 
 
-def logits(posteriors: np.ndarray) -> np.ndarray:
-    """log p minus its mean over classes. [n, C] -> [n, C]"""
-    logs = np.log(np.maximum(np.asarray(posteriors, dtype=np.float64), SMALLEST))
-    return logs - logs.mean(axis=1, keepdims=True)
-
-
 def enlarged(features: Any, node: int, setting: Setting) -> Any:
     """A copy of the features in which the entries of one row, all or every other, are multiplied by 1 + step."""
     changed = features.copy()
@@ -206,28 +187,6 @@ def enlarged(features: Any, node: int, setting: Setting) -> Any:
     which = np.flatnonzero(row)[:: 2 if setting.entries == "half" else 1]
     row[which] *= 1 + setting.step  # a view of the copy
     return changed
-
-
-# -- ways to query -------------------------------------------------------------------------------------------------
-
-
-def query_of(
-    way: str, method: Method, fitted: Fitted, graph: Graph, budget: Budget, streams: Streams, secret: Streams
-) -> Query:
-    """A fitted method as a black box."""
-    queries = 0
-
-    def cached(features: Any) -> np.ndarray:
-        return method.predict(fitted.weights, fitted.released, replace(graph, features=features))
-
-    def released(features: Any) -> np.ndarray:
-        nonlocal queries
-        queries += 1
-        noise = NoiseSource.seeded(secret.child("query" if way == "fixed" else f"query {queries}").seed)
-        changed = replace(graph, features=features)
-        return method.release(fitted.weights, changed, budget, streams, noise).probabilities
-
-    return cached if way == "cached" else released
 
 
 # -- what was found ------------------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from scipy import special, stats
 from caribou._validate import open_unit_interval
 from caribou.errors import InputError
 from caribou.privacy.accounting import largest_true_positive_rate
+from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.events import Event
 
 FALSE_POSITIVE_RATES = (0.001, 0.01, 0.1)
@@ -199,6 +200,27 @@ def allowed_rates(
     if events is None:
         return dict.fromkeys(rates, 1.0)
     return {rate: largest_true_positive_rate(events, delta=delta, false_positive_rate=rate) for rate in rates}
+
+
+def edge_rates(events: Sequence[Event] | None, budget: Budget | None) -> dict[float, float]:
+    """What a certificate allows in a game about one edge. At node level: T(T(FPR)), T the largest TPR in a game about one node.
+
+    An edge is added by taking one of its nodes out and putting it back with the edge: two steps between neighbours.
+    """
+    if events is None or budget is None:
+        return dict.fromkeys(FALSE_POSITIVE_RATES, 1.0)
+    once = allowed_rates(events, budget.delta)
+    if budget.unit is PrivacyUnit.EDGE:
+        return once
+    return {
+        rate: 1.0 if first >= 1 else largest_true_positive_rate(events, delta=budget.delta, false_positive_rate=first)
+        for rate, first in once.items()
+    }
+
+
+def node_rates(events: Sequence[Event], budget: Budget) -> dict[float, float]:
+    """What a certificate allows in a game about one node: everything, if it is about edges."""
+    return allowed_rates(events if budget.unit is PrivacyUnit.NODE else None, budget.delta)
 
 
 def summarise(
