@@ -84,8 +84,8 @@ def attack(
     """Fit ``runs`` times, each with its own coins, noise and node draw, and attack every fit in all ``ways``.
 
     ``ways`` = None: all three; where there is no noise, ``fresh`` is left out. The headline is the way that the certificate
-    covers: ``cached`` for a private budget. Without privacy it is ``fixed``, one forward pass per query, unless the method predicts
-    no other graph. All ways are in ``details["ways"]``.
+    covers: ``cached`` for a private budget. Without privacy it is ``fixed``, one forward pass per query, unless the method
+    predicts no other graph. All ways are in ``details["ways"]``.
     """
     integer(at_least=1, runs=runs)
     setting = setting or Setting()
