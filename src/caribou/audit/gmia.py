@@ -5,8 +5,8 @@ shadow model of the same kind on other nodes, learns from its posteriors how mem
 
 Not all that it finds is membership, and two controls say how much is not. Members are queried in the subgraph of the training
 nodes, others in the full graph (this is TSTF): ``details["same_query_auc"]`` is the same attack with all nodes queried in the
-full graph. Members are drawn evenly by class, others from what is left: ``details["class_auc"]`` is what a node's class alone tells,
-without any model.
+full graph. Members are drawn evenly by class, others from what is left: ``details["class_auc"]`` is what a node's class alone
+tells, without any model.
 
 The AUC is computed once, from the member score. (The published one is the mean over batches of balanced accuracies.)
 """
