@@ -1,7 +1,8 @@
-"""LinkTeller and G-MIA on public data sets, beside the figures of the paper; one JSON record per attack, under results/audit/.
+"""LinkTeller, G-MIA and likelihood ratios on public data sets, beside the figures of the paper; one JSON record per attack, under results/audit/.
 
 Every record is one seed: a fit, its noise and the adversary's draws. Records that exist are not made again, so the run can be
-stopped and resumed. `caribou-inf:features` sends features as messages, as in the paper. `--table` writes the tables of docs/audit-results.md from the records alone.
+stopped and resumed. `caribou-inf:features` sends features as messages, as in the paper.
+`--table` writes the tables of docs/audit-results.md from the records alone.
 
     python benchmarks/audit.py linkteller --datasets cora --methods sage-inf,sage-edp --epsilons 1,8,32 --seeds 0,1,2
     python benchmarks/audit.py --table
@@ -27,7 +28,7 @@ import numpy as np
 import torch
 
 import caribou as cb
-from caribou.audit import gmia, linkteller
+from caribou.audit import gmia, linkteller, lira
 from caribou.audit.scores import AttackResult, mean_interval
 from caribou.methods import METHODS
 from caribou.privacy.budget import Budget
@@ -36,6 +37,7 @@ from caribou.randomness import Streams
 RESULTS = Path(__file__).parent.parent / "results" / "audit"
 GCN = "gcn"
 GCN_EPOCHS = 200
+LIRA_RUNS = 128
 PAPER = RESULTS / "paper.csv"
 PAGE = RESULTS.parents[1] / "docs" / "audit-results.md"
 EPSILONS = (1.0, 8.0, 32.0, 2.0, 4.0, 16.0)
@@ -86,8 +88,9 @@ def attack_method(
     info, method = create(name)
     budget = Budget(epsilon, 1e-5, info.unit)
     options: dict[str, Any] = {"ways": ways} if attack == "linkteller" and ways else {}
-    module = {"linkteller": linkteller, "gmia": gmia}[attack]
-    result = module.attack(method, graph, budget, Streams(seed), runs=1, **options)
+    module = {"linkteller": linkteller, "gmia": gmia, "lira": lira}[attack]
+    runs = LIRA_RUNS if attack == "lira" else 1
+    result = module.attack(method, graph, budget, Streams(seed), runs=runs, **options)
     config = {
         "settings": dict(method.settings()),
         "unit": info.unit.value,
@@ -117,7 +120,7 @@ def attack_gcn(graph: cb.Graph, seed: int) -> tuple[dict[str, Any], AttackResult
 
     def query(features: np.ndarray) -> np.ndarray:
         with torch.no_grad():
-            h = torch.relu(first(torch.from_numpy(features), data.edge_index))
+            h = torch.relu(first(torch.from_numpy(features.copy()), data.edge_index))
             return torch.softmax(second(h, data.edge_index).double(), dim=1).numpy()
 
     owned = replace(graph, features=x.numpy())
@@ -142,7 +145,9 @@ def measure(arguments: argparse.Namespace) -> None:
         for epsilon in map(float, arguments.epsilons.split(",")):
             for seed in map(int, arguments.seeds.split(",")):
                 for name in arguments.methods.split(","):
-                    if is_private(name) != math.isfinite(epsilon):
+                    if is_private(name) != math.isfinite(epsilon) and not (
+                        arguments.attack == "lira" and is_private(name)
+                    ):
                         continue
                     target = file_of(arguments.attack, dataset, name, epsilon, seed)
                     if target.exists():
@@ -214,10 +219,20 @@ def gmia_table() -> Iterator[str]:
         yield f"| {dataset} | {method} | {epsilon:g} | {words} | {of_the_paper('g-mia', dataset, epsilon)} |"
 
 
+def lira_table() -> Iterator[str]:
+    yield "| data set | method | ε | AUC | TPR at FPR 0.01 | allowed | TPR at FPR 0.1 | allowed |"
+    yield "|---|---|---|---|---|---|---|---|"
+    for dataset, method, epsilon, results in groups("lira"):
+        cells = [cell([r["auc"] for r in results])]
+        for rate in ("0.01", "0.1"):
+            cells += [cell([r["tpr_at_fpr"][rate] for r in results]), f"{results[0]['tpr_allowed'][rate]:.3f}"]
+        yield f"| {dataset} | {method} | {epsilon:g} | {' | '.join(cells)} |"
+
+
 def write_page(page: Path) -> None:
     """Put the tables between the marks of the page."""
     text = page.read_text()
-    for name, lines in (("linkteller", linkteller_table()), ("gmia", gmia_table())):
+    for name, lines in (("linkteller", linkteller_table()), ("gmia", gmia_table()), ("lira", lira_table())):
         begin, end = f"<!-- {name}: made by benchmarks/audit.py --table -->", f"<!-- end of {name} -->"
         head, _, rest = text.partition(begin)
         text = head + begin + "\n\n" + "\n".join(lines) + "\n\n" + end + rest.partition(end)[2]
@@ -226,7 +241,7 @@ def write_page(page: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("attack", nargs="?", choices=("linkteller", "gmia"), default="linkteller")
+    parser.add_argument("attack", nargs="?", choices=("linkteller", "gmia", "lira"), default="linkteller")
     parser.add_argument("--datasets", default="cora,photo")
     parser.add_argument("--methods", default="gap-edp,caribou-edp,sage-edp")
     parser.add_argument("--epsilons", default=",".join(f"{e:g}" for e in EPSILONS))
