@@ -16,14 +16,17 @@ from caribou.audit.scores import (
     area_interval,
     area_under_curve,
     average_precision,
+    edge_rates,
     mean_curve,
     mean_interval,
+    node_rates,
     roc_curve,
     summarise,
     top_scores,
     true_positive_rate,
 )
 from caribou.errors import InputError
+from caribou.privacy.budget import Budget
 from caribou.privacy.events import EpsilonDelta, Gaussian, NonPrivate
 
 # The example of scikit-learn's user guide (roc_curve, roc_auc_score, average_precision_score).
@@ -133,6 +136,16 @@ def test_what_certificates_allow() -> None:
     assert set(allowed_rates([NonPrivate()], 1e-5).values()) == {1.0}
     assert set(allowed_rates(None, 1e-5).values()) == {1.0}
     assert allowed_rates([], 1e-5) == {0.001: 0.001, 0.01: 0.01, 0.1: 0.1}, "nothing was released: guessing only"
+
+
+def test_an_edge_is_two_steps_between_node_neighbours() -> None:
+    """Gaussians: two steps of mu are one of 2 mu."""
+    events, node, edge = [Gaussian(2.0)], Budget(1.0, 1e-5, "node"), Budget(1.0, 1e-5, "edge")
+    twice = stats.norm.cdf(stats.norm.ppf(0.01) + 2 * 0.5)
+    assert edge_rates(events, node)[0.01] == pytest.approx(twice)
+    assert edge_rates(events, edge) == node_rates(events, node) == allowed_rates(events, 1e-5)
+    assert set(node_rates(events, edge).values()) == {1.0}, "edge-level privacy promises nothing about nodes"
+    assert set(edge_rates([NonPrivate()], node).values()) == set(edge_rates(None, None).values()) == {1.0}
 
 
 def test_json_is_plain() -> None:
