@@ -11,7 +11,6 @@ the paper. `--table` writes the tables of docs/audit-results.md from the records
 from __future__ import annotations
 
 import argparse
-import csv
 import json
 import math
 import os
@@ -33,12 +32,12 @@ from caribou.audit.scores import AttackResult, mean_interval
 from caribou.methods import METHODS
 from caribou.privacy.budget import Budget
 from caribou.randomness import Streams
+from caribou.reports.paper import attack_auc
 
 RESULTS = Path(__file__).parent.parent / "results" / "audit"
 GCN = "gcn"
 GCN_EPOCHS = 200
 LIRA_RUNS = 128
-PAPER = RESULTS / "paper.csv"
 PAGE = RESULTS.parents[1] / "docs" / "audit-results.md"
 EPSILONS = (1.0, 8.0, 32.0, 2.0, 4.0, 16.0)
 
@@ -190,11 +189,8 @@ def groups(attack: str) -> Iterator[tuple[str, str, float, list[dict[str, Any]]]
 
 
 def of_the_paper(attack: str, dataset: str, epsilon: float) -> str:
-    with PAPER.open() as file:
-        for row in csv.DictReader(file):
-            if (row["attack"], row["dataset"]) == (attack, dataset) and float(row["epsilon"]) == epsilon:
-                return row["auc"]
-    return ""
+    value = attack_auc(attack, dataset, f"{epsilon:g}")
+    return "" if value is None else f"{value:.3f}"
 
 
 def linkteller_table() -> Iterator[str]:
