@@ -1,7 +1,8 @@
 """LinkTeller, G-MIA and likelihood ratios on public data sets, beside the figures of the paper.
 
 One JSON record per attack, under results/audit/. Every record is one seed: a fit, its noise and the adversary's draws. Records
-that exist are not made again, so the run can be stopped and resumed. `caribou-inf:features` sends features as messages. `--table` writes the tables of docs/audit-results.md from the records alone.
+that exist are not made again, so the run can be stopped and resumed. `caribou-inf:features` sends features as messages. `--table`
+writes the tables of docs/audit-results.md from the records alone.
 
     python benchmarks/audit.py linkteller --datasets cora --methods sage-inf,sage-edp --epsilons 1,8,32 --seeds 0,1,2
     python benchmarks/audit.py --table
