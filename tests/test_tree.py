@@ -23,6 +23,7 @@ LEVELS = [
     {"caribou.embeddings", "caribou.learning"},
     {"caribou.methods", "caribou.runs"},
     {"caribou.choices", "caribou.models", "caribou.results", "caribou.trials", "caribou.tuning"},
+    {"caribou.audit"},
     {"caribou.experiments"},
     {"caribou.reports"},
     {"caribou.commands"},
