@@ -15,6 +15,7 @@ import typer
 
 from caribou import __version__
 from caribou.commands.audit import audit
+from caribou.commands.choose import choose
 from caribou.commands.datasets import datasets
 from caribou.commands.doctor import doctor
 from caribou.commands.ledger import ledger_app
@@ -60,6 +61,7 @@ app.command()(datasets)
 app.command()(methods)
 app.command()(train)
 app.command()(tune)
+app.command()(choose)
 app.command()(predict)
 app.command()(embed)
 app.command()(certificate)
