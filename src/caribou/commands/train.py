@@ -146,6 +146,7 @@ def _require_all(ledger: Path, model: Model, data: Graph, fits: int) -> None:
 def _document(method: str, dataset: str, budget: Budget, runs: list[_Run]) -> dict[str, Any]:
     from caribou.privacy.accounting import epsilon_of
     from caribou.privacy.certificate import json_number
+    from caribou.reports.summary import mean_of
 
     certificate = runs[0].model.certificate
     events = [event for run in runs for event in run.model.certificate.cost]
@@ -157,15 +158,15 @@ def _document(method: str, dataset: str, budget: Budget, runs: list[_Run]) -> di
         "delta": budget.delta,
         "unit": budget.unit.value,
         "test_accuracy": {
-            "mean": json_number(_mean(scores)),
-            "ci95": json_number(_half_width(scores)),
+            "mean": json_number(mean_of(scores).value),
+            "ci95": json_number(mean_of(scores).half_width),
             "runs": [json_number(score) for score in scores],
         },
-        "val_accuracy": json_number(_mean([run.val_accuracy for run in runs])),
+        "val_accuracy": json_number(mean_of([run.val_accuracy for run in runs]).value),
         "epsilon_spent": json_number(certificate.epsilon_spent),
         "epsilon_of_all_fits": json_number(epsilon_of(events, budget.delta)),
-        "seconds_per_fit": _mean([run.seconds for run in runs]),
-        "cpu_seconds_per_fit": _mean([run.cpu_seconds for run in runs]),
+        "seconds_per_fit": mean_of([run.seconds for run in runs]).value,
+        "cpu_seconds_per_fit": mean_of([run.cpu_seconds for run in runs]).value,
         "peak_rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         / (1024 if sys.platform != "darwin" else 1024**2),
         "certificate": certificate.to_dict(),
@@ -221,21 +222,6 @@ def with_public_features(settings: dict[str, Any], method: str, file: Path | Non
             raise InputError(f"base must have settings of mlp-dp, got {base!r}")
         return {**settings, "base": {**base, "public_features": str(file)}}
     raise InputError(f"public_features must go with mlp-dp or votes-ndp, got {method}")
-
-
-def _mean(values: list[float]) -> float:
-    return math.fsum(values) / len(values)
-
-
-def _half_width(values: list[float]) -> float:
-    """Half of the 95 % interval of the mean over the seeds (Student's t); not a number for one run."""
-    if len(values) < 2:
-        return math.nan
-    from scipy.stats import t
-
-    mean = _mean(values)
-    deviation = math.sqrt(math.fsum((v - mean) ** 2 for v in values) / (len(values) - 1))
-    return float(t.ppf(0.975, len(values) - 1)) * deviation / math.sqrt(len(values))
 
 
 def _percent(share: float | None) -> str:

@@ -31,14 +31,10 @@ def mean_of(values: Sequence[float]) -> Mean:
     >>> mean_of([0.5, 0.7]).percent()
     '60.0 ± 127.1'
     """
-    n = len(values)
-    mean = math.fsum(values) / n
-    if n < 2:
-        return Mean(mean, math.nan, n)
-    from scipy.stats import t
+    from caribou.audit.scores import mean_interval
 
-    deviation = math.sqrt(math.fsum((v - mean) ** 2 for v in values) / (n - 1))
-    return Mean(mean, float(t.ppf(0.975, n - 1)) * deviation / math.sqrt(n), n)
+    low, high = mean_interval(values)
+    return Mean((low + high) / 2, (high - low) / 2 if len(values) > 1 else math.nan, len(values))
 
 
 def successes(records: Iterable[Record]) -> list[Record]:
