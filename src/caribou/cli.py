@@ -16,6 +16,7 @@ from caribou.commands.datasets import datasets
 from caribou.commands.doctor import doctor
 from caribou.commands.ledger import ledger_app
 from caribou.commands.plan import plan
+from caribou.commands.propagate import propagate
 from caribou.commands.runs import certificate, embed, predict
 from caribou.commands.train import train
 from caribou.commands.tune import tune
@@ -52,6 +53,7 @@ app.command()(plan)
 app.command()(datasets)
 app.command()(train)
 app.command()(tune)
+app.command()(propagate)
 app.command()(predict)
 app.command()(embed)
 app.command()(certificate)
