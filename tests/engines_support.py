@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from caribou.engines import preparation
 from caribou.engines.blocks import BlockFiles, Layout
 from caribou.engines.preparation import Memory, prepare, sums_of_start
 from caribou.engines.release import Request
@@ -62,8 +63,9 @@ class Tables:
 
 
 @pytest.fixture
-def tables(tmp_path: Path) -> Tables:
-    """A graph with hubs, repeated pairs, both directions, self loops and isolated nodes."""
+def tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tables:
+    """A graph with hubs, repeated pairs, both directions, self loops and isolated nodes, to be cut into three blocks."""
+    monkeypatch.setattr(preparation, "MAX_SHIFT", 11)
     rng = np.random.default_rng(0)
     u, v = (rng.integers(0, NODES - 50, 30_000) * rng.random(30_000) ** 2 for _ in range(2))
     pairs = np.stack([u, v], axis=1).astype(np.int64)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from engines_support import CAP, COLUMNS, NODES, Tables, calibrated_for, last_state
 
 import caribou as cb
 from caribou import kernels
@@ -17,6 +16,7 @@ from caribou.layer import ContractiveGraphLayer, project_rows
 from caribou.mechanisms.noise import BlockNoise
 from caribou.normalize import normalize
 from caribou.randomness import Streams
+from engines_support import CAP, COLUMNS, NODES, Tables, calibrated_for, last_state
 
 
 def local(tables: Tables, name: str, unit: str, cap: int | None, shift: int = 11, workers: int = 2) -> np.ndarray:
@@ -75,7 +75,9 @@ def test_blocks_threads_disk_and_tiles_give_the_same_bytes(tables: Tables, unit:
 def test_another_key_gives_another_state(tables: Tables) -> None:
     files = tables.blocked("a", Layout(NODES, COLUMNS, 11))
     states = [
-        last_state(OutOfCoreRunner(files, BlockNoise.seeded(seed), residual=True, sum_rows=1), files, calibrated_for("edge"))
+        last_state(
+            OutOfCoreRunner(files, BlockNoise.seeded(seed), residual=True, sum_rows=1), files, calibrated_for("edge")
+        )
         for seed in (1, 2)
     ]
     assert np.abs(states[0] - states[1]).max() > 0.01

@@ -6,13 +6,14 @@ import copy
 import math
 import os
 import pickle
+from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy import stats
 
 from caribou.errors import CaribouError, InputError
-from caribou.mechanisms.noise import NoiseSource
+from caribou.mechanisms.noise import BlockNoise, NoiseSource
 
 KEY = bytes(range(32))
 N = 200_000
@@ -213,3 +214,46 @@ def test_a_forked_child_does_not_repeat_the_noise_of_its_parent() -> None:
     os.waitpid(child, 0)
     os.close(read)
     assert not np.array_equal(theirs, source.gaussian((8,), std=1.0))
+
+
+def test_block_noise_depends_on_key_round_and_block_alone() -> None:
+    draw = dict(count=1000, std=1.0, grid=2.0**-28)
+    noise = BlockNoise.seeded(1)
+    first = noise.gaussian(1, 2, **draw)
+    assert np.array_equal(first, BlockNoise.from_worker(noise.for_worker()).gaussian(1, 2, **draw))
+    others = [noise.gaussian(2, 1, **draw), noise.gaussian(1, 3, **draw), BlockNoise.seeded(2).gaussian(1, 2, **draw)]
+    for other in others:
+        assert abs(np.corrcoef(first, other)[0, 1]) < 5 / np.sqrt(1000)
+
+
+def test_block_noise_is_the_sampler_of_the_library() -> None:
+    """The same words give the same Gaussians: only their address is new."""
+    from caribou.mechanisms.noise import _box_muller
+
+    noise = BlockNoise.seeded(1)
+    expected = _box_muller(noise._stream(3, 7), 1001)[:1001]
+    assert np.abs(noise.gaussian(3, 7, 1001, std=1.0, grid=2.0**-40) - expected).max() < 2.0**-40
+
+
+def test_block_geometric_noise_has_its_variance() -> None:
+    k = BlockNoise.seeded(4).two_sided_geometric(1, 0, 400_000, epsilon=1.0)
+    a = np.exp(-1.0)
+    variance = 2 * a / (1 - a) ** 2
+    assert abs(k.mean()) < 5 * np.sqrt(variance / len(k))
+    assert abs(k.var() / variance - 1) < 0.03
+
+
+def test_block_noise_key_is_private_and_never_replaced(tmp_path: Path) -> None:
+    noise, path = BlockNoise.secure(), tmp_path / "key"
+    noise.save(path)
+    assert path.stat().st_mode & 0o777 == 0o600
+    loaded = BlockNoise.load(path)
+    assert loaded.for_worker() == noise.for_worker()
+    assert loaded.is_secret
+    with pytest.raises(FileExistsError):
+        BlockNoise.secure().save(path)
+    assert BlockNoise.load(path).for_worker() == noise.for_worker()
+    assert noise.for_worker()[1:33].hex() not in repr(noise)
+    for refuse in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(CaribouError):
+            refuse(noise)

@@ -5,8 +5,8 @@ secret as the graph. The record moves through these stages, each written durably
 
     preparing   nothing is booked and no noise is drawn: the run can be thrown away
     prepared    the blocks are complete; from here on the run reads them and not the tables
-    booking     the certificate is fixed: whether it is in the ledger decides if it must still be booked
-    running     booked; the key exists before any noise is drawn, and is never replaced
+    booking     key and certificate are fixed, for good: whether it is in the ledger decides if it must still be booked
+    running     booked: from here on noise is drawn
     released    the result is in its place; what is left is to be removed
 """
 
@@ -16,7 +16,7 @@ import fcntl
 import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -80,15 +80,18 @@ class WorkFolder:
         temporary.replace(self.path / "record.json")
         self._sync()
 
-    def noise(self, fresh: BlockNoise) -> BlockNoise:
-        """The noise of this run: that of the stored key, or ``fresh`` from now on. Rounds were run: the key must be there."""
-        if self.key.exists():
-            return BlockNoise.load(self.key)
-        if self.record["round"] > 0:
+    def first_noise(self, new: Callable[[], BlockNoise]) -> BlockNoise:
+        """The noise of this run, before anything is booked: a new key is stored, and serves from now on."""
+        if not self.key.exists():
+            new().save(self.key)
+            self._sync()
+        return BlockNoise.load(self.key)
+
+    def noise(self) -> BlockNoise:
+        """The noise of this run; without its key the run cannot be finished."""
+        if not self.key.exists():
             raise RunError(f"{self.path}: the key is gone; the release cannot be completed with the same noise")
-        fresh.save(self.key)
-        self._sync()
-        return fresh
+        return BlockNoise.load(self.key)
 
     def save_sums(self, number: int, sums: np.ndarray) -> None:
         """The sums of the rows after a round, which the next one needs; private."""

@@ -21,6 +21,8 @@ from caribou.normalize import pair_hash
 
 _BASE = 256 << 20
 """What the interpreter and its libraries take by themselves."""
+MAX_SHIFT = 16
+"""Blocks have at most 2^16 rows: enough of them to share among workers, and to see progress."""
 _PER_ENTRY = 40
 """Bytes per entry of a bucket while it is sorted."""
 _LOW = np.uint64(0xFFFFFFFF)
@@ -45,7 +47,7 @@ class Memory:
         """Blocks and tiles that fit: a block and its edges in a quarter of the memory, states whole in half of it or in tiles."""
         entries = max(1.0, 2 * pairs / nodes)
         row = _PER_ENTRY * entries + 24 * columns + 32
-        shift = min(16, max(TILE_SHIFT, int(np.log2(max(1.0, self.free / 4 / row)))))
+        shift = min(MAX_SHIFT, max(TILE_SHIFT, int(np.log2(max(1.0, self.free / 4 / row)))))
         if self.limit is None or 4 * nodes * columns <= self.free // 2:
             return Layout(nodes, columns, shift)
         tile = max(shift, int(np.log2(self.free / 4 / (4 * columns))))
@@ -78,7 +80,7 @@ def prepare(
     if degree_cap is not None:
         buckets = _capped(buckets, degree_cap, cap_key, limit)
     for index in range(files.layout.blocks):
-        _store(files, index, list(buckets.sorted_pieces(index, limit)))
+        _store(files, index, buckets.sorted_pieces(index, limit))
         buckets.remove(index)
     _store_states(features, files, degree_floor)
 
@@ -121,23 +123,32 @@ class _Buckets:
             keys.sort()
             yield _unique(keys)
             return
-        first, last = self.layout.span(index)
-        edges = np.linspace(first, last, -(-4 * entries // limit) + 1).astype(np.uint64) << np.uint64(32)
-        for low, high in itertools.pairwise(edges):
-            yield _unique(self._between(path, low, high, limit))
+        for low, high in itertools.pairwise(self._cuts(index, limit)):
+            yield _unique(self._between(path, low, high))
 
-    def _between(self, path: Path, low: np.uint64, high: np.uint64, limit: int) -> np.ndarray:
-        kept: list[np.ndarray] = []
-        with open(path, "rb") as file:
-            while len(part := np.fromfile(file, dtype=np.uint64, count=1 << 20)):
-                kept.append(part[(part >= low) & (part < high)])
-                if sum(map(len, kept)) > limit:
-                    raise InputError(
-                        "memory must hold the edges of a few rows at once: give more than this, or a degree cap"
-                    )
-        keys = np.concatenate(kept)
+    def _cuts(self, index: int, limit: int) -> np.ndarray:
+        """Keys between which at most ``limit`` entries lie, at the beginning of rows."""
+        first, last = self.layout.span(index)
+        counts = np.zeros(last - first, dtype=np.int64)
+        for part in self._parts(self.path(index)):
+            counts += np.bincount((part >> np.uint64(32)).astype(np.int64) - first, minlength=last - first)
+        if counts.max() > limit:
+            raise InputError("memory must hold all edges of a row at once: give more, or a degree cap")
+        rows, ends = [first], np.cumsum(counts)
+        while rows[-1] < last:
+            before = ends[rows[-1] - first] - counts[rows[-1] - first]
+            rows.append(first + int(np.searchsorted(ends, before + limit, side="right")))
+        return np.array(rows, dtype=np.uint64) << np.uint64(32)
+
+    def _between(self, path: Path, low: np.uint64, high: np.uint64) -> np.ndarray:
+        keys = np.concatenate([part[(part >= low) & (part < high)] for part in self._parts(path)])
         keys.sort()
         return keys
+
+    def _parts(self, path: Path) -> Iterator[np.ndarray]:
+        with open(path, "rb") as file:
+            while len(part := np.fromfile(file, dtype=np.uint64, count=1 << 20)):
+                yield part
 
     def remove(self, index: int) -> None:
         self.path(index).unlink(missing_ok=True)
@@ -183,13 +194,12 @@ def _first_of_each_row(keys: np.ndarray, cap: int, cap_key: int) -> np.ndarray:
     return np.sort(keys[order][rank < cap])
 
 
-def _store(files: BlockFiles, index: int, pieces: list[np.ndarray]) -> None:
+def _store(files: BlockFiles, index: int, pieces: Iterator[np.ndarray]) -> None:
     layout = files.layout
     first, last = layout.span(index)
     counts = np.zeros((layout.tiles, last - first), dtype=np.int64)
     columns: list[list[np.ndarray]] = [[] for _ in range(layout.tiles)]
-    while pieces:
-        keys = pieces.pop(0)
+    for keys in pieces:
         row = (keys >> np.uint64(32)).astype(np.int64) - first
         column = (keys & _LOW).astype(np.int32)
         if layout.tiles == 1:

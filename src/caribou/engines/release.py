@@ -135,7 +135,7 @@ def release_files(
         files = _prepared(request, edges, features, calibrated, memory, folder)
         certificate = _booked(request, calibrated, folder, files, ledger, replace_fingerprint, new_noise)
         if folder.stage == "running":
-            _run(request, calibrated, folder, files, memory, progress, new_noise)
+            _run(request, calibrated, folder, files, memory, progress)
             certificate.save(request.certificate_path)
             folder.update(stage="released")
         if ledger is not None:
@@ -212,7 +212,7 @@ def _booked(
 ) -> Certificate:
     """The certificate, booked exactly once: its number is fixed before, and looked for in the ledger after an interruption."""
     if folder.stage == "prepared":
-        fresh = new_noise()
+        fresh = folder.first_noise(new_noise)
         if ledger is not None and request.budget.is_private and not fresh.is_secret:
             raise InputError(f"noise must come from the operating system when a ledger is given, got {fresh.origin}")
         certificate = _certificate(request, calibrated, files.layout, fresh)
@@ -298,10 +298,9 @@ def _run(
     files: BlockFiles,
     memory: Memory,
     progress: Progress,
-    new_noise: Callable[[], BlockNoise],
 ) -> None:
     """The rounds that are still to be run, and the result in its place."""
-    noise = folder.noise(new_noise())
+    noise = folder.noise()
     done = int(folder.record["round"])
     runner = runner_of(request, files, noise, memory)
     try:

@@ -248,7 +248,7 @@ INLINE void turn(uint64_t w, double *c, double *s) {
     const uint64_t v = w + 0x2000000000000000u;
     const uint64_t q = v >> 62;
     const uint64_t part = v & 0x3fffffffffffffffu;
-    const double x = (to_double(part) - 2305843009213693952.0) * 3.4061215800304795e-19; /* 2 pi 2^-64 */
+    const double x = (to_double(part) - 2305843009213693952.0) * (6.283185307179586477 * 0x1p-64);
     const double z = x * x;
     const double sn = x + x * z * (-1.66666666666666324348e-01 + z * (8.33333333332248946124e-03 +
         z * (-1.98412698298579493134e-04 + z * (2.75573137070700676789e-06 + z * (-2.50507602534068634195e-08 +
@@ -267,7 +267,7 @@ INLINE void turn(uint64_t w, double *c, double *s) {
 /* 2 pairs standard Gaussians, times std, to multiples of the grid (per_grid = 0: not rounded). words: [3 pairs] */
 CLONES EXPORT void caribou_gaussian(const uint64_t *restrict words, int64_t pairs, double std, double grid, double per_grid,
                                     double *restrict out) {
-    const double tiny = 5.421010862427522e-20; /* 2^-64 */
+    const double tiny = 0x1p-64;
     double *restrict const sines = out + pairs;
     for (int64_t i = 0; i < pairs; i++) {
         const double u = (to_double(words[i]) + (to_double(words[pairs + i]) + 0.5) * tiny) * tiny;
