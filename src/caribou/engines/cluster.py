@@ -49,14 +49,25 @@ class Worker:
 
         if self._state[0] != step.number:
             self._state = (step.number, ray.get(state))
-        if index not in self._blocks:
-            starts, columns, x0 = ray.get(held[0])
-            self._blocks[index] = (Block(index, self._layout.span(index)[0], (Rows(starts, columns),)), x0)
-        y, (block, x0) = self._state[1], self._blocks[index]
+        y, (block, x0) = self._state[1], self._block(index, held)
         out = np.empty((block.count, self._layout.columns), dtype=np.float32)
         shards = Shards(y, self._layout.shift)
         sums = advance(block, shards, y[index], x0, step, mean, self._noise, out)
         return out, sums, block.entries
+
+    def count(self, index: int, held: list[Any], task: Any) -> np.ndarray:
+        """Noisy counts of one block in one stage of votes; raw counts do not leave the worker."""
+        from caribou.engines.votes import noisy_counts
+
+        return noisy_counts(self._block(index, held)[0], task.ballot, task.classes, task.budget, self._noise)
+
+    def _block(self, index: int, held: list[Any]) -> tuple[Block, np.ndarray | None]:
+        if index not in self._blocks:
+            import ray
+
+            starts, columns, x0 = ray.get(held[0])
+            self._blocks[index] = (Block(index, self._layout.span(index)[0], (Rows(starts, columns),)), x0)
+        return self._blocks[index]
 
 
 class RayRunner:
@@ -75,6 +86,7 @@ class RayRunner:
             ray.init(address=address, log_to_driver=False, logging_level="error", configure_logging=False, **own)
         self._ray = ray
         self._state: list[Any] = []
+        self._counts: dict[int, Any] = {}
         actor = ray.remote(num_cpus=1, max_restarts=RETRIES, max_task_retries=RETRIES)(Worker)
         arguments = (layout, noise.for_worker(), kernels.name())
         self.actors = [actor.remote(*arguments) for _ in range(min(workers, layout.blocks))]
@@ -109,6 +121,14 @@ class RayRunner:
         self._state = [answer[0] for answer in answers]
         return sums
 
+    def count(self, task: Any) -> Iterator[np.ndarray]:
+        """Noisy counts of one stage of votes (`caribou.engines.votes.Task`), block by block in order."""
+        reference = self._ray.put(task)
+        for index, block in enumerate(self._blocks):
+            self._counts[index] = self.actors[index % len(self.actors)].count.remote(index, [block], reference)
+        for index in range(len(self._blocks)):
+            yield self._ray.get(self._counts.pop(index))
+
     def shards(self) -> Iterator[np.ndarray]:
         """The present state, fetched block by block."""
         for reference in self._state:
@@ -116,7 +136,7 @@ class RayRunner:
 
     def close(self) -> None:
         """End the actors and free their shards; a Ray that was started here is shut down."""
-        self._state, self._blocks = [], []
+        self._state, self._blocks, self._counts = [], [], {}
         for actor in self.actors:
             self._ray.kill(actor)
         self.actors = []
