@@ -1,4 +1,4 @@
-"""Votes over blocks: the counts of the box in memory, the same noise on every engine, each pair asked once, also after a crash."""
+"""Votes over blocks: the counts of the box in memory, the same noise on every engine, each pair asked once, also resumed."""
 
 from __future__ import annotations
 
