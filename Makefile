@@ -44,6 +44,7 @@ cli-reference: setup
 
 bench: setup
 	$(BIN)/python benchmarks/run.py
+	$(BIN)/python benchmarks/scale.py
 
 clean:
 	rm -rf site build dist demo-output bench-output .pytest_cache .ruff_cache .mypy_cache .hypothesis
