@@ -231,10 +231,9 @@ def measure_rounds(folder: Path, columns: int, results: dict[str, Any]) -> None:
     size = f"d = {columns}"
     results["seconds"][f"floor, {size}"], results["seconds"][f"our round, {size}"] = floor, ours
     results["ratios"][f"round / floor, {size}"] = ours / floor
-    draws = [(tile, 1024 * columns) for tile in range(NODES // 1024)]
-    noise = BlockNoise.seeded(0)
-    secure = cpu_seconds(lambda: [noise.gaussian(1, tile, count, std=1.0, grid=2.0**-28) for tile, count in draws])
-    plain = cpu_seconds(lambda: [torch.randn(count, dtype=torch.float64) for _, count in draws])
+    tile, draws, noise = 1024 * columns, NODES // 1024, BlockNoise.seeded(0)
+    secure = cpu_seconds(lambda: [0 for _ in noise.gaussians(1, 0, [tile] * draws, size=tile, std=1.0, grid=2.0**-28)])
+    plain = cpu_seconds(lambda: [torch.randn(tile, dtype=torch.float64) for _ in range(draws)])
     results["ratios"][f"secure noise / torch.randn, {size}"] = secure / plain
     for name, work in others(files, columns).items():
         if "Message" in name and columns > 16:

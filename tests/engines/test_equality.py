@@ -38,10 +38,8 @@ def by_torch(tables: Tables, unit: str, cap: int | None) -> np.ndarray:
         x = layer(x, operator, x0)
         x = project_rows(x) if unit == "node" else x
         sizes = [min(TILE, NODES - first) * COLUMNS for first in range(0, NODES, TILE)]
-        drawn = [
-            noise.gaussian(step.number, tile, size, std=step.noise_std, grid=step.grid)
-            for tile, size in enumerate(sizes)
-        ]
+        numbers = {"size": TILE * COLUMNS, "std": step.noise_std, "grid": step.grid}
+        drawn = [z.copy() for z in noise.gaussians(step.number, 0, sizes, **numbers)]
         rounded = np.rint(x.numpy() / step.grid) * step.grid
         x = project_rows(torch.from_numpy(rounded + np.concatenate(drawn).reshape(NODES, COLUMNS)))
     return x.numpy()

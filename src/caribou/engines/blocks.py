@@ -12,7 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-from caribou.kernels import Rows
+from caribou.errors import RunError
+from caribou.kernels import Rows, empty_rows
 
 TILE = 1024
 """Rows that share one address of the noise. Fixed, so that results do not depend on how rows are divided into blocks."""
@@ -122,8 +123,12 @@ class StateFile:
 
     def read(self, first: int, last: int) -> np.ndarray:
         """Rows first .. last - 1."""
-        d = self.layout.columns
-        return np.fromfile(self.path, dtype="<f4", count=(last - first) * d, offset=4 * first * d).reshape(-1, d)
+        rows = empty_rows(last - first, self.layout.columns)
+        with open(self.path, "rb") as file:
+            file.seek(4 * first * self.layout.columns)
+            if file.readinto(rows.data) != rows.nbytes:
+                raise RunError(f"{self.path} is shorter than it was written")
+        return rows
 
     def write(self, first: int, rows: np.ndarray) -> None:
         """Store rows from ``first`` on; the file grows as needed."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from caribou.engines.blocks import Block, Layout
 from caribou.engines.rounds import Progress, Step, advance, joined
-from caribou.kernels import Shards
+from caribou.kernels import Shards, empty_rows
 from caribou.mechanisms.noise import BlockNoise
 
 
@@ -22,8 +22,7 @@ class LocalRunner:
         self, layout: Layout, blocks: Sequence[Block], x0: np.ndarray | None, noise: BlockNoise, workers: int = 1
     ) -> None:
         self._layout, self._blocks, self._x0, self._noise, self._workers = layout, blocks, x0, noise, workers
-        self._y = np.empty((layout.nodes, layout.columns), dtype=np.float32)
-        self._next = np.empty_like(self._y)
+        self._y, self._next = (empty_rows(layout.nodes, layout.columns) for _ in range(2))
 
     def start(self, shards: Iterator[np.ndarray]) -> None:
         """Take over a state."""

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from caribou import kernels
-from caribou.engines.blocks import TILE, BlockFiles, StateFile
-from caribou.engines.rounds import Progress, Step, advance, finish_of, joined
+from caribou.engines.blocks import BlockFiles, StateFile
+from caribou.engines.rounds import Progress, Step, advance, finishes, joined
 from caribou.kernels import Shards
 from caribou.mechanisms.noise import BlockNoise
 
@@ -105,10 +105,7 @@ class OutOfCoreRunner:
         own, x0 = before.read(first, last), self._residual(first, last)
         out = np.empty((last - first, self._files.layout.columns), dtype=np.float32)
         sums = []
-        for at in range(0, last - first, TILE):
-            part = slice(at, min(last - first, at + TILE))
-            rows = None if x0 is None else x0[part]
-            finish = finish_of(first + at, degrees[part], own[part], rows, step, mean, self._noise)
+        for part, finish in finishes(first, degrees, own, x0, step, mean, self._noise):
             sums.append(kernels.finish_rows(finish, total[part], out[part]))
         after.write(first, out)
         return np.array(sums)

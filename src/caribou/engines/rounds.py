@@ -90,42 +90,48 @@ def advance(
     out: np.ndarray,
 ) -> np.ndarray:
     """One block of one round, fused; ``own`` and ``x0`` are its rows of y and X^(0). Returns the sums per tile of rows."""
-    degrees = block.degrees
     sums = []
-    for first in range(0, block.count, TILE):
-        part = slice(first, min(block.count, first + TILE))
-        finish = finish_of(block.first + first, degrees[part], own[part], _rows(x0, part), step, mean, noise)
+    for part, finish in finishes(block.first, block.degrees, own, x0, step, mean, noise):
         sums.append(kernels.round_rows(block.tiles[0].part(part.start, part.stop), y, finish, out[part]))
     return np.array(sums)
 
 
-def finish_of(
-    row: int,
+def finishes(
+    first: int,
     degrees: np.ndarray,
     own: np.ndarray,
     x0: np.ndarray | None,
     step: Step,
     mean: np.ndarray | None,
     noise: BlockNoise,
-) -> Finish:
-    """What follows the product for one tile of rows that begins at ``row``, its noise included."""
-    drawn = None
-    if step.noise_std > 0:
-        drawn = noise.gaussian(step.number, row // TILE, own.size, std=step.noise_std, grid=step.grid)
-        drawn = drawn.reshape(own.shape)
-    return Finish(
-        degrees=degrees,
-        own=own,
-        floor=step.degree_floor,
-        weight=step.contraction * step.alpha1,
-        mean=mean,
-        beta=step.beta,
-        x0=x0,
-        inner=step.inner_projection,
-        last=step.last,
-        noise=drawn,
-        grid=step.grid,
-    )
+) -> Iterator[tuple[slice, Finish]]:
+    """What follows the product, tile by tile of the rows from ``first`` on, noise included (each overwrites the one before)."""
+    count, d = own.shape
+    parts = [slice(at, min(count, at + TILE)) for at in range(0, count, TILE)]
+    drawn = _drawn(first // TILE, [(part.stop - part.start) * d for part in parts], d, step, noise)
+    for part, values in zip(parts, drawn, strict=True):
+        yield (
+            part,
+            Finish(
+                degrees=degrees[part],
+                own=own[part],
+                floor=step.degree_floor,
+                weight=step.contraction * step.alpha1,
+                mean=mean,
+                beta=step.beta,
+                x0=None if x0 is None else x0[part],
+                inner=step.inner_projection,
+                last=step.last,
+                noise=None if values is None else values.reshape(-1, d),
+                grid=step.grid,
+            ),
+        )
+
+
+def _drawn(tile: int, counts: list[int], d: int, step: Step, noise: BlockNoise) -> Iterator[np.ndarray | None]:
+    if step.noise_std == 0:
+        return iter([None] * len(counts))
+    return noise.gaussians(step.number, tile, counts, size=TILE * d, std=step.noise_std, grid=step.grid)
 
 
 def mean_of(sums: np.ndarray, nodes: int, step: Step) -> np.ndarray | None:
@@ -133,10 +139,6 @@ def mean_of(sums: np.ndarray, nodes: int, step: Step) -> np.ndarray | None:
     if step.alpha1 == 1:
         return None
     return step.contraction * (1 - step.alpha1) * (sums.sum(axis=0) / nodes)
-
-
-def _rows(array: np.ndarray | None, part: slice) -> np.ndarray | None:
-    return None if array is None else array[part]
 
 
 def joined(parts: Sequence[np.ndarray | None]) -> np.ndarray:

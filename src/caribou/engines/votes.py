@@ -124,24 +124,33 @@ def noisy_counts(block: Block, ballot: Ballot, classes: int, budget: VoteBudget,
     for tile in block.tiles:
         rows = Rows(np.ascontiguousarray(tile.starts), tile.columns)
         counts += count_votes(rows, block.first, *ballot.parts, classes)
-    noisy = [
-        _perturbed(counts[first : first + TILE], ballot.stage, (block.first + first) // TILE, budget, noise)
-        for first in range(0, block.count, TILE)
-    ]
-    released = np.concatenate(noisy)
+    released = _perturbed(counts, ballot.stage, block.first // TILE, budget, noise)
     released[~ballot.receives[block.first : block.first + block.count]] = 0
     return released
 
 
 def _perturbed(counts: np.ndarray, stage: int, tile: int, budget: VoteBudget, noise: BlockNoise) -> np.ndarray:
-    """`VoteBudget.perturbed` with the noise of one address."""
+    """`VoteBudget.perturbed` with noise by address: tile by tile of the rows."""
+    parts = [counts[first : first + TILE] for first in range(0, len(counts), TILE)]
+    number = _VOTES + stage
     if math.isfinite(budget.mu):
         grid = grid_spacing(noise_std=budget.noise_std)
-        drawn = noise.gaussian(_VOTES + stage, tile, counts.size, std=budget.noise_std, grid=grid)
-        return counts + drawn.reshape(counts.shape)
+        drawn = noise.gaussians(
+            number,
+            tile,
+            [part.size for part in parts],
+            size=TILE * counts.shape[1],
+            std=budget.noise_std,
+            grid=grid,
+        )
+        return np.concatenate([part + z.reshape(part.shape) for part, z in zip(parts, drawn, strict=True)])
     if math.isfinite(budget.epsilon):
-        drawn = noise.two_sided_geometric(_VOTES + stage, tile, counts.size, epsilon=budget.epsilon)
-        return counts + drawn.reshape(counts.shape)
+        draw = noise.two_sided_geometric
+        noisy = [
+            part + draw(number, tile + at, part.size, epsilon=budget.epsilon).reshape(part.shape)
+            for at, part in enumerate(parts)
+        ]
+        return np.concatenate(noisy)
     return counts
 
 

@@ -23,7 +23,7 @@
 #define EXPORT __declspec(dllexport)
 #endif
 
-#define AHEAD 16 /* edges between a prefetch and its use */
+#define AHEAD 32 /* edges between a prefetch and its use */
 #define GROUP 64 /* edges per pass over the columns: their rows stay in the first-level cache */
 #define WIDE 32  /* columns whose sums stay in registers */
 

@@ -14,6 +14,7 @@ import math
 import os
 import threading
 from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NoReturn
@@ -236,12 +237,12 @@ class BlockNoise:
     """Noise by address: the same (round, block) under the same key is the same noise, whoever draws it and however often.
 
     A retried, restarted or speculative piece of work must redraw what it drew before: fresh noise would release one value twice.
-    So the address, not the order of calls, chooses the stream: AES-256 in counter mode from the counter (round, block, 0) on.
+    So the address, not the order of calls, chooses the stream: AES-256 in counter mode from the counter (round, position) on.
     It is the caller's duty that one address never serves two different values: one key per run, one address per row block and
     round. Forked or copied on purpose, a source gives the same noise; it is never printed or pickled.
 
     >>> noise = BlockNoise.seeded(3)
-    >>> bool((noise.gaussian(1, 0, 4, std=1.0, grid=2.0**-28) == noise.gaussian(1, 0, 4, std=1.0, grid=2.0**-28)).all())
+    >>> bool((noise.two_sided_geometric(1, 0, 8, epsilon=0.1) == noise.two_sided_geometric(1, 0, 8, epsilon=0.1)).all())
     True
     """
 
@@ -290,21 +291,38 @@ class BlockNoise:
         """The inverse of `for_worker`."""
         return cls(secret[1:33], origin=secret[33:].decode(), is_secret=secret[:1] == b"\x01")
 
-    def gaussian(self, round_number: int, block: int, count: int, *, std: float, grid: float) -> np.ndarray:
-        """``count`` values of N(0, std^2), rounded to the grid; the sampler of `NoiseSource.gaussian`."""
-        pairs = (count + 1) // 2
-        words = np.frombuffer(self._stream(round_number, block).update(_zeros(24 * pairs)), dtype="<u8")
-        return kernels.gaussian(words, std=positive(noise_std=std), grid=positive(grid=grid))[:count]
+    def gaussians(
+        self, round_number: int, first: int, counts: Sequence[int], *, size: int, std: float, grid: float
+    ) -> Iterator[np.ndarray]:
+        """The noise of the blocks ``first``, ``first`` + 1, ... of a round, N(0, std^2) on the grid, as `NoiseSource.gaussian`.
+
+        A block has ``size`` values, an even number, the last block of all may have fewer: ``counts``. Their words follow each
+        other in one stream, so a block is the same however many are drawn at once. Each array is overwritten by the next.
+        """
+        std, grid = positive(noise_std=std), positive(grid=grid)
+        if size % 4 or any(not 0 < count <= size for count in counts) or any(count != size for count in counts[:-1]):
+            raise InputError(
+                f"size must be a multiple of 4 and bound every count, only the last may differ, got {size}"
+            )
+        stream = self._stream(round_number, first * (12 * size // 16))
+        words, out = np.empty(3 * size // 2 + 2, dtype="<u8"), np.empty(size)
+        room = memoryview(words.view(np.uint8))
+        for count in counts:
+            pairs = (count + 1) // 2
+            stream.update_into(_zeros(24 * pairs), room)
+            kernels.gaussian(words[: 3 * pairs], out[: 2 * pairs], std=std, grid=grid)
+            yield out[:count]
 
     def two_sided_geometric(self, round_number: int, block: int, count: int, *, epsilon: float) -> np.ndarray:
         """``count`` integers with P(k) proportional to e^(-epsilon |k|); the sampler of `NoiseSource.two_sided_geometric`."""
         epsilon = positive_or_inf(epsilon=epsilon)
-        stream = self._stream(round_number, block)
+        stream = self._stream(round_number, block << 40)
         up, down = _exponential(stream, count), _exponential(stream, count)
         return (np.floor(up / epsilon) - np.floor(down / epsilon)).astype(np.int64)
 
-    def _stream(self, round_number: int, block: int) -> Any:
-        initial = round_number.to_bytes(4, "big") + block.to_bytes(8, "big") + bytes(4)
+    def _stream(self, round_number: int, position: int) -> Any:
+        """From 16-byte word ``position`` of the round on: 2^96 of them never reach the next round."""
+        initial = round_number.to_bytes(4, "big") + position.to_bytes(12, "big")
         return Cipher(algorithms.AES(self.__streams), modes.CTR(initial)).encryptor()
 
     def __repr__(self) -> str:
