@@ -306,7 +306,7 @@ class BlockNoise:
             )
         stream = self._stream(round_number, first * (12 * size // 16))
         words, out = np.empty(3 * size // 2 + 2, dtype="<u8"), np.empty(size)
-        room = memoryview(words.view(np.uint8))
+        room = words.view(np.uint8).data
         for count in counts:
             pairs = (count + 1) // 2
             stream.update_into(_zeros(24 * pairs), room)
