@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 JOBS   ?= auto
 STAMP  := $(VENV)/.installed
 
-.PHONY: setup demo test test-fast lint format docs cli-reference bench clean
+.PHONY: setup demo test test-fast lint format docs cli-reference settings-reference bench clean
 
 setup: $(STAMP)
 
@@ -41,6 +41,9 @@ docs: setup
 
 cli-reference: setup
 	$(BIN)/python scripts/cli_reference.py > docs/cli.md
+
+settings-reference: setup
+	$(BIN)/python scripts/settings_reference.py > docs/settings.md
 
 bench: setup
 	$(BIN)/python benchmarks/run.py

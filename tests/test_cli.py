@@ -191,6 +191,18 @@ def test_ledger_from_the_outside(tmp_path: Path) -> None:
     assert entry["epsilon_budget"] == 2
 
 
+def test_methods_lists_them_and_their_settings() -> None:
+    from caribou.methods import METHODS
+
+    listed = json.loads(run("methods", "--json").stdout)["methods"]
+    assert [row["method"] for row in listed] == list(METHODS)
+    one = json.loads(run("methods", "votes-edp", "--json").stdout)
+    assert one["settings"]["max_waves"] == 60
+    assert "wave_confidence" in one["space"]
+    assert "max_waves = 60" in run("methods", "votes-edp").stdout
+    assert "method must be one of" in run("methods", "nothing").stderr
+
+
 def test_doctor_and_version() -> None:
     report = json.loads(run("doctor", "--json").stdout)
     assert report["versions"]["torch"].startswith("2.")

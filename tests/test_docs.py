@@ -19,9 +19,9 @@ from pathlib import Path
 import pytest
 
 import caribou
-from caribou.commands.plan import plan_rows
 from caribou.datasets import available
 from caribou.privacy.accounting import epsilon_of, gdp_mu, largest_true_positive_rate
+from caribou.privacy.depth import plan_rows
 from caribou.privacy.events import Gaussian
 from caribou.privacy.sensitivity import layer_sensitivity
 
@@ -256,6 +256,13 @@ def test_cli_reference_is_fresh() -> None:
     )
     stored = (DOCS / "cli.md").read_text(encoding="utf-8")
     assert stored == done.stdout, "docs/cli.md is not what `--help` says now: run `make cli-reference`"
+
+
+def test_settings_reference_is_fresh() -> None:
+    script = [sys.executable, str(ROOT / "scripts" / "settings_reference.py")]
+    done = subprocess.run(script, capture_output=True, text=True, encoding="utf-8", check=True)
+    stored = (DOCS / "settings.md").read_text(encoding="utf-8")
+    assert stored == done.stdout, "docs/settings.md is not what the methods say now: run `make settings-reference`"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -449,3 +449,26 @@ def test_a_label_does_not_move_other_nodes_between_parts() -> None:
     assert set(whole.split.train.tolist()) - {node} == set(without.split.train.tolist())
     assert np.array_equal(whole.split.val, without.split.val)
     assert np.array_equal(whole.split.test, without.split.test)
+
+
+def test_columns_are_put_in_order_by_name() -> None:
+    dense = np.arange(6.0).reshape(2, 3)
+    for features in (dense, sp.csr_array(dense)):
+        graph = Graph.from_edges(features, np.empty((2, 0), int), feature_names=["a", "b", "c"])
+        swapped = graph.with_columns(["c", "a", "b"])
+        found = swapped.features.toarray() if sp.issparse(swapped.features) else swapped.features
+        np.testing.assert_array_equal(found, dense[:, [2, 0, 1]])
+        assert swapped.feature_names == ("c", "a", "b")
+        assert graph.with_columns(("a", "b", "c")) is graph
+        with pytest.raises(InputError, match="feature columns must be 'a', 'x', got 'a', 'b', 'c'"):
+            graph.with_columns(["a", "x"])
+    with pytest.raises(InputError, match="one entry per feature column"):
+        Graph.from_edges(dense, np.empty((2, 0), int), feature_names=["a"])
+    with pytest.raises(InputError, match="different strings"):
+        Graph.from_edges(dense, np.empty((2, 0), int), feature_names=["a", "a", "b"])
+
+
+def test_one_class_is_nothing_to_learn() -> None:
+    graph = Graph.from_edges(np.zeros((3, 1)), [[0], [1]], labels=[0, 0, 0], split=Split([0], [1], [2]))
+    with pytest.raises(InputError, match="at least 2 classes, got 1"):
+        graph.for_learning()

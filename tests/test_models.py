@@ -96,7 +96,7 @@ def test_a_model_must_be_fitted_first(tmp_path: Path) -> None:
     for call in calls:
         with pytest.raises(CaribouError, match=r"model must be fitted first: call fit\(data\)"):
             call()
-    with pytest.raises(CaribouError, match=r"data must be given|must be fitted first"):
+    with pytest.raises(CaribouError, match=r"graph must be given|must be fitted first"):
         model.score()
     assert "fitted" not in repr(model)
 
@@ -134,7 +134,7 @@ def test_the_training_graph_costs_nothing(
 
 def test_the_training_graph_must_have_its_size(fitted: Callable[[str], Model]) -> None:
     small = cb.datasets.load("csbm", **(KIND | {"nodes": 40}), seed=3)
-    with pytest.raises(InputError, match="training_graph must have 130 nodes, got 40"):
+    with pytest.raises(InputError, match="training graph must have 130 nodes, got 40"):
         fitted("votes-edp").predict(small, training_graph=True)
 
 
@@ -142,7 +142,7 @@ def test_the_training_graph_must_have_its_size(fitted: Callable[[str], Model]) -
 def test_columns_must_be_those_of_the_training_graph(name: str, fitted: Callable[[str], Model]) -> None:
     wide = cb.datasets.load("csbm", **(KIND | {"features": 7}), seed=3)
     for call in (fitted(name).predict, fitted(name).release):
-        with pytest.raises(InputError, match="data must have 6 feature columns, got 7"):
+        with pytest.raises(InputError, match="graph must have 6 feature columns, got 7"):
             call(wide)
 
 
@@ -167,7 +167,7 @@ def test_embeddings_are_the_last_state_or_an_error(fitted: Callable[[str], Model
 def test_a_loaded_node_level_run_asks_for_the_graph(fitted: Callable[[str], Model], tmp_path: Path) -> None:
     fitted("mlp-dp").save(tmp_path / "run")
     loaded = cb.load(tmp_path / "run")
-    with pytest.raises(InputError, match="pass the training graph with training_graph=True"):
+    with pytest.raises(InputError, match="give the training graph again"):
         loaded.predict()
     with pytest.raises(InputError, match="data must be given to a loaded model"):
         loaded.score()

@@ -260,7 +260,7 @@ def test_a_swapped_certificate(run: Path, saved: Callable[[str], Saved]) -> None
             cb.load(run)
         files = json.loads((run / "run.json").read_text())["files"]
         edit(run, files={**files, "certificate.json": runs._digest(run / "certificate.json")})
-        with pytest.raises(RunError, match="the certificate must agree with"):
+        with pytest.raises(RunError, match=r"must be the same in run\.json and certificate\.json"):
             cb.load(run)
         edit(run, files=files)
 

@@ -22,7 +22,9 @@ LEVELS = [
     {"caribou.layer", "caribou.mechanisms"},
     {"caribou.embeddings", "caribou.engines", "caribou.learning"},
     {"caribou.methods", "caribou.runs"},
-    {"caribou.models", "caribou.tuning"},
+    {"caribou.models", "caribou.tuning", "caribou.results"},
+    {"caribou.experiments"},
+    {"caribou.reports"},
     {"caribou.commands"},
     {"caribou.cli"},
 ]

@@ -1,13 +1,14 @@
 """The command line. Each command lives in `caribou.commands`; heavy libraries are imported when a command needs them.
 
-Exit codes: 0 done; 2 bad input (one line on stderr); 3 a claim does not hold (``verify``, a broken ledger).
+Exit codes: 0 done; 2 bad input (one line on stderr); 3 a claim does not hold (``verify``, a broken ledger); 130 interrupted.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from typing import Annotated
+import warnings
+from typing import Annotated, Any
 
 import typer
 
@@ -15,15 +16,19 @@ from caribou import __version__
 from caribou.commands.datasets import datasets
 from caribou.commands.doctor import doctor
 from caribou.commands.ledger import ledger_app
+from caribou.commands.methods import methods
 from caribou.commands.plan import plan
 from caribou.commands.propagate import propagate
+from caribou.commands.report import report
+from caribou.commands.run import run
 from caribou.commands.runs import certificate, embed, predict
 from caribou.commands.train import train
 from caribou.commands.tune import tune
 from caribou.commands.verify import verify
 from caribou.errors import CaribouError
 
-EXIT_BAD_INPUT = 2
+_UsageError: Any = typer.BadParameter.__mro__[1]  # click's, which Typer does not export
+EXIT_BAD_INPUT, EXIT_INTERRUPTED = 2, 130
 
 app = typer.Typer(
     name="caribou",
@@ -51,6 +56,7 @@ def root(
 
 app.command()(plan)
 app.command()(datasets)
+app.command()(methods)
 app.command()(train)
 app.command()(tune)
 app.command()(propagate)
@@ -58,6 +64,8 @@ app.command()(predict)
 app.command()(embed)
 app.command()(certificate)
 app.command()(verify)
+app.command()(run)
+app.command()(report)
 app.add_typer(ledger_app, name="ledger")
 app.command()(doctor)
 
@@ -65,11 +73,28 @@ app.command()(doctor)
 def main() -> None:
     """The console script: errors of the user become one line on stderr and exit code 2."""
     try:
-        app()
+        with warnings.catch_warnings():
+            warnings.showwarning = _one_line
+            code = app(standalone_mode=False)
     except CaribouError as error:
-        sys.stderr.write(f"error: {' '.join(str(error).split())}\n")
-        raise SystemExit(EXIT_BAD_INPUT) from None
+        _fail(str(error), EXIT_BAD_INPUT)
+    except _UsageError as error:
+        _fail(error.format_message(), EXIT_BAD_INPUT)
+    except typer.Abort:
+        code = EXIT_INTERRUPTED
     except BrokenPipeError:
         # The reader went away (``caribou ... | head``); keep the interpreter from complaining when it flushes.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(0) from None
+    if code == EXIT_INTERRUPTED:
+        _fail("interrupted; files are whole or absent, and what a ledger has booked stays booked", EXIT_INTERRUPTED)
+    raise SystemExit(code or 0)
+
+
+def _fail(message: str, code: int) -> None:
+    sys.stderr.write(f"error: {' '.join(message.split())}\n")
+    raise SystemExit(code) from None
+
+
+def _one_line(message: Warning | str, *_: object, **__: object) -> None:
+    sys.stderr.write(f"warning: {' '.join(str(message).split())}\n")

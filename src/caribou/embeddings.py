@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +16,7 @@ from caribou.layer import ContractiveGraphLayer
 from caribou.mechanisms.message_passing import check_pairing, propagate
 from caribou.mechanisms.noise import NoiseSource
 from caribou.normalize import normalize
-from caribou.privacy.budget import Budget
+from caribou.privacy.budget import Budget, warn_of_large_delta
 from caribou.privacy.calibration import budget_mu, calibrate_propagation
 from caribou.privacy.certificate import (
     Certificate,
@@ -77,11 +76,7 @@ def release(
         raise InputError(f"noise must come from the operating system when a ledger is given, got {noise.origin}")
     if bounds.nodes not in (None, graph.num_nodes):
         raise InputError(f"nodes must be the number of nodes of the graph, {graph.num_nodes}, got {bounds.nodes}")
-    if budget.is_private and budget.delta > 1 / graph.num_nodes:
-        warnings.warn(
-            f"delta = {budget.delta:g} is above 1/n = {1 / graph.num_nodes:.2g}: it allows to publish a person at random",
-            stacklevel=2,
-        )
+    warn_of_large_delta(budget, graph.num_nodes)
     bounds = Bounds(bounds.degree_floor, bounds.degree_cap, graph.num_nodes)
     x0 = _features(graph) if start is None else _tensor(start)
     columns = x0.shape[-1] if x0.dim() == 2 else 1

@@ -104,7 +104,7 @@ class Graph:
     split: training, validation and test nodes, or None.
     cleaning: what was dropped while the graph was built (private).
     absent: sorted indices of nodes that were taken out by `without_node`; their index stays.
-    class_names, node_ids: the user's own words for classes and nodes.
+    class_names, node_ids, feature_names: the user's own words for classes, nodes and feature columns.
     num_classes: number of classes, a *public* fact: it does not change when a node is taken out. 0 = read it from the
         class names, or else from the labels.
 
@@ -129,6 +129,7 @@ class Graph:
     class_names: tuple[str, ...] | None = None
     node_ids: np.ndarray | None = None
     num_classes: int = 0
+    feature_names: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         features = _checked_features(self.features)
@@ -141,6 +142,7 @@ class Graph:
         if self.split is not None:
             _check_split(self.split, n, labels)
         ids = None if self.node_ids is None else _checked_ids(self.node_ids, n)
+        columns = None if self.feature_names is None else _checked_columns(self.feature_names, features.shape[1])
         absent = _index_array("absent", self.absent)
         _check_absent(absent, features, indptr, labels, self.split)
         checked = {
@@ -152,6 +154,7 @@ class Graph:
             "class_names": names,
             "node_ids": ids,
             "num_classes": classes,
+            "feature_names": columns,
         }
         for key, value in checked.items():
             object.__setattr__(self, key, value)
@@ -169,6 +172,7 @@ class Graph:
         class_names: Sequence[str] | None = None,
         node_ids: Any = None,
         num_classes: int = 0,
+        feature_names: Sequence[str] | None = None,
     ) -> Graph:
         """Build a graph from a 2 x E integer array of node pairs, in any order.
 
@@ -195,6 +199,7 @@ class Graph:
             class_names=None if class_names is None else tuple(class_names),
             node_ids=node_ids,
             num_classes=num_classes,
+            feature_names=None if feature_names is None else tuple(feature_names),
         )
 
     def __repr__(self) -> str:
@@ -328,6 +333,35 @@ class Graph:
             _check_absent(self.absent, self.features, self.indptr, self.labels, split)
         return self._changed(split=split)
 
+    def renamed(self, name: str) -> Graph:
+        """The same graph under another name: the one a ledger books under.
+
+        >>> Graph.from_edges(np.eye(3), [[0], [1]]).renamed("survey").name
+        'survey'
+        """
+        if not isinstance(name, str) or not name:
+            raise InputError(f"name must be a non-empty string, got {name!r}")
+        return self._changed(name=name)
+
+    def with_columns(self, names: Sequence[str]) -> Graph:
+        """The same graph with its feature columns in the order of ``names``, which must be its own names.
+
+        >>> graph = Graph.from_edges([[1.0, 2.0]], np.empty((2, 0), int), feature_names=["age", "income"])
+        >>> graph.with_columns(["income", "age"]).features.tolist()
+        [[2.0, 1.0]]
+        """
+        if self.feature_names is None or set(names) != set(self.feature_names) or len(names) != self.num_features:
+            have = "none" if self.feature_names is None else listed(self.feature_names)
+            raise InputError(f"feature columns must be {listed(names)}, got {have}")
+        if tuple(names) == self.feature_names:
+            return self
+        at = {name: k for k, name in enumerate(self.feature_names)}
+        features = self.features[:, [at[name] for name in names]]
+        if sp.issparse(features):
+            features = sp.csr_array(features)
+            features.sort_indices()
+        return self._changed(features=features, feature_names=tuple(names))
+
     def random_split(self, seed: int, fractions: Sequence[float] = DEFAULT_FRACTIONS) -> Graph:
         """The same graph with a random split of its labelled nodes, drawn from the split stream of ``seed``.
 
@@ -377,6 +411,8 @@ class Graph:
         """The split and the labels; an error if either is missing or nobody is in training."""
         if self.split is None or self.labels is None or len(self.split.train) == 0:
             raise InputError(f"graph must have labels and a split with training nodes, got {self!r} without")
+        if self.num_classes < 2:
+            raise InputError(f"labels must be of at least 2 classes, got {self.num_classes}")
         return self.split, self.labels
 
     def content(self) -> Iterator[bytes]:
@@ -649,6 +685,25 @@ def _checked_ids(ids: Any, n: int) -> np.ndarray:
     if len(np.unique(array)) != n:
         raise InputError(f"node_ids must be unique, got {n - len(np.unique(array))} repeated ids")
     return _private_copy(array)
+
+
+def _checked_columns(names: Sequence[str], d: int) -> tuple[str, ...]:
+    columns = tuple(names)
+    if not all(isinstance(name, str) for name in columns) or len(set(columns)) != len(columns):
+        raise InputError(f"feature_names must be different strings, got {listed(columns)}")
+    if len(columns) != d:
+        raise InputError(f"feature_names must have one entry per feature column ({d}), got {len(columns)}")
+    return columns
+
+
+def listed(names: Sequence[Any]) -> str:
+    """A few names for a message.
+
+    >>> listed(["age", "income"])
+    "'age', 'income'"
+    """
+    shown = ", ".join(repr(name) for name in list(names)[:8])
+    return shown + (f" and {len(names) - 8} more" if len(names) > 8 else "")
 
 
 def _check_split(split: Split, n: int, labels: np.ndarray | None) -> None:

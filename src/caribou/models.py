@@ -21,8 +21,9 @@ from caribou.graph import Graph
 from caribou.mechanisms.noise import NoiseSource
 from caribou.methods import Fitted, method_info
 from caribou.privacy.accounting import epsilon_of
-from caribou.privacy.budget import Budget, PrivacyUnit
+from caribou.privacy.budget import Budget, PrivacyUnit, warn_of_large_delta
 from caribou.privacy.certificate import Certificate
+from caribou.privacy.events import Event
 from caribou.privacy.ledger import Ledger
 from caribou.randomness import Streams
 from caribou.runs import Run, check_target, read_run, write_run
@@ -51,6 +52,7 @@ class Model:
         self._shape: tuple[int, int] = (0, 0)
         self._classes: tuple[str, ...] = ()
         self._node_ids: tuple[str, ...] | None = None
+        self._feature_names: tuple[str, ...] | None = None
 
     def __repr__(self) -> str:
         state = "" if self._fitted is None else ", fitted"
@@ -74,6 +76,7 @@ class Model:
         """Train and release within the budget. With a ``ledger`` the cost is booked, or refused, before any noise is drawn."""
         graph = as_graph(data)
         graph.for_learning()  # a graph that cannot be fitted is refused before anything is booked
+        warn_of_large_delta(self.budget, graph.num_nodes)
         fitted = booked(
             lambda source: self._recipe.fit(graph, self.budget, self._streams, source),
             self._recipe.cost(graph, self.budget),
@@ -86,6 +89,10 @@ class Model:
         )
         return self._take(fitted, graph)
 
+    def cost(self, data: Any) -> tuple[Event, ...]:
+        """What `fit` will cost, from public numbers alone: nothing is drawn and nothing is spent."""
+        return self._recipe.cost(as_graph(data), self.budget)
+
     @classmethod
     def of(cls, method: str, budget: Budget, settings: Mapping[str, Any], fitted: Fitted, graph: Graph) -> Model:
         """A model that was fitted elsewhere, e.g. by a search for its settings."""
@@ -97,6 +104,7 @@ class Model:
         self._classes = class_names(graph)
         ids = graph.node_ids if self.budget.unit is PrivacyUnit.EDGE else None
         self._node_ids = None if ids is None else tuple(str(i) for i in ids)
+        self._feature_names = graph.feature_names
         return self
 
     # -- what came out ---------------------------------------------------------------------------------------------
@@ -110,6 +118,11 @@ class Model:
     def embeddings(self) -> np.ndarray:
         """X^(K), the released state. [n, d]"""
         if "state" not in self._result.released:
+            if self.method == "caribou-ndp":
+                raise InputError(
+                    "graph_share must be above 0 for embeddings, got 0 (chosen from epsilon and the declared degree): this fit "
+                    "gave the graph nothing"
+                )
             raise InputError(
                 f"method must release embeddings (caribou-edp, caribou-inf, caribou-ndp), got {self.method}"
             )
@@ -131,14 +144,14 @@ class Model:
         Without ``data``: of the training graph, free. With ``data``: of another graph, which is a new release within the same
         budget, about that graph (a warning says so); ``training_graph=True`` declares that it is the training graph again,
         so that what was released is used and nothing is spent (needed at node level after loading: a run holds no features).
+        Its nodes must be in the order of the training graph; at edge level names of nodes are compared, at node level a run
+        holds none.
         """
         if data is None:
             return self._own_probabilities()
-        graph = as_graph(data)
-        self._check_columns(graph)
+        graph = self._with_columns(as_graph(data))
         if training_graph:
-            if graph.num_nodes != self._shape[0]:
-                raise InputError(f"training_graph must have {self._shape[0]} nodes, got {graph.num_nodes}")
+            self._check_nodes(graph)
             return self._recipe.predict(self._result.weights, self._result.released, graph)
         result = self.release(graph)
         if self._recipe.release_cost(graph, self.budget):
@@ -162,8 +175,8 @@ class Model:
         replace_fingerprint: bool = False,
     ) -> Fitted:
         """Predict another graph: probabilities, what was released about it, and the certificate of that release."""
-        weights, graph = self._result.weights, as_graph(data)
-        self._check_columns(graph)
+        weights, graph = self._result.weights, self._with_columns(as_graph(data))
+        warn_of_large_delta(self.budget, graph.num_nodes)
         return booked(
             lambda source: self._recipe.release(weights, graph, self.budget, self._streams, source),
             self._recipe.release_cost(graph, self.budget),
@@ -203,6 +216,7 @@ class Model:
             columns=self._shape[1],
             classes=self._classes,
             node_ids=self._node_ids,
+            feature_names=self._feature_names,
         )
         write_run(run, folder)
 
@@ -216,7 +230,7 @@ class Model:
             raise RunError(f"run {folder}: method and settings must be those that were saved: {error}") from error
         model._fitted = Fitted(np.empty((0, 0)), run.certificate, run.released, run.weights)
         model._shape = (run.nodes, run.columns)
-        model._classes, model._node_ids = run.classes, run.node_ids
+        model._classes, model._node_ids, model._feature_names = run.classes, run.node_ids, run.feature_names
         return model
 
     @property
@@ -239,13 +253,28 @@ class Model:
         if "probabilities" in result.released:
             return result.released["probabilities"]
         raise InputError(
-            "data must be given: at node level a run holds no predictions (a node's own row is not covered); pass the training "
-            "graph with training_graph=True"
+            "graph must be given: at node level a run holds no predictions (a node's own row is not covered); give the training "
+            "graph again and declare it the training graph"
         )
 
-    def _check_columns(self, graph: Graph) -> None:
+    def _with_columns(self, graph: Graph) -> Graph:
+        """The graph with its feature columns in the order of training; columns without names are taken as they come."""
         if graph.num_features != self._shape[1]:
-            raise InputError(f"data must have {self._shape[1]} feature columns, got {graph.num_features}")
+            raise InputError(f"graph must have {self._shape[1]} feature columns, got {graph.num_features}")
+        if self._feature_names is None or graph.feature_names is None:
+            return graph
+        return graph.with_columns(self._feature_names)
+
+    def _check_nodes(self, graph: Graph) -> None:
+        if graph.num_nodes != self._shape[0]:
+            raise InputError(f"training graph must have {self._shape[0]} nodes, got {graph.num_nodes}")
+        if self._node_ids is None or graph.node_ids is None:
+            return
+        for place, (own, other) in enumerate(zip(self._node_ids, graph.node_ids, strict=True)):
+            if own != str(other):
+                raise InputError(
+                    f"training graph must list its nodes as in training, {own!r} at {place}, got {str(other)!r}"
+                )
 
 
 class Votes(Model):

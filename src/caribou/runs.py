@@ -1,6 +1,6 @@
 """A saved run: weights, what was released, settings and certificate in one folder. Never the graph, a seed or a hidden state.
 
-    run.json              method, settings, budget, sizes, class names, and the SHA-256 of every other file
+    run.json              method, settings, budget, sizes, names of classes and columns, and the SHA-256 of the other files
     weights.safetensors   parameters of the models: trained on public data, or privately
     released.safetensors  what the mechanisms released
     certificate.json/.md  the promise
@@ -35,7 +35,8 @@ WEIGHTS, RELEASED, CERTIFICATE, NODES = "weights.safetensors", "released.safeten
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """A fitted method as it is stored. ``classes``: names of the classes, in the order of the columns."""
+    """A fitted method as it is stored. ``classes``: names of the classes, in the order of the columns of probabilities;
+    ``feature_names``: those of the feature columns, in their order."""
 
     method: str
     settings: Mapping[str, Any]
@@ -47,6 +48,7 @@ class Run:
     columns: int
     classes: tuple[str, ...]
     node_ids: tuple[str, ...] | None = field(default=None)
+    feature_names: tuple[str, ...] | None = field(default=None)
 
 
 def write_run(run: Run, folder: str | os.PathLike[str]) -> Path:
@@ -106,6 +108,7 @@ def read_run(folder: str | os.PathLike[str]) -> Run:
             columns=int(record["columns"]),
             classes=tuple(str(name) for name in record["classes"]),
             node_ids=_read_ids(base / NODES) if NODES in record["files"] else None,
+            feature_names=_names(record.get("feature_names")),
         )
     except (KeyError, TypeError, ValueError, CaribouError) as error:
         raise RunError(f"run {base} cannot be read: {error}") from error
@@ -116,10 +119,18 @@ def read_run(folder: str | os.PathLike[str]) -> Run:
 def _check_agreement(run: Run, base: Path) -> None:
     """Record and certificate must tell one story."""
     c = run.certificate
-    stated = (c.epsilon, c.delta, c.unit, c.public_parameters.get("nodes"))
-    wanted = (run.budget.epsilon, run.budget.delta, run.budget.unit, run.nodes)
-    if stated != wanted:
-        raise RunError(f"run {base}: the certificate must agree with {RECORD}, {wanted}, got {stated}")
+    stated = {"epsilon": c.epsilon, "delta": c.delta, "unit": c.unit.value, "nodes": c.public_parameters.get("nodes")}
+    budget = run.budget
+    wanted = {"epsilon": budget.epsilon, "delta": budget.delta, "unit": budget.unit.value, "nodes": run.nodes}
+    for name, value in wanted.items():
+        if stated[name] != value:
+            raise RunError(
+                f"run {base}: {name} must be the same in {RECORD} and {CERTIFICATE}, got {value} and {stated[name]}"
+            )
+    if run.feature_names is not None and len(run.feature_names) != run.columns:
+        raise RunError(
+            f"run {base}: feature_names must have columns = {run.columns} entries, got {len(run.feature_names)}"
+        )
 
 
 def _write_files(run: Run, folder: Path) -> None:
@@ -141,6 +152,7 @@ def _write_files(run: Run, folder: Path) -> None:
         "nodes": run.nodes,
         "columns": run.columns,
         "classes": list(run.classes),
+        "feature_names": None if run.feature_names is None else list(run.feature_names),
         "files": {path.name: _digest(path) for path in sorted(folder.iterdir())},
     }
     (folder / RECORD).write_text(json.dumps(record, indent=2, allow_nan=False) + "\n", encoding="utf-8")
@@ -170,6 +182,10 @@ def _read_arrays(path: Path) -> dict[str, np.ndarray]:
 
 def _read_ids(path: Path) -> tuple[str, ...]:
     return tuple(str(name) for name in json.loads(path.read_text(encoding="utf-8")))
+
+
+def _names(value: Any) -> tuple[str, ...] | None:
+    return None if value is None else tuple(str(name) for name in value)
 
 
 def _digest(path: Path) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -79,6 +80,94 @@ def world(tmp_path_factory: pytest.TempPathFactory, quick_learning: None) -> Pat
 # -- train ---------------------------------------------------------------------------------------------------------
 
 
+def test_several_seeds_are_refused_whole_if_the_ledger_cannot_pay(
+    world: Path, tmp_path: Path, caribou: Caribou
+) -> None:
+    ledger = Ledger(tmp_path / "l.sqlite")
+    ledger.set_budget("first", cb.Budget(6, 1e-5, "edge"))
+    where = ("--graph", world / "first.npz", "--ledger", ledger.path, "--out", tmp_path / "runs")
+    refused = caribou("train", "votes-edp", *where, "--epsilon", 3, "--seeds", 3, code=2)
+    assert "would bring the total to epsilon = 8.99999" in refused.err
+    assert ledger.total("first", "edge").epsilon_spent == 0
+    assert not (tmp_path / "runs").exists()
+    shown = caribou("train", "votes-edp", *where, "--epsilon", 3, "--seeds", 2)
+    assert ledger.total("first", "edge").epsilon_spent == pytest.approx(6, rel=1e-5)
+    assert "booked" in shown.out
+    assert "'first'" in shown.out
+
+
+def test_what_is_saved_and_spent_is_said(world: Path, tmp_path: Path, caribou: Caribou) -> None:
+    votes = caribou("train", "votes-edp", "--graph", world / "first.npz", "--out", tmp_path / "v", "--seeds", 2).out
+    assert "caribou predict, certificate" in votes
+    assert "embed" not in votes
+    assert "v/0 ... 1" in " ".join(votes.split())
+    assert "embed" in caribou("train", "caribou-edp", "--graph", world / "first.npz", "--out", tmp_path / "c").out
+    assert "nothing: no private data is read" in caribou("train", "mlp", "--graph", world / "first.npz").out
+    alone = caribou("train", "caribou-ndp", "--graph", world / "first.npz", "--epsilon", 2, "--out", tmp_path / "n").out
+    assert "not used" in alone
+    refused = caribou("embed", tmp_path / "n", "--out", tmp_path / "n.csv", code=2).err
+    assert "graph_share must be above 0" in refused
+
+
+def test_a_large_delta_is_warned_of_in_one_line(world: Path, caribou: Caribou) -> None:
+    shown = caribou("train", "votes-edp", "--graph", world / "first.npz", "--delta", 0.1)
+    assert shown.err.startswith("warning: delta = 0.1 is above 1/n")
+    assert "UserWarning" not in shown.err
+
+
+def test_columns_with_other_titles_and_a_name_for_the_ledger(world: Path, tmp_path: Path, caribou: Caribou) -> None:
+    table = pd.read_csv(world / "nodes.csv").rename(columns={"id": "person", "label": "answer"})
+    table.to_csv(tmp_path / "people.csv", index=False)
+    tables = ("--graph", world / "edges.csv", "--nodes", tmp_path / "people.csv")
+    roles = ("--column", "id=person", "--column", "label=answer")
+    ledger = tmp_path / "l.sqlite"
+    caribou("train", "mlp-dp", *tables, *roles, "--name", "survey", "--ledger", ledger, "--out", tmp_path / "run")
+    assert Ledger(ledger).total("survey", "node").releases == 1
+    caribou("predict", tmp_path / "run", *tables, *roles, "--training-graph", "--out", tmp_path / "p.csv")
+    assert set(pd.read_csv(tmp_path / "p.csv")["class"]) <= {"no", "yes"}
+    for bad in ("colour=x", "id", "id="):
+        message = caribou("train", "mlp-dp", *tables, "--column", bad, code=2).err
+        assert (
+            message
+            == f"error: column must be ROLE=TITLE with a role of id, label, split, source, target, got {bad!r}\n"
+        )
+
+
+def test_feature_columns_are_matched_by_name(tmp_path: Path, world: Path, caribou: Caribou) -> None:
+    table = pd.read_csv(world / "nodes.csv").assign(y2=lambda t: -3 * t["x"])
+    table.to_csv(tmp_path / "a.csv", index=False)
+    table[["id", "y2", "x", "label"]].to_csv(tmp_path / "swapped.csv", index=False)
+    table.rename(columns={"y2": "other"}).to_csv(tmp_path / "other.csv", index=False)
+    edges = ("--graph", world / "edges.csv", "--nodes")
+    caribou("train", "mlp-dp", *edges, tmp_path / "a.csv", "--epsilon", 8, "--out", tmp_path / "run")
+    for name in ("a", "swapped"):
+        out = ("--training-graph", "--out", tmp_path / f"{name}.p.csv")
+        caribou("predict", tmp_path / "run", *edges, tmp_path / f"{name}.csv", *out)
+    assert (tmp_path / "a.p.csv").read_text() == (tmp_path / "swapped.p.csv").read_text()
+    refused = caribou("predict", tmp_path / "run", *edges, tmp_path / "other.csv", *out, code=2)
+    assert "feature columns must be 'x', 'y2', got 'x', 'other'" in refused.err
+
+
+def test_the_order_of_nodes_is_compared_where_it_is_public(tmp_path: Path, world: Path, caribou: Caribou) -> None:
+    pd.read_csv(world / "nodes.csv").iloc[::-1].to_csv(tmp_path / "reversed.csv", index=False)
+    where = ("--graph", world / "edges.csv", "--nodes", tmp_path / "reversed.csv", "--training-graph")
+    refused = caribou("predict", world / "named", *where, "--out", tmp_path / "p.csv", code=2)
+    assert "must list its nodes as in training, 'person 0' at 0, got 'person 59'" in refused.err
+
+
+def test_an_interruption_is_one_line_and_code_130(tmp_path: Path, world: Path) -> None:
+    code = (
+        "import sys, caribou.models\nfrom caribou.cli import main\n"
+        "def stop(*a, **k): raise KeyboardInterrupt\n"
+        "caribou.models.Model.fit = stop\nmain()"
+    )
+    words = ["train", "votes-edp", "--graph", str(world / "first.npz"), "--out", str(tmp_path / "run")]
+    found = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, check=False)
+    assert found.returncode == 130, found
+    assert found.stderr.strip().startswith("error: interrupted")
+    assert not (tmp_path / "run").exists()
+
+
 def test_train_saves_a_run_and_books_it(world: Path, tmp_path: Path, caribou: Caribou) -> None:
     book, out = tmp_path / "ledger.sqlite", tmp_path / "run"
     arguments = ("train", "votes-edp", "--graph", world / "first.npz", "--epsilon", 2, "--ledger", book)
@@ -152,7 +241,7 @@ def test_names_of_nodes_and_classes_are_kept_at_edge_level(world: Path, tmp_path
 @pytest.mark.parametrize("method", ["mlp-dp", "caribou-ndp"])
 def test_node_level_needs_the_training_graph(method: str, world: Path, tmp_path: Path, caribou: Caribou) -> None:
     out, graph = tmp_path / "p.csv", world / "first.npz"
-    assert "training_graph=True" in caribou("predict", world / method, "--out", out, code=2).err
+    assert "declare it the training graph" in caribou("predict", world / method, "--out", out, code=2).err
     assert not out.exists()
     caribou("predict", world / method, "--out", out, "--graph", graph, "--training-graph")
     table = pd.read_csv(out)
@@ -173,6 +262,9 @@ def test_another_graph_comes_with_a_certificate(method: str, world: Path, tmp_pa
     spent = Ledger(book).total("second", certificate.unit).epsilon_spent
     assert certificate.epsilon_spent == pytest.approx(spent, rel=1e-3)
     assert len(pd.read_csv(tmp_path / "p.csv")) == 90
+    again = caribou("predict", world / method, "--out", tmp_path / "p.csv", *arguments, code=2)
+    assert "must be a new file" in again.err, "a certificate must not be overwritten"
+    assert Ledger(book).total("second", certificate.unit).epsilon_spent == spent
 
 
 @pytest.mark.parametrize("method", ["mlp", "mlp-dp"])
@@ -197,8 +289,8 @@ def test_bad_predictions(world: Path, tmp_path: Path, caribou: Caribou) -> None:
     assert "must go with --graph" in failure(run, "--out", out, "--ledger", tmp_path / "l.sqlite")
     assert "file not found" in failure(run, "--out", out, "--graph", tmp_path / "g.npz")
     named = ("--graph", world / "edges.csv", "--nodes", world / "nodes.csv")
-    assert "data must have 4 feature columns, got 1" in failure(run, "--out", out, *named)
-    assert "data must have 4 feature columns, got 1" in failure(run, "--out", out, *named, "--training-graph")
+    assert "graph must have 4 feature columns, got 1" in failure(run, "--out", out, *named)
+    assert "graph must have 4 feature columns, got 1" in failure(run, "--out", out, *named, "--training-graph")
     assert not out.exists()
 
 

@@ -115,7 +115,7 @@ def test_bad_input() -> None:
     assert "epsilon must be" in failure("mlp-dp", "--dataset", "chain-s", "--epsilon", "-1")
     assert "delta must be" in failure("mlp-dp", "--dataset", "chain-s", "--delta", "1")
     assert "seeds must be" in failure("mlp-dp", "--dataset", "chain-s", "--seeds", "0")
-    assert "nodes must go with --graph" in failure("mlp-dp", "--dataset", "chain-s", "--nodes", "n.csv")
+    assert "nodes and column must go with --graph" in failure("mlp-dp", "--dataset", "chain-s", "--nodes", "n.csv")
     assert "name must be one of" in failure("mlp-dp", "--dataset", "chains")
 
 

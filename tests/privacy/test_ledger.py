@@ -279,7 +279,7 @@ class TestIdentity:
     def test_changed_content_is_refused_with_advice(self, ledger: Ledger) -> None:
         old, new = ledger.fingerprint([b"old"]), ledger.fingerprint([b"new"])
         ledger.spend("survey", "edge", pure(1), description="one", fingerprint=old)
-        with pytest.raises(LedgerError, match=r"'survey'.*has changed.*new name.*replace_fingerprint=True"):
+        with pytest.raises(LedgerError, match=r"'survey'.*has changed.*new name.*replace the fingerprint"):
             ledger.spend("survey", "edge", pure(1), description="two", fingerprint=new)
         assert len(ledger.releases()) == 1
         assert len(ledger.history("survey")) == 1

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from caribou.commands.options import NodeTable
+from caribou.commands.options import Column, GraphSource, Name, NodeTable
 from caribou.errors import InputError
 
 if TYPE_CHECKING:
@@ -21,7 +21,13 @@ if TYPE_CHECKING:
 TABLES = (".csv", ".parquet")
 _Run = Annotated[Path, typer.Argument(help="The folder that caribou train --out wrote.")]
 _Graph = Annotated[Path | None, typer.Option(help="Another graph: .npz, .pt, .graphml, or an edge table.")]
-_Training = Annotated[bool, typer.Option(help="--graph is the training graph: use what was released, spend nothing.")]
+_Training = Annotated[
+    bool,
+    typer.Option(
+        "--training-graph",
+        help="--graph is the training graph, its nodes in the same order: use what was released, spend nothing.",
+    ),
+]
 _Ledger = Annotated[Path | None, typer.Option(help="Book the cost of a new release here, or refuse.")]
 
 
@@ -30,6 +36,8 @@ def predict(
     out: Annotated[Path, typer.Option(help="Where to write the predictions: .csv or .parquet.")],
     graph: _Graph = None,
     nodes: NodeTable = None,
+    column: Column = None,
+    name: Name = None,
     training_graph: _Training = False,
     ledger: _Ledger = None,
 ) -> None:
@@ -46,11 +54,11 @@ def predict(
     _check_table(out)
     model = load(run)
     if graph is None:
-        if nodes is not None or training_graph or ledger is not None:
-            raise InputError("nodes, training-graph and ledger must go with --graph, got no --graph")
+        if nodes is not None or column or name is not None or training_graph or ledger is not None:
+            raise InputError("nodes, column, name, training-graph and ledger must go with --graph, got no --graph")
         probabilities, ids = model.predict_proba(), model.node_ids
     else:
-        data = _read(graph, nodes)
+        data = GraphSource(graph=graph, nodes=nodes, columns=column or (), name=name).load()
         ids = None if data.node_ids is None else tuple(str(i) for i in data.node_ids)
         if training_graph:
             probabilities = model.predict_proba(data, training_graph=True)
@@ -97,20 +105,16 @@ def certificate(
 
 
 def _new_release(model: Model, data: Graph, out: Path, ledger: Path | None) -> np.ndarray:
+    beside = out.with_suffix(".certificate.json")
+    if beside.exists():
+        raise InputError(f"certificate of the new release must be a new file, got {str(beside)!r}, which exists")
     result = model.release(data, ledger=ledger)
     if result.certificate.epsilon_spent == 0:
         typer.echo("each prediction is made from a node's own features: nothing was released", err=True)
         return result.probabilities
-    beside = out.with_suffix(".certificate.json")
     result.certificate.save(beside)
     typer.echo(f"a new release about {data.name!r}: {model.budget}; certificate: {beside}", err=True)
     return result.probabilities
-
-
-def _read(graph: Path, nodes: Path | None) -> Graph:
-    from caribou.datasets import read_graph
-
-    return read_graph(graph, nodes)
 
 
 def _predictions(probabilities: np.ndarray, classes: tuple[str, ...], ids: tuple[str, ...] | None) -> pd.DataFrame:

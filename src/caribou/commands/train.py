@@ -16,13 +16,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from caribou._validate import integer
-from caribou.commands.options import AsJson, DataDir, Dataset, GraphFile, NodeTable
+from caribou.commands.options import AsJson, Column, DataDir, Dataset, GraphFile, GraphSource, Name, NodeTable
 from caribou.errors import InputError
 
 if TYPE_CHECKING:
     from caribou.graph import Graph
     from caribou.models import Model
     from caribou.privacy.budget import Budget
+
+
+GRAPH_OPTIONAL = {"votes-ndp": "votes", "caribou-ndp": "state"}
+"""Methods that leave the edges alone where a public rule says that they would not help; what they release if they do not."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +45,8 @@ def train(
     dataset: Dataset = None,
     graph: GraphFile = None,
     nodes: NodeTable = None,
+    column: Column = None,
+    name: Name = None,
     data_dir: DataDir = None,
     epsilon: Annotated[
         float | None,
@@ -64,7 +70,10 @@ def train(
         Path | None, typer.Option(help="Book the cost here before anything is released, or refuse.")
     ] = None,
     replace_fingerprint: Annotated[
-        bool, typer.Option(help="With --ledger: the graph has changed but is about the same people.")
+        bool,
+        typer.Option(
+            "--replace-fingerprint", help="With --ledger: the graph has changed but is about the same people."
+        ),
     ] = False,
     public_features: Annotated[
         Path | None,
@@ -88,35 +97,42 @@ def train(
     options = with_public_features(parse_settings(settings or []), method, public_features)
     fits = (1 if out is not None or ledger is not None else 3) if seeds is None else integer(at_least=1, seeds=seeds)
     Model(method, budget, **options)  # bad settings are found before any data is read
-    if out is not None:
-        check_target(out)
+    source = GraphSource(dataset, graph, nodes, column or (), name, data_dir)
+    folders = [] if out is None else _folders(check_target(out), fits)
     runs: list[_Run] = []
     with fit_progress(method, fits) as advance:
         for seed in range(fits):
-            data = load_graph(dataset, graph, nodes, data_dir, seed)
+            data = source.load(seed)
             model = Model(method, budget, seed=seed, **options)
+            if seed == 0 and ledger is not None:
+                _require_all(ledger, model, data, fits)
             wall, cpu = time.perf_counter(), time.process_time()
             model.fit(data, ledger=ledger, replace_fingerprint=replace_fingerprint)
             wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+            if folders:
+                folders[seed].parent.mkdir(exist_ok=True)
+                model.save(folders[seed])  # at once: what has been paid for is not lost if a later fit fails
             test, val = (accuracy(model.predict_proba(), data, part) for part in ("test", "val"))
             runs.append(_Run(model, test, val, wall, cpu))
             advance()
-    if out is not None:
-        _save(runs, out)
-    document = _document(method, dataset or str(graph), budget, runs)
+    document = _document(method, str(source), budget, runs)
     if as_json:
         typer.echo(json.dumps(document, indent=2))
         return
-    _print(document, str(budget), out)
+    booked = "" if ledger is None else f"under {data.name!r} in {ledger}"
+    _print(document, str(budget), runs[0].model, folders, booked)
 
 
-def _save(runs: list[_Run], out: Path) -> None:
-    if len(runs) == 1:
-        runs[0].model.save(out)
-        return
-    out.mkdir(exist_ok=True)
-    for number, run in enumerate(runs):
-        run.model.save(out / str(number))
+def _folders(out: Path, fits: int) -> list[Path]:
+    return [out] if fits == 1 else [out / str(number) for number in range(fits)]
+
+
+def _require_all(ledger: Path, model: Model, data: Graph, fits: int) -> None:
+    """Refuse several fits before the first one if the ledger cannot pay for all of them."""
+    from caribou.privacy.ledger import Ledger
+
+    if fits > 1:
+        Ledger(ledger).require(data.name, model.budget.unit, model.cost(data) * fits)
 
 
 def _document(method: str, dataset: str, budget: Budget, runs: list[_Run]) -> dict[str, Any]:
@@ -190,19 +206,6 @@ def with_public_features(settings: dict[str, Any], method: str, file: Path | Non
     raise InputError(f"public_features must go with mlp-dp or votes-ndp, got {method}")
 
 
-def load_graph(dataset: str | None, graph: Path | None, nodes: Path | None, data_dir: Path | None, seed: int) -> Graph:
-    """The data set or the file that the options name."""
-    from caribou.datasets import load, read_graph
-
-    if (dataset is None) == (graph is None):
-        raise InputError("give either --dataset NAME or --graph FILE")
-    if dataset is not None:
-        if nodes is not None:
-            raise InputError("nodes must go with --graph, got --dataset")
-        return load(dataset, data_dir=data_dir, seed=seed)
-    return read_graph(graph, nodes, seed=seed)  # type: ignore[arg-type]
-
-
 def _mean(values: list[float]) -> float:
     return math.fsum(values) / len(values)
 
@@ -222,7 +225,7 @@ def _percent(share: float | None) -> str:
     return "no labels" if share is None else f"{share:.1%}"
 
 
-def _print(document: dict[str, Any], budget: str, out: Path | None) -> None:
+def _print(document: dict[str, Any], budget: str, model: Model, folders: list[Path], booked: str) -> None:
     from rich.console import Console
     from rich.table import Table
 
@@ -233,9 +236,15 @@ def _print(document: dict[str, Any], budget: str, out: Path | None) -> None:
         else f" ± {accuracy['ci95']:.1%} (95 % interval over {len(accuracy['runs'])} fits)"
     )
     table = Table(show_header=False, box=None, pad_edge=False)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")  # a path must not be cut off
     table.add_row("method", document["method"])
     table.add_row("graph", document["dataset"])
     table.add_row("guarantee of one fit", budget)
+    if document["epsilon_spent"] == 0:
+        table.add_row("spent", "nothing: no private data is read")
+    if model.method in GRAPH_OPTIONAL and GRAPH_OPTIONAL[model.method] not in model.released:
+        table.add_row("edges", "not used: at this epsilon and declared average degree they would not help")
     table.add_row("test accuracy", f"{_percent(accuracy['mean'])}{interval}")
     table.add_row("validation accuracy", _percent(document["val_accuracy"]))
     if len(accuracy["runs"]) > 1:
@@ -250,6 +259,15 @@ def _print(document: dict[str, Any], budget: str, out: Path | None) -> None:
     table.add_row("seconds per fit", f"{document['seconds_per_fit']:.1f} ({document['cpu_seconds_per_fit']:.1f} CPU)")
     table.add_row("peak memory", f"{document['peak_rss_mb']:.0f} MB")
     table.add_row("certificate", document["certificate"]["status"])
-    if out is not None:
-        table.add_row("saved", f"{out} (caribou predict, embed or certificate {out})")
+    if booked:
+        table.add_row("booked", booked)
+    if folders:
+        uses = ("predict", "embed", "certificate") if "state" in model.released else ("predict", "certificate")
+        last = f" ... {folders[-1].name}" if len(folders) > 1 else ""
+        table.add_row("saved", f"{_shown(folders[0])}{last} (caribou {', '.join(uses)} {_shown(folders[0])})")
     Console().print(table)
+
+
+def _shown(path: Path) -> str:
+    """The path as the user would type it from here."""
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)

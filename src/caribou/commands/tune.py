@@ -9,8 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
-from caribou.commands.options import AsJson, DataDir, Dataset, GraphFile, NodeTable
-from caribou.commands.train import fit_progress, load_graph, parse_settings
+from caribou.commands.options import AsJson, Column, DataDir, Dataset, GraphFile, GraphSource, Name, NodeTable
+from caribou.commands.train import fit_progress, parse_settings
 from caribou.errors import InputError
 
 
@@ -23,6 +23,8 @@ def tune(
     dataset: Dataset = None,
     graph: GraphFile = None,
     nodes: NodeTable = None,
+    column: Column = None,
+    name: Name = None,
     data_dir: DataDir = None,
     epsilon: Annotated[float, typer.Option(help="Epsilon of the whole search (with --public: of each trial).")] = 4.0,
     delta: Annotated[float | None, typer.Option(help="Delta (default: 1e-05).", show_default=False)] = None,
@@ -56,7 +58,10 @@ def tune(
         raise InputError("out and ledger must not be given with --public, which releases no model")
     if out is not None:
         check_target(out)
-    data = load_graph(dataset, graph, nodes, data_dir, seed)
+    source = GraphSource(dataset, graph, nodes, column or (), name, data_dir)
+    data = source.load(seed)
+    if not public and out is None:
+        typer.echo("warning: without --out the model that the search pays for is thrown away", err=True)
     # on private data the number of trials may be secret: no counter is shown
     with fit_progress(f"{method}, trials", trials if public else 1) as advance:
         found = tuning.tune(
@@ -75,7 +80,7 @@ def tune(
         Model.of(method, budget, found.settings, found.fitted, data).save(out)
     document: dict[str, Any] = {
         "method": method,
-        "dataset": dataset or str(graph),
+        "dataset": str(source),
         "settings": dict(found.settings),
         "public": public,
         "val_accuracy": found.score,

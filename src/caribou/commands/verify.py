@@ -16,7 +16,7 @@ EXIT_CLAIM_FAILS = 3
 
 
 def verify(
-    file: Annotated[Path, typer.Argument(help="A certificate in JSON.")],
+    file: Annotated[Path, typer.Argument(help="A certificate in JSON, or a run's folder.")],
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> None:
     """Recompute a certificate's epsilon from its events with PLD and RDP, and check its assumptions.
@@ -25,7 +25,7 @@ def verify(
 
     Example: caribou verify demo-output/certificate.json
     """
-    certificate = Certificate.load(file)
+    certificate = Certificate.load(file / "certificate.json" if file.is_dir() else file)
     result = verify_certificate(certificate)
     if as_json:
         document = {

@@ -92,7 +92,7 @@ def read_graph(
 
 def _from_tables(file: Path, nodes: str | os.PathLike[str] | None, titles: tables.Titles, name: str) -> Graph:
     if nodes is None:
-        raise DataError(f"{file}: an edge table needs a node table as well, pass it as nodes=")
+        raise DataError(f"{file}: an edge table needs a node table as well (nodes)")
     node_file = _regular_file("nodes", nodes)
     if node_file.suffix.lower() not in tables.ENDINGS:
         raise DataError(

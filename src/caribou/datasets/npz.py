@@ -5,7 +5,7 @@ x, or x_data, x_indices, x_indptr, x_shape: dense features, or the parts of spar
 num_nodes: number of nodes, needed only when there are neither features nor labels of that length.
 y: one class per node, -1 = unknown.
 split_train, split_val, split_test: node indices.
-class_names, num_classes, node_ids, absent: optional, see `caribou.graph.Graph`.
+class_names, num_classes, node_ids, feature_names, absent: optional, see `caribou.graph.Graph`.
 
 Other arrays are ignored.
 """
@@ -53,7 +53,17 @@ def _arrays(path: Path) -> dict[str, np.ndarray]:
         found = "a single array" if single else "other or incomplete content"
         raise DataError(f"{path}: is not an npz archive (named arrays, as np.savez writes them), got {found}")
     with np.load(path, allow_pickle=False) as archive:
-        wanted = {"edge_index", "x", "y", "num_nodes", "class_names", "num_classes", "node_ids", "absent"}
+        wanted = {
+            "edge_index",
+            "x",
+            "y",
+            "num_nodes",
+            "class_names",
+            "num_classes",
+            "node_ids",
+            "absent",
+            "feature_names",
+        }
         wanted.update(_SPARSE, _SPLIT)
         arrays = {}
         for key in sorted(wanted.intersection(archive.files)):
@@ -74,9 +84,6 @@ def _graph(arrays: dict[str, np.ndarray], path: Path, name: str) -> Graph:
         raise DataError(f"{path}: edge_index must be 2 x E integers, got {edges.dtype} of shape {edges.shape}")
     present = [key for key in _SPLIT if key in arrays]
     split = Split(*(_need(arrays, key, path) for key in _SPLIT)) if present else None
-    names = arrays.get("class_names")
-    if names is not None and (names.ndim != 1 or names.dtype.kind != "U"):
-        raise DataError(f"{path}: class_names must be a 1-D array of text, got {names.dtype} of shape {names.shape}")
     return Graph.from_edges(
         features=_features(arrays, path),
         edges=edges,
@@ -84,10 +91,20 @@ def _graph(arrays: dict[str, np.ndarray], path: Path, name: str) -> Graph:
         split=split,
         name=name,
         absent=np.atleast_1d(arrays.get("absent", np.empty(0, np.int64))),
-        class_names=None if names is None else tuple(str(word) for word in names),
+        class_names=_words(arrays, "class_names", path),
         node_ids=arrays.get("node_ids"),
         num_classes=_scalar(arrays, "num_classes", path) if "num_classes" in arrays else 0,
+        feature_names=_words(arrays, "feature_names", path),
     )
+
+
+def _words(arrays: dict[str, np.ndarray], key: str, path: Path) -> tuple[str, ...] | None:
+    if key not in arrays:
+        return None
+    names = arrays[key]
+    if names.ndim != 1 or names.dtype.kind != "U":
+        raise DataError(f"{path}: {key} must be a 1-D array of text, got {names.dtype} of shape {names.shape}")
+    return tuple(str(word) for word in names)
 
 
 def _features(arrays: dict[str, np.ndarray], path: Path) -> Any:
@@ -186,8 +203,9 @@ def _contents(graph: Graph) -> dict[str, Any]:
         contents.update(y=graph.labels, num_classes=graph.num_classes)
     if graph.split is not None:
         contents.update(zip(_SPLIT, (graph.split.train, graph.split.val, graph.split.test), strict=True))
-    if graph.class_names is not None:
-        contents["class_names"] = np.array(graph.class_names, dtype=np.str_)
+    for key in ("class_names", "feature_names"):
+        if getattr(graph, key) is not None:
+            contents[key] = np.array(getattr(graph, key), dtype=np.str_)
     if graph.node_ids is not None:
         contents["node_ids"] = graph.node_ids
     if len(graph.absent):

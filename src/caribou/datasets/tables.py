@@ -14,6 +14,7 @@ import numpy as np
 from caribou.datasets import columns
 from caribou.errors import CaribouError, DataError
 from caribou.graph import Graph
+from caribou.graph import listed as _listed
 
 ENDINGS = (".csv", ".parquet", ".pq")
 
@@ -71,14 +72,21 @@ def build(
     rest = [title for title in titles_there if title not in (label, split)]
     features = columns.numbers(frame, rest, place, naming_hint(label, split))
     return Graph.from_edges(
-        features, pairs, labels=labels, split=division, name=name, class_names=names, node_ids=node_ids
+        features,
+        pairs,
+        labels=labels,
+        split=division,
+        name=name,
+        class_names=names,
+        node_ids=node_ids,
+        feature_names=[str(title) for title in rest],
     )
 
 
 def naming_hint(label: str | None, split: str | None) -> str:
     """The end of a message about a column that is no feature: the roles that no column plays yet."""
-    free = [f"{role}_column=" for role, title in (("label", label), ("split", split)) if title is None]
-    return f"; if it is not a feature, name it with {' or '.join(free)}" if free else ""
+    free = [role for role, title in (("label", label), ("split", split)) if title is None]
+    return f"; if it is not a feature, remove it or declare it the {' or '.join(free)} column" if free else ""
 
 
 def _rows_of(path: Path) -> columns.Place:
@@ -114,7 +122,7 @@ def _check_titles(path: Path, source: str, target: str, ids: np.ndarray) -> None
     if {source.strip(), target.strip()} <= set(ids):
         raise DataError(
             f"{path}: column titles must not be ids of the node table, got {source!r}, {target!r}: is the line of titles "
-            "missing? If they are titles, name them with source_column= and target_column="
+            "missing? If they are titles, declare them the source column and the target column"
         )
 
 
@@ -229,8 +237,3 @@ def _unreadable(path: Path, error: Exception) -> DataError:
     kind = "CSV (UTF-8)" if path.suffix.lower() == ".csv" else "Parquet"
     message = " ".join(str(error).split())
     return DataError(f"{path}: not a readable {kind} table ({type(error).__name__}: {message[:200]})")
-
-
-def _listed(titles: Any) -> str:
-    shown = [repr(title) for title in titles]
-    return ", ".join(shown[:8]) + (f" and {len(shown) - 8} more" if len(shown) > 8 else "")

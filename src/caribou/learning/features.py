@@ -181,7 +181,13 @@ def rounding_margin(*, rows: int, entries: int, noise_multiplier: float) -> floa
 
     2^-20 for the row's own norm; n^2 2^-52 for two sums of n terms (each computed to n 2^-53 of the sum of norms), times
     32 because a centred sparse sum is a difference of terms up to 10 times as long; 2 sqrt(D) z 2^-28 for the grid, which
-    moves each of D entries by at most 2^-28 standard deviations in either world. Relative to the clip.
+    moves each of D entries by at most 2^-28 standard deviations in either world. Relative to the clip. Beyond 1/2 (about 8
+    million rows) the sum is refused.
     """
     grid = 2 * math.sqrt(entries) * grid_spacing(noise_std=noise_multiplier) if noise_multiplier > 0 else 0.0
-    return min(0.5, 2.0**-20 + 32 * rows**2 * 2.0**-52 + grid)
+    margin = 2.0**-20 + 32 * rows**2 * 2.0**-52 + grid
+    if margin > 0.5:
+        raise InputError(
+            f"rows must be few enough for double precision, a margin of at most 1/2, got {margin:.3g} for {rows}"
+        )
+    return margin

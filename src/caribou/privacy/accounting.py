@@ -208,32 +208,32 @@ def compose_pld(events: Sequence[Event]) -> Any:
 
 @lru_cache(maxsize=4)
 def _composed_pld(events: tuple[Event, ...], coarseness: float) -> Any:
+    interval = coarseness * PLD_INTERVAL * max(1.0, _loss_range(events) / 40)
+    merged = _merge_gaussians(events)
+    total = _pld(merged[0], interval)
+    for event in merged[1:]:
+        total = total.compose(_pld(event, interval))
+    return total
+
+
+@lru_cache(maxsize=8)
+def _pld(event: Event, interval: float) -> Any:
+    """The privacy loss distribution of one event on a grid. A calibration changes one event and asks for the others again."""
     from dp_accounting.pld import common
     from dp_accounting.pld import privacy_loss_distribution as pld
 
-    interval = coarseness * PLD_INTERVAL * max(1.0, _loss_range(events) / 40)
-
-    def of(event: Event) -> Any:
-        grid = {"value_discretization_interval": interval, "pessimistic_estimate": True}
-        if isinstance(event, Gaussian):
-            return pld.from_gaussian_mechanism(event.noise_multiplier, **grid)
-        if isinstance(event, SubsampledGaussian):
-            single = pld.from_gaussian_mechanism(
-                event.noise_multiplier, sampling_prob=event.sampling_probability, **grid
-            )
-            return single.self_compose(event.steps)
-        if isinstance(event, Laplace):
-            return pld.from_laplace_mechanism(event.noise_multiplier, **grid).self_compose(event.count)
-        if isinstance(event, EpsilonDelta):
-            parameters = common.DifferentialPrivacyParameters(event.epsilon, event.delta)
-            return pld.from_privacy_parameters(parameters, value_discretization_interval=interval)
-        raise InputError(f"event must be one that the PLD accountant knows, got {type(event).__name__}")
-
-    merged = _merge_gaussians(events)
-    total = of(merged[0])
-    for event in merged[1:]:
-        total = total.compose(of(event))
-    return total
+    grid = {"value_discretization_interval": interval, "pessimistic_estimate": True}
+    if isinstance(event, Gaussian):
+        return pld.from_gaussian_mechanism(event.noise_multiplier, **grid)
+    if isinstance(event, SubsampledGaussian):
+        single = pld.from_gaussian_mechanism(event.noise_multiplier, sampling_prob=event.sampling_probability, **grid)
+        return single.self_compose(event.steps)
+    if isinstance(event, Laplace):
+        return pld.from_laplace_mechanism(event.noise_multiplier, **grid).self_compose(event.count)
+    if isinstance(event, EpsilonDelta):
+        parameters = common.DifferentialPrivacyParameters(event.epsilon, event.delta)
+        return pld.from_privacy_parameters(parameters, value_discretization_interval=interval)
+    raise InputError(f"event must be one that the PLD accountant knows, got {type(event).__name__}")
 
 
 def _merge_gaussians(events: Sequence[Event]) -> list[Event]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import dataclass
 from enum import Enum
 
@@ -76,3 +77,12 @@ class Budget:
         if not self.is_private:
             return "no privacy (epsilon = inf)"
         return f"epsilon = {self.epsilon:g}, delta = {self.delta:g} at {self.unit.value} level"
+
+
+def warn_of_large_delta(budget: Budget, nodes: int) -> None:
+    """Warn of delta > 1/n: a mechanism that publishes one person at random keeps such a promise."""
+    if budget.is_private and budget.delta > 1 / nodes:
+        warnings.warn(
+            f"delta = {budget.delta:g} is above 1/n = {1 / nodes:.2g}: it allows to publish a person at random",
+            stacklevel=3,
+        )

@@ -213,6 +213,22 @@ class Ledger:
             name, unit, events, description, certificate_id, fingerprint, replace_fingerprint, already_made=False
         )
 
+    def require(self, name: str, unit: PrivacyUnit | str, events: Sequence[Event]) -> None:
+        """Raise `BudgetExceeded` if these events would not fit as things stand. Writes and reserves nothing: `spend` decides.
+
+        For a caller that plans several releases and does not want to be stopped half way.
+        """
+        unit = PrivacyUnit.parse(unit)
+        _text(dataset=name)
+        contents = self._contents()
+        budget = contents.budget(name, unit)
+        if budget is None:
+            _require_no_other_budget(contents, name, unit)
+            return
+        spent, epsilon_of = contents.events(name, unit), _accountant()
+        total = _epsilon(epsilon_of, spent + decode_events(encode_events(events)), budget.delta)
+        _require_affordable(name, budget, total, spent, tuple(events), epsilon_of)
+
     def record_past(
         self,
         name: str,
@@ -325,9 +341,8 @@ class Ledger:
                 _require_no_other_budget(contents, name, unit)
             delta = _delta(budget)
             total = _epsilon(epsilon_of, contents.events(name, unit) + new_events, delta)
-            if budget is not None and not already_made and not _affordable(total, budget):
-                before = _epsilon(epsilon_of, contents.events(name, unit), delta)
-                raise BudgetExceeded(_refusal(name, budget, before, total, contents.events(name, unit) + new_events))
+            if budget is not None and not already_made:
+                _require_affordable(name, budget, total, contents.events(name, unit), new_events, epsilon_of)
             time = self._now()
             identity = entries.append_release(
                 time,
@@ -361,7 +376,7 @@ class Ledger:
         if old is not None and not replace:
             raise LedgerError(
                 f"data set {name!r}: the content under this name has changed since its last release; use a new name "
-                "if it is about other people, or replace_fingerprint=True to declare that it is about the same "
+                "if it is about other people, or replace the fingerprint to declare that it is about the same "
                 "people (what they have spent then stays spent)"
             )
         entries.append_change(self._now(), name, "fingerprint", None, old=old, new=fingerprint)
@@ -451,6 +466,19 @@ def _delta(budget: Budget | None) -> float:
 
 def _affordable(total: float, budget: Budget) -> bool:
     return total <= budget.epsilon * (1 + RESOLUTION)
+
+
+def _require_affordable(
+    name: str,
+    budget: Budget,
+    total: float,
+    spent: tuple[Event, ...],
+    planned: tuple[Event, ...],
+    epsilon_of: _Accountant,
+) -> None:
+    if not _affordable(total, budget):
+        before = _epsilon(epsilon_of, spent, budget.delta)
+        raise BudgetExceeded(_refusal(name, budget, before, total, spent + planned))
 
 
 def _left(budget: Budget | None, spent: float) -> float | None:

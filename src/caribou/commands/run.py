@@ -1,0 +1,161 @@
+"""``caribou run``: measure the cells of an experiment, many at a time, and lose nothing when it is stopped."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from caribou._validate import integer
+from caribou.commands.options import DataDir
+from caribou.errors import InputError
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from caribou.experiments.grid import Experiment
+    from caribou.experiments.runner import Running, Step
+
+EXIT_CELLS_FAILED = 4
+
+
+def run(
+    file: Annotated[Path | None, typer.Argument(help="The experiment, e.g. experiments/edge-accuracy.toml.")] = None,
+    scale: Annotated[str, typer.Option(help="smoke (minutes), laptop (a night) or full.")] = "laptop",
+    jobs: Annotated[int, typer.Option(help="How many cells at a time, one thread each.")] = 2,
+    conditions: Annotated[
+        list[str] | None, typer.Option("--filter", help="Only cells with axis=value; may be repeated.")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder of records, one file per experiment.")] = Path("results"),
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on: cells with a successful record are left out.")
+    ] = False,
+    listing: Annotated[bool, typer.Option("--list", help="List the experiments of ./experiments and stop.")] = False,
+    data_dir: DataDir = None,
+) -> None:
+    """Run the cells of an experiment in parallel processes and append one record per cell.
+
+    It can be killed at any time and resumed: a cell is recorded when it is done, whole, and is not measured again. A cell that
+    fails is recorded with its error and tried again by the next --resume. Exit code 4: some cells failed.
+
+    Example: caribou run experiments/edge-accuracy.toml --scale smoke --out results
+    """
+    from caribou.experiments.grid import filtered, read_experiment
+    from caribou.experiments.runner import pending, run_cells
+    from caribou.results import FAILED, append, result_file
+
+    if listing:
+        _list()
+        return
+    if file is None:
+        raise InputError("file must be an experiment (or give --list), got nothing")
+    integer(at_least=1, jobs=jobs)
+    experiment = read_experiment(file)
+    cells = filtered(experiment.cells(scale), conditions or [])
+    if not cells:
+        raise InputError(f"filter must leave some of the cells of {experiment.name} at scale {scale}, got none")
+    if result_file(out, experiment.name).exists() and not resume:
+        raise InputError(
+            f"out must have no records of {experiment.name} yet, or give --resume, got {result_file(out, experiment.name)}"
+        )
+    todo = pending(cells, out, experiment.name)
+    failed = 0
+    with _Display(experiment, total=len(cells), todo=len(todo), jobs=jobs) as display:
+        for step in run_cells(experiment.name, todo, jobs=jobs, data_dir=data_dir):
+            if step.record is not None:
+                append(out, step.record)
+                failed += step.record.status == FAILED
+            display.show(step)
+    done = len(todo) - failed
+    typer.echo(f"{experiment.name}: {done} cells measured, {failed} failed, {len(cells) - len(todo)} were done before")
+    typer.echo(f"records: {result_file(out, experiment.name)}; caribou report {out} --out report")
+    if failed:
+        raise typer.Exit(EXIT_CELLS_FAILED)
+
+
+def _list() -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from caribou.experiments.grid import FOLDER, SCALES, available
+
+    table = Table(box=None, pad_edge=False, caption=f"cells at scale {' / '.join(SCALES)}", caption_justify="left")
+    table.add_column("experiment", no_wrap=True)
+    table.add_column("title", overflow="fold")
+    table.add_column("cells", justify="right", no_wrap=True)
+    for experiment in available():
+        counts = " / ".join(f"{len(experiment.cells(scale)):,}" for scale in SCALES)
+        table.add_row(experiment.name, experiment.title, counts)
+    if not table.rows:
+        raise InputError(f"experiments must be in the folder {str(FOLDER)!r}, got none there")
+    Console().print(table)
+
+
+class _Display:
+    """A live table of what is running, with an estimate of the time left; one line per cell without a terminal."""
+
+    def __init__(self, experiment: Experiment, *, total: int, todo: int, jobs: int) -> None:
+        from rich.console import Console
+        from rich.live import Live
+
+        self._title, self._total, self._todo, self._jobs = experiment.title, total, todo, jobs
+        self._done, self._last, self._started = 0, "", time.monotonic()
+        self._console = Console(stderr=True)
+        self._live = Live(console=self._console, transient=True, auto_refresh=False)
+
+    def __enter__(self) -> _Display:
+        if self._console.is_terminal:
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._console.is_terminal:
+            self._live.stop()
+
+    def show(self, step: Step) -> None:
+        if step.record is not None:
+            self._done += 1
+            value = step.record.measures.get("test_accuracy")
+            words = f"{value:.1%}" if isinstance(value, float) else (step.record.error[:80] or step.record.status)
+            self._last = f"{cell_words(step.record.cell)}: {words}"
+        if self._console.is_terminal:
+            self._live.update(self._table(step.running), refresh=True)
+        elif step.record is not None:
+            typer.echo(f"{self._done}/{self._todo} {self._last}; {self._left()}", err=True)
+
+    def _left(self) -> str:
+        if not self._done:
+            return "time left: not known yet"
+        seconds = (time.monotonic() - self._started) / self._done * (self._todo - self._done)
+        return f"about {seconds / 60:.0f} min left" if seconds >= 90 else f"about {seconds:.0f} s left"
+
+    def _table(self, running: Sequence[Running]) -> RenderableType:
+        from rich.table import Table
+
+        before = self._total - self._todo
+        table = Table(title=f"{self._title}: {before + self._done} of {self._total} cells, {self._left()}", box=None)
+        table.add_column("running", overflow="fold")
+        table.add_column("seconds", justify="right")
+        for run in running:
+            table.add_row(cell_words(run.cell), f"{time.monotonic() - run.since:.0f}")
+        if self._last:
+            table.add_row(f"[dim]last: {self._last}[/dim]", "")
+        return table
+
+
+def cell_words(cell: Mapping[str, Any]) -> str:
+    """A cell for people.
+
+    >>> cell_words({"kind": "train", "method": "mlp", "dataset": "cora", "epsilon": 4, "seed": 0, "settings": {"hops": 2}})
+    'mlp, cora, epsilon 4, seed 0, hops 2'
+    """
+    words = []
+    for name, value in {**cell, **cell.get("settings", {})}.items():
+        if name in ("method", "dataset", "attack"):
+            words.append(str(value))
+        elif name not in ("kind", "settings", "chosen"):
+            words.append(f"{name} {value}")
+    return ", ".join(words)

@@ -1,0 +1,1 @@
+"""Experiments: a grid in TOML, expanded to cells, measured one process each, kept as records."""

@@ -1,0 +1,163 @@
+"""An experiment is data: a TOML file with axes, expanded to cells.
+
+    title = "Accuracy under edge-level privacy"
+    paper = "PU-1, PU-3"
+    kind = "train"
+
+    [[grid]]
+    method = ["votes-edp", "gap-edp"]
+    dataset = ["cora"]
+    epsilon = [1, 4, "inf"]
+    seeds = 3                       # 0, 1, 2
+    chosen = true                   # settings of experiments/settings.toml
+    set.hops = [1, 2]               # settings of the method, each an axis
+
+    [scale.smoke]                   # replaces axes of every grid that has them
+    dataset = ["chain-s"]
+
+A grid is the product of its axes. A plain value is an axis of one value. A scale may also drop grids (``grids = [0, 2]``).
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from caribou.errors import InputError
+from caribou.results import cell_key
+
+SCALES = ("smoke", "laptop", "full")
+FOLDER = Path("experiments")
+_PLAIN = ("chosen",)
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A table or figure: what is measured, and the cells at each scale."""
+
+    name: str
+    title: str
+    paper: str
+    kind: str
+    grids: tuple[Mapping[str, Any], ...]
+    scales: Mapping[str, Mapping[str, Any]]
+
+    def cells(self, scale: str) -> list[dict[str, Any]]:
+        """All cells at a scale, each once, in the order of the file."""
+        if scale not in SCALES:
+            raise InputError(f"scale must be one of {', '.join(SCALES)}, got {scale!r}")
+        changes = dict(self.scales.get(scale, {}))
+        kept = changes.pop("grids", range(len(self.grids)))
+        found: dict[str, dict[str, Any]] = {}
+        for number in kept:
+            for cell in _product(_scaled(self.grids[number], changes)):
+                cell = {"kind": self.kind, **cell}
+                found.setdefault(cell_key(cell), cell)
+        return list(found.values())
+
+
+def read_experiment(file: str | os.PathLike[str]) -> Experiment:
+    """Read a TOML file; a wrong field is an error that names it."""
+    path = Path(file)
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"experiment must be a file that can be read, got {str(file)!r}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"experiment must be TOML, got {str(file)!r}: {error}") from error
+    try:
+        return _experiment(path.stem, document)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from error
+
+
+def _experiment(name: str, document: Mapping[str, Any]) -> Experiment:
+    known = {"title", "paper", "kind", "grid", "scale"}
+    if set(document) - known:
+        raise InputError(f"fields must be {', '.join(sorted(known))}, got {', '.join(sorted(set(document) - known))}")
+    for field in ("title", "kind"):
+        if not isinstance(document.get(field), str):
+            raise InputError(f"{field} must be text, got {document.get(field)!r}")
+    grids = document.get("grid")
+    if not isinstance(grids, list) or not grids or not all(isinstance(grid, dict) for grid in grids):
+        raise InputError(f"grid must be one or more [[grid]] tables, got {type(grids).__name__}")
+    scales = document.get("scale", {})
+    if not isinstance(scales, dict) or set(scales) - set(SCALES):
+        raise InputError(f"scale must have tables for {', '.join(SCALES)}, got {', '.join(map(str, scales))}")
+    for scale, changes in scales.items():
+        for number in changes.get("grids", []):
+            if not isinstance(number, int) or not 0 <= number < len(grids):
+                raise InputError(f"scale.{scale}.grids must number the grids 0 .. {len(grids) - 1}, got {number!r}")
+    return Experiment(name, document["title"], str(document.get("paper", "")), document["kind"], tuple(grids), scales)
+
+
+def _scaled(grid: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """The grid with the axes of the scale; an axis that the grid does not have is not added, but for the seeds."""
+    own = {name: value for name, value in changes.items() if (name in grid or name == "seeds") and name != "set"}
+    settings = {**grid.get("set", {})}
+    settings.update({k: v for k, v in changes.get("set", {}).items() if k in settings})
+    return {**grid, **own, "set": settings}
+
+
+def _product(grid: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
+    axes: dict[str, Sequence[Any]] = {}
+    for name, value in grid.items():
+        if name == "seeds":
+            axes["seed"] = _seeds(value)
+        elif name != "set":
+            axes[name] = [value] if name in _PLAIN or not isinstance(value, list) else value
+    settings = {name: value if isinstance(value, list) else [value] for name, value in grid.get("set", {}).items()}
+    for values in itertools.product(*axes.values()):
+        for chosen in itertools.product(*settings.values()):
+            cell = dict(zip(axes, values, strict=True))
+            if settings:
+                cell["settings"] = dict(zip(settings, chosen, strict=True))
+            yield cell
+
+
+def _seeds(value: Any) -> list[int]:
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 1:
+        return list(range(value))
+    if isinstance(value, list) and value and all(isinstance(s, int) and s >= 0 for s in value):
+        return value
+    raise InputError(f"seeds must be a number >= 1 or a list of seeds, got {value!r}")
+
+
+def filtered(cells: Iterable[Mapping[str, Any]], conditions: Sequence[str]) -> list[dict[str, Any]]:
+    """The cells that meet all ``name=value`` conditions; values of one name given twice are alternatives.
+
+    >>> filtered([{"dataset": "cora", "epsilon": 4}, {"dataset": "photo", "epsilon": 4}], ["dataset=cora"])
+    [{'dataset': 'cora', 'epsilon': 4}]
+    """
+    wanted: dict[str, set[str]] = {}
+    for condition in conditions:
+        name, equals, value = condition.partition("=")
+        if not equals or not name:
+            raise InputError(f"filter must be name=value, got {condition!r}")
+        wanted.setdefault(name, set()).add(value)
+    listed = [dict(cell) for cell in cells]
+    known = {name for cell in listed for name in (*cell, *cell.get("settings", {}))}
+    for name in wanted:
+        if listed and name not in known:
+            raise InputError(f"filter must name an axis of the experiment ({', '.join(sorted(known))}), got {name!r}")
+    return [cell for cell in listed if all(_text(cell, name) in values for name, values in wanted.items())]
+
+
+def _text(cell: Mapping[str, Any], name: str) -> str:
+    value = cell.get(name, cell.get("settings", {}).get(name))
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def available(folder: str | os.PathLike[str] = FOLDER) -> list[Experiment]:
+    """The experiments of a folder (not its other TOML files, which have no ``kind``)."""
+    found = []
+    for file in sorted(Path(folder).glob("*.toml")):
+        if "kind" in tomllib.loads(file.read_text(encoding="utf-8")):
+            found.append(read_experiment(file))
+    return found

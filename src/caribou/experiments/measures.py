@@ -1,0 +1,97 @@
+"""What is measured in a cell, by kind. Each measure is a function of the cell and a folder of data sets.
+
+Data sets of experiments are public and nothing is released, so the noise comes from a seed that is derived from the cell: a cell
+can be measured again, with the same result. (A certificate of such a fit is void, and says so.)
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import resource
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from caribou.errors import InputError
+from caribou.results import cell_key
+
+Cell = Mapping[str, Any]
+Measure = Callable[[Cell, Path | None], dict[str, Any]]
+
+
+def measure(cell: Cell, data_dir: Path | None) -> dict[str, Any]:
+    """Measure one cell in this process."""
+    kind = str(cell.get("kind"))
+    if kind not in KINDS:
+        raise InputError(f"kind must be one of {', '.join(KINDS)}, got {kind!r}")
+    return KINDS[kind](cell, data_dir)
+
+
+def fit_and_score(cell: Cell, data_dir: Path | None) -> dict[str, Any]:
+    """Fit a method; accuracies on test and validation nodes, epsilon spent, seconds and memory of the fit."""
+    from caribou.datasets import load
+    from caribou.mechanisms.noise import NoiseSource
+    from caribou.models import Model, accuracy
+    from caribou.privacy.certificate import json_number
+
+    graph = load(str(cell["dataset"]), data_dir=data_dir, seed=int(cell["seed"]))
+    model = Model(str(cell["method"]), budget_of(cell), seed=int(cell["seed"]), **settings_of(cell))
+    before, wall, cpu = _peak_mb(), time.perf_counter(), time.process_time()
+    model.fit(graph, noise=NoiseSource.seeded(noise_seed(cell)))
+    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+    probabilities = model.predict_proba()
+    return {
+        "test_accuracy": json_number(accuracy(probabilities, graph, "test")),
+        "val_accuracy": json_number(accuracy(probabilities, graph, "val")),
+        "epsilon_spent": json_number(model.certificate.epsilon_spent),
+        "settings": dict(model.settings),
+        "seconds": round(wall, 3),
+        "cpu_seconds": round(cpu, 3),
+        "peak_mb": round(_peak_mb(), 1),
+        "peak_mb_before": round(before, 1),
+    }
+
+
+def noise_of_depth(cell: Cell, _: Path | None) -> dict[str, Any]:
+    """The noise that K hops need: exact and Renyi accounting of the convergent bound, and linear composition."""
+    from dataclasses import asdict
+
+    from caribou.privacy.depth import plan_rows
+    from caribou.privacy.sensitivity import Bounds, layer_sensitivity
+
+    budget = budget_of(cell)
+    bounds = Bounds(cell.get("degree_floor"), cell.get("degree_cap"), cell.get("nodes"))
+    sensitivity = layer_sensitivity(
+        budget.unit, contraction=cell["contraction"], alpha1=cell.get("alpha1", 1.0), beta=0.0, bounds=bounds
+    )
+    return asdict(plan_rows(budget, sensitivity, [int(cell["hops"])])[0])
+
+
+def budget_of(cell: Cell) -> Any:
+    """The budget that a cell names: epsilon (a number or "inf"), delta, and the unit of its method or its own."""
+    from caribou.methods import method_info
+    from caribou.privacy.budget import Budget
+
+    unit = method_info(str(cell["method"])).unit if "method" in cell else cell.get("unit", "edge")
+    return Budget(math.inf if cell["epsilon"] == "inf" else cell["epsilon"], cell.get("delta"), unit)
+
+
+def settings_of(cell: Cell) -> dict[str, Any]:
+    """The settings of a cell: those that were chosen by validation if it says so, then its own."""
+    return dict(cell.get("settings", {}))
+
+
+def noise_seed(cell: Cell) -> int:
+    """A seed for the noise of a cell, different for different cells."""
+    digest = hashlib.sha256(b"caribou experiment noise|" + cell_key(cell).encode()).digest()
+    return int.from_bytes(digest[:8], "little") >> 12  # seeds have at most 53 bits
+
+
+def _peak_mb() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024 if sys.platform != "darwin" else 1024**2)
+
+
+KINDS: Mapping[str, Measure] = {"train": fit_and_score, "noise": noise_of_depth}

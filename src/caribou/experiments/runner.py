@@ -1,0 +1,133 @@
+"""Cells in parallel: one process and one thread each, so that time and memory are a cell's own and a crash is one cell's.
+
+Processes are forked from a server that has imported the libraries, so starting one takes milliseconds. The parent alone writes
+records, when a cell is done.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import platform
+import subprocess
+import time
+import traceback
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import Any, cast
+
+from caribou import __version__
+from caribou.errors import CaribouError
+from caribou.results import FAILED, OK, Record, cell_key, read
+
+Cell = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Running:
+    """A cell that is being measured, since when (monotonic seconds)."""
+
+    cell: Cell
+    since: float
+
+
+@dataclass(frozen=True)
+class Step:
+    """What has just happened: a record, or None while cells are running; and what is running now."""
+
+    record: Record | None
+    running: tuple[Running, ...]
+
+
+def pending(cells: Iterable[Cell], folder: Path, experiment: str) -> list[Cell]:
+    """The cells without a successful record."""
+    done = {record.key for record in read(folder, experiment)[0] if record.status == OK}
+    return [cell for cell in cells if cell_key(cell) not in done]
+
+
+def run_cells(
+    experiment: str, cells: Sequence[Cell], *, jobs: int, data_dir: Path | None, tick: float = 0.5
+) -> Iterator[Step]:
+    """Measure all cells, ``jobs`` at a time; yields a step per finished cell, and one every ``tick`` seconds."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["caribou.experiments.worker"])
+    libraries, code = versions(), commit()
+    waiting = list(reversed(cells))
+    active: dict[Connection, tuple[Any, Running]] = {}
+    try:
+        while waiting or active:
+            while waiting and len(active) < jobs:
+                cell = waiting.pop()
+                ours, theirs = context.Pipe(duplex=False)
+                process = context.Process(target=_measure, args=(dict(cell), data_dir, theirs), daemon=True)
+                process.start()
+                theirs.close()
+                active[ours] = (process, Running(cell, time.monotonic()))
+            ready = wait(list(active), timeout=tick)
+            for connection in ready:
+                process, run = active.pop(cast(Connection, connection))
+                outcome = _outcome(cast(Connection, connection), process)
+                now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+                record = Record(experiment, dict(run.cell), *outcome, libraries, code, now)
+                yield Step(record, tuple(r for _, r in active.values()))
+            if not ready:
+                yield Step(None, tuple(r for _, r in active.values()))
+    finally:
+        for process, _ in active.values():
+            process.terminate()
+        for process, _ in active.values():
+            process.join(5)
+
+
+def _outcome(connection: Connection, process: Any) -> tuple[str, dict[str, Any], str]:
+    try:
+        outcome: tuple[str, dict[str, Any], str] = connection.recv()
+    except EOFError:  # killed, for example by the system for want of memory
+        process.join()
+        return FAILED, {}, f"the process ended with code {process.exitcode}"
+    finally:
+        connection.close()
+    process.join()
+    return outcome
+
+
+def _measure(cell: Cell, data_dir: Path | None, connection: Connection) -> None:
+    """In the child."""
+    from caribou.experiments.worker import measure_on_one_thread
+
+    try:
+        connection.send((OK, measure_on_one_thread(cell, data_dir), ""))
+    except CaribouError as error:
+        connection.send((FAILED, {}, " ".join(str(error).split())))
+    except Exception:  # noqa: BLE001  a record says what went wrong, and the other cells go on
+        connection.send((FAILED, {}, traceback.format_exc(limit=-3)))
+
+
+def versions() -> dict[str, str]:
+    """Of Python and of the libraries that figures depend on."""
+    found = {"caribou": __version__, "python": platform.python_version()}
+    for name in ("torch", "numpy", "scipy", "dp-accounting"):
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = "unknown"
+    return found
+
+
+def commit() -> str:
+    """The commit of the code that runs, with "+" if files have changed since; "" outside of a repository."""
+    here = Path(__file__).resolve().parent
+    try:
+        head = _git(here, "rev-parse", "--short=12", "HEAD")
+        return head + ("+" if _git(here, "status", "--porcelain", "--", os.fspath(here.parent)) else "")
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+
+
+def _git(folder: Path, *words: str) -> str:
+    done = subprocess.run(["git", *words], cwd=folder, capture_output=True, text=True, check=True)
+    return done.stdout.strip()

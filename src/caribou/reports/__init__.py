@@ -1,0 +1,1 @@
+"""Reports: tables, figures and one self-contained page, from records only."""

@@ -1,0 +1,72 @@
+"""Records summarised: one figure with its interval per group of seeds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from caribou.results import OK, Record, latest
+
+
+@dataclass(frozen=True)
+class Mean:
+    """Mean over n runs with half of its 95 % interval (Student's t); the half width is not a number for one run."""
+
+    value: float
+    half_width: float
+    runs: int
+
+    def percent(self) -> str:
+        """``88.4 ± 0.5``, for shares."""
+        if math.isnan(self.half_width):
+            return f"{100 * self.value:.1f}"
+        return f"{100 * self.value:.1f} ± {100 * self.half_width:.1f}"
+
+
+def mean_of(values: Sequence[float]) -> Mean:
+    """The mean of some runs.
+
+    >>> mean_of([0.5, 0.7]).percent()
+    '60.0 ± 127.1'
+    """
+    n = len(values)
+    mean = math.fsum(values) / n
+    if n < 2:
+        return Mean(mean, math.nan, n)
+    from scipy.stats import t
+
+    deviation = math.sqrt(math.fsum((v - mean) ** 2 for v in values) / (n - 1))
+    return Mean(mean, float(t.ppf(0.975, n - 1)) * deviation / math.sqrt(n), n)
+
+
+def successes(records: Iterable[Record]) -> list[Record]:
+    """One record per cell, those that were measured."""
+    return [record for record in latest(records) if record.status == OK]
+
+
+def grouped(records: Iterable[Record], *names: str, measure: str = "test_accuracy") -> dict[Any, Mean]:
+    """Means of a measure by the values of axes (one: by its value, several: by tuples), in the order of appearance.
+
+    Records without the measure are left out.
+    """
+    values: dict[Any, list[float]] = {}
+    for record in records:
+        value = record.measures.get(measure)
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            key = tuple(value_of(record.cell, name) for name in names)
+            values.setdefault(key if len(names) > 1 else key[0], []).append(float(value))
+    return {group: mean_of(found) for group, found in values.items()}
+
+
+def axis(records: Iterable[Record], name: str) -> list[Any]:
+    """The values of an axis, numbers in order, then words in order of appearance."""
+    found = list(dict.fromkeys(value_of(record.cell, name) for record in records))
+    numbers = sorted(v for v in found if isinstance(v, int | float))
+    return [*numbers, *(v for v in found if isinstance(v, str))]
+
+
+def value_of(cell: Mapping[str, Any], name: str) -> Any:
+    """The value of an axis or of a setting; None if the cell has neither."""
+    return cell.get(name, cell.get("settings", {}).get(name))

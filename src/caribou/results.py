@@ -1,0 +1,150 @@
+"""Results: one record per measured cell, appended to a file of lines. A report reads records and nothing else.
+
+    results/<experiment>.jsonl
+
+A line is written whole with one system call and flushed to the disk, so that a process that is killed loses at most the cell it
+was working on. A line that cannot be read, cut off or edited, is reported and skipped; it is never removed.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from caribou.errors import InputError
+
+OK, FAILED = "ok", "failed"
+
+
+@dataclass(frozen=True)
+class Record:
+    """What was measured in one cell, or why it could not be.
+
+    cell: the resolved configuration, plain JSON values; two records with equal cells are about the same thing.
+    measures: what came out (accuracies, epsilon spent, seconds, ...); empty if it failed.
+    versions: of the libraries. commit: of the code, with "+" if it had uncommitted changes; "" if unknown.
+    """
+
+    experiment: str
+    cell: Mapping[str, Any]
+    status: str
+    measures: Mapping[str, Any] = field(default_factory=dict)
+    error: str = ""
+    versions: Mapping[str, str] = field(default_factory=dict)
+    commit: str = ""
+    created: str = ""
+
+    def __post_init__(self) -> None:
+        if self.status not in (OK, FAILED):
+            raise InputError(f"status must be {OK} or {FAILED}, got {self.status!r}")
+        for name in ("cell", "measures", "versions"):
+            if not isinstance(getattr(self, name), Mapping):
+                raise InputError(f"{name} must be an object, got {type(getattr(self, name)).__name__}")
+
+    @property
+    def key(self) -> str:
+        """The cell as text: equal for equal cells."""
+        return cell_key(self.cell)
+
+
+def cell_key(cell: Mapping[str, Any]) -> str:
+    """A cell as one line of JSON with sorted keys.
+
+    >>> cell_key({"seed": 1, "epsilon": 4})
+    '{"epsilon": 4, "seed": 1}'
+    """
+    return json.dumps(cell, sort_keys=True, allow_nan=False)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A line that could not be read."""
+
+    file: str
+    line: int
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.file}, line {self.line}: {self.reason}"
+
+
+def result_file(folder: str | os.PathLike[str], experiment: str) -> Path:
+    """Where the records of an experiment are."""
+    if experiment != Path(experiment).name or experiment.startswith("."):
+        raise InputError(f"experiment must be a plain name, got {experiment!r}")
+    return Path(folder) / f"{experiment}.jsonl"
+
+
+def append(folder: str | os.PathLike[str], record: Record) -> None:
+    """Add a record; it is on the disk when this returns. Several processes may do so at once."""
+    file = result_file(folder, record.experiment)
+    line = json.dumps(asdict(record), allow_nan=False).encode() + b"\n"
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with open(file, "ab+", buffering=0) as stream:
+            fcntl.flock(stream, fcntl.LOCK_EX)
+            end = stream.seek(0, os.SEEK_END)
+            if end and _last_byte(stream, end) != b"\n":
+                line = b"\n" + line  # what a killed process left stays a line of its own
+            stream.write(line)
+            os.fsync(stream.fileno())
+    except OSError as error:
+        raise InputError(f"out must be a folder that can be written, got {str(file)!r}: {error.strerror}") from error
+
+
+def _last_byte(stream: Any, end: int) -> bytes:
+    stream.seek(end - 1)
+    last: bytes = stream.read(1)
+    return last
+
+
+def read(folder: str | os.PathLike[str], experiment: str) -> tuple[list[Record], list[Problem]]:
+    """The records of one experiment and what could not be read; nothing if there is no file."""
+    file = result_file(folder, experiment)
+    try:
+        lines = file.read_bytes().split(b"\n")
+    except FileNotFoundError:
+        return [], []
+    except OSError as error:
+        raise InputError(f"results must be files that can be read, got {str(file)!r}: {error.strerror}") from error
+    records, problems = [], []
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            record = Record(**json.loads(line))
+            if record.experiment != experiment:
+                raise InputError(f"experiment must be {experiment!r}, got {record.experiment!r}")
+            cell_key(record.cell)
+            records.append(record)
+        except (ValueError, TypeError, RecursionError, InputError) as error:
+            problems.append(Problem(file.name, number, " ".join(str(error).split())[:200]))
+    return records, problems
+
+
+def read_all(folder: str | os.PathLike[str]) -> tuple[dict[str, list[Record]], list[Problem]]:
+    """All records of a folder, by experiment."""
+    base = Path(folder)
+    if not base.is_dir():
+        raise InputError(f"results must be a folder, got {str(folder)!r}")
+    records: dict[str, list[Record]] = {}
+    problems: list[Problem] = []
+    for file in sorted(base.glob("*.jsonl")):
+        records[file.stem], found = read(base, file.stem)
+        problems += found
+    return records, problems
+
+
+def latest(records: Iterable[Record]) -> list[Record]:
+    """One record per cell: the last that succeeded, or else the last; in the order of first appearance."""
+    best: dict[str, Record] = {}
+    for record in records:
+        old = best.get(record.key)
+        if old is None or record.status == OK or old.status != OK:
+            best[record.key] = record
+    return list(best.values())
