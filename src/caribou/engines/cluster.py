@@ -15,7 +15,7 @@ from caribou import kernels
 from caribou.engines.blocks import Block, BlockFiles, Layout
 from caribou.engines.rounds import Progress, Step, advance, joined
 from caribou.errors import CaribouError, InputError
-from caribou.kernels import Rows, Shards
+from caribou.kernels import Rows, Shards, empty_rows
 from caribou.mechanisms.noise import BlockNoise
 
 RETRIES = 8
@@ -30,7 +30,7 @@ class Worker:
             raise CaribouError(f"workers must run the same loops as the driver, {kernel}, got {kernels.name()}")
         self._layout, self._noise = layout, BlockNoise.from_worker(secret)
         self._blocks: dict[int, tuple[Block, np.ndarray | None]] = {}
-        self._state: tuple[int, list[np.ndarray]] = (-1, [])
+        self._version, self._y = -1, empty_rows(layout.nodes, layout.columns)
 
     def ready(self) -> int:
         """The process that runs this worker."""
@@ -39,21 +39,24 @@ class Worker:
         return os.getpid()
 
     def advance(
-        self, index: int, step: Step, mean: np.ndarray | None, held: list[Any], state: list[Any]
-    ) -> tuple[np.ndarray, np.ndarray, int]:
-        """One block of one round: new rows, their sums, and how many entries were read.
+        self, index: int, step: Step, mean: np.ndarray | None, held: list[Any], version: int, state: list[Any]
+    ) -> tuple[np.ndarray, tuple[np.ndarray, int]]:
+        """One block of one round: new rows; their sums and how many entries were read.
 
-        ``held`` and ``state`` are references, fetched when this process does not have them yet (also after a restart).
+        ``held`` and ``state`` are references, fetched when this process does not have them, or not this version of the state.
         """
         import ray
 
-        if self._state[0] != step.number:
-            self._state = (step.number, ray.get(state))
-        y, (block, x0) = self._state[1], self._block(index, held)
-        out = np.empty((block.count, self._layout.columns), dtype=np.float32)
-        shards = Shards(y, self._layout.shift)
-        sums = advance(block, shards, y[index], x0, step, mean, self._noise, out)
-        return out, sums, block.entries
+        if self._version != version:
+            # copied: rows are fetched in random order, and the pages of the object store are small
+            for shard, reference in enumerate(state):
+                self._y[slice(*self._layout.span(shard))] = ray.get(reference)
+            self._version = version
+        block, x0 = self._block(index, held)
+        out = empty_rows(block.count, self._layout.columns)
+        own = self._y[block.first : block.first + block.count]
+        sums = advance(block, Shards([self._y]), own, x0, step, mean, self._noise, out)
+        return out, (sums, block.entries)
 
     def count(self, index: int, held: list[Any], task: Any) -> np.ndarray:
         """Noisy counts of one block in one stage of votes; raw counts do not leave the worker."""
@@ -86,6 +89,7 @@ class RayRunner:
             ray.init(address=address, log_to_driver=False, logging_level="error", configure_logging=False, **own)
         self._ray = ray
         self._state: list[Any] = []
+        self._version = 0
         self._counts: dict[int, Any] = {}
         actor = ray.remote(num_cpus=1, max_restarts=RETRIES, max_task_retries=RETRIES)(Worker)
         arguments = (layout, noise.for_worker(), kernels.name())
@@ -98,28 +102,31 @@ class RayRunner:
 
     def start(self, shards: Iterator[np.ndarray]) -> None:
         """Put a state into the object store."""
-        self._state = [self._ray.put(np.array(rows)) for rows in shards]
+        self._replace([self._ray.put(np.array(rows)) for rows in shards])
 
     def submit(self, index: int, step: Step, mean: np.ndarray | None, worker: int | None = None) -> list[Any]:
         """Ask for the next rows of a block: the worker that keeps it, or any other. Asking twice gives the same bytes twice."""
         actor = self.actors[(index if worker is None else worker) % len(self.actors)]
-        return actor.advance.options(num_returns=3).remote(index, step, mean, [self._blocks[index]], self._state)
+        held = [self._blocks[index]]
+        return actor.advance.options(num_returns=2).remote(index, step, mean, held, self._version, self._state)
 
     def round(self, step: Step, mean: np.ndarray | None, progress: Progress) -> np.ndarray:
         """Run one round."""
         answers = [self.submit(index, step, mean) for index in range(self._layout.blocks)]
-        waiting = {answer[2]: index for index, answer in enumerate(answers)}
-        entries, done = 0, 0
+        waiting = {answer[1]: index for index, answer in enumerate(answers)}
+        sums: list[np.ndarray | None] = [None] * len(answers)
+        entries = done = 0
         while waiting:
             ready, _ = self._ray.wait(list(waiting), num_returns=1)
             for reference in ready:
-                entries += self._ray.get(reference)
-                done += 1
+                sums[waiting.pop(reference)], count = self._ray.get(reference)
+                entries, done = entries + count, done + 1
                 progress(step.number, done, entries)
-                del waiting[reference]
-        sums = joined(self._ray.get([answer[1] for answer in answers]))
-        self._state = [answer[0] for answer in answers]
-        return sums
+        self._replace([answer[0] for answer in answers])
+        return joined(sums)
+
+    def _replace(self, state: list[Any]) -> None:
+        self._state, self._version = state, self._version + 1
 
     def count(self, task: Any) -> Iterator[np.ndarray]:
         """Noisy counts of one stage of votes (`caribou.engines.votes.Task`), block by block in order."""

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from caribou import kernels
-from caribou.engines.blocks import BlockFiles, StateFile
-from caribou.engines.rounds import Progress, Step, advance, finishes, joined
+from caribou.engines.blocks import TILE, BlockFiles, StateFile
+from caribou.engines.rounds import Progress, Step, advance, drawn, finish_of, joined
 from caribou.kernels import Shards
 from caribou.mechanisms.noise import BlockNoise
 
@@ -104,9 +104,11 @@ class OutOfCoreRunner:
         first, last = self._files.layout.span(index)
         own, x0 = before.read(first, last), self._residual(first, last)
         out = np.empty((last - first, self._files.layout.columns), dtype=np.float32)
-        sums = []
-        for part, finish in finishes(first, degrees, own, x0, step, mean, self._noise):
-            sums.append(kernels.finish_rows(finish, total[part], out[part]))
+        sums, finish = [], finish_of(degrees, own, x0, step, mean)
+        for tile, z in enumerate(drawn(first, own.shape, step, self._noise)):
+            part = slice(tile * TILE, min(last - first, (tile + 1) * TILE))
+            values = None if z is None else z.reshape(-1, own.shape[1])
+            sums.append(kernels.finish_rows(finish.part(part, values), total[part], out[part]))
         after.write(first, out)
         return np.array(sums)
 

@@ -90,48 +90,37 @@ def advance(
     out: np.ndarray,
 ) -> np.ndarray:
     """One block of one round, fused; ``own`` and ``x0`` are its rows of y and X^(0). Returns the sums per tile of rows."""
-    sums = []
-    for part, finish in finishes(block.first, block.degrees, own, x0, step, mean, noise):
-        sums.append(kernels.round_rows(block.tiles[0].part(part.start, part.stop), y, finish, out[part]))
-    return np.array(sums)
+    finish = finish_of(block.degrees, own, x0, step, mean)
+    noises = (None if z is None else z.reshape(-1, own.shape[1]) for z in drawn(block.first, own.shape, step, noise))
+    return kernels.round_tiles(block.tiles[0], y, finish, noises, TILE, out)
 
 
-def finishes(
-    first: int,
-    degrees: np.ndarray,
-    own: np.ndarray,
-    x0: np.ndarray | None,
-    step: Step,
-    mean: np.ndarray | None,
-    noise: BlockNoise,
-) -> Iterator[tuple[slice, Finish]]:
-    """What follows the product, tile by tile of the rows from ``first`` on, noise included (each overwrites the one before)."""
-    count, d = own.shape
-    parts = [slice(at, min(count, at + TILE)) for at in range(0, count, TILE)]
-    drawn = _drawn(first // TILE, [(part.stop - part.start) * d for part in parts], d, step, noise)
-    for part, values in zip(parts, drawn, strict=True):
-        yield (
-            part,
-            Finish(
-                degrees=degrees[part],
-                own=own[part],
-                floor=step.degree_floor,
-                weight=step.contraction * step.alpha1,
-                mean=mean,
-                beta=step.beta,
-                x0=None if x0 is None else x0[part],
-                inner=step.inner_projection,
-                last=step.last,
-                noise=None if values is None else values.reshape(-1, d),
-                grid=step.grid,
-            ),
-        )
+def finish_of(
+    degrees: np.ndarray, own: np.ndarray, x0: np.ndarray | None, step: Step, mean: np.ndarray | None
+) -> Finish:
+    """What follows the product, but for the noise."""
+    return Finish(
+        degrees=degrees,
+        own=own,
+        floor=step.degree_floor,
+        weight=step.contraction * step.alpha1,
+        mean=mean,
+        beta=step.beta,
+        x0=x0,
+        inner=step.inner_projection,
+        last=step.last,
+        noise=None,
+        grid=step.grid,
+    )
 
 
-def _drawn(tile: int, counts: list[int], d: int, step: Step, noise: BlockNoise) -> Iterator[np.ndarray | None]:
+def drawn(first: int, shape: tuple[int, ...], step: Step, noise: BlockNoise) -> Iterator[np.ndarray | None]:
+    """The noise of the tiles of the rows from ``first`` on; each array overwrites the one before. None: no noise."""
+    count, d = shape
+    counts = [d * (min(count, at + TILE) - at) for at in range(0, count, TILE)]
     if step.noise_std == 0:
         return iter([None] * len(counts))
-    return noise.gaussians(step.number, tile, counts, size=TILE * d, std=step.noise_std, grid=step.grid)
+    return noise.gaussians(step.number, first // TILE, counts, size=TILE * d, std=step.noise_std, grid=step.grid)
 
 
 def mean_of(sums: np.ndarray, nodes: int, step: Step) -> np.ndarray | None:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
@@ -71,6 +71,11 @@ class Finish:
     noise: np.ndarray | None
     grid: float
 
+    def part(self, rows: slice, noise: np.ndarray | None) -> Finish:
+        """The same for some of the rows, with their noise."""
+        x0 = None if self.x0 is None else self.x0[rows]
+        return replace(self, degrees=self.degrees[rows], own=self.own[rows], x0=x0, noise=noise)
+
 
 class _Product(ctypes.Structure):
     _fields_ = (
@@ -118,15 +123,42 @@ def name() -> str:
 
 def round_rows(rows: Rows, y: Shards, finish: Finish, out: np.ndarray) -> np.ndarray:
     """One round for consecutive rows, in one pass: out [rows, d] = the new y (or x, if last). Returns the sum of the new x."""
-    library = _library()
-    if library is None:
-        total = np.zeros((rows.count, y.columns))
-        add_rows(rows, y, total)
-        return finish_rows(finish, total, out)
-    sums, scratch = np.zeros(y.columns), np.empty(y.columns)
-    pointers = _pointers(y)
+    noises = iter([finish.noise])
+    return round_tiles(rows, y, finish, noises, rows.count, out)[0]
+
+
+def round_tiles(
+    rows: Rows, y: Shards, finish: Finish, noises: Iterator[np.ndarray | None], tile: int, out: np.ndarray
+) -> np.ndarray:
+    """`round_rows` for every ``tile`` rows, each with its own noise; ``finish`` is that of all rows. Returns sums, [tiles, d].
+
+    The next noise is asked for when the one before has been used.
+    """
+    firsts = range(0, rows.count, tile)
+    sums = np.zeros((len(firsts), y.columns))
+    if _library() is None:
+        for number, (first, noise) in enumerate(zip(firsts, noises, strict=True)):
+            part = slice(first, min(rows.count, first + tile))
+            total = np.zeros((part.stop - first, y.columns))
+            add_rows(rows.part(first, part.stop), y, total)
+            sums[number] = finish_rows(finish.part(part, noise), total, out[part])
+        return sums
+    pointers, scratch = _pointers(y), np.empty(y.columns)
     product, rest = _product(rows, y, pointers), _rest(finish, out, sums)
-    library.caribou_round(ctypes.byref(product), ctypes.byref(rest), _address(scratch))
+    # only addresses move from tile to tile: asking NumPy for them again would cost as much as a small product
+    moving = [(product, "starts", 8), (rest, "degrees", 8), (rest, "own", 4 * y.columns), (rest, "out", 4 * y.columns)]
+    if finish.x0 is not None:
+        moving.append((rest, "x0", 4 * y.columns))
+    begins = [(record, field, getattr(record, field), width) for record, field, width in moving]
+    arguments = ctypes.byref(product), ctypes.byref(rest), _address(scratch)
+    call = _library().caribou_round  # type: ignore[union-attr]
+    for number, (first, noise) in enumerate(zip(firsts, noises, strict=True)):
+        for record, field, begin, width in begins:
+            setattr(record, field, begin + first * width)
+        product.rows = min(tile, rows.count - first)
+        rest.noise = None if noise is None else noise.ctypes.data
+        rest.sum = sums.ctypes.data + 8 * number * y.columns
+        call(*arguments)
     return sums
 
 
