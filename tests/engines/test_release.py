@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from caribou.engines import folder as folder_module
 from caribou.engines import release as module
 from caribou.engines.blocks import StateFile
 from caribou.engines.folder import discard
@@ -174,11 +175,25 @@ def test_two_processes_do_not_share_a_run(tables: Tables) -> None:
     first = threading.Thread(target=lambda: release_files(request, progress=progress))
     first.start()
     assert inside.wait(30)
-    with pytest.raises(RunError, match="in use"):
-        release_files(request)
+    for attempt in (lambda: release_files(request), lambda: discard(request.work)):
+        with pytest.raises(RunError, match="in use"):
+            attempt()
     over.set()
     first.join()
     assert request.out.exists()
+
+
+def test_an_interrupted_removal_is_finished(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
+    request, path = tables.request(), tables.folder / "ledger.sqlite"
+    with monkeypatch.context() as patch:
+        patch.setattr(folder_module.shutil, "rmtree", lambda *_: os._exit(9))
+        killed(lambda: release_files(request, ledger=Ledger(path)))
+    assert {entry.name for entry in request.work.iterdir()} == {"lock", "record.json"}
+    released = np.load(request.out)
+    release_files(request, ledger=Ledger(path))
+    assert not request.work.exists()
+    assert np.array_equal(released, np.load(request.out))
+    assert len(Ledger(path).releases()) == 1
 
 
 def test_refused_by_the_ledger_means_nothing_is_drawn_or_kept(tables: Tables) -> None:

@@ -105,7 +105,7 @@ class WorkFolder:
         return np.load(self.path / f"sums-{number}.npy")
 
     def forget_incomplete_round(self) -> None:
-        """Remove hidden states that no resumed run would read."""
+        """Remove hidden states that no resumed run would read; nothing to do once the folder is gone."""
         for state in self.path.glob("round-*.state"):
             if state.stem != f"round-{self.record['round']}":
                 state.unlink()
@@ -115,8 +115,11 @@ class WorkFolder:
         self._lock.close()
 
     def remove(self) -> None:
-        """Delete everything."""
-        shutil.rmtree(self.path, ignore_errors=True)
+        """Delete everything; the record goes last, so that an interrupted removal is found and finished."""
+        for entry in self.path.iterdir():
+            if entry.name not in ("lock", "record.json"):
+                entry.unlink()
+        shutil.rmtree(self.path)
         self._lock.close()
 
     def _restart(self, request: Mapping[str, Any]) -> None:
@@ -154,7 +157,12 @@ class WorkFolder:
 
 def discard(path: Path) -> bool:
     """Remove the folder of an unfinished release; what is booked stays booked. False if there is none."""
-    if not (path / "record.json").exists() and not (path / "lock").exists():
+    if not path.is_dir():
         return False
-    shutil.rmtree(path)
+    with open(path / "lock", "w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise RunError(f"{path} is in use: another process is making this release") from None
+        shutil.rmtree(path)
     return True
