@@ -141,7 +141,8 @@ def release_files(
         if ledger is not None:
             _annotate(ledger, request.name, certificate)
     except OSError as error:
-        raise RunError(f"the release was not made: {error.strerror or error} ({error.filename})") from error
+        where = f" ({error.filename})" if error.filename else ""
+        raise RunError(f"the release was not made: {error.strerror or error}{where}") from error
     finally:
         if folder.stage in ("preparing", "prepared", "released"):
             folder.remove()
