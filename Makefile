@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 JOBS   ?= auto
 STAMP  := $(VENV)/.installed
 
-.PHONY: setup demo test test-fast lint format docs cli-reference settings-reference bench clean
+.PHONY: setup demo test test-fast lint format docs cli-reference settings-reference bench bench-methods clean
 
 setup: $(STAMP)
 
@@ -48,6 +48,9 @@ settings-reference: setup
 bench: setup
 	$(BIN)/python benchmarks/run.py
 	$(BIN)/python benchmarks/scale.py
+
+bench-methods: setup
+	$(BIN)/python benchmarks/methods.py
 
 clean:
 	rm -rf site build dist demo-output bench-output .pytest_cache .ruff_cache .mypy_cache .hypothesis

@@ -16,6 +16,7 @@ from caribou.errors import CaribouError, InputError
 from caribou.graph import Graph, Split
 from caribou.methods import METHODS
 from caribou.models import Model
+from caribou.privacy.budget import PrivacyUnit
 
 pytestmark = [pytest.mark.usefixtures("quick_learning"), pytest.mark.filterwarnings("error::RuntimeWarning")]
 
@@ -77,7 +78,6 @@ def unused_nodes() -> Graph:
 STRANGE: dict[str, Callable[[], Graph]] = {
     "no edges": lambda: Graph.from_edges(GRAPH.features, NO_EDGES, labels=GRAPH.labels, split=GRAPH.split),
     "a class missing from training": without_class_in_training,
-    "one class": lambda: changed(labels=np.zeros(80, dtype=np.int64), num_classes=1),
     "one class of three": lambda: changed(labels=np.zeros(80, dtype=np.int64)),
     "one node": alone,
     "one training node": one_training_node,
@@ -100,7 +100,7 @@ PAIRS = [
     for name, settings in VARIANTS
     for strange in STRANGE
     if not ((settings or name == "caribou-inf") and name in SLOW)
-    or strange in ("no edges", "a class missing from training", "one class", "one node")
+    or strange in ("no edges", "a class missing from training", "one class of three", "one node")
 ]
 
 
@@ -112,8 +112,28 @@ def test_strange_graphs_work(name: str, settings: dict[str, Any], strange: str) 
     assert p.shape == (graph.num_nodes, graph.num_classes)
     assert np.isfinite(p).all()
     assert np.allclose(p.sum(axis=1), 1)
-    assert model.certificate.status == ("private" if METHODS[name].private else "no privacy")
+    assert model.certificate.is_private is METHODS[name].private
+    assert not model.certificate.void_reasons
     assert math.isnan(model.score("test")) is (strange in ("one node", "no test labels"))
+
+
+@every_variant
+def test_one_class_is_refused(name: str, settings: dict[str, Any]) -> None:
+    with pytest.raises(CaribouError, match="at least 2 classes, got 1"):
+        model_of(name, settings).fit(changed(labels=np.zeros(80, dtype=np.int64), num_classes=1))
+
+
+@every_variant
+def test_nobody_is_left_in_training(name: str, settings: dict[str, Any]) -> None:
+    """At node level that must not be told from one training node; at edge level labels are public, and it is refused."""
+    graph = one_training_node()
+    empty = graph.without_node(int(graph.split.train[0]))
+    assert empty.split.declared == graph.split.declared
+    if METHODS[name].unit is PrivacyUnit.EDGE:
+        with pytest.raises(CaribouError, match="must"):
+            model_of(name, settings).fit(empty)
+    else:
+        assert np.isfinite(model_of(name, settings).fit(empty).predict_proba()).all()
 
 
 @every_variant

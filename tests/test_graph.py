@@ -5,13 +5,17 @@ import itertools
 import pickle
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch_geometric.data import Data
 
+from caribou.datasets import read_graph, write_graph
 from caribou.errors import InputError
 from caribou.graph import Cleaning, Graph, Split
 
@@ -472,3 +476,41 @@ def test_one_class_is_nothing_to_learn() -> None:
     graph = Graph.from_edges(np.zeros((3, 1)), [[0], [1]], labels=[0, 0, 0], split=Split([0], [1], [2]))
     with pytest.raises(InputError, match="at least 2 classes, got 1"):
         graph.for_learning()
+
+
+class TestDeclaredSizes:
+    """What is public about a split does not change when a node is zeroed out, before or after the split was drawn."""
+
+    def graph(self) -> Graph:
+        return Graph.from_edges(np.eye(20), [[0, 1], [1, 2]], labels=[0, 1] * 10)
+
+    def test_they_follow_from_the_coins_alone(self) -> None:
+        whole = self.graph().random_split(3)
+        for node in range(20):
+            early = self.graph().without_node(node).random_split(3)
+            late = whole.without_node(node)
+            assert early.split.declared == late.split.declared == whole.split.declared == (14, 2, 4)
+            assert [p.tolist() for p in (early.split.train, early.split.val, early.split.test)] == [
+                p.tolist() for p in (late.split.train, late.split.val, late.split.test)
+            ]
+
+    def test_a_file_keeps_them(self, tmp_path: Path) -> None:
+        smaller = self.graph().random_split(3).without_node(5)
+        again = read_graph(write_graph(smaller, tmp_path / "g.npz"))
+        assert again.split.declared == smaller.split.declared == (14, 2, 4)
+
+    def test_one_declared_training_node_that_is_gone_is_no_refusal(self) -> None:
+        split = Split([0], [1], [2, 3])
+        graph = Graph.from_edges(np.eye(4), [[0], [1]], labels=[0, 1, 0, 1], split=split)
+        graph.for_learning()
+        graph.without_node(0).for_learning()
+
+
+def test_a_pyg_data_must_state_its_number_of_nodes() -> None:
+    """The guess that PyG makes from the largest node of an edge would let one edge change every shape."""
+    edges = torch.tensor([[0, 1], [1, 2]])
+    with pytest.raises(InputError, match="must state its number of nodes"):
+        Graph.from_pyg(Data(edge_index=edges))
+    assert Graph.from_pyg(Data(edge_index=edges, num_nodes=30)).num_nodes == 30
+    assert Graph.from_pyg(Data(edge_index=edges, y=np.zeros(30, np.int64))).num_nodes == 30
+    assert Graph.from_pyg(Data(edge_index=edges, train_mask=torch.zeros(30, dtype=torch.bool))).num_nodes == 30

@@ -13,12 +13,13 @@ import pytest
 
 import caribou as cb
 from caribou.errors import BudgetExceeded, CaribouError, InputError
-from caribou.graph import Graph
+from caribou.graph import Graph, Split
 from caribou.mechanisms.noise import NoiseSource
 from caribou.methods import METHODS
 from caribou.methods.votes import VotesEdge
 from caribou.models import Model
 from caribou.privacy.accounting import epsilon_of
+from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.ledger import Ledger
 
 pytestmark = pytest.mark.usefixtures("quick_learning")
@@ -96,7 +97,7 @@ def test_a_model_must_be_fitted_first(tmp_path: Path) -> None:
     for call in calls:
         with pytest.raises(CaribouError, match=r"model must be fitted first: call fit\(data\)"):
             call()
-    with pytest.raises(CaribouError, match=r"graph must be given|must be fitted first"):
+    with pytest.raises(CaribouError, match=r"(graph|data) must be given|must be fitted first"):
         model.score()
     assert "fitted" not in repr(model)
 
@@ -267,3 +268,49 @@ def test_caribou_predicts_a_graph_without_labels(fitted: Callable[[str], Model])
     result = fitted("caribou-edp").release(bare)
     assert result.probabilities.shape == (bare.num_nodes, OTHER.num_classes)
     assert result.certificate.epsilon_spent <= 4
+
+
+@pytest.mark.parametrize("name", [n for n, info in METHODS.items() if not info.transductive])
+def test_another_graph_has_the_classes_of_the_model(name: str, fitted: Callable[[str], Model]) -> None:
+    """Shapes, cost and certificate of a release follow from the model, whatever labels the other graph carries."""
+    model = fitted(name)
+    split = Split(range(20), range(20, 25), range(25, 40))
+    seen = set()
+    for labels in ([0, 1] * 20, [2] * 40, [-1] * 40, [0] * 39 + [5]):
+        known = np.array(labels) >= 0
+        other = Graph.from_edges(
+            np.array(GRAPH.features[:40]), [[0, 1], [1, 2]], labels=np.array(labels), split=split.where(known)
+        )
+        if name == "votes-edp" and not known.any():
+            with pytest.raises(InputError, match="labelled training nodes"):  # labels are public here
+                model.release(other)
+            continue
+        result = model.release(other)
+        assert result.probabilities.shape == (40, GRAPH.num_classes)
+        sizes = {key: result.certificate.public_parameters.get(key) for key in ("nodes", "classes", "columns")}
+        events = tuple(str(m.event) for m in result.certificate.mechanisms)
+        seen.add((str(sizes), events if METHODS[name].unit is PrivacyUnit.NODE else ()))
+    assert len(seen) == 1
+
+
+def test_labels_of_another_graph_are_found_by_name() -> None:
+    graph = Graph.from_edges(np.zeros((4, 1)), [[0], [1]], labels=[0, 1, -1, 1], class_names=["b", "z"])
+    assert graph.with_classes(["a", "b"]).labels.tolist() == [1, -1, -1, -1]
+    numbered = Graph.from_edges(np.zeros((4, 1)), [[0], [1]], labels=[0, 1, -1, 3])
+    assert numbered.with_classes(["a", "b"]).labels.tolist() == [0, 1, -1, -1]
+    assert numbered.with_classes(["a", "b"]).num_classes == 2
+
+
+def test_predicting_the_training_graph_again_costs_nothing_and_another_one_is_booked(book: Ledger) -> None:
+    book.set_budget(GRAPH.name, Budget(8, 1e-5, "edge"))
+    model = Model("gap-edp", Budget(2, 1e-5, "edge")).fit(GRAPH, ledger=book)
+    spent = book.total(GRAPH.name, "edge").epsilon_spent
+    assert (model.predict_proba(GRAPH) == model.predict_proba()).all()
+    assert book.total(GRAPH.name, "edge").epsilon_spent == spent
+    data = GRAPH.to_pyg()
+    other = GRAPH.renamed("other").without_edge(*map(int, GRAPH.edge_index[:, 0]))
+    with pytest.warns(UserWarning, match="costs a new release"):
+        model.predict_proba(other)
+    assert book.total("other", "edge").epsilon_spent == pytest.approx(2, rel=1e-3)
+    again = Model("mlp", Budget(2, 1e-5, "edge")).fit(data)
+    assert (again.predict_proba(data) == again.predict_proba()).all()

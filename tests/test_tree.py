@@ -16,13 +16,14 @@ SOURCE = Path(caribou.__file__).parent
 
 # From the bottom up. A module may import from its own level or below, never from above.
 LEVELS = [
-    {"caribou", "caribou.errors", "caribou._validate", "caribou.randomness"},
+    {"caribou", "caribou.errors", "caribou._validate", "caribou.memory", "caribou.randomness"},
     {"caribou.graph", "caribou.pyg", "caribou.privacy", "caribou.kernels"},
     {"caribou.datasets", "caribou.normalize"},
     {"caribou.layer", "caribou.mechanisms"},
     {"caribou.embeddings", "caribou.engines", "caribou.learning"},
     {"caribou.methods", "caribou.runs"},
-    {"caribou.models", "caribou.tuning", "caribou.results"},
+    {"caribou.choices", "caribou.models", "caribou.results", "caribou.trials", "caribou.tuning"},
+    {"caribou.audit"},
     {"caribou.experiments"},
     {"caribou.reports"},
     {"caribou.commands"},

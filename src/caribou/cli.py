@@ -1,6 +1,7 @@
 """The command line. Each command lives in `caribou.commands`; heavy libraries are imported when a command needs them.
 
-Exit codes: 0 done; 2 bad input (one line on stderr); 3 a claim does not hold (``verify``, a broken ledger); 130 interrupted.
+Exit codes: 0 done; 2 bad input (one line on stderr); 3 a claim does not hold (``verify``, ``audit``, a broken ledger); 130
+interrupted.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from typing import Annotated, Any
 import typer
 
 from caribou import __version__
+from caribou.commands.audit import audit
+from caribou.commands.choose import choose
 from caribou.commands.datasets import datasets
 from caribou.commands.doctor import doctor
 from caribou.commands.ledger import ledger_app
@@ -60,9 +63,11 @@ app.command()(methods)
 app.command()(train)
 app.command()(tune)
 app.command()(propagate)
+app.command()(choose)
 app.command()(predict)
 app.command()(embed)
 app.command()(certificate)
+app.command()(audit)
 app.command()(verify)
 app.command()(run)
 app.command()(report)

@@ -31,7 +31,8 @@ DEFAULT_FRACTIONS = (0.7, 0.1, 0.2)
 class Split:
     """Training, validation and test nodes: sorted, unique, pairwise disjoint int64 indices.
 
-    ``gone``: how many nodes were taken out of each part by `without`; the `declared` sizes count them.
+    ``gone``: how many nodes were taken out of each part by `without`, or left out for want of a label; the `declared` sizes
+    count them.
 
     >>> Split(train=[2, 0], val=[1], test=[3]).train.tolist()
     [0, 2]
@@ -73,7 +74,13 @@ class Split:
 
     def without(self, node: int) -> Split:
         """The split with ``node`` in no part; its declared sizes stay."""
-        parts = [part[part != node] for part in (self.train, self.val, self.test)]
+        return self._kept([part[part != node] for part in (self.train, self.val, self.test)])
+
+    def where(self, there: np.ndarray) -> Split:
+        """The split of the nodes for which ``there`` [n] is true; its declared sizes stay."""
+        return self._kept([part[there[part]] for part in (self.train, self.val, self.test)])
+
+    def _kept(self, parts: list[np.ndarray]) -> Split:
         train, val, test = (size - len(part) for size, part in zip(self.declared, parts, strict=True))
         return Split(*parts, gone=(train, val, test))
 
@@ -362,11 +369,31 @@ class Graph:
             features.sort_indices()
         return self._changed(features=features, feature_names=tuple(names))
 
+    def with_classes(self, names: Sequence[str]) -> Graph:
+        """The same graph with these classes; its labels are found by name, or by number if it has no names of its own.
+
+        A label that is none of them becomes unknown. So a graph that a model is asked about has the model's classes, whatever
+        labels it carries.
+
+        >>> graph = Graph.from_edges(np.zeros((3, 1)), [[0], [1]], labels=[0, 1, 2], class_names=["b", "c", "d"])
+        >>> graph.with_classes(["a", "b", "c"]).labels.tolist()
+        [1, 2, -1]
+        """
+        names = tuple(names)
+        labels = self.labels
+        if labels is not None:
+            own = self.class_names or tuple(str(k) for k in range(self.num_classes))
+            place = {name: k for k, name in enumerate(names if self.class_names else map(str, range(len(names))))}
+            table = np.array([*(place.get(name, -1) for name in own), -1], dtype=np.int64)  # the last entry: unknown
+            labels = table[labels]
+        split = None if self.split is None or labels is None else self.split.where(labels >= 0)
+        return self._changed(labels=labels, class_names=names, num_classes=len(names), split=split)
+
     def random_split(self, seed: int, fractions: Sequence[float] = DEFAULT_FRACTIONS) -> Graph:
         """The same graph with a random split of its labelled nodes, drawn from the split stream of ``seed``.
 
-        Every node is given a part by public coins, whether it has a label or not; then nodes without a label are left out. So a
-        label decides about its own node only, and not about who else is in which part.
+        Every node is given a part by public coins, whether it has a label or not; then nodes without a label are left out, and
+        counted as `Split.gone`. So a label decides about its own node only, and the declared sizes follow from the coins alone.
 
         >>> graph = Graph.from_edges(np.zeros((20, 1)), np.empty((2, 0), int), labels=[0, 1] * 10)
         >>> graph.random_split(seed=0).split.sizes
@@ -375,14 +402,14 @@ class Graph:
         shares = _checked_fractions(fractions)
         if self.labels is None:
             raise InputError("random_split needs labels, got a graph without labels")
-        known = np.flatnonzero(self.labels >= 0)
         ends = [math.floor(sum(shares[: k + 1]) * self.num_nodes + 0.5) for k in range(2)]
-        order = Streams(seed).split.permutation(self.num_nodes)
-        parts = [part[self.labels[part] >= 0] for part in np.split(order, ends)]
-        for part, share, words in zip(parts, shares, ("training", "validation", "test"), strict=True):
+        drawn = np.split(Streams(seed).split.permutation(self.num_nodes), ends)
+        for part, share, words in zip(drawn, shares, ("training", "validation", "test"), strict=True):
             if len(part) == 0:
-                raise InputError(f"random_split must leave no part empty: {share:g} of {len(known)} is no {words} node")
-        return self.with_split(Split(*parts))
+                raise InputError(
+                    f"random_split must leave no part empty: {share:g} of {self.num_nodes} nodes is no {words} node"
+                )
+        return self.with_split(Split(*drawn).where(self.labels >= 0))
 
     @classmethod
     def from_pyg(cls, data: Any, name: str = "graph") -> Graph:
@@ -407,10 +434,16 @@ class Graph:
 
         return graph_to_pyg(self)
 
-    def for_learning(self) -> tuple[Split, np.ndarray]:
-        """The split and the labels; an error if either is missing or nobody is in training."""
-        if self.split is None or self.labels is None or len(self.split.train) == 0:
+    def for_learning(self, *, public: bool = False) -> tuple[Split, np.ndarray]:
+        """The split and the labels; an error if either is missing or nobody was declared to be in training.
+
+        ``public``: labels are public (edge level), and it is also an error if nobody is left there. At node level such a refusal
+        would tell one training node from none.
+        """
+        if self.split is None or self.labels is None or self.split.declared[0] == 0:
             raise InputError(f"graph must have labels and a split with training nodes, got {self!r} without")
+        if public and len(self.split.train) == 0:
+            raise InputError("split.train must hold a labelled node, got none")
         if self.num_classes < 2:
             raise InputError(f"labels must be of at least 2 classes, got {self.num_classes}")
         return self.split, self.labels

@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -49,6 +50,8 @@ class Model:
         self._streams = Streams(seed)
         self._fitted: Fitted | None = None
         self._graph: Graph | None = None
+        self._source: Any = None  # what fit was given, if it was not a Graph
+        self._ledger: Ledger | str | os.PathLike[str] | None = None
         self._shape: tuple[int, int] = (0, 0)
         self._classes: tuple[str, ...] = ()
         self._node_ids: tuple[str, ...] | None = None
@@ -75,7 +78,9 @@ class Model:
     ) -> Self:
         """Train and release within the budget. With a ``ledger`` the cost is booked, or refused, before any noise is drawn."""
         graph = as_graph(data)
-        graph.for_learning()  # a graph that cannot be fitted is refused before anything is booked
+        graph.for_learning(
+            public=self.budget.unit is PrivacyUnit.EDGE
+        )  # a graph that cannot be fitted is refused before anything is booked
         warn_of_large_delta(self.budget, graph.num_nodes)
         fitted = booked(
             lambda source: self._recipe.fit(graph, self.budget, self._streams, source),
@@ -87,6 +92,7 @@ class Model:
             noise=noise,
             replace_fingerprint=replace_fingerprint,
         )
+        self._ledger, self._source = ledger, data
         return self._take(fitted, graph)
 
     def cost(self, data: Any) -> tuple[Event, ...]:
@@ -141,19 +147,19 @@ class Model:
     def predict_proba(self, data: Any = None, *, training_graph: bool = False) -> np.ndarray:
         """Class probabilities. [n, C]
 
-        Without ``data``: of the training graph, free. With ``data``: of another graph, which is a new release within the same
-        budget, about that graph (a warning says so); ``training_graph=True`` declares that it is the training graph again,
-        so that what was released is used and nothing is spent (needed at node level after loading: a run holds no features).
-        Its nodes must be in the order of the training graph; at edge level names of nodes are compared, at node level a run
-        holds none.
+        Without ``data``, or with what `fit` was given: of the training graph, free. With ``data``: of another graph, which is a
+        new release within the same budget, about that graph (a warning says so; it is booked in the ledger that `fit` was
+        given). ``training_graph=True`` declares that it is the training graph again, so that what was released is used and
+        nothing is spent (needed at node level after loading: a run holds no features). Its nodes must be in the order of the
+        training graph; at edge level names of nodes are compared, at node level a run holds none.
         """
-        if data is None:
+        if data is None or data is self._source or data is self._graph:
             return self._own_probabilities()
-        graph = self._with_columns(as_graph(data))
+        graph = self._aligned(as_graph(data))
         if training_graph:
             self._check_nodes(graph)
             return self._recipe.predict(self._result.weights, self._result.released, graph)
-        result = self.release(graph)
+        result = self.release(graph, ledger=self._ledger)
         if self._recipe.release_cost(graph, self.budget):
             warnings.warn(
                 f"another graph costs a new release: {self.budget} about {graph.name!r}; "
@@ -175,7 +181,7 @@ class Model:
         replace_fingerprint: bool = False,
     ) -> Fitted:
         """Predict another graph: probabilities, what was released about it, and the certificate of that release."""
-        weights, graph = self._result.weights, self._with_columns(as_graph(data))
+        weights, graph = self._result.weights, self._aligned(as_graph(data))
         warn_of_large_delta(self.budget, graph.num_nodes)
         return booked(
             lambda source: self._recipe.release(weights, graph, self.budget, self._streams, source),
@@ -257,13 +263,19 @@ class Model:
             "graph again and declare it the training graph"
         )
 
-    def _with_columns(self, graph: Graph) -> Graph:
-        """The graph with its feature columns in the order of training; columns without names are taken as they come."""
+    def _aligned(self, graph: Graph) -> Graph:
+        """The graph with columns and classes in the order of training; columns without names are taken as they come.
+
+        What a release says about sizes then follows from the model, never from the labels of the graph it is about.
+        """
+        self._result  # noqa: B018  an unfitted model has no columns to compare with
         if graph.num_features != self._shape[1]:
             raise InputError(f"graph must have {self._shape[1]} feature columns, got {graph.num_features}")
-        if self._feature_names is None or graph.feature_names is None:
-            return graph
-        return graph.with_columns(self._feature_names)
+        if self._feature_names is not None and graph.feature_names is not None:
+            graph = graph.with_columns(self._feature_names)
+        if self._classes == tuple(str(k) for k in range(len(self._classes))):
+            graph = replace(graph, class_names=None)  # the model knows numbers only
+        return graph.with_classes(self._classes)
 
     def _check_nodes(self, graph: Graph) -> None:
         if graph.num_nodes != self._shape[0]:

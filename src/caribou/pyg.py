@@ -86,12 +86,7 @@ def _pyg_features(data: Any) -> Any:
 
     x, y = getattr(data, "x", None), getattr(data, "y", None)
     if x is None:
-        # A Data that was not told its number of nodes guesses it from the edges; the labels know better.
-        guess = "num_nodes" not in data and isinstance(y, torch.Tensor) and y.dim() > 0
-        nodes = y.shape[0] if guess and y is not None else data.num_nodes
-        if isinstance(nodes, torch.Tensor):
-            raise InputError(f"data.num_nodes must be a whole number >= 1, got a tensor of shape {tuple(nodes.shape)}")
-        return np.zeros((integer(at_least=1, num_nodes=nodes), 0), np.float32)
+        return np.zeros((_stated_nodes(data), 0), np.float32)
     if not isinstance(x, torch.Tensor) or x.layout == torch.strided:
         dense = _tensor_array("data.x", x)
         if dense.ndim != 2:
@@ -104,6 +99,20 @@ def _pyg_features(data: Any) -> Any:
         raise InputError(f"data.y must have one entry per row of x ({x.shape[0]}), got {y.shape[0]}")
     coo = x.detach().cpu().to_sparse_coo().coalesce()
     return sp.coo_array((_widened(coo.values()).numpy(), tuple(coo.indices().numpy())), shape=tuple(x.shape))
+
+
+def _stated_nodes(data: Any) -> int:
+    """The number of nodes as the Data states it. Never what PyG guesses from the edges: an edge would then change all shapes."""
+    if "num_nodes" in data:
+        nodes = data.num_nodes
+        if hasattr(nodes, "shape"):
+            raise InputError(f"data.num_nodes must be a whole number >= 1, got a tensor of shape {tuple(nodes.shape)}")
+        return integer(at_least=1, num_nodes=nodes)
+    for name in ("y", "train_mask", "val_mask", "test_mask"):
+        value = getattr(data, name, None)
+        if value is not None and getattr(value, "ndim", 0) > 0:
+            return integer(at_least=1, num_nodes=len(value))
+    raise InputError("data must state its number of nodes by x, y, a mask or num_nodes, got edges only")
 
 
 def _pyg_labels(y: np.ndarray, n: int) -> np.ndarray:

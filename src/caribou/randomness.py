@@ -41,6 +41,14 @@ class Streams:
         """A NumPy generator for ``purpose``; equal purposes give equal draws, different ones are independent."""
         return np.random.default_rng(stream_seed(self.seed, purpose))
 
+    def child(self, purpose: str) -> Streams:
+        """Streams of their own for one part of an experiment, e.g. for one of its runs.
+
+        >>> Streams(7).child("run 1") == Streams(7).child("run 1") != Streams(7).child("run 2")
+        True
+        """
+        return Streams(stream_seed(self.seed, purpose) >> 11)  # a seed has at most 53 bits
+
     @property
     def split(self) -> np.random.Generator:
         """Draws the train / validation / test split."""

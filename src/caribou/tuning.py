@@ -41,6 +41,8 @@ SPACES: Mapping[str, Space] = {
     "mlp": {"hidden": [[], [32], [64, 16], [128, 32]]},
 }
 """Search spaces by method. Public: written before any data is seen."""
+DEFAULT = "default"
+"""In a space: the method's own default, which may be a rule of the budget that no value stands for."""
 SCORE_SHARE = 0.1
 """What a trial's validation score gets of its epsilon at node level, where validation labels are private."""
 
@@ -124,14 +126,19 @@ def tune(
 
 
 def combinations(name: str, space: Space, fixed: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Every combination of the space's values, with the fixed settings."""
+    """Every combination of the space's values, with the fixed settings. The value "default" leaves a setting out.
+
+    >>> combinations("gap-edp", {"hops": ["default", 2], "classifier_hidden": [64]}, {})
+    [{'classifier_hidden': 64}, {'hops': 2, 'classifier_hidden': 64}]
+    """
     for key, values in space.items():
         if not isinstance(values, list | tuple) or not values:
             raise InputError(f"space[{key!r}] must be a list of values, got {values!r}")
     left = {key: values for key, values in space.items() if key not in fixed}
     if not left:
         raise InputError(f"space must leave something to choose for {name}, got {dict(space)!r}")
-    return [dict(fixed) | dict(zip(left, values, strict=True)) for values in itertools.product(*left.values())]
+    drawn = [dict(zip(left, values, strict=True)) for values in itertools.product(*left.values())]
+    return [dict(fixed) | {k: v for k, v in values.items() if v != DEFAULT} for values in drawn]
 
 
 def _trial_costs(recipes: Sequence[Method], graph: Graph, budget: Budget, epsilon: float) -> list[tuple[Event, ...]]:

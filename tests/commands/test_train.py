@@ -29,7 +29,8 @@ def failure(*arguments: str) -> str:
     return str(result.exception)
 
 
-@pytest.mark.parametrize("method", [name for name, info in METHODS.items() if info.private])
+@pytest.mark.usefixtures("quick_learning")
+@pytest.mark.parametrize("method", METHODS)
 def test_every_method_by_name(method: str) -> None:
     private = METHODS[method].private
     epsilon = ("--epsilon", "8") if private else ()

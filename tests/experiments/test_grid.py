@@ -111,3 +111,15 @@ def test_ours_name_known_methods_at_every_scale(experiment) -> None:
         cells = experiment.cells(scale)
         assert cells
         assert {cell["method"] for cell in cells if "method" in cell} <= set(METHODS)
+
+
+def test_chosen_settings_are_used_and_own_ones_come_on_top(monkeypatch: pytest.MonkeyPatch) -> None:
+    from caribou.experiments.measures import settings_of
+
+    monkeypatch.chdir(ROOT)
+    cell = {"method": "caribou-edp", "dataset": "cora", "epsilon": 4, "chosen": True}
+    stored = settings_of(cell)
+    assert stored, "the stored choice differs from the defaults here"
+    name = next(iter(stored))
+    assert settings_of({**cell, "settings": {name: "mine"}}) == {**stored, name: "mine"}
+    assert settings_of({**cell, "chosen": False}) == {}

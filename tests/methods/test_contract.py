@@ -15,7 +15,7 @@ import pytest
 import torch
 
 import caribou as cb
-from caribou import randomness
+from caribou import memory, randomness
 from caribou.errors import InputError
 from caribou.graph import Graph
 from caribou.mechanisms.noise import NoiseSource
@@ -35,7 +35,7 @@ from caribou.methods.votes import VotesEdge
 from caribou.methods.votes_ndp import VotePlan, VotesNdp
 from caribou.privacy.accounting import epsilon_of
 from caribou.privacy.budget import Budget, PrivacyUnit
-from caribou.privacy.certificate import verify
+from caribou.privacy.certificate import EVERY_GRAPH, verify
 from caribou.privacy.events import event_from_dict
 from caribou.randomness import Streams
 
@@ -95,6 +95,21 @@ CASES: list[tuple[str, dict[str, Any]]] = [
 every_case = pytest.mark.parametrize(
     ("name", "settings"), CASES, ids=[f"{n}-{'-'.join(map(str, s.values()))}" for n, s in CASES]
 )
+
+
+@every_case
+def test_what_does_not_fit_into_memory_is_refused_with_the_numbers(
+    name: str, settings: Mapping[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No method starts what it cannot finish; that it cannot is a matter of public sizes."""
+    monkeypatch.setattr(memory, "machine_memory", lambda: 2**10)
+    with pytest.raises(InputError, match=r"must fit into memory \(9.54e-07 GiB\), got about .* GiB"):
+        create(name, settings).fit(GRAPH, budget_of(name), Streams(0), NoiseSource.seeded(0))
+
+
+def test_what_is_free_costs_nothing() -> None:
+    for name, info in METHODS.items():
+        assert info.free == (info.create().cost(GRAPH, budget_of(name)) == ()), name
 
 
 def create(name: str, settings: Mapping[str, Any]) -> Method:
@@ -263,7 +278,11 @@ def test_certificates_verify_or_say_what_they_are_not(name: str, settings: dict[
         assert secret.status == "no privacy"
         assert not verify(secret).passed
         return
-    assert secret.status == "private"
+    assert secret.status == ("private" if secret.scope == EVERY_GRAPH else "private in scope")
+    if METHODS[name].unit is PrivacyUnit.EDGE or name == "mlp-dp":
+        assert secret.status == "private"
+    if name in ("gap-ndp", "dpdgc-ndp", "sage-ndp"):
+        assert secret.status == "private in scope"
     assert verify(secret).passed
     assert secret.epsilon_spent <= 4.0
     seeded = fit(name, settings).certificate

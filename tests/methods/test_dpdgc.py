@@ -13,6 +13,7 @@ import pytest
 import scipy.sparse as sp
 
 import caribou as cb
+from caribou import memory
 from caribou.errors import InputError
 from caribou.graph import Graph
 from caribou.learning.dp_training import linear_clipped_sum
@@ -275,7 +276,7 @@ def test_names_and_errors(monkeypatch: pytest.MonkeyPatch) -> None:
     for bad in ({"degree_cap": 0}, {"radius": 0.5}, {"sums_share": 0.95}, {"training_share": 0}):
         with pytest.raises(InputError, match=next(iter(bad))):
             DpdgcNdp(**bad)
-    monkeypatch.setattr(module, "LARGEST_W", 500)
+    monkeypatch.setattr(memory, "machine_memory", lambda: 6 * 8 * 900 - 1)
     for method, kind in CASES:
-        with pytest.raises(InputError, match=r"at most 500 nodes x classes .* got 900"):
+        with pytest.raises(InputError, match=r"weights of dpdgc, a row for each of 300 nodes and 3 classes, must fit"):
             method.fit(GRAPH, Budget(1.0, **kind), Streams(0), NoiseSource.secure())

@@ -26,9 +26,11 @@ import caribou.learning.head as head
 import caribou.methods.caribou as edge_module
 import caribou.methods.caribou_ndp as node_module
 import caribou.methods.mlp_dp as mlp_module
+import caribou.methods.node_level as node_level_module
 import caribou.methods.votes as votes_module
 import caribou.privacy.certificate as certificate_module
-from attacks import Proven, epsilon_bound, mu_bound, prove
+from caribou.audit.bounds import epsilon_bound, mu_bound
+from caribou.audit.distinguish import Proven, prove
 from caribou.errors import InputError
 from caribou.graph import Graph, Split
 from caribou.layer import ContractiveGraphLayer, project_rows
@@ -88,7 +90,7 @@ def cheap_public_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     def rate(events: tuple, delta: float, false_positive_rate: float) -> float:
         return largest_true_positive_rate(events, delta=delta, false_positive_rate=false_positive_rate)
 
-    for module in (certificate_module, node_module):
+    for module in (certificate_module, node_level_module):
         monkeypatch.setattr(module, "epsilon_of", lambda events, delta: spent(tuple(events), delta))
     monkeypatch.setattr(
         certificate_module,
@@ -400,7 +402,7 @@ FAULTS: dict[str, tuple[str, Callable[[pytest.MonkeyPatch], None]]] = {
     "half the noise, a receiver of votes": ("votes-ndp, a receiver", half_the_noise),
     "encoder without noise": ("mlp-dp", no_noise_in(mlp_module)),
     "encoder without noise, message passing": ("caribou-ndp, chosen weight", no_noise_in(mlp_module)),
-    "classifier without noise": ("caribou-ndp, trained classifier", no_noise_in(node_module)),
+    "classifier without noise": ("caribou-ndp, trained classifier", no_noise_in(node_level_module)),
 }
 
 

@@ -184,8 +184,10 @@ def test_words_cannot_be_changed_either(tmp_path: Path) -> None:
 
 
 def test_node_level_says_its_scope() -> None:
-    assert "bounded graph" in make(unit="node").to_markdown()
-    assert make().scope == "every graph"
+    node = make(unit="node")
+    assert "degrees are all at most the degree cap" in node.to_markdown()
+    assert node.status == "private in scope"
+    assert (make().scope, make().status) == ("every graph", "private")
 
 
 def test_void_and_non_private_certificates_fail() -> None:

@@ -63,6 +63,13 @@ def train(
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="A setting of the method, key=value; may be repeated.")
     ] = None,
+    settings_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--settings",
+            help="Use the settings that this file of caribou choose has for method, data set and epsilon; --set comes on top.",
+        ),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(help="Save the run to this new folder (with several seeds: OUT/0, OUT/1, ...).")
     ] = None,
@@ -94,7 +101,8 @@ def train(
 
     info = method_info(method)
     budget = Budget((4.0 if info.private else math.inf) if epsilon is None else epsilon, delta, info.unit)
-    options = with_public_features(parse_settings(settings or []), method, public_features)
+    stored = {} if settings_file is None else chosen_settings(method, dataset, budget.epsilon, settings_file)
+    options = with_public_features(stored | parse_settings(settings or []), method, public_features)
     fits = (1 if out is not None or ledger is not None else 3) if seeds is None else integer(at_least=1, seeds=seeds)
     Model(method, budget, **options)  # bad settings are found before any data is read
     source = GraphSource(dataset, graph, nodes, column or (), name, data_dir)
@@ -190,6 +198,15 @@ def parse_settings(pairs: list[str]) -> dict[str, Any]:
         except json.JSONDecodeError:
             out[key] = value
     return out
+
+
+def chosen_settings(method: str, dataset: str | None, epsilon: float, file: Path) -> dict[str, Any]:
+    """The entry of the file for this fit; settings are chosen per data set, so there is none for a user's own graph."""
+    from caribou.choices import chosen
+
+    if dataset is None:
+        raise InputError("settings must go with --dataset, got --graph")
+    return dict(chosen(method, dataset, epsilon, file).settings)
 
 
 def with_public_features(settings: dict[str, Any], method: str, file: Path | None) -> dict[str, Any]:

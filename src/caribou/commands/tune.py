@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tomllib
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -48,6 +47,7 @@ def tune(
     Example: caribou tune mlp-dp --dataset csbm:nodes=400 --epsilon 8 --trials 5 --out tuned
     """
     from caribou import tuning
+    from caribou.choices import read_toml
     from caribou.methods import method_info
     from caribou.models import Model
     from caribou.privacy.budget import Budget
@@ -70,7 +70,7 @@ def tune(
             budget,
             trials=trials,
             public=public,
-            space=None if space is None else read_space(space),
+            space=None if space is None else read_toml(space, "space"),
             fixed=parse_settings(settings or []),
             seed=seed,
             ledger=ledger,
@@ -91,16 +91,6 @@ def tune(
         typer.echo(json.dumps(document, indent=2))
         return
     _print(document, str(budget), out, found.plan.theorem if found.plan else None)
-
-
-def read_space(file: Path) -> dict[str, Any]:
-    """A search space: lists of values by setting."""
-    try:
-        return tomllib.loads(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"space must be a file that can be read, got {file}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"space must be TOML, setting = [values ...], got {file}: {error}") from error
 
 
 def _print(document: dict[str, Any], budget: str, out: Path | None, theorem: str | None) -> None:

@@ -81,7 +81,12 @@ def budget_of(cell: Cell) -> Any:
 
 def settings_of(cell: Cell) -> dict[str, Any]:
     """The settings of a cell: those that were chosen by validation if it says so, then its own."""
-    return dict(cell.get("settings", {}))
+    own = dict(cell.get("settings", {}))
+    if not cell.get("chosen"):
+        return own
+    from caribou.choices import nearest_choice
+
+    return {**nearest_choice(str(cell["method"]), str(cell["dataset"]), budget_of(cell).epsilon).settings, **own}
 
 
 def noise_seed(cell: Cell) -> int:

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from caribou._validate import integer, one_of, unit_interval
 from caribou.errors import InputError
 from caribou.learning.threads import one_thread
+from caribou.memory import SINGLE, require_memory
 
 COMBINE = ("cat", "sum", "max")
 
@@ -70,6 +71,13 @@ class ClassificationModule(nn.Module):
 
 
 @one_thread()
+def _check_memory(inputs: list[np.ndarray], hidden: int) -> None:
+    """Every input in single precision, and the base MLPs' values, joined and once more."""
+    n = len(inputs[0])
+    numbers = n * sum(part.shape[1] + 3 * hidden for part in inputs)
+    require_memory(SINGLE * numbers, f"the classifier of {n:,} nodes with {len(inputs)} inputs and hidden = {hidden}")
+
+
 def fit_classifier(
     inputs: list[np.ndarray],
     labels: np.ndarray,
@@ -81,6 +89,7 @@ def fit_classifier(
     seed: int,
 ) -> ClassificationModule:
     """Fit on ``train`` rows, keep the epoch that validates best. inputs: [n, d_i] each; labels: [n]. Not private."""
+    _check_memory(inputs, config.hidden)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         module = ClassificationModule(tuple(x.shape[1] for x in inputs), classes=classes, config=config)

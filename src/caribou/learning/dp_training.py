@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 from caribou._validate import integer, positive, unit_interval
 from caribou.errors import InputError
-from caribou.learning.features import Rows, rounding_margin, running_multiplier
+from caribou.learning.features import Rows, bounded_rows, rounding_margin, running_multiplier
 from caribou.learning.public_weights import last_layer
 from caribou.mechanisms.noise import NoiseSource
 from caribou.privacy.allocation import AllocatedPart
@@ -94,14 +94,14 @@ def noisy_gradient_descent(
     schedule: Descent,
     calibrated: AllocatedPart,
     noise: NoiseSource,
-    train_size: int = 0,
+    most_rows: int | None = None,
     unit_clips: float = 1.0,
 ) -> np.ndarray:
     """A linear softmax model without bias by full-batch noisy gradient descent from 0. [n, d], [n] -> weights [d, C].
 
     Step: G = sum_i z_i R_i' min(1, c / (||z_i|| ||R_i||)) + c z N(0, I) with R_i = softmax(z_i W) - onehot(y_i). The gradient of
     one example is the outer product z_i R_i', so its norm ||z_i|| ||R_i|| is known in closed form. Returns the mean of the
-    last half of the iterates. ``train_size``: the declared number of examples, by which the allowance for rounding is taken.
+    last half of the iterates. ``most_rows``: a public bound on the number of examples (`bounded_rows`).
 
     Formal guarantee: adding or removing one example moves G by at most c, so all iterates together are T Gaussian mechanisms
     of multiplier z, i.e. exactly (sqrt(T)/z)-GDP. If the protected unit is more than one example, ``unit_clips`` = by how many
@@ -117,7 +117,7 @@ def noisy_gradient_descent(
     if not unit_clips >= 1:
         raise InputError(f"unit_clips must be >= 1, got {unit_clips!r}")
     multiplier = running_multiplier(calibrated) * unit_clips  # noise in clips
-    bound = c * (1 - rounding_margin(rows=max(train_size, n), entries=d * classes, noise_multiplier=multiplier))
+    bound = c * (1 - rounding_margin(rows=bounded_rows(n, most_rows), entries=d * classes, noise_multiplier=multiplier))
     weights = np.zeros((d, classes))
     velocity = np.zeros((d, classes))
     average = np.zeros((d, classes))
@@ -226,6 +226,7 @@ def train_privately(
     optimizer: Optimizer,
     calibrated: AllocatedPart,
     noise: NoiseSource,
+    most_rows: int | None = None,
 ) -> nn.Module:
     """Fit a classifier by noisy gradient descent on the cross-entropy, full batch or on Poisson samples (DP-SGD).
 
@@ -249,8 +250,9 @@ def train_privately(
     y = _checked_labels(labels, rows.shape[0], None)
     size = sum(p.numel() for p in parameters)
     probability = calibrated.part.sampling_probability
-    declared = max(len(y), round(divisor / probability))
-    bound = clip * (1 - rounding_margin(rows=declared, entries=size, noise_multiplier=multiplier))
+    bound = clip * (
+        1 - rounding_margin(rows=bounded_rows(len(y), most_rows), entries=size, noise_multiplier=multiplier)
+    )
     coins = noise if probability == 1 else noise.stream("sampling")
     batches = poisson_samples(len(y), calibrated.part.steps, probability, coins)
 

@@ -6,7 +6,9 @@ At edge level features, labels and split are public, so what is fitted here cost
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -21,6 +23,7 @@ from caribou.errors import InputError
 from caribou.graph import Graph
 from caribou.learning.features import row_norms
 from caribou.learning.threads import one_thread
+from caribou.memory import DOUBLE, SINGLE, require_memory
 from caribou.randomness import Streams
 
 CHECKPOINTS = 12
@@ -183,15 +186,43 @@ def _entries_per_row(x: np.ndarray | sp.csr_array) -> float:
     return float(nonzero) / max(x.shape[0], 1)
 
 
-@one_thread()
+_kept: ContextVar[dict[tuple[Graph, Streams, tuple[int, ...]], Prior] | None] = ContextVar("kept", default=None)
+
+
+@contextmanager
+def kept_encoders() -> Iterator[None]:
+    """Inside, an encoder is fitted once per graph (the object, not its content), seed and widths, and used again.
+
+    For searches: many settings differ only in what comes after the encoder, which takes most of the time. It reads nothing but
+    features, labels, split and public coins, so what is used again is what would have been fitted again.
+    """
+    token = _kept.set({})
+    try:
+        yield
+    finally:
+        _kept.reset(token)
+
+
 def cross_fit(graph: Graph, streams: Streams, hidden: tuple[int, ...] = HIDDEN) -> Prior:
     """Fit the configurations, keep the one that validates better, and predict every node out of fold.
 
     Each configuration is one joint fit of four MLPs d - ``hidden`` - C: one on all training nodes and one per fold left out.
     Training nodes are predicted by the model that left them out; the others by the average of all four.
     """
+    kept = _kept.get()
+    if kept is None:
+        return _cross_fit(graph, streams, hidden)
+    key = (graph, streams, hidden)
+    if key not in kept:
+        kept[key] = _cross_fit(graph, streams, hidden)
+    return kept[key]
+
+
+@one_thread()
+def _cross_fit(graph: Graph, streams: Streams, hidden: tuple[int, ...]) -> Prior:
+    _check_memory(graph, hidden)
     rng = streams.generator("encoder")
-    train = graph.for_learning()[0].train
+    train = graph.for_learning(public=True)[0].train
     fold = rng.permutation(len(train)) % FOLDS
     member = np.ones((1 + FOLDS, graph.num_nodes), dtype=bool)
     for k in range(FOLDS):
@@ -210,6 +241,16 @@ def cross_fit(graph: Graph, streams: Streams, hidden: tuple[int, ...] = HIDDEN) 
     return Prior(probabilities.astype(np.float64), accuracy, encoder)
 
 
+def _check_memory(graph: Graph, hidden: tuple[int, ...]) -> None:
+    """Weights of all models (value, gradient, two moments, best, and one more), dense features twice, class probabilities."""
+    n, d, models = graph.num_nodes, graph.num_features, 1 + FOLDS
+    weights = models * sum(a * b for a, b in pairwise((d, *hidden, graph.num_classes)))
+    dense = 2 * n * d if _entries_per_row(graph.features) > DENSE * d else 0
+    probabilities = (models + 1) * n * graph.num_classes
+    needed = SINGLE * (6 * weights + dense) + DOUBLE * probabilities
+    require_memory(needed, f"the encoder of {n:,} nodes with {d:,} columns and hidden = {list(hidden)}")
+
+
 def _fit_jointly(
     graph: Graph, config: EncoderConfig, hidden: tuple[int, ...], member: np.ndarray, rng: np.random.Generator
 ) -> tuple[Encoder, float, float]:
@@ -219,7 +260,7 @@ def _fit_jointly(
     """
     scaling = Scaling.of(graph.features, config.sparse_row_length)
     x = scaling.by_rows(graph.features)
-    split, labels = graph.for_learning()
+    split, labels = graph.for_learning(public=True)
     y = torch.from_numpy(np.array(labels))
     m, C = len(member), graph.num_classes
     train, val = split.train, np.array(split.val)

@@ -15,6 +15,7 @@ import scipy.sparse as sp
 
 from caribou.errors import InputError
 from caribou.mechanisms.noise import NoiseSource
+from caribou.memory import DOUBLE, require_memory
 from caribou.privacy.allocation import AllocatedPart
 from caribou.privacy.sensitivity import grid_spacing
 
@@ -100,6 +101,8 @@ def unit_root_rows(features: Any) -> np.ndarray | sp.csr_array:
     # How rows are stored shows in the last bits of every prediction. So it must not follow the number of entries, which is
     # private at node level: one node could tip it, and everybody else's prediction would tell.
     if not sp.issparse(features):
+        n, d = features.shape
+        require_memory(4 * DOUBLE * n * d, f"rows of {n:,} nodes with {d:,} dense columns")
         dense = np.asarray(features, dtype=np.float64)
         rooted = np.sign(dense) * np.sqrt(np.abs(dense))
         return rooted / np.maximum(row_norms(rooted), 1e-300)[:, None]
@@ -110,12 +113,17 @@ def unit_root_rows(features: Any) -> np.ndarray | sp.csr_array:
 
 
 def private_mean(
-    x: np.ndarray | sp.csr_array, calibrated: AllocatedPart, noise: NoiseSource, *, train_size: int
+    x: np.ndarray | sp.csr_array,
+    calibrated: AllocatedPart,
+    noise: NoiseSource,
+    *,
+    train_size: int,
+    most_rows: int | None = None,
 ) -> np.ndarray:
     """The mean of rows of norm <= 1, released with Gaussian noise and shrunk towards 0. [n, d] -> [d].
 
     m = (1/n)(sum_i x_i + N(0, z^2 I)), z = the noise multiplier; then James and Stein: m max(0, 1 - d s^2 / ||m||^2),
-    s = z / n. ``train_size`` = n is a declared constant.
+    s = z / n. ``train_size`` = n is a declared constant. ``most_rows``: as in `bounded_rows`.
 
     Formal guarantee: adding or removing one row moves the sum by at most 1 in L2, so the release is one Gaussian mechanism of
     multiplier z, i.e. (1/z)-GDP. Shrinkage is post-processing. Assumes rows of norm <= 1: longer ones are refused.
@@ -126,7 +134,7 @@ def private_mean(
     norms = row_norms(x)
     if len(norms) and not float(norms.max()) <= 1 + 1e-9:
         raise InputError(f"rows must have norm <= 1, got {float(norms.max())!r}")
-    margin = rounding_margin(rows=max(train_size, x.shape[0]), entries=x.shape[1], noise_multiplier=multiplier)
+    margin = rounding_margin(rows=bounded_rows(x.shape[0], most_rows), entries=x.shape[1], noise_multiplier=multiplier)
     total = (1 - margin) * np.asarray(x.sum(axis=0), dtype=np.float64).ravel()
     mean = noise.add_gaussian(total, std=multiplier) / train_size
     length = float(mean @ mean)
@@ -156,6 +164,8 @@ def with_random_features(rows: Rows, directions: np.ndarray, *, share: float) ->
     """
     if rows.extra is not None:
         raise InputError("rows must not have further columns already")
+    n, count = rows.shape[0], directions.shape[1]
+    require_memory(3 * DOUBLE * n * count, f"{count:,} random features of {n:,} nodes")
     hidden = rows.times(directions)
     hidden -= 0.5
     np.maximum(hidden, 0, out=hidden)
@@ -174,6 +184,18 @@ def running_multiplier(calibrated: AllocatedPart) -> float:
     if math.isinf(calibrated.noise_multiplier):
         raise InputError(f"part {calibrated.part.name!r} must have a share of the budget to run, got none")
     return calibrated.noise_multiplier
+
+
+def bounded_rows(rows: int, most_rows: int | None) -> int:
+    """A public bound on the number of rows, from which allowances for rounding are computed; more rows are refused.
+
+    None: the number of rows is itself public. Otherwise an allowance from the number itself would change with one row.
+    """
+    if most_rows is None:
+        return rows
+    if rows > most_rows:
+        raise InputError(f"rows must be at most most_rows = {most_rows}, got {rows}")
+    return most_rows
 
 
 def rounding_margin(*, rows: int, entries: int, noise_multiplier: float) -> float:

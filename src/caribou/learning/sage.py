@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from caribou._validate import integer, one_of, positive, unit_interval
 from caribou.learning.encoder import Scaling
 from caribou.learning.threads import one_thread
+from caribou.memory import SINGLE, require_memory
 
 AGGREGATORS = ("mean", "sum")
 CHECK_EVERY = 5
@@ -186,6 +187,7 @@ def fit_sage(
     seed: int,
 ) -> SageModel:
     """Fit on the labels of ``train``, keep the epoch that validates best (the last without validation nodes). Not private."""
+    _check_memory(features.shape[0], features.shape[1], config)
     scaling = Scaling.of(features, row_length=4.0)
     x = Inputs.of(scaling(features))
     y = torch.from_numpy(np.array(labels))
@@ -207,6 +209,14 @@ def fit_sage(
                     best, state = score, {name: p.clone() for name, p in network.state_dict().items()}
     network.load_state_dict(state)
     return SageModel(scaling, network.eval())
+
+
+def _check_memory(nodes: int, columns: int, config: SageConfig) -> None:
+    """About eight arrays [n, h] per layer for values and gradients, and the first weights with gradient and moments."""
+    numbers = 8 * (config.layers + 1) * nodes * config.hidden + 5 * columns * config.hidden
+    require_memory(
+        SINGLE * numbers, f"GraphSAGE on {nodes:,} nodes with hidden = {config.hidden}, layers = {config.layers}"
+    )
 
 
 def _validation_score(

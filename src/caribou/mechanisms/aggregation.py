@@ -8,6 +8,7 @@ import scipy.sparse as sp
 from caribou.errors import InputError
 from caribou.graph import Graph
 from caribou.mechanisms.noise import NoiseSource
+from caribou.memory import DOUBLE, require_memory
 from caribou.normalize import cap_degrees
 from caribou.privacy.budget import PrivacyUnit
 from caribou.privacy.calibration import CalibratedSums
@@ -27,6 +28,9 @@ def noisy_sums(
     data and of such values; and that degrees are at most the cap (`bounded_adjacency`).
     """
     check_pairing(adjacency, messages, calibrated)
+    n, d = messages.shape
+    size = f"{calibrated.hops} noisy sums of {n:,} nodes with {d:,} columns"
+    require_memory(DOUBLE * n * d * (calibrated.hops + 5), size)
     sums: list[np.ndarray] = []
     z = messages
     for _ in range(calibrated.hops):

@@ -115,7 +115,8 @@ class NoiseSource:
         if std == 0:
             return value
         grid = grid_spacing(noise_std=std)
-        return np.rint(value / grid) * grid + self.gaussian(value.shape, std=std, grid=grid)
+        # + 0.0: a negative zero would tell on which side of zero the value was
+        return np.rint(value / grid) * grid + self.gaussian(value.shape, std=std, grid=grid) + 0.0
 
     def laplace(self, shape: tuple[int, ...], *, scale: float, grid: float | None = None) -> np.ndarray:
         """Independent Laplace noise of the given scale (std = sqrt(2) scale) in double precision, on the grid if one is given.
@@ -135,7 +136,7 @@ class NoiseSource:
         if scale == 0:
             return value
         grid = grid_spacing(noise_std=scale)
-        return np.rint(value / grid) * grid + self.laplace(value.shape, scale=scale, grid=grid)
+        return np.rint(value / grid) * grid + self.laplace(value.shape, scale=scale, grid=grid) + 0.0
 
     def two_sided_geometric(self, shape: tuple[int, ...], *, epsilon: float) -> np.ndarray:
         """Independent integers with P(k) = (1 - a)/(1 + a) a^|k|, a = e^-epsilon: the noise of integer counts.

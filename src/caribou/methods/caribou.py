@@ -35,6 +35,7 @@ from caribou.learning.sums import SumModel, fit_sum_model
 from caribou.mechanisms.message_passing import propagate
 from caribou.mechanisms.noise import NoiseSource
 from caribou.mechanisms.votes import VoteBudget
+from caribou.memory import DOUBLE, require_memory
 from caribou.methods import Fitted
 from caribou.methods.votes import Outcome, VotesEdge, elect, require_edge_unit, require_labelled
 from caribou.normalize import normalize
@@ -315,7 +316,7 @@ class Roles:
     @classmethod
     def draw(cls, graph: Graph, share: float, streams: Streams) -> Roles:
         """A random ``share`` of the training nodes keeps its labels."""
-        split, labels = graph.for_learning()
+        split, labels = graph.for_learning(public=True)
         # the order of the votes: its last nodes keep their labels here, and hear the most votes there
         train = streams.generator("votes").permutation(split.train)
         sent = len(train) - max(1, round(share * len(train)))
@@ -466,6 +467,8 @@ def log_probabilities(probabilities: np.ndarray) -> np.ndarray:
 def unit_rows(graph: Graph) -> np.ndarray:
     """Dense features with rows of length 1 (or 0)."""
     x = graph.features
+    n, d = x.shape
+    require_memory(6 * DOUBLE * n * d, f"messages of {n:,} nodes with all {d:,} features")
     dense = np.asarray(x.todense() if sp.issparse(x) else x, dtype=np.float64)
     return dense / np.maximum(np.linalg.norm(dense, axis=1, keepdims=True), 1e-12)
 

@@ -37,6 +37,7 @@ from caribou.learning.dp_training import (
 from caribou.learning.encoder import HIDDEN, cross_fit, widths
 from caribou.mechanisms.aggregation import bounded_adjacency, noisy_sums, unit_length
 from caribou.mechanisms.noise import NoiseSource
+from caribou.memory import DOUBLE, require_memory
 from caribou.methods import Fitted
 from caribou.methods.caribou import log_probabilities
 from caribou.methods.mlp_dp import full_batch, part_record
@@ -55,8 +56,6 @@ from caribou.privacy.events import Event, Gaussian, NonPrivate
 from caribou.privacy.sensitivity import adjacency_gradient_edge_sensitivity, sum_sensitivity
 from caribou.randomness import Streams
 
-LARGEST_W = 2**27
-"""Entries of W (n times the number of classes): three copies in double precision take 3 GiB."""
 CLIP = 0.3
 SHRINKAGE = 0.4
 EDGE_TRAINING_THEOREM = (
@@ -158,7 +157,7 @@ class Dpdgc:
 
     def _roles(self, graph: Graph, streams: Streams) -> tuple[np.ndarray, np.ndarray]:
         """Training nodes that train W, and those that fit the classification module; a single one does both."""
-        train = streams.generator("structure").permutation(graph.for_learning()[0].train)
+        train = streams.generator("structure").permutation(graph.for_learning(public=True)[0].train)
         count = max(1, min(len(train) - 1, round(self.structure_share * len(train))))
         return train[:count], train[count:] if len(train) > 1 else train
 
@@ -169,7 +168,7 @@ class Dpdgc:
     def _classify(
         self, graph: Graph, own: np.ndarray, product: np.ndarray, judges: np.ndarray, streams: Streams
     ) -> np.ndarray:
-        split, labels = graph.for_learning()
+        split, labels = graph.for_learning(public=True)
         inputs = [own, unit_length(product)]
         module = fit_classifier(
             inputs,
@@ -212,7 +211,7 @@ def train_structure(
         schedule=schedule,
         calibrated=descent,
         noise=noise,
-        train_size=train_size,
+        most_rows=graph.num_nodes,
         unit_clips=unit_clips,
     )
     left = average_noise_variance(schedule, descent, unit_clips)
@@ -221,12 +220,9 @@ def train_structure(
 
 
 def check_size(graph: Graph) -> None:
-    """W must fit into memory."""
-    entries = graph.num_nodes * graph.num_classes
-    if entries > LARGEST_W:
-        raise InputError(
-            f"graph must have at most {LARGEST_W} nodes x classes for dpdgc, whose W has a row per node, got {entries}"
-        )
+    """W, its average, gradient and noise, and the product A W must fit into memory: n x C each."""
+    n, C = graph.num_nodes, graph.num_classes
+    require_memory(6 * DOUBLE * n * C, f"the weights of dpdgc, a row for each of {n:,} nodes and {C} classes,")
 
 
 def transductive(method: str) -> InputError:

@@ -32,7 +32,6 @@ from caribou.methods.dpdgc import ROWS_OF_W, check_size, train_structure, transd
 from caribou.methods.gap_ndp import (
     check_shares,
     checked_base,
-    default_radius,
     messages,
 )
 from caribou.methods.mlp_dp import (
@@ -42,12 +41,18 @@ from caribou.methods.mlp_dp import (
     public_parameters,
     require_node_unit,
 )
-from caribou.methods.node_level import fit_linear_head, node_certificate, side_by_side
+from caribou.methods.node_level import (
+    calibrate_node_sums,
+    default_radius,
+    fit_linear_head,
+    node_certificate,
+    side_by_side,
+)
 from caribou.privacy.budget import Budget, PrivacyUnit
-from caribou.privacy.calibration import CalibratedSums, budget_mu, calibrate_sums
+from caribou.privacy.calibration import CalibratedSums, budget_mu
 from caribou.privacy.certificate import initial_state_assumption, sums_record
 from caribou.privacy.events import Event
-from caribou.privacy.sensitivity import adjacency_gradient_node_sensitivity, sum_sensitivity
+from caribou.privacy.sensitivity import adjacency_gradient_node_sensitivity
 from caribou.randomness import Streams
 
 NODE_TRAINING_THEOREM = (
@@ -160,5 +165,4 @@ class DpdgcNdp:
         return default_radius(self.degree_cap) if self.radius is None else float(self.radius)
 
     def _calibrate(self, graph: Graph, mu: float) -> CalibratedSums:
-        bound = sum_sensitivity(PrivacyUnit.NODE, degree_cap=self.degree_cap, radius=self._radius)
-        return calibrate_sums(bound, hops=1, mu=mu, nodes=graph.num_nodes, columns=graph.num_classes)
+        return calibrate_node_sums(graph, mu, degree_cap=self.degree_cap, radius=self._radius)

@@ -71,7 +71,7 @@ class Gap:
     def fit(self, graph: Graph, budget: Budget, streams: Streams, noise: NoiseSource) -> Fitted:
         """Encode, sum K times with noise, classify."""
         require_edge_unit(budget, "gap-edp")
-        split, labels = graph.for_learning()
+        split, labels = graph.for_learning(public=True)
         encoder = cross_fit(graph, streams, self.hidden).encoder
         start = encoder.embeddings(graph.features)  # Z_0, rows of length 1: public
         calibrated = self._calibrate(graph, start.shape[1], budget)

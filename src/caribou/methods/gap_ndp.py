@@ -34,9 +34,16 @@ from caribou.methods.mlp_dp import (
     public_parameters,
     require_node_unit,
 )
-from caribou.methods.node_level import centred, fit_linear_head, node_certificate, side_by_side
+from caribou.methods.node_level import (
+    calibrate_node_sums,
+    centred,
+    default_radius,
+    fit_linear_head,
+    node_certificate,
+    side_by_side,
+)
 from caribou.privacy.budget import Budget, PrivacyUnit
-from caribou.privacy.calibration import CalibratedSums, budget_mu, calibrate_sums
+from caribou.privacy.calibration import CalibratedSums, budget_mu
 from caribou.privacy.certificate import (
     Certificate,
     MechanismRecord,
@@ -44,17 +51,7 @@ from caribou.privacy.certificate import (
     sums_record,
 )
 from caribou.privacy.events import Event
-from caribou.privacy.sensitivity import sum_sensitivity
 from caribou.randomness import Streams
-
-
-def default_radius(degree_cap: int) -> float:
-    """The radius at which a node's own row costs as much as all rows of its neighbours: sqrt(D).
-
-    >>> default_radius(100)
-    10.0
-    """
-    return math.sqrt(degree_cap)
 
 
 @dataclass(frozen=True)
@@ -145,8 +142,7 @@ class GapNdp:
         return default_radius(self.degree_cap) if self.radius is None else float(self.radius)
 
     def _calibrate(self, graph: Graph, mu: float) -> CalibratedSums:
-        bound = sum_sensitivity(PrivacyUnit.NODE, degree_cap=self.degree_cap, radius=self._radius)
-        return calibrate_sums(bound, hops=self.hops, mu=mu, nodes=graph.num_nodes, columns=graph.num_classes)
+        return calibrate_node_sums(graph, mu, degree_cap=self.degree_cap, radius=self._radius, hops=self.hops)
 
     def _aggregate(
         self, graph: Graph, start: np.ndarray, calibrated: CalibratedSums, streams: Streams, noise: NoiseSource

@@ -55,7 +55,14 @@ from caribou.methods import Fitted
 from caribou.privacy.allocation import AllocatedPart, Part
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.calibration import budget_mu
-from caribou.privacy.certificate import NOTHING_CUT, Assumption, MechanismRecord, certify, standing_assumptions
+from caribou.privacy.certificate import (
+    NOTHING_CUT,
+    VOTERS_CHOOSE,
+    Assumption,
+    MechanismRecord,
+    certify,
+    standing_assumptions,
+)
 from caribou.privacy.events import EpsilonDelta, Event, Gaussian, NonPrivate, Parallel, event_to_dict
 from caribou.randomness import Streams
 
@@ -272,7 +279,13 @@ class MlpDp:
         train = graph.for_learning()[0].train
         centre = full_batch("mean of the training rows", 1, self.mean_share * mu)
         x = unit_root_rows(graph.features)
-        mean = private_mean(x[train], centre, noise.stream("mean"), train_size=self._train_size(graph))
+        mean = private_mean(
+            x[train],
+            centre,
+            noise.stream("mean"),
+            train_size=self._train_size(graph),
+            most_rows=graph.num_nodes,
+        )
         record = part_record(
             centre, "rows of norm at most 1: one row moves the sum by at most 1 in L2", sensitivity=1.0
         )
@@ -311,7 +324,7 @@ class MlpDp:
             schedule=schedule,
             calibrated=descent,
             noise=noise.stream("training"),
-            train_size=train_size,
+            most_rows=graph.num_nodes,
         )
         records = (*prepared.records, part_record(descent, DESCENT_THEOREM, **asdict(schedule), random_features=count))
         released = ("weights of the linear model", *prepared.released)
@@ -334,6 +347,7 @@ class MlpDp:
             optimizer=Optimizer(NETWORK_RATE, "adam", average_from=0.5),
             calibrated=descent,
             noise=noise.stream("training"),
+            most_rows=graph.num_nodes,
         )
         record = part_record(descent, DESCENT_THEOREM, steps=schedule.steps, clip=schedule.clip, hidden=self.hidden)
         records = (*prepared.records, record)
@@ -465,7 +479,7 @@ def node_assumptions(
     """The standing assumptions, with truncation in this method's words, plus those on predictions and parallel groups."""
     standing = standing_assumptions(PrivacyUnit.NODE, noise_is_secret=noise.is_secret, noise_origin=noise.origin)
     truncation = (
-        "Each training node votes for at most M neighbours, chosen by public coins of the pair. For training nodes that needs no "
+        f"{VOTERS_CHOOSE}, chosen by public coins of the pair. For training nodes that needs no "
         "condition: their votes go with them and nobody else's change. For validation and test nodes the guarantee is for the "
         "graph after that choice: if one of them were missing, a voter with more than M neighbours would vote for another, "
         "which is not covered. Whether there is such a voter is private and therefore not stated."

@@ -23,9 +23,11 @@ from caribou.methods.mlp_dp import (
     part_record,
 )
 from caribou.privacy.accounting import epsilon_of, pure_epsilon
-from caribou.privacy.budget import Budget
+from caribou.privacy.budget import Budget, PrivacyUnit
+from caribou.privacy.calibration import CalibratedSums, calibrate_sums
 from caribou.privacy.certificate import Assumption, Certificate, MechanismRecord, certify
 from caribou.privacy.events import Event
+from caribou.privacy.sensitivity import sum_sensitivity
 
 
 def centred(scores: np.ndarray) -> np.ndarray:
@@ -36,6 +38,21 @@ def centred(scores: np.ndarray) -> np.ndarray:
 def side_by_side(parts: list[np.ndarray]) -> np.ndarray:
     """Parts at length 1 / sqrt(number of parts) each: rows of length at most 1. [n, sum of columns]"""
     return np.concatenate([unit_length(part) / math.sqrt(len(parts)) for part in parts], axis=1)
+
+
+def default_radius(degree_cap: int) -> float:
+    """The radius at which a node's own row costs as much as all rows of its neighbours: sqrt(D).
+
+    >>> default_radius(100)
+    10.0
+    """
+    return math.sqrt(degree_cap)
+
+
+def calibrate_node_sums(graph: Graph, mu: float, *, degree_cap: int, radius: float, hops: int = 1) -> CalibratedSums:
+    """K noisy sums of messages in class space over neighbours, degrees at most the cap, that are mu-GDP together."""
+    bound = sum_sensitivity(PrivacyUnit.NODE, degree_cap=degree_cap, radius=radius)
+    return calibrate_sums(bound, hops=hops, mu=mu, nodes=graph.num_nodes, columns=graph.num_classes)
 
 
 def fit_linear_head(
@@ -53,7 +70,7 @@ def fit_linear_head(
         schedule=schedule,
         calibrated=descent,
         noise=noise,
-        train_size=size,
+        most_rows=graph.num_nodes,
     )
     return weights, part_record(descent, DESCENT_THEOREM, **asdict(schedule))
 

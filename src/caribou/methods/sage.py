@@ -19,12 +19,14 @@ from caribou.graph import Graph
 from caribou.learning.sage import Neighbourhoods, SageConfig, SageModel, fit_sage
 from caribou.mechanisms.noise import NoiseSource
 from caribou.mechanisms.randomized_response import (
+    BYTES_PER_PAIR,
     noisy_edge_count,
     pair_numbers,
     pairs_of_numbers,
     perturbed_pairs,
     require_room,
 )
+from caribou.memory import require_memory
 from caribou.methods import Fitted
 from caribou.methods.votes import require_edge_unit
 from caribou.privacy.budget import Budget
@@ -81,7 +83,7 @@ class SageEdge:
     def fit(self, graph: Graph, budget: Budget, streams: Streams, noise: NoiseSource) -> Fitted:
         """Perturb the graph, then train GraphSAGE on what was released."""
         require_edge_unit(budget, self.name)
-        split, labels = graph.for_learning()
+        split, labels = graph.for_learning(public=True)
         perturbed = self._perturb(graph, budget, noise)
         around = Neighbourhoods.of(perturbed.pairs, graph.num_nodes)
         model = fit_sage(
@@ -185,6 +187,7 @@ def perturb(
     """
     plan = split_pair_budget(budget, count_share)
     if not budget.is_private:
+        require_memory(BYTES_PER_PAIR * graph.num_edges, f"GraphSAGE on {graph.num_edges:,} edges")
         record = MechanismRecord("the graph itself", plan.events[0], {"theorem": "none: no noise"})
         return Perturbed(graph.num_edges, pairs_of_numbers(pair_numbers(graph)), (record,))
     count = noisy_edge_count(graph, epsilon=plan.count, noise=noise.stream("edge count"))

@@ -38,8 +38,9 @@ from caribou.learning.dp_training import (
     shrink_rows,
 )
 from caribou.learning.features import Rows, centred_unit_rows, private_mean, row_norms, unit_root_rows
-from caribou.mechanisms.neighbour_sums import noisy_neighbour_sums
+from caribou.mechanisms.aggregation import bounded_adjacency, noisy_sums, unit_length
 from caribou.mechanisms.noise import NoiseSource
+from caribou.memory import DOUBLE, require_memory
 from caribou.methods import Fitted
 from caribou.methods.caribou_ndp import DEFAULT_WEIGHT, WEIGHTS
 from caribou.methods.mlp_dp import (
@@ -51,12 +52,11 @@ from caribou.methods.mlp_dp import (
     require_node_unit,
     selection_event,
 )
-from caribou.methods.node_level import centred, node_certificate
-from caribou.normalize import cap_degrees
+from caribou.methods.node_level import calibrate_node_sums, centred, default_radius, node_certificate
 from caribou.privacy.allocation import AllocatedPart
 from caribou.privacy.budget import Budget
-from caribou.privacy.calibration import CalibratedNeighbourSums, budget_mu, calibrate_neighbour_sums, remaining_epsilon
-from caribou.privacy.certificate import Certificate, MechanismRecord
+from caribou.privacy.calibration import CalibratedSums, budget_mu, remaining_epsilon
+from caribou.privacy.certificate import Certificate, MechanismRecord, sums_record
 from caribou.privacy.events import Event, NonPrivate, Parallel
 from caribou.privacy.sensitivity import neighbourhood_gradient_sensitivity
 from caribou.randomness import Streams
@@ -65,7 +65,6 @@ TRAINING_THEOREM = (
     "clipped gradients of target nodes: one node moves each sum by at most 1 + M sqrt(2 - k) clips; T steps are "
     "(sqrt(T) / multiplier)-GDP (docs/methods/sage.md, Theorem N1)"
 )
-SUMS_THEOREM = "one node moves the clipped sums by at most sqrt(M + r^2) (docs/methods/sage.md, Theorem N2)"
 MEAN_THEOREM = "rows of norm at most 1: one row moves the sum by at most 1 in L2"
 
 
@@ -109,13 +108,13 @@ class SageNdp:
     def fit(self, graph: Graph, budget: Budget, streams: Streams, noise: NoiseSource) -> Fitted:
         """Private centre, private training on neighbourhoods, private sums for prediction, a private choice of their weight."""
         split = checked_split(graph, budget)
+        self._check_memory(graph)
         plan = self._plan(graph, budget)
         adjacency = self._bounded(graph, streams)
         mean = self._centre(graph, plan, noise)
         rows = self._rows(graph, mean)
         layer = self._train(graph, rows, adjacency, plan, noise)
-        calibrated = plan.sums
-        sums = noisy_neighbour_sums(adjacency, messages(rows, layer), calibrated, noise.stream("sums"))
+        (sums,) = noisy_sums(adjacency, messages(rows, layer), plan.sums, noise.stream("sums"))
         candidates = [self._logits(rows, layer, sums, gamma)[split.val] for gamma in WEIGHTS]
         chosen = choose(candidates, graph, split, plan.choice, noise.stream("choice"), default=DEFAULT_WEIGHT)
         weights = {"mean": mean, "layer": layer, "sums_weight": np.array(WEIGHTS[chosen])}
@@ -138,7 +137,8 @@ class SageNdp:
         calibrated = self._calibrate(graph, budget_mu(budget))
         adjacency = self._bounded(graph, streams)
         said = messages(self._rows(graph, weights["mean"]), weights["layer"])
-        released = {"sums": noisy_neighbour_sums(adjacency, said, calibrated, noise.stream("sums"))}
+        (sums,) = noisy_sums(adjacency, said, calibrated, noise.stream("sums"))
+        released = {"sums": sums}
         record = sums_record(calibrated)
         certificate = self._certificate(graph, budget, (record,), {"every node": (record.event,)}, (), noise)
         return Fitted(self.predict(weights, released, graph), certificate, released, weights)
@@ -157,8 +157,14 @@ class SageNdp:
 
     # -- its steps -------------------------------------------------------------------------------------------------
 
+    def _check_memory(self, graph: Graph) -> None:
+        """Sums over neighbours are dense, whatever the features are: three arrays [training nodes, d]."""
+        size, d = self._size(graph), graph.num_features
+        needed = 3 * DOUBLE * size * d
+        require_memory(needed, f"the neighbourhoods of {size:,} training nodes with {d:,} columns")
+
     def _bounded(self, graph: Graph, streams: Streams) -> sp.csr_array:
-        return cap_degrees(graph.adjacency(), self.degree_cap, streams.sampling)
+        return bounded_adjacency(graph, self.degree_cap, streams.sampling)
 
     def _size(self, graph: Graph) -> int:
         return graph.for_learning()[0].declared[0] if self.train_size is None else self.train_size
@@ -184,7 +190,8 @@ class SageNdp:
 
     def _centre(self, graph: Graph, plan: Plan, noise: NoiseSource) -> np.ndarray:
         x = unit_root_rows(graph.features)[graph.for_learning()[0].train]
-        return private_mean(x, plan.mean, noise.stream("mean"), train_size=self._size(graph))
+        size, most = self._size(graph), graph.num_nodes
+        return private_mean(x, plan.mean, noise.stream("mean"), train_size=size, most_rows=most)
 
     def _rows(self, graph: Graph, mean: np.ndarray) -> Rows:
         if len(mean) != graph.num_features:
@@ -202,16 +209,17 @@ class SageNdp:
             schedule=plan.schedule,
             calibrated=wide,
             noise=noise.stream("training"),
-            train_size=self._size(graph),
+            most_rows=graph.num_nodes,
         )
         variance = average_noise_variance(plan.schedule, wide)
         return shrink_rows(averaged, noise_variance=variance, strength=self.shrinkage)
 
-    def _calibrate(self, graph: Graph, mu: float) -> CalibratedNeighbourSums:
-        radius = math.sqrt(self.degree_cap) if self.radius is None else self.radius
-        return calibrate_neighbour_sums(
-            degree_cap=self.degree_cap, radius=radius, nodes=graph.num_nodes, columns=graph.num_classes, mu=mu
-        )
+    @property
+    def _radius(self) -> float:
+        return default_radius(self.degree_cap) if self.radius is None else float(self.radius)
+
+    def _calibrate(self, graph: Graph, mu: float) -> CalibratedSums:
+        return calibrate_node_sums(graph, mu, degree_cap=self.degree_cap, radius=self._radius)
 
     def _logits(self, rows: Rows, layer: np.ndarray, sums: np.ndarray, gamma: float) -> np.ndarray:
         own = math.sqrt(self.own_share) * rows.times(layer[: len(layer) // 2])
@@ -234,7 +242,7 @@ class SageNdp:
             records,
             groups,
             released=(*released, "the noisy sums of messages of all nodes"),
-            parameters={**sizes, **self.settings()},
+            parameters={**sizes, **self.settings(), "radius": self._radius},
             base=MlpDp(),
             noise=noise,
         )
@@ -249,7 +257,7 @@ class Plan:
     training: AllocatedPart
     sensitivity: float  # of the training sum, in clips
     as_neighbour: float  # the same for a node without its own example
-    sums: CalibratedNeighbourSums
+    sums: CalibratedSums
     budget: Budget
 
     @property
@@ -306,11 +314,4 @@ def neighbourhood_rows(
 
 def messages(rows: Rows, layer: np.ndarray) -> np.ndarray:
     """What a node says to its neighbours: its row through the neighbours' half of the weights, length 1 (or 0). [n, C]"""
-    said = centred(rows.times(layer[len(layer) // 2 :]))
-    return said / np.maximum(row_norms(said), 1e-12)[:, None]
-
-
-def sums_record(calibrated: CalibratedNeighbourSums) -> MechanismRecord:
-    """The released sums as a line of a certificate."""
-    figures = {k: v for k, v in asdict(calibrated).items() if k != "mu"}
-    return MechanismRecord("neighbour sums", calibrated.event, {"theorem": SUMS_THEOREM, **figures})
+    return unit_length(centred(rows.times(layer[len(layer) // 2 :])))

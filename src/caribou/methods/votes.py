@@ -20,6 +20,7 @@ from caribou.learning.encoder import Encoder, Prior, cross_fit
 from caribou.learning.head import Evidence, choose_head, cross_entropies, fit_bayes_head, fit_prior_head
 from caribou.mechanisms.noise import NoiseSource
 from caribou.mechanisms.votes import VoteBox, VoteBudget
+from caribou.memory import DOUBLE, require_memory
 from caribou.methods import Fitted
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.calibration import budget_mu
@@ -150,6 +151,8 @@ def elect(
     Formal guarantee: everything in the outcome is computed from public values, the prior and a transcript that costs
     budget.event at edge level (docs/privacy.md, Theorem 4). The prior must be public or already paid for.
     """
+    n, C, stages = graph.num_nodes, graph.num_classes, settings.max_waves + 1
+    require_memory(DOUBLE * n * C * (stages + 8), f"the answers of up to {stages} stages to {n:,} nodes in {C} classes")
     box = VoteBox(graph, graph.num_classes, budget, noise)
     election = _Election(settings, graph, prior, box, streams)
     scores = election.waves(election.first_stage())
@@ -171,7 +174,7 @@ class _Election:
     def __init__(self, settings: VotesEdge, graph: Graph, prior: Prior, box: VoteBox, streams: Streams) -> None:
         self.settings, self.box = settings, box
         self.n, self.C = graph.num_nodes, graph.num_classes
-        split, labels = graph.for_learning()
+        split, labels = graph.for_learning(public=True)
         self.labels = np.array(labels)
         train = streams.generator("votes").permutation(split.train)
         self.train = train

@@ -42,6 +42,10 @@ class PrivacyUnit(Enum):
         raise InputError(f"unit must be one of {', '.join(u.value for u in cls)}, got {value!r}")
 
 
+LARGEST_EPSILON = 700.0
+"""e^epsilon must be a number: accountants compute with it. Nothing is protected long before."""
+
+
 @dataclass(frozen=True)
 class Budget:
     """A total (epsilon, delta) at a privacy unit.
@@ -65,6 +69,8 @@ class Budget:
 
     def __init__(self, epsilon: float, delta: float | None = None, unit: PrivacyUnit | str = PrivacyUnit.EDGE) -> None:
         object.__setattr__(self, "epsilon", positive_or_inf(epsilon=epsilon))
+        if LARGEST_EPSILON < self.epsilon < math.inf:
+            raise InputError(f"epsilon must be at most {LARGEST_EPSILON:g} (inf means no privacy), got {epsilon!r}")
         object.__setattr__(self, "delta", DEFAULT_DELTA if delta is None else open_unit_interval(delta=delta))
         object.__setattr__(self, "unit", PrivacyUnit.parse(unit))
 

@@ -13,12 +13,10 @@ from caribou.privacy.accounting import epsilon_of, gdp_mu
 from caribou.privacy.budget import Budget
 from caribou.privacy.events import EpsilonDelta, Event, Gaussian, NonPrivate
 from caribou.privacy.sensitivity import (
-    GRID_BITS,
     Arithmetic,
     Sensitivity,
     SumSensitivity,
     convergence_factor,
-    neighbour_sum_sensitivity,
     sum_arithmetic,
 )
 
@@ -169,42 +167,6 @@ def sums_mu(*, sensitivity: float, hops: int, noise_std: float, arithmetic_error
     return (sensitivity + 2 * arithmetic_error) * math.sqrt(hops) / positive(noise_std=noise_std)
 
 
-@dataclass(frozen=True)
-class CalibratedNeighbourSums:
-    """The record that a release of neighbour sums takes: cap and radius of the bound, and the noise that makes it mu-GDP."""
-
-    degree_cap: int
-    radius: float
-    sensitivity: float
-    mu: float
-    noise_std: float
-
-    @property
-    def event(self) -> Event:
-        """What the release costs: one Gaussian mechanism."""
-        return Gaussian(1 / self.mu) if math.isfinite(self.mu) else NonPrivate()
-
-
-def calibrate_neighbour_sums(
-    *, degree_cap: int, radius: float, nodes: int, columns: int, mu: float
-) -> CalibratedNeighbourSums:
-    """The smallest noise with which neighbour sums are mu-GDP: (Delta + 2 a) / mu / (1 - 2 b / mu).
-
-    Delta of `neighbour_sum_sensitivity`. a bounds the error of the computed sums in double precision, u = 2^-53: a row adds at
-    most M vectors of length 1 and is projected, (M + d + 32) u M, over n rows sqrt(n) times that. b: the rounding of value and
-    noise to a grid of 2^-28 noise_std, in n d entries.
-    """
-    Delta = neighbour_sum_sensitivity(degree_cap=degree_cap, radius=radius)
-    if math.isinf(mu):
-        return CalibratedNeighbourSums(degree_cap, radius, Delta, mu, 0.0)
-    n, d, u = integer(at_least=1, nodes=nodes), integer(at_least=1, columns=columns), 2.0**-53
-    a = (degree_cap + d + 32) * u * degree_cap * math.sqrt(n)
-    left = 1 - 2 * (2.0**-GRID_BITS + 16 * u) * math.sqrt(n * d) / positive(mu=mu)
-    if left < 0.5:
-        raise CalibrationError(f"mu must be larger for {n} x {d} sums in double precision, got {mu:.3g}")
-    return CalibratedNeighbourSums(degree_cap, radius, Delta, mu, (Delta + 2 * a) / mu / left * (1 + 2.0**-48))
-
-
 def budget_mu(budget: Budget) -> float:
     """The GDP parameter that a budget buys: the largest mu with delta(epsilon) <= delta; inf without privacy."""
     return gdp_mu(epsilon=budget.epsilon, delta=budget.delta) if budget.is_private else math.inf
@@ -221,8 +183,12 @@ def remaining_epsilon(events: Sequence[Event], budget: Budget) -> float:
     if not budget.is_private:
         return math.inf
     left = max(1e-9, budget.epsilon - epsilon_of(events, budget.delta))
-    while epsilon_of([*events, EpsilonDelta(left)], budget.delta) > budget.epsilon and left > 1e-9:
+    while epsilon_of([*events, EpsilonDelta(left)], budget.delta) > budget.epsilon:
         left *= 0.98
+        if left < 1e-9:
+            raise CalibrationError(
+                f"epsilon must be large enough for numerical composition (about 0.001), got {budget}"
+            )
     return left
 
 

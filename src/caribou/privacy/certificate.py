@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any, NoReturn
@@ -52,8 +53,11 @@ FORMAT = 1
 FALSE_POSITIVE_RATES = (0.001, 0.01)
 PROPAGATION = "perturbed message passing"
 SUMS = "noisy sums over neighbours"
+EVERY_GRAPH = "every graph"
 NOTHING_CUT = "Nothing is truncated"
 """How the truncation assumption of a node-level method begins if it reads no edge."""
+VOTERS_CHOOSE = "Each training node votes for at most M neighbours"
+"""How it begins if nothing is cut but the number of neighbours that a node votes for."""
 NO_PRIVACY = "NO PRIVACY: epsilon is infinite; this document certifies nothing"
 TRUST_MODEL = (
     "Central model: one trusted curator holds the graph, runs the mechanism and publishes the release; the adversary sees "
@@ -152,18 +156,28 @@ class Certificate:
 
     @property
     def status(self) -> str:
-        """One word: ``private``, ``void`` or ``no privacy``."""
+        """``private``, ``private in scope`` (not for every graph, see `scope`), ``void`` or ``no privacy``."""
         if not self.is_private:
             return "no privacy"
-        return "void" if self.void_reasons else "private"
+        if self.void_reasons:
+            return "void"
+        return "private" if self.scope == EVERY_GRAPH else "private in scope"
 
     @property
     def scope(self) -> str:
         """For which graphs the promise holds."""
         cuts = [a for a in self.assumptions if a.name == "truncation" and not a.statement.startswith(NOTHING_CUT)]
         if not cuts:
-            return "every graph"
-        return "the bounded graph: every graph whose degrees are at most the degree cap, i.e. after cutting"
+            return EVERY_GRAPH
+        if all(a.statement.startswith(VOTERS_CHOOSE) for a in cuts):
+            return (
+                "training nodes of every graph; validation and test nodes of graphs in which no training node has more "
+                "neighbours than it votes for"
+            )
+        return (
+            "graphs whose degrees are all at most the degree cap; where a larger degree had to be cut, a node can cost more, "
+            "and this certificate promises nothing"
+        )
 
     def to_json(self) -> str:
         """The certificate as an indented JSON document."""
@@ -251,7 +265,7 @@ class Certificate:
         lines = ["# Privacy certificate", ""]
         if not self.is_private:
             lines += [f"> **{NO_PRIVACY}**", ""]
-        elif self.scope != "every graph":
+        elif self.scope != EVERY_GRAPH:
             lines += [f"> **Scope.** This promise is for {self.scope}.", ""]
         for reason in self.void_reasons:
             lines += [f"> **VOID as a guarantee.** {reason}", ""]
@@ -641,8 +655,9 @@ def _flat(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
     return rows
 
 
+@cache
 def package_version(package: str) -> str:
-    """The installed version, or the words "not installed"."""
+    """The installed version, or the words "not installed". Read once: finding it takes milliseconds."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:

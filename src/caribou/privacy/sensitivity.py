@@ -223,20 +223,6 @@ def neighbourhood_gradient_sensitivity(*, degree_cap: int, own_share: float, own
     return (M * math.sqrt(2 - k) + (1 if own_example else 0)) * _ROUND_UP
 
 
-def neighbour_sum_sensitivity(*, degree_cap: int, radius: float) -> float:
-    """How far one node moves the matrix of clipped neighbour sums: sqrt(M + r^2).
-
-    Row i is the sum of the messages (norm at most 1) of at most M neighbours, projected onto the ball of ``radius`` r. A node
-    that leaves takes its message from at most M other rows, at most 1 each (projection is 1-Lipschitz), and its own row, at most
-    r, becomes 0. Published: sqrt(M), without the own row. Assumes degrees <= M in both graphs. Unit: L2 (Frobenius) norm.
-
-    >>> neighbour_sum_sensitivity(degree_cap=5, radius=2.0) < 3.0001
-    True
-    """
-    M = integer(at_least=1, degree_cap=degree_cap)
-    return math.sqrt(M + positive(radius=radius) ** 2) * _ROUND_UP
-
-
 # -- sums over neighbours and gradients over rows of A -------------------------------------------------------------
 
 
@@ -293,7 +279,7 @@ def sum_edge_sensitivity() -> float:
 def sum_node_sensitivity(*, degree_cap: int, radius: float) -> float:
     """Theorem 6: ||Pi_r(A Z) - Pi_r(A' Z)||_F <= sqrt(D + min(r, D)^2) for graphs of degree <= D that differ in one node.
 
-    Pi_r projects every row onto the ball of radius r >= 1. The at most D neighbours of the node lose its message, of norm at
+    Pi_r projects every row onto the ball of radius r > 0. The at most D neighbours of the node lose its message, of norm at
     most 1, and Pi_r is 1-Lipschitz: sqrt(D). The node's own row is 0 in one world and at most min(r, D) in the other. (GAP
     publishes sqrt(D): the own row is not counted.) Reached by a star with D leaves and equal rows of norm 1.
 
@@ -302,9 +288,7 @@ def sum_node_sensitivity(*, degree_cap: int, radius: float) -> float:
     """
     D = integer(at_least=1, degree_cap=degree_cap)
     r = positive(radius=radius)
-    if r < 1:
-        raise InputError(f"radius must be >= 1, the length of one message, got {radius!r}")
-    return neighbour_sum_sensitivity(degree_cap=D, radius=min(r, float(D)))
+    return math.sqrt(D + min(r, D) ** 2) * _ROUND_UP
 
 
 def adjacency_gradient_edge_sensitivity() -> float:

@@ -1,0 +1,240 @@
+"""The whole audit of a method: its mechanism, itself, one run with canaries, and the attacks of the literature; one verdict."""
+
+from __future__ import annotations
+
+import importlib
+import math
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from caribou._validate import integer, open_unit_interval
+from caribou.audit.claims import Claim
+from caribou.audit.copies import certified_mechanism
+from caribou.audit.distinguish import FEWEST_RUNS as FEWEST_PLAYED
+from caribou.audit.distinguish import Evidence, distinguish
+from caribou.audit.onerun import OneRun, one_run
+from caribou.audit.pairs import Pair, worst_pairs
+from caribou.audit.releases import AppliedRelease, FittedRelease, Release, without_edges
+from caribou.audit.scores import FALSE_POSITIVE_RATES, AttackResult, summarise
+from caribou.audit.verdict import Verdict, judge, runs_for_power
+from caribou.errors import InputError
+from caribou.graph import Graph
+from caribou.mechanisms.noise import NoiseSource
+from caribou.methods import Fitted, Method
+from caribou.privacy.budget import Budget, PrivacyUnit
+from caribou.privacy.certificate import Certificate
+from caribou.randomness import Streams
+
+PROVING = ("distinguish", "onerun")
+FEWEST_RUNS, MOST_RUNS, MOST_MECHANISM_RUNS = 2_000, 4_000, 60_000
+FITS = {"linkteller": 3, "similarity": 3, "gmia": 3, "lira": 16}
+"""How often a measuring attack fits the method; lira compares the fits with each other and needs more."""
+MEASURING = tuple(FITS)
+ATTACKS = (*PROVING, *MEASURING)
+
+Report = Callable[[str, int, int, float], None]
+"""Called with the name of a part, its steps done and planned, and the largest epsilon proven so far."""
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """What an audit found. ``games``: by name, with evidence; ``attacks``: by name, measured; ``skipped``: why not."""
+
+    subject: str
+    verdict: Verdict
+    games: Mapping[str, Evidence]
+    one_run: OneRun | None
+    attacks: Mapping[str, AttackResult]
+    skipped: Mapping[str, str] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values: claim, verdict, lower bound, and every attack by name."""
+        claim = self.verdict.claim
+        attacks = {name: result.to_json() for name, result in self.attacks.items()}
+        for name, game in self.games.items():
+            attacks[name]["game"] = game.to_json()
+        if self.one_run is not None:
+            attacks["onerun"]["game"] = self.one_run.to_json()
+        return {
+            "subject": self.subject,
+            "claimed": {
+                "epsilon": claim.epsilon if math.isfinite(claim.epsilon) else "inf",
+                "delta": claim.delta,
+                "unit": claim.unit.value,
+                "mu": claim.mu,
+            },
+            **self.verdict.to_json(),
+            "attacks": attacks,
+            "skipped": dict(self.skipped),
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Audit:
+    """The settings of an audit. ``runs`` per graph of a pair, None = as many as are needed to see twice the claim, but 2,000 to
+    4,000 for a whole method; ``seed``: everything follows from it."""
+
+    name: str
+    method: Method
+    budget: Budget
+    graph: Graph | None = None
+    attacks: Sequence[str] = ATTACKS
+    runs: int | None = None
+    confidence: float = 0.95
+    seed: int = 0
+    workers: int | None = None
+    reproduce: str | None = None
+    transductive: bool = False
+
+    def __post_init__(self) -> None:
+        unknown = sorted(set(self.attacks) - set(ATTACKS))
+        if unknown or not self.attacks:
+            raise InputError(f"attack must be one of {', '.join(ATTACKS)}, got {', '.join(unknown) or 'none'}")
+        open_unit_interval(confidence=self.confidence)
+        if self.runs is not None:
+            integer(at_least=FEWEST_PLAYED, runs=self.runs)
+
+    def run(self, report: Report | None = None) -> Outcome:
+        """Play all games and attacks, and judge."""
+        report = report or (lambda *_: None)
+        skipped: dict[str, str] = {}
+        certificate = self._fitted.certificate
+        claim = Claim.of_certificate(certificate)
+        games: dict[str, Evidence] = {}
+        proven: OneRun | None = None
+        if not claim.is_private:
+            skipped |= dict.fromkeys(PROVING, "no privacy is claimed, so there is nothing to refute")
+        else:
+            plan = self._plan(certificate)
+            share = 1 - (1 - self.confidence) / max(1, len(plan) + self._plays_one_run)
+            for name, (release, pairs, runs, workers) in plan.items():
+                games[name] = self._distinguish(name, release, pairs, certificate, runs, share, workers, report)
+            if self._plays_one_run:
+                proven = self._one_run(claim, share, report)
+            elif "onerun" in self.attacks:
+                skipped["onerun"] = self._why_not_one_run
+        results = {name: self._as_result(name, game) for name, game in games.items()}
+        if proven is not None:
+            results["onerun"] = self._one_run_result(proven, claim)
+        measured, more = self._measure(report)
+        verdict = judge(games, claim, confidence=self.confidence, one_run=proven, reproduce=self.reproduce)
+        return Outcome(self.name, verdict, games, proven, results | measured, skipped | more)
+
+    # -- games that can refute -------------------------------------------------------------------------------------
+
+    @cached_property
+    def _fitted(self) -> Fitted:
+        """A fit on a worst-case graph, for its certificate; at edge level without any edge, so that its weights are public."""
+        graph = worst_pairs(self.budget.unit)[0].joined
+        if self.budget.unit is PrivacyUnit.EDGE:
+            graph = without_edges(graph)
+        return self.method.fit(graph, self.budget, Streams(self.seed), NoiseSource.seeded(self.seed))
+
+    def _plan(self, certificate: Certificate) -> dict[str, tuple[Release, Sequence[Pair], int, int]]:
+        """Release, pairs, runs and processes of every distinguishing game."""
+        if "distinguish" not in self.attacks:
+            return {}
+        pairs = worst_pairs(self.budget.unit)
+        mechanism = certified_mechanism(certificate, self.name)
+        parts = 1 + (mechanism is not None) + self._plays_one_run
+        enough = runs_for_power(Claim.of_certificate(certificate, pairs[0].group), 1 - (1 - self.confidence) / parts)
+        plan: dict[str, tuple[Release, Sequence[Pair], int, int]] = {}
+        if mechanism is not None:
+            runs = self.runs or max(FEWEST_RUNS, min(enough, MOST_MECHANISM_RUNS))
+            plan["mechanism"] = (mechanism[0], [mechanism[1]], runs, 1)
+        runs = self.runs or max(FEWEST_RUNS, min(enough, MOST_RUNS))
+        plan["distinguish"] = (self._release(pairs[0]), pairs, runs, self.workers or os.cpu_count() or 1)
+        return plan
+
+    def _release(self, pair: Pair) -> Release:
+        streams = Streams(self.seed)
+        if self.budget.unit is PrivacyUnit.EDGE and not self.transductive:
+            return AppliedRelease(self.method, self.budget, self._fitted.weights, streams)
+        return FittedRelease(self.method, self.budget, streams, hidden=pair.hidden)
+
+    def _distinguish(
+        self,
+        name: str,
+        release: Release,
+        pairs: Sequence[Pair],
+        certificate: Certificate,
+        runs: int,
+        confidence: float,
+        workers: int,
+        report: Report,
+    ) -> Evidence:
+        return distinguish(
+            release,
+            pairs,
+            lambda pair: Claim.of_certificate(certificate, pair.group),
+            runs=runs,
+            confidence=confidence,
+            seed=self.seed,
+            workers=workers,
+            name=f"{self.name}, {name}",
+            progress=lambda done, planned, bound: report(name, done, planned, bound),
+        )
+
+    @property
+    def _plays_one_run(self) -> bool:
+        return "onerun" in self.attacks and not self._why_not_one_run
+
+    @property
+    def _why_not_one_run(self) -> str:
+        if self.budget.unit is not PrivacyUnit.EDGE:
+            return "canaries are edges, and the claim is about nodes"
+        return "" if self.graph is not None else "canary edges need a graph to be planted in; give a data set"
+
+    def _one_run(self, claim: Claim, confidence: float, report: Report) -> OneRun:
+        graph = self._graph
+        release = FittedRelease(self.method, self.budget, Streams(self.seed))
+        return one_run(
+            release,
+            graph,
+            delta=0.0 if claim.pure else claim.delta,
+            confidence=confidence,
+            seed=self.seed,
+            progress=lambda done, planned: report("onerun", done, planned, 0.0),
+        )
+
+    @property
+    def _graph(self) -> Graph:
+        if self.graph is None:
+            raise InputError("dataset must be given for this attack, got none")
+        return self.graph
+
+    # -- attacks that measure --------------------------------------------------------------------------------------
+
+    def _measure(self, report: Report) -> tuple[dict[str, AttackResult], dict[str, str]]:
+        results: dict[str, AttackResult] = {}
+        skipped: dict[str, str] = {}
+        for name in (name for name in MEASURING if name in self.attacks):
+            if self.graph is None:
+                skipped[name] = "this attack is made on a data set; give one"
+                continue
+
+            def progress(done: int, planned: int, name: str = name) -> None:
+                report(name, done, planned, 0.0)
+
+            attack = importlib.import_module(f"caribou.audit.{name}").attack
+            try:
+                streams = Streams(self.seed)
+                results[name] = attack(
+                    self.method, self.graph, self.budget, streams, runs=FITS[name], progress=progress
+                )
+            except InputError as error:
+                skipped[name] = str(error)
+        return results, skipped
+
+    def _as_result(self, name: str, game: Evidence) -> AttackResult:
+        allowed = {rate: game.claim.allowed(rate) for rate in FALSE_POSITIVE_RATES}
+        note = f"worst-case pair '{game.pair}', score '{game.best.test}', {game.best.runs} judged runs per graph"
+        return summarise(name, [game.judged], allowed=allowed, details={}, note=note)
+
+    def _one_run_result(self, proven: OneRun, claim: Claim) -> AttackResult:
+        allowed = {rate: claim.allowed(rate) for rate in FALSE_POSITIVE_RATES}
+        note = f"{proven.canaries} canary edges in one run, each there by a coin"
+        return summarise("onerun", [proven.scored], allowed=allowed, details={}, note=note)

@@ -1,0 +1,138 @@
+"""What was promised, and how much of it a test with given rates uses up."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from caribou.audit.bounds import epsilon_of_rates, many_bounds, mu_of_rates, pessimistic_rates
+from caribou.errors import InputError
+from caribou.privacy.accounting import (
+    epsilon_of,
+    gdp_epsilon,
+    largest_true_positive_rate,
+    pure_epsilon,
+)
+from caribou.privacy.budget import Budget, PrivacyUnit
+from caribou.privacy.certificate import Certificate
+from caribou.privacy.events import EpsilonDelta, Event, NonPrivate, choices, event_from_dict, gaussian_mu
+
+
+@dataclass(frozen=True)
+class Claim:
+    """(epsilon, delta) at a privacy unit, and, where the release says so, the events behind it.
+
+    Three kinds, by what a test must contradict. ``mu``: the events are Gaussian, so the claim is mu-GDP and a test is weighed by
+    Phi^-1(TPR) - Phi^-1(FPR). ``pure``: delta is not used, log(TPR / FPR) counts. Otherwise log((TPR - delta) / FPR).
+    `leak` is in the unit of the kind (mu or epsilon), `size` is what was claimed in that unit.
+
+    >>> claim = Claim(2.0, 1e-5)
+    >>> claim.kind, claim.size, round(claim.leak(0.01, 0.2), 2)
+    ('epsilon', 2.0, 3.0)
+    """
+
+    epsilon: float
+    delta: float
+    unit: PrivacyUnit = PrivacyUnit.EDGE
+    events: tuple[Event, ...] = field(default=())
+
+    def __post_init__(self) -> None:
+        if not self.epsilon > 0 or not 0 <= self.delta < 1:
+            raise InputError(f"a claim must have epsilon > 0 and delta in [0, 1), got {self.epsilon!r}, {self.delta!r}")
+        object.__setattr__(self, "unit", PrivacyUnit.parse(self.unit))
+
+    @classmethod
+    def of_events(cls, events: Sequence[Event], budget: Budget) -> Claim:
+        """The claim of a method about its cost: the budget, with the events that keep it."""
+        return cls(budget.epsilon, budget.delta, budget.unit, tuple(events))
+
+    @classmethod
+    def of_certificate(cls, certificate: Certificate, group: str | None = None) -> Claim:
+        """The claim of a certificate; with ``group``, that about one group of nodes where groups pay differently."""
+        groups = certificate.public_parameters.get("groups", {})
+        events = certificate.cost
+        if group in groups:
+            events = tuple(event_from_dict(event) for event in groups[group])
+        return cls(certificate.epsilon, certificate.delta, certificate.unit, tuple(events))
+
+    @property
+    def is_private(self) -> bool:
+        """False for epsilon = inf, or events without privacy."""
+        return math.isfinite(self.epsilon) and not any(isinstance(event, NonPrivate) for event in self.events)
+
+    @cached_property
+    def mu(self) -> float | None:
+        """The GDP parameter if every event is a full-batch Gaussian; of groups of nodes, the largest."""
+        if not self.events:
+            return None
+        each = [gaussian_mu(choice) for choice in choices(self.events)]
+        return None if any(mu is None for mu in each) else max(mu for mu in each if mu is not None)
+
+    @cached_property
+    def pure(self) -> bool:
+        """Whether delta is not used: every event is pure epsilon-DP."""
+        if not self.events:
+            return self.delta == 0
+        return all(pure_epsilon(choice) is not None for choice in choices(self.events))
+
+    @cached_property
+    def kind(self) -> str:
+        """ "mu" or "epsilon"."""
+        return "mu" if self.mu is not None and self.mu > 0 else "epsilon"
+
+    @cached_property
+    def size(self) -> float:
+        """What was claimed, in the unit of `leak`.
+
+        Events may cost less than the budget: then the smaller cost is what they claim, and it is what is held against them.
+        """
+        if self.kind == "mu":
+            return float(self.mu or 0.0)
+        if not self.events or not self.is_private:
+            return self.epsilon
+        if self.pure:
+            return min(self.epsilon, max(pure_epsilon(choice) or 0.0 for choice in choices(self.events)))
+        return min(self.epsilon, epsilon_of(self.events, self.delta))
+
+    # -- what a test shows -----------------------------------------------------------------------------------------
+
+    def leak(self, fpr: float, tpr: float) -> float:
+        """What a test with these rates shows, in the unit of `kind`. It must not exceed `size`."""
+        if self.kind == "mu":
+            return mu_of_rates(fpr, tpr)
+        return epsilon_of_rates(fpr, tpr, 0.0 if self.pure else self.delta)
+
+    def proven(self, false: int, true: int, runs: int, confidence: float) -> float:
+        """A lower bound on `leak` from counts. Assumes: the test was chosen without looking at these runs."""
+        return self.leak(*pessimistic_rates(false, true, runs, confidence))
+
+    def proven_by_each(self, false: np.ndarray, true: np.ndarray, runs: int, confidence: float) -> np.ndarray:
+        """`proven` of many tests on the same runs, to choose one of them. [tests]"""
+        delta = None if self.kind == "mu" else 0.0 if self.pure else self.delta
+        return many_bounds(false, true, runs, delta=delta, confidence=confidence)
+
+    def as_epsilon(self, leak: float) -> float:
+        """A leak as an epsilon at the claimed delta."""
+        if self.kind == "epsilon" or leak <= 0:
+            return max(0.0, leak)
+        return gdp_epsilon(mu=leak, delta=self.delta) if math.isfinite(leak) else math.inf
+
+    def allowed(self, fpr: float) -> float:
+        """The largest true positive rate that the claim allows at a false positive rate."""
+        if not self.is_private:
+            return 1.0
+        if fpr <= 0 or fpr >= 1:
+            return min(1.0, max(0.0, fpr) + (self.delta if fpr <= 0 and not self.pure else 0.0))
+        events = self.events or (EpsilonDelta(self.epsilon, self.delta),)
+        return largest_true_positive_rate(events, delta=max(self.delta, 1e-12), false_positive_rate=fpr)
+
+    def describe(self) -> str:
+        """In words."""
+        if not self.is_private:
+            return "no privacy is claimed"
+        text = f"epsilon = {self.epsilon:g}, " + ("delta = 0" if self.pure else f"delta = {self.delta:g}")
+        return f"{text} at {self.unit.value} level" + (f" (mu = {self.size:.4g})" if self.kind == "mu" else "")

@@ -1,0 +1,234 @@
+"""The noisy part of a method alone, thousands of independent runs as one tensor: disjoint copies of a small graph.
+
+Nothing flows between copies, so one call of the real mechanism on k copies is k independent runs of it. What is audited here is
+the mechanism with the noise that a certificate states, on rows of the adversary's choice; `caribou.audit.releases` runs whole
+methods.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from caribou.audit.pairs import Pair, star_graphs, worst_rows
+from caribou.audit.releases import Release
+from caribou.audit.views import View
+from caribou.errors import InputError
+from caribou.graph import Graph
+from caribou.layer import ContractiveGraphLayer
+from caribou.mechanisms.aggregation import bounded_adjacency, noisy_sums
+from caribou.mechanisms.message_passing import propagate
+from caribou.mechanisms.noise import NoiseSource
+from caribou.mechanisms.votes import VoteBox, VoteBudget
+from caribou.methods.sage import perturb
+from caribou.normalize import normalize
+from caribou.privacy.budget import Budget, PrivacyUnit
+from caribou.privacy.calibration import calibrate_propagation, calibrate_sums
+from caribou.privacy.certificate import PROPAGATION, SUMS, Certificate
+from caribou.privacy.events import EpsilonDelta, Gaussian
+from caribou.privacy.pair_response import (
+    PairResponse,
+    asymmetric_response,
+    laplace_threshold_response,
+    pair_count,
+)
+from caribou.privacy.sensitivity import Bounds, convergence_factor, double_precision, sum_sensitivity
+
+MOST_LEAVES = 5
+
+
+def copies(graph: Graph, count: int) -> Graph:
+    """``count`` disjoint copies of a graph; node i of copy k has index k n + i."""
+    n = graph.num_nodes
+    edges = (graph.edge_index[:, None, :] + n * np.arange(count)[None, :, None]).reshape(2, -1)
+    absent = (graph.absent[None, :] + n * np.arange(count)[:, None]).ravel()
+    return Graph.from_edges(np.zeros((n * count, 1)), edges, absent=absent)
+
+
+@dataclass(frozen=True, eq=False)
+class PropagationCopies:
+    """Perturbed message passing with a given noise on given rows: `propagate` itself. ``start``: X^(0), [n, d].
+
+    alpha_1 must be 1: the mean of all rows would join the copies.
+    """
+
+    layer: ContractiveGraphLayer
+    bounds: Bounds
+    hops: int
+    noise_std: float
+    start: np.ndarray
+    unit: PrivacyUnit = PrivacyUnit.EDGE
+
+    def __post_init__(self) -> None:
+        if self.layer.alpha1 != 1:
+            raise InputError(f"alpha1 must be 1 for runs side by side, got {self.layer.alpha1!r}")
+
+    def __call__(self, graph: Graph, noise: NoiseSource) -> View:
+        """One run."""
+        return {"state": self.many(graph, 1, noise)["state"][0]}
+
+    def many(self, graph: Graph, runs: int, noise: NoiseSource) -> View:
+        """``runs`` last states. [runs, n, d]"""
+        n, d = self.start.shape
+        union = copies(graph, runs)
+        bounds = replace(self.bounds, nodes=union.num_nodes if self.unit is PrivacyUnit.NODE else None)
+        operator = normalize(union, bounds, np.random.default_rng(0))
+        sensitivity = self.layer.sensitivity(self.unit, bounds)
+        # The mu at which calibration for the union of the copies gives the noise of one graph.
+        kappa = convergence_factor(hops=self.hops, contraction=self.layer.contraction)
+        mu = sensitivity.value * math.sqrt(kappa) / self.noise_std
+        arithmetic = double_precision(nodes=union.num_nodes, columns=d, beta=self.layer.beta)
+        calibrated = calibrate_propagation(sensitivity, hops=self.hops, mu=mu, arithmetic=arithmetic)
+        start = torch.from_numpy(np.tile(self.start, (runs, 1)))
+        state = propagate(self.layer, operator, start, calibrated, noise).numpy()
+        return {"state": state.reshape(runs, n, d)}
+
+    def likelihood_ratio(self, pair: Pair) -> Callable[[View], Mapping[str, np.ndarray]]:
+        """log p(state | joined) / p(state | without) if no projection cuts: both states are Gaussian, and their laws are known.
+
+        m_(k+1) = C_L W m_k + beta X^(0) and V_(k+1) = C_L^2 W V_k W' + noise_std^2 I, one V for all columns.
+        """
+        laws = [self._law(graph) for graph in pair.worlds]
+
+        def scores(view: View) -> dict[str, np.ndarray]:
+            logs = [_log_density(np.asarray(view["state"]), *law) for law in laws]
+            return {"likelihood ratio": logs[1] - logs[0]}
+
+        return scores
+
+    def _law(self, graph: Graph) -> tuple[np.ndarray, np.ndarray]:
+        W = normalize(graph, replace(self.bounds, nodes=None), np.random.default_rng(0)).matrix.to_dense().numpy()
+        mean, V = self.start, np.zeros_like(W)
+        for _ in range(self.hops):
+            mean = self.layer.contraction * W @ mean + self.layer.beta * self.start
+            V = self.layer.contraction**2 * W @ V @ W.T + self.noise_std**2 * np.eye(len(W))
+        return mean, V
+
+
+def _log_density(x: np.ndarray, mean: np.ndarray, V: np.ndarray) -> np.ndarray:
+    """log N(mean, V x I) up to a constant that does not depend on the law. [runs, n, d] -> [runs]"""
+    gap = x - mean
+    solved = np.einsum("ij,rjd->rid", np.linalg.inv(V), gap)
+    return -0.5 * (gap * solved).sum(axis=(1, 2)) - 0.5 * x.shape[2] * float(np.linalg.slogdet(V)[1])
+
+
+@dataclass(frozen=True, eq=False)
+class SumCopies:
+    """Noisy sums over neighbours, all hops released, at edge level: `noisy_sums` itself. ``start``: messages, [n, d]."""
+
+    hops: int
+    mu: float
+    start: np.ndarray
+
+    def __call__(self, graph: Graph, noise: NoiseSource) -> View:
+        """One run."""
+        return {name: array[0] for name, array in self.many(graph, 1, noise).items()}
+
+    def many(self, graph: Graph, runs: int, noise: NoiseSource) -> View:
+        """``runs`` transcripts. [runs, n, d] per hop"""
+        n, d = self.start.shape
+        adjacency = bounded_adjacency(copies(graph, runs), None, np.random.default_rng(0))
+        calibrated = calibrate_sums(sum_sensitivity("edge"), hops=self.hops, mu=self.mu, nodes=n * runs, columns=d)
+        sums = noisy_sums(adjacency, np.tile(self.start, (runs, 1)), calibrated, noise)
+        return {f"sums_{k}": s.reshape(runs, n, d) for k, s in enumerate(sums, start=1)}
+
+
+@dataclass(frozen=True, eq=False)
+class VoteCopies:
+    """One stage of votes: node 0 sends its class to everybody it is joined with. `VoteBox` itself."""
+
+    budget: VoteBudget
+    classes: int = 2
+
+    def __call__(self, graph: Graph, noise: NoiseSource) -> View:
+        """One run."""
+        return {"stage_1": self.many(graph, 1, noise)["stage_1"][0]}
+
+    def many(self, graph: Graph, runs: int, noise: NoiseSource) -> View:
+        """``runs`` answers. [runs, n, C]"""
+        n = graph.num_nodes
+        box = VoteBox(copies(graph, runs), self.classes, self.budget, noise)
+        sends = np.tile(np.arange(n) == 0, runs)
+        nothing = np.zeros(n * runs)
+        counts = box.ask(sends, nothing, nothing.astype(np.int64), ~sends)
+        return {"stage_1": counts.reshape(runs, n, self.classes).astype(np.float64)}
+
+
+@dataclass(frozen=True)
+class ResponseCopies:
+    """Randomized response on pairs, with its noisy edge count: `perturb` itself, run by run (a few per millisecond)."""
+
+    budget: Budget
+    rule: Callable[..., PairResponse]
+    count_share: float = 0.01
+
+    def __call__(self, graph: Graph, noise: NoiseSource) -> View:
+        """One run: the count, and the whole perturbed adjacency as bits. [pairs]"""
+        perturbed = perturb(graph, self.budget, noise, self.rule, count_share=self.count_share, max_edges=None)
+        bits = np.zeros(pair_count(graph.num_nodes))
+        u, v = perturbed.pairs
+        bits[v * (v - 1) // 2 + u] = 1.0
+        return {"edge_count": np.array([float(perturbed.count)]), "bits": bits}
+
+    def many(self, graph: Graph, runs: int, noise: NoiseSource) -> View:
+        """``runs`` of them, each with a stream of its own."""
+        views = [self(graph, noise.stream(f"run {run}")) for run in range(runs)]
+        return {name: np.stack([view[name] for view in views]) for name in views[0]}
+
+
+# -- from a certificate --------------------------------------------------------------------------------------------
+
+
+RESPONSES = {"sage-edp": asymmetric_response, "lapgraph-edp": laplace_threshold_response}
+"""How a method that perturbs the graph turns its noisy edge count into probabilities."""
+
+
+def certified_mechanism(certificate: Certificate, method: str = "") -> tuple[Release, Pair] | None:
+    """The edge-level mechanism of a certificate with its worst pair, ready for many runs; None if it is not one of these.
+
+    Message passing: the stars and rows of the sensitivity attack. Sums: two nodes with opposite messages. Votes: a voter and a
+    receiver. Randomized response (of a ``method`` by name): any pair.
+    """
+    if certificate.unit is not PrivacyUnit.EDGE or not certificate.is_private:
+        return None
+    two = star_graphs(0)
+    if method in RESPONSES:
+        share = float(certificate.public_parameters["count_share"])
+        budget = Budget(certificate.epsilon, certificate.delta, certificate.unit)
+        release = ResponseCopies(budget, RESPONSES[method], share)
+        return release, Pair("any two nodes", *two, PrivacyUnit.EDGE)
+    if len(certificate.mechanisms) != 1:
+        return None
+    record = certificate.mechanisms[0]
+    if record.name == PROPAGATION:
+        return _certified_propagation(record.details)
+    if record.name == SUMS and isinstance(record.event, Gaussian):
+        mu = math.sqrt(record.event.count) / record.event.noise_multiplier
+        pair = Pair("two nodes with opposite messages", *two, PrivacyUnit.EDGE)
+        return SumCopies(record.event.count, mu, np.array([[1.0], [-1.0]])), pair
+    if record.name == "votes" and isinstance(record.event, EpsilonDelta):
+        return VoteCopies(VoteBudget(record.event.epsilon)), Pair("a voter and a receiver", *two, PrivacyUnit.EDGE)
+    if record.name == "votes" and isinstance(record.event, Gaussian):
+        votes = VoteBudget.gaussian(1 / record.event.noise_multiplier)
+        return VoteCopies(votes), Pair("a voter and a receiver", *two, PrivacyUnit.EDGE)
+    return None
+
+
+def _certified_propagation(details: Mapping[str, Any]) -> tuple[PropagationCopies, Pair] | None:
+    s = details["sensitivity"]
+    if s["alpha1"] != 1:
+        return None
+    floor, nodes = int(s["bounds"]["degree_floor"]), s["bounds"]["nodes"] or 10**9
+    graphs = star_graphs(floor if floor <= MOST_LEAVES and 2 + 2 * floor <= nodes else 0)
+    bounds = Bounds(degree_floor=floor)
+    operators = [normalize(graph, bounds).matrix.to_dense().numpy() for graph in graphs]
+    start = worst_rows(operators[1] - operators[0], np.random.default_rng(0))
+    layer = ContractiveGraphLayer(float(s["contraction"]), 1.0, float(s["beta"]))
+    release = PropagationCopies(layer, bounds, int(details["hops"]), float(details["noise_std"]), start)
+    pair = Pair("stars with the worst rows", *graphs, PrivacyUnit.EDGE)
+    return release, replace(pair, batch_scores=release.likelihood_ratio(pair))

@@ -1,0 +1,323 @@
+"""Claim falsification: play a release many times on two neighbouring graphs, and prove a lower bound on what it leaks.
+
+Every run is reduced to scores. On the first runs projections are fitted, on the next ones a single test (score, threshold,
+direction) is chosen, and on fresh runs that test is judged: so the search for a good test needs no correction. Runs come in
+blocks that double; before each block the test is chosen anew on all earlier runs, and the block is judged at its own share of
+the error (1/4, 1/4, 1/2 of it for three blocks). By the union bound all verdicts together hold at the stated confidence, and the
+game stops as soon as one of them refutes the claim.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from multiprocessing import get_context
+from typing import Any
+
+import numpy as np
+
+from caribou._validate import integer, open_unit_interval
+from caribou.audit.bounds import CONFIDENCE, epsilon_bound, many_bounds, mu_bound
+from caribou.audit.claims import Claim
+from caribou.audit.pairs import Pair
+from caribou.audit.releases import Release
+from caribou.audit.scores import Scored
+from caribou.audit.separation import Test, best_test, fit_directions, hits
+from caribou.audit.views import Runs, View, observe, observe_batch, tabulate
+from caribou.graph import Graph
+from caribou.mechanisms.noise import NoiseSource
+from caribou.randomness import stream_seed
+
+FIT_SHARE = 0.4
+"""Of the runs before a block: on these directions are fitted, on the others the test is chosen."""
+FEWEST_RUNS = 40
+BLOCKS = 4
+CHUNK = 25
+"""Runs per task of a worker process."""
+
+Progress = Callable[[int, int, float], None]
+"""Called with the runs done and the runs planned (both worlds together), and the largest epsilon proven so far."""
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """One block: the test that was chosen before it, its counts on the block, and what they prove."""
+
+    runs: int
+    test: str
+    false: int
+    true: int
+    confidence: float
+    leak: float
+    """Proven, in the unit of the claim."""
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """What a distinguishing game showed. ``leak``: the largest proven lower bound, in the unit of ``claim``."""
+
+    claim: Claim
+    pair: str
+    release: str
+    judgements: tuple[Judgement, ...]
+    confidence: float
+    planned: int
+    seed: int
+    judged: Scored
+    """The chosen score on the last block, and which runs had the edge or node."""
+
+    @property
+    def best(self) -> Judgement:
+        """The block that proved most."""
+        return max(self.judgements, key=lambda judgement: judgement.leak)
+
+    @property
+    def leak(self) -> float:
+        """The largest lower bound, in the unit of the claim."""
+        return self.best.leak
+
+    @property
+    def epsilon_lower(self) -> float:
+        """The largest lower bound on epsilon at the claimed delta."""
+        return self.claim.as_epsilon(self.leak)
+
+    @property
+    def runs(self) -> int:
+        """Runs per graph that were made."""
+        first = first_block(self.planned)
+        return first + sum(judgement.runs for judgement in self.judgements)
+
+    @property
+    def refuted(self) -> bool:
+        """Whether more than the claim is proven."""
+        return self.leak > self.claim.size
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        best = self.best
+        return {
+            "pair": self.pair,
+            "release": self.release,
+            "kind": self.claim.kind,
+            "claimed": self.claim.size,
+            "proven": self.leak,
+            "epsilon_lower": self.epsilon_lower,
+            "runs_per_graph": self.runs,
+            "confidence": self.confidence,
+            "test": best.test,
+            "false_positives": best.false,
+            "true_positives": best.true,
+            "judged_runs": best.runs,
+            "seed": self.seed,
+        }
+
+
+def distinguish(
+    release: Release,
+    pairs: Pair | Sequence[Pair],
+    claim: Claim | Callable[[Pair], Claim],
+    *,
+    runs: int = 2000,
+    confidence: float = 0.95,
+    seed: int = 0,
+    workers: int = 1,
+    name: str = "release",
+    progress: Progress | None = None,
+) -> Evidence:
+    """Play ``runs`` runs on each graph of a pair and prove what can be proven at ``confidence``.
+
+    Of several pairs, the first block is played on each, and the rest on the one on which most shows (decided on runs that are not
+    judged). ``claim`` may depend on the pair: groups of nodes may pay differently. ``workers`` > 1: separate processes, one
+    thread each; the release must be picklable. Run k of a world draws its noise from a seed that follows from ``seed``, the pair
+    and k, so that the same call gives the same evidence.
+    """
+    runs = integer(at_least=FEWEST_RUNS, runs=runs)
+    open_unit_interval(confidence=confidence)
+    candidates = [pairs] if isinstance(pairs, Pair) else list(pairs)
+    claim_of = claim if callable(claim) else lambda _: claim
+    sizes = block_sizes(runs)
+    planned = 2 * (runs + (len(candidates) - 1) * sizes[0])
+    with players(workers) as play:
+        done, first = 0, []
+        for pair in candidates:
+            first.append(_block(play, release, pair, 0, sizes[0], seed))
+            done += 2 * sizes[0]
+            if progress:
+                progress(done, planned, 0.0)
+        chosen = max(range(len(candidates)), key=lambda k: _shown(first[k], claim_of(candidates[k])))
+        pair, worlds, stated = candidates[chosen], [first[chosen]], claim_of(candidates[chosen])
+        judgements: list[Judgement] = []
+        for size, share in zip(sizes[1:], error_shares(len(sizes) - 1), strict=True):
+            test, names, columns = _choose(worlds, stated)
+            fresh = _block(play, release, pair, sum(len(w[0]) for w in worlds), size, seed)
+            judged, scored = _judge(test, names, columns, fresh, stated, 1 - share * (1 - confidence))
+            judgements.append(judged)
+            worlds.append(fresh)
+            done += 2 * size
+            if progress:
+                progress(done, planned, stated.as_epsilon(max(j.leak for j in judgements)))
+            if judged.leak > stated.size:
+                break
+    return Evidence(stated, pair.name, name, tuple(judgements), confidence, runs, seed, scored)
+
+
+def block_sizes(runs: int) -> list[int]:
+    """1/8, 1/8, 1/4 and 1/2 of the runs.
+
+    >>> block_sizes(2000)
+    [250, 250, 500, 1000]
+    """
+    sizes = [runs // 2 ** (BLOCKS - 1)] + [runs // 2**k for k in range(BLOCKS - 1, 0, -1)]
+    return [*sizes[:-1], runs - sum(sizes[:-1])]
+
+
+def first_block(runs: int) -> int:
+    """Runs of the first block, which is never judged."""
+    return block_sizes(runs)[0]
+
+
+def error_shares(blocks: int) -> list[float]:
+    """How the error is spent: half of it on the last and largest block, the rest in the same way on the ones before.
+
+    >>> error_shares(3)
+    [0.25, 0.25, 0.5]
+    """
+    return [2.0 ** -(blocks - 1)] + [2.0 ** -(blocks - k) for k in range(1, blocks)]
+
+
+def _shown(worlds: tuple[Runs, Runs], claim: Claim) -> float:
+    """What the best test shows on the choosing part of the first block; for the choice of a pair."""
+    test, _, columns = _choose([worlds], claim)
+    start = round(FIT_SHARE * len(worlds[0]))
+    a, b = (columns(world.part(start, len(world))) for world in worlds)
+    return claim.proven(*hits(a, b, test), len(a), 0.9)
+
+
+def _choose(
+    worlds: Sequence[tuple[Runs, Runs]], claim: Claim
+) -> tuple[Test, tuple[str, ...], Callable[[Runs], np.ndarray]]:
+    """Directions fitted and a test chosen on all runs so far."""
+    a, b = (Runs.join([pair[k] for pair in worlds]) for k in (0, 1))
+    stop = round(FIT_SHARE * len(a))
+    directions = fit_directions(a.part(0, stop), b.part(0, stop))
+    left = len(a) - stop
+    ta, tb = (directions(world.part(stop, len(world))) for world in (a, b))
+    test = best_test(ta, tb, lambda false, true: claim.proven_by_each(false, true, left, 0.95))
+    return test, directions.names, directions
+
+
+def _judge(
+    test: Test,
+    names: tuple[str, ...],
+    columns: Callable[[Runs], np.ndarray],
+    fresh: tuple[Runs, Runs],
+    claim: Claim,
+    confidence: float,
+) -> tuple[Judgement, Scored]:
+    a, b = (columns(world) for world in fresh)
+    false, true = hits(a, b, test)
+    leak = claim.proven(false, true, len(a), confidence)
+    sign = test.sign if test.second else -test.sign
+    scores = sign * np.concatenate([a[:, test.column], b[:, test.column]])
+    members = np.arange(2 * len(a)) >= len(a)
+    text = test.describe(names)
+    return Judgement(len(a), text, false, true, confidence, leak), Scored(scores, members)
+
+
+# -- playing -------------------------------------------------------------------------------------------------------
+
+Play = Callable[[Release, Graph, Sequence[int]], list[View]]
+
+
+@contextmanager
+def players(workers: int) -> Iterator[Play]:
+    """How single runs are made: here, or by ``workers`` processes with one thread each."""
+    if integer(at_least=1, workers=workers) == 1:
+        yield _play
+        return
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_one_thread) as pool:
+
+        def play(release: Release, graph: Graph, seeds: Sequence[int]) -> list[View]:
+            chunks = [seeds[start : start + CHUNK] for start in range(0, len(seeds), CHUNK)]
+            futures = [pool.submit(_play, release, graph, chunk) for chunk in chunks]
+            return [view for future in futures for view in future.result()]
+
+        yield play
+
+
+def _one_thread() -> None:
+    import torch
+
+    torch.set_num_threads(1)
+
+
+def _play(release: Release, graph: Graph, seeds: Sequence[int]) -> list[View]:
+    return [release(graph, NoiseSource.seeded(seed)) for seed in seeds]
+
+
+def run_seed(seed: int, pair: str, world: int, run: int) -> int:
+    """The seed of the privacy noise of one run of an audit: below 2^52, different for every run."""
+    return stream_seed(seed, f"audit|{pair}|{world}|{run}") >> 11
+
+
+def _block(play: Play, release: Release, pair: Pair, start: int, size: int, seed: int) -> tuple[Runs, Runs]:
+    """``size`` runs in both worlds, as tables."""
+    many = getattr(release, "many", None)
+    out = []
+    for world, graph in enumerate(pair.worlds):
+        if many is not None:
+            noise = NoiseSource.seeded(run_seed(seed, pair.name, world, start))
+            out.append(observe_batch(many(graph, size, noise), pair.batch_scores))
+        else:
+            seeds = [run_seed(seed, pair.name, world, run) for run in range(start, start + size)]
+            out.append(observe(play(release, graph, seeds), pair.scores))
+    return out[0], out[1]
+
+
+# -- views that somebody else has collected ------------------------------------------------------------------------
+
+PARTS = (0.2, 0.5)
+"""Where the fitting part and the choosing part of a single game end."""
+
+
+@dataclass(frozen=True)
+class Proven:
+    """Lower bounds at the confidence of `prove`: ``epsilon`` at the claimed delta, ``mu`` if the claim is mu-GDP; what won."""
+
+    epsilon: float
+    mu: float
+    by: tuple[str, str]
+
+
+def prove(
+    scores: tuple[Sequence[Mapping[str, float]], Sequence[Mapping[str, float]]],
+    views: tuple[Sequence[View], Sequence[View]],
+    *,
+    delta: float,
+    confidence: float = CONFIDENCE,
+) -> Proven:
+    """The largest epsilon and mu that the runs of two worlds prove. ``scores``: the adversary's own; ``views``: all it saw.
+
+    Each of the two bounds holds at ``confidence`` by itself; which of them counts follows from the claim, not from the data.
+    """
+    a, b = (tabulate(view, named) for view, named in zip(views, scores, strict=True))
+    runs = min(len(a), len(b))
+    first, second = (round(share * runs) for share in PARTS)
+    directions = fit_directions(a.part(0, first), b.part(0, first))
+    (ca, cb), (ja, jb) = (
+        [directions(world.part(start, stop)) for world in (a, b)] for start, stop in ((first, second), (second, runs))
+    )
+
+    def judged(bound: Callable[[int, int, int], float], delta: float | None) -> tuple[float, str]:
+        test = best_test(
+            ca,
+            cb,
+            lambda false, true: many_bounds(false, true, second - first, delta=delta, confidence=confidence),
+        )
+        return bound(*hits(ja, jb, test), runs - second), directions.names[test.column]
+
+    epsilon, by_epsilon = judged(lambda false, true, n: epsilon_bound(false, true, n, delta, confidence), delta)
+    mu, by_mu = judged(lambda false, true, n: mu_bound(false, true, n, confidence), None)
+    return Proven(epsilon, mu, (by_epsilon, by_mu))

@@ -1,0 +1,301 @@
+"""G-MIA, TSTF: was this node among those that the model was trained on? Trained on a subgraph, tested on the full graph.
+
+Olatunji, Nejdl and Khosla, "Membership inference attack on graph neural networks", IEEE TPS-ISA 2021. The adversary trains a
+shadow model of the same kind on other nodes, learns from its posteriors how members look, and judges the target's.
+
+Not all that it finds is membership, and two controls say how much is not. Members are queried in the subgraph of the training
+nodes, others in the full graph (this is TSTF): ``details["same_query_auc"]`` is the same attack with all nodes queried in the
+full graph. Members are drawn evenly by class, others from what is left: ``details["class_auc"]`` is what a node's class alone
+tells, without any model.
+
+The AUC is computed once, from the member score. (The published one is the mean over batches of balanced accuracies.)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from caribou._validate import integer
+from caribou.audit.access import refusal
+from caribou.audit.scores import AttackResult, Progress, Scored, area_under_curve, node_rates, summarise
+from caribou.errors import InputError
+from caribou.graph import Graph, Split
+from caribou.learning.threads import one_thread
+from caribou.mechanisms.noise import NoiseSource
+from caribou.methods import Method
+from caribou.privacy.budget import Budget
+from caribou.privacy.events import Event
+from caribou.randomness import Streams
+
+HIDDEN = (100, 50)
+EPOCHS = 100
+BATCH = 32
+LEARNING_RATE = 0.01
+BIAS = 0.01
+CHECK_ROWS = 50
+"""Rows of the shadow model that the attack is not trained on."""
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """``per_class``: q, members of each class; ``others``: t, nodes that are no members. Target and shadow have as many each."""
+
+    per_class: int
+    others: int
+
+    def __post_init__(self) -> None:
+        integer(at_least=1, per_class=self.per_class)
+        integer(at_least=1, others=self.others)
+
+
+PUBLISHED = {"cora": Sizes(90, 630), "citeseer": Sizes(100, 600), "pubmed": Sizes(1500, 4500)}
+
+
+def default_sizes(graph: Graph) -> Sizes:
+    """The published sizes; else q = half the smallest class and as many others as members, if there are so many."""
+    if graph.name in PUBLISHED:
+        return PUBLISHED[graph.name]
+    labels = graph.labels
+    if labels is None:
+        raise InputError(f"graph must have labels for a membership attack, got {graph!r} without")
+    counts = np.bincount(labels[labels >= 0], minlength=graph.num_classes)
+    per_class = int(counts.min()) // 2
+    left = graph.num_nodes - 2 * per_class * graph.num_classes
+    return Sizes(per_class, min(per_class * graph.num_classes, left // 2))
+
+
+@dataclass(frozen=True, eq=False)
+class Half:
+    """The nodes of the target or of the shadow model: its members (training nodes), and others."""
+
+    members: np.ndarray
+    others: np.ndarray
+
+
+def draw_halves(graph: Graph, sizes: Sizes, rng: np.random.Generator) -> tuple[Half, Half]:
+    """Target and shadow, disjoint: of every class the first q and the next q nodes at random, then t and t of all the rest."""
+    if graph.labels is None:
+        raise InputError(f"graph must have labels for a membership attack, got {graph!r} without")
+    q = sizes.per_class
+    members: tuple[list[np.ndarray], list[np.ndarray]] = ([], [])
+    for label in range(graph.num_classes):
+        order = rng.permutation(np.flatnonzero(graph.labels == label))
+        if len(order) < 2 * q:
+            raise InputError(
+                f"per_class must be at most half of every class, got {q} with {len(order)} in class {label}"
+            )
+        members[0].append(order[:q])
+        members[1].append(order[q : 2 * q])
+    target, shadow = (np.sort(np.concatenate(part)) for part in members)
+    present = np.setdiff1d(np.arange(graph.num_nodes), graph.absent)
+    pool = rng.permutation(np.setdiff1d(present, np.concatenate([target, shadow])))
+    if len(pool) < 2 * sizes.others:
+        raise InputError(f"others must be at most half of the nodes that are left ({len(pool)}), got {sizes.others}")
+    t = sizes.others
+    return Half(target, pool[:t]), Half(shadow, pool[t : 2 * t])
+
+
+# -- the attack ----------------------------------------------------------------------------------------------------
+
+
+def attack(
+    method: Method,
+    graph: Graph,
+    budget: Budget,
+    streams: Streams,
+    *,
+    runs: int,
+    progress: Progress | None = None,
+    sizes: Sizes | None = None,
+) -> AttackResult:
+    """``runs`` times: draw the nodes, fit target and shadow, learn from the shadow's posteriors, judge the target's.
+
+    A method that predicts no other graph is fitted on the full graph, where members are the training nodes; ``details["mode"]``.
+    """
+    integer(at_least=1, runs=runs)
+    sizes = sizes or default_sizes(graph)
+    inductive = not refusal(method, graph, budget)
+    found: list[Scored] = []
+    figures: list[dict[str, float]] = []
+    events: tuple[Event, ...] = ()
+    for run in range(runs):
+        own = streams.child(f"gmia run {run}")
+        views = []
+        halves = draw_halves(graph, sizes, own.attack)
+        for who, half in zip(("target", "shadow"), halves, strict=True):
+            view = observe(
+                method, graph, half, budget, own.child(who), streams.child(f"gmia noise {run} {who}"), inductive
+            )
+            views.append(view)
+        target, shadow = views
+        events = target.events
+        judge = train_attack(*shadow.rows(), own.child("attack"))
+        found.append(Scored(judge.scores(target.rows()[0]), target.rows()[1]))
+        fair = train_attack(*shadow.rows(same_query=True), own.child("fair attack"))
+        same = Scored(fair.scores(target.rows(same_query=True)[0]), target.rows(same_query=True)[1])
+        controls = {"same_query_auc": area_under_curve(same), "class_auc": class_area(graph, *halves)}
+        figures.append({**judge.figures(*target.rows()), **controls})
+        if progress is not None:
+            progress(run + 1, runs)
+    mode = (
+        "TSTF: members queried in their subgraph, others in the full graph" if inductive else "transductive: one graph"
+    )
+    return summarise(
+        "gmia",
+        found,
+        allowed=node_rates(events, budget),
+        details={
+            "mode": mode,
+            "members": len(target.members),
+            "others": len(target.others),
+            **{name: float(np.mean([f[name] for f in figures])) for name in figures[0]},
+            "bound_applies": False,
+        },
+        note="G-MIA from posteriors; the fit and each query of the full graph drew noise of their own, once.",
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """Posteriors of a model: members in training, members in the full graph, others in the full graph; and the fit's cost."""
+
+    members: np.ndarray
+    members_again: np.ndarray
+    others: np.ndarray
+    events: tuple[Event, ...]
+
+    def rows(self, *, same_query: bool = False) -> tuple[np.ndarray, np.ndarray]:
+        """Posteriors and who is a member."""
+        members = self.members_again if same_query else self.members
+        return np.concatenate([members, self.others]), np.arange(len(members) + len(self.others)) < len(members)
+
+
+def observe(
+    method: Method, graph: Graph, half: Half, budget: Budget, streams: Streams, secret: Streams, inductive: bool
+) -> View:
+    """Fit on the members alone and query; training nodes of the full graph are the members, too."""
+    full = graph.with_split(all_in_training(half.members))
+    noise = NoiseSource.seeded(secret.seed)
+    if not inductive:
+        fitted = method.fit(full, budget, streams, noise)
+        rows = fitted.probabilities
+        return View(rows[half.members], rows[half.members], rows[half.others], fitted.certificate.cost)
+    fitted = method.fit(induced(full, half.members), budget, streams, noise)
+    again = method.release(fitted.weights, full, budget, streams, NoiseSource.seeded(secret.child("query").seed))
+    rows = again.probabilities
+    return View(fitted.probabilities, rows[half.members], rows[half.others], fitted.certificate.cost)
+
+
+def induced(graph: Graph, nodes: np.ndarray) -> Graph:
+    """The subgraph on ``nodes``, numbered in their order; all of them are training nodes."""
+    inside = graph.adjacency()[nodes][:, nodes].tocoo()
+    return Graph.from_edges(
+        graph.features[nodes],
+        np.stack([inside.row, inside.col]),
+        labels=None if graph.labels is None else graph.labels[nodes],
+        split=all_in_training(np.arange(len(nodes))),
+        name=f"{graph.name}, training nodes",
+        class_names=graph.class_names,
+        num_classes=graph.num_classes,
+    )
+
+
+def all_in_training(nodes: np.ndarray) -> Split:
+    """A split without validation and test nodes."""
+    nobody = np.empty(0, np.int64)
+    return Split(nodes, nobody, nobody)
+
+
+def class_area(graph: Graph, target: Half, shadow: Half) -> float:
+    """AUC of the share of members among the shadow's nodes of a class: what sampling by class gives away by itself."""
+    labels = np.asarray(graph.labels) + 1  # unknown = 0
+    inside, outside = (
+        np.bincount(labels[part], minlength=graph.num_classes + 1) for part in (shadow.members, shadow.others)
+    )
+    share = (inside + 0.5) / (inside + outside + 1)
+    nodes = np.concatenate([target.members, target.others])
+    return area_under_curve(Scored(share[labels[nodes]], np.arange(len(nodes)) < len(target.members)))
+
+
+# -- the attack model ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Judge:
+    """The attack model, and its accuracy on shadow rows that it was not trained on."""
+
+    network: nn.Module
+    check_accuracy: float
+
+    def scores(self, posteriors: np.ndarray) -> np.ndarray:
+        """The member score: the log-odds of membership. [m, C] -> [m]"""
+        with torch.no_grad():
+            out = self.network(as_tensor(posteriors))
+        return (out[:, 1] - out[:, 0]).double().numpy()
+
+    def figures(self, posteriors: np.ndarray, members: np.ndarray) -> dict[str, float]:
+        """What the hard decisions at odds 1 give."""
+        called = self.scores(posteriors) > 0
+        hits = float((called & members).sum())
+        precision, recall = hits / max(1.0, float(called.sum())), hits / float(members.sum())
+        return {
+            "accuracy": float((called == members).mean()),
+            "precision": precision,
+            "recall": recall,
+            "f1": 0.0 if hits == 0 else 2 * precision * recall / (precision + recall),
+            "check_accuracy": self.check_accuracy,
+        }
+
+
+@one_thread()
+def train_attack(posteriors: np.ndarray, members: np.ndarray, streams: Streams) -> Judge:
+    """An MLP C - 100 - 50 - 2 on the posteriors, as published: Adam, batches of 32, 100 epochs, the last one is used.
+
+    Its softmax is fed to the cross-entropy, which takes another: so it was published, and it keeps the network from extremes.
+    """
+    rng = streams.generator("attack rows")
+    check = check_rows(members, rng)
+    train = np.setdiff1d(np.arange(len(members)), check)
+    x, y = as_tensor(posteriors), torch.from_numpy(members.astype(np.int64))
+    network = attack_network(posteriors.shape[1], streams.model_seed)
+    optimizer = torch.optim.Adam(network.parameters(), lr=LEARNING_RATE)
+    for _ in range(EPOCHS):
+        order = torch.from_numpy(rng.permutation(train))
+        for rows in order.split(BATCH):
+            loss = nn.functional.cross_entropy(torch.softmax(network(x[rows]), dim=1), y[rows])
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    judge = Judge(network, 0.0)
+    right = (judge.scores(posteriors[check]) > 0) == members[check]
+    return Judge(network, float(right.mean()))
+
+
+def check_rows(members: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """CHECK_ROWS rows, as many of either kind; fewer where there are few."""
+    count = min(CHECK_ROWS, len(members) // 5) // 2
+    return np.concatenate([rng.permutation(np.flatnonzero(members == kind))[:count] for kind in (True, False)])
+
+
+def attack_network(classes: int, seed: int) -> nn.Sequential:
+    """Xavier-uniform weights, biases 0.01."""
+    widths = (classes, *HIDDEN, 2)
+    layers: list[nn.Module] = []
+    generator = torch.Generator().manual_seed(seed)
+    for inputs, outputs in pairwise(widths):
+        linear = nn.Linear(inputs, outputs)
+        nn.init.xavier_uniform_(linear.weight, generator=generator)
+        nn.init.constant_(linear.bias, BIAS)
+        layers += [linear, nn.ReLU()]
+    return nn.Sequential(*layers[:-1])
+
+
+def as_tensor(rows: Any) -> Tensor:
+    """Single precision."""
+    return torch.from_numpy(np.asarray(rows, dtype=np.float32))

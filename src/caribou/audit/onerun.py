@@ -1,0 +1,193 @@
+"""One run is enough for a lower bound: many canary edges at once, each there or not by a coin of its own.
+
+The auditor knows everything but the coins (Steinke, Nasr and Jagielski 2023). Canaries are pairs of nodes that share no node with
+each other: a labelled node and another one. On shadow runs, which the auditor makes with coins of its own, it learns what is
+released about every canary's ends anyway and in which direction an edge moves it; then the real run is made once, the auditor
+guesses the coins it is surest of, and right guesses are counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from caribou._validate import integer, open_unit_interval
+from caribou.audit.bounds import one_run_bound
+from caribou.audit.releases import Release
+from caribou.audit.scores import Scored
+from caribou.audit.separation import discriminant
+from caribou.audit.views import View
+from caribou.errors import InputError
+from caribou.graph import Graph
+from caribou.mechanisms.noise import NoiseSource
+from caribou.randomness import Streams, stream_seed
+
+SHADOWS = 6
+GUESS_SHARES = (0.02, 0.05, 0.1, 0.2, 0.4, 0.7, 1.0)
+"""Which share of the canaries is guessed; chosen on a shadow run, never on the real one."""
+MOST_CANARIES = 1000
+
+
+@dataclass(frozen=True, eq=False)
+class OneRun:
+    """The outcome: ``correct`` of ``guesses`` coins among ``canaries`` were guessed after one run."""
+
+    canaries: int
+    guesses: int
+    correct: int
+    delta: float
+    confidence: float
+    epsilon_lower: float
+    scored: Scored
+    seed: int
+
+    def describe(self) -> str:
+        """In one sentence."""
+        return (
+            f"one run: {self.correct} of {self.guesses} guesses about {self.canaries} canary edges are right, which proves "
+            f"epsilon >= {self.epsilon_lower:.3g} at delta = {self.delta:g} and confidence {self.confidence:.4g}"
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return {
+            "canaries": self.canaries,
+            "guesses": self.guesses,
+            "correct": self.correct,
+            "epsilon_lower": self.epsilon_lower,
+            "confidence": self.confidence,
+            "seed": self.seed,
+        }
+
+
+def one_run(
+    release: Release,
+    graph: Graph,
+    *,
+    delta: float,
+    canaries: int | None = None,
+    confidence: float = 0.95,
+    seed: int = 0,
+    shadows: int = SHADOWS,
+    progress: Callable[[int, int], None] | None = None,
+) -> OneRun:
+    """Audit ``release`` on ``graph`` with one run (and ``shadows`` runs that the auditor makes to learn its score).
+
+    Assumes: edge level. ``delta`` is the claimed one (0 for a pure claim). Everything follows from ``seed``.
+    """
+    integer(at_least=3, shadows=shadows)
+    open_unit_interval(confidence=confidence)
+    streams = Streams(seed)
+    base, pairs = plant(graph, canaries, streams.attack)
+    played: list[tuple[dict[str, np.ndarray], np.ndarray]] = []
+    for run in range(shadows + 1):
+        coins = np.less(streams.generator(f"canary coins {run}").random(pairs.shape[1]), 0.5)
+        noise = NoiseSource.seeded(stream_seed(seed, f"canary noise {run}") >> 11)
+        view = release(with_canaries(base, pairs[:, coins]), noise)
+        played.append((canary_scores(view, pairs, graph), coins))
+        if progress:
+            progress(run + 1, shadows + 1)
+    tables = _aligned([scores for scores, _ in played])
+    runs = list(zip(tables, (coins for _, coins in played), strict=True))
+    # how many are guessed is chosen on the last shadow run, with what the others teach
+    totals, truth = _learned(runs[: shadows - 1])(runs[shadows - 1][0]), runs[shadows - 1][1]
+
+    def proven(share: float) -> float:
+        guesses, correct = _guess(totals, truth, share)
+        return one_run_bound(correct, guesses, len(truth), delta, confidence)
+
+    share = max(GUESS_SHARES, key=proven)
+    totals, truth = _learned(runs[:shadows])(runs[shadows][0]), runs[shadows][1]
+    guesses, correct = _guess(totals, truth, share)
+    bound = one_run_bound(correct, guesses, len(truth), delta, confidence)
+    return OneRun(len(truth), guesses, correct, delta, confidence, bound, Scored(totals, truth), seed)
+
+
+def plant(graph: Graph, canaries: int | None, rng: np.random.Generator) -> tuple[Graph, np.ndarray]:
+    """The graph without any of the canary pairs, and the pairs: one end labelled for training, no node twice. [2, m]"""
+    if graph.split is None or graph.labels is None:
+        raise InputError("graph must have labels and a split to plant canary edges, got none")
+    train = rng.permutation(graph.split.train)
+    rest = rng.permutation(np.setdiff1d(np.arange(graph.num_nodes), graph.split.train))
+    if len(rest) < 2:  # nearly all nodes are for training
+        train, rest = train[::2], train[1::2]
+    most = min(len(train), len(rest), MOST_CANARIES)
+    count = most if canaries is None else min(integer(at_least=1, canaries=canaries), most)
+    if count < 1:
+        raise InputError(f"graph must have room for a canary edge, got {graph.num_nodes} nodes")
+    pairs = np.stack([train[:count], rest[:count]])
+    edges = graph.edge_index
+    planted = np.sort(pairs, axis=0)
+    keys = planted[0] * graph.num_nodes + planted[1]
+    kept = ~np.isin(edges.min(axis=0) * graph.num_nodes + edges.max(axis=0), keys)
+    return _with_edges(graph, edges[:, kept]), pairs
+
+
+def with_canaries(graph: Graph, pairs: np.ndarray) -> Graph:
+    """The graph with these edges beside its own."""
+    return _with_edges(graph, np.concatenate([graph.edge_index, pairs], axis=1))
+
+
+def _with_edges(graph: Graph, edges: np.ndarray) -> Graph:
+    return Graph.from_edges(
+        graph.features, edges, labels=graph.labels, split=graph.split, name=graph.name, num_classes=graph.num_classes
+    )
+
+
+def canary_scores(view: View, pairs: np.ndarray, graph: Graph) -> dict[str, np.ndarray]:
+    """Per canary and by name: what every released table says about its ends, each alone and crossed with the other's class."""
+    u, v = pairs
+    labels = np.maximum(np.asarray(graph.labels), 0)
+    out: dict[str, np.ndarray] = {}
+    for name, array in view.items():
+        values = np.asarray(array)
+        if values.ndim != 2:
+            continue
+        if values.dtype.kind in "iu" and values.shape[0] == 2:  # a list of pairs
+            listed, ends = np.sort(values, axis=0), np.sort(pairs, axis=0)
+            keys = [pair[0] * graph.num_nodes + pair[1] for pair in (ends, listed)]
+            out[f"{name} lists it"] = np.isin(keys[0], keys[1]).astype(np.float64)
+        elif len(values) == graph.num_nodes:
+            out[f"{name}, likeness"] = (values[u] * values[v]).sum(axis=1)
+            if values.shape[1] >= graph.num_classes:
+                out[f"{name}, second end"] = values[v, labels[u]]
+                out[f"{name}, first end"] = values[u, labels[v]]
+                out[f"{name}, sums"] = values[u].sum(axis=1) + values[v].sum(axis=1)
+    if not out:
+        raise InputError("release must hand out a table with one row per node, or a list of pairs, got neither")
+    return out
+
+
+def _aligned(tables: Sequence[dict[str, np.ndarray]]) -> list[np.ndarray]:
+    """The columns that every run has. [m, k] per run"""
+    names = [name for name in tables[0] if all(name in table for table in tables)]
+    return [np.stack([table[name] for name in names], axis=1) for table in tables]
+
+
+def _learned(shadows: Sequence[tuple[np.ndarray, np.ndarray]]) -> Callable[[np.ndarray], np.ndarray]:
+    """A score per canary: how far it lies above what is usual for it, in the direction in which an edge moves it.
+
+    A canary's usual value is its mean over the shadow runs, less what its own coins there added; directions and effects come
+    from the deviations of all canaries together.
+    """
+    scores = np.stack([table for table, _ in shadows])  # [runs, m, k]
+    coins = np.stack([c for _, c in shadows]).astype(np.float64)[:, :, None]
+    deviations, turns = scores - scores.mean(axis=0), coins - coins.mean(axis=0)
+    effect = (deviations * turns).sum(axis=(0, 1)) / np.maximum((turns**2).sum(), 1e-12)
+    usual = (scores - (coins - 0.5) * effect).mean(axis=0)
+    inside, outside = (
+        (scores - usual)[np.broadcast_to(coins[:, :, 0] == value, scores.shape[:2])] for value in (1.0, 0.0)
+    )
+    direction = discriminant(outside, inside)
+    return lambda table: (table - usual) @ direction
+
+
+def _guess(total: np.ndarray, coins: np.ndarray, share: float) -> tuple[int, int]:
+    """The highest scores are guessed to be in, as many lowest to be out: how many guesses, and how many are right."""
+    each = max(1, round(share * len(coins) / 2))
+    order = np.argsort(total, kind="stable")
+    low, high = order[:each], order[len(order) - each :]
+    return 2 * each, int((~coins[low]).sum() + coins[high].sum())

@@ -1,0 +1,165 @@
+"""Worst-case neighbours: pairs of small graphs on which a release has to hide as much as it ever must.
+
+At edge level the graph that the sensitivity attack finds: two nodes, each with leaves of its own sign, joined or not
+(docs/privacy.md, Theorem 2: the bound is attained, or nearly so, by such stars). At node level a training node that alone has its
+class and its direction of features, or not at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from caribou.audit.views import Scores, View
+from caribou.graph import Graph, Split
+from caribou.privacy.budget import PrivacyUnit
+
+NODES = 12
+TRAINING_GROUP = "training nodes"
+
+
+@dataclass(frozen=True, eq=False)
+class Pair:
+    """Two neighbouring graphs: ``without`` and ``joined`` (with the edge or the node).
+
+    ``scores``: what the adversary, who knows both graphs, makes of a view; ``batch_scores``: the same for many runs at once.
+    ``hidden``: the node that is there or not, at node level. ``group``: the group of nodes it belongs to, where groups pay
+    differently.
+    """
+
+    name: str
+    without: Graph
+    joined: Graph
+    unit: PrivacyUnit
+    scores: Scores | None = None
+    batch_scores: Callable[[View], Mapping[str, np.ndarray]] | None = None
+    hidden: int | None = None
+    group: str | None = None
+
+    @property
+    def worlds(self) -> tuple[Graph, Graph]:
+        """Both graphs, the one without first."""
+        return self.without, self.joined
+
+
+def worst_pairs(unit: PrivacyUnit | str) -> tuple[Pair, ...]:
+    """The pairs that a method is audited on if nobody names better ones; all have 12 nodes.
+
+    >>> [pair.name for pair in worst_pairs("edge")]
+    ['two labelled nodes', 'a labelled node and a test node', 'two stars']
+    """
+    if PrivacyUnit.parse(unit) is PrivacyUnit.EDGE:
+        return (
+            edge_pair("two labelled nodes", 0, 1),
+            edge_pair("a labelled node and a test node", 0, 11),
+            edge_pair("two stars", 0, 1, leaves=2),
+        )
+    return (member_pair(),)
+
+
+# -- edge level ----------------------------------------------------------------------------------------------------
+
+
+def edge_pair(name: str, u: int, v: int, leaves: int = 0) -> Pair:
+    """Nodes u and v, joined or not, each with ``leaves`` neighbours of its own class beside."""
+    free = [w for w in range(NODES) if w not in (u, v)]
+    own = [(end, w) for end in (u, v) for w in [w for w in free if w % 2 == end % 2][:leaves]]
+    without = two_class_graph(own)
+    return Pair(name, without, without.with_edge(u, v), PrivacyUnit.EDGE, end_scores(u, v, without))
+
+
+def two_class_graph(edges: list[tuple[int, int]]) -> Graph:
+    """12 nodes of two classes with opposite features: 6 for training, 2 for validation, 4 for testing."""
+    labels = np.arange(NODES) % 2
+    side = np.where(labels == 0, 1.0, -1.0)
+    tilt = 0.3 * np.cos(np.arange(NODES))
+    pairs = np.array(edges, dtype=np.int64).reshape(-1, 2).T
+    split = Split(np.arange(6), np.arange(6, 8), np.arange(8, NODES))
+    return Graph.from_edges(np.stack([side, tilt], axis=1), pairs, labels=labels, split=split, name="pair")
+
+
+def end_scores(u: int, v: int, graph: Graph) -> Scores:
+    """Of every released row table: how much the rows of u and v lean to the other end's class, and how alike they are."""
+    labels, n = graph.labels, graph.num_nodes
+
+    def scores(view: View) -> dict[str, float]:
+        out: dict[str, float] = {}
+        for name, array in view.items():
+            values = np.asarray(array)
+            if values.ndim != 2:
+                continue
+            if values.dtype.kind in "iu" and values.shape[0] == 2:  # a list of pairs
+                listed = ((values == u).any(axis=0) & (values == v).any(axis=0)).any()
+                out[f"{name} lists the pair"] = float(listed)
+            elif len(values) == n:
+                out[f"{name}, likeness of the ends"] = float(values[u] @ values[v])
+                if labels is not None and values.shape[1] > max(labels[u], labels[v]):
+                    out[f"{name}, other end"] = float(values[u, labels[v]] + values[v, labels[u]])
+                    out[f"{name}, one end"] = float(values[v, labels[u]])
+        return out
+
+    return scores
+
+
+# -- node level ----------------------------------------------------------------------------------------------------
+
+
+def member_pair(member: int = 0) -> Pair:
+    """A training node that alone has class 2 and its direction of features, joined to two test nodes; or zeroed out."""
+    x = np.array([[1.0, 0.05]] * NODES)
+    x[member] = [0.0, 1.0]
+    labels = np.array([2] + [0, 1] * ((NODES - 2) // 2) + [0])
+    edges = np.array([(member, 10), (member, 11), (1, 2)]).T
+    split = Split(np.arange(5), np.arange(5, 8), np.arange(8, NODES))
+    graph = Graph.from_edges(x, edges, labels=labels, split=split, num_classes=3, name="pair")
+    return Pair(
+        "a training node with everything of its own",
+        graph.without_node(member),
+        graph,
+        PrivacyUnit.NODE,
+        hidden=member,
+        group=TRAINING_GROUP,
+    )
+
+
+# -- the sensitivity attack ----------------------------------------------------------------------------------------
+
+
+def worst_rows(difference: np.ndarray, rng: np.random.Generator, starts: int = 24, steps: int = 60) -> np.ndarray:
+    """Rows in the unit ball that (nearly) maximise ||D X||_F, D = W - W' or some of its rows. [m, n] -> [n, min(n, 4)]
+
+    The ascent X_i <- (D'D X)_i / ||(D'D X)_i|| of a convex function, from many starts: rank one with random signs, and random
+    directions.
+    """
+    n = difference.shape[1]
+    gram = difference.T @ difference
+    x = rng.uniform(-1, 1, (starts, n, min(n, 4)))
+    x[: starts // 2, :, 1:] = 0
+    x[0, :, 0] = np.linalg.eigh(gram)[1][:, -1]
+    x[1, :, 0] = 1.0
+    x /= np.maximum(np.linalg.norm(x, axis=2, keepdims=True), 1e-12)
+    for _ in range(steps):
+        x = gram @ x
+        x /= np.maximum(np.linalg.norm(x, axis=2, keepdims=True), 1e-12)
+    reached = np.linalg.norm((difference @ x).reshape(starts, -1), axis=1)
+    return np.asarray(x[int(reached.argmax())])
+
+
+def largest_change(difference: np.ndarray, rng: np.random.Generator) -> float:
+    """The largest ||D X||_F that the attack reaches: a lower bound on the sensitivity of X -> W X."""
+    active = np.flatnonzero(np.abs(difference).sum(axis=0))
+    if len(active) == 0:
+        return 0.0
+    reduced = difference[:, active]
+    reduced = reduced[np.abs(reduced).sum(axis=1) > 0]
+    return float(np.linalg.norm(reduced @ worst_rows(reduced, rng)))
+
+
+def star_graphs(leaves: int) -> tuple[Graph, Graph]:
+    """Hubs 0 and 1 with ``leaves`` leaves each, apart and joined: at floor F = leaves the worst pair of the edge sensitivity."""
+    edges = [(0, 2 + i) for i in range(leaves)] + [(1, 2 + leaves + i) for i in range(leaves)]
+    pairs = np.array(edges, dtype=np.int64).reshape(-1, 2).T
+    without = Graph.from_edges(np.zeros((2 + 2 * leaves, 1)), pairs, name="stars")
+    return without, without.with_edge(0, 1)

@@ -1,0 +1,134 @@
+"""What is audited: one run, and all that an adversary sees of it. A method, a black box, or any function of graph and noise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from caribou.audit.views import View
+from caribou.graph import Graph
+from caribou.mechanisms.noise import NoiseSource
+from caribou.methods import Fitted, Method
+from caribou.privacy.budget import Budget
+from caribou.randomness import Streams
+
+QUERIES = 16
+"""How often a release is asked again if two answers to the same question differ."""
+
+
+class Release(Protocol):
+    """One run of what is audited.
+
+    It may also have ``many(graph, runs, noise)``, the same with a first axis of independent runs: `caribou.audit.copies`.
+    """
+
+    def __call__(self, graph: Graph, noise: NoiseSource) -> View:
+        """Everything that is handed out after one run on ``graph``. Privacy noise comes from ``noise``."""
+        ...
+
+
+@dataclass(frozen=True)
+class FittedRelease:
+    """A whole method: `Method.fit`, and everything that it hands out; predictions are asked for twice.
+
+    ``hidden``: at node level, the node whose own row of predictions is not part of the claim.
+    """
+
+    method: Method
+    budget: Budget
+    streams: Streams = field(default_factory=lambda: Streams(0))
+    hidden: int | None = None
+
+    def __call__(self, graph: Graph, noise: NoiseSource) -> View:
+        """Fit and hand out."""
+        fitted = self.method.fit(graph, self.budget, self.streams, noise)
+        return handed_out(self.method, fitted, graph, self.hidden)
+
+
+@dataclass(frozen=True)
+class AppliedRelease:
+    """`Method.release` with weights that were fitted without the private edges: at edge level all that depends on them.
+
+    The weights come from one fit on the same graph without any edge (`without_edges`), so that thousands of runs take
+    seconds. They are public and not part of the view.
+    """
+
+    method: Method
+    budget: Budget
+    weights: Mapping[str, np.ndarray]
+    streams: Streams = field(default_factory=lambda: Streams(0))
+
+    def __call__(self, graph: Graph, noise: NoiseSource) -> View:
+        """Release about ``graph`` and hand out."""
+        applied = self.method.release(self.weights, graph, self.budget, self.streams, noise)
+        public = Fitted(applied.probabilities, applied.certificate, applied.released)
+        return handed_out(self.method, public, graph, None)
+
+
+@dataclass(frozen=True)
+class BlackBoxRelease:
+    """A model that is reached through predictions only.
+
+    ``train(graph, noise)`` gives a function from a graph to predictions [n, C]; the adversary asks it for the training graph,
+    several times if the answers differ.
+    """
+
+    train: Callable[[Graph, NoiseSource], Callable[[Graph], np.ndarray]]
+    hidden: int | None = None
+
+    def __call__(self, graph: Graph, noise: NoiseSource) -> View:
+        """Train and ask."""
+        ask = self.train(graph, noise)
+        return asked(lambda: np.asarray(ask(graph)), others(graph.num_nodes, self.hidden))
+
+
+def without_edges(graph: Graph) -> Graph:
+    """The same nodes, features, labels and split: at edge level all that is public of a graph."""
+    return Graph.from_edges(
+        graph.features,
+        np.empty((2, 0), dtype=np.int64),
+        labels=graph.labels,
+        split=graph.split,
+        name=graph.name,
+        num_classes=graph.num_classes,
+    )
+
+
+def handed_out(method: Method, fitted: Fitted, graph: Graph, hidden: int | None) -> dict[str, np.ndarray]:
+    """All arrays of a fit by name, and its predictions for every node but ``hidden``."""
+    out = {f"released.{name}": np.asarray(array) for name, array in fitted.released.items()}
+    out |= {f"weights.{name}": np.asarray(array) for name, array in fitted.weights.items()}
+    rows = others(graph.num_nodes, hidden)
+    out["probabilities"] = fitted.probabilities[rows]
+    out["certificate"] = np.array(list(_numbers([dict(m.details) for m in fitted.certificate.mechanisms])))
+    if not fitted.weights:
+        return out  # nothing to ask: what was released are the predictions
+    return out | asked(lambda: np.asarray(method.predict(fitted.weights, fitted.released, graph)), rows)
+
+
+def asked(query: Callable[[], np.ndarray], rows: np.ndarray) -> dict[str, np.ndarray]:
+    """The answer to a question that is asked twice; if the answers differ, the mean of many and how far they scatter."""
+    first, second = query()[rows], query()[rows]
+    if np.array_equal(first, second):
+        return {"predictions": first}
+    answers = np.stack([first, second, *(query()[rows] for _ in range(QUERIES - 2))])
+    return {"predictions": answers.mean(axis=0), "one prediction": first}
+
+
+def _numbers(value: Any) -> Iterator[float]:
+    """All numbers of a nested record, in order: what a certificate states is published, too."""
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    if isinstance(value, list | tuple):
+        for item in value:
+            yield from _numbers(item)
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        yield float(value)
+
+
+def others(nodes: int, hidden: int | None) -> np.ndarray:
+    """Which rows are handed out. [n], bool"""
+    return np.arange(nodes) != (-1 if hidden is None else hidden)

@@ -1,0 +1,152 @@
+"""What an adversary sees of a run, as tables of numbers: the arrays themselves, the adversary's own scores, and statistics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from caribou.mechanisms.noise import NoiseSource
+
+View = Mapping[str, np.ndarray]
+"""Everything that is handed out after one run, by name."""
+Scores = Callable[[View], Mapping[str, float]]
+"""What an adversary makes of a view; larger for the world with the edge or node, or the other way round."""
+
+STATISTICS = ("equal rows", "zeros", "entries", "arrays")
+SEEDS_TRIED = 4
+SMALLEST_ARRAY = 32
+"""Entries from which on a correlation with the noise of a seed can be told from chance."""
+
+
+@dataclass(frozen=True, eq=False)
+class Runs:
+    """Runs of one world. ``arrays``: by name, [runs, entries]; ``scores``: [runs, k], with ``names`` for its columns."""
+
+    arrays: Mapping[str, np.ndarray]
+    scores: np.ndarray
+    names: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.scores)
+
+    def part(self, start: int, stop: int) -> Runs:
+        """Some of the runs."""
+        cut = {name: array[start:stop] for name, array in self.arrays.items()}
+        return Runs(cut, self.scores[start:stop], self.names)
+
+    @staticmethod
+    def join(parts: Sequence[Runs]) -> Runs:
+        """Several blocks of runs: of arrays, those that have one size in all of them."""
+        shared = shared_names([part.arrays for part in parts])
+        arrays = {name: np.concatenate([part.arrays[name] for part in parts]) for name in shared}
+        return Runs(arrays, np.concatenate([part.scores for part in parts]), parts[0].names)
+
+
+def shared_names(tables: Sequence[Mapping[str, np.ndarray]]) -> list[str]:
+    """Names of the arrays that all tables have with the same number of entries per run."""
+    return [
+        name
+        for name in tables[0]
+        if all(name in table and table[name].shape[1:] == tables[0][name].shape[1:] for table in tables)
+    ]
+
+
+def observe(views: Sequence[View], scores: Scores | None = None) -> Runs:
+    """Runs that were made one by one, as tables. Arrays whose shape differs between runs leave their statistics only."""
+    named = [dict(scores(view)) if scores is not None else {} for view in views]
+    return tabulate([with_noise_removed(view) for view in views], named)
+
+
+def tabulate(views: Sequence[View], named: Sequence[Mapping[str, float]]) -> Runs:
+    """Views with the scores that an adversary has made of them; every run must have scores of the same names."""
+    names = (*named[0], *STATISTICS)
+    own = np.array([[float(value) for value in row.values()] for row in named]).reshape(len(views), -1)
+    statistics = np.array([list(equality_statistics(view).values()) for view in views])
+    arrays = {
+        name: np.array([np.ravel(view[name]).astype(np.float64) for view in views])
+        for name in views[0]
+        if all(name in view and np.shape(view[name]) == np.shape(views[0][name]) for view in views)
+    }
+    return Runs(arrays, np.concatenate([own, statistics], axis=1), names)
+
+
+def observe_batch(views: View, scores: Callable[[View], Mapping[str, np.ndarray]] | None = None) -> Runs:
+    """Runs that were made as one tensor: every array has the runs as its first axis, and scores give one number per run."""
+    first = next(iter(views.values()))
+    runs = len(first)
+    own = {name: np.asarray(values, dtype=np.float64) for name, values in (scores(views) if scores else {}).items()}
+    equal, zeros = np.zeros(runs), np.zeros(runs)
+    for array in views.values():
+        if array.dtype.kind == "f":
+            zeros += (array == 0).reshape(runs, -1).sum(axis=1)
+            equal += equal_rows(array) if array.ndim == 3 else 0
+    entries = np.full(runs, sum(array[0].size for array in views.values()))
+    columns = [*own.values(), equal, zeros, entries, np.full(runs, len(views))]
+    arrays = {name: array.reshape(runs, -1).astype(np.float64) for name, array in views.items()}
+    return Runs(arrays, np.stack(columns, axis=1), (*own, *STATISTICS))
+
+
+# -- statistics that noise should hide -----------------------------------------------------------------------------
+
+
+def equality_statistics(view: View) -> dict[str, float]:
+    """What noise should hide and its absence shows: equal rows, zeros, and the shape of everything that is handed out."""
+    equal, zeros = 0.0, 0.0
+    for array in map(np.asarray, view.values()):
+        if array.dtype.kind == "f":
+            zeros += float((array == 0).sum())
+            equal += float(equal_rows(array[None])[0]) if array.ndim == 2 else 0.0
+    size = sum(np.size(array) for array in view.values())
+    return dict(zip(STATISTICS, (equal, zeros, float(size), float(len(view))), strict=True))
+
+
+def equal_rows(array: np.ndarray) -> np.ndarray:
+    """Pairs of rows that are equal (to 1e-10) and not zero; none are counted among more than 64 rows. [runs, n, d] -> [runs]"""
+    runs, n = array.shape[:2]
+    if not 2 <= n <= 64:
+        return np.zeros(runs)
+    out = np.empty(runs)
+    for start in range(0, runs, 512):
+        some = array[start : start + 512]
+        gaps = np.abs(some[:, :, None, :] - some[:, None, :, :]).max(axis=3, initial=0.0)
+        size = np.abs(some).max(axis=(1, 2), initial=0.0)
+        alike = gaps <= 1e-10 * (1 + size)[:, None, None]
+        informative = np.abs(some).max(axis=2, initial=0.0) > 0
+        out[start : start + 512] = np.triu(alike & informative[:, :, None], 1).sum(axis=(1, 2))
+    return out
+
+
+def with_noise_removed(view: View) -> View:
+    """The view, and beside every array what is left of it without noise, if a number in the view turns out to be its seed.
+
+    Every whole number of the view is tried as the seed of a `NoiseSource`. If an array correlates with the noise of that seed
+    far beyond chance (5 standard deviations), the noise is subtracted. A release that stores no seed is left as it is.
+    """
+    found: dict[str, np.ndarray] = {}
+    for seed in _possible_seeds(view):
+        for name, array in view.items():
+            values = np.asarray(array)
+            if values.dtype.kind != "f" or values.size < SMALLEST_ARRAY or values.std() == 0:
+                continue
+            noise = NoiseSource.seeded(seed)
+            z = noise.gaussian(values.shape, std=1.0)
+            if abs(np.corrcoef(values.ravel(), z.ravel())[0, 1]) > 5 / np.sqrt(values.size):
+                found[f"{name} without noise"] = _exact_residual(values, z)
+    return {**view, **found} if found else view
+
+
+def _exact_residual(values: np.ndarray, z: np.ndarray) -> np.ndarray:
+    """values - s z with the s for which most of the residual's differences vanish: a median of ratios of differences."""
+    dv, dz = np.diff(values.ravel()), np.diff(z.ravel())
+    return values - float(np.median(dv / np.where(dz == 0, 1.0, dz))) * z
+
+
+def _possible_seeds(view: View) -> list[int]:
+    seeds = [
+        int(array)
+        for array in map(np.asarray, view.values())
+        if array.ndim == 0 and array.dtype.kind in "iu" and array >= 0
+    ]
+    return [seed for seed in seeds if seed < 2**53][:SEEDS_TRIED]

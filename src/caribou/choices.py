@@ -1,0 +1,185 @@
+"""Chosen settings: what a search on public data found for a method, a data set and an epsilon, as a file under version control.
+
+A table can then be computed again without searching again. An entry with ``tried = 0`` says that nobody searched and that the
+defaults are used.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import tomllib
+import uuid
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from caribou._validate import integer, positive_or_inf, unit_interval
+from caribou.errors import InputError
+
+SETTINGS_FILE = Path("experiments/settings.toml")
+_HEADER = """\
+# Settings chosen on validation nodes of public data, one entry per method, data set and epsilon; the rest of the settings are
+# the defaults. Written by `caribou choose` from the trials in experiments/trials; tried = 0: not searched, the defaults.
+"""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One entry. ``settings``: what differs from the defaults or was searched. ``tried``: number of settings that were compared.
+
+    ``validation_accuracy``: mean over the seeds on validation nodes that no fit had seen; ``default_accuracy``: the same for
+    the defaults. Both are None where nobody searched.
+    """
+
+    method: str
+    dataset: str
+    epsilon: float
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    validation_accuracy: float | None = None
+    default_accuracy: float | None = None
+    tried: int = 0
+    seeds: tuple[int, ...] = ()
+    version: str = ""
+
+    def __post_init__(self) -> None:
+        for name in ("method", "dataset", "version"):
+            if not isinstance(getattr(self, name), str):
+                raise InputError(f"{name} must be a word, got {getattr(self, name)!r}")
+        object.__setattr__(self, "epsilon", positive_or_inf(epsilon=self.epsilon))
+        if not isinstance(self.settings, Mapping):
+            raise InputError(f"settings must be a table of values by name, got {self.settings!r}")
+        for name in ("validation_accuracy", "default_accuracy"):
+            if getattr(self, name) is not None:
+                unit_interval(**{name: getattr(self, name)})
+        integer(at_least=0, tried=self.tried)
+        if not isinstance(self.seeds, list | tuple):
+            raise InputError(f"seeds must be a list of whole numbers, got {self.seeds!r}")
+        object.__setattr__(self, "seeds", tuple(integer(at_least=0, seeds=seed) for seed in self.seeds))
+        if (self.tried > 0) != (self.validation_accuracy is not None):
+            raise InputError(f"validation_accuracy must go with tried > 0, got tried = {self.tried}")
+
+    @property
+    def key(self) -> tuple[str, str, float]:
+        """What an entry is about; a file has one entry for it."""
+        return self.method, self.dataset, self.epsilon
+
+
+def chosen(method: str, dataset: str, epsilon: float, file: str | os.PathLike[str] = SETTINGS_FILE) -> Choice:
+    """The entry for this method, data set and epsilon; an error that names the nearest ones if there is none.
+
+    A method that spends nothing has one entry, at infinity, for every epsilon.
+    """
+    known = read_choices(file)
+    asked = math.inf if _is_free(method) else positive_or_inf(epsilon=epsilon)
+    near = [c for c in known if c.method == method and c.dataset == dataset]
+    near = near or [c for c in known if c.method == method] or list(known)
+    near.sort(key=lambda c: _distance(c.epsilon, asked))
+    if near and near[0].key == (method, dataset, asked):
+        return near[0]
+    names = "; ".join(f"{c.method} on {c.dataset} at epsilon = {c.epsilon:g}" for c in near[:3]) or "nothing"
+    raise InputError(
+        f"settings must have an entry for {method} on {dataset} at epsilon = {epsilon:g}, got {os.fspath(file)} with {names}"
+    )
+
+
+def nearest_choice(method: str, dataset: str, epsilon: float, file: str | os.PathLike[str] = SETTINGS_FILE) -> Choice:
+    """The searched entry of the nearest epsilon (by ratio; the smaller of two) for this method and data set.
+
+    Where nothing was searched for them: an entry with ``tried`` = 0, the defaults.
+    """
+    asked = math.inf if _is_free(method) else positive_or_inf(epsilon=epsilon)
+    searched = [c for c in read_choices(file) if (c.method, c.dataset) == (method, dataset) and c.tried]
+    if not searched:
+        return Choice(method, dataset, asked)
+    return min(searched, key=lambda c: (_distance(c.epsilon, asked), c.epsilon))
+
+
+def _is_free(method: str) -> bool:
+    from caribou.methods import method_info
+
+    return method_info(method).free
+
+
+def _distance(epsilon: float, other: float) -> float:
+    """|log of the ratio|; infinity is further from every number than numbers are from each other."""
+    return 0.0 if epsilon == other else abs(math.log(epsilon) - math.log(other))
+
+
+def read_choices(file: str | os.PathLike[str]) -> list[Choice]:
+    """All entries; a broken one is an error that names its number and the rule."""
+    document = read_toml(file, "settings")
+    entries = document.get("choice", [])
+    if set(document) - {"choice"} or not isinstance(entries, list):
+        raise InputError(
+            f"settings must be a list of [[choice]] tables, got {os.fspath(file)} with {', '.join(document)}"
+        )
+    choices: dict[tuple[str, str, float], Choice] = {}
+    for number, entry in enumerate(entries, start=1):
+        where = f"{os.fspath(file)}, entry {number}"
+        choice = _choice(entry, where)
+        if choice.key in choices:
+            raise InputError(f"settings must have one entry for {choice.key}, got a second one in {where}")
+        choices[choice.key] = choice
+    return list(choices.values())
+
+
+def _choice(entry: Any, where: str) -> Choice:
+    names = [f.name for f in fields(Choice)]
+    if not isinstance(entry, dict) or not {"method", "dataset", "epsilon"} <= set(entry) <= set(names):
+        raise InputError(f"an entry must have method, dataset, epsilon and only {', '.join(names)}, got {where}")
+    try:
+        return Choice(**entry)
+    except InputError as error:
+        raise InputError(f"{error} ({where})") from error
+
+
+def write_choices(file: str | os.PathLike[str], choices: Iterable[Choice]) -> None:
+    """Write the entries, sorted, whole or not at all."""
+    ordered = sorted(choices, key=lambda c: (c.dataset, c.method, c.epsilon))
+    text = _HEADER + "".join(f"\n[[choice]]\n{_entry(choice)}" for choice in ordered)
+    target = Path(file)
+    temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}.tmp")
+    try:
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(target)
+    except OSError as error:
+        raise InputError(f"settings must be a file that can be written, got {target}: {error.strerror}") from error
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _entry(choice: Choice) -> str:
+    values = {f.name: getattr(choice, f.name) for f in fields(choice)}
+    said = {name: value for name, value in values.items() if value not in (None, {}, (), "")}
+    return "".join(f"{name} = {toml_value(value)}\n" for name, value in said.items())
+
+
+def toml_value(value: Any) -> str:
+    """A JSON-like value as TOML writes it on one line.
+
+    >>> toml_value({"hidden": [64, 16], "share": 0.5, "noise": "geometric"})
+    '{ hidden = [64, 16], share = 0.5, noise = "geometric" }'
+    """
+    if isinstance(value, bool | str):
+        return json.dumps(value)
+    if isinstance(value, int | float):
+        return repr(value)
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(toml_value(v) for v in value)}]"
+    if isinstance(value, Mapping):
+        inside = ", ".join(f"{key} = {toml_value(v)}" for key, v in value.items())
+        return f"{{ {inside} }}" if inside else "{}"
+    raise InputError(f"a setting must be a number, a word, a list or a table, got {value!r}")
+
+
+def read_toml(file: str | os.PathLike[str], name: str) -> dict[str, Any]:
+    """A TOML file, with errors that name it as ``name``."""
+    try:
+        return tomllib.loads(Path(file).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"{name} must be a file that can be read, got {os.fspath(file)}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{name} must be TOML, got {os.fspath(file)}: {error}") from error

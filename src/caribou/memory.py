@@ -1,0 +1,42 @@
+"""Memory: a method that cannot run at some size says so with the number, before it starts, instead of being killed.
+
+What is needed is estimated from public numbers alone (nodes, columns, classes, settings, sizes of the split, a released edge
+count), never from the private graph. Estimates count the largest arrays and their temporary copies.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from caribou.errors import InputError
+
+GIB = 2**30
+DOUBLE, SINGLE = 8, 4
+"""Bytes of one number."""
+_CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
+
+
+def machine_memory() -> int:
+    """Bytes of memory that this process may have: what the machine has, or less if a container says so."""
+    try:
+        physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):  # not on every system
+        physical = 2**62
+    try:
+        return min(physical, int(_CGROUP_LIMIT.read_text(encoding="ascii")))
+    except (OSError, ValueError):  # no such file, or "max"
+        return physical
+
+
+def require_memory(needed: int, what: str) -> None:
+    """An error with both numbers if ``needed`` bytes are more than there are.
+
+    >>> require_memory(8 * GIB * 2**20, "W of 2^50 nodes")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    ...
+    caribou.errors.InputError: W of 2^50 nodes must fit into memory ..., got about 8.39e+06 GiB
+    """
+    there = machine_memory()
+    if needed > there:
+        raise InputError(f"{what} must fit into memory ({there / GIB:.3g} GiB), got about {needed / GIB:.3g} GiB")

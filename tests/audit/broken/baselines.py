@@ -1,0 +1,154 @@
+"""Faults of published baselines: DPDGC, SAGE, degree caps, and node-level training."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+import scipy.sparse as sp
+
+from audit.broken.exhibits import Exhibit, edge_pair, gaussian_claim, graph, pure_claim
+from caribou.audit.claims import Claim
+from caribou.audit.pairs import Pair, member_pair
+from caribou.audit.releases import FittedRelease, Release
+from caribou.graph import Graph
+from caribou.mechanisms.noise import NoiseSource
+from caribou.methods import Fitted
+from caribou.methods.caribou_ndp import CaribouNdp, joint_rows
+from caribou.methods.mlp_dp import MlpDp
+from caribou.privacy.budget import Budget, PrivacyUnit
+from caribou.privacy.calibration import budget_mu
+from caribou.privacy.sensitivity import sum_sensitivity
+from caribou.randomness import Streams
+
+# -- DPDGC ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class LostCopy:
+    """Weights are normalised in the copy that ``state_dict`` returned; the product uses the others."""
+
+    weight: np.ndarray
+    norm_scale: float
+    noise_multiplier: float
+
+    def many(self, g: Graph, runs: int, noise: NoiseSource) -> dict[str, np.ndarray]:
+        state = {"weight": self.weight.copy()}
+        state["weight"] *= self.norm_scale / np.linalg.norm(state["weight"], axis=1, keepdims=True)  # and it is lost
+        product = g.adjacency(np.float64) @ self.weight
+        z = noise.gaussian((runs, *product.shape), std=self.noise_multiplier * math.sqrt(2) * self.norm_scale)
+        return {"product": product + z}
+
+
+def lost_copy(budget: Budget) -> tuple[Release, Pair, Claim]:
+    weight = np.linspace(-0.9, 0.9, 12).reshape(6, 2)
+    release = LostCopy(weight, norm_scale=1e-8, noise_multiplier=1 / budget_mu(budget))
+    return release, edge_pair("two nodes of six", graph(6, [(2, 3)]), 0, 1), gaussian_claim(budget)
+
+
+# -- SAGE ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class DensityPerChunk:
+    """The density of every chunk of rows, with the Laplace noise for the density of the whole matrix, 1 / n^2."""
+
+    epsilon: float
+    chunk: int = 3
+
+    def many(self, g: Graph, runs: int, noise: NoiseSource) -> dict[str, np.ndarray]:
+        n, share = g.num_nodes, 0.1
+        densities = g.degrees.reshape(-1, self.chunk).sum(axis=1) / (self.chunk * n)
+        z = noise.laplace((runs, len(densities)), scale=1 / n**2 / (share * self.epsilon))
+        return {"densities": densities + z}
+
+
+def density_per_chunk(budget: Budget) -> tuple[Release, Pair, Claim]:
+    return DensityPerChunk(budget.epsilon), edge_pair("two chunks", graph(60, [(5, 9)]), 0, 30), pure_claim(budget)
+
+
+# -- degree caps ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class CapUndoneBySymmetrisation:
+    """Every row keeps M of its entries; then A is symmetrised again, and a hub that all its neighbours kept is back."""
+
+    cap: int
+    noise_std: float
+
+    def many(self, g: Graph, runs: int, noise: NoiseSource) -> dict[str, np.ndarray]:
+        rows = [(v, int(u)) for v in range(g.num_nodes) for u in g.neighbours(v)[: self.cap]]
+        kept = np.array(rows, dtype=np.int64).reshape(-1, 2).T
+        directed = sp.coo_array((np.ones(kept.shape[1]), kept), shape=(g.num_nodes,) * 2).tocsr()
+        adjacency = ((directed + directed.T) > 0).astype(np.float64)
+        total = adjacency @ np.ones((g.num_nodes, 1))
+        total /= np.maximum(1, np.linalg.norm(total, axis=1, keepdims=True))
+        return {"sums": total + noise.gaussian((runs, *total.shape), std=self.noise_std)}
+
+
+def undone_cap(budget: Budget) -> tuple[Release, Pair, Claim]:
+    """A star with 30 leaves and a cap of 2, with or without its centre."""
+    star = graph(31, [(0, leaf) for leaf in range(1, 31)])
+    pair = Pair("a hub", star.without_node(0), star, PrivacyUnit.NODE, hidden=0)
+    noise_std = sum_sensitivity("node", degree_cap=2, radius=1.0).value / budget_mu(budget)
+    return CapUndoneBySymmetrisation(2, noise_std), pair, gaussian_claim(budget)
+
+
+# -- node-level training -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class PlainClassifier(CaribouNdp):
+    """The private state is classified by a ridge regression on private labels, without any noise."""
+
+    def _classify(self, graph, split, logits, state, budget, calibrated, noise):  # type: ignore[no-untyped-def]
+        rows, labels = joint_rows(logits, state)[split.train], graph.labels[split.train]
+        gram = rows.T @ rows + 0.1 * np.eye(rows.shape[1])
+        head = np.linalg.solve(gram, rows.T @ np.eye(graph.num_classes)[labels])
+        return {"classifier": head}, (), {"all other nodes": (calibrated.event,)}
+
+
+def plain_classifier(budget: Budget) -> tuple[Release, Pair, Claim]:
+    method = PlainClassifier(graph_share=0.5, classifier="trained", degree_cap=2)
+    return fitted(method, budget)
+
+
+@dataclass(frozen=True)
+class BatchNormalised(MlpDp):
+    """Features are standardised by mean and variance of the batch, which are stored with the model, without noise."""
+
+    def fit(self, graph: Graph, budget: Budget, streams: Streams, noise: NoiseSource) -> Fitted:
+        batch = np.asarray(graph.features)[graph.split.train]
+        result = super().fit(graph, budget, streams, noise)
+        buffers = {"running_mean": batch.mean(axis=0), "running_var": batch.var(axis=0)}
+        return replace(result, weights={**result.weights, **buffers})
+
+
+def batch_normalised(budget: Budget) -> tuple[Release, Pair, Claim]:
+    return fitted(BatchNormalised(), budget)
+
+
+def fitted(method: MlpDp | CaribouNdp, budget: Budget) -> tuple[Release, Pair, Claim]:
+    pair = member_pair()
+    return FittedRelease(method, budget, hidden=pair.hidden), pair, gaussian_claim(budget)
+
+
+EXHIBITS = {
+    "weights normalised in a lost copy": Exhibit(
+        "normalisation is written into the dictionary that state_dict() returned (DPDGC)", lost_copy, runs=400
+    ),
+    "density sensitivity of the whole for a chunk": Exhibit(
+        "chunks of rows release their density with the noise for 1 / n^2 (SAGE)", density_per_chunk, runs=30_000
+    ),
+    "degree cap undone by symmetrisation": Exhibit(
+        "out-degrees are bounded, then the graph is made undirected again", undone_cap, runs=2000, unit="node"
+    ),
+    "classifier trained without DP at node level": Exhibit(
+        "only encoder and message passing are private (CARIBOU's artifact)", plain_classifier, runs=200, unit="node"
+    ),
+    "batch normalisation": Exhibit(
+        "running statistics of private features are part of the model", batch_normalised, runs=200, unit="node"
+    ),
+}

@@ -1,0 +1,87 @@
+"""Runs side by side: as many independent runs of the real mechanism, with the noise that a certificate states."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from caribou.audit.copies import PropagationCopies, SumCopies, VoteCopies, certified_mechanism, copies
+from caribou.audit.pairs import member_pair, star_graphs, worst_pairs, worst_rows
+from caribou.embeddings import release
+from caribou.errors import InputError
+from caribou.layer import ContractiveGraphLayer
+from caribou.mechanisms.noise import NoiseSource
+from caribou.mechanisms.votes import VoteBudget
+from caribou.normalize import normalize
+from caribou.privacy.budget import Budget
+from caribou.privacy.sensitivity import Bounds, edge_sensitivity
+
+RUNS = 4000
+
+
+def test_copies_are_disjoint_and_keep_absent_nodes() -> None:
+    graph = member_pair().without
+    many = copies(graph, 3)
+    n = graph.num_nodes
+    assert many.num_edges == 3 * graph.num_edges
+    assert many.absent.tolist() == [0, n, 2 * n]
+    assert (many.edge_index[0] // n == many.edge_index[1] // n).all()
+
+
+@pytest.mark.parametrize("hops", [1, 3])
+def test_propagation_has_the_law_that_the_likelihood_ratio_assumes(hops: int) -> None:
+    """Mean and covariance of many runs, small enough that nothing is projected."""
+    without, joined = star_graphs(2)
+    start = np.linspace(-0.3, 0.3, 6)[:, None]
+    mechanism = PropagationCopies(ContractiveGraphLayer(0.9, beta=0.5), Bounds(degree_floor=2), hops, 0.01, start)
+    state = mechanism.many(joined, RUNS, NoiseSource.seeded(1))["state"]
+    mean, V = mechanism._law(joined)
+    assert np.abs(state.mean(axis=0) - mean).max() < 5 * 0.02 / np.sqrt(RUNS)
+    assert np.abs(np.cov(state[:, :, 0].T) - V).max() < 0.1 * V.max()
+    assert not np.allclose(mechanism._law(without)[0], mean)
+
+
+def test_runs_are_independent_and_follow_from_the_noise() -> None:
+    mechanism = PropagationCopies(ContractiveGraphLayer(0.9), Bounds(degree_floor=2), 1, 0.01, np.zeros((6, 2)))
+    graph = star_graphs(2)[0]
+    one, again = (mechanism.many(graph, 50, NoiseSource.seeded(3))["state"] for _ in range(2))
+    assert np.array_equal(one, again)
+    assert len(np.unique(one[:, 0, 0])) == 50
+    assert abs(np.corrcoef(one[:-1, 0, 0], one[1:, 0, 0])[0, 1]) < 0.5
+    assert mechanism(graph, NoiseSource.seeded(3))["state"].shape == (6, 2)
+    with pytest.raises(InputError, match="alpha1 must be 1"):
+        PropagationCopies(ContractiveGraphLayer(0.9, alpha1=0.5), Bounds(), 1, 0.1, np.zeros((6, 2)))
+
+
+def test_a_certificate_gives_its_own_mechanism() -> None:
+    graph = worst_pairs("edge")[0].without
+    layer, bounds = ContractiveGraphLayer(0.8, beta=0.2), Bounds(degree_floor=3)
+    certificate = release(graph, layer, hops=4, budget=Budget(2), bounds=bounds).certificate
+    mechanism, pair = certified_mechanism(certificate)
+    assert mechanism.hops == 4
+    assert mechanism.layer.beta == 0.2
+    assert mechanism.noise_std == certificate.mechanisms[0].details["noise_std"]
+    z = mechanism.many(pair.without, RUNS, NoiseSource.seeded(0))["state"]
+    assert len(z) == RUNS
+    assert pair.batch_scores is not None
+    node = release(graph, layer, hops=1, budget=Budget(2, unit="node"), bounds=Bounds(degree_cap=3)).certificate
+    assert certified_mechanism(node) is None
+
+
+def test_the_worst_rows_of_the_stars_attain_the_edge_sensitivity() -> None:
+    for floor in (1, 2, 3, 5):
+        operators = [normalize(g, Bounds(degree_floor=floor)).matrix.to_dense().numpy() for g in star_graphs(floor)]
+        x = worst_rows(operators[1] - operators[0], np.random.default_rng(0))
+        reached = np.linalg.norm((operators[1] - operators[0]) @ x)
+        bound = edge_sensitivity(contraction=1.0, alpha1=1.0, degree_floor=floor)
+        assert 0.97 * bound <= reached <= bound * (1 + 1e-9)
+
+
+def test_sums_and_votes_move_by_what_an_edge_does() -> None:
+    without, joined = star_graphs(0)
+    sums = SumCopies(1, 2.0, np.array([[1.0], [-1.0]]))
+    a, b = (sums.many(g, RUNS, NoiseSource.seeded(5))["sums_1"].mean(axis=0) for g in (without, joined))
+    assert np.allclose((b - a).ravel(), [-1, 1], atol=1e-6)
+    votes = VoteCopies(VoteBudget(3.0))
+    a, b = (votes.many(g, RUNS, NoiseSource.seeded(6))["stage_1"].mean(axis=0) for g in (without, joined))
+    assert np.allclose(b - a, [[0, 0], [1, 0]])

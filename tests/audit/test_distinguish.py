@@ -1,0 +1,192 @@
+"""The judge: how error is spent, how tight it is, how often it is wrong, and that runs are reproducible and independent."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+
+from audit.broken.exhibits import edge_pair, gaussian_claim, graph, pure_claim
+from caribou.audit.bounds import epsilon_bound, many_bounds, mu_bound
+from caribou.audit.claims import Claim
+from caribou.audit.distinguish import block_sizes, distinguish, error_shares, run_seed
+from caribou.audit.pairs import member_pair
+from caribou.audit.releases import FittedRelease
+from caribou.audit.verdict import CONSISTENT, VIOLATED, judge
+from caribou.audit.views import equal_rows, with_noise_removed
+from caribou.errors import InputError
+from caribou.graph import Graph
+from caribou.mechanisms.noise import NoiseSource
+from caribou.methods.mlp_dp import MlpDp
+from caribou.privacy.budget import Budget
+from caribou.privacy.calibration import budget_mu
+from caribou.privacy.sensitivity import convergence_factor
+
+PAIR = edge_pair("two nodes", graph(2, []), 0, 1)
+
+
+@dataclass(frozen=True)
+class LinearIteration:
+    """x <- c x + shift + noise, K times, only the last x is seen; the shift of sensitivity 1 is there with the edge.
+
+    A linear map with aligned shifts: the pair on which the convergent bound mu = sqrt(kappa) / noise_std is attained.
+    """
+
+    hops: int
+    contraction: float
+    noise_std: float
+
+    def many(self, g: Graph, runs: int, noise: NoiseSource) -> dict[str, np.ndarray]:
+        x = np.zeros((runs, 1))
+        for _ in range(self.hops):
+            x = self.contraction * x + g.num_edges + noise.gaussian(x.shape, std=self.noise_std)
+        return {"state": x}
+
+
+def attaining(budget: Budget, hops: int = 8, contraction: float = 0.9) -> LinearIteration:
+    kappa = convergence_factor(hops=hops, contraction=contraction)
+    return LinearIteration(hops, contraction, math.sqrt(kappa) / budget_mu(budget))
+
+
+@dataclass(frozen=True)
+class RandomizedResponse:
+    """Whether there is the edge, told truly with probability e^eps / (1 + e^eps): pure epsilon is attained."""
+
+    epsilon: float
+
+    def many(self, g: Graph, runs: int, noise: NoiseSource) -> dict[str, np.ndarray]:
+        lie = noise.integers(runs, below=2**32) / 2**32 > 1 / (1 + math.exp(-self.epsilon))
+        return {"bit": (lie ^ (g.num_edges > 0)).astype(np.float64)[:, None]}
+
+
+def test_blocks_and_errors_add_up() -> None:
+    for runs in (40, 41, 999, 2000, 12345):
+        assert sum(block_sizes(runs)) == runs
+        assert min(block_sizes(runs)) >= 5
+    for blocks in (1, 2, 3, 5):
+        assert len(error_shares(blocks)) == blocks
+        assert sum(error_shares(blocks)) == pytest.approx(1.0)
+
+
+def test_bounds_of_many_tests_are_those_of_each() -> None:
+    false, true = np.array([0, 3, 50, 100]), np.array([100, 60, 50, 0])
+    for delta in (None, 0.0, 0.01):
+        each = many_bounds(false, true, 100, delta=delta, confidence=0.95)
+        for k in range(4):
+            counts = (int(false[k]), int(true[k]), 100)
+            single = mu_bound(*counts, 0.95) if delta is None else epsilon_bound(*counts, delta, 0.95)
+            assert each[k] == pytest.approx(single, abs=1e-9)
+
+
+def test_the_audit_is_tight_where_the_convergent_bound_is_attained() -> None:
+    """At least 80 % of epsilon = 2 is proven with K = 8."""
+    budget = Budget(2.0, 1e-5)
+    claim = gaussian_claim(budget)
+    evidence = distinguish(attaining(budget), PAIR, claim, runs=40_000)
+    assert 0.8 * 2.0 <= evidence.epsilon_lower <= 2.0
+    assert judge({"game": evidence}, claim, confidence=0.95).word == CONSISTENT
+
+
+def test_the_same_call_gives_the_same_evidence_and_runs_are_different() -> None:
+    budget = Budget(2.0, 1e-5)
+    one, two, other = (
+        distinguish(attaining(budget), PAIR, gaussian_claim(budget), runs=400, seed=seed).judged.scores
+        for seed in (3, 3, 4)
+    )
+    assert np.array_equal(one, two)
+    assert not np.array_equal(one, other)
+    seeds = {run_seed(0, pair, world, run) for pair in "ab" for world in (0, 1) for run in range(50)}
+    assert len(seeds) == 200
+
+
+def test_of_several_pairs_the_one_that_shows_most_is_played() -> None:
+    budget = Budget(8.0, 1e-5)
+    same = edge_pair("same count", graph(3, [(0, 1)]), 0, 2)
+    blind = type(PAIR)("nothing to see", PAIR.without, PAIR.without, PAIR.unit)
+    evidence = distinguish(attaining(budget), [blind, PAIR, same], gaussian_claim(budget), runs=800)
+    assert evidence.pair in ("two nodes", "same count")
+    assert evidence.leak > 0
+
+
+@dataclass(frozen=True)
+class OneByOne:
+    """The same without tensors of runs: what worker processes play."""
+
+    inner: LinearIteration
+
+    def __call__(self, g: Graph, noise: NoiseSource) -> dict[str, np.ndarray]:
+        return {"state": self.inner.many(g, 1, noise)["state"][0]}
+
+
+def test_progress_counts_runs_and_shows_the_bound() -> None:
+    seen: list[tuple[int, int, float]] = []
+    budget = Budget(8.0, 1e-5)
+    distinguish(
+        OneByOne(attaining(budget)), PAIR, gaussian_claim(budget), runs=200, progress=lambda *step: seen.append(step)
+    )
+    assert [done for done, _, _ in seen] == [50, 100, 200, 400]
+    assert {planned for _, planned, _ in seen} == {400}
+    assert seen[-1][2] > 0
+
+
+@pytest.mark.slow
+def test_processes_give_the_same_evidence_as_one_thread() -> None:
+    budget, pair = Budget(8.0, 1e-5, "node"), member_pair()
+    release = FittedRelease(MlpDp(), budget, hidden=pair.hidden)
+    one, two = (
+        distinguish(release, pair, gaussian_claim(budget), runs=80, workers=workers).judged.scores for workers in (1, 2)
+    )
+    assert np.array_equal(one, two)
+
+
+AUDITS, LEVEL = 200, 0.05
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["gaussian", "pure"])
+def test_false_convictions_are_rarer_than_the_stated_level(kind: str) -> None:
+    """200 audits of mechanisms that use up their claim exactly: where a wrong conviction is likeliest."""
+    budget = Budget(1.0, 1e-5)
+    release = attaining(budget) if kind == "gaussian" else RandomizedResponse(1.0)
+    claim = gaussian_claim(budget) if kind == "gaussian" else pure_claim(budget)
+    games = [distinguish(release, PAIR, claim, runs=400, confidence=1 - LEVEL, seed=seed) for seed in range(AUDITS)]
+    wrong = sum(game.refuted for game in games)
+    covered = 1 - wrong / AUDITS
+    assert wrong <= LEVEL * AUDITS, f"coverage {covered:.3f} of {1 - LEVEL}: {wrong} false convictions in {AUDITS}"
+    release = replace(release, noise_std=release.noise_std / 2) if kind == "gaussian" else RandomizedResponse(2.0)
+    caught = sum(distinguish(release, PAIR, claim, runs=2000, seed=seed).refuted for seed in range(20))
+    assert caught >= 16, f"only {caught} of 20 that leak twice the claim are caught"
+
+
+# -- what is seen --------------------------------------------------------------------------------------------------
+
+
+def test_equal_rows_are_counted_in_every_run() -> None:
+    x = np.zeros((3, 4, 2))
+    x[0] = [[1, 2], [1, 2], [3, 4], [1, 2]]
+    x[1] = [[1, 2], [1, 2 + 1e-6], [0, 0], [0, 0]]
+    x[2] = np.arange(8).reshape(4, 2)
+    assert equal_rows(x).tolist() == [3, 0, 0]
+
+
+def test_a_stored_seed_is_found_and_another_number_is_not() -> None:
+    value = np.linspace(0, 1, 96).reshape(12, 8).round()
+    noisy = value + NoiseSource.seeded(77).gaussian((12, 8), std=3.0)
+    found = with_noise_removed({"x": noisy, "seed": np.array(77)})
+    assert np.allclose(found["x without noise"], value)
+    flat = 0.5 + 1e-3 * np.linspace(0, 1, 96).reshape(12, 8)  # a large mean is no correlation
+    for count in range(60):
+        assert set(with_noise_removed({"x": flat, "y": noisy, "count": np.array(count)})) == {"x", "y", "count"}
+
+
+def test_too_few_runs_are_refused() -> None:
+    with pytest.raises(InputError, match="runs must be a whole number >= 40"):
+        distinguish(attaining(Budget(1.0)), PAIR, Claim(1.0, 1e-5), runs=10)
+
+
+def test_a_leak_of_twice_the_claim_is_violated() -> None:
+    budget = Budget(2.0, 1e-5)
+    evidence = distinguish(attaining(Budget(5.0, 1e-5)), PAIR, gaussian_claim(budget), runs=2000)
+    assert judge({"game": evidence}, gaussian_claim(budget), confidence=0.95).word == VIOLATED

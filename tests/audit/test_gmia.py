@@ -1,0 +1,115 @@
+"""G-MIA: it finds the members of a model that remembers them, not those of a private one; and its controls mean what they say."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+import caribou as cb
+from caribou.audit import gmia
+from caribou.audit.gmia import Half, Sizes, class_area, default_sizes, draw_halves, induced, train_attack
+from caribou.errors import InputError
+from caribou.methods.dpdgc_ndp import DpdgcNdp
+from caribou.methods.mlp_dp import MlpDp
+from caribou.methods.sage import SageEdge
+from caribou.privacy.budget import Budget
+from caribou.randomness import Streams
+from leaky import STREAMS, Parrot, block_graph, content
+
+PRIVATE = Budget(1.0, 1e-5, "node")
+SIZES = Sizes(25, 75)
+
+
+def noisy_graph() -> cb.Graph:
+    return cb.datasets.load("csbm:nodes=320,features=64,classes=3,average_degree=4,signal=0.5", seed=0)
+
+
+def test_a_model_that_remembers_is_found_out_and_a_private_one_is_not() -> None:
+    graph = noisy_graph()
+    before = content(graph)
+    wide = SageEdge(
+        hidden=64, layers=1, epochs=60, dropout=0.0
+    )  # on many columns of noise: it learns its nodes by heart
+    leaky = gmia.attack(wide, graph, Budget(math.inf), STREAMS, runs=1, sizes=SIZES)
+    assert leaky.auc > 0.65
+    assert leaky.details["same_query_auc"] > 0.6
+    assert set(leaky.tpr_allowed.values()) == {1.0}, "at edge level nothing is promised about nodes"
+    private = gmia.attack(MlpDp(), graph, PRIVATE, STREAMS, runs=3, sizes=SIZES)
+    assert abs(private.auc - 0.5) < 0.1
+    assert all(private.tpr_at_fpr[rate] <= private.tpr_allowed[rate] + 0.05 for rate in private.tpr_allowed)
+    assert abs(private.details["class_auc"] - 0.5) < 0.1
+    assert content(graph) == before
+    json.dumps(private.to_json())
+
+
+def test_a_false_claim_is_found_out() -> None:
+    result = gmia.attack(Parrot(), noisy_graph(), PRIVATE, STREAMS, runs=1, sizes=SIZES)
+    assert result.auc > 0.95
+    assert result.details["same_query_auc"] > 0.95, "it remembers, whatever is asked around it"
+    assert result.tpr_at_fpr[0.1] > 2 * result.tpr_allowed[0.1]
+
+
+def test_a_method_for_one_graph_is_attacked_in_that_graph() -> None:
+    result = gmia.attack(DpdgcNdp(), block_graph(), PRIVATE, STREAMS, runs=1, sizes=Sizes(10, 20))
+    assert result.details["mode"].startswith("transductive")
+
+
+def test_equal_seeds_give_equal_results() -> None:
+    one, two, other = (
+        gmia.attack(MlpDp(), block_graph(), PRIVATE, Streams(s), runs=1, sizes=Sizes(10, 20)).to_json()
+        for s in (1, 1, 2)
+    )
+    assert one == two
+    assert one != other
+
+
+def test_halves_are_disjoint_and_even_by_class() -> None:
+    graph = block_graph()
+    target, shadow = draw_halves(graph, Sizes(12, 20), np.random.default_rng(0))
+    everybody = np.concatenate([target.members, target.others, shadow.members, shadow.others])
+    assert len(np.unique(everybody)) == 2 * (36 + 20)
+    for half in (target, shadow):
+        assert np.bincount(graph.labels[half.members]).tolist() == [12, 12, 12]
+    for sizes, words in ((Sizes(30, 5), "per_class"), (Sizes(10, 50), "others")):
+        with pytest.raises(InputError, match=words):
+            draw_halves(graph, sizes, np.random.default_rng(0))
+
+
+def test_default_sizes() -> None:
+    graph = cb.Graph.from_edges(np.zeros((30, 1)), np.empty((2, 0), int), labels=[0] * 22 + [1] * 8)
+    assert default_sizes(graph) == Sizes(4, 7), "half of the smallest class; then half of the 14 that are left"
+    graph = cb.Graph.from_edges(np.zeros((30, 1)), np.empty((2, 0), int), labels=[0] * 20 + [1] * 10, name="cora")
+    assert default_sizes(graph) == Sizes(90, 630)
+
+
+def test_what_the_class_alone_tells() -> None:
+    """A class that only members have: its nodes are known without any model."""
+    labels = np.array([0] * 20 + [1] * 20)
+    graph = cb.Graph.from_edges(np.zeros((40, 1)), np.empty((2, 0), int), labels=labels)
+    even = [Half(np.array([0, 1, 20, 21]), np.array([2, 3, 22, 23])), Half(np.array([4, 24]), np.array([5, 25]))]
+    assert class_area(graph, *even) == 0.5
+    lopsided = [Half(np.array([0, 1]), np.array([20, 21])), Half(np.array([2, 3]), np.array([22, 23]))]
+    assert class_area(graph, *lopsided) == 1.0
+
+
+def test_induced_subgraph() -> None:
+    graph = cb.Graph.from_edges(np.arange(5.0)[:, None], [[0, 1, 2, 3], [1, 2, 3, 4]], labels=[0, 1, 0, 1, 0])
+    part = induced(graph, np.array([1, 2, 4]))
+    assert part.edge_index.tolist() == [[0, 1], [1, 0]]
+    assert part.features.ravel().tolist() == [1, 2, 4]
+    assert part.labels.tolist() == [1, 0, 0]
+    assert part.split.sizes == (3, 0, 0)
+
+
+def test_the_attack_model_learns_what_there_is() -> None:
+    rng = np.random.default_rng(0)
+    members = np.arange(300) < 150
+    sure = np.where(members, 0.9, 0.6) + 0.05 * rng.standard_normal(300)
+    judge = train_attack(np.stack([sure, 1 - sure], axis=1), members, Streams(0))
+    assert judge.check_accuracy > 0.9
+    figures = judge.figures(np.stack([sure, 1 - sure], axis=1), members)
+    assert figures["accuracy"] > 0.9
+    assert figures["f1"] > 0.9

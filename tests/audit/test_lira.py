@@ -1,0 +1,144 @@
+"""Likelihood ratios: edges and nodes of leaky methods are found, private ones keep within their certificate."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import caribou as cb
+from caribou.audit import lira
+from caribou.audit.lira import TargetModel, cross_judged, edge_game, node_game, scaled_confidence, without_edges
+from caribou.audit.scores import area_under_curve
+from caribou.errors import InputError
+from caribou.methods.dpdgc_ndp import DpdgcNdp
+from caribou.methods.mlp_dp import MlpDp
+from caribou.privacy.budget import Budget
+from caribou.randomness import Streams
+from leaky import NOTHING, SAGE, STREAMS, TIGHT, Parrot, block_graph, content
+
+NODE = Budget(1.0, 1e-5, "node")
+
+
+def within(result: lira.AttackResult, slack: float = 0.03) -> bool:
+    """No measured rate above the allowed one, up to chance."""
+    return all(result.tpr_at_fpr[rate] <= result.tpr_allowed[rate] + slack for rate in result.tpr_allowed)
+
+
+def test_edges() -> None:
+    graph = block_graph()
+    before = content(graph)
+    leaky = lira.attack(SAGE, graph, NOTHING, STREAMS, runs=24, targets=20)
+    assert leaky.auc > 0.9
+    assert leaky.tpr_at_fpr[0.1] > 0.7
+    private = lira.attack(SAGE, graph, TIGHT, STREAMS, runs=24, targets=20)
+    low, high = private.auc_interval
+    assert low - 0.05 < 0.5 < high + 0.05
+    assert within(private)
+    assert private.details["bound_applies"]
+    assert content(graph) == before
+    json.dumps(private.to_json())
+
+
+def test_nodes() -> None:
+    graph = block_graph()
+    before = content(graph)
+    leaky = lira.attack(MlpDp(), graph, Budget(math.inf, unit="node"), STREAMS, runs=48, targets=20)
+    assert leaky.auc > 0.8
+    private = lira.attack(MlpDp(), graph, NODE, STREAMS, runs=48, targets=20)
+    low, high = private.auc_interval
+    assert low - 0.05 < 0.5 < high + 0.05
+    assert within(private)
+    assert content(graph) == before
+
+
+def test_a_false_claim_is_found_out() -> None:
+    result = lira.attack(Parrot(), block_graph(), NODE, STREAMS, runs=16, targets=20)
+    assert result.auc > 0.95
+    assert result.tpr_at_fpr[0.01] > 2 * result.tpr_allowed[0.01]
+
+
+def test_a_method_for_one_graph_is_seen_through_neighbours() -> None:
+    result = lira.attack(DpdgcNdp(), block_graph(), NODE, STREAMS, runs=16, targets=10)
+    assert "neighbours" in result.details["seen"]
+    assert within(result, 0.1)
+
+
+def test_equal_seeds_give_equal_results() -> None:
+    one, two, other = (
+        lira.attack(MlpDp(), block_graph(60), NODE, Streams(s), runs=16, targets=6).to_json() for s in (1, 1, 2)
+    )
+    assert one == two
+    assert one != other
+
+
+def test_gaussian_targets_are_judged_as_well_as_theory_allows() -> None:
+    """Mean 0 or 1.5, variance 1: AUC = Phi(1.5 / sqrt 2) for who knows the means; many runs come close to it."""
+    rng = np.random.default_rng(0)
+    coins = rng.random((400, 30)) < 0.5
+    seen = rng.standard_normal((400, 30, 1)) + 1.5 * coins[:, :, None]
+    best = stats.norm.cdf(1.5 / math.sqrt(2))
+    areas = [area_under_curve(half) for half in cross_judged(seen, coins)]
+    assert areas == pytest.approx([best, best], abs=0.02)
+
+
+def test_where_nothing_is_to_be_seen_the_area_is_one_half() -> None:
+    """No bias: over 60 games without any signal the mean AUC is 1/2 to 0.01."""
+    rng = np.random.default_rng(1)
+    areas = []
+    for _ in range(60):
+        coins = rng.random((16, 20)) < 0.5
+        areas += [area_under_curve(half) for half in cross_judged(rng.standard_normal((16, 20, 4)), coins)]
+    assert np.mean(areas) == pytest.approx(0.5, abs=0.01)
+
+
+def test_variances_lean_on_the_other_targets() -> None:
+    """A target that happens to agree in its few runs is not taken for certain."""
+    rng = np.random.default_rng(2)
+    coins = np.tile([[True], [False]], (4, 5))
+    seen = rng.standard_normal((8, 5, 1))
+    seen[:, 0] = 0.3
+    model = TargetModel.fit(seen, coins)
+    assert model.variance[0, 0] > 0.2
+    assert model.usable.all()
+    assert not TargetModel.fit(seen, np.ones((8, 5), dtype=bool)).usable.any()
+
+
+def test_edge_targets_share_no_node_and_have_small_degrees() -> None:
+    graph = block_graph()
+    pairs = edge_game(graph, 15, STREAMS).targets
+    assert len(np.unique(pairs)) == 30
+    assert all(graph.has_edge(int(u), int(v)) for u, v in pairs)
+    assert graph.degrees[pairs].max() < graph.degrees.max()
+    world = edge_game(graph, 15, STREAMS).world(np.arange(15) < 5)
+    assert world.num_edges == graph.num_edges - 10
+    with pytest.raises(InputError, match="edge to attack"):
+        edge_game(cb.Graph.from_edges(np.eye(3), np.empty((2, 0), int)), 2, STREAMS)
+
+
+def test_without_edges_is_the_neighbour_that_the_guarantee_is_about() -> None:
+    graph = block_graph(40)
+    pairs = edge_game(graph, 2, STREAMS).targets
+    step = graph.without_edge(*map(int, pairs[0])).without_edge(*map(int, pairs[1]))
+    assert content(without_edges(graph, pairs)) == content(step)
+
+
+def test_node_worlds_keep_half_of_the_training_nodes() -> None:
+    graph = block_graph(40)
+    game = node_game(graph, 1000, STREAMS)
+    assert len(game.targets) == len(graph.split.train) // 2
+    world = game.world(np.zeros(len(game.targets), dtype=bool))
+    assert world.absent.tolist() == game.targets.tolist()
+
+
+def test_scaled_confidence() -> None:
+    assert scaled_confidence(np.array([0.5])) == pytest.approx([0])
+    assert np.isfinite(scaled_confidence(np.array([0.0, 1.0]))).all()
+
+
+def test_too_few_runs_are_refused() -> None:
+    with pytest.raises(InputError, match="runs must be"):
+        lira.attack(SAGE, block_graph(60), TIGHT, STREAMS, runs=4)

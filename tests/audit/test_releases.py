@@ -1,0 +1,70 @@
+"""What is handed out: everything, without the hidden node's own row, and asked for again if answers differ."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from caribou.audit.pairs import edge_pair, member_pair, worst_pairs
+from caribou.audit.releases import QUERIES, AppliedRelease, BlackBoxRelease, FittedRelease, without_edges
+from caribou.graph import Graph
+from caribou.mechanisms.noise import NoiseSource
+from caribou.methods.mlp_dp import MlpDp
+from caribou.methods.sage import SageEdge
+from caribou.privacy.budget import Budget
+from caribou.randomness import Streams
+
+
+def test_a_fit_hands_out_arrays_weights_predictions_and_the_certificate() -> None:
+    pair = member_pair()
+    release = FittedRelease(MlpDp(), Budget(4.0, 1e-5, "node"), hidden=pair.hidden)
+    view = release(pair.joined, NoiseSource.seeded(1))
+    assert {"released.shrinkage", "weights.weights", "weights.mean", "probabilities", "predictions"} <= set(view)
+    assert view["probabilities"].shape == (pair.joined.num_nodes - 1, 3)
+    assert len(view["certificate"]) > 3
+    again = release(pair.joined, NoiseSource.seeded(1))
+    assert all(np.array_equal(view[name], again[name]) for name in view)
+    assert not np.array_equal(view["weights.mean"], release(pair.joined, NoiseSource.seeded(2))["weights.mean"])
+
+
+def test_weights_fitted_without_edges_are_no_part_of_the_view() -> None:
+    pair = worst_pairs("edge")[0]
+    budget, method = Budget(4.0, 1e-5), SageEdge(epochs=2, hidden=2)
+    bare = without_edges(pair.joined)
+    assert bare.num_edges == 0
+    assert np.array_equal(bare.features, pair.joined.features)
+    weights = method.fit(bare, budget, Streams(0), NoiseSource.seeded(0)).weights
+    view = AppliedRelease(method, budget, weights)(pair.joined, NoiseSource.seeded(1))
+    assert {"released.edges", "released.edge_count", "probabilities"} <= set(view)
+    assert not any(name.startswith("weights") for name in view)
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+def test_a_black_box_is_asked_again_if_its_answers_differ(fresh: bool) -> None:
+    calls = []
+
+    def train(graph: Graph, noise: NoiseSource) -> object:
+        fixed = noise.gaussian((graph.num_nodes, 2), std=1.0)
+
+        def ask(asked: Graph) -> np.ndarray:
+            calls.append(asked)
+            return noise.gaussian((graph.num_nodes, 2), std=1.0) if fresh else fixed
+
+        return ask
+
+    view = BlackBoxRelease(train)(worst_pairs("edge")[0].joined, NoiseSource.seeded(0))
+    assert len(calls) == (QUERIES if fresh else 2)
+    assert ("one prediction" in view) is fresh
+    assert view["predictions"].std() < (0.6 if fresh else 2)
+
+
+def test_pairs_are_neighbours() -> None:
+    for pair in worst_pairs("edge"):
+        assert pair.joined.num_edges == pair.without.num_edges + 1
+        assert np.array_equal(pair.joined.features, pair.without.features)
+    node = member_pair()
+    assert node.without.absent.tolist() == [node.hidden]
+    assert node.joined.num_nodes == node.without.num_nodes
+    scores = edge_pair("x", 0, 1).scores({"t": np.arange(24.0).reshape(12, 2), "edges": np.array([[0, 5], [1, 6]])})
+    assert scores["edges lists the pair"] == 1.0
+    assert scores["t, other end"] == 1 + 2  # t[0, class of 1] + t[1, class of 0]

@@ -1,0 +1,89 @@
+"""The report: one page that needs nothing else, a picture, and figures; all or nothing."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from audit.broken import handling, message_passing
+from audit.broken.exhibits import Exhibit
+from caribou.audit.auditor import Outcome
+from caribou.audit.distinguish import distinguish
+from caribou.audit.onerun import OneRun
+from caribou.audit.report import draw, proven_bounds, write_report
+from caribou.audit.scores import FALSE_POSITIVE_RATES, Scored, summarise
+from caribou.audit.verdict import judge
+from caribou.errors import RunError
+from caribou.privacy.budget import Budget
+
+
+def outcome_of(exhibit: Exhibit, name: str, runs: int | None = None) -> Outcome:
+    release, pair, claim = exhibit.make(Budget(2.0, 1e-5, exhibit.unit))
+    game = distinguish(release, pair, claim, runs=runs or exhibit.runs)
+    allowed = {rate: claim.allowed(rate) for rate in FALSE_POSITIVE_RATES}
+    result = summarise("distinguish", [game.judged], allowed=allowed, details={}, note="<the pair & the score>")
+    one_run = OneRun(10, 4, 3, 1e-5, 0.95, 0.0, Scored(np.arange(4.0), np.array([0, 1, 0, 1], dtype=bool)), 0)
+    verdict = judge({"distinguish": game}, claim, confidence=0.95, one_run=one_run, reproduce="caribou audit <x>")
+    attacks = {"distinguish": result, "onerun": result}
+    return Outcome(name, verdict, {"distinguish": game}, one_run, attacks, {"gmia": "no data set"})
+
+
+@pytest.fixture(scope="module")
+def violated() -> Outcome:
+    return outcome_of(message_passing.EXHIBITS["normalisation to the sphere"], "sphere & <ball>")
+
+
+def test_the_page_needs_no_other_file_and_says_everything(violated: Outcome, tmp_path: Path) -> None:
+    folder = write_report(violated, tmp_path / "report")
+    assert sorted(path.name for path in folder.iterdir()) == ["audit.html", "audit.json", "audit.png"]
+    text = (folder / "audit.html").read_text(encoding="utf-8")
+    assert not re.search(r"""(src|href)=["'](?!data:)""", text), "nothing is loaded from elsewhere"
+    assert "<script" not in text
+    assert "sphere &amp; &lt;ball&gt;" in text
+    assert "&lt;the pair &amp; the score&gt;" in text
+    assert "caribou audit &lt;x&gt;" in text
+    assert "no data set" in text
+    for word in ("VIOLATED", "AUC", "TPR at FPR 0.1", "allowed", "epsilon = 2"):
+        assert word in text
+    embedded = re.search(r"base64,([A-Za-z0-9+/=]+)", text)
+    assert base64.b64decode(embedded[1]) == (folder / "audit.png").read_bytes()
+    assert (folder / "audit.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_figures_are_those_of_the_outcome(violated: Outcome, tmp_path: Path) -> None:
+    record = json.loads((write_report(violated, tmp_path / "r") / "audit.json").read_text(encoding="utf-8"))
+    assert record == violated.to_json()
+    assert record["claimed"]["epsilon"] == 2.0
+    assert record["verdict"] == "VIOLATED"
+    assert record["epsilon_lower"] > 2
+    assert set(record["attacks"]["distinguish"]["tpr_at_fpr"]) == {"0.001", "0.01", "0.1"}
+    assert record["attacks"]["onerun"]["game"]["canaries"] == 10
+
+
+def test_the_picture_shows_claim_attacks_and_bounds(violated: Outcome) -> None:
+    rates, bounds = draw(violated).axes
+    labels = [text.get_text() for text in rates.get_legend().get_texts()]
+    assert any("claimed" in label for label in labels)
+    assert any(label.startswith("distinguish (AUC") for label in labels)
+    lengths = {bar.get_width() for bar in bounds.patches}
+    assert max(proven_bounds(violated).values()) in lengths
+    assert any("claimed" in text.get_text() for text in bounds.texts)
+
+
+def test_other_verdicts_are_explained(tmp_path: Path) -> None:
+    outcome = outcome_of(handling.EXHIBITS["the noise seed stored beside the release"], "few", runs=40)
+    text = (write_report(outcome, tmp_path / "r") / "audit.html").read_text(encoding="utf-8")
+    assert outcome.verdict.word in text
+    assert outcome.verdict.word != "consistent"
+
+
+def test_an_existing_folder_is_refused_and_stays_as_it_is(violated: Outcome, tmp_path: Path) -> None:
+    (tmp_path / "keep.txt").write_text("mine")
+    with pytest.raises(RunError, match="new or empty folder"):
+        write_report(violated, tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["keep.txt"]

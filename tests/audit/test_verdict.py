@@ -1,0 +1,132 @@
+"""When each word is said, and how many runs would decide."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from audit.broken.exhibits import gaussian_claim, pure_claim
+from caribou.audit.claims import Claim
+from caribou.audit.distinguish import Evidence, Judgement
+from caribou.audit.onerun import OneRun
+from caribou.audit.scores import Scored
+from caribou.audit.verdict import (
+    CONSISTENT,
+    INCONCLUSIVE,
+    VIOLATED,
+    judge,
+    power,
+    runs_for_power,
+    runs_to_convict,
+)
+from caribou.errors import InputError
+from caribou.privacy.budget import Budget
+from caribou.privacy.events import EpsilonDelta, Gaussian, Laplace, NonPrivate, Parallel
+
+SCORED = Scored(np.array([0.0, 1.0]), np.array([False, True]))
+
+
+def evidence(claim: Claim, false: int, true: int, judged: int = 1000, confidence: float = 0.95) -> Evidence:
+    """A game whose last block had these counts."""
+    level = 1 - (1 - confidence) / 2
+    last = Judgement(
+        judged, "score > 0 says second graph", false, true, level, claim.proven(false, true, judged, level)
+    )
+    return Evidence(claim, "pair", "release", (last,), confidence, 2 * judged, 0, SCORED)
+
+
+def word(claim: Claim, false: int, true: int, judged: int = 1000) -> str:
+    return judge({"game": evidence(claim, false, true, judged)}, claim, confidence=0.95).word
+
+
+def test_each_word() -> None:
+    claim = gaussian_claim(Budget(2.0, 1e-5))  # mu = 0.50
+    assert word(claim, 400, 600) == CONSISTENT
+    assert word(claim, 500, 500) == CONSISTENT
+    assert word(claim, 300, 700) == VIOLATED
+    assert word(claim, 375, 640) == INCONCLUSIVE, "suspicious, not proven"
+    assert word(claim, 40, 60, judged=100) == INCONCLUSIVE, "too few"
+
+
+def test_too_few_runs_say_how_many_would_do() -> None:
+    claim = gaussian_claim(Budget(1.0, 1e-5))
+    verdict = judge({"game": evidence(claim, 50, 50, 100)}, claim, confidence=0.95)
+    needed = runs_for_power(claim, 0.95)
+    assert verdict.more_runs == needed
+    assert str(needed) in verdict.reasons[0]
+    assert power(claim, needed, 0.95) >= 0.9 > power(claim, needed // 2, 0.95)
+
+
+def test_a_suspicion_says_how_many_runs_would_prove_it() -> None:
+    claim = gaussian_claim(Budget(2.0, 1e-5))
+    game = evidence(claim, 375, 640)
+    more = runs_to_convict(game)
+    assert more is not None
+    judged = more // 2
+    assert claim.proven(round(0.375 * judged), round(0.64 * judged), judged, 0.975) > claim.size
+    assert judge({"game": game}, claim, confidence=0.95).more_runs == more
+    assert runs_to_convict(evidence(claim, 500, 500)) is None
+
+
+def test_one_powerful_game_is_enough_and_one_violation_too() -> None:
+    claim = pure_claim(Budget(8.0, 1e-5))
+    weak, strong = evidence(claim, 0, 1000), evidence(claim, 3, 19_990, judged=20_000)
+    assert judge({"method": weak}, claim, confidence=0.95).word == INCONCLUSIVE
+    assert judge({"method": weak, "mechanism": strong}, claim, confidence=0.95).word == CONSISTENT
+    guilty = evidence(gaussian_claim(Budget(1.0, 1e-5)), 100, 900)
+    verdict = judge({"method": weak, "mechanism": guilty}, claim, confidence=0.95, reproduce="again")
+    assert verdict.word == VIOLATED
+    assert len(verdict.reasons) == 1
+    assert verdict.reproduce == "again"
+
+
+def test_one_run_can_convict_but_not_acquit() -> None:
+    claim = gaussian_claim(Budget(1.0, 1e-5))
+    run = OneRun(500, 100, 99, 1e-5, 0.95, 2.9, SCORED, 0)
+    assert judge({}, claim, confidence=0.95, one_run=run).word == VIOLATED
+    harmless = replace(run, correct=50, epsilon_lower=0.0)
+    assert judge({}, claim, confidence=0.95, one_run=harmless).word == INCONCLUSIVE
+
+
+@pytest.mark.parametrize(("epsilon", "at_most"), [(1.0, 2000), (2.0, 700), (8.0, 200)])
+def test_gaussian_claims_need_few_runs(epsilon: float, at_most: int) -> None:
+    assert runs_for_power(gaussian_claim(Budget(epsilon, 1e-5)), 0.95) <= at_most
+
+
+def test_pure_claims_of_a_large_epsilon_need_many() -> None:
+    """Rates of e^-8 must be seen: no way around e^8 runs."""
+    assert runs_for_power(pure_claim(Budget(8.0, 1e-5)), 0.95) > 2 * math.exp(8)
+    assert runs_for_power(pure_claim(Budget(1.0, 1e-5)), 0.95) < 400
+
+
+# -- claims --------------------------------------------------------------------------------------------------------
+
+
+def test_kinds_of_claims() -> None:
+    budget = Budget(2.0, 1e-5)
+    assert gaussian_claim(budget).kind == "mu"
+    assert pure_claim(budget).pure
+    mixed = Claim.of_events([Gaussian(5.0), EpsilonDelta(0.5)], budget)
+    assert (mixed.kind, mixed.pure) == ("epsilon", False)
+    assert mixed.size <= 2.0
+    assert Claim(2.0, 1e-5).size == 2.0
+    assert not Claim.of_events([NonPrivate()], budget).is_private
+    groups = Claim.of_events([Parallel(((Gaussian(5.0),), (Gaussian(2.0),)))], budget)
+    assert groups.mu == pytest.approx(0.5)
+    assert Claim.of_events([Parallel(((Gaussian(5.0),), (Laplace(1.0),)))], budget).kind == "epsilon"
+    with pytest.raises(InputError, match="epsilon > 0"):
+        Claim(0.0, 1e-5)
+
+
+def test_what_a_claim_allows() -> None:
+    claim = gaussian_claim(Budget(4.0, 1e-5))
+    for fpr in (0.001, 0.1, 0.6):
+        assert claim.leak(fpr, claim.allowed(fpr)) == pytest.approx(claim.size, rel=1e-9)
+    pure = pure_claim(Budget(1.0, 1e-5))
+    assert pure.allowed(0.1) == pytest.approx(0.1 * math.e)
+    assert pure.leak(0.1, pure.allowed(0.1)) == pytest.approx(1.0)
+    assert claim.as_epsilon(claim.size) == pytest.approx(4.0, rel=1e-6)
+    assert claim.as_epsilon(0.0) == 0
