@@ -47,6 +47,7 @@ settings-reference: setup
 
 bench: setup
 	$(BIN)/python benchmarks/run.py
+	$(BIN)/python benchmarks/scale.py
 
 bench-methods: setup
 	$(BIN)/python benchmarks/methods.py

@@ -17,10 +17,10 @@ SOURCE = Path(caribou.__file__).parent
 # From the bottom up. A module may import from its own level or below, never from above.
 LEVELS = [
     {"caribou", "caribou.errors", "caribou._validate", "caribou.memory", "caribou.randomness"},
-    {"caribou.graph", "caribou.pyg", "caribou.privacy"},
+    {"caribou.graph", "caribou.pyg", "caribou.privacy", "caribou.kernels"},
     {"caribou.datasets", "caribou.normalize"},
     {"caribou.layer", "caribou.mechanisms"},
-    {"caribou.embeddings", "caribou.learning"},
+    {"caribou.embeddings", "caribou.engines", "caribou.learning"},
     {"caribou.methods", "caribou.runs"},
     {"caribou.choices", "caribou.models", "caribou.results", "caribou.trials", "caribou.tuning"},
     {"caribou.audit"},

@@ -21,6 +21,7 @@ from caribou.commands.doctor import doctor
 from caribou.commands.ledger import ledger_app
 from caribou.commands.methods import methods
 from caribou.commands.plan import plan
+from caribou.commands.propagate import propagate
 from caribou.commands.report import report
 from caribou.commands.run import run
 from caribou.commands.runs import certificate, embed, predict
@@ -61,6 +62,7 @@ app.command()(datasets)
 app.command()(methods)
 app.command()(train)
 app.command()(tune)
+app.command()(propagate)
 app.command()(choose)
 app.command()(predict)
 app.command()(embed)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from mmap import mmap
 from typing import Any
 
 import numpy as np
@@ -551,13 +552,13 @@ def _restore(record: Any, state: Mapping[str, Any]) -> None:
 
 
 def _private_copy(array: np.ndarray) -> np.ndarray:
-    """The array itself when nobody can write to it, else a sealed copy."""
+    """The array itself when nobody can write to it (a file that is mapped read-only included), else a sealed copy."""
     base: Any = array
     while isinstance(base, np.ndarray):
         if base.flags.writeable:
             return _seal(array.copy())
         base = base.base
-    return array if base is None else _seal(array.copy())
+    return array if base is None or isinstance(base, mmap) else _seal(array.copy())
 
 
 def _index_array(name: str, values: Any) -> np.ndarray:

@@ -6,13 +6,14 @@ import copy
 import math
 import os
 import pickle
+from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy import stats
 
 from caribou.errors import CaribouError, InputError
-from caribou.mechanisms.noise import NoiseSource
+from caribou.mechanisms.noise import BlockNoise, NoiseSource
 
 KEY = bytes(range(32))
 N = 200_000
@@ -213,3 +214,69 @@ def test_a_forked_child_does_not_repeat_the_noise_of_its_parent() -> None:
     os.waitpid(child, 0)
     os.close(read)
     assert not np.array_equal(theirs, source.gaussian((8,), std=1.0))
+
+
+def block_gaussians(noise: BlockNoise, number: int, first: int, counts: list[int]) -> list[np.ndarray]:
+    return [z.copy() for z in noise.gaussians(number, first, counts, size=1000, std=1.0, grid=2.0**-40)]
+
+
+def test_block_noise_depends_on_key_round_and_block_alone() -> None:
+    noise = BlockNoise.seeded(1)
+    (first,) = block_gaussians(noise, 1, 2, [1000])
+    again = block_gaussians(BlockNoise.from_worker(noise.for_worker()), 1, 0, [1000, 1000, 1000, 7])
+    assert np.array_equal(first, again[2])
+    others = [
+        *again[:2],
+        block_gaussians(noise, 2, 2, [1000])[0],
+        block_gaussians(noise, 1, 3, [1000])[0],
+        block_gaussians(BlockNoise.seeded(2), 1, 2, [1000])[0],
+    ]
+    for other in others:
+        assert abs(np.corrcoef(first, other)[0, 1]) < 5 / np.sqrt(1000)
+
+
+def test_streams_of_rounds_and_blocks_do_not_overlap() -> None:
+    """The words themselves: 1000 values take 12,000 bytes, and the next block goes on exactly there."""
+    noise = BlockNoise.seeded(1)
+    whole = noise._stream(1, 0).update(bytes(3 * 12_000))
+    assert noise._stream(1, 750).update(bytes(24_000)) == whole[12_000:]
+    assert noise._stream(2, 0).update(bytes(64)) not in whole
+
+
+@pytest.mark.parametrize(("counts", "size"), [([8], 6), ([9], 8), ([4, 8], 8), ([0], 8)])
+def test_block_sizes_are_checked(counts: list[int], size: int) -> None:
+    with pytest.raises(InputError, match="size must be"):
+        next(BlockNoise.seeded(1).gaussians(1, 0, counts, size=size, std=1.0, grid=2.0**-28))
+
+
+def test_block_noise_is_the_sampler_of_the_library() -> None:
+    """The same words give the same Gaussians: only their address is new."""
+    from caribou.mechanisms.noise import _box_muller
+
+    noise = BlockNoise.seeded(1)
+    (ours,) = block_gaussians(noise, 3, 7, [901])
+    assert np.abs(ours - _box_muller(noise._stream(3, 7 * 750), 901)).max() < 2.0**-40
+
+
+def test_block_geometric_noise_has_its_variance() -> None:
+    k = BlockNoise.seeded(4).two_sided_geometric(1, 0, 400_000, epsilon=1.0)
+    a = np.exp(-1.0)
+    variance = 2 * a / (1 - a) ** 2
+    assert abs(k.mean()) < 5 * np.sqrt(variance / len(k))
+    assert abs(k.var() / variance - 1) < 0.03
+
+
+def test_block_noise_key_is_private_and_never_replaced(tmp_path: Path) -> None:
+    noise, path = BlockNoise.secure(), tmp_path / "key"
+    noise.save(path)
+    assert path.stat().st_mode & 0o777 == 0o600
+    loaded = BlockNoise.load(path)
+    assert loaded.for_worker() == noise.for_worker()
+    assert loaded.is_secret
+    with pytest.raises(FileExistsError):
+        BlockNoise.secure().save(path)
+    assert BlockNoise.load(path).for_worker() == noise.for_worker()
+    assert noise.for_worker()[1:33].hex() not in repr(noise)
+    for refuse in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(CaribouError):
+            refuse(noise)

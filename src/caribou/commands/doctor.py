@@ -51,6 +51,7 @@ def diagnose() -> dict[str, Any]:
     """Everything worth knowing when something does not work."""
     import torch
 
+    from caribou import kernels
     from caribou.datasets import available
     from caribou.mechanisms.noise import NoiseSource
     from caribou.privacy.certificate import package_version
@@ -64,6 +65,7 @@ def diagnose() -> dict[str, Any]:
         "versions": {name: package_version(name) for name in PACKAGES} | {"sqlite": sqlite3.sqlite_version},
         "cores": {"usable": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()},
         "kernels": {
+            "fused round": kernels.name(),
             "torch threads": torch.get_num_threads(),
             "torch MKL sparse": torch.backends.mkl.is_available(),
             "CPU instructions": torch.backends.cpu.get_cpu_capability(),

@@ -10,6 +10,7 @@ import os
 from pathlib import Path
 
 from caribou.datasets import tables
+from caribou.datasets.arrays import is_array_folder, read_arrays
 from caribou.datasets.graphml import read_graphml
 from caribou.datasets.npz import read_npz, write_graph
 from caribou.datasets.saved import read_saved
@@ -47,6 +48,8 @@ def read_graph(
 
     ``.pt`` (``.pth``): a PyG ``Data`` saved with ``torch.save``, loaded without running code from the file.
 
+    A folder with ``edges.npy`` and ``features.npy``: plain arrays of any size, see `caribou.datasets.arrays`.
+
     ``.graphml``: attributes of the nodes, as in a node table; every node has every feature. A DOCTYPE is refused.
 
     Labels of tables and GraphML may be of any kind; they become classes 0..C-1 in sorted order (numerical, when all are
@@ -64,6 +67,11 @@ def read_graph(
     (('a', 'b'), [0, 1, 0], ['ann', 'bob', 'cid'], True)
     """
     Streams(seed)  # a bad seed is an error also where none is needed
+    if isinstance(path, str | os.PathLike) and is_array_folder(Path(path)):
+        titles = tables.Titles(id_column, label_column, split_column, source_column, target_column)
+        _check_arguments(Path(path), "folder", nodes, titles)
+        folder = Path(path)
+        return _divided(read_arrays(folder, folder.resolve().name if name is None else name), seed, folder)
     file = _regular_file("path", path)
     ending = file.suffix.lower()
     if ending not in _ENDINGS:

@@ -99,6 +99,29 @@ class Scaling:
         scale = (self.row_length / np.maximum(row_norms(rows), 1e-12)).astype(np.float32)
         return sp.csr_array(sp.diags_array(scale) @ rows)
 
+    def by_rows(self, x: np.ndarray | sp.csr_array) -> ScaledRows | sp.csr_array:
+        """The same for dense features row by row, as they are asked for: a mapped file stays on disk."""
+        if self.centre is None or self.spread is None or sp.issparse(x):
+            return self(x)
+        return ScaledRows(x, self.centre, self.spread)
+
+
+@dataclass(frozen=True, eq=False)
+class ScaledRows:
+    """Standardised rows of a dense matrix that is itself left as it is."""
+
+    x: np.ndarray
+    centre: np.ndarray
+    spread: np.ndarray
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the matrix."""
+        return self.x.shape
+
+    def __getitem__(self, rows: np.ndarray) -> np.ndarray:
+        return (_dense(self.x[rows]) - self.centre) / self.spread
+
 
 @dataclass(frozen=True, eq=False)
 class Encoder:
@@ -123,7 +146,7 @@ class Encoder:
         return last / np.maximum(np.linalg.norm(last, axis=1, keepdims=True), 1e-12)
 
     def _run(self, features: np.ndarray | sp.csr_array, layers: int) -> np.ndarray:
-        x = self.scaling(features)
+        x = self.scaling.by_rows(features)
         weights = [torch.from_numpy(np.array(w)) for w in self.weights[:layers]]
         biases = [torch.from_numpy(np.array(b)) for b in self.biases[:layers]]
         parts = np.array_split(np.arange(x.shape[0]), 1 + x.shape[0] // 8192)
@@ -236,7 +259,7 @@ def _fit_jointly(
     Returns also the validation score -accuracy + CE/10 and the accuracy of model 0. Validation nodes choose the checkpoint.
     """
     scaling = Scaling.of(graph.features, config.sparse_row_length)
-    x = scaling(graph.features)
+    x = scaling.by_rows(graph.features)
     split, labels = graph.for_learning(public=True)
     y = torch.from_numpy(np.array(labels))
     m, C = len(member), graph.num_classes
@@ -285,7 +308,7 @@ def _fit_jointly(
 
 
 def _forward(
-    x: np.ndarray | sp.csr_array,
+    x: np.ndarray | sp.csr_array | ScaledRows,
     rows: np.ndarray,
     weights: Sequence[Tensor],
     biases: Sequence[Tensor],
@@ -322,13 +345,17 @@ def _validation(logits: Tensor, y: Tensor) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _first_layer(
-    x: np.ndarray | sp.csr_array, rows: np.ndarray, weight: Tensor, dropout: float, generator: torch.Generator | None
+    x: np.ndarray | sp.csr_array | ScaledRows,
+    rows: np.ndarray,
+    weight: Tensor,
+    dropout: float,
+    generator: torch.Generator | None,
 ) -> Tensor:
     """x[rows] times the weights of all models, without making sparse rows dense. [rows, d], [m, d, h] -> [m, rows, h]."""
     m, d, h = weight.shape
     wide = weight.permute(1, 0, 2).reshape(d, m * h)
     if sp.issparse(x):
-        part = x[rows]
+        part: Any = x[rows]
         values = torch.from_numpy(part.data)
         if dropout > 0:
             values = values * (torch.rand(values.shape, generator=generator) >= dropout) / (1 - dropout)

@@ -1,7 +1,8 @@
 """Privacy noise: the only place that draws it.
 
 AES-256 in counter mode gives the bits, 128 per uniform, Box-Muller turns them into Gaussians. The key comes from the operating
-system unless an experiment asks for a seed; it is held in memory only, and is never printed, copied or pickled.
+system unless an experiment asks for a seed; it is held in memory only, and is never printed, copied or pickled. The one exception
+is `BlockNoise`, whose key outlives a crash in a private file, because a resumed run must draw the same noise again.
 """
 
 from __future__ import annotations
@@ -13,12 +14,16 @@ import math
 import os
 import threading
 from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
-from caribou._validate import integer, non_negative, positive_or_inf, unit_interval
+from caribou import kernels
+from caribou._validate import integer, non_negative, positive, positive_or_inf, unit_interval
 from caribou.errors import CaribouError, InputError
 from caribou.privacy.sensitivity import grid_spacing
 
@@ -227,6 +232,112 @@ class NoiseSource:
         raise CaribouError("a NoiseSource must not be copied or stored: its key is as secret as the graph")
 
     __copy__ = __deepcopy__ = __reduce_ex__ = __getstate__ = _refuse
+
+
+class BlockNoise:
+    """Noise by address: the same (round, block) under the same key is the same noise, whoever draws it and however often.
+
+    A retried, restarted or speculative piece of work must redraw what it drew before: fresh noise would release one value twice.
+    So the address, not the order of calls, chooses the stream: AES-256 in counter mode from the counter (round, position) on.
+    It is the caller's duty that one address never serves two different values: one key per run, one address per row block and
+    round. Forked or copied on purpose, a source gives the same noise; it is never printed or pickled.
+
+    >>> noise = BlockNoise.seeded(3)
+    >>> bool((noise.two_sided_geometric(1, 0, 8, epsilon=0.1) == noise.two_sided_geometric(1, 0, 8, epsilon=0.1)).all())
+    True
+    """
+
+    def __init__(self, key: bytes, *, origin: str, is_secret: bool = False) -> None:
+        if not isinstance(key, bytes) or len(key) != 32:
+            raise InputError(f"key must be 32 bytes, got {type(key).__name__} of length {_length(key)}")
+        self.__key = key
+        self.__streams = hmac.digest(key, b"caribou noise by block", "sha256")
+        self.origin = origin
+        self.is_secret = is_secret
+
+    @classmethod
+    def secure(cls) -> BlockNoise:
+        """Under a fresh key from the operating system: what a release uses."""
+        return cls(os.urandom(32), origin="the operating system", is_secret=True)
+
+    @classmethod
+    def seeded(cls, seed: int) -> BlockNoise:
+        """Reproducible noise for experiments; the certificate of such a run is void."""
+        key = hashlib.sha256(f"caribou block noise|{integer(at_least=0, noise_seed=seed)}".encode()).digest()
+        return cls(key, origin="a fixed seed")
+
+    def save(self, path: Path) -> None:
+        """Write the key for its owner's eyes only (mode 0600), durably, whole or not at all. A key is never replaced."""
+        temporary = path.with_name(f".{path.name}.tmp")
+        temporary.unlink(missing_ok=True)
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(self.for_worker())
+            file.flush()
+            os.fsync(file.fileno())
+        os.link(temporary, path)  # unlike a rename it fails where a key is already
+        temporary.unlink()
+
+    @classmethod
+    def load(cls, path: Path) -> BlockNoise:
+        """Read what `save` wrote."""
+        return cls.from_worker(path.read_bytes())
+
+    def for_worker(self) -> bytes:
+        """The key with its origin, to be handed to a worker of the same run and to nobody else: it is as secret as the graph."""
+        return bytes([self.is_secret]) + self.__key + self.origin.encode()
+
+    @classmethod
+    def from_worker(cls, secret: bytes) -> BlockNoise:
+        """The inverse of `for_worker`."""
+        return cls(secret[1:33], origin=secret[33:].decode(), is_secret=secret[:1] == b"\x01")
+
+    def gaussians(
+        self, round_number: int, first: int, counts: Sequence[int], *, size: int, std: float, grid: float
+    ) -> Iterator[np.ndarray]:
+        """The noise of the blocks ``first``, ``first`` + 1, ... of a round, N(0, std^2) on the grid, as `NoiseSource.gaussian`.
+
+        A block has ``size`` values, an even number, the last block of all may have fewer: ``counts``. Their words follow each
+        other in one stream, so a block is the same however many are drawn at once. Each array is overwritten by the next.
+        """
+        std, grid = positive(noise_std=std), positive(grid=grid)
+        if size % 4 or any(not 0 < count <= size for count in counts) or any(count != size for count in counts[:-1]):
+            raise InputError(
+                f"size must be a multiple of 4 and bound every count, only the last may differ, got {size}"
+            )
+        stream = self._stream(round_number, first * (12 * size // 16))
+        words, out = np.empty(3 * size // 2 + 2, dtype="<u8"), np.empty(size)
+        room = words.view(np.uint8).data
+        for count in counts:
+            pairs = (count + 1) // 2
+            stream.update_into(_zeros(24 * pairs), room)
+            kernels.gaussian(words[: 3 * pairs], out[: 2 * pairs], std=std, grid=grid)
+            yield out[:count]
+
+    def two_sided_geometric(self, round_number: int, block: int, count: int, *, epsilon: float) -> np.ndarray:
+        """``count`` integers with P(k) proportional to e^(-epsilon |k|); the sampler of `NoiseSource.two_sided_geometric`."""
+        epsilon = positive_or_inf(epsilon=epsilon)
+        stream = self._stream(round_number, block << 40)
+        up, down = _exponential(stream, count), _exponential(stream, count)
+        return (np.floor(up / epsilon) - np.floor(down / epsilon)).astype(np.int64)
+
+    def _stream(self, round_number: int, position: int) -> Any:
+        """From 16-byte word ``position`` of the round on: 2^96 of them never reach the next round."""
+        initial = round_number.to_bytes(4, "big") + position.to_bytes(12, "big")
+        return Cipher(algorithms.AES(self.__streams), modes.CTR(initial)).encryptor()
+
+    def __repr__(self) -> str:
+        return f"BlockNoise(origin={self.origin!r})"
+
+    def _refuse(self, *_: object) -> NoReturn:
+        raise CaribouError("BlockNoise must not be copied or stored: its key is as secret as the graph")
+
+    __copy__ = __deepcopy__ = __reduce_ex__ = __getstate__ = _refuse
+
+
+@lru_cache(maxsize=4)
+def _zeros(count: int) -> bytes:
+    return bytes(count)
 
 
 def _box_muller(stream: Any, count: int) -> np.ndarray:

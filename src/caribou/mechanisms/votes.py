@@ -15,6 +15,7 @@ import numpy as np
 from caribou._validate import positive_or_inf
 from caribou.errors import CaribouError, InputError
 from caribou.graph import Graph
+from caribou.kernels import Rows, count_votes
 from caribou.mechanisms.noise import NoiseSource
 from caribou.privacy.events import EpsilonDelta, Event, Gaussian, NonPrivate
 from caribou.privacy.sensitivity import grid_spacing
@@ -91,53 +92,47 @@ class VoteBudget:
         return counts
 
 
-class VoteBox:
-    """The only object that reads the private edges of a vote release.
+@dataclass(frozen=True, eq=False)
+class Ballot:
+    """Who sends what to whom in one stage: u sends message[u] over its edge to v if place[u] < place[v] and v receives. Public.
 
-    Every node becomes a sender at most once, in the stage in which it is declared ``new``. A pair is asked in the stage in which
-    the first of its ends becomes new, and in no other: later that end is not new any more. So the pairs of different stages are
-    disjoint whatever is asked, by construction.
-
-    Formal guarantee: the transcript of all answers is epsilon-DP (mu-GDP) at edge level, provided that the arguments of `ask` are
-    functions of public values and of earlier answers (docs/privacy.md, Theorem 4).
+    ``place``: new nodes in the order of their rank, then n for all that are still to come or have been new. ``receives``: who may
+    receive and was never new before.
     """
 
-    def __init__(self, graph: Graph, classes: int, budget: VoteBudget, noise: NoiseSource) -> None:
-        budget.check_size(graph.num_nodes)
-        self._source = np.repeat(np.arange(graph.num_nodes), np.diff(graph.indptr))
-        self._target = np.asarray(graph.indices, dtype=np.int64)
-        self._noise = noise
-        self._was_new = np.zeros(graph.num_nodes, dtype=bool)
-        self.nodes = graph.num_nodes
-        self.classes = classes
-        self.budget = budget
-        self.stages = 0
+    stage: int
+    place: np.ndarray  # [n], int32
+    receives: np.ndarray  # [n], bool
+    message: np.ndarray  # [n], int32
 
-    def ask(
-        self, new: np.ndarray, rank: np.ndarray, message: np.ndarray, receives: np.ndarray | None = None
-    ) -> np.ndarray:
-        """One stage: the new nodes send one class each to all that were never new before, and to each other once.
+    @property
+    def parts(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The three arrays."""
+        return self.place, self.receives, self.message
 
-        new: [n] bool; rank: [n], between two new nodes the one of smaller rank sends (ties: the smaller index); message: [n], the
-        class of every new node; receives: [n] bool, who may receive (default: all). Returns [n, C]: noisy counts
-        (integers, unless the noise is Gaussian), with zero rows for nodes that cannot receive in this stage.
-        """
+
+class Roll:
+    """Who has been new. The premise of Theorem 4 lives here: every node becomes a sender at most once.
+
+    A pair is asked in the stage in which the first of its ends becomes new, and in no other: later that end is not new any more.
+    So the pairs of different stages are disjoint whatever is asked, by construction.
+    """
+
+    def __init__(self, nodes: int, classes: int) -> None:
+        self.nodes, self.classes, self.stages = nodes, classes, 0
+        self._was_new = np.zeros(nodes, dtype=bool)
+
+    def ballot(self, new: np.ndarray, rank: np.ndarray, message: np.ndarray, receives: np.ndarray | None) -> Ballot:
+        """The next stage; a node that is new a second time is an error, before any edge is read."""
         receives = np.ones(self.nodes, dtype=bool) if receives is None else receives
         self._check(new, rank, message, receives)
-        # position: new nodes in the order of their rank, then all nodes that are still to come
-        position = np.full(self.nodes, self.nodes)
-        position[new] = np.argsort(np.argsort(rank[new], kind="stable"), kind="stable")
+        place = np.full(self.nodes, self.nodes, dtype=np.int32)
+        place[new] = np.argsort(np.argsort(rank[new], kind="stable"), kind="stable")
         can_receive = receives & ~self._was_new
         self._was_new = self._was_new | new
         self.stages += 1
-        u, v = self._source, self._target
-        used = new[u] & can_receive[v] & (position[u] < position[v])
-        counts = np.bincount(v[used] * self.classes + message[u[used]], minlength=self.nodes * self.classes)
-        rows = np.flatnonzero(can_receive)
-        answer = self.budget.perturbed(counts.reshape(self.nodes, self.classes)[rows], self._noise)
-        released = np.zeros((self.nodes, self.classes), dtype=answer.dtype)
-        released[rows] = answer
-        return released
+        said = np.where(new, message, 0).astype(np.int32)
+        return Ballot(self.stages, place, can_receive, said)
 
     def _check(self, new: np.ndarray, rank: np.ndarray, message: np.ndarray, receives: np.ndarray) -> None:
         for name, mask in (("new", new), ("receives", receives)):
@@ -151,3 +146,42 @@ class VoteBox:
         sent = message[new]
         if message.shape != (self.nodes,) or (len(sent) and not 0 <= sent.min() <= sent.max() < self.classes):
             raise InputError(f"message must be a class in 0..{self.classes - 1} for every new node")
+
+
+class VoteBox:
+    """The only object that reads the private edges of a vote release in memory (in blocks: `caribou.engines.votes`).
+
+    Formal guarantee: the transcript of all answers is epsilon-DP (mu-GDP) at edge level, provided that the arguments of `ask` are
+    functions of public values and of earlier answers (docs/privacy.md, Theorem 4).
+    """
+
+    def __init__(self, graph: Graph, classes: int, budget: VoteBudget, noise: NoiseSource) -> None:
+        budget.check_size(graph.num_nodes)
+        self._rows = Rows(graph.indptr.astype(np.int64), graph.indices)
+        self._noise = noise
+        self._roll = Roll(graph.num_nodes, classes)
+        self.nodes = graph.num_nodes
+        self.classes = classes
+        self.budget = budget
+
+    @property
+    def stages(self) -> int:
+        """How many stages were asked."""
+        return self._roll.stages
+
+    def ask(
+        self, new: np.ndarray, rank: np.ndarray, message: np.ndarray, receives: np.ndarray | None = None
+    ) -> np.ndarray:
+        """One stage: the new nodes send one class each to all that were never new before, and to each other once.
+
+        new: [n] bool; rank: [n], between two new nodes the one of smaller rank sends (ties: the smaller index); message: [n], the
+        class of every new node; receives: [n] bool, who may receive (default: all). Returns [n, C]: noisy counts
+        (integers, unless the noise is Gaussian), with zero rows for nodes that cannot receive in this stage.
+        """
+        ballot = self._roll.ballot(new, rank, message, receives)
+        counts = count_votes(self._rows, 0, *ballot.parts, self.classes)
+        rows = np.flatnonzero(ballot.receives)
+        answer = self.budget.perturbed(counts[rows], self._noise)
+        released = np.zeros((self.nodes, self.classes), dtype=answer.dtype)
+        released[rows] = answer
+        return released

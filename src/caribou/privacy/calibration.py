@@ -65,6 +65,7 @@ class CalibratedPropagation:
                 "error": self.arithmetic.error(self.noise_std),
                 "nodes": self.arithmetic.nodes,
                 "columns": self.arithmetic.columns,
+                "storage": self.arithmetic.storage,
             },
         }
 

@@ -41,9 +41,9 @@ from caribou.privacy.events import (
     gaussian_mu,
 )
 from caribou.privacy.sensitivity import (
+    STORAGES,
     Bounds,
     convergence_factor,
-    double_precision,
     layer_sensitivity,
     sum_arithmetic,
     sum_sensitivity,
@@ -363,11 +363,21 @@ def sums_record(calibrated: CalibratedSums) -> MechanismRecord:
 
 
 def standing_assumptions(
-    unit: PrivacyUnit, *, noise_is_secret: bool, noise_origin: str, selection: str = "fixed before the data was seen"
+    unit: PrivacyUnit,
+    *,
+    noise_is_secret: bool,
+    noise_origin: str,
+    selection: str = "fixed before the data was seen",
+    resumable: bool = False,
 ) -> tuple[Assumption, ...]:
-    """The assumptions of every release. All are stated always: whether one of them bites may itself be private."""
+    """The assumptions of every release. All are stated always: whether one of them bites may itself be private.
+
+    ``resumable``: key and hidden states lie in a private folder until the release is made.
+    """
+    kept = "only in a private folder that is removed with the release" if resumable else "in no file"
+    stored = "stored elsewhere than in a private folder that is removed with the release" if resumable else "stored"
     randomness = (
-        f"The key of the privacy noise came from {noise_origin}, is as secret as the graph and is kept in no file."
+        f"The key of the privacy noise came from {noise_origin}, is as secret as the graph and is kept {kept}."
         if noise_is_secret
         else f"The privacy noise was drawn from {noise_origin}: whoever knows it can subtract the noise. "
         "Such a run is for experiments only."
@@ -376,13 +386,14 @@ def standing_assumptions(
         Assumption("randomness", randomness, holds=noise_is_secret),
         Assumption(
             "floating point",
-            "Steps are computed in double precision; their rounding error is bounded and added to the sensitivity; value and "
-            "noise are rounded to a common power-of-two grid, so their sum is exact. The Gaussian itself is sampled with "
-            "128-bit uniforms; the probability of a grid cell differs from the exact one by about 1e-7, outside the proof.",
+            "Steps are computed in double precision; their rounding error, and that of stored states, is bounded and added to "
+            "the sensitivity; value and noise are rounded to a common power-of-two grid, so their sum is exact. The Gaussian "
+            "itself is sampled with 128-bit uniforms; the probability of a grid cell differs from the exact one by about 1e-7, "
+            "outside the proof.",
         ),
         Assumption(
             "hidden states",
-            "Only what is listed as released leaves the curator; intermediate states are not stored, logged or shown.",
+            f"Only what is listed as released leaves the curator; intermediate states are not {stored}, logged or shown.",
         ),
         Assumption(
             "hyper-parameters", f"Declared by the curator: {selection}. A search on the private graph costs more."
@@ -550,9 +561,8 @@ def _check_propagation(m: MechanismRecord, certificate: Certificate, check: _Rep
     if not isinstance(m.event, Gaussian) or not 0 < noise_std < math.inf:
         check(f"{m.name}: noise", False, f"noise_std must be a number > 0 with a Gaussian event, got {noise_std!r}")
         return
-    error = double_precision(nodes=arithmetic["nodes"], columns=arithmetic["columns"], beta=theorem.beta).error(
-        noise_std
-    )
+    bound = STORAGES[arithmetic.get("storage", "double")]
+    error = bound(nodes=arithmetic["nodes"], columns=arithmetic["columns"], beta=theorem.beta).error(noise_std)
     check(
         f"{m.name}: arithmetic",
         _close(arithmetic["error"], error, 1e-9),

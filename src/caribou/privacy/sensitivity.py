@@ -344,13 +344,14 @@ class Arithmetic:
 
     If every computed step is within e of its exact value, the proof of Theorem 1 goes through with the sensitivity
     Delta + 2 e (each of the two worlds errs by at most e); so the release is calibrated to that. ``nodes`` and
-    ``columns`` say for which size the bound was derived.
+    ``columns`` say for which size the bound was derived, ``storage`` in which precision states lie between steps.
     """
 
     fixed: float = 0.0
     per_noise_std: float = 0.0
     nodes: int = 0
     columns: int = 0
+    storage: str = "double"
 
     def error(self, noise_std: float) -> float:
         """e for this noise."""
@@ -386,6 +387,26 @@ def double_precision(*, nodes: int, columns: int, beta: float) -> Arithmetic:
         nodes=n,
         columns=d,
     )
+
+
+def single_storage(*, nodes: int, columns: int, beta: float) -> Arithmetic:
+    """The error bound of one step that is computed in double precision from states stored in single precision.
+
+    Stored are y = S^(-1/2) X and X^(0), each entry rounded once: y_jk = a_j x_jk (1 + h), |h| <= 2^-24, up to double rounding.
+    The product is S^(-1/2) (A + I) y = W (X + H), where H has entries h x_jk; so it errs by ||W H|| <= ||H|| <= 2^-24 sqrt(n),
+    because ||W|| <= 1 and rows of X have length at most 1. The residual errs by beta 2^-24 sqrt(n). All else is
+    `double_precision`; the factor covers double rounding and numbers below 2^-126. Rounding the last state is post-processing.
+
+    >>> round(single_storage(nodes=10**6, columns=16, beta=0.0).fixed, 6)
+    6e-05
+    """
+    double = double_precision(nodes=nodes, columns=columns, beta=beta)
+    rounding = 2.0**-24 * (1 + 2.0**-20) * math.sqrt(nodes) * (1 + beta)
+    return Arithmetic(double.fixed + rounding, double.per_noise_std, double.nodes, double.columns, "single")
+
+
+STORAGES = {"double": double_precision, "single": single_storage}
+"""The bounds by the precision in which states are stored."""
 
 
 def sum_arithmetic(*, nodes: int, columns: int, radius: float | None) -> Arithmetic:

@@ -1,0 +1,368 @@
+"""How fast and how large: ratios measured in one run, because absolute times mean little across machines.
+
+(a) our round against the memory floor; (b) other ways to compute a round, or only its product, against ours; (c) out of core
+against in memory; (d) Ray with 2 workers against one process; (e) time and memory of whole releases against edges and depth.
+All times are CPU seconds, user and system, of one thread (Ray: of all its processes).
+
+The floor is what one thread needs to stream, at its own bandwidth, one row of y and one index per edge and the state twice: as if
+no row were ever found in a cache, and none ever waited for.
+
+    python benchmarks/scale.py --largest 8
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import torch
+from rich.console import Console
+from rich.table import Table
+
+from caribou import kernels
+from caribou.engines.blocks import BlockFiles, Layout
+from caribou.engines.local import LocalRunner
+from caribou.engines.out_of_core import OutOfCoreRunner
+from caribou.engines.preparation import Memory, prepare
+from caribou.engines.rounds import Runner, Step
+from caribou.engines.sources import EdgeTable, FeatureTable
+from caribou.mechanisms.noise import BlockNoise
+
+NODES, PAIRS = 10**6, 10**7
+PROGRAM = """
+import atexit, sys
+from pathlib import Path
+status = Path("/proc/self/status")
+peak = lambda: next(line.split()[1] for line in status.read_text().splitlines() if line.startswith("VmHWM"))
+target = Path(sys.argv.pop(1))
+atexit.register(lambda: target.write_text(peak()))
+from caribou.cli import main
+main()
+"""
+"""The command line, which at its end writes its own peak memory in kB: that of a child counts what its parent had."""
+TARGETS = {
+    "round / floor, d = 16": "<= 3.0",
+    "round / floor, d = 64": "<= 2.2",
+    "PyG MessagePassing round / ours, d = 16": ">= 5",
+    "torch passes / ours, d = 16": ">= 1.8",
+    "peak memory / (CSR + 3 buffers), d = 16": "<= 1.3",
+    "out of core (1 GB) / in memory, d = 16": "<= 2.5",
+    "Ray 2 workers / one process, d = 16": "<= 1.4",
+    "time per edge, 10^8 / 10^6": "<= 1.5",
+}
+
+
+def power_law_pairs(nodes: int, pairs: int, seed: int, file: Path) -> None:
+    """Ends drawn in proportion to (rank + 10)^-1/2, ranks being a random order: an undirected power-law graph."""
+    rng = np.random.default_rng(seed)
+    name = rng.permutation(nodes).astype(np.int32)
+    ends = np.cumsum((np.arange(nodes) + 10.0) ** -0.5)
+    with open(file, "wb") as out:
+        np.lib.format.write_array_header_1_0(out, {"descr": "<i4", "fortran_order": False, "shape": (pairs, 2)})
+        for first in range(0, pairs, 1 << 20):
+            count = min(1 << 20, pairs - first)
+            drawn = np.searchsorted(ends, rng.random(2 * count) * ends[-1]).clip(max=nodes - 1)
+            out.write(name[drawn].reshape(-1, 2).tobytes())
+
+
+def tables(folder: Path, nodes: int, pairs: int, columns: int) -> tuple[Path, Path]:
+    edges, features = folder / f"edges-{pairs}.npy", folder / f"features-{nodes}-{columns}.npy"
+    if not edges.exists():
+        power_law_pairs(nodes, pairs, 0, edges)
+    if not features.exists():
+        np.save(features, np.random.default_rng(1).standard_normal((nodes, columns), dtype=np.float32))
+    return edges, features
+
+
+def blocked(folder: Path, edges: Path, features: Path, layout: Layout) -> BlockFiles:
+    files = BlockFiles(folder, layout)
+    folder.mkdir()
+    prepare(
+        EdgeTable.open(edges),
+        FeatureTable.open(features),
+        files,
+        degree_floor=20,
+        degree_cap=None,
+        cap_key=0,
+        memory=Memory(),
+    )
+    return files
+
+
+def cpu_seconds(work: Callable[[], object], repeats: int = 3, clock: Callable[[], float] = time.process_time) -> float:
+    """The smallest CPU time of a few runs: the least disturbed one."""
+    best = float("inf")
+    for _ in range(repeats):
+        start = clock()
+        work()
+        best = min(best, clock() - start)
+    return best
+
+
+def step(number: int = 1) -> Step:
+    return Step(number, 0.9, 1.0, 0.0, 20, False, False, 0.3)
+
+
+def started(runner: Runner, files: BlockFiles) -> Runner:
+    layout = files.layout
+    runner.start(files.state("round-0").read(*layout.span(block)) for block in range(layout.blocks))
+    return runner
+
+
+def one_round(runner: Runner) -> Callable[[], object]:
+    return lambda: runner.round(step(), None, lambda *_: None)
+
+
+def bandwidth() -> float:
+    """Bytes per CPU second that one thread reads in order."""
+    array = np.ones(32_000_000)
+    return array.nbytes / cpu_seconds(array.sum, 5)
+
+
+def others(files: BlockFiles, columns: int) -> dict[str, Callable[[], object]]:
+    """Rounds and products of other libraries, in single precision, with a plain generator where noise is part of it."""
+    import scipy.sparse as sp
+    from torch_geometric import EdgeIndex
+    from torch_geometric.nn import MessagePassing
+
+    parts = [files.read(index).tiles[0] for index in range(files.layout.blocks)]
+    degrees = np.concatenate([np.diff(part.starts) for part in parts])
+    indices = np.concatenate([part.columns for part in parts])
+    starts = np.concatenate([[0], np.cumsum(degrees)])
+    root = 1 / np.sqrt(np.maximum(degrees, 20) + 1)
+    n = len(degrees)
+    values = (np.repeat(root, degrees) * root[indices]).astype(np.float32)
+    x = torch.randn(n, columns)
+    warnings.simplefilter("ignore", UserWarning)  # CSR is "in beta state" for years
+    csr = torch.sparse_csr_tensor(
+        torch.from_numpy(starts.astype(np.int32)), torch.from_numpy(indices), torch.from_numpy(values)
+    )
+    own = torch.from_numpy((root**2).astype(np.float32))[:, None]
+    matrix = sp.csr_array((values, indices, starts.astype(np.int32)), shape=(n, n))
+    rows = torch.from_numpy(np.repeat(np.arange(n, dtype=np.int64), degrees))
+    pairs = torch.stack([torch.from_numpy(indices.astype(np.int64)), rows])
+    weight = torch.from_numpy(values)
+
+    class Plain(MessagePassing):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.propagate(pairs, x=x, weight=weight)
+
+        def message(self, x_j: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+            return weight[:, None] * x_j
+
+    layer = Plain(aggr="add")
+    index = EdgeIndex(torch.stack([rows, pairs[0]]), sparse_size=(n, n), sort_order="row", is_undirected=True)
+    index.fill_cache_()
+
+    def finished(product: torch.Tensor) -> torch.Tensor:
+        value = 0.9 * (product + own * x) + 0.3 * torch.randn(n, columns)
+        return value / torch.linalg.vector_norm(value, dim=1, keepdim=True).clamp(min=1)
+
+    return {
+        "torch passes": lambda: finished(csr @ x),
+        "PyG MessagePassing round": lambda: finished(layer(x)),
+        "torch CSR product": lambda: csr @ x,
+        "scipy CSR product": lambda: matrix @ x.numpy(),
+        "PyG EdgeIndex product": lambda: index.matmul(x, weight),
+    }
+
+
+def ray_seconds(files: BlockFiles, rounds: int = 4) -> float:
+    """CPU seconds of one round of all processes of a Ray with 2 workers, in the long run."""
+    from caribou.engines.cluster import RayRunner
+
+    def spent() -> float:
+        me = psutil.Process()
+        times = [process.cpu_times() for process in [me, *me.children(recursive=True)] if process.is_running()]
+        return sum(t.user + t.system for t in times)
+
+    runner = RayRunner(files, BlockNoise.seeded(0), residual=False, workers=2)
+    try:
+        started(runner, files)
+        runner.round(step(1), None, lambda *_: None)
+        before = spent()
+        for number in range(2, 2 + rounds):
+            runner.round(step(number), None, lambda *_: None)
+        return (spent() - before) / rounds
+    finally:
+        runner.close()
+
+
+def release(
+    folder: Path, edges: Path, features: Path, engine: str, hops: int, memory: str | None = None
+) -> dict[str, float]:
+    """A whole ``caribou propagate`` in its own process: CPU seconds, wall seconds and peak memory."""
+    out = folder / "out.npy"
+    command = [
+        sys.executable,
+        "-c",
+        PROGRAM,
+        str(folder / "peak"),
+        "propagate",
+        "--edges",
+        str(edges),
+        "--features",
+        str(features),
+    ]
+    command += ["--degree-floor", "20", "--delta", "1e-9", "--hops", str(hops), "--engine", engine, "--workers", "1"]
+    command += ["--out", str(out), *(["--memory", memory] if memory else [])]
+    begin = time.perf_counter()
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    _, status, usage = os.wait4(process.pid, 0)
+    if status != 0:
+        raise SystemExit(f"failed: {' '.join(command)}")
+    out.unlink()
+    return {
+        "cpu": usage.ru_utime + usage.ru_stime,
+        "wall": time.perf_counter() - begin,
+        "peak_mb": int((folder / "peak").read_text()) / 1024,
+    }
+
+
+def measure_rounds(folder: Path, columns: int, results: dict[str, Any]) -> None:
+    """(a) to (d) for one number of columns."""
+    edges, features = tables(folder, NODES, PAIRS, columns)
+    files = blocked(folder / f"blocks-{columns}", edges, features, Layout(NODES, columns, 16))
+    blocks = [files.read(index) for index in range(files.layout.blocks)]
+    runner = started(LocalRunner(files.layout, blocks, None, BlockNoise.seeded(0)), files)
+    entries = sum(block.entries for block in blocks)
+    floor = (entries * (4 * columns + 4) + 8 * NODES * columns) / bandwidth()
+    ours = cpu_seconds(one_round(runner), 5)
+    size = f"d = {columns}"
+    results["seconds"][f"floor, {size}"], results["seconds"][f"our round, {size}"] = floor, ours
+    results["ratios"][f"round / floor, {size}"] = ours / floor
+    tile, draws, noise = 1024 * columns, NODES // 1024, BlockNoise.seeded(0)
+    secure = cpu_seconds(lambda: [0 for _ in noise.gaussians(1, 0, [tile] * draws, size=tile, std=1.0, grid=2.0**-28)])
+    plain = cpu_seconds(lambda: [torch.randn(tile, dtype=torch.float64) for _ in range(draws)])
+    results["ratios"][f"secure noise / torch.randn, {size}"] = secure / plain
+    for name, work in others(files, columns).items():
+        if "Message" in name and columns > 16:
+            continue  # it holds a row per edge, several times: 20 GB
+        repeats = 1 if "Message" in name else 3
+        results["ratios"][f"{name} / ours, {size}"] = cpu_seconds(work, repeats) / ours
+    disk = OutOfCoreRunner(files, BlockNoise.seeded(0), residual=False, sum_rows=1)
+    results["ratios"][f"out of core (1 GB) / in memory, {size}"] = cpu_seconds(one_round(disk)) / ours
+    runner.close()
+    try:
+        results["ratios"][f"Ray 2 workers / one process, {size}"] = ray_seconds(files) / ours
+    except ImportError:
+        results["ratios"][f"Ray 2 workers / one process, {size}"] = float("nan")
+    shutil.rmtree(files.folder)
+
+
+def measure_releases(folder: Path, largest: int, results: dict[str, Any]) -> None:
+    """(e): directed edges 10^5 .. 10^largest with d = 16 and K = 4, at 10^6 nodes or edges / 20; then K."""
+    nothing = release(folder, *tables(folder, 5000, 10, 16), "local", 1)  # what starting the program takes
+    results["releases"].append({"edges": 20, "nodes": 5000, "hops": 1, "memory": "all", **nothing})
+    per_edge: dict[int, float] = {}
+    for exponent in range(5, largest + 1):
+        pairs = 10**exponent // 2
+        nodes = min(NODES, 10**exponent // 20)
+        edges, features = tables(folder, nodes, pairs, 16)
+        memory = "4GB" if exponent == 8 else "1GB"
+        measured = release(folder, edges, features, "outofcore", 4, memory)
+        per_edge[exponent] = (measured["cpu"] - nothing["cpu"]) / 10**exponent
+        results["releases"].append({"edges": 10**exponent, "nodes": nodes, "hops": 4, "memory": memory, **measured})
+        edges.unlink()
+    edges, features = tables(folder, NODES, PAIRS, 16)
+    for hops in (1, 4, 16):
+        results["releases"].append(
+            {
+                "edges": 2 * PAIRS,
+                "nodes": NODES,
+                "hops": hops,
+                "memory": "all",
+                **release(folder, edges, features, "local", hops),
+            }
+        )
+    local = next(r for r in results["releases"] if r["memory"] == "all" and r["hops"] == 4)
+    arrays = (2 * PAIRS * 4 + NODES * 8 + 3 * NODES * 16 * 4) / 2**20
+    results["ratios"]["peak memory / (CSR + 3 buffers), d = 16"] = (local["peak_mb"] - nothing["peak_mb"]) / arrays
+    if 8 in per_edge:
+        results["ratios"]["time per edge, 10^8 / 10^6"] = per_edge[8] / per_edge[6]
+
+
+def save(results: dict[str, Any], out: Path) -> None:
+    """After each part, so that a long run that is stopped has told something."""
+    out.mkdir(exist_ok=True)
+    (out / "scale.json").write_text(json.dumps(results, indent=2) + "\n")
+
+
+def draw(results: dict[str, Any], path: Path) -> None:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.2))
+    ratios = {k: v for k, v in results["ratios"].items() if "d = 16" in k and "memory /" not in k}
+    left.barh(list(ratios), list(ratios.values()), color="#546e7a")
+    left.axvline(1, color="#e64a19", linewidth=1)
+    left.set_xscale("log")
+    left.invert_yaxis()
+    left.set_xlabel("ratio of CPU time")
+    for at, value in enumerate(ratios.values()):
+        left.text(value, at, f" {value:.2g}", va="center", fontsize=8)
+    left.tick_params(axis="y", labelsize=8)
+    left.margins(x=0.15)
+    sized = [r for r in results["releases"] if r["hops"] == 4 and r["memory"] != "all"]
+    right.loglog([r["edges"] for r in sized], [r["cpu"] for r in sized], "o-", color="#546e7a", label="CPU seconds")
+    right.loglog(
+        [r["edges"] for r in sized], [r["peak_mb"] for r in sized], "s--", color="#e64a19", label="peak memory, MB"
+    )
+    right.set_xlabel("directed edges; out of core, K = 4, d = 16")
+    right.legend()
+    right.grid(alpha=0.3)
+    figure.tight_layout()
+    figure.savefig(path, dpi=150)
+
+
+def show(results: dict[str, Any]) -> None:
+    console = Console(highlight=False)
+    console.print(f"{NODES:,} nodes, {2 * PAIRS:,} directed edges, loops: {kernels.name()}")
+    table = Table("ratio of CPU time (or memory)", "measured", "to reach")
+    for name, ratio in results["ratios"].items():
+        table.add_row(name, f"{ratio:.2f}", TARGETS.get(name, ""))
+    console.print(table)
+    table = Table("edges", "nodes", "K", "memory", "CPU s", "wall s", "peak MB")
+    for r in results["releases"]:
+        numbers = (f"{r['edges']:,}", f"{r['nodes']:,}", str(r["hops"]), r["memory"])
+        table.add_row(*numbers, f"{r['cpu']:.1f}", f"{r['wall']:.1f}", f"{r['peak_mb']:.0f}")
+    console.print(table)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=Path("bench-output"))
+    parser.add_argument("--largest", type=int, default=8, help="releases of up to 10^LARGEST directed edges")
+    parser.add_argument("--columns", type=int, nargs="*", default=[16, 64], help="numbers of columns for (a) to (d)")
+    parser.add_argument("--scratch", type=Path, default=None, help="a folder with 10 GB free (default: the system's)")
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    results: dict[str, Any] = {"loops": kernels.name(), "seconds": {}, "ratios": {}, "releases": []}
+    with tempfile.TemporaryDirectory(dir=arguments.scratch) as scratch:
+        folder = Path(scratch)
+        for columns in arguments.columns:
+            measure_rounds(folder, columns, results)
+            save(results, arguments.out)
+        if arguments.largest >= 5:
+            measure_releases(folder, arguments.largest, results)
+    save(results, arguments.out)
+    draw(results, arguments.out / "scale.png")
+    show(results)
+
+
+if __name__ == "__main__":
+    main()

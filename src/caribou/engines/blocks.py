@@ -1,0 +1,146 @@
+"""Row blocks: how a graph and its states lie in files, and what one block is.
+
+Block b holds the rows b 2^shift .. (b + 1) 2^shift - 1. Its columns file lists neighbours by (column tile, row, column); with one
+tile that is plain compressed rows. States are plain float32 arrays of n x d.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from caribou.errors import RunError
+from caribou.kernels import Rows, empty_rows
+
+TILE = 1024
+"""Rows that share one address of the noise. Fixed, so that results do not depend on how rows are divided into blocks."""
+TILE_SHIFT = 10
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The public shape of a blocked graph: n nodes, d columns, blocks of 2^shift rows, column tiles of 2^tile_shift rows of y."""
+
+    nodes: int
+    columns: int
+    shift: int
+    tile_shift: int = 62
+
+    @property
+    def blocks(self) -> int:
+        """Number of row blocks."""
+        return -(-self.nodes >> self.shift) if self.shift < 62 else 1
+
+    @property
+    def tiles(self) -> int:
+        """Number of column tiles."""
+        return -(-self.nodes >> self.tile_shift) if self.tile_shift < 62 else 1
+
+    def span(self, block: int) -> tuple[int, int]:
+        """First row and the one after the last."""
+        return block << self.shift, min(self.nodes, (block + 1) << self.shift)
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """The rows of one block; ``tiles`` holds their neighbours, one `Rows` per column tile. Private."""
+
+    index: int
+    first: int
+    tiles: tuple[Rows, ...]
+
+    @property
+    def count(self) -> int:
+        """Number of rows."""
+        return self.tiles[0].count
+
+    @property
+    def degrees(self) -> np.ndarray:
+        """Number of neighbours of each row (private)."""
+        return np.array([np.diff(tile.starts) for tile in self.tiles], dtype=np.int64).sum(axis=0)
+
+    @property
+    def entries(self) -> int:
+        """Number of neighbours in all rows (private)."""
+        return sum(int(tile.starts[-1] - tile.starts[0]) for tile in self.tiles)
+
+
+@dataclass(frozen=True)
+class BlockFiles:
+    """The files of a blocked graph in a private folder."""
+
+    folder: Path
+    layout: Layout
+
+    def write(self, index: int, starts: np.ndarray, columns: np.ndarray) -> None:
+        """Store one block: starts [tiles, rows + 1] into columns."""
+        starts.astype("<i8", copy=False).tofile(self._starts(index))
+        columns.astype("<i4", copy=False).tofile(self._columns(index))
+
+    def read(self, index: int) -> Block:
+        """Load one block into memory."""
+        columns = np.fromfile(self._columns(index), dtype="<i4")
+        return self.block(index, self.starts(index), columns)
+
+    def block(self, index: int, starts: np.ndarray, columns: np.ndarray) -> Block:
+        """A block from its arrays."""
+        return Block(index, self.layout.span(index)[0], tuple(Rows(row, columns) for row in starts))
+
+    def starts(self, index: int) -> np.ndarray:
+        """[tiles, rows + 1]."""
+        return np.fromfile(self._starts(index), dtype="<i8").reshape(self.layout.tiles, -1)
+
+    def degrees(self, index: int) -> np.ndarray:
+        """Degrees of the rows of a block (private)."""
+        return np.diff(self.starts(index), axis=1).sum(axis=0)
+
+    def read_tile(self, index: int, tile: int, starts: np.ndarray) -> Rows:
+        """The neighbours of one block in one column tile."""
+        first, last = int(starts[tile, 0]), int(starts[tile, -1])
+        columns = np.fromfile(self._columns(index), dtype="<i4", count=last - first, offset=4 * first)
+        return Rows(starts[tile] - first, columns)
+
+    def state(self, name: str) -> StateFile:
+        """A state by name."""
+        return StateFile(self.folder / f"{name}.state", self.layout)
+
+    def _starts(self, index: int) -> Path:
+        return self.folder / f"block-{index:06d}.starts"
+
+    def _columns(self, index: int) -> Path:
+        return self.folder / f"block-{index:06d}.columns"
+
+
+@dataclass(frozen=True)
+class StateFile:
+    """A state [n, d] in single precision on disk; hidden states are as private as the graph."""
+
+    path: Path
+    layout: Layout
+
+    def read(self, first: int, last: int) -> np.ndarray:
+        """Rows first .. last - 1."""
+        rows = empty_rows(last - first, self.layout.columns)
+        with open(self.path, "rb") as file:
+            file.seek(4 * first * self.layout.columns)
+            if file.readinto(rows.data) != rows.nbytes:
+                raise RunError(f"{self.path} is shorter than it was written")
+        return rows
+
+    def write(self, first: int, rows: np.ndarray) -> None:
+        """Store rows from ``first`` on; the file grows as needed."""
+        with open(self.path, "r+b" if self.path.exists() else "w+b") as file:
+            file.seek(4 * first * self.layout.columns)
+            file.write(np.ascontiguousarray(rows, dtype="<f4").data)
+
+    def sync(self) -> None:
+        """Wait until the file is on disk."""
+        with open(self.path, "rb") as file:
+            os.fsync(file.fileno())
+
+    def remove(self) -> None:
+        """Delete the file, if there is one."""
+        self.path.unlink(missing_ok=True)

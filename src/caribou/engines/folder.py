@@ -1,0 +1,168 @@
+"""The private folder of one run: what a resumed run needs, and nothing once the release is made.
+
+It holds the blocked graph, the last complete state, the key of the noise and a record of how far the run came; mode 0700, and as
+secret as the graph. The record moves through these stages, each written durably before the next begins:
+
+    preparing   nothing is booked and no noise is drawn: the run can be thrown away
+    prepared    the blocks are complete; from here on the run reads them and not the tables
+    booking     key and certificate are fixed, for good: whether it is in the ledger decides if it must still be booked
+    running     booked: from here on noise is drawn
+    released    the result is in its place; what is left is to be removed
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from caribou.errors import InputError, RunError
+from caribou.mechanisms.noise import BlockNoise
+
+FORMAT = 1
+STAGES = ("preparing", "prepared", "booking", "running", "released")
+
+
+class WorkFolder:
+    """One run's folder, locked against a second process. ``request`` is what the run was asked for: it must not change."""
+
+    def __init__(self, path: Path, request: Mapping[str, Any]) -> None:
+        self.path = path
+        try:
+            path.mkdir(mode=0o700, exist_ok=True)
+        except OSError as error:
+            raise InputError(f"work must be a folder that can be made, got {str(path)!r}: {error.strerror}") from error
+        self._lock = open(path / "lock", "w")  # noqa: SIM115 - held for the life of the run
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            self._lock.close()
+            raise RunError(f"{path} is in use: another process is making this release") from None
+        self.record: dict[str, Any] = self._read()
+        if self.record.get("stage") in (None, "preparing"):
+            self._restart(request)
+        elif self.record["request"] != dict(request):
+            different = sorted(
+                key for key in request if self.record["request"].get(key) != json.loads(json.dumps(request[key]))
+            )
+            if different:
+                self.close()
+                raise RunError(
+                    f"{path} holds an unfinished release with another {', '.join(different)}: finish it with the same "
+                    "options, or remove it with --discard (what is booked stays booked)"
+                )
+
+    @property
+    def stage(self) -> str:
+        """How far the run came."""
+        return str(self.record["stage"])
+
+    @property
+    def key(self) -> Path:
+        """Where the key of the noise lies."""
+        return self.path / "key"
+
+    def update(self, **changes: Any) -> None:
+        """Write the record, durably and whole."""
+        self.record = {**self.record, **changes}
+        temporary = self.path / ".record.tmp"
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            json.dump(self.record, file)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(self.path / "record.json")
+        self._sync()
+
+    def first_noise(self, new: Callable[[], BlockNoise]) -> BlockNoise:
+        """The noise of this run, before anything is booked: a new key is stored, and serves from now on."""
+        if not self.key.exists():
+            new().save(self.key)
+            self._sync()
+        return BlockNoise.load(self.key)
+
+    def noise(self) -> BlockNoise:
+        """The noise of this run; without its key the run cannot be finished."""
+        if not self.key.exists():
+            raise RunError(f"{self.path}: the key is gone; the release cannot be completed with the same noise")
+        return BlockNoise.load(self.key)
+
+    def save_sums(self, number: int, sums: np.ndarray) -> None:
+        """The sums of the rows after a round, which the next one needs; private."""
+        with open(self.path / f"sums-{number}.npy", "wb") as file:
+            np.save(file, sums)
+            file.flush()
+            os.fsync(file.fileno())
+
+    def load_sums(self, number: int) -> np.ndarray:
+        """What `save_sums` stored."""
+        return np.load(self.path / f"sums-{number}.npy")
+
+    def forget_incomplete_round(self) -> None:
+        """Remove hidden states that no resumed run would read; nothing to do once the folder is gone."""
+        for state in self.path.glob("round-*.state"):
+            if state.stem != f"round-{self.record['round']}":
+                state.unlink()
+
+    def close(self) -> None:
+        """Let go of the lock; the files stay."""
+        self._lock.close()
+
+    def remove(self) -> None:
+        """Delete everything; the record goes last, so that an interrupted removal is found and finished."""
+        for entry in self.path.iterdir():
+            if entry.name not in ("lock", "record.json"):
+                entry.unlink()
+        shutil.rmtree(self.path)
+        self._lock.close()
+
+    def _restart(self, request: Mapping[str, Any]) -> None:
+        for entry in self.path.iterdir():
+            if entry.name != "lock":
+                entry.unlink()
+        self.record = {"format": FORMAT, "stage": "preparing", "round": 0, "request": json.loads(json.dumps(request))}
+        self.update()
+
+    def _read(self) -> dict[str, Any]:
+        path = self.path / "record.json"
+        if not path.exists():
+            strangers = [entry.name for entry in self.path.iterdir() if entry.name not in ("lock", ".record.tmp")]
+            if strangers:
+                self.close()
+                raise InputError(
+                    f"work must be a new or empty folder, or one of an unfinished release, got {self.path}"
+                )
+            return {}
+        try:
+            record = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise RunError(f"{path} cannot be read: {error}") from error
+        if not isinstance(record, dict) or record.get("format") != FORMAT or record.get("stage") not in STAGES:
+            raise RunError(f"{path} must be a record of format {FORMAT}")
+        return record
+
+    def _sync(self) -> None:
+        descriptor = os.open(self.path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def discard(path: Path) -> bool:
+    """Remove the folder of an unfinished release; what is booked stays booked. False if there is none."""
+    if not path.is_dir():
+        return False
+    with open(path / "lock", "w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise RunError(f"{path} is in use: another process is making this release") from None
+        shutil.rmtree(path)
+    return True

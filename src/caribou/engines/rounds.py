@@ -1,0 +1,135 @@
+"""One round of message passing over row blocks, and the interface of whatever runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from caribou import kernels
+from caribou.engines.blocks import TILE, Block
+from caribou.kernels import Finish, Shards
+from caribou.mechanisms.noise import BlockNoise
+from caribou.privacy.budget import PrivacyUnit
+from caribou.privacy.calibration import CalibratedPropagation
+from caribou.privacy.sensitivity import grid_spacing
+
+Progress = Callable[[int, int, int], None]
+"""Called with (round, blocks done, entries done so far in this round); the last is private and for the owner's screen only."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """The public numbers of round ``number`` (1 .. K): X <- Pi(phi(X) + noise_std Z), phi projected first at node level."""
+
+    number: int
+    contraction: float
+    alpha1: float
+    beta: float
+    degree_floor: int
+    inner_projection: bool
+    last: bool
+    noise_std: float
+
+    @property
+    def grid(self) -> float:
+        """The common grid of value and noise."""
+        return grid_spacing(noise_std=self.noise_std) if self.noise_std > 0 else 1.0
+
+
+def steps_of(calibrated: CalibratedPropagation) -> tuple[Step, ...]:
+    """The K rounds of a calibrated propagation."""
+    s = calibrated.sensitivity
+    return tuple(
+        Step(
+            number=number,
+            contraction=s.contraction,
+            alpha1=s.alpha1,
+            beta=s.beta,
+            degree_floor=s.bounds.degree_floor,
+            inner_projection=s.unit is PrivacyUnit.NODE,
+            last=number == calibrated.hops,
+            noise_std=calibrated.noise_std,
+        )
+        for number in range(1, calibrated.hops + 1)
+    )
+
+
+class Runner(Protocol):
+    """What a round needs of an engine: a map over row blocks with at-least-once execution.
+
+    Work may be repeated, on any worker and in any order: the result of (round, block) is a function of the state, the block and
+    the key. ``durable`` says that its states survive the process in the work folder without being copied there.
+    """
+
+    durable: bool
+
+    def start(self, shards: Iterator[np.ndarray]) -> None:
+        """Take over a state, as one array of rows per block in order."""
+
+    def round(self, step: Step, mean: np.ndarray | None, progress: Progress) -> np.ndarray:
+        """Run one round over all blocks. Returns the sums of the new rows, one per tile of rows in order: [tiles, d]."""
+
+    def shards(self) -> Iterator[np.ndarray]:
+        """The present state, one array of rows per block in order."""
+
+    def close(self) -> None:
+        """Give back whatever is held, also after a failure."""
+
+
+def advance(
+    block: Block,
+    y: Shards,
+    own: np.ndarray,
+    x0: np.ndarray | None,
+    step: Step,
+    mean: np.ndarray | None,
+    noise: BlockNoise,
+    out: np.ndarray,
+) -> np.ndarray:
+    """One block of one round, fused; ``own`` and ``x0`` are its rows of y and X^(0). Returns the sums per tile of rows."""
+    finish = finish_of(block.degrees, own, x0, step, mean)
+    noises = (None if z is None else z.reshape(-1, own.shape[1]) for z in drawn(block.first, own.shape, step, noise))
+    return kernels.round_tiles(block.tiles[0], y, finish, noises, TILE, out)
+
+
+def finish_of(
+    degrees: np.ndarray, own: np.ndarray, x0: np.ndarray | None, step: Step, mean: np.ndarray | None
+) -> Finish:
+    """What follows the product, but for the noise."""
+    return Finish(
+        degrees=degrees,
+        own=own,
+        floor=step.degree_floor,
+        weight=step.contraction * step.alpha1,
+        mean=mean,
+        beta=step.beta,
+        x0=x0,
+        inner=step.inner_projection,
+        last=step.last,
+        noise=None,
+        grid=step.grid,
+    )
+
+
+def drawn(first: int, shape: tuple[int, ...], step: Step, noise: BlockNoise) -> Iterator[np.ndarray | None]:
+    """The noise of the tiles of the rows from ``first`` on; each array overwrites the one before. None: no noise."""
+    count, d = shape
+    counts = [d * (min(count, at + TILE) - at) for at in range(0, count, TILE)]
+    if step.noise_std == 0:
+        return iter([None] * len(counts))
+    return noise.gaussians(step.number, first // TILE, counts, size=TILE * d, std=step.noise_std, grid=step.grid)
+
+
+def mean_of(sums: np.ndarray, nodes: int, step: Step) -> np.ndarray | None:
+    """C_L alpha_2 Mean(X) from the sums per tile of the state before; None if the mean has no weight."""
+    if step.alpha1 == 1:
+        return None
+    return step.contraction * (1 - step.alpha1) * (sums.sum(axis=0) / nodes)
+
+
+def joined(parts: Sequence[np.ndarray | None]) -> np.ndarray:
+    """The sums of all blocks in order."""
+    return np.concatenate([part for part in parts if part is not None])

@@ -1,0 +1,117 @@
+"""On Ray: the bytes of the engine in memory, whoever dies on the way."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from caribou.engines.blocks import Layout
+from caribou.engines.out_of_core import OutOfCoreRunner
+from caribou.engines.release import release_files
+from caribou.engines.rounds import steps_of
+from caribou.mechanisms.noise import BlockNoise
+from engines_support import COLUMNS, NODES, Tables, calibrated_for, last_state
+
+ray = pytest.importorskip("ray", reason="ray is not installed (extra: ray)")
+pytestmark = pytest.mark.slow
+LAYOUT = Layout(NODES, COLUMNS, 10)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cluster() -> Iterator[None]:
+    """One small Ray for all tests of this file; the workers find the same source tree as the tests."""
+    import caribou
+
+    here = str(Path(caribou.__file__).parent.parent)
+    ray.init(
+        num_cpus=2,
+        include_dashboard=False,
+        log_to_driver=False,
+        object_store_memory=200 << 20,
+        runtime_env={"env_vars": {"PYTHONPATH": here}},
+    )
+    yield
+    ray.shutdown()
+
+
+def test_killed_workers_and_repeated_tasks_change_no_byte(tables: Tables) -> None:
+    from caribou.engines.cluster import RayRunner
+
+    files = tables.blocked("a", LAYOUT)
+    calibrated, noise = calibrated_for("edge"), BlockNoise.seeded(5)
+    expected = last_state(OutOfCoreRunner(files, noise, residual=True, sum_rows=1), files, calibrated)
+    runner = RayRunner(files, noise, residual=True, workers=2)
+
+    def kill_and_ask_twice(number: int) -> None:
+        if number != 2:
+            return
+        # tasks of the round are under way or waiting when the processes die
+        step, mean = steps_of(calibrated)[1], np.zeros(COLUMNS)
+        running = [runner.submit(index, step, mean) for index in range(LAYOUT.blocks)]
+        for pid in ray.get([actor.ready.remote() for actor in runner.actors]):
+            os.kill(pid, signal.SIGKILL)
+        copies = [runner.submit(index, step, mean, worker=index + 1) for index in range(LAYOUT.blocks)]
+        for one, other in zip(running, copies, strict=True):
+            assert ray.get(one[0]).tobytes() == ray.get(other[0]).tobytes()
+
+    try:
+        assert np.array_equal(last_state(runner, files, calibrated, kill_and_ask_twice), expected)
+    finally:
+        runner.close()
+
+
+def test_a_release_on_ray_is_that_of_one_process_and_leaves_nothing(tables: Tables) -> None:
+    requests = [tables.request(f"{engine}.npy", engine=engine) for engine in ("local", "ray")]
+    for request in requests:
+        release_files(request, new_noise=lambda: BlockNoise.seeded(5))
+    assert np.array_equal(*(np.load(request.out) for request in requests))
+    assert {path.name for path in tables.folder.iterdir()} == {
+        *(f"{engine}{ending}" for engine in ("local", "ray") for ending in (".npy", ".certificate.json")),
+        "edges.npy",
+        "features.npy",
+    }
+
+
+DRIVER = """
+import os, sys
+from pathlib import Path
+from caribou.engines import preparation
+from caribou.engines.release import Request, release_files
+from caribou.mechanisms.noise import BlockNoise
+from caribou.privacy.budget import Budget
+
+preparation.MAX_SHIFT = 11
+folder = Path(sys.argv[1])
+request = Request(folder / "edges.npy", folder / "features.npy", folder / "out.npy", Budget(4.0, 1e-6), 3,
+                  beta=0.2, alpha1=0.9, degree_floor=10, workers=2, engine="ray", address=sys.argv[2])
+def progress(number, blocks, entries):
+    if (number, blocks) == (3, 1):
+        os._exit(9)
+release_files(request, new_noise=lambda: BlockNoise.seeded(5), progress=progress)
+"""
+
+
+def test_a_killed_driver_resumes_at_the_last_complete_round(tables: Tables) -> None:
+    import caribou
+
+    expected = tables.request("expected.npy")
+    release_files(expected, new_noise=lambda: BlockNoise.seeded(5))
+    environment = {**os.environ, "PYTHONPATH": str(Path(caribou.__file__).parent.parent)}
+    address = ray.get_runtime_context().gcs_address
+    command = [sys.executable, "-c", textwrap.dedent(DRIVER), str(tables.folder), address]
+    assert subprocess.run(command, env=environment, check=False).returncode == 9
+    request = tables.request("out.npy", engine="ray", address=address)
+    assert not request.out.exists()
+    assert {path.stem for path in request.work.glob("*.state")} == {"x0", "round-2"}
+    result = release_files(request, new_noise=BlockNoise.secure)
+    assert result.resumed_at == 2
+    assert np.array_equal(np.load(request.out), np.load(expected.out))
+    assert not request.work.exists()

@@ -1,0 +1,101 @@
+"""Every engine, block size and column tile gives the same bytes; the fused round is the torch round to 1e-5."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+import caribou as cb
+from caribou import kernels
+from caribou.engines.blocks import TILE, Layout
+from caribou.engines.local import LocalRunner
+from caribou.engines.out_of_core import OutOfCoreRunner
+from caribou.engines.rounds import Step, steps_of
+from caribou.layer import ContractiveGraphLayer, project_rows
+from caribou.mechanisms.noise import BlockNoise
+from caribou.normalize import normalize
+from caribou.privacy.sensitivity import double_precision, single_storage
+from caribou.randomness import Streams
+from engines_support import CAP, COLUMNS, NODES, Tables, calibrated_for, last_state
+
+
+def local(tables: Tables, name: str, unit: str, cap: int | None, shift: int = 11, workers: int = 2) -> np.ndarray:
+    files = tables.blocked(name, Layout(NODES, COLUMNS, shift), cap=cap)
+    blocks = [files.read(index) for index in range(files.layout.blocks)]
+    runner = LocalRunner(files.layout, blocks, files.state("x0").read(0, NODES), BlockNoise.seeded(5), workers)
+    return last_state(runner, files, calibrated_for(unit, cap))
+
+
+def by_torch(tables: Tables, unit: str, cap: int | None) -> np.ndarray:
+    """The rounds of `mechanisms.message_passing` in double precision, with the noise of the blocks."""
+    calibrated, noise = calibrated_for(unit, cap), BlockNoise.seeded(5)
+    graph = cb.Graph.from_edges(tables.features, tables.pairs.T)
+    operator = normalize(graph, calibrated.sensitivity.bounds, Streams(0).sampling)
+    layer = ContractiveGraphLayer(0.9, 0.8, 0.3)
+    x = x0 = project_rows(torch.from_numpy(tables.features))
+    for step in steps_of(calibrated):
+        x = layer(x, operator, x0)
+        x = project_rows(x) if unit == "node" else x
+        sizes = [min(TILE, NODES - first) * COLUMNS for first in range(0, NODES, TILE)]
+        numbers = {"size": TILE * COLUMNS, "std": step.noise_std, "grid": step.grid}
+        drawn = [z.copy() for z in noise.gaussians(step.number, 0, sizes, **numbers)]
+        rounded = np.rint(x.numpy() / step.grid) * step.grid
+        x = project_rows(torch.from_numpy(rounded + np.concatenate(drawn).reshape(NODES, COLUMNS)))
+    return x.numpy()
+
+
+@pytest.mark.parametrize(("unit", "cap"), [("edge", None), ("node", CAP)])
+def test_fused_round_is_the_torch_round(tables: Tables, unit: str, cap: int | None) -> None:
+    ours = local(tables, "a", unit, cap)
+    assert ours.dtype == np.float32
+    assert np.abs(ours - by_torch(tables, unit, cap)).max() < 1e-5
+    assert np.linalg.norm(ours.astype(np.float64), axis=1).max() < 1 + 1e-6
+
+
+def test_numpy_loops_are_the_compiled_loops(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
+    if kernels.name().startswith("numpy"):
+        pytest.skip("the compiled loops were not built (no C compiler at installation)")
+    compiled = local(tables, "a", "node", CAP)
+    monkeypatch.setattr(kernels, "_library", lambda: None)
+    assert np.abs(compiled - local(tables, "b", "node", CAP)).max() < 1e-5
+
+
+@pytest.mark.parametrize(("unit", "cap"), [("edge", None), ("node", CAP)])
+def test_blocks_threads_disk_and_tiles_give_the_same_bytes(tables: Tables, unit: str, cap: int | None) -> None:
+    first = local(tables, "a", unit, cap)
+    assert np.array_equal(first, local(tables, "b", unit, cap, shift=10, workers=1))
+    for name, layout in (("disk", Layout(NODES, COLUMNS, 11)), ("tiles", Layout(NODES, COLUMNS, 10, 11))):
+        files = tables.blocked(name, layout, cap=cap)
+        runner = OutOfCoreRunner(files, BlockNoise.seeded(5), residual=True, sum_rows=2048)
+        assert np.array_equal(first, last_state(runner, files, calibrated_for(unit, cap))), name
+
+
+def test_another_key_gives_another_state(tables: Tables) -> None:
+    files = tables.blocked("a", Layout(NODES, COLUMNS, 11))
+    states = [
+        last_state(
+            OutOfCoreRunner(files, BlockNoise.seeded(seed), residual=True, sum_rows=1), files, calibrated_for("edge")
+        )
+        for seed in (1, 2)
+    ]
+    assert np.abs(states[0] - states[1]).max() > 0.01
+
+
+@pytest.mark.parametrize("beta", [0.0, 0.3])
+def test_stored_states_err_by_less_than_their_bound_and_by_more_than_that_of_double_precision(
+    tables: Tables, beta: float
+) -> None:
+    files = tables.blocked("a", Layout(NODES, COLUMNS, 11))
+    blocks = [files.read(index) for index in range(files.layout.blocks)]
+    runner = LocalRunner(files.layout, blocks, files.state("x0").read(0, NODES) if beta else None, BlockNoise.seeded(0))
+    runner.start(files.state("round-0").read(*files.layout.span(block)) for block in range(files.layout.blocks))
+    runner.round(Step(1, 0.5, 1.0, beta, 8, False, True, 0.0), None, lambda *_: None)
+    x0 = project_rows(torch.from_numpy(tables.features))
+    operator = normalize(cb.Graph.from_edges(tables.features, tables.pairs.T), cb.Bounds(8))
+    exact = project_rows(ContractiveGraphLayer(0.5, 1.0, beta)(x0, operator, x0)).numpy()
+    # the result is itself stored in single precision, at most 2^-24 of its length
+    error = np.linalg.norm(np.concatenate(list(runner.shards())) - exact) - 2.0**-24 * np.linalg.norm(exact)
+    assert error < single_storage(nodes=NODES, columns=COLUMNS, beta=beta).fixed
+    rounded = np.linalg.norm(x0.numpy() - files.state("x0").read(0, NODES))
+    assert rounded > double_precision(nodes=NODES, columns=COLUMNS, beta=beta).fixed

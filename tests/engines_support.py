@@ -1,0 +1,99 @@
+"""Shared by the tests of engines: a graph in files, and rounds over it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from caribou.engines import preparation
+from caribou.engines.blocks import BlockFiles, Layout
+from caribou.engines.preparation import Memory, prepare, sums_of_start
+from caribou.engines.release import Request
+from caribou.engines.rounds import Runner, mean_of, steps_of
+from caribou.engines.sources import EdgeTable, FeatureTable
+from caribou.privacy.budget import Budget
+from caribou.privacy.calibration import CalibratedPropagation, calibrate_propagation
+from caribou.privacy.sensitivity import Bounds, layer_sensitivity, single_storage
+from caribou.randomness import Streams
+
+NODES, COLUMNS = 5000, 20
+CAP = 12
+
+
+@dataclass(frozen=True)
+class Tables:
+    """Edges and features in files, and the same in memory."""
+
+    folder: Path
+    pairs: np.ndarray
+    features: np.ndarray
+
+    @property
+    def edges(self) -> Path:
+        return self.folder / "edges.npy"
+
+    @property
+    def rows(self) -> Path:
+        return self.folder / "features.npy"
+
+    def request(self, out: str = "out.npy", **changes: Any) -> Request:
+        given = {"budget": Budget(4.0, 1e-6), "hops": 3, "beta": 0.2, "alpha1": 0.9, "degree_floor": 10, "workers": 2}
+        return Request(self.edges, self.rows, self.folder / out, **{**given, **changes})
+
+    def blocked(self, name: str, layout: Layout, *, floor: int = 8, cap: int | None = None, memory: int | None = None):
+        """The prepared files of a new folder."""
+        folder = self.folder / name
+        folder.mkdir()
+        files = BlockFiles(folder, layout)
+        prepare(
+            EdgeTable.open(self.edges),
+            FeatureTable.open(self.rows),
+            files,
+            degree_floor=floor if cap is None else cap,
+            degree_cap=cap,
+            cap_key=int(Streams(0).sampling.integers(2**63)),
+            memory=Memory(memory),
+        )
+        return files
+
+
+@pytest.fixture
+def tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tables:
+    """A graph with hubs, repeated pairs, both directions, self loops and isolated nodes, to be cut into three blocks."""
+    monkeypatch.setattr(preparation, "MAX_SHIFT", 11)
+    rng = np.random.default_rng(0)
+    u, v = (rng.integers(0, NODES - 50, 30_000) * rng.random(30_000) ** 2 for _ in range(2))
+    pairs = np.stack([u, v], axis=1).astype(np.int64)
+    pairs = np.concatenate([pairs, pairs[:500], pairs[:500, ::-1], [[7, 7]]])
+    made = Tables(tmp_path, pairs, rng.standard_normal((NODES, COLUMNS)))
+    np.save(made.edges, made.pairs)
+    np.save(made.rows, made.features)
+    return made
+
+
+def calibrated_for(unit: str, cap: int | None = None, hops: int = 3) -> CalibratedPropagation:
+    bounds = Bounds(8 if cap is None else None, cap, NODES)
+    sensitivity = layer_sensitivity(unit, contraction=0.9, alpha1=0.8, beta=0.3, bounds=bounds)
+    arithmetic = single_storage(nodes=NODES, columns=COLUMNS, beta=0.3)
+    return calibrate_propagation(sensitivity, hops=hops, mu=1.0, arithmetic=arithmetic)
+
+
+def last_state(
+    runner: Runner,
+    files: BlockFiles,
+    calibrated: CalibratedPropagation,
+    before_round: Callable[[int], None] = lambda number: None,
+) -> np.ndarray:
+    """All rounds from the prepared start."""
+    layout = files.layout
+    runner.start(files.state("round-0").read(*layout.span(block)) for block in range(layout.blocks))
+    sums = sums_of_start(files)
+    for step in steps_of(calibrated):
+        before_round(step.number)
+        sums = runner.round(step, mean_of(sums, layout.nodes, step), lambda *_: None)
+    return np.concatenate([np.array(rows) for rows in runner.shards()])
