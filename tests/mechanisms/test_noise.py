@@ -280,3 +280,13 @@ def test_block_noise_key_is_private_and_never_replaced(tmp_path: Path) -> None:
     for refuse in (copy.copy, copy.deepcopy, pickle.dumps):
         with pytest.raises(CaribouError):
             refuse(noise)
+
+
+@pytest.mark.parametrize("kind", ["gaussian", "laplace"])
+def test_no_sign_of_zero_survives(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A value just below zero is rounded to -0.0; with noise of -0.0 its sign would be released."""
+    monkeypatch.setattr(NoiseSource, kind, lambda self, shape, **_: np.full(shape, -0.0))
+    add = {"gaussian": lambda s, v: s.add_gaussian(v, std=1.0), "laplace": lambda s, v: s.add_laplace(v, scale=1.0)}[
+        kind
+    ]
+    assert not np.signbit(add(NoiseSource.seeded(1), np.array([-1e-12, 0.0, 1e-12]))).any()

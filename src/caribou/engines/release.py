@@ -376,7 +376,7 @@ def _write_npy(shards: Iterator[np.ndarray], layout: Layout, path: Path) -> None
     with open(path, "wb") as file:
         np.lib.format.write_array_header_1_0(file, header)
         for rows in shards:
-            file.write(np.ascontiguousarray(rows, dtype="<f4").data)
+            file.write(_plain(rows).data)
 
 
 def _write_parquet(shards: Iterator[np.ndarray], layout: Layout, path: Path) -> None:
@@ -390,9 +390,14 @@ def _write_parquet(shards: Iterator[np.ndarray], layout: Layout, path: Path) -> 
     with pq.ParquetWriter(path, schema, compression="none", use_dictionary=["node"]) as writer:
         for rows in shards:
             node = pa.array(np.arange(first, first + len(rows)))
-            columns = [pa.array(np.ascontiguousarray(rows[:, k])) for k in range(layout.columns)]
+            columns = [pa.array(_plain(rows[:, k])) for k in range(layout.columns)]
             writer.write_table(pa.table([node, *columns], schema=schema))
             first += len(rows)
+
+
+def _plain(values: np.ndarray) -> np.ndarray:
+    """Contiguous single precision without a negative zero, whose sign noise would not hide."""
+    return np.ascontiguousarray(values, dtype="<f4") + np.float32(0)
 
 
 def _stamp(path: Path) -> list[int]:
