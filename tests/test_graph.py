@@ -464,7 +464,9 @@ def test_columns_are_put_in_order_by_name() -> None:
         np.testing.assert_array_equal(found, dense[:, [2, 0, 1]])
         assert swapped.feature_names == ("c", "a", "b")
         assert graph.with_columns(("a", "b", "c")) is graph
-        with pytest.raises(InputError, match="feature columns must be 'a', 'x', got 'a', 'b', 'c'"):
+        with pytest.raises(
+            InputError, match="feature columns must be 'a', 'x', got a graph without 'x' and with 'b', 'c'"
+        ):
             graph.with_columns(["a", "x"])
     with pytest.raises(InputError, match="one entry per feature column"):
         Graph.from_edges(dense, np.empty((2, 0), int), feature_names=["a"])

@@ -358,8 +358,11 @@ class Graph:
         [[2.0, 1.0]]
         """
         if self.feature_names is None or set(names) != set(self.feature_names) or len(names) != self.num_features:
-            have = "none" if self.feature_names is None else listed(self.feature_names)
-            raise InputError(f"feature columns must be {listed(names)}, got {have}")
+            own = set(self.feature_names or ())
+            missing, unknown = [n for n in names if n not in own], sorted(own - set(names))
+            parts = [f"without {listed(missing)}" if missing else "", f"with {listed(unknown)}" if unknown else ""]
+            got = " and ".join(part for part in parts if part) or "none"
+            raise InputError(f"feature columns must be {listed(names)}, got a graph {got}")
         if tuple(names) == self.feature_names:
             return self
         at = {name: k for k, name in enumerate(self.feature_names)}

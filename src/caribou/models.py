@@ -18,7 +18,7 @@ from typing import Any, Self
 import numpy as np
 
 from caribou.errors import CaribouError, InputError, RunError
-from caribou.graph import Graph
+from caribou.graph import Graph, listed
 from caribou.mechanisms.noise import NoiseSource
 from caribou.methods import Fitted, method_info
 from caribou.privacy.accounting import epsilon_of
@@ -269,10 +269,15 @@ class Model:
         What a release says about sizes then follows from the model, never from the labels of the graph it is about.
         """
         self._result  # noqa: B018  an unfitted model has no columns to compare with
-        if graph.num_features != self._shape[1]:
-            raise InputError(f"graph must have {self._shape[1]} feature columns, got {graph.num_features}")
         if self._feature_names is not None and graph.feature_names is not None:
             graph = graph.with_columns(self._feature_names)
+        if graph.num_features != self._shape[1]:
+            raise InputError(f"graph must have {self._shape[1]} feature columns, got {graph.num_features}")
+        unknown = sorted(set(graph.class_names or ()) - set(self._classes))
+        if (
+            unknown and self.budget.unit is PrivacyUnit.EDGE
+        ):  # at node level labels are private: nothing is said about them
+            warnings.warn(f"labels {listed(unknown)} are no classes of the model and count as unknown", stacklevel=4)
         if self._classes == tuple(str(k) for k in range(len(self._classes))):
             graph = replace(graph, class_names=None)  # the model knows numbers only
         return graph.with_classes(self._classes)

@@ -16,6 +16,7 @@ import hashlib
 import json
 import os
 import shutil
+import tempfile
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -75,9 +76,17 @@ def check_target(folder: str | os.PathLike[str]) -> Path:
         raise RunError(f"out must lie in a folder that exists, got {str(folder)!r}")
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise RunError(f"out must be a new or empty folder, got {str(folder)!r}")
-    if not os.access(target.parent, os.W_OK):
-        raise RunError(f"out must lie in a folder that can be written, got {str(folder)!r}")
+    require_writable(target.parent, str(folder))
     return target
+
+
+def require_writable(folder: Path, given: str) -> None:
+    """Try to write into ``folder``: permissions may not tell the whole truth. ``given``: the path as the user gave it."""
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise RunError(f"out must lie in a folder that can be written, got {given!r}: {error.strerror}") from error
 
 
 def read_run(folder: str | os.PathLike[str]) -> Run:

@@ -136,6 +136,10 @@ def combinations(name: str, space: Space, fixed: Mapping[str, Any]) -> list[dict
             raise InputError(f"space[{key!r}] must be a list of values, got {values!r}")
     left = {key: values for key, values in space.items() if key not in fixed}
     if not left:
+        if not space:
+            raise InputError(
+                f"space must be given for {name}, which has none built in, e.g. experiments/spaces/{name}.toml"
+            )
         raise InputError(f"space must leave something to choose for {name}, got {dict(space)!r}")
     drawn = [dict(zip(left, values, strict=True)) for values in itertools.product(*left.values())]
     return [dict(fixed) | {k: v for k, v in values.items() if v != DEFAULT} for values in drawn]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -145,7 +146,7 @@ def test_feature_columns_are_matched_by_name(tmp_path: Path, world: Path, caribo
         caribou("predict", tmp_path / "run", *edges, tmp_path / f"{name}.csv", *out)
     assert (tmp_path / "a.p.csv").read_text() == (tmp_path / "swapped.p.csv").read_text()
     refused = caribou("predict", tmp_path / "run", *edges, tmp_path / "other.csv", *out, code=2)
-    assert "feature columns must be 'x', 'y2', got 'x', 'other'" in refused.err
+    assert "feature columns must be 'x', 'y2', got a graph without 'y2' and with 'other'" in refused.err
 
 
 def test_the_order_of_nodes_is_compared_where_it_is_public(tmp_path: Path, world: Path, caribou: Caribou) -> None:
@@ -153,6 +154,46 @@ def test_the_order_of_nodes_is_compared_where_it_is_public(tmp_path: Path, world
     where = ("--graph", world / "edges.csv", "--nodes", tmp_path / "reversed.csv", "--training-graph")
     refused = caribou("predict", world / "named", *where, "--out", tmp_path / "p.csv", code=2)
     assert "must list its nodes as in training, 'person 0' at 0, got 'person 59'" in refused.err
+
+
+def test_the_ledger_of_the_environment_is_used(
+    world: Path, tmp_path: Path, caribou: Caribou, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CARIBOU_LEDGER", str(tmp_path / "l.sqlite"))
+    assert "booked" in caribou("train", "mlp-dp", "--graph", world / "first.npz", "--epsilon", 2).out
+    ledger = Ledger(tmp_path / "l.sqlite", create=False)
+    assert ledger.total("first", "node").releases == 1
+    caribou("predict", world / "votes-edp", "--out", tmp_path / "free.csv")
+    caribou("predict", world / "votes-edp", "--graph", world / "second.npz", "--out", tmp_path / "paid.csv")
+    assert ledger.total("second", "edge").releases == 1
+
+
+def test_verify_checks_the_files_of_a_run(world: Path, tmp_path: Path, caribou: Caribou) -> None:
+    shutil.copytree(world / "votes-edp", tmp_path / "run")
+    assert "verified" in caribou("verify", tmp_path / "run").out
+    shutil.copy(world / "mlp-dp" / "certificate.json", tmp_path / "run" / "certificate.json")
+    assert "is not what was saved" in caribou("verify", tmp_path / "run", code=2).err
+
+
+def test_labels_that_the_model_does_not_know_are_said(world: Path, tmp_path: Path, caribou: Caribou) -> None:
+    table = pd.read_csv(world / "nodes.csv").replace({"label": {"yes": "maybe"}})
+    table.to_csv(tmp_path / "n.csv", index=False)
+    where = ("--graph", world / "edges.csv", "--nodes", tmp_path / "n.csv", "--name", "other")
+    shown = caribou("predict", world / "named", *where, "--out", tmp_path / "p.csv")
+    assert "warning: labels 'maybe' are no classes of the model" in shown.err
+    assert "warning: these are the nodes of the training graph" in shown.err
+    assert "booked in no ledger" in shown.err
+
+
+def test_nothing_is_booked_for_a_folder_that_cannot_be_written(world: Path, tmp_path: Path, caribou: Caribou) -> None:
+    ledger = Ledger(tmp_path / "l.sqlite")
+    where = ("--graph", world / "second.npz", "--ledger", ledger.path)
+    for command in (
+        ("train", "mlp-dp", "--out", "/proc/run"),
+        ("predict", world / "votes-edp", "--out", "/proc/p.csv"),
+    ):
+        assert "can be written" in caribou(*command, *where, code=2).err
+    assert ledger.datasets() == ()
 
 
 def test_an_interruption_is_one_line_and_code_130(tmp_path: Path, world: Path) -> None:
@@ -286,7 +327,6 @@ def test_bad_predictions(world: Path, tmp_path: Path, caribou: Caribou) -> None:
     assert "run must be a folder" in failure(tmp_path / "nothing", "--out", out)
     assert "run.json cannot be read" in failure(tmp_path, "--out", out)
     assert "must go with --graph" in failure(run, "--out", out, "--training-graph")
-    assert "must go with --graph" in failure(run, "--out", out, "--ledger", tmp_path / "l.sqlite")
     assert "file not found" in failure(run, "--out", out, "--graph", tmp_path / "g.npz")
     named = ("--graph", world / "edges.csv", "--nodes", world / "nodes.csv")
     assert "graph must have 4 feature columns, got 1" in failure(run, "--out", out, *named)

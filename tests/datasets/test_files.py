@@ -124,8 +124,8 @@ class TestTables:
             ("from\n1\n2\n", NODES, r"edges.csv: must hold two columns, source and target, found only 'from'"),
             ("1,2\n2,3\n", NODES, r"edges.csv: the first line must hold the column titles, got numbers: '1', '2'"),
             ("a,a\n1,2\n", NODES, r"edges.csv: column titles must differ, got 'a' more than once"),
-            ("a,b\n0,1,3\n1,3,1\n", NODES, r"edges.csv: not a readable CSV .* does not match"),
-            ("a,b\n1,2\n2,3,1\n", NODES, r"edges.csv: not a readable CSV"),
+            ("a,b\n0,1,3\n1,3,1\n", NODES, r"edges.csv: row 1 must have 2 cells, got 3"),
+            ("a,b\n1,2\n2,3,1\n", NODES, r"edges.csv: row 2 must have 2 cells, got 3"),
             ("a,\n1,2\n", NODES, r"edges.csv: the first line must hold the column titles, got an empty one"),
             (b"a,b\n\xff\xfe,2\n", NODES, r"edges.csv: not a readable CSV \(UTF-8\) table \(UnicodeDecodeError"),
             ("from,to\n1,2\n".encode("utf-16"), NODES, r"edges.csv: not a readable CSV"),
@@ -517,3 +517,19 @@ class TestGraphml:
         assert graph.num_edges == 1
         path.write_text(head + '<graph edgedefault="directed"><node id="1"/><node id="2"/></graph></graphml>')
         assert read_graph(path).features.shape == (2, 0)
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ("ann,31,a\nbob,45\ncid,28,a\n", "row 2 must have 3 cells, got 2"),
+        ("ann,31,a\nbob,45,b,9\ncid,28,a\n", "row 2 must have 3 cells, got 4"),
+        ('"ann",31,a\n"bo\nb",45,b\ncid,28\n', "must have 3 cells, got 2"),
+    ],
+)
+def test_rows_of_another_length_are_refused(rows: str, message: str, tmp_path) -> None:
+    """Filled up from the right, a short row would lose its label and gain a feature."""
+    (tmp_path / "edges.csv").write_text("from,to\nann,cid\n")
+    (tmp_path / "nodes.csv").write_text("id,age,label\n" + rows)
+    with pytest.raises(DataError, match=message):
+        read_graph(tmp_path / "edges.csv", tmp_path / "nodes.csv")

@@ -105,7 +105,7 @@ def test_what_is_missing_is_said_with_its_command(results: Path) -> None:
     parts = {part.item.experiment: part for part in sections({"motivation": records["motivation"]}, known, "smoke")}
     assert parts["motivation"].missing == 0
     assert parts["failure"].missing == len(known["failure"].cells("smoke"))
-    assert parts["failure"].command == "caribou run experiments/failure.toml --scale smoke --resume"
+    assert parts["failure"].command == "caribou run experiments/failure.toml --scale smoke --resume --out results"
     assert not parts["failure"].blocks
 
 

@@ -28,6 +28,10 @@ Name = Annotated[
 DataDir = Annotated[
     Path | None, typer.Option(help="Folder with <name>.npz files, used before any download.", envvar="CARIBOU_DATA")
 ]
+Book = Annotated[
+    Path | None,
+    typer.Option("--ledger", envvar="CARIBOU_LEDGER", help="Book the cost here before anything is drawn, or refuse."),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on stdout, everything else on stderr.")]
 
 ROLES = ("id", "label", "split", "source", "target")

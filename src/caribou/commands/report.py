@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from caribou.errors import InputError
+
 
 def report(
     results: Annotated[Path, typer.Argument(help="The folder of records that caribou run wrote.")],
@@ -28,7 +30,13 @@ def report(
 
     records, problems = read_all(results)
     known = {e.name: e for e in available(experiments)} if experiments.is_dir() else {}
-    parts = sections(records, known, scale)
+    if not any(records.values()):
+        raise InputError(
+            f"results must be a folder with records of caribou run (*.jsonl), got {str(results)!r} with none"
+        )
+    if not known:
+        typer.echo(f"warning: no experiments in {experiments}: the page cannot say what is missing", err=True)
+    parts = sections(records, known, scale, results)
     page = write_report(out, parts, problems, scale)
     measured = sum(part.measured for part in parts)
     typer.echo(f"{page}: {measured} records, {sum(bool(part.measured) for part in parts)} of {len(parts)} items")

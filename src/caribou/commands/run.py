@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,6 +13,7 @@ import typer
 from caribou._validate import integer
 from caribou.commands.options import DataDir
 from caribou.errors import InputError
+from caribou.runs import require_writable
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -56,12 +58,17 @@ def run(
     experiment = read_experiment(file)
     cells = filtered(experiment.cells(scale), conditions or [])
     if not cells:
-        raise InputError(f"filter must leave some of the cells of {experiment.name} at scale {scale}, got none")
+        wanted = ", ".join(conditions or [])
+        raise InputError(
+            f"filter must leave some of the cells of {experiment.name} at scale {scale}, got none with {wanted}"
+        )
     if result_file(out, experiment.name).exists() and not resume:
         raise InputError(
             f"out must have no records of {experiment.name} yet, or give --resume, got {result_file(out, experiment.name)}"
         )
+    _make(out)
     todo = pending(cells, out, experiment.name)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # both end the workers, too
     failed = 0
     with _Display(experiment, total=len(cells), todo=len(todo), jobs=jobs) as display:
         for step in run_cells(experiment.name, todo, jobs=jobs, data_dir=data_dir):
@@ -74,6 +81,14 @@ def run(
     typer.echo(f"records: {result_file(out, experiment.name)}; caribou report {out} --out report")
     if failed:
         raise typer.Exit(EXIT_CELLS_FAILED)
+
+
+def _make(out: Path) -> None:
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"out must be a folder that can be made, got {str(out)!r}: {error.strerror}") from error
+    require_writable(out, str(out))
 
 
 def _list() -> None:

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from caribou.commands.options import Column, GraphSource, Name, NodeTable
+from caribou.commands.options import Book, Column, GraphSource, Name, NodeTable
 from caribou.errors import InputError
+from caribou.privacy.budget import PrivacyUnit
+from caribou.runs import require_writable
 
 if TYPE_CHECKING:
     import numpy as np
@@ -28,7 +30,6 @@ _Training = Annotated[
         help="--graph is the training graph, its nodes in the same order: use what was released, spend nothing.",
     ),
 ]
-_Ledger = Annotated[Path | None, typer.Option(help="Book the cost of a new release here, or refuse.")]
 
 
 def predict(
@@ -39,7 +40,7 @@ def predict(
     column: Column = None,
     name: Name = None,
     training_graph: _Training = False,
-    ledger: _Ledger = None,
+    ledger: Book = None,
 ) -> None:
     """Write the class of every node, with its probability.
 
@@ -54,8 +55,8 @@ def predict(
     _check_table(out)
     model = load(run)
     if graph is None:
-        if nodes is not None or column or name is not None or training_graph or ledger is not None:
-            raise InputError("nodes, column, name, training-graph and ledger must go with --graph, got no --graph")
+        if nodes is not None or column or name is not None or training_graph:
+            raise InputError("nodes, column, name and training-graph must go with --graph, got no --graph")
         probabilities, ids = model.predict_proba(), model.node_ids
     else:
         data = GraphSource(graph=graph, nodes=nodes, columns=column or (), name=name).load()
@@ -66,6 +67,10 @@ def predict(
             probabilities = _new_release(model, data, out, ledger)
     _write_table(_predictions(probabilities, model.classes, ids), out)
     typer.echo(f"wrote {len(probabilities)} predictions to {out}")
+    if model.budget.unit is PrivacyUnit.NODE:
+        typer.echo(
+            "do not publish them: each is computed from its node's own features, which no certificate covers", err=True
+        )
 
 
 def embed(
@@ -108,12 +113,15 @@ def _new_release(model: Model, data: Graph, out: Path, ledger: Path | None) -> n
     beside = out.with_suffix(".certificate.json")
     if beside.exists():
         raise InputError(f"certificate of the new release must be a new file, got {str(beside)!r}, which exists")
+    if model.node_ids is not None and data.node_ids is not None and set(model.node_ids) == set(map(str, data.node_ids)):
+        typer.echo("warning: these are the nodes of the training graph; --training-graph would spend nothing", err=True)
     result = model.release(data, ledger=ledger)
     if result.certificate.epsilon_spent == 0:
         typer.echo("each prediction is made from a node's own features: nothing was released", err=True)
         return result.probabilities
     result.certificate.save(beside)
-    typer.echo(f"a new release about {data.name!r}: {model.budget}; certificate: {beside}", err=True)
+    booked = "booked in no ledger" if ledger is None else f"booked in {ledger}"
+    typer.echo(f"a new release about {data.name!r}: {model.budget}, {booked}; certificate: {beside}", err=True)
     return result.probabilities
 
 
@@ -138,6 +146,7 @@ def _check_table(out: Path, endings: tuple[str, ...] = TABLES) -> None:
         raise InputError(f"out must end in {' or '.join(endings)}, got {str(out)!r}")
     if not out.absolute().parent.is_dir() or out.is_dir():
         raise InputError(f"out must be a file in a folder that exists, got {str(out)!r}")
+    require_writable(out.absolute().parent, str(out))
 
 
 def _write_table(table: pd.DataFrame, out: Path) -> None:

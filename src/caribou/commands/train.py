@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from caribou._validate import integer
-from caribou.commands.options import AsJson, Column, DataDir, Dataset, GraphFile, GraphSource, Name, NodeTable
+from caribou.commands.options import AsJson, Book, Column, DataDir, Dataset, GraphFile, GraphSource, Name, NodeTable
 from caribou.errors import InputError
 
 if TYPE_CHECKING:
@@ -73,9 +73,7 @@ def train(
     out: Annotated[
         Path | None, typer.Option(help="Save the run to this new folder (with several seeds: OUT/0, OUT/1, ...).")
     ] = None,
-    ledger: Annotated[
-        Path | None, typer.Option(help="Book the cost here before anything is released, or refuse.")
-    ] = None,
+    ledger: Book = None,
     replace_fingerprint: Annotated[
         bool,
         typer.Option(
@@ -259,6 +257,7 @@ def _print(document: dict[str, Any], budget: str, model: Model, folders: list[Pa
     if document["unit"] == "node":
         # At edge level labels are public; here an accuracy is a function of private labels, and no noise is added to it.
         table.add_row("do not publish", "the accuracies: they read private labels without noise")
+    table.add_row("in terms of attacks", attack_words(document["certificate"]))
     table.add_row("seconds per fit", f"{document['seconds_per_fit']:.1f} ({document['cpu_seconds_per_fit']:.1f} CPU)")
     table.add_row("peak memory", f"{document['peak_rss_mb']:.0f} MB")
     table.add_row("certificate", document["certificate"]["status"])
@@ -269,6 +268,12 @@ def _print(document: dict[str, Any], budget: str, model: Model, folders: list[Pa
         last = f" ... {folders[-1].name}" if len(folders) > 1 else ""
         table.add_row("saved", f"{_shown(folders[0])}{last} (caribou {', '.join(uses)} {_shown(folders[0])})")
     Console().print(table)
+
+
+def attack_words(certificate: dict[str, Any]) -> str:
+    """What the promise means for an attacker, in one line."""
+    rate = certificate["attack_success"]["largest_true_positive_rate_at"]["0.01"]
+    return f"at 1 % false alarms a test finds at most {rate:.1%} of the {certificate['unit']}s that are there"
 
 
 def _shown(path: Path) -> str:

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from caribou.commands.options import AsJson, Column, DataDir, Dataset, GraphFile, GraphSource, Name, NodeTable
-from caribou.commands.train import fit_progress, parse_settings
+from caribou.commands.options import AsJson, Book, Column, DataDir, Dataset, GraphFile, GraphSource, Name, NodeTable
+from caribou.commands.train import attack_words, fit_progress, parse_settings
 from caribou.errors import InputError
 
 
@@ -35,7 +35,7 @@ def tune(
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the public coins (split, models).")] = 0,
     out: Annotated[Path | None, typer.Option(help="Save the best model to this new folder.")] = None,
-    ledger: Annotated[Path | None, typer.Option(help="Book the cost here before anything is drawn, or refuse.")] = None,
+    ledger: Book = None,
     as_json: AsJson = False,
 ) -> None:
     """Try several settings and keep the best, within one budget.
@@ -107,6 +107,7 @@ def _print(document: dict[str, Any], budget: str, out: Path | None, theorem: str
     else:
         table.add_row("cost of the search", f"{budget}, the released model included")
         table.add_row("one trial", f"epsilon = {document['epsilon_of_a_trial']:.4g}; {theorem}")
+        table.add_row("in terms of attacks", attack_words(document["certificate"]))
         table.add_row("certificate", document["certificate"]["status"])
     if out is not None:
         table.add_row("saved", str(out))

@@ -15,8 +15,17 @@ from caribou.privacy.certificate import verify as verify_certificate
 EXIT_CLAIM_FAILS = 3
 
 
+def _of_run(folder: Path) -> Certificate:
+    """The certificate of a run whose files are all what was saved."""
+    from caribou.runs import read_run
+
+    return read_run(folder).certificate
+
+
 def verify(
-    file: Annotated[Path, typer.Argument(help="A certificate in JSON, or a run's folder.")],
+    file: Annotated[
+        Path, typer.Argument(help="A certificate in JSON, or a run's folder, whose files are checked, too.")
+    ],
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> None:
     """Recompute a certificate's epsilon from its events with PLD and RDP, and check its assumptions.
@@ -25,7 +34,7 @@ def verify(
 
     Example: caribou verify demo-output/certificate.json
     """
-    certificate = Certificate.load(file / "certificate.json" if file.is_dir() else file)
+    certificate = _of_run(file) if file.is_dir() else Certificate.load(file)
     result = verify_certificate(certificate)
     if as_json:
         document = {

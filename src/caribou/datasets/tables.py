@@ -206,9 +206,36 @@ def _frame(path: Path, as_text: set[str], only: list[str] | None = None) -> Any:
     return frame
 
 
+def _check_cells(path: Path) -> None:
+    """Every row of a CSV file must have as many cells as there are titles: pandas would fill a short one up from the right."""
+    from pyarrow import csv as arrow
+
+    wrong: list[tuple[int, int, int]] = []
+
+    def note(row: Any) -> str:
+        if not wrong:
+            wrong.append((row.number or 0, row.expected_columns, row.actual_columns))
+        return "skip"
+
+    title = _header(path)[0]
+    with arrow.open_csv(
+        path,
+        read_options=arrow.ReadOptions(use_threads=False),
+        parse_options=arrow.ParseOptions(newlines_in_values=True, invalid_row_handler=note),
+        convert_options=arrow.ConvertOptions(include_columns=[title], column_types={title: "string"}),
+    ) as reader:
+        for _ in reader:
+            if wrong:
+                break
+    if wrong:
+        number, expected, actual = wrong[0]
+        raise DataError(f"{path}: row {number - 1} must have {expected} cells, got {actual}")
+
+
 def _csv_frame(path: Path, as_text: set[str], only: list[str] | None) -> Any:
     import pandas as pd
 
+    _check_cells(path)
     with warnings.catch_warnings():
         # Rows longer than the line of titles would lose cells, or shift them, with no more than a warning.
         warnings.simplefilter("error", pd.errors.ParserWarning)

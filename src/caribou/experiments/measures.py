@@ -48,6 +48,7 @@ def fit_and_score(cell: Cell, data_dir: Path | None) -> dict[str, Any]:
         "val_accuracy": json_number(accuracy(probabilities, graph, "val")),
         "epsilon_spent": json_number(model.certificate.epsilon_spent),
         "settings": dict(model.settings),
+        "searched": bool(cell.get("chosen")) and _choice(cell).tried > 0,
         "seconds": round(wall, 3),
         "cpu_seconds": round(cpu, 3),
         "peak_mb": round(_peak_mb(), 1),
@@ -84,9 +85,13 @@ def settings_of(cell: Cell) -> dict[str, Any]:
     own = dict(cell.get("settings", {}))
     if not cell.get("chosen"):
         return own
+    return {**_choice(cell).settings, **own}
+
+
+def _choice(cell: Cell) -> Any:
     from caribou.choices import nearest_choice
 
-    return {**nearest_choice(str(cell["method"]), str(cell["dataset"]), budget_of(cell).epsilon).settings, **own}
+    return nearest_choice(str(cell["method"]), str(cell["dataset"]), budget_of(cell).epsilon)
 
 
 def noise_seed(cell: Cell) -> int:

@@ -6,9 +6,11 @@ records, when a cell is done.
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
 import platform
+import signal
 import subprocess
 import time
 import traceback
@@ -96,15 +98,19 @@ def _outcome(connection: Connection, process: Any) -> tuple[str, dict[str, Any],
 
 
 def _measure(cell: Cell, data_dir: Path | None, connection: Connection) -> None:
-    """In the child."""
+    """In the child. Ctrl-C reaches the whole group: the parent decides what it means."""
     from caribou.experiments.worker import measure_on_one_thread
 
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    outcome: tuple[str, dict[str, Any], str]
     try:
-        connection.send((OK, measure_on_one_thread(cell, data_dir), ""))
+        outcome = OK, measure_on_one_thread(cell, data_dir), ""
     except CaribouError as error:
-        connection.send((FAILED, {}, " ".join(str(error).split())))
+        outcome = FAILED, {}, " ".join(str(error).split())
     except Exception:  # noqa: BLE001  a record says what went wrong, and the other cells go on
-        connection.send((FAILED, {}, traceback.format_exc(limit=-3)))
+        outcome = FAILED, {}, traceback.format_exc(limit=-3)
+    with contextlib.suppress(BrokenPipeError):  # nobody waits for it any more
+        connection.send(outcome)
 
 
 def versions() -> dict[str, str]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from caribou.reports.blocks import Figure
-from caribou.reports.summary import Mean
+from caribou.reports.summary import FEWEST_RUNS, Mean
 
 COLOURS = {
     "votes": "#0b6e99", "caribou": "#c2410c", "gap": "#4d7c0f", "sage": "#7e22ce",
@@ -60,6 +60,9 @@ def curves(
                 ticks = sorted({v for series in methods.values() for v in series})
                 ax.set_xticks(ticks, [f"{t:g}" for t in ticks])
             ax.grid(alpha=0.25)
+            if percent:
+                low, high = ax.get_ylim()
+                ax.set_ylim(max(0, low), min(100, high))
         axes[0].set_ylabel(y)
 
     words = "; ".join(f"{panel}: {_in_words(methods, percent)}" for panel, methods in panels.items())
@@ -69,7 +72,7 @@ def curves(
 def _line(ax: Any, method: str, series: Series, factor: float) -> None:
     xs = sorted(series)
     means = [series[v].value * factor for v in xs]
-    widths = [0.0 if series[v].runs < 2 else series[v].half_width * factor for v in xs]
+    widths = [0.0 if series[v].runs < FEWEST_RUNS else series[v].half_width * factor for v in xs]
     ax.errorbar(xs, means, yerr=widths, label=method, linewidth=1.4, capsize=2, **style(method))
 
 

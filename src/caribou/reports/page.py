@@ -32,9 +32,12 @@ class Section:
 
 
 def sections(
-    records: Mapping[str, Sequence[Record]], experiments: Mapping[str, Experiment], scale: str
+    records: Mapping[str, Sequence[Record]],
+    experiments: Mapping[str, Experiment],
+    scale: str,
+    results: str | os.PathLike[str] = "results",
 ) -> list[Section]:
-    """All items, those without records included."""
+    """All items, those without records included. ``results``: where the records are, for the commands that fill them up."""
     found = []
     for item in ITEMS:
         own = records.get(item.experiment, ())
@@ -44,7 +47,7 @@ def sections(
         if item.experiment in experiments:
             wanted = {cell_key(cell) for cell in experiments[item.experiment].cells(scale)}
             missing = len(wanted - {r.key for r in good})
-        command = f"caribou run experiments/{item.experiment}.toml --scale {scale} --resume"
+        command = f"caribou run experiments/{item.experiment}.toml --scale {scale} --resume --out {os.fspath(results)}"
         commits = tuple(sorted({r.commit for r in good if r.commit}))
         found.append(
             Section(item, tuple(item.build(good)) if good else (), len(good), errors, missing, command, commits)

@@ -9,6 +9,9 @@ from typing import Any
 
 from caribou.results import OK, Record, latest
 
+FEWEST_RUNS = 3
+"""With fewer runs an interval is wider than anything it could say."""
+
 
 @dataclass(frozen=True)
 class Mean:
@@ -19,8 +22,8 @@ class Mean:
     runs: int
 
     def percent(self) -> str:
-        """``88.4 ± 0.5``, for shares."""
-        if math.isnan(self.half_width):
+        """``88.4 ± 0.5``, for shares; no interval from fewer than three runs."""
+        if self.runs < FEWEST_RUNS:
             return f"{100 * self.value:.1f}"
         return f"{100 * self.value:.1f} ± {100 * self.half_width:.1f}"
 
@@ -28,8 +31,8 @@ class Mean:
 def mean_of(values: Sequence[float]) -> Mean:
     """The mean of some runs.
 
-    >>> mean_of([0.5, 0.7]).percent()
-    '60.0 ± 127.1'
+    >>> mean_of([0.5, 0.7]).percent(), mean_of([0.5, 0.6, 0.7]).percent()
+    ('60.0', '60.0 ± 24.8')
     """
     from caribou.audit.scores import mean_interval
 
