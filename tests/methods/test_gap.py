@@ -128,6 +128,7 @@ def some_edges(graph: Graph, count: int) -> list[Graph]:
     return [graph.without_edge(int(u), int(v)) for u, v in pairs[:: max(1, len(pairs) // count)]]
 
 
+@pytest.mark.usefixtures("quick_encoder")
 @pytest.mark.parametrize("hops", [1, 3])
 def test_no_edge_moves_the_transcript_by_more_than_mu(hops: int, transcript_mu) -> None:
     budget = Budget(3.0, **EDGE)

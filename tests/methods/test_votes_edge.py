@@ -56,6 +56,7 @@ def test_the_graph_is_unchanged_and_the_transcript_holds_integers() -> None:
     assert all(c.dtype == np.int64 for c in counts.values())
 
 
+@pytest.mark.usefixtures("quick_encoder")
 def test_the_public_coins_do_not_move_the_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     """Changing the seed of the public coins leaves the drawn noise bit-identical."""
     drawn: list[np.ndarray] = []
@@ -96,6 +97,7 @@ def test_replaying_a_transcript_on_a_neighbouring_graph_moves_one_entry(monkeypa
     assert np.mean(moved) > 0.5
 
 
+@pytest.mark.usefixtures("quick_encoder")
 def test_certificate() -> None:
     fitted = VotesEdge(max_waves=1).fit(GRAPH, cb.Budget(1.5), Streams(0), NoiseSource.secure())
     assert verify(fitted.certificate).passed
@@ -104,6 +106,7 @@ def test_certificate() -> None:
     assert fit(VotesEdge(max_waves=1), math.inf).certificate.status == "no privacy"
 
 
+@pytest.mark.usefixtures("quick_encoder")
 def test_gaussian_certificate_keeps_epsilon_and_delta() -> None:
     method = VotesEdge(max_waves=1, noise="gaussian")
     fitted = method.fit(GRAPH, cb.Budget(1.5, 1e-5), Streams(0), NoiseSource.secure())
@@ -120,6 +123,7 @@ def test_gaussian_votes_help_too() -> None:
     assert accuracy(fit(method, 8.0)) > accuracy(fit(method, 0.05)) + 0.03
 
 
+@pytest.mark.usefixtures("quick_encoder")
 def test_an_election_can_be_held_under_a_part_of_a_composed_budget() -> None:
     prior = cross_fit(GRAPH, Streams(1))
     outcome = elect(
@@ -133,6 +137,7 @@ def test_an_election_can_be_held_under_a_part_of_a_composed_budget() -> None:
     assert np.array_equal(alone.probabilities, whole.probabilities)
 
 
+@pytest.mark.usefixtures("quick_encoder")
 def test_test_labels_are_never_used() -> None:
     """Permuting the labels of the test nodes changes nothing."""
     labels = np.array(GRAPH.labels)
@@ -141,6 +146,7 @@ def test_test_labels_are_never_used() -> None:
     assert np.array_equal(fit(VotesEdge(), 2.0).probabilities, fit(VotesEdge(), 2.0, graph=other).probabilities)
 
 
+@pytest.mark.usefixtures("quick_encoder")
 def test_every_option_has_an_effect() -> None:
     base = fit(VotesEdge(), 4.0)
     for other in (

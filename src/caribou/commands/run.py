@@ -13,7 +13,6 @@ import typer
 from caribou._validate import integer
 from caribou.commands.options import DataDir
 from caribou.errors import InputError
-from caribou.runs import require_writable
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -84,6 +83,8 @@ def run(
 
 
 def _make(out: Path) -> None:
+    from caribou.runs import require_writable
+
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -11,7 +11,6 @@ import typer
 from caribou.commands.options import Book, Column, GraphSource, Name, NodeTable
 from caribou.errors import InputError
 from caribou.privacy.budget import PrivacyUnit
-from caribou.runs import require_writable
 
 if TYPE_CHECKING:
     import numpy as np
@@ -142,6 +141,8 @@ def _table(values: np.ndarray, columns: list[str], ids: tuple[str, ...] | None) 
 
 
 def _check_table(out: Path, endings: tuple[str, ...] = TABLES) -> None:
+    from caribou.runs import require_writable
+
     if out.suffix not in endings:
         raise InputError(f"out must end in {' or '.join(endings)}, got {str(out)!r}")
     if not out.absolute().parent.is_dir() or out.is_dir():
