@@ -15,7 +15,6 @@ import json
 import math
 import os
 import platform
-import subprocess
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -29,6 +28,7 @@ import torch
 import caribou as cb
 from caribou.audit import gmia, linkteller, lira
 from caribou.audit.scores import AttackResult, mean_interval
+from caribou.experiments import runner
 from caribou.methods import METHODS
 from caribou.privacy.budget import Budget
 from caribou.randomness import Streams
@@ -55,10 +55,7 @@ def is_private(name: str) -> bool:
 @lru_cache
 def commit() -> str:
     """Of the code that was loaded: asked once, at the beginning."""
-    done = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True, cwd=RESULTS.parents[1]
-    )
-    return done.stdout.strip()
+    return runner.commit()
 
 
 def run(attack: str, dataset: str, name: str, epsilon: float, seed: int, ways: Sequence[str] | None) -> dict[str, Any]:

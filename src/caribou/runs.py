@@ -18,7 +18,8 @@ import os
 import shutil
 import tempfile
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -55,18 +56,25 @@ class Run:
 def write_run(run: Run, folder: str | os.PathLike[str]) -> Path:
     """Write a run into a new folder (or an empty one); on any failure or interruption nothing is left behind."""
     target = check_target(folder)
+    with whole_folder(target, "run") as temporary:
+        _write_files(run, temporary)
+    return target
+
+
+@contextmanager
+def whole_folder(target: Path, what: str) -> Iterator[Path]:
+    """A folder to write into that becomes ``target`` (new or empty) when the block ends well, and is removed otherwise."""
     temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}.tmp")
     try:
         temporary.mkdir()
-        _write_files(run, temporary)
+        yield temporary
         if target.exists():
             target.rmdir()  # it is empty
         temporary.rename(target)
     except OSError as error:
-        raise RunError(f"run cannot be written to {target}: {error.strerror or error}") from error
+        raise RunError(f"{what} cannot be written to {target}: {error.strerror or error}") from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
-    return target
 
 
 def check_target(folder: str | os.PathLike[str]) -> Path:

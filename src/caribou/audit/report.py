@@ -9,8 +9,6 @@ import itertools
 import json
 import math
 import os
-import shutil
-import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +17,7 @@ import numpy as np
 from caribou.audit.auditor import Outcome
 from caribou.audit.claims import Claim
 from caribou.audit.verdict import CONSISTENT, VIOLATED
-from caribou.errors import RunError
-from caribou.runs import check_target
+from caribou.runs import check_target, whole_folder
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -35,20 +32,11 @@ PNG, PAGE, FIGURES = "audit.png", "audit.html", "audit.json"
 def write_report(outcome: Outcome, folder: str | os.PathLike[str]) -> Path:
     """Write picture, page and figures into a new (or empty) folder, all of them or nothing."""
     target = check_target(folder)
-    temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}.tmp")
     picture = png(outcome)
-    try:
-        temporary.mkdir()
+    with whole_folder(target, "report") as temporary:
         (temporary / PNG).write_bytes(picture)
         (temporary / PAGE).write_text(page(outcome, picture), encoding="utf-8")
         (temporary / FIGURES).write_text(json.dumps(outcome.to_json(), indent=2) + "\n", encoding="utf-8")
-        if target.exists():
-            target.rmdir()  # it is empty
-        temporary.rename(target)
-    except OSError as error:
-        raise RunError(f"report cannot be written to {target}: {error.strerror or error}") from error
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
     return target
 
 

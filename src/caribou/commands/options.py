@@ -32,6 +32,10 @@ Book = Annotated[
     Path | None,
     typer.Option("--ledger", envvar="CARIBOU_LEDGER", help="Book the cost here before anything is drawn, or refuse."),
 ]
+ReplaceFingerprint = Annotated[
+    bool,
+    typer.Option("--replace-fingerprint", help="With --ledger: the graph has changed but is about the same people."),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on stdout, everything else on stderr.")]
 
 ROLES = ("id", "label", "split", "source", "target")

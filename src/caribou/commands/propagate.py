@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from caribou.commands.options import AsJson
+from caribou.commands.options import AsJson, Book, ReplaceFingerprint
 from caribou.errors import InputError
 
 if TYPE_CHECKING:
@@ -54,12 +54,8 @@ def propagate(
         str | None,
         typer.Option(help="Name of the data set in the ledger (default: the edge file's name).", show_default=False),
     ] = None,
-    ledger: Annotated[
-        Path | None, typer.Option(help="Book the cost here before anything is released, or refuse.")
-    ] = None,
-    replace_fingerprint: Annotated[
-        bool, typer.Option(help="With --ledger: the graph has changed but is about the same people.")
-    ] = False,
+    ledger: Book = None,
+    replace_fingerprint: ReplaceFingerprint = False,
     discard: Annotated[
         bool, typer.Option("--discard", help="Remove what an interrupted run left, instead of finishing it.")
     ] = False,

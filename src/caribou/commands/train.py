@@ -16,7 +16,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from caribou._validate import integer
-from caribou.commands.options import AsJson, Book, Column, DataDir, Dataset, GraphFile, GraphSource, Name, NodeTable
+from caribou.commands.options import (
+    AsJson,
+    Book,
+    Column,
+    DataDir,
+    Dataset,
+    GraphFile,
+    GraphSource,
+    Name,
+    NodeTable,
+    ReplaceFingerprint,
+)
 from caribou.errors import InputError
 
 if TYPE_CHECKING:
@@ -74,12 +85,7 @@ def train(
         Path | None, typer.Option(help="Save the run to this new folder (with several seeds: OUT/0, OUT/1, ...).")
     ] = None,
     ledger: Book = None,
-    replace_fingerprint: Annotated[
-        bool,
-        typer.Option(
-            "--replace-fingerprint", help="With --ledger: the graph has changed but is about the same people."
-        ),
-    ] = False,
+    replace_fingerprint: ReplaceFingerprint = False,
     public_features: Annotated[
         Path | None,
         typer.Option(help="Node level: a public, unlabelled sample of feature rows (.npy, .npz, .csv, .parquet)."),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import uuid
-import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from hashlib import sha256
@@ -23,7 +22,7 @@ from caribou.engines.rounds import Progress, Runner, mean_of, steps_of
 from caribou.engines.sources import EdgeTable, FeatureTable
 from caribou.errors import InputError, RunError
 from caribou.mechanisms.noise import BlockNoise
-from caribou.privacy.budget import Budget
+from caribou.privacy.budget import Budget, warn_of_large_delta
 from caribou.privacy.calibration import CalibratedPropagation, budget_mu, calibrate_propagation
 from caribou.privacy.certificate import (
     Certificate,
@@ -154,8 +153,7 @@ def release_files(
 def _calibrated(request: Request, features: FeatureTable) -> CalibratedPropagation:
     n, d = features.nodes, features.columns
     bounds = Bounds(request.degree_floor, request.degree_cap, n)
-    if request.budget.is_private and request.budget.delta > 1 / n:
-        warnings.warn(f"delta = {request.budget.delta:g} is above 1/n = {1 / n:.2g}", stacklevel=3)
+    warn_of_large_delta(request.budget, n)
     sensitivity = layer_sensitivity(
         request.budget.unit,
         contraction=request.contraction,
