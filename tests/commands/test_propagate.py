@@ -50,6 +50,12 @@ def test_release_and_certificate_lie_side_by_side(files: Path, options: tuple[st
     assert out.exists()
 
 
+def test_the_ledger_of_the_environment_is_used(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CARIBOU_LEDGER", str(files / "l.sqlite"))
+    propagate(files, "--epsilon", "2", "--degree-floor", "10", "--out", str(files / "e.npy"), "--name", "people")
+    assert len(Ledger(files / "l.sqlite", create=False).releases("people")) == 1
+
+
 def test_json_and_discard(files: Path) -> None:
     out = str(files / "out.npy")
     document = json.loads(propagate(files, "--degree-floor", "10", "--hops", "2", "--out", out, "--json"))
