@@ -13,6 +13,7 @@ import pytest
 import caribou as cb
 from caribou.errors import InputError
 from caribou.graph import Graph
+from caribou.learning import encoder
 from caribou.learning.encoder import Encoder, Prior, cross_fit
 from caribou.mechanisms.aggregation import bounded_adjacency, neighbour_sums
 from caribou.mechanisms.noise import NoiseSource
@@ -38,10 +39,10 @@ CACHE: dict[tuple, Prior] = {}
 
 @pytest.fixture(autouse=True)
 def one_encoder(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The public encoder sees no edge: fit it once per seed and widths."""
+    """The public encoder: fit it once per graph, seed, widths and way to fit (which `quick_encoder` changes)."""
 
     def cached(graph: Graph, streams: Streams, hidden: tuple[int, ...]) -> Prior:
-        key = (b"".join(graph.content()), streams.seed, hidden)
+        key = (b"".join(graph.content()), streams.seed, hidden, encoder.configurations(graph))
         if key not in CACHE:
             CACHE[key] = cross_fit(graph, streams, hidden)
         return CACHE[key]
