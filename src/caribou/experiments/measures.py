@@ -39,7 +39,7 @@ def fit_and_score(cell: Cell, data_dir: Path | None) -> dict[str, Any]:
 
     graph = load(str(cell["dataset"]), data_dir=data_dir, seed=int(cell["seed"]))
     model = Model(str(cell["method"]), budget_of(cell), seed=int(cell["seed"]), **settings_of(cell))
-    before, wall, cpu = _peak_mb(), time.perf_counter(), time.process_time()
+    before, wall, cpu = peak_mb(), time.perf_counter(), time.process_time()
     model.fit(graph, noise=NoiseSource.seeded(noise_seed(cell)))
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
     probabilities = model.predict_proba()
@@ -51,7 +51,7 @@ def fit_and_score(cell: Cell, data_dir: Path | None) -> dict[str, Any]:
         "searched": bool(cell.get("chosen")) and _choice(cell).tried > 0,
         "seconds": round(wall, 3),
         "cpu_seconds": round(cpu, 3),
-        "peak_mb": round(_peak_mb(), 1),
+        "peak_mb": round(peak_mb(), 1),
         "peak_mb_before": round(before, 1),
     }
 
@@ -100,7 +100,8 @@ def noise_seed(cell: Cell) -> int:
     return int.from_bytes(digest[:8], "little") >> 12  # seeds have at most 53 bits
 
 
-def _peak_mb() -> float:
+def peak_mb() -> float:
+    """The largest memory that this process has had. [MB]"""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024 if sys.platform != "darwin" else 1024**2)
 
 

@@ -1,7 +1,7 @@
 """Cells in parallel: one process and one thread each, so that time and memory are a cell's own and a crash is one cell's.
 
 Processes are forked from a server that has imported the libraries, so starting one takes milliseconds. The parent alone writes
-records, when a cell is done.
+records, when a cell is done. Public encoders are fitted once for all cells (`caribou.experiments.encoders`).
 """
 
 from __future__ import annotations
@@ -10,8 +10,10 @@ import contextlib
 import multiprocessing
 import os
 import platform
+import shutil
 import signal
 import subprocess
+import tempfile
 import time
 import traceback
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -60,12 +62,13 @@ def run_cells(
     libraries, code = versions(), commit()
     waiting = list(reversed(cells))
     active: dict[Connection, tuple[Any, Running]] = {}
+    encoders = Path(tempfile.mkdtemp(prefix="caribou-encoders-"))
     try:
         while waiting or active:
             while waiting and len(active) < jobs:
                 cell = waiting.pop()
                 ours, theirs = context.Pipe(duplex=False)
-                process = context.Process(target=_measure, args=(dict(cell), data_dir, theirs), daemon=True)
+                process = context.Process(target=_measure, args=(dict(cell), data_dir, encoders, theirs), daemon=True)
                 process.start()
                 theirs.close()
                 active[ours] = (process, Running(cell, time.monotonic()))
@@ -83,6 +86,7 @@ def run_cells(
             process.terminate()
         for process, _ in active.values():
             process.join(5)
+        shutil.rmtree(encoders, ignore_errors=True)
 
 
 def _outcome(connection: Connection, process: Any) -> tuple[str, dict[str, Any], str]:
@@ -97,14 +101,14 @@ def _outcome(connection: Connection, process: Any) -> tuple[str, dict[str, Any],
     return outcome
 
 
-def _measure(cell: Cell, data_dir: Path | None, connection: Connection) -> None:
+def _measure(cell: Cell, data_dir: Path | None, encoders: Path, connection: Connection) -> None:
     """In the child. Ctrl-C reaches the whole group: the parent decides what it means."""
     from caribou.experiments.worker import measure_on_one_thread
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     outcome: tuple[str, dict[str, Any], str]
     try:
-        outcome = OK, measure_on_one_thread(cell, data_dir), ""
+        outcome = OK, measure_on_one_thread(cell, data_dir, encoders), ""
     except CaribouError as error:
         outcome = FAILED, {}, " ".join(str(error).split())
     except Exception:  # noqa: BLE001  a record says what went wrong, and the other cells go on

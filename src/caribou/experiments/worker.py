@@ -10,10 +10,31 @@ import torch
 
 import caribou.models
 import caribou.tuning  # noqa: F401
+from caribou.experiments.encoders import Charge, EncoderFolder
 from caribou.experiments.measures import measure
+from caribou.learning.encoder import kept_encoders
 
 
-def measure_on_one_thread(cell: Mapping[str, Any], data_dir: Path | None) -> dict[str, Any]:
-    """Measure a cell with one thread, whatever the machine has."""
+def measure_on_one_thread(cell: Mapping[str, Any], data_dir: Path | None, encoders: Path) -> dict[str, Any]:
+    """Measure a cell with one thread, whatever the machine has; ``encoders``: the folder of those that cells have fitted."""
     torch.set_num_threads(1)
-    return measure(cell, data_dir)
+    store = EncoderFolder(encoders)
+    with kept_encoders(store):
+        return charged(measure(cell, data_dir), store.charge)
+
+
+def charged(measures: dict[str, Any], charge: Charge) -> dict[str, Any]:
+    """The measures with what the encoders of other cells had cost; ``shared_cpu_seconds`` of the CPU seconds are theirs.
+
+    >>> charged({"seconds": 1.0, "cpu_seconds": 1.0, "peak_mb": 200.0}, Charge(4.0, 3.5, 300.0))
+    {'seconds': 5.0, 'cpu_seconds': 4.5, 'peak_mb': 300.0, 'shared_cpu_seconds': 3.5}
+    """
+    if not charge.cpu_seconds or "cpu_seconds" not in measures:
+        return measures
+    return {
+        **measures,
+        "seconds": round(measures["seconds"] + charge.seconds, 3),
+        "cpu_seconds": round(measures["cpu_seconds"] + charge.cpu_seconds, 3),
+        "peak_mb": max(measures["peak_mb"], round(charge.peak_mb, 1)),
+        "shared_cpu_seconds": round(charge.cpu_seconds, 3),
+    }

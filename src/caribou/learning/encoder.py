@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import scipy.sparse as sp
@@ -186,17 +186,31 @@ def _entries_per_row(x: np.ndarray | sp.csr_array) -> float:
     return float(nonzero) / max(x.shape[0], 1)
 
 
-_kept: ContextVar[dict[tuple[Graph, Streams, tuple[int, ...]], Prior] | None] = ContextVar("kept", default=None)
+Key = tuple[Graph, Streams, tuple[int, ...]]
+"""What an encoder is fitted on: a graph (never its edges), public coins, widths."""
+
+
+class Store(Protocol):
+    """Where fitted encoders are kept."""
+
+    def __contains__(self, key: Key, /) -> bool: ...
+
+    def __getitem__(self, key: Key, /) -> Prior: ...
+
+    def __setitem__(self, key: Key, prior: Prior, /) -> None: ...
+
+
+_kept: ContextVar[Store | None] = ContextVar("kept", default=None)
 
 
 @contextmanager
-def kept_encoders() -> Iterator[None]:
-    """Inside, an encoder is fitted once per graph (the object, not its content), seed and widths, and used again.
+def kept_encoders(store: Store | None = None) -> Iterator[None]:
+    """Inside, an encoder is fitted once per graph, seed and widths, and used again; without ``store``, per graph object.
 
-    For searches: many settings differ only in what comes after the encoder, which takes most of the time. It reads nothing but
-    features, labels, split and public coins, so what is used again is what would have been fitted again.
+    For searches and grids: many fits differ only in what comes after the encoder, which takes most of the time. It reads nothing
+    but features, labels, split and public coins, so what is used again is what would have been fitted again.
     """
-    token = _kept.set({})
+    token = _kept.set({} if store is None else store)
     try:
         yield
     finally:

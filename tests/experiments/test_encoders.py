@@ -1,0 +1,55 @@
+"""Encoders that cells share: the same results as without sharing, and the cost of a whole fit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import caribou as cb
+from caribou.experiments.encoders import EncoderFolder
+from caribou.experiments.measures import measure
+from caribou.experiments.worker import measure_on_one_thread
+from caribou.learning.encoder import cross_fit, kept_encoders
+from caribou.randomness import Streams
+
+pytestmark = pytest.mark.usefixtures("quick_learning")
+CELL = {"kind": "train", "method": "gap-edp", "dataset": "csbm:nodes=120", "epsilon": 4, "seed": 1}
+TIMES = {"seconds", "cpu_seconds", "peak_mb", "peak_mb_before", "shared_cpu_seconds"}
+
+
+def results(measures: dict) -> dict:
+    return {name: value for name, value in measures.items() if name not in TIMES}
+
+
+def test_a_shared_encoder_gives_the_same_results_and_is_charged(tmp_path: Path) -> None:
+    alone = measure(CELL, None)
+    first = measure_on_one_thread(CELL, None, tmp_path)
+    again = measure_on_one_thread(CELL, None, tmp_path)
+    assert len(list(tmp_path.iterdir())) == 1
+    assert results(alone) == results(first) == results(again)
+    assert "shared_cpu_seconds" not in first
+    assert 0 < again["shared_cpu_seconds"] < again["cpu_seconds"]
+
+
+def test_another_method_starts_from_the_same_encoder_another_split_does_not(tmp_path: Path) -> None:
+    measure_on_one_thread(CELL, None, tmp_path)
+    assert "shared_cpu_seconds" in measure_on_one_thread({**CELL, "method": "votes-edp"}, None, tmp_path)
+    assert "shared_cpu_seconds" not in measure_on_one_thread({**CELL, "seed": 2}, None, tmp_path)
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+@pytest.mark.parametrize("change", ["features", "labels", "seed", "hidden"])
+def test_whatever_an_encoder_is_fitted_on_keeps_it_apart(change: str, tmp_path: Path) -> None:
+    graph = cb.datasets.load("csbm", nodes=60, seed=0)
+    features, labels = np.array(graph.features), np.array(graph.labels)
+    with kept_encoders(EncoderFolder(tmp_path)):
+        cross_fit(graph, Streams(0), (4,))
+        if change == "features":
+            features[3, 0] += 1e-6
+        if change == "labels":
+            labels[graph.split.train[0]] = (labels[graph.split.train[0]] + 1) % graph.num_classes
+        other = cb.Graph.from_edges(features, graph.edge_index, labels=labels, split=graph.split)
+        cross_fit(other, Streams(int(change == "seed")), (5,) if change == "hidden" else (4,))
+    assert len(list(tmp_path.iterdir())) == 2
