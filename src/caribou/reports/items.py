@@ -27,7 +27,12 @@ class Item:
 
 # -- accuracy ------------------------------------------------------------------------------------------------------
 
-TABLES = {"edge-accuracy": "mean", "node-accuracy": "mean", "node-small-degree": "top1-small-degree"}
+TABLES = {
+    "edge-accuracy": "mean",
+    "node-accuracy": "mean",
+    "node-small-degree": "top1-small-degree",
+    "defaults": "mean",
+}
 
 
 def accuracy_blocks(name: str) -> Callable[[Records], list[Block]]:
@@ -317,6 +322,7 @@ ITEMS = (
     Item("edge-accuracy", "Accuracy under edge-level privacy", "PU-1, PU-3; OV-E", accuracy_blocks("edge-accuracy")),
     Item("node-accuracy", "Accuracy under node-level privacy", "PU-1, PU-3; OV-N", accuracy_blocks("node-accuracy")),
     Item("node-small-degree", "Smaller degrees at node level", "PU-2", accuracy_blocks("node-small-degree")),
+    Item("defaults", "The defaults, without any search", "added", accuracy_blocks("defaults")),
     Item("chain-depth", "Depth and budget on chains", "CRV-K, CRV-ε", depth_boxes),
     Item(
         "chain-depth-public",
