@@ -30,15 +30,19 @@ def section(name: str) -> str:
     record = describe(name, METHODS[name])
     first = next(other for other in METHODS if METHODS[other].home == METHODS[name].home)
     if first != name:
-        return f"## {name}\n\n*{record['unit']} level.* {record['summary'].capitalize()}. Settings: as [{first}](#{first}).\n"
+        return f"## {name}\n\n*{record['unit']} level.* {_sentence(record['summary'])}. Settings: as [{first}](#{first}).\n"
     text = re.sub(r"``(.+?)``", r"`\1`", record["text"])
-    lines = [f"## {name}", "", f"*{record['unit']} level.* {record['summary'].capitalize()}.", "", text, ""]
+    lines = [f"## {name}", "", f"*{record['unit']} level.* {_sentence(record['summary'])}.", "", text, ""]
     lines += ["| setting | default | tried by `tune` |", "|---|---|---|"]
     space = record["space"]
     lines += [
         f"| `{key}` | {_code(value)} | {_codes(space.get(key, []))} |" for key, value in record["settings"].items()
     ]
     return "\n".join([*lines, ""])
+
+
+def _sentence(words: str) -> str:
+    return words[:1].upper() + words[1:]
 
 
 def _code(value: Any) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -28,6 +29,7 @@ def methods(
         _list(METHODS, as_json)
         return
     document = describe(name, method_info(name))
+    document["text"] = re.sub(r"`+([^`]*)`+", r"\1", document["text"])  # plain words
     if as_json:
         typer.echo(json.dumps(document, indent=2))
         return
