@@ -79,6 +79,15 @@ def test_numbers_on_the_page_are_those_of_the_records(page: Path, results: Path)
             assert found[method, dataset, f"ε = {epsilon}"] == text
 
 
+def test_top_accuracies_are_the_best_of_the_seeds(page: Path, results: Path) -> None:
+    records, _ = read_all(results)
+    ok = [r for r in records["edge-accuracy"] if r.status == OK and r.cell["dataset"] == "chain-s"]
+    rows = list(csv.DictReader((page.parent / "edge-accuracy-top.csv").open()))
+    for row in rows:
+        best = max(r.measures["test_accuracy"] for r in ok if r.cell["method"] == row["method"])
+        assert row["chain-s"] == f"{100 * best:.1f}"
+
+
 def test_every_item_has_a_section_and_every_figure_words(page: Path) -> None:
     html = page.read_text()
     for item in ITEMS:

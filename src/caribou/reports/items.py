@@ -9,7 +9,7 @@ from typing import Any
 from caribou.reports import paper
 from caribou.reports.blocks import Block, Entry, Table, marked
 from caribou.reports.figures import boxes, curves, heat_maps
-from caribou.reports.summary import Mean, axis, grouped, value_of
+from caribou.reports.summary import Mean, axis, grouped, tops, value_of
 from caribou.results import Record
 
 Records = Sequence[Record]
@@ -27,19 +27,23 @@ class Item:
 
 # -- accuracy ------------------------------------------------------------------------------------------------------
 
-TABLES = {
+PUBLISHED = {
     "edge-accuracy": "mean",
     "node-accuracy": "mean",
     "node-small-degree": "top1-small-degree",
     "defaults": "mean",
 }
+"""The table of the paper that stands beside the means of an experiment."""
 
 
-def accuracy_blocks(name: str) -> Callable[[Records], list[Block]]:
-    """The accuracy table, the curves over epsilon, and accuracy against CPU seconds."""
+def accuracy_blocks(name: str, *, top: bool = False) -> Callable[[Records], list[Block]]:
+    """The accuracy table (and, with ``top``, the one of maxima), the curves over epsilon, and accuracy against CPU seconds."""
 
     def build(records: Records) -> list[Block]:
-        return [accuracy_table(name, records), accuracy_curves(name, records), cost_table(name, records)]
+        blocks: list[Block] = [accuracy_table(name, records)]
+        if top:
+            blocks.append(top_table(name, records))
+        return [*blocks, accuracy_curves(name, records), cost_table(name, records)]
 
     return build
 
@@ -47,23 +51,42 @@ def accuracy_blocks(name: str) -> Callable[[Records], list[Block]]:
 def accuracy_table(name: str, records: Records) -> Table:
     """Mean over the seeds with its interval; beneath, the paper's figure. Best and second of each column are marked."""
     means = grouped(records, "epsilon", "method", "dataset")
+    caption = (
+        f"Test accuracy in %, mean ± half of the 95 % interval (from 3 runs on); seeds: {_runs(means)}. Small: the paper's "
+        f"figure. Bold: best, underlined: second. {_settings_note(records)}{_datasets_note(axis(records, 'dataset'))}"
+    )
+    return _by_epsilon(f"{name}-table", "Accuracy", records, means, PUBLISHED[name], caption)
+
+
+def top_table(name: str, records: Records) -> Table:
+    """The best of the seeds, as the paper's first table has it."""
+    best = tops(records, "epsilon", "method", "dataset")
+    caption = (
+        f"Test accuracy in %, the best of {_runs(best)} seeds, as in the paper's first table (small). The maximum chooses a "
+        "run by its test accuracy, so it flatters every method, most where the test set is small; compare means."
+    )
+    return _by_epsilon(f"{name}-top", "Top accuracy", records, best, "top1", caption)
+
+
+def _by_epsilon(
+    name: str, title: str, records: Records, means: Mapping[Any, Mean], published: str, caption: str
+) -> Table:
     datasets = axis(records, "dataset")
     groups = []
     for epsilon in axis(records, "epsilon"):
         methods = [m for m in axis(records, "method") if any((epsilon, m, d) in means for d in datasets)]
         columns = []
         for dataset in datasets:
-            column = [_accuracy(means.get((epsilon, m, dataset)), TABLES[name], m, dataset, epsilon) for m in methods]
+            column = [_accuracy(means.get((epsilon, m, dataset)), published, m, dataset, epsilon) for m in methods]
             columns.append(marked(column))
         rows = [(Entry(method), *(column[k] for column in columns)) for k, method in enumerate(methods)]
         groups.append((f"ε = {epsilon}", tuple(rows)))
+    return Table(name, title, ("method", *map(_dataset_title, datasets)), tuple(groups), caption)
+
+
+def _runs(means: Mapping[Any, Mean]) -> str:
     seeds = sorted({m.runs for m in means.values()})
-    runs = f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
-    caption = (
-        f"Test accuracy in %, mean ± half of the 95 % interval (from 3 runs on); seeds: {runs}. Small: the paper's figure. "
-        f"Bold: best, underlined: second. {_settings_note(records)}{_datasets_note(datasets)}"
-    )
-    return Table(f"{name}-table", "Accuracy", ("method", *map(_dataset_title, datasets)), tuple(groups), caption)
+    return f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
 
 
 def _settings_note(records: Records) -> str:
@@ -319,8 +342,18 @@ def _settings_words(cell: Mapping[str, Any]) -> str:
 
 
 ITEMS = (
-    Item("edge-accuracy", "Accuracy under edge-level privacy", "PU-1, PU-3; OV-E", accuracy_blocks("edge-accuracy")),
-    Item("node-accuracy", "Accuracy under node-level privacy", "PU-1, PU-3; OV-N", accuracy_blocks("node-accuracy")),
+    Item(
+        "edge-accuracy",
+        "Accuracy under edge-level privacy",
+        "PU-1, PU-3; OV-E",
+        accuracy_blocks("edge-accuracy", top=True),
+    ),
+    Item(
+        "node-accuracy",
+        "Accuracy under node-level privacy",
+        "PU-1, PU-3; OV-N",
+        accuracy_blocks("node-accuracy", top=True),
+    ),
     Item("node-small-degree", "Smaller degrees at node level", "PU-2", accuracy_blocks("node-small-degree")),
     Item("defaults", "The defaults, without any search", "added", accuracy_blocks("defaults")),
     Item("chain-depth", "Depth and budget on chains", "CRV-K, CRV-ε", depth_boxes),

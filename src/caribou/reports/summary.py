@@ -22,8 +22,8 @@ class Mean:
     runs: int
 
     def percent(self) -> str:
-        """``88.4 ± 0.5``, for shares; no interval from fewer than three runs."""
-        if self.runs < FEWEST_RUNS:
+        """``88.4 ± 0.5``, for shares; no interval from fewer than three runs or where there is none."""
+        if self.runs < FEWEST_RUNS or math.isnan(self.half_width):
             return f"{100 * self.value:.1f}"
         return f"{100 * self.value:.1f} ± {100 * self.half_width:.1f}"
 
@@ -50,13 +50,23 @@ def grouped(records: Iterable[Record], *names: str, measure: str = "test_accurac
 
     Records without the measure are left out.
     """
+    return {group: mean_of(found) for group, found in _values(records, names, measure).items()}
+
+
+def tops(records: Iterable[Record], *names: str, measure: str = "test_accuracy") -> dict[Any, Mean]:
+    """The largest value instead of the mean, without an interval: what a table of top accuracies shows."""
+    found = _values(records, names, measure)
+    return {group: Mean(max(values), math.nan, len(values)) for group, values in found.items()}
+
+
+def _values(records: Iterable[Record], names: Sequence[str], measure: str) -> dict[Any, list[float]]:
     values: dict[Any, list[float]] = {}
     for record in records:
         value = record.measures.get(measure)
         if isinstance(value, int | float) and not isinstance(value, bool):
             key = tuple(value_of(record.cell, name) for name in names)
             values.setdefault(key if len(names) > 1 else key[0], []).append(float(value))
-    return {group: mean_of(found) for group, found in values.items()}
+    return values
 
 
 def axis(records: Iterable[Record], name: str) -> list[Any]:
