@@ -173,6 +173,14 @@ def test_pld_of_the_whole_pipeline_equals_prv_accountant() -> None:
 
 
 @pytest.mark.parametrize(
+    "events", [[Gaussian(1.0), Laplace(0.2)], [Gaussian(20.0), Laplace(30.0)], [Gaussian(2.0), Laplace(8.0, 50)]]
+)
+def test_the_grid_is_fine_enough_and_errs_upwards(events: list) -> None:
+    fine = pld_epsilon(events, 1e-6, coarseness=0.1)
+    assert 0 <= pld_epsilon(events, 1e-6) - fine < 1e-5
+
+
+@pytest.mark.parametrize(
     "events",
     [
         [Gaussian(1.0)],
