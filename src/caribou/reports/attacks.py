@@ -7,7 +7,7 @@ from typing import Any
 
 from caribou.reports import paper
 from caribou.reports.blocks import Block, Entry, Table
-from caribou.reports.summary import Mean, axis, grouped, value_of
+from caribou.reports.summary import Mean, axis, grouped
 from caribou.results import Record
 
 Records = Sequence[Record]
@@ -23,6 +23,7 @@ CONTROLS = {
     "details/same_query_auc": "control: all nodes queried in the full graph",
     "details/class_auc": "control: the class of a node alone, without a model",
 }
+PRIVATE = (1, 2, 4, 8, 16, 32)
 BLACK_BOX = "black box"
 RATES = ("0.01", "0.1")
 OF_THE_PAPER = "Small: the paper's figure for its CARIBOU."
@@ -46,8 +47,8 @@ def linkteller_table(records: Records) -> Table:
             means: dict[Any, Mean] = {}
             for name in names:
                 means |= grouped(here, "method", "epsilon", measure=f"details/ways/{name}/auc")
-            # the paper queries one model over and over: without privacy nothing cancels, with it the noise is drawn again
-            published = {"fixed": ["inf"], "fresh": PRIVATE}.get(way, [])
+            # The paper does not say how two queries draw noise; its figures below 1/2 are like those of fresh noise.
+            published: Sequence[Any] = {"fixed": ("inf",), "fresh": PRIVATE}.get(way, ())
             if means:
                 shown = {e: paper.attack_auc("linkteller", dataset, e) for e in published}
                 groups.append((f"{dataset}: {words}", _rows(records, means, shown)))
@@ -65,7 +66,7 @@ def gmia_table(records: Records) -> Table:
         here = [r for r in records if r.cell["dataset"] == dataset]
         for measure, words in CONTROLS.items():
             means = grouped(here, "method", "epsilon", measure=measure)
-            epsilons = ["inf", *PRIVATE] if measure == "auc" else []
+            epsilons: Sequence[Any] = ("inf", *PRIVATE) if measure == "auc" else ()
             shown = {e: paper.attack_auc("g-mia", dataset, e) for e in epsilons}
             groups.append((f"{dataset}: {words}", _rows(records, means, shown)))
     caption = f"{SEEDS} Trained on a subgraph, tested on the full graph. {OF_THE_PAPER}"
@@ -91,13 +92,11 @@ def lira_table(records: Records) -> Table:
     for rate in RATES:
         head += [f"TPR at FPR {rate}", "allowed"]
     caption = (
-        f"{SEEDS} TPR: true positive rate at a false positive rate; allowed: the largest that the certificate permits. -ndp: nodes, "
-        "-edp: edges. Whether a target is in was decided by coins, so a rate beyond the allowed one would speak against the certificate."
+        f"{SEEDS} TPR: true positive rate at a false positive rate; allowed: the largest that the certificate permits. "
+        "-ndp: nodes, -edp: edges. Whether a target is in was decided by coins: a rate beyond the allowed one would "
+        "speak against the certificate."
     )
     return Table("audit-lira", "Likelihood ratios: who is in", tuple(head), tuple(groups), caption)
-
-
-PRIVATE = (1, 2, 4, 8, 16, 32)
 
 
 def _head(records: Records) -> tuple[str, ...]:
