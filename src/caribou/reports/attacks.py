@@ -18,15 +18,10 @@ WAYS = {
     "fresh": "a new release per query with fresh noise, each of which is paid for",
 }
 """How the queries of LinkTeller draw their noise, in words; see `caribou.audit.access`."""
-CONTROLS = {
-    "auc": "the attack",
-    "details/same_query_auc": "control: all nodes queried in the full graph",
-    "details/class_auc": "control: the class of a node alone, without a model",
-}
 PRIVATE = (1, 2, 4, 8, 16, 32)
 BLACK_BOX = "black box"
 RATES = ("0.01", "0.1")
-OF_THE_PAPER = "Small: the paper's figure for its CARIBOU."
+OF_THE_PAPER = "CARIBOU, paper"
 SEEDS = "AUC, mean ± half of the 95 % interval over seeds (from 3 on); 0.5 is guessing."
 
 
@@ -43,33 +38,35 @@ def linkteller_table(records: Records) -> Table:
     for dataset in axis(records, "dataset"):
         here = [r for r in records if r.cell["dataset"] == dataset]
         for way, words in WAYS.items():
-            names = [way, BLACK_BOX] if way == "fixed" else [way]
             means: dict[Any, Mean] = {}
-            for name in names:
+            for name in (way, BLACK_BOX) if way == "fixed" else (way,):
                 means |= grouped(here, "method", "epsilon", measure=f"details/ways/{name}/auc")
             # The paper does not say how two queries draw noise; its figures below 1/2 are like those of fresh noise.
             published: Sequence[Any] = {"fixed": ("inf",), "fresh": PRIVATE}.get(way, ())
             if means:
-                shown = {e: paper.attack_auc("linkteller", dataset, e) for e in published}
-                groups.append((f"{dataset}: {words}", _rows(records, means, shown)))
+                theirs = _published(records, "linkteller", dataset, published)
+                groups.append((f"{dataset}: {words}", (*theirs, *_rows(records, means))))
     caption = (
-        f"{SEEDS} All pairs of 500 nodes. {OF_THE_PAPER} gcn: the attack as published, on a plain GCN. "
-        "caribou-inf sends features as messages."
+        f"{SEEDS} All pairs of 500 nodes. gcn: the attack as published, on a plain GCN. caribou-inf sends features as "
+        "messages. The paper does not say how its queries draw noise."
     )
     return Table("audit-linkteller", "LinkTeller: which nodes are joined", _head(records), tuple(groups), caption)
 
 
 def gmia_table(records: Records) -> Table:
-    """A group per data set and control."""
+    """A group per data set for the attack, and one for its control; what classes alone tell is in the title."""
     groups = []
     for dataset in axis(records, "dataset"):
         here = [r for r in records if r.cell["dataset"] == dataset]
-        for measure, words in CONTROLS.items():
-            means = grouped(here, "method", "epsilon", measure=measure)
-            epsilons: Sequence[Any] = ("inf", *PRIVATE) if measure == "auc" else ()
-            shown = {e: paper.attack_auc("g-mia", dataset, e) for e in epsilons}
-            groups.append((f"{dataset}: {words}", _rows(records, means, shown)))
-    caption = f"{SEEDS} Trained on a subgraph, tested on the full graph. {OF_THE_PAPER}"
+        once = {r.cell["seed"]: r for r in here}  # the same nodes are drawn for all methods
+        classes = grouped(once.values(), "dataset", measure="details/class_auc")[dataset].decimals()
+        theirs = _published(records, "g-mia", dataset, ("inf", *PRIVATE))
+        means = grouped(here, "method", "epsilon", measure="auc")
+        title = f"{dataset}: the attack (the class of a node alone, without a model: {classes})"
+        groups.append((title, (*theirs, *_rows(records, means))))
+        control = grouped(here, "method", "epsilon", measure="details/same_query_auc")
+        groups.append((f"{dataset}: control, all nodes queried in the full graph", _rows(records, control)))
+    caption = f"{SEEDS} Trained on a subgraph, tested on the full graph."
     return Table("audit-gmia", "G-MIA: which nodes were in training", _head(records), tuple(groups), caption)
 
 
@@ -109,24 +106,25 @@ def _epsilons(records: Records) -> list[Any]:
     return [*(e for e in found if e == "inf"), *(e for e in found if e != "inf")]
 
 
-def _rows(
-    records: Records, means: Mapping[Any, Mean], published: Mapping[Any, float | None]
-) -> tuple[tuple[Entry, ...], ...]:
-    """A row per method that has a figure; the paper's stand under those of CARIBOU."""
-    rows = []
-    for method in sorted({method for method, _ in means}, key=axis(records, "method").index):
-        row = [Entry(method)]
-        for epsilon in _epsilons(records):
-            value = published.get(epsilon) if method.startswith("caribou") else None
-            row.append(_entry(means.get((method, epsilon)), "" if value is None else f"{value:.3f}"))
-        rows.append(tuple(row))
-    return tuple(rows)
+def _published(records: Records, attack: str, dataset: str, epsilons: Sequence[Any]) -> tuple[tuple[Entry, ...], ...]:
+    """The paper's figures for its CARIBOU as a row, if it has some."""
+    values = {e: paper.attack_auc(attack, dataset, e) for e in epsilons}
+    if not any(values.values()):
+        return ()
+    shown = [values.get(epsilon) for epsilon in _epsilons(records)]
+    return ((Entry(OF_THE_PAPER), *(Entry("" if value is None else f"{value:.3f}") for value in shown)),)
 
 
-def _entry(mean: Mean | None, published: str = "") -> Entry:
+def _rows(records: Records, means: Mapping[Any, Mean]) -> tuple[tuple[Entry, ...], ...]:
+    """A row per method that has a figure."""
+    methods = sorted({method for method, _ in means})
+    return tuple((Entry(m), *(_entry(means.get((m, e))) for e in _epsilons(records))) for m in methods)
+
+
+def _entry(mean: Mean | None) -> Entry:
     if mean is None:
         return Entry("")
-    return Entry(mean.decimals(), mean.value, published, title=f"{mean.runs} seeds")
+    return Entry(mean.decimals(), mean.value, title=f"{mean.runs} seed{'s' if mean.runs > 1 else ''}")
 
 
 def _order(key: tuple[Any, ...]) -> tuple[Any, ...]:
