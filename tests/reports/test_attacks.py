@@ -64,7 +64,7 @@ def test_rates_stand_beside_what_the_certificate_allows() -> None:
     ]  # fmt: skip
     (table,) = audit_blocks(records)
     rows = texts(table)["cora"]
-    assert list(rows) == ["gap-ndp, ε = inf", "gap-ndp, ε = 1", "gap-ndp, ε = 8"]
+    assert list(rows) == ["gap-ndp, ε = ∞", "gap-ndp, ε = 1", "gap-ndp, ε = 8"]
     assert rows["gap-ndp, ε = 8"] == ["0.600", "0.020", "0.100", "0.200", "0.500"]
 
 

@@ -80,7 +80,7 @@ def lira_table(records: Records) -> Table:
     for dataset in axis(records, "dataset"):
         rows = []
         for key in sorted((k for k in areas if k[0] == dataset), key=_order):
-            row = [Entry(f"{key[1]}, ε = {key[2]}"), _entry(areas[key])]
+            row = [Entry(f"{key[1]}, {_budget(key[2])}"), _entry(areas[key])]
             for rate in RATES:
                 row += [_entry(rates[rate].get(key)), Entry(f"{limits[rate][key].value:.3f}")]
             rows.append(tuple(row))
@@ -97,7 +97,11 @@ def lira_table(records: Records) -> Table:
 
 
 def _head(records: Records) -> tuple[str, ...]:
-    return ("method", *(f"ε = {'∞' if epsilon == 'inf' else epsilon}" for epsilon in _epsilons(records)))
+    return ("method", *map(_budget, _epsilons(records)))
+
+
+def _budget(epsilon: Any) -> str:
+    return f"ε = {'∞' if epsilon == 'inf' else epsilon}"
 
 
 def _epsilons(records: Records) -> list[Any]:

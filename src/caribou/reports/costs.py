@@ -34,7 +34,7 @@ def cost_table(name: str, records: Records) -> Table:
     groups = [
         _group(records, "CPU seconds of one fit (paper: a third of its time for 3 runs)", "cpu_seconds", "{:.2f}",
                lambda m, d: _third(paper.overhead("seconds_3_runs", m, d))),
-        _group(records, "memory that the fit added to its process, MB (paper: on its GPU)", ADDED, "{:.0f}",
+        _group(records, "memory that the fit added to its process, MB, libraries that it loads included (paper: on its GPU)", ADDED, "{:.0f}",
                lambda m, d: paper.overhead("max_memory_mb", m, d)),
         _group(records, "peak memory of the process, MB, libraries and data included", "peak_mb", "{:.0f}"),
         _points_per_second(records),
