@@ -41,7 +41,8 @@ def cost_table(name: str, records: Records) -> Table:
     ]  # fmt: skip
     caption = (
         "One process and one thread per fit, means over all budgets and seeds; a public encoder that cells share is charged "
-        "to each; libraries that a fit loads count as its memory. The paper's figures are from a GPU, at ε = 1 and K = 20: they compare methods with each other, not with ours."
+        "to each; libraries that a fit loads count as its memory. The paper's figures are from a GPU, at ε = 1 and K = 20: "
+        "they compare methods with each other, not with ours."
     )
     head = ("method", *map(dataset_title, axis(records, "dataset")))
     return Table(f"{name}-cost", "Time and memory", head, tuple(groups), caption)
