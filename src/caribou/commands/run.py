@@ -162,7 +162,12 @@ class _Display:
 
 
 def outcome_words(record: Record) -> str:
-    """What came out of a cell: its accuracy, the AUC of an attack, or the error."""
+    """What came out of a cell: its accuracy, the AUC of an attack, or the error.
+
+    >>> from caribou.results import Record
+    >>> outcome_words(Record("audit", {}, "ok", {"auc": 0.5})), outcome_words(Record("audit", {}, "failed", error="why"))
+    ('AUC 0.500', 'why')
+    """
     accuracy, auc = record.measures.get("test_accuracy"), record.measures.get("auc")
     if isinstance(accuracy, float):
         return f"{accuracy:.1%}"
