@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 JOBS   ?= auto
 STAMP  := $(VENV)/.installed
 
-.PHONY: setup demo test test-fast lint format docs cli-reference settings-reference bench bench-methods clean
+.PHONY: setup demo test test-fast lint format docs cli-reference settings-reference result-pages bench bench-methods clean
 
 setup: $(STAMP)
 
@@ -44,6 +44,9 @@ cli-reference: setup
 
 settings-reference: setup
 	$(BIN)/python scripts/settings_reference.py > docs/settings.md
+
+result-pages: setup
+	$(BIN)/python scripts/result_pages.py
 
 bench: setup
 	$(BIN)/python benchmarks/run.py

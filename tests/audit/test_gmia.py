@@ -81,6 +81,8 @@ def test_halves_are_disjoint_and_even_by_class() -> None:
 def test_default_sizes() -> None:
     graph = cb.Graph.from_edges(np.zeros((30, 1)), np.empty((2, 0), int), labels=[0] * 22 + [1] * 8)
     assert default_sizes(graph) == Sizes(4, 7), "half of the smallest class; then half of the 14 that are left"
+    even = cb.Graph.from_edges(np.zeros((30, 1)), np.empty((2, 0), int), labels=[0, 1] * 15)
+    assert default_sizes(even) == Sizes(5, 5), "classes of one size: a third of the nodes is left"
     graph = cb.Graph.from_edges(np.zeros((30, 1)), np.empty((2, 0), int), labels=[0] * 20 + [1] * 10, name="cora")
     assert default_sizes(graph) == Sizes(90, 630)
 

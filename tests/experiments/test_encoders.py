@@ -6,9 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 import caribou as cb
-from caribou.experiments.encoders import EncoderFolder
+from caribou.experiments.encoders import EncoderFolder, file_name
 from caribou.experiments.measures import measure
 from caribou.experiments.worker import measure_on_one_thread
 from caribou.learning.encoder import cross_fit, kept_encoders
@@ -53,3 +54,21 @@ def test_whatever_an_encoder_is_fitted_on_keeps_it_apart(change: str, tmp_path: 
         other = cb.Graph.from_edges(features, graph.edge_index, labels=labels, split=graph.split)
         cross_fit(other, Streams(int(change == "seed")), (5,) if change == "hidden" else (4,))
     assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_edges_have_no_part_in_it(tmp_path: Path) -> None:
+    """An encoder reads no edge, so graphs that differ in edges only share one."""
+    graph = cb.datasets.load("csbm", nodes=60, seed=0)
+    other = graph.without_edge(*map(int, graph.edge_index[:, 0]))
+    with kept_encoders(EncoderFolder(tmp_path)):
+        first, again = (cross_fit(g, Streams(0), (4,)) for g in (graph, other))
+    assert len(list(tmp_path.iterdir())) == 1
+    assert np.array_equal(first.probabilities, again.probabilities)
+
+
+def test_dense_and_sparse_features_are_told_apart(tmp_path: Path) -> None:
+    """They are scaled differently."""
+    graph = cb.datasets.load("csbm", nodes=60, seed=0)
+    sparse = cb.Graph.from_edges(sp.csr_array(graph.features), graph.edge_index, labels=graph.labels, split=graph.split)
+    names = {file_name((g, Streams(0), (4,))) for g in (graph, sparse)}
+    assert len(names) == 2

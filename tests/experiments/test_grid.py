@@ -8,6 +8,7 @@ import pytest
 
 from caribou.errors import InputError
 from caribou.experiments.grid import SCALES, available, filtered, read_experiment
+from caribou.experiments.measures import ATTACKS, GCN, budget_of
 from caribou.methods import METHODS
 
 ROOT = Path(__file__).parents[2]
@@ -110,7 +111,12 @@ def test_ours_name_known_methods_at_every_scale(experiment) -> None:
     for scale in SCALES:
         cells = experiment.cells(scale)
         assert cells
-        assert {cell["method"] for cell in cells if "method" in cell} <= set(METHODS)
+        assert {cell["method"] for cell in cells if "method" in cell} <= {*METHODS, GCN}
+        assert {cell["attack"] for cell in cells if cell["kind"] == "audit"} <= set(ATTACKS)
+        # what is not private takes no epsilon: a scale must not put one there
+        for cell in cells:
+            if "method" in cell and cell["method"] != GCN:
+                METHODS[cell["method"]].check(cell["method"], budget_of(cell))
 
 
 def test_chosen_settings_are_used_and_own_ones_come_on_top(monkeypatch: pytest.MonkeyPatch) -> None:

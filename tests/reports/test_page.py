@@ -28,6 +28,15 @@ def value(cell: dict, seed: int) -> float:
     return 0.5 + (hash_of(str(sorted(cell.items(), key=str))) % 400) / 1000 + 0.01 * seed
 
 
+def attacked(cell: dict) -> dict:
+    """Some outcome of an attack."""
+    area = value({name: v for name, v in cell.items() if name != "seed"}, cell["seed"])
+    rates = {"0.001": 0.1, "0.01": 0.2, "0.1": 0.3}
+    ways = {way: {"auc": area} for way in cell.get("ways", ())}
+    details = {"ways": ways, "same_query_auc": 0.5, "class_auc": 0.6, "bound_applies": False}
+    return {"auc": area, "tpr_at_fpr": rates, "tpr_allowed": rates, "details": details, "cpu_seconds": 2.5}
+
+
 def hash_of(text: str) -> int:
     return sum((k + 1) * ord(letter) for k, letter in enumerate(text))
 
@@ -42,6 +51,8 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for cell in experiment.cells("smoke"):
             if cell["kind"] == "noise":
                 measures = measure(cell, None)
+            elif cell["kind"] == "audit":
+                measures = attacked(cell)
             else:
                 plain = {name: v for name, v in cell.items() if name != "seed"}
                 measures = {"test_accuracy": value(plain, cell.get("seed", 0)), "cpu_seconds": 2.5, "peak_mb": 300.0}

@@ -58,14 +58,17 @@ PUBLISHED = {"cora": Sizes(90, 630), "citeseer": Sizes(100, 600), "pubmed": Size
 
 
 def default_sizes(graph: Graph) -> Sizes:
-    """The published sizes; else q = half the smallest class and as many others as members, if there are so many."""
+    """The published sizes; else q = half the smallest class and as many others as members, if there are so many.
+
+    Where classes are of one size, half of them would leave nobody: q is at most n / 3C, so that a third of the nodes is left.
+    """
     if graph.name in PUBLISHED:
         return PUBLISHED[graph.name]
     labels = graph.labels
     if labels is None:
         raise InputError(f"graph must have labels for a membership attack, got {graph!r} without")
     counts = np.bincount(labels[labels >= 0], minlength=graph.num_classes)
-    per_class = int(counts.min()) // 2
+    per_class = min(int(counts.min()) // 2, graph.num_nodes // (3 * graph.num_classes))
     left = graph.num_nodes - 2 * per_class * graph.num_classes
     return Sizes(per_class, min(per_class * graph.num_classes, left // 2))
 

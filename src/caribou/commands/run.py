@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from caribou.experiments.grid import Experiment
     from caribou.experiments.runner import Running, Step
+    from caribou.results import Record
 
 EXIT_CELLS_FAILED = 4
 
@@ -134,9 +135,7 @@ class _Display:
     def show(self, step: Step) -> None:
         if step.record is not None:
             self._done += 1
-            value = step.record.measures.get("test_accuracy")
-            words = f"{value:.1%}" if isinstance(value, float) else (step.record.error[:80] or step.record.status)
-            self._last = f"{cell_words(step.record.cell)}: {words}"
+            self._last = f"{cell_words(step.record.cell)}: {outcome_words(step.record)}"
         if self._console.is_terminal:
             self._live.update(self._table(step.running), refresh=True)
         elif step.record is not None:
@@ -160,6 +159,19 @@ class _Display:
         if self._last:
             table.add_row(f"[dim]last: {self._last}[/dim]", "")
         return table
+
+
+def outcome_words(record: Record) -> str:
+    """What came out of a cell: its accuracy, the AUC of an attack, or the error.
+
+    >>> from caribou.results import Record
+    >>> outcome_words(Record("audit", {}, "ok", {"auc": 0.5})), outcome_words(Record("audit", {}, "failed", error="why"))
+    ('AUC 0.500', 'why')
+    """
+    accuracy, auc = record.measures.get("test_accuracy"), record.measures.get("auc")
+    if isinstance(accuracy, float):
+        return f"{accuracy:.1%}"
+    return f"AUC {auc:.3f}" if isinstance(auc, float) else record.error[:80] or record.status
 
 
 def cell_words(cell: Mapping[str, Any]) -> str:

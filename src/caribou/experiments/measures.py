@@ -1,7 +1,8 @@
 """What is measured in a cell, by kind. Each measure is a function of the cell and a folder of data sets.
 
 Data sets of experiments are public and nothing is released, so the noise comes from a seed that is derived from the cell: a cell
-can be measured again, with the same result. (A certificate of such a fit is void, and says so.)
+can be measured again, with the same result. (A certificate of such a fit is void, and says so.) Attacks derive their noise
+from the seed of the cell alone: one seed is one split, one set of public coins and one noise key for all methods and budgets.
 """
 
 from __future__ import annotations
@@ -20,6 +21,11 @@ from caribou.results import cell_key
 
 Cell = Mapping[str, Any]
 Measure = Callable[[Cell, Path | None], dict[str, Any]]
+
+ATTACKS = ("linkteller", "gmia", "lira")
+GCN = "gcn"
+"""No method of ours: the model that LinkTeller was published for."""
+LIRA_FITS = 128
 
 
 def measure(cell: Cell, data_dir: Path | None) -> dict[str, Any]:
@@ -54,6 +60,56 @@ def fit_and_score(cell: Cell, data_dir: Path | None) -> dict[str, Any]:
         "peak_mb": round(peak_mb(), 1),
         "peak_mb_before": round(before, 1),
     }
+
+
+def attack_and_score(cell: Cell, data_dir: Path | None) -> dict[str, Any]:
+    """Fit a method as often as the attack needs it and attack it: AUC, rates beside the allowed ones, how noise was handled.
+
+    ``attack``: linkteller (one fit; ``nodes``: whose pairs are judged; ``ways``: noise of queries, see `caribou.audit.access`),
+    gmia (target and shadow) or lira (``fits``). Method ``gcn``: LinkTeller as published, on a plain GCN without privacy.
+    """
+    from caribou.datasets import load
+
+    graph = load(str(cell["dataset"]), data_dir=data_dir, seed=int(cell["seed"]))
+    before, wall, cpu = peak_mb(), time.perf_counter(), time.process_time()
+    result, settings = _attacked(cell, graph)
+    return {
+        **result.to_json(),
+        "settings": settings,
+        "seconds": round(time.perf_counter() - wall, 3),
+        "cpu_seconds": round(time.process_time() - cpu, 3),
+        "peak_mb": round(peak_mb(), 1),
+        "peak_mb_before": round(before, 1),
+    }
+
+
+def _attacked(cell: Cell, graph: Any) -> tuple[Any, dict[str, Any]]:
+    """The result of the attack that a cell names, and the settings of the method."""
+    from caribou.audit import gmia, linkteller, lira
+    from caribou.audit.gcn import SETTINGS, PlainGcn
+    from caribou.methods import method_info
+    from caribou.randomness import Streams
+
+    streams, attack = Streams(int(cell["seed"])), str(cell["attack"])
+    if attack not in ATTACKS:
+        raise InputError(f"attack must be one of {', '.join(ATTACKS)}, got {attack!r}")
+    if cell["method"] == GCN:
+        if attack != "linkteller":
+            raise InputError(f"attack must be linkteller for {GCN}, got {attack!r}")
+        box = PlainGcn.fit(graph, streams)
+        setting = linkteller.Setting(nodes=cell.get("nodes", linkteller.NODES), entries="all")
+        return linkteller.attack_black_box(box.query, box.graph, streams, setting=setting), dict(SETTINGS)
+    info, budget = method_info(str(cell["method"])), budget_of(cell)
+    info.check(str(cell["method"]), budget)
+    method = info.create(**settings_of(cell))
+    if attack == "linkteller":
+        setting = linkteller.Setting(nodes=cell.get("nodes", linkteller.NODES))
+        result = linkteller.attack(method, graph, budget, streams, runs=1, ways=cell.get("ways"), setting=setting)
+    elif attack == "gmia":
+        result = gmia.attack(method, graph, budget, streams, runs=1)
+    else:
+        result = lira.attack(method, graph, budget, streams, runs=int(cell.get("fits", LIRA_FITS)))
+    return result, dict(method.settings())
 
 
 def noise_of_depth(cell: Cell, _: Path | None) -> dict[str, Any]:
@@ -105,4 +161,4 @@ def peak_mb() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024 if sys.platform != "darwin" else 1024**2)
 
 
-KINDS: Mapping[str, Measure] = {"train": fit_and_score, "noise": noise_of_depth}
+KINDS: Mapping[str, Measure] = {"train": fit_and_score, "audit": attack_and_score, "noise": noise_of_depth}

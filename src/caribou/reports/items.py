@@ -7,7 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from caribou.reports import paper
+from caribou.reports.attacks import audit_blocks
 from caribou.reports.blocks import Block, Entry, Table, marked
+from caribou.reports.costs import cost_table, dataset_title, larger_blocks
 from caribou.reports.figures import boxes, curves, heat_maps
 from caribou.reports.summary import Mean, axis, grouped, tops, value_of
 from caribou.results import Record
@@ -81,7 +83,7 @@ def _by_epsilon(
             columns.append(marked(column))
         rows = [(Entry(method), *(column[k] for column in columns)) for k, method in enumerate(methods)]
         groups.append((f"ε = {epsilon}", tuple(rows)))
-    return Table(name, title, ("method", *map(_dataset_title, datasets)), tuple(groups), caption)
+    return Table(name, title, ("method", *map(dataset_title, datasets)), tuple(groups), caption)
 
 
 def _runs(means: Mapping[Any, Mean]) -> str:
@@ -111,10 +113,6 @@ def _accuracy(mean: Mean | None, table: str, method: str, dataset: str, epsilon:
     )
 
 
-def _dataset_title(name: str) -> str:
-    return f"{name} (stands in for Facebook)" if name in paper.STAND_INS else name
-
-
 def accuracy_curves(name: str, records: Records) -> Block:
     """Accuracy over epsilon, one panel per data set."""
     private = [r for r in records if r.cell["epsilon"] != "inf"]
@@ -131,41 +129,6 @@ def accuracy_curves(name: str, records: Records) -> Block:
     panels = {dataset: methods for dataset, methods in panels.items() if methods}
     caption = "Bars: 95 % intervals over the seeds. Dotted: without privacy (mlp: without the graph)."
     return curves(f"{name}-curves", "Accuracy against epsilon", panels, x="epsilon", lines=lines, caption=caption)
-
-
-def cost_table(name: str, records: Records) -> Table:
-    """CPU seconds and memory of a fit by data set and method, beside the paper's."""
-    datasets = axis(records, "dataset")
-    seconds = grouped(records, "method", "dataset", measure="cpu_seconds")
-    memory = grouped(records, "method", "dataset", measure="peak_mb")
-    score = grouped(records, "method", "dataset")
-    groups = []
-    for title, means, metric, factor, form in (
-        ("CPU seconds of one fit (paper: a third of its time for 3 runs)", seconds, "seconds_3_runs", 1 / 3, "{:.2f}"),
-        ("peak memory of the process, MB, libraries included", memory, "max_memory_mb", 1.0, "{:.0f}"),
-    ):
-        rows = []
-        for method in axis(records, "method"):
-            row = [Entry(method)]
-            for dataset in datasets:
-                mean = means.get((method, dataset))
-                published = paper.overhead(metric, method, dataset)
-                shown = "" if published is None else form.format(published * factor)
-                row.append(Entry("not run") if mean is None else Entry(form.format(mean.value), mean.value, shown))
-            rows.append(tuple(row))
-        groups.append((title, tuple(rows)))
-    rows = []
-    for method in axis(records, "method"):
-        entries = [
-            Entry("not run")
-            if (method, d) not in seconds
-            else Entry(f"{100 * score[method, d].value / max(0.01, seconds[method, d].value):.0f}")
-            for d in datasets
-        ]
-        rows.append((Entry(method), *entries))
-    groups.append(("accuracy points per CPU second, all budgets together", tuple(rows)))
-    caption = "One process and one thread per fit; the paper's figures are from other hardware. Means over all budgets and seeds."
-    return Table(f"{name}-cost", "Time and memory", ("method", *map(_dataset_title, datasets)), tuple(groups), caption)
 
 
 # -- depth ---------------------------------------------------------------------------------------------------------
@@ -371,6 +334,8 @@ ITEMS = (
     ),
     Item("degree", "Maximum degree", "CRV-D", degree_blocks),
     Item("heatmaps", "Parameters of the layer", "CRV-H", heat_blocks),
+    Item("audit", "Attacks", "table of privacy auditing", audit_blocks),
+    Item("larger-graph", "Larger graphs", "table of Reddit2", larger_blocks),
     Item("noise-depth", "Noise against depth", "table and figure of noise scales", noise_blocks),
     Item("failure", "Divergent noise", "table of the failure case", failure_blocks),
     Item("allocation", "How one budget is split", "added", allocation_blocks),

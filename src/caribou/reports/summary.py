@@ -27,6 +27,11 @@ class Mean:
             return f"{100 * self.value:.1f}"
         return f"{100 * self.value:.1f} ± {100 * self.half_width:.1f}"
 
+    def decimals(self, digits: int = 3) -> str:
+        """``0.443 ± 0.012``, for areas and rates; no interval from fewer than three runs."""
+        half = "" if self.runs < FEWEST_RUNS else f" ± {self.half_width:.{digits}f}"
+        return f"{self.value:.{digits}f}{half}"
+
 
 def mean_of(values: Sequence[float]) -> Mean:
     """The mean of some runs.
@@ -48,7 +53,7 @@ def successes(records: Iterable[Record]) -> list[Record]:
 def grouped(records: Iterable[Record], *names: str, measure: str = "test_accuracy") -> dict[Any, Mean]:
     """Means of a measure by the values of axes (one: by its value, several: by tuples), in the order of appearance.
 
-    Records without the measure are left out.
+    ``measure``: a name, or names joined by "/" for a figure inside others. Records without it are left out.
     """
     return {group: mean_of(found) for group, found in _values(records, names, measure).items()}
 
@@ -62,7 +67,7 @@ def tops(records: Iterable[Record], *names: str, measure: str = "test_accuracy")
 def _values(records: Iterable[Record], names: Sequence[str], measure: str) -> dict[Any, list[float]]:
     values: dict[Any, list[float]] = {}
     for record in records:
-        value = record.measures.get(measure)
+        value = figure_of(record.measures, measure)
         if isinstance(value, int | float) and not isinstance(value, bool):
             key = tuple(value_of(record.cell, name) for name in names)
             values.setdefault(key if len(names) > 1 else key[0], []).append(float(value))
@@ -79,3 +84,15 @@ def axis(records: Iterable[Record], name: str) -> list[Any]:
 def value_of(cell: Mapping[str, Any], name: str) -> Any:
     """The value of an axis or of a setting; None if the cell has neither."""
     return cell.get(name, cell.get("settings", {}).get(name))
+
+
+def figure_of(measures: Mapping[str, Any], path: str) -> Any:
+    """A figure by its name or path; None where there is none.
+
+    >>> figure_of({"tpr_at_fpr": {"0.01": 0.2}}, "tpr_at_fpr/0.01")
+    0.2
+    """
+    found: Any = measures
+    for name in path.split("/"):
+        found = found.get(name) if isinstance(found, Mapping) else None
+    return found

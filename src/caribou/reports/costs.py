@@ -1,0 +1,155 @@
+"""What fits cost: time and memory by method and data set, beside the paper's, and on larger graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from caribou.reports import paper
+from caribou.reports.blocks import Block, Entry, Table
+from caribou.reports.summary import Mean, axis, grouped
+from caribou.results import Record
+
+Records = Sequence[Record]
+ADDED = "added_mb"
+"""The measure that is computed here: by how much the fit raised the peak memory of its process."""
+
+
+def dataset_title(name: str) -> str:
+    """The name of a data set as the title of a column; a stand-in is called one, a generated graph is told by its size.
+
+    >>> dataset_title("csbm:nodes=169343,features=128")
+    'generated, 169,343 nodes'
+    """
+    options = dict(part.split("=") for part in name.partition(":")[2].split(",") if "=" in part)
+    if name.startswith("csbm") and int(options.get("nodes", 0)) >= 10_000:
+        return f"generated, {int(options['nodes']):,} nodes"
+    return f"{name} (stands in for Facebook)" if name in paper.STAND_INS else name
+
+
+def cost_table(name: str, records: Records) -> Table:
+    """CPU seconds and memory of a fit by data set and method, beside the paper's; accuracy points per CPU second."""
+    records = [with_added_memory(record) for record in records]
+    groups = [
+        _group(records, "CPU seconds of one fit (paper: a third of its time for 3 runs)", "cpu_seconds", "{:.2f}",
+               lambda m, d: _third(paper.overhead("seconds_3_runs", m, d))),
+        _group(records, "memory that the fit added to its process, MB (paper: on its GPU)", ADDED, "{:.0f}",
+               lambda m, d: paper.overhead("max_memory_mb", m, d)),
+        _group(records, "peak memory of the process, MB, libraries and data included", "peak_mb", "{:.0f}"),
+        _points_per_second(records),
+    ]  # fmt: skip
+    caption = (
+        "One process and one thread per fit, means over all budgets and seeds; a public encoder that cells share is charged "
+        "to each; libraries that a fit loads count as its memory. The paper's figures are from a GPU, at ε = 1 and K = 20: "
+        "they compare methods with each other, not with ours."
+    )
+    head = ("method", *map(dataset_title, axis(records, "dataset")))
+    return Table(f"{name}-cost", "Time and memory", head, tuple(groups), caption)
+
+
+def with_added_memory(record: Record) -> Record:
+    """The record with the measure ADDED, if it knows the peak before and after."""
+    after, before = record.measures.get("peak_mb"), record.measures.get("peak_mb_before")
+    if after is None or before is None:
+        return record
+    return replace(record, measures={**record.measures, ADDED: after - before})
+
+
+def _third(seconds: float | None) -> float | None:
+    return None if seconds is None else seconds / 3
+
+
+def _group(
+    records: Records,
+    title: str,
+    measure: str,
+    form: str,
+    published: Callable[[str, str], float | None] = lambda method, dataset: None,
+) -> tuple[str, tuple[tuple[Entry, ...], ...]]:
+    means = grouped(records, "method", "dataset", measure=measure)
+    rows = []
+    for method in axis(records, "method"):
+        row = [Entry(method)]
+        for dataset in axis(records, "dataset"):
+            value = published(method, dataset)
+            row.append(_entry(means.get((method, dataset)), form, "" if value is None else form.format(value)))
+        rows.append(tuple(row))
+    return title, tuple(rows)
+
+
+def _entry(mean: Mean | None, form: str, published: str) -> Entry:
+    if mean is None:
+        return Entry("not run")
+    return Entry(form.format(mean.value), mean.value, published, title=f"{mean.runs} fits")
+
+
+def _points_per_second(records: Records) -> tuple[str, tuple[tuple[Entry, ...], ...]]:
+    seconds = grouped(records, "method", "dataset", measure="cpu_seconds")
+    score = grouped(records, "method", "dataset")
+    rows = []
+    for method in axis(records, "method"):
+        entries = [
+            Entry(f"{100 * score[method, d].value / max(0.01, seconds[method, d].value):.0f}")
+            if (method, d) in seconds
+            else Entry("not run")
+            for d in axis(records, "dataset")
+        ]
+        rows.append((Entry(method), *entries))
+    return "accuracy points per CPU second, all budgets together", tuple(rows)
+
+
+# -- larger graphs -------------------------------------------------------------------------------------------------
+
+
+def larger_blocks(records: Records) -> list[Block]:
+    """One row per data set, method and epsilon: accuracy, time and memory; the paper has accuracies on Reddit2 only."""
+    names = ("dataset", "method", "epsilon")
+    scores = grouped(records, *names)
+    costs = {
+        measure: grouped(records, *names, measure=measure) for measure in ("cpu_seconds", "peak_mb", "peak_mb_before")
+    }
+    groups = []
+    for dataset in axis(records, "dataset"):
+        rows = [_larger_row(key, scores[key], costs) for key in scores if key[0] == dataset]
+        groups.append((_size_words(dataset), tuple(rows)))
+    head = ("method", "accuracy, %", "CPU minutes", "peak memory, GB", "of which before the fit, GB")
+    caption = (
+        "One thread. Peak memory is that of the process: libraries, data and fit. Generated graphs have the size of the real "
+        "ones; their accuracies say nothing about those. The paper has accuracies on Reddit2, and neither times nor memory: "
+        f"edge level {_reddit('edge')}; node level {_reddit('node')}."
+    )
+    return [Table("larger-graph", "Time and memory of one fit", head, tuple(groups), caption)]
+
+
+def _larger_row(key: tuple[Any, ...], score: Mean, costs: Mapping[str, Mapping[Any, Mean]]) -> tuple[Entry, ...]:
+    _, method, epsilon = key
+    free = method == "mlp"  # it reads no edge and is the same at every epsilon
+    figures = [
+        Entry("" if measured is None else f"{measured.value / unit:.1f}")
+        for measure, unit in (("cpu_seconds", 60), ("peak_mb", 1000), ("peak_mb_before", 1000))
+        for measured in [costs[measure].get(key)]
+    ]
+    title = f"{score.runs} seed" + ("s" if score.runs > 1 else "")
+    return Entry(method if free else f"{method}, ε = {epsilon}"), Entry(score.percent(), title=title), *figures
+
+
+def _size_words(dataset: str) -> str:
+    """A data set with its size, from its name or from the table of data sets."""
+    from caribou.datasets.csbm import block_model
+    from caribou.datasets.table import PUBLIC
+
+    if dataset in PUBLIC:
+        spec = PUBLIC[dataset]
+        name, sizes = dataset, (spec.nodes, spec.edges // 2, spec.features, spec.classes)
+    elif dataset.startswith("csbm"):
+        model = block_model(dataset.partition(":")[2], {})
+        name, sizes = "generated", (model.nodes, model.edges, model.features, model.classes)
+    else:
+        return dataset
+    words = ("nodes", "edges", "features", "classes")
+    return f"{name}: " + ", ".join(f"{size:,} {word}" for size, word in zip(sizes, words, strict=True))
+
+
+def _reddit(unit: str) -> str:
+    return ", ".join(f"{accuracy} at ε = {epsilon}" for epsilon, accuracy in paper.REDDIT2[unit].items())
