@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import logging
 import os
 import re
+import shutil
 import stat
 import sys
 import threading
@@ -18,7 +20,7 @@ import pytest
 
 from caribou.engines import folder as folder_module
 from caribou.engines import release as module
-from caribou.engines.blocks import StateFile
+from caribou.engines.blocks import Layout, StateFile
 from caribou.engines.folder import discard
 from caribou.engines.release import Request, release_files
 from caribou.errors import BudgetExceeded, CaribouError, InputError, RunError
@@ -86,6 +88,71 @@ def test_parquet_is_npy(tables: Tables) -> None:
     assert np.array_equal(table.drop(columns="node").to_numpy(), np.load(tables.folder / "out.npy"))
 
 
+def test_the_groups_of_a_parquet_file_do_not_tell_of_the_blocks(
+    tables: Tables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Blocks are as large as edges and memory allow: one edge more can halve them."""
+    import pyarrow.parquet as pq
+
+    monkeypatch.setattr(module, "ROW_GROUP", 1500)
+    found = []
+    for shift in (10, 12, 16):
+        monkeypatch.setattr(module.Memory, "layout", lambda _, nodes, columns, __, s=shift: Layout(nodes, columns, s))
+        release_files(tables.request("out.parquet"), new_noise=seeded)
+        file = pq.ParquetFile(tables.folder / "out.parquet")
+        found.append([file.metadata.row_group(k).num_rows for k in range(file.metadata.num_row_groups)])
+    assert found == [[1500, 1500, 1500, NODES - 4500]] * 3
+
+
+def test_a_run_is_not_finished_with_another_calibration_or_version(
+    tables: Tables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same noise at two scales cancels out: two results would give the state away."""
+    request = tables.request(engine="outofcore")
+    killed(lambda: release_files(request, progress=dying_in(2)))
+    original = module._calibrated
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "_calibrated", lambda *a: louder(original(*a)))
+        with pytest.raises(RunError, match="another noise"):
+            release_files(request)
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "__version__", "99")
+        with pytest.raises(RunError, match="another version"):
+            release_files(request)
+    release_files(request)
+
+
+def louder(calibrated: Any) -> Any:
+    return dataclasses.replace(calibrated, noise_std=1.01 * calibrated.noise_std)
+
+
+def test_a_folder_that_waits_there_is_made_private_or_refused(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
+    request = tables.request(engine="outofcore")
+    request.work.mkdir(mode=0o777)
+    request.work.chmod(0o777)
+    killed(lambda: release_files(request, progress=dying_in(2)))
+    assert stat.S_IMODE(request.work.stat().st_mode) == 0o700
+    monkeypatch.setattr(folder_module.os, "geteuid", lambda: 12345)
+    with pytest.raises(InputError, match="work must be a folder of the user"):
+        release_files(request)
+
+
+def test_a_lock_of_a_folder_that_was_made_anew_is_not_taken(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
+    request = tables.request()
+    flock = folder_module.fcntl.flock
+
+    def late(file: Any, how: int) -> None:
+        """Between opening and locking, another process finishes, removes the folder and begins anew."""
+        shutil.rmtree(request.work)
+        request.work.mkdir(mode=0o700)
+        (request.work / "lock").write_text("")
+        flock(file, how)
+
+    monkeypatch.setattr(folder_module.fcntl, "flock", late)
+    with pytest.raises(RunError, match="in use"):
+        release_files(request)
+
+
 @pytest.mark.parametrize("engine", ["local", "outofcore"])
 def test_a_killed_run_is_finished_with_the_same_noise(tables: Tables, engine: str) -> None:
     whole = tables.request("whole.npy", engine=engine)
@@ -144,7 +211,7 @@ def test_a_killed_run_is_booked_once(
 def test_an_interrupted_run_is_not_continued_with_other_options_data_or_ledger(tables: Tables) -> None:
     request, path = tables.request(engine="outofcore"), tables.folder / "ledger.sqlite"
     killed(lambda: release_files(request, ledger=Ledger(path), progress=dying_in(2)))
-    with pytest.raises(RunError, match="another parameters"):
+    with pytest.raises(RunError, match="another .*parameters"):
         release_files(tables.request(engine="outofcore", hops=5), ledger=Ledger(path))
     with pytest.raises(RunError, match="ledger must be"):
         release_files(request)

@@ -16,9 +16,10 @@ import fcntl
 import json
 import os
 import shutil
+import stat
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
@@ -34,16 +35,8 @@ class WorkFolder:
 
     def __init__(self, path: Path, request: Mapping[str, Any]) -> None:
         self.path = path
-        try:
-            path.mkdir(mode=0o700, exist_ok=True)
-        except OSError as error:
-            raise InputError(f"work must be a folder that can be made, got {str(path)!r}: {error.strerror}") from error
-        self._lock = open(path / "lock", "w")  # noqa: SIM115 - held for the life of the run
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            self._lock.close()
-            raise RunError(f"{path} is in use: another process is making this release") from None
+        _make_private(path)
+        self._lock = _locked(path)
         self.record: dict[str, Any] = self._read()
         if self.record.get("stage") in (None, "preparing"):
             self._restart(request)
@@ -155,14 +148,35 @@ class WorkFolder:
             os.close(descriptor)
 
 
+def _make_private(path: Path) -> None:
+    """A folder that only its owner can read or write, and that is ours: one that waited there for us may be anybody's."""
+    try:
+        path.mkdir(mode=0o700, exist_ok=True)
+        found = path.lstat()
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+            raise InputError(f"work must be a folder of the user who makes the release, got {str(path)!r}")
+        path.chmod(0o700)
+    except OSError as error:
+        raise InputError(f"work must be a folder that can be made, got {str(path)!r}: {error.strerror}") from error
+
+
+def _locked(path: Path) -> IO[str]:
+    """The lock of a folder, held until it is closed. A folder that was removed and made anew meanwhile has another one."""
+    lock = open(path / "lock", "w")  # noqa: SIM115 - held for the life of the run
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.fstat(lock.fileno()).st_ino == os.stat(path / "lock").st_ino:
+            return lock
+    except OSError:
+        pass
+    lock.close()
+    raise RunError(f"{path} is in use: another process is making this release")
+
+
 def discard(path: Path) -> bool:
     """Remove the folder of an unfinished release; what is booked stays booked. False if there is none."""
     if not path.is_dir():
         return False
-    with open(path / "lock", "w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise RunError(f"{path} is in use: another process is making this release") from None
+    with _locked(path):
         shutil.rmtree(path)
     return True

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from caribou import kernels
+from caribou import __version__, kernels
 from caribou._validate import integer, one_of
 from caribou.engines.blocks import BlockFiles, Layout
 from caribou.engines.folder import WorkFolder
@@ -37,6 +37,8 @@ from caribou.randomness import Streams
 
 ENGINES = ("local", "outofcore", "ray")
 ENDINGS = (".parquet", ".npy")
+ROW_GROUP = 1 << 16
+"""Rows per group of a Parquet result, whatever the blocks were."""
 
 
 @dataclass(frozen=True)
@@ -103,6 +105,11 @@ class Request:
         }
 
 
+def _identity(request: Request, calibrated: CalibratedPropagation) -> dict[str, Any]:
+    """Also what this version makes of the request: the same noise at two scales, or under two roundings, would cancel out."""
+    return {**request.identity(), "noise": calibrated.noise_std, "version": __version__}
+
+
 @dataclass(frozen=True)
 class Released:
     """The certificate of a finished release, and from which round it was resumed (None: it was not)."""
@@ -128,7 +135,7 @@ def release_files(
     edges, features = EdgeTable.open(request.edges), FeatureTable.open(request.features)
     calibrated = _calibrated(request, features)
     memory = Memory(request.memory)
-    folder = WorkFolder(request.work, request.identity())
+    folder = WorkFolder(request.work, _identity(request, calibrated))
     resumed = folder.record["round"] if folder.stage in ("booking", "running", "released") else None
     try:
         files = _prepared(request, edges, features, calibrated, memory, folder)
@@ -384,13 +391,34 @@ def _write_parquet(shards: Iterator[np.ndarray], layout: Layout, path: Path) -> 
     names = ["node", *(f"x{k}" for k in range(layout.columns))]
     schema = pa.schema([("node", pa.int64()), *((name, pa.float32()) for name in names[1:])])
     first = 0
-    # noise does not compress, and its values do not repeat: both would only cost time
+    # Groups of a fixed size: blocks are as large as edges and memory allow, and their number would tell of the edges.
+    # Noise does not compress, and its values do not repeat: both would only cost time
     with pq.ParquetWriter(path, schema, compression="none", use_dictionary=["node"]) as writer:
-        for rows in shards:
+        for rows in regrouped(shards, ROW_GROUP):
             node = pa.array(np.arange(first, first + len(rows)))
             columns = [pa.array(_plain(rows[:, k])) for k in range(layout.columns)]
             writer.write_table(pa.table([node, *columns], schema=schema))
             first += len(rows)
+
+
+def regrouped(shards: Iterable[np.ndarray], size: int) -> Iterator[np.ndarray]:
+    """The same rows in parts of ``size``, the last one shorter.
+
+    >>> [len(part) for part in regrouped([np.zeros((5, 1)), np.zeros((2, 1)), np.zeros((4, 1))], 3)]
+    [3, 3, 3, 2]
+    """
+    kept: list[np.ndarray] = []
+    for rows in shards:
+        kept.append(rows)
+        held = sum(map(len, kept))
+        if held >= size:
+            joined = np.concatenate(kept)
+            whole = held - held % size
+            yield from (joined[first : first + size] for first in range(0, whole, size))
+            kept = [joined[whole:]]
+    rest = np.concatenate(kept) if kept else np.empty((0, 0))
+    if len(rest):
+        yield rest
 
 
 def _plain(values: np.ndarray) -> np.ndarray:
