@@ -19,6 +19,10 @@ import numpy as np
 
 VERSION = 1
 """Of the arithmetic: changes whenever the bits of a result may."""
+_INTERFACE = 2
+"""Of the compiled functions: changes whenever they are called in another way."""
+_GROUP = 128
+"""Rows whose sums the compiled loop makes together, as in the C file."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,7 +147,7 @@ def round_tiles(
             add_rows(rows.part(first, part.stop), y, total)
             sums[number] = finish_rows(finish.part(part, noise), total, out[part])
         return sums
-    pointers, scratch = _pointers(y), np.empty(y.columns)
+    pointers, scratch = _pointers(y), np.empty((_GROUP, y.columns))
     product, rest = _product(rows, y, pointers), _rest(finish, out, sums)
     # only addresses move from tile to tile: asking NumPy for them again would cost as much as a small product
     moving = [(product, "starts", 8), (rest, "degrees", 8), (rest, "own", 4 * y.columns), (rest, "out", 4 * y.columns)]
@@ -307,7 +311,7 @@ def _library() -> ctypes.CDLL | None:
             library = ctypes.CDLL(str(path))
             functions = [library.caribou_round, library.caribou_add, library.caribou_finish, library.caribou_gaussian]
             functions.append(library.caribou_votes)
-            if library.caribou_version() == VERSION:
+            if library.caribou_version() == _INTERFACE:
                 for function in functions:
                     function.restype = None
                 return library

@@ -23,11 +23,13 @@
 #define EXPORT __declspec(dllexport)
 #endif
 
-#define AHEAD 32 /* edges between a prefetch and its use */
-#define GROUP 64 /* edges per pass over the columns: their rows stay in the first-level cache */
-#define WIDE 32  /* columns whose sums stay in registers */
+#define AHEAD 32      /* edges between a prefetch and its use: rows of one cache line */
+#define AHEAD_WIDE 20 /* the same for two lines: about as many bytes on their way */
+#define GROUP 128     /* rows whose sums are made together, one pass per WIDE columns: [GROUP, d] stays in the second-level cache */
+#define WIDE 32       /* columns whose sums stay in registers */
+#define CHUNK 512     /* pairs of Gaussians per step: radii stay in the first-level cache */
 
-int32_t EXPORT caribou_version(void) { return 1; }
+int32_t EXPORT caribou_version(void) { return 2; }
 
 typedef struct {
     int64_t rows;             /* rows of this call */
@@ -59,10 +61,11 @@ INLINE const float *row_of(const Product *p, int64_t j, int d) {
     return p->shards[j >> p->shift] + (j & (((int64_t)1 << p->shift) - 1)) * (int64_t)d;
 }
 
-INLINE void fetch(const Product *p, int64_t e, int d) {
+/* only the columns of this pass: fetching a long row whole keeps more lines on their way than the processor can */
+INLINE void fetch(const Product *p, int64_t e, int d, int at, int width) {
     if (e < p->end) {
-        const char *row = (const char *)row_of(p, p->columns[e], d);
-        for (int b = 0; b < 4 * d; b += 64) PREFETCH(row + b);
+        const char *row = (const char *)(row_of(p, p->columns[e], d) + at);
+        for (int b = 0; b < 4 * width; b += 64) PREFETCH(row + b);
     }
 }
 
@@ -70,52 +73,52 @@ INLINE void fetch(const Product *p, int64_t e, int d) {
 typedef double Four __attribute__((vector_size(32), aligned(8)));
 typedef float FourSingle __attribute__((vector_size(16), aligned(4)));
 
-/* columns at .. at + 4 fours: their sums stay in registers, whatever the number of edges */
-INLINE void add_fours(const Product *p, int64_t from, int64_t to, int d, int at, const int fours, double *acc) {
+/* columns at .. at + 4 fours of row i: their sums stay in registers, whatever the number of edges */
+INLINE void add_fours(const Product *p, int64_t i, int d, int at, const int fours, double *acc) {
     Four s[WIDE / 4];
 #pragma GCC unroll 8
-    for (int f = 0; f < fours; f++) s[f] = *(const Four *)(acc + at + 4 * f);
-    for (int64_t e = from; e < to; e++) {
-        if (at == 0) fetch(p, e + AHEAD, d);
+    for (int f = 0; f < fours; f++) s[f] = *(const Four *)(acc + 4 * f);
+    const int64_t end = p->starts[i + 1];
+    for (int64_t e = p->starts[i]; e < end; e++) {
+        fetch(p, e + (fours > 4 ? AHEAD_WIDE : AHEAD), d, at, 4 * fours);
         const float *row = row_of(p, p->columns[e], d) + at;
 #pragma GCC unroll 8
         for (int f = 0; f < fours; f++) s[f] += __builtin_convertvector(*(const FourSingle *)(row + 4 * f), Four);
     }
 #pragma GCC unroll 8
-    for (int f = 0; f < fours; f++) *(Four *)(acc + at + 4 * f) = s[f];
+    for (int f = 0; f < fours; f++) *(Four *)(acc + 4 * f) = s[f];
 }
 #endif
 
-INLINE void add_chunk(const Product *p, int64_t from, int64_t to, int d, int at, int width, double *acc) {
+INLINE void add_pass(const Product *p, int64_t first, int64_t last, int d, int at, int width, double *acc) {
+    for (int64_t i = first; i < last; i++) {
+        double *sum = acc + (i - first) * d + at;
 #if defined(__GNUC__)
-    if (width == WIDE) {
-        add_fours(p, from, to, d, at, WIDE / 4, acc);
-        return;
-    }
-    if (width == 16) {
-        add_fours(p, from, to, d, at, 4, acc);
-        return;
-    }
+        if (width == WIDE) {
+            add_fours(p, i, d, at, WIDE / 4, sum);
+            continue;
+        }
+        if (width == 16) {
+            add_fours(p, i, d, at, 4, sum);
+            continue;
+        }
 #endif
-    for (int64_t e = from; e < to; e++) {
-        if (at == 0) fetch(p, e + AHEAD, d);
-        const float *row = row_of(p, p->columns[e], d) + at;
-        for (int k = 0; k < width; k++) acc[at + k] += (double)row[k];
+        for (int64_t e = p->starts[i]; e < p->starts[i + 1]; e++) {
+            fetch(p, e + AHEAD_WIDE, d, at, width);
+            const float *row = row_of(p, p->columns[e], d) + at;
+            for (int k = 0; k < width; k++) sum[k] += (double)row[k];
+        }
     }
 }
 
-/* acc += sum of the rows y_j over the neighbours j of row i, in ascending order of j for every column */
-INLINE void add_row(const Product *p, int64_t i, int d, double *acc) {
-    const int64_t end = p->starts[i + 1];
-    for (int64_t from = p->starts[i]; from < end; from += GROUP) {
-        const int64_t to = from + GROUP < end ? from + GROUP : end;
-        int at = 0;
-        for (; at + WIDE <= d; at += WIDE) add_chunk(p, from, to, d, at, WIDE, acc);
-        if (d % WIDE == 16)
-            add_chunk(p, from, to, d, at, 16, acc);
-        else if (at < d)
-            add_chunk(p, from, to, d, at, d - at, acc);
-    }
+/* acc += sums of the rows y_j over the neighbours j of rows first .. last - 1, in ascending order of j for every column */
+INLINE void add_group(const Product *p, int64_t first, int64_t last, int d, double *acc) {
+    int at = 0;
+    for (; at + WIDE <= d; at += WIDE) add_pass(p, first, last, d, at, WIDE, acc);
+    if (d % WIDE == 16)
+        add_pass(p, first, last, d, at, 16, acc);
+    else if (at < d)
+        add_pass(p, first, last, d, at, d - at, acc);
 }
 
 INLINE double length(const double *x, int d) { /* four partial sums: a fixed order that fits both widths */
@@ -164,27 +167,28 @@ INLINE void finish_row(const Rest *r, int64_t i, int d, double *x) {
     for (int k = 0; k < d; k++) out[k] = (float)(x[k] * scale);
 }
 
-INLINE void round_rows(const Product *p, const Rest *r, int d, double *x) {
-    for (int64_t i = 0; i < p->rows; i++) {
-        for (int k = 0; k < d; k++) x[k] = 0;
-        add_row(p, i, d, x);
-        finish_row(r, i, d, x);
+INLINE void round_rows(const Product *p, const Rest *r, int d, double *acc) {
+    for (int64_t first = 0; first < p->rows; first += GROUP) {
+        const int64_t last = first + GROUP < p->rows ? first + GROUP : p->rows;
+        memset(acc, 0, (size_t)((last - first) * d) * sizeof *acc);
+        add_group(p, first, last, d, acc);
+        for (int64_t i = first; i < last; i++) finish_row(r, i, d, acc + (i - first) * d);
     }
 }
 
-/* one round for consecutive rows, everything in one pass; scratch: [d] */
+/* one round for consecutive rows, everything in one pass; scratch: [GROUP, d] */
 CLONES EXPORT void caribou_round(const Product *p, const Rest *r, double *scratch) {
-    double fixed[64] __attribute__((aligned(64)));
     switch (p->d) {
-    case 16: round_rows(p, r, 16, fixed); break;
-    case 32: round_rows(p, r, 32, fixed); break;
-    case 64: round_rows(p, r, 64, fixed); break;
+    case 16: round_rows(p, r, 16, scratch); break;
+    case 32: round_rows(p, r, 32, scratch); break;
+    case 64: round_rows(p, r, 64, scratch); break;
     default: round_rows(p, r, p->d, scratch);
     }
 }
 
 INLINE void add_rows(const Product *p, int d, double *acc) {
-    for (int64_t i = 0; i < p->rows; i++) add_row(p, i, d, acc + i * d);
+    for (int64_t first = 0; first < p->rows; first += GROUP)
+        add_group(p, first, first + GROUP < p->rows ? first + GROUP : p->rows, d, acc + first * d);
 }
 
 /* acc [rows, d] += the product with the columns of one tile: the first half of a round that takes several tiles */
@@ -264,21 +268,30 @@ INLINE void turn(uint64_t w, double *c, double *s) {
     *s = of_bits(second ^ ((q >> 1) << 63));
 }
 
-/* 2 pairs standard Gaussians, times std, to multiples of the grid (per_grid = 0: not rounded). words: [3 pairs] */
+/* 2 pairs standard Gaussians, times std, to multiples of the grid (per_grid = 0: not rounded). words: [3 pairs]
+ * Short loops one after the other: then the processor works on several numbers at a time, and what they share is in the cache. */
 CLONES EXPORT void caribou_gaussian(const uint64_t *restrict words, int64_t pairs, double std, double grid, double per_grid,
                                     double *restrict out) {
     const double tiny = 0x1p-64;
-    double *restrict const sines = out + pairs;
-    for (int64_t i = 0; i < pairs; i++) {
-        const double u = (to_double(words[i]) + (to_double(words[pairs + i]) + 0.5) * tiny) * tiny;
-        const double radius = sqrt(2 * minus_log(u));
-        double c, s;
-        turn(words[2 * pairs + i], &c, &s);
-        out[i] = radius * c * std;
-        sines[i] = radius * s * std;
+    double radius[CHUNK];
+    for (int64_t first = 0; first < pairs; first += CHUNK) {
+        const int64_t count = first + CHUNK < pairs ? CHUNK : pairs - first;
+        const uint64_t *restrict const high = words + first, *restrict const low = high + pairs, *restrict const angle = low + pairs;
+        double *restrict const cosines = out + first, *restrict const sines = cosines + pairs;
+        for (int64_t i = 0; i < count; i++)
+            radius[i] = minus_log((to_double(high[i]) + (to_double(low[i]) + 0.5) * tiny) * tiny);
+        for (int64_t i = 0; i < count; i++) radius[i] = sqrt(2 * radius[i]);
+        for (int64_t i = 0; i < count; i++) {
+            double c, s;
+            turn(angle[i], &c, &s);
+            cosines[i] = radius[i] * c * std;
+            sines[i] = radius[i] * s * std;
+        }
+        if (per_grid != 0) {
+            for (int64_t i = 0; i < count; i++) cosines[i] = rounded(cosines[i] * per_grid) * grid;
+            for (int64_t i = 0; i < count; i++) sines[i] = rounded(sines[i] * per_grid) * grid;
+        }
     }
-    if (per_grid != 0)
-        for (int64_t i = 0; i < 2 * pairs; i++) out[i] = rounded(out[i] * per_grid) * grid;
 }
 
 /* ---- votes ----------------------------------------------------------------------------------------------------------------- */
