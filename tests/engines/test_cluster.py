@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +19,7 @@ from caribou.engines.blocks import Layout
 from caribou.engines.out_of_core import OutOfCoreRunner
 from caribou.engines.release import release_files
 from caribou.engines.rounds import steps_of
+from caribou.errors import RunError
 from caribou.mechanisms.noise import BlockNoise
 from engines_support import COLUMNS, NODES, Tables, calibrated_for, last_state
 
@@ -78,6 +81,36 @@ def test_a_release_on_ray_is_that_of_one_process_and_leaves_nothing(tables: Tabl
         "edges.npy",
         "features.npy",
     }
+
+
+def test_a_failed_round_gives_back_actors_and_shards_and_is_finished_later(tables: Tables) -> None:
+    expected, request = tables.request("expected.npy"), tables.request("out.npy", engine="ray")
+    release_files(expected, new_noise=lambda: BlockNoise.seeded(5))
+
+    def fail(number: int, blocks: int, entries: int) -> None:
+        if (number, blocks) == (2, 1):
+            raise OSError(errno.ENOSPC, "No space left on device", "somewhere")
+
+    with pytest.raises(RunError, match="No space left"):
+        release_files(request, new_noise=lambda: BlockNoise.seeded(5), progress=fail)
+    assert not request.out.exists()
+    assert {path.stem for path in request.work.glob("*.state")} == {"x0", "round-1"}
+    _await(lambda: ray.available_resources().get("CPU") == 2)  # the actors are gone
+    from ray._private.internal_api import memory_summary
+
+    _await(
+        lambda: "Plasma memory usage 0 MiB, 0 objects" in memory_summary(stats_only=True)
+    )  # so are blocks and shards
+    assert release_files(request, new_noise=BlockNoise.secure).resumed_at == 1
+    assert np.array_equal(np.load(request.out), np.load(expected.out))
+
+
+def _await(condition: Callable[[], bool], seconds: float = 60) -> None:
+    """Ray gives back what was freed a little later."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "not given back"
+        time.sleep(0.2)
 
 
 DRIVER = """

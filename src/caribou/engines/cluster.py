@@ -86,7 +86,9 @@ class RayRunner:
         self._started_ray = not ray.is_initialized()
         if self._started_ray:
             own = {"num_cpus": workers, "include_dashboard": False} if address is None else {}
-            ray.init(address=address, log_to_driver=False, logging_level="error", configure_logging=False, **own)
+            # "local": without it Ray would join whatever cluster it finds on this machine, and that would be sent the key
+            where = "local" if address is None else address
+            ray.init(address=where, log_to_driver=False, logging_level="error", configure_logging=False, **own)
         self._ray = ray
         self._state: list[Any] = []
         self._version = 0

@@ -19,9 +19,9 @@ import numpy as np
 
 from caribou.engines.blocks import TILE, Block, Layout
 from caribou.errors import CaribouError
-from caribou.kernels import Rows, count_votes
+from caribou.kernels import Rows
 from caribou.mechanisms.noise import BlockNoise
-from caribou.mechanisms.votes import Ballot, Roll, VoteBudget
+from caribou.mechanisms.votes import Ballot, Roll, VoteBudget, stage_counts
 from caribou.privacy.sensitivity import grid_spacing
 
 _VOTES = 1 << 31
@@ -123,7 +123,7 @@ def noisy_counts(block: Block, ballot: Ballot, classes: int, budget: VoteBudget,
     counts = np.zeros((block.count, classes), dtype=np.int64)
     for tile in block.tiles:
         rows = Rows(np.ascontiguousarray(tile.starts), tile.columns)
-        counts += count_votes(rows, block.first, *ballot.parts, classes)
+        counts += stage_counts(rows, block.first, ballot, classes)
     released = _perturbed(counts, ballot.stage, block.first // TILE, budget, noise)
     released[~ballot.receives[block.first : block.first + block.count]] = 0
     return released

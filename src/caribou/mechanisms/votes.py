@@ -148,6 +148,14 @@ class Roll:
             raise InputError(f"message must be a class in 0..{self.classes - 1} for every new node")
 
 
+def stage_counts(rows: Rows, first: int, ballot: Ballot, classes: int) -> np.ndarray:
+    """The exact counts of one stage for consecutive rows from ``first`` on, [rows, C]. Private: noise is still to be added.
+
+    The one home of the counts: `VoteBox` asks for all rows at once, `caribou.engines.votes` block by block.
+    """
+    return count_votes(rows, first, *ballot.parts, classes)
+
+
 class VoteBox:
     """The only object that reads the private edges of a vote release in memory (in blocks: `caribou.engines.votes`).
 
@@ -179,7 +187,7 @@ class VoteBox:
         (integers, unless the noise is Gaussian), with zero rows for nodes that cannot receive in this stage.
         """
         ballot = self._roll.ballot(new, rank, message, receives)
-        counts = count_votes(self._rows, 0, *ballot.parts, self.classes)
+        counts = stage_counts(self._rows, 0, ballot, self.classes)
         rows = np.flatnonzero(ballot.receives)
         answer = self.budget.perturbed(counts[rows], self._noise)
         released = np.zeros((self.nodes, self.classes), dtype=answer.dtype)
