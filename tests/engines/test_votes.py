@@ -109,7 +109,13 @@ def test_votes_on_ray_are_those_of_one_process(tables: Tables) -> None:
     from caribou.engines.cluster import RayRunner
 
     here = str(Path(caribou.__file__).parent.parent)
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, runtime_env={"env_vars": {"PYTHONPATH": here}})
+    ray.init(
+        "local",
+        num_cpus=2,
+        include_dashboard=False,
+        log_to_driver=False,
+        runtime_env={"env_vars": {"PYTHONPATH": here}},
+    )
     files = tables.blocked("a", Layout(NODES, COLUMNS, 10))
     runner = RayRunner(files, BlockNoise.seeded(9), residual=False, workers=2)
     try:
