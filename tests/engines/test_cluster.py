@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import signal
+import stat
 import subprocess
 import sys
 import textwrap
@@ -82,6 +83,30 @@ def test_a_release_on_ray_is_that_of_one_process_and_leaves_nothing(tables: Tabl
         "edges.npy",
         "features.npy",
     }
+
+
+def test_what_ray_writes_lies_in_a_private_folder(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its spilled objects are the graph, and its logs tell their sizes."""
+    from caribou.engines import cluster as module
+
+    seen = {}
+
+    class NoRay:
+        @staticmethod
+        def is_initialized() -> bool:
+            return False
+
+        @staticmethod
+        def init(**options: object) -> None:
+            seen.update(options, mode=stat.S_IMODE(Path(str(options["_temp_dir"])).stat().st_mode))
+            raise RunError("no Ray")
+
+    monkeypatch.setattr(module, "_ray", NoRay)
+    with pytest.raises(RunError, match="no Ray"):
+        module.RayRunner(tables.blocked("a", LAYOUT), BlockNoise.seeded(5), residual=True, workers=1)
+    assert seen["mode"] == 0o700
+    assert seen["address"] == "local"
+    assert not Path(str(seen["_temp_dir"])).exists()
 
 
 def test_a_failed_round_ends_its_actors_and_is_finished_later(tables: Tables) -> None:

@@ -211,7 +211,7 @@ def test_a_killed_run_is_booked_once(
 def test_an_interrupted_run_is_not_continued_with_other_options_data_or_ledger(tables: Tables) -> None:
     request, path = tables.request(engine="outofcore"), tables.folder / "ledger.sqlite"
     killed(lambda: release_files(request, ledger=Ledger(path), progress=dying_in(2)))
-    with pytest.raises(RunError, match="another .*parameters"):
+    with pytest.raises(RunError, match=r"another .*parameters"):
         release_files(tables.request(engine="outofcore", hops=5), ledger=Ledger(path))
     with pytest.raises(RunError, match="ledger must be"):
         release_files(request)

@@ -6,6 +6,8 @@ whose tasks it repeats, and two copies of one task give the same bytes. Ray is i
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 from collections.abc import Iterator
 from typing import Any
 
@@ -84,11 +86,21 @@ class RayRunner:
         ray = _ray()
         self._layout = layout = files.layout
         self._started_ray = not ray.is_initialized()
+        self._folder: str | None = None
         if self._started_ray:
-            own = {"num_cpus": workers, "include_dashboard": False} if address is None else {}
+            own: dict[str, Any] = {}
+            if address is None:
+                # Ray spills objects (the graph, hidden states) and logs their sizes there, for everybody to read: a private
+                # folder of mode 0700, removed at the end
+                self._folder = tempfile.mkdtemp(prefix="caribou-")
+                own = {"num_cpus": workers, "include_dashboard": False, "_temp_dir": self._folder}
             # "local": without it Ray would join whatever cluster it finds on this machine, and that would be sent the key
             where = "local" if address is None else address
-            ray.init(address=where, log_to_driver=False, logging_level="error", configure_logging=False, **own)
+            try:
+                ray.init(address=where, log_to_driver=False, logging_level="error", configure_logging=False, **own)
+            except BaseException:
+                self._remove_folder()
+                raise
         self._ray = ray
         self._state: list[Any] = []
         self._version = 0
@@ -151,6 +163,11 @@ class RayRunner:
         self.actors = []
         if self._started_ray:
             self._ray.shutdown()
+        self._remove_folder()
+
+    def _remove_folder(self) -> None:
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
 
 
 def _ray() -> Any:
