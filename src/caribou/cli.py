@@ -84,7 +84,10 @@ def main() -> None:
     except CaribouError as error:
         _fail(str(error), EXIT_BAD_INPUT)
     except _UsageError as error:
-        _fail(error.format_message(), EXIT_BAD_INPUT)
+        message = error.format_message()
+        if not message:  # no arguments: the help was shown
+            raise SystemExit(EXIT_BAD_INPUT) from None
+        _fail(message + _given(error), EXIT_BAD_INPUT)
     except typer.Abort:
         code = EXIT_INTERRUPTED
     except BrokenPipeError:
@@ -92,8 +95,18 @@ def main() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(0) from None
     if code == EXIT_INTERRUPTED:
-        _fail("interrupted; files are whole or absent, and what a ledger has booked stays booked", EXIT_INTERRUPTED)
+        _fail("interrupted; files are whole or absent, and what was booked in a ledger stays booked", EXIT_INTERRUPTED)
     raise SystemExit(code or 0)
+
+
+def _given(error: Any) -> str:
+    """The value of the option that an error is about; Typer names the option alone."""
+    options = getattr(getattr(error, "param", None), "opts", ())
+    for word, following in zip(sys.argv, [*sys.argv[1:], ""], strict=True):
+        option, equals, value = word.partition("=")
+        if option in options and "got" not in error.format_message():
+            return f", got {value if equals else following!r}"
+    return ""
 
 
 def _fail(message: str, code: int) -> None:

@@ -81,9 +81,9 @@ def test_single_storage_cannot_pass_as_double(tables: Tables) -> None:
 def test_parquet_is_npy(tables: Tables) -> None:
     import pyarrow.parquet as pq
 
-    for out in ("out.npy", "out.parquet"):
+    for out in ("out.npy", "table.parquet"):
         release_files(tables.request(out), new_noise=seeded)
-    table = pq.read_table(tables.folder / "out.parquet").to_pandas()
+    table = pq.read_table(tables.folder / "table.parquet").to_pandas()
     assert table["node"].tolist() == list(range(NODES))
     assert np.array_equal(table.drop(columns="node").to_numpy(), np.load(tables.folder / "out.npy"))
 
@@ -98,8 +98,8 @@ def test_the_groups_of_a_parquet_file_do_not_tell_of_the_blocks(
     found = []
     for shift in (10, 12, 16):
         monkeypatch.setattr(module.Memory, "layout", lambda _, nodes, columns, __, s=shift: Layout(nodes, columns, s))
-        release_files(tables.request("out.parquet"), new_noise=seeded)
-        file = pq.ParquetFile(tables.folder / "out.parquet")
+        release_files(tables.request(f"{shift}.parquet"), new_noise=seeded)
+        file = pq.ParquetFile(tables.folder / f"{shift}.parquet")
         found.append([file.metadata.row_group(k).num_rows for k in range(file.metadata.num_row_groups)])
     assert found == [[1500, 1500, 1500, NODES - 4500]] * 3
 
@@ -151,6 +151,21 @@ def test_a_lock_of_a_folder_that_was_made_anew_is_not_taken(tables: Tables, monk
     monkeypatch.setattr(folder_module.fcntl, "flock", late)
     with pytest.raises(RunError, match="in use"):
         release_files(request)
+
+
+@pytest.mark.parametrize("there", ["out.npy", "out.certificate.json"])
+def test_a_finished_release_is_not_replaced_or_booked_again(tables: Tables, there: str) -> None:
+    request, ledger = tables.request(), Ledger(tables.folder / "ledger.sqlite")
+    release_files(request, ledger=ledger)
+    for path in (request.out, request.certificate_path):
+        if path.name != there:
+            path.unlink()
+    before = (tables.folder / there).read_bytes()
+    with pytest.raises(InputError, match="out must be a new file"):
+        release_files(request, ledger=ledger)
+    assert (tables.folder / there).read_bytes() == before
+    assert len(ledger.releases()) == 1
+    assert leftovers(tables) == {there, "ledger.sqlite"}
 
 
 @pytest.mark.parametrize("engine", ["local", "outofcore"])
@@ -353,11 +368,10 @@ def test_no_edge_reaches_a_log_or_an_error(
 
 
 def test_without_privacy_no_noise_is_added(tables: Tables) -> None:
-    request = tables.request(budget=Budget(float("inf"), 1e-6))
-    assert release_files(request).certificate.status == "no privacy"
-    first = np.load(request.out)
-    release_files(request)
-    assert np.array_equal(first, np.load(request.out))
+    first, second = (tables.request(out, budget=Budget(float("inf"), 1e-6)) for out in ("one.npy", "two.npy"))
+    assert release_files(first).certificate.status == "no privacy"
+    release_files(second)
+    assert np.array_equal(np.load(first.out), np.load(second.out))
 
 
 def _open_files() -> int:
@@ -370,11 +384,17 @@ def test_fifty_releases_do_not_grow(tables: Tables) -> None:
     import resource
 
     requests: list[Request] = [tables.request(engine=engine) for engine in ("local", "outofcore")]
-    for request in requests * 3:
+
+    def release_and_take(request: Request) -> None:
         release_files(request)
+        request.out.unlink()
+        request.certificate_path.unlink()
+
+    for request in requests * 3:
+        release_and_take(request)
     before = (leftovers(tables), _open_files(), threading.active_count())
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     for request in requests * 25:
-        release_files(request)
+        release_and_take(request)
     assert (leftovers(tables), _open_files(), threading.active_count()) == before
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < memory + 30_000  # kB

@@ -94,8 +94,17 @@ def propagate(
         _discard(request)
         return
     book = None if ledger is None else Ledger(ledger)
-    with _round_progress(request.hops) as report:
-        result = release_files(request, ledger=book, replace_fingerprint=replace_fingerprint, progress=report)
+    try:
+        with _round_progress(request.hops) as report:
+            result = release_files(request, ledger=book, replace_fingerprint=replace_fingerprint, progress=report)
+    except KeyboardInterrupt:
+        if request.work.exists():
+            typer.echo(
+                f"{request.work} holds what is needed to finish, and is as secret as the graph: the same command finishes it, "
+                "--discard removes it",
+                err=True,
+            )
+        raise
     _print(request, result, as_json)
 
 

@@ -32,7 +32,7 @@ def verify(
 
     Exit code 3: a figure does not follow from the events, an assumption does not hold, or there is no privacy.
 
-    Example: caribou verify demo-output/certificate.json
+    Example: caribou verify demo-output/votes-edp
     """
     certificate = _of_run(file) if file.is_dir() else Certificate.load(file)
     result = verify_certificate(certificate)

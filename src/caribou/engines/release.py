@@ -105,6 +105,15 @@ class Request:
         }
 
 
+def _require_new(request: Request, *, may_be_ours: bool) -> None:
+    """A finished release is never replaced: it cannot be had again for free. An interrupted run may have put its own there."""
+    for path in (request.out, request.certificate_path):
+        if path.exists() and not may_be_ours:
+            raise InputError(
+                f"out must be a new file with a new certificate beside it, got {str(path)!r}, which exists"
+            )
+
+
 def _identity(request: Request, calibrated: CalibratedPropagation) -> dict[str, Any]:
     """Also what this version makes of the request: the same noise at two scales, or under two roundings, would cancel out."""
     return {**request.identity(), "noise": calibrated.noise_std, "version": __version__}
@@ -135,9 +144,11 @@ def release_files(
     edges, features = EdgeTable.open(request.edges), FeatureTable.open(request.features)
     calibrated = _calibrated(request, features)
     memory = Memory(request.memory)
+    _require_new(request, may_be_ours=request.work.exists())
     folder = WorkFolder(request.work, _identity(request, calibrated))
     resumed = folder.record["round"] if folder.stage in ("booking", "running", "released") else None
     try:
+        _require_new(request, may_be_ours=folder.stage in ("running", "released"))
         files = _prepared(request, edges, features, calibrated, memory, folder)
         certificate = _booked(request, calibrated, folder, files, ledger, replace_fingerprint, new_noise)
         if folder.stage == "running":
