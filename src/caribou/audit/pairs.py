@@ -103,7 +103,7 @@ def end_scores(u: int, v: int, graph: Graph) -> Scores:
             if values.dtype.kind in "iu" and values.shape[0] == 2:  # a list of pairs
                 listed = ((values == u).any(axis=0) & (values == v).any(axis=0)).any()
                 out[f"{name} lists the pair"] = float(listed)
-            elif len(values) == n:
+            elif len(values) == n and np.isfinite(values[[u, v]]).all():
                 out[f"{name}, likeness of the ends"] = float(values[u] @ values[v])
                 if labels is not None and values.shape[1] > max(labels[u], labels[v]):
                     out[f"{name}, other end"] = float(values[u, labels[v]] + values[v, labels[u]])

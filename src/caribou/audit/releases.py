@@ -115,7 +115,7 @@ def handed_out(method: Method, fitted: Fitted, graph: Graph, hidden: int | None)
 def asked(query: Callable[[], np.ndarray], rows: np.ndarray) -> dict[str, np.ndarray]:
     """The answer to a question that is asked twice; if the answers differ, the mean of many and how far they scatter."""
     first, second = query()[rows], query()[rows]
-    if np.array_equal(first, second):
+    if np.array_equal(first, second, equal_nan=True):
         return {"predictions": first}
     answers = np.stack([first, second, *(query()[rows] for _ in range(QUERIES - 2))])
     return {"predictions": answers.mean(axis=0), "one prediction": first}
