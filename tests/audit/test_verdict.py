@@ -71,16 +71,32 @@ def test_a_suspicion_says_how_many_runs_would_prove_it() -> None:
     assert runs_to_convict(evidence(claim, 500, 500)) is None
 
 
-def test_one_powerful_game_is_enough_and_one_violation_too() -> None:
+def test_every_game_of_the_method_must_be_powerful_and_one_violation_is_enough() -> None:
     claim = pure_claim(Budget(8.0, 1e-5))
     weak, strong = evidence(claim, 0, 1000), evidence(claim, 3, 19_990, judged=20_000)
     assert judge({"method": weak}, claim, confidence=0.95).word == INCONCLUSIVE
-    assert judge({"method": weak, "mechanism": strong}, claim, confidence=0.95).word == CONSISTENT
+    assert judge({"method": strong}, claim, confidence=0.95).word == CONSISTENT
+    assert judge({"method": strong, "fit": weak}, claim, confidence=0.95).word == INCONCLUSIVE
     guilty = evidence(gaussian_claim(Budget(1.0, 1e-5)), 100, 900)
     verdict = judge({"method": weak, "mechanism": guilty}, claim, confidence=0.95, reproduce="again")
     assert verdict.word == VIOLATED
     assert len(verdict.reasons) == 1
     assert verdict.reproduce == "again"
+
+
+def test_a_game_that_does_not_play_the_method_cannot_acquit_it() -> None:
+    claim = pure_claim(Budget(8.0, 1e-5))
+    weak, strong = evidence(claim, 0, 1000), evidence(claim, 3, 19_990, judged=20_000)
+    parts = {"confidence": 0.95, "parts": ("mechanism",)}
+    assert judge({"mechanism": strong}, claim, **parts).word == INCONCLUSIVE
+    assert judge({"method": weak, "mechanism": strong}, claim, **parts).word == INCONCLUSIVE
+    assert judge({"method": strong, "mechanism": weak}, claim, **parts).word == CONSISTENT
+
+
+def test_a_broken_promise_needs_no_game() -> None:
+    claim = gaussian_claim(Budget(1.0, 1e-5))
+    verdict = judge({}, claim, confidence=0.95, broken=("claims more than was asked for",))
+    assert (verdict.word, verdict.reasons) == (VIOLATED, ("claims more than was asked for",))
 
 
 def test_one_run_can_convict_but_not_acquit() -> None:

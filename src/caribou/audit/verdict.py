@@ -3,17 +3,18 @@
 With L the proven lower bound of a game, c the claim (both in mu where the claim is mu-GDP, else in epsilon), at a confidence that
 is shared by all games of an audit:
 
-* ``VIOLATED``: L > c in some game. With probability at least the confidence this is never said of a claim that holds.
-* ``inconclusive``: not violated, and either the runs are too few in every game, so that a release which leaks twice what it
-  claims would be convicted with a probability below 9/10 even by the best test; or a test is suspicious: at confidence 9/10 it
-  exceeds the claim. Both come with the number of runs that would decide.
+* ``VIOLATED``: L > c in some game. With probability at least the confidence this is never said of a claim that holds. Also if a
+  certificate claims less than was asked for.
+* ``inconclusive``: not violated, and either the runs are too few in a game that plays what is audited (not a part or a model of
+  it), so that a release which leaks twice what it claims would be convicted with a probability below 9/10; or a test is
+  suspicious: at confidence 9/10 it exceeds the claim. Both come with the number of runs that would decide.
 * ``consistent``: otherwise. No test that was tried shows more than was claimed, and the runs were enough to see twice as much.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -63,20 +64,26 @@ def judge(
     confidence: float,
     one_run: OneRun | None = None,
     reproduce: str | None = None,
+    parts: Collection[str] = (),
+    broken: Sequence[str] = (),
 ) -> Verdict:
-    """Weigh distinguishing games (each played at its own share of the error) and a one-run audit against the claim."""
+    """Weigh distinguishing games (each played at its own share of the error) and a one-run audit against the claim.
+
+    ``parts``: games that play a part of what is audited, or a model of it; they can convict, not acquit. ``broken``: promises
+    that are broken in plain words, whatever games show.
+    """
     lower = max([e.epsilon_lower for e in games.values()] + ([one_run.epsilon_lower] if one_run else []), default=0.0)
-    guilty = [describe_violation(name, e) for name, e in games.items() if e.refuted]
+    guilty = [*broken, *(describe_violation(name, e) for name, e in games.items() if e.refuted)]
     if one_run is not None and one_run.epsilon_lower > claim.epsilon:
         guilty.append(one_run.describe())
     if guilty:
         return Verdict(VIOLATED, claim, lower, confidence, tuple(guilty), None, reproduce)
-    if not games:
+    whole = {name: e for name, e in games.items() if name not in parts}
+    if not whole:
         text = "no game was played that could refute the claim; attacks alone measure and prove nothing"
         return Verdict(INCONCLUSIVE, claim, lower, confidence, (text,), None, reproduce)
     doubts = [doubt for name, e in games.items() if (doubt := _suspicion(name, e)) is not None]
-    if not any(powerful(e) for e in games.values()):
-        doubts += [_too_few(name, e) for name, e in games.items()]
+    doubts += [_too_few(name, e) for name, e in whole.items() if not powerful(e)]
     if doubts:
         runs = [needed for _, needed in doubts if needed is not None]
         reasons = tuple(text for text, _ in doubts)

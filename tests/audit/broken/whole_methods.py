@@ -108,6 +108,53 @@ class ExactTriangles(Sound):
         return np.concatenate([super().sums(graph, budget, noise), np.diag(A @ A @ A)[:, None] / 2], axis=1)
 
 
+# -- a fit and a release that differ -------------------------------------------------------------------------------
+
+
+class CleanFit(Sound):
+    """Weights are fitted to sums without noise; only what is released afterwards gets it."""
+
+    def weights(self, graph: Graph) -> dict[str, np.ndarray]:
+        S, Y = self.clean(graph), np.eye(graph.num_classes)[graph.labels]
+        return {"bias": np.linalg.solve(S.T @ S + np.eye(S.shape[1]), S.T @ Y).sum(axis=0)}
+
+
+class HalfNoiseInTheFit(Sound):
+    """A fit has half the noise of a release."""
+
+    def fit(self, graph: Graph, budget: Budget, streams: Streams, noise: NoiseSource) -> Fitted:
+        S = noise.add_gaussian(self.clean(graph), std=math.sqrt(2) / budget_mu(budget) / 2)
+        weights = {"bias": np.zeros(2)}
+        stated = certificate(budget, "{}", json.dumps(self.public(graph)))
+        return Fitted(self.predict(weights, {"sums": S}, graph), stated, {"sums": S}, weights)
+
+
+class CleanRelease(Sound):
+    """A fit is private; a release about another graph adds nothing."""
+
+    def fit(self, graph: Graph, budget: Budget, streams: Streams, noise: NoiseSource) -> Fitted:
+        return Sound().fit(graph, budget, streams, noise)
+
+    def sums(self, graph: Graph, budget: Budget, noise: NoiseSource) -> np.ndarray:
+        return self.clean(graph)
+
+
+class LargerClaim(Sound):
+    """The budget that was asked for is ignored: epsilon = 8 is claimed, and spent."""
+
+    def release(
+        self, weights: Mapping[str, np.ndarray], graph: Graph, budget: Budget, streams: Streams, noise: NoiseSource
+    ) -> Fitted:
+        return super().release(weights, graph, Budget(8.0, budget.delta, budget.unit), streams, noise)
+
+
+class HalfNoise(Sound):
+    """Noise for twice the mu, under the name of the library's own mechanism."""
+
+    def sums(self, graph: Graph, budget: Budget, noise: NoiseSource) -> np.ndarray:
+        return noise.add_gaussian(self.clean(graph), std=math.sqrt(2) / budget_mu(budget) / 2)
+
+
 # -- what is stated beside the release -----------------------------------------------------------------------------
 
 
