@@ -11,6 +11,7 @@ import pytest
 import caribou.methods.dpdgc as dpdgc_module
 import caribou.methods.gap as gap_module
 from audit.broken import message_passing
+from audit.broken.baselines import MeanOfTrainingRows, opposite_member
 from audit.broken.exhibits import gaussian_claim
 from audit.broken.message_passing import opposite_signs, sound
 from caribou.audit.auditor import Audit
@@ -86,6 +87,14 @@ def test_the_sound_twin_of_a_broken_mechanism_is_consistent(epsilon: float) -> N
     release = sound(budget, opposite_signs(3), floor=3)
     pair = Pair("stars", *star_graphs(3), PrivacyUnit.EDGE)
     word, text = judged(release, pair, gaussian_claim(budget), message_passing.EXHIBITS["noise std halved"].runs)
+    assert word == CONSISTENT, text
+
+
+@pytest.mark.parametrize("epsilon", EPSILONS)
+def test_a_mean_over_the_declared_size_is_consistent(epsilon: float) -> None:
+    budget = Budget(epsilon, 1e-5, "node")
+    release = MeanOfTrainingRows(budget, declared=True)
+    word, text = judged(release, opposite_member(), gaussian_claim(budget), 6000)
     assert word == CONSISTENT, text
 
 
