@@ -46,7 +46,11 @@ def test_a_taped_source_draws_what_its_source_draws() -> None:
     for source in (plain, taped):
         source.coins(3, probability=0.5)
     drawn = [
-        (s.stream("a").add_gaussian(value, std=2.0), s.add_laplace(value, scale=1.0), s.add_geometric(value, epsilon=1.0))
+        (
+            s.stream("a").add_gaussian(value, std=2.0),
+            s.add_laplace(value, scale=1.0),
+            s.add_geometric(value, epsilon=1.0),
+        )
         for s in (plain, taped)
     ]
     assert all(np.array_equal(a, b) for a, b in zip(*drawn, strict=True))

@@ -1,8 +1,8 @@
 """Does a fit read private edges through its noise alone? Two fits whose noise is turned so that the noisy values are equal.
 
-Whatever `NoiseSource.add_gaussian`, `add_laplace` or `add_geometric` hands back in a fit on one graph is handed back again in a fit
-on another graph: as if noise had made the difference good, which sound noise can. A fit that is post-processing of noisy values
-and of public ones then hands out the same. One that looks at the edges beside them does not. No number of runs is needed, and the
+Whatever `NoiseSource.add_gaussian`, `add_laplace` or `add_geometric` hands back in a fit on one graph is handed back again in a
+fit on another graph: as if noise had made the difference good, which sound noise can. A fit that is post-processing of noisy
+values and of public ones then hands out the same. One that looks at the edges beside them does not. Two fits are enough, and the
 graphs may differ in as many edges as one likes.
 
 It says nothing about the size of the noise; so the scales of a fit are compared with those of a release, which is played in full.

@@ -130,10 +130,10 @@ def distinguish(
 ) -> Evidence:
     """Play ``runs`` runs on each graph of a pair and prove what can be proven at ``confidence``.
 
-    Of several pairs, some of the first block is played on each, more of it on the half on which most shows, and so on until one is
-    left (decided on runs that are not judged); the rest is played on that one. ``claim`` may depend on the pair: groups of nodes may pay differently. ``workers`` > 1: separate processes, one
-    thread each; the release must be picklable. Run k of a world draws its noise from a seed that follows from ``seed``, the pair
-    and k, so that the same call gives the same evidence.
+    Of several pairs, some of the first block is played on each, more of it on the half on which most shows, and so on until one
+    is left (decided on runs that are not judged); the rest is played on that one. ``claim`` may depend on the pair: groups of
+    nodes may pay differently. ``workers`` > 1: separate processes, one thread each; the release must be picklable. Run k of a
+    world draws its noise from a seed that follows from ``seed``, the pair and k, so that the same call gives the same evidence.
     """
     runs = integer(at_least=FEWEST_RUNS, runs=runs)
     open_unit_interval(confidence=confidence)

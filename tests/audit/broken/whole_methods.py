@@ -31,9 +31,7 @@ def certificate(budget: Budget, details: str, public: str) -> Certificate:
     """Made once for equal contents: runs of an audit are many."""
     record = MechanismRecord("sums of codes", Gaussian(1 / budget_mu(budget)), json.loads(details))
     assumptions = standing_assumptions(budget.unit, noise_is_secret=False, noise_origin="a fixed seed")
-    return certify(
-        budget, [record], released=["sums"], public_parameters=json.loads(public), assumptions=assumptions
-    )
+    return certify(budget, [record], released=["sums"], public_parameters=json.loads(public), assumptions=assumptions)
 
 
 @dataclass(frozen=True)
