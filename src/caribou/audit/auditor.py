@@ -32,7 +32,7 @@ from caribou.randomness import Streams
 MECHANISM = "mechanism"
 """The game that plays the noise of a certificate by the library's own mechanisms, not the audited method."""
 PROVING = ("distinguish", "onerun")
-FEWEST_RUNS, MOST_RUNS, MOST_MECHANISM_RUNS = 2_000, 4_000, 60_000
+FEWEST_RUNS, MOST_RUNS, MOST_MECHANISM_RUNS = 2_000, 5_000, 60_000
 FITS = {"linkteller": 3, "similarity": 3, "gmia": 3, "lira": 16}
 """How often a measuring attack fits the method; lira compares the fits with each other and needs more."""
 MEASURING = tuple(FITS)
@@ -78,7 +78,7 @@ class Outcome:
 @dataclass(frozen=True, eq=False)
 class Audit:
     """The settings of an audit. ``runs`` per graph of a pair, None = as many as are needed to see twice the claim, but 2,000 to
-    4,000 for a whole method; ``seed``: everything follows from it."""
+    5,000 for a whole method; ``seed``: everything follows from it."""
 
     name: str
     method: Method
@@ -170,7 +170,8 @@ class Audit:
         mechanism = certified_mechanism(certificate, self.name)
         fits = self._applies and not self._coupled.through_noise_alone
         parts = 1 + fits + (mechanism is not None) + self._plays_one_run
-        enough = runs_for_power(Claim.of_certificate(certificate, pairs[0].group), 1 - (1 - self.confidence) / parts)
+        claim, confidence = Claim.of_certificate(certificate, pairs[0].group), 1 - (1 - self.confidence) / parts
+        enough = runs_for_power(claim, confidence, len(pairs))
         workers = self.workers or os.cpu_count() or 1
         plan: dict[str, tuple[Release, Sequence[Pair], int, int]] = {}
         if mechanism is not None:

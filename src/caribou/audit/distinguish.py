@@ -69,6 +69,8 @@ class Evidence:
     seed: int
     judged: Scored
     """The chosen score on the last block, and which runs had the edge or node."""
+    pairs: int = 1
+    """From so many pairs this one was chosen."""
 
     @property
     def best(self) -> Judgement:
@@ -167,7 +169,7 @@ def distinguish(
             advance(size, stated.as_epsilon(max(j.leak for j in judgements)))
             if judged.leak > stated.size:
                 break
-    return Evidence(stated, pair.name, name, tuple(judgements), confidence, runs, seed, scored)
+    return Evidence(stated, pair.name, name, tuple(judgements), confidence, runs, seed, scored, len(candidates))
 
 
 def block_sizes(runs: int) -> list[int]:
