@@ -59,7 +59,7 @@ class Split:
 
     @property
     def sizes(self) -> tuple[int, int, int]:
-        """Number of training, validation and test nodes."""
+        """Number of training, validation and test nodes that are there: private at node level; `declared` is public."""
         return len(self.train), len(self.val), len(self.test)
 
     @property
@@ -298,8 +298,9 @@ class Graph:
         """The node-level neighbour: the index stays, everything that came with the node is gone.
 
         Its edges are removed, its feature row is zero, its label is unknown, it is in no part of the split, and it is
-        listed in `absent`. Keeping the index makes the number of nodes, and with it every shape and every divisor, the
-        same in both worlds.
+        listed in `absent`. Keeping the index makes the number of nodes, and with it every shape and every divisor that is
+        made of it, the same in both worlds. The lists of the split get shorter: `Split.sizes` is private at node level, and a
+        divisor must be `Split.declared`, which stays.
 
         >>> smaller = Graph.from_edges(np.eye(3), [[0, 1], [1, 2]], labels=[0, 1, 0]).without_node(1)
         >>> smaller.num_edges, smaller.labels.tolist(), smaller.absent.tolist(), smaller.num_classes

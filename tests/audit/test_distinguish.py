@@ -12,7 +12,7 @@ from audit.broken.exhibits import edge_pair, gaussian_claim, graph, pure_claim
 from caribou.audit.bounds import epsilon_bound, many_bounds, mu_bound
 from caribou.audit.claims import Claim
 from caribou.audit.distinguish import block_sizes, distinguish, error_shares, run_seed
-from caribou.audit.pairs import member_pair
+from caribou.audit.pairs import member_pair, worst_pairs
 from caribou.audit.releases import FittedRelease
 from caribou.audit.verdict import CONSISTENT, VIOLATED, judge
 from caribou.audit.views import equal_rows, with_noise_removed
@@ -190,3 +190,46 @@ def test_a_leak_of_twice_the_claim_is_violated() -> None:
     budget = Budget(2.0, 1e-5)
     evidence = distinguish(attaining(Budget(5.0, 1e-5)), PAIR, gaussian_claim(budget), runs=2000)
     assert judge({"game": evidence}, gaussian_claim(budget), confidence=0.95).word == VIOLATED
+
+
+# -- runs that do not look like the others -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class NowAndThen:
+    """Noise alone, and with probability ``often`` (at least with the edge) an odd thing that other runs do not hand out."""
+
+    odd: str
+    often: float
+    only_joined: bool = False
+
+    def __call__(self, g: Graph, noise: NoiseSource) -> dict[str, np.ndarray]:
+        x = noise.gaussian((12, 2), std=1.0)
+        if not noise.coins(1, probability=self.often)[0] or (self.only_joined and g.num_edges == 0):
+            return {"table": x, "list": x[0]}
+        return {
+            "longer": {"table": x, "list": np.append(x[0], 1.0)},
+            "shorter": {"table": x[1:], "list": x[0]},
+            "missing": {"list": x[0]},
+            "another": {"table": x, "list": x[0], "more": x[1]},
+            "infinite": {"table": np.where(x == x[0, 0], -np.inf, x), "list": x[0]},
+        }[self.odd]
+
+
+ODD = ["longer", "shorter", "missing", "another", "infinite"]
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_odd_runs_are_weighed_like_others(odd: str) -> None:
+    """Shapes and infinite values that differ between runs of both worlds are no error, and no evidence."""
+    claim = gaussian_claim(Budget(8.0, 1e-5))
+    evidence = distinguish(NowAndThen(odd, 1 / 32), worst_pairs("edge")[0], claim, runs=120)
+    assert not evidence.refuted
+    assert np.isfinite(evidence.judged.scores).all()
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_odd_runs_of_one_world_are_evidence(odd: str) -> None:
+    claim = gaussian_claim(Budget(1.0, 1e-5))
+    evidence = distinguish(NowAndThen(odd, 0.75, only_joined=True), worst_pairs("edge")[0], claim, runs=120)
+    assert evidence.refuted, evidence.best

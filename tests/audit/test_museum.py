@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from audit.broken import baselines, handling, message_passing
+from audit.broken import baselines, handling, message_passing, whole_methods
 from caribou.audit.distinguish import distinguish
 from caribou.audit.verdict import VIOLATED, judge
 from caribou.privacy.budget import Budget
 
-MUSEUM = {**message_passing.EXHIBITS, **baselines.EXHIBITS, **handling.EXHIBITS}
+MUSEUM = {**message_passing.EXHIBITS, **baselines.EXHIBITS, **handling.EXHIBITS, **whole_methods.EXHIBITS}
 
 
 def test_the_museum_is_complete() -> None:
-    assert len(MUSEUM) == 12
+    assert len(MUSEUM) == 19
 
 
 @pytest.mark.parametrize("epsilon", [1.0, 8.0])

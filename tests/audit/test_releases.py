@@ -68,3 +68,16 @@ def test_pairs_are_neighbours() -> None:
     scores = edge_pair("x", 0, 1).scores({"t": np.arange(24.0).reshape(12, 2), "edges": np.array([[0, 5], [1, 6]])})
     assert scores["edges lists the pair"] == 1.0
     assert scores["t, other end"] == 1 + 2  # t[0, class of 1] + t[1, class of 0]
+
+
+def test_pairs_have_an_edge_of_every_kind() -> None:
+    """Between any two parts of the split, beside other neighbours, and one that closes a triangle."""
+    kinds, triangles = set(), []
+    for pair in worst_pairs("edge"):
+        (u, v) = next(edge for edge in pair.joined.edge_index.T.tolist() if not pair.without.has_edge(*edge))
+        split = pair.joined.split
+        part = {int(w): name for name in ("train", "val", "test") for w in getattr(split, name)}
+        kinds.add(frozenset((part[u], part[v])))
+        triangles.append(len(np.intersect1d(pair.without.neighbours(u), pair.without.neighbours(v))))
+    assert len(kinds) == 6
+    assert max(triangles) == 2

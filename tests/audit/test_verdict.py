@@ -57,7 +57,12 @@ def test_too_few_runs_say_how_many_would_do() -> None:
     needed = runs_for_power(claim, 0.95)
     assert verdict.more_runs == needed
     assert str(needed) in verdict.reasons[0]
-    assert power(claim, needed, 0.95) >= 0.9 > power(claim, needed // 2, 0.95)
+    assert power(claim, round(needed / 1.5), 0.95) >= 0.9 > power(claim, needed // 3, 0.95)
+
+
+def test_choosing_a_pair_takes_runs_as_well() -> None:
+    for claim in (gaussian_claim(Budget(2.0, 1e-5)), pure_claim(Budget(2.0, 1e-5))):
+        assert runs_for_power(claim, 0.95, pairs=8) > 1.2 * runs_for_power(claim, 0.95)
 
 
 def test_a_suspicion_says_how_many_runs_would_prove_it() -> None:
@@ -71,16 +76,32 @@ def test_a_suspicion_says_how_many_runs_would_prove_it() -> None:
     assert runs_to_convict(evidence(claim, 500, 500)) is None
 
 
-def test_one_powerful_game_is_enough_and_one_violation_too() -> None:
+def test_every_game_of_the_method_must_be_powerful_and_one_violation_is_enough() -> None:
     claim = pure_claim(Budget(8.0, 1e-5))
     weak, strong = evidence(claim, 0, 1000), evidence(claim, 3, 19_990, judged=20_000)
     assert judge({"method": weak}, claim, confidence=0.95).word == INCONCLUSIVE
-    assert judge({"method": weak, "mechanism": strong}, claim, confidence=0.95).word == CONSISTENT
+    assert judge({"method": strong}, claim, confidence=0.95).word == CONSISTENT
+    assert judge({"method": strong, "fit": weak}, claim, confidence=0.95).word == INCONCLUSIVE
     guilty = evidence(gaussian_claim(Budget(1.0, 1e-5)), 100, 900)
     verdict = judge({"method": weak, "mechanism": guilty}, claim, confidence=0.95, reproduce="again")
     assert verdict.word == VIOLATED
     assert len(verdict.reasons) == 1
     assert verdict.reproduce == "again"
+
+
+def test_a_game_that_does_not_play_the_method_cannot_acquit_it() -> None:
+    claim = pure_claim(Budget(8.0, 1e-5))
+    weak, strong = evidence(claim, 0, 1000), evidence(claim, 3, 19_990, judged=20_000)
+    parts = {"confidence": 0.95, "parts": ("mechanism",)}
+    assert judge({"mechanism": strong}, claim, **parts).word == INCONCLUSIVE
+    assert judge({"method": weak, "mechanism": strong}, claim, **parts).word == INCONCLUSIVE
+    assert judge({"method": strong, "mechanism": weak}, claim, **parts).word == CONSISTENT
+
+
+def test_a_broken_promise_needs_no_game() -> None:
+    claim = gaussian_claim(Budget(1.0, 1e-5))
+    verdict = judge({}, claim, confidence=0.95, broken=("claims more than was asked for",))
+    assert (verdict.word, verdict.reasons) == (VIOLATED, ("claims more than was asked for",))
 
 
 def test_one_run_can_convict_but_not_acquit() -> None:
@@ -91,7 +112,7 @@ def test_one_run_can_convict_but_not_acquit() -> None:
     assert judge({}, claim, confidence=0.95, one_run=harmless).word == INCONCLUSIVE
 
 
-@pytest.mark.parametrize(("epsilon", "at_most"), [(1.0, 2000), (2.0, 700), (8.0, 200)])
+@pytest.mark.parametrize(("epsilon", "at_most"), [(1.0, 3000), (2.0, 900), (8.0, 200)])
 def test_gaussian_claims_need_few_runs(epsilon: float, at_most: int) -> None:
     assert runs_for_power(gaussian_claim(Budget(epsilon, 1e-5)), 0.95) <= at_most
 

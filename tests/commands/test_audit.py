@@ -10,6 +10,8 @@ import pytest
 from typer.testing import CliRunner
 
 from caribou.cli import app
+from caribou.commands.audit import _again
+from caribou.commands.options import GraphSource
 from caribou.datasets import load
 from caribou.errors import CaribouError
 from caribou.methods import METHODS, MethodInfo
@@ -101,3 +103,11 @@ def test_bad_input(tmp_path: Path) -> None:
     assert "confidence must be" in failure("mlp-dp", "--attack", "distinguish", "--runs", "40", "--confidence", "2")
     (tmp_path / "x").write_text("")
     assert "out must be a new or empty folder" in failure("mlp-dp", "--out", str(tmp_path))
+
+
+def test_the_line_that_plays_again_keeps_all_digits() -> None:
+    line = _again("mlp-dp", GraphSource(), 0.1234567, 1e-5, {}, "distinguish", 40, 0.95, 0)
+    assert line == (
+        "caribou audit mlp-dp --epsilon 0.1234567 --delta 1e-05 --runs 40 --attack distinguish --confidence 0.95 --seed 0"
+    )
+    assert "--epsilon 8 " in _again("mlp-dp", GraphSource(), 8.0, None, {}, "all", None, 0.95, 0)

@@ -11,8 +11,9 @@ from functools import cached_property
 from typing import Any
 
 from caribou._validate import integer, open_unit_interval
-from caribou.audit.claims import Claim
+from caribou.audit.claims import Claim, weaker_than_asked
 from caribou.audit.copies import certified_mechanism
+from caribou.audit.coupling import Coupled, coupled_fits
 from caribou.audit.distinguish import FEWEST_RUNS as FEWEST_PLAYED
 from caribou.audit.distinguish import Evidence, distinguish
 from caribou.audit.onerun import OneRun, one_run
@@ -28,8 +29,10 @@ from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.certificate import Certificate
 from caribou.randomness import Streams
 
+MECHANISM = "mechanism"
+"""The game that plays the noise of a certificate by the library's own mechanisms, not the audited method."""
 PROVING = ("distinguish", "onerun")
-FEWEST_RUNS, MOST_RUNS, MOST_MECHANISM_RUNS = 2_000, 4_000, 60_000
+FEWEST_RUNS, MOST_RUNS, MOST_MECHANISM_RUNS = 2_000, 5_000, 60_000
 FITS = {"linkteller": 3, "similarity": 3, "gmia": 3, "lira": 16}
 """How often a measuring attack fits the method; lira compares the fits with each other and needs more."""
 MEASURING = tuple(FITS)
@@ -75,7 +78,7 @@ class Outcome:
 @dataclass(frozen=True, eq=False)
 class Audit:
     """The settings of an audit. ``runs`` per graph of a pair, None = as many as are needed to see twice the claim, but 2,000 to
-    4,000 for a whole method; ``seed``: everything follows from it."""
+    5,000 for a whole method; ``seed``: everything follows from it."""
 
     name: str
     method: Method
@@ -103,6 +106,7 @@ class Audit:
         skipped: dict[str, str] = {}
         certificate = self._fitted.certificate
         claim = Claim.of_certificate(certificate)
+        broken = [text for stated in self._certificates if (text := weaker_than_asked(stated, self.budget)) is not None]
         games: dict[str, Evidence] = {}
         proven: OneRun | None = None
         if not claim.is_private:
@@ -116,22 +120,47 @@ class Audit:
                 proven = self._one_run(claim, share, report)
             elif "onerun" in self.attacks:
                 skipped["onerun"] = self._why_not_one_run
+            if "distinguish" in games and "fit" not in games and self._applies:
+                skipped["fit"] = "two fits with and without edges hand out the same if their noisy values are the same"
         results = {name: self._as_result(name, game) for name, game in games.items()}
         if proven is not None:
             results["onerun"] = self._one_run_result(proven, claim)
         measured, more = self._measure(report)
-        verdict = judge(games, claim, confidence=self.confidence, one_run=proven, reproduce=self.reproduce)
+        verdict = judge(
+            games,
+            claim,
+            confidence=self.confidence,
+            one_run=proven,
+            reproduce=self.reproduce,
+            parts=(MECHANISM,),
+            broken=tuple(dict.fromkeys(broken)),
+        )
         return Outcome(self.name, verdict, games, proven, results | measured, skipped | more)
 
     # -- games that can refute -------------------------------------------------------------------------------------
 
+    @property
+    def _applies(self) -> bool:
+        """Whether releases with public weights are played: at edge level, if the method predicts other graphs."""
+        return self.budget.unit is PrivacyUnit.EDGE and not self.transductive
+
+    @cached_property
+    def _coupled(self) -> Coupled:
+        return coupled_fits(self.method, self.budget, Streams(self.seed), self.seed)
+
     @cached_property
     def _fitted(self) -> Fitted:
         """A fit on a worst-case graph, for its certificate; at edge level without any edge, so that its weights are public."""
+        if self._applies:
+            return self._coupled.fitted
         graph = worst_pairs(self.budget.unit)[0].joined
         if self.budget.unit is PrivacyUnit.EDGE:
             graph = without_edges(graph)
         return self.method.fit(graph, self.budget, Streams(self.seed), NoiseSource.seeded(self.seed))
+
+    @property
+    def _certificates(self) -> tuple[Certificate, ...]:
+        return self._coupled.certificates if self._applies else (self._fitted.certificate,)
 
     def _plan(self, certificate: Certificate) -> dict[str, tuple[Release, Sequence[Pair], int, int]]:
         """Release, pairs, runs and processes of every distinguishing game."""
@@ -139,21 +168,24 @@ class Audit:
             return {}
         pairs = worst_pairs(self.budget.unit)
         mechanism = certified_mechanism(certificate, self.name)
-        parts = 1 + (mechanism is not None) + self._plays_one_run
-        enough = runs_for_power(Claim.of_certificate(certificate, pairs[0].group), 1 - (1 - self.confidence) / parts)
+        fits = self._applies and not self._coupled.through_noise_alone
+        parts = 1 + fits + (mechanism is not None) + self._plays_one_run
+        claim, confidence = Claim.of_certificate(certificate, pairs[0].group), 1 - (1 - self.confidence) / parts
+        enough = runs_for_power(claim, confidence, len(pairs))
+        workers = self.workers or os.cpu_count() or 1
         plan: dict[str, tuple[Release, Sequence[Pair], int, int]] = {}
         if mechanism is not None:
             runs = self.runs or max(FEWEST_RUNS, min(enough, MOST_MECHANISM_RUNS))
-            plan["mechanism"] = (mechanism[0], [mechanism[1]], runs, 1)
+            plan[MECHANISM] = (mechanism[0], [mechanism[1]], runs, 1)
         runs = self.runs or max(FEWEST_RUNS, min(enough, MOST_RUNS))
-        plan["distinguish"] = (self._release(pairs[0]), pairs, runs, self.workers or os.cpu_count() or 1)
+        whole = FittedRelease(self.method, self.budget, Streams(self.seed), hidden=pairs[0].hidden)
+        plan["distinguish"] = (self._applied() if self._applies else whole, pairs, runs, workers)
+        if fits:
+            plan["fit"] = (whole, pairs, self.runs or min(enough, MOST_RUNS), workers)
         return plan
 
-    def _release(self, pair: Pair) -> Release:
-        streams = Streams(self.seed)
-        if self.budget.unit is PrivacyUnit.EDGE and not self.transductive:
-            return AppliedRelease(self.method, self.budget, self._fitted.weights, streams)
-        return FittedRelease(self.method, self.budget, streams, hidden=pair.hidden)
+    def _applied(self) -> Release:
+        return AppliedRelease(self.method, self.budget, self._fitted.weights, Streams(self.seed))
 
     def _distinguish(
         self,

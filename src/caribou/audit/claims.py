@@ -21,6 +21,9 @@ from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.certificate import Certificate
 from caribou.privacy.events import EpsilonDelta, Event, NonPrivate, choices, event_from_dict, gaussian_mu
 
+ROUNDING = 1e-6
+"""Of an epsilon that was computed from mu and back."""
+
 
 @dataclass(frozen=True)
 class Claim:
@@ -136,3 +139,17 @@ class Claim:
             return "no privacy is claimed"
         text = f"epsilon = {self.epsilon:g}, " + ("delta = 0" if self.pure else f"delta = {self.delta:g}")
         return f"{text} at {self.unit.value} level" + (f" (mu = {self.size:.4g})" if self.kind == "mu" else "")
+
+
+def weaker_than_asked(certificate: Certificate, budget: Budget) -> str | None:
+    """Why a certificate promises less than the budget that was asked for, in words; None if it keeps to it."""
+    if not budget.is_private:
+        return None
+    claim = Claim.of_certificate(certificate)
+    asked = f"where epsilon = {budget.epsilon!r}, delta = {budget.delta!r} at {budget.unit.value} level was asked for"
+    if not claim.is_private:
+        return f"the certificate claims no privacy {asked}"
+    spent = max(claim.epsilon, claim.as_epsilon(claim.size))
+    if claim.unit is budget.unit and spent <= budget.epsilon * (1 + ROUNDING) and claim.delta <= budget.delta:
+        return None
+    return f"the certificate claims epsilon = {spent:.6g}, delta = {claim.delta:g} at {claim.unit.value} level {asked}"

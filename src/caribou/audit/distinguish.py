@@ -34,6 +34,8 @@ FIT_SHARE = 0.4
 """Of the runs before a block: on these directions are fitted, on the others the test is chosen."""
 FEWEST_RUNS = 40
 BLOCKS = 4
+FEWEST_SHOWN = 12
+"""Runs per graph from which on a pair may be dropped because too little shows."""
 CHUNK = 25
 """Runs per task of a worker process."""
 
@@ -67,6 +69,8 @@ class Evidence:
     seed: int
     judged: Scored
     """The chosen score on the last block, and which runs had the edge or node."""
+    pairs: int = 1
+    """From so many pairs this one was chosen."""
 
     @property
     def best(self) -> Judgement:
@@ -128,26 +132,33 @@ def distinguish(
 ) -> Evidence:
     """Play ``runs`` runs on each graph of a pair and prove what can be proven at ``confidence``.
 
-    Of several pairs, the first block is played on each, and the rest on the one on which most shows (decided on runs that are not
-    judged). ``claim`` may depend on the pair: groups of nodes may pay differently. ``workers`` > 1: separate processes, one
-    thread each; the release must be picklable. Run k of a world draws its noise from a seed that follows from ``seed``, the pair
-    and k, so that the same call gives the same evidence.
+    Of several pairs, some of the first block is played on each, more of it on the half on which most shows, and so on until one
+    is left (decided on runs that are not judged); the rest is played on that one. ``claim`` may depend on the pair: groups of
+    nodes may pay differently. ``workers`` > 1: separate processes, one thread each; the release must be picklable. Run k of a
+    world draws its noise from a seed that follows from ``seed``, the pair and k, so that the same call gives the same evidence.
     """
     runs = integer(at_least=FEWEST_RUNS, runs=runs)
     open_unit_interval(confidence=confidence)
     candidates = [pairs] if isinstance(pairs, Pair) else list(pairs)
     claim_of = claim if callable(claim) else lambda _: claim
     sizes = block_sizes(runs)
-    planned = 2 * (runs + (len(candidates) - 1) * sizes[0])
+    done, planned = 0, 2 * (sum(played * size for played, size in heats(len(candidates), sizes[0])) + runs - sizes[0])
+
+    def advance(size: int, bound: float) -> None:
+        nonlocal done
+        done += 2 * size
+        if progress:
+            progress(done, planned, bound)
+
     with players(workers) as play:
-        done, first = 0, []
-        for pair in candidates:
-            first.append(_block(play, release, pair, 0, sizes[0], seed))
-            done += 2 * sizes[0]
-            if progress:
-                progress(done, planned, 0.0)
-        chosen = max(range(len(candidates)), key=lambda k: _shown(first[k], claim_of(candidates[k])))
-        pair, worlds, stated = candidates[chosen], [first[chosen]], claim_of(candidates[chosen])
+        pair, worlds = _most_telling(
+            candidates,
+            claim_of,
+            lambda pair, start, size: _block(play, release, pair, start, size, seed),
+            heats(len(candidates), sizes[0]),
+            lambda size: advance(size, 0.0),
+        )
+        stated = claim_of(pair)
         judgements: list[Judgement] = []
         for size, share in zip(sizes[1:], error_shares(len(sizes) - 1), strict=True):
             test, names, columns = _choose(worlds, stated)
@@ -155,12 +166,10 @@ def distinguish(
             judged, scored = _judge(test, names, columns, fresh, stated, 1 - share * (1 - confidence))
             judgements.append(judged)
             worlds.append(fresh)
-            done += 2 * size
-            if progress:
-                progress(done, planned, stated.as_epsilon(max(j.leak for j in judgements)))
+            advance(size, stated.as_epsilon(max(j.leak for j in judgements)))
             if judged.leak > stated.size:
                 break
-    return Evidence(stated, pair.name, name, tuple(judgements), confidence, runs, seed, scored)
+    return Evidence(stated, pair.name, name, tuple(judgements), confidence, runs, seed, scored, len(candidates))
 
 
 def block_sizes(runs: int) -> list[int]:
@@ -187,11 +196,47 @@ def error_shares(blocks: int) -> list[float]:
     return [2.0 ** -(blocks - 1)] + [2.0 ** -(blocks - k) for k in range(1, blocks)]
 
 
-def _shown(worlds: tuple[Runs, Runs], claim: Claim) -> float:
-    """What the best test shows on the choosing part of the first block; for the choice of a pair."""
-    test, _, columns = _choose([worlds], claim)
-    start = round(FIT_SHARE * len(worlds[0]))
-    a, b = (columns(world.part(start, len(world))) for world in worlds)
+def heats(pairs: int, first: int) -> list[tuple[int, int]]:
+    """How many pairs are still in, and how many runs each of them gets, until one has had the whole first block.
+
+    Half of the pairs go after each heat. A heat has a quarter of the first block, but 12 runs, below which chance decides.
+
+    >>> heats(8, 250), heats(8, 20), heats(1, 20)
+    ([(8, 62), (4, 62), (2, 126)], [(8, 12), (4, 8)], [(1, 20)])
+    """
+    out, done = [], 0
+    while pairs > 1 and done < first:
+        size = first - done if pairs == 2 else min(first - done, max(FEWEST_SHOWN, first // 4))
+        out.append((pairs, size))
+        done += size
+        pairs = (pairs + 1) // 2
+    return [*out, (1, first - done)] if done < first else out
+
+
+def _most_telling(
+    candidates: Sequence[Pair],
+    claim_of: Callable[[Pair], Claim],
+    block: Callable[[Pair, int, int], tuple[Runs, Runs]],
+    planned: Sequence[tuple[int, int]],
+    advance: Callable[[int], None],
+) -> tuple[Pair, list[tuple[Runs, Runs]]]:
+    """The pair on which most shows, with the runs of the first block on it."""
+    left: list[tuple[Pair, list[tuple[Runs, Runs]]]] = [(pair, []) for pair in candidates]
+    for count, size in planned:
+        if count < len(left):
+            left = sorted(left, key=lambda entry: -_shown(entry[1], claim_of(entry[0])))[:count]
+        for pair, worlds in left:
+            worlds.append(block(pair, sum(len(world[0]) for world in worlds), size))
+            advance(size)
+    return max(left, key=lambda entry: _shown(entry[1], claim_of(entry[0]))) if len(left) > 1 else left[0]
+
+
+def _shown(worlds: Sequence[tuple[Runs, Runs]], claim: Claim) -> float:
+    """What the best test shows on the choosing part of the runs so far; for the choice of a pair."""
+    test, _, columns = _choose(worlds, claim)
+    both = [Runs.join([pair[k] for pair in worlds]) for k in (0, 1)]
+    start = round(FIT_SHARE * len(both[0]))
+    a, b = (columns(world.part(start, len(world))) for world in both)
     return claim.proven(*hits(a, b, test), len(a), 0.9)
 
 

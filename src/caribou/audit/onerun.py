@@ -19,7 +19,7 @@ from caribou.audit.bounds import one_run_bound
 from caribou.audit.releases import Release
 from caribou.audit.scores import Scored
 from caribou.audit.separation import discriminant
-from caribou.audit.views import View
+from caribou.audit.views import View, finite
 from caribou.errors import InputError
 from caribou.graph import Graph
 from caribou.mechanisms.noise import NoiseSource
@@ -164,7 +164,7 @@ def canary_scores(view: View, pairs: np.ndarray, graph: Graph) -> dict[str, np.n
 def _aligned(tables: Sequence[dict[str, np.ndarray]]) -> list[np.ndarray]:
     """The columns that every run has. [m, k] per run"""
     names = [name for name in tables[0] if all(name in table for table in tables)]
-    return [np.stack([table[name] for name in names], axis=1) for table in tables]
+    return [finite(np.stack([table[name] for name in names], axis=1)) for table in tables]
 
 
 def _learned(shadows: Sequence[tuple[np.ndarray, np.ndarray]]) -> Callable[[np.ndarray], np.ndarray]:

@@ -1,7 +1,8 @@
 """Worst-case neighbours: pairs of small graphs on which a release has to hide as much as it ever must.
 
 At edge level the graph that the sensitivity attack finds: two nodes, each with leaves of its own sign, joined or not
-(docs/privacy.md, Theorem 2: the bound is attained, or nearly so, by such stars). At node level a training node that alone has its
+(docs/privacy.md, Theorem 2: the bound is attained, or nearly so, by such stars), and one edge of every kind that a method could
+treat differently: between any two parts of the split, or closing a triangle. At node level a training node that alone has its
 class and its direction of features, or not at all.
 """
 
@@ -47,14 +48,22 @@ class Pair:
 def worst_pairs(unit: PrivacyUnit | str) -> tuple[Pair, ...]:
     """The pairs that a method is audited on if nobody names better ones; all have 12 nodes.
 
-    >>> [pair.name for pair in worst_pairs("edge")]
-    ['two labelled nodes', 'a labelled node and a test node', 'two stars']
+    At edge level an edge of each of the six kinds that a split makes, because a method may treat the parts differently; the stars
+    of the sensitivity attack; and an edge that closes triangles.
+
+    >>> [pair.name for pair in worst_pairs("edge")][-3:]
+    ['two test nodes', 'two stars', 'two nodes with common neighbours']
     """
     if PrivacyUnit.parse(unit) is PrivacyUnit.EDGE:
         return (
             edge_pair("two labelled nodes", 0, 1),
             edge_pair("a labelled node and a test node", 0, 11),
+            edge_pair("a labelled node and a validation node", 0, 7),
+            edge_pair("two validation nodes", 6, 7),
+            edge_pair("a validation node and a test node", 6, 11),
+            edge_pair("two test nodes", 10, 11),
             edge_pair("two stars", 0, 1, leaves=2),
+            edge_pair("two nodes with common neighbours", 0, 1, common=2),
         )
     return (member_pair(),)
 
@@ -62,11 +71,12 @@ def worst_pairs(unit: PrivacyUnit | str) -> tuple[Pair, ...]:
 # -- edge level ----------------------------------------------------------------------------------------------------
 
 
-def edge_pair(name: str, u: int, v: int, leaves: int = 0) -> Pair:
-    """Nodes u and v, joined or not, each with ``leaves`` neighbours of its own class beside."""
+def edge_pair(name: str, u: int, v: int, leaves: int = 0, common: int = 0) -> Pair:
+    """Nodes u and v, joined or not, each with ``leaves`` neighbours of its own class, both with ``common`` ones of any class."""
     free = [w for w in range(NODES) if w not in (u, v)]
     own = [(end, w) for end in (u, v) for w in [w for w in free if w % 2 == end % 2][:leaves]]
-    without = two_class_graph(own)
+    shared = [(end, w) for end in (u, v) for w in free[:common]]
+    without = two_class_graph(own + shared)
     return Pair(name, without, without.with_edge(u, v), PrivacyUnit.EDGE, end_scores(u, v, without))
 
 
@@ -93,7 +103,7 @@ def end_scores(u: int, v: int, graph: Graph) -> Scores:
             if values.dtype.kind in "iu" and values.shape[0] == 2:  # a list of pairs
                 listed = ((values == u).any(axis=0) & (values == v).any(axis=0)).any()
                 out[f"{name} lists the pair"] = float(listed)
-            elif len(values) == n:
+            elif len(values) == n and np.isfinite(values[[u, v]]).all():
                 out[f"{name}, likeness of the ends"] = float(values[u] @ values[v])
                 if labels is not None and values.shape[1] > max(labels[u], labels[v]):
                     out[f"{name}, other end"] = float(values[u, labels[v]] + values[v, labels[u]])

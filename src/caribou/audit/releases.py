@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Protocol
 
 import numpy as np
@@ -13,6 +15,7 @@ from caribou.graph import Graph
 from caribou.mechanisms.noise import NoiseSource
 from caribou.methods import Fitted, Method
 from caribou.privacy.budget import Budget
+from caribou.privacy.certificate import Certificate
 from caribou.randomness import Streams
 
 QUERIES = 16
@@ -103,7 +106,7 @@ def handed_out(method: Method, fitted: Fitted, graph: Graph, hidden: int | None)
     out |= {f"weights.{name}": np.asarray(array) for name, array in fitted.weights.items()}
     rows = others(graph.num_nodes, hidden)
     out["probabilities"] = fitted.probabilities[rows]
-    out["certificate"] = np.array(list(_numbers([dict(m.details) for m in fitted.certificate.mechanisms])))
+    out["certificate"] = stated_numbers(fitted.certificate)
     if not fitted.weights:
         return out  # nothing to ask: what was released are the predictions
     return out | asked(lambda: np.asarray(method.predict(fitted.weights, fitted.released, graph)), rows)
@@ -112,21 +115,43 @@ def handed_out(method: Method, fitted: Fitted, graph: Graph, hidden: int | None)
 def asked(query: Callable[[], np.ndarray], rows: np.ndarray) -> dict[str, np.ndarray]:
     """The answer to a question that is asked twice; if the answers differ, the mean of many and how far they scatter."""
     first, second = query()[rows], query()[rows]
-    if np.array_equal(first, second):
+    if np.array_equal(first, second, equal_nan=True):
         return {"predictions": first}
     answers = np.stack([first, second, *(query()[rows] for _ in range(QUERIES - 2))])
     return {"predictions": answers.mean(axis=0), "one prediction": first}
 
 
+UNSTATED = ("created", "certificate_id", "versions")
+"""What differs between two certificates of the same release, and tells nothing about the graph."""
+
+
+def stated_numbers(certificate: Certificate) -> np.ndarray:
+    """All that a certificate states, as numbers: what it states is published, too. [values]
+
+    Truth values are 0 and 1, words and names of fields a number that follows from them: equal words, equal numbers.
+    """
+    record = {name: value for name, value in certificate.to_dict().items() if name not in UNSTATED}
+    return np.array(list(_numbers(record)))
+
+
 def _numbers(value: Any) -> Iterator[float]:
-    """All numbers of a nested record, in order: what a certificate states is published, too."""
     if isinstance(value, Mapping):
-        value = list(value.values())
-    if isinstance(value, list | tuple):
+        for name, item in value.items():
+            yield _word(str(name))
+            yield from _numbers(item)
+    elif isinstance(value, list | tuple | np.ndarray):
         for item in value:
             yield from _numbers(item)
-    elif isinstance(value, int | float) and not isinstance(value, bool):
+    elif isinstance(value, bool | int | float | np.number):
         yield float(value)
+    else:
+        yield _word(str(value))
+
+
+@lru_cache(maxsize=4096)
+def _word(text: str) -> float:
+    """A number in (0, 1) for a text; different texts have different ones, but for 2^-48 by chance."""
+    return (int.from_bytes(hashlib.sha256(text.encode()).digest()[:6], "big") + 0.5) * 2.0**-48
 
 
 def others(nodes: int, hidden: int | None) -> np.ndarray:

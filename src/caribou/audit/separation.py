@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from caribou.audit.views import Runs, shared_names
+from caribou.audit.views import Runs, finite
 
 FITTED = (
     "mean projection",
@@ -46,7 +46,9 @@ class Directions:
     """Fitted scores. Calling it gives one column per score: the adversary's own, statistics, and the fitted ones."""
 
     names: tuple[str, ...]
-    used: tuple[str, ...]
+    given: tuple[str, ...]  # of these names, those that were not fitted
+    used: Mapping[str, int]  # arrays, with their entries per run
+    usual: np.ndarray  # stands for an entry that is not finite; [entries]
     keep: np.ndarray
     linear: np.ndarray  # [kept entries, 3]
     means: tuple[np.ndarray, np.ndarray]
@@ -57,7 +59,8 @@ class Directions:
 
     def __call__(self, runs: Runs) -> np.ndarray:
         """[runs, columns]"""
-        x = flat(runs, self.used)[:, self.keep]
+        x = usual_where_missing(flat(runs, self.used), self.usual)[:, self.keep]
+        scores = runs.columns(self.given)
         ratio = sum(
             side * ((x - mean) ** 2 / (2 * variance) + np.log(variance) / 2)
             for side, mean, variance in zip((1, -1), self.means, self.variances, strict=True)
@@ -67,36 +70,63 @@ class Directions:
         laplace = (np.abs(x - a) - np.abs(x - b)) @ self.per_scale
         centre, spread = sum(self.means) / 2, sum(self.variances) / 2
         energy = ((x - centre) ** 2 / spread).sum(axis=1)
-        fitted = [x @ self.linear, *(c[:, None] for c in (quadratic, laplace, energy, runs.scores @ self.own))]
-        return np.concatenate([runs.scores, *fitted], axis=1)
+        fitted = [x @ self.linear, *(c[:, None] for c in (quadratic, laplace, energy, scores @ self.own))]
+        return finite(np.concatenate([scores, *fitted], axis=1))
 
 
-def flat(runs: Runs, used: tuple[str, ...]) -> np.ndarray:
+def flat(runs: Runs, used: Mapping[str, int]) -> np.ndarray:
     """The named arrays side by side. [runs, entries]"""
     if not used:
         return np.zeros((len(runs), 0))
-    return np.concatenate([runs.arrays[name] for name in used], axis=1)
+    return np.concatenate([runs.entries(name, count) for name, count in used.items()], axis=1)
+
+
+def usual_where_missing(x: np.ndarray, usual: np.ndarray) -> np.ndarray:
+    """Entries that are infinite or no numbers say nothing here; how many there are is a score of its own. [runs, entries]"""
+    return np.where(np.isfinite(x), x, usual)
+
+
+def _usual(x: np.ndarray) -> np.ndarray:
+    """The median of the finite entries of each column, 0 if there are none. [entries]"""
+    out = np.zeros(x.shape[1])
+    whole = np.isfinite(x).all(axis=0)
+    out[whole] = np.median(x[:, whole], axis=0)
+    for column in np.flatnonzero(~whole):
+        values = x[np.isfinite(x[:, column]), column]
+        out[column] = np.median(values) if len(values) else 0.0
+    return out
 
 
 def fit_directions(a: Runs, b: Runs) -> Directions:
     """Scores fitted on runs of both worlds: standardised difference of means, Fisher's direction, Gaussian likelihood ratio."""
-    used = tuple(shared_names([a.arrays, b.arrays]))
+    used = {name: array.shape[1] for runs in (b, a) for name, array in runs.arrays.items()}
+    given = tuple(dict.fromkeys((*a.names, *b.names)))
     xa, xb = flat(a, used), flat(b, used)
-    keep = np.flatnonzero(
-        (np.ptp(np.concatenate([xa, xb]), axis=0) > 0) & np.isfinite(xa).all(axis=0) & np.isfinite(xb).all(axis=0)
-    )
+    usual = _usual(np.concatenate([xa, xb]))
+    xa, xb = usual_where_missing(xa, usual), usual_where_missing(xb, usual)
+    keep = np.flatnonzero(np.ptp(np.concatenate([xa, xb]), axis=0) > 0)
     xa, xb = xa[:, keep], xb[:, keep]
     linear = np.concatenate([fitted_projections(xa, xb), _whole_discriminant(xa, xb)[:, None]], axis=1)
     means = (xa.mean(axis=0), xb.mean(axis=0))
     pooled = (xa.var(axis=0) + xb.var(axis=0)) / 2
     floor = 1e-12 * (1 + means[0] ** 2 + means[1] ** 2)
     variances = tuple(_shrunk_variance(x.var(axis=0), pooled, len(x)) + floor for x in (xa, xb))
-    own = discriminant(a.scores, b.scores)
+    own = discriminant(a.columns(given), b.columns(given))
     medians = (np.median(xa, axis=0), np.median(xb, axis=0))
     scale = (np.abs(xa - medians[0]).mean(axis=0) + np.abs(xb - medians[1]).mean(axis=0)) / 2 + np.sqrt(floor)
     per_scale = (linear[:, 1] != 0) / scale
     return Directions(
-        (*a.names, *FITTED), used, keep, linear, means, (variances[0], variances[1]), medians, per_scale, own
+        (*given, *FITTED),
+        given,
+        used,
+        usual,
+        keep,
+        linear,
+        means,
+        (variances[0], variances[1]),
+        medians,
+        per_scale,
+        own,
     )
 
 

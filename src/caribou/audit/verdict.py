@@ -3,17 +3,18 @@
 With L the proven lower bound of a game, c the claim (both in mu where the claim is mu-GDP, else in epsilon), at a confidence that
 is shared by all games of an audit:
 
-* ``VIOLATED``: L > c in some game. With probability at least the confidence this is never said of a claim that holds.
-* ``inconclusive``: not violated, and either the runs are too few in every game, so that a release which leaks twice what it
-  claims would be convicted with a probability below 9/10 even by the best test; or a test is suspicious: at confidence 9/10 it
-  exceeds the claim. Both come with the number of runs that would decide.
+* ``VIOLATED``: L > c in some game. With probability at least the confidence this is never said of a claim that holds. Also if a
+  certificate claims less than was asked for.
+* ``inconclusive``: not violated, and either the runs are too few in a game that plays what is audited (not a part or a model of
+  it), so that a release which leaks twice what it claims would be convicted with a probability below 9/10; or a test is
+  suspicious: at confidence 9/10 it exceeds the claim. Both come with the number of runs that would decide.
 * ``consistent``: otherwise. No test that was tried shows more than was claimed, and the runs were enough to see twice as much.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -28,6 +29,13 @@ CONSISTENT, VIOLATED, INCONCLUSIVE = "consistent", "VIOLATED", "inconclusive"
 FACTOR = 2.0
 """An audit must be able to see a release that leaks this many times what it claims."""
 POWER = 0.9
+CHOOSING_A_TEST = {"mu": 1.5, "epsilon": 1.0}
+CHOOSING_A_PAIR = 4 / 3
+"""How many times the runs of the best test it takes if the test, and the pair out of several, are chosen by earlier runs.
+
+Measured, not derived: docs/decisions.md. A test between Gaussians needs its threshold and its direction; one of randomized
+response has a single threshold.
+"""
 SUSPICION = 0.9
 MOST_RUNS = 10**7
 
@@ -63,20 +71,26 @@ def judge(
     confidence: float,
     one_run: OneRun | None = None,
     reproduce: str | None = None,
+    parts: Collection[str] = (),
+    broken: Sequence[str] = (),
 ) -> Verdict:
-    """Weigh distinguishing games (each played at its own share of the error) and a one-run audit against the claim."""
+    """Weigh distinguishing games (each played at its own share of the error) and a one-run audit against the claim.
+
+    ``parts``: games that play a part of what is audited, or a model of it; they can convict, not acquit. ``broken``: promises
+    that are broken in plain words, whatever games show.
+    """
     lower = max([e.epsilon_lower for e in games.values()] + ([one_run.epsilon_lower] if one_run else []), default=0.0)
-    guilty = [describe_violation(name, e) for name, e in games.items() if e.refuted]
+    guilty = [*broken, *(describe_violation(name, e) for name, e in games.items() if e.refuted)]
     if one_run is not None and one_run.epsilon_lower > claim.epsilon:
         guilty.append(one_run.describe())
     if guilty:
         return Verdict(VIOLATED, claim, lower, confidence, tuple(guilty), None, reproduce)
-    if not games:
+    whole = {name: e for name, e in games.items() if name not in parts}
+    if not whole:
         text = "no game was played that could refute the claim; attacks alone measure and prove nothing"
         return Verdict(INCONCLUSIVE, claim, lower, confidence, (text,), None, reproduce)
     doubts = [doubt for name, e in games.items() if (doubt := _suspicion(name, e)) is not None]
-    if not any(powerful(e) for e in games.values()):
-        doubts += [_too_few(name, e) for name, e in games.items()]
+    doubts += [_too_few(name, e) for name, e in whole.items() if not powerful(e)]
     if doubts:
         runs = [needed for _, needed in doubts if needed is not None]
         reasons = tuple(text for text, _ in doubts)
@@ -107,11 +121,11 @@ def describe_consistent(name: str, evidence: Evidence) -> str:
 
 def powerful(evidence: Evidence) -> bool:
     """Whether the planned runs were enough to see FACTOR times the claim."""
-    return evidence.planned >= runs_for_power(evidence.claim, evidence.confidence)
+    return evidence.planned >= runs_for_power(evidence.claim, evidence.confidence, evidence.pairs)
 
 
 def _too_few(name: str, evidence: Evidence) -> tuple[str, int]:
-    needed = runs_for_power(evidence.claim, evidence.confidence)
+    needed = runs_for_power(evidence.claim, evidence.confidence, evidence.pairs)
     text = f"{name}: {evidence.planned} runs per graph are too few to convict a release that leaks twice its claim"
     return f"{text}; {needed} would be enough", needed
 
@@ -127,17 +141,18 @@ def _suspicion(name: str, evidence: Evidence) -> tuple[str, int | None] | None:
 # -- how many runs -------------------------------------------------------------------------------------------------
 
 
-def runs_for_power(claim: Claim, confidence: float) -> int:
-    """Runs per graph that convict a release which leaks FACTOR times the claim with probability POWER, by the best test.
+def runs_for_power(claim: Claim, confidence: float, pairs: int = 1) -> int:
+    """Runs per graph that convict a release which leaks FACTOR times the claim with probability POWER.
 
-    mu-GDP: Gaussians at distance FACTOR mu, each threshold a test. Else randomized response of FACTOR epsilon, whose single test
-    has TPR = e^eps / (1 + e^eps) and FPR = 1 - TPR.
+    By the best test: mu-GDP: Gaussians at distance FACTOR mu, each threshold a test; else randomized response of FACTOR epsilon,
+    whose single test has TPR = e^eps / (1 + e^eps) and FPR = 1 - TPR. Times what choosing a test, and one of ``pairs``, costs.
     """
-    return _smallest(lambda runs: power(claim, runs, confidence) >= POWER)
+    best = _smallest(lambda runs: power(claim, runs, confidence) >= POWER)
+    return _two_digits(best * CHOOSING_A_TEST[claim.kind] * (CHOOSING_A_PAIR if pairs > 1 else 1.0))
 
 
 def power(claim: Claim, runs: int, confidence: float) -> float:
-    """The probability that ``runs`` runs per graph convict a release that leaks FACTOR times the claim, on the last block."""
+    """The probability that ``runs`` runs convict a release that leaks FACTOR times the claim, by the best test, on the last block."""
     if claim.size <= 0:
         return 1.0  # nothing at all may be seen: whatever is proven refutes it
     judged = block_sizes(runs)[-1]
@@ -194,7 +209,13 @@ def _smallest(enough: Callable[[int], bool]) -> int:
             high = middle
         else:
             low = middle
-    return 10 ** max(0, len(str(high)) - 2) * math.ceil(high / 10 ** max(0, len(str(high)) - 2))
+    return _two_digits(high)
+
+
+def _two_digits(runs: float) -> int:
+    """Rounded up."""
+    unit = 10 ** max(0, len(str(int(runs))) - 2)
+    return unit * math.ceil(runs / unit - 1e-9)
 
 
 def runs_to_convict(evidence: Evidence) -> int | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -14,7 +16,9 @@ View = Mapping[str, np.ndarray]
 Scores = Callable[[View], Mapping[str, float]]
 """What an adversary makes of a view; larger for the world with the edge or node, or the other way round."""
 
-STATISTICS = ("equal rows", "zeros", "entries", "arrays")
+STATISTICS = ("equal rows", "zeros", "not finite", "entries", "arrays")
+EXTREME = 1e9
+"""What an infinite score counts as; one that is missing, or not a number, counts as the negative of it."""
 SEEDS_TRIED = 4
 SMALLEST_ARRAY = 32
 """Entries from which on a correlation with the noise of a seed can be told from chance."""
@@ -22,7 +26,10 @@ SMALLEST_ARRAY = 32
 
 @dataclass(frozen=True, eq=False)
 class Runs:
-    """Runs of one world. ``arrays``: by name, [runs, entries]; ``scores``: [runs, k], with ``names`` for its columns."""
+    """Runs of one world. ``arrays``: by name, [runs, entries]; ``scores``: [runs, k], with ``names`` for its columns.
+
+    Arrays need not have the same shape in every run: a row of NaN stands for one that is missing or has another size.
+    """
 
     arrays: Mapping[str, np.ndarray]
     scores: np.ndarray
@@ -36,40 +43,57 @@ class Runs:
         cut = {name: array[start:stop] for name, array in self.arrays.items()}
         return Runs(cut, self.scores[start:stop], self.names)
 
+    def entries(self, name: str, count: int) -> np.ndarray:
+        """An array of ``count`` entries per run; NaN where there is none of that size. [runs, count]"""
+        array = self.arrays.get(name)
+        return array if array is not None and array.shape[1] == count else np.full((len(self), count), np.nan)
+
+    def columns(self, names: Sequence[str]) -> np.ndarray:
+        """The named scores, all of them finite. [runs, names]"""
+        if tuple(names) != self.names:
+            place = {name: k for k, name in enumerate(self.names)}
+            blank = np.full(len(self), np.nan)
+            chosen = [self.scores[:, place[name]] if name in place else blank for name in names]
+            return finite(np.stack(chosen, axis=1)) if chosen else np.zeros((len(self), 0))
+        return finite(self.scores)
+
     @staticmethod
     def join(parts: Sequence[Runs]) -> Runs:
-        """Several blocks of runs: of arrays, those that have one size in all of them."""
-        shared = shared_names([part.arrays for part in parts])
-        arrays = {name: np.concatenate([part.arrays[name] for part in parts]) for name in shared}
-        return Runs(arrays, np.concatenate([part.scores for part in parts]), parts[0].names)
+        """Several blocks of runs, with the arrays and scores of all of them."""
+        widths = {name: array.shape[1] for part in parts[::-1] for name, array in part.arrays.items()}
+        arrays = {name: np.concatenate([part.entries(name, n) for part in parts]) for name, n in widths.items()}
+        names = tuple(dict.fromkeys(name for part in parts for name in part.names))
+        return Runs(arrays, np.concatenate([part.columns(names) for part in parts]), names)
 
 
-def shared_names(tables: Sequence[Mapping[str, np.ndarray]]) -> list[str]:
-    """Names of the arrays that all tables have with the same number of entries per run."""
-    return [
-        name
-        for name in tables[0]
-        if all(name in table and table[name].shape[1:] == tables[0][name].shape[1:] for table in tables)
-    ]
+def finite(scores: np.ndarray) -> np.ndarray:
+    """Scores that can be compared: infinite ones and those that are no numbers become fixed extreme values."""
+    return np.nan_to_num(scores, nan=-EXTREME, posinf=EXTREME, neginf=-EXTREME)
 
 
 def observe(views: Sequence[View], scores: Scores | None = None) -> Runs:
-    """Runs that were made one by one, as tables. Arrays whose shape differs between runs leave their statistics only."""
+    """Runs that were made one by one, as tables. An array of another shape than is usual leaves its statistics only."""
     named = [dict(scores(view)) if scores is not None else {} for view in views]
     return tabulate([with_noise_removed(view) for view in views], named)
 
 
 def tabulate(views: Sequence[View], named: Sequence[Mapping[str, float]]) -> Runs:
-    """Views with the scores that an adversary has made of them; every run must have scores of the same names."""
-    names = (*named[0], *STATISTICS)
-    own = np.array([[float(value) for value in row.values()] for row in named]).reshape(len(views), -1)
+    """Views with the scores that an adversary has made of them; names may be missing in some runs."""
+    names = tuple(dict.fromkeys(name for row in named for name in row))
+    own = np.array([[float(row.get(name, np.nan)) for name in names] for row in named]).reshape(len(views), -1)
     statistics = np.array([list(equality_statistics(view).values()) for view in views])
-    arrays = {
-        name: np.array([np.ravel(view[name]).astype(np.float64) for view in views])
-        for name in views[0]
-        if all(name in view and np.shape(view[name]) == np.shape(views[0][name]) for view in views)
-    }
-    return Runs(arrays, np.concatenate([own, statistics], axis=1), names)
+    arrays = {name: _table([view.get(name) for view in views]) for name in dict.fromkeys(n for v in views for n in v)}
+    return Runs(arrays, np.concatenate([own, statistics], axis=1), (*names, *STATISTICS))
+
+
+def _table(arrays: Sequence[np.ndarray | None]) -> np.ndarray:
+    """One row per run; of arrays with the usual shape. [runs, entries]"""
+    usual = Counter(np.shape(array) for array in arrays if array is not None).most_common(1)[0][0]
+    out = np.full((len(arrays), math.prod(usual)), np.nan)
+    for row, array in zip(out, arrays, strict=True):
+        if array is not None and np.shape(array) == usual:
+            row[:] = np.ravel(array)
+    return out
 
 
 def observe_batch(views: View, scores: Callable[[View], Mapping[str, np.ndarray]] | None = None) -> Runs:
@@ -77,13 +101,14 @@ def observe_batch(views: View, scores: Callable[[View], Mapping[str, np.ndarray]
     first = next(iter(views.values()))
     runs = len(first)
     own = {name: np.asarray(values, dtype=np.float64) for name, values in (scores(views) if scores else {}).items()}
-    equal, zeros = np.zeros(runs), np.zeros(runs)
+    equal, zeros, odd = np.zeros(runs), np.zeros(runs), np.zeros(runs)
     for array in views.values():
         if array.dtype.kind == "f":
             zeros += (array == 0).reshape(runs, -1).sum(axis=1)
+            odd += (~np.isfinite(array)).reshape(runs, -1).sum(axis=1)
             equal += equal_rows(array) if array.ndim == 3 else 0
     entries = np.full(runs, sum(array[0].size for array in views.values()))
-    columns = [*own.values(), equal, zeros, entries, np.full(runs, len(views))]
+    columns = [*own.values(), equal, zeros, odd, entries, np.full(runs, len(views))]
     arrays = {name: array.reshape(runs, -1).astype(np.float64) for name, array in views.items()}
     return Runs(arrays, np.stack(columns, axis=1), (*own, *STATISTICS))
 
@@ -93,13 +118,14 @@ def observe_batch(views: View, scores: Callable[[View], Mapping[str, np.ndarray]
 
 def equality_statistics(view: View) -> dict[str, float]:
     """What noise should hide and its absence shows: equal rows, zeros, and the shape of everything that is handed out."""
-    equal, zeros = 0.0, 0.0
+    equal, zeros, odd = 0.0, 0.0, 0.0
     for array in map(np.asarray, view.values()):
         if array.dtype.kind == "f":
             zeros += float((array == 0).sum())
+            odd += float((~np.isfinite(array)).sum())
             equal += float(equal_rows(array[None])[0]) if array.ndim == 2 else 0.0
     size = sum(np.size(array) for array in view.values())
-    return dict(zip(STATISTICS, (equal, zeros, float(size), float(len(view))), strict=True))
+    return dict(zip(STATISTICS, (equal, zeros, odd, float(size), float(len(view))), strict=True))
 
 
 def equal_rows(array: np.ndarray) -> np.ndarray:
@@ -108,6 +134,7 @@ def equal_rows(array: np.ndarray) -> np.ndarray:
     if not 2 <= n <= 64:
         return np.zeros(runs)
     out = np.empty(runs)
+    array = np.nan_to_num(array)
     for start in range(0, runs, 512):
         some = array[start : start + 512]
         gaps = np.abs(some[:, :, None, :] - some[:, None, :, :]).max(axis=3, initial=0.0)
@@ -128,7 +155,9 @@ def with_noise_removed(view: View) -> View:
     for seed in _possible_seeds(view):
         for name, array in view.items():
             values = np.asarray(array)
-            if values.dtype.kind != "f" or values.size < SMALLEST_ARRAY or values.std() == 0:
+            if values.dtype.kind != "f" or values.size < SMALLEST_ARRAY or not np.isfinite(values).all():
+                continue
+            if values.std() == 0:
                 continue
             noise = NoiseSource.seeded(seed)
             z = noise.gaussian(values.shape, std=1.0)

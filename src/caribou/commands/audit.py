@@ -134,6 +134,11 @@ def _job(
     )
 
 
+def _exact(value: float | str | Path) -> str:
+    """A value as it is typed, with all its digits: 4.0 is 4, but 0.1234567 is no 0.123457."""
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
 def _again(
     subject: str,
     source: GraphSource,
@@ -155,11 +160,11 @@ def _again(
         "delta": delta,
     }
     for option, value in {**named, "runs": runs}.items():
-        words += [] if value is None else [f"--{option}", f"{value:g}" if isinstance(value, float) else str(value)]
+        words += [] if value is None else [f"--{option}", _exact(value)]
     words += [word for pair in source.columns for word in ("--column", pair)]
     for key, value in settings.items():
         words += ["--set", f"{key}={value if isinstance(value, str) else json.dumps(value)}"]
-    words += ["--attack", attack, "--confidence", f"{confidence:g}", "--seed", str(seed)]
+    words += ["--attack", attack, "--confidence", _exact(confidence), "--seed", str(seed)]
     return shlex.join(words)
 
 

@@ -150,6 +150,12 @@ class NoiseSource:
         up, down = _exponential(stream, size), _exponential(stream, size)
         return (np.floor(up / epsilon) - np.floor(down / epsilon)).astype(np.int64).reshape(shape)
 
+    def add_geometric(self, counts: np.ndarray, *, epsilon: float) -> np.ndarray:
+        """Whole counts + `two_sided_geometric`, which needs no grid. epsilon = inf draws nothing."""
+        if epsilon == math.inf:
+            return counts
+        return counts + self.two_sided_geometric(counts.shape, epsilon=epsilon)
+
     def gumbel(self, shape: tuple[int, ...]) -> np.ndarray:
         """Independent standard Gumbel noise: argmax(score epsilon / (2 sensitivity) + Gumbel) is the exponential mechanism."""
         stream = self._next_stream()

@@ -87,9 +87,7 @@ class VoteBudget:
         """Integer counts plus the noise of this budget."""
         if math.isfinite(self.mu):
             return noise.add_gaussian(counts.astype(np.float64), std=self.noise_std)
-        if math.isfinite(self.epsilon):
-            return counts + noise.two_sided_geometric(counts.shape, epsilon=self.epsilon)
-        return counts
+        return noise.add_geometric(counts, epsilon=self.epsilon)
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,7 +12,7 @@ from audit.broken.exhibits import Exhibit, edge_pair, gaussian_claim, graph, pur
 from caribou.audit.claims import Claim
 from caribou.audit.pairs import Pair, member_pair
 from caribou.audit.releases import FittedRelease, Release
-from caribou.graph import Graph
+from caribou.graph import Graph, Split
 from caribou.mechanisms.noise import NoiseSource
 from caribou.methods import Fitted
 from caribou.methods.caribou_ndp import CaribouNdp, joint_rows
@@ -130,6 +130,31 @@ def batch_normalised(budget: Budget) -> tuple[Release, Pair, Claim]:
     return fitted(BatchNormalised(), budget)
 
 
+@dataclass(frozen=True)
+class MeanOfTrainingRows:
+    """The noisy sum of training rows, divided by how many there are: a number that the hidden node changes."""
+
+    budget: Budget
+    declared: bool = False
+
+    def many(self, g: Graph, runs: int, noise: NoiseSource) -> dict[str, np.ndarray]:
+        total = np.asarray(g.features)[g.split.train].sum(axis=0)
+        size = g.split.declared[0] if self.declared else len(g.split.train)
+        return {"mean": (total + noise.gaussian((runs, *total.shape), std=1 / budget_mu(self.budget))) / size}
+
+
+def opposite_member() -> Pair:
+    """One of five training nodes with the opposite row, there or not: sum and divisor move the mean the same way."""
+    rows = np.array([[-1.0], [1.0], [1.0], [1.0], [1.0]])
+    without_edges = np.empty((2, 0), dtype=np.int64)
+    g = Graph.from_edges(rows, without_edges, labels=[1, 0, 0, 0, 0], split=Split(np.arange(5), [], []))
+    return Pair("an opposite row", g.without_node(0), g, PrivacyUnit.NODE, hidden=0)
+
+
+def counted_divisor(budget: Budget) -> tuple[Release, Pair, Claim]:
+    return MeanOfTrainingRows(budget), opposite_member(), gaussian_claim(budget)
+
+
 def fitted(method: MlpDp | CaribouNdp, budget: Budget) -> tuple[Release, Pair, Claim]:
     pair = member_pair()
     return FittedRelease(method, budget, hidden=pair.hidden), pair, gaussian_claim(budget)
@@ -147,6 +172,9 @@ EXHIBITS = {
     ),
     "classifier trained without DP at node level": Exhibit(
         "only encoder and message passing are private (CARIBOU's artifact)", plain_classifier, runs=200, unit="node"
+    ),
+    "a divisor that counts private nodes": Exhibit(
+        "a mean is divided by the length of a list that holds the hidden node", counted_divisor, runs=6000, unit="node"
     ),
     "batch normalisation": Exhibit(
         "running statistics of private features are part of the model", batch_normalised, runs=200, unit="node"

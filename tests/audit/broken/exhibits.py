@@ -21,7 +21,7 @@ class Exhibit:
     """``fault``: what is wrong and where it was seen; ``make``: the release for a budget; ``runs``: so many convict it."""
 
     fault: str
-    make: Callable[[Budget], tuple[Release, Pair, Claim]]
+    make: Callable[[Budget], tuple[Release, Pair | tuple[Pair, ...], Claim]]
     runs: int
     unit: str = "edge"
 

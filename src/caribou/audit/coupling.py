@@ -1,0 +1,119 @@
+"""Does a fit read private edges through its noise alone? Two fits whose noise is turned so that the noisy values are equal.
+
+Whatever `NoiseSource.add_gaussian`, `add_laplace` or `add_geometric` hands back in a fit on one graph is handed back again in a
+fit on another graph: as if noise had made the difference good, which sound noise can. A fit that is post-processing of noisy
+values and of public ones then hands out the same. One that looks at the edges beside them does not. Two fits are enough, and the
+graphs may differ in as many edges as one likes.
+
+It says nothing about the size of the noise; so the scales of a fit are compared with those of a release, which is played in full.
+Noise that is drawn first and added later cannot be turned; such a fit looks as if it read the edges, and is played in full, too.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from caribou.audit.pairs import two_class_graph
+from caribou.audit.releases import handed_out, without_edges
+from caribou.mechanisms.noise import NoiseSource
+from caribou.methods import Fitted, Method
+from caribou.privacy.budget import Budget
+from caribou.randomness import Streams
+
+BUSY = [(0, 1), (0, 2), (1, 2), (0, 11), (3, 7), (6, 7), (6, 11), (10, 11), (4, 10), (5, 9)]
+"""Edges of every kind that the pairs have."""
+
+
+@dataclass
+class Tape:
+    """What was drawn, in order: (stream, kind, scale), and the noisy values by stream and number."""
+
+    drawn: list[tuple[str, str, float]] = field(default_factory=list)
+    values: dict[tuple[str, int], np.ndarray] = field(default_factory=dict)
+
+    @property
+    def scales(self) -> Counter[tuple[str, float]]:
+        """How often each kind and scale of noise was drawn."""
+        return Counter((kind, scale) for _, kind, scale in self.drawn)
+
+
+class TapedNoise(NoiseSource):
+    """Noise of another source that writes down what it does; with ``played``, noisy values are those of that tape."""
+
+    def __init__(self, inner: NoiseSource, tape: Tape, played: Tape | None = None, path: str = "") -> None:
+        super().__init__(bytes(32), origin=inner.origin)  # no noise is drawn under this key: see `_next_stream`
+        self._inner, self._tape, self._played, self._path = inner, tape, played, path
+        self._count = 0
+
+    def stream(self, purpose: str) -> NoiseSource:
+        """A child that writes on the same tape."""
+        return TapedNoise(self._inner.stream(purpose), self._tape, self._played, f"{self._path}/{purpose}")
+
+    def add_gaussian(self, value: np.ndarray, *, std: float) -> np.ndarray:
+        """As `NoiseSource.add_gaussian`, or the value on the tape."""
+        return self._added("Gaussian", std, value, super().add_gaussian(value, std=std))
+
+    def add_laplace(self, value: np.ndarray, *, scale: float) -> np.ndarray:
+        """As `NoiseSource.add_laplace`, or the value on the tape."""
+        return self._added("Laplace", scale, value, super().add_laplace(value, scale=scale))
+
+    def add_geometric(self, counts: np.ndarray, *, epsilon: float) -> np.ndarray:
+        """As `NoiseSource.add_geometric`, or the value on the tape."""
+        return self._added("geometric", epsilon, counts, super().add_geometric(counts, epsilon=epsilon))
+
+    def _added(self, kind: str, scale: float, value: np.ndarray, noisy: np.ndarray) -> np.ndarray:
+        if noisy is value:  # nothing was added, so nothing can make a difference good
+            return noisy
+        self._tape.drawn.append((self._path, kind, float(scale)))
+        place = (self._path, self._count)
+        self._count += 1
+        before = None if self._played is None else self._played.values.get(place)
+        if before is not None and before.shape == noisy.shape:
+            noisy = before.copy()
+        self._tape.values[place] = noisy.copy()
+        return noisy
+
+    def _next_stream(self) -> Any:
+        self.draws += 1
+        return self._inner._next_stream()
+
+
+@dataclass(frozen=True, eq=False)
+class Coupled:
+    """A fit without any edge, and what a turned fit with edges handed out differently; ``certificates``: of fit and release."""
+
+    fitted: Fitted
+    certificates: tuple[Any, ...]
+    differences: tuple[str, ...]
+
+    @property
+    def through_noise_alone(self) -> bool:
+        """Whether the audit of a release speaks for the fit, too."""
+        return not self.differences
+
+
+def coupled_fits(method: Method, budget: Budget, streams: Streams, seed: int) -> Coupled:
+    """Fit without edges, fit again with edges and turned noise, release with edges, and compare. Assumes: edge level."""
+    busy = two_class_graph(BUSY)
+    bare, first, second, third = without_edges(busy), Tape(), Tape(), Tape()
+    fitted = method.fit(bare, budget, streams, TapedNoise(NoiseSource.seeded(seed), first))
+    turned = method.fit(busy, budget, streams, TapedNoise(NoiseSource.seeded(seed), second, first))
+    applied = method.release(fitted.weights, busy, budget, streams, TapedNoise(NoiseSource.seeded(seed), third))
+    views = [handed_out(method, fit, bare, None) for fit in (fitted, turned)]
+    found = list(_differing(views))
+    if first.drawn != second.drawn:
+        found.append("the scales of its noise")
+    if first.scales != third.scales:
+        found.append("the scales of its noise and those of a release")
+    return Coupled(fitted, (fitted.certificate, turned.certificate, applied.certificate), tuple(found))
+
+
+def _differing(views: Sequence[Mapping[str, np.ndarray]]) -> list[str]:
+    a, b = views
+    both = [name for name in a if name in b and np.array_equal(a[name], b[name], equal_nan=True)]
+    return sorted({*a, *b} - set(both))

@@ -1,0 +1,208 @@
+"""Whole methods, as a user writes them: one noisy sum of class codes over neighbours, and what goes wrong beside the noise."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+from scipy.special import softmax
+
+from audit.broken.exhibits import Exhibit, gaussian_claim
+from caribou.audit.claims import Claim
+from caribou.audit.pairs import Pair, worst_pairs
+from caribou.audit.releases import FittedRelease, Release
+from caribou.graph import Graph
+from caribou.mechanisms.noise import NoiseSource
+from caribou.methods import Fitted, Method
+from caribou.privacy.budget import Budget
+from caribou.privacy.calibration import budget_mu
+from caribou.privacy.certificate import Certificate, MechanismRecord, certify, standing_assumptions
+from caribou.privacy.events import Event, Gaussian
+from caribou.randomness import Streams
+
+
+@cache
+def certificate(budget: Budget, details: str, public: str) -> Certificate:
+    """Made once for equal contents: runs of an audit are many."""
+    record = MechanismRecord("sums of codes", Gaussian(1 / budget_mu(budget)), json.loads(details))
+    assumptions = standing_assumptions(budget.unit, noise_is_secret=False, noise_origin="a fixed seed")
+    return certify(budget, [record], released=["sums"], public_parameters=json.loads(public), assumptions=assumptions)
+
+
+@dataclass(frozen=True)
+class Sound:
+    """S = A Y with Y the codes of all labels: one edge moves it by sqrt(2). Nothing is wrong with it."""
+
+    def settings(self) -> Mapping[str, Any]:
+        return {}
+
+    def cost(self, graph: Graph, budget: Budget) -> tuple[Event, ...]:
+        return (Gaussian(1 / budget_mu(budget)),)
+
+    release_cost = cost
+
+    def clean(self, graph: Graph) -> np.ndarray:
+        return np.asarray(graph.adjacency(np.float64) @ np.eye(graph.num_classes)[graph.labels])
+
+    def sums(self, graph: Graph, budget: Budget, noise: NoiseSource) -> np.ndarray:
+        return noise.add_gaussian(self.clean(graph), std=math.sqrt(2) / budget_mu(budget))
+
+    def details(self, graph: Graph) -> dict[str, Any]:
+        return {}
+
+    def public(self, graph: Graph) -> dict[str, Any]:
+        return {"nodes": graph.num_nodes}
+
+    def weights(self, graph: Graph) -> dict[str, np.ndarray]:
+        return {"bias": np.zeros(graph.num_classes)}
+
+    def fit(self, graph: Graph, budget: Budget, streams: Streams, noise: NoiseSource) -> Fitted:
+        return self.release(self.weights(graph), graph, budget, streams, noise)
+
+    def release(
+        self, weights: Mapping[str, np.ndarray], graph: Graph, budget: Budget, streams: Streams, noise: NoiseSource
+    ) -> Fitted:
+        released = {"sums": self.sums(graph, budget, noise)}
+        stated = certificate(budget, json.dumps(self.details(graph)), json.dumps(self.public(graph)))
+        return Fitted(self.predict(weights, released, graph), stated, released, weights)
+
+    def predict(
+        self, weights: Mapping[str, np.ndarray], released: Mapping[str, np.ndarray], graph: Graph
+    ) -> np.ndarray:
+        return np.asarray(softmax(released["sums"][:, : graph.num_classes] + weights["bias"], axis=1))
+
+
+# -- edges of a kind that gets no noise ----------------------------------------------------------------------------
+
+
+class ExactValidationRows(Sound):
+    """Validation rows only choose a hyper-parameter, so they get no noise; they are published with the rest."""
+
+    def sums(self, graph: Graph, budget: Budget, noise: NoiseSource) -> np.ndarray:
+        out = super().sums(graph, budget, noise)
+        out[graph.split.val] = self.clean(graph)[graph.split.val]
+        return out
+
+
+class ExactTestEdges(Sound):
+    """Edges between two test nodes arrive with the question, so they are taken for public."""
+
+    def sums(self, graph: Graph, budget: Budget, noise: NoiseSource) -> np.ndarray:
+        among = np.isin(np.arange(graph.num_nodes), graph.split.test).astype(np.float64)
+        exact = among * (graph.adjacency(np.float64) @ among)
+        return np.concatenate([super().sums(graph, budget, noise), exact[:, None]], axis=1)
+
+
+class ExactTriangles(Sound):
+    """The number of triangles of every node is taken for a feature."""
+
+    def sums(self, graph: Graph, budget: Budget, noise: NoiseSource) -> np.ndarray:
+        A = graph.adjacency(np.float64).toarray()
+        return np.concatenate([super().sums(graph, budget, noise), np.diag(A @ A @ A)[:, None] / 2], axis=1)
+
+
+# -- a fit and a release that differ -------------------------------------------------------------------------------
+
+
+class CleanFit(Sound):
+    """Weights are fitted to sums without noise; only what is released afterwards gets it."""
+
+    def weights(self, graph: Graph) -> dict[str, np.ndarray]:
+        S, Y = self.clean(graph), np.eye(graph.num_classes)[graph.labels]
+        return {"bias": np.linalg.solve(S.T @ S + np.eye(S.shape[1]), S.T @ Y).sum(axis=0)}
+
+
+class HalfNoiseInTheFit(Sound):
+    """A fit has half the noise of a release."""
+
+    def fit(self, graph: Graph, budget: Budget, streams: Streams, noise: NoiseSource) -> Fitted:
+        S = noise.add_gaussian(self.clean(graph), std=math.sqrt(2) / budget_mu(budget) / 2)
+        weights = {"bias": np.zeros(2)}
+        stated = certificate(budget, "{}", json.dumps(self.public(graph)))
+        return Fitted(self.predict(weights, {"sums": S}, graph), stated, {"sums": S}, weights)
+
+
+class CleanRelease(Sound):
+    """A fit is private; a release about another graph adds nothing."""
+
+    def fit(self, graph: Graph, budget: Budget, streams: Streams, noise: NoiseSource) -> Fitted:
+        return Sound().fit(graph, budget, streams, noise)
+
+    def sums(self, graph: Graph, budget: Budget, noise: NoiseSource) -> np.ndarray:
+        return self.clean(graph)
+
+
+class LargerClaim(Sound):
+    """The budget that was asked for is ignored: epsilon = 8 is claimed, and spent."""
+
+    def release(
+        self, weights: Mapping[str, np.ndarray], graph: Graph, budget: Budget, streams: Streams, noise: NoiseSource
+    ) -> Fitted:
+        return super().release(weights, graph, Budget(8.0, budget.delta, budget.unit), streams, noise)
+
+
+class HalfNoise(Sound):
+    """Noise for twice the mu, under the name of the library's own mechanism."""
+
+    def sums(self, graph: Graph, budget: Budget, noise: NoiseSource) -> np.ndarray:
+        return noise.add_gaussian(self.clean(graph), std=math.sqrt(2) / budget_mu(budget) / 2)
+
+
+# -- what is stated beside the release -----------------------------------------------------------------------------
+
+
+class CountInPublicParameters(Sound):
+    """The number of edges is taken for a public parameter."""
+
+    def public(self, graph: Graph) -> dict[str, Any]:
+        return {"nodes": graph.num_nodes, "edges": graph.num_edges}
+
+
+class CountInWords(Sound):
+    """The certificate tells in words what the model was trained on."""
+
+    def details(self, graph: Graph) -> dict[str, Any]:
+        return {"note": f"trained on {graph.num_edges} edges"}
+
+
+class TruthInDetails(Sound):
+    """A flag of the certificate is read from the private graph."""
+
+    def details(self, graph: Graph) -> dict[str, Any]:
+        return {"joined": bool(graph.degrees.sum() % 4 == 2)}
+
+
+def on_worst_pairs(method: Method) -> Any:
+    def make(budget: Budget) -> tuple[Release, tuple[Pair, ...], Claim]:
+        return FittedRelease(method, budget), worst_pairs("edge"), gaussian_claim(budget)
+
+    return make
+
+
+EXHIBITS = {
+    "validation rows without noise": Exhibit(
+        "validation nodes only choose a hyper-parameter, so their rows stay exact",
+        on_worst_pairs(ExactValidationRows()),
+        runs=240,
+    ),
+    "edges between test nodes without noise": Exhibit(
+        "the edges of the graph that is asked about are taken for public", on_worst_pairs(ExactTestEdges()), runs=240
+    ),
+    "triangle counts without noise": Exhibit(
+        "structural features are computed from the private graph", on_worst_pairs(ExactTriangles()), runs=240
+    ),
+    "edge count among the public parameters": Exhibit(
+        "the certificate publishes a count of the private graph", on_worst_pairs(CountInPublicParameters()), runs=240
+    ),
+    "edge count in words": Exhibit(
+        "a sentence of the certificate holds a private number", on_worst_pairs(CountInWords()), runs=240
+    ),
+    "a truth about the graph in the certificate": Exhibit(
+        "a flag of the certificate follows from the private graph", on_worst_pairs(TruthInDetails()), runs=240
+    ),
+}
