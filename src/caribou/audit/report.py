@@ -127,6 +127,7 @@ td { white-space: nowrap; }
 th:first-child, td:first-child { text-align: left; }
 .verdict { font-size: 1.4rem; font-weight: 700; padding: .6rem 1rem; border-radius: .4rem; color: white; display: inline-block; }
 .consistent { background: #00664b; } .VIOLATED { background: #b00020; } .inconclusive { background: #8a5a00; }
+.scroll { overflow-x: auto; } .scroll img { min-width: 40rem; }
 img { width: 100%; background: white; border-radius: .4rem; }
 code { background: #8882; padding: .1rem .3rem; border-radius: .2rem; overflow-wrap: anywhere; }
 """
@@ -150,9 +151,10 @@ def page(outcome: Outcome, picture: bytes) -> str:
         f'<p><span class="verdict {verdict.word}">{verdict.word}</span></p>'
         f"<p>Claimed: {html.escape(verdict.claim.describe())}. Proven at confidence {verdict.confidence:g}: "
         f"ε ≥ {lower}.</p><p>{_meaning(verdict.word)}</p><ul>{reasons}</ul>{more}"
-        '<img alt="Rates of all attacks beside the claimed curve, and proven lower bounds" '
-        f'src="data:image/png;base64,{embedded}">'
-        f"<h2>Attacks</h2>{_table(outcome)}{_notes(outcome)}{left_out}{again}</body></html>\n"
+        '<div class="scroll" tabindex="0"><img alt="Rates of all attacks beside the claimed curve, and proven lower bounds" '
+        f'src="data:image/png;base64,{embedded}"></div>'
+        f'<h2>Attacks</h2><div class="scroll" tabindex="0">{_table(outcome)}</div>{_notes(outcome)}'
+        f"{left_out}{again}</body></html>\n"
     )
 
 

@@ -29,6 +29,8 @@ CONSISTENT, VIOLATED, INCONCLUSIVE = "consistent", "VIOLATED", "inconclusive"
 FACTOR = 2.0
 """An audit must be able to see a release that leaks this many times what it claims."""
 POWER = 0.9
+FOUND_LITTLE = 0.1
+"""Below this share of the claimed epsilon a reader is told that little was found."""
 CHOOSING_A_TEST = {"mu": 1.5, "epsilon": 1.0}
 CHOOSING_A_PAIR = 4 / 3
 """How many times the runs of the best test it takes if the test, and the pair out of several, are chosen by earlier runs.
@@ -96,6 +98,10 @@ def judge(
         reasons = tuple(text for text, _ in doubts)
         return Verdict(INCONCLUSIVE, claim, lower, confidence, reasons, max(runs, default=None), reproduce)
     reasons = tuple(describe_consistent(name, e) for name, e in games.items())
+    if lower < FOUND_LITTLE * claim.epsilon:
+        reasons += (
+            "the tests that were tried found next to nothing: this shows that they fail, not how much a better one finds",
+        )
     return Verdict(CONSISTENT, claim, lower, confidence, reasons, None, reproduce)
 
 
@@ -152,7 +158,7 @@ def runs_for_power(claim: Claim, confidence: float, pairs: int = 1) -> int:
 
 
 def power(claim: Claim, runs: int, confidence: float) -> float:
-    """The probability that ``runs`` runs convict a release that leaks FACTOR times the claim, by the best test, on the last block."""
+    """The probability that ``runs`` runs convict a release that leaks FACTOR times the claim: the best test, the last block."""
     if claim.size <= 0:
         return 1.0  # nothing at all may be seen: whatever is proven refutes it
     judged = block_sizes(runs)[-1]

@@ -175,18 +175,37 @@ def _bars() -> Iterator[Callable[[str, int, int, float], None]]:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     console = Console(stderr=True)
+    if not console.is_terminal:
+        yield _lines()
+        return
     bound = TextColumn("{task.fields[bound]}")
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), bound, TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+    with Progress(*columns, console=console, transient=True) as progress:
         tasks: dict[str, Any] = {}
 
         def report(name: str, done: int, planned: int, proven: float) -> None:
             if name not in tasks:
                 tasks[name] = progress.add_task(name, total=planned, bound="")
-            text = f"epsilon >= {proven:.2f}" if proven > 0 else ""
-            progress.update(tasks[name], completed=done, total=planned, bound=text)
+            progress.update(tasks[name], completed=done, total=planned, bound=_bound(proven))
 
         yield report
+
+
+def _lines() -> Callable[[str, int, int, float], None]:
+    """Without a terminal: a line when a part begins, at every quarter, and at its end."""
+    shown: dict[str, int] = {}
+
+    def report(name: str, done: int, planned: int, proven: float) -> None:
+        quarter = 4 * done // max(planned, 1)
+        if shown.get(name, -1) < quarter:
+            shown[name] = quarter
+            typer.echo(f"{name}: {done:,} of {planned:,} {_bound(proven)}".rstrip(), err=True)
+
+    return report
+
+
+def _bound(proven: float) -> str:
+    return f"epsilon >= {proven:.2f}" if proven > 0 else ""
 
 
 def _print(outcome: Outcome, out: Path | None) -> None:
@@ -212,6 +231,9 @@ def _print(outcome: Outcome, out: Path | None) -> None:
     console.print(facts)
     if outcome.attacks:
         console.print(_table(outcome))
+        console.print(
+            "A measured rate is an estimate from a few runs and may exceed what is allowed; the verdict counts what is proven."
+        )
 
 
 def _table(outcome: Outcome) -> Any:
