@@ -51,6 +51,15 @@ def test_each_word() -> None:
     assert word(claim, 40, 60, judged=100) == INCONCLUSIVE, "too few"
 
 
+def test_a_reader_is_told_when_little_was_found() -> None:
+    claim = gaussian_claim(Budget(2.0, 1e-5))
+    nothing, something = (
+        judge({"game": evidence(claim, *counts)}, claim, confidence=0.95) for counts in ((500, 500), (400, 600))
+    )
+    assert "next to nothing" in nothing.reasons[-1]
+    assert "next to nothing" not in " ".join(something.reasons)
+
+
 def test_too_few_runs_say_how_many_would_do() -> None:
     claim = gaussian_claim(Budget(1.0, 1e-5))
     verdict = judge({"game": evidence(claim, 50, 50, 100)}, claim, confidence=0.95)

@@ -39,7 +39,9 @@ def failure(*arguments: str) -> str:
 
 
 def test_a_correct_method_is_consistent_and_the_json_has_what_it_promises() -> None:
-    found = document(call("mlp-dp", "--epsilon", "8", "--attack", "distinguish", *QUICK, "--json"))
+    result = CliRunner().invoke(app, ["audit", "mlp-dp", "--epsilon", "8", "--attack", "distinguish", *QUICK, "--json"])
+    assert "distinguish: " in result.stderr, "progress in lines where there is no terminal"
+    found = document(result.stdout)
     assert found["claimed"]["epsilon"] == 8
     assert found["claimed"]["delta"] == 1e-5
     assert found["verdict"] == "consistent"
