@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -72,3 +73,14 @@ def test_dense_and_sparse_features_are_told_apart(tmp_path: Path) -> None:
     sparse = cb.Graph.from_edges(sp.csr_array(graph.features), graph.edge_index, labels=graph.labels, split=graph.split)
     names = {file_name((g, Streams(0), (4,))) for g in (graph, sparse)}
     assert len(names) == 2
+
+
+def test_a_folder_that_was_cleaned_up_costs_another_fit_and_no_cell(tmp_path: Path) -> None:
+    graph, folder = cb.datasets.load("csbm", nodes=60, seed=0), tmp_path / "encoders"
+    found = []
+    for _ in range(2):
+        with kept_encoders(EncoderFolder(folder)):
+            found.append(cross_fit(graph, Streams(0), (4,)).probabilities)
+        assert len(list(folder.iterdir())) == 1
+        shutil.rmtree(folder)
+    assert np.array_equal(*found)

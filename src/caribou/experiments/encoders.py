@@ -68,6 +68,8 @@ class EncoderFolder:
             "validation_accuracy": np.array(prior.validation_accuracy),
             **prior.encoder.to_arrays(),
         }
+        # A run may outlive its temporary folder, which systems and people clean up: then the encoder is fitted again.
+        self.folder.mkdir(parents=True, exist_ok=True)
         # Written beside and moved: another cell sees the whole file or none.
         handle, work = tempfile.mkstemp(dir=self.folder, suffix=".part")
         with os.fdopen(handle, "wb") as file:
