@@ -7,6 +7,7 @@ tile that is plain compressed rows. States are plain float32 arrays of n x d.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,9 +21,31 @@ TILE = 1024
 TILE_SHIFT = 10
 
 
+def regrouped(parts: Iterable[np.ndarray], size: int) -> Iterator[np.ndarray]:
+    """The same rows in parts of ``size``, the last one shorter.
+
+    >>> [len(part) for part in regrouped([np.zeros((5, 1)), np.zeros((2, 1)), np.zeros((4, 1))], 3)]
+    [3, 3, 3, 2]
+    """
+    kept: list[np.ndarray] = []
+    for rows in parts:
+        kept.append(rows)
+        if sum(map(len, kept)) < size:
+            continue
+        joined = kept[0] if len(kept) == 1 else np.concatenate(kept)
+        whole = len(joined) - len(joined) % size
+        yield from (joined[first : first + size] for first in range(0, whole, size))
+        kept = [joined[whole:]] if whole < len(joined) else []
+    if kept:
+        yield np.concatenate(kept)
+
+
 @dataclass(frozen=True)
 class Layout:
-    """The public shape of a blocked graph: n nodes, d columns, blocks of 2^shift rows, column tiles of 2^tile_shift rows of y."""
+    """The shape of a blocked graph: n nodes, d columns, blocks of 2^shift rows, column tiles of 2^tile_shift rows of y.
+
+    n and d are public. The sizes of blocks and tiles follow from the number of edges: they may not show in a release.
+    """
 
     nodes: int
     columns: int

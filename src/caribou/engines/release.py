@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -15,7 +15,7 @@ import numpy as np
 
 from caribou import __version__, kernels
 from caribou._validate import integer, one_of
-from caribou.engines.blocks import BlockFiles, Layout
+from caribou.engines.blocks import BlockFiles, Layout, regrouped
 from caribou.engines.folder import WorkFolder
 from caribou.engines.preparation import Memory, prepare, sums_of_start
 from caribou.engines.rounds import Progress, Runner, mean_of, steps_of
@@ -410,26 +410,6 @@ def _write_parquet(shards: Iterator[np.ndarray], layout: Layout, path: Path) -> 
             columns = [pa.array(_plain(rows[:, k])) for k in range(layout.columns)]
             writer.write_table(pa.table([node, *columns], schema=schema))
             first += len(rows)
-
-
-def regrouped(shards: Iterable[np.ndarray], size: int) -> Iterator[np.ndarray]:
-    """The same rows in parts of ``size``, the last one shorter.
-
-    >>> [len(part) for part in regrouped([np.zeros((5, 1)), np.zeros((2, 1)), np.zeros((4, 1))], 3)]
-    [3, 3, 3, 2]
-    """
-    kept: list[np.ndarray] = []
-    for rows in shards:
-        kept.append(rows)
-        held = sum(map(len, kept))
-        if held >= size:
-            joined = np.concatenate(kept)
-            whole = held - held % size
-            yield from (joined[first : first + size] for first in range(0, whole, size))
-            kept = [joined[whole:]]
-    rest = np.concatenate(kept) if kept else np.empty((0, 0))
-    if len(rest):
-        yield rest
 
 
 def _plain(values: np.ndarray) -> np.ndarray:

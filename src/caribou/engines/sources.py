@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from caribou.engines.blocks import regrouped
 from caribou.errors import DataError
 from caribou.graph import MAX_NODES
 
@@ -82,19 +83,16 @@ class FeatureTable:
 
     def chunks(self, size: int) -> Iterator[np.ndarray]:
         """``size`` rows at a time (the last: fewer), float64 and finite."""
-        left = np.empty((0, self.columns))
+        return regrouped(self._finite_pieces(size), size)
+
+    def _finite_pieces(self, size: int) -> Iterator[np.ndarray]:
         seen = 0
         for piece in self._pieces(size):
             if not np.isfinite(piece).all():
                 row = int(np.argwhere(~np.isfinite(piece))[0][0])
                 raise DataError(f"{self.path}: features must be finite, got NaN or infinity in row {seen + row}")
             seen += len(piece)
-            left = np.concatenate([left, piece]) if len(left) else piece
-            while len(left) >= size:
-                yield left[:size]
-                left = left[size:]
-        if len(left):
-            yield left
+            yield piece
 
     def _pieces(self, size: int) -> Iterator[np.ndarray]:
         if self.path.suffix == ".npy":

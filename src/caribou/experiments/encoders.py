@@ -10,6 +10,7 @@ import os
 import tempfile
 import time
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +78,7 @@ class EncoderFolder:
         os.replace(work, self.folder / name)
 
 
+@lru_cache(maxsize=2)
 def file_name(key: Key) -> str:
     """A digest of all that an encoder is fitted on: features, labels, split, public coins, widths; edges are not read.
 
