@@ -137,6 +137,16 @@ def test_the_same_records_give_the_same_files(page: Path, results: Path, tmp_pat
         assert (again.parent / file.name).read_bytes() == file.read_bytes(), file.name
 
 
+def test_columns_stand_in_the_order_of_the_file_whatever_was_run_first(page: Path, results: Path) -> None:
+    records, _ = read_all(results)
+    known = {e.name: e for e in available(ROOT / "experiments")}
+    backwards = {"edge-accuracy": records["edge-accuracy"][::-1]}
+    (part,) = (p for p in sections(backwards, known, "smoke") if p.item.experiment == "edge-accuracy")
+    written = (page.parent / "edge-accuracy-table.csv").read_text()
+    assert part.blocks[0].to_csv().splitlines()[0] == written.splitlines()[0]
+    assert written.splitlines()[0].index("chain-s") < written.splitlines()[0].index("csbm")
+
+
 def test_best_and_second_are_marked_once_per_column(page: Path) -> None:
     latex = (page.parent / "edge-accuracy-table.tex").read_text()
     assert latex.count(r"\textbf{") == latex.count(r"\underline{") == 2  # two data sets, two methods

@@ -43,10 +43,12 @@ def sections(
         own = records.get(item.experiment, ())
         good = successes(own)
         errors = tuple(sorted({r.error.strip().splitlines()[-1] for r in latest(own) if r.status != OK and r.error}))
-        missing = 0
+        wanted: dict[str, int] = {}
         if item.experiment in experiments:
-            wanted = {cell_key(cell) for cell in experiments[item.experiment].cells(scale)}
-            missing = len(wanted - {r.key for r in good})
+            wanted = {cell_key(cell): at for at, cell in enumerate(experiments[item.experiment].cells(scale))}
+        missing = len(wanted.keys() - {r.key for r in good})
+        # columns and rows in the order of the experiment's file, whatever was measured first
+        good.sort(key=lambda record: wanted.get(record.key, len(wanted)))
         command = f"caribou run experiments/{item.experiment}.toml --scale {scale} --resume --out {os.fspath(results)}"
         commits = tuple(sorted({r.commit for r in good if r.commit}))
         found.append(
