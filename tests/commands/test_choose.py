@@ -98,5 +98,5 @@ def test_training_with_chosen_settings(tmp_path: Path) -> None:
 
 def test_wrong_words(places: list[str]) -> None:
     assert "methods must have a space" in failure("choose", "sage-edp", "--dataset", DATA, *places)
-    assert "name must be one of" in failure("choose", "mlp-dp", "--dataset", "kora", *places)
+    assert "dataset must be one of" in failure("choose", "mlp-dp", "--dataset", "kora", *places)
     assert "epsilon must be" in failure("choose", "mlp-dp", "--dataset", DATA, "--epsilon", "-1", *places)

@@ -373,7 +373,7 @@ def test_the_certificate_is_printed(world: Path, caribou: Caribou) -> None:
     ("arguments", "message"),
     [
         (["gcn", "--dataset", "chain-s"], "method must be one of"),
-        (["mlp", "--dataset", "coral"], "name must be one of"),
+        (["mlp", "--dataset", "coral"], "dataset must be one of"),
         (["mlp"], "give either --dataset NAME or --graph FILE"),
         (["mlp-dp", "--dataset", "chain-s", "--set", "depth=3"], "setting must be one of"),
         (["mlp-dp", "--dataset", "chain-s", "--set", "depth"], "set must be key=value"),

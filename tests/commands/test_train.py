@@ -117,7 +117,7 @@ def test_bad_input() -> None:
     assert "delta must be" in failure("mlp-dp", "--dataset", "chain-s", "--delta", "1")
     assert "seeds must be" in failure("mlp-dp", "--dataset", "chain-s", "--seeds", "0")
     assert "nodes and column must go with --graph" in failure("mlp-dp", "--dataset", "chain-s", "--nodes", "n.csv")
-    assert "name must be one of" in failure("mlp-dp", "--dataset", "chains")
+    assert "dataset must be one of" in failure("mlp-dp", "--dataset", "chains")
 
 
 def test_settings_are_numbers_words_or_errors() -> None:

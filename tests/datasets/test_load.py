@@ -143,7 +143,9 @@ class TestCsbm:
 
 class TestNames:
     def test_unknown(self):
-        with pytest.raises(InputError, match=r"one of chain-s, .*arxiv-edges, got 'coral' \(did you mean cora"):
+        with pytest.raises(
+            InputError, match=r"^dataset must be one of chain-s, .*csbm:nodes=.*, got 'coral' \(did you mean cora"
+        ):
             load("coral")
         with pytest.raises(InputError, match=r"got 'zzz'$"):
             load("zzz")

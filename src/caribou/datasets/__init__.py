@@ -68,7 +68,7 @@ def load(
     Streams(seed)
     one_of(("random", "public"), split=split)
     if not isinstance(name, str):
-        raise InputError(f"name must be the name of a data set, got {name!r}")
+        raise InputError(f"dataset must be the name of a data set, got {name!r}")
     base, colon, suffix = name.partition(":")
     if base not in CHAINS and base != "csbm" and (base not in PUBLIC or colon):
         raise _unknown(name, base)
@@ -91,7 +91,10 @@ def _unknown(name: str, base: str) -> InputError:
     names = [*CHAINS, "csbm", *PUBLIC]
     close = difflib.get_close_matches(base.lower(), names, n=3)
     hint = f" (did you mean {' or '.join(close)}?)" if close else ""
-    return InputError(f"name must be one of {', '.join(names)}, got {name!r}{hint}")
+    return InputError(
+        f"dataset must be one of {', '.join(names)}, or a generated one with its sizes, such as chain-s:75 or "
+        f"csbm:nodes=500,homophily=0.9, got {name!r}{hint}"
+    )
 
 
 def available(data_dir: str | os.PathLike[str] | None = None) -> list[DatasetInfo]:
