@@ -103,6 +103,14 @@ def test_bad_input(tmp_path: Path) -> None:
     assert "attack must be one of" in failure("mlp-dp", "--attack", "magic")
     assert "runs must be a whole number >= 40" in failure("mlp-dp", "--attack", "distinguish", "--runs", "5")
     assert "confidence must be" in failure("mlp-dp", "--attack", "distinguish", "--runs", "40", "--confidence", "2")
+    for option, bad, rule in (
+        ("--workers", "0", "workers must be a whole number >= 1, got 0"),
+        ("--workers", "-2", "workers must be a whole number >= 1, got -2"),
+        ("--runs", "0", "runs must be a whole number >= 40, got 0"),
+        ("--runs", "-1", "runs must be a whole number >= 40, got -1"),
+        ("--confidence", "1.5", "confidence must be in the open interval (0, 1), got 1.5"),
+    ):
+        assert failure("mlp-dp", "--attack", "distinguish", option, bad) == rule
     (tmp_path / "x").write_text("")
     assert "out must be a new or empty folder" in failure("mlp-dp", "--out", str(tmp_path))
 

@@ -99,6 +99,8 @@ class Audit:
         open_unit_interval(confidence=self.confidence)
         if self.runs is not None:
             integer(at_least=FEWEST_PLAYED, runs=self.runs)
+        if self.workers is not None:
+            integer(at_least=1, workers=self.workers)
 
     def run(self, report: Report | None = None) -> Outcome:
         """Play all games and attacks, and judge."""
