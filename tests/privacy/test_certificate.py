@@ -17,6 +17,7 @@ from caribou.errors import CertificateError
 from caribou.privacy.budget import Budget
 from caribou.privacy.calibration import budget_mu, calibrate_propagation
 from caribou.privacy.certificate import (
+    FIELDS,
     Certificate,
     MechanismRecord,
     certify,
@@ -157,6 +158,38 @@ def test_every_tampering_fails(change: Any) -> None:
     except CertificateError:
         return
     assert not verify(certificate).passed
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (
+            '{"a": 1}',
+            "not a certificate of CARIBOU: it has no format, certificate_id, created, status, scope and 14 more",
+        ),
+        (
+            '{"format": 1, "epsilon": 4}',
+            "not a certificate of CARIBOU: it has no certificate_id, created, .* and 12 more",
+        ),
+        ("[1, 2]", "not a certificate of CARIBOU: must be a JSON object, got list"),
+        ("3.5", "not a certificate of CARIBOU: must be a JSON object, got float"),
+    ],
+)
+def test_other_json_is_said_to_be_no_certificate(tmp_path: Path, content: str, why: str) -> None:
+    path = tmp_path / "other.json"
+    path.write_text(content)
+    with pytest.raises(CertificateError, match=rf"other\.json: {why}"):
+        Certificate.load(path)
+
+
+def test_a_field_that_is_missing_and_another_format_are_named() -> None:
+    record = make().to_dict()
+    assert tuple(record) == FIELDS
+    for name in record:
+        with pytest.raises(CertificateError, match=f"it has no {name}$"):
+            Certificate.from_dict({key: value for key, value in record.items() if key != name})
+    with pytest.raises(CertificateError, match=r"format must be 1, .* got 2"):
+        Certificate.from_dict({**record, "format": 2})
 
 
 def test_words_cannot_be_changed_either(tmp_path: Path) -> None:

@@ -50,6 +50,23 @@ from caribou.privacy.sensitivity import (
 )
 
 FORMAT = 1
+FIELDS = (
+    *(
+        "format",
+        "certificate_id",
+        "created",
+        "status",
+        "scope",
+        "unit",
+        "adjacency",
+        "epsilon",
+        "delta",
+        "epsilon_spent",
+    ),
+    *("mu", "released", "events", "public_parameters", "assumptions", "attack_success", "trust_model", "side_channels"),
+    "versions",
+)
+"""Of a certificate in JSON; all must be there."""
 FALSE_POSITIVE_RATES = (0.001, 0.01)
 PROPAGATION = "perturbed message passing"
 SUMS = "noisy sums over neighbours"
@@ -211,15 +228,24 @@ class Certificate:
         except (json.JSONDecodeError, RecursionError) as error:
             hint = " (this is the Markdown; give the .json)" if text.startswith("# Privacy certificate") else ""
             raise CertificateError(f"certificate {path} cannot be read: not JSON{hint}: {error}") from error
-        return cls.from_dict(record)
+        try:
+            return cls.from_dict(record)
+        except CertificateError as error:
+            raise CertificateError(f"{path}: {error}") from error
 
     @classmethod
     def from_dict(cls, record: Any) -> Certificate:
         """The inverse of `to_dict`."""
         if not isinstance(record, dict):
-            raise CertificateError(f"certificate must be a JSON object, got {type(record).__name__}")
-        if record.get("format") != FORMAT:
-            raise CertificateError(f"format must be {FORMAT}, got {record.get('format')!r}")
+            raise CertificateError(f"not a certificate of CARIBOU: must be a JSON object, got {type(record).__name__}")
+        missing = [name for name in FIELDS if name not in record]
+        if missing:
+            more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
+            raise CertificateError(f"not a certificate of CARIBOU: it has no {', '.join(missing[:5])}{more}")
+        if record["format"] != FORMAT:
+            raise CertificateError(
+                f"format must be {FORMAT}, that of this version of caribou, got {record['format']!r}"
+            )
         try:
             certificate = cls(
                 unit=PrivacyUnit.parse(record["unit"]),
