@@ -100,3 +100,14 @@ def test_wrong_words(places: list[str]) -> None:
     assert "methods must have a space" in failure("choose", "sage-edp", "--dataset", DATA, *places)
     assert "dataset must be one of" in failure("choose", "mlp-dp", "--dataset", "kora", *places)
     assert "epsilon must be" in failure("choose", "mlp-dp", "--dataset", DATA, "--epsilon", "-1", *places)
+
+
+def test_outside_the_source_tree_the_folder_and_the_way_to_it_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = failure("choose", "mlp-dp", "--dataset", DATA)
+    assert f"got '{tmp_path}/experiments/spaces', which does not exist" in words
+    assert "source tree" in words
+    assert "--spaces PATH/experiments/spaces" in words
+    assert list(tmp_path.iterdir()) == []

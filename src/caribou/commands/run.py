@@ -25,7 +25,10 @@ EXIT_CELLS_FAILED = 4
 
 
 def run(
-    file: Annotated[Path | None, typer.Argument(help="The experiment, e.g. experiments/edge-accuracy.toml.")] = None,
+    file: Annotated[
+        Path | None,
+        typer.Argument(help="The experiment, e.g. experiments/edge-accuracy.toml; with --list a folder of them."),
+    ] = None,
     scale: Annotated[str, typer.Option(help="smoke (minutes), laptop (a night) or full.")] = "laptop",
     jobs: Annotated[int, typer.Option(help="How many cells at a time, one thread each.")] = 2,
     conditions: Annotated[
@@ -35,7 +38,9 @@ def run(
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on: cells with a successful record are left out.")
     ] = False,
-    listing: Annotated[bool, typer.Option("--list", help="List the experiments of ./experiments and stop.")] = False,
+    listing: Annotated[
+        bool, typer.Option("--list", help="List the experiments of FILE, a folder (default: ./experiments), and stop.")
+    ] = False,
     data_dir: DataDir = None,
 ) -> None:
     """Run the cells of an experiment in parallel processes and append one record per cell.
@@ -50,7 +55,7 @@ def run(
     from caribou.results import FAILED, append, result_file
 
     if listing:
-        _list()
+        _list(file)
         return
     if file is None:
         raise InputError("file must be an experiment (or give --list), got nothing")
@@ -93,7 +98,7 @@ def _make(out: Path) -> None:
     require_writable(out, str(out))
 
 
-def _list() -> None:
+def _list(folder: Path | None) -> None:
     from rich.console import Console
     from rich.table import Table
 
@@ -103,11 +108,16 @@ def _list() -> None:
     table.add_column("experiment", no_wrap=True)
     table.add_column("title", overflow="fold")
     table.add_column("cells", justify="right", no_wrap=True)
-    for experiment in available():
+    where = FOLDER if folder is None else folder
+    for experiment in available(where):
         counts = " / ".join(f"{len(experiment.cells(scale)):,}" for scale in SCALES)
         table.add_row(experiment.name, experiment.title, counts)
     if not table.rows:
-        raise InputError(f"experiments must be in the folder {str(FOLDER)!r}, got none there")
+        state = "which has none" if where.is_dir() else "which is no folder"
+        raise InputError(
+            f"file must be a folder with experiments (*.toml), got {str(where.absolute())!r}, {state}; they come with the source "
+            "tree, not with the package: run this in its root, or give caribou run --list PATH/experiments"
+        )
     Console().print(table)
 
 

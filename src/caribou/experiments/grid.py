@@ -23,12 +23,12 @@ from __future__ import annotations
 import itertools
 import json
 import os
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from caribou.choices import read_toml
 from caribou.errors import InputError
 from caribou.results import cell_key
 
@@ -65,12 +65,7 @@ class Experiment:
 def read_experiment(file: str | os.PathLike[str]) -> Experiment:
     """Read a TOML file; a wrong field is an error that names it."""
     path = Path(file)
-    try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"experiment must be a file that can be read, got {str(file)!r}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"experiment must be TOML, got {str(file)!r}: {error}") from error
+    document = read_toml(file, "experiment")
     try:
         return _experiment(path.stem, document)
     except InputError as error:
@@ -158,6 +153,6 @@ def available(folder: str | os.PathLike[str] = FOLDER) -> list[Experiment]:
     """The experiments of a folder (not its other TOML files, which have no ``kind``)."""
     found = []
     for file in sorted(Path(folder).glob("*.toml")):
-        if "kind" in tomllib.loads(file.read_text(encoding="utf-8")):
+        if "kind" in read_toml(file, "experiment"):
             found.append(read_experiment(file))
     return found
