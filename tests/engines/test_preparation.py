@@ -126,6 +126,54 @@ def test_bad_tables_are_named(tables: Tables, tmp_path: Path) -> None:
         tables.blocked("a", Layout(NODES, COLUMNS, 11))
 
 
+@pytest.mark.parametrize("bad", [NODES, -1])
+def test_the_row_of_an_end_that_is_no_node_is_named(
+    tables: Tables, tmp_path: Path, bad: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In every layout of the table, also beyond the first piece; the other end of the edge is not told."""
+    monkeypatch.setattr(Memory, "free", 1)  # pieces of 2^14 pairs
+    pairs, half = tables.pairs.copy(), len(tables.pairs) // 2
+    pairs[20_000, 1] = bad
+    np.save(tables.edges, pairs)
+    np.save(tmp_path / "wide.npy", np.ascontiguousarray(pairs.T))
+    (tmp_path / "parts").mkdir()
+    for number, part in enumerate((pairs[:half], pairs[half:])):
+        pq.write_table(pa.table({"source": part[:, 0], "target": part[:, 1]}), tmp_path / f"parts/{number}.parquet")
+    for path, place in (
+        (tables.edges, "edges.npy: row 20000 (from 0)"),
+        (tmp_path / "wide.npy", "wide.npy: column 20000 (from 0)"),
+        (tmp_path / "parts", f"1.parquet: row {20_000 - half} (from 0)"),
+    ):
+        with pytest.raises(DataError) as refused:
+            list(EdgeTable.open(path).chunks(7000, NODES))
+        rule = f"edges must be node numbers in [0, {NODES}), the rows of the feature table, got {bad}"
+        assert str(refused.value) == f"{path.parent if path.suffix else path}/{place}: {rule}"
+    with pytest.raises(DataError, match="row 20000"):
+        tables.blocked("a", Layout(NODES, COLUMNS, 11))
+
+
+def test_ends_that_are_no_whole_numbers_are_named_by_row(tmp_path: Path) -> None:
+    def refused(name: str) -> str:
+        with pytest.raises(DataError) as problem:
+            list(EdgeTable.open(tmp_path / name).chunks(4, 5))
+        return str(problem.value).removeprefix(f"{tmp_path}/")
+
+    np.save(tmp_path / "a.npy", np.array([[0, 1], [1, 2], [3, 2.5]]))
+    assert refused("a.npy") == "a.npy: row 2 (from 0): edges must be whole numbers, got 2.5"
+    np.save(tmp_path / "one.npy", np.array([[0, np.nan]]))
+    assert refused("one.npy") == "one.npy: row 0 (from 0): edges must be whole numbers, got nan"
+    np.save(tmp_path / "b.npy", np.array([[4.0, 3.0]]))
+    assert refused("b.npy") == "b.npy: edges must be integers of shape [E, 2] or [2, E], got float64 [1, 2]"
+    for name, ends, words in (
+        ("c", [0, 1, 2, None], "c.parquet: row 3 (from 0): edges must be whole numbers, got an empty cell"),
+        ("d", [0.0, 1.0, 2.5, 3.0], "d.parquet: row 2 (from 0): edges must be whole numbers, got 2.5"),
+        ("e", [4.0, 3.0, 2.0, 1.0], "e.parquet: edges must be a column of integers, got double"),
+        ("f", ["ann", "bob", "cid", "dan"], "f.parquet: edges must be a column of integers, got string"),
+    ):
+        pq.write_table(pa.table({"source": [0, 1, 2, 3], "target": ends}), tmp_path / f"{name}.parquet")
+        assert refused(f"{name}.parquet") == words
+
+
 def test_memory_chooses_blocks_and_tiles() -> None:
     assert Memory().layout(10**6, 16, 10**7).tiles == 1
     small = Memory(10**9).layout(10**8, 64, 10**9)

@@ -359,12 +359,15 @@ def test_no_edge_reaches_a_log_or_an_error(
         release_files(tables.request())
         np.save(tables.edges, np.array(secret))
         with pytest.raises(CaribouError) as problem:
-            release_files(tables.request())
+            release_files(tables.request("refused.npy"))
     said = "".join(
         [*capfd.readouterr(), caplog.text, str(problem.value), Path(tables.request().certificate_path).read_text()]
     )
     # as a number of its own: the digits of a digest or of a clock may hold any four digits by chance
-    assert not any(re.search(rf"(?<![\w.]){number}(?!\w)", said) for pair in secret for number in pair)
+    assert not any(re.search(rf"(?<![\w.]){number}(?!\w)", said) for number in (4321, 1234))
+    # what is no node is no end of an edge: it is named, with its row, and nowhere but in the error
+    assert str(problem.value).endswith("got 987654321")
+    assert said.count("987654321") == 1
 
 
 def test_without_privacy_no_noise_is_added(tables: Tables) -> None:

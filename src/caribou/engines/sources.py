@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,8 @@ from caribou.errors import DataError
 from caribou.graph import MAX_NODES
 
 _IDS = ("node", "id", "node_id")
+Place = Callable[[int], str]
+"""Says where entry k of a piece stands."""
 _ENDS = (("source", "target"), ("from", "to"), ("src", "dst"))
 
 
@@ -29,23 +31,44 @@ class EdgeTable:
         """Look at the shape, read nothing."""
         if path.suffix == ".npy":
             shape, dtype, _ = _npy_header(path)
-            if len(shape) != 2 or 2 not in shape or dtype.kind not in "iu":
+            table = cls(path, shape[-1] if shape[:1] == (2,) else sum(shape[:1]))
+            pairs = len(shape) == 2 and 2 in shape
+            if pairs and dtype.kind == "f":
+                table._refuse_fractions()
+            if not pairs or dtype.kind not in "iu":
                 raise DataError(f"{path}: edges must be integers of shape [E, 2] or [2, E], got {dtype} {list(shape)}")
-            return cls(path, shape[1] if shape[0] == 2 else shape[0])
-        return cls(path, sum(file.metadata.num_rows for file in _parquet_files(path)))
+            return table
+        return cls(path, sum(file.metadata.num_rows for _, file in _parquet_files(path)))
 
-    def chunks(self, size: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Sources and targets of ``size`` pairs at a time."""
+    def chunks(self, size: int, nodes: int | None = None) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Sources and targets of ``size`` pairs at a time; with ``nodes``, an end outside [0, nodes) is an error with its row.
+
+        Of a refused edge an error tells the place and the bad end, never a good one: edges are secret.
+        """
+        for place, u, v in self._pieces(size):
+            if nodes is not None:
+                _require_nodes(u, v, nodes, place)
+            yield u, v
+
+    def _pieces(self, size: int) -> Iterator[tuple[Place, np.ndarray, np.ndarray]]:
         if self.path.suffix == ".npy":
-            yield from self._npy_chunks(size)
+            yield from self._npy_pieces(size)
             return
-        for file in _parquet_files(self.path):
-            ends = _ends(self.path, file)
+        for path, file in _parquet_files(self.path):
+            first, ends = 0, _ends(path, file)
             for batch in file.iter_batches(batch_size=size, columns=list(ends)):
-                yield _integers(self.path, batch.column(0)), _integers(self.path, batch.column(1))
+                place = _place(path, "row", first)
+                yield place, _integers(batch.column(0), path, place), _integers(batch.column(1), path, place)
+                first += len(batch)
 
-    def _npy_chunks(self, size: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    def _refuse_fractions(self) -> None:
+        for place, u, v in self._npy_pieces(1 << 20):
+            for ends in (u, v):
+                _refuse_fraction(ends, np.zeros(len(ends), dtype=bool), place)
+
+    def _npy_pieces(self, size: int) -> Iterator[tuple[Place, np.ndarray, np.ndarray]]:
         shape, dtype, offset = _npy_header(self.path)
+        entry = "column" if shape[0] == 2 else "row"
         for first in range(0, self.count, size):
             count = min(size, self.count - first)
             if shape[0] == 2:
@@ -55,7 +78,7 @@ class EdgeTable:
             else:
                 pairs = np.fromfile(self.path, dtype, 2 * count, offset=offset + 2 * first * dtype.itemsize)
                 u, v = pairs[::2], pairs[1::2]
-            yield u, v
+            yield _place(self.path, entry, first), u, v
 
 
 @dataclass(frozen=True)
@@ -76,7 +99,7 @@ class FeatureTable:
             nodes, columns = shape
         else:
             files = _parquet_files(path)
-            nodes, columns = sum(file.metadata.num_rows for file in files), len(_feature_names(path, files[0]))
+            nodes, columns = sum(file.metadata.num_rows for _, file in files), len(_feature_names(*files[0]))
         if not 1 <= nodes <= MAX_NODES or columns < 1:
             raise DataError(f"{path}: features must have 1 to {MAX_NODES} rows and a column, got {nodes} x {columns}")
         return cls(path, nodes, columns)
@@ -90,7 +113,9 @@ class FeatureTable:
         for piece in self._pieces(size):
             if not np.isfinite(piece).all():
                 row = int(np.argwhere(~np.isfinite(piece))[0][0])
-                raise DataError(f"{self.path}: features must be finite, got NaN or infinity in row {seen + row}")
+                raise DataError(
+                    f"{self.path}: features must be finite, got NaN or infinity in row {seen + row} (from 0)"
+                )
             seen += len(piece)
             yield piece
 
@@ -102,9 +127,9 @@ class FeatureTable:
                 start = offset + first * self.columns * dtype.itemsize
                 yield np.fromfile(self.path, dtype, count, offset=start).astype(np.float64).reshape(-1, self.columns)
             return
-        for file in _parquet_files(self.path):
-            for batch in file.iter_batches(batch_size=size, columns=_feature_names(self.path, file)):
-                yield np.stack([_numbers(self.path, column) for column in batch.columns], axis=1)
+        for path, file in _parquet_files(self.path):
+            for batch in file.iter_batches(batch_size=size, columns=_feature_names(path, file)):
+                yield np.stack([_numbers(path, column) for column in batch.columns], axis=1)
 
 
 def _npy_header(path: Path) -> tuple[tuple[int, ...], np.dtype, int]:
@@ -125,7 +150,7 @@ def _npy_header(path: Path) -> tuple[tuple[int, ...], np.dtype, int]:
     return shape, dtype, offset
 
 
-def _parquet_files(path: Path) -> list[Any]:
+def _parquet_files(path: Path) -> list[tuple[Path, Any]]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -136,7 +161,7 @@ def _parquet_files(path: Path) -> list[Any]:
     else:
         raise DataError(f"{path}: must be a .npy file, a .parquet file or a folder of .parquet files")
     try:
-        files = [pq.ParquetFile(name) for name in paths]
+        files = [(name, pq.ParquetFile(name)) for name in paths]
     except (OSError, pa.ArrowInvalid) as error:
         raise DataError(f"{path}: must be Parquet that can be read: {error}") from error
     if not files:
@@ -161,11 +186,33 @@ def _feature_names(path: Path, file: Any) -> list[str]:
     return names
 
 
-def _integers(path: Path, column: Any) -> np.ndarray:
+def _place(path: Path, entry: str, first: int) -> Place:
+    return lambda k: f"{path}: {entry} {first + k} (from 0)"
+
+
+def _require_nodes(u: np.ndarray, v: np.ndarray, nodes: int, place: Place) -> None:
+    if all(len(ends) == 0 or (int(ends.min()) >= 0 and int(ends.max()) < nodes) for ends in (u, v)):
+        return
+    outside = np.stack([(ends < 0) | (ends >= nodes) for ends in (u, v)])
+    k = int(np.flatnonzero(outside.any(axis=0))[0])
+    bad = (u, v)[int(outside[:, k].argmax())][k]
+    raise DataError(f"{place(k)}: edges must be node numbers in [0, {nodes}), the rows of the feature table, got {bad}")
+
+
+def _integers(column: Any, path: Path, place: Place) -> np.ndarray:
     values = column.to_numpy(zero_copy_only=False)
-    if values.dtype.kind not in "iu":
-        raise DataError(f"{path}: edges must be whole numbers without gaps, got {column.type}")
-    return values
+    if values.dtype.kind in "iu":
+        return values
+    if values.dtype.kind == "f":
+        _refuse_fraction(values, column.is_null().to_numpy(zero_copy_only=False), place)
+    raise DataError(f"{path}: edges must be a column of integers, got {column.type}")
+
+
+def _refuse_fraction(values: np.ndarray, empty: np.ndarray, place: Place) -> None:
+    bad = np.flatnonzero(~np.isfinite(values) | (values != np.floor(values)))
+    if len(bad):
+        k = int(bad[0])
+        raise DataError(f"{place(k)}: edges must be whole numbers, got {'an empty cell' if empty[k] else values[k]}")
 
 
 def _numbers(path: Path, column: Any) -> np.ndarray:
