@@ -25,7 +25,7 @@ from caribou.privacy.certificate import (
     propagation_record,
     standing_assumptions,
 )
-from caribou.privacy.ledger import Ledger
+from caribou.privacy.ledger import Ledger, ledger_text
 from caribou.privacy.sensitivity import Bounds, double_precision
 from caribou.randomness import Streams
 
@@ -70,9 +70,8 @@ def release(
         graph=(graph, Graph), layer=(layer, ContractiveGraphLayer), budget=(budget, Budget), bounds=(bounds, Bounds)
     )
     noise = noise or NoiseSource.secure()
-    book = Ledger(ledger) if isinstance(ledger, str | os.PathLike) else ledger
-    _check_types(noise=(noise, NoiseSource), ledger=(book, (Ledger, type(None))))
-    if book is not None and budget.is_private and not noise.is_secret:
+    _check_types(noise=(noise, NoiseSource), ledger=(ledger, (Ledger, str, os.PathLike, type(None))))
+    if ledger is not None and budget.is_private and not noise.is_secret:
         raise InputError(f"noise must come from the operating system when a ledger is given, got {noise.origin}")
     if bounds.nodes not in (None, graph.num_nodes):
         raise InputError(f"nodes must be the number of nodes of the graph, {graph.num_nodes}, got {bounds.nodes}")
@@ -106,8 +105,11 @@ def release(
             initial_state_assumption(budget.unit),
         ],
     )
-    if book is None:
+    if ledger is None:
         return Release(propagate(layer, operator, x0, calibrated, noise), certificate)
+    ledger_text(dataset=graph.name)
+    # last: a new ledger is made here, and a refused release must not leave one behind
+    book = ledger if isinstance(ledger, Ledger) else Ledger(ledger)
     receipt = book.spend(
         graph.name,
         budget.unit,

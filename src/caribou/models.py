@@ -25,7 +25,7 @@ from caribou.privacy.accounting import epsilon_of
 from caribou.privacy.budget import Budget, PrivacyUnit, warn_of_large_delta
 from caribou.privacy.certificate import Certificate
 from caribou.privacy.events import Event
-from caribou.privacy.ledger import Ledger
+from caribou.privacy.ledger import Ledger, ledger_text
 from caribou.randomness import Streams
 from caribou.runs import Run, check_target, read_run, write_run
 
@@ -333,11 +333,13 @@ def booked(
 ) -> Fitted:
     """Make a release; with a ledger, book ``events`` before, and hand nothing out that costs more than was booked."""
     noise = noise or NoiseSource.secure()
-    book = Ledger(ledger) if isinstance(ledger, str | os.PathLike) else ledger
-    if book is None or not events:
+    if ledger is None or not events:
         return make(noise)
     if budget.is_private and not noise.is_secret:
         raise InputError(f"noise must come from the operating system when a ledger is given, got {noise.origin}")
+    ledger_text(dataset=graph.name)
+    # last: a new ledger is made here, and a refused release must not leave one behind
+    book = ledger if isinstance(ledger, Ledger) else Ledger(ledger)
     receipt = book.spend(
         graph.name,
         budget.unit,

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from caribou.cli import app
 from caribou.commands.propagate import parse_size
-from caribou.errors import InputError
+from caribou.errors import DataError, InputError
 from caribou.privacy.certificate import Certificate, verify
 from caribou.privacy.ledger import Ledger
 
@@ -54,6 +54,17 @@ def test_the_ledger_of_the_environment_is_used(files: Path, monkeypatch: pytest.
     monkeypatch.setenv("CARIBOU_LEDGER", str(files / "l.sqlite"))
     propagate(files, "--epsilon", "2", "--degree-floor", "10", "--out", str(files / "e.npy"), "--name", "people")
     assert len(Ledger(files / "l.sqlite", create=False).releases("people")) == 1
+
+
+def test_a_refused_release_leaves_nothing_behind(files: Path) -> None:
+    np.save(files / "edges.npy", np.array([[0, 1], [2, 300], [3, 4]]))
+    before = set(files.iterdir())
+    words = ["--out", str(files / "e.npy"), "--degree-floor", "10", "--ledger", str(files / "l.sqlite")]
+    base = ["propagate", "--edges", str(files / "edges.npy"), "--features", str(files / "x.npy"), "--workers", "1"]
+    result = CliRunner().invoke(app, [*base, *words])
+    assert isinstance(result.exception, DataError)
+    assert "edges.npy: row 1 (from 0): edges must be node numbers in [0, 300)" in str(result.exception)
+    assert set(files.iterdir()) == before
 
 
 def test_json_and_discard(files: Path) -> None:

@@ -97,6 +97,19 @@ def test_several_seeds_are_refused_whole_if_the_ledger_cannot_pay(
     assert "'first'" in shown.out
 
 
+def test_a_refused_fit_makes_no_ledger(world: Path, tmp_path: Path, caribou: Caribou) -> None:
+    (tmp_path / "nodes.csv").write_text("id,x\n" + "".join(f"{i},{i}\n" for i in range(20)))
+    (tmp_path / "edges.csv").write_text("a,b\n0,1\n")
+    before = set(tmp_path.iterdir())
+    unlabelled = ("--graph", tmp_path / "edges.csv", "--nodes", tmp_path / "nodes.csv")
+    ledger = ("--ledger", tmp_path / "l.sqlite")
+    caribou("train", "mlp-dp", *unlabelled, *ledger, "--seeds", 2, code=2)
+    caribou("train", "mlp-dp", "--graph", world / "first.npz", "--name", " x", *ledger, "--seeds", 2, code=2)
+    caribou("ledger", "budget", " x", "--epsilon", 1, "--unit", "edge", *ledger, code=2)
+    caribou("ledger", "add", "x", "--epsilon", 1, "--unit", "edge", "--description", " ", *ledger, code=2)
+    assert set(tmp_path.iterdir()) == before
+
+
 def test_what_is_saved_and_spent_is_said(world: Path, tmp_path: Path, caribou: Caribou) -> None:
     votes = caribou("train", "votes-edp", "--graph", world / "first.npz", "--out", tmp_path / "v", "--seeds", 2).out
     assert "caribou predict, certificate" in votes

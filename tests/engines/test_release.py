@@ -23,7 +23,7 @@ from caribou.engines import release as module
 from caribou.engines.blocks import Layout, StateFile
 from caribou.engines.folder import discard
 from caribou.engines.release import Request, release_files
-from caribou.errors import BudgetExceeded, CaribouError, InputError, RunError
+from caribou.errors import BudgetExceeded, CaribouError, DataError, InputError, LedgerError, RunError
 from caribou.mechanisms.noise import BlockNoise
 from caribou.privacy.budget import Budget
 from caribou.privacy.certificate import Certificate, verify
@@ -214,9 +214,9 @@ def test_a_killed_run_is_booked_once(
     request, path = tables.request(engine=engine), tables.folder / "ledger.sqlite"
     with monkeypatch.context() as patch:
         die(patch)
-        killed(lambda: release_files(request, ledger=Ledger(path)))
+        killed(lambda: release_files(request, ledger=path))
     released = np.load(request.out) if request.out.exists() else None
-    result = release_files(request, ledger=Ledger(path))
+    result = release_files(request, ledger=path)
     (booked,) = Ledger(path).releases()
     assert (booked.certificate_id, booked.status) == (result.certificate.certificate_id, "released")
     assert released is None or np.array_equal(released, np.load(request.out))
@@ -288,6 +288,42 @@ def test_refused_by_the_ledger_means_nothing_is_drawn_or_kept(tables: Tables) ->
         release_files(tables.request(), ledger=ledger, new_noise=seeded)
     assert leftovers(tables) == {"ledger.sqlite"}
     assert ledger.releases() == ()
+
+
+def test_a_refused_release_makes_no_ledger(tables: Tables) -> None:
+    path, request = tables.folder / "ledger.sqlite", tables.request(engine="outofcore")
+    with pytest.raises(InputError, match="dataset must be 1 to 500 printable"):
+        release_files(tables.request(name=" graph"), ledger=path)
+    with pytest.raises(InputError, match="operating system"):
+        release_files(request, ledger=path, new_noise=seeded)
+    with pytest.raises(LedgerError, match="in a folder that exists"):
+        release_files(request, ledger=tables.folder / "nowhere" / "ledger.sqlite")
+    np.save(tables.edges, [[0, NODES]])
+    with pytest.raises(DataError, match="row 0"):
+        release_files(request, ledger=path)
+    assert leftovers(tables) == set()
+    np.save(tables.edges, tables.pairs)
+    killed(lambda: release_files(request, progress=dying_in(2)))
+    with pytest.raises(RunError, match="ledger must be that of the interrupted run"):
+        release_files(request, ledger=path)
+    assert not path.exists()
+
+
+def test_a_damaged_ledger_is_refused_before_the_graph_is_read(tables: Tables) -> None:
+    path = tables.folder / "ledger.sqlite"
+    path.write_text("no ledger")
+    np.save(tables.edges, [[0, NODES]])
+    with pytest.raises(LedgerError, match="is not a ledger"):
+        release_files(tables.request(), ledger=path)
+
+
+def test_a_ledger_that_has_gone_is_not_made_anew(tables: Tables) -> None:
+    request, path = tables.request(engine="outofcore"), tables.folder / "ledger.sqlite"
+    killed(lambda: release_files(request, ledger=path, progress=dying_in(2)))
+    path.unlink()
+    with pytest.raises(LedgerError, match="does not exist"):
+        release_files(request, ledger=path)
+    assert not path.exists()
 
 
 class _FullDisk:

@@ -323,6 +323,7 @@ def test_the_border_names_what_is_wrong(tmp_path) -> None:
     ):
         with pytest.raises(InputError, match=match):
             release(graph, layer, **{**good, **arguments})
+    assert list(tmp_path.iterdir()) == [], "a refused release leaves no new ledger behind"
     with pytest.raises(InputError, match="graph must be a Graph, got str"):
         release("graph.npz", layer, **good)
     with pytest.raises(CalibrationError, match="sensitivity is 0"):

@@ -26,7 +26,7 @@ from caribou.privacy.events import (
     SubsampledGaussian,
     event_to_dict,
 )
-from caribou.privacy.ledger import Ledger, Release, Standing
+from caribou.privacy.ledger import Ledger, Release, Standing, ledger_text
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -86,6 +86,7 @@ def budget(
     Example: caribou ledger budget survey --epsilon 4 --delta 1e-6 --unit edge
     """
     total = Budget(epsilon, delta, unit)
+    ledger_text(dataset=name)  # before a new ledger is made
     standing = Ledger(ledger).set_budget(name, total)
     typer.echo(f"budget of {name}: {total}")
     typer.echo(_spent_in_words(standing))
@@ -114,6 +115,8 @@ def add(
     Example: caribou ledger add survey --epsilon 0.5 --unit edge --description "degree histogram"
     """
     release_unit, events, certificate_id = _past_release(certificate, epsilon, delta, unit)
+    ledger_text(dataset=name)  # both before a new ledger is made
+    ledger_text(description=" ".join(description.split()))
     book = Ledger(ledger)
     record = book.record_past if over_budget else book.spend
     try:

@@ -70,7 +70,6 @@ def propagate(
     """
     from caribou.engines.release import Request, release_files
     from caribou.privacy.budget import Budget
-    from caribou.privacy.ledger import Ledger
 
     request = Request(
         edges=edges,
@@ -93,10 +92,9 @@ def propagate(
     if discard:
         _discard(request)
         return
-    book = None if ledger is None else Ledger(ledger)
     try:
         with _round_progress(request.hops) as report:
-            result = release_files(request, ledger=book, replace_fingerprint=replace_fingerprint, progress=report)
+            result = release_files(request, ledger=ledger, replace_fingerprint=replace_fingerprint, progress=report)
     except KeyboardInterrupt:
         if request.work.exists():
             typer.echo(

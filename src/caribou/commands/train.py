@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import resource
 import sys
 import time
@@ -140,11 +141,11 @@ def _folders(out: Path, fits: int) -> list[Path]:
 
 
 def _require_all(ledger: Path, model: Model, data: Graph, fits: int) -> None:
-    """Refuse several fits before the first one if the ledger cannot pay for all of them."""
+    """Refuse several fits before the first one if the ledger cannot pay for all of them; a new one has no budget to exceed."""
     from caribou.privacy.ledger import Ledger
 
-    if fits > 1:
-        Ledger(ledger).require(data.name, model.budget.unit, model.cost(data) * fits)
+    if fits > 1 and os.path.lexists(ledger):
+        Ledger(ledger, create=False).require(data.name, model.budget.unit, model.cost(data) * fits)
 
 
 def _document(method: str, dataset: str, budget: Budget, runs: list[_Run]) -> dict[str, Any]:

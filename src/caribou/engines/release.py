@@ -16,6 +16,7 @@ import numpy as np
 from caribou import __version__, kernels
 from caribou._validate import integer, one_of
 from caribou.engines.blocks import BlockFiles, Layout, regrouped
+from caribou.engines.booking import Booking
 from caribou.engines.folder import WorkFolder
 from caribou.engines.preparation import Memory, prepare, sums_of_start
 from caribou.engines.rounds import Progress, Runner, mean_of, steps_of
@@ -130,7 +131,7 @@ class Released:
 def release_files(
     request: Request,
     *,
-    ledger: Ledger | None = None,
+    ledger: Ledger | str | os.PathLike[str] | None = None,
     replace_fingerprint: bool = False,
     progress: Progress = lambda *_: None,
     new_noise: Callable[[], BlockNoise] = BlockNoise.secure,
@@ -139,24 +140,26 @@ def release_files(
 
     Formal guarantee: that of `mechanisms.message_passing.propagate`, with the arithmetic error of `single_storage`. The cost is
     booked once, before any noise is drawn; a resumed run draws the same noise. On failure nothing is at ``out``, and the private
-    folder keeps only what is needed to finish; it is removed with the release, and when it fails before anything was booked.
+    folder keeps only what is needed to finish; it is removed with the release, and when it fails before anything was booked. A
+    ``ledger`` that is given by its path and is not there is made when something is booked in it, not before.
     """
     edges, features = EdgeTable.open(request.edges), FeatureTable.open(request.features)
     calibrated = _calibrated(request, features)
     memory = Memory(request.memory)
+    book = None if ledger is None else Booking(ledger, request.name)
     _require_new(request, may_be_ours=request.work.exists())
     folder = WorkFolder(request.work, _identity(request, calibrated))
     resumed = folder.record["round"] if folder.stage in ("booking", "running", "released") else None
     try:
         _require_new(request, may_be_ours=folder.stage in ("running", "released"))
         files = _prepared(request, edges, features, calibrated, memory, folder)
-        certificate = _booked(request, calibrated, folder, files, ledger, replace_fingerprint, new_noise)
+        certificate = _booked(request, calibrated, folder, files, book, replace_fingerprint, new_noise)
         if folder.stage == "running":
             _run(request, calibrated, folder, files, memory, progress)
             certificate.save(request.certificate_path)
             folder.update(stage="released")
-        if ledger is not None:
-            _annotate(ledger, request.name, certificate)
+        if book is not None:
+            book.mark_released(certificate)
     except OSError as error:
         where = f" ({error.filename})" if error.filename else ""
         raise RunError(f"the release was not made: {error.strerror or error}{where}") from error
@@ -223,49 +226,34 @@ def _booked(
     calibrated: CalibratedPropagation,
     folder: WorkFolder,
     files: BlockFiles,
-    ledger: Ledger | None,
+    book: Booking | None,
     replace_fingerprint: bool,
     new_noise: Callable[[], BlockNoise],
 ) -> Certificate:
     """The certificate, booked exactly once: its number is fixed before, and looked for in the ledger after an interruption."""
     if folder.stage == "prepared":
         fresh = folder.first_noise(new_noise)
-        if ledger is not None and request.budget.is_private and not fresh.is_secret:
+        if book is not None and request.budget.is_private and not fresh.is_secret:
             raise InputError(f"noise must come from the operating system when a ledger is given, got {fresh.origin}")
         certificate = _certificate(request, calibrated, files.layout, fresh)
-        booked_in = None if ledger is None else str(ledger.path)
+        booked_in = None if book is None else str(book.path)
         folder.update(stage="booking", certificate=certificate.to_dict(), ledger=booked_in)
     certificate = Certificate.from_dict(folder.record["certificate"])
-    if folder.record["ledger"] != (None if ledger is None else str(ledger.path)):
+    if folder.record["ledger"] != (None if book is None else str(book.path)):
         raise RunError(f"ledger must be that of the interrupted run, {folder.record['ledger']}")
     if folder.stage == "booking":
-        if ledger is not None and not _is_booked(ledger, certificate):
+        if book is not None and not book.holds(certificate):
+            description = f"embeddings after {calibrated.hops} hops"
             try:
-                ledger.spend(
-                    request.name,
-                    request.budget.unit,
-                    certificate.events,
-                    description=f"embeddings after {calibrated.hops} hops",
-                    fingerprint=ledger.fingerprint(_content(files)),
-                    replace_fingerprint=replace_fingerprint,
-                    certificate_id=certificate.certificate_id,
+                book.spend(
+                    certificate, _content(files), description=description, replace_fingerprint=replace_fingerprint
                 )
             except BaseException:
-                if not _is_booked(ledger, certificate):
+                if not book.holds(certificate):
                     folder.update(stage="prepared")  # refused: nothing was booked, so nothing need be kept
                 raise
         folder.update(stage="running")
     return certificate
-
-
-def _is_booked(ledger: Ledger, certificate: Certificate) -> bool:
-    return any(release.certificate_id == certificate.certificate_id for release in ledger.releases())
-
-
-def _annotate(ledger: Ledger, name: str, certificate: Certificate) -> None:
-    for release in ledger.releases(name):
-        if release.certificate_id == certificate.certificate_id:
-            ledger.annotate(release.id, "released")
 
 
 def _certificate(request: Request, calibrated: CalibratedPropagation, layout: Layout, noise: BlockNoise) -> Certificate:

@@ -175,7 +175,7 @@ class Ledger:
         A budget below what is already spent is accepted: the returned standing is then ``exceeded``, and no release
         is allowed any more.
         """
-        _text(dataset=name)
+        ledger_text(dataset=name)
         if not isinstance(budget, Budget):
             raise InputError(f"budget must be a Budget, got {type(budget).__name__}")
         epsilon_of = _accountant()
@@ -219,7 +219,7 @@ class Ledger:
         For a caller that plans several releases and does not want to be stopped half way.
         """
         unit = PrivacyUnit.parse(unit)
-        _text(dataset=name)
+        ledger_text(dataset=name)
         contents = self._contents()
         budget = contents.budget(name, unit)
         if budget is None:
@@ -324,10 +324,12 @@ class Ledger:
         already_made: bool,
     ) -> Receipt:
         unit = PrivacyUnit.parse(unit)
-        _text(dataset=name)
-        description = _text(description=" ".join(description.split()) if isinstance(description, str) else description)
+        ledger_text(dataset=name)
+        description = ledger_text(
+            description=" ".join(description.split()) if isinstance(description, str) else description
+        )
         if certificate_id is not None:
-            _text(certificate_id=certificate_id)
+            ledger_text(certificate_id=certificate_id)
         encoded = encode_events(events)
         new_events = decode_events(encoded)  # what is judged is what is stored
         epsilon_of = _accountant()
@@ -525,8 +527,8 @@ def _require_no_other_budget(contents: _Contents, name: str, unit: PrivacyUnit) 
 # -- words ----------------------------------------------------------------------------------------------
 
 
-def _text(**field: Any) -> str:
-    """One line of printable text without outer spaces, so that what is shown is what is compared."""
+def ledger_text(**field: Any) -> str:
+    """A name or a description: one line of printable text without outer spaces, so that what is shown is what is compared."""
     ((name, value),) = field.items()
     if not (isinstance(value, str) and value and value.isprintable() and value == value.strip() and len(value) <= 500):
         raise InputError(f"{name} must be 1 to 500 printable characters without outer spaces, got {value!r}")
