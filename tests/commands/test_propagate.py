@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
@@ -65,6 +66,25 @@ def test_a_refused_release_leaves_nothing_behind(files: Path) -> None:
     assert isinstance(result.exception, DataError)
     assert "edges.npy: row 1 (from 0): edges must be node numbers in [0, 300)" in str(result.exception)
     assert set(files.iterdir()) == before
+
+
+@pytest.mark.parametrize("ending", ["npy", "parquet"])
+def test_an_empty_edge_table_is_warned_of_on_stderr_alone(
+    files: Path, ending: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    edges, out = files / f"none.{ending}", files / "e.npy"
+    if ending == "npy":
+        np.save(edges, np.empty((0, 2), dtype=np.int64))
+    else:
+        pd.DataFrame({"source": [], "target": []}, dtype=np.int64).to_parquet(edges)
+    words = ["--edges", str(edges), "--features", str(files / "x.npy"), "--degree-floor", "10", "--out", str(out)]
+    result = CliRunner().invoke(app, ["propagate", *words, "--workers", "1", "--json"], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    assert result.stderr.startswith(f"warning: {edges} holds no edges")
+    assert np.load(out).shape == (300, 6)
+    elsewhere = result.stdout + caplog.text + (files / "e.certificate.json").read_text()
+    assert "no edges" not in elsewhere
+    assert "none." not in elsewhere, "the name of the file may tell, too"
 
 
 def test_json_and_discard(files: Path) -> None:

@@ -412,6 +412,16 @@ def test_bad_input_is_one_line_and_exit_code_two(arguments: list[str], message: 
     assert outcome.out == ""
 
 
+def test_an_empty_edge_table_is_warned_of_and_works(world: Path, tmp_path: Path, caribou: Caribou) -> None:
+    (tmp_path / "edges.csv").write_text("source,target\n")
+    where = ("--graph", tmp_path / "edges.csv", "--nodes", world / "nodes.csv", "--out", tmp_path / "run")
+    shown = caribou("train", "votes-edp", *where, "--seeds", 2)
+    assert f"warning: {tmp_path / 'edges.csv'} holds no edges" in shown.err
+    assert shown.err.count("holds no edges") == 1
+    assert "no edges" not in shown.out
+    assert not any(b"no edges" in file.read_bytes() for file in (tmp_path / "run").rglob("*.*"))
+
+
 def test_a_graph_without_labels_is_one_line(tmp_path: Path, caribou: Caribou) -> None:
     (tmp_path / "nodes.csv").write_text("id,x\n" + "".join(f"{i},{i}\n" for i in range(20)))
     (tmp_path / "edges.csv").write_text("a,b\n0,1\n")

@@ -55,19 +55,29 @@ class GraphSource:
     def __str__(self) -> str:
         return self.dataset or str(self.graph)
 
-    def load(self, seed: int = 0) -> Graph:
-        """Read it; ``seed`` draws the split where the file has none."""
+    def load(self, seed: int = 0, *, again: bool = False) -> Graph:
+        """Read it; ``seed`` draws the split where the file has none. ``again``: what was warned of before is not said twice."""
         from caribou.datasets import load, read_graph
 
         if (self.dataset is None) == (self.graph is None):
             raise InputError("give either --dataset NAME or --graph FILE")
         if self.graph is not None:
             data = read_graph(self.graph, self.nodes, seed=seed, **column_titles(self.columns))
+            if not again:
+                warn_of_no_edges(data.num_edges, self.graph)
         else:
             if self.nodes is not None or self.columns:
                 raise InputError("nodes and column must go with --graph, got --dataset")
             data = load(str(self.dataset), data_dir=self.data_dir, seed=seed)
         return data if self.name is None else data.renamed(self.name)
+
+
+def warn_of_no_edges(edges: int, file: Path) -> None:
+    """On stderr, for the owner alone: that there are none is a fact about the private graph, for no log and no certificate."""
+    if edges == 0:
+        typer.echo(
+            f"warning: {file} holds no edges (do not publish this line: it is about the private graph)", err=True
+        )
 
 
 def column_titles(pairs: Sequence[str]) -> dict[str, str]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from caribou.commands.options import AsJson, Book, ReplaceFingerprint
+from caribou.commands.options import AsJson, Book, ReplaceFingerprint, warn_of_no_edges
 from caribou.errors import InputError
 
 if TYPE_CHECKING:
@@ -69,6 +69,7 @@ def propagate(
     Example: caribou propagate --edges edges.parquet --features x.npy --epsilon 4 --degree-floor 20 --out embeddings.parquet
     """
     from caribou.engines.release import Request, release_files
+    from caribou.engines.sources import EdgeTable
     from caribou.privacy.budget import Budget
 
     request = Request(
@@ -92,6 +93,7 @@ def propagate(
     if discard:
         _discard(request)
         return
+    warn_of_no_edges(EdgeTable.open(edges).count, edges)
     try:
         with _round_progress(request.hops) as report:
             result = release_files(request, ledger=ledger, replace_fingerprint=replace_fingerprint, progress=report)

@@ -115,7 +115,7 @@ def train(
     runs: list[_Run] = []
     with fit_progress(method, fits) as advance:
         for seed in range(fits):
-            data = source.load(seed)
+            data = source.load(seed, again=seed > 0)
             model = Model(method, budget, seed=seed, **options)
             if seed == 0 and ledger is not None:
                 _require_all(ledger, model, data, fits)
