@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import signal
 import stat
@@ -107,6 +108,37 @@ def test_what_ray_writes_lies_in_a_private_folder(tables: Tables, monkeypatch: p
     assert seen["mode"] == 0o700
     assert seen["address"] == "local"
     assert not Path(str(seen["_temp_dir"])).exists()
+
+
+def test_ray_is_quiet_but_for_warnings_and_errors(
+    tables: Tables, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    from caribou.engines import cluster as module
+
+    class Talking:
+        @staticmethod
+        def is_initialized() -> bool:
+            return False
+
+        @staticmethod
+        def init(**_: object) -> None:
+            logging.getLogger("ray._private.worker").info("started")
+            tokens = logging.getLogger("ray._private.authentication.authentication_token_setup")
+            tokens.warning("Token authentication is enabled for this Ray cluster.")
+            tokens.warning("Token authentication is disabled for this Ray cluster.")
+            logging.getLogger("ray._private.worker").error("broken")
+            raise RunError("no Ray")
+
+    monkeypatch.setattr(module, "_ray", Talking)
+    monkeypatch.setattr(logging.getLogger("ray"), "propagate", True)
+    level = logging.getLogger("ray").level
+    with pytest.raises(RunError, match="no Ray"):
+        module.RayRunner(tables.blocked("a", LAYOUT), BlockNoise.seeded(5), residual=True, workers=1)
+    assert {record.message for record in caplog.records} == {
+        "Token authentication is disabled for this Ray cluster.",
+        "broken",
+    }
+    assert logging.getLogger("ray").level == level, "the caller's own Ray may talk again"
 
 
 def test_a_failed_round_ends_its_actors_and_is_finished_later(tables: Tables) -> None:

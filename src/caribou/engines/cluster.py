@@ -6,9 +6,10 @@ whose tasks it repeats, and two copies of one task give the same bytes. Ray is i
 
 from __future__ import annotations
 
+import logging
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -87,7 +88,9 @@ class RayRunner:
         self._layout = layout = files.layout
         self._started_ray = not ray.is_initialized()
         self._folder: str | None = None
+        self._unquiet: Callable[[], None] = lambda: None
         if self._started_ray:
+            self._unquiet = _quiet()
             own: dict[str, Any] = {}
             if address is None:
                 # Ray spills objects (the graph, hidden states) and logs their sizes there, for everybody to read: a private
@@ -100,6 +103,7 @@ class RayRunner:
                 ray.init(address=where, log_to_driver=False, logging_level="error", configure_logging=False, **own)
             except BaseException:
                 self._remove_folder()
+                self._unquiet()
                 raise
         self._ray = ray
         self._state: list[Any] = []
@@ -164,10 +168,33 @@ class RayRunner:
         if self._started_ray:
             self._ray.shutdown()
         self._remove_folder()
+        self._unquiet()
 
     def _remove_folder(self) -> None:
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _quiet() -> Callable[[], None]:
+    """Keep what Ray tells of its start off the screen, warnings and errors excepted; returns what undoes it.
+
+    One of its warnings is no bad news, that a cluster asks for a token, and comes with every start: it is kept off as well.
+    """
+    everything = logging.getLogger("ray")
+    tokens = logging.getLogger("ray._private.authentication.authentication_token_setup")
+    level = everything.level
+    everything.setLevel(max(level, logging.WARNING))
+    tokens.addFilter(_is_news)
+
+    def undo() -> None:
+        everything.setLevel(level)
+        tokens.removeFilter(_is_news)
+
+    return undo
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    return not record.getMessage().startswith("Token authentication is enabled")
 
 
 def _ray() -> Any:
