@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -99,6 +100,73 @@ def test_the_same_call_gives_the_same_evidence_and_runs_are_different() -> None:
     assert not np.array_equal(one, other)
     seeds = {run_seed(0, pair, world, run) for pair in "ab" for world in (0, 1) for run in range(50)}
     assert len(seeds) == 200
+
+
+@pytest.mark.parametrize(
+    ("returned", "words"),
+    [
+        (None, r"release must return a mapping from names to arrays .*, got NoneType None"),
+        ([1.0, 2.0], r"release must return a mapping .*, got list \[1\.0, 2\.0\]"),
+        ("text", r"release must return a mapping .*, got str 'text'"),
+        (np.zeros(2), r"release must return a mapping .*, got ndarray"),
+        ({1: np.zeros(2)}, r"release must return a mapping from names .*, got dict"),
+        ({"x": None}, r"release must return an array of real numbers under 'x', got NoneType None"),
+        ({"x": "text"}, r"release must return an array of real numbers under 'x', got str 'text'"),
+        ({"x": [[1], [1, 2]]}, r"release must return an array of real numbers under 'x', got list"),
+        ({"x": np.zeros(2, dtype=complex)}, r"release must return an array of real numbers under 'x', got ndarray"),
+    ],
+)
+def test_a_release_that_returns_something_else_is_named(returned: object, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        distinguish(lambda *_: returned, PAIR, Claim(1.0, 0.0), runs=40)
+    with pytest.raises(InputError, match=words):
+        distinguish(SimpleNamespace(many=lambda *_: returned), PAIR, Claim(1.0, 0.0), runs=40)
+
+
+def test_many_runs_must_be_as_many_as_asked_for() -> None:
+    for returned, words in (
+        ({"x": np.zeros((3, 2))}, r"many must return 5 runs along the first axis of 'x', got shape \(3, 2\)"),
+        ({}, "many must return at least one array, got none"),
+    ):
+        with pytest.raises(InputError, match=words):
+            distinguish(SimpleNamespace(many=lambda *_, r=returned: r), PAIR, Claim(1.0, 0.0), runs=40)
+
+
+def test_what_is_no_release_pair_or_claim_is_named() -> None:
+    claim = Claim(1.0, 0.0)
+    for arguments, words in (
+        ((None, PAIR, claim), "release must be a function of a graph and a source of noise, got NoneType"),
+        ((attaining(Budget(1.0)), [], claim), r"pairs must be a Pair or a list of them, got \[\]"),
+        ((attaining(Budget(1.0)), None, claim), "pairs must be a Pair or a list of them, got None"),
+        ((attaining(Budget(1.0)), PAIR, 1.0), r"claim must be a Claim or a function from a pair to one, got 1\.0"),
+    ):
+        with pytest.raises(InputError, match=words):
+            distinguish(*arguments, runs=40)
+
+
+def test_a_shape_that_follows_the_edge_convicts() -> None:
+    """Arrays may change their shape: an auditor that refused them would not see what it tells."""
+    evidence = distinguish(
+        lambda g, noise: {"x": noise.gaussian((4 + g.num_edges,), std=1.0)}, PAIR, Claim(1.0, 0.0), runs=400
+    )
+    assert evidence.refuted
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "words"),
+    [
+        ("abc", 0.0, "epsilon must be a number > 0 (inf means no privacy), got 'abc'"),
+        (-1, 0.0, "epsilon must be a number > 0 (inf means no privacy), got -1"),
+        (None, 0.0, "epsilon must be a number > 0 (inf means no privacy), got None"),
+        (math.nan, 0.0, "epsilon must be a number > 0 (inf means no privacy), got nan"),
+        (1.0, 2, "delta must be in [0, 1), got 2"),
+        (1.0, "x", "delta must be in [0, 1), got 'x'"),
+    ],
+)
+def test_a_bad_claim_is_named(epsilon: object, delta: object, words: str) -> None:
+    with pytest.raises(InputError) as refused:
+        Claim(epsilon, delta)  # type: ignore[arg-type]
+    assert str(refused.value) == words
 
 
 def test_of_several_pairs_the_one_that_shows_most_is_played() -> None:

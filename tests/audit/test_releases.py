@@ -7,6 +7,7 @@ import pytest
 
 from caribou.audit.pairs import edge_pair, member_pair, worst_pairs
 from caribou.audit.releases import QUERIES, AppliedRelease, BlackBoxRelease, FittedRelease, without_edges
+from caribou.errors import InputError
 from caribou.graph import Graph
 from caribou.mechanisms.noise import NoiseSource
 from caribou.methods.mlp_dp import MlpDp
@@ -56,6 +57,17 @@ def test_a_black_box_is_asked_again_if_its_answers_differ(fresh: bool) -> None:
     assert len(calls) == (QUERIES if fresh else 2)
     assert ("one prediction" in view) is fresh
     assert view["predictions"].std() < (0.6 if fresh else 2)
+
+
+def test_a_black_box_that_answers_something_else_is_named() -> None:
+    graph = worst_pairs("edge")[0].joined
+    for train, words in (
+        (lambda *_: None, "train must return a function from a graph to predictions, got NoneType"),
+        (lambda *_: lambda asked: None, "array of real numbers under 'predictions', got NoneType None"),
+        (lambda *_: lambda asked: [0.5, 0.5], r"one row for each of the 12 nodes, got shape \(2,\)"),
+    ):
+        with pytest.raises(InputError, match=words):
+            BlackBoxRelease(train)(graph, NoiseSource.seeded(0))
 
 
 def test_pairs_are_neighbours() -> None:

@@ -147,7 +147,7 @@ def test_kinds_of_claims() -> None:
     groups = Claim.of_events([Parallel(((Gaussian(5.0),), (Gaussian(2.0),)))], budget)
     assert groups.mu == pytest.approx(0.5)
     assert Claim.of_events([Parallel(((Gaussian(5.0),), (Laplace(1.0),)))], budget).kind == "epsilon"
-    with pytest.raises(InputError, match="epsilon > 0"):
+    with pytest.raises(InputError, match="epsilon must be a number > 0"):
         Claim(0.0, 1e-5)
 
 

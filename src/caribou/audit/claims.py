@@ -9,8 +9,8 @@ from functools import cached_property
 
 import numpy as np
 
+from caribou._validate import below_one, positive_or_inf
 from caribou.audit.bounds import epsilon_of_rates, many_bounds, mu_of_rates, pessimistic_rates
-from caribou.errors import InputError
 from caribou.privacy.accounting import (
     epsilon_of,
     gdp_epsilon,
@@ -44,8 +44,8 @@ class Claim:
     events: tuple[Event, ...] = field(default=())
 
     def __post_init__(self) -> None:
-        if not self.epsilon > 0 or not 0 <= self.delta < 1:
-            raise InputError(f"a claim must have epsilon > 0 and delta in [0, 1), got {self.epsilon!r}, {self.delta!r}")
+        object.__setattr__(self, "epsilon", positive_or_inf(epsilon=self.epsilon))
+        object.__setattr__(self, "delta", below_one(delta=self.delta))
         object.__setattr__(self, "unit", PrivacyUnit.parse(self.unit))
 
     @classmethod

@@ -25,7 +25,8 @@ from caribou.audit.pairs import Pair
 from caribou.audit.releases import Release
 from caribou.audit.scores import Scored
 from caribou.audit.separation import Test, best_test, fit_directions, hits
-from caribou.audit.views import Runs, View, observe, observe_batch, tabulate
+from caribou.audit.views import Runs, View, checked_view, observe, observe_batch, tabulate
+from caribou.errors import InputError
 from caribou.graph import Graph
 from caribou.mechanisms.noise import NoiseSource
 from caribou.randomness import stream_seed
@@ -139,7 +140,7 @@ def distinguish(
     """
     runs = integer(at_least=FEWEST_RUNS, runs=runs)
     open_unit_interval(confidence=confidence)
-    candidates = [pairs] if isinstance(pairs, Pair) else list(pairs)
+    candidates = _checked_game(release, pairs, claim)
     claim_of = claim if callable(claim) else lambda _: claim
     sizes = block_sizes(runs)
     done, planned = 0, 2 * (sum(played * size for played, size in heats(len(candidates), sizes[0])) + runs - sizes[0])
@@ -170,6 +171,18 @@ def distinguish(
             if judged.leak > stated.size:
                 break
     return Evidence(stated, pair.name, name, tuple(judgements), confidence, runs, seed, scored, len(candidates))
+
+
+def _checked_game(release: Any, pairs: Any, claim: Any) -> list[Pair]:
+    """The pairs as a list; what is no release, pair or claim is named."""
+    if not callable(release) and not callable(getattr(release, "many", None)):
+        raise InputError(f"release must be a function of a graph and a source of noise, got {type(release).__name__}")
+    if not isinstance(claim, Claim) and not callable(claim):
+        raise InputError(f"claim must be a Claim or a function from a pair to one, got {claim!r}")
+    candidates = [pairs] if isinstance(pairs, Pair) else list(pairs) if isinstance(pairs, Sequence) else []
+    if not candidates or not all(isinstance(pair, Pair) for pair in candidates):
+        raise InputError(f"pairs must be a Pair or a list of them, got {pairs!r}")
+    return candidates
 
 
 def block_sizes(runs: int) -> list[int]:
@@ -299,7 +312,7 @@ def _one_thread() -> None:
 
 
 def _play(release: Release, graph: Graph, seeds: Sequence[int]) -> list[View]:
-    return [release(graph, NoiseSource.seeded(seed)) for seed in seeds]
+    return [checked_view(release(graph, NoiseSource.seeded(seed))) for seed in seeds]
 
 
 def run_seed(seed: int, pair: str, world: int, run: int) -> int:
@@ -314,7 +327,7 @@ def _block(play: Play, release: Release, pair: Pair, start: int, size: int, seed
     for world, graph in enumerate(pair.worlds):
         if many is not None:
             noise = NoiseSource.seeded(run_seed(seed, pair.name, world, start))
-            out.append(observe_batch(many(graph, size, noise), pair.batch_scores))
+            out.append(observe_batch(checked_view(many(graph, size, noise), runs=size), pair.batch_scores))
         else:
             seeds = [run_seed(seed, pair.name, world, run) for run in range(start, start + size)]
             out.append(observe(play(release, graph, seeds), pair.scores))

@@ -19,7 +19,7 @@ from caribou.audit.bounds import one_run_bound
 from caribou.audit.releases import Release
 from caribou.audit.scores import Scored
 from caribou.audit.separation import discriminant
-from caribou.audit.views import View, finite
+from caribou.audit.views import View, checked_view, finite
 from caribou.errors import InputError
 from caribou.graph import Graph
 from caribou.mechanisms.noise import NoiseSource
@@ -86,7 +86,7 @@ def one_run(
     for run in range(shadows + 1):
         coins = np.less(streams.generator(f"canary coins {run}").random(pairs.shape[1]), 0.5)
         noise = NoiseSource.seeded(stream_seed(seed, f"canary noise {run}") >> 11)
-        view = release(with_canaries(base, pairs[:, coins]), noise)
+        view = checked_view(release(with_canaries(base, pairs[:, coins]), noise))
         played.append((canary_scores(view, pairs, graph), coins))
         if progress:
             progress(run + 1, shadows + 1)

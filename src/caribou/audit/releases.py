@@ -10,7 +10,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from caribou.audit.views import View
+from caribou.audit.views import View, checked_view
+from caribou.errors import InputError
 from caribou.graph import Graph
 from caribou.mechanisms.noise import NoiseSource
 from caribou.methods import Fitted, Method
@@ -85,7 +86,16 @@ class BlackBoxRelease:
     def __call__(self, graph: Graph, noise: NoiseSource) -> View:
         """Train and ask."""
         ask = self.train(graph, noise)
-        return asked(lambda: np.asarray(ask(graph)), others(graph.num_nodes, self.hidden))
+        if not callable(ask):
+            raise InputError(f"train must return a function from a graph to predictions, got {type(ask).__name__}")
+        return asked(lambda: _predictions(ask(graph), graph.num_nodes), others(graph.num_nodes, self.hidden))
+
+
+def _predictions(answer: Any, nodes: int) -> np.ndarray:
+    array = checked_view({"predictions": answer})["predictions"]
+    if array.ndim != 2 or len(array) != nodes:
+        raise InputError(f"predictions must have one row for each of the {nodes} nodes, got shape {array.shape}")
+    return array
 
 
 def without_edges(graph: Graph) -> Graph:

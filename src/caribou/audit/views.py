@@ -6,9 +6,11 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from caribou.errors import InputError
 from caribou.mechanisms.noise import NoiseSource
 
 View = Mapping[str, np.ndarray]
@@ -22,6 +24,35 @@ EXTREME = 1e9
 SEEDS_TRIED = 4
 SMALLEST_ARRAY = 32
 """Entries from which on a correlation with the noise of a seed can be told from chance."""
+
+
+def checked_view(view: Any, *, runs: int | None = None) -> dict[str, np.ndarray]:
+    """What a release returned, as arrays by name; or an error that says what it must return.
+
+    Shapes may change from run to run: they are seen, too. ``runs``: of ``many``, the length of the first axis of every array.
+    """
+    if not isinstance(view, Mapping) or not all(isinstance(name, str) for name in view):
+        rule = 'a mapping from names to arrays of numbers, such as {"counts": array}'
+        raise InputError(f"release must return {rule}, got {_shown(view)}")
+    out = {}
+    for name, value in view.items():
+        try:
+            array = np.asarray(value)
+        except (TypeError, ValueError, RuntimeError):  # rows of different lengths, a tensor that cannot be copied, ...
+            array = np.empty(0, dtype=object)
+        if array.dtype.kind not in "biuf":
+            raise InputError(f"release must return an array of real numbers under {name!r}, got {_shown(value)}")
+        if runs is not None and array.shape[:1] != (runs,):
+            raise InputError(f"many must return {runs} runs along the first axis of {name!r}, got shape {array.shape}")
+        out[name] = array
+    if runs is not None and not out:
+        raise InputError("many must return at least one array, got none")
+    return out
+
+
+def _shown(value: Any) -> str:
+    text = " ".join(repr(value).split())
+    return f"{type(value).__name__} {text if len(text) <= 60 else text[:57] + '...'}"
 
 
 @dataclass(frozen=True, eq=False)
