@@ -158,6 +158,7 @@ def test_feature_columns_are_matched_by_name(tmp_path: Path, world: Path, caribo
         out = ("--training-graph", "--out", tmp_path / f"{name}.p.csv")
         caribou("predict", tmp_path / "run", *edges, tmp_path / f"{name}.csv", *out)
     assert (tmp_path / "a.p.csv").read_text() == (tmp_path / "swapped.p.csv").read_text()
+    out = ("--training-graph", "--out", tmp_path / "other.p.csv")
     refused = caribou("predict", tmp_path / "run", *edges, tmp_path / "other.csv", *out, code=2)
     assert "feature columns must be 'x', 'y2', got a graph without 'y2' and with 'other'" in refused.err
 
@@ -345,6 +346,20 @@ def test_bad_predictions(world: Path, tmp_path: Path, caribou: Caribou) -> None:
     assert "graph must have 4 feature columns, got 1" in failure(run, "--out", out, *named)
     assert "graph must have 4 feature columns, got 1" in failure(run, "--out", out, *named, "--training-graph")
     assert not out.exists()
+
+
+def test_a_file_that_is_there_is_not_overwritten(world: Path, tmp_path: Path, caribou: Caribou) -> None:
+    book, out = tmp_path / "ledger.sqlite", tmp_path / "p.csv"
+    out.write_text("mine")
+    for command in (
+        ("predict", world / "caribou-edp"),
+        ("predict", world / "caribou-edp", "--graph", world / "second.npz", "--ledger", book),
+        ("embed", world / "caribou-edp"),
+    ):
+        refused = caribou(*command, "--out", out, code=2).err
+        assert refused == f"error: out must be a new file, got {str(out)!r}, which exists\n"
+    assert out.read_text() == "mine"
+    assert list(tmp_path.iterdir()) == [out], "nothing was booked"
 
 
 # -- embed and certificate -----------------------------------------------------------------------------------------

@@ -40,7 +40,10 @@ def plan(
         int | None, typer.Option(help="Columns d of the state: adds the expected length of the noise of one row.")
     ] = None,
     rdp_order: Annotated[float, typer.Option(help="Fixed order of the paper's Renyi accounting.")] = PAPER_RDP_ORDER,
-    plot: Annotated[Path | None, typer.Option(help="Save a picture of the convergence (.png, .svg, .pdf).")] = None,
+    plot: Annotated[
+        Path | None,
+        typer.Option(help="Save a picture of the convergence (.png, .svg, .pdf); one that is there is replaced."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> None:
     """Show what depth costs: sensitivity, kappa, mu and noise for each number of hops.

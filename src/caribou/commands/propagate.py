@@ -25,7 +25,7 @@ _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 def propagate(
     edges: Annotated[Path, typer.Option(help="Pairs of row numbers: .npy, .parquet, or a folder of .parquet files.")],
     features: Annotated[Path, typer.Option(help="One row per node: .npy, .parquet, or a folder of .parquet files.")],
-    out: Annotated[Path, typer.Option(help="Where to write X^(K): .parquet or .npy.")],
+    out: Annotated[Path, typer.Option(help="Write X^(K) to this new file: .parquet or .npy.")],
     unit: Annotated[str, typer.Option(help="What is protected: edge or node.")] = "edge",
     epsilon: Annotated[float, typer.Option(help="Epsilon of the release.")] = 4.0,
     delta: Annotated[

@@ -12,7 +12,12 @@ from caribou.errors import InputError
 
 def report(
     results: Annotated[Path, typer.Argument(help="The folder of records that caribou run wrote.")],
-    out: Annotated[Path, typer.Option(help="The folder to write: index.html, and each table and figure as files.")],
+    out: Annotated[
+        Path,
+        typer.Option(
+            help="The folder to write: index.html, and each table and figure as files; an earlier report is replaced."
+        ),
+    ],
     experiments: Annotated[Path, typer.Option(help="The folder of experiments, to say what is missing.")] = Path(
         "experiments"
     ),

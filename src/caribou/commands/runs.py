@@ -33,7 +33,7 @@ _Training = Annotated[
 
 def predict(
     run: _Run,
-    out: Annotated[Path, typer.Option(help="Where to write the predictions: .csv or .parquet.")],
+    out: Annotated[Path, typer.Option(help="Write the predictions to this new file: .csv or .parquet.")],
     graph: _Graph = None,
     nodes: NodeTable = None,
     column: Column = None,
@@ -74,7 +74,7 @@ def predict(
 
 def embed(
     run: _Run,
-    out: Annotated[Path, typer.Option(help="Where to write X^(K): .csv, .parquet or .npy.")],
+    out: Annotated[Path, typer.Option(help="Write X^(K) to this new file: .csv, .parquet or .npy.")],
 ) -> None:
     """Write the private embeddings X^(K) of a run, for any other task. They are already released: this costs nothing.
 
@@ -147,6 +147,8 @@ def _check_table(out: Path, endings: tuple[str, ...] = TABLES) -> None:
         raise InputError(f"out must end in {' or '.join(endings)}, got {str(out)!r}")
     if not out.absolute().parent.is_dir() or out.is_dir():
         raise InputError(f"out must be a file in a folder that exists, got {str(out)!r}")
+    if out.exists():
+        raise InputError(f"out must be a new file, got {str(out)!r}, which exists")
     require_writable(out.absolute().parent, str(out))
 
 
