@@ -112,6 +112,7 @@ class Graph:
     cleaning: what was dropped while the graph was built (private).
     absent: sorted indices of nodes that were taken out by `without_node`; their index stays.
     class_names, node_ids, feature_names: the user's own words for classes, nodes and feature columns.
+    id_title: what the user's table calls its column of node ids.
     num_classes: number of classes, a *public* fact: it does not change when a node is taken out. 0 = read it from the
         class names, or else from the labels.
 
@@ -137,6 +138,7 @@ class Graph:
     node_ids: np.ndarray | None = None
     num_classes: int = 0
     feature_names: tuple[str, ...] | None = None
+    id_title: str | None = None
 
     def __post_init__(self) -> None:
         features = _checked_features(self.features)
@@ -146,6 +148,8 @@ class Graph:
         names, classes = _checked_classes(self.class_names, self.num_classes, labels)
         if not isinstance(self.name, str) or not self.name:
             raise InputError(f"name must be a non-empty string, got {self.name!r}")
+        if self.id_title is not None and (not isinstance(self.id_title, str) or not self.id_title):
+            raise InputError(f"id_title must be a non-empty string, got {self.id_title!r}")
         if self.split is not None:
             _check_split(self.split, n, labels)
         ids = None if self.node_ids is None else _checked_ids(self.node_ids, n)
@@ -180,6 +184,7 @@ class Graph:
         node_ids: Any = None,
         num_classes: int = 0,
         feature_names: Sequence[str] | None = None,
+        id_title: str | None = None,
     ) -> Graph:
         """Build a graph from a 2 x E integer array of node pairs, in any order.
 
@@ -207,6 +212,7 @@ class Graph:
             node_ids=node_ids,
             num_classes=num_classes,
             feature_names=None if feature_names is None else tuple(feature_names),
+            id_title=id_title,
         )
 
     def __repr__(self) -> str:

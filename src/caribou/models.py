@@ -56,6 +56,7 @@ class Model:
         self._classes: tuple[str, ...] = ()
         self._node_ids: tuple[str, ...] | None = None
         self._feature_names: tuple[str, ...] | None = None
+        self._id_title: str | None = None
 
     def __repr__(self) -> str:
         state = "" if self._fitted is None else ", fitted"
@@ -110,6 +111,7 @@ class Model:
         self._classes = class_names(graph)
         ids = graph.node_ids if self.budget.unit is PrivacyUnit.EDGE else None
         self._node_ids = None if ids is None else tuple(str(i) for i in ids)
+        self._id_title = None if ids is None else graph.id_title
         self._feature_names = graph.feature_names
         return self
 
@@ -223,6 +225,7 @@ class Model:
             classes=self._classes,
             node_ids=self._node_ids,
             feature_names=self._feature_names,
+            id_title=self._id_title,
         )
         write_run(run, folder)
 
@@ -237,12 +240,18 @@ class Model:
         model._fitted = Fitted(np.empty((0, 0)), run.certificate, run.released, run.weights)
         model._shape = (run.nodes, run.columns)
         model._classes, model._node_ids, model._feature_names = run.classes, run.node_ids, run.feature_names
+        model._id_title = run.id_title
         return model
 
     @property
     def node_ids(self) -> tuple[str, ...] | None:
         """The names of the nodes, where they are public (edge level) and the graph had any."""
         return self._node_ids
+
+    @property
+    def id_title(self) -> str | None:
+        """What the user's table calls the column of `node_ids`, if they came from one."""
+        return self._id_title
 
     # -- inside ----------------------------------------------------------------------------------------------------
 

@@ -38,7 +38,7 @@ WEIGHTS, RELEASED, CERTIFICATE, NODES = "weights.safetensors", "released.safeten
 @dataclass(frozen=True, eq=False)
 class Run:
     """A fitted method as it is stored. ``classes``: names of the classes, in the order of the columns of probabilities;
-    ``feature_names``: those of the feature columns, in their order."""
+    ``feature_names``: those of the feature columns, in their order; ``id_title``: what the column of ``node_ids`` is called."""
 
     method: str
     settings: Mapping[str, Any]
@@ -51,6 +51,7 @@ class Run:
     classes: tuple[str, ...]
     node_ids: tuple[str, ...] | None = field(default=None)
     feature_names: tuple[str, ...] | None = field(default=None)
+    id_title: str | None = field(default=None)
 
 
 def write_run(run: Run, folder: str | os.PathLike[str]) -> Path:
@@ -126,6 +127,7 @@ def read_run(folder: str | os.PathLike[str]) -> Run:
             classes=tuple(str(name) for name in record["classes"]),
             node_ids=_read_ids(base / NODES) if NODES in record["files"] else None,
             feature_names=_names(record.get("feature_names")),
+            id_title=_word(record.get("id_title")),
         )
     except (KeyError, TypeError, ValueError, CaribouError) as error:
         raise RunError(f"run {base} cannot be read: {error}") from error
@@ -170,6 +172,7 @@ def _write_files(run: Run, folder: Path) -> None:
         "columns": run.columns,
         "classes": list(run.classes),
         "feature_names": None if run.feature_names is None else list(run.feature_names),
+        "id_title": run.id_title,
         "files": {path.name: _digest(path) for path in sorted(folder.iterdir())},
     }
     (folder / RECORD).write_text(json.dumps(record, indent=2, allow_nan=False) + "\n", encoding="utf-8")
@@ -203,6 +206,10 @@ def _read_ids(path: Path) -> tuple[str, ...]:
 
 def _names(value: Any) -> tuple[str, ...] | None:
     return None if value is None else tuple(str(name) for name in value)
+
+
+def _word(value: Any) -> str | None:
+    return None if value is None else str(value)
 
 
 def _digest(path: Path) -> str:

@@ -17,6 +17,7 @@ import pytest
 
 import caribou as cb
 from caribou.cli import main
+from caribou.commands.runs import _predictions
 from caribou.mechanisms.noise import NoiseSource
 from caribou.privacy.certificate import Certificate, verify
 from caribou.privacy.ledger import Ledger
@@ -138,7 +139,9 @@ def test_columns_with_other_titles_and_a_name_for_the_ledger(world: Path, tmp_pa
     caribou("train", "mlp-dp", *tables, *roles, "--name", "survey", "--ledger", ledger, "--out", tmp_path / "run")
     assert Ledger(ledger).total("survey", "node").releases == 1
     caribou("predict", tmp_path / "run", *tables, *roles, "--training-graph", "--out", tmp_path / "p.csv")
-    assert set(pd.read_csv(tmp_path / "p.csv")["class"]) <= {"no", "yes"}
+    table = pd.read_csv(tmp_path / "p.csv")
+    assert set(table["class"]) <= {"no", "yes"}
+    assert table.columns[0] == "person", "the title of the ids is kept"
     for bad in ("colour=x", "id", "id="):
         message = caribou("train", "mlp-dp", *tables, "--column", bad, code=2).err
         assert (
@@ -288,9 +291,18 @@ def test_predictions_of_the_training_graph(world: Path, tmp_path: Path, caribou:
 def test_names_of_nodes_and_classes_are_kept_at_edge_level(world: Path, tmp_path: Path, caribou: Caribou) -> None:
     caribou("predict", world / "named", "--out", tmp_path / "p.csv")
     table = pd.read_csv(tmp_path / "p.csv")
-    assert table["node"].tolist() == [f"person {i}" for i in range(60)]
+    assert table.columns[0] == "id"
+    assert table["id"].tolist() == [f"person {i}" for i in range(60)]
     assert set(table["class"]) <= {"no", "yes"}
     assert list(table.columns[3:]) == ["p_no", "p_yes"]
+
+
+@pytest.mark.parametrize(
+    ("title", "expected"), [("person", "person"), (None, "node"), ("class", "node"), ("p_yes", "node")]
+)
+def test_a_title_that_another_column_has_is_not_used_for_the_ids(title: str | None, expected: str) -> None:
+    table = _predictions(np.array([[0.25, 0.75]]), ("no", "yes"), ("ann",), title)
+    assert list(table.columns) == [expected, "class", "probability", "p_no", "p_yes"]
 
 
 @pytest.mark.parametrize("method", ["mlp-dp", "caribou-ndp"])
@@ -371,8 +383,8 @@ def test_embeddings_as_table_or_array(world: Path, tmp_path: Path, caribou: Cari
         caribou("embed", world / "named", "--out", tmp_path / f"e{ending}")
     assert np.array_equal(np.load(tmp_path / "e.npy"), state)
     for table in (pd.read_csv(tmp_path / "e.csv"), pd.read_parquet(tmp_path / "e.parquet")):
-        assert list(table.columns) == ["node", "x0", "x1"]
-        assert table["node"].tolist() == [f"person {i}" for i in range(60)]
+        assert list(table.columns) == ["id", "x0", "x1"]
+        assert table["id"].tolist() == [f"person {i}" for i in range(60)]
         assert np.allclose(table[["x0", "x1"]], state)
     assert sorted(file.name for file in tmp_path.iterdir()) == ["e.csv", "e.npy", "e.parquet"]
 

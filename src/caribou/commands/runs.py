@@ -41,7 +41,7 @@ def predict(
     training_graph: _Training = False,
     ledger: Book = None,
 ) -> None:
-    """Write the class of every node, with its probability.
+    """Write the class of every node, with its probability. The column of ids keeps its title (node, where it has none).
 
     Without --graph: the nodes of the training graph, from the saved run; free. With --graph: another graph, which costs a new
     release about it, and its certificate is written beside OUT. At node level a run holds no predictions: give the training
@@ -56,15 +56,16 @@ def predict(
     if graph is None:
         if nodes is not None or column or name is not None or training_graph:
             raise InputError("nodes, column, name and training-graph must go with --graph, got no --graph")
-        probabilities, ids = model.predict_proba(), model.node_ids
+        probabilities, ids, title = model.predict_proba(), model.node_ids, model.id_title
     else:
         data = GraphSource(graph=graph, nodes=nodes, columns=column or (), name=name).load()
         ids = None if data.node_ids is None else tuple(str(i) for i in data.node_ids)
+        title = data.id_title
         if training_graph:
             probabilities = model.predict_proba(data, training_graph=True)
         else:
             probabilities = _new_release(model, data, out, ledger)
-    _write_table(_predictions(probabilities, model.classes, ids), out)
+    _write_table(_predictions(probabilities, model.classes, ids, title), out)
     typer.echo(f"wrote {len(probabilities)} predictions to {out}")
     if model.budget.unit is PrivacyUnit.NODE:
         typer.echo(
@@ -90,7 +91,7 @@ def embed(
     if out.suffix == ".npy":
         _write_whole(out, lambda path: np.save(path, state))
     else:
-        _write_table(_table(state, [f"x{i}" for i in range(state.shape[1])], model.node_ids), out)
+        _write_table(_table(state, [f"x{i}" for i in range(state.shape[1])], model.node_ids, model.id_title), out)
     typer.echo(f"wrote {state.shape[0]} x {state.shape[1]} embeddings to {out}")
 
 
@@ -124,19 +125,24 @@ def _new_release(model: Model, data: Graph, out: Path, ledger: Path | None) -> n
     return result.probabilities
 
 
-def _predictions(probabilities: np.ndarray, classes: tuple[str, ...], ids: tuple[str, ...] | None) -> pd.DataFrame:
-    table = _table(probabilities, [f"p_{name}" for name in classes], ids)
+def _predictions(
+    probabilities: np.ndarray, classes: tuple[str, ...], ids: tuple[str, ...] | None, title: str | None
+) -> pd.DataFrame:
+    taken = title in ("class", "probability")
+    table = _table(probabilities, [f"p_{name}" for name in classes], ids, None if taken else title)
     best = probabilities.argmax(axis=1)
     table.insert(1, "class", [classes[k] for k in best])
     table.insert(2, "probability", probabilities.max(axis=1))
     return table
 
 
-def _table(values: np.ndarray, columns: list[str], ids: tuple[str, ...] | None) -> pd.DataFrame:
+def _table(values: np.ndarray, columns: list[str], ids: tuple[str, ...] | None, title: str | None) -> pd.DataFrame:
+    """The values with the ids before them, under their own title; ``node`` if they have none, or another column has it."""
     import pandas as pd
 
     table = pd.DataFrame(values, columns=columns)
-    table.insert(0, "node", list(ids) if ids is not None else range(len(values)))
+    own = title is not None and ids is not None and title not in columns
+    table.insert(0, title if own else "node", list(ids) if ids is not None else range(len(values)))
     return table
 
 

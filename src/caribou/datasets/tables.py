@@ -44,11 +44,19 @@ def read_tables(edges: Path, nodes: Path, titles: Titles, name: str) -> Graph:
     ids = columns.texts(node_frame[id_title], str(id_title), at_node)
     node_ids = columns.unique_ids(ids, str(id_title), at_node)
     pairs = _pairs(edges, titles, ids)
-    return build(node_frame.drop(columns=[id_title]), titles, at_node, nodes, pairs, node_ids, name)
+    title = str(id_title).strip() or None
+    return build(node_frame.drop(columns=[id_title]), titles, at_node, nodes, pairs, node_ids, name, title)
 
 
 def build(
-    frame: Any, titles: Titles, place: columns.Place, path: Path, pairs: np.ndarray, node_ids: np.ndarray, name: str
+    frame: Any,
+    titles: Titles,
+    place: columns.Place,
+    path: Path,
+    pairs: np.ndarray,
+    node_ids: np.ndarray,
+    name: str,
+    id_title: str | None = None,
 ) -> Graph:
     """A graph from a frame of node attributes (without ids) and pairs of row numbers."""
     titles_there = list(frame.columns)
@@ -80,6 +88,7 @@ def build(
         class_names=names,
         node_ids=node_ids,
         feature_names=[str(title) for title in rest],
+        id_title=id_title,
     )
 
 
