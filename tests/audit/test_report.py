@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -63,6 +64,15 @@ def test_figures_are_those_of_the_outcome(violated: Outcome, tmp_path: Path) -> 
     assert record["epsilon_lower"] > 2
     assert set(record["attacks"]["distinguish"]["tpr_at_fpr"]) == {"0.001", "0.01", "0.1"}
     assert record["attacks"]["onerun"]["game"]["canaries"] == 10
+
+
+def test_no_bound_stands_beside_an_attack_on_what_no_coin_decided(violated: Outcome, tmp_path: Path) -> None:
+    by_nature = replace(violated.attacks["distinguish"], details={"bound_applies": False})
+    outcome = replace(violated, attacks={**violated.attacks, "similarity": by_nature})
+    text = (write_report(outcome, tmp_path / "r") / "audit.html").read_text(encoding="utf-8")
+    assert text.count("<td>no bound</td>") == len(FALSE_POSITIVE_RATES), "in one row of three"
+    labels = [words.get_text() for words in draw(outcome).axes[0].get_legend().get_texts()]
+    assert [label.endswith("no bound)") for label in labels if "AUC" in label] == [False, False, True]
 
 
 def test_the_picture_shows_claim_attacks_and_bounds(violated: Outcome) -> None:

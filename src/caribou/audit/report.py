@@ -73,7 +73,9 @@ def _draw_rates(axes: Axes, outcome: Outcome) -> None:
     for colour, (name, result) in zip(itertools.cycle(COLOURS), outcome.attacks.items(), strict=False):
         fpr, tpr = result.roc
         keep = fpr >= SMALLEST_RATE
-        axes.step(fpr[keep], tpr[keep], where="post", color=colour, label=f"{name} (AUC {result.auc:.2f})")
+        style, words = ("-", "") if result.bounded else ("--", ", no bound")
+        label = f"{name} (AUC {result.auc:.2f}{words})"
+        axes.step(fpr[keep], tpr[keep], where="post", color=colour, linestyle=style, label=label)
     axes.set(xscale="log", yscale="log", xlim=(SMALLEST_RATE, 1), ylim=(SMALLEST_RATE, 1.05))
     axes.set_xlabel("false positive rate")
     axes.set_ylabel("true positive rate")
@@ -180,7 +182,7 @@ def _row(name: str, result: Any, rates: list[float]) -> str:
     cells = ""
     for rate in rates:
         reached, allowed = result.tpr_at_fpr.get(rate, math.nan), result.tpr_allowed.get(rate, math.nan)
-        cells += f"<td>{100 * reached:.2f} %</td><td>{100 * allowed:.2f} %</td>"
+        cells += f"<td>{100 * reached:.2f} %</td><td>{f'{100 * allowed:.2f} %' if result.bounded else 'no bound'}</td>"
     low, high = result.auc_interval
     return f"<tr><td>{html.escape(name)}</td><td>{result.auc:.3f} ({low:.3f}, {high:.3f})</td>{cells}</tr>"
 
@@ -190,4 +192,6 @@ def _notes(outcome: Outcome) -> str:
         f"<li><b>{html.escape(name)}</b>: {html.escape(r.note)}</li>" for name, r in outcome.attacks.items()
     )
     small = "A measured rate is an estimate: at a false positive rate of 0.1 % a thousand runs hold one false alarm."
-    return f"<ul>{notes}</ul><p>{small} Only the lower bounds above are proven.</p>"
+    nature = "No bound: no coin decided what is there, so public data alone may tell as much (similar nodes are often joined)."
+    free = "" if all(result.bounded for result in outcome.attacks.values()) else f" {nature}"
+    return f"<ul>{notes}</ul><p>{small} Only the lower bounds above are proven.{free}</p>"

@@ -50,6 +50,11 @@ class AttackResult:
     details: Mapping[str, Any]
     note: str
 
+    @property
+    def bounded(self) -> bool:
+        """Whether the certificate bounds these rates: members were chosen by coins, as in every game that proves something."""
+        return bool(self.details.get("bound_applies", True))
+
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values, without the curve."""
         return {

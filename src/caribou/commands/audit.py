@@ -234,6 +234,8 @@ def _print(outcome: Outcome, out: Path | None) -> None:
         console.print(
             "A measured rate is an estimate from a few runs and may exceed what is allowed; the verdict counts what is proven."
         )
+        if not all(result.bounded for result in outcome.attacks.values()):
+            console.print("No bound (-): no coin decided what is there, so public data alone may tell as much.")
 
 
 def _table(outcome: Outcome) -> Any:
@@ -242,6 +244,7 @@ def _table(outcome: Outcome) -> Any:
     rates = sorted({rate for result in outcome.attacks.values() for rate in result.tpr_at_fpr})
     table = Table("attack", "AUC", *(f"TPR at FPR {100 * rate:g} % (allowed)" for rate in rates))
     for name, result in outcome.attacks.items():
-        cells = (f"{100 * result.tpr_at_fpr[r]:.1f} % ({100 * result.tpr_allowed[r]:.1f} %)" for r in rates)
+        allowed = {r: f"{100 * result.tpr_allowed[r]:.1f} %" if result.bounded else "-" for r in rates}
+        cells = (f"{100 * result.tpr_at_fpr[r]:.1f} % ({allowed[r]})" for r in rates)
         table.add_row(name, f"{result.auc:.3f}", *cells)
     return table
