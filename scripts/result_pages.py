@@ -1,4 +1,5 @@
-"""Write what pages say about records: the tables of docs/audit-results.md, and the column ``minutes`` of experiments/README.md.
+"""Write what pages say about records: the tables of docs/audit-results.md and docs/reproduction.md, and the column ``minutes`` of
+experiments/README.md.
 
 ``make result-pages`` runs it; tests/test_result_pages.py compares.
 """
@@ -11,13 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from caribou.experiments.grid import Experiment, available
+from caribou.reports import paper
 from caribou.reports.attacks import audit_blocks
 from caribou.reports.blocks import Entry, Table
-from caribou.reports.summary import successes
+from caribou.reports.summary import Mean, grouped, successes
 from caribou.results import Record, read_all
 
 ROOT = Path(__file__).parents[1]
 AUDIT_PAGE, README = ROOT / "docs" / "audit-results.md", ROOT / "experiments" / "README.md"
+CLAIMS_PAGE = ROOT / "docs" / "reproduction.md"
 CORES = 2
 NOT_MEASURED = "n.m."
 
@@ -25,12 +28,87 @@ NOT_MEASURED = "n.m."
 def audit_page(text: str, records: Sequence[Record]) -> str:
     """The page with every table between its marks as the records have it."""
     for table in audit_blocks(successes(records)):
-        begin, end = f"<!-- {table.name}: made by scripts/result_pages.py -->", f"<!-- end of {table.name} -->"
-        if begin not in text or end not in text:
-            raise ValueError(f"{AUDIT_PAGE.name} must have the marks of {table.name}")
-        head, _, rest = text.partition(begin)
-        text = f"{head}{begin}\n\n{markdown(table)}\n\n{end}{rest.partition(end)[2]}"
+        text = between_marks(text, table.name, markdown(table))
     return text
+
+
+def between_marks(text: str, name: str, content: str) -> str:
+    """The text with what stands between the marks of ``name`` replaced."""
+    begin, end = f"<!-- {name}: made by scripts/result_pages.py -->", f"<!-- end of {name} -->"
+    if begin not in text or end not in text:
+        raise ValueError(f"the page must have the marks of {name}")
+    head, _, rest = text.partition(begin)
+    return f"{head}{begin}\n\n{content}\n\n{end}{rest.partition(end)[2]}"
+
+
+# -- claims --------------------------------------------------------------------------------------------------------
+
+STANDARD = ("cora", "pubmed", "photo", "computers", "berkeley13")
+CHAINS = ("chain-s:75", "chain-m:75", "chain-l:75", "chain-x:125")
+EPSILONS = (1, 2, 4, 8, 16, 32)
+
+
+def claims_page(text: str, records: Mapping[str, Sequence[Record]]) -> str:
+    """docs/reproduction.md with its tables as the records have them."""
+    for name, unit, datasets in (("edge", "edp", STANDARD), ("node", "ndp", STANDARD), ("chains", "edp", CHAINS)):
+        level = "node" if unit == "ndp" else "edge"
+        means = grouped(successes(records.get(f"{level}-accuracy", ())), "epsilon", "method", "dataset")
+        text = between_marks(text, f"claims-{name}", claims_table(means, unit, datasets))
+    return text
+
+
+def claims_table(means: Mapping[Any, Mean], unit: str, datasets: Sequence[str]) -> str:
+    """CARIBOU, the best published method, the model without a graph, and votes, at three budgets; then who is best how often."""
+    lines = [_line(["ε", "", *datasets]), _line(["---"] * (len(datasets) + 2))]
+    for epsilon in (1, 4, 16):
+        for number, (title, methods) in enumerate(_rivals(unit).items()):
+            row = [str(epsilon) if number == 0 else "", title]
+            lines.append(_line([*row, *(_best(means, epsilon, methods, dataset) for dataset in datasets)]))
+    cells = [(epsilon, dataset) for epsilon in EPSILONS for dataset in datasets]
+    wins = sum(_wins(means, f"caribou-{unit}", cell) for cell in cells)
+    votes = sum(_wins(means, f"votes-{unit}", cell, f"caribou-{unit}") for cell in cells)
+    rivals = "GAP, GraphSAGE, DPDGC and the MLP (as far as they were run)"
+    words = (
+        f"At six budgets, {len(cells)} cells: `caribou-{unit}` is at least as good as all of {rivals} in {wins} of them"
+    )
+    return "\n".join(lines) + f"\n\n{words}; `votes-{unit}` at least as good as these and `caribou-{unit}` in {votes}."
+
+
+def _rivals(unit: str) -> dict[str, tuple[str, ...]]:
+    return {
+        "CARIBOU (paper)": (f"caribou-{unit}",),
+        "best of GAP, GraphSAGE, DPDGC": (f"gap-{unit}", f"sage-{unit}", f"dpdgc-{unit}"),
+        "MLP": ("mlp" if unit == "edp" else "mlp-dp",),
+        "votes": (f"votes-{unit}",),
+    }
+
+
+def _mean(means: Mapping[Any, Mean], epsilon: Any, method: str, dataset: str) -> Mean | None:
+    return means.get(("inf" if method == "mlp" else epsilon, method, dataset))
+
+
+def _best(means: Mapping[Any, Mean], epsilon: int, methods: Sequence[str], dataset: str) -> str:
+    found = {m: mean for m in methods if (mean := _mean(means, epsilon, m, dataset)) is not None}
+    if not found:
+        return "not run"
+    method = max(found, key=lambda m: found[m].value)
+    value = f"{100 * found[method].value:.1f}"
+    if len(methods) > 1:
+        return f"{value} {method.partition('-')[0]}"
+    published = paper.accuracy("mean", method, dataset, epsilon) if method.startswith("caribou") else None
+    return value if published is None else f"{value} ({published:.1f})"
+
+
+def _wins(means: Mapping[Any, Mean], method: str, cell: tuple[int, str], *more: str) -> bool:
+    epsilon, dataset = cell
+    unit = method.rpartition("-")[2]
+    rivals = [m for title, names in _rivals(unit).items() if title not in ("CARIBOU (paper)", "votes") for m in names]
+    own = _mean(means, epsilon, method, dataset)
+    others = [mean.value for m in (*rivals, *more) if (mean := _mean(means, epsilon, m, dataset)) is not None]
+    return own is not None and bool(others) and own.value >= max(others)
+
+
+# -- Markdown ------------------------------------------------------------------------------------------------------
 
 
 def markdown(table: Table) -> str:
@@ -86,12 +164,13 @@ def _kind(cell: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def pages() -> dict[Path, str]:
-    """Both pages as they should be."""
+    """All pages as they should be."""
     records, problems = read_all(ROOT / "results")
     for problem in problems:
         print(problem, file=sys.stderr)
     return {
         AUDIT_PAGE: audit_page(AUDIT_PAGE.read_text(encoding="utf-8"), records.get("audit", ())),
+        CLAIMS_PAGE: claims_page(CLAIMS_PAGE.read_text(encoding="utf-8"), records),
         README: with_minutes(README.read_text(encoding="utf-8"), available(ROOT / "experiments"), records),
     }
 

@@ -10,6 +10,7 @@ import pytest
 
 from caribou.experiments.grid import Experiment
 from caribou.reports.blocks import Entry, Table
+from caribou.reports.summary import mean_of
 from caribou.results import FAILED, OK, Record
 
 ROOT = Path(__file__).parents[1]
@@ -71,6 +72,19 @@ def test_markdown_tells_how_many_seeds_where_there_is_no_interval(script: Module
     row = (Entry("sage"), Entry("0.5", 0.5, title="1 seed"), Entry("0.5 ± 0.1", 0.5, title="3 seeds"))
     lines = script.markdown(Table("t", "T", ("method", "1", "2"), (("cora", (row,)),))).split("\n")
     assert lines[2:] == ["| **cora** |  |  |", "| sage | 0.5 (1 seed) | 0.5 ± 0.1 |"]
+
+
+def test_who_is_best_is_counted_from_the_means(script: ModuleType) -> None:
+    figures = {"caribou-edp": 0.8, "gap-edp": 0.7, "sage-edp": 0.75, "votes-edp": 0.9}
+    means = {(1, method, "cora"): mean_of([value]) for method, value in figures.items()}
+    means["inf", "mlp", "cora"] = mean_of([0.5])
+    means |= {(4, "caribou-edp", "cora"): mean_of([0.6]), (4, "dpdgc-edp", "cora"): mean_of([0.65])}
+    text = script.claims_table(means, "edp", ["cora"])
+    rows = [line.split(" | ") for line in text.split("\n")[2:6]]
+    assert [row[-1].strip(" |") for row in rows] == ["80.0 (84.3)", "75.0 sage", "50.0", "90.0"]
+    assert "`caribou-edp` is at least as good" in text
+    assert " in 1 of them; `votes-edp`" in text
+    assert text.endswith("and `caribou-edp` in 1.")
 
 
 def test_a_page_without_marks_is_an_error(script: ModuleType) -> None:

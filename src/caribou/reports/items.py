@@ -100,7 +100,11 @@ def _settings_note(records: Records) -> str:
 
 def _datasets_note(datasets: Sequence[str]) -> str:
     stand_in = " Berkeley13 stands in for the paper's Facebook graph." if set(datasets) & set(paper.STAND_INS) else ""
-    chains = " chain-s:75 has 75 chains per class, the paper's 3." if any(":75" in d for d in datasets) else ""
+    chains = (
+        " chain-s:75 has 75 chains per class, the paper's 3; the others likewise, 25 times as many."
+        if any(":75" in d for d in datasets)
+        else ""
+    )
     return stand_in + chains
 
 
