@@ -314,3 +314,11 @@ def test_predicting_the_training_graph_again_costs_nothing_and_another_one_is_bo
     assert book.total("other", "edge").epsilon_spent == pytest.approx(2, rel=1e-3)
     again = Model("mlp", Budget(2, 1e-5, "edge")).fit(data)
     assert (again.predict_proba(data) == again.predict_proba()).all()
+
+
+def test_noise_in_many_columns_does_not_drown_what_a_node_knows_itself() -> None:
+    graph = cb.datasets.load("csbm:nodes=300,features=400,signal=10", seed=0)
+    budget = cb.Budget(epsilon=1, delta=1e-5, unit="edge")
+    model = cb.Model("caribou-edp", budget, seed=0, hops=1, messages="features").fit(graph)
+    # features alone tell the class; 0.45 if each of the 400 columns has noise of one unit
+    assert model.score("test") > 0.85

@@ -70,7 +70,6 @@ class ClassificationModule(nn.Module):
         return self.head(self.dropout(torch.selu(mixed)))
 
 
-@one_thread()
 def _check_memory(inputs: list[np.ndarray], hidden: int) -> None:
     """Every input in single precision, and the base MLPs' values, joined and once more."""
     n = len(inputs[0])
@@ -78,6 +77,7 @@ def _check_memory(inputs: list[np.ndarray], hidden: int) -> None:
     require_memory(SINGLE * numbers, f"the classifier of {n:,} nodes with {len(inputs)} inputs and hidden = {hidden}")
 
 
+@one_thread()
 def fit_classifier(
     inputs: list[np.ndarray],
     labels: np.ndarray,

@@ -455,8 +455,12 @@ def message_sums(view: View, state: np.ndarray, calibrated: CalibratedPropagatio
 
 
 def state_columns(state: np.ndarray, calibrated: CalibratedPropagation) -> np.ndarray:
-    """The state for an MLP: in messages, but never with noise of more than one unit. [n, d]"""
-    return state * min(message_unit(calibrated), 1 / max(calibrated.noise_std, 1e-12))
+    """The state for an MLP: in messages, but the noise of a row never longer than one unit, as long as the row beside it. [n, d]
+
+    Per column is not enough: with a thousand columns of noise at one unit each the MLP learns nothing but the noise.
+    """
+    length = calibrated.noise_std * math.sqrt(state.shape[1])
+    return state * min(message_unit(calibrated), 1 / max(length, 1e-12))
 
 
 def log_probabilities(probabilities: np.ndarray) -> np.ndarray:
