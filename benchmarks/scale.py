@@ -308,7 +308,7 @@ def draw(results: dict[str, Any], path: Path) -> None:
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
 
-    figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.2))
+    figure, (left, right, depth) = plt.subplots(1, 3, figsize=(14, 4.2), width_ratios=(1.2, 1, 0.8))
     ratios = {k: v for k, v in results["ratios"].items() if "d = 16" in k and "memory /" not in k}
     left.barh(list(ratios), list(ratios.values()), color="#546e7a")
     left.axvline(1, color="#e64a19", linewidth=1)
@@ -327,6 +327,10 @@ def draw(results: dict[str, Any], path: Path) -> None:
     right.set_xlabel("directed edges; out of core, K = 4, d = 16")
     right.legend()
     right.grid(alpha=0.3)
+    deep = [r for r in results["releases"] if r["memory"] == "all" and r["edges"] == 2 * PAIRS]
+    depth.plot([r["hops"] for r in deep], [r["cpu"] for r in deep], "o-", color="#546e7a")
+    depth.set(xlabel="K; 2·10⁷ edges in memory, d = 16", ylabel="CPU seconds", ylim=(0, None))
+    depth.grid(alpha=0.3)
     figure.tight_layout()
     figure.savefig(path, dpi=150)
 
