@@ -16,6 +16,7 @@ import numpy as np
 
 from caribou.audit.auditor import Outcome
 from caribou.audit.claims import Claim
+from caribou.audit.scores import NO_BOUND
 from caribou.audit.verdict import CONSISTENT, VIOLATED
 from caribou.runs import check_target, whole_folder
 
@@ -192,6 +193,5 @@ def _notes(outcome: Outcome) -> str:
         f"<li><b>{html.escape(name)}</b>: {html.escape(r.note)}</li>" for name, r in outcome.attacks.items()
     )
     small = "A measured rate is an estimate: at a false positive rate of 0.1 % a thousand runs hold one false alarm."
-    nature = "No bound: no coin decided what is there, so public data alone may tell as much (similar nodes are often joined)."
-    free = "" if all(result.bounded for result in outcome.attacks.values()) else f" {nature}"
+    free = "" if all(result.bounded for result in outcome.attacks.values()) else f" No bound: {NO_BOUND}"
     return f"<ul>{notes}</ul><p>{small} Only the lower bounds above are proven.{free}</p>"

@@ -28,6 +28,10 @@ Progress = Callable[[int, int], None]
 """Called with the number of steps done and the number of all steps."""
 
 
+NO_BOUND = "no coin decided what is there, so public data alone may tell as much (similar nodes are often joined)."
+"""Why no rate is allowed beside an attack that is not `AttackResult.bounded`."""
+
+
 @dataclass(frozen=True, eq=False)
 class AttackResult:
     """How well one attack did, beside what the certificate allows.

@@ -212,6 +212,8 @@ def _print(outcome: Outcome, out: Path | None) -> None:
     from rich.console import Console
     from rich.table import Table
 
+    from caribou.audit.scores import NO_BOUND
+
     console, verdict = Console(), outcome.verdict
     colour = {"VIOLATED": "bold red", "consistent": "green"}.get(verdict.word, "yellow")
     facts = Table(show_header=False, box=None, pad_edge=False)
@@ -235,7 +237,7 @@ def _print(outcome: Outcome, out: Path | None) -> None:
             "A measured rate is an estimate from a few runs and may exceed what is allowed; the verdict counts what is proven."
         )
         if not all(result.bounded for result in outcome.attacks.values()):
-            console.print("No bound (-): no coin decided what is there, so public data alone may tell as much.")
+            console.print(f"No bound (-): {NO_BOUND}")
 
 
 def _table(outcome: Outcome) -> Any:
