@@ -45,9 +45,9 @@ def fit_and_score(cell: Cell, data_dir: Path | None) -> dict[str, Any]:
 
     graph = load(str(cell["dataset"]), data_dir=data_dir, seed=int(cell["seed"]))
     model = Model(str(cell["method"]), budget_of(cell), seed=int(cell["seed"]), **settings_of(cell))
-    before, wall, cpu = peak_mb(), time.perf_counter(), time.process_time()
+    cost = Meter()
     model.fit(graph, noise=NoiseSource.seeded(noise_seed(cell)))
-    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+    spent = cost.read()
     probabilities = model.predict_proba()
     return {
         "test_accuracy": json_number(accuracy(probabilities, graph, "test")),
@@ -55,10 +55,7 @@ def fit_and_score(cell: Cell, data_dir: Path | None) -> dict[str, Any]:
         "epsilon_spent": json_number(model.certificate.epsilon_spent),
         "settings": dict(model.settings),
         "searched": bool(cell.get("chosen")) and _choice(cell).tried > 0,
-        "seconds": round(wall, 3),
-        "cpu_seconds": round(cpu, 3),
-        "peak_mb": round(peak_mb(), 1),
-        "peak_mb_before": round(before, 1),
+        **spent,
     }
 
 
@@ -71,16 +68,9 @@ def attack_and_score(cell: Cell, data_dir: Path | None) -> dict[str, Any]:
     from caribou.datasets import load
 
     graph = load(str(cell["dataset"]), data_dir=data_dir, seed=int(cell["seed"]))
-    before, wall, cpu = peak_mb(), time.perf_counter(), time.process_time()
+    cost = Meter()
     result, settings = _attacked(cell, graph)
-    return {
-        **result.to_json(),
-        "settings": settings,
-        "seconds": round(time.perf_counter() - wall, 3),
-        "cpu_seconds": round(time.process_time() - cpu, 3),
-        "peak_mb": round(peak_mb(), 1),
-        "peak_mb_before": round(before, 1),
-    }
+    return {**result.to_json(), "settings": settings, **cost.read()}
 
 
 def _attacked(cell: Cell, graph: Any) -> tuple[Any, dict[str, Any]]:
@@ -119,12 +109,13 @@ def noise_of_depth(cell: Cell, _: Path | None) -> dict[str, Any]:
     from caribou.privacy.depth import plan_rows
     from caribou.privacy.sensitivity import Bounds, layer_sensitivity
 
+    cost = Meter()
     budget = budget_of(cell)
     bounds = Bounds(cell.get("degree_floor"), cell.get("degree_cap"), cell.get("nodes"))
     sensitivity = layer_sensitivity(
         budget.unit, contraction=cell["contraction"], alpha1=cell.get("alpha1", 1.0), beta=0.0, bounds=bounds
     )
-    return asdict(plan_rows(budget, sensitivity, [int(cell["hops"])])[0])
+    return {**asdict(plan_rows(budget, sensitivity, [int(cell["hops"])])[0]), **cost.read()}
 
 
 def budget_of(cell: Cell) -> Any:
@@ -154,6 +145,22 @@ def noise_seed(cell: Cell) -> int:
     """A seed for the noise of a cell, different for different cells."""
     digest = hashlib.sha256(b"caribou experiment noise|" + cell_key(cell).encode()).digest()
     return int.from_bytes(digest[:8], "little") >> 12  # seeds have at most 53 bits
+
+
+class Meter:
+    """Wall and CPU seconds of this process since the meter was made, and its largest memory before and by now."""
+
+    def __init__(self) -> None:
+        self._before, self._wall, self._cpu = peak_mb(), time.perf_counter(), time.process_time()
+
+    def read(self) -> dict[str, float]:
+        """As a record holds them. [s, MB]"""
+        return {
+            "seconds": round(time.perf_counter() - self._wall, 3),
+            "cpu_seconds": round(time.process_time() - self._cpu, 3),
+            "peak_mb": round(peak_mb(), 1),
+            "peak_mb_before": round(self._before, 1),
+        }
 
 
 def peak_mb() -> float:
