@@ -164,7 +164,11 @@ def minutes(experiment: Experiment, records: Sequence[Record]) -> str:
         return NOT_MEASURED
     total = sum(sum(seconds[_kind(cell)]) / len(seconds[_kind(cell)]) for cell in known) / 60 / CORES
     figure = f"{total:.0f}" if total >= 1 else "< 1"
-    return figure if len(known) == len(cells) else f"> {figure.strip('< ')} ({len(known)} of {len(cells)} cells)"
+    return (
+        figure
+        if len(known) == len(cells)
+        else f"> {figure.strip('< ')} (time known for {len(known)} of {len(cells)} cells)"
+    )
 
 
 def _kind(cell: Mapping[str, Any]) -> tuple[Any, ...]:

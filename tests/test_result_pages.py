@@ -39,7 +39,7 @@ def test_minutes_by_kind_over_two_cores_with_a_shared_encoder_once(script: Modul
     again = record("a", 1, cpu_seconds=300.0, shared_cpu_seconds=180.0)
     failed = record("b", 0, FAILED)
     # a: (300 + 120) / 2 = 210 s on average, three cells, two cores
-    assert script.minutes(TABLE, [first, again, failed]) == "> 5 (3 of 6 cells)"
+    assert script.minutes(TABLE, [first, again, failed]) == "> 5 (time known for 3 of 6 cells)"
     other = record("b", 1, cpu_seconds=60.0)
     assert script.minutes(TABLE, [first, again, failed, other]) == "7"
     assert script.minutes(TABLE, [record("a", 0, cpu_seconds=1.0), record("b", 0, cpu_seconds=1.0)]) == "< 1"

@@ -77,7 +77,8 @@ def test_filters(tmp_path: Path) -> None:
     cells = read_experiment(written(tmp_path, GRID)).cells("laptop")
     assert len(filtered(cells, ["dataset=cora", "epsilon=inf", "hops=2"])) == 4
     assert len(filtered(cells, ["method=mlp", "method=gap-edp"])) == 17
-    assert filtered(cells, ["dataset=nothing"]) == []
+    with pytest.raises(InputError, match=r"filter: dataset must be one of cora, .*got 'nothing'"):
+        filtered(cells, ["dataset=cora", "dataset=nothing"])
     with pytest.raises(InputError, match="filter must be name=value"):
         filtered(cells, ["cora"])
     with pytest.raises(InputError, match="filter must name an axis"):

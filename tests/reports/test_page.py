@@ -12,6 +12,9 @@ import pytest
 
 from caribou.errors import InputError
 from caribou.experiments.grid import available
+from caribou.reports import paper
+from caribou.reports.blocks import NOT_RUN, Entry, Table
+from caribou.reports.figures import styles
 from caribou.reports.items import ITEMS
 from caribou.reports.page import sections, write_report
 from caribou.reports.summary import mean_of
@@ -87,7 +90,37 @@ def test_numbers_on_the_page_are_those_of_the_records(page: Path, results: Path)
         text = mean_of(values).percent()
         assert f">{text}<" in html
         if dataset == "chain-s":
-            assert found[method, dataset, f"ε = {epsilon}"] == text
+            assert found[method, dataset, f"ε = {epsilon}"] == text.partition(" ± ")[0]
+
+
+def test_half_widths_and_the_papers_figures_are_columns_of_their_own() -> None:
+    rows = (
+        (Entry("gap"), Entry("80.2 ± 4.7", 0.802, "84.3"), Entry(NOT_RUN, paper="1.0"), Entry("60.0", title="1 seed")),
+    )
+    table = Table("t", "T", ("method", "a", "b", "c"), (("ε = ∞", rows),), "50 % of it.")
+    assert table.to_csv().splitlines() == [
+        "group,method,a,a (half width),a (paper),b,b (paper),c",
+        "ε = ∞,gap,80.2,4.7,84.3,not run,1.0,60.0",
+    ]
+    html = table.to_html()
+    assert '<span class="none">not run</span><small class="paper">1.0</small>' in html
+    assert "60.0 <small>(1 seed)</small>" in html
+    assert "80.2 ± 4.7 <small>(" not in html
+    latex = table.to_latex()
+    assert r"$\varepsilon$ = $\infty$" in latex
+    assert latex.startswith("% T. 50 % of it.\n")
+
+
+def test_lines_of_one_figure_differ() -> None:
+    labels = [*(f"gap-edp, ε = {e}" for e in (1, 2, 4, 8, 16, 32)), "gap-inf"]
+    for group in (labels, ["linear", "caribou, exact", "caribou, the paper's formula"]):
+        looks = styles(group)
+        assert len({(look["color"], look["marker"], look["linestyle"]) for look in looks.values()}) == len(group)
+
+
+def test_the_paper_has_no_costs_without_privacy() -> None:
+    assert paper.overhead("seconds_3_runs", "gap-edp", "cora") is not None
+    assert paper.overhead("seconds_3_runs", "gap-inf", "cora") is None
 
 
 def test_top_accuracies_are_the_best_of_the_seeds(page: Path, results: Path) -> None:

@@ -48,7 +48,7 @@ def run(
     It can be killed at any time and resumed: a cell is recorded when it is done, whole, and is not measured again. A cell that
     fails is recorded with its error and tried again by the next --resume. Exit code 4: some cells failed.
 
-    Example: caribou run experiments/edge-accuracy.toml --scale smoke --out results
+    Example: caribou run experiments/edge-accuracy.toml --scale smoke --out my-results
     """
     from caribou.experiments.grid import filtered, read_experiment
     from caribou.experiments.runner import pending, run_cells

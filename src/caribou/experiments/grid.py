@@ -141,6 +141,9 @@ def filtered(cells: Iterable[Mapping[str, Any]], conditions: Sequence[str]) -> l
     for name in wanted:
         if listed and name not in known:
             raise InputError(f"filter must name an axis of the experiment ({', '.join(sorted(known))}), got {name!r}")
+        values = list(dict.fromkeys(_text(cell, name) for cell in listed))
+        for value in sorted(wanted[name] - set(values)):
+            raise InputError(f"filter: {name} must be one of {', '.join(values)}, got {value!r}")
     return [cell for cell in listed if all(_text(cell, name) in values for name, values in wanted.items())]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from caribou.reports import paper
 from caribou.reports.blocks import Block, Entry, Table
-from caribou.reports.summary import Mean, axis, grouped
+from caribou.reports.summary import Mean, axis, budget_words, grouped, seed_words
 from caribou.results import Record
 
 Records = Sequence[Record]
@@ -80,14 +80,14 @@ def lira_table(records: Records) -> Table:
     for dataset in axis(records, "dataset"):
         rows = []
         for key in sorted((k for k in areas if k[0] == dataset), key=_order):
-            row = [Entry(f"{key[1]}, {_budget(key[2])}"), _entry(areas[key])]
+            row = [Entry(f"{key[1]}, {budget_words(key[2])}"), _entry(areas[key])]
             for rate in RATES:
                 row += [_entry(rates[rate].get(key)), Entry(f"{limits[rate][key].value:.3f}")]
             rows.append(tuple(row))
         groups.append((dataset, tuple(rows)))
     head = ["method", "AUC"]
     for rate in RATES:
-        head += [f"TPR at FPR {rate}", "allowed"]
+        head += [f"TPR at FPR {rate}", f"allowed at {rate}"]
     caption = (
         f"{SEEDS} TPR: true positive rate at a false positive rate; allowed: the largest that the certificate permits. "
         "-ndp: nodes, -edp: edges. Whether a target is in was decided by coins: a rate beyond the allowed one would "
@@ -97,11 +97,7 @@ def lira_table(records: Records) -> Table:
 
 
 def _head(records: Records) -> tuple[str, ...]:
-    return ("method", *map(_budget, _epsilons(records)))
-
-
-def _budget(epsilon: Any) -> str:
-    return f"ε = {'∞' if epsilon == 'inf' else epsilon}"
+    return ("method", *map(budget_words, _epsilons(records)))
 
 
 def _epsilons(records: Records) -> list[Any]:
@@ -128,7 +124,7 @@ def _rows(records: Records, means: Mapping[Any, Mean]) -> tuple[tuple[Entry, ...
 def _entry(mean: Mean | None) -> Entry:
     if mean is None:
         return Entry("")
-    return Entry(mean.decimals(), mean.value, title=f"{mean.runs} seed{'s' if mean.runs > 1 else ''}")
+    return Entry(mean.decimals(), mean.value, title=seed_words(mean.runs))
 
 
 def _order(key: tuple[Any, ...]) -> tuple[Any, ...]:

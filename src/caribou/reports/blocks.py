@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from html import escape
 
 BEST, SECOND = "best", "second"
+NOT_RUN = "not run"
+PLUS_MINUS = " ± "
 
 
 @dataclass(frozen=True)
@@ -32,27 +35,29 @@ class Table:
     caption: str = ""
 
     def to_csv(self) -> str:
-        """Plain figures: the group, the texts, and a column with the paper's figure where there is one."""
+        """Plain figures: the group, a column per title, its half width and the paper's figure in columns of their own."""
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
-        with_paper = [
-            any(row[k].paper for _, rows in self.groups for row in rows if k < len(row)) for k in range(len(self.head))
-        ]
+        columns = [[row[k] for _, rows in self.groups for row in rows] for k in range(len(self.head))]
+        with_width = [any(PLUS_MINUS in entry.text for entry in column) for column in columns]
+        with_paper = [any(entry.paper for entry in column) for column in columns]
         titles = ["group"]
-        for title, paper in zip(self.head, with_paper, strict=True):
-            titles += [title, f"{title} (paper)"] if paper else [title]
+        for title, width, paper in zip(self.head, with_width, with_paper, strict=True):
+            titles += [title, *([f"{title} (half width)"] * width), *([f"{title} (paper)"] * paper)]
         writer.writerow(titles)
         for group, rows in self.groups:
             for row in rows:
                 line = [group]
-                for entry, paper in zip(row, with_paper, strict=True):
-                    line += [entry.text, entry.paper] if paper else [entry.text]
+                for entry, width, paper in zip(row, with_width, with_paper, strict=True):
+                    figure, _, half = entry.text.partition(PLUS_MINUS)
+                    line += [figure, *([half] * width), *([entry.paper] * paper)]
                 writer.writerow(line)
         return out.getvalue()
 
     def to_latex(self) -> str:
-        """A tabular: best in bold, second underlined, the paper's figure in brackets."""
-        lines = [r"\begin{tabular}{l" + "r" * (len(self.head) - 1) + "}", r"\toprule"]
+        """A tabular for booktabs: best in bold, second underlined, the paper's in brackets; title and caption as comments."""
+        lines = [f"% {self.title}. {self.caption}".rstrip(), "% needs booktabs"]
+        lines += [r"\begin{tabular}{l" + "r" * (len(self.head) - 1) + "}", r"\toprule"]
         lines += [" & ".join(_latex(title) for title in self.head) + r" \\"]
         for group, rows in self.groups:
             lines.append(r"\midrule")
@@ -98,14 +103,14 @@ class Figure:
 Block = Table | Figure
 
 
-def marked(row_entries: list[Entry | None]) -> list[Entry]:
+def marked(row_entries: Sequence[Entry | None]) -> list[Entry]:
     """The entries with the largest value marked best and the next one second; equal texts get equal marks."""
     values = sorted({round(e.value, 6) for e in row_entries if e is not None and e.value is not None}, reverse=True)
     marks = dict(zip(values[:2], (BEST, SECOND), strict=False))
     out = []
     for entry in row_entries:
         if entry is None:
-            out.append(Entry("not run", title="not run"))
+            out.append(Entry(NOT_RUN, title=NOT_RUN))
         elif entry.value is None:
             out.append(entry)
         else:
@@ -116,13 +121,21 @@ def marked(row_entries: list[Entry | None]) -> list[Entry]:
 
 def _html_entry(entry: Entry) -> str:
     paper = f'<small class="paper">{escape(entry.paper)}</small>' if entry.paper else ""
-    kind = f' class="{entry.mark}"' if entry.mark else (' class="none"' if entry.text == "not run" else "")
+    kind = entry.mark or ("none" if entry.text == NOT_RUN else "")
+    text = f'<span class="{kind}">{escape(entry.text)}</span>' if kind else escape(entry.text)
     title = f' title="{escape(entry.title)}"' if entry.title else ""
-    return f"<td{kind}{title}>{escape(entry.text)}{paper}</td>"
+    few = f" <small>({escape(entry.title)})</small>" if _few_seeds(entry) else ""
+    return f"<td{title}>{text}{few}{paper}</td>"
+
+
+def _few_seeds(entry: Entry) -> bool:
+    """Whether a mean is over so few seeds that it has no interval, which is to be said."""
+    return "seed" in entry.title and PLUS_MINUS not in entry.text
 
 
 _LATEX = {
     "\\": r"\textbackslash{}", "_": r"\_", "%": r"\%", "&": r"\&", "±": r"$\pm$", "ε": r"$\varepsilon$", "δ": r"$\delta$",
+    "∞": r"$\infty$", "α": r"$\alpha$", "β": r"$\beta$", "#": r"\#", "$": r"\$",
 }  # fmt: skip
 
 

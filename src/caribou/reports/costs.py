@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from caribou.reports import paper
-from caribou.reports.blocks import Block, Entry, Table
-from caribou.reports.summary import Mean, axis, grouped
+from caribou.reports.blocks import NOT_RUN, Block, Entry, Table
+from caribou.reports.summary import Mean, axis, budget_words, grouped, seed_words
 from caribou.results import Record
 
 Records = Sequence[Record]
@@ -80,7 +80,7 @@ def _group(
 
 def _entry(mean: Mean | None, form: str, published: str) -> Entry:
     if mean is None:
-        return Entry("not run")
+        return Entry(NOT_RUN)
     return Entry(form.format(mean.value), mean.value, published, title=f"{mean.runs} fits")
 
 
@@ -92,11 +92,13 @@ def _points_per_second(records: Records) -> tuple[str, tuple[tuple[Entry, ...], 
         entries = [
             Entry(f"{100 * score[method, d].value / max(0.01, seconds[method, d].value):.0f}")
             if (method, d) in seconds
-            else Entry("not run")
+            else Entry(NOT_RUN)
             for d in axis(records, "dataset")
         ]
         rows.append((Entry(method), *entries))
-    return "accuracy points per CPU second, all budgets together", tuple(rows)
+    return "accuracy points per CPU second, all budgets together (a cheap method that guesses is high, too)", tuple(
+        rows
+    )
 
 
 # -- larger graphs -------------------------------------------------------------------------------------------------
@@ -130,8 +132,8 @@ def _larger_row(key: tuple[Any, ...], score: Mean, costs: Mapping[str, Mapping[A
         for measure, unit in (("cpu_seconds", 60), ("peak_mb", 1000), ("peak_mb_before", 1000))
         for measured in [costs[measure].get(key)]
     ]
-    title = f"{score.runs} seed" + ("s" if score.runs > 1 else "")
-    return Entry(method if free else f"{method}, ε = {epsilon}"), Entry(score.percent(), title=title), *figures
+    name = method if free else f"{method}, {budget_words(epsilon)}"
+    return Entry(name), Entry(score.percent(), title=seed_words(score.runs)), *figures
 
 
 def _size_words(dataset: str) -> str:

@@ -8,10 +8,10 @@ from typing import Any
 
 from caribou.reports import paper
 from caribou.reports.attacks import audit_blocks
-from caribou.reports.blocks import Block, Entry, Table, marked
+from caribou.reports.blocks import NOT_RUN, Block, Entry, Table, marked
 from caribou.reports.costs import cost_table, dataset_title, larger_blocks
 from caribou.reports.figures import boxes, curves, heat_maps
-from caribou.reports.summary import Mean, axis, grouped, tops, value_of
+from caribou.reports.summary import Mean, axis, budget_words, figure_of, grouped, seed_words, tops, value_of
 from caribou.results import Record
 
 Records = Sequence[Record]
@@ -56,6 +56,7 @@ def accuracy_table(name: str, records: Records) -> Table:
     caption = (
         f"Test accuracy in %, mean ± half of the 95 % interval (from 3 runs on); seeds: {_runs(means)}. Small: the paper's "
         f"figure. Bold: best, underlined: second. {_settings_note(records)}{_datasets_note(axis(records, 'dataset'))}"
+        f"{_scope_note(records)}"
     )
     return _by_epsilon(f"{name}-table", "Accuracy", records, means, PUBLISHED[name], caption)
 
@@ -82,7 +83,7 @@ def _by_epsilon(
             column = [_accuracy(means.get((epsilon, m, dataset)), published, m, dataset, epsilon) for m in methods]
             columns.append(marked(column))
         rows = [(Entry(method), *(column[k] for column in columns)) for k, method in enumerate(methods)]
-        groups.append((f"ε = {epsilon}", tuple(rows)))
+        groups.append((budget_words(epsilon), tuple(rows)))
     return Table(name, title, ("method", *map(dataset_title, datasets)), tuple(groups), caption)
 
 
@@ -98,6 +99,24 @@ def _settings_note(records: Records) -> str:
     return f"Settings were searched on validation nodes for {searched} of {len(records)} fits; the others have the defaults."
 
 
+def _scope_note(records: Records) -> str:
+    """What a reader of the table must know about single methods."""
+    mixed = sum(r.cell["method"] == "caribou-edp" and bool(figure_of(r.measures, "settings/votes")) for r in records)
+    mixture = (
+        f" In {mixed} fits of caribou-edp a part of the budget went to votes, which the paper does not have."
+        if mixed
+        else ""
+    )
+    capped = any(figure_of(r.measures, "settings/degree_cap") is not None for r in records)
+    scope = (
+        " At node level degrees are cut to a cap; methods that say so in their certificate protect a node with all edges only "
+        "where the graph respects the cap."
+        if capped
+        else ""
+    )
+    return mixture + scope
+
+
 def _datasets_note(datasets: Sequence[str]) -> str:
     stand_in = " Berkeley13 stands in for the paper's Facebook graph." if set(datasets) & set(paper.STAND_INS) else ""
     chains = (
@@ -108,13 +127,12 @@ def _datasets_note(datasets: Sequence[str]) -> str:
     return stand_in + chains
 
 
-def _accuracy(mean: Mean | None, table: str, method: str, dataset: str, epsilon: Any) -> Entry | None:
-    if mean is None:
-        return None
+def _accuracy(mean: Mean | None, table: str, method: str, dataset: str, epsilon: Any) -> Entry:
     published = paper.accuracy(table, method, dataset, epsilon)
-    return Entry(
-        mean.percent(), mean.value, "" if published is None else f"{published:.1f}", title=f"{mean.runs} seeds"
-    )
+    beside = "" if published is None else f"{published:.1f}"
+    if mean is None:
+        return Entry(NOT_RUN, paper=beside, title=NOT_RUN)
+    return Entry(mean.percent(), mean.value, beside, title=seed_words(mean.runs))
 
 
 def accuracy_curves(name: str, records: Records) -> Block:
@@ -138,6 +156,14 @@ def accuracy_curves(name: str, records: Records) -> Block:
 # -- depth ---------------------------------------------------------------------------------------------------------
 
 
+CHAIN_GUESSING = 0.5
+"""Chains have two classes, equally often."""
+
+
+def _seeds(records: Records) -> str:
+    return seed_words(len({r.cell["seed"] for r in records}))
+
+
 def depth_boxes(records: Records) -> list[Block]:
     """CRV-K and CRV-epsilon: boxes of CARIBOU over its settings, GAP as a line."""
     blocks: list[Block] = []
@@ -146,24 +172,30 @@ def depth_boxes(records: Records) -> list[Block]:
         ("epsilon", "hops", "Accuracy against epsilon"),
     ):
         for dataset in axis(records, "dataset"):
+            here = [r for r in records if r.cell["dataset"] == dataset]
+            ours = [r for r in here if r.cell["method"].startswith("caribou")]
+            theirs = [r for r in here if r.cell["method"].startswith("gap")]
             panels = {}
-            for value in axis(records, of):
-                here = [r for r in records if r.cell["dataset"] == dataset and value_of(r.cell, of) == value]
-                ours = [r for r in here if r.cell["method"].startswith("caribou")]
-                theirs = [r for r in here if r.cell["method"].startswith("gap")]
+            for value in axis(here, of):
                 spread: dict[Any, list[float]] = {}
                 for record in ours:
-                    spread.setdefault(value_of(record.cell, by), []).append(record.measures["test_accuracy"])
-                panels[f"{dataset}, {of} {value:g}"] = (spread, grouped(theirs, by))
+                    if value_of(record.cell, of) == value:
+                        spread.setdefault(value_of(record.cell, by), []).append(record.measures["test_accuracy"])
+                line = grouped([r for r in theirs if value_of(r.cell, of) == value], by)
+                panels[f"{dataset}, {of} {value:g}"] = (spread, line)
             slug = f"chain-depth-{by}-{dataset.partition(':')[0]}"
-            caption = "Boxes: over C_L, alpha1 and beta (quartiles, whiskers to 1.5 times their distance)."
+            caption = (
+                "Boxes: caribou-edp over C_L, alpha1 and beta (quartiles, whiskers to 1.5 times their distance), features as "
+                f"messages, degree floor 2, {_seeds(ours)} each. Line: gap-edp, means over {_seeds(theirs)}."
+            )
+            words = "hops K" if by == "hops" else by
             blocks.append(
-                boxes(slug, f"{title} on {dataset}", panels, x="hops K" if by == "hops" else by, caption=caption)
+                boxes(slug, f"{title} on {dataset}", panels, x=words, guessing=CHAIN_GUESSING, caption=caption)
             )
     return blocks
 
 
-def depth_lines(name: str, title: str) -> Callable[[Records], list[Block]]:
+def depth_lines(name: str, title: str, caption: str = "") -> Callable[[Records], list[Block]]:
     """Accuracy over K, one panel per data set, one line per method and epsilon."""
 
     def build(records: Records) -> list[Block]:
@@ -177,14 +209,16 @@ def depth_lines(name: str, title: str) -> Callable[[Records], list[Block]]:
                     label = method if epsilon == "inf" else f"{method}, ε = {epsilon:g}"
                     lines[label] = grouped(chosen, "hops")
             panels[dataset] = lines
-        return [curves(name, title, panels, x="hops K", log=False)]
+        settings = "" if not caption else f" {caption}"
+        words = f"Means over {_seeds(records)} with their 95 % intervals; guessing has 50 % on chains.{settings}"
+        return [curves(name, title, panels, x="hops K", log=False, caption=words)]
 
     return build
 
 
 NOISE_LINES = {
     "linear": "linear_noise_multiplier",
-    "caribou, paper": "rdp_noise_multiplier",
+    "caribou, the paper's formula": "rdp_noise_multiplier",
     "caribou, exact": "noise_multiplier",
 }
 
@@ -198,21 +232,21 @@ def noise_blocks(records: Records) -> list[Block]:
         for contraction in contractions:
             rows = []
             for label, key, published in (
-                ("linear composition, Rényi (paper)", "linear_noise_multiplier", paper.NOISE["linear"]),
-                ("convergent, Rényi (paper)", "rdp_noise_multiplier", paper.NOISE["convergent"]),
-                ("convergent, exact (ours)", "noise_multiplier", {}),
+                ("linear composition, Rényi, by the paper's formula", "linear_noise_multiplier", paper.NOISE["linear"]),
+                ("convergent, Rényi, by the paper's formula", "rdp_noise_multiplier", paper.NOISE["convergent"]),
+                ("convergent, exact: what releases use", "noise_multiplier", {}),
             ):
                 row = [Entry(label)]
                 for K in hops:
                     value = by_cell.get((delta, contraction, K), {}).get(key)
                     same = (delta, contraction) == (1e-3, 0.9)
                     shown = f"{published[K]:.2f}" if same and K in published else ""
-                    row.append(Entry("not run") if value is None else Entry(f"{value:.2f}", value, shown))
+                    row.append(Entry(NOT_RUN) if value is None else Entry(f"{value:.2f}", value, shown))
                 rows.append(tuple(row))
             groups.append((f"δ = {delta:g}, C_L = {contraction:g}", tuple(rows)))
     table = Table(
         "noise-table", "Noise per unit of sensitivity, ε = 4", ("accounting", *(f"K = {K}" for K in hops)), tuple(groups),
-        "Small: the paper's table (order 6).",
+        "All computed here; small: what the paper's table prints (order 6, δ = 0.001, C_L = 0.9 only).",
     )  # fmt: skip
     panels = {}
     for delta in deltas:
@@ -228,6 +262,7 @@ def noise_blocks(records: Records) -> list[Block]:
         x="hops K",
         y="noise per unit of sensitivity",
         percent=False,
+        caption="ε = 4. Standard deviation of the noise by unit of sensitivity; computed, nothing is fitted.",
     )
     return [table, figure]
 
@@ -242,7 +277,7 @@ def failure_blocks(records: Records) -> list[Block]:
         for K in hops:
             mean = means.get((method, K))
             shown = f"{paper.FAILURE[K]:.1f}" if method == "gap-edp" and K in paper.FAILURE else ""
-            row.append(Entry("not run") if mean is None else Entry(mean.percent(), mean.value, shown))
+            row.append(Entry(NOT_RUN) if mean is None else Entry(mean.percent(), mean.value, shown))
         rows.append(tuple(row))
     caption = "Test accuracy in %. Small: the paper's figure for its GAP, which protects directed entries."
     table = Table(
@@ -275,13 +310,17 @@ def degree_blocks(records: Records) -> list[Block]:
 def heat_blocks(records: Records) -> list[Block]:
     """CRV-H: accuracy over epsilon and one parameter of the layer at a time."""
     panels = {}
-    for parameter, words in (("contraction", "C_L"), ("alpha1", "alpha1"), ("beta", "beta")):
-        for dataset in axis(records, "dataset"):
+    for dataset in axis(records, "dataset"):
+        for parameter, words in (("contraction", "C_L"), ("alpha1", "alpha1"), ("beta", "beta")):
             here = [r for r in records if r.cell["dataset"] == dataset and parameter in r.cell.get("settings", {})]
             if here:
                 means = grouped(here, parameter, "epsilon")
-                panels[f"{words} on {dataset}"] = (axis(here, parameter), axis(here, "epsilon"), means)
-    return [heat_maps("heat-maps", "Parameters of the contractive layer", panels)] if panels else []
+                panels[words, dataset] = (axis(here, parameter), axis(here, "epsilon"), means)
+    caption = (
+        f"Test accuracy of caribou-edp in %, {_seeds(records)}, features as messages, K = 4, degree floor 2; the other two "
+        "parameters have their defaults. All panels of a data set have one scale of colours."
+    )
+    return [heat_maps("heat-maps", "Parameters of the contractive layer", panels, caption)] if panels else []
 
 
 def allocation_blocks(records: Records) -> list[Block]:
@@ -328,7 +367,11 @@ ITEMS = (
         "chain-depth-public",
         "Depth without privacy",
         "figure of non-private depth",
-        depth_lines("depth-public", "Accuracy against depth, no privacy"),
+        depth_lines(
+            "depth-public",
+            "Accuracy against depth, no privacy",
+            "caribou-inf: features as messages, C_L = 1, degree floor 2.",
+        ),
     ),
     Item(
         "motivation",

@@ -39,7 +39,9 @@ def accuracy(table: str, method: str, dataset: str, epsilon: float | str) -> flo
 
 
 def overhead(metric: str, method: str, dataset: str) -> float | None:
-    """``seconds_3_runs`` or ``max_memory_mb`` in the paper."""
+    """``seconds_3_runs`` or ``max_memory_mb`` in the paper, which has them for private methods and the MLP only."""
+    if method.endswith("-inf"):
+        return None
     unit = "node" if method.endswith(("-ndp", "-dp")) else "edge"
     return _overheads().get((metric, unit, paper_dataset(dataset), METHODS.get(method, "")))
 

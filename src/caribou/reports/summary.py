@@ -33,6 +33,20 @@ class Mean:
         return f"{self.value:.{digits}f}{half}"
 
 
+def budget_words(epsilon: float | str) -> str:
+    """A budget as the title of a row or column.
+
+    >>> budget_words("inf"), budget_words(4)
+    ('ε = ∞', 'ε = 4')
+    """
+    return f"ε = {'∞' if epsilon == 'inf' else epsilon}"
+
+
+def seed_words(runs: int) -> str:
+    """How many seeds a mean is over."""
+    return f"{runs} seed{'s' if runs != 1 else ''}"
+
+
 def mean_of(values: Sequence[float]) -> Mean:
     """The mean of some runs.
 
