@@ -10,7 +10,6 @@ import pytest
 
 from caribou.experiments.grid import Experiment
 from caribou.reports.blocks import Entry, Table
-from caribou.reports.summary import mean_of
 from caribou.results import FAILED, OK, Record
 
 ROOT = Path(__file__).parents[1]
@@ -76,15 +75,32 @@ def test_markdown_tells_how_many_seeds_where_there_is_no_interval(script: Module
 
 def test_who_is_best_is_counted_from_the_means(script: ModuleType) -> None:
     figures = {"caribou-edp": 0.8, "gap-edp": 0.7, "sage-edp": 0.75, "votes-edp": 0.9}
-    means = {(1, method, "cora"): mean_of([value]) for method, value in figures.items()}
-    means["inf", "mlp", "cora"] = mean_of([0.5])
-    means |= {(4, "caribou-edp", "cora"): mean_of([0.6]), (4, "dpdgc-edp", "cora"): mean_of([0.65])}
-    text = script.claims_table(means, "edp", ["cora"])
+    scores = {(1, method, "cora"): {0: value} for method, value in figures.items()}
+    scores["inf", "mlp", "cora"] = {0: 0.5}
+    scores |= {(4, "caribou-edp", "cora"): {0: 0.6}, (4, "dpdgc-edp", "cora"): {0: 0.65}}
+    text = script.claims_table(scores, "edp", ["cora"])
     rows = [line.split(" | ") for line in text.split("\n")[2:6]]
     assert [row[-1].strip(" |") for row in rows] == ["80.0 (84.3)", "75.0 sage", "50.0", "90.0"]
-    assert "`caribou-edp` is at least as good" in text
-    assert " in 1 of them; `votes-edp`" in text
-    assert text.endswith("and `caribou-edp` in 1.")
+    assert "`caribou-edp` is at least as good as these in 1 (beyond chance, seed by seed: 0)." in text
+    assert text.endswith(
+        "`votes-edp` is at least as good as these and `caribou-edp` in 1 (beyond chance, seed by seed: 0)."
+    )
+
+
+def test_the_mechanism_of_the_paper_is_counted_by_itself(script: ModuleType) -> None:
+    """Splits differ much more than methods do: what is beyond chance is judged seed by seed."""
+    scores = {
+        (1, "caribou-edp", "cora"): {0: 0.70, 1: 0.80, 2: 0.90},
+        (1, "gap-edp", "cora"): {0: 0.65, 1: 0.75, 2: 0.851},
+        (1, script.ALONE, "cora"): {0: 0.66, 1: 0.74, 2: 0.86},
+    }
+    text = script.claims_table(scores, "edp", ["cora"])
+    assert "| 1 | CARIBOU, messages alone (paper) | 75.3 (84.3) |" in text
+    assert "|  | CARIBOU as searched | 80.0 |" in text
+    assert (
+        "`caribou-edp` with messages alone is at least as good as these in 1 (beyond chance, seed by seed: 0)." in text
+    )
+    assert "`caribou-edp` is at least as good as these in 1 (beyond chance, seed by seed: 1)." in text
 
 
 def test_a_page_without_marks_is_an_error(script: ModuleType) -> None:

@@ -109,8 +109,8 @@ def _scope_note(records: Records) -> str:
     )
     capped = any(figure_of(r.measures, "settings/degree_cap") is not None for r in records)
     scope = (
-        " At node level degrees are cut to a cap; methods that say so in their certificate protect a node with all edges only "
-        "where the graph respects the cap."
+        " Where degrees are cut to a cap, a node is protected in graphs within the cap; these graphs exceed it (certificates: "
+        "private in scope)."
         if capped
         else ""
     )
