@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from caribou.results import Record
 
 EXIT_CELLS_FAILED = 4
+WHERE_EXPERIMENTS_ARE = (
+    "experiments come with the source tree, not with the package: run this in its root, or give PATH/experiments"
+)
 
 
 def run(
@@ -60,6 +63,10 @@ def run(
     if file is None:
         raise InputError("file must be an experiment (or give --list), got nothing")
     integer(at_least=1, jobs=jobs)
+    if not file.exists():
+        raise InputError(
+            f"file must be an experiment, got {str(file)!r}, which does not exist; {WHERE_EXPERIMENTS_ARE}"
+        )
     experiment = read_experiment(file)
     cells = filtered(experiment.cells(scale), conditions or [])
     if not cells:
@@ -115,8 +122,7 @@ def _list(folder: Path | None) -> None:
     if not table.rows:
         state = "which has none" if where.is_dir() else "which is no folder"
         raise InputError(
-            f"file must be a folder with experiments (*.toml), got {str(where.absolute())!r}, {state}; they come with the source "
-            "tree, not with the package: run this in its root, or give caribou run --list PATH/experiments"
+            f"file must be a folder with experiments (*.toml), got {str(where.absolute())!r}, {state}; {WHERE_EXPERIMENTS_ARE}"
         )
     Console().print(table)
 

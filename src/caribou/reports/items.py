@@ -109,8 +109,8 @@ def _scope_note(records: Records) -> str:
     )
     capped = any(figure_of(r.measures, "settings/degree_cap") is not None for r in records)
     scope = (
-        " Where degrees are cut to a cap, a node is protected in graphs within the cap; these graphs exceed it (certificates: "
-        "private in scope)."
+        " Where degrees are cut to a cap, a node is protected in graphs within the cap; the standard graphs exceed it "
+        "(certificates: private in scope)."
         if capped
         else ""
     )
