@@ -15,8 +15,9 @@ from caribou.audit.claims import Claim
 from caribou.audit.distinguish import block_sizes, distinguish, error_shares, run_seed
 from caribou.audit.pairs import member_pair, worst_pairs
 from caribou.audit.releases import FittedRelease
+from caribou.audit.separation import fit_directions
 from caribou.audit.verdict import CONSISTENT, VIOLATED, judge
-from caribou.audit.views import equal_rows, with_noise_removed
+from caribou.audit.views import equal_rows, observe, with_noise_removed
 from caribou.errors import InputError
 from caribou.graph import Graph
 from caribou.mechanisms.noise import NoiseSource
@@ -301,3 +302,34 @@ def test_odd_runs_of_one_world_are_evidence(odd: str) -> None:
     claim = gaussian_claim(Budget(1.0, 1e-5))
     evidence = distinguish(NowAndThen(odd, 0.75, only_joined=True), worst_pairs("edge")[0], claim, runs=120)
     assert evidence.refuted, evidence.best
+
+
+# -- shapes that vary ----------------------------------------------------------------------------------------------
+
+
+def random_shape(g: Graph, noise: NoiseSource) -> dict[str, np.ndarray]:
+    """Three or four numbers, by a coin; the graph is not read."""
+    return {"x": noise.gaussian((3 + int(noise.integers(1, below=2)[0]),), std=1.0)}
+
+
+def test_a_run_has_the_same_scores_alone_and_in_any_block() -> None:
+    """What other runs of a block look like must not show: judged runs would not be independent."""
+    views = [random_shape(PAIR.without, NoiseSource.seeded(seed)) for seed in range(60)]
+    directions = fit_directions(observe(views[:15]), observe(views[15:30]))
+    together = directions(observe(views[30:]))
+    for size in (1, 2, 7):
+        blocks = [directions(observe(views[start : min(start + size, 60)])) for start in range(30, 60, size)]
+        assert np.allclose(np.concatenate(blocks), together, rtol=1e-9)
+
+
+def test_a_random_shape_that_does_not_follow_the_graph_is_never_convicted() -> None:
+    claim = Claim(1.0, 0.0)
+    games = [distinguish(random_shape, PAIR, claim, runs=64, seed=seed) for seed in range(20)]
+    assert not any(game.refuted for game in games)
+
+
+def test_an_exact_entry_is_seen_before_junk_of_any_length() -> None:
+    def release(g: Graph, noise: NoiseSource) -> dict[str, np.ndarray]:
+        return {"x": np.append(float(g.num_edges), noise.gaussian((int(noise.integers(1, below=500)[0]),), std=1.0))}
+
+    assert distinguish(release, PAIR, Claim(1.0, 0.0), runs=120).refuted

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,9 +18,13 @@ View = Mapping[str, np.ndarray]
 Scores = Callable[[View], Mapping[str, float]]
 """What an adversary makes of a view; larger for the world with the edge or node, or the other way round."""
 
+Shape = tuple[int, ...]
+
 STATISTICS = ("equal rows", "zeros", "not finite", "entries", "arrays")
 EXTREME = 1e9
 """What an infinite score counts as; one that is missing, or not a number, counts as the negative of it."""
+ENDS = 4
+"""First and last entries that are kept of an array whose shape varies."""
 SEEDS_TRIED = 4
 SMALLEST_ARRAY = 32
 """Entries from which on a correlation with the noise of a seed can be told from chance."""
@@ -56,13 +60,96 @@ def _shown(value: Any) -> str:
 
 
 @dataclass(frozen=True, eq=False)
-class Runs:
-    """Runs of one world. ``arrays``: by name, [runs, entries]; ``scores``: [runs, k], with ``names`` for its columns.
+class Ragged:
+    """One array of many runs; it may be missing in some, or have another shape. ``stacks``: by shape, runs and [runs, entries].
 
-    Arrays need not have the same shape in every run: a row of NaN stands for one that is missing or has another size.
+    Nothing here depends on which shape is usual: that is decided once, by a `Layout`, on runs that are not judged.
     """
 
-    arrays: Mapping[str, np.ndarray]
+    runs: int
+    stacks: Mapping[Shape, tuple[np.ndarray, np.ndarray]]
+
+    @staticmethod
+    def of(arrays: Sequence[np.ndarray | None]) -> Ragged:
+        """One array per run, None where there is none."""
+        rows: dict[Shape, list[int]] = {}
+        for run, array in enumerate(arrays):
+            if array is not None:
+                rows.setdefault(np.shape(array), []).append(run)
+        stacks = {
+            shape: (np.array(some), np.stack([_reals(arrays[run]) for run in some]).reshape(len(some), -1))
+            for shape, some in rows.items()
+        }
+        return Ragged(len(arrays), stacks)
+
+    @staticmethod
+    def of_batch(array: np.ndarray) -> Ragged:
+        """An array whose first axis are the runs."""
+        runs = len(array)
+        return Ragged(runs, {array.shape[1:]: (np.arange(runs), _reals(array).reshape(runs, -1))})
+
+    def part(self, start: int, stop: int) -> Ragged:
+        """Some of the runs."""
+        stacks = {}
+        for shape, (rows, values) in self.stacks.items():
+            first, last = np.searchsorted(rows, [start, stop])
+            if first < last:
+                stacks[shape] = (rows[first:last] - start, values[first:last])
+        return Ragged(max(0, min(stop, self.runs) - start), stacks)
+
+    @staticmethod
+    def join(parts: Sequence[Ragged]) -> Ragged:
+        """Several blocks of runs."""
+        found: dict[Shape, list[tuple[np.ndarray, np.ndarray]]] = {}
+        done = 0
+        for part in parts:
+            for shape, (rows, values) in part.stacks.items():
+                found.setdefault(shape, []).append((rows + done, values))
+            done += part.runs
+        stacks = {
+            shape: (np.concatenate([rows for rows, _ in each]), np.concatenate([values for _, values in each]))
+            for shape, each in found.items()
+        }
+        return Ragged(done, stacks)
+
+    def entries(self, shape: Shape) -> np.ndarray:
+        """The runs with this shape; NaN in the others. [runs, entries]"""
+        rows, values = self.stacks.get(shape, (np.arange(0), np.empty((0, math.prod(shape)))))
+        if len(rows) == self.runs:
+            return values
+        out = np.full((self.runs, math.prod(shape)), np.nan)
+        out[rows] = values
+        return out
+
+    def summaries(self) -> np.ndarray:
+        """Of an array of any shape: sum, extremes, first and last entries; NaN where it is missing. [runs, 3 + 2 ENDS]"""
+        out = np.full((self.runs, 3 + 2 * ENDS), np.nan)
+        for rows, values in self.stacks.values():
+            if values.shape[1]:
+                out[rows, :3] = np.stack([values.sum(axis=1), values.min(axis=1), values.max(axis=1)], axis=1)
+                shown = min(ENDS, values.shape[1])
+                out[rows, 3 : 3 + shown] = values[:, :shown]
+                out[rows, -shown:] = values[:, -shown:]
+        return out
+
+
+def _reals(array: Any) -> np.ndarray:
+    return np.asarray(array, dtype=np.float64)
+
+
+def shape_counts(tables: Iterable[Ragged]) -> Counter[Shape]:
+    """How many runs have each shape."""
+    counts: Counter[Shape] = Counter()
+    for table in tables:
+        counts.update({shape: len(rows) for shape, (rows, _) in table.stacks.items()})
+    return counts
+
+
+@dataclass(frozen=True, eq=False)
+class Runs:
+    """Runs of one world, a row for each. ``arrays``: by name; ``scores``: [runs, k], with ``names`` for its columns."""
+
+    arrays: Mapping[str, Ragged]
     scores: np.ndarray
     names: tuple[str, ...]
 
@@ -71,13 +158,12 @@ class Runs:
 
     def part(self, start: int, stop: int) -> Runs:
         """Some of the runs."""
-        cut = {name: array[start:stop] for name, array in self.arrays.items()}
+        cut = {name: array.part(start, stop) for name, array in self.arrays.items()}
         return Runs(cut, self.scores[start:stop], self.names)
 
-    def entries(self, name: str, count: int) -> np.ndarray:
-        """An array of ``count`` entries per run; NaN where there is none of that size. [runs, count]"""
-        array = self.arrays.get(name)
-        return array if array is not None and array.shape[1] == count else np.full((len(self), count), np.nan)
+    def array(self, name: str) -> Ragged:
+        """A named array; of no run if there is none."""
+        return self.arrays.get(name, Ragged(len(self), {}))
 
     def columns(self, names: Sequence[str]) -> np.ndarray:
         """The named scores, all of them finite. [runs, names]"""
@@ -91,10 +177,37 @@ class Runs:
     @staticmethod
     def join(parts: Sequence[Runs]) -> Runs:
         """Several blocks of runs, with the arrays and scores of all of them."""
-        widths = {name: array.shape[1] for part in parts[::-1] for name, array in part.arrays.items()}
-        arrays = {name: np.concatenate([part.entries(name, n) for part in parts]) for name, n in widths.items()}
+        arrays = {
+            name: Ragged.join([part.array(name) for part in parts])
+            for name in dict.fromkeys(name for part in parts for name in part.arrays)
+        }
         names = tuple(dict.fromkeys(name for part in parts for name in part.names))
         return Runs(arrays, np.concatenate([part.columns(names) for part in parts]), names)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Which columns runs are turned into: made of runs of both worlds that are not judged, then the same for every run.
+
+    ``shapes``: the usual shape of every array; ``varying``: arrays that have had another one, of which summaries are kept, too.
+    """
+
+    shapes: Mapping[str, Shape]
+    varying: tuple[str, ...]
+
+    @staticmethod
+    def of(worlds: Sequence[Runs]) -> Layout:
+        """The shapes that most runs have, all worlds together: what is usual in one world alone would tell which one it is."""
+        names = dict.fromkeys(name for runs in worlds for name in runs.arrays)
+        counts = {name: shape_counts(runs.array(name) for runs in worlds) for name in names}
+        shapes = {name: each.most_common(1)[0][0] for name, each in counts.items()}
+        return Layout(shapes, tuple(name for name, each in counts.items() if len(each) > 1))
+
+    def __call__(self, runs: Runs) -> np.ndarray:
+        """A row per run, which depends on that run alone; NaN where an array is missing or has another shape. [runs, columns]"""
+        parts = [runs.array(name).entries(shape) for name, shape in self.shapes.items()]
+        parts += [runs.array(name).summaries() for name in self.varying]
+        return np.concatenate(parts, axis=1) if parts else np.zeros((len(runs), 0))
 
 
 def finite(scores: np.ndarray) -> np.ndarray:
@@ -103,7 +216,7 @@ def finite(scores: np.ndarray) -> np.ndarray:
 
 
 def observe(views: Sequence[View], scores: Scores | None = None) -> Runs:
-    """Runs that were made one by one, as tables. An array of another shape than is usual leaves its statistics only."""
+    """Runs that were made one by one, as tables."""
     named = [dict(scores(view)) if scores is not None else {} for view in views]
     return tabulate([with_noise_removed(view) for view in views], named)
 
@@ -113,18 +226,9 @@ def tabulate(views: Sequence[View], named: Sequence[Mapping[str, float]]) -> Run
     names = tuple(dict.fromkeys(name for row in named for name in row))
     own = np.array([[float(row.get(name, np.nan)) for name in names] for row in named]).reshape(len(views), -1)
     statistics = np.array([list(equality_statistics(view).values()) for view in views])
-    arrays = {name: _table([view.get(name) for view in views]) for name in dict.fromkeys(n for v in views for n in v)}
+    found = dict.fromkeys(name for view in views for name in view)
+    arrays = {name: Ragged.of([view.get(name) for view in views]) for name in found}
     return Runs(arrays, np.concatenate([own, statistics], axis=1), (*names, *STATISTICS))
-
-
-def _table(arrays: Sequence[np.ndarray | None]) -> np.ndarray:
-    """One row per run; of arrays with the usual shape. [runs, entries]"""
-    usual = Counter(np.shape(array) for array in arrays if array is not None).most_common(1)[0][0]
-    out = np.full((len(arrays), math.prod(usual)), np.nan)
-    for row, array in zip(out, arrays, strict=True):
-        if array is not None and np.shape(array) == usual:
-            row[:] = np.ravel(array)
-    return out
 
 
 def observe_batch(views: View, scores: Callable[[View], Mapping[str, np.ndarray]] | None = None) -> Runs:
@@ -140,7 +244,7 @@ def observe_batch(views: View, scores: Callable[[View], Mapping[str, np.ndarray]
             equal += equal_rows(array) if array.ndim == 3 else 0
     entries = np.full(runs, sum(array[0].size for array in views.values()))
     columns = [*own.values(), equal, zeros, odd, entries, np.full(runs, len(views))]
-    arrays = {name: array.reshape(runs, -1).astype(np.float64) for name, array in views.items()}
+    arrays = {name: Ragged.of_batch(array) for name, array in views.items()}
     return Runs(arrays, np.stack(columns, axis=1), (*own, *STATISTICS))
 
 
