@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
 
@@ -17,7 +18,7 @@ from caribou.audit.pairs import member_pair, worst_pairs
 from caribou.audit.releases import FittedRelease
 from caribou.audit.separation import fit_directions
 from caribou.audit.verdict import CONSISTENT, VIOLATED, judge
-from caribou.audit.views import equal_rows, observe, with_noise_removed
+from caribou.audit.views import Layout, equal_rows, observe, with_noise_removed
 from caribou.errors import InputError
 from caribou.graph import Graph
 from caribou.mechanisms.noise import NoiseSource
@@ -333,3 +334,32 @@ def test_an_exact_entry_is_seen_before_junk_of_any_length() -> None:
         return {"x": np.append(float(g.num_edges), noise.gaussian((int(noise.integers(1, below=500)[0]),), std=1.0))}
 
     assert distinguish(release, PAIR, Claim(1.0, 0.0), runs=120).refuted
+
+
+# -- what is told beside the values --------------------------------------------------------------------------------
+
+BESIDE: dict[str, Callable[[bool, NoiseSource], dict[str, np.ndarray]]] = {
+    "a name": lambda edge, noise: {"yes" if edge else "no": np.ones(1)},
+    "a name, lengths vary": lambda edge, noise: {"yes" if edge else "no": np.ones(int(noise.integers(1, below=99)[0]))},
+    "a shape of the same size": lambda edge, noise: {"x": noise.gaussian((2, 3) if edge else (3, 2), std=1.0)},
+    "where there is no number": lambda edge, noise: {"x": np.array([1.0, np.nan] if edge else [np.nan, 1.0])},
+    "the sign of infinity": lambda edge, noise: {"x": np.array([np.inf if edge else -np.inf])},
+    "the sign of zero": lambda edge, noise: {"x": np.array([-0.0 if edge else 0.0])},
+    "a type": lambda edge, noise: {"x": noise.gaussian((4,), std=1.0).astype(np.float32 if edge else np.float64)},
+    "the order of names": lambda edge, noise: {name: noise.gaussian((2,), std=1.0) for name in ("ab", "ba")[edge]},
+    "a large whole number": lambda edge, noise: {"x": np.array([2**60 + edge])},
+}
+
+
+@pytest.mark.parametrize("leak", BESIDE)
+def test_what_is_told_beside_the_values_convicts(leak: str) -> None:
+    def release(g: Graph, noise: NoiseSource) -> dict[str, np.ndarray]:
+        return BESIDE[leak](g.num_edges > 0, noise)
+
+    evidence = distinguish(release, PAIR, Claim(1.0, 0.0), runs=120)
+    assert evidence.refuted, evidence.best
+
+
+def test_ordinary_views_get_no_more_columns() -> None:
+    runs = observe([{"x": NoiseSource.seeded(seed).gaussian((12, 2), std=1.0)} for seed in range(20)])
+    assert Layout.of((runs, runs))(runs).shape == (20, 24)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any, Protocol
 
 import numpy as np
 
-from caribou.audit.views import View, checked_view
+from caribou.audit.views import WHOLE, View, checked_view, word_number
 from caribou.errors import InputError
 from caribou.graph import Graph
 from caribou.mechanisms.noise import NoiseSource
@@ -131,8 +129,8 @@ def asked(query: Callable[[], np.ndarray], rows: np.ndarray) -> dict[str, np.nda
     return {"predictions": answers.mean(axis=0), "one prediction": first}
 
 
-UNSTATED = ("created", "certificate_id", "versions")
-"""What differs between two certificates of the same release, and tells nothing about the graph."""
+UNSTATED = ("created", "certificate_id")
+"""What differs between two certificates of the same release: the time, and a random name."""
 
 
 def stated_numbers(certificate: Certificate) -> np.ndarray:
@@ -147,21 +145,17 @@ def stated_numbers(certificate: Certificate) -> np.ndarray:
 def _numbers(value: Any) -> Iterator[float]:
     if isinstance(value, Mapping):
         for name, item in value.items():
-            yield _word(str(name))
+            yield word_number(str(name))
             yield from _numbers(item)
     elif isinstance(value, list | tuple | np.ndarray):
         for item in value:
             yield from _numbers(item)
+    elif isinstance(value, int) and abs(value) > WHOLE:
+        yield from (float(value >> 32), float(value & (2**32 - 1)))
     elif isinstance(value, bool | int | float | np.number):
         yield float(value)
     else:
-        yield _word(str(value))
-
-
-@lru_cache(maxsize=4096)
-def _word(text: str) -> float:
-    """A number in (0, 1) for a text; different texts have different ones, but for 2^-48 by chance."""
-    return (int.from_bytes(hashlib.sha256(text.encode()).digest()[:6], "big") + 0.5) * 2.0**-48
+        yield word_number(str(value))
 
 
 def others(nodes: int, hidden: int | None) -> np.ndarray:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -20,9 +22,18 @@ Scores = Callable[[View], Mapping[str, float]]
 
 Shape = tuple[int, ...]
 
-STATISTICS = ("equal rows", "zeros", "not finite", "entries", "arrays")
+STATISTICS = ("equal rows", "zeros", "not finite", "entries", "arrays", "names", "dtypes", "shapes")
 EXTREME = 1e9
 """What an infinite score counts as; one that is missing, or not a number, counts as the negative of it."""
+WHOLE = 2**53
+"""Up to here a double tells any two whole numbers apart."""
+MARKS: Mapping[str, Callable[[np.ndarray], np.ndarray]] = {
+    "NaN": np.isnan,
+    "+inf": np.isposinf,
+    "-inf": np.isneginf,
+    "-0": lambda x: (x == 0) & np.signbit(x),
+}
+"""What an entry can be that its size does not tell."""
 ENDS = 4
 """First and last entries that are kept of an array whose shape varies."""
 SEEDS_TRIED = 4
@@ -121,6 +132,14 @@ class Ragged:
         out[rows] = values
         return out
 
+    def marked(self, shape: Shape, kind: str, found: np.ndarray) -> np.ndarray:
+        """1 where one of these entries is of that kind of `MARKS`, else 0. [runs, found]"""
+        out = np.zeros((self.runs, len(found)))
+        if shape in self.stacks:
+            rows, values = self.stacks[shape]
+            out[rows] = MARKS[kind](values[:, found])
+        return out
+
     def summaries(self) -> np.ndarray:
         """Of an array of any shape: sum, extremes, first and last entries; NaN where it is missing. [runs, 3 + 2 ENDS]"""
         out = np.full((self.runs, 3 + 2 * ENDS), np.nan)
@@ -185,15 +204,17 @@ class Runs:
         return Runs(arrays, np.concatenate([part.columns(names) for part in parts]), names)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Layout:
     """Which columns runs are turned into: made of runs of both worlds that are not judged, then the same for every run.
 
     ``shapes``: the usual shape of every array; ``varying``: arrays that have had another one, of which summaries are kept, too.
+    ``marks``: (array, kind of `MARKS`, entries) where some run had such an entry; ordinary views have none.
     """
 
     shapes: Mapping[str, Shape]
     varying: tuple[str, ...]
+    marks: tuple[tuple[str, str, np.ndarray], ...] = ()
 
     @staticmethod
     def of(worlds: Sequence[Runs]) -> Layout:
@@ -201,12 +222,19 @@ class Layout:
         names = dict.fromkeys(name for runs in worlds for name in runs.arrays)
         counts = {name: shape_counts(runs.array(name) for runs in worlds) for name in names}
         shapes = {name: each.most_common(1)[0][0] for name, each in counts.items()}
-        return Layout(shapes, tuple(name for name, each in counts.items() if len(each) > 1))
+        marks = []
+        for name, shape in shapes.items():
+            stacks = [runs.array(name).stacks[shape][1] for runs in worlds if shape in runs.array(name).stacks]
+            for kind, test in MARKS.items():
+                found = np.flatnonzero(np.any([test(values).any(axis=0) for values in stacks], axis=0))
+                marks += [(name, kind, found)] if len(found) else []
+        return Layout(shapes, tuple(name for name, each in counts.items() if len(each) > 1), tuple(marks))
 
     def __call__(self, runs: Runs) -> np.ndarray:
         """A row per run, which depends on that run alone; NaN where an array is missing or has another shape. [runs, columns]"""
         parts = [runs.array(name).entries(shape) for name, shape in self.shapes.items()]
         parts += [runs.array(name).summaries() for name in self.varying]
+        parts += [runs.array(name).marked(self.shapes[name], kind, found) for name, kind, found in self.marks]
         return np.concatenate(parts, axis=1) if parts else np.zeros((len(runs), 0))
 
 
@@ -228,6 +256,10 @@ def tabulate(views: Sequence[View], named: Sequence[Mapping[str, float]]) -> Run
     statistics = np.array([list(equality_statistics(view).values()) for view in views])
     found = dict.fromkeys(name for view in views for name in view)
     arrays = {name: Ragged.of([view.get(name) for view in views]) for name in found}
+    for name in found:
+        lower = [low_words(view[name]) if name in view else None for view in views]
+        if any(words is not None for words in lower):
+            arrays[f"{name}, low words"] = Ragged.of(lower)
     return Runs(arrays, np.concatenate([own, statistics], axis=1), (*names, *STATISTICS))
 
 
@@ -243,8 +275,12 @@ def observe_batch(views: View, scores: Callable[[View], Mapping[str, np.ndarray]
             odd += (~np.isfinite(array)).reshape(runs, -1).sum(axis=1)
             equal += equal_rows(array) if array.ndim == 3 else 0
     entries = np.full(runs, sum(array[0].size for array in views.values()))
-    columns = [*own.values(), equal, zeros, odd, entries, np.full(runs, len(views))]
+    shown = structure({name: array[0] for name, array in views.items()})
+    columns = [*own.values(), equal, zeros, odd, entries, *(np.full(runs, value) for value in (len(views), *shown))]
     arrays = {name: Ragged.of_batch(array) for name, array in views.items()}
+    for name, array in views.items():
+        if low_words(array) is not None:
+            arrays[f"{name}, low words"] = Ragged.of([low_words(each) for each in array])
     return Runs(arrays, np.stack(columns, axis=1), (*own, *STATISTICS))
 
 
@@ -260,7 +296,34 @@ def equality_statistics(view: View) -> dict[str, float]:
             odd += float((~np.isfinite(array)).sum())
             equal += float(equal_rows(array[None])[0]) if array.ndim == 2 else 0.0
     size = sum(np.size(array) for array in view.values())
-    return dict(zip(STATISTICS, (equal, zeros, odd, float(size), float(len(view))), strict=True))
+    values = (equal, zeros, odd, float(size), float(len(view)), *structure(view))
+    return dict(zip(STATISTICS, values, strict=True))
+
+
+def structure(view: View) -> tuple[float, float, float]:
+    """Names in their order, types and shapes of what is handed out, each as one number: equal ones have equal numbers."""
+    arrays = [np.asarray(array) for array in view.values()]
+    return (
+        word_number("|".join(view)),
+        word_number("|".join(array.dtype.str for array in arrays)),
+        word_number("|".join(str(array.shape) for array in arrays)),
+    )
+
+
+@lru_cache(maxsize=4096)
+def word_number(text: str) -> float:
+    """A number in (0, 1) for a text; different texts have different ones, but for 2^-48 by chance."""
+    return (int.from_bytes(hashlib.sha256(text.encode()).digest()[:6], "big") + 0.5) * 2.0**-48
+
+
+def low_words(array: Any) -> np.ndarray | None:
+    """The lower 32 bits of whole numbers that are too large for a double; None if there are none."""
+    values = np.asarray(array)
+    if values.dtype.kind not in "iu" or values.dtype.itemsize < 8 or values.size == 0:
+        return None
+    if int(values.max()) <= WHOLE and int(values.min()) >= -WHOLE:
+        return None
+    return (values & values.dtype.type(2**32 - 1)).astype(np.float64)
 
 
 def equal_rows(array: np.ndarray) -> np.ndarray:
