@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from audit.broken.whole_methods import CleanFit, CleanRelease, HalfNoiseInTheFit, LargerClaim, Sound
+from audit.broken.whole_methods import CleanFit, CleanPredict, CleanRelease, HalfNoiseInTheFit, LargerClaim, Sound
 from caribou.audit.auditor import Audit, Outcome
 from caribou.audit.verdict import CONSISTENT, VIOLATED
 from caribou.methods import Method
@@ -31,6 +31,12 @@ def test_a_fit_and_a_release_are_both_watched(method: Method, game: str) -> None
     outcome = audit(method)
     assert outcome.verdict.word == VIOLATED
     assert [name for name, evidence in outcome.games.items() if evidence.refuted] == [game]
+
+
+def test_predictions_about_the_private_graph_are_watched() -> None:
+    outcome = audit(CleanPredict(), runs=160)
+    assert outcome.verdict.word == VIOLATED
+    assert outcome.games["distinguish"].refuted
 
 
 def test_a_claim_beyond_what_was_asked_for_is_violated() -> None:

@@ -331,7 +331,7 @@ def test_a_random_shape_that_does_not_follow_the_graph_is_never_convicted() -> N
 
 def test_an_exact_entry_is_seen_before_junk_of_any_length() -> None:
     def release(g: Graph, noise: NoiseSource) -> dict[str, np.ndarray]:
-        return {"x": np.append(float(g.num_edges), noise.gaussian((int(noise.integers(1, below=500)[0]),), std=1.0))}
+        return {"x": np.append(2.0 + g.num_edges, noise.gaussian((int(noise.integers(1, below=500)[0]),), std=1.0))}
 
     assert distinguish(release, PAIR, Claim(1.0, 0.0), runs=120).refuted
 

@@ -137,6 +137,21 @@ class CleanRelease(Sound):
         return self.clean(graph)
 
 
+class CleanPredict(Sound):
+    """Fit and release are sound; a prediction multiplies by the clean adjacency once more."""
+
+    def release(
+        self, weights: Mapping[str, np.ndarray], graph: Graph, budget: Budget, streams: Streams, noise: NoiseSource
+    ) -> Fitted:
+        sound = super().release(weights, graph, budget, streams, noise)
+        return Fitted(Sound().predict(weights, sound.released, graph), sound.certificate, sound.released, weights)
+
+    def predict(
+        self, weights: Mapping[str, np.ndarray], released: Mapping[str, np.ndarray], graph: Graph
+    ) -> np.ndarray:
+        return super().predict(weights, {"sums": released["sums"] + 100 * self.clean(graph)}, graph)
+
+
 class LargerClaim(Sound):
     """The budget that was asked for is ignored: epsilon = 8 is claimed, and spent."""
 
