@@ -6,7 +6,15 @@ from typing import Any
 
 import pytest
 
-from audit.broken.whole_methods import CleanFit, CleanPredict, CleanRelease, HalfNoiseInTheFit, LargerClaim, Sound
+from audit.broken.whole_methods import (
+    CleanFit,
+    CleanPredict,
+    CleanRelease,
+    HalfNoiseInTheFit,
+    LargerClaim,
+    LargerSensitivityOfTheFit,
+    Sound,
+)
 from caribou.audit.auditor import Audit, Outcome
 from caribou.audit.verdict import CONSISTENT, VIOLATED
 from caribou.methods import Method
@@ -31,6 +39,11 @@ def test_a_fit_and_a_release_are_both_watched(method: Method, game: str) -> None
     outcome = audit(method)
     assert outcome.verdict.word == VIOLATED
     assert [name for name, evidence in outcome.games.items() if evidence.refuted] == [game]
+
+
+def test_a_fit_with_a_larger_sensitivity_is_played() -> None:
+    outcome = audit(LargerSensitivityOfTheFit(), runs=120)
+    assert [name for name, evidence in outcome.games.items() if evidence.refuted] == ["fit"]
 
 
 def test_predictions_about_the_private_graph_are_watched() -> None:

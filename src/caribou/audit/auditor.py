@@ -38,6 +38,11 @@ FITS = {"linkteller": 3, "similarity": 3, "gmia": 3, "lira": 16}
 MEASURING = tuple(FITS)
 ATTACKS = (*PROVING, *MEASURING)
 
+NO_GAME_OF_FITS = (
+    "two fits with and without edges hand out the same if their noisy values are the same, and what lies below the noise moves no "
+    "farther than in a release, which stands for the sensitivity of a fit"
+)
+
 Report = Callable[[str, int, int, float], None]
 """Called with the name of a part, its steps done and planned, and the largest epsilon proven so far."""
 
@@ -123,7 +128,7 @@ class Audit:
             elif "onerun" in self.attacks:
                 skipped["onerun"] = self._why_not_one_run
             if "distinguish" in games and "fit" not in games and self._applies:
-                skipped["fit"] = "two fits with and without edges hand out the same if their noisy values are the same"
+                skipped["fit"] = NO_GAME_OF_FITS
         results = {name: self._as_result(name, game) for name, game in games.items()}
         if proven is not None:
             results["onerun"] = self._one_run_result(proven, claim)

@@ -127,6 +127,16 @@ class HalfNoiseInTheFit(Sound):
         return Fitted(self.predict(weights, {"sums": S}, graph), stated, {"sums": S}, weights)
 
 
+class LargerSensitivityOfTheFit(Sound):
+    """A fit forgets to bound what it sums: ten times the sensitivity of a release, under the same noise."""
+
+    def fit(self, graph: Graph, budget: Budget, streams: Streams, noise: NoiseSource) -> Fitted:
+        S = noise.add_gaussian(10 * self.clean(graph), std=math.sqrt(2) / budget_mu(budget))
+        weights = {"bias": np.zeros(2)}
+        stated = certificate(budget, "{}", json.dumps(self.public(graph)))
+        return Fitted(self.predict(weights, {"sums": S}, graph), stated, {"sums": S}, weights)
+
+
 class CleanRelease(Sound):
     """A fit is private; a release about another graph adds nothing."""
 
