@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from audit.broken.exhibits import gaussian_claim, pure_claim
-from caribou.audit.claims import Claim
+from caribou.audit.claims import Claim, weaker_than_asked
 from caribou.audit.distinguish import Evidence, Judgement
 from caribou.audit.onerun import OneRun
+from caribou.audit.pairs import member_pair
 from caribou.audit.scores import Scored
 from caribou.audit.verdict import (
     CONSISTENT,
@@ -23,8 +24,11 @@ from caribou.audit.verdict import (
     runs_to_convict,
 )
 from caribou.errors import InputError
+from caribou.mechanisms.noise import NoiseSource
+from caribou.methods.mlp_dp import MlpDp
 from caribou.privacy.budget import Budget
-from caribou.privacy.events import EpsilonDelta, Gaussian, Laplace, NonPrivate, Parallel
+from caribou.privacy.events import EpsilonDelta, Event, Gaussian, Laplace, NonPrivate, Parallel, event_to_dict
+from caribou.randomness import Streams
 
 SCORED = Scored(np.array([0.0, 1.0]), np.array([False, True]))
 
@@ -149,6 +153,26 @@ def test_kinds_of_claims() -> None:
     assert Claim.of_events([Parallel(((Gaussian(5.0),), (Laplace(1.0),)))], budget).kind == "epsilon"
     with pytest.raises(InputError, match="epsilon must be a number > 0"):
         Claim(0.0, 1e-5)
+
+
+def test_events_that_cost_more_than_the_stated_epsilon_do_not_widen_a_claim() -> None:
+    stated = gaussian_claim(Budget(1.0, 1e-5))
+    wide = Claim(1.0, 1e-5, events=(Gaussian(0.05),))
+    assert wide.mu == 20
+    assert wide.size == pytest.approx(stated.size, rel=1e-6)
+    assert Claim(1.0, 1e-5, events=(Gaussian(100.0),)).size == 0.01, "events that cost less are held to what they cost"
+    assert Claim(1.0, 0.0, events=(Gaussian(0.05),)).kind == "epsilon"
+    assert word(wide, 300, 700) == VIOLATED
+
+
+@pytest.mark.parametrize("cheap", [Gaussian(9.0), EpsilonDelta(0.5)])
+def test_a_group_that_spends_more_than_was_asked_for_breaks_the_promise(cheap: Event) -> None:
+    budget = Budget(1.0, 1e-5, "node")
+    fit = MlpDp().fit(member_pair().joined, budget, Streams(0), NoiseSource.seeded(0)).certificate
+    assert weaker_than_asked(fit, budget) is None
+    groups = {"training nodes": [event_to_dict(cheap)], "others": [event_to_dict(Gaussian(0.5))]}
+    worse = replace(fit, public_parameters={**fit.public_parameters, "groups": groups})
+    assert "claims epsilon = 9.99" in (weaker_than_asked(worse, budget) or "")
 
 
 def test_what_a_claim_allows() -> None:

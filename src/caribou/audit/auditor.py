@@ -39,8 +39,8 @@ MEASURING = tuple(FITS)
 ATTACKS = (*PROVING, *MEASURING)
 
 NO_GAME_OF_FITS = (
-    "two fits with and without edges hand out the same if their noisy values are the same, and what lies below the noise moves no "
-    "farther than in a release, which stands for the sensitivity of a fit"
+    "two fits with and without edges hand out the same if their noisy values are the same, and edges move what lies below the "
+    "noise no farther than in a release, which stands for the sensitivity of a fit"
 )
 
 Report = Callable[[str, int, int, float], None]
