@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from audit.broken.whole_methods import (
+    CheapFit,
     CleanFit,
     CleanPredict,
     CleanRelease,
@@ -16,7 +19,9 @@ from audit.broken.whole_methods import (
     Sound,
 )
 from caribou.audit.auditor import Audit, Outcome
+from caribou.audit.onerun import OneRun
 from caribou.audit.verdict import CONSISTENT, VIOLATED
+from caribou.graph import Graph, Split
 from caribou.methods import Method
 from caribou.privacy.budget import Budget
 
@@ -44,6 +49,30 @@ def test_a_fit_and_a_release_are_both_watched(method: Method, game: str) -> None
 def test_a_fit_with_a_larger_sensitivity_is_played() -> None:
     outcome = audit(LargerSensitivityOfTheFit(), runs=120)
     assert [name for name, evidence in outcome.games.items() if evidence.refuted] == ["fit"]
+
+
+def test_a_release_is_judged_by_its_own_certificate() -> None:
+    outcome = audit(CheapFit(), runs=40)
+    assert outcome.verdict.word != VIOLATED, outcome.verdict.reasons
+    claims = {name: evidence.claim.mu for name, evidence in outcome.games.items()}
+    assert claims["distinguish"] == pytest.approx(3 * claims["fit"], rel=1e-3)
+
+
+def small_graph(canaries: int) -> Graph:
+    n = 2 * canaries
+    split = Split(np.arange(canaries), [], np.arange(canaries, n))
+    return Graph.from_edges(
+        np.zeros((n, 1)), np.empty((2, 0), dtype=int), labels=np.arange(n) % 2, split=split, num_classes=2
+    )
+
+
+def test_a_part_that_cannot_be_made_leaves_the_others() -> None:
+    job = Audit("mine", Sound(), Budget(4.0, 1e-5), small_graph(1), ("distinguish", "onerun"), 40, workers=1)
+    outcome = job.run()
+    assert list(outcome.games) == ["distinguish"]
+    assert "room for" in outcome.skipped["onerun"]
+    alike = replace(outcome, one_run=OneRun(2, 2, 1, 0.0, 0.95, 0.0, None, 0))
+    assert alike.to_json()["attacks"]["onerun"]["game"]["guesses"] == 2
 
 
 def test_predictions_about_the_private_graph_are_watched() -> None:

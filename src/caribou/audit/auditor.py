@@ -19,7 +19,7 @@ from caribou.audit.distinguish import Evidence, distinguish
 from caribou.audit.onerun import OneRun, one_run
 from caribou.audit.pairs import Pair, worst_pairs
 from caribou.audit.releases import AppliedRelease, FittedRelease, Release, without_edges
-from caribou.audit.scores import FALSE_POSITIVE_RATES, AttackResult, summarise
+from caribou.audit.scores import FALSE_POSITIVE_RATES, AttackResult, Scored, summarise
 from caribou.audit.verdict import Verdict, judge, runs_for_power
 from caribou.errors import InputError
 from caribou.graph import Graph
@@ -65,7 +65,7 @@ class Outcome:
         for name, game in self.games.items():
             attacks[name]["game"] = game.to_json()
         if self.one_run is not None:
-            attacks["onerun"]["game"] = self.one_run.to_json()
+            attacks.setdefault("onerun", {})["game"] = self.one_run.to_json()
         return {
             "subject": self.subject,
             "claimed": {
@@ -78,6 +78,17 @@ class Outcome:
             "attacks": attacks,
             "skipped": dict(self.skipped),
         }
+
+
+@dataclass(frozen=True, eq=False)
+class Planned:
+    """A distinguishing game before it is played, with the certificate that it is judged by."""
+
+    release: Release
+    pairs: Sequence[Pair]
+    certificate: Certificate
+    runs: int
+    workers: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,17 +132,20 @@ class Audit:
         else:
             plan = self._plan(certificate)
             share = 1 - (1 - self.confidence) / max(1, len(plan) + self._plays_one_run)
-            for name, (release, pairs, runs, workers) in plan.items():
-                games[name] = self._distinguish(name, release, pairs, certificate, runs, share, workers, report)
+            for name, planned in plan.items():
+                games[name] = self._distinguish(name, planned, share, report)
             if self._plays_one_run:
-                proven = self._one_run(claim, share, report)
+                try:
+                    proven = self._one_run(claim, share, report)
+                except InputError as error:  # what the games have shown stands
+                    skipped["onerun"] = str(error)
             elif "onerun" in self.attacks:
                 skipped["onerun"] = self._why_not_one_run
             if "distinguish" in games and "fit" not in games and self._applies:
                 skipped["fit"] = NO_GAME_OF_FITS
         results = {name: self._as_result(name, game) for name, game in games.items()}
-        if proven is not None:
-            results["onerun"] = self._one_run_result(proven, claim)
+        if proven is not None and proven.scored is not None:
+            results["onerun"] = self._one_run_result(proven, proven.scored, claim)
         measured, more = self._measure(report)
         verdict = judge(
             games,
@@ -169,52 +183,47 @@ class Audit:
     def _certificates(self) -> tuple[Certificate, ...]:
         return self._coupled.certificates if self._applies else (self._fitted.certificate,)
 
-    def _plan(self, certificate: Certificate) -> dict[str, tuple[Release, Sequence[Pair], int, int]]:
-        """Release, pairs, runs and processes of every distinguishing game."""
+    def _plan(self, certificate: Certificate) -> dict[str, Planned]:
+        """Every distinguishing game: a release is judged by its own certificate, which may cost less or more than a fit's."""
         if "distinguish" not in self.attacks:
             return {}
         pairs = worst_pairs(self.budget.unit)
         mechanism = certified_mechanism(certificate, self.name)
         fits = self._applies and not self._coupled.through_noise_alone
-        parts = 1 + fits + (mechanism is not None) + self._plays_one_run
-        claim, confidence = Claim.of_certificate(certificate, pairs[0].group), 1 - (1 - self.confidence) / parts
-        enough = runs_for_power(claim, confidence, len(pairs))
+        confidence = 1 - (1 - self.confidence) / (1 + fits + (mechanism is not None) + self._plays_one_run)
+
+        def enough(stated: Certificate) -> int:
+            return runs_for_power(Claim.of_certificate(stated, pairs[0].group), confidence, len(pairs))
+
         workers = self.workers or os.cpu_count() or 1
-        plan: dict[str, tuple[Release, Sequence[Pair], int, int]] = {}
+        plan: dict[str, Planned] = {}
         if mechanism is not None:
-            runs = self.runs or max(FEWEST_RUNS, min(enough, MOST_MECHANISM_RUNS))
-            plan[MECHANISM] = (mechanism[0], [mechanism[1]], runs, 1)
-        runs = self.runs or max(FEWEST_RUNS, min(enough, MOST_RUNS))
+            runs = self.runs or max(FEWEST_RUNS, min(enough(certificate), MOST_MECHANISM_RUNS))
+            plan[MECHANISM] = Planned(mechanism[0], [mechanism[1]], certificate, runs, 1)
         whole = FittedRelease(self.method, self.budget, Streams(self.seed), hidden=pairs[0].hidden)
-        plan["distinguish"] = (self._applied() if self._applies else whole, pairs, runs, workers)
+        release, stated = (self._applied(), self._coupled.applied) if self._applies else (whole, certificate)
+        if stated.is_private:  # else it breaks its promise in plain words
+            runs = self.runs or max(FEWEST_RUNS, min(enough(stated), MOST_RUNS))
+            plan["distinguish"] = Planned(release, pairs, stated, runs, workers)
         if fits:
-            plan["fit"] = (whole, pairs, self.runs or min(enough, MOST_RUNS), workers)
+            runs = self.runs or max(FEWEST_PLAYED, min(enough(certificate), MOST_RUNS))
+            plan["fit"] = Planned(whole, pairs, certificate, runs, workers)
         return plan
 
     def _applied(self) -> Release:
         return AppliedRelease(self.method, self.budget, self._fitted.weights, Streams(self.seed))
 
-    def _distinguish(
-        self,
-        name: str,
-        release: Release,
-        pairs: Sequence[Pair],
-        certificate: Certificate,
-        runs: int,
-        confidence: float,
-        workers: int,
-        report: Report,
-    ) -> Evidence:
+    def _distinguish(self, name: str, planned: Planned, confidence: float, report: Report) -> Evidence:
         return distinguish(
-            release,
-            pairs,
-            lambda pair: Claim.of_certificate(certificate, pair.group),
-            runs=runs,
+            planned.release,
+            planned.pairs,
+            lambda pair: Claim.of_certificate(planned.certificate, pair.group),
+            runs=planned.runs,
             confidence=confidence,
             seed=self.seed,
-            workers=workers,
+            workers=planned.workers,
             name=f"{self.name}, {name}",
-            progress=lambda done, planned, bound: report(name, done, planned, bound),
+            progress=lambda done, whole, bound: report(name, done, whole, bound),
         )
 
     @property
@@ -273,7 +282,7 @@ class Audit:
         note = f"worst-case pair '{game.pair}', score '{game.best.test}', {game.best.runs} judged runs per graph"
         return summarise(name, [game.judged], allowed=allowed, details={}, note=note)
 
-    def _one_run_result(self, proven: OneRun, claim: Claim) -> AttackResult:
+    def _one_run_result(self, proven: OneRun, scored: Scored, claim: Claim) -> AttackResult:
         allowed = {rate: claim.allowed(rate) for rate in FALSE_POSITIVE_RATES}
         note = f"{proven.canaries} canary edges in one run, each there by a coin"
-        return summarise("onerun", [proven.scored], allowed=allowed, details={}, note=note)
+        return summarise("onerun", [scored], allowed=allowed, details={}, note=note)

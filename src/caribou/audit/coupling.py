@@ -26,6 +26,7 @@ from caribou.audit.releases import handed_out, without_edges
 from caribou.mechanisms.noise import NoiseSource
 from caribou.methods import Fitted, Method
 from caribou.privacy.budget import Budget
+from caribou.privacy.certificate import Certificate
 from caribou.randomness import Streams
 
 BUSY = [(0, 1), (0, 2), (1, 2), (0, 11), (3, 7), (6, 7), (6, 11), (10, 11), (4, 10), (5, 9)]
@@ -104,8 +105,13 @@ class Coupled:
     """A fit without any edge, and what a turned fit with edges handed out differently; ``certificates``: of fit and release."""
 
     fitted: Fitted
-    certificates: tuple[Any, ...]
+    certificates: tuple[Certificate, ...]
     differences: tuple[str, ...]
+
+    @property
+    def applied(self) -> Certificate:
+        """The certificate of the release."""
+        return self.certificates[-1]
 
     @property
     def through_noise_alone(self) -> bool:
