@@ -18,8 +18,11 @@ from caribou.audit.verdict import (
     CONSISTENT,
     INCONCLUSIVE,
     VIOLATED,
+    describe_consistent,
     judge,
     power,
+    powerful,
+    rarest_seen,
     runs_for_power,
     runs_to_convict,
 )
@@ -134,6 +137,71 @@ def test_pure_claims_of_a_large_epsilon_need_many() -> None:
     """Rates of e^-8 must be seen: no way around e^8 runs."""
     assert runs_for_power(pure_claim(Budget(8.0, 1e-5)), 0.95) > 2 * math.exp(8)
     assert runs_for_power(pure_claim(Budget(1.0, 1e-5)), 0.95) < 400
+
+
+def test_a_claim_that_no_feasible_number_of_runs_decides_is_inconclusive() -> None:
+    claim = pure_claim(Budget(20.0, 1e-5))
+    assert runs_for_power(claim, 0.95) is None
+    game = replace(evidence(claim, 0, 1000), planned=10**8)
+    assert not powerful(game)
+    verdict = judge({"game": game}, claim, confidence=0.95)
+    assert (verdict.word, verdict.more_runs) == (INCONCLUSIVE, None)
+    assert "no feasible number" in verdict.reasons[0]
+
+
+def test_a_claim_of_zero_needs_more_than_the_fewest_runs() -> None:
+    assert runs_for_power(Claim(1.0, 1e-5, events=(EpsilonDelta(0.0),)), 0.95) > 80
+
+
+def test_an_earlier_block_is_suspicious_too() -> None:
+    claim = gaussian_claim(Budget(2.0, 1e-5))
+    game = evidence(claim, 400, 600)
+    early = replace(game.judgements[0], runs=500, false=170, true=330, leak=0.0)
+    verdict = judge({"game": replace(game, judgements=(early, *game.judgements))}, claim, confidence=0.95)
+    assert verdict.word == INCONCLUSIVE
+    assert "at confidence 0.95" in verdict.reasons[0]
+
+
+def test_a_reader_is_told_how_rare_an_event_was_not_seen() -> None:
+    claim = pure_claim(Budget(1.0, 1e-5))
+    share = rarest_seen(claim, 1000, 0.975)
+    seen, unseen = (
+        claim.proven(0, hits, 1000, 0.975) > claim.size for hits in (round(1000 * share), round(1000 * share) - 1)
+    )
+    assert seen
+    assert not unseen
+    assert f"fewer than 1 in {1 / share:.3g} releases" in describe_consistent("game", evidence(claim, 500, 500))
+    assert rarest_seen(claim, 10, 0.975) == 1.0
+
+
+def test_a_view_that_was_too_wide_is_named() -> None:
+    game = evidence(gaussian_claim(Budget(2.0, 1e-5)), 500, 500)
+    assert "columns" not in describe_consistent("game", game)
+    assert "the view had 384 columns, too many" in describe_consistent("game", replace(game, uncorrelated=384))
+
+
+def test_what_an_epsilon_follows_from_is_said() -> None:
+    """Randomized response of epsilon 1.5 is far within (4, 1e-5), and not mu-GDP for the mu of a Gaussian at (4, 1e-5)."""
+    claim = gaussian_claim(Budget(4.0, 1e-5))
+    verdict = judge({"game": evidence(claim, 182, 818)}, claim, confidence=0.95)
+    assert verdict.word == VIOLATED
+    assert "the claim of mu-GDP is false" in verdict.reasons[0]
+    record = verdict.to_json()
+    assert record["mu_lower"] > claim.size
+    assert record["epsilon_lower"] > 4
+    assert "Gaussian as claimed" in record["epsilon_lower_by"]
+    assert 1.2 < record["epsilon_lower_by_rates"] < 1.5
+    assert "by rates alone epsilon >= 1." in verdict.proven()
+    pure = pure_claim(Budget(2.0, 1e-5))
+    record = judge({"game": evidence(pure, 182, 818)}, pure, confidence=0.95).to_json()
+    assert record["mu_lower"] is None
+    assert record["epsilon_lower_by"] == "the rates of a test alone"
+
+
+def test_what_no_game_has_tried_is_said_where_nothing_is_found() -> None:
+    claim = gaussian_claim(Budget(2.0, 1e-5))
+    found = judge({"game": evidence(claim, 400, 600)}, claim, confidence=0.95, untried=("only a training node",))
+    assert found.reasons[-1] == "only a training node"
 
 
 # -- claims --------------------------------------------------------------------------------------------------------

@@ -43,6 +43,8 @@ NO_GAME_OF_FITS = (
     "noise no farther than in a release, which stands for the sensitivity of a fit"
 )
 
+ONE_KIND_OF_NODE = "only a training node was there or not: nothing was tried about validation and test nodes"
+
 Report = Callable[[str, int, int, float], None]
 """Called with the name of a part, its steps done and planned, and the largest epsilon proven so far."""
 
@@ -155,6 +157,7 @@ class Audit:
             reproduce=self.reproduce,
             parts=(MECHANISM,),
             broken=tuple(dict.fromkeys(broken)),
+            untried=(ONE_KIND_OF_NODE,) if self.budget.unit is PrivacyUnit.NODE else (),
         )
         return Outcome(self.name, verdict, games, proven, results | measured, skipped | more)
 
@@ -193,7 +196,7 @@ class Audit:
         confidence = 1 - (1 - self.confidence) / (1 + fits + (mechanism is not None) + self._plays_one_run)
 
         def enough(stated: Certificate) -> int:
-            return runs_for_power(Claim.of_certificate(stated, pairs[0].group), confidence, len(pairs))
+            return runs_for_power(Claim.of_certificate(stated, pairs[0].group), confidence, len(pairs)) or MOST_RUNS
 
         workers = self.workers or os.cpu_count() or 1
         plan: dict[str, Planned] = {}

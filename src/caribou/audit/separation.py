@@ -56,6 +56,7 @@ class Directions:
     medians: tuple[np.ndarray, np.ndarray]
     per_scale: np.ndarray  # 1 / scale of Laplace noise where the worlds clearly differ, else 0
     own: np.ndarray
+    uncorrelated: int  # columns if they were too many for their correlations, else 0
 
     def __call__(self, runs: Runs) -> np.ndarray:
         """[runs, columns]"""
@@ -120,6 +121,7 @@ def fit_directions(a: Runs, b: Runs) -> Directions:
         medians,
         per_scale,
         own,
+        0 if correlated(xa) else xa.shape[1],
     )
 
 
@@ -142,9 +144,12 @@ def fitted_projections(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 def _whole_discriminant(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Fisher's direction of all entries where there are enough runs for their correlations, else zeros. [entries]"""
-    if not 0 < a.shape[1] <= min(MOST_CORRELATED, len(a) // 2):
-        return np.zeros(a.shape[1])
-    return discriminant(a, b)
+    return discriminant(a, b) if correlated(a) else np.zeros(a.shape[1])
+
+
+def correlated(x: np.ndarray) -> bool:
+    """Whether there are runs enough to estimate how columns go together. [runs, columns]"""
+    return x.shape[1] <= min(MOST_CORRELATED, len(x) // 2)
 
 
 def discriminant(a: np.ndarray, b: np.ndarray) -> np.ndarray:

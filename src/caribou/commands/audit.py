@@ -218,7 +218,7 @@ def _print(outcome: Outcome, out: Path | None) -> None:
     colour = {"VIOLATED": "bold red", "consistent": "green"}.get(verdict.word, "yellow")
     facts = Table(show_header=False, box=None, pad_edge=False)
     facts.add_row("claimed", verdict.claim.describe())
-    facts.add_row("proven", f"epsilon >= {verdict.epsilon_lower:.3g} (confidence {verdict.confidence:g})")
+    facts.add_row("proven", f"{verdict.proven()} (confidence {verdict.confidence:g})")
     facts.add_row("verdict", f"[{colour}]{verdict.word}[/{colour}]")
     for reason in verdict.reasons:
         facts.add_row("", reason)
