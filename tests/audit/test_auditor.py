@@ -22,8 +22,11 @@ from caribou.audit.auditor import Audit, Outcome
 from caribou.audit.onerun import OneRun
 from caribou.audit.verdict import CONSISTENT, VIOLATED
 from caribou.graph import Graph, Split
+from caribou.mechanisms.noise import NoiseSource
 from caribou.methods import Method
 from caribou.privacy.budget import Budget
+from caribou.privacy.events import Gaussian
+from caribou.randomness import Streams
 
 
 def audit(method: Method, epsilon: float = 4.0, runs: int = 400, **settings: Any) -> Outcome:
@@ -73,6 +76,21 @@ def test_a_part_that_cannot_be_made_leaves_the_others() -> None:
     assert "room for" in outcome.skipped["onerun"]
     alike = replace(outcome, one_run=OneRun(2, 2, 1, 0.0, 0.95, 0.0, None, 0))
     assert alike.to_json()["attacks"]["onerun"]["game"]["guesses"] == 2
+
+
+def test_the_certificate_of_a_saved_run_is_compared_with_that_of_the_fits() -> None:
+    budget = Budget(4.0, 1e-5)
+    here = Sound().fit(small_graph(2), budget, Streams(0), NoiseSource.seeded(0)).certificate
+    cheaper = replace(here, mechanisms=(replace(here.mechanisms[0], event=Gaussian(20.0)),))
+    dearer = replace(here, mechanisms=(replace(here.mechanisms[0], event=Gaussian(0.5)),))
+    same, less, more = (
+        audit(Sound(), runs=40, stored=stored, subject="the method of r") for stored in (here, cheaper, dearer)
+    )
+    assert same.subject == "the method of r"
+    assert [note.split(":")[0] for note in same.notes[1:]] == ["the stored certificate is void"]
+    assert "the stored certificate costs epsilon = 0.1" in less.notes[1]
+    assert more.verdict.word == VIOLATED
+    assert more.verdict.reasons[0].startswith("as it is stored, the certificate claims epsilon = 9.99")
 
 
 def test_predictions_about_the_private_graph_are_watched() -> None:

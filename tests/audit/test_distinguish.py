@@ -245,10 +245,25 @@ def test_a_stored_seed_is_found_and_another_number_is_not() -> None:
     value = np.linspace(0, 1, 96).reshape(12, 8).round()
     noisy = value + NoiseSource.seeded(77).gaussian((12, 8), std=3.0)
     found = with_noise_removed({"x": noisy, "seed": np.array(77)})
-    assert np.allclose(found["x without noise"], value)
+    assert np.allclose(found["x without gaussian noise"], value)
     flat = 0.5 + 1e-3 * np.linspace(0, 1, 96).reshape(12, 8)  # a large mean is no correlation
     for count in range(60):
         assert set(with_noise_removed({"x": flat, "y": noisy, "count": np.array(count)})) == {"x", "y", "count"}
+
+
+@pytest.mark.parametrize("stored", [np.array([77]), np.array([[3], [77]]), np.array(77.0), np.array([np.nan, 77.0])])
+def test_a_seed_is_found_in_any_spelling(stored: np.ndarray) -> None:
+    value = np.linspace(0, 1, 96).reshape(12, 8).round()
+    noisy = value + NoiseSource.seeded(77).laplace((12, 8), scale=3.0)
+    found = with_noise_removed({"x": noisy, "seed": stored})
+    assert np.allclose(found["x without laplace noise"], value)
+
+
+def test_a_seed_of_geometric_noise_is_found() -> None:
+    value = np.arange(96).reshape(12, 8) // 48
+    noisy = NoiseSource.seeded(77).add_geometric(value, epsilon=0.2)
+    left = with_noise_removed({"x": noisy, "seed": np.array([77])})["x without laplace noise"]
+    assert np.std(left - value) < 0.6 < 5 < np.std(noisy - value)
 
 
 def test_too_few_runs_are_refused() -> None:

@@ -43,6 +43,8 @@ NO_GAME_OF_FITS = (
     "noise no farther than in a release, which stands for the sensitivity of a fit"
 )
 
+SAME_COST = 1e-3
+"""Relative: accounting rounds up, by an amount that depends on the size of the graph."""
 ONE_KIND_OF_NODE = "only a training node was there or not: nothing was tried about validation and test nodes"
 
 Report = Callable[[str, int, int, float], None]
@@ -51,7 +53,10 @@ Report = Callable[[str, int, int, float], None]
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """What an audit found. ``games``: by name, with evidence; ``attacks``: by name, measured; ``skipped``: why not."""
+    """What an audit found. ``games``: by name, with evidence; ``attacks``: by name, measured; ``skipped``: why not.
+
+    ``notes``: what else a reader must know, one sentence each.
+    """
 
     subject: str
     verdict: Verdict
@@ -59,6 +64,7 @@ class Outcome:
     one_run: OneRun | None
     attacks: Mapping[str, AttackResult]
     skipped: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values: claim, verdict, lower bound, and every attack by name."""
@@ -79,6 +85,7 @@ class Outcome:
             **self.verdict.to_json(),
             "attacks": attacks,
             "skipped": dict(self.skipped),
+            "notes": list(self.notes),
         }
 
 
@@ -96,7 +103,8 @@ class Planned:
 @dataclass(frozen=True, eq=False)
 class Audit:
     """The settings of an audit. ``runs`` per graph of a pair, None = as many as are needed to see twice the claim, but 2,000 to
-    5,000 for a whole method; ``seed``: everything follows from it."""
+    5,000 for a whole method; ``seed``: everything follows from it. ``subject``: what is audited, in words; ``stored``: of a saved
+    run, the certificate that stands beside it, with which the certificate of the fits here is compared."""
 
     name: str
     method: Method
@@ -109,6 +117,8 @@ class Audit:
     workers: int | None = None
     reproduce: str | None = None
     transductive: bool = False
+    subject: str | None = None
+    stored: Certificate | None = None
 
     def __post_init__(self) -> None:
         unknown = sorted(set(self.attacks) - set(ATTACKS))
@@ -127,6 +137,8 @@ class Audit:
         certificate = self._fitted.certificate
         claim = Claim.of_certificate(certificate)
         broken = [text for stated in self._certificates if (text := weaker_than_asked(stated, self.budget)) is not None]
+        if self.stored is not None and (text := weaker_than_asked(self.stored, self.budget)) is not None:
+            broken.append(f"as it is stored, {text}")
         games: dict[str, Evidence] = {}
         proven: OneRun | None = None
         if not claim.is_private:
@@ -159,7 +171,10 @@ class Audit:
             broken=tuple(dict.fromkeys(broken)),
             untried=(ONE_KIND_OF_NODE,) if self.budget.unit is PrivacyUnit.NODE else (),
         )
-        return Outcome(self.name, verdict, games, proven, results | measured, skipped | more)
+        notes = _about_stored(self.stored, certificate)
+        return Outcome(
+            self.subject or self.name, verdict, games, proven, results | measured, skipped | more, tuple(notes)
+        )
 
     # -- games that can refute -------------------------------------------------------------------------------------
 
@@ -289,3 +304,16 @@ class Audit:
         allowed = {rate: claim.allowed(rate) for rate in FALSE_POSITIVE_RATES}
         note = f"{proven.canaries} canary edges in one run, each there by a coin"
         return summarise("onerun", [scored], allowed=allowed, details={}, note=note)
+
+
+def _about_stored(stored: Certificate | None, replayed: Certificate) -> list[str]:
+    """Where the certificate of a saved run is not that of the fits which are audited, and where it is void anyway."""
+    if stored is None:
+        return []
+    notes = ["the method is fitted anew with the settings of the run; its stored weights and arrays are not looked at"]
+    here, there = (Claim.of_certificate(certificate).spent for certificate in (replayed, stored))
+    if not math.isclose(here, there, rel_tol=SAME_COST):
+        notes.append(f"the stored certificate costs epsilon = {there:.6g}, that of the fits here {here:.6g}")
+    if stored.void_reasons:
+        notes.append(f"the stored certificate is void: {'; '.join(stored.void_reasons)}")
+    return notes
