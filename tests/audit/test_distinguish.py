@@ -15,7 +15,7 @@ from caribou.audit.bounds import epsilon_bound, many_bounds, mu_bound
 from caribou.audit.claims import Claim
 from caribou.audit.distinguish import block_sizes, distinguish, error_shares, run_seed
 from caribou.audit.pairs import member_pair, worst_pairs
-from caribou.audit.releases import FittedRelease
+from caribou.audit.releases import FittedRelease, Release
 from caribou.audit.separation import fit_directions
 from caribou.audit.verdict import CONSISTENT, VIOLATED, judge
 from caribou.audit.views import Layout, equal_rows, observe, with_noise_removed
@@ -338,9 +338,17 @@ def test_a_run_has_the_same_scores_alone_and_in_any_block() -> None:
         assert np.allclose(np.concatenate(blocks), together, rtol=1e-9)
 
 
-def test_a_random_shape_that_does_not_follow_the_graph_is_never_convicted() -> None:
-    claim = Claim(1.0, 0.0)
-    games = [distinguish(random_shape, PAIR, claim, runs=64, seed=seed) for seed in range(20)]
+def random_everything(g: Graph, noise: NoiseSource) -> dict[str, np.ndarray]:
+    """Shape, order, type, odd entries and large numbers follow coins; the graph is not read."""
+    x, kind = random_shape(g, noise)["x"], int(noise.integers(1, below=6)[0])
+    x[int(noise.integers(1, below=3)[0])] = (np.nan, np.inf, -np.inf, -0.0, 0.0, 1.0)[kind]
+    view = {"x": x.astype(np.float32 if kind % 2 else np.float64), "y": noise.integers(2, below=2**50) << 12}
+    return view if kind < 3 else dict(reversed(view.items()))
+
+
+@pytest.mark.parametrize("release", [random_shape, random_everything])
+def test_what_does_not_follow_the_graph_is_never_convicted(release: Release) -> None:
+    games = [distinguish(release, PAIR, Claim(1.0, 0.0), runs=64, seed=seed) for seed in range(20)]
     assert not any(game.refuted for game in games)
 
 

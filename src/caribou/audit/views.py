@@ -145,7 +145,8 @@ class Ragged:
         out = np.full((self.runs, 3 + 2 * ENDS), np.nan)
         for rows, values in self.stacks.values():
             if values.shape[1]:
-                out[rows, :3] = np.stack([values.sum(axis=1), values.min(axis=1), values.max(axis=1)], axis=1)
+                with np.errstate(invalid="ignore", over="ignore"):  # infinities of both signs have no sum
+                    out[rows, :3] = np.stack([values.sum(axis=1), values.min(axis=1), values.max(axis=1)], axis=1)
                 shown = min(ENDS, values.shape[1])
                 out[rows, 3 : 3 + shown] = values[:, :shown]
                 out[rows, -shown:] = values[:, -shown:]
