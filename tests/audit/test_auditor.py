@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
-from audit.broken.whole_methods import CleanFit, CleanRelease, HalfNoiseInTheFit, LargerClaim, Sound
+from audit.broken.whole_methods import (
+    CheapFit,
+    CleanFit,
+    CleanPredict,
+    CleanRelease,
+    HalfNoiseInTheFit,
+    LargerClaim,
+    LargerSensitivityOfTheFit,
+    Sound,
+)
 from caribou.audit.auditor import Audit, Outcome
+from caribou.audit.onerun import OneRun
 from caribou.audit.verdict import CONSISTENT, VIOLATED
+from caribou.graph import Graph, Split
+from caribou.mechanisms.noise import NoiseSource
 from caribou.methods import Method
 from caribou.privacy.budget import Budget
+from caribou.privacy.events import Gaussian
+from caribou.randomness import Streams
 
 
 def audit(method: Method, epsilon: float = 4.0, runs: int = 400, **settings: Any) -> Outcome:
@@ -31,6 +47,56 @@ def test_a_fit_and_a_release_are_both_watched(method: Method, game: str) -> None
     outcome = audit(method)
     assert outcome.verdict.word == VIOLATED
     assert [name for name, evidence in outcome.games.items() if evidence.refuted] == [game]
+
+
+def test_a_fit_with_a_larger_sensitivity_is_played() -> None:
+    outcome = audit(LargerSensitivityOfTheFit(), runs=120)
+    assert [name for name, evidence in outcome.games.items() if evidence.refuted] == ["fit"]
+
+
+def test_a_release_is_judged_by_its_own_certificate() -> None:
+    outcome = audit(CheapFit(), runs=40)
+    assert outcome.verdict.word != VIOLATED, outcome.verdict.reasons
+    claims = {name: evidence.claim.mu for name, evidence in outcome.games.items()}
+    assert claims["distinguish"] == pytest.approx(3 * claims["fit"], rel=1e-3)
+
+
+def small_graph(canaries: int) -> Graph:
+    n = 2 * canaries
+    split = Split(np.arange(canaries), [], np.arange(canaries, n))
+    return Graph.from_edges(
+        np.zeros((n, 1)), np.empty((2, 0), dtype=int), labels=np.arange(n) % 2, split=split, num_classes=2
+    )
+
+
+def test_a_part_that_cannot_be_made_leaves_the_others() -> None:
+    job = Audit("mine", Sound(), Budget(4.0, 1e-5), small_graph(1), ("distinguish", "onerun"), 40, workers=1)
+    outcome = job.run()
+    assert list(outcome.games) == ["distinguish"]
+    assert "room for" in outcome.skipped["onerun"]
+    alike = replace(outcome, one_run=OneRun(2, 2, 1, 0.0, 0.95, 0.0, None, 0))
+    assert alike.to_json()["attacks"]["onerun"]["game"]["guesses"] == 2
+
+
+def test_the_certificate_of_a_saved_run_is_compared_with_that_of_the_fits() -> None:
+    budget = Budget(4.0, 1e-5)
+    here = Sound().fit(small_graph(2), budget, Streams(0), NoiseSource.seeded(0)).certificate
+    cheaper = replace(here, mechanisms=(replace(here.mechanisms[0], event=Gaussian(20.0)),))
+    dearer = replace(here, mechanisms=(replace(here.mechanisms[0], event=Gaussian(0.5)),))
+    same, less, more = (
+        audit(Sound(), runs=40, stored=stored, subject="the method of r") for stored in (here, cheaper, dearer)
+    )
+    assert same.subject == "the method of r"
+    assert [note.split(":")[0] for note in same.notes[1:]] == ["the stored certificate is void"]
+    assert "the stored certificate costs epsilon = 0.1" in less.notes[1]
+    assert more.verdict.word == VIOLATED
+    assert more.verdict.reasons[0].startswith("as it is stored, the certificate claims epsilon = 9.99")
+
+
+def test_predictions_about_the_private_graph_are_watched() -> None:
+    outcome = audit(CleanPredict(), runs=160)
+    assert outcome.verdict.word == VIOLATED
+    assert outcome.games["distinguish"].refuted
 
 
 def test_a_claim_beyond_what_was_asked_for_is_violated() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from audit.broken.whole_methods import CleanFit, HalfNoiseInTheFit, Sound
+from audit.broken.whole_methods import CleanFit, CleanPredict, HalfNoiseInTheFit, LargerSensitivityOfTheFit, Sound
 from caribou.audit.coupling import Tape, TapedNoise, coupled_fits
 from caribou.mechanisms.noise import NoiseSource
 from caribou.methods import METHODS, Method
@@ -33,6 +33,10 @@ def test_a_fit_beside_its_noise_is_seen() -> None:
     assert differences(Sound()) == ()
     assert "weights.bias" in differences(CleanFit())
     assert "released.sums" not in differences(CleanFit())
+    assert differences(CleanPredict()) == ("predictions",)
+    assert differences(LargerSensitivityOfTheFit()) == (
+        "how far edges move the values under its noise and those under that of a release",
+    )
     assert differences(HalfNoiseInTheFit()) == ("the scales of its noise and those of a release",)
 
 

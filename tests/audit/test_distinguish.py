@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
 
@@ -14,9 +15,10 @@ from caribou.audit.bounds import epsilon_bound, many_bounds, mu_bound
 from caribou.audit.claims import Claim
 from caribou.audit.distinguish import block_sizes, distinguish, error_shares, run_seed
 from caribou.audit.pairs import member_pair, worst_pairs
-from caribou.audit.releases import FittedRelease
+from caribou.audit.releases import FittedRelease, Release
+from caribou.audit.separation import fit_directions
 from caribou.audit.verdict import CONSISTENT, VIOLATED, judge
-from caribou.audit.views import equal_rows, with_noise_removed
+from caribou.audit.views import Layout, equal_rows, observe, with_noise_removed
 from caribou.errors import InputError
 from caribou.graph import Graph
 from caribou.mechanisms.noise import NoiseSource
@@ -243,10 +245,25 @@ def test_a_stored_seed_is_found_and_another_number_is_not() -> None:
     value = np.linspace(0, 1, 96).reshape(12, 8).round()
     noisy = value + NoiseSource.seeded(77).gaussian((12, 8), std=3.0)
     found = with_noise_removed({"x": noisy, "seed": np.array(77)})
-    assert np.allclose(found["x without noise"], value)
+    assert np.allclose(found["x without gaussian noise"], value)
     flat = 0.5 + 1e-3 * np.linspace(0, 1, 96).reshape(12, 8)  # a large mean is no correlation
     for count in range(60):
         assert set(with_noise_removed({"x": flat, "y": noisy, "count": np.array(count)})) == {"x", "y", "count"}
+
+
+@pytest.mark.parametrize("stored", [np.array([77]), np.array([[3], [77]]), np.array(77.0), np.array([np.nan, 77.0])])
+def test_a_seed_is_found_in_any_spelling(stored: np.ndarray) -> None:
+    value = np.linspace(0, 1, 96).reshape(12, 8).round()
+    noisy = value + NoiseSource.seeded(77).laplace((12, 8), scale=3.0)
+    found = with_noise_removed({"x": noisy, "seed": stored})
+    assert np.allclose(found["x without laplace noise"], value)
+
+
+def test_a_seed_of_geometric_noise_is_found() -> None:
+    value = np.arange(96).reshape(12, 8) // 48
+    noisy = NoiseSource.seeded(77).add_geometric(value, epsilon=0.2)
+    left = with_noise_removed({"x": noisy, "seed": np.array([77])})["x without laplace noise"]
+    assert np.std(left - value) < 0.6 < 5 < np.std(noisy - value)
 
 
 def test_too_few_runs_are_refused() -> None:
@@ -301,3 +318,71 @@ def test_odd_runs_of_one_world_are_evidence(odd: str) -> None:
     claim = gaussian_claim(Budget(1.0, 1e-5))
     evidence = distinguish(NowAndThen(odd, 0.75, only_joined=True), worst_pairs("edge")[0], claim, runs=120)
     assert evidence.refuted, evidence.best
+
+
+# -- shapes that vary ----------------------------------------------------------------------------------------------
+
+
+def random_shape(g: Graph, noise: NoiseSource) -> dict[str, np.ndarray]:
+    """Three or four numbers, by a coin; the graph is not read."""
+    return {"x": noise.gaussian((3 + int(noise.integers(1, below=2)[0]),), std=1.0)}
+
+
+def test_a_run_has_the_same_scores_alone_and_in_any_block() -> None:
+    """What other runs of a block look like must not show: judged runs would not be independent."""
+    views = [random_shape(PAIR.without, NoiseSource.seeded(seed)) for seed in range(60)]
+    directions = fit_directions(observe(views[:15]), observe(views[15:30]))
+    together = directions(observe(views[30:]))
+    for size in (1, 2, 7):
+        blocks = [directions(observe(views[start : min(start + size, 60)])) for start in range(30, 60, size)]
+        assert np.allclose(np.concatenate(blocks), together, rtol=1e-9)
+
+
+def random_everything(g: Graph, noise: NoiseSource) -> dict[str, np.ndarray]:
+    """Shape, order, type, odd entries and large numbers follow coins; the graph is not read."""
+    x, kind = random_shape(g, noise)["x"], int(noise.integers(1, below=6)[0])
+    x[int(noise.integers(1, below=3)[0])] = (np.nan, np.inf, -np.inf, -0.0, 0.0, 1.0)[kind]
+    view = {"x": x.astype(np.float32 if kind % 2 else np.float64), "y": noise.integers(2, below=2**50) << 12}
+    return view if kind < 3 else dict(reversed(view.items()))
+
+
+@pytest.mark.parametrize("release", [random_shape, random_everything])
+def test_what_does_not_follow_the_graph_is_never_convicted(release: Release) -> None:
+    games = [distinguish(release, PAIR, Claim(1.0, 0.0), runs=48, seed=seed) for seed in range(20)]
+    assert not any(game.refuted for game in games)
+
+
+def test_an_exact_entry_is_seen_before_junk_of_any_length() -> None:
+    def release(g: Graph, noise: NoiseSource) -> dict[str, np.ndarray]:
+        return {"x": np.append(2.0 + g.num_edges, noise.gaussian((int(noise.integers(1, below=500)[0]),), std=1.0))}
+
+    assert distinguish(release, PAIR, Claim(1.0, 0.0), runs=120).refuted
+
+
+# -- what is told beside the values --------------------------------------------------------------------------------
+
+BESIDE: dict[str, Callable[[bool, NoiseSource], dict[str, np.ndarray]]] = {
+    "a name": lambda edge, noise: {"yes" if edge else "no": np.ones(1)},
+    "a name, lengths vary": lambda edge, noise: {"yes" if edge else "no": np.ones(int(noise.integers(1, below=99)[0]))},
+    "a shape of the same size": lambda edge, noise: {"x": noise.gaussian((2, 3) if edge else (3, 2), std=1.0)},
+    "where there is no number": lambda edge, noise: {"x": np.array([1.0, np.nan] if edge else [np.nan, 1.0])},
+    "the sign of infinity": lambda edge, noise: {"x": np.array([np.inf if edge else -np.inf])},
+    "the sign of zero": lambda edge, noise: {"x": np.array([-0.0 if edge else 0.0])},
+    "a type": lambda edge, noise: {"x": noise.gaussian((4,), std=1.0).astype(np.float32 if edge else np.float64)},
+    "the order of names": lambda edge, noise: {name: noise.gaussian((2,), std=1.0) for name in ("ab", "ba")[edge]},
+    "a large whole number": lambda edge, noise: {"x": np.array([2**60 + edge])},
+}
+
+
+@pytest.mark.parametrize("leak", BESIDE)
+def test_what_is_told_beside_the_values_convicts(leak: str) -> None:
+    def release(g: Graph, noise: NoiseSource) -> dict[str, np.ndarray]:
+        return BESIDE[leak](g.num_edges > 0, noise)
+
+    evidence = distinguish(release, PAIR, Claim(1.0, 0.0), runs=120)
+    assert evidence.refuted, evidence.best
+
+
+def test_ordinary_views_get_no_more_columns() -> None:
+    runs = observe([{"x": NoiseSource.seeded(seed).gaussian((12, 2), std=1.0)} for seed in range(20)])
+    assert Layout.of((runs, runs))(runs).shape == (20, 24)

@@ -67,6 +67,26 @@ def test_randomized_response_proves_most_of_its_epsilon_and_not_more(epsilon: fl
     assert np.mean(proven) > 0.5 * epsilon
 
 
+@pytest.mark.parametrize("count", [2, 3, 7, 11, 12, 13])
+def test_any_number_of_canaries_will_do_from_two_on(count: int) -> None:
+    for seed in range(3):
+        found = one_run(Counts(1e-6), GRAPH, delta=0.0, canaries=count, seed=seed)
+        assert found.canaries == count
+        assert 2 <= found.guesses <= count
+        assert found.epsilon_lower >= 0
+
+
+def test_coins_that_fall_alike_have_no_curve_but_a_bound() -> None:
+    found = [one_run(Counts(1.0), GRAPH, delta=0.0, canaries=2, seed=seed) for seed in range(8)]
+    assert any(each.scored is None for each in found)
+    assert any(each.scored is not None for each in found)
+
+
+def test_one_canary_is_refused() -> None:
+    with pytest.raises(InputError, match="room for two canary edges"):
+        one_run(Counts(1.0), GRAPH, delta=0.0, canaries=1)
+
+
 def test_a_release_without_tables_is_refused() -> None:
     with pytest.raises(InputError, match="one row per node"):
         one_run(lambda graph, noise: {"total": np.array(3.0)}, GRAPH, delta=0.0)

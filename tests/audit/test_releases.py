@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from caribou.audit.pairs import edge_pair, member_pair, worst_pairs
-from caribou.audit.releases import QUERIES, AppliedRelease, BlackBoxRelease, FittedRelease, without_edges
+from caribou.audit.releases import (
+    QUERIES,
+    AppliedRelease,
+    BlackBoxRelease,
+    FittedRelease,
+    stated_numbers,
+    without_edges,
+)
 from caribou.errors import InputError
 from caribou.graph import Graph
 from caribou.mechanisms.noise import NoiseSource
@@ -93,3 +102,15 @@ def test_pairs_have_an_edge_of_every_kind() -> None:
         triangles.append(len(np.intersect1d(pair.without.neighbours(u), pair.without.neighbours(v))))
     assert len(kinds) == 6
     assert max(triangles) == 2
+
+
+def test_all_that_a_certificate_states_but_time_and_name_is_seen() -> None:
+    stated = MlpDp().fit(member_pair().joined, Budget(4.0, 1e-5, "node"), Streams(0), NoiseSource.seeded(0)).certificate
+    named = {**stated.public_parameters, "number": 2**60}
+    first = replace(stated, public_parameters=named)
+    for other, seen in (
+        (replace(first, created="later", certificate_id="another"), False),
+        (replace(first, versions={**stated.versions, "caribou": "0.1.0+joined"}), True),
+        (replace(first, public_parameters={**named, "number": 2**60 + 1}), True),
+    ):
+        assert np.array_equal(stated_numbers(first), stated_numbers(other)) is not seen

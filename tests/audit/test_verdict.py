@@ -9,22 +9,29 @@ import numpy as np
 import pytest
 
 from audit.broken.exhibits import gaussian_claim, pure_claim
-from caribou.audit.claims import Claim
+from caribou.audit.claims import Claim, weaker_than_asked
 from caribou.audit.distinguish import Evidence, Judgement
 from caribou.audit.onerun import OneRun
+from caribou.audit.pairs import member_pair
 from caribou.audit.scores import Scored
 from caribou.audit.verdict import (
     CONSISTENT,
     INCONCLUSIVE,
     VIOLATED,
+    describe_consistent,
     judge,
     power,
+    powerful,
+    rarest_seen,
     runs_for_power,
     runs_to_convict,
 )
 from caribou.errors import InputError
+from caribou.mechanisms.noise import NoiseSource
+from caribou.methods.mlp_dp import MlpDp
 from caribou.privacy.budget import Budget
-from caribou.privacy.events import EpsilonDelta, Gaussian, Laplace, NonPrivate, Parallel
+from caribou.privacy.events import EpsilonDelta, Event, Gaussian, Laplace, NonPrivate, Parallel, event_to_dict
+from caribou.randomness import Streams
 
 SCORED = Scored(np.array([0.0, 1.0]), np.array([False, True]))
 
@@ -132,6 +139,71 @@ def test_pure_claims_of_a_large_epsilon_need_many() -> None:
     assert runs_for_power(pure_claim(Budget(1.0, 1e-5)), 0.95) < 400
 
 
+def test_a_claim_that_no_feasible_number_of_runs_decides_is_inconclusive() -> None:
+    claim = pure_claim(Budget(20.0, 1e-5))
+    assert runs_for_power(claim, 0.95) is None
+    game = replace(evidence(claim, 0, 1000), planned=10**8)
+    assert not powerful(game)
+    verdict = judge({"game": game}, claim, confidence=0.95)
+    assert (verdict.word, verdict.more_runs) == (INCONCLUSIVE, None)
+    assert "no feasible number" in verdict.reasons[0]
+
+
+def test_a_claim_of_zero_needs_more_than_the_fewest_runs() -> None:
+    assert runs_for_power(Claim(1.0, 1e-5, events=(EpsilonDelta(0.0),)), 0.95) > 80
+
+
+def test_an_earlier_block_is_suspicious_too() -> None:
+    claim = gaussian_claim(Budget(2.0, 1e-5))
+    game = evidence(claim, 400, 600)
+    early = replace(game.judgements[0], runs=500, false=170, true=330, leak=0.0)
+    verdict = judge({"game": replace(game, judgements=(early, *game.judgements))}, claim, confidence=0.95)
+    assert verdict.word == INCONCLUSIVE
+    assert "at confidence 0.95" in verdict.reasons[0]
+
+
+def test_a_reader_is_told_how_rare_an_event_was_not_seen() -> None:
+    claim = pure_claim(Budget(1.0, 1e-5))
+    share = rarest_seen(claim, 1000, 0.975)
+    seen, unseen = (
+        claim.proven(0, hits, 1000, 0.975) > claim.size for hits in (round(1000 * share), round(1000 * share) - 1)
+    )
+    assert seen
+    assert not unseen
+    assert f"fewer than 1 in {1 / share:.3g} releases" in describe_consistent("game", evidence(claim, 500, 500))
+    assert rarest_seen(claim, 10, 0.975) == 1.0
+
+
+def test_a_view_that_was_too_wide_is_named() -> None:
+    game = evidence(gaussian_claim(Budget(2.0, 1e-5)), 500, 500)
+    assert "columns" not in describe_consistent("game", game)
+    assert "the view had 384 columns, too many" in describe_consistent("game", replace(game, uncorrelated=384))
+
+
+def test_what_an_epsilon_follows_from_is_said() -> None:
+    """Randomized response of epsilon 1.5 is far within (4, 1e-5), and not mu-GDP for the mu of a Gaussian at (4, 1e-5)."""
+    claim = gaussian_claim(Budget(4.0, 1e-5))
+    verdict = judge({"game": evidence(claim, 182, 818)}, claim, confidence=0.95)
+    assert verdict.word == VIOLATED
+    assert "the claim of mu-GDP is false" in verdict.reasons[0]
+    record = verdict.to_json()
+    assert record["mu_lower"] > claim.size
+    assert record["epsilon_lower"] > 4
+    assert "Gaussian as claimed" in record["epsilon_lower_by"]
+    assert 1.2 < record["epsilon_lower_by_rates"] < 1.5
+    assert "by rates alone epsilon >= 1." in verdict.proven()
+    pure = pure_claim(Budget(2.0, 1e-5))
+    record = judge({"game": evidence(pure, 182, 818)}, pure, confidence=0.95).to_json()
+    assert record["mu_lower"] is None
+    assert record["epsilon_lower_by"] == "the rates of a test alone"
+
+
+def test_what_no_game_has_tried_is_said_where_nothing_is_found() -> None:
+    claim = gaussian_claim(Budget(2.0, 1e-5))
+    found = judge({"game": evidence(claim, 400, 600)}, claim, confidence=0.95, untried=("only a training node",))
+    assert found.reasons[-1] == "only a training node"
+
+
 # -- claims --------------------------------------------------------------------------------------------------------
 
 
@@ -149,6 +221,26 @@ def test_kinds_of_claims() -> None:
     assert Claim.of_events([Parallel(((Gaussian(5.0),), (Laplace(1.0),)))], budget).kind == "epsilon"
     with pytest.raises(InputError, match="epsilon must be a number > 0"):
         Claim(0.0, 1e-5)
+
+
+def test_events_that_cost_more_than_the_stated_epsilon_do_not_widen_a_claim() -> None:
+    stated = gaussian_claim(Budget(1.0, 1e-5))
+    wide = Claim(1.0, 1e-5, events=(Gaussian(0.05),))
+    assert wide.mu == 20
+    assert wide.size == pytest.approx(stated.size, rel=1e-6)
+    assert Claim(1.0, 1e-5, events=(Gaussian(100.0),)).size == 0.01, "events that cost less are held to what they cost"
+    assert Claim(1.0, 0.0, events=(Gaussian(0.05),)).kind == "epsilon"
+    assert word(wide, 300, 700) == VIOLATED
+
+
+@pytest.mark.parametrize("cheap", [Gaussian(9.0), EpsilonDelta(0.5)])
+def test_a_group_that_spends_more_than_was_asked_for_breaks_the_promise(cheap: Event) -> None:
+    budget = Budget(1.0, 1e-5, "node")
+    fit = MlpDp().fit(member_pair().joined, budget, Streams(0), NoiseSource.seeded(0)).certificate
+    assert weaker_than_asked(fit, budget) is None
+    groups = {"training nodes": [event_to_dict(cheap)], "others": [event_to_dict(Gaussian(0.5))]}
+    worse = replace(fit, public_parameters={**fit.public_parameters, "groups": groups})
+    assert "claims epsilon = 9.99" in (weaker_than_asked(worse, budget) or "")
 
 
 def test_what_a_claim_allows() -> None:

@@ -70,7 +70,9 @@ def test_a_saved_run_is_audited_with_its_own_claim(tmp_path: Path) -> None:
     Model("mlp-dp", Budget(6.0, 1e-4, "node"), clip=0.5).fit(load("csbm:nodes=80", seed=1)).save(run)
     found = document(call(str(run), "--attack", "distinguish", *QUICK, "--json"))
     assert found["claimed"] == {"epsilon": 6.0, "delta": 1e-4, "unit": "node", "mu": found["claimed"]["mu"]}
-    assert found["subject"] == "mlp-dp"
+    assert found["subject"] == f"the method of {run} (mlp-dp)"
+    assert "fitted anew" in found["notes"][0]
+    assert not any("costs epsilon" in note for note in found["notes"])
     assert "must not be given with a run" in failure(str(run), "--epsilon", "3")
 
 

@@ -19,7 +19,7 @@ from caribou.audit.distinguish import Evidence, distinguish
 from caribou.audit.onerun import OneRun, one_run
 from caribou.audit.pairs import Pair, worst_pairs
 from caribou.audit.releases import AppliedRelease, FittedRelease, Release, without_edges
-from caribou.audit.scores import FALSE_POSITIVE_RATES, AttackResult, summarise
+from caribou.audit.scores import FALSE_POSITIVE_RATES, AttackResult, Scored, summarise
 from caribou.audit.verdict import Verdict, judge, runs_for_power
 from caribou.errors import InputError
 from caribou.graph import Graph
@@ -38,13 +38,25 @@ FITS = {"linkteller": 3, "similarity": 3, "gmia": 3, "lira": 16}
 MEASURING = tuple(FITS)
 ATTACKS = (*PROVING, *MEASURING)
 
+NO_GAME_OF_FITS = (
+    "two fits with and without edges hand out the same if their noisy values are the same, and edges move what lies below the "
+    "noise no farther than in a release, which stands for the sensitivity of a fit"
+)
+
+SAME_COST = 1e-3
+"""Relative: accounting rounds up, by an amount that depends on the size of the graph."""
+ONE_KIND_OF_NODE = "only a training node was there or not: nothing was tried about validation and test nodes"
+
 Report = Callable[[str, int, int, float], None]
 """Called with the name of a part, its steps done and planned, and the largest epsilon proven so far."""
 
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """What an audit found. ``games``: by name, with evidence; ``attacks``: by name, measured; ``skipped``: why not."""
+    """What an audit found. ``games``: by name, with evidence; ``attacks``: by name, measured; ``skipped``: why not.
+
+    ``notes``: what else a reader must know, one sentence each.
+    """
 
     subject: str
     verdict: Verdict
@@ -52,6 +64,7 @@ class Outcome:
     one_run: OneRun | None
     attacks: Mapping[str, AttackResult]
     skipped: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values: claim, verdict, lower bound, and every attack by name."""
@@ -60,7 +73,7 @@ class Outcome:
         for name, game in self.games.items():
             attacks[name]["game"] = game.to_json()
         if self.one_run is not None:
-            attacks["onerun"]["game"] = self.one_run.to_json()
+            attacks.setdefault("onerun", {})["game"] = self.one_run.to_json()
         return {
             "subject": self.subject,
             "claimed": {
@@ -72,13 +85,26 @@ class Outcome:
             **self.verdict.to_json(),
             "attacks": attacks,
             "skipped": dict(self.skipped),
+            "notes": list(self.notes),
         }
+
+
+@dataclass(frozen=True, eq=False)
+class Planned:
+    """A distinguishing game before it is played, with the certificate that it is judged by."""
+
+    release: Release
+    pairs: Sequence[Pair]
+    certificate: Certificate
+    runs: int
+    workers: int
 
 
 @dataclass(frozen=True, eq=False)
 class Audit:
     """The settings of an audit. ``runs`` per graph of a pair, None = as many as are needed to see twice the claim, but 2,000 to
-    5,000 for a whole method; ``seed``: everything follows from it."""
+    5,000 for a whole method; ``seed``: everything follows from it. ``subject``: what is audited, in words; ``stored``: of a saved
+    run, the certificate that stands beside it, with which the certificate of the fits here is compared."""
 
     name: str
     method: Method
@@ -91,6 +117,8 @@ class Audit:
     workers: int | None = None
     reproduce: str | None = None
     transductive: bool = False
+    subject: str | None = None
+    stored: Certificate | None = None
 
     def __post_init__(self) -> None:
         unknown = sorted(set(self.attacks) - set(ATTACKS))
@@ -109,6 +137,8 @@ class Audit:
         certificate = self._fitted.certificate
         claim = Claim.of_certificate(certificate)
         broken = [text for stated in self._certificates if (text := weaker_than_asked(stated, self.budget)) is not None]
+        if self.stored is not None and (text := weaker_than_asked(self.stored, self.budget)) is not None:
+            broken.append(f"as it is stored, {text}")
         games: dict[str, Evidence] = {}
         proven: OneRun | None = None
         if not claim.is_private:
@@ -116,17 +146,20 @@ class Audit:
         else:
             plan = self._plan(certificate)
             share = 1 - (1 - self.confidence) / max(1, len(plan) + self._plays_one_run)
-            for name, (release, pairs, runs, workers) in plan.items():
-                games[name] = self._distinguish(name, release, pairs, certificate, runs, share, workers, report)
+            for name, planned in plan.items():
+                games[name] = self._distinguish(name, planned, share, report)
             if self._plays_one_run:
-                proven = self._one_run(claim, share, report)
+                try:
+                    proven = self._one_run(claim, share, report)
+                except InputError as error:  # what the games have shown stands
+                    skipped["onerun"] = str(error)
             elif "onerun" in self.attacks:
                 skipped["onerun"] = self._why_not_one_run
             if "distinguish" in games and "fit" not in games and self._applies:
-                skipped["fit"] = "two fits with and without edges hand out the same if their noisy values are the same"
+                skipped["fit"] = NO_GAME_OF_FITS
         results = {name: self._as_result(name, game) for name, game in games.items()}
-        if proven is not None:
-            results["onerun"] = self._one_run_result(proven, claim)
+        if proven is not None and proven.scored is not None:
+            results["onerun"] = self._one_run_result(proven, proven.scored, claim)
         measured, more = self._measure(report)
         verdict = judge(
             games,
@@ -136,8 +169,12 @@ class Audit:
             reproduce=self.reproduce,
             parts=(MECHANISM,),
             broken=tuple(dict.fromkeys(broken)),
+            untried=(ONE_KIND_OF_NODE,) if self.budget.unit is PrivacyUnit.NODE else (),
         )
-        return Outcome(self.name, verdict, games, proven, results | measured, skipped | more)
+        notes = _about_stored(self.stored, certificate)
+        return Outcome(
+            self.subject or self.name, verdict, games, proven, results | measured, skipped | more, tuple(notes)
+        )
 
     # -- games that can refute -------------------------------------------------------------------------------------
 
@@ -164,52 +201,47 @@ class Audit:
     def _certificates(self) -> tuple[Certificate, ...]:
         return self._coupled.certificates if self._applies else (self._fitted.certificate,)
 
-    def _plan(self, certificate: Certificate) -> dict[str, tuple[Release, Sequence[Pair], int, int]]:
-        """Release, pairs, runs and processes of every distinguishing game."""
+    def _plan(self, certificate: Certificate) -> dict[str, Planned]:
+        """Every distinguishing game: a release is judged by its own certificate, which may cost less or more than a fit's."""
         if "distinguish" not in self.attacks:
             return {}
         pairs = worst_pairs(self.budget.unit)
         mechanism = certified_mechanism(certificate, self.name)
         fits = self._applies and not self._coupled.through_noise_alone
-        parts = 1 + fits + (mechanism is not None) + self._plays_one_run
-        claim, confidence = Claim.of_certificate(certificate, pairs[0].group), 1 - (1 - self.confidence) / parts
-        enough = runs_for_power(claim, confidence, len(pairs))
+        confidence = 1 - (1 - self.confidence) / (1 + fits + (mechanism is not None) + self._plays_one_run)
+
+        def enough(stated: Certificate) -> int:
+            return runs_for_power(Claim.of_certificate(stated, pairs[0].group), confidence, len(pairs)) or MOST_RUNS
+
         workers = self.workers or os.cpu_count() or 1
-        plan: dict[str, tuple[Release, Sequence[Pair], int, int]] = {}
+        plan: dict[str, Planned] = {}
         if mechanism is not None:
-            runs = self.runs or max(FEWEST_RUNS, min(enough, MOST_MECHANISM_RUNS))
-            plan[MECHANISM] = (mechanism[0], [mechanism[1]], runs, 1)
-        runs = self.runs or max(FEWEST_RUNS, min(enough, MOST_RUNS))
+            runs = self.runs or max(FEWEST_RUNS, min(enough(certificate), MOST_MECHANISM_RUNS))
+            plan[MECHANISM] = Planned(mechanism[0], [mechanism[1]], certificate, runs, 1)
         whole = FittedRelease(self.method, self.budget, Streams(self.seed), hidden=pairs[0].hidden)
-        plan["distinguish"] = (self._applied() if self._applies else whole, pairs, runs, workers)
+        release, stated = (self._applied(), self._coupled.applied) if self._applies else (whole, certificate)
+        if stated.is_private:  # else it breaks its promise in plain words
+            runs = self.runs or max(FEWEST_RUNS, min(enough(stated), MOST_RUNS))
+            plan["distinguish"] = Planned(release, pairs, stated, runs, workers)
         if fits:
-            plan["fit"] = (whole, pairs, self.runs or min(enough, MOST_RUNS), workers)
+            runs = self.runs or max(FEWEST_PLAYED, min(enough(certificate), MOST_RUNS))
+            plan["fit"] = Planned(whole, pairs, certificate, runs, workers)
         return plan
 
     def _applied(self) -> Release:
         return AppliedRelease(self.method, self.budget, self._fitted.weights, Streams(self.seed))
 
-    def _distinguish(
-        self,
-        name: str,
-        release: Release,
-        pairs: Sequence[Pair],
-        certificate: Certificate,
-        runs: int,
-        confidence: float,
-        workers: int,
-        report: Report,
-    ) -> Evidence:
+    def _distinguish(self, name: str, planned: Planned, confidence: float, report: Report) -> Evidence:
         return distinguish(
-            release,
-            pairs,
-            lambda pair: Claim.of_certificate(certificate, pair.group),
-            runs=runs,
+            planned.release,
+            planned.pairs,
+            lambda pair: Claim.of_certificate(planned.certificate, pair.group),
+            runs=planned.runs,
             confidence=confidence,
             seed=self.seed,
-            workers=workers,
+            workers=planned.workers,
             name=f"{self.name}, {name}",
-            progress=lambda done, planned, bound: report(name, done, planned, bound),
+            progress=lambda done, whole, bound: report(name, done, whole, bound),
         )
 
     @property
@@ -268,7 +300,20 @@ class Audit:
         note = f"worst-case pair '{game.pair}', score '{game.best.test}', {game.best.runs} judged runs per graph"
         return summarise(name, [game.judged], allowed=allowed, details={}, note=note)
 
-    def _one_run_result(self, proven: OneRun, claim: Claim) -> AttackResult:
+    def _one_run_result(self, proven: OneRun, scored: Scored, claim: Claim) -> AttackResult:
         allowed = {rate: claim.allowed(rate) for rate in FALSE_POSITIVE_RATES}
         note = f"{proven.canaries} canary edges in one run, each there by a coin"
-        return summarise("onerun", [proven.scored], allowed=allowed, details={}, note=note)
+        return summarise("onerun", [scored], allowed=allowed, details={}, note=note)
+
+
+def _about_stored(stored: Certificate | None, replayed: Certificate) -> list[str]:
+    """Where the certificate of a saved run is not that of the fits which are audited, and where it is void anyway."""
+    if stored is None:
+        return []
+    notes = ["the method is fitted anew with the settings of the run; its stored weights and arrays are not looked at"]
+    here, there = (Claim.of_certificate(certificate).spent for certificate in (replayed, stored))
+    if not math.isclose(here, there, rel_tol=SAME_COST):
+        notes.append(f"the stored certificate costs epsilon = {there:.6g}, that of the fits here {here:.6g}")
+    if stored.void_reasons:
+        notes.append(f"the stored certificate is void: {'; '.join(stored.void_reasons)}")
+    return notes

@@ -14,6 +14,7 @@ from caribou.audit.bounds import epsilon_of_rates, many_bounds, mu_of_rates, pes
 from caribou.privacy.accounting import (
     epsilon_of,
     gdp_epsilon,
+    gdp_mu,
     largest_true_positive_rate,
     pure_epsilon,
 )
@@ -84,22 +85,30 @@ class Claim:
 
     @cached_property
     def kind(self) -> str:
-        """ "mu" or "epsilon"."""
-        return "mu" if self.mu is not None and self.mu > 0 else "epsilon"
+        """ "mu" or "epsilon". With delta = 0 no Gaussian keeps any epsilon, so that epsilon itself is weighed."""
+        return "mu" if self.mu is not None and self.mu > 0 and self.delta > 0 else "epsilon"
 
     @cached_property
     def size(self) -> float:
         """What was claimed, in the unit of `leak`.
 
-        Events may cost less than the budget: then the smaller cost is what they claim, and it is what is held against them.
+        Events may cost less than the budget: then the smaller cost is what they claim, and it is what is held against them. They
+        may cost more: then the stated epsilon is.
         """
         if self.kind == "mu":
-            return float(self.mu or 0.0)
-        if not self.events or not self.is_private:
+            stated = gdp_mu(epsilon=self.epsilon, delta=self.delta) if self.is_private else math.inf
+            mu = float(self.mu or 0.0)
+            return mu if mu <= stated * (1 + ROUNDING) else stated
+        return min(self.epsilon, self.spent) if self.is_private else self.epsilon
+
+    @cached_property
+    def spent(self) -> float:
+        """The epsilon that the events cost at the claimed delta, whatever epsilon stands beside them; without events that one."""
+        if not self.events:
             return self.epsilon
         if self.pure:
-            return min(self.epsilon, max(pure_epsilon(choice) or 0.0 for choice in choices(self.events)))
-        return min(self.epsilon, epsilon_of(self.events, self.delta))
+            return max(pure_epsilon(choice) or 0.0 for choice in choices(self.events))
+        return epsilon_of(self.events, self.delta) if self.delta > 0 else math.inf
 
     # -- what a test shows -----------------------------------------------------------------------------------------
 
@@ -149,7 +158,9 @@ def weaker_than_asked(certificate: Certificate, budget: Budget) -> str | None:
     asked = f"where epsilon = {budget.epsilon!r}, delta = {budget.delta!r} at {budget.unit.value} level was asked for"
     if not claim.is_private:
         return f"the certificate claims no privacy {asked}"
-    spent = max(claim.epsilon, claim.as_epsilon(claim.size))
+    spent = max(
+        claim.epsilon, claim.spent
+    )  # of groups of nodes the worst: the cost of a certificate lists them side by side
     if claim.unit is budget.unit and spent <= budget.epsilon * (1 + ROUNDING) and claim.delta <= budget.delta:
         return None
     return f"the certificate claims epsilon = {spent:.6g}, delta = {claim.delta:g} at {claim.unit.value} level {asked}"

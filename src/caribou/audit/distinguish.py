@@ -19,12 +19,12 @@ from typing import Any
 import numpy as np
 
 from caribou._validate import integer, open_unit_interval
-from caribou.audit.bounds import CONFIDENCE, epsilon_bound, many_bounds, mu_bound
+from caribou.audit.bounds import CONFIDENCE, epsilon_bound, epsilon_of_rates, many_bounds, mu_bound, pessimistic_rates
 from caribou.audit.claims import Claim
 from caribou.audit.pairs import Pair
 from caribou.audit.releases import Release
 from caribou.audit.scores import Scored
-from caribou.audit.separation import Test, best_test, fit_directions, hits
+from caribou.audit.separation import Directions, Test, best_test, fit_directions, hits
 from caribou.audit.views import Runs, View, checked_view, observe, observe_batch, tabulate
 from caribou.errors import InputError
 from caribou.graph import Graph
@@ -72,6 +72,8 @@ class Evidence:
     """The chosen score on the last block, and which runs had the edge or node."""
     pairs: int = 1
     """From so many pairs this one was chosen."""
+    uncorrelated: int = 0
+    """Columns of the view if they were too many to look at how they go together, else 0."""
 
     @property
     def best(self) -> Judgement:
@@ -87,6 +89,15 @@ class Evidence:
     def epsilon_lower(self) -> float:
         """The largest lower bound on epsilon at the claimed delta."""
         return self.claim.as_epsilon(self.leak)
+
+    @property
+    def epsilon_by_rates(self) -> float:
+        """The largest lower bound on epsilon that follows from rates alone, in either direction of a test; of any release."""
+        delta, out = 0.0 if self.claim.pure else self.claim.delta, 0.0
+        for judged in self.judgements:
+            fpr, tpr = pessimistic_rates(judged.false, judged.true, judged.runs, judged.confidence)
+            out = max(out, epsilon_of_rates(fpr, tpr, delta), epsilon_of_rates(1 - tpr, 1 - fpr, delta))
+        return out
 
     @property
     def runs(self) -> int:
@@ -109,6 +120,7 @@ class Evidence:
             "claimed": self.claim.size,
             "proven": self.leak,
             "epsilon_lower": self.epsilon_lower,
+            "epsilon_lower_by_rates": self.epsilon_by_rates,
             "runs_per_graph": self.runs,
             "confidence": self.confidence,
             "test": best.test,
@@ -162,15 +174,26 @@ def distinguish(
         stated = claim_of(pair)
         judgements: list[Judgement] = []
         for size, share in zip(sizes[1:], error_shares(len(sizes) - 1), strict=True):
-            test, names, columns = _choose(worlds, stated)
+            test, directions = _choose(worlds, stated)
             fresh = _block(play, release, pair, sum(len(w[0]) for w in worlds), size, seed)
-            judged, scored = _judge(test, names, columns, fresh, stated, 1 - share * (1 - confidence))
+            judged, scored = _judge(test, directions, fresh, stated, 1 - share * (1 - confidence))
             judgements.append(judged)
             worlds.append(fresh)
             advance(size, stated.as_epsilon(max(j.leak for j in judgements)))
             if judged.leak > stated.size:
                 break
-    return Evidence(stated, pair.name, name, tuple(judgements), confidence, runs, seed, scored, len(candidates))
+    return Evidence(
+        stated,
+        pair.name,
+        name,
+        tuple(judgements),
+        confidence,
+        runs,
+        seed,
+        scored,
+        len(candidates),
+        directions.uncorrelated,
+    )
 
 
 def _checked_game(release: Any, pairs: Any, claim: Any) -> list[Pair]:
@@ -246,16 +269,14 @@ def _most_telling(
 
 def _shown(worlds: Sequence[tuple[Runs, Runs]], claim: Claim) -> float:
     """What the best test shows on the choosing part of the runs so far; for the choice of a pair."""
-    test, _, columns = _choose(worlds, claim)
+    test, columns = _choose(worlds, claim)
     both = [Runs.join([pair[k] for pair in worlds]) for k in (0, 1)]
     start = round(FIT_SHARE * len(both[0]))
     a, b = (columns(world.part(start, len(world))) for world in both)
     return claim.proven(*hits(a, b, test), len(a), 0.9)
 
 
-def _choose(
-    worlds: Sequence[tuple[Runs, Runs]], claim: Claim
-) -> tuple[Test, tuple[str, ...], Callable[[Runs], np.ndarray]]:
+def _choose(worlds: Sequence[tuple[Runs, Runs]], claim: Claim) -> tuple[Test, Directions]:
     """Directions fitted and a test chosen on all runs so far."""
     a, b = (Runs.join([pair[k] for pair in worlds]) for k in (0, 1))
     stop = round(FIT_SHARE * len(a))
@@ -263,24 +284,19 @@ def _choose(
     left = len(a) - stop
     ta, tb = (directions(world.part(stop, len(world))) for world in (a, b))
     test = best_test(ta, tb, lambda false, true: claim.proven_by_each(false, true, left, 0.95))
-    return test, directions.names, directions
+    return test, directions
 
 
 def _judge(
-    test: Test,
-    names: tuple[str, ...],
-    columns: Callable[[Runs], np.ndarray],
-    fresh: tuple[Runs, Runs],
-    claim: Claim,
-    confidence: float,
+    test: Test, directions: Directions, fresh: tuple[Runs, Runs], claim: Claim, confidence: float
 ) -> tuple[Judgement, Scored]:
-    a, b = (columns(world) for world in fresh)
+    a, b = (directions(world) for world in fresh)
     false, true = hits(a, b, test)
     leak = claim.proven(false, true, len(a), confidence)
     sign = test.sign if test.second else -test.sign
     scores = sign * np.concatenate([a[:, test.column], b[:, test.column]])
     members = np.arange(2 * len(a)) >= len(a)
-    text = test.describe(names)
+    text = test.describe(directions.names)
     return Judgement(len(a), text, false, true, confidence, leak), Scored(scores, members)
 
 

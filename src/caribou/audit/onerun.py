@@ -33,7 +33,10 @@ MOST_CANARIES = 1000
 
 @dataclass(frozen=True, eq=False)
 class OneRun:
-    """The outcome: ``correct`` of ``guesses`` coins among ``canaries`` were guessed after one run."""
+    """The outcome: ``correct`` of ``guesses`` coins among ``canaries`` were guessed after one run.
+
+    ``scored``: all scores with their coins, for a curve; None if all coins fell alike.
+    """
 
     canaries: int
     guesses: int
@@ -41,7 +44,7 @@ class OneRun:
     delta: float
     confidence: float
     epsilon_lower: float
-    scored: Scored
+    scored: Scored | None
     seed: int
 
     def describe(self) -> str:
@@ -82,6 +85,10 @@ def one_run(
     open_unit_interval(confidence=confidence)
     streams = Streams(seed)
     base, pairs = plant(graph, canaries, streams.attack)
+    if pairs.shape[1] < 2:  # of a single one, no coin can be guessed in and another one out
+        raise InputError(
+            f"graph must have room for two canary edges, got {graph.num_nodes} nodes and {pairs.shape[1]} pair"
+        )
     played: list[tuple[dict[str, np.ndarray], np.ndarray]] = []
     for run in range(shadows + 1):
         coins = np.less(streams.generator(f"canary coins {run}").random(pairs.shape[1]), 0.5)
@@ -103,7 +110,8 @@ def one_run(
     totals, truth = _learned(runs[:shadows])(runs[shadows][0]), runs[shadows][1]
     guesses, correct = _guess(totals, truth, share)
     bound = one_run_bound(correct, guesses, len(truth), delta, confidence)
-    return OneRun(len(truth), guesses, correct, delta, confidence, bound, Scored(totals, truth), seed)
+    scored = Scored(totals, truth) if 0 < truth.sum() < len(truth) else None
+    return OneRun(len(truth), guesses, correct, delta, confidence, bound, scored, seed)
 
 
 def plant(graph: Graph, canaries: int | None, rng: np.random.Generator) -> tuple[Graph, np.ndarray]:
@@ -181,13 +189,14 @@ def _learned(shadows: Sequence[tuple[np.ndarray, np.ndarray]]) -> Callable[[np.n
     inside, outside = (
         (scores - usual)[np.broadcast_to(coins[:, :, 0] == value, scores.shape[:2])] for value in (1.0, 0.0)
     )
-    direction = discriminant(outside, inside)
+    enough = min(len(inside), len(outside)) > 1  # few canaries, and nearly all coins alike: nothing can be learned
+    direction = discriminant(outside, inside) if enough else np.zeros(scores.shape[2])
     return lambda table: (table - usual) @ direction
 
 
 def _guess(total: np.ndarray, coins: np.ndarray, share: float) -> tuple[int, int]:
     """The highest scores are guessed to be in, as many lowest to be out: how many guesses, and how many are right."""
-    each = max(1, round(share * len(coins) / 2))
+    each = min(max(1, round(share * len(coins) / 2)), len(coins) // 2)  # no canary is guessed twice
     order = np.argsort(total, kind="stable")
     low, high = order[:each], order[len(order) - each :]
     return 2 * each, int((~coins[low]).sum() + coins[high].sum())

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any, Protocol
 
 import numpy as np
 
-from caribou.audit.views import View, checked_view
+from caribou.audit.views import WHOLE, View, checked_view, word_number
 from caribou.errors import InputError
 from caribou.graph import Graph
 from caribou.mechanisms.noise import NoiseSource
@@ -57,7 +55,8 @@ class AppliedRelease:
     """`Method.release` with weights that were fitted without the private edges: at edge level all that depends on them.
 
     The weights come from one fit on the same graph without any edge (`without_edges`), so that thousands of runs take
-    seconds. They are public and not part of the view.
+    seconds. They are public and not part of the view. Predictions are asked for with them, twice, and are part of it where they
+    are not the released probabilities themselves.
     """
 
     method: Method
@@ -69,7 +68,11 @@ class AppliedRelease:
         """Release about ``graph`` and hand out."""
         applied = self.method.release(self.weights, graph, self.budget, self.streams, noise)
         public = Fitted(applied.probabilities, applied.certificate, applied.released)
-        return handed_out(self.method, public, graph, None)
+        out = arrays_of(public, slice(None))
+        answers = asked(lambda: np.asarray(self.method.predict(self.weights, applied.released, graph)), slice(None))
+        if set(answers) == {"predictions"} and np.array_equal(answers["predictions"], applied.probabilities):
+            return out  # the same columns again would only make a view too wide for correlations to be estimated
+        return out | answers
 
 
 @dataclass(frozen=True)
@@ -112,17 +115,21 @@ def without_edges(graph: Graph) -> Graph:
 
 def handed_out(method: Method, fitted: Fitted, graph: Graph, hidden: int | None) -> dict[str, np.ndarray]:
     """All arrays of a fit by name, and its predictions for every node but ``hidden``."""
+    rows = others(graph.num_nodes, hidden)
+    answers = asked(lambda: np.asarray(method.predict(fitted.weights, fitted.released, graph)), rows)
+    return arrays_of(fitted, rows) | answers
+
+
+def arrays_of(fitted: Fitted, rows: np.ndarray | slice) -> dict[str, np.ndarray]:
+    """All arrays of a fit or a release by name, with these rows of its probabilities, and what its certificate states."""
     out = {f"released.{name}": np.asarray(array) for name, array in fitted.released.items()}
     out |= {f"weights.{name}": np.asarray(array) for name, array in fitted.weights.items()}
-    rows = others(graph.num_nodes, hidden)
     out["probabilities"] = fitted.probabilities[rows]
     out["certificate"] = stated_numbers(fitted.certificate)
-    if not fitted.weights:
-        return out  # nothing to ask: what was released are the predictions
-    return out | asked(lambda: np.asarray(method.predict(fitted.weights, fitted.released, graph)), rows)
+    return out
 
 
-def asked(query: Callable[[], np.ndarray], rows: np.ndarray) -> dict[str, np.ndarray]:
+def asked(query: Callable[[], np.ndarray], rows: np.ndarray | slice) -> dict[str, np.ndarray]:
     """The answer to a question that is asked twice; if the answers differ, the mean of many and how far they scatter."""
     first, second = query()[rows], query()[rows]
     if np.array_equal(first, second, equal_nan=True):
@@ -131,8 +138,8 @@ def asked(query: Callable[[], np.ndarray], rows: np.ndarray) -> dict[str, np.nda
     return {"predictions": answers.mean(axis=0), "one prediction": first}
 
 
-UNSTATED = ("created", "certificate_id", "versions")
-"""What differs between two certificates of the same release, and tells nothing about the graph."""
+UNSTATED = ("created", "certificate_id")
+"""What differs between two certificates of the same release: the time, and a random name."""
 
 
 def stated_numbers(certificate: Certificate) -> np.ndarray:
@@ -147,21 +154,17 @@ def stated_numbers(certificate: Certificate) -> np.ndarray:
 def _numbers(value: Any) -> Iterator[float]:
     if isinstance(value, Mapping):
         for name, item in value.items():
-            yield _word(str(name))
+            yield word_number(str(name))
             yield from _numbers(item)
     elif isinstance(value, list | tuple | np.ndarray):
         for item in value:
             yield from _numbers(item)
+    elif isinstance(value, int) and abs(value) > WHOLE:
+        yield from (float(value >> 32), float(value & (2**32 - 1)))
     elif isinstance(value, bool | int | float | np.number):
         yield float(value)
     else:
-        yield _word(str(value))
-
-
-@lru_cache(maxsize=4096)
-def _word(text: str) -> float:
-    """A number in (0, 1) for a text; different texts have different ones, but for 2^-48 by chance."""
-    return (int.from_bytes(hashlib.sha256(text.encode()).digest()[:6], "big") + 0.5) * 2.0**-48
+        yield word_number(str(value))
 
 
 def others(nodes: int, hidden: int | None) -> np.ndarray:

@@ -144,16 +144,16 @@ def page(outcome: Outcome, picture: bytes) -> str:
     more = f"<p>{verdict.more_runs:,} runs per graph would decide.</p>" if verdict.more_runs else ""
     again = f"<h2>Reproduce</h2><p><code>{html.escape(verdict.reproduce)}</code></p>" if verdict.reproduce else ""
     skipped = "".join(f"<li>{html.escape(k)}: {html.escape(v)}</li>" for k, v in outcome.skipped.items())
+    notes = "".join(f"<p>{html.escape(note[0].upper() + note[1:])}.</p>" for note in outcome.notes)
     left_out = f"<h2>Not done</h2><ul>{skipped}</ul>" if skipped else ""
-    lower = f"{verdict.epsilon_lower:.3g}" if math.isfinite(verdict.epsilon_lower) else "∞"
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>Audit of {html.escape(outcome.subject)}</title><style>{STYLE}</style></head><body>"
         f"<h1>Audit of {html.escape(outcome.subject)}</h1>"
         f'<p><span class="verdict {verdict.word}">{verdict.word}</span></p>'
-        f"<p>Claimed: {html.escape(verdict.claim.describe())}. Proven at confidence {verdict.confidence:g}: "
-        f"ε ≥ {lower}.</p><p>{_meaning(verdict.word)}</p><ul>{reasons}</ul>{more}"
+        f"<p>Claimed: {html.escape(verdict.claim.describe())}. Proven at confidence {verdict.confidence:g} (of this "
+        f"one audit): {html.escape(verdict.proven())}.</p><p>{_meaning(verdict.word)}</p><ul>{reasons}</ul>{more}{notes}"
         '<div class="scroll" tabindex="0"><img alt="Rates of all attacks beside the claimed curve, and proven lower bounds" '
         f'src="data:image/png;base64,{embedded}"></div>'
         f'<h2>Attacks</h2><div class="scroll" tabindex="0">{_table(outcome)}</div>{_notes(outcome)}'

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
-from caribou.audit.views import Runs, finite
+from caribou.audit.views import Layout, Runs, finite
 
 FITTED = (
     "mean projection",
@@ -47,7 +47,7 @@ class Directions:
 
     names: tuple[str, ...]
     given: tuple[str, ...]  # of these names, those that were not fitted
-    used: Mapping[str, int]  # arrays, with their entries per run
+    layout: Layout
     usual: np.ndarray  # stands for an entry that is not finite; [entries]
     keep: np.ndarray
     linear: np.ndarray  # [kept entries, 3]
@@ -56,10 +56,11 @@ class Directions:
     medians: tuple[np.ndarray, np.ndarray]
     per_scale: np.ndarray  # 1 / scale of Laplace noise where the worlds clearly differ, else 0
     own: np.ndarray
+    uncorrelated: int  # columns if they were too many for their correlations, else 0
 
     def __call__(self, runs: Runs) -> np.ndarray:
         """[runs, columns]"""
-        x = usual_where_missing(flat(runs, self.used), self.usual)[:, self.keep]
+        x = usual_where_missing(self.layout(runs), self.usual)[:, self.keep]
         scores = runs.columns(self.given)
         ratio = sum(
             side * ((x - mean) ** 2 / (2 * variance) + np.log(variance) / 2)
@@ -72,13 +73,6 @@ class Directions:
         energy = ((x - centre) ** 2 / spread).sum(axis=1)
         fitted = [x @ self.linear, *(c[:, None] for c in (quadratic, laplace, energy, scores @ self.own))]
         return finite(np.concatenate([scores, *fitted], axis=1))
-
-
-def flat(runs: Runs, used: Mapping[str, int]) -> np.ndarray:
-    """The named arrays side by side. [runs, entries]"""
-    if not used:
-        return np.zeros((len(runs), 0))
-    return np.concatenate([runs.entries(name, count) for name, count in used.items()], axis=1)
 
 
 def usual_where_missing(x: np.ndarray, usual: np.ndarray) -> np.ndarray:
@@ -99,9 +93,9 @@ def _usual(x: np.ndarray) -> np.ndarray:
 
 def fit_directions(a: Runs, b: Runs) -> Directions:
     """Scores fitted on runs of both worlds: standardised difference of means, Fisher's direction, Gaussian likelihood ratio."""
-    used = {name: array.shape[1] for runs in (b, a) for name, array in runs.arrays.items()}
+    layout = Layout.of((a, b))
     given = tuple(dict.fromkeys((*a.names, *b.names)))
-    xa, xb = flat(a, used), flat(b, used)
+    xa, xb = layout(a), layout(b)
     usual = _usual(np.concatenate([xa, xb]))
     xa, xb = usual_where_missing(xa, usual), usual_where_missing(xb, usual)
     keep = np.flatnonzero(np.ptp(np.concatenate([xa, xb]), axis=0) > 0)
@@ -118,7 +112,7 @@ def fit_directions(a: Runs, b: Runs) -> Directions:
     return Directions(
         (*given, *FITTED),
         given,
-        used,
+        layout,
         usual,
         keep,
         linear,
@@ -127,6 +121,7 @@ def fit_directions(a: Runs, b: Runs) -> Directions:
         medians,
         per_scale,
         own,
+        0 if correlated(xa) else xa.shape[1],
     )
 
 
@@ -149,9 +144,12 @@ def fitted_projections(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 def _whole_discriminant(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Fisher's direction of all entries where there are enough runs for their correlations, else zeros. [entries]"""
-    if not 0 < a.shape[1] <= min(MOST_CORRELATED, len(a) // 2):
-        return np.zeros(a.shape[1])
-    return discriminant(a, b)
+    return discriminant(a, b) if correlated(a) else np.zeros(a.shape[1])
+
+
+def correlated(x: np.ndarray) -> bool:
+    """Whether there are runs enough to estimate how columns go together. [runs, columns]"""
+    return x.shape[1] <= min(MOST_CORRELATED, len(x) // 2)
 
 
 def discriminant(a: np.ndarray, b: np.ndarray) -> np.ndarray:

@@ -9,6 +9,8 @@ is shared by all games of an audit:
   it), so that a release which leaks twice what it claims would be convicted with a probability below 9/10; or a test is
   suspicious: at confidence 9/10 it exceeds the claim. Both come with the number of runs that would decide.
 * ``consistent``: otherwise. No test that was tried shows more than was claimed, and the runs were enough to see twice as much.
+
+The confidence is that of one call: whoever audits again and again until a claim is violated, or until it is not, has another one.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from typing import Any
 from scipy import stats
 
 from caribou.audit.claims import Claim
-from caribou.audit.distinguish import BLOCKS, Evidence, block_sizes, error_shares
+from caribou.audit.distinguish import BLOCKS, Evidence, Judgement, block_sizes, error_shares
 from caribou.audit.onerun import OneRun
 
 CONSISTENT, VIOLATED, INCONCLUSIVE = "consistent", "VIOLATED", "inconclusive"
@@ -39,12 +41,23 @@ Measured, not derived: docs/decisions.md. A test between Gaussians needs its thr
 response has a single threshold.
 """
 SUSPICION = 0.9
+"""At which the last block is suspicious; earlier ones at a level that is stricter as their share of the error is smaller."""
+LEAST_SEEN = 1.0
+"""Of a claim of zero, which has no double: the epsilon that the runs must be able to see."""
 MOST_RUNS = 10**7
+"""More are not feasible."""
+BY_MU = "the proven mu at the claimed delta, right if the release is Gaussian as claimed"
+BY_RATES = "the rates of a test alone"
+BY_GUESSES = "right guesses about canaries in one run"
 
 
 @dataclass(frozen=True, eq=False)
 class Verdict:
-    """The outcome of an audit. ``word``: consistent, VIOLATED or inconclusive; ``reasons``: one sentence each."""
+    """The outcome of an audit. ``word``: consistent, VIOLATED or inconclusive; ``reasons``: one sentence each.
+
+    ``epsilon_by``: what ``epsilon_lower`` follows from. Of a mu-GDP claim what is proven is ``mu_lower``; a release that is not
+    Gaussian may exceed a claimed mu and keep its epsilon, so ``epsilon_by_rates`` says what follows without that assumption.
+    """
 
     word: str
     claim: Claim
@@ -53,17 +66,37 @@ class Verdict:
     reasons: tuple[str, ...]
     more_runs: int | None = None
     reproduce: str | None = None
+    epsilon_by: str = BY_RATES
+    mu_lower: float | None = None
+    epsilon_by_rates: float = 0.0
+
+    def proven(self) -> str:
+        """What is proven, in words."""
+        text = f"epsilon >= {self.epsilon_lower:.3g}"
+        if self.mu_lower is None or self.epsilon_by != BY_MU:
+            return text
+        return (
+            f"mu >= {self.mu_lower:.3g}, which is {text} for a release that is Gaussian as claimed; by rates alone "
+            f"epsilon >= {self.epsilon_by_rates:.3g}"
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values."""
         return {
             "verdict": self.word,
-            "epsilon_lower": self.epsilon_lower if math.isfinite(self.epsilon_lower) else "inf",
+            "epsilon_lower": _json(self.epsilon_lower),
+            "epsilon_lower_by": self.epsilon_by,
+            "epsilon_lower_by_rates": _json(self.epsilon_by_rates),
+            "mu_lower": None if self.mu_lower is None else _json(self.mu_lower),
             "confidence": self.confidence,
             "reasons": list(self.reasons),
             "runs_that_would_decide": self.more_runs,
             "reproduce": self.reproduce,
         }
+
+
+def _json(value: float) -> float | str:
+    return value if math.isfinite(value) else "inf"
 
 
 def judge(
@@ -75,43 +108,52 @@ def judge(
     reproduce: str | None = None,
     parts: Collection[str] = (),
     broken: Sequence[str] = (),
+    untried: Sequence[str] = (),
 ) -> Verdict:
     """Weigh distinguishing games (each played at its own share of the error) and a one-run audit against the claim.
 
     ``parts``: games that play a part of what is audited, or a model of it; they can convict, not acquit. ``broken``: promises
-    that are broken in plain words, whatever games show.
+    that are broken in plain words, whatever games show. ``untried``: what no game has tried; said where nothing is found.
     """
-    lower = max([e.epsilon_lower for e in games.values()] + ([one_run.epsilon_lower] if one_run else []), default=0.0)
+    by_guesses = one_run.epsilon_lower if one_run else 0.0
+    each = [(e.epsilon_lower, BY_MU if e.claim.kind == "mu" else BY_RATES) for e in games.values()]
+    lower, by = max([*each, *([(by_guesses, BY_GUESSES)] if one_run else [])], default=(0.0, BY_RATES))
+
+    def said(word: str, reasons: Sequence[str], more_runs: int | None = None) -> Verdict:
+        mu = max((e.leak for e in games.values() if e.claim.kind == "mu"), default=None)
+        rates = max([e.epsilon_by_rates for e in games.values()] + [by_guesses])
+        return Verdict(word, claim, lower, confidence, tuple(reasons), more_runs, reproduce, by, mu, rates)
+
     guilty = [*broken, *(describe_violation(name, e) for name, e in games.items() if e.refuted)]
     if one_run is not None and one_run.epsilon_lower > claim.epsilon:
         guilty.append(one_run.describe())
     if guilty:
-        return Verdict(VIOLATED, claim, lower, confidence, tuple(guilty), None, reproduce)
+        return said(VIOLATED, guilty)
     whole = {name: e for name, e in games.items() if name not in parts}
     if not whole:
         text = "no game was played that could refute the claim; attacks alone measure and prove nothing"
-        return Verdict(INCONCLUSIVE, claim, lower, confidence, (text,), None, reproduce)
+        return said(INCONCLUSIVE, (text,))
     doubts = [doubt for name, e in games.items() if (doubt := _suspicion(name, e)) is not None]
     doubts += [_too_few(name, e) for name, e in whole.items() if not powerful(e)]
     if doubts:
         runs = [needed for _, needed in doubts if needed is not None]
-        reasons = tuple(text for text, _ in doubts)
-        return Verdict(INCONCLUSIVE, claim, lower, confidence, reasons, max(runs, default=None), reproduce)
-    reasons = tuple(describe_consistent(name, e) for name, e in games.items())
+        return said(INCONCLUSIVE, [text for text, _ in doubts], max(runs, default=None))
+    reasons = [*(describe_consistent(name, e) for name, e in games.items()), *untried]
     if lower < FOUND_LITTLE * claim.epsilon:
-        reasons += (
-            "the tests that were tried found next to nothing: this shows that they fail, not how much a better one finds",
+        reasons.append(
+            "the tests that were tried found next to nothing: this shows that they fail, not how much a better one finds"
         )
-    return Verdict(CONSISTENT, claim, lower, confidence, reasons, None, reproduce)
+    return said(CONSISTENT, reasons)
 
 
 def describe_violation(name: str, evidence: Evidence) -> str:
     """The evidence against a claim in one sentence."""
     best, claim = evidence.best, evidence.claim
+    false = f"; the claim of mu-GDP is false (by rates alone epsilon >= {evidence.epsilon_by_rates:.3g})"
     return (
         f"{name}, pair '{evidence.pair}': the test '{best.test}' is right on {best.true} of {best.runs} runs of one graph and "
         f"wrong on {best.false} of {best.runs} of the other, which proves {claim.kind} >= {best.leak:.3g} at confidence "
-        f"{best.confidence:.4g}; claimed is {claim.size:.3g}"
+        f"{best.confidence:.4g}; claimed is {claim.size:.3g}{false if claim.kind == 'mu' else ''}"
     )
 
 
@@ -119,48 +161,68 @@ def describe_consistent(name: str, evidence: Evidence) -> str:
     """What a game without a finding says."""
     claim = evidence.claim
     share = evidence.leak / claim.size if claim.size > 0 else 0.0
-    return (
+    last = evidence.judgements[-1]
+    text = (
         f"{name}, pair '{evidence.pair}': {claim.kind} >= {evidence.leak:.3g} is proven, {share:.0%} of the claimed "
-        f"{claim.size:.3g}, with {evidence.runs} runs per graph"
+        f"{claim.size:.3g}, with {evidence.runs} runs per graph; an event that happens in fewer than 1 in "
+        f"{1 / rarest_seen(claim, last.runs, last.confidence):.3g} releases would not have been seen"
     )
+    if evidence.uncorrelated:
+        text += f"; the view had {evidence.uncorrelated} columns, too many to look at how pairs of them go together"
+    return text
+
+
+def rarest_seen(claim: Claim, judged: int, confidence: float) -> float:
+    """The share of releases that an event must have to convict on ``judged`` runs; one that is rarer is not seen.
+
+    Of an event that never happens in one of the two worlds, so that it alone refutes any claim: the smallest true count k that
+    proves more than the claim beside no false one, over the runs. For a pure claim that is about 4 e^epsilon / judged.
+    """
+    return min(1.0, _needed_hits(claim, 0, judged, confidence) / judged)
 
 
 def powerful(evidence: Evidence) -> bool:
     """Whether the planned runs were enough to see FACTOR times the claim."""
-    return evidence.planned >= runs_for_power(evidence.claim, evidence.confidence, evidence.pairs)
+    needed = runs_for_power(evidence.claim, evidence.confidence, evidence.pairs)
+    return needed is not None and evidence.planned >= needed
 
 
-def _too_few(name: str, evidence: Evidence) -> tuple[str, int]:
+def _too_few(name: str, evidence: Evidence) -> tuple[str, int | None]:
     needed = runs_for_power(evidence.claim, evidence.confidence, evidence.pairs)
     text = f"{name}: {evidence.planned} runs per graph are too few to convict a release that leaks twice its claim"
-    return f"{text}; {needed} would be enough", needed
+    enough = f"no feasible number (up to {MOST_RUNS:,})" if needed is None else str(needed)
+    return f"{text}; {enough} would be enough", needed
 
 
 def _suspicion(name: str, evidence: Evidence) -> tuple[str, int | None] | None:
-    claim, last = evidence.claim, evidence.judgements[-1]
-    if claim.proven(last.false, last.true, last.runs, SUSPICION) <= claim.size:
-        return None
-    text = f"{name}: the test '{last.test}' exceeds the claim at confidence {SUSPICION:g}, but not beyond"
-    return text, runs_to_convict(evidence)
+    claim, shares = evidence.claim, error_shares(BLOCKS - 1)
+    for judged, share in zip(evidence.judgements[::-1], shares[::-1], strict=False):
+        level = 1 - (1 - SUSPICION) * share / shares[-1]
+        if claim.proven(judged.false, judged.true, judged.runs, level) > claim.size:
+            text = f"{name}: the test '{judged.test}' exceeds the claim at confidence {level:g}, but not beyond"
+            return text, runs_to_convict(evidence, judged)
+    return None
 
 
 # -- how many runs -------------------------------------------------------------------------------------------------
 
 
-def runs_for_power(claim: Claim, confidence: float, pairs: int = 1) -> int:
-    """Runs per graph that convict a release which leaks FACTOR times the claim with probability POWER.
+def runs_for_power(claim: Claim, confidence: float, pairs: int = 1) -> int | None:
+    """Runs per graph that convict a release which leaks FACTOR times the claim with probability POWER; None if not feasible.
 
     By the best test: mu-GDP: Gaussians at distance FACTOR mu, each threshold a test; else randomized response of FACTOR epsilon,
     whose single test has TPR = e^eps / (1 + e^eps) and FPR = 1 - TPR. Times what choosing a test, and one of ``pairs``, costs.
     """
     best = _smallest(lambda runs: power(claim, runs, confidence) >= POWER)
-    return _two_digits(best * CHOOSING_A_TEST[claim.kind] * (CHOOSING_A_PAIR if pairs > 1 else 1.0))
+    return (
+        None
+        if best is None
+        else _two_digits(best * CHOOSING_A_TEST[claim.kind] * (CHOOSING_A_PAIR if pairs > 1 else 1.0))
+    )
 
 
 def power(claim: Claim, runs: int, confidence: float) -> float:
     """The probability that ``runs`` runs convict a release that leaks FACTOR times the claim: the best test, the last block."""
-    if claim.size <= 0:
-        return 1.0  # nothing at all may be seen: whatever is proven refutes it
     judged = block_sizes(runs)[-1]
     level = 1 - error_shares(BLOCKS - 1)[-1] * (1 - confidence)
     return _power(claim.kind, claim.size, claim, judged, level)
@@ -168,11 +230,14 @@ def power(claim: Claim, runs: int, confidence: float) -> float:
 
 @lru_cache(maxsize=4096)
 def _power(kind: str, size: float, claim: Claim, judged: int, level: float) -> float:
+    surest = ((1 - level) / 2) ** (1 / judged)  # the limits of rates after all or none of the runs
+    if claim.leak(1 - surest, surest) <= size:
+        return 0.0
     if kind == "mu":
         half = FACTOR * size / 2
         rates = [(stats.norm.cdf(-half - shift), stats.norm.cdf(half - shift)) for shift in (0.0, half / 2, half)]
     else:
-        truth = 1 / (1 + math.exp(-min(FACTOR * size, 700.0)))
+        truth = 1 / (1 + math.exp(-min(FACTOR * size or LEAST_SEEN, 700.0)))
         rates = [(1 - truth, truth)]
     return max(_conviction_rate(claim, fpr, tpr, judged, level) for fpr, tpr in rates)
 
@@ -201,13 +266,13 @@ def _needed_hits(claim: Claim, false: int, judged: int, level: float) -> int:
     return low
 
 
-def _smallest(enough: Callable[[int], bool]) -> int:
-    """The smallest number of runs, to two digits, that is enough; MOST_RUNS if none is."""
+def _smallest(enough: Callable[[int], bool]) -> int | None:
+    """The smallest number of runs, to two digits, that is enough; None if MOST_RUNS are not."""
     high = 80
     while not enough(high):
         high *= 2
         if high > MOST_RUNS:
-            return MOST_RUNS
+            return None
     low = high // 2
     while high - low > max(8, low // 50):
         middle = (low + high) // 2
@@ -224,9 +289,9 @@ def _two_digits(runs: float) -> int:
     return unit * math.ceil(runs / unit - 1e-9)
 
 
-def runs_to_convict(evidence: Evidence) -> int | None:
-    """Runs per graph with which the rates that were seen would refute the claim; None if no number does."""
-    claim, last = evidence.claim, evidence.judgements[-1]
+def runs_to_convict(evidence: Evidence, judged: Judgement | None = None) -> int | None:
+    """Runs per graph with which the rates that were seen (in the last block) would refute the claim; None if no number does."""
+    claim, last = evidence.claim, judged or evidence.judgements[-1]
     if claim.leak(last.false / last.runs, last.true / last.runs) <= claim.size:
         return None
 

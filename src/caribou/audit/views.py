@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -18,9 +20,22 @@ View = Mapping[str, np.ndarray]
 Scores = Callable[[View], Mapping[str, float]]
 """What an adversary makes of a view; larger for the world with the edge or node, or the other way round."""
 
-STATISTICS = ("equal rows", "zeros", "not finite", "entries", "arrays")
+Shape = tuple[int, ...]
+
+STATISTICS = ("equal rows", "zeros", "not finite", "entries", "arrays", "names", "dtypes", "shapes")
 EXTREME = 1e9
 """What an infinite score counts as; one that is missing, or not a number, counts as the negative of it."""
+WHOLE = 2**53
+"""Up to here a double tells any two whole numbers apart."""
+MARKS: Mapping[str, Callable[[np.ndarray], np.ndarray]] = {
+    "NaN": np.isnan,
+    "+inf": np.isposinf,
+    "-inf": np.isneginf,
+    "-0": lambda x: (x == 0) & np.signbit(x),
+}
+"""What an entry can be that its size does not tell."""
+ENDS = 4
+"""First and last entries that are kept of an array whose shape varies."""
 SEEDS_TRIED = 4
 SMALLEST_ARRAY = 32
 """Entries from which on a correlation with the noise of a seed can be told from chance."""
@@ -56,13 +71,105 @@ def _shown(value: Any) -> str:
 
 
 @dataclass(frozen=True, eq=False)
-class Runs:
-    """Runs of one world. ``arrays``: by name, [runs, entries]; ``scores``: [runs, k], with ``names`` for its columns.
+class Ragged:
+    """One array of many runs; it may be missing in some, or have another shape. ``stacks``: by shape, runs and [runs, entries].
 
-    Arrays need not have the same shape in every run: a row of NaN stands for one that is missing or has another size.
+    Nothing here depends on which shape is usual: that is decided once, by a `Layout`, on runs that are not judged.
     """
 
-    arrays: Mapping[str, np.ndarray]
+    runs: int
+    stacks: Mapping[Shape, tuple[np.ndarray, np.ndarray]]
+
+    @staticmethod
+    def of(arrays: Sequence[np.ndarray | None]) -> Ragged:
+        """One array per run, None where there is none."""
+        rows: dict[Shape, list[int]] = {}
+        for run, array in enumerate(arrays):
+            if array is not None:
+                rows.setdefault(np.shape(array), []).append(run)
+        stacks = {
+            shape: (np.array(some), np.stack([_reals(arrays[run]) for run in some]).reshape(len(some), -1))
+            for shape, some in rows.items()
+        }
+        return Ragged(len(arrays), stacks)
+
+    @staticmethod
+    def of_batch(array: np.ndarray) -> Ragged:
+        """An array whose first axis are the runs."""
+        runs = len(array)
+        return Ragged(runs, {array.shape[1:]: (np.arange(runs), _reals(array).reshape(runs, -1))})
+
+    def part(self, start: int, stop: int) -> Ragged:
+        """Some of the runs."""
+        stacks = {}
+        for shape, (rows, values) in self.stacks.items():
+            first, last = np.searchsorted(rows, [start, stop])
+            if first < last:
+                stacks[shape] = (rows[first:last] - start, values[first:last])
+        return Ragged(max(0, min(stop, self.runs) - start), stacks)
+
+    @staticmethod
+    def join(parts: Sequence[Ragged]) -> Ragged:
+        """Several blocks of runs."""
+        found: dict[Shape, list[tuple[np.ndarray, np.ndarray]]] = {}
+        done = 0
+        for part in parts:
+            for shape, (rows, values) in part.stacks.items():
+                found.setdefault(shape, []).append((rows + done, values))
+            done += part.runs
+        stacks = {
+            shape: (np.concatenate([rows for rows, _ in each]), np.concatenate([values for _, values in each]))
+            for shape, each in found.items()
+        }
+        return Ragged(done, stacks)
+
+    def entries(self, shape: Shape) -> np.ndarray:
+        """The runs with this shape; NaN in the others. [runs, entries]"""
+        rows, values = self.stacks.get(shape, (np.arange(0), np.empty((0, math.prod(shape)))))
+        if len(rows) == self.runs:
+            return values
+        out = np.full((self.runs, math.prod(shape)), np.nan)
+        out[rows] = values
+        return out
+
+    def marked(self, shape: Shape, kind: str, found: np.ndarray) -> np.ndarray:
+        """1 where one of these entries is of that kind of `MARKS`, else 0. [runs, found]"""
+        out = np.zeros((self.runs, len(found)))
+        if shape in self.stacks:
+            rows, values = self.stacks[shape]
+            out[rows] = MARKS[kind](values[:, found])
+        return out
+
+    def summaries(self) -> np.ndarray:
+        """Of an array of any shape: sum, extremes, first and last entries; NaN where it is missing. [runs, 3 + 2 ENDS]"""
+        out = np.full((self.runs, 3 + 2 * ENDS), np.nan)
+        for rows, values in self.stacks.values():
+            if values.shape[1]:
+                with np.errstate(invalid="ignore", over="ignore"):  # infinities of both signs have no sum
+                    out[rows, :3] = np.stack([values.sum(axis=1), values.min(axis=1), values.max(axis=1)], axis=1)
+                shown = min(ENDS, values.shape[1])
+                out[rows, 3 : 3 + shown] = values[:, :shown]
+                out[rows, -shown:] = values[:, -shown:]
+        return out
+
+
+def _reals(array: Any) -> np.ndarray:
+    return np.asarray(array, dtype=np.float64)
+
+
+def shape_counts(tables: Iterable[Ragged]) -> Counter[Shape]:
+    """How many runs have each shape."""
+    counts: Counter[Shape] = Counter()
+    for table in tables:
+        counts.update({shape: len(rows) for shape, (rows, _) in table.stacks.items()})
+    return counts
+
+
+@dataclass(frozen=True, eq=False)
+class Runs:
+    """Runs of one world, a row for each. ``arrays``: by name; ``scores``: [runs, k], with ``names`` for its columns."""
+
+    arrays: Mapping[str, Ragged]
     scores: np.ndarray
     names: tuple[str, ...]
 
@@ -71,13 +178,12 @@ class Runs:
 
     def part(self, start: int, stop: int) -> Runs:
         """Some of the runs."""
-        cut = {name: array[start:stop] for name, array in self.arrays.items()}
+        cut = {name: array.part(start, stop) for name, array in self.arrays.items()}
         return Runs(cut, self.scores[start:stop], self.names)
 
-    def entries(self, name: str, count: int) -> np.ndarray:
-        """An array of ``count`` entries per run; NaN where there is none of that size. [runs, count]"""
-        array = self.arrays.get(name)
-        return array if array is not None and array.shape[1] == count else np.full((len(self), count), np.nan)
+    def array(self, name: str) -> Ragged:
+        """A named array; of no run if there is none."""
+        return self.arrays.get(name, Ragged(len(self), {}))
 
     def columns(self, names: Sequence[str]) -> np.ndarray:
         """The named scores, all of them finite. [runs, names]"""
@@ -91,10 +197,46 @@ class Runs:
     @staticmethod
     def join(parts: Sequence[Runs]) -> Runs:
         """Several blocks of runs, with the arrays and scores of all of them."""
-        widths = {name: array.shape[1] for part in parts[::-1] for name, array in part.arrays.items()}
-        arrays = {name: np.concatenate([part.entries(name, n) for part in parts]) for name, n in widths.items()}
+        arrays = {
+            name: Ragged.join([part.array(name) for part in parts])
+            for name in dict.fromkeys(name for part in parts for name in part.arrays)
+        }
         names = tuple(dict.fromkeys(name for part in parts for name in part.names))
         return Runs(arrays, np.concatenate([part.columns(names) for part in parts]), names)
+
+
+@dataclass(frozen=True, eq=False)
+class Layout:
+    """Which columns runs are turned into: made of runs of both worlds that are not judged, then the same for every run.
+
+    ``shapes``: the usual shape of every array; ``varying``: arrays that have had another one, of which summaries are kept, too.
+    ``marks``: (array, kind of `MARKS`, entries) where some run had such an entry; ordinary views have none.
+    """
+
+    shapes: Mapping[str, Shape]
+    varying: tuple[str, ...]
+    marks: tuple[tuple[str, str, np.ndarray], ...] = ()
+
+    @staticmethod
+    def of(worlds: Sequence[Runs]) -> Layout:
+        """The shapes that most runs have, all worlds together: what is usual in one world alone would tell which one it is."""
+        names = dict.fromkeys(name for runs in worlds for name in runs.arrays)
+        counts = {name: shape_counts(runs.array(name) for runs in worlds) for name in names}
+        shapes = {name: each.most_common(1)[0][0] for name, each in counts.items()}
+        marks = []
+        for name, shape in shapes.items():
+            stacks = [runs.array(name).stacks[shape][1] for runs in worlds if shape in runs.array(name).stacks]
+            for kind, test in MARKS.items():
+                found = np.flatnonzero(np.any([test(values).any(axis=0) for values in stacks], axis=0))
+                marks += [(name, kind, found)] if len(found) else []
+        return Layout(shapes, tuple(name for name, each in counts.items() if len(each) > 1), tuple(marks))
+
+    def __call__(self, runs: Runs) -> np.ndarray:
+        """A row per run, which depends on that run alone; NaN where an array is missing or has another shape. [runs, columns]"""
+        parts = [runs.array(name).entries(shape) for name, shape in self.shapes.items()]
+        parts += [runs.array(name).summaries() for name in self.varying]
+        parts += [runs.array(name).marked(self.shapes[name], kind, found) for name, kind, found in self.marks]
+        return np.concatenate(parts, axis=1) if parts else np.zeros((len(runs), 0))
 
 
 def finite(scores: np.ndarray) -> np.ndarray:
@@ -103,7 +245,7 @@ def finite(scores: np.ndarray) -> np.ndarray:
 
 
 def observe(views: Sequence[View], scores: Scores | None = None) -> Runs:
-    """Runs that were made one by one, as tables. An array of another shape than is usual leaves its statistics only."""
+    """Runs that were made one by one, as tables."""
     named = [dict(scores(view)) if scores is not None else {} for view in views]
     return tabulate([with_noise_removed(view) for view in views], named)
 
@@ -113,18 +255,13 @@ def tabulate(views: Sequence[View], named: Sequence[Mapping[str, float]]) -> Run
     names = tuple(dict.fromkeys(name for row in named for name in row))
     own = np.array([[float(row.get(name, np.nan)) for name in names] for row in named]).reshape(len(views), -1)
     statistics = np.array([list(equality_statistics(view).values()) for view in views])
-    arrays = {name: _table([view.get(name) for view in views]) for name in dict.fromkeys(n for v in views for n in v)}
+    found = dict.fromkeys(name for view in views for name in view)
+    arrays = {name: Ragged.of([view.get(name) for view in views]) for name in found}
+    for name in found:
+        lower = [low_words(view[name]) if name in view else None for view in views]
+        if any(words is not None for words in lower):
+            arrays[f"{name}, low words"] = Ragged.of(lower)
     return Runs(arrays, np.concatenate([own, statistics], axis=1), (*names, *STATISTICS))
-
-
-def _table(arrays: Sequence[np.ndarray | None]) -> np.ndarray:
-    """One row per run; of arrays with the usual shape. [runs, entries]"""
-    usual = Counter(np.shape(array) for array in arrays if array is not None).most_common(1)[0][0]
-    out = np.full((len(arrays), math.prod(usual)), np.nan)
-    for row, array in zip(out, arrays, strict=True):
-        if array is not None and np.shape(array) == usual:
-            row[:] = np.ravel(array)
-    return out
 
 
 def observe_batch(views: View, scores: Callable[[View], Mapping[str, np.ndarray]] | None = None) -> Runs:
@@ -139,8 +276,12 @@ def observe_batch(views: View, scores: Callable[[View], Mapping[str, np.ndarray]
             odd += (~np.isfinite(array)).reshape(runs, -1).sum(axis=1)
             equal += equal_rows(array) if array.ndim == 3 else 0
     entries = np.full(runs, sum(array[0].size for array in views.values()))
-    columns = [*own.values(), equal, zeros, odd, entries, np.full(runs, len(views))]
-    arrays = {name: array.reshape(runs, -1).astype(np.float64) for name, array in views.items()}
+    shown = structure({name: array[0] for name, array in views.items()})
+    columns = [*own.values(), equal, zeros, odd, entries, *(np.full(runs, value) for value in (len(views), *shown))]
+    arrays = {name: Ragged.of_batch(array) for name, array in views.items()}
+    for name, array in views.items():
+        if low_words(array) is not None:
+            arrays[f"{name}, low words"] = Ragged.of([low_words(each) for each in array])
     return Runs(arrays, np.stack(columns, axis=1), (*own, *STATISTICS))
 
 
@@ -156,7 +297,34 @@ def equality_statistics(view: View) -> dict[str, float]:
             odd += float((~np.isfinite(array)).sum())
             equal += float(equal_rows(array[None])[0]) if array.ndim == 2 else 0.0
     size = sum(np.size(array) for array in view.values())
-    return dict(zip(STATISTICS, (equal, zeros, odd, float(size), float(len(view))), strict=True))
+    values = (equal, zeros, odd, float(size), float(len(view)), *structure(view))
+    return dict(zip(STATISTICS, values, strict=True))
+
+
+def structure(view: View) -> tuple[float, float, float]:
+    """Names in their order, types and shapes of what is handed out, each as one number: equal ones have equal numbers."""
+    arrays = [np.asarray(array) for array in view.values()]
+    return (
+        word_number("|".join(view)),
+        word_number("|".join(array.dtype.str for array in arrays)),
+        word_number("|".join(str(array.shape) for array in arrays)),
+    )
+
+
+@lru_cache(maxsize=4096)
+def word_number(text: str) -> float:
+    """A number in (0, 1) for a text; different texts have different ones, but for 2^-48 by chance."""
+    return (int.from_bytes(hashlib.sha256(text.encode()).digest()[:6], "big") + 0.5) * 2.0**-48
+
+
+def low_words(array: Any) -> np.ndarray | None:
+    """The lower 32 bits of whole numbers that are too large for a double; None if there are none."""
+    values = np.asarray(array)
+    if values.dtype.kind not in "iu" or values.dtype.itemsize < 8 or values.size == 0:
+        return None
+    if int(values.max()) <= WHOLE and int(values.min()) >= -WHOLE:
+        return None
+    return (values & values.dtype.type(2**32 - 1)).astype(np.float64)
 
 
 def equal_rows(array: np.ndarray) -> np.ndarray:
@@ -179,34 +347,43 @@ def equal_rows(array: np.ndarray) -> np.ndarray:
 def with_noise_removed(view: View) -> View:
     """The view, and beside every array what is left of it without noise, if a number in the view turns out to be its seed.
 
-    Every whole number of the view is tried as the seed of a `NoiseSource`. If an array correlates with the noise of that seed
-    far beyond chance (5 standard deviations), the noise is subtracted. A release that stores no seed is left as it is.
+    Every whole number in a small array of the view is tried as the seed of a `NoiseSource` whose first draw is Gaussian or
+    Laplace noise (which is geometric noise, once rounded). If an array correlates with the noise of that seed far beyond chance
+    (5 standard deviations), the noise is subtracted. A release that stores no seed is left as it is.
     """
     found: dict[str, np.ndarray] = {}
     for seed in _possible_seeds(view):
         for name, array in view.items():
             values = np.asarray(array)
-            if values.dtype.kind != "f" or values.size < SMALLEST_ARRAY or not np.isfinite(values).all():
+            if values.dtype.kind == "b" or values.size < SMALLEST_ARRAY or not np.isfinite(values).all():
                 continue
             if values.std() == 0:
                 continue
-            noise = NoiseSource.seeded(seed)
-            z = noise.gaussian(values.shape, std=1.0)
-            if abs(np.corrcoef(values.ravel(), z.ravel())[0, 1]) > 5 / np.sqrt(values.size):
-                found[f"{name} without noise"] = _exact_residual(values, z)
+            for kind in ("gaussian", "laplace"):
+                z = _first_draw(seed, values.shape, kind)
+                if abs(np.corrcoef(values.ravel(), z.ravel())[0, 1]) > 5 / np.sqrt(values.size):
+                    found[f"{name} without {kind} noise"] = _exact_residual(values, z)
     return {**view, **found} if found else view
+
+
+@lru_cache(maxsize=64)
+def _first_draw(seed: int, shape: Shape, kind: str) -> np.ndarray:
+    """Remembered: a small count that is no seed is the same in most runs."""
+    noise = NoiseSource.seeded(seed)
+    return noise.gaussian(shape, std=1.0) if kind == "gaussian" else noise.laplace(shape, scale=1.0)
 
 
 def _exact_residual(values: np.ndarray, z: np.ndarray) -> np.ndarray:
     """values - s z with the s for which most of the residual's differences vanish: a median of ratios of differences."""
-    dv, dz = np.diff(values.ravel()), np.diff(z.ravel())
-    return values - float(np.median(dv / np.where(dz == 0, 1.0, dz))) * z
+    dv, dz = np.diff(values.ravel().astype(np.float64)), np.diff(z.ravel())
+    return np.asarray(values - float(np.median(dv / np.where(dz == 0, 1.0, dz))) * z)
 
 
 def _possible_seeds(view: View) -> list[int]:
-    seeds = [
-        int(array)
-        for array in map(np.asarray, view.values())
-        if array.ndim == 0 and array.dtype.kind in "iu" and array >= 0
+    """Whole numbers in arrays of few entries, whatever their type and shape; each once."""
+    small = [
+        array for array in map(np.asarray, view.values()) if array.size <= SEEDS_TRIED and array.dtype.kind in "iuf"
     ]
-    return [seed for seed in seeds if seed < 2**53][:SEEDS_TRIED]
+    numbers = [number for array in small for number in array.ravel().tolist()]
+    seeds = dict.fromkeys(int(number) for number in numbers if 0 <= number < WHOLE and number == int(number))
+    return list(seeds)[:SEEDS_TRIED]

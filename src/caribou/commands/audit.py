@@ -102,7 +102,7 @@ def _job(
     from caribou.privacy.budget import Budget
     from caribou.runs import read_run
 
-    name, claimed = subject, dict(settings)
+    name, claimed, words, stored = subject, dict(settings), None, None
     if subject in METHODS or not Path(subject).exists():
         info = method_info(subject)
         budget = Budget((4.0 if info.private else math.inf) if epsilon is None else epsilon, delta, info.unit)
@@ -111,6 +111,7 @@ def _job(
             raise InputError("epsilon, delta and set must not be given with a run, which has its own")
         run = read_run(subject)
         name, budget, claimed = run.method, run.budget, dict(run.settings)
+        words, stored = f"the method of {subject} ({name})", run.certificate
         info = method_info(name)
     info.check(name, budget)
     given = source.dataset is not None or source.graph is not None
@@ -131,6 +132,8 @@ def _job(
         workers,
         _again(subject, source, epsilon, delta, settings, attack, runs, confidence, seed),
         info.transductive,
+        words,
+        stored,
     )
 
 
@@ -217,13 +220,16 @@ def _print(outcome: Outcome, out: Path | None) -> None:
     console, verdict = Console(), outcome.verdict
     colour = {"VIOLATED": "bold red", "consistent": "green"}.get(verdict.word, "yellow")
     facts = Table(show_header=False, box=None, pad_edge=False)
+    facts.add_row("audited", outcome.subject)
     facts.add_row("claimed", verdict.claim.describe())
-    facts.add_row("proven", f"epsilon >= {verdict.epsilon_lower:.3g} (confidence {verdict.confidence:g})")
+    facts.add_row("proven", f"{verdict.proven()} (confidence {verdict.confidence:g})")
     facts.add_row("verdict", f"[{colour}]{verdict.word}[/{colour}]")
     for reason in verdict.reasons:
         facts.add_row("", reason)
     if verdict.more_runs:
         facts.add_row("would decide", f"{verdict.more_runs:,} runs per graph")
+    for note in outcome.notes:
+        facts.add_row("note", note)
     for name, reason in outcome.skipped.items():
         facts.add_row("not done", f"{name}: {reason}")
     if outcome.verdict.word == "VIOLATED" and verdict.reproduce:

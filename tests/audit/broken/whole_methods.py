@@ -19,6 +19,7 @@ from caribou.audit.releases import FittedRelease, Release
 from caribou.graph import Graph
 from caribou.mechanisms.noise import NoiseSource
 from caribou.methods import Fitted, Method
+from caribou.privacy.accounting import gdp_epsilon
 from caribou.privacy.budget import Budget
 from caribou.privacy.calibration import budget_mu
 from caribou.privacy.certificate import Certificate, MechanismRecord, certify, standing_assumptions
@@ -127,6 +128,16 @@ class HalfNoiseInTheFit(Sound):
         return Fitted(self.predict(weights, {"sums": S}, graph), stated, {"sums": S}, weights)
 
 
+class LargerSensitivityOfTheFit(Sound):
+    """A fit forgets to bound what it sums: ten times the sensitivity of a release, under the same noise."""
+
+    def fit(self, graph: Graph, budget: Budget, streams: Streams, noise: NoiseSource) -> Fitted:
+        S = noise.add_gaussian(10 * self.clean(graph), std=math.sqrt(2) / budget_mu(budget))
+        weights = {"bias": np.zeros(2)}
+        stated = certificate(budget, "{}", json.dumps(self.public(graph)))
+        return Fitted(self.predict(weights, {"sums": S}, graph), stated, {"sums": S}, weights)
+
+
 class CleanRelease(Sound):
     """A fit is private; a release about another graph adds nothing."""
 
@@ -135,6 +146,29 @@ class CleanRelease(Sound):
 
     def sums(self, graph: Graph, budget: Budget, noise: NoiseSource) -> np.ndarray:
         return self.clean(graph)
+
+
+class CleanPredict(Sound):
+    """Fit and release are sound; a prediction multiplies by the clean adjacency once more."""
+
+    def release(
+        self, weights: Mapping[str, np.ndarray], graph: Graph, budget: Budget, streams: Streams, noise: NoiseSource
+    ) -> Fitted:
+        sound = super().release(weights, graph, budget, streams, noise)
+        return Fitted(Sound().predict(weights, sound.released, graph), sound.certificate, sound.released, weights)
+
+    def predict(
+        self, weights: Mapping[str, np.ndarray], released: Mapping[str, np.ndarray], graph: Graph
+    ) -> np.ndarray:
+        return super().predict(weights, {"sums": released["sums"] + 100 * self.clean(graph)}, graph)
+
+
+class CheapFit(Sound):
+    """Nothing is wrong with it: a fit spends a third of mu and says so, a release the whole budget."""
+
+    def fit(self, graph: Graph, budget: Budget, streams: Streams, noise: NoiseSource) -> Fitted:
+        third = Budget(gdp_epsilon(mu=budget_mu(budget) / 3, delta=budget.delta), budget.delta, budget.unit)
+        return super().release(self.weights(graph), graph, third, streams, noise)
 
 
 class LargerClaim(Sound):
