@@ -26,8 +26,9 @@ def test_outside_the_source_tree_the_folder_and_the_way_to_it_are_named(
     words = failure("--list")
     assert f"got '{tmp_path}/experiments', which is no folder" in words
     assert "source tree" in words
-    assert "caribou run --list PATH/experiments" in words
+    assert "or give PATH/experiments" in words
     assert "which has none" in failure("--list", str(tmp_path))
+    assert "or give PATH/experiments" in failure("edge-accuracy.toml")
 
 
 def test_experiments_of_another_folder_are_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
