@@ -89,6 +89,7 @@ def test_all_attacks_on_a_data_set() -> None:
 
 def test_what_needs_a_data_set_says_so() -> None:
     assert "dataset must be given" in failure("caribou-edp", "--attack", "onerun")
+    assert "dataset must be given" in failure("caribou-edp", "--attack", "onerun", "--attack", "distinguish")
     found = document(call("mlp-dp", "--epsilon", "8", *QUICK, "--json"))
     assert set(found["skipped"]) >= {"onerun", "linkteller", "gmia", "lira"}
 

@@ -39,12 +39,14 @@ def audit(
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="A setting of the method, key=value; may be repeated.")
     ] = None,
-    attack: Annotated[
-        str,
+    attacks: Annotated[
+        list[str] | None,
         typer.Option(
-            help="all, or some of distinguish, onerun, linkteller, similarity, gmia, lira, separated by commas."
+            "--attack",
+            help="all (default), or some of distinguish, onerun, linkteller, similarity, gmia, lira: separated by commas, or repeated.",
+            show_default=False,
         ),
-    ] = "all",
+    ] = None,
     runs: Annotated[
         int | None,
         typer.Option(
@@ -72,7 +74,7 @@ def audit(
         check_target(out)
     source = GraphSource(dataset, graph, nodes, column or (), None, data_dir)
     options = parse_settings(settings or [])
-    job = _job(subject, source, epsilon, delta, options, attack, runs, confidence, seed, workers)
+    job = _job(subject, source, epsilon, delta, options, ",".join(attacks or ["all"]), runs, confidence, seed, workers)
     with _bars() as report:
         outcome = job.run(report)
     if out is not None:
@@ -116,7 +118,7 @@ def _job(
     info.check(name, budget)
     given = source.dataset is not None or source.graph is not None
     graph = source.load(seed) if given else None
-    wanted = ATTACKS if attack == "all" else tuple(word.strip() for word in attack.split(","))
+    wanted = ATTACKS if attack == "all" else tuple(dict.fromkeys(word.strip() for word in attack.split(",")))
     missing = [word for word in wanted if word in ATTACKS and word != "distinguish"]
     if graph is None and attack != "all" and missing:
         raise InputError(f"dataset must be given for the attack {missing[0]}, got none")
