@@ -131,7 +131,9 @@ def judge(
         return said(VIOLATED, guilty)
     whole = {name: e for name, e in games.items() if name not in parts}
     if not whole:
-        text = "no game was played that could refute the claim; attacks alone measure and prove nothing"
+        text = "the method itself was not played against the claim; attacks alone measure and prove nothing"
+        if one_run is not None:
+            text = "one run with canaries can convict, not acquit: the method itself was not played against the claim"
         return said(INCONCLUSIVE, (text,))
     doubts = [doubt for name, e in games.items() if (doubt := _suspicion(name, e)) is not None]
     doubts += [_too_few(name, e) for name, e in whole.items() if not powerful(e)]

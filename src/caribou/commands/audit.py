@@ -43,7 +43,7 @@ def audit(
         list[str] | None,
         typer.Option(
             "--attack",
-            help="all (default), or some of distinguish, onerun, linkteller, similarity, gmia, lira: separated by commas, or repeated.",
+            help="all (default) or distinguish, onerun, linkteller, similarity, gmia, lira; commas between.",
             show_default=False,
         ),
     ] = None,
