@@ -104,8 +104,9 @@ Block = Table | Figure
 
 
 def marked(row_entries: Sequence[Entry | None]) -> list[Entry]:
-    """The entries with the largest value marked best and the next one second; equal texts get equal marks."""
-    values = sorted({round(e.value, 6) for e in row_entries if e is not None and e.value is not None}, reverse=True)
+    """The entries with the largest value marked best and the next one second; equal texts get equal marks, a single one none."""
+    known = [round(e.value, 6) for e in row_entries if e is not None and e.value is not None]
+    values = sorted(set(known), reverse=True) if len(known) > 1 else []
     marks = dict(zip(values[:2], (BEST, SECOND), strict=False))
     out = []
     for entry in row_entries:

@@ -53,9 +53,10 @@ def accuracy_blocks(name: str, *, top: bool = False) -> Callable[[Records], list
 def accuracy_table(name: str, records: Records) -> Table:
     """Mean over the seeds with its interval; beneath, the paper's figure. Best and second of each column are marked."""
     means = grouped(records, "epsilon", "method", "dataset")
+    best = ", the best of 3 runs" if PUBLISHED[name].startswith("top") else ""
     caption = (
         f"Test accuracy in %, mean ± half of the 95 % interval (from 3 runs on); seeds: {_runs(means)}. Small: the paper's "
-        f"figure. Bold: best, underlined: second. {_settings_note(records)}{_datasets_note(axis(records, 'dataset'))}"
+        f"figure{best}. Bold: best, underlined: second. {_settings_note(records)}{_datasets_note(axis(records, 'dataset'))}"
         f"{_scope_note(records)}"
     )
     return _by_epsilon(f"{name}-table", "Accuracy", records, means, PUBLISHED[name], caption)
