@@ -105,9 +105,10 @@ def claims_table(scores: Scores, unit: str, datasets: Sequence[str]) -> str:
     cells = [(epsilon, dataset) for epsilon in EPSILONS for dataset in datasets]
     rivals = (*_published(unit), _without_graph(unit))
     whole = sum(all(_found(scores, epsilon, m, dataset) for m in rivals) for epsilon, dataset in cells)
+    everywhere = f"in {whole} of them" if whole < len(cells) else "in all of them"
+    others = ", in the others some of them" if whole < len(cells) else ""
     words = [
-        f"At six budgets there are {len(cells)} cells; in {whole} of them all of GAP, GraphSAGE, DPDGC and the MLP were run, in "
-        "the others some of them."
+        f"At six budgets there are {len(cells)} cells; {everywhere} all of GAP, GraphSAGE, DPDGC and the MLP were run{others}."
     ]
     for method in (*((ALONE,) if alone else ()), ours):
         words.append(f"{_names(method)} is at least as good as these in {_wins(scores, method, cells, rivals)}.")
