@@ -14,7 +14,7 @@ from typing import Any
 from caribou.experiments.grid import Experiment, available
 from caribou.reports import paper
 from caribou.reports.attacks import audit_blocks
-from caribou.reports.blocks import Entry, Table
+from caribou.reports.blocks import NOT_RUN, Entry, Table, few_seeds
 from caribou.reports.summary import FEWEST_RUNS, mean_of, successes
 from caribou.results import Record, read_all
 
@@ -145,7 +145,7 @@ def _strongest(
 def _best(scores: Scores, epsilon: int, methods: Sequence[str], dataset: str, *, paper_too: bool) -> str:
     best = _strongest(scores, epsilon, methods, dataset)
     if best is None:
-        return "not run"
+        return NOT_RUN
     method, values = best
     value = f"{100 * mean_of([*values.values()]).value:.1f}"
     if len(methods) > 1:
@@ -184,7 +184,7 @@ def _line(words: Sequence[str]) -> str:
 
 def _words(entry: Entry) -> str:
     """What is shown, with the number of seeds where they are too few for an interval."""
-    return f"{entry.text} ({entry.title})" if entry.title and "±" not in entry.text else entry.text
+    return f"{entry.text} ({entry.title})" if few_seeds(entry) else entry.text
 
 
 def with_minutes(text: str, experiments: Sequence[Experiment], records: Mapping[str, Sequence[Record]]) -> str:

@@ -216,11 +216,9 @@ def runs_for_power(claim: Claim, confidence: float, pairs: int = 1) -> int | Non
     whose single test has TPR = e^eps / (1 + e^eps) and FPR = 1 - TPR. Times what choosing a test, and one of ``pairs``, costs.
     """
     best = _smallest(lambda runs: power(claim, runs, confidence) >= POWER)
-    return (
-        None
-        if best is None
-        else _two_digits(best * CHOOSING_A_TEST[claim.kind] * (CHOOSING_A_PAIR if pairs > 1 else 1.0))
-    )
+    if best is None:
+        return None
+    return _two_digits(best * CHOOSING_A_TEST[claim.kind] * (CHOOSING_A_PAIR if pairs > 1 else 1.0))
 
 
 def power(claim: Claim, runs: int, confidence: float) -> float:

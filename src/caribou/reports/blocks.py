@@ -125,11 +125,11 @@ def _html_entry(entry: Entry) -> str:
     kind = entry.mark or ("none" if entry.text == NOT_RUN else "")
     text = f'<span class="{kind}">{escape(entry.text)}</span>' if kind else escape(entry.text)
     title = f' title="{escape(entry.title)}"' if entry.title else ""
-    few = f" <small>({escape(entry.title)})</small>" if _few_seeds(entry) else ""
+    few = f" <small>({escape(entry.title)})</small>" if few_seeds(entry) else ""
     return f"<td{title}>{text}{few}{paper}</td>"
 
 
-def _few_seeds(entry: Entry) -> bool:
+def few_seeds(entry: Entry) -> bool:
     """Whether a mean is over so few seeds that it has no interval, which is to be said."""
     return "seed" in entry.title and PLUS_MINUS not in entry.text
 
