@@ -26,7 +26,7 @@ from caribou.graph import Graph
 from caribou.mechanisms.noise import NoiseSource
 from caribou.methods import Fitted, Method
 from caribou.privacy.budget import Budget, PrivacyUnit
-from caribou.privacy.certificate import Certificate
+from caribou.privacy.certificate import Certificate, json_number
 from caribou.randomness import Streams
 
 MECHANISM = "mechanism"
@@ -77,7 +77,7 @@ class Outcome:
         return {
             "subject": self.subject,
             "claimed": {
-                "epsilon": claim.epsilon if math.isfinite(claim.epsilon) else "inf",
+                "epsilon": json_number(claim.epsilon),
                 "delta": claim.delta,
                 "unit": claim.unit.value,
                 "mu": claim.mu,

@@ -26,6 +26,7 @@ from scipy import stats
 from caribou.audit.claims import Claim
 from caribou.audit.distinguish import BLOCKS, Evidence, Judgement, block_sizes, error_shares
 from caribou.audit.onerun import OneRun
+from caribou.privacy.certificate import json_number
 
 CONSISTENT, VIOLATED, INCONCLUSIVE = "consistent", "VIOLATED", "inconclusive"
 FACTOR = 2.0
@@ -84,19 +85,15 @@ class Verdict:
         """Plain JSON values."""
         return {
             "verdict": self.word,
-            "epsilon_lower": _json(self.epsilon_lower),
+            "epsilon_lower": json_number(self.epsilon_lower),
             "epsilon_lower_by": self.epsilon_by,
-            "epsilon_lower_by_rates": _json(self.epsilon_by_rates),
-            "mu_lower": None if self.mu_lower is None else _json(self.mu_lower),
+            "epsilon_lower_by_rates": json_number(self.epsilon_by_rates),
+            "mu_lower": None if self.mu_lower is None else json_number(self.mu_lower),
             "confidence": self.confidence,
             "reasons": list(self.reasons),
             "runs_that_would_decide": self.more_runs,
             "reproduce": self.reproduce,
         }
-
-
-def _json(value: float) -> float | str:
-    return value if math.isfinite(value) else "inf"
 
 
 def judge(
