@@ -28,8 +28,8 @@ setup(
     cmdclass={"build_ext": OptionalBuild},
     ext_modules=[
         Extension(
-            "caribou.kernels._fused",
-            ["src/caribou/kernels/_fused.c"],
+            "caribou.engines.kernels._fused",
+            ["src/caribou/engines/kernels/_fused.c"],
             extra_compile_args=[] if sys.platform == "win32" else FLAGS,
             libraries=[] if sys.platform == "win32" else ["m"],
             optional=True,

@@ -22,7 +22,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from caribou.choices import chosen
+from caribou.experiments.hyperparameters import chosen
 from caribou.methods import METHODS
 
 
@@ -30,7 +30,7 @@ def measured(name: str, *, dataset: str, epsilon: float, seed: int, settings: Pa
     """One fit of one method, in this process."""
     import caribou as cb
     from caribou.errors import CaribouError
-    from caribou.models import accuracy
+    from caribou.estimators import accuracy
 
     info = METHODS[name]
     budget = cb.Budget(epsilon if info.private else float("inf"), None, info.unit)

@@ -18,10 +18,10 @@ from rich.console import Console
 from rich.table import Table
 
 import caribou as cb
-from caribou.layer import project_rows
+from caribou.graph.operator import normalize
+from caribou.layers.contractive import project_rows
 from caribou.mechanisms.message_passing import propagate
-from caribou.mechanisms.noise import NoiseSource
-from caribou.normalize import normalize
+from caribou.mechanisms.noise_source import NoiseSource
 from caribou.privacy.calibration import calibrate_propagation
 from caribou.privacy.sensitivity import double_precision
 

@@ -31,14 +31,14 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from caribou import kernels
+from caribou.engines import kernels
 from caribou.engines.blocks import BlockFiles, Layout
 from caribou.engines.local import LocalRunner
 from caribou.engines.out_of_core import OutOfCoreRunner
 from caribou.engines.preparation import Memory, prepare
 from caribou.engines.rounds import Runner, Step
 from caribou.engines.sources import EdgeTable, FeatureTable
-from caribou.mechanisms.noise import BlockNoise
+from caribou.mechanisms.noise_source import BlockNoise
 
 NODES, PAIRS = 10**6, 10**7
 PROGRAM = """
@@ -181,7 +181,7 @@ def others(files: BlockFiles, columns: int) -> dict[str, Callable[[], object]]:
 
 def ray_seconds(files: BlockFiles, rounds: int = 4) -> float:
     """CPU seconds of one round of all processes of a Ray with 2 workers, in the long run."""
-    from caribou.engines.cluster import RayRunner
+    from caribou.engines.ray import RayRunner
 
     def spent() -> float:
         me = psutil.Process()

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from caribou.experiments.grid import Experiment, available
+from caribou.experiments.records import Record, read_all
 from caribou.reports import paper
 from caribou.reports.attacks import audit_blocks
 from caribou.reports.blocks import NOT_RUN, Entry, Table, few_seeds
 from caribou.reports.summary import FEWEST_RUNS, mean_of, successes
-from caribou.results import Record, read_all
 
 ROOT = Path(__file__).parents[1]
 AUDIT_PAGE, README = ROOT / "docs" / "audit-results.md", ROOT / "experiments" / "README.md"

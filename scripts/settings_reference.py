@@ -10,7 +10,7 @@ import re
 import sys
 from typing import Any
 
-from caribou.commands.methods import describe
+from caribou.cli.methods import describe
 from caribou.methods import METHODS
 
 HEADER = """\

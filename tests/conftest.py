@@ -9,7 +9,7 @@ import pytest
 import torch
 from hypothesis import settings
 
-from caribou.learning import encoder, head
+from caribou.models import encoder, heads
 
 # Derandomised: a red test must stay red when it is run again.
 settings.register_profile("caribou", derandomize=True, deadline=None)
@@ -22,7 +22,7 @@ def _few_steps() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         few = encoder.EncoderConfig(36, 0.02, 1e-3, 0.1, 0.0, sparse_row_length=16.0)
         patch.setattr(encoder, "configurations", lambda graph: (few,))
-        patch.setattr(head, "RIDGES", (0.03,))
+        patch.setattr(heads, "RIDGES", (0.03,))
         yield
 
 

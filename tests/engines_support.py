@@ -12,8 +12,8 @@ import pytest
 
 from caribou.engines import preparation
 from caribou.engines.blocks import BlockFiles, Layout
+from caribou.engines.pipeline import Request
 from caribou.engines.preparation import Memory, prepare, sums_of_start
-from caribou.engines.release import Request
 from caribou.engines.rounds import Runner, mean_of, steps_of
 from caribou.engines.sources import EdgeTable, FeatureTable
 from caribou.privacy.budget import Budget

@@ -13,12 +13,12 @@ from scipy.special import softmax
 
 import caribou as cb
 from caribou.graph import Graph
-from caribou.learning.sage import Neighbourhoods, SageModel
-from caribou.mechanisms.noise import NoiseSource
+from caribou.mechanisms.noise_source import NoiseSource
 from caribou.mechanisms.randomized_response import pair_numbers, pairs_of_numbers
 from caribou.methods import Fitted
-from caribou.methods.mlp_dp import MlpDp
-from caribou.methods.sage import SageEdge
+from caribou.methods.edge.sage import SageEdge
+from caribou.methods.node.mlp import MlpDp
+from caribou.models.sage import Neighbourhoods, SageModel
 from caribou.privacy.budget import Budget
 from caribou.randomness import Streams
 

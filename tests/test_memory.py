@@ -14,16 +14,16 @@ import scipy.sparse as sp
 import caribou as cb
 from caribou import memory
 from caribou.errors import InputError
-from caribou.learning.classifier import ClassifierConfig, fit_classifier
-from caribou.learning.encoder import Prior
-from caribou.learning.features import Rows, unit_root_rows, with_random_features
-from caribou.mechanisms.aggregation import noisy_sums
-from caribou.mechanisms.noise import NoiseSource
-from caribou.mechanisms.votes import VoteBudget
+from caribou.mechanisms.edge_votes import VoteBudget
+from caribou.mechanisms.neighbour_sums import noisy_sums
+from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods import METHODS
-from caribou.methods.caribou import unit_rows
-from caribou.methods.dpdgc import check_size
-from caribou.methods.votes import VotesEdge, elect
+from caribou.methods.edge.caribou import unit_rows
+from caribou.methods.edge.dpdgc import check_size
+from caribou.methods.edge.votes import VotesEdge, elect
+from caribou.models.classifier import ClassifierConfig, fit_classifier
+from caribou.models.encoder import Prior
+from caribou.models.features import Rows, unit_root_rows, with_random_features
 from caribou.privacy.calibration import calibrate_sums
 from caribou.privacy.sensitivity import sum_sensitivity
 from caribou.randomness import Streams

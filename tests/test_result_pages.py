@@ -9,8 +9,8 @@ from types import ModuleType
 import pytest
 
 from caribou.experiments.grid import Experiment
+from caribou.experiments.records import FAILED, OK, Record
 from caribou.reports.blocks import Entry, Table
-from caribou.results import FAILED, OK, Record
 
 ROOT = Path(__file__).parents[1]
 TABLE = Experiment("table", "A table", "", "train", ({"method": ["a", "b"], "dataset": "cora", "seeds": 3},), {})

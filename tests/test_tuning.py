@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 import caribou as cb
 from caribou.cli import app
 from caribou.errors import BudgetExceeded, CaribouError, InputError
-from caribou.mechanisms.noise import NoiseSource
+from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods import METHODS
 from caribou.privacy.certificate import verify
 from caribou.tuning import SPACES, combinations, tune

@@ -19,15 +19,15 @@ _HOMES = {
     "Budget": "caribou.privacy.budget",
     "PrivacyUnit": "caribou.privacy.budget",
     "Bounds": "caribou.privacy.sensitivity",
-    "ContractiveGraphLayer": "caribou.layer",
+    "ContractiveGraphLayer": "caribou.layers.contractive",
     "propagate": "caribou.mechanisms.message_passing",
-    "NoiseSource": "caribou.mechanisms.noise",
+    "NoiseSource": "caribou.mechanisms.noise_source",
     "release": "caribou.embeddings",
     "Release": "caribou.embeddings",
-    "Model": "caribou.models",
-    "Votes": "caribou.models",
-    "Caribou": "caribou.models",
-    "load": "caribou.models",
+    "Model": "caribou.estimators",
+    "Votes": "caribou.estimators",
+    "Caribou": "caribou.estimators",
+    "load": "caribou.estimators",
     "Certificate": "caribou.privacy.certificate",
     "verify": "caribou.privacy.certificate",
     "Ledger": "caribou.privacy.ledger",
@@ -64,11 +64,11 @@ if TYPE_CHECKING:
     from caribou.datasets.files import read_graph, write_graph
     from caribou.embeddings import Release, release
     from caribou.errors import CaribouError
+    from caribou.estimators import Caribou, Model, Votes, load
     from caribou.graph import Graph, Split
-    from caribou.layer import ContractiveGraphLayer
+    from caribou.layers.contractive import ContractiveGraphLayer
     from caribou.mechanisms.message_passing import propagate
-    from caribou.mechanisms.noise import NoiseSource
-    from caribou.models import Caribou, Model, Votes, load
+    from caribou.mechanisms.noise_source import NoiseSource
     from caribou.privacy.budget import Budget, PrivacyUnit
     from caribou.privacy.certificate import Certificate, verify
     from caribou.privacy.ledger import Ledger

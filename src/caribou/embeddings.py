@@ -12,10 +12,10 @@ from torch import Tensor
 
 from caribou.errors import InputError
 from caribou.graph import Graph
-from caribou.layer import ContractiveGraphLayer
+from caribou.graph.operator import normalize
+from caribou.layers.contractive import ContractiveGraphLayer
 from caribou.mechanisms.message_passing import check_pairing, propagate
-from caribou.mechanisms.noise import NoiseSource
-from caribou.normalize import normalize
+from caribou.mechanisms.noise_source import NoiseSource
 from caribou.privacy.budget import Budget, warn_of_large_delta
 from caribou.privacy.calibration import budget_mu, calibrate_propagation
 from caribou.privacy.certificate import (

@@ -19,10 +19,10 @@ import numpy as np
 
 from caribou._validate import integer
 from caribou.errors import InputError
+from caribou.estimators import booked
 from caribou.graph import Graph
-from caribou.mechanisms.noise import NoiseSource
+from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods import Fitted, Method, method_info
-from caribou.models import booked
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.certificate import Assumption, Certificate, MechanismRecord, certify
 from caribou.privacy.events import EpsilonDelta, Event, Laplace

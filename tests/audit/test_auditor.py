@@ -22,7 +22,7 @@ from caribou.audit.auditor import Audit, Outcome
 from caribou.audit.onerun import OneRun
 from caribou.audit.verdict import CONSISTENT, VIOLATED
 from caribou.graph import Graph, Split
-from caribou.mechanisms.noise import NoiseSource
+from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods import Method
 from caribou.privacy.budget import Budget
 from caribou.privacy.events import Gaussian

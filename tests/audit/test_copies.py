@@ -9,10 +9,10 @@ from caribou.audit.copies import PropagationCopies, SumCopies, VoteCopies, certi
 from caribou.audit.pairs import member_pair, star_graphs, worst_pairs, worst_rows
 from caribou.embeddings import release
 from caribou.errors import InputError
-from caribou.layer import ContractiveGraphLayer
-from caribou.mechanisms.noise import NoiseSource
-from caribou.mechanisms.votes import VoteBudget
-from caribou.normalize import normalize
+from caribou.graph.operator import normalize
+from caribou.layers.contractive import ContractiveGraphLayer
+from caribou.mechanisms.edge_votes import VoteBudget
+from caribou.mechanisms.noise_source import NoiseSource
 from caribou.privacy.budget import Budget
 from caribou.privacy.sensitivity import Bounds, edge_sensitivity
 

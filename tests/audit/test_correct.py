@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-import caribou.methods.dpdgc as dpdgc_module
-import caribou.methods.gap as gap_module
+import caribou.methods.edge.dpdgc as dpdgc_module
+import caribou.methods.edge.gap as gap_module
 from audit.broken import message_passing
 from audit.broken.baselines import MeanOfTrainingRows, opposite_member
 from audit.broken.exhibits import gaussian_claim
@@ -22,10 +22,10 @@ from caribou.audit.pairs import Pair, star_graphs, worst_pairs
 from caribou.audit.releases import without_edges
 from caribou.audit.verdict import CONSISTENT, INCONCLUSIVE, judge, powerful
 from caribou.graph import Graph
-from caribou.learning.classifier import ClassifierConfig
-from caribou.learning.encoder import cross_fit
-from caribou.mechanisms.noise import NoiseSource
+from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods import METHODS
+from caribou.models.classifier import ClassifierConfig
+from caribou.models.encoder import cross_fit
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.randomness import Streams
 

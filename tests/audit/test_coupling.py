@@ -9,7 +9,7 @@ import pytest
 
 from audit.broken.whole_methods import CleanFit, CleanPredict, HalfNoiseInTheFit, LargerSensitivityOfTheFit, Sound
 from caribou.audit.coupling import Tape, TapedNoise, coupled_fits
-from caribou.mechanisms.noise import NoiseSource
+from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods import METHODS, Method
 from caribou.privacy.budget import Budget
 from caribou.randomness import Streams

@@ -21,8 +21,8 @@ from caribou.audit.verdict import CONSISTENT, VIOLATED, judge
 from caribou.audit.views import Layout, equal_rows, observe, with_noise_removed
 from caribou.errors import InputError
 from caribou.graph import Graph
-from caribou.mechanisms.noise import NoiseSource
-from caribou.methods.mlp_dp import MlpDp
+from caribou.mechanisms.noise_source import NoiseSource
+from caribou.methods.node.mlp import MlpDp
 from caribou.privacy.budget import Budget
 from caribou.privacy.calibration import budget_mu
 from caribou.privacy.sensitivity import convergence_factor

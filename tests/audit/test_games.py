@@ -13,8 +13,8 @@ from caribou.audit.scores import area_under_curve
 from caribou.datasets import load
 from caribou.errors import InputError
 from caribou.graph import Graph
-from caribou.mechanisms.noise import NoiseSource
-from caribou.methods.mlp_dp import MlpDp
+from caribou.mechanisms.noise_source import NoiseSource
+from caribou.methods.node.mlp import MlpDp
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.randomness import Streams
 

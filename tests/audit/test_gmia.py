@@ -12,9 +12,9 @@ import caribou as cb
 from caribou.audit import gmia
 from caribou.audit.gmia import Half, Sizes, class_area, default_sizes, draw_halves, induced, train_attack
 from caribou.errors import InputError
-from caribou.methods.dpdgc_ndp import DpdgcNdp
-from caribou.methods.mlp_dp import MlpDp
-from caribou.methods.sage import SageEdge
+from caribou.methods.edge.sage import SageEdge
+from caribou.methods.node.dpdgc import DpdgcNdp
+from caribou.methods.node.mlp import MlpDp
 from caribou.privacy.budget import Budget
 from caribou.randomness import Streams
 from leaky import STREAMS, Parrot, block_graph, content

@@ -15,10 +15,10 @@ from caribou.audit.access import logits, query_of, refusal
 from caribou.audit.linkteller import Setting, at_beliefs, draw_nodes, enlarged, influence, pairs_of
 from caribou.audit.scores import Scored
 from caribou.errors import InputError
-from caribou.mechanisms.noise import NoiseSource
-from caribou.methods.dpdgc import Dpdgc
-from caribou.methods.gap import Gap
-from caribou.methods.mlp_dp import MlpDp
+from caribou.mechanisms.noise_source import NoiseSource
+from caribou.methods.edge.dpdgc import Dpdgc
+from caribou.methods.edge.gap import Gap
+from caribou.methods.node.mlp import MlpDp
 from caribou.privacy.budget import Budget
 from caribou.randomness import Streams
 from leaky import NOTHING, SAGE, STREAMS, TIGHT, AnswersFromTheGraph, block_graph, content, gcn

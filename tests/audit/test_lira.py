@@ -14,8 +14,8 @@ from caribou.audit import lira
 from caribou.audit.lira import TargetModel, cross_judged, edge_game, node_game, scaled_confidence, without_edges
 from caribou.audit.scores import area_under_curve
 from caribou.errors import InputError
-from caribou.methods.dpdgc_ndp import DpdgcNdp
-from caribou.methods.mlp_dp import MlpDp
+from caribou.methods.node.dpdgc import DpdgcNdp
+from caribou.methods.node.mlp import MlpDp
 from caribou.privacy.budget import Budget
 from caribou.randomness import Streams
 from leaky import NOTHING, SAGE, STREAMS, TIGHT, Parrot, block_graph, content

@@ -12,7 +12,7 @@ from caribou.audit.onerun import one_run, plant, with_canaries
 from caribou.datasets import load
 from caribou.errors import InputError
 from caribou.graph import Graph
-from caribou.mechanisms.noise import NoiseSource
+from caribou.mechanisms.noise_source import NoiseSource
 from caribou.mechanisms.randomized_response import perturbed_pairs
 from caribou.privacy.pair_response import PairResponse
 

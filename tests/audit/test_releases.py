@@ -18,9 +18,9 @@ from caribou.audit.releases import (
 )
 from caribou.errors import InputError
 from caribou.graph import Graph
-from caribou.mechanisms.noise import NoiseSource
-from caribou.methods.mlp_dp import MlpDp
-from caribou.methods.sage import SageEdge
+from caribou.mechanisms.noise_source import NoiseSource
+from caribou.methods.edge.sage import SageEdge
+from caribou.methods.node.mlp import MlpDp
 from caribou.privacy.budget import Budget
 from caribou.randomness import Streams
 

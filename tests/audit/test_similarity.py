@@ -8,7 +8,7 @@ import pytest
 from caribou.audit import similarity
 from caribou.audit.linkteller import Setting
 from caribou.audit.similarity import correlations
-from caribou.methods.sage import SageEdge
+from caribou.methods.edge.sage import SageEdge
 from caribou.randomness import Streams
 from leaky import NOTHING, SAGE, STREAMS, TIGHT, block_graph, content
 

@@ -27,8 +27,8 @@ from caribou.audit.verdict import (
     runs_to_convict,
 )
 from caribou.errors import InputError
-from caribou.mechanisms.noise import NoiseSource
-from caribou.methods.mlp_dp import MlpDp
+from caribou.mechanisms.noise_source import NoiseSource
+from caribou.methods.node.mlp import MlpDp
 from caribou.privacy.budget import Budget
 from caribou.privacy.events import EpsilonDelta, Event, Gaussian, Laplace, NonPrivate, Parallel, event_to_dict
 from caribou.randomness import Streams

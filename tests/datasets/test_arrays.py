@@ -10,7 +10,7 @@ import pytest
 from caribou.datasets import read_graph
 from caribou.errors import DataError, InputError
 from caribou.graph import Graph
-from caribou.learning.encoder import Scaling
+from caribou.models.encoder import Scaling
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from caribou.engines.preparation import Memory
 from caribou.engines.sources import EdgeTable, FeatureTable
 from caribou.errors import DataError, InputError
 from caribou.graph import Graph
-from caribou.normalize import cap_degrees
+from caribou.graph.operator import cap_degrees
 from caribou.randomness import Streams
 from engines_support import CAP, COLUMNS, NODES, Tables
 

@@ -7,14 +7,14 @@ import pytest
 import torch
 
 import caribou as cb
-from caribou import kernels
+from caribou.engines import kernels
 from caribou.engines.blocks import TILE, Layout
 from caribou.engines.local import LocalRunner
 from caribou.engines.out_of_core import OutOfCoreRunner
 from caribou.engines.rounds import Step, steps_of
-from caribou.layer import ContractiveGraphLayer, project_rows
-from caribou.mechanisms.noise import BlockNoise
-from caribou.normalize import normalize
+from caribou.graph.operator import normalize
+from caribou.layers.contractive import ContractiveGraphLayer, project_rows
+from caribou.mechanisms.noise_source import BlockNoise
 from caribou.privacy.sensitivity import double_precision, single_storage
 from caribou.randomness import Streams
 from engines_support import CAP, COLUMNS, NODES, Tables, calibrated_for, last_state

@@ -13,8 +13,8 @@ from caribou.engines.blocks import BlockFiles, Layout
 from caribou.engines.votes import BlockCounter, BlockVoteBox, Journal, Task
 from caribou.errors import CaribouError
 from caribou.graph import Graph
-from caribou.mechanisms.noise import BlockNoise, NoiseSource
-from caribou.mechanisms.votes import VoteBox, VoteBudget
+from caribou.mechanisms.edge_votes import VoteBox, VoteBudget
+from caribou.mechanisms.noise_source import BlockNoise, NoiseSource
 from engines_support import COLUMNS, NODES, Tables
 
 CLASSES = 3
@@ -106,7 +106,7 @@ def test_a_resumed_election_repeats_its_stages_and_refuses_others(tables: Tables
 def test_votes_on_ray_are_those_of_one_process(tables: Tables) -> None:
     ray = pytest.importorskip("ray", reason="ray is not installed (extra: ray)")
     import caribou
-    from caribou.engines.cluster import RayRunner
+    from caribou.engines.ray import RayRunner
 
     here = str(Path(caribou.__file__).parent.parent)
     ray.init(

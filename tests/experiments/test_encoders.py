@@ -13,7 +13,7 @@ import caribou as cb
 from caribou.experiments.encoders import EncoderFolder, file_name
 from caribou.experiments.measures import measure
 from caribou.experiments.worker import measure_on_one_thread
-from caribou.learning.encoder import cross_fit, kept_encoders
+from caribou.models.encoder import cross_fit, kept_encoders
 from caribou.randomness import Streams
 
 pytestmark = pytest.mark.usefixtures("quick_learning")

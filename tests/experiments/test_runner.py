@@ -10,8 +10,8 @@ import sys
 import time
 from pathlib import Path
 
+from caribou.experiments.records import FAILED, OK, read, result_file
 from caribou.experiments.runner import _outcome, run_cells
-from caribou.results import FAILED, OK, read, result_file
 
 CARIBOU = Path(sys.executable).with_name("caribou")
 TABLE = """

@@ -13,11 +13,11 @@ import torch
 from caribou.embeddings import release
 from caribou.errors import BudgetExceeded, CalibrationError, CaribouError, InputError
 from caribou.graph import Graph
-from caribou.layer import ContractiveGraphLayer, project_rows
+from caribou.graph.operator import Operator, cap_degrees, normalize
+from caribou.layers.contractive import ContractiveGraphLayer, project_rows
 from caribou.mechanisms import message_passing
 from caribou.mechanisms.message_passing import propagate
-from caribou.mechanisms.noise import NoiseSource
-from caribou.normalize import Operator, cap_degrees, normalize
+from caribou.mechanisms.noise_source import NoiseSource
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.calibration import CalibratedPropagation, budget_mu, calibrate_propagation
 from caribou.privacy.certificate import verify

@@ -14,7 +14,7 @@ from scipy import stats
 
 from caribou.errors import InputError
 from caribou.graph import Graph
-from caribou.mechanisms.noise import NoiseSource
+from caribou.mechanisms.noise_source import NoiseSource
 from caribou.mechanisms.randomized_response import (
     MOST_PAIRS,
     noisy_edge_count,
@@ -117,7 +117,7 @@ def test_binomial_numbers_have_their_distribution() -> None:
 
 def test_the_weights_of_the_binomial_are_right_to_the_stated_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     """Against exact fractions: the total variation is below 2^-100."""
-    from caribou.mechanisms import noise as module
+    from caribou.mechanisms import noise_source as module
 
     seen: list[int] = []
     monkeypatch.setattr(module, "_uniform_below", lambda stream, bound: seen.append(bound) or 0)

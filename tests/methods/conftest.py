@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from caribou.graph import Graph
-from caribou.mechanisms.noise import NoiseSource
+from caribou.mechanisms.noise_source import NoiseSource
 from caribou.privacy.budget import Budget
 from caribou.randomness import Streams
 

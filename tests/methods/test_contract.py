@@ -18,21 +18,21 @@ import caribou as cb
 from caribou import memory, randomness
 from caribou.errors import InputError
 from caribou.graph import Graph
-from caribou.mechanisms.noise import NoiseSource
+from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods import METHODS, Fitted, Method
-from caribou.methods.caribou import Caribou
-from caribou.methods.caribou_ndp import CaribouNdp
-from caribou.methods.dpdgc import Dpdgc
-from caribou.methods.dpdgc_ndp import DpdgcNdp
-from caribou.methods.gap import Gap
-from caribou.methods.gap_ndp import GapNdp
-from caribou.methods.lapgraph import LapGraph
-from caribou.methods.mlp import Mlp
-from caribou.methods.mlp_dp import MlpDp
-from caribou.methods.sage import SageEdge
-from caribou.methods.sage_ndp import SageNdp
-from caribou.methods.votes import VotesEdge
-from caribou.methods.votes_ndp import VotePlan, VotesNdp
+from caribou.methods.edge.caribou import Caribou
+from caribou.methods.edge.dpdgc import Dpdgc
+from caribou.methods.edge.gap import Gap
+from caribou.methods.edge.lapgraph import LapGraph
+from caribou.methods.edge.mlp import Mlp
+from caribou.methods.edge.sage import SageEdge
+from caribou.methods.edge.votes import VotesEdge
+from caribou.methods.node.caribou import CaribouNdp
+from caribou.methods.node.dpdgc import DpdgcNdp
+from caribou.methods.node.gap import GapNdp
+from caribou.methods.node.mlp import MlpDp
+from caribou.methods.node.sage import SageNdp
+from caribou.methods.node.votes import VotePlan, VotesNdp
 from caribou.privacy.accounting import epsilon_of
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.certificate import EVERY_GRAPH, verify

@@ -16,15 +16,15 @@ import caribou as cb
 from caribou import memory
 from caribou.errors import InputError
 from caribou.graph import Graph
-from caribou.learning.dp_training import linear_clipped_sum
-from caribou.learning.encoder import Prior, cross_fit
-from caribou.learning.features import Rows
-from caribou.mechanisms.aggregation import bounded_adjacency, neighbour_sums, unit_length
-from caribou.mechanisms.noise import NoiseSource
+from caribou.mechanisms.neighbour_sums import bounded_adjacency, neighbour_sums, unit_length
+from caribou.mechanisms.noise_source import NoiseSource
+from caribou.mechanisms.noisy_descent import linear_clipped_sum
 from caribou.methods import METHODS
 from caribou.methods import dpdgc as module
-from caribou.methods.dpdgc import Dpdgc
-from caribou.methods.dpdgc_ndp import DpdgcNdp
+from caribou.methods.edge.dpdgc import Dpdgc
+from caribou.methods.node.dpdgc import DpdgcNdp
+from caribou.models.encoder import Prior, cross_fit
+from caribou.models.features import Rows
 from caribou.privacy.accounting import epsilon_of
 from caribou.privacy.budget import Budget
 from caribou.privacy.calibration import budget_mu, calibrate_sums

@@ -21,29 +21,29 @@ import pytest
 import scipy.sparse as sp
 import torch
 
-import caribou.learning.counts as counts_module
-import caribou.learning.head as head
-import caribou.methods.caribou as edge_module
-import caribou.methods.caribou_ndp as node_module
-import caribou.methods.mlp_dp as mlp_module
-import caribou.methods.node_level as node_level_module
-import caribou.methods.votes as votes_module
+import caribou.methods.edge.caribou as edge_module
+import caribou.methods.edge.votes as votes_module
+import caribou.methods.node.caribou as node_module
+import caribou.methods.node.mlp as mlp_module
+import caribou.methods.node.shared as node_level_module
+import caribou.models.count_likelihood as counts_module
+import caribou.models.heads as head
 import caribou.privacy.certificate as certificate_module
 from caribou.audit.bounds import epsilon_bound, mu_bound
 from caribou.audit.distinguish import Proven, prove
 from caribou.errors import InputError
 from caribou.graph import Graph, Split
-from caribou.layer import ContractiveGraphLayer, project_rows
-from caribou.learning.classifier import ClassifierConfig
-from caribou.learning.encoder import cross_fit
-from caribou.mechanisms.noise import NoiseSource
+from caribou.graph.operator import normalize
+from caribou.layers.contractive import ContractiveGraphLayer, project_rows
+from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods import Fitted
-from caribou.methods.caribou import Caribou, Roles, allocate_edge
-from caribou.methods.caribou_ndp import CaribouNdp, centred, joint_rows
-from caribou.methods.mlp_dp import MlpDp, apply_model
-from caribou.methods.votes import VotesEdge
-from caribou.methods.votes_ndp import VotePlan, VotesNdp, clip_counts, vote_counts
-from caribou.normalize import normalize
+from caribou.methods.edge.caribou import Caribou, Roles, allocate_edge
+from caribou.methods.edge.votes import VotesEdge
+from caribou.methods.node.caribou import CaribouNdp, centred, joint_rows
+from caribou.methods.node.mlp import MlpDp, apply_model
+from caribou.methods.node.votes import VotePlan, VotesNdp, clip_counts, vote_counts
+from caribou.models.classifier import ClassifierConfig
+from caribou.models.encoder import cross_fit
 from caribou.privacy.accounting import epsilon_of, gdp_epsilon, largest_true_positive_rate
 from caribou.privacy.budget import Budget
 from caribou.privacy.events import (

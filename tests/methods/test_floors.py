@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import caribou as cb
-from caribou.models import Model
+from caribou.estimators import Model
 
 pytestmark = [
     pytest.mark.slow,

@@ -13,15 +13,15 @@ import pytest
 import caribou as cb
 from caribou.errors import InputError
 from caribou.graph import Graph
-from caribou.learning import encoder
-from caribou.learning.encoder import Encoder, Prior, cross_fit
-from caribou.mechanisms.aggregation import bounded_adjacency, neighbour_sums
-from caribou.mechanisms.noise import NoiseSource
+from caribou.mechanisms.neighbour_sums import bounded_adjacency, neighbour_sums
+from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods import METHODS
 from caribou.methods import gap as module
-from caribou.methods.gap import Gap
-from caribou.methods.gap_ndp import GapNdp, messages
-from caribou.methods.mlp_dp import MlpDp, apply_model
+from caribou.methods.edge.gap import Gap
+from caribou.methods.node.gap import GapNdp, messages
+from caribou.methods.node.mlp import MlpDp, apply_model
+from caribou.models import encoder
+from caribou.models.encoder import Encoder, Prior, cross_fit
 from caribou.privacy.accounting import epsilon_of
 from caribou.privacy.budget import Budget
 from caribou.privacy.calibration import budget_mu, calibrate_sums

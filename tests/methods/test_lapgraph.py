@@ -9,10 +9,10 @@ import pytest
 
 import caribou as cb
 from caribou.errors import InputError
-from caribou.mechanisms.noise import NoiseSource
+from caribou.mechanisms.noise_source import NoiseSource
 from caribou.mechanisms.randomized_response import perturbed_pairs
-from caribou.methods.lapgraph import LapGraph
-from caribou.methods.sage import SageEdge
+from caribou.methods.edge.lapgraph import LapGraph
+from caribou.methods.edge.sage import SageEdge
 from caribou.privacy.certificate import verify
 from caribou.privacy.pair_response import laplace_threshold_response, pair_count
 from caribou.randomness import Streams

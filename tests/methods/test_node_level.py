@@ -19,12 +19,11 @@ from scipy.special import softmax
 import caribou
 from caribou.errors import InputError
 from caribou.graph import Graph, Split
-from caribou.learning.dp_training import chain_logits
-from caribou.learning.features import centred_unit_rows, unit_root_rows, with_random_features
-from caribou.learning.public_weights import random_directions
-from caribou.mechanisms.noise import NoiseSource
-from caribou.methods.mlp_dp import RANDOM_FEATURE_SHARE, SHRINKAGE_CHOICES, Base, MlpDp, choose, full_batch
-from caribou.methods.votes_ndp import (
+from caribou.graph.operator import pair_hash
+from caribou.mechanisms.noise_source import NoiseSource
+from caribou.mechanisms.noisy_descent import chain_logits
+from caribou.methods.node.mlp import RANDOM_FEATURE_SHARE, SHRINKAGE_CHOICES, Base, MlpDp, choose, full_batch
+from caribou.methods.node.votes import (
     SELECTION_SHARE,
     VotePlan,
     VotesNdp,
@@ -36,7 +35,8 @@ from caribou.methods.votes_ndp import (
     vote_counts,
     vote_event,
 )
-from caribou.normalize import pair_hash
+from caribou.models.features import centred_unit_rows, unit_root_rows, with_random_features
+from caribou.models.public_weights import random_directions
 from caribou.privacy.accounting import epsilon_of, pure_epsilon
 from caribou.privacy.budget import Budget
 from caribou.privacy.calibration import budget_mu

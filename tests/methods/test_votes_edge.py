@@ -11,10 +11,10 @@ import pytest
 
 import caribou as cb
 from caribou.errors import InputError
-from caribou.learning.encoder import cross_fit
-from caribou.mechanisms import votes as mechanism
-from caribou.mechanisms.noise import NoiseSource
-from caribou.methods.votes import VotesEdge, elect
+from caribou.mechanisms import edge_votes as mechanism
+from caribou.mechanisms.noise_source import NoiseSource
+from caribou.methods.edge.votes import VotesEdge, elect
+from caribou.models.encoder import cross_fit
 from caribou.privacy.certificate import verify
 from caribou.privacy.events import Gaussian
 from caribou.randomness import Streams

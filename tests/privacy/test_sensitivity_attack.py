@@ -19,10 +19,10 @@ from caribou.audit.pairs import largest_change, worst_rows
 from caribou.embeddings import release
 from caribou.errors import InputError
 from caribou.graph import Graph
-from caribou.layer import ContractiveGraphLayer, project_rows
+from caribou.graph.operator import normalize
+from caribou.layers.contractive import ContractiveGraphLayer, project_rows
 from caribou.mechanisms.message_passing import propagate
-from caribou.mechanisms.noise import NoiseSource
-from caribou.normalize import normalize
+from caribou.mechanisms.noise_source import NoiseSource
 from caribou.privacy.budget import Budget
 from caribou.privacy.calibration import calibrate_propagation
 from caribou.privacy.sensitivity import (

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from caribou.experiments.records import OK, Record, read
 from caribou.reports.attacks import OF_THE_PAPER, audit_blocks
 from caribou.reports.blocks import Table
-from caribou.results import OK, Record, read
 
 ROOT = Path(__file__).parents[2]
 

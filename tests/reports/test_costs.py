@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from caribou.experiments.records import OK, Record
 from caribou.reports.blocks import Entry, Table
 from caribou.reports.costs import cost_table, dataset_title, larger_blocks
-from caribou.results import OK, Record
 
 LARGE = "csbm:nodes=169343,classes=40,features=128,average_degree=13.674"
 

@@ -12,13 +12,13 @@ import pytest
 
 from caribou.errors import InputError
 from caribou.experiments.grid import available
+from caribou.experiments.records import FAILED, OK, Record, append, read_all, result_file
 from caribou.reports import paper
 from caribou.reports.blocks import NOT_RUN, Entry, Table
 from caribou.reports.figures import styles
 from caribou.reports.items import ITEMS
 from caribou.reports.page import sections, write_report
 from caribou.reports.summary import mean_of
-from caribou.results import FAILED, OK, Record, append, read_all, result_file
 
 ROOT = Path(__file__).parents[2]
 CHROMIUM = next(

@@ -19,7 +19,7 @@ import numpy as np
 
 from caribou.errors import InputError
 from caribou.graph import Graph
-from caribou.mechanisms.noise import NoiseSource
+from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods import Fitted, Method
 from caribou.privacy.budget import Budget
 from caribou.randomness import Streams

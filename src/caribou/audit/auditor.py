@@ -23,7 +23,7 @@ from caribou.audit.scores import FALSE_POSITIVE_RATES, AttackResult, Scored, sum
 from caribou.audit.verdict import Verdict, judge, runs_for_power
 from caribou.errors import InputError
 from caribou.graph import Graph
-from caribou.mechanisms.noise import NoiseSource
+from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods import Fitted, Method
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.certificate import Certificate, json_number

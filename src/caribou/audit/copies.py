@@ -20,13 +20,13 @@ from caribou.audit.releases import Release
 from caribou.audit.views import View
 from caribou.errors import InputError
 from caribou.graph import Graph
-from caribou.layer import ContractiveGraphLayer
-from caribou.mechanisms.aggregation import bounded_adjacency, noisy_sums
+from caribou.graph.operator import normalize
+from caribou.layers.contractive import ContractiveGraphLayer
+from caribou.mechanisms.edge_votes import VoteBox, VoteBudget
 from caribou.mechanisms.message_passing import propagate
-from caribou.mechanisms.noise import NoiseSource
-from caribou.mechanisms.votes import VoteBox, VoteBudget
-from caribou.methods.sage import perturb
-from caribou.normalize import normalize
+from caribou.mechanisms.neighbour_sums import bounded_adjacency, noisy_sums
+from caribou.mechanisms.noise_source import NoiseSource
+from caribou.methods.edge.sage import perturb
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.calibration import calibrate_propagation, calibrate_sums
 from caribou.privacy.certificate import PROPAGATION, SUMS, Certificate

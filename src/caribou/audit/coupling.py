@@ -23,7 +23,7 @@ import numpy as np
 
 from caribou.audit.pairs import two_class_graph
 from caribou.audit.releases import handed_out, without_edges
-from caribou.mechanisms.noise import NoiseSource
+from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods import Fitted, Method
 from caribou.privacy.budget import Budget
 from caribou.privacy.certificate import Certificate

@@ -28,7 +28,7 @@ from caribou.audit.separation import Directions, Test, best_test, fit_directions
 from caribou.audit.views import Runs, View, checked_view, observe, observe_batch, tabulate
 from caribou.errors import InputError
 from caribou.graph import Graph
-from caribou.mechanisms.noise import NoiseSource
+from caribou.mechanisms.noise_source import NoiseSource
 from caribou.randomness import stream_seed
 
 FIT_SHARE = 0.4

@@ -22,7 +22,7 @@ from caribou.audit.releases import without_edges
 from caribou.audit.scores import Scored
 from caribou.errors import InputError
 from caribou.graph import Graph, Split
-from caribou.mechanisms.noise import NoiseSource
+from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods import Method
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.randomness import Streams

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from caribou.graph import Graph
-from caribou.learning.threads import one_thread
+from caribou.models.threads import one_thread
 from caribou.randomness import Streams
 
 SETTINGS: Mapping[str, Any] = {"hidden": 16, "epochs": 200}

@@ -26,9 +26,9 @@ from caribou.audit.access import refusal
 from caribou.audit.scores import AttackResult, Progress, Scored, area_under_curve, node_rates, summarise
 from caribou.errors import InputError
 from caribou.graph import Graph, Split
-from caribou.learning.threads import one_thread
-from caribou.mechanisms.noise import NoiseSource
+from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods import Method
+from caribou.models.threads import one_thread
 from caribou.privacy.budget import Budget
 from caribou.privacy.events import Event
 from caribou.randomness import Streams

@@ -32,7 +32,7 @@ from caribou.audit.scores import (
 )
 from caribou.errors import InputError
 from caribou.graph import Graph
-from caribou.mechanisms.noise import NoiseSource
+from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods import Method
 from caribou.privacy.budget import Budget
 from caribou.privacy.events import Event

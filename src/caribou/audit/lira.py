@@ -27,7 +27,7 @@ from caribou.audit.access import SMALLEST, logits, refusal
 from caribou.audit.scores import AttackResult, Progress, Scored, edge_rates, node_rates, summarise
 from caribou.errors import InputError
 from caribou.graph import Graph
-from caribou.mechanisms.noise import NoiseSource
+from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods import Fitted, Method
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.events import Event

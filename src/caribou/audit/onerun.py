@@ -22,7 +22,7 @@ from caribou.audit.separation import discriminant
 from caribou.audit.views import View, checked_view, finite
 from caribou.errors import InputError
 from caribou.graph import Graph
-from caribou.mechanisms.noise import NoiseSource
+from caribou.mechanisms.noise_source import NoiseSource
 from caribou.randomness import Streams, stream_seed
 
 SHADOWS = 6

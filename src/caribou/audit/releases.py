@@ -11,7 +11,7 @@ import numpy as np
 from caribou.audit.views import WHOLE, View, checked_view, word_number
 from caribou.errors import InputError
 from caribou.graph import Graph
-from caribou.mechanisms.noise import NoiseSource
+from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods import Fitted, Method
 from caribou.privacy.budget import Budget
 from caribou.privacy.certificate import Certificate

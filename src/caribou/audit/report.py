@@ -18,7 +18,7 @@ from caribou.audit.auditor import Outcome
 from caribou.audit.claims import Claim
 from caribou.audit.scores import NO_BOUND
 from caribou.audit.verdict import CONSISTENT, VIOLATED
-from caribou.runs import check_target, whole_folder
+from caribou.saved_model import check_target, whole_folder
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

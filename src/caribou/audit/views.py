@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from caribou.errors import InputError
-from caribou.mechanisms.noise import NoiseSource
+from caribou.mechanisms.noise_source import NoiseSource
 
 View = Mapping[str, np.ndarray]
 """Everything that is handed out after one run, by name."""

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
+from caribou.engines.kernels import Rows, empty_rows
 from caribou.errors import RunError
-from caribou.kernels import Rows, empty_rows
 
 TILE = 1024
 """Rows that share one address of the noise. Fixed, so that results do not depend on how rows are divided into blocks."""

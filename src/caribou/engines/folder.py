@@ -24,7 +24,7 @@ from typing import IO, Any
 import numpy as np
 
 from caribou.errors import InputError, RunError
-from caribou.mechanisms.noise import BlockNoise
+from caribou.mechanisms.noise_source import BlockNoise
 
 FORMAT = 1
 STAGES = ("preparing", "prepared", "booking", "running", "released")

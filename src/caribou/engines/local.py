@@ -8,9 +8,9 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 import numpy as np
 
 from caribou.engines.blocks import Block, Layout
+from caribou.engines.kernels import Shards, empty_rows
 from caribou.engines.rounds import Progress, Step, advance, joined
-from caribou.kernels import Shards, empty_rows
-from caribou.mechanisms.noise import BlockNoise
+from caribou.mechanisms.noise_source import BlockNoise
 
 
 class LocalRunner:

@@ -11,11 +11,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from caribou import kernels
+from caribou.engines import kernels
 from caribou.engines.blocks import TILE, BlockFiles, StateFile
+from caribou.engines.kernels import Shards
 from caribou.engines.rounds import Progress, Step, advance, drawn, finish_of, joined
-from caribou.kernels import Shards
-from caribou.mechanisms.noise import BlockNoise
+from caribou.mechanisms.noise_source import BlockNoise
 
 
 class OutOfCoreRunner:

@@ -17,7 +17,7 @@ import numpy as np
 from caribou.engines.blocks import TILE_SHIFT, BlockFiles, Layout
 from caribou.engines.sources import EdgeTable, FeatureTable
 from caribou.errors import InputError
-from caribou.normalize import pair_hash
+from caribou.graph.operator import pair_hash
 
 _BASE = 256 << 20
 """What the interpreter and its libraries take by themselves."""

@@ -8,10 +8,10 @@ from typing import Protocol
 
 import numpy as np
 
-from caribou import kernels
+from caribou.engines import kernels
 from caribou.engines.blocks import TILE, Block
-from caribou.kernels import Finish, Shards
-from caribou.mechanisms.noise import BlockNoise
+from caribou.engines.kernels import Finish, Shards
+from caribou.mechanisms.noise_source import BlockNoise
 from caribou.privacy.budget import PrivacyUnit
 from caribou.privacy.calibration import CalibratedPropagation
 from caribou.privacy.sensitivity import grid_spacing

@@ -18,10 +18,10 @@ from typing import Protocol
 import numpy as np
 
 from caribou.engines.blocks import TILE, Block, Layout
+from caribou.engines.kernels import Rows
 from caribou.errors import CaribouError
-from caribou.kernels import Rows
-from caribou.mechanisms.noise import BlockNoise
-from caribou.mechanisms.votes import Ballot, Roll, VoteBudget, stage_counts
+from caribou.mechanisms.edge_votes import Ballot, Roll, VoteBudget, stage_counts
+from caribou.mechanisms.noise_source import BlockNoise
 from caribou.privacy.sensitivity import grid_spacing
 
 _VOTES = 1 << 31

@@ -18,7 +18,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from caribou.experiments.measures import peak_mb
-from caribou.learning.encoder import Encoder, Key, Prior
+from caribou.models.encoder import Encoder, Key, Prior
 
 
 @dataclass

@@ -28,9 +28,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from caribou.choices import read_toml
 from caribou.errors import InputError
-from caribou.results import cell_key
+from caribou.experiments.hyperparameters import read_toml
+from caribou.experiments.records import cell_key
 
 SCALES = ("smoke", "laptop", "full")
 FOLDER = Path("experiments")

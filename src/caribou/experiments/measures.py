@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from caribou.errors import InputError
-from caribou.results import cell_key
+from caribou.experiments.records import cell_key
 
 Cell = Mapping[str, Any]
 Measure = Callable[[Cell, Path | None], dict[str, Any]]
@@ -39,8 +39,8 @@ def measure(cell: Cell, data_dir: Path | None) -> dict[str, Any]:
 def fit_and_score(cell: Cell, data_dir: Path | None) -> dict[str, Any]:
     """Fit a method; accuracies on test and validation nodes, epsilon spent, seconds and memory of the fit."""
     from caribou.datasets import load
-    from caribou.mechanisms.noise import NoiseSource
-    from caribou.models import Model, accuracy
+    from caribou.estimators import Model, accuracy
+    from caribou.mechanisms.noise_source import NoiseSource
     from caribou.privacy.certificate import json_number
 
     graph = load(str(cell["dataset"]), data_dir=data_dir, seed=int(cell["seed"]))
@@ -136,7 +136,7 @@ def settings_of(cell: Cell) -> dict[str, Any]:
 
 
 def _choice(cell: Cell) -> Any:
-    from caribou.choices import nearest_choice
+    from caribou.experiments.hyperparameters import nearest_choice
 
     return nearest_choice(str(cell["method"]), str(cell["dataset"]), budget_of(cell).epsilon)
 

@@ -26,7 +26,7 @@ from typing import Any, cast
 
 from caribou import __version__
 from caribou.errors import CaribouError
-from caribou.results import FAILED, OK, Record, cell_key, read
+from caribou.experiments.records import FAILED, OK, Record, cell_key, read
 
 Cell = Mapping[str, Any]
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import torch
 
-import caribou.models
+import caribou.estimators
 import caribou.tuning  # noqa: F401
 from caribou.experiments.encoders import Charge, EncoderFolder
 from caribou.experiments.measures import measure
-from caribou.learning.encoder import kept_encoders
+from caribou.models.encoder import kept_encoders
 
 
 def measure_on_one_thread(cell: Mapping[str, Any], data_dir: Path | None, encoders: Path) -> dict[str, Any]:

@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 
 from caribou.errors import InputError
-from caribou.layer import ContractiveGraphLayer, project_rows
-from caribou.mechanisms.noise import NoiseSource
-from caribou.normalize import Operator
+from caribou.graph.operator import Operator
+from caribou.layers.contractive import ContractiveGraphLayer, project_rows
+from caribou.mechanisms.noise_source import NoiseSource
 from caribou.privacy.budget import PrivacyUnit
 from caribou.privacy.calibration import CalibratedPropagation
 from caribou.privacy.sensitivity import double_precision

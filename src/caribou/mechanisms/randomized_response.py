@@ -9,7 +9,7 @@ import numpy as np
 
 from caribou.errors import InputError
 from caribou.graph import Graph
-from caribou.mechanisms.noise import NoiseSource
+from caribou.mechanisms.noise_source import NoiseSource
 from caribou.privacy.pair_response import PairResponse, pair_count
 
 MOST_PAIRS = 20_000_000

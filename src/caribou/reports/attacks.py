@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from caribou.experiments.records import Record
 from caribou.reports import paper
 from caribou.reports.blocks import Block, Entry, Table
 from caribou.reports.summary import Mean, axis, budget_words, grouped, seed_words
-from caribou.results import Record
 
 Records = Sequence[Record]
 

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from caribou.experiments.records import Record
 from caribou.reports import paper
 from caribou.reports.blocks import NOT_RUN, Block, Entry, Table
 from caribou.reports.summary import Mean, axis, budget_words, grouped, seed_words
-from caribou.results import Record
 
 Records = Sequence[Record]
 ADDED = "added_mb"

@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from caribou.experiments.records import Record
 from caribou.reports import paper
 from caribou.reports.attacks import audit_blocks
 from caribou.reports.blocks import NOT_RUN, Block, Entry, Table, marked
 from caribou.reports.costs import cost_table, dataset_title, larger_blocks
 from caribou.reports.figures import boxes, curves, heat_maps
 from caribou.reports.summary import Mean, axis, budget_words, figure_of, grouped, seed_words, tops, value_of
-from caribou.results import Record
 
 Records = Sequence[Record]
 

@@ -12,10 +12,10 @@ from pathlib import Path
 
 from caribou.errors import InputError
 from caribou.experiments.grid import Experiment
+from caribou.experiments.records import OK, Problem, Record, cell_key, latest
 from caribou.reports.blocks import Block, Figure, Table
 from caribou.reports.items import ITEMS, Item
 from caribou.reports.summary import successes
-from caribou.results import OK, Problem, Record, cell_key, latest
 
 
 @dataclass(frozen=True)

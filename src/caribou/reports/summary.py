@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from caribou.results import OK, Record, latest
+from caribou.experiments.records import OK, Record, latest
 
 FEWEST_RUNS = 3
 """With fewer runs an interval is wider than anything it could say."""

@@ -13,10 +13,10 @@ from caribou.audit.claims import Claim
 from caribou.audit.pairs import Pair, member_pair
 from caribou.audit.releases import FittedRelease, Release
 from caribou.graph import Graph, Split
-from caribou.mechanisms.noise import NoiseSource
+from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods import Fitted
-from caribou.methods.caribou_ndp import CaribouNdp, joint_rows
-from caribou.methods.mlp_dp import MlpDp
+from caribou.methods.node.caribou import CaribouNdp, joint_rows
+from caribou.methods.node.mlp import MlpDp
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.calibration import budget_mu
 from caribou.privacy.sensitivity import sum_sensitivity

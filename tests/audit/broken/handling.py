@@ -12,7 +12,7 @@ from caribou.audit.claims import Claim
 from caribou.audit.pairs import Pair
 from caribou.audit.releases import BlackBoxRelease, Release
 from caribou.graph import Graph
-from caribou.mechanisms.noise import NoiseSource
+from caribou.mechanisms.noise_source import NoiseSource
 from caribou.privacy.budget import Budget
 from caribou.privacy.calibration import budget_mu
 

@@ -13,9 +13,9 @@ from caribou.audit.copies import PropagationCopies
 from caribou.audit.pairs import Pair, star_graphs
 from caribou.audit.releases import Release
 from caribou.graph import Graph
-from caribou.layer import ContractiveGraphLayer
-from caribou.mechanisms.noise import NoiseSource
-from caribou.normalize import normalize
+from caribou.graph.operator import normalize
+from caribou.layers.contractive import ContractiveGraphLayer
+from caribou.mechanisms.noise_source import NoiseSource
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.calibration import budget_mu
 from caribou.privacy.sensitivity import (

@@ -17,7 +17,7 @@ from caribou.audit.claims import Claim
 from caribou.audit.pairs import Pair, worst_pairs
 from caribou.audit.releases import FittedRelease, Release
 from caribou.graph import Graph
-from caribou.mechanisms.noise import NoiseSource
+from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods import Fitted, Method
 from caribou.privacy.accounting import gdp_epsilon
 from caribou.privacy.budget import Budget

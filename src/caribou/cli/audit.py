@@ -1,0 +1,260 @@
+"""``caribou audit``: attack a method or a saved run, and say whether its claim holds."""
+
+from __future__ import annotations
+
+import json
+import math
+import shlex
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from caribou.cli.options import AsJson, Column, DataDir, Dataset, GraphFile, GraphSource, NodeTable
+from caribou.cli.train import parse_settings
+from caribou.cli.verify import EXIT_CLAIM_FAILS
+from caribou.errors import InputError
+
+if TYPE_CHECKING:
+    from caribou.audit.auditor import Audit, Outcome
+
+
+def audit(
+    subject: Annotated[
+        str, typer.Argument(metavar="METHOD|RUN", help="A method by name, or the folder of a saved run.")
+    ],
+    dataset: Dataset = None,
+    graph: GraphFile = None,
+    nodes: NodeTable = None,
+    column: Column = None,
+    data_dir: DataDir = None,
+    epsilon: Annotated[
+        float | None, typer.Option(help="Epsilon that a method claims (default: 4).", show_default=False)
+    ] = None,
+    delta: Annotated[
+        float | None, typer.Option(help="Delta that a method claims (default: 1e-05).", show_default=False)
+    ] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="A setting of the method, key=value; may be repeated.")
+    ] = None,
+    attacks: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--attack",
+            help="all (default) or distinguish, onerun, linkteller, similarity, gmia, lira; commas between.",
+            show_default=False,
+        ),
+    ] = None,
+    runs: Annotated[
+        int | None,
+        typer.Option(
+            help="Runs per graph of a distinguishing game (default: as many as it takes to see twice the claim).",
+            show_default=False,
+        ),
+    ] = None,
+    confidence: Annotated[float, typer.Option(help="Confidence of the verdict and of the lower bound.")] = 0.95,
+    seed: Annotated[int, typer.Option(help="Everything that is drawn follows from it.")] = 0,
+    workers: Annotated[int | None, typer.Option(help="Processes (default: one per core).", show_default=False)] = None,
+    out: Annotated[Path | None, typer.Option(help="Write the report (HTML, PNG, JSON) to this new folder.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Try to refute what a method or a saved run claims, and measure what known attacks reach.
+
+    Exit code 3: the claim is violated. Attacks on a graph need --dataset or --graph, also for a run, which holds none.
+
+    Example: caribou audit caribou-edp --epsilon 4 --attack distinguish
+    """
+    from caribou.audit.report import write_report
+    from caribou.audit.verdict import VIOLATED
+    from caribou.saved_model import check_target
+
+    if out is not None:
+        check_target(out)
+    source = GraphSource(dataset, graph, nodes, column or (), None, data_dir)
+    options = parse_settings(settings or [])
+    job = _job(subject, source, epsilon, delta, options, ",".join(attacks or ["all"]), runs, confidence, seed, workers)
+    with _bars() as report:
+        outcome = job.run(report)
+    if out is not None:
+        write_report(outcome, out)
+    if as_json:
+        typer.echo(json.dumps(outcome.to_json(), indent=2))
+    else:
+        _print(outcome, out)
+    if outcome.verdict.word == VIOLATED:
+        raise typer.Exit(EXIT_CLAIM_FAILS)
+
+
+def _job(
+    subject: str,
+    source: GraphSource,
+    epsilon: float | None,
+    delta: float | None,
+    settings: Mapping[str, Any],
+    attack: str,
+    runs: int | None,
+    confidence: float,
+    seed: int,
+    workers: int | None,
+) -> Audit:
+    from caribou.audit.auditor import ATTACKS, Audit
+    from caribou.methods import METHODS, method_info
+    from caribou.privacy.budget import Budget
+    from caribou.saved_model import read_run
+
+    name, claimed, words, stored = subject, dict(settings), None, None
+    if subject in METHODS or not Path(subject).exists():
+        info = method_info(subject)
+        budget = Budget((4.0 if info.private else math.inf) if epsilon is None else epsilon, delta, info.unit)
+    else:
+        if epsilon is not None or delta is not None or settings:
+            raise InputError("epsilon, delta and set must not be given with a run, which has its own")
+        run = read_run(subject)
+        name, budget, claimed = run.method, run.budget, dict(run.settings)
+        words, stored = f"the method of {subject} ({name})", run.certificate
+        info = method_info(name)
+    info.check(name, budget)
+    given = source.dataset is not None or source.graph is not None
+    graph = source.load(seed) if given else None
+    wanted = ATTACKS if attack == "all" else tuple(dict.fromkeys(word.strip() for word in attack.split(",")))
+    missing = [word for word in wanted if word in ATTACKS and word != "distinguish"]
+    if graph is None and attack != "all" and missing:
+        raise InputError(f"dataset must be given for the attack {missing[0]}, got none")
+    return Audit(
+        name,
+        info.create(**claimed),
+        budget,
+        graph,
+        wanted,
+        runs,
+        confidence,
+        seed,
+        workers,
+        _again(subject, source, epsilon, delta, settings, attack, runs, confidence, seed),
+        info.transductive,
+        words,
+        stored,
+    )
+
+
+def _exact(value: float | str | Path) -> str:
+    """A value as it is typed, with all its digits: 4.0 is 4, but 0.1234567 is no 0.123457."""
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
+def _again(
+    subject: str,
+    source: GraphSource,
+    epsilon: float | None,
+    delta: float | None,
+    settings: Mapping[str, Any],
+    attack: str,
+    runs: int | None,
+    confidence: float,
+    seed: int,
+) -> str:
+    """The line that plays the same games again."""
+    words = ["caribou", "audit", subject]
+    named = {
+        "dataset": source.dataset,
+        "graph": source.graph,
+        "nodes": source.nodes,
+        "epsilon": epsilon,
+        "delta": delta,
+    }
+    for option, value in {**named, "runs": runs}.items():
+        words += [] if value is None else [f"--{option}", _exact(value)]
+    words += [word for pair in source.columns for word in ("--column", pair)]
+    for key, value in settings.items():
+        words += ["--set", f"{key}={value if isinstance(value, str) else json.dumps(value)}"]
+    words += ["--attack", attack, "--confidence", _exact(confidence), "--seed", str(seed)]
+    return shlex.join(words)
+
+
+@contextmanager
+def _bars() -> Iterator[Callable[[str, int, int, float], None]]:
+    """A progress bar per part on stderr, with the largest epsilon proven so far."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield _lines()
+        return
+    bound = TextColumn("{task.fields[bound]}")
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), bound, TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as progress:
+        tasks: dict[str, Any] = {}
+
+        def report(name: str, done: int, planned: int, proven: float) -> None:
+            if name not in tasks:
+                tasks[name] = progress.add_task(name, total=planned, bound="")
+            progress.update(tasks[name], completed=done, total=planned, bound=_bound(proven))
+
+        yield report
+
+
+def _lines() -> Callable[[str, int, int, float], None]:
+    """Without a terminal: a line when a part begins, at every quarter, and at its end."""
+    shown: dict[str, int] = {}
+
+    def report(name: str, done: int, planned: int, proven: float) -> None:
+        quarter = 4 * done // max(planned, 1)
+        if shown.get(name, -1) < quarter:
+            shown[name] = quarter
+            typer.echo(f"{name}: {done:,} of {planned:,} {_bound(proven)}".rstrip(), err=True)
+
+    return report
+
+
+def _bound(proven: float) -> str:
+    return f"epsilon >= {proven:.2f}" if proven > 0 else ""
+
+
+def _print(outcome: Outcome, out: Path | None) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from caribou.audit.scores import NO_BOUND
+
+    console, verdict = Console(), outcome.verdict
+    colour = {"VIOLATED": "bold red", "consistent": "green"}.get(verdict.word, "yellow")
+    facts = Table(show_header=False, box=None, pad_edge=False)
+    facts.add_row("audited", outcome.subject)
+    facts.add_row("claimed", verdict.claim.describe())
+    facts.add_row("proven", f"{verdict.proven()} (confidence {verdict.confidence:g})")
+    facts.add_row("verdict", f"[{colour}]{verdict.word}[/{colour}]")
+    for reason in verdict.reasons:
+        facts.add_row("", reason)
+    if verdict.more_runs:
+        facts.add_row("would decide", f"{verdict.more_runs:,} runs per graph")
+    for note in outcome.notes:
+        facts.add_row("note", note)
+    for name, reason in outcome.skipped.items():
+        facts.add_row("not done", f"{name}: {reason}")
+    if outcome.verdict.word == "VIOLATED" and verdict.reproduce:
+        facts.add_row("reproduce", verdict.reproduce)
+    if out is not None:
+        facts.add_row("report", f"{out}/audit.html")
+    console.print(facts)
+    if outcome.attacks:
+        console.print(_table(outcome))
+        console.print(
+            "A measured rate is an estimate from a few runs and may exceed what is allowed; the verdict counts what is proven."
+        )
+        if not all(result.bounded for result in outcome.attacks.values()):
+            console.print(f"No bound (-): {NO_BOUND}")
+
+
+def _table(outcome: Outcome) -> Any:
+    from rich.table import Table
+
+    rates = sorted({rate for result in outcome.attacks.values() for rate in result.tpr_at_fpr})
+    table = Table("attack", "AUC", *(f"TPR at FPR {100 * rate:g} % (allowed)" for rate in rates))
+    for name, result in outcome.attacks.items():
+        allowed = {r: f"{100 * result.tpr_allowed[r]:.1f} %" if result.bounded else "-" for r in rates}
+        cells = (f"{100 * result.tpr_at_fpr[r]:.1f} % ({allowed[r]})" for r in rates)
+        table.add_row(name, f"{result.auc:.3f}", *cells)
+    return table

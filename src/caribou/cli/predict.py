@@ -1,0 +1,177 @@
+"""``caribou predict``, ``embed`` and ``certificate``: what a saved run is good for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from caribou.cli.options import Book, Column, GraphSource, Name, NodeTable
+from caribou.errors import InputError
+from caribou.privacy.budget import PrivacyUnit
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+
+    from caribou.estimators import Model
+    from caribou.graph import Graph
+
+TABLES = (".csv", ".parquet")
+_Run = Annotated[Path, typer.Argument(help="The folder that caribou train --out wrote.")]
+_Graph = Annotated[Path | None, typer.Option(help="Another graph: .npz, .pt, .graphml, or an edge table.")]
+_Training = Annotated[
+    bool,
+    typer.Option(
+        "--training-graph",
+        help="--graph is the training graph, its nodes in the same order: use what was released, spend nothing.",
+    ),
+]
+
+
+def predict(
+    run: _Run,
+    out: Annotated[Path, typer.Option(help="Write the predictions to this new file: .csv or .parquet.")],
+    graph: _Graph = None,
+    nodes: NodeTable = None,
+    column: Column = None,
+    name: Name = None,
+    training_graph: _Training = False,
+    ledger: Book = None,
+) -> None:
+    """Write the class of every node, with its probability. The column of ids keeps its title (node, where it has none).
+
+    Without --graph: the nodes of the training graph, from the saved run; free. With --graph: another graph, which costs a new
+    release about it, and its certificate is written beside OUT. At node level a run holds no predictions: give the training
+    graph with --training-graph, which is free.
+
+    Example: caribou predict run --out predictions.csv
+    """
+    from caribou.estimators import load
+
+    _check_table(out)
+    model = load(run)
+    if graph is None:
+        if nodes is not None or column or name is not None or training_graph:
+            raise InputError("nodes, column, name and training-graph must go with --graph, got no --graph")
+        probabilities, ids, title = model.predict_proba(), model.node_ids, model.id_title
+    else:
+        data = GraphSource(graph=graph, nodes=nodes, columns=column or (), name=name).load()
+        ids = None if data.node_ids is None else tuple(str(i) for i in data.node_ids)
+        title = data.id_title
+        if training_graph:
+            probabilities = model.predict_proba(data, training_graph=True)
+        else:
+            probabilities = _new_release(model, data, out, ledger)
+    _write_table(_predictions(probabilities, model.classes, ids, title), out)
+    typer.echo(f"wrote {len(probabilities)} predictions to {out}")
+    if model.budget.unit is PrivacyUnit.NODE:
+        typer.echo(
+            "do not publish them: each is computed from its node's own features, which no certificate covers", err=True
+        )
+
+
+def embed(
+    run: _Run,
+    out: Annotated[Path, typer.Option(help="Write X^(K) to this new file: .csv, .parquet or .npy.")],
+) -> None:
+    """Write the private embeddings X^(K) of a run, for any other task. They are already released: this costs nothing.
+
+    Example: caribou embed run --out embeddings.parquet
+    """
+    import numpy as np
+
+    from caribou.estimators import load
+
+    _check_table(out, (*TABLES, ".npy"))
+    model = load(run)
+    state = model.embeddings
+    if out.suffix == ".npy":
+        _write_whole(out, lambda path: np.save(path, state))
+    else:
+        _write_table(_table(state, [f"x{i}" for i in range(state.shape[1])], model.node_ids, model.id_title), out)
+    typer.echo(f"wrote {state.shape[0]} x {state.shape[1]} embeddings to {out}")
+
+
+def certificate(
+    run: _Run,
+    markdown: Annotated[bool, typer.Option("--markdown", help="For people, instead of JSON.")] = False,
+) -> None:
+    """Print the certificate of a run; caribou verify RUN/certificate.json recomputes it.
+
+    Example: caribou certificate run --markdown
+    """
+    from caribou.saved_model import read_run
+
+    found = read_run(run).certificate
+    typer.echo(found.to_markdown() if markdown else found.to_json(), nl=False)
+
+
+def _new_release(model: Model, data: Graph, out: Path, ledger: Path | None) -> np.ndarray:
+    beside = out.with_suffix(".certificate.json")
+    if beside.exists():
+        raise InputError(f"certificate of the new release must be a new file, got {str(beside)!r}, which exists")
+    if model.node_ids is not None and data.node_ids is not None and set(model.node_ids) == set(map(str, data.node_ids)):
+        typer.echo("warning: these are the nodes of the training graph; --training-graph would spend nothing", err=True)
+    result = model.release(data, ledger=ledger)
+    if result.certificate.epsilon_spent == 0:
+        typer.echo("each prediction is made from a node's own features: nothing was released", err=True)
+        return result.probabilities
+    result.certificate.save(beside)
+    booked = "booked in no ledger" if ledger is None else f"booked in {ledger}"
+    typer.echo(f"a new release about {data.name!r}: {model.budget}, {booked}; certificate: {beside}", err=True)
+    return result.probabilities
+
+
+def _predictions(
+    probabilities: np.ndarray, classes: tuple[str, ...], ids: tuple[str, ...] | None, title: str | None
+) -> pd.DataFrame:
+    taken = title in ("class", "probability")
+    table = _table(probabilities, [f"p_{name}" for name in classes], ids, None if taken else title)
+    best = probabilities.argmax(axis=1)
+    table.insert(1, "class", [classes[k] for k in best])
+    table.insert(2, "probability", probabilities.max(axis=1))
+    return table
+
+
+def _table(values: np.ndarray, columns: list[str], ids: tuple[str, ...] | None, title: str | None) -> pd.DataFrame:
+    """The values with the ids before them, under their own title; ``node`` if they have none, or another column has it."""
+    import pandas as pd
+
+    table = pd.DataFrame(values, columns=columns)
+    own = title is not None and ids is not None and title not in columns
+    table.insert(0, title if own else "node", list(ids) if ids is not None else range(len(values)))
+    return table
+
+
+def _check_table(out: Path, endings: tuple[str, ...] = TABLES) -> None:
+    from caribou.saved_model import require_writable
+
+    if out.suffix not in endings:
+        raise InputError(f"out must end in {' or '.join(endings)}, got {str(out)!r}")
+    if not out.absolute().parent.is_dir() or out.is_dir():
+        raise InputError(f"out must be a file in a folder that exists, got {str(out)!r}")
+    if out.exists():
+        raise InputError(f"out must be a new file, got {str(out)!r}, which exists")
+    require_writable(out.absolute().parent, str(out))
+
+
+def _write_table(table: pd.DataFrame, out: Path) -> None:
+    if out.suffix == ".csv":
+        _write_whole(out, lambda path: table.to_csv(path, index=False))
+    else:
+        _write_whole(out, lambda path: table.to_parquet(path, index=False))
+
+
+def _write_whole(out: Path, write: Callable[[Path], object]) -> None:
+    """Whole or not at all."""
+    temporary = out.with_name(f".{out.name}.tmp{out.suffix}")
+    try:
+        write(temporary)
+        temporary.replace(out)
+    except OSError as error:
+        raise InputError(f"out must be a file that can be written, got {str(out)!r}: {error.strerror}") from error
+    finally:
+        temporary.unlink(missing_ok=True)

@@ -1,0 +1,205 @@
+"""``caribou run``: measure the cells of an experiment, many at a time, and lose nothing when it is stopped."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from caribou._validate import integer
+from caribou.cli.options import DataDir
+from caribou.errors import InputError
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from caribou.experiments.grid import Experiment
+    from caribou.experiments.records import Record
+    from caribou.experiments.runner import Running, Step
+
+EXIT_CELLS_FAILED = 4
+WHERE_EXPERIMENTS_ARE = (
+    "experiments come with the source tree, not with the package: run this in its root, or give PATH/experiments"
+)
+
+
+def run(
+    file: Annotated[
+        Path | None,
+        typer.Argument(help="The experiment, e.g. experiments/edge-accuracy.toml; with --list a folder of them."),
+    ] = None,
+    scale: Annotated[str, typer.Option(help="smoke (minutes), laptop (a night) or full.")] = "laptop",
+    jobs: Annotated[int, typer.Option(help="How many cells at a time, one thread each.")] = 2,
+    conditions: Annotated[
+        list[str] | None, typer.Option("--filter", help="Only cells with axis=value; may be repeated.")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder of records, one file per experiment.")] = Path("results"),
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on: cells with a successful record are left out.")
+    ] = False,
+    listing: Annotated[
+        bool, typer.Option("--list", help="List the experiments of FILE, a folder (default: ./experiments), and stop.")
+    ] = False,
+    data_dir: DataDir = None,
+) -> None:
+    """Run the cells of an experiment in parallel processes and append one record per cell.
+
+    It can be killed at any time and resumed: a cell is recorded when it is done, whole, and is not measured again. A cell that
+    fails is recorded with its error and tried again by the next --resume. Exit code 4: some cells failed.
+
+    Example: caribou run experiments/edge-accuracy.toml --scale smoke --out my-results
+    """
+    from caribou.experiments.grid import filtered, read_experiment
+    from caribou.experiments.records import FAILED, append, result_file
+    from caribou.experiments.runner import pending, run_cells
+
+    if listing:
+        _list(file)
+        return
+    if file is None:
+        raise InputError("file must be an experiment (or give --list), got nothing")
+    integer(at_least=1, jobs=jobs)
+    if not file.exists():
+        raise InputError(
+            f"file must be an experiment, got {str(file)!r}, which does not exist; {WHERE_EXPERIMENTS_ARE}"
+        )
+    experiment = read_experiment(file)
+    cells = filtered(experiment.cells(scale), conditions or [])
+    if not cells:
+        wanted = ", ".join(conditions or [])
+        raise InputError(
+            f"filter must leave some of the cells of {experiment.name} at scale {scale}, got none with {wanted}"
+        )
+    if result_file(out, experiment.name).exists() and not resume:
+        raise InputError(
+            f"out must have no records of {experiment.name} yet, or give --resume, got {result_file(out, experiment.name)}"
+        )
+    _make(out)
+    todo = pending(cells, out, experiment.name)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # both end the workers, too
+    failed = 0
+    with _Display(experiment, total=len(cells), todo=len(todo), jobs=jobs) as display:
+        for step in run_cells(experiment.name, todo, jobs=jobs, data_dir=data_dir):
+            if step.record is not None:
+                append(out, step.record)
+                failed += step.record.status == FAILED
+            display.show(step)
+    done = len(todo) - failed
+    typer.echo(f"{experiment.name}: {done} cells measured, {failed} failed, {len(cells) - len(todo)} were done before")
+    typer.echo(f"records: {result_file(out, experiment.name)}; caribou report {out} --out report")
+    if failed:
+        raise typer.Exit(EXIT_CELLS_FAILED)
+
+
+def _make(out: Path) -> None:
+    from caribou.saved_model import require_writable
+
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"out must be a folder that can be made, got {str(out)!r}: {error.strerror}") from error
+    require_writable(out, str(out))
+
+
+def _list(folder: Path | None) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from caribou.experiments.grid import FOLDER, SCALES, available
+
+    table = Table(box=None, pad_edge=False, caption=f"cells at scale {' / '.join(SCALES)}", caption_justify="left")
+    table.add_column("experiment", no_wrap=True)
+    table.add_column("title", overflow="fold")
+    table.add_column("cells", justify="right", no_wrap=True)
+    where = FOLDER if folder is None else folder
+    for experiment in available(where):
+        counts = " / ".join(f"{len(experiment.cells(scale)):,}" for scale in SCALES)
+        table.add_row(experiment.name, experiment.title, counts)
+    if not table.rows:
+        state = "which has none" if where.is_dir() else "which is no folder"
+        raise InputError(
+            f"file must be a folder with experiments (*.toml), got {str(where.absolute())!r}, {state}; {WHERE_EXPERIMENTS_ARE}"
+        )
+    Console().print(table)
+
+
+class _Display:
+    """A live table of what is running, with an estimate of the time left; one line per cell without a terminal."""
+
+    def __init__(self, experiment: Experiment, *, total: int, todo: int, jobs: int) -> None:
+        from rich.console import Console
+        from rich.live import Live
+
+        self._title, self._total, self._todo, self._jobs = experiment.title, total, todo, jobs
+        self._done, self._last, self._started = 0, "", time.monotonic()
+        self._console = Console(stderr=True)
+        self._live = Live(console=self._console, transient=True, auto_refresh=False)
+
+    def __enter__(self) -> _Display:
+        if self._console.is_terminal:
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._console.is_terminal:
+            self._live.stop()
+
+    def show(self, step: Step) -> None:
+        if step.record is not None:
+            self._done += 1
+            self._last = f"{cell_words(step.record.cell)}: {outcome_words(step.record)}"
+        if self._console.is_terminal:
+            self._live.update(self._table(step.running), refresh=True)
+        elif step.record is not None:
+            typer.echo(f"{self._done}/{self._todo} {self._last}; {self._left()}", err=True)
+
+    def _left(self) -> str:
+        if not self._done:
+            return "time left: not known yet"
+        seconds = (time.monotonic() - self._started) / self._done * (self._todo - self._done)
+        return f"about {seconds / 60:.0f} min left" if seconds >= 90 else f"about {seconds:.0f} s left"
+
+    def _table(self, running: Sequence[Running]) -> RenderableType:
+        from rich.table import Table
+
+        before = self._total - self._todo
+        table = Table(title=f"{self._title}: {before + self._done} of {self._total} cells, {self._left()}", box=None)
+        table.add_column("running", overflow="fold")
+        table.add_column("seconds", justify="right")
+        for run in running:
+            table.add_row(cell_words(run.cell), f"{time.monotonic() - run.since:.0f}")
+        if self._last:
+            table.add_row(f"[dim]last: {self._last}[/dim]", "")
+        return table
+
+
+def outcome_words(record: Record) -> str:
+    """What came out of a cell: its accuracy, the AUC of an attack, or the error.
+
+    >>> from caribou.experiments.records import Record
+    >>> outcome_words(Record("audit", {}, "ok", {"auc": 0.5})), outcome_words(Record("audit", {}, "failed", error="why"))
+    ('AUC 0.500', 'why')
+    """
+    accuracy, auc = record.measures.get("test_accuracy"), record.measures.get("auc")
+    if isinstance(accuracy, float):
+        return f"{accuracy:.1%}"
+    return f"AUC {auc:.3f}" if isinstance(auc, float) else record.error[:80] or record.status
+
+
+def cell_words(cell: Mapping[str, Any]) -> str:
+    """A cell for people.
+
+    >>> cell_words({"kind": "train", "method": "mlp", "dataset": "cora", "epsilon": 4, "seed": 0, "settings": {"hops": 2}})
+    'mlp, cora, epsilon 4, seed 0, hops 2'
+    """
+    words = []
+    for name, value in {**cell, **cell.get("settings", {})}.items():
+        if name in ("method", "dataset", "attack"):
+            words.append(str(value))
+        elif name not in ("kind", "settings", "chosen"):
+            words.append(f"{name} {value}")
+    return ", ".join(words)

@@ -1,0 +1,288 @@
+"""``caribou train``: fit a method privately, several times, and say how good it is and what it cost."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import resource
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from caribou._validate import integer
+from caribou.cli.options import (
+    AsJson,
+    Book,
+    Column,
+    DataDir,
+    Dataset,
+    GraphFile,
+    GraphSource,
+    Name,
+    NodeTable,
+    ReplaceFingerprint,
+)
+from caribou.errors import InputError
+
+if TYPE_CHECKING:
+    from caribou.estimators import Model
+    from caribou.graph import Graph
+    from caribou.privacy.budget import Budget
+
+
+GRAPH_OPTIONAL = {"votes-ndp": "votes", "caribou-ndp": "state"}
+"""Methods that leave the edges alone where a public rule says that they would not help; what they release if they do not."""
+
+
+@dataclass(frozen=True)
+class _Run:
+    """One fit. Accuracies are not a number where no node of that part has a label."""
+
+    model: Model
+    test_accuracy: float
+    val_accuracy: float
+    seconds: float
+    cpu_seconds: float
+
+
+def train(
+    method: Annotated[str, typer.Argument(help="The method: see the table in the documentation, Training.")],
+    dataset: Dataset = None,
+    graph: GraphFile = None,
+    nodes: NodeTable = None,
+    column: Column = None,
+    name: Name = None,
+    data_dir: DataDir = None,
+    epsilon: Annotated[
+        float | None,
+        typer.Option(help="Epsilon of one fit (default: 4; inf for methods without privacy).", show_default=False),
+    ] = None,
+    delta: Annotated[float | None, typer.Option(help="Delta of one fit (default: 1e-05).", show_default=False)] = None,
+    seeds: Annotated[
+        int | None,
+        typer.Option(
+            help="How many fits, each with its own split and public coins (default: 3; 1 with --out or --ledger).",
+            show_default=False,
+        ),
+    ] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="A setting of the method, key=value; may be repeated.")
+    ] = None,
+    settings_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--settings",
+            help="Use the settings that this file of caribou choose has for method, data set and epsilon; --set comes on top.",
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Save the run to this new folder (with several seeds: OUT/0, OUT/1, ...).")
+    ] = None,
+    ledger: Book = None,
+    replace_fingerprint: ReplaceFingerprint = False,
+    public_features: Annotated[
+        Path | None,
+        typer.Option(help="Node level: a public, unlabelled sample of feature rows (.npy, .npz, .csv, .parquet)."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Fit a method privately and report accuracy, cost, time and memory.
+
+    Every fit is a release of its own: on a private graph several seeds cost more than one, and the total is printed.
+
+    Example: caribou train votes-edp --dataset csbm --epsilon 4 --out run
+    """
+    from caribou.estimators import Model, accuracy
+    from caribou.methods import method_info
+    from caribou.privacy.budget import Budget
+    from caribou.saved_model import check_target
+
+    info = method_info(method)
+    budget = Budget((4.0 if info.private else math.inf) if epsilon is None else epsilon, delta, info.unit)
+    stored = {} if settings_file is None else chosen_settings(method, dataset, budget.epsilon, settings_file)
+    options = with_public_features(stored | parse_settings(settings or []), method, public_features)
+    fits = (1 if out is not None or ledger is not None else 3) if seeds is None else integer(at_least=1, seeds=seeds)
+    Model(method, budget, **options)  # bad settings are found before any data is read
+    source = GraphSource(dataset, graph, nodes, column or (), name, data_dir)
+    folders = [] if out is None else _folders(check_target(out), fits)
+    runs: list[_Run] = []
+    with fit_progress(method, fits) as advance:
+        for seed in range(fits):
+            data = source.load(seed, again=seed > 0)
+            model = Model(method, budget, seed=seed, **options)
+            if seed == 0 and ledger is not None:
+                _require_all(ledger, model, data, fits)
+            wall, cpu = time.perf_counter(), time.process_time()
+            model.fit(data, ledger=ledger, replace_fingerprint=replace_fingerprint)
+            wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+            if folders:
+                folders[seed].parent.mkdir(exist_ok=True)
+                model.save(folders[seed])  # at once: what has been paid for is not lost if a later fit fails
+            test, val = (accuracy(model.predict_proba(), data, part) for part in ("test", "val"))
+            runs.append(_Run(model, test, val, wall, cpu))
+            advance()
+    document = _document(method, str(source), budget, runs)
+    if as_json:
+        typer.echo(json.dumps(document, indent=2))
+        return
+    booked = "" if ledger is None else f"under {data.name!r} in {ledger}"
+    _print(document, str(budget), runs[0].model, folders, booked)
+
+
+def _folders(out: Path, fits: int) -> list[Path]:
+    return [out] if fits == 1 else [out / str(number) for number in range(fits)]
+
+
+def _require_all(ledger: Path, model: Model, data: Graph, fits: int) -> None:
+    """Refuse several fits before the first one if the ledger cannot pay for all of them; a new one has no budget to exceed."""
+    from caribou.privacy.ledger import Ledger
+
+    if fits > 1 and os.path.lexists(ledger):
+        Ledger(ledger, create=False).require(data.name, model.budget.unit, model.cost(data) * fits)
+
+
+def _document(method: str, dataset: str, budget: Budget, runs: list[_Run]) -> dict[str, Any]:
+    from caribou.privacy.accounting import epsilon_of
+    from caribou.privacy.certificate import json_number
+    from caribou.reports.summary import mean_of
+
+    certificate = runs[0].model.certificate
+    events = [event for run in runs for event in run.model.certificate.cost]
+    scores = [run.test_accuracy for run in runs]
+    return {
+        "method": method,
+        "dataset": dataset,
+        "epsilon": json_number(budget.epsilon),
+        "delta": budget.delta,
+        "unit": budget.unit.value,
+        "test_accuracy": {
+            "mean": json_number(mean_of(scores).value),
+            "ci95": json_number(mean_of(scores).half_width),
+            "runs": [json_number(score) for score in scores],
+        },
+        "val_accuracy": json_number(mean_of([run.val_accuracy for run in runs]).value),
+        "epsilon_spent": json_number(certificate.epsilon_spent),
+        "epsilon_of_all_fits": json_number(epsilon_of(events, budget.delta)),
+        "seconds_per_fit": mean_of([run.seconds for run in runs]).value,
+        "cpu_seconds_per_fit": mean_of([run.cpu_seconds for run in runs]).value,
+        "peak_rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        / (1024 if sys.platform != "darwin" else 1024**2),
+        "certificate": certificate.to_dict(),
+    }
+
+
+@contextmanager
+def fit_progress(title: str, fits: int) -> Iterator[Callable[[], None]]:
+    """A progress bar over fits on stderr; yields what is to be called after each."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    console = Console(stderr=True)
+    # without a terminal the bar would leave an empty line before the one line of an error
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task(title, total=fits)
+        yield lambda: progress.advance(task)
+
+
+def parse_settings(pairs: list[str]) -> dict[str, Any]:
+    """``key=value`` pairs; values are read as JSON where they can be, else as words."""
+    out: dict[str, Any] = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not key:
+            raise InputError(f"set must be key=value, got {pair!r}")
+        try:
+            out[key] = json.loads(value)
+        except json.JSONDecodeError:
+            out[key] = value
+    return out
+
+
+def chosen_settings(method: str, dataset: str | None, epsilon: float, file: Path) -> dict[str, Any]:
+    """The entry of the file for this fit; settings are chosen per data set, so there is none for a user's own graph."""
+    from caribou.experiments.hyperparameters import chosen
+
+    if dataset is None:
+        raise InputError("settings must go with --dataset, got --graph")
+    return dict(chosen(method, dataset, epsilon, file).settings)
+
+
+def with_public_features(settings: dict[str, Any], method: str, file: Path | None) -> dict[str, Any]:
+    """The settings with --public-features in its place: a setting of the model, which votes-ndp holds under ``base``."""
+    if file is None:
+        return settings
+    if method == "mlp-dp":
+        return {**settings, "public_features": str(file)}
+    if method == "votes-ndp":
+        base = settings.get("base", {})
+        if not isinstance(base, dict):
+            raise InputError(f"base must have settings of mlp-dp, got {base!r}")
+        return {**settings, "base": {**base, "public_features": str(file)}}
+    raise InputError(f"public_features must go with mlp-dp or votes-ndp, got {method}")
+
+
+def _percent(share: float | None) -> str:
+    return "no labels" if share is None else f"{share:.1%}"
+
+
+def _print(document: dict[str, Any], budget: str, model: Model, folders: list[Path], booked: str) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    accuracy = document["test_accuracy"]
+    interval = (
+        ""
+        if accuracy["ci95"] is None
+        else f" ± {accuracy['ci95']:.1%} (95 % interval over {len(accuracy['runs'])} fits)"
+    )
+    table = Table(show_header=False, box=None, pad_edge=False)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")  # a path must not be cut off
+    table.add_row("method", document["method"])
+    table.add_row("graph", document["dataset"])
+    table.add_row("guarantee of one fit", budget)
+    if document["epsilon_spent"] == 0:
+        table.add_row("spent", "nothing: no private data is read")
+    if model.method in GRAPH_OPTIONAL and GRAPH_OPTIONAL[model.method] not in model.released:
+        table.add_row("edges", "not used: at this epsilon and declared average degree they would not help")
+    table.add_row("test accuracy", f"{_percent(accuracy['mean'])}{interval}")
+    table.add_row("validation accuracy", _percent(document["val_accuracy"]))
+    if len(accuracy["runs"]) > 1:
+        total = document["epsilon_of_all_fits"]
+        table.add_row(
+            "all fits together",
+            f"epsilon = {total if isinstance(total, str) else f'{total:.4g}'} on a private graph",
+        )
+    if document["unit"] == "node":
+        # At edge level labels are public; here an accuracy is a function of private labels, and no noise is added to it.
+        table.add_row("do not publish", "the accuracies: they read private labels without noise")
+    table.add_row("in terms of attacks", attack_words(document["certificate"]))
+    table.add_row("seconds per fit", f"{document['seconds_per_fit']:.1f} ({document['cpu_seconds_per_fit']:.1f} CPU)")
+    table.add_row("peak memory", f"{document['peak_rss_mb']:.0f} MB")
+    table.add_row("certificate", document["certificate"]["status"])
+    if booked:
+        table.add_row("booked", booked)
+    if folders:
+        uses = ("predict", "embed", "certificate") if "state" in model.released else ("predict", "certificate")
+        last = f" ... {folders[-1].name}" if len(folders) > 1 else ""
+        table.add_row("saved", f"{_shown(folders[0])}{last} (caribou {', '.join(uses)} {_shown(folders[0])})")
+    Console().print(table)
+
+
+def attack_words(certificate: dict[str, Any]) -> str:
+    """What the promise means for an attacker, in one line."""
+    rate = certificate["attack_success"]["largest_true_positive_rate_at"]["0.01"]
+    return f"at 1 % false alarms a test finds at most {rate:.1%} of the {certificate['unit']}s that are there"
+
+
+def _shown(path: Path) -> str:
+    """The path as the user would type it from here."""
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)

@@ -1,1 +1,0 @@
-"""The commands of ``caribou``, one module per group."""

@@ -1,0 +1,415 @@
+"""A release from files: prepare, book, run the rounds, put the result in its place, and leave nothing else behind."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from caribou import __version__
+from caribou._validate import integer, one_of
+from caribou.engines import kernels
+from caribou.engines.blocks import BlockFiles, Layout, regrouped
+from caribou.engines.booking import Booking
+from caribou.engines.folder import WorkFolder
+from caribou.engines.preparation import Memory, prepare, sums_of_start
+from caribou.engines.rounds import Progress, Runner, mean_of, steps_of
+from caribou.engines.sources import EdgeTable, FeatureTable
+from caribou.errors import InputError, RunError
+from caribou.mechanisms.noise_source import BlockNoise
+from caribou.privacy.budget import Budget, warn_of_large_delta
+from caribou.privacy.calibration import CalibratedPropagation, budget_mu, calibrate_propagation
+from caribou.privacy.certificate import (
+    Certificate,
+    certify,
+    initial_state_assumption,
+    propagation_record,
+    standing_assumptions,
+)
+from caribou.privacy.ledger import Ledger
+from caribou.privacy.sensitivity import Bounds, layer_sensitivity, single_storage
+from caribou.randomness import Streams
+
+ENGINES = ("local", "outofcore", "ray")
+ENDINGS = (".parquet", ".npy")
+ROW_GROUP = 1 << 16
+"""Rows per group of a Parquet result, whatever the blocks were."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is to be released, from which files, under which promise, by which engine.
+
+    ``contraction``, ``alpha1`` and ``beta`` as in `ContractiveGraphLayer`; floor and cap as in `Bounds`. ``memory``: bytes for
+    the whole process (out of core); ``workers``: threads, or actors of ``address``. ``name``: of the data set, in the ledger.
+    """
+
+    edges: Path
+    features: Path
+    out: Path
+    budget: Budget
+    hops: int
+    contraction: float = 0.9
+    alpha1: float = 1.0
+    beta: float = 0.0
+    degree_floor: int | None = None
+    degree_cap: int | None = None
+    seed: int = 0
+    engine: str = "local"
+    memory: int | None = None
+    workers: int = 1
+    address: str | None = None
+    name: str = "graph"
+
+    def __post_init__(self) -> None:
+        one_of(ENGINES, engine=self.engine)
+        integer(at_least=1, workers=self.workers)
+        integer(at_least=1, hops=self.hops)
+        if self.engine != "outofcore" and self.memory is not None:
+            raise InputError(f"memory must go with the engine outofcore, got {self.engine}")
+        if self.engine != "ray" and self.address is not None:
+            raise InputError(f"address must go with the engine ray, got {self.engine}")
+        if self.out.suffix not in ENDINGS:
+            raise InputError(f"out must end in {' or '.join(ENDINGS)}, got {str(self.out)!r}")
+        parent = self.out.absolute().parent
+        if not parent.is_dir() or self.out.is_dir() or not os.access(parent, os.W_OK):
+            raise InputError(f"out must be a file in a folder that can be written, got {str(self.out)!r}")
+
+    @property
+    def certificate_path(self) -> Path:
+        """Where the certificate is written: beside the result."""
+        return self.out.with_suffix(".certificate.json")
+
+    @property
+    def work(self) -> Path:
+        """The private folder of the run: beside the result."""
+        return self.out.absolute().with_name(f".{self.out.name}.work")
+
+    def identity(self) -> dict[str, Any]:
+        """What a resumed run must have in common with the one that was interrupted."""
+        inputs = [(str(path.absolute()), _stamp(path)) for path in (self.edges, self.features)]
+        numbers = (self.hops, self.contraction, self.alpha1, self.beta, self.degree_floor, self.degree_cap, self.seed)
+        return {
+            "inputs": [list(entry) for entry in inputs],
+            "out": str(self.out.absolute()),
+            "budget": [str(self.budget.epsilon), self.budget.delta, self.budget.unit.value],
+            "parameters": list(numbers),
+            "engine": [self.engine, self.memory],
+            "name": self.name,
+            "loops": kernels.name(),
+        }
+
+
+def _require_new(request: Request, *, may_be_ours: bool) -> None:
+    """A finished release is never replaced: it cannot be had again for free. An interrupted run may have put its own there."""
+    for path in (request.out, request.certificate_path):
+        if path.exists() and not may_be_ours:
+            raise InputError(
+                f"out must be a new file with a new certificate beside it, got {str(path)!r}, which exists"
+            )
+
+
+def _identity(request: Request, calibrated: CalibratedPropagation) -> dict[str, Any]:
+    """Also what this version makes of the request: the same noise at two scales, or under two roundings, would cancel out."""
+    return {**request.identity(), "noise": calibrated.noise_std, "version": __version__}
+
+
+@dataclass(frozen=True)
+class Released:
+    """The certificate of a finished release, and from which round it was resumed (None: it was not)."""
+
+    certificate: Certificate
+    resumed_at: int | None
+
+
+def release_files(
+    request: Request,
+    *,
+    ledger: Ledger | str | os.PathLike[str] | None = None,
+    replace_fingerprint: bool = False,
+    progress: Progress = lambda *_: None,
+    new_noise: Callable[[], BlockNoise] = BlockNoise.secure,
+) -> Released:
+    """Release X^(K) of the graph in the files under the whole budget, or finish a release that was interrupted.
+
+    Formal guarantee: that of `mechanisms.message_passing.propagate`, with the arithmetic error of `single_storage`. The cost is
+    booked once, before any noise is drawn; a resumed run draws the same noise. On failure nothing is at ``out``, and the private
+    folder keeps only what is needed to finish; it is removed with the release, and when it fails before anything was booked. A
+    ``ledger`` that is given by its path and is not there is made when something is booked in it, not before.
+    """
+    edges, features = EdgeTable.open(request.edges), FeatureTable.open(request.features)
+    calibrated = _calibrated(request, features)
+    memory = Memory(request.memory)
+    book = None if ledger is None else Booking(ledger, request.name)
+    _require_new(request, may_be_ours=request.work.exists())
+    folder = WorkFolder(request.work, _identity(request, calibrated))
+    resumed = folder.record["round"] if folder.stage in ("booking", "running", "released") else None
+    try:
+        _require_new(request, may_be_ours=folder.stage in ("running", "released"))
+        files = _prepared(request, edges, features, calibrated, memory, folder)
+        certificate = _booked(request, calibrated, folder, files, book, replace_fingerprint, new_noise)
+        if folder.stage == "running":
+            _run(request, calibrated, folder, files, memory, progress)
+            certificate.save(request.certificate_path)
+            folder.update(stage="released")
+        if book is not None:
+            book.mark_released(certificate)
+    except OSError as error:
+        where = f" ({error.filename})" if error.filename else ""
+        raise RunError(f"the release was not made: {error.strerror or error}{where}") from error
+    finally:
+        if folder.stage in ("preparing", "prepared", "released"):
+            folder.remove()
+        folder.forget_incomplete_round()
+        folder.close()
+    return Released(certificate, resumed)
+
+
+def _calibrated(request: Request, features: FeatureTable) -> CalibratedPropagation:
+    n, d = features.nodes, features.columns
+    bounds = Bounds(request.degree_floor, request.degree_cap, n)
+    warn_of_large_delta(request.budget, n)
+    sensitivity = layer_sensitivity(
+        request.budget.unit,
+        contraction=request.contraction,
+        alpha1=request.alpha1,
+        beta=request.beta,
+        bounds=bounds,
+    )
+    arithmetic = single_storage(nodes=n, columns=d, beta=request.beta)
+    return calibrate_propagation(sensitivity, hops=request.hops, mu=budget_mu(request.budget), arithmetic=arithmetic)
+
+
+def _prepared(
+    request: Request,
+    edges: EdgeTable,
+    features: FeatureTable,
+    calibrated: CalibratedPropagation,
+    memory: Memory,
+    folder: WorkFolder,
+) -> BlockFiles:
+    if folder.stage != "preparing":
+        return BlockFiles(folder.path, Layout(**folder.record["layout"]))
+    layout = memory.layout(features.nodes, features.columns, edges.count)
+    _check_space(request, layout, edges.count, folder.path)
+    files = BlockFiles(folder.path, layout)
+    bounds = calibrated.sensitivity.bounds
+    prepare(
+        edges,
+        features,
+        files,
+        degree_floor=bounds.degree_floor,
+        degree_cap=bounds.degree_cap,
+        cap_key=int(Streams(request.seed).sampling.integers(2**63)),
+        memory=memory,
+    )
+    folder.update(stage="prepared", layout=vars(layout))
+    return files
+
+
+def _check_space(request: Request, layout: Layout, pairs: int, work: Path) -> None:
+    """Before anything is booked: the disk must hold buckets, blocks, states and the result."""
+    needed = 24 * pairs + 5 * 4 * layout.nodes * layout.columns + 8 * layout.nodes
+    free = shutil.disk_usage(work).free
+    if free < needed:
+        raise RunError(f"out must lie on a disk with {needed >> 20} MB free, got {free >> 20} MB at {request.out}")
+
+
+def _booked(
+    request: Request,
+    calibrated: CalibratedPropagation,
+    folder: WorkFolder,
+    files: BlockFiles,
+    book: Booking | None,
+    replace_fingerprint: bool,
+    new_noise: Callable[[], BlockNoise],
+) -> Certificate:
+    """The certificate, booked exactly once: its number is fixed before, and looked for in the ledger after an interruption."""
+    if folder.stage == "prepared":
+        fresh = folder.first_noise(new_noise)
+        if book is not None and request.budget.is_private and not fresh.is_secret:
+            raise InputError(f"noise must come from the operating system when a ledger is given, got {fresh.origin}")
+        certificate = _certificate(request, calibrated, files.layout, fresh)
+        booked_in = None if book is None else str(book.path)
+        folder.update(stage="booking", certificate=certificate.to_dict(), ledger=booked_in)
+    certificate = Certificate.from_dict(folder.record["certificate"])
+    if folder.record["ledger"] != (None if book is None else str(book.path)):
+        raise RunError(f"ledger must be that of the interrupted run, {folder.record['ledger']}")
+    if folder.stage == "booking":
+        if book is not None and not book.holds(certificate):
+            description = f"embeddings after {calibrated.hops} hops"
+            try:
+                book.spend(
+                    certificate, _content(files), description=description, replace_fingerprint=replace_fingerprint
+                )
+            except BaseException:
+                if not book.holds(certificate):
+                    folder.update(stage="prepared")  # refused: nothing was booked, so nothing need be kept
+                raise
+        folder.update(stage="running")
+    return certificate
+
+
+def _certificate(request: Request, calibrated: CalibratedPropagation, layout: Layout, noise: BlockNoise) -> Certificate:
+    s = calibrated.sensitivity
+    return certify(
+        request.budget,
+        [propagation_record(calibrated)],
+        released=[f"the last state X^(K), {layout.nodes} x {layout.columns}, and whatever is computed from it"],
+        public_parameters={
+            "nodes": layout.nodes,
+            "columns": layout.columns,
+            "hops": calibrated.hops,
+            "contraction": s.contraction,
+            "alpha1": s.alpha1,
+            "beta": s.beta,
+            "degree_floor": s.bounds.degree_floor,
+            "degree_cap": s.bounds.degree_cap,
+            "start": "features",
+        },
+        assumptions=[
+            *standing_assumptions(
+                request.budget.unit, noise_is_secret=noise.is_secret, noise_origin=noise.origin, resumable=True
+            ),
+            initial_state_assumption(request.budget.unit),
+        ],
+    )
+
+
+def _content(files: BlockFiles) -> Iterator[bytes]:
+    """The private content for the ledger's keyed hash: degrees, neighbours in order and X^(0), whatever the blocks are."""
+    degrees, columns, start = sha256(), sha256(), sha256()
+    for index in range(files.layout.blocks):
+        block = files.read(index)
+        degrees.update(block.degrees.astype("<i8").tobytes())
+        rows = np.concatenate([np.repeat(np.arange(block.count), np.diff(tile.starts)) for tile in block.tiles])
+        order = np.argsort(rows, kind="stable") if len(block.tiles) > 1 else slice(None)
+        columns.update(np.ascontiguousarray(block.tiles[0].columns[order], dtype="<i4").tobytes())
+        start.update(files.state("x0").read(*files.layout.span(index)).tobytes())
+    for digest in (degrees, columns, start):
+        yield digest.digest()
+
+
+def _run(
+    request: Request,
+    calibrated: CalibratedPropagation,
+    folder: WorkFolder,
+    files: BlockFiles,
+    memory: Memory,
+    progress: Progress,
+) -> None:
+    """The rounds that are still to be run, and the result in its place."""
+    noise = folder.noise()
+    done = int(folder.record["round"])
+    runner = runner_of(request, files, noise, memory)
+    try:
+        layout = files.layout
+        state = files.state(f"round-{done}")
+        runner.start(state.read(*layout.span(block)) for block in range(layout.blocks))
+        sums = folder.load_sums(done) if done else sums_of_start(files)
+        for step in steps_of(calibrated)[done:]:
+            sums = runner.round(step, mean_of(sums, layout.nodes, step), progress)
+            if request.engine != "local":  # in memory a resumed run begins again, with the same noise
+                _checkpoint(step.number, runner, folder, files, sums)
+        shards = runner.shards() if done < calibrated.hops else _stored(files, calibrated.hops)
+        write_rows(shards, layout, request.out)
+    finally:
+        runner.close()
+
+
+def _stored(files: BlockFiles, number: int) -> Iterator[np.ndarray]:
+    state = files.state(f"round-{number}")
+    for block in range(files.layout.blocks):
+        yield state.read(*files.layout.span(block))
+
+
+def _checkpoint(number: int, runner: Runner, folder: WorkFolder, files: BlockFiles, sums: np.ndarray) -> None:
+    """A complete round becomes the place to resume from; the one before is removed."""
+    state = files.state(f"round-{number}")
+    if not runner.durable:
+        state.remove()
+        for block, rows in enumerate(runner.shards()):
+            state.write(files.layout.span(block)[0], rows)
+        state.sync()
+    folder.save_sums(number, sums)
+    folder.update(round=number)
+    files.state(f"round-{number - 1}").remove()
+    (folder.path / f"sums-{number - 1}.npy").unlink(missing_ok=True)
+
+
+def runner_of(request: Request, files: BlockFiles, noise: BlockNoise, memory: Memory) -> Runner:
+    """The engine by name."""
+    layout, residual = files.layout, request.beta > 0
+    if request.engine == "local":
+        from caribou.engines.local import LocalRunner
+
+        blocks = [files.read(index) for index in range(layout.blocks)]
+        x0 = files.state("x0").read(0, layout.nodes) if residual else None
+        return LocalRunner(layout, blocks, x0, noise, request.workers)
+    elif request.engine == "outofcore":
+        from caribou.engines.out_of_core import OutOfCoreRunner
+
+        return OutOfCoreRunner(files, noise, residual=residual, sum_rows=memory.sum_rows(layout.columns))
+    elif request.engine == "ray":
+        from caribou.engines.ray import RayRunner
+
+        return RayRunner(files, noise, residual=residual, workers=request.workers, address=request.address)
+    raise InputError(f"engine must be one of {', '.join(ENGINES)}, got {request.engine!r}")
+
+
+def write_rows(shards: Iterator[np.ndarray], layout: Layout, out: Path) -> None:
+    """Write the released rows, whole or not at all: .npy, or Parquet with the columns node, x0, x1, ..."""
+    temporary = out.absolute().with_name(f".{out.name}.{uuid.uuid4().hex}.tmp")
+    try:
+        (_write_npy if out.suffix == ".npy" else _write_parquet)(shards, layout, temporary)
+        with open(temporary, "rb") as file:
+            os.fsync(file.fileno())
+        temporary.replace(out)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _write_npy(shards: Iterator[np.ndarray], layout: Layout, path: Path) -> None:
+    header = {"descr": "<f4", "fortran_order": False, "shape": (layout.nodes, layout.columns)}
+    with open(path, "wb") as file:
+        np.lib.format.write_array_header_1_0(file, header)
+        for rows in shards:
+            file.write(_plain(rows).data)
+
+
+def _write_parquet(shards: Iterator[np.ndarray], layout: Layout, path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    names = ["node", *(f"x{k}" for k in range(layout.columns))]
+    schema = pa.schema([("node", pa.int64()), *((name, pa.float32()) for name in names[1:])])
+    first = 0
+    # Groups of a fixed size: blocks are as large as edges and memory allow, and their number would tell of the edges.
+    # Noise does not compress, and its values do not repeat: both would only cost time
+    with pq.ParquetWriter(path, schema, compression="none", use_dictionary=["node"]) as writer:
+        for rows in regrouped(shards, ROW_GROUP):
+            node = pa.array(np.arange(first, first + len(rows)))
+            columns = [pa.array(_plain(rows[:, k])) for k in range(layout.columns)]
+            writer.write_table(pa.table([node, *columns], schema=schema))
+            first += len(rows)
+
+
+def _plain(values: np.ndarray) -> np.ndarray:
+    """Contiguous single precision without a negative zero, whose sign noise would not hide."""
+    return np.ascontiguousarray(values, dtype="<f4") + np.float32(0)
+
+
+def _stamp(path: Path) -> list[int]:
+    """Size and time of change: enough to see that an input is not the one of the interrupted run."""
+    files = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
+    try:
+        return [number for file in files for number in (file.stat().st_size, file.stat().st_mtime_ns)]
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}") from error

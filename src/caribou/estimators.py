@@ -1,0 +1,395 @@
+"""Estimators: a method with its budget, fitted on a graph, asked for predictions, saved and loaded.
+
+>>> import caribou as cb
+>>> graph = cb.datasets.load("csbm", nodes=300, seed=1)
+>>> model = cb.Caribou(hops=2, contraction=0.8, budget=cb.Budget(epsilon=4, delta=1e-5, unit="edge")).fit(graph)
+>>> model.predict().shape, model.certificate.status
+((300,), 'private')
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Self
+
+import numpy as np
+
+from caribou.errors import CaribouError, InputError, RunError
+from caribou.graph import Graph, listed
+from caribou.mechanisms.noise_source import NoiseSource
+from caribou.methods import Fitted, method_info
+from caribou.privacy.accounting import epsilon_of
+from caribou.privacy.budget import Budget, PrivacyUnit, warn_of_large_delta
+from caribou.privacy.certificate import Certificate
+from caribou.privacy.events import Event
+from caribou.privacy.ledger import Ledger, ledger_text
+from caribou.randomness import Streams
+from caribou.saved_model import Run, check_target, read_run, write_run
+
+PARTS = ("train", "val", "test")
+
+
+class Model:
+    """A method of `caribou.methods.METHODS` with its settings and a budget.
+
+    ``fit`` trains on a graph (a `Graph` or a PyG ``Data``, which is not changed) and makes one release. Predictions for that
+    graph then cost nothing; for another graph they cost a release about it, and say so. ``seed`` draws public coins (split
+    roles, initial weights); the privacy noise comes from the operating system.
+    """
+
+    def __init__(self, method: str, budget: Budget, *, seed: int = 0, **settings: Any) -> None:
+        info = method_info(method)
+        if not isinstance(budget, Budget):
+            raise InputError(f"budget must be a Budget, got {type(budget).__name__}")
+        info.check(method, budget)
+        self.method, self.budget = method, budget
+        self._recipe = info.create(**settings)
+        self._streams = Streams(seed)
+        self._fitted: Fitted | None = None
+        self._graph: Graph | None = None
+        self._source: Any = None  # what fit was given, if it was not a Graph
+        self._ledger: Ledger | str | os.PathLike[str] | None = None
+        self._shape: tuple[int, int] = (0, 0)
+        self._classes: tuple[str, ...] = ()
+        self._node_ids: tuple[str, ...] | None = None
+        self._feature_names: tuple[str, ...] | None = None
+        self._id_title: str | None = None
+
+    def __repr__(self) -> str:
+        state = "" if self._fitted is None else ", fitted"
+        return f"Model({self.method!r}, {self.budget}{state})"
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """The public settings of the method."""
+        return self._recipe.settings()
+
+    # -- fitting ---------------------------------------------------------------------------------------------------
+
+    def fit(
+        self,
+        data: Any,
+        *,
+        ledger: Ledger | str | os.PathLike[str] | None = None,
+        noise: NoiseSource | None = None,
+        replace_fingerprint: bool = False,
+    ) -> Self:
+        """Train and release within the budget. With a ``ledger`` the cost is booked, or refused, before any noise is drawn."""
+        graph = as_graph(data)
+        graph.for_learning(
+            public=self.budget.unit is PrivacyUnit.EDGE
+        )  # a graph that cannot be fitted is refused before anything is booked
+        warn_of_large_delta(self.budget, graph.num_nodes)
+        fitted = booked(
+            lambda source: self._recipe.fit(graph, self.budget, self._streams, source),
+            self._recipe.cost(graph, self.budget),
+            graph,
+            self.budget,
+            description=f"{self.method}, fitted",
+            ledger=ledger,
+            noise=noise,
+            replace_fingerprint=replace_fingerprint,
+        )
+        self._ledger, self._source = ledger, data
+        return self._take(fitted, graph)
+
+    def cost(self, data: Any) -> tuple[Event, ...]:
+        """What `fit` will cost, from public numbers alone: nothing is drawn and nothing is spent."""
+        return self._recipe.cost(as_graph(data), self.budget)
+
+    @classmethod
+    def of(cls, method: str, budget: Budget, settings: Mapping[str, Any], fitted: Fitted, graph: Graph) -> Model:
+        """A model that was fitted elsewhere, e.g. by a search for its settings."""
+        return Model(method, budget, **settings)._take(fitted, graph)
+
+    def _take(self, fitted: Fitted, graph: Graph) -> Self:
+        self._fitted, self._graph = fitted, graph
+        self._shape = (graph.num_nodes, graph.num_features)
+        self._classes = class_names(graph)
+        ids = graph.node_ids if self.budget.unit is PrivacyUnit.EDGE else None
+        self._node_ids = None if ids is None else tuple(str(i) for i in ids)
+        self._id_title = None if ids is None else graph.id_title
+        self._feature_names = graph.feature_names
+        return self
+
+    # -- what came out ---------------------------------------------------------------------------------------------
+
+    @property
+    def certificate(self) -> Certificate:
+        """What was released, and what it cost."""
+        return self._result.certificate
+
+    @property
+    def embeddings(self) -> np.ndarray:
+        """X^(K), the released state. [n, d]"""
+        if "state" not in self._result.released:
+            if self.method == "caribou-ndp":
+                raise InputError(
+                    "graph_share must be above 0 for embeddings, got 0 (chosen from epsilon and the declared degree): this fit "
+                    "gave the graph nothing"
+                )
+            raise InputError(
+                f"method must release embeddings (caribou-edp, caribou-inf, caribou-ndp), got {self.method}"
+            )
+        return self._result.released["state"]
+
+    @property
+    def released(self) -> Mapping[str, np.ndarray]:
+        """Everything that the mechanisms released."""
+        return self._result.released
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """Names of the classes, in the order of the columns of `predict_proba`."""
+        return self._classes
+
+    def predict_proba(self, data: Any = None, *, training_graph: bool = False) -> np.ndarray:
+        """Class probabilities. [n, C]
+
+        Without ``data``, or with what `fit` was given: of the training graph, free. With ``data``: of another graph, which is a
+        new release within the same budget, about that graph (a warning says so; it is booked in the ledger that `fit` was
+        given). ``training_graph=True`` declares that it is the training graph again, so that what was released is used and
+        nothing is spent (needed at node level after loading: a run holds no features). Its nodes must be in the order of the
+        training graph; at edge level names of nodes are compared, at node level a run holds none.
+        """
+        if data is None or data is self._source or data is self._graph:
+            return self._own_probabilities()
+        graph = self._aligned(as_graph(data))
+        if training_graph:
+            self._check_nodes(graph)
+            return self._recipe.predict(self._result.weights, self._result.released, graph)
+        result = self.release(graph, ledger=self._ledger)
+        if self._recipe.release_cost(graph, self.budget):
+            warnings.warn(
+                f"another graph costs a new release: {self.budget} about {graph.name!r}; "
+                "use Model.release to keep its certificate",
+                stacklevel=2,
+            )
+        return result.probabilities
+
+    def predict(self, data: Any = None, *, training_graph: bool = False) -> np.ndarray:
+        """The most likely class of every node, as a number. [n]; see `predict_proba`."""
+        return self.predict_proba(data, training_graph=training_graph).argmax(axis=1)
+
+    def release(
+        self,
+        data: Any,
+        *,
+        ledger: Ledger | str | os.PathLike[str] | None = None,
+        noise: NoiseSource | None = None,
+        replace_fingerprint: bool = False,
+    ) -> Fitted:
+        """Predict another graph: probabilities, what was released about it, and the certificate of that release."""
+        weights, graph = self._result.weights, self._aligned(as_graph(data))
+        warn_of_large_delta(self.budget, graph.num_nodes)
+        return booked(
+            lambda source: self._recipe.release(weights, graph, self.budget, self._streams, source),
+            self._recipe.release_cost(graph, self.budget),
+            graph,
+            self.budget,
+            description=f"{self.method}, predicted",
+            ledger=ledger,
+            noise=noise,
+            replace_fingerprint=replace_fingerprint,
+        )
+
+    def score(self, part: str = "test", data: Any = None) -> float:
+        """Accuracy on a part of the split: "train", "val" or "test". At node level not for publication (it reads labels)."""
+        if part not in PARTS:
+            raise InputError(f"part must be one of {', '.join(PARTS)}, got {part!r}")
+        if data is None and self._graph is None:
+            raise InputError("data must be given to a loaded model: a run holds no labels, got None")
+        graph = self._graph if data is None else as_graph(data)
+        same = data is None
+        probabilities = self._own_probabilities() if same else self.predict_proba(graph, training_graph=True)
+        return accuracy(probabilities, graph, part)  # type: ignore[arg-type]
+
+    # -- storage ---------------------------------------------------------------------------------------------------
+
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        """Write weights, releases, settings and certificate to a new folder; never the graph, a seed or a hidden state."""
+        check_target(folder)
+        result = self._result
+        run = Run(
+            method=self.method,
+            settings=self.settings,
+            budget=self.budget,
+            certificate=result.certificate,
+            weights=result.weights,
+            released=result.released,
+            nodes=self._shape[0],
+            columns=self._shape[1],
+            classes=self._classes,
+            node_ids=self._node_ids,
+            feature_names=self._feature_names,
+            id_title=self._id_title,
+        )
+        write_run(run, folder)
+
+    @classmethod
+    def load(cls, folder: str | os.PathLike[str]) -> Model:
+        """Read what `save` wrote; a damaged run is an error."""
+        run = read_run(folder)
+        try:
+            model = Model(run.method, run.budget, **run.settings)
+        except (TypeError, InputError) as error:
+            raise RunError(f"run {folder}: method and settings must be those that were saved: {error}") from error
+        model._fitted = Fitted(np.empty((0, 0)), run.certificate, run.released, run.weights)
+        model._shape = (run.nodes, run.columns)
+        model._classes, model._node_ids, model._feature_names = run.classes, run.node_ids, run.feature_names
+        model._id_title = run.id_title
+        return model
+
+    @property
+    def node_ids(self) -> tuple[str, ...] | None:
+        """The names of the nodes, where they are public (edge level) and the graph had any."""
+        return self._node_ids
+
+    @property
+    def id_title(self) -> str | None:
+        """What the user's table calls the column of `node_ids`, if they came from one."""
+        return self._id_title
+
+    # -- inside ----------------------------------------------------------------------------------------------------
+
+    @property
+    def _result(self) -> Fitted:
+        if self._fitted is None:
+            raise CaribouError("model must be fitted first: call fit(data)")
+        return self._fitted
+
+    def _own_probabilities(self) -> np.ndarray:
+        result = self._result
+        if len(result.probabilities):
+            return result.probabilities
+        if "probabilities" in result.released:
+            return result.released["probabilities"]
+        raise InputError(
+            "graph must be given: at node level a run holds no predictions (a node's own row is not covered); give the training "
+            "graph again and declare it the training graph"
+        )
+
+    def _aligned(self, graph: Graph) -> Graph:
+        """The graph with columns and classes in the order of training; columns without names are taken as they come.
+
+        What a release says about sizes then follows from the model, never from the labels of the graph it is about.
+        """
+        self._result  # noqa: B018  an unfitted model has no columns to compare with
+        if self._feature_names is not None and graph.feature_names is not None:
+            graph = graph.with_columns(self._feature_names)
+        if graph.num_features != self._shape[1]:
+            raise InputError(f"graph must have {self._shape[1]} feature columns, got {graph.num_features}")
+        unknown = sorted(set(graph.class_names or ()) - set(self._classes))
+        if (
+            unknown and self.budget.unit is PrivacyUnit.EDGE
+        ):  # at node level labels are private: nothing is said about them
+            warnings.warn(f"labels {listed(unknown)} are no classes of the model and count as unknown", stacklevel=4)
+        if self._classes == tuple(str(k) for k in range(len(self._classes))):
+            graph = replace(graph, class_names=None)  # the model knows numbers only
+        return graph.with_classes(self._classes)
+
+    def _check_nodes(self, graph: Graph) -> None:
+        if graph.num_nodes != self._shape[0]:
+            raise InputError(f"training graph must have {self._shape[0]} nodes, got {graph.num_nodes}")
+        if self._node_ids is None or graph.node_ids is None:
+            return
+        for place, (own, other) in enumerate(zip(self._node_ids, graph.node_ids, strict=True)):
+            if own != str(other):
+                raise InputError(
+                    f"training graph must list its nodes as in training, {own!r} at {place}, got {str(other)!r}"
+                )
+
+
+class Votes(Model):
+    """The most accurate method at either privacy unit: ``votes-edp`` or ``votes-ndp``, by the unit of the budget."""
+
+    def __init__(self, *, budget: Budget, seed: int = 0, **settings: Any) -> None:
+        super().__init__(
+            "votes-edp" if _unit(budget) is PrivacyUnit.EDGE else "votes-ndp", budget, seed=seed, **settings
+        )
+
+
+class Caribou(Model):
+    """The paper's deep private embeddings with a classification module: ``caribou-edp`` or ``caribou-ndp``, by the unit."""
+
+    def __init__(self, *, budget: Budget, seed: int = 0, **settings: Any) -> None:
+        super().__init__(
+            "caribou-edp" if _unit(budget) is PrivacyUnit.EDGE else "caribou-ndp", budget, seed=seed, **settings
+        )
+
+
+def load(folder: str | os.PathLike[str]) -> Model:
+    """A saved model: weights, settings, certificate. The same as `Model.load`."""
+    return Model.load(folder)
+
+
+# -- shared --------------------------------------------------------------------------------------------------------
+
+
+def booked(
+    make: Any,
+    events: tuple[Any, ...],
+    graph: Graph,
+    budget: Budget,
+    *,
+    description: str,
+    ledger: Ledger | str | os.PathLike[str] | None,
+    noise: NoiseSource | None,
+    replace_fingerprint: bool,
+) -> Fitted:
+    """Make a release; with a ledger, book ``events`` before, and hand nothing out that costs more than was booked."""
+    noise = noise or NoiseSource.secure()
+    if ledger is None or not events:
+        return make(noise)
+    if budget.is_private and not noise.is_secret:
+        raise InputError(f"noise must come from the operating system when a ledger is given, got {noise.origin}")
+    ledger_text(dataset=graph.name)
+    # last: a new ledger is made here, and a refused release must not leave one behind
+    book = ledger if isinstance(ledger, Ledger) else Ledger(ledger)
+    receipt = book.spend(
+        graph.name,
+        budget.unit,
+        events,
+        description=description,
+        fingerprint=book.fingerprint(graph.content()),
+        replace_fingerprint=replace_fingerprint,
+    )
+    fitted: Fitted = make(noise)
+    spent, allowed = fitted.certificate.epsilon_spent, epsilon_of(events, budget.delta)
+    if spent > allowed * (1 + 1e-6):
+        raise CaribouError(f"the release must cost at most what was booked, epsilon = {allowed:g}, got {spent:g}")
+    book.annotate(receipt.id, "released")
+    return fitted
+
+
+def as_graph(data: Any) -> Graph:
+    """A `Graph`, or what a PyG ``Data`` holds; the input is not changed."""
+    if isinstance(data, Graph):
+        return data
+    if hasattr(data, "edge_index"):
+        return Graph.from_pyg(data)
+    raise InputError(f"data must be a Graph or a PyG Data, got {type(data).__name__}")
+
+
+def class_names(graph: Graph) -> tuple[str, ...]:
+    """The user's own words for the classes, or their numbers."""
+    return graph.class_names or tuple(str(k) for k in range(graph.num_classes))
+
+
+def accuracy(probabilities: np.ndarray, graph: Graph, part: str) -> float:
+    """Share of correct classes in a part of the split; not a number where no node of it has a label."""
+    split, labels = graph.for_learning()
+    index = getattr(split, part)
+    index = index[labels[index] >= 0]
+    if len(index) == 0:
+        return float("nan")
+    return float(np.mean(probabilities[index].argmax(axis=1) == labels[index]))
+
+
+def _unit(budget: Budget) -> PrivacyUnit:
+    if not isinstance(budget, Budget):
+        raise InputError(f"budget must be a Budget, got {type(budget).__name__}")
+    return budget.unit

@@ -1,0 +1,255 @@
+"""Trials on public benchmarks: every setting of a declared space, scored on validation nodes that its fit never saw.
+
+For each seed the validation nodes are halved by public coins. One half stays with the method, which may stop early or fit a head
+on it. The other half becomes test nodes for the fit and is scored after it. Labels of test nodes are taken away before anything
+is fitted, so no choice can depend on them. Every method has a space of the same size and the same seeds.
+
+Nothing here is private and nothing is accounted for: on your own graph use `caribou.tuning`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from caribou import __version__
+from caribou.errors import CaribouError, InputError
+from caribou.experiments.hyperparameters import Choice, read_toml
+from caribou.graph import Graph, Split
+from caribou.mechanisms.noise_source import NoiseSource
+from caribou.methods import method_info
+from caribou.privacy.budget import Budget
+from caribou.privacy.certificate import json_number
+from caribou.randomness import Streams
+from caribou.tuning import Space, combinations
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One fit of one setting. ``accuracy``: on held-out validation nodes; None if the method refused (``error``).
+
+    ``cpu_seconds`` leaves out an encoder that was kept from an earlier trial.
+    """
+
+    method: str
+    dataset: str
+    epsilon: float
+    settings: Mapping[str, Any]
+    seed: int
+    accuracy: float | None
+    cpu_seconds: float
+    version: str = __version__
+    error: str = ""
+
+    @property
+    def key(self) -> tuple[str, str, float, str, int, str]:
+        """A trial with the same key need not be made again."""
+        settings = json.dumps(self.settings, sort_keys=True)
+        return self.method, self.dataset, self.epsilon, settings, self.seed, self.version
+
+    def to_json(self) -> str:
+        """One line."""
+        return json.dumps(asdict(self) | {"epsilon": json_number(self.epsilon)})
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is to be chosen: the settings of a method on a data set at an epsilon, by these seeds."""
+
+    method: str
+    dataset: str
+    epsilon: float
+    seeds: tuple[int, ...]
+
+    @property
+    def budget(self) -> Budget:
+        """Of one trial."""
+        return Budget(self.epsilon, None, method_info(self.method).unit)
+
+
+# -- spaces --------------------------------------------------------------------------------------------------------
+
+
+def read_spaces(folder: str | os.PathLike[str]) -> dict[str, Space]:
+    """The search space of every method, ``<method>.toml`` in ``folder``; all must have the same number of settings."""
+    files = sorted(Path(folder).glob("*.toml"))
+    if not files:
+        state = "which has none" if Path(folder).is_dir() else "which does not exist"
+        raise InputError(
+            f"spaces must be a folder with <method>.toml files, got {str(Path(folder).absolute())!r}, {state}; those of the "
+            "paper's comparison come with the source tree, not with the package: run this in its root, or give "
+            "--spaces PATH/experiments/spaces"
+        )
+    spaces: dict[str, Space] = {file.stem: read_toml(file, "space") for file in files}
+    sizes = {name: len(settings_of(name, space)) for name, space in spaces.items()}
+    if len(set(sizes.values())) > 1:
+        listed = ", ".join(f"{name} {size}" for name, size in sizes.items())
+        raise InputError(f"spaces must all have the same number of settings, got {listed}")
+    return spaces
+
+
+def settings_of(name: str, space: Space) -> list[dict[str, Any]]:
+    """All settings of a space, the defaults first; the defaults must be among them."""
+    info = method_info(name)
+    listed = combinations(name, space, {})
+    is_default = [info.create(**settings) == info.create() for settings in listed]
+    if sum(is_default) != 1:
+        raise InputError(f"the space of {name} must hold the defaults once, got {sum(is_default)} times")
+    first = is_default.index(True)
+    return [listed[first], *listed[:first], *listed[first + 1 :]]
+
+
+# -- trials --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class HeldOut:
+    """A graph for fits, and the nodes to score with their labels, which that graph does not have."""
+
+    graph: Graph
+    scored: np.ndarray
+    truth: np.ndarray
+
+
+def held_out(graph: Graph, seed: int) -> HeldOut:
+    """Half of the validation nodes are to be scored, and are among the test nodes for the fits.
+
+    >>> from caribou.datasets import load
+    >>> graph = load("csbm:nodes=100", seed=0)
+    >>> half = held_out(graph, seed=0)
+    >>> graph.split.sizes, half.graph.split.sizes, len(half.scored)
+    ((70, 10, 20), (70, 5, 25), 5)
+    """
+    split, labels = graph.for_learning()
+    order = Streams(seed).generator("held-out validation nodes").permutation(split.val)
+    scored = np.sort(order[: (len(order) + 1) // 2])
+    test = np.sort(np.concatenate([split.test, scored]))
+    hidden = np.array(labels)
+    hidden[test] = -1
+    kept = Split(split.train, np.setdiff1d(split.val, scored), test)
+    scored = scored[labels[scored] >= 0]
+    return HeldOut(replace(graph, labels=hidden, split=kept), scored, labels[scored])
+
+
+def make_trial(question: Question, settings: Mapping[str, Any], seed: int, data: HeldOut) -> Trial:
+    """Fit and score; a refusal is recorded."""
+    method = method_info(question.method).create(**settings)
+    noise = NoiseSource.seeded(seed)  # nothing is released, and figures can be had again
+    start = time.process_time()
+    accuracy, error = None, ""
+    try:
+        fitted = method.fit(data.graph, question.budget, Streams(seed), noise)
+        accuracy = float(np.mean(fitted.probabilities[data.scored].argmax(axis=1) == data.truth))
+    except CaribouError as refusal:
+        error = str(refusal)
+    seconds = round(time.process_time() - start, 2)
+    return replace(_unmade(question, settings, seed), accuracy=accuracy, cpu_seconds=seconds, error=error)
+
+
+def _unmade(question: Question, settings: Mapping[str, Any], seed: int) -> Trial:
+    return Trial(question.method, question.dataset, question.epsilon, settings, seed, None, 0.0)
+
+
+def run_trials(
+    question: Question,
+    space: Space,
+    data: Callable[[str, int], HeldOut],
+    done: Iterable[Trial] = (),
+    record: Callable[[Trial], None] = lambda trial: None,
+) -> list[Trial]:
+    """All trials of a question; those in ``done`` are not made again, each new one goes to ``record`` at once.
+
+    ``data``: (data set, seed) -> `held_out`; where it returns the same object, kept encoders are used again.
+    """
+    known = {trial.key: trial for trial in done}
+    trials = []
+    for seed in question.seeds:
+        for settings in settings_of(question.method, space):
+            key = _unmade(question, settings, seed).key
+            if key not in known:
+                known[key] = make_trial(question, settings, seed, data(question.dataset, seed))
+                record(known[key])
+            trials.append(known[key])
+    return trials
+
+
+def complete_trials(question: Question, space: Space, done: Iterable[Trial]) -> list[Trial] | None:
+    """The trials of a question if all of them are in ``done``, else None. Nothing is fitted."""
+    known = {trial.key: trial for trial in done}
+    keys = [_unmade(question, s, seed).key for seed in question.seeds for s in settings_of(question.method, space)]
+    return [known[key] for key in keys] if all(key in known for key in keys) else None
+
+
+# -- files of trials -----------------------------------------------------------------------------------------------
+
+
+def read_trials(file: str | os.PathLike[str]) -> list[Trial]:
+    """All trials of a file of lines, none if it does not exist. A last line that was cut off (a killed search) is left out."""
+    try:
+        lines = Path(file).read_text(encoding="utf-8").split("\n")
+    except FileNotFoundError:
+        return []
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"trials must be a file of lines of JSON, got {os.fspath(file)}: {error}") from error
+    return [_trial(line, f"{os.fspath(file)}, line {number}") for number, line in enumerate(lines[:-1], start=1)]
+
+
+def _trial(line: str, where: str) -> Trial:
+    try:
+        record = json.loads(line)
+        return Trial(**(record | {"epsilon": float(record["epsilon"])}))
+    except (ValueError, TypeError, KeyError) as error:
+        raise InputError(f"a trial must be one JSON object with the fields of Trial, got {where}: {error}") from error
+
+
+def append_trial(file: str | os.PathLike[str], trial: Trial) -> None:
+    """Add a line; what a killed search left of a last line is cut off first."""
+    path = Path(file)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("ab+") as stream:
+        stream.seek(0)
+        whole = stream.read().rfind(b"\n") + 1
+        stream.truncate(whole)
+        stream.write(trial.to_json().encode() + b"\n")
+
+
+# -- choices -------------------------------------------------------------------------------------------------------
+
+
+def best_choice(question: Question, trials: Sequence[Trial]) -> Choice:
+    """The setting with the best mean over the seeds; the defaults win a tie, then who stands first in the space.
+
+    A setting that was refused for any seed is not chosen; if all were, this is an error with the refusal.
+    """
+    by_setting: dict[str, list[Trial]] = {}
+    for trial in trials:  # in the order of the space, the defaults first
+        by_setting.setdefault(json.dumps(trial.settings, sort_keys=True), []).append(trial)
+    means = {key: _mean([t.accuracy for t in group]) for key, group in by_setting.items()}
+    best = max(means, key=lambda key: means[key])  # the first of equals
+    if math.isinf(means[best]):
+        raise InputError(f"{question.method} must run on {question.dataset} to be searched, got: {trials[0].error}")
+    default = next(iter(means.values()))
+    return Choice(
+        question.method,
+        question.dataset,
+        question.epsilon,
+        by_setting[best][0].settings,
+        round(means[best], 4),
+        None if math.isinf(default) else round(default, 4),
+        len(means),
+        question.seeds,
+        __version__,
+    )
+
+
+def _mean(accuracies: Sequence[float | None]) -> float:
+    known = [a for a in accuracies if a is not None]
+    return math.fsum(known) / len(known) if len(known) == len(accuracies) else -math.inf

@@ -1,0 +1,483 @@
+"""The graph: an immutable record of features, undirected unweighted edges, labels and split.
+
+Every privacy statement of the framework is about two graphs that differ in one edge or in one node. Both kinds of
+neighbour are made here (`Graph.without_edge`, `Graph.with_edge`, `Graph.without_node`), so that sensitivities,
+mechanisms and audits mean the same thing by the word. Nothing here is protected: a `Graph` *is* the private data.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from caribou._validate import integer
+from caribou.errors import InputError
+from caribou.graph.checks import (
+    Cleaning,
+    check_absent,
+    checked_classes,
+    checked_columns,
+    checked_features,
+    checked_fractions,
+    checked_ids,
+    checked_labels,
+    checked_pairs,
+    checked_rows,
+    index_array,
+    listed,
+    restore,
+    seal,
+    simple_rows,
+    without_row,
+)
+from caribou.graph.split import DEFAULT_FRACTIONS, Split, check_split
+from caribou.randomness import Streams
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Graph:
+    """Node features, an undirected unweighted graph without self loops, labels and a split. Immutable.
+
+    features: n x d, float32 or float64; a NumPy array or a ``scipy.sparse.csr_array``.
+    indptr, indices: compressed rows of the symmetric adjacency matrix, indices sorted inside each row.
+    labels: class of each node as int64, -1 = unknown; or None.
+    split: training, validation and test nodes, or None.
+    cleaning: what was dropped while the graph was built (private).
+    absent: sorted indices of nodes that were taken out by `without_node`; their index stays.
+    class_names, node_ids, feature_names: the user's own words for classes, nodes and feature columns.
+    id_title: what the user's table calls its column of node ids.
+    num_classes: number of classes, a *public* fact: it does not change when a node is taken out. 0 = read it from the
+        class names, or else from the labels.
+
+    Arrays are copied (unless they are already read-only) and sealed; a write raises ``ValueError``. Use
+    `Graph.from_edges` to build a graph from a plain list of edges.
+
+    >>> graph = Graph.from_edges(np.eye(3), [[0, 1], [1, 2]], labels=[0, 1, 0], name="path")
+    >>> graph
+    Graph('path', nodes=3, features=3, classes=2)
+    >>> graph.without_edge(0, 1).edge_index.tolist()
+    [[1, 2], [2, 1]]
+    """
+
+    features: Any
+    indptr: np.ndarray
+    indices: np.ndarray
+    labels: np.ndarray | None = None
+    split: Split | None = None
+    name: str = "graph"
+    cleaning: Cleaning = field(default_factory=Cleaning)
+    absent: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
+    class_names: tuple[str, ...] | None = None
+    node_ids: np.ndarray | None = None
+    num_classes: int = 0
+    feature_names: tuple[str, ...] | None = None
+    id_title: str | None = None
+
+    def __post_init__(self) -> None:
+        features = checked_features(self.features)
+        n = features.shape[0]
+        indptr, indices = checked_rows(self.indptr, self.indices, n)
+        labels = None if self.labels is None else checked_labels(self.labels, n)
+        names, classes = checked_classes(self.class_names, self.num_classes, labels)
+        if not isinstance(self.name, str) or not self.name:
+            raise InputError(f"name must be a non-empty string, got {self.name!r}")
+        if self.id_title is not None and (not isinstance(self.id_title, str) or not self.id_title):
+            raise InputError(f"id_title must be a non-empty string, got {self.id_title!r}")
+        if self.split is not None:
+            check_split(self.split, n, labels)
+        ids = None if self.node_ids is None else checked_ids(self.node_ids, n)
+        columns = None if self.feature_names is None else checked_columns(self.feature_names, features.shape[1])
+        absent = index_array("absent", self.absent)
+        check_absent(absent, features, indptr, labels, self.split)
+        checked = {
+            "features": features,
+            "indptr": indptr,
+            "indices": indices,
+            "labels": labels,
+            "absent": absent,
+            "class_names": names,
+            "node_ids": ids,
+            "num_classes": classes,
+            "feature_names": columns,
+        }
+        for key, value in checked.items():
+            object.__setattr__(self, key, value)
+
+    @classmethod
+    def from_edges(
+        cls,
+        features: Any,
+        edges: Any,
+        labels: Any = None,
+        split: Split | None = None,
+        name: str = "graph",
+        *,
+        absent: Any = (),
+        class_names: Sequence[str] | None = None,
+        node_ids: Any = None,
+        num_classes: int = 0,
+        feature_names: Sequence[str] | None = None,
+        id_title: str | None = None,
+    ) -> Graph:
+        """Build a graph from a 2 x E integer array of node pairs, in any order.
+
+        Pairs may be repeated, given in one or in both directions, and may be self loops: the result is symmetric and
+        simple, and `cleaning` counts what was changed. Time and memory are linear in the number of pairs.
+
+        >>> graph = Graph.from_edges(np.zeros((3, 1)), [[0, 1, 1, 2], [1, 0, 2, 2]])
+        >>> graph.num_edges, graph.cleaning
+        (2, Cleaning(self_loops=1, duplicates=0, one_way=1))
+        """
+        features = checked_features(features)
+        n = features.shape[0]
+        pairs = checked_pairs(edges, n)
+        indptr, indices, cleaning = simple_rows(pairs, n)
+        return cls(
+            features=features,
+            indptr=indptr,
+            indices=indices,
+            labels=labels,
+            split=split,
+            name=name,
+            cleaning=cleaning,
+            absent=np.asarray(absent) if len(absent) else np.empty(0, np.int64),
+            class_names=None if class_names is None else tuple(class_names),
+            node_ids=node_ids,
+            num_classes=num_classes,
+            feature_names=None if feature_names is None else tuple(feature_names),
+            id_title=id_title,
+        )
+
+    def __repr__(self) -> str:
+        # No edge count and no label statistics: a repr ends up in logs.
+        return f"Graph({self.name!r}, nodes={self.num_nodes}, features={self.num_features}, classes={self.num_classes})"
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        restore(self, state)
+
+    @property
+    def num_nodes(self) -> int:
+        """Number of node indices, absent nodes included (a public fact)."""
+        return int(self.features.shape[0])
+
+    @property
+    def num_features(self) -> int:
+        """Number of feature columns."""
+        return int(self.features.shape[1])
+
+    @property
+    def num_edges(self) -> int:
+        """Number of undirected edges (private)."""
+        return len(self.indices) // 2
+
+    @property
+    def degrees(self) -> np.ndarray:
+        """Number of neighbours of each node, int64 (private)."""
+        return np.diff(self.indptr).astype(np.int64)
+
+    @property
+    def edge_index(self) -> np.ndarray:
+        """2 x 2E int64 array of node pairs, each edge in both directions, sorted by (row, column)."""
+        rows = np.repeat(np.arange(self.num_nodes, dtype=np.int64), np.diff(self.indptr))
+        return np.stack([rows, self.indices.astype(np.int64)])
+
+    def adjacency(self, dtype: Any = np.float32) -> Any:
+        """The symmetric 0/1 adjacency matrix as a ``scipy.sparse.csr_array`` that shares the graph's index arrays."""
+        shape = (self.num_nodes, self.num_nodes)
+        return sp.csr_array((np.ones(len(self.indices), dtype=dtype), self.indices, self.indptr), shape=shape)
+
+    def neighbours(self, node: int) -> np.ndarray:
+        """Sorted neighbours of ``node`` (a read-only view)."""
+        v = self._node(node)
+        return self.indices[self.indptr[v] : self.indptr[v + 1]]
+
+    def has_edge(self, u: int, v: int) -> bool:
+        """Whether u and v are joined.
+
+        >>> Graph.from_edges(np.zeros((3, 1)), [[0], [2]]).has_edge(2, 0)
+        True
+        """
+        u, v = self._node(u), self._node(v)
+        return self._position(u, v)[1]
+
+    def without_edge(self, u: int, v: int) -> Graph:
+        """The edge-level neighbour that lacks the edge u-v. The edge must be there.
+
+        >>> Graph.from_edges(np.zeros((3, 1)), [[0, 1], [1, 2]]).without_edge(1, 0).num_edges
+        1
+        """
+        u, v = self._node(u), self._node(v)
+        (at, there), (mirror, _) = self._position(u, v), self._position(v, u)
+        if not there:
+            raise InputError(f"without_edge needs an edge of the graph, got {u}-{v}")
+        return self._with_rows(np.delete(self.indices, [at, mirror]), (u, v), -1)
+
+    def with_edge(self, u: int, v: int) -> Graph:
+        """The edge-level neighbour that has the edge u-v in addition. The edge must not be there.
+
+        >>> Graph.from_edges(np.zeros((3, 1)), [[0], [1]]).with_edge(1, 2).num_edges
+        2
+        """
+        u, v = self._node(u), self._node(v)
+        if u == v:
+            raise InputError(f"with_edge needs two different nodes, got {u}-{v}")
+        for node in (u, v):
+            if self._is_absent(node):
+                raise InputError(f"with_edge needs nodes that are present, got the absent node {node}")
+        (at, there), (mirror, _) = self._position(u, v), self._position(v, u)
+        if there:
+            raise InputError(f"with_edge needs a pair that is not joined, got the edge {u}-{v}")
+        # np.insert takes positions in the original array, and keeps the given order at equal positions: when v's row
+        # follows u's directly, both may fall on the same position, and the smaller row must come first.
+        entries = sorted([(at, u, v), (mirror, v, u)])
+        indices = np.insert(self.indices, [entry[0] for entry in entries], [entry[2] for entry in entries])
+        return self._with_rows(indices, (u, v), +1)
+
+    def without_node(self, node: int) -> Graph:
+        """The node-level neighbour: the index stays, everything that came with the node is gone.
+
+        Its edges are removed, its feature row is zero, its label is unknown, it is in no part of the split, and it is
+        listed in `absent`. Keeping the index makes the number of nodes, and with it every shape and every divisor that is
+        made of it, the same in both worlds. The lists of the split get shorter: `Split.sizes` is private at node level, and a
+        divisor must be `Split.declared`, which stays.
+
+        >>> smaller = Graph.from_edges(np.eye(3), [[0, 1], [1, 2]], labels=[0, 1, 0]).without_node(1)
+        >>> smaller.num_edges, smaller.labels.tolist(), smaller.absent.tolist(), smaller.num_classes
+        (0, [0, -1, 0], [1], 2)
+        """
+        v = self._node(node)
+        if self._is_absent(v):
+            raise InputError(f"without_node needs a node that is present, got the absent node {v}")
+        first, last = int(self.indptr[v]), int(self.indptr[v + 1])
+        keep = self.indices != v
+        keep[first:last] = False
+        degrees = np.diff(self.indptr)
+        degrees[self.indices[first:last]] -= 1
+        degrees[v] = 0
+        indptr = np.zeros_like(self.indptr)
+        np.cumsum(degrees, out=indptr[1:])
+        labels = None
+        if self.labels is not None:
+            labels = self.labels.copy()
+            labels[v] = -1
+        return self._changed(
+            features=without_row(self.features, v),
+            indptr=indptr,
+            indices=self.indices[keep],
+            labels=labels,
+            split=None if self.split is None else self.split.without(v),
+            absent=np.sort(np.append(self.absent, v)),
+        )
+
+    def with_split(self, split: Split | None) -> Graph:
+        """The same graph with another split.
+
+        >>> Graph.from_edges(np.eye(3), [[0], [1]], labels=[0, 1, 0]).with_split(Split([0], [1], [2])).split.sizes
+        (1, 1, 1)
+        """
+        if split is not None:
+            check_split(split, self.num_nodes, self.labels)
+            check_absent(self.absent, self.features, self.indptr, self.labels, split)
+        return self._changed(split=split)
+
+    def renamed(self, name: str) -> Graph:
+        """The same graph under another name: the one a ledger books under.
+
+        >>> Graph.from_edges(np.eye(3), [[0], [1]]).renamed("survey").name
+        'survey'
+        """
+        if not isinstance(name, str) or not name:
+            raise InputError(f"name must be a non-empty string, got {name!r}")
+        return self._changed(name=name)
+
+    def with_columns(self, names: Sequence[str]) -> Graph:
+        """The same graph with its feature columns in the order of ``names``, which must be its own names.
+
+        >>> graph = Graph.from_edges([[1.0, 2.0]], np.empty((2, 0), int), feature_names=["age", "income"])
+        >>> graph.with_columns(["income", "age"]).features.tolist()
+        [[2.0, 1.0]]
+        """
+        if self.feature_names is None or set(names) != set(self.feature_names) or len(names) != self.num_features:
+            own = set(self.feature_names or ())
+            missing, unknown = [n for n in names if n not in own], sorted(own - set(names))
+            parts = [f"without {listed(missing)}" if missing else "", f"with {listed(unknown)}" if unknown else ""]
+            got = " and ".join(part for part in parts if part) or "none"
+            raise InputError(f"feature columns must be {listed(names)}, got a graph {got}")
+        if tuple(names) == self.feature_names:
+            return self
+        at = {name: k for k, name in enumerate(self.feature_names)}
+        features = self.features[:, [at[name] for name in names]]
+        if sp.issparse(features):
+            features = sp.csr_array(features)
+            features.sort_indices()
+        return self._changed(features=features, feature_names=tuple(names))
+
+    def with_classes(self, names: Sequence[str]) -> Graph:
+        """The same graph with these classes; its labels are found by name, or by number if it has no names of its own.
+
+        A label that is none of them becomes unknown. So a graph that a model is asked about has the model's classes, whatever
+        labels it carries.
+
+        >>> graph = Graph.from_edges(np.zeros((3, 1)), [[0], [1]], labels=[0, 1, 2], class_names=["b", "c", "d"])
+        >>> graph.with_classes(["a", "b", "c"]).labels.tolist()
+        [1, 2, -1]
+        """
+        names = tuple(names)
+        labels = self.labels
+        if labels is not None:
+            own = self.class_names or tuple(str(k) for k in range(self.num_classes))
+            place = {name: k for k, name in enumerate(names if self.class_names else map(str, range(len(names))))}
+            table = np.array([*(place.get(name, -1) for name in own), -1], dtype=np.int64)  # the last entry: unknown
+            labels = table[labels]
+        split = None if self.split is None or labels is None else self.split.where(labels >= 0)
+        return self._changed(labels=labels, class_names=names, num_classes=len(names), split=split)
+
+    def random_split(self, seed: int, fractions: Sequence[float] = DEFAULT_FRACTIONS) -> Graph:
+        """The same graph with a random split of its labelled nodes, drawn from the split stream of ``seed``.
+
+        Every node is given a part by public coins, whether it has a label or not; then nodes without a label are left out, and
+        counted as `Split.gone`. So a label decides about its own node only, and the declared sizes follow from the coins alone.
+
+        >>> graph = Graph.from_edges(np.zeros((20, 1)), np.empty((2, 0), int), labels=[0, 1] * 10)
+        >>> graph.random_split(seed=0).split.sizes
+        (14, 2, 4)
+        """
+        shares = checked_fractions(fractions)
+        if self.labels is None:
+            raise InputError("random_split needs labels, got a graph without labels")
+        ends = [math.floor(sum(shares[: k + 1]) * self.num_nodes + 0.5) for k in range(2)]
+        drawn = np.split(Streams(seed).split.permutation(self.num_nodes), ends)
+        for part, share, words in zip(drawn, shares, ("training", "validation", "test"), strict=True):
+            if len(part) == 0:
+                raise InputError(
+                    f"random_split must leave no part empty: {share:g} of {self.num_nodes} nodes is no {words} node"
+                )
+        return self.with_split(Split(*drawn).where(self.labels >= 0))
+
+    @classmethod
+    def from_pyg(cls, data: Any, name: str = "graph") -> Graph:
+        """Build a graph from a ``torch_geometric.data.Data``.
+
+        x may be dense or a torch sparse tensor; without x the graph has zero feature columns. y holds one class per
+        node ([n] or [n, 1], -1 = unknown). Masks are 1-D; of 2-D masks (several splits) the first column is used.
+        Directed edges are symmetrised. Weights and attributes of edges are ignored with a warning: the guarantee is
+        about unweighted edges.
+        """
+        from caribou.graph.pyg import graph_from_pyg
+
+        return graph_from_pyg(data, name)
+
+    def to_pyg(self) -> Any:
+        """A new ``torch_geometric.data.Data`` with x, edge_index, and y and the three masks where they are known.
+
+        Sparse features become a torch sparse COO tensor. Nothing is shared with the graph: the result may be changed.
+        Names, ids and the list of absent nodes have no place in ``Data`` and are left out.
+        """
+        from caribou.graph.pyg import graph_to_pyg
+
+        return graph_to_pyg(self)
+
+    def for_learning(self, *, public: bool = False) -> tuple[Split, np.ndarray]:
+        """The split and the labels; an error if either is missing or nobody was declared to be in training.
+
+        ``public``: labels are public (edge level), and it is also an error if nobody is left there. At node level such a refusal
+        would tell one training node from none.
+        """
+        if self.split is None or self.labels is None or self.split.declared[0] == 0:
+            raise InputError(f"graph must have labels and a split with training nodes, got {self!r} without")
+        if public and len(self.split.train) == 0:
+            raise InputError("split.train must hold a labelled node, got none")
+        if self.num_classes < 2:
+            raise InputError(f"labels must be of at least 2 classes, got {self.num_classes}")
+        return self.split, self.labels
+
+    def content(self) -> Iterator[bytes]:
+        """The private content as bytes, for a ledger's keyed hash; the same whether features are stored sparse or dense."""
+        yield self.indptr.astype("<i8").tobytes()
+        yield self.indices.astype("<i4").tobytes()
+        features = sp.csr_array(self.features, dtype=np.float64, copy=True)
+        features.sum_duplicates()
+        features.eliminate_zeros()
+        for part, kind in ((features.indptr, "<i8"), (features.indices, "<i8"), (features.data, "<f8")):
+            yield part.astype(kind).tobytes()
+        if self.labels is not None:
+            yield self.labels.astype("<i8").tobytes()
+
+    def summary(self) -> dict[str, Any]:
+        """Exact statistics of the graph. **Private**: no noise is added; for the owner's eyes only.
+
+        >>> Graph.from_edges(np.zeros((3, 1)), [[0], [1]], labels=[0, 1, -1]).summary()["isolated"]
+        1
+        """
+        degrees = self.degrees
+        sizes = (0, 0, 0) if self.split is None else self.split.sizes
+        counts: list[int] = []
+        same = None
+        if self.labels is not None:
+            counts = np.bincount(self.labels[self.labels >= 0], minlength=self.num_classes).tolist()
+            same = self._homophily()
+        return {
+            "name": self.name,
+            "nodes": self.num_nodes,
+            "edges": self.num_edges,
+            "features": self.num_features,
+            "sparse_features": bool(sp.issparse(self.features)),
+            "classes": self.num_classes,
+            "class_counts": counts,
+            "train": sizes[0],
+            "val": sizes[1],
+            "test": sizes[2],
+            "degree_min": int(degrees.min()),
+            "degree_median": float(np.median(degrees)),
+            "degree_mean": float(degrees.mean()),
+            "degree_max": int(degrees.max()),
+            "isolated": int((degrees == 0).sum()),
+            "homophily": same,
+            "absent": len(self.absent),
+            "self_loops_dropped": self.cleaning.self_loops,
+            "duplicates_dropped": self.cleaning.duplicates,
+            "one_way_mirrored": self.cleaning.one_way,
+        }
+
+    def _homophily(self) -> float | None:
+        """Share of the edges between two labelled nodes that stay inside a class; None when there is no such edge."""
+        if self.labels is None:
+            return None
+        u, v = self.labels[self.edge_index]
+        known = (u >= 0) & (v >= 0)
+        return float((u == v)[known].mean()) if known.any() else None
+
+    def _node(self, node: int) -> int:
+        v = integer(at_least=0, node=node)
+        if v >= self.num_nodes:
+            raise InputError(f"node must be an index below {self.num_nodes}, got {v}")
+        return v
+
+    def _is_absent(self, node: int) -> bool:
+        at = int(np.searchsorted(self.absent, node))
+        return at < len(self.absent) and int(self.absent[at]) == node
+
+    def _position(self, u: int, v: int) -> tuple[int, bool]:
+        """Where v stands, or would stand, in the row of u, and whether it is there."""
+        first, last = int(self.indptr[u]), int(self.indptr[u + 1])
+        at = first + int(np.searchsorted(self.indices[first:last], v))
+        return at, at < last and int(self.indices[at]) == v
+
+    def _with_rows(self, indices: np.ndarray, ends: tuple[int, int], change: int) -> Graph:
+        indptr = self.indptr.copy()
+        for node in ends:
+            indptr[node + 1 :] += change
+        return self._changed(indptr=indptr, indices=indices)
+
+    def _changed(self, **changes: Any) -> Graph:
+        """A copy with other fields, not checked again: callers keep the rules, and neighbours come by thousands."""
+        other = object.__new__(Graph)
+        for part in fields(self):
+            value = changes.get(part.name, getattr(self, part.name))
+            object.__setattr__(other, part.name, seal(value))
+        return other

@@ -1,0 +1,193 @@
+"""Votes: every pair of nodes is asked at most once, at any depth. Pure epsilon-DP or exact mu-GDP at edge level.
+
+A stage lets some nodes send one class each over their edges to some receivers, and releases, per receiver and class, the
+number of messages plus noise. Who may send, who receives and which end of a pair sends are functions of public values and of
+earlier releases. One edge therefore adds 1 to at most one entry of the whole transcript.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from caribou._validate import positive_or_inf
+from caribou.engines.kernels import Rows, count_votes
+from caribou.errors import CaribouError, InputError
+from caribou.graph import Graph
+from caribou.mechanisms.noise_source import NoiseSource
+from caribou.privacy.events import EpsilonDelta, Event, Gaussian, NonPrivate
+from caribou.privacy.sensitivity import grid_spacing
+
+
+@dataclass(frozen=True)
+class VoteBudget:
+    """What the whole transcript may cost, whatever its number of stages: ``epsilon``-DP, or ``mu``-GDP.
+
+    Two-sided geometric noise spends a pure epsilon and is the most accurate alone. Gaussian noise (`gaussian`) has no pure
+    epsilon; its mu adds up in squares with other Gaussian mechanisms, so it is the one to compose with them.
+
+    >>> VoteBudget(1.0).event, VoteBudget.gaussian(0.5).event
+    (EpsilonDelta(epsilon=1.0, delta=0.0), Gaussian(noise_multiplier=2.0, count=1))
+    """
+
+    epsilon: float
+    mu: float = math.inf
+
+    def __post_init__(self) -> None:
+        positive_or_inf(epsilon=self.epsilon)
+        positive_or_inf(mu=self.mu)
+        if math.isfinite(self.epsilon) and math.isfinite(self.mu):
+            raise InputError(f"mu must be inf with a finite epsilon (one kind of noise), got {self.mu}")
+
+    @classmethod
+    def gaussian(cls, mu: float) -> VoteBudget:
+        """A transcript with Gaussian noise that is mu-GDP."""
+        return cls(math.inf, mu)
+
+    @property
+    def noise_std(self) -> float:
+        """Standard deviation of the Gaussian noise: the counts of neighbours differ by 1 in L2, so 1 / mu. 0: none."""
+        return 1 / self.mu
+
+    @property
+    def event(self) -> Event:
+        """What the transcript costs: geometric noise on a count that moves by 1 is exactly (epsilon, 0)-DP, Gaussian mu-GDP."""
+        if math.isfinite(self.mu):
+            return Gaussian(self.noise_std)
+        return EpsilonDelta(self.epsilon) if math.isfinite(self.epsilon) else NonPrivate()
+
+    @property
+    def noise_name(self) -> str:
+        """For the certificate."""
+        if math.isfinite(self.mu):
+            return "Gaussian on every released count"
+        return "two-sided geometric on every released count" if math.isfinite(self.epsilon) else "none"
+
+    @property
+    def noise_variance(self) -> float:
+        """Variance of one released entry: 1 / mu^2, or 2 a / (1 - a)^2 with a = e^-epsilon."""
+        if math.isfinite(self.mu):
+            return self.noise_std**2
+        a = math.exp(-self.epsilon)
+        return 2 * a / (1 - a) ** 2
+
+    def check_size(self, nodes: int) -> None:
+        """Counts and noise lie on one grid exactly: integers are multiples of it, and their sums fit into a double.
+
+        So rounding to the grid is post-processing of count + noise, moves nothing between neighbours, and needs no allowance.
+        """
+        if math.isfinite(self.mu):
+            grid = grid_spacing(noise_std=self.noise_std)
+            if grid > 1 or nodes + 14 * self.noise_std > 2.0**52 * grid:
+                raise InputError(f"mu must be between 2^-28 and 2^23 / {nodes} nodes for exact sums, got {self.mu}")
+
+    def perturbed(self, counts: np.ndarray, noise: NoiseSource) -> np.ndarray:
+        """Integer counts plus the noise of this budget."""
+        if math.isfinite(self.mu):
+            return noise.add_gaussian(counts.astype(np.float64), std=self.noise_std)
+        return noise.add_geometric(counts, epsilon=self.epsilon)
+
+
+@dataclass(frozen=True, eq=False)
+class Ballot:
+    """Who sends what to whom in one stage: u sends message[u] over its edge to v if place[u] < place[v] and v receives. Public.
+
+    ``place``: new nodes in the order of their rank, then n for all that are still to come or have been new. ``receives``: who may
+    receive and was never new before.
+    """
+
+    stage: int
+    place: np.ndarray  # [n], int32
+    receives: np.ndarray  # [n], bool
+    message: np.ndarray  # [n], int32
+
+    @property
+    def parts(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The three arrays."""
+        return self.place, self.receives, self.message
+
+
+class Roll:
+    """Who has been new. The premise of Theorem 4 lives here: every node becomes a sender at most once.
+
+    A pair is asked in the stage in which the first of its ends becomes new, and in no other: later that end is not new any more.
+    So the pairs of different stages are disjoint whatever is asked, by construction.
+    """
+
+    def __init__(self, nodes: int, classes: int) -> None:
+        self.nodes, self.classes, self.stages = nodes, classes, 0
+        self._was_new = np.zeros(nodes, dtype=bool)
+
+    def ballot(self, new: np.ndarray, rank: np.ndarray, message: np.ndarray, receives: np.ndarray | None) -> Ballot:
+        """The next stage; a node that is new a second time is an error, before any edge is read."""
+        receives = np.ones(self.nodes, dtype=bool) if receives is None else receives
+        self._check(new, rank, message, receives)
+        place = np.full(self.nodes, self.nodes, dtype=np.int32)
+        place[new] = np.argsort(np.argsort(rank[new], kind="stable"), kind="stable")
+        can_receive = receives & ~self._was_new
+        self._was_new = self._was_new | new
+        self.stages += 1
+        said = np.where(new, message, 0).astype(np.int32)
+        return Ballot(self.stages, place, can_receive, said)
+
+    def _check(self, new: np.ndarray, rank: np.ndarray, message: np.ndarray, receives: np.ndarray) -> None:
+        for name, mask in (("new", new), ("receives", receives)):
+            if mask.shape != (self.nodes,) or mask.dtype != bool:
+                raise InputError(f"{name} must be {self.nodes} booleans, got {mask.dtype} of shape {mask.shape}")
+        if (new & self._was_new).any():
+            again = int(np.flatnonzero(new & self._was_new)[0])
+            raise CaribouError(f"new must be nodes that never sent before (their pairs were asked), got node {again}")
+        if rank.shape != (self.nodes,) or not np.isfinite(rank[new]).all():
+            raise InputError(f"rank must be {self.nodes} numbers, got shape {rank.shape}")
+        sent = message[new]
+        if message.shape != (self.nodes,) or (len(sent) and not 0 <= sent.min() <= sent.max() < self.classes):
+            raise InputError(f"message must be a class in 0..{self.classes - 1} for every new node")
+
+
+def stage_counts(rows: Rows, first: int, ballot: Ballot, classes: int) -> np.ndarray:
+    """The exact counts of one stage for consecutive rows from ``first`` on, [rows, C]. Private: noise is still to be added.
+
+    The one home of the counts: `VoteBox` asks for all rows at once, `caribou.engines.votes` block by block.
+    """
+    return count_votes(rows, first, *ballot.parts, classes)
+
+
+class VoteBox:
+    """The only object that reads the private edges of a vote release in memory (in blocks: `caribou.engines.votes`).
+
+    Formal guarantee: the transcript of all answers is epsilon-DP (mu-GDP) at edge level, provided that the arguments of `ask` are
+    functions of public values and of earlier answers (docs/privacy.md, Theorem 4).
+    """
+
+    def __init__(self, graph: Graph, classes: int, budget: VoteBudget, noise: NoiseSource) -> None:
+        budget.check_size(graph.num_nodes)
+        self._rows = Rows(graph.indptr.astype(np.int64), graph.indices)
+        self._noise = noise
+        self._roll = Roll(graph.num_nodes, classes)
+        self.nodes = graph.num_nodes
+        self.classes = classes
+        self.budget = budget
+
+    @property
+    def stages(self) -> int:
+        """How many stages were asked."""
+        return self._roll.stages
+
+    def ask(
+        self, new: np.ndarray, rank: np.ndarray, message: np.ndarray, receives: np.ndarray | None = None
+    ) -> np.ndarray:
+        """One stage: the new nodes send one class each to all that were never new before, and to each other once.
+
+        new: [n] bool; rank: [n], between two new nodes the one of smaller rank sends (ties: the smaller index); message: [n], the
+        class of every new node; receives: [n] bool, who may receive (default: all). Returns [n, C]: noisy counts
+        (integers, unless the noise is Gaussian), with zero rows for nodes that cannot receive in this stage.
+        """
+        ballot = self._roll.ballot(new, rank, message, receives)
+        counts = stage_counts(self._rows, 0, ballot, self.classes)
+        rows = np.flatnonzero(ballot.receives)
+        answer = self.budget.perturbed(counts[rows], self._noise)
+        released = np.zeros((self.nodes, self.classes), dtype=answer.dtype)
+        released[rows] = answer
+        return released

@@ -1,0 +1,390 @@
+"""Privacy noise: the only place that draws it.
+
+AES-256 in counter mode gives the bits, 128 per uniform, Box-Muller turns them into Gaussians. The key comes from the operating
+system unless an experiment asks for a seed; it is held in memory only, and is never printed, copied or pickled. The one exception
+is `BlockNoise`, whose key outlives a crash in a private file, because a resumed run must draw the same noise again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import itertools
+import math
+import os
+import threading
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
+from caribou._validate import integer, non_negative, positive, positive_or_inf, unit_interval
+from caribou.engines import kernels
+from caribou.errors import CaribouError, InputError
+from caribou.privacy.sensitivity import grid_spacing
+
+_CHUNK = 1 << 20
+"""Values per block of cipher stream: bounds the memory of a large draw."""
+_COIN_BITS = 64
+_WEIGHT_BITS = 256
+
+
+class NoiseSource:
+    """A stream of privacy noise. Make one with `secure`, `keyed` or `seeded`; everything else about it is equal.
+
+    ``is_secret`` is True only for a key from the operating system; certificates of other sources are void. ``draws``
+    counts the calls that drew noise.
+
+    >>> noise = NoiseSource.secure()
+    >>> noise.gaussian((2, 3), std=1.0).shape, noise.draws, noise.is_secret
+    ((2, 3), 1, True)
+    """
+
+    def __init__(self, key: bytes, *, origin: str) -> None:
+        if not isinstance(key, bytes) or len(key) != 32:
+            raise InputError(f"key must be 32 bytes, got {type(key).__name__} of length {_length(key)}")
+        self.__key = key
+        self.origin = origin
+        self.is_secret = False  # only `secure` and its streams may say otherwise
+        self.draws = 0
+        self._purposes: set[str] = set()
+        self._process = os.getpid()
+        # Two threads that took the same number would draw the same noise for two different values.
+        self._lock = threading.Lock()
+
+    @classmethod
+    def secure(cls) -> NoiseSource:
+        """Fresh noise under a key from the operating system: what a release uses."""
+        source = cls(os.urandom(32), origin="the operating system")
+        source.is_secret = True
+        return source
+
+    @classmethod
+    def keyed(cls, key: bytes) -> NoiseSource:
+        """Reproducible noise under a given key, for tests."""
+        return cls(key, origin="a key given by the caller")
+
+    @classmethod
+    def seeded(cls, seed: int) -> NoiseSource:
+        """Reproducible noise for experiments; the certificate of such a run is void."""
+        seed = integer(at_least=0, noise_seed=seed)
+        key = hashlib.sha256(f"caribou noise|{seed}".encode()).digest()
+        return cls(key, origin="a fixed seed")
+
+    def stream(self, purpose: str) -> NoiseSource:
+        """An independent child (its key is the HMAC of the purpose under this key), e.g. one per part of a pipeline.
+
+        Each purpose can be used once: a second child of the same name would repeat the noise of the first.
+        """
+        with self._lock:
+            self._rekey_after_fork()
+            if purpose in self._purposes:
+                raise CaribouError(
+                    f"purpose must be new for this source (its noise would repeat), got {purpose!r} again"
+                )
+            self._purposes.add(purpose)
+            child = NoiseSource(hmac.digest(self.__key, purpose.encode(), "sha256"), origin=self.origin)
+        child.is_secret = self.is_secret
+        return child
+
+    def gaussian(self, shape: tuple[int, ...], *, std: float, grid: float | None = None) -> np.ndarray:
+        """Independent N(0, std^2) in double precision; with ``grid``, rounded to its multiples.
+
+        Rounding noise to the grid on which the value lies equals rounding their sum. The grid must be coarse (2^-28 std): then
+        every cell collects so many of the sampler's points that its probability is that of the Gaussian to 1e-7; on a fine grid
+        the points themselves would show, and could rule out values. Support: |z| <= 13.4 std.
+        """
+        std = non_negative(noise_std=std)
+        stream = self._next_stream()
+        size = math.prod(shape)
+        flat = np.empty(size, dtype=np.float64)
+        for start in range(0, size, _CHUNK):
+            stop = min(start + _CHUNK, size)
+            flat[start:stop] = _box_muller(stream, stop - start)
+        flat *= std
+        if grid is not None:
+            flat = np.rint(flat / grid) * grid
+        return flat.reshape(shape)
+
+    def add_gaussian(self, value: np.ndarray, *, std: float) -> np.ndarray:
+        """value + N(0, std^2), both rounded to the common grid of `grid_spacing`. std = 0 draws nothing."""
+        if std == 0:
+            return value
+        grid = grid_spacing(noise_std=std)
+        # + 0.0: a negative zero would tell on which side of zero the value was
+        return np.rint(value / grid) * grid + self.gaussian(value.shape, std=std, grid=grid) + 0.0
+
+    def laplace(self, shape: tuple[int, ...], *, scale: float, grid: float | None = None) -> np.ndarray:
+        """Independent Laplace noise of the given scale (std = sqrt(2) scale) in double precision, on the grid if one is given.
+
+        The difference of two exponentials of 128-bit uniforms; support 89 scales.
+        """
+        scale = non_negative(laplace_scale=scale)
+        stream = self._next_stream()
+        size = math.prod(shape)
+        flat = scale * (_exponential(stream, size) - _exponential(stream, size))
+        if grid is not None:
+            flat = np.rint(flat / grid) * grid
+        return flat.reshape(shape)
+
+    def add_laplace(self, value: np.ndarray, *, scale: float) -> np.ndarray:
+        """value + Laplace noise, both rounded to the common grid of `grid_spacing`. scale = 0 draws nothing."""
+        if scale == 0:
+            return value
+        grid = grid_spacing(noise_std=scale)
+        return np.rint(value / grid) * grid + self.laplace(value.shape, scale=scale, grid=grid) + 0.0
+
+    def two_sided_geometric(self, shape: tuple[int, ...], *, epsilon: float) -> np.ndarray:
+        """Independent integers with P(k) = (1 - a)/(1 + a) a^|k|, a = e^-epsilon: the noise of integer counts.
+
+        A count that moves by 1 between neighbours is epsilon-DP with it (Ghosh, Roughgarden and Sundararajan 2009). The
+        difference of two geometric variables floor(E / epsilon), E exponential. epsilon = inf gives zeros.
+        """
+        epsilon = positive_or_inf(epsilon=epsilon)
+        stream = self._next_stream()
+        size = math.prod(shape)
+        up, down = _exponential(stream, size), _exponential(stream, size)
+        return (np.floor(up / epsilon) - np.floor(down / epsilon)).astype(np.int64).reshape(shape)
+
+    def add_geometric(self, counts: np.ndarray, *, epsilon: float) -> np.ndarray:
+        """Whole counts + `two_sided_geometric`, which needs no grid. epsilon = inf draws nothing."""
+        if epsilon == math.inf:
+            return counts
+        return counts + self.two_sided_geometric(counts.shape, epsilon=epsilon)
+
+    def gumbel(self, shape: tuple[int, ...]) -> np.ndarray:
+        """Independent standard Gumbel noise: argmax(score epsilon / (2 sensitivity) + Gumbel) is the exponential mechanism."""
+        stream = self._next_stream()
+        return -np.log(_exponential(stream, math.prod(shape))).reshape(shape)
+
+    def coins(self, count: int, *, probability: float) -> np.ndarray:
+        """Independent coins, True with exactly ``probability``, a multiple of 2^-64: a 64-bit word below p 2^64. [count]"""
+        threshold = _coin_threshold(probability)
+        stream = self._next_stream()
+        flips = np.empty(count, dtype=bool)
+        for start in range(0, count, _CHUNK):
+            stop = min(start + _CHUNK, count)
+            words = _words(stream, stop - start)
+            flips[start:stop] = words < np.uint64(threshold) if threshold < 1 << _COIN_BITS else True
+        return flips
+
+    def integers(self, count: int, *, below: int) -> np.ndarray:
+        """Independent integers, exactly uniform in 0 .. below - 1 (words beyond the last multiple are drawn again). [n]"""
+        below = integer(at_least=1, below=below)
+        stream = self._next_stream()
+        last = np.uint64((1 << 64) // below * below - 1)
+        drawn = np.empty(count, dtype=np.int64)
+        done = 0
+        while done < count:
+            words = _words(stream, min(count - done, _CHUNK))
+            words = words[words <= last]
+            drawn[done : done + len(words)] = (words % np.uint64(below)).astype(np.int64)
+            done += len(words)
+        return drawn
+
+    def binomial(self, trials: int, *, probability: float) -> int:
+        """How many of ``trials`` coins of `coins` show True, without throwing them: time and memory O(sqrt(trials p (1 - p))).
+
+        Inversion in integers: the weight of the mode is 2^256, the others follow by the exact ratio of neighbouring
+        probabilities, (M - k) p / ((k + 1)(1 - p)), rounded down, until they are 0; then a uniform integer below their sum
+        chooses. Each rounding takes less than 1 from a weight: weights above 2^128 are right to L 2^-128 for L weights, the
+        others have a share below L 2^-128, so the total variation from the binomial is below L 2^-126 (2^-100 for L up to 2^26).
+        """
+        trials = integer(at_least=0, trials=trials)
+        p, whole = _coin_threshold(probability), 1 << _COIN_BITS
+        if trials == 0 or p in (0, whole):
+            return trials if p else 0
+        mode = min(trials, (trials + 1) * p // whole)
+        upper, lower = [1 << _WEIGHT_BITS], [1 << _WEIGHT_BITS]
+        for k in range(mode, trials):
+            upper.append(upper[-1] * (trials - k) * p // ((k + 1) * (whole - p)))
+            if upper[-1] == 0:
+                break
+        for k in range(mode, 0, -1):
+            lower.append(lower[-1] * k * (whole - p) // ((trials - k + 1) * p))
+            if lower[-1] == 0:
+                break
+        totals = list(itertools.accumulate(lower[:0:-1] + upper))
+        chosen = bisect_right(totals, _uniform_below(self._next_stream(), totals[-1]))
+        return mode - (len(lower) - 1) + chosen
+
+    def _next_stream(self) -> Any:
+        with self._lock:
+            self._rekey_after_fork()
+            stream = self._cipher_stream()
+            self.draws += 1
+        return stream
+
+    def _cipher_stream(self) -> Any:
+        # One counter block per draw: the upper half of the initial block is the number of the draw, the lower half counts.
+        initial = self.draws.to_bytes(8, "big") + bytes(8)
+        return Cipher(algorithms.AES(self.__key), modes.CTR(initial)).encryptor()
+
+    def _rekey_after_fork(self) -> None:
+        """A forked child holds a copy of the key: without a new one, two releases would carry the same noise."""
+        if self._process != os.getpid():
+            if self.is_secret:
+                self.__key = hashlib.sha256(self.__key + os.urandom(32)).digest()
+            self._process = os.getpid()
+
+    def __repr__(self) -> str:
+        return f"NoiseSource(origin={self.origin!r}, draws={self.draws})"
+
+    def _refuse(self, *_: object) -> NoReturn:
+        raise CaribouError("a NoiseSource must not be copied or stored: its key is as secret as the graph")
+
+    __copy__ = __deepcopy__ = __reduce_ex__ = __getstate__ = _refuse
+
+
+class BlockNoise:
+    """Noise by address: the same (round, block) under the same key is the same noise, whoever draws it and however often.
+
+    A retried, restarted or speculative piece of work must redraw what it drew before: fresh noise would release one value twice.
+    So the address, not the order of calls, chooses the stream: AES-256 in counter mode from the counter (round, position) on.
+    It is the caller's duty that one address never serves two different values: one key per run, one address per row block and
+    round. Forked or copied on purpose, a source gives the same noise; it is never printed or pickled.
+
+    >>> noise = BlockNoise.seeded(3)
+    >>> bool((noise.two_sided_geometric(1, 0, 8, epsilon=0.1) == noise.two_sided_geometric(1, 0, 8, epsilon=0.1)).all())
+    True
+    """
+
+    def __init__(self, key: bytes, *, origin: str, is_secret: bool = False) -> None:
+        if not isinstance(key, bytes) or len(key) != 32:
+            raise InputError(f"key must be 32 bytes, got {type(key).__name__} of length {_length(key)}")
+        self.__key = key
+        self.__streams = hmac.digest(key, b"caribou noise by block", "sha256")
+        self.origin = origin
+        self.is_secret = is_secret
+
+    @classmethod
+    def secure(cls) -> BlockNoise:
+        """Under a fresh key from the operating system: what a release uses."""
+        return cls(os.urandom(32), origin="the operating system", is_secret=True)
+
+    @classmethod
+    def seeded(cls, seed: int) -> BlockNoise:
+        """Reproducible noise for experiments; the certificate of such a run is void."""
+        key = hashlib.sha256(f"caribou block noise|{integer(at_least=0, noise_seed=seed)}".encode()).digest()
+        return cls(key, origin="a fixed seed")
+
+    def save(self, path: Path) -> None:
+        """Write the key for its owner's eyes only (mode 0600), durably, whole or not at all. A key is never replaced."""
+        temporary = path.with_name(f".{path.name}.tmp")
+        temporary.unlink(missing_ok=True)
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(self.for_worker())
+            file.flush()
+            os.fsync(file.fileno())
+        os.link(temporary, path)  # unlike a rename it fails where a key is already
+        temporary.unlink()
+
+    @classmethod
+    def load(cls, path: Path) -> BlockNoise:
+        """Read what `save` wrote."""
+        return cls.from_worker(path.read_bytes())
+
+    def for_worker(self) -> bytes:
+        """The key with its origin, to be handed to a worker of the same run and to nobody else: it is as secret as the graph."""
+        return bytes([self.is_secret]) + self.__key + self.origin.encode()
+
+    @classmethod
+    def from_worker(cls, secret: bytes) -> BlockNoise:
+        """The inverse of `for_worker`."""
+        return cls(secret[1:33], origin=secret[33:].decode(), is_secret=secret[:1] == b"\x01")
+
+    def gaussians(
+        self, round_number: int, first: int, counts: Sequence[int], *, size: int, std: float, grid: float
+    ) -> Iterator[np.ndarray]:
+        """The noise of the blocks ``first``, ``first`` + 1, ... of a round, N(0, std^2) on the grid, as `NoiseSource.gaussian`.
+
+        A block has ``size`` values, an even number, the last block of all may have fewer: ``counts``. Their words follow each
+        other in one stream, so a block is the same however many are drawn at once. Each array is overwritten by the next.
+        """
+        std, grid = positive(noise_std=std), positive(grid=grid)
+        if size % 4 or any(not 0 < count <= size for count in counts) or any(count != size for count in counts[:-1]):
+            raise InputError(
+                f"size must be a multiple of 4 and bound every count, only the last may differ, got {size}"
+            )
+        stream = self._stream(round_number, first * (12 * size // 16))
+        words, out = np.empty(3 * size // 2 + 2, dtype="<u8"), np.empty(size)
+        room = words.view(np.uint8).data
+        for count in counts:
+            pairs = (count + 1) // 2
+            stream.update_into(_zeros(24 * pairs), room)
+            kernels.gaussian(words[: 3 * pairs], out[: 2 * pairs], std=std, grid=grid)
+            yield out[:count]
+
+    def two_sided_geometric(self, round_number: int, block: int, count: int, *, epsilon: float) -> np.ndarray:
+        """``count`` integers with P(k) proportional to e^(-epsilon |k|); the sampler of `NoiseSource.two_sided_geometric`."""
+        epsilon = positive_or_inf(epsilon=epsilon)
+        stream = self._stream(round_number, block << 40)
+        up, down = _exponential(stream, count), _exponential(stream, count)
+        return (np.floor(up / epsilon) - np.floor(down / epsilon)).astype(np.int64)
+
+    def _stream(self, round_number: int, position: int) -> Any:
+        """From 16-byte word ``position`` of the round on: 2^96 of them never reach the next round."""
+        initial = round_number.to_bytes(4, "big") + position.to_bytes(12, "big")
+        return Cipher(algorithms.AES(self.__streams), modes.CTR(initial)).encryptor()
+
+    def __repr__(self) -> str:
+        return f"BlockNoise(origin={self.origin!r})"
+
+    def _refuse(self, *_: object) -> NoReturn:
+        raise CaribouError("BlockNoise must not be copied or stored: its key is as secret as the graph")
+
+    __copy__ = __deepcopy__ = __reduce_ex__ = __getstate__ = _refuse
+
+
+@lru_cache(maxsize=4)
+def _zeros(count: int) -> bytes:
+    return bytes(count)
+
+
+def _box_muller(stream: Any, count: int) -> np.ndarray:
+    """``count`` standard Gaussians from a stream of uniform bytes: sqrt(-2 log u) (cos, sin)(2 pi v)."""
+    pairs = (count + 1) // 2
+    radius = np.sqrt(2 * _exponential(stream, pairs))
+    angle = np.frombuffer(stream.update(bytes(8 * pairs)), dtype="<u8").astype(np.float64) * (2 * np.pi * 2.0**-64)
+    return np.concatenate([radius * np.cos(angle), radius * np.sin(angle)])[:count]
+
+
+def _exponential(stream: Any, count: int) -> np.ndarray:
+    """``count`` standard exponentials -log u, u = (w + (w' + 1/2) 2^-64) 2^-64 from two words.
+
+    The second word keeps the relative precision of small u: with one word the far tail would be a set of isolated points.
+    """
+    words = np.frombuffer(stream.update(bytes(16 * count)), dtype="<u8").astype(np.float64)
+    return -np.log((words[:count] + (words[count:] + 0.5) * 2.0**-64) * 2.0**-64)
+
+
+def _words(stream: Any, count: int) -> np.ndarray:
+    """``count`` uniform 64-bit words."""
+    return np.frombuffer(stream.update(bytes(8 * count)), dtype="<u8")
+
+
+def _uniform_below(stream: Any, bound: int) -> int:
+    """An exactly uniform integer in 0 .. bound - 1, of any size."""
+    size = (bound.bit_length() + 7) // 8
+    while True:
+        drawn = int.from_bytes(stream.update(bytes(size)), "little") & ((1 << bound.bit_length()) - 1)
+        if drawn < bound:
+            return drawn
+
+
+def _coin_threshold(probability: float) -> int:
+    """p 2^64, which must be a whole number: only then is the coin exact."""
+    p = unit_interval(probability=probability)
+    scaled = math.ldexp(p, _COIN_BITS)
+    if not scaled.is_integer():
+        raise InputError(f"probability must be a multiple of 2^-{_COIN_BITS}, got {p!r}")
+    return int(scaled)
+
+
+def _length(key: object) -> int:
+    return len(key) if isinstance(key, bytes | bytearray | str) else 0

@@ -1,0 +1,1 @@
+"""Methods that protect one edge: features, labels and split are public."""

@@ -1,0 +1,366 @@
+"""Votes at edge level: labelled nodes vote, confident nodes vote next, wave by wave; every pair is asked once.
+
+All choices (who is confident, rates, head, weights) are made from public values and released counts, so choosing costs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from scipy.special import softmax
+
+from caribou._validate import integer, one_of, open_unit_interval
+from caribou.errors import InputError
+from caribou.graph import Graph
+from caribou.mechanisms.edge_votes import VoteBox, VoteBudget
+from caribou.mechanisms.noise_source import NoiseSource
+from caribou.memory import DOUBLE, require_memory
+from caribou.methods.base import Fitted
+from caribou.models.count_likelihood import MULTIPLIERS, CountModel, class_evidence, multiplier_weights, vote_rates
+from caribou.models.encoder import Encoder, Prior, cross_fit
+from caribou.models.heads import Evidence, choose_head, cross_entropies, fit_bayes_head, fit_prior_head
+from caribou.privacy.budget import Budget, PrivacyUnit
+from caribou.privacy.calibration import budget_mu
+from caribou.privacy.certificate import MechanismRecord, certify, standing_assumptions
+from caribou.privacy.events import Event
+from caribou.randomness import Streams
+
+EM_NODES = 3000
+WEIGHTS = (0.0, 0.25, 0.5, 0.75, 1.0)
+
+
+@dataclass(frozen=True)
+class VotesEdge:
+    """The method ``votes-edp``. One default serves short-range and long-range graphs.
+
+    ``voter_confidence``: unlabelled nodes vote in the first stage if the encoder is this sure of them. ``wave_confidence``: a
+    node votes in a later wave once its posterior has closed this share of the gap between guessing and certainty.
+    ``max_waves``: stop after so many. ``calibration``: share of the training nodes that receive votes, to fit the head.
+    ``noise``: geometric (pure epsilon, delta unused) or gaussian (the mu-GDP that the budget buys).
+
+    Formal guarantee: the transcript is budget.epsilon-DP at edge level, with Gaussian noise (budget.epsilon, budget.delta)-DP
+    (docs/privacy.md, Theorem 4); everything else is computed from it and from public values.
+    """
+
+    voter_confidence: float = 0.97
+    wave_confidence: float = 0.4
+    max_waves: int = 60
+    calibration: float = 0.5
+    noise: str = "geometric"
+
+    def __post_init__(self) -> None:
+        open_unit_interval(voter_confidence=self.voter_confidence)
+        open_unit_interval(wave_confidence=self.wave_confidence)
+        integer(at_least=1, max_waves=self.max_waves)
+        open_unit_interval(calibration=self.calibration)
+        one_of(("geometric", "gaussian"), noise=self.noise)
+
+    def settings(self) -> Mapping[str, Any]:
+        """The public settings."""
+        return asdict(self)
+
+    def vote_budget(self, budget: Budget) -> VoteBudget:
+        """What the votes may spend if the whole budget is theirs."""
+        return VoteBudget(budget.epsilon) if self.noise == "geometric" else VoteBudget.gaussian(budget_mu(budget))
+
+    def fit(self, graph: Graph, budget: Budget, streams: Streams, noise: NoiseSource) -> Fitted:
+        """Cross-fit the encoder, ask in waves, and combine prior and votes."""
+        require_edge_unit(budget, "votes-edp")
+        return self._elected(graph, cross_fit(graph, streams), budget, streams, noise)
+
+    def cost(self, graph: Graph, budget: Budget) -> tuple[Event, ...]:
+        """The whole transcript, whatever its number of waves."""
+        return (self.vote_budget(budget).event,)
+
+    def release(
+        self, weights: Mapping[str, np.ndarray], graph: Graph, budget: Budget, streams: Streams, noise: NoiseSource
+    ) -> Fitted:
+        """Hold an election on another graph, with the fitted encoder as prior: one more release, about that graph.
+
+        Labelled nodes of that graph are needed: they vote, and rates and head are learned on them.
+        """
+        require_edge_unit(budget, "votes-edp")
+        require_labelled(graph)
+        encoder = Encoder.from_arrays(weights)
+        prior = Prior(encoder.probabilities(graph.features), float("nan"), encoder)
+        return self._elected(graph, prior, budget, streams, noise)
+
+    def release_cost(self, graph: Graph, budget: Budget) -> tuple[Event, ...]:
+        """The same as `cost`."""
+        require_labelled(graph)
+        return self.cost(graph, budget)
+
+    def predict(
+        self, weights: Mapping[str, np.ndarray], released: Mapping[str, np.ndarray], graph: Graph
+    ) -> np.ndarray:
+        """Class probabilities of the nodes that the release is about; costs nothing."""
+        return released["probabilities"]
+
+    def _elected(self, graph: Graph, prior: Prior, budget: Budget, streams: Streams, noise: NoiseSource) -> Fitted:
+        outcome = elect(self, graph, prior, self.vote_budget(budget), streams, noise)
+        certificate = certify(
+            budget,
+            [outcome.record],
+            released=[
+                "the counts of every stage and everything computed from them",
+                "class probabilities of every node",
+            ],
+            public_parameters={"nodes": graph.num_nodes, "classes": graph.num_classes, **asdict(self)},
+            assumptions=standing_assumptions(budget.unit, noise_is_secret=noise.is_secret, noise_origin=noise.origin),
+        )
+        released = {**outcome.transcript, "probabilities": outcome.probabilities}
+        return Fitted(outcome.probabilities, certificate, released, prior.encoder.to_arrays())
+
+
+def require_edge_unit(budget: Budget, method: str) -> None:
+    """One clear error for a budget of the wrong unit."""
+    if budget.unit is not PrivacyUnit.EDGE:
+        raise InputError(f"unit must be edge for {method}, got {budget.unit.value!r}")
+
+
+def require_labelled(graph: Graph) -> None:
+    """Votes learn from labelled nodes of the graph at hand."""
+    if graph.labels is None or graph.split is None or not (graph.labels[graph.split.train] >= 0).any():
+        raise InputError(
+            "graph must have labelled training nodes, which vote, got none; caribou-edp can predict a graph without labels"
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """What an election gives: class scores [n, C] (logits), the released counts of every stage, and what they cost."""
+
+    scores: np.ndarray
+    transcript: Mapping[str, np.ndarray]
+    record: MechanismRecord
+
+    @property
+    def probabilities(self) -> np.ndarray:
+        """softmax of the scores."""
+        return np.asarray(softmax(self.scores, axis=1))
+
+
+def elect(
+    settings: VotesEdge, graph: Graph, prior: Prior, budget: VoteBudget, streams: Streams, noise: NoiseSource
+) -> Outcome:
+    """Ask in waves under a budget of their own, e.g. a part of a composed one (then `VoteBudget.gaussian`).
+
+    Formal guarantee: everything in the outcome is computed from public values, the prior and a transcript that costs
+    budget.event at edge level (docs/privacy.md, Theorem 4). The prior must be public or already paid for.
+    """
+    n, C, stages = graph.num_nodes, graph.num_classes, settings.max_waves + 1
+    require_memory(DOUBLE * n * C * (stages + 8), f"the answers of up to {stages} stages to {n:,} nodes in {C} classes")
+    box = VoteBox(graph, graph.num_classes, budget, noise)
+    election = _Election(settings, graph, prior, box, streams)
+    scores = election.waves(election.first_stage())
+    record = MechanismRecord(
+        "votes",
+        budget.event,
+        {
+            "theorem": "every pair is asked once (docs/privacy.md, Theorem 4)",
+            "sensitivity": "one edge adds 1 to one entry of the transcript",
+            "noise": budget.noise_name,
+        },
+    )
+    return Outcome(scores, election.transcript, record)
+
+
+class _Election:
+    """One run: the public roles of the nodes and what has been released so far."""
+
+    def __init__(self, settings: VotesEdge, graph: Graph, prior: Prior, box: VoteBox, streams: Streams) -> None:
+        self.settings, self.box = settings, box
+        self.n, self.C = graph.num_nodes, graph.num_classes
+        split, labels = graph.for_learning(public=True)
+        self.labels = np.array(labels)
+        train = streams.generator("votes").permutation(split.train)
+        self.train = train
+        # the last of the order: calibration node number i hears the votes of the training nodes before it
+        self.before_calibration = np.arange(len(train) - max(1, round(settings.calibration * len(train))), len(train))
+        self.calibration = train[self.before_calibration]
+        self.validation = np.array(split.val)
+        self.in_train = np.zeros(self.n, dtype=bool)
+        self.in_train[train] = True
+        self.log_prior = np.log(np.clip(prior.probabilities, 1e-4, 1))
+        self.prior_head = fit_prior_head(self.log_prior[train], self.labels[train])
+        self.p0 = softmax(self.prior_head(Evidence.of_prior(self.log_prior)), axis=1)
+        self.guess = self.p0.argmax(axis=1)
+        self.knowing = ~self.in_train & (self.p0.max(axis=1) > settings.voter_confidence)
+        self.open = ~self.in_train & ~self.knowing
+        self.class_sizes = np.maximum(np.bincount(self.labels[train], minlength=self.C), 1)
+        self.transcript: dict[str, np.ndarray] = {}
+
+    def first_stage(self) -> np.ndarray:
+        """Labelled nodes and nodes the encoder is sure of vote; rates, likelihood and head are fitted on the answers."""
+        counts = self._ask_first()
+        rates = self._rates(counts)
+        evidence, joint = self._best_count_model(counts, rates)
+        self.rates = rates["labelled"]
+        # Calibration nodes hear only the voters before them; their counts are brought to what an unlabelled node would hear.
+        heard = np.ones(self.n)
+        heard[self.calibration] = self.before_calibration / len(self.train)
+        self.known = Evidence(self.log_prior, evidence, counts / np.maximum(heard, 0.25)[:, None])
+        self.joint = joint
+        val = self.validation
+
+        cal = self.calibration
+        self.head, self.refit = choose_head(
+            self.known.rows(cal), self.labels[cal], self.known.rows(val), self.labels[val], self.prior_head
+        )
+        return self.head(self.known)
+
+    def _ask_first(self) -> np.ndarray:
+        rank = np.zeros(self.n)
+        rank[self.train] = np.arange(len(self.train))
+        rank[self.knowing] = len(self.train) + 1 - self.p0.max(axis=1)[self.knowing]
+        message = np.where(self.in_train, self.labels, self.guess)
+        receives = ~self.in_train
+        receives[self.calibration] = True
+        counts = self.box.ask(self.in_train | self.knowing, rank, message, receives)
+        self.transcript["stage_1"] = counts
+        return counts
+
+    def _rates(self, counts: np.ndarray) -> dict[str, np.ndarray]:
+        """Expected votes per class of receiver and class of vote, for the three kinds of receiver."""
+        onehot = np.eye(self.C)[self.labels[self.train]]
+        before = np.concatenate([np.zeros((1, self.C)), np.cumsum(onehot, axis=0)])
+        exposure = before[self.before_calibration] / self.class_sizes
+        totals = counts[self.open].sum(axis=1)
+        inflation = 1 + self.knowing.sum() / len(self.train)
+        mean, variance = 0.0, 1e6
+        if len(totals) > 1:
+            mean, variance = totals.mean() / inflation, totals.var() / len(totals) / inflation**2
+        shares = np.bincount(self.labels[self.train], minlength=self.C) / len(self.train)
+        shares = np.maximum(shares, 1e-6)
+        B = vote_rates(counts, self.calibration, self.labels, exposure, shares, (mean, variance))
+        extra = B @ self._voters(self.knowing, self.p0, self.guess)
+        return {"labelled": B, "open": B + extra, "knowing": B + extra / 2, "calibration": B * exposure.mean(axis=0)}
+
+    def _voters(self, who: np.ndarray, p: np.ndarray, message: np.ndarray) -> np.ndarray:
+        """X[j, c]: voters of true class j that say c, as a share of the training nodes of class j."""
+        said = np.eye(self.C)[message[who]]
+        return p[who].T @ said / self.class_sizes[:, None]
+
+    def _best_count_model(self, counts: np.ndarray, rates: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+        """Poisson or overdispersed: whichever explains the calibration nodes better."""
+        groups = {
+            "open": np.flatnonzero(self.open),
+            "knowing": np.flatnonzero(self.knowing),
+            "calibration": self.calibration,
+        }
+        cal = self.calibration
+        weights = self.p0.copy()
+        weights[cal] = np.eye(self.C)[self.labels[cal]]
+        best: tuple[float, np.ndarray, np.ndarray, CountModel] | None = None
+        for overdispersed in (False, True):
+            model = CountModel(self.box.budget, overdispersed)
+            L = np.zeros((self.n, self.C, len(MULTIPLIERS)))
+            for group, rows in groups.items():
+                L[rows] = model.log_likelihood(counts[rows], rates[group])
+            receivers = np.concatenate(list(groups.values()))
+            some = receivers[:: max(1, len(receivers) // EM_NODES)]
+            g = multiplier_weights(L[some], weights[some])
+            joint = L + np.log(g)
+            evidence = class_evidence(joint)
+            known = Evidence(self.log_prior[cal], evidence[cal], counts[cal].astype(np.float64))
+            head = fit_bayes_head(known, self.labels[cal])
+            loss = float(cross_entropies(head(known), self.labels[cal]).mean())
+            if best is None or loss < best[0]:
+                best = (loss, evidence, joint, model)
+        _, evidence, joint, self.count_model = best  # type: ignore[misc]
+        return evidence, joint
+
+    def waves(self, scores: np.ndarray) -> np.ndarray:
+        """Newly confident nodes vote to the uninformed ones until nobody new is confident; then all that is left is asked."""
+        first = scores
+        uninformed = self.open.copy()
+        known = self.known
+        for wave in range(1, self.settings.max_waves + 1):
+            p = softmax(scores, axis=1)
+            new, closing = self._newly_confident(p, uninformed, wave)
+            message = p.argmax(axis=1)
+            counts = self.box.ask(new, -p.max(axis=1), message)
+            self.transcript[f"wave_{wave}"] = counts
+            receivers = np.flatnonzero(uninformed)
+            uninformed = uninformed & ~new
+            known = self._updated(known, counts, p, new, message, receivers)
+            scores = self.head(known)
+            if closing:
+                break
+        val = self.validation
+        if (
+            len(val)
+            and cross_entropies(first[val], self.labels[val]).mean()
+            < cross_entropies(scores[val], self.labels[val]).mean()
+        ):
+            known = self.known
+        return self._refitted(known)
+
+    def _refitted(self, known: Evidence) -> np.ndarray:
+        """The scores of the chosen kind of head, fitted once more: now also on the validation nodes, with all they heard."""
+        cal, val = self.calibration, self.validation
+        rows = np.concatenate([cal, val])
+        return self.refit(known.rows(rows), self.labels[rows])(known)
+
+    def _newly_confident(self, p: np.ndarray, uninformed: np.ndarray, wave: int) -> tuple[np.ndarray, bool]:
+        if not uninformed.any():
+            return uninformed, True
+        base = float(p[uninformed].mean(axis=0).max())
+        new = uninformed & (p.max(axis=1) > base + self.settings.wave_confidence * (1 - base))
+        if not new.any() or wave == self.settings.max_waves:
+            return uninformed, True
+        return new, False
+
+    def _updated(
+        self,
+        known: Evidence,
+        counts: np.ndarray,
+        p: np.ndarray,
+        new: np.ndarray,
+        message: np.ndarray,
+        receivers: np.ndarray,
+    ) -> Evidence:
+        """Bayes' rule with the known noise; how far to trust a wave is chosen on validation."""
+        votes = counts[receivers].astype(np.float64)
+        if len(receivers) == 0:
+            return known
+        rates = self.rates @ self._voters(new, p, message)
+        halved = np.where(new[receivers], 0.5, 1.0)
+        expected = (p[receivers] @ rates) * halved[:, None]
+        rates = rates * _scale(votes, expected)
+        L = np.empty((len(receivers), self.C, len(MULTIPLIERS)))
+        for share in (0.5, 1.0):
+            rows = halved == share
+            if rows.any():
+                L[rows] = self.count_model.log_likelihood(counts[receivers[rows]], share * rates)
+        before = class_evidence(self.joint[receivers])
+        self.joint[receivers] += L
+        more = np.zeros_like(known.evidence)
+        more[receivers] = class_evidence(self.joint[receivers]) - before
+        spread = votes.var()
+        wiener = max(0.0, 1 - self.box.budget.noise_variance / spread) if spread > 0 else 0.0
+        extra = np.zeros_like(known.counts)
+        extra[receivers] = votes * wiener
+        val = self.validation
+        if len(val) == 0:
+            return known.plus(more, extra)
+
+        def loss(w: float) -> float:
+            scores = self.head(known.rows(val).plus(w * more[val], w * extra[val]))
+            return float(cross_entropies(scores, self.labels[val]).sum()) + (w - 1) ** 2 / (2 * 0.25)
+
+        w = min(WEIGHTS, key=loss)
+        return known.plus(w * more, w * extra)
+
+
+def _scale(votes: np.ndarray, expected: np.ndarray) -> float:
+    """How many more votes came than expected: least squares, shrunk to 1 with variance 1."""
+    energy = float((expected**2).sum())
+    if energy <= 0:
+        return 1.0
+    s = float((votes * expected).sum()) / energy
+    variance = float(((votes - s * expected) ** 2).mean()) / energy
+    return float(np.clip((s / max(variance, 1e-9) + 1) / (1 / max(variance, 1e-9) + 1), 0.05, 5))

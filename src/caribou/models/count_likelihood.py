@@ -1,0 +1,170 @@
+"""Statistics of noisy vote counts: how many votes of each class a node of each class receives, and what a count says.
+
+Everything here is computed from public values and released counts. Rates: B[k, c] is the expected number of training
+neighbours of class c of a node of class k.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import gammaln, logsumexp
+
+from caribou.mechanisms.edge_votes import VoteBudget
+
+MULTIPLIERS = np.array([0.0, 0.08, 0.2, 0.4, 0.7, 1.0, 1.4, 2.0, 3.0, 5.0, 9.0, 18.0])
+"""Degrees are heavy-tailed: a node's rates are B times one of these, with weights learned from the release."""
+LARGEST = 300
+"""Larger counts are scaled down to this; they decide the class anyway."""
+SHAPE = 3.0
+"""Shape of the negative binomial alternative to the Poisson distribution."""
+
+
+def vote_rates(
+    counts: np.ndarray,
+    calibration: np.ndarray,
+    labels: np.ndarray,
+    exposure: np.ndarray,
+    shares: np.ndarray,
+    mean_total: tuple[float, float],
+) -> np.ndarray:
+    """B by empirical Bayes: class profiles of the calibration nodes, shrunk to alpha I + beta 1 pi'.
+
+    counts: [n, C]; calibration: indices; labels: [n]; exposure: [len(calibration), C], the share of each class that could have
+    voted; shares: pi, class shares of the training nodes; mean_total: observed mean number of votes of an unlabelled node and
+    its variance (needs no label).
+    """
+    C = counts.shape[1]
+    observed, variance = np.zeros((C, C)), np.full((C, C), 1e6)
+    for k in range(C):
+        rows = labels[calibration] == k
+        if not rows.any():
+            continue
+        votes, seen = counts[calibration[rows]], exposure[rows].sum(axis=0)
+        observed[k] = votes.sum(axis=0) / np.maximum(seen, 1e-9)
+        spread = votes.var(axis=0) if len(votes) > 1 else counts[calibration].var(axis=0)
+        variance[k] = np.maximum(len(votes) * spread, 1e-3) / np.maximum(seen, 1e-9) ** 2
+    pooled = _pooled(observed, variance, shares, mean_total)
+    diagonal = np.eye(C, dtype=bool)
+    B = pooled.copy()
+    for part in (diagonal, ~diagonal):
+        if part.any():
+            gap = (observed - pooled)[part]
+            t2 = max(0.0, float(np.mean(gap**2 - variance[part])))
+            B[part] += t2 / (t2 + variance[part]) * gap
+    floor = 0.01 * max(float(pooled.sum(axis=1).mean()), 1e-3) * shares
+    return np.maximum(B, floor[None, :])
+
+
+def _pooled(
+    observed: np.ndarray, variance: np.ndarray, shares: np.ndarray, mean_total: tuple[float, float]
+) -> np.ndarray:
+    """alpha I + beta 1 pi': weighted least squares, then one Kalman step with the mean number of votes, alpha + beta."""
+    C = len(shares)
+    design = np.stack([np.eye(C).ravel(), np.tile(shares, C)], axis=1)
+    weight = 1 / variance.ravel()
+    precision = design.T @ (design * weight[:, None]) + 1e-9 * np.eye(2)
+    covariance = np.linalg.inv(precision)
+    theta = covariance @ (design.T @ (weight * observed.ravel()))
+    h = np.ones(2)
+    total, total_variance = mean_total
+    gain = covariance @ h / (h @ covariance @ h + total_variance)
+    theta = theta + gain * (total - h @ theta)
+    alpha, beta = max(theta[0], 0.0), max(theta[1], 0.0)
+    return alpha * np.eye(C) + beta * np.tile(shares, (C, 1))
+
+
+@dataclass(frozen=True)
+class CountModel:
+    """The distribution of a noisy count: Poisson or negative binomial, plus the noise of the budget."""
+
+    budget: VoteBudget
+    overdispersed: bool
+
+    def log_table(self, rates: np.ndarray) -> np.ndarray:
+        """log P(released count = s | rate), up to a constant, for s = points(); any shape of rates -> [..., points]."""
+        p = self._true_counts(np.maximum(rates, 1e-9)[..., None], np.arange(LARGEST + 60))
+        with_noise = self._plus_gaussian(p) if math.isfinite(self.budget.mu) else self._plus_geometric(p)
+        return np.log(np.maximum(with_noise, 1e-280))
+
+    def points(self) -> np.ndarray:
+        """The released counts at which the table is computed; others take the nearest.
+
+        Geometric noise: -1 .. LARGEST; below 0 all ratios are equal, so -1 stands for every negative count. Gaussian noise: a
+        quarter of a standard deviation apart (at least 1/8), from five below 0.
+        """
+        if not math.isfinite(self.budget.mu):
+            return np.arange(-1.0, LARGEST + 1)
+        std = self.budget.noise_std
+        return np.arange(-5 * std, LARGEST, max(std / 4, 0.125))
+
+    def _true_counts(self, rate: np.ndarray, m: np.ndarray) -> np.ndarray:
+        """P(m votes | rate). [..., 1], [M] -> [..., M]."""
+        if self.overdispersed:
+            log_p = (
+                gammaln(m + SHAPE)
+                - gammaln(SHAPE)
+                - gammaln(m + 1)
+                + SHAPE * np.log(SHAPE / (SHAPE + rate))
+                + m * np.log(rate / (SHAPE + rate))
+            )
+        else:
+            log_p = m * np.log(rate) - rate - gammaln(m + 1)
+        return np.exp(log_p)
+
+    def _plus_geometric(self, p: np.ndarray) -> np.ndarray:
+        """With a = e^-epsilon: P(s) ~ sum_m p(m) a^|s - m|, by one pass up and one pass down."""
+        a = math.exp(-self.budget.epsilon)
+        up, down = np.empty_like(p), np.zeros_like(p)
+        up[..., 0] = p[..., 0]
+        for s in range(1, p.shape[-1]):
+            up[..., s] = a * up[..., s - 1] + p[..., s]
+        for s in range(p.shape[-1] - 2, -1, -1):
+            down[..., s] = a * (down[..., s + 1] + p[..., s + 1])
+        below = a * (down[..., :1] + p[..., :1])  # s = -1
+        return np.concatenate([below, (up + down)[..., : LARGEST + 1]], axis=-1)
+
+    def _plus_gaussian(self, p: np.ndarray) -> np.ndarray:
+        """P(s) ~ sum_m p(m) exp(-(s - m)^2 mu^2 / 2)."""
+        gap = self.points()[None, :] - np.arange(p.shape[-1])[:, None]
+        return p @ np.exp(-0.5 * (gap * self.budget.mu) ** 2)
+
+    def log_likelihood(self, counts: np.ndarray, rates: np.ndarray) -> np.ndarray:
+        """L[v, k, t] = sum_c log P(counts[v, c] | MULTIPLIERS[t] rates[k, c]). counts: [n, C], rates: [C, C]."""
+        table = self.log_table(MULTIPLIERS[:, None, None] * rates)  # [T, C, C, s]
+        points = self.points()
+        place = (scaled_down(counts) - points[0]) / (points[1] - points[0])
+        index = np.clip(np.rint(place), 0, len(points) - 1).astype(np.int64)
+        total = np.zeros((len(MULTIPLIERS), len(rates), len(counts)))
+        for c in range(counts.shape[1]):
+            total += table[:, :, c, index[:, c]]
+        return np.ascontiguousarray(total.transpose(2, 1, 0))
+
+
+def scaled_down(counts: np.ndarray) -> np.ndarray:
+    """Rows whose largest count exceeds LARGEST, scaled to it."""
+    largest = counts.max(axis=1, keepdims=True, initial=1)
+    return np.where(largest > LARGEST, counts * (LARGEST / np.maximum(largest, 1)), counts)
+
+
+def multiplier_weights(L: np.ndarray, class_weights: np.ndarray, steps: int = 25) -> np.ndarray:
+    """g: the distribution of the degree multiplier, by EM. L: [n, C, T]; class_weights: [n, C]. Half a pseudo-count each."""
+    T = L.shape[2]
+    if len(L) == 0:
+        return np.full(T, 1 / T)
+    joint = L + np.log(np.maximum(class_weights, 1e-12))[:, :, None]
+    joint = np.exp(joint - joint.max(axis=(1, 2), keepdims=True)).sum(axis=1)  # [n, T]: the class is summed out
+    g = np.full(T, 1 / T)
+    for _ in range(steps):
+        share = joint * g
+        share /= share.sum(axis=1, keepdims=True)
+        g = (share.sum(axis=0) + 0.5) / (len(L) + 0.5 * T)
+    return g
+
+
+def class_evidence(J: np.ndarray) -> np.ndarray:
+    """log sum_t exp J[v, k, t], the largest class at 0 and none below -60. [n, C, T] -> [n, C]."""
+    LL = logsumexp(J, axis=2)
+    return np.maximum(LL - LL.max(axis=1, keepdims=True), -60)

@@ -1,0 +1,388 @@
+"""The encoder: class probabilities from a node's own features, cross-fitted. It never sees an edge.
+
+At edge level features, labels and split are public, so what is fitted here costs nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Protocol
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from caribou._validate import integer
+from caribou.errors import InputError
+from caribou.graph import Graph
+from caribou.memory import DOUBLE, SINGLE, require_memory
+from caribou.models.features import row_norms
+from caribou.models.threads import one_thread
+from caribou.randomness import Streams
+
+CHECKPOINTS = 12
+"""Per fit, equally spaced over the last two thirds; the one with the best validation score is kept."""
+
+
+@dataclass(frozen=True)
+class EncoderConfig:
+    """One way to fit the MLP (SELU, Adam, batches, cosine learning rate)."""
+
+    steps: int
+    learning_rate: float
+    weight_decay: float
+    dropout: float
+    input_dropout: float
+    sparse_row_length: float
+
+
+REGULARISED = EncoderConfig(400, 0.005, 5e-3, 0.6, 0.6, sparse_row_length=4.0)
+"""For many columns and few labels."""
+PLAIN = EncoderConfig(800, 0.01, 1e-3, 0.3, 0.0, sparse_row_length=16.0)
+"""For informative features and many labels."""
+WIDE = EncoderConfig(800, 0.01, 1e-3, 0.3, 0.3, sparse_row_length=16.0)
+"""For rows with many non-zero entries, where a model without input dropout becomes far too sure of itself."""
+MANY_ENTRIES = 100
+DENSE = 0.2
+"""Features of a larger density are standardised by column; others stay sparse."""
+HIDDEN = (64, 16)
+BATCH = 512
+FOLDS = 3
+
+
+def widths(hidden: Any) -> tuple[int, ...]:
+    """Widths of hidden layers, checked; () means a linear model."""
+    if not isinstance(hidden, list | tuple):
+        raise InputError(f"hidden must be a list of widths such as [64, 16], got {hidden!r}")
+    return tuple(integer(at_least=1, hidden=width) for width in hidden)
+
+
+@dataclass(frozen=True, eq=False)
+class Prior:
+    """Class probabilities of every node. Rows of training nodes come from models that were not fitted on them.
+
+    ``probabilities``: [n, C]. ``validation_accuracy``: of the single model, for the choice between configurations. ``encoder``:
+    the fitted models, for nodes of other graphs.
+    """
+
+    probabilities: np.ndarray
+    validation_accuracy: float
+    encoder: Encoder
+
+
+@dataclass(frozen=True, eq=False)
+class Scaling:
+    """How features are brought to the encoder: columns standardised (dense), or rows of one length (sparse, kept sparse)."""
+
+    centre: np.ndarray | None
+    spread: np.ndarray | None
+    row_length: float
+
+    @classmethod
+    def of(cls, x: np.ndarray | sp.csr_array, row_length: float) -> Scaling:
+        """Standardise if more than DENSE of the entries are not 0."""
+        if _entries_per_row(x) <= DENSE * x.shape[1]:
+            return cls(None, None, row_length)
+        dense = _dense(x)
+        return cls(dense.mean(axis=0), np.maximum(dense.std(axis=0), 1e-6), row_length)
+
+    def __call__(self, x: np.ndarray | sp.csr_array) -> np.ndarray | sp.csr_array:
+        if self.centre is not None and self.spread is not None:
+            return (_dense(x) - self.centre) / self.spread
+        rows = sp.csr_array(x, dtype=np.float32)
+        scale = (self.row_length / np.maximum(row_norms(rows), 1e-12)).astype(np.float32)
+        return sp.csr_array(sp.diags_array(scale) @ rows)
+
+    def by_rows(self, x: np.ndarray | sp.csr_array) -> ScaledRows | sp.csr_array:
+        """The same for dense features row by row, as they are asked for: a mapped file stays on disk."""
+        if self.centre is None or self.spread is None or sp.issparse(x):
+            return self(x)
+        return ScaledRows(x, self.centre, self.spread)
+
+
+@dataclass(frozen=True, eq=False)
+class ScaledRows:
+    """Standardised rows of a dense matrix that is itself left as it is."""
+
+    x: np.ndarray
+    centre: np.ndarray
+    spread: np.ndarray
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the matrix."""
+        return self.x.shape
+
+    def __getitem__(self, rows: np.ndarray) -> np.ndarray:
+        return (_dense(self.x[rows]) - self.centre) / self.spread
+
+
+@dataclass(frozen=True, eq=False)
+class Encoder:
+    """m MLPs side by side on the same features. weights[i]: [m, a, b], biases[i]: [m, 1, b]; the first model saw all nodes."""
+
+    scaling: Scaling
+    weights: tuple[np.ndarray, ...]
+    biases: tuple[np.ndarray, ...]
+
+    def logits(self, features: np.ndarray | sp.csr_array) -> np.ndarray:
+        """[n, d] -> [m, n, C]."""
+        return self._run(features, len(self.weights))
+
+    def probabilities(self, features: np.ndarray | sp.csr_array) -> np.ndarray:
+        """The mean over the models, for nodes that none of them was fitted on. [n, d] -> [n, C]."""
+        return _softmax(self.logits(features)).mean(axis=0).astype(np.float64)
+
+    def embeddings(self, features: np.ndarray | sp.csr_array) -> np.ndarray:
+        """The last hidden layer of the first model (its logits if there is none), rows of length 1. [n, d] -> [n, h]."""
+        layers = max(1, len(self.weights) - 1)
+        last = self._run(features, layers)[0].astype(np.float64)
+        return last / np.maximum(np.linalg.norm(last, axis=1, keepdims=True), 1e-12)
+
+    def _run(self, features: np.ndarray | sp.csr_array, layers: int) -> np.ndarray:
+        x = self.scaling.by_rows(features)
+        weights = [torch.from_numpy(np.array(w)) for w in self.weights[:layers]]
+        biases = [torch.from_numpy(np.array(b)) for b in self.biases[:layers]]
+        parts = np.array_split(np.arange(x.shape[0]), 1 + x.shape[0] // 8192)
+        with torch.no_grad():
+            return np.concatenate([_forward(x, rows, weights, biases).numpy() for rows in parts], axis=1)
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """Named arrays, for a saved run."""
+        arrays = {"encoder.row_length": np.array(self.scaling.row_length)}
+        if self.scaling.centre is not None and self.scaling.spread is not None:
+            arrays |= {"encoder.centre": self.scaling.centre, "encoder.spread": self.scaling.spread}
+        for i, (w, b) in enumerate(zip(self.weights, self.biases, strict=True)):
+            arrays |= {f"encoder.weight_{i}": w, f"encoder.bias_{i}": b}
+        return arrays
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Encoder:
+        """The inverse of `to_arrays`."""
+        layers = sum(1 for name in arrays if name.startswith("encoder.weight_"))
+        scaling = Scaling(
+            arrays.get("encoder.centre"), arrays.get("encoder.spread"), float(arrays["encoder.row_length"])
+        )
+        return cls(
+            scaling,
+            tuple(arrays[f"encoder.weight_{i}"] for i in range(layers)),
+            tuple(arrays[f"encoder.bias_{i}"] for i in range(layers)),
+        )
+
+
+def configurations(graph: Graph) -> tuple[EncoderConfig, ...]:
+    """The configurations worth fitting for these features."""
+    return (WIDE,) if _entries_per_row(graph.features) > MANY_ENTRIES else (REGULARISED, PLAIN)
+
+
+def _entries_per_row(x: np.ndarray | sp.csr_array) -> float:
+    nonzero = sp.csr_array(x).count_nonzero() if sp.issparse(x) else np.count_nonzero(x)
+    return float(nonzero) / max(x.shape[0], 1)
+
+
+Key = tuple[Graph, Streams, tuple[int, ...]]
+"""What an encoder is fitted on: a graph (never its edges), public coins, widths."""
+
+
+class Store(Protocol):
+    """Where fitted encoders are kept."""
+
+    def __contains__(self, key: Key, /) -> bool: ...
+
+    def __getitem__(self, key: Key, /) -> Prior: ...
+
+    def __setitem__(self, key: Key, prior: Prior, /) -> None: ...
+
+
+_kept: ContextVar[Store | None] = ContextVar("kept", default=None)
+
+
+@contextmanager
+def kept_encoders(store: Store | None = None) -> Iterator[None]:
+    """Inside, an encoder is fitted once per graph, seed and widths, and used again; without ``store``, per graph object.
+
+    For searches and grids: many fits differ only in what comes after the encoder, which takes most of the time. It reads nothing
+    but features, labels, split and public coins, so what is used again is what would have been fitted again.
+    """
+    token = _kept.set({} if store is None else store)
+    try:
+        yield
+    finally:
+        _kept.reset(token)
+
+
+def cross_fit(graph: Graph, streams: Streams, hidden: tuple[int, ...] = HIDDEN) -> Prior:
+    """Fit the configurations, keep the one that validates better, and predict every node out of fold.
+
+    Each configuration is one joint fit of four MLPs d - ``hidden`` - C: one on all training nodes and one per fold left out.
+    Training nodes are predicted by the model that left them out; the others by the average of all four.
+    """
+    kept = _kept.get()
+    if kept is None:
+        return _cross_fit(graph, streams, hidden)
+    key = (graph, streams, hidden)
+    if key not in kept:
+        kept[key] = _cross_fit(graph, streams, hidden)
+    return kept[key]
+
+
+@one_thread()
+def _cross_fit(graph: Graph, streams: Streams, hidden: tuple[int, ...]) -> Prior:
+    _check_memory(graph, hidden)
+    rng = streams.generator("encoder")
+    train = graph.for_learning(public=True)[0].train
+    fold = rng.permutation(len(train)) % FOLDS
+    member = np.ones((1 + FOLDS, graph.num_nodes), dtype=bool)
+    for k in range(FOLDS):
+        member[1 + k, train[fold == k]] = False
+    best: tuple[float, Encoder, float] | None = None
+    for config in configurations(graph):
+        encoder, score, accuracy = _fit_jointly(graph, config, hidden, member, rng)
+        if best is None or score < best[0]:
+            best = (score, encoder, accuracy)
+    _, encoder, accuracy = best  # type: ignore[misc]
+    each = _softmax(encoder.logits(graph.features))  # [1 + folds, n, C]
+    probabilities = each.mean(axis=0)
+    for k in range(FOLDS):
+        left_out = train[fold == k]
+        probabilities[left_out] = each[1 + k, left_out]
+    return Prior(probabilities.astype(np.float64), accuracy, encoder)
+
+
+def _check_memory(graph: Graph, hidden: tuple[int, ...]) -> None:
+    """Weights of all models (value, gradient, two moments, best, and one more), dense features twice, class probabilities."""
+    n, d, models = graph.num_nodes, graph.num_features, 1 + FOLDS
+    weights = models * sum(a * b for a, b in pairwise((d, *hidden, graph.num_classes)))
+    dense = 2 * n * d if _entries_per_row(graph.features) > DENSE * d else 0
+    probabilities = (models + 1) * n * graph.num_classes
+    needed = SINGLE * (6 * weights + dense) + DOUBLE * probabilities
+    require_memory(needed, f"the encoder of {n:,} nodes with {d:,} columns and hidden = {list(hidden)}")
+
+
+def _fit_jointly(
+    graph: Graph, config: EncoderConfig, hidden: tuple[int, ...], member: np.ndarray, rng: np.random.Generator
+) -> tuple[Encoder, float, float]:
+    """Train m models side by side; model j learns from the training nodes with member[j].
+
+    Returns also the validation score -accuracy + CE/10 and the accuracy of model 0. Validation nodes choose the checkpoint.
+    """
+    scaling = Scaling.of(graph.features, config.sparse_row_length)
+    x = scaling.by_rows(graph.features)
+    split, labels = graph.for_learning(public=True)
+    y = torch.from_numpy(np.array(labels))
+    m, C = len(member), graph.num_classes
+    train, val = split.train, np.array(split.val)
+    widths = (x.shape[1], *hidden, C)
+    generator = torch.Generator().manual_seed(int(rng.integers(2**62)))
+    weights = [(torch.randn(m, a, b, generator=generator) / math.sqrt(a)).requires_grad_() for a, b in pairwise(widths)]
+    biases = [torch.zeros(m, 1, b, requires_grad=True) for b in widths[1:]]
+    optimizer = torch.optim.Adam([*weights, *biases], lr=config.learning_rate, weight_decay=config.weight_decay)
+    batch = min(BATCH, len(train))
+    masks = torch.from_numpy(member)
+    marks = {config.steps * (CHECKPOINTS + 2 * (k + 1)) // (3 * CHECKPOINTS) for k in range(CHECKPOINTS)}
+    best_score = np.full(m, np.inf)
+    best_state: list[list[Tensor]] = [[] for _ in range(m)]
+    accuracy = 0.0
+
+    dropout = (config.input_dropout, config.dropout, generator)
+    order = rng.permutation(train)
+    position = 0
+    for step in range(1, config.steps + 1):
+        for group in optimizer.param_groups:
+            group["lr"] = config.learning_rate * 0.5 * (1 + math.cos(math.pi * step / config.steps))
+        if position + batch > len(order):
+            order, position = rng.permutation(train), 0
+        rows = order[position : position + batch]
+        position += batch
+        losses = torch.nn.functional.cross_entropy(
+            _forward(x, rows, weights, biases, dropout).transpose(1, 2), y[rows].expand(m, -1), reduction="none"
+        )
+        use = masks[:, rows]
+        loss = ((losses * use).sum(dim=1) / use.sum(dim=1).clamp(min=1)).sum()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        if step in marks:
+            with torch.no_grad():
+                scores, accuracies = _validation(_forward(x, val, weights, biases), y[val])
+            for j in range(m):
+                if scores[j] < best_score[j]:
+                    best_score[j] = scores[j]
+                    best_state[j] = [p[j].detach().clone() for p in (*weights, *biases)]
+                    accuracy = accuracies[j] if j == 0 else accuracy
+    kept = [torch.stack([state[i] for state in best_state]).numpy() for i in range(len(weights) + len(biases))]
+    encoder = Encoder(scaling, tuple(kept[: len(weights)]), tuple(kept[len(weights) :]))
+    return encoder, float(best_score[0]), accuracy
+
+
+def _forward(
+    x: np.ndarray | sp.csr_array | ScaledRows,
+    rows: np.ndarray,
+    weights: Sequence[Tensor],
+    biases: Sequence[Tensor],
+    dropout: tuple[float, float, torch.Generator] | None = None,
+) -> Tensor:
+    """All models on some rows; with ``dropout`` (of inputs, of hidden units, coins) in training. [n, d] -> [m, rows, C]."""
+    of_inputs, of_hidden, coins = dropout or (0.0, 0.0, None)
+    h = _first_layer(x, rows, weights[0], of_inputs, coins) + biases[0]
+    for w, b in zip(weights[1:], biases[1:], strict=True):
+        h = torch.selu(h)
+        if of_hidden > 0:
+            h = h * (torch.rand(h.shape, generator=coins) >= of_hidden) / (1 - of_hidden)
+        h = torch.bmm(h, w) + b
+    return h
+
+
+def _dense(x: Any) -> np.ndarray:
+    return np.asarray(x.todense() if sp.issparse(x) else x, dtype=np.float32)
+
+
+def _softmax(logits: np.ndarray) -> np.ndarray:
+    return torch.softmax(torch.from_numpy(logits), dim=-1).numpy()
+
+
+def _validation(logits: Tensor, y: Tensor) -> tuple[np.ndarray, np.ndarray]:
+    """-accuracy + CE / 10 and accuracy of every model. logits: [m, val, C]."""
+    if len(y) == 0:
+        return np.zeros(len(logits)), np.zeros(len(logits))
+    accuracies = (logits.argmax(dim=2) == y).double().mean(dim=1)
+    ce = torch.nn.functional.cross_entropy(logits.transpose(1, 2), y.expand(len(logits), -1), reduction="none").mean(
+        dim=1
+    )
+    return (-accuracies + 0.1 * ce.double()).numpy(), accuracies.numpy()
+
+
+def _first_layer(
+    x: np.ndarray | sp.csr_array | ScaledRows,
+    rows: np.ndarray,
+    weight: Tensor,
+    dropout: float,
+    generator: torch.Generator | None,
+) -> Tensor:
+    """x[rows] times the weights of all models, without making sparse rows dense. [rows, d], [m, d, h] -> [m, rows, h]."""
+    m, d, h = weight.shape
+    wide = weight.permute(1, 0, 2).reshape(d, m * h)
+    if sp.issparse(x):
+        part: Any = x[rows]
+        values = torch.from_numpy(part.data)
+        if dropout > 0:
+            values = values * (torch.rand(values.shape, generator=generator) >= dropout) / (1 - dropout)
+        out = torch.nn.functional.embedding_bag(
+            torch.from_numpy(part.indices.astype(np.int64)),
+            wide,
+            torch.from_numpy(part.indptr[:-1].astype(np.int64)),
+            mode="sum",
+            per_sample_weights=values,
+        )
+    else:
+        dense = torch.from_numpy(np.ascontiguousarray(x[rows]))
+        if dropout > 0:
+            dense = dense * (torch.rand(dense.shape, generator=generator) >= dropout) / (1 - dropout)
+        out = dense @ wide
+    return out.reshape(len(rows), m, h).transpose(0, 1)

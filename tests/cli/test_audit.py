@@ -1,0 +1,126 @@
+"""``caribou audit`` as a user types it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from caribou.cli import app
+from caribou.cli.audit import _again
+from caribou.cli.options import GraphSource
+from caribou.datasets import load
+from caribou.errors import CaribouError
+from caribou.estimators import Model
+from caribou.methods import METHODS, MethodInfo
+from caribou.privacy.budget import Budget, PrivacyUnit
+
+pytestmark = pytest.mark.usefixtures("quick_learning")
+QUICK = ("--runs", "200", "--workers", "1")
+
+
+def call(*arguments: str, code: int = 0) -> str:
+    result = CliRunner().invoke(app, ["audit", *arguments])
+    assert result.exit_code == code, (result.output, result.exception)
+    return result.stdout
+
+
+def document(text: str) -> dict[str, Any]:
+    return json.loads(text[text.index("{") :])
+
+
+def failure(*arguments: str) -> str:
+    result = CliRunner().invoke(app, ["audit", *arguments])
+    assert isinstance(result.exception, CaribouError), result.output
+    return str(result.exception)
+
+
+def test_a_correct_method_is_consistent_and_the_json_has_what_it_promises() -> None:
+    result = CliRunner().invoke(app, ["audit", "mlp-dp", "--epsilon", "8", "--attack", "distinguish", *QUICK, "--json"])
+    assert "distinguish: " in result.stderr, "progress in lines where there is no terminal"
+    found = document(result.stdout)
+    assert found["claimed"]["epsilon"] == 8
+    assert found["claimed"]["delta"] == 1e-5
+    assert found["verdict"] == "consistent"
+    assert 0 <= found["epsilon_lower"] <= 8
+    attack = found["attacks"]["distinguish"]
+    assert attack.keys() >= {"auc", "tpr_at_fpr", "tpr_allowed", "game"}
+    assert attack["game"]["runs_per_graph"] == 200
+    assert found["reproduce"].startswith("caribou audit mlp-dp --epsilon 8")
+
+
+def test_a_broken_method_ends_with_3_and_its_report_is_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    broken = MethodInfo(PrivacyUnit.NODE, "audit.broken.baselines:BatchNormalised", "batch normalisation")
+    monkeypatch.setitem(METHODS, "broken", broken)
+    out = tmp_path / "report"
+    text = call("broken", "--epsilon", "1", "--attack", "distinguish", *QUICK, "--out", str(out), code=3)
+    assert "VIOLATED" in text
+    assert "reproduce" in text
+    record = json.loads((out / "audit.json").read_text(encoding="utf-8"))
+    assert record["verdict"] == "VIOLATED"
+    assert record["epsilon_lower"] > 1
+    assert "VIOLATED" in (out / "audit.html").read_text(encoding="utf-8")
+
+
+def test_a_saved_run_is_audited_with_its_own_claim(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    Model("mlp-dp", Budget(6.0, 1e-4, "node"), clip=0.5).fit(load("csbm:nodes=80", seed=1)).save(run)
+    found = document(call(str(run), "--attack", "distinguish", *QUICK, "--json"))
+    assert found["claimed"] == {"epsilon": 6.0, "delta": 1e-4, "unit": "node", "mu": found["claimed"]["mu"]}
+    assert found["subject"] == f"the method of {run} (mlp-dp)"
+    assert "fitted anew" in found["notes"][0]
+    assert not any("costs epsilon" in note for note in found["notes"])
+    assert "must not be given with a run" in failure(str(run), "--epsilon", "3")
+
+
+@pytest.mark.slow
+def test_all_attacks_on_a_data_set() -> None:
+    arguments = ("sage-edp", "--dataset", "csbm:nodes=150", "--epsilon", "4", "--set", "epochs=3", *QUICK, "--json")
+    found = document(call(*arguments))
+    done = set(found["attacks"]) | set(found["skipped"])
+    assert done >= {"mechanism", "distinguish", "onerun", "linkteller", "gmia", "lira"}
+    assert {"mechanism", "distinguish", "onerun"} <= set(found["attacks"])
+    assert found["epsilon_lower"] <= 4
+    assert found["verdict"] != "VIOLATED"
+
+
+def test_what_needs_a_data_set_says_so() -> None:
+    assert "dataset must be given" in failure("caribou-edp", "--attack", "onerun")
+    assert "dataset must be given" in failure("caribou-edp", "--attack", "onerun", "--attack", "distinguish")
+    found = document(call("mlp-dp", "--epsilon", "8", *QUICK, "--json"))
+    assert set(found["skipped"]) >= {"onerun", "linkteller", "gmia", "lira"}
+
+
+def test_without_a_claim_there_is_nothing_to_refute() -> None:
+    found = document(call("sage-inf", "--attack", "distinguish", "--set", "epochs=2", *QUICK, "--json"))
+    assert found["verdict"] == "inconclusive"
+    assert found["claimed"]["epsilon"] == "inf"
+    assert "no privacy is claimed" in found["skipped"]["distinguish"]
+
+
+def test_bad_input(tmp_path: Path) -> None:
+    assert "method must be one of" in failure("nothing")
+    assert "attack must be one of" in failure("mlp-dp", "--attack", "magic")
+    assert "runs must be a whole number >= 40" in failure("mlp-dp", "--attack", "distinguish", "--runs", "5")
+    assert "confidence must be" in failure("mlp-dp", "--attack", "distinguish", "--runs", "40", "--confidence", "2")
+    for option, bad, rule in (
+        ("--workers", "0", "workers must be a whole number >= 1, got 0"),
+        ("--workers", "-2", "workers must be a whole number >= 1, got -2"),
+        ("--runs", "0", "runs must be a whole number >= 40, got 0"),
+        ("--runs", "-1", "runs must be a whole number >= 40, got -1"),
+        ("--confidence", "1.5", "confidence must be in the open interval (0, 1), got 1.5"),
+    ):
+        assert failure("mlp-dp", "--attack", "distinguish", option, bad) == rule
+    (tmp_path / "x").write_text("")
+    assert "out must be a new or empty folder" in failure("mlp-dp", "--out", str(tmp_path))
+
+
+def test_the_line_that_plays_again_keeps_all_digits() -> None:
+    line = _again("mlp-dp", GraphSource(), 0.1234567, 1e-5, {}, "distinguish", 40, 0.95, 0)
+    assert line == (
+        "caribou audit mlp-dp --epsilon 0.1234567 --delta 1e-05 --runs 40 --attack distinguish --confidence 0.95 --seed 0"
+    )
+    assert "--epsilon 8 " in _again("mlp-dp", GraphSource(), 8.0, None, {}, "all", None, 0.95, 0)

@@ -1,0 +1,297 @@
+"""``caribou ledger``: what people and programs see."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+from caribou.cli.ledger import ledger_app
+from caribou.errors import BudgetExceeded, CertificateError, InputError, LedgerError
+from caribou.privacy import accounting
+from caribou.privacy.budget import Budget, PrivacyUnit
+from caribou.privacy.certificate import Assumption, Certificate, MechanismRecord, certify, standing_assumptions
+from caribou.privacy.events import EpsilonDelta, Gaussian, Laplace, NonPrivate, SubsampledGaussian
+from caribou.privacy.ledger import Ledger
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("CARIBOU_LEDGER", raising=False)
+    monkeypatch.setenv("COLUMNS", "200")
+    return tmp_path
+
+
+def call(*arguments: str, code: int = 0) -> Result:
+    result = CliRunner().invoke(ledger_app, list(arguments))
+    assert result.exit_code == code, (result.output, result.exception)
+    return result
+
+
+def failure(*arguments: str) -> BaseException:
+    result = CliRunner().invoke(ledger_app, list(arguments))
+    assert result.exit_code != 0
+    assert result.exception is not None
+    return result.exception
+
+
+def shown(*arguments: str, code: int = 0) -> dict[str, Any]:
+    return json.loads(call("show", "--json", *arguments, code=code).stdout)
+
+
+class TestShow:
+    def test_table_of_data_sets(self) -> None:
+        call("budget", "survey", "--epsilon", "4", "--unit", "edge")
+        call("add", "survey", "--epsilon", "0.5", "--unit", "edge")
+        call("add", "free", "--epsilon", "2", "--unit", "node")
+        output = call("show").stdout
+        (survey,) = [line for line in output.splitlines() if "survey" in line]
+        (free,) = [line for line in output.splitlines() if "free" in line]
+        assert [cell.strip() for cell in survey.strip("│").split("│")] == [
+            "survey", "edge", "1", "0.5", "1e-05", "4", "3.5",
+        ]  # fmt: skip
+        assert "no budget set" in free
+        assert "chain intact" in output
+        assert "made elsewhere" not in output
+
+    def test_releases_of_one_data_set(self) -> None:
+        ledger = Ledger("caribou-ledger.sqlite")
+        ledger.spend("[bold]survey", "edge", [Gaussian(3.0, 2)], description="model [red]")
+        ledger.spend("[bold]survey", "edge", [Gaussian(3.0, 2)], description="second")
+        ledger.annotate(1, "released")
+        ledger.spend("other", "edge", [Gaussian(3.0)], description="third")
+        output = call("show", "--dataset", "[bold]survey").stdout
+        assert "[bold]survey" in output
+        assert "model [red]" in output
+        assert "2 x Gaussian, noise multiplier 3" in output
+        assert "third" not in output
+        lines = [line for line in output.splitlines() if "noise multiplier" in line]
+        totals = [accounting.epsilon_of([Gaussian(3.0, count)], 1e-5) for count in (2, 4)]
+        assert [f"{total:.4g}" in line for total, line in zip(totals, lines, strict=True)] == [True, True]
+        assert ["released" in line for line in lines] == [True, False]
+
+    def test_json(self, folder: Path) -> None:
+        call("budget", "survey", "--epsilon", "4", "--delta", "1e-6", "--unit", "node")
+        call("add", "survey", "--epsilon", "0.5", "--unit", "node", "--description", "histogram")
+        call("add", "open", "--epsilon", "inf", "--unit", "edge")
+        report = shown()
+        assert report["ledger"] == str(folder / "caribou-ledger.sqlite")
+        assert report["chain_intact"] is True
+        assert report["problems"] == []
+        assert report["datasets"] == [
+            {
+                "name": "open",
+                "unit": "edge",
+                "delta": 1e-5,
+                "releases": 1,
+                "epsilon_spent": "inf",
+                "epsilon_budget": None,
+                "epsilon_left": None,
+            },
+            {
+                "name": "survey",
+                "unit": "node",
+                "delta": 1e-6,
+                "releases": 1,
+                "epsilon_spent": pytest.approx(0.5, abs=1e-4),
+                "epsilon_budget": 4.0,
+                "epsilon_left": pytest.approx(3.5, abs=1e-4),
+            },
+        ]
+        first, second = report["releases"]
+        assert first.pop("time").endswith("+00:00")
+        assert first == {
+            "id": 1,
+            "dataset": "survey",
+            "unit": "node",
+            "description": "histogram",
+            "certificate_id": None,
+            "events": [{"kind": "epsilon_delta", "epsilon": 0.5, "delta": 0.0}],
+            "epsilon_cumulative": pytest.approx(0.5, abs=1e-4),
+            "status": "released",
+        }
+        assert second["epsilon_cumulative"] == "inf"
+        assert second["events"] == [{"kind": "non_private"}]
+        only = shown("--dataset", "open")
+        assert [d["name"] for d in only["datasets"]] == ["open"]
+        assert [r["id"] for r in only["releases"]] == [2]
+
+    def test_infinite_budget(self) -> None:
+        call("budget", "survey", "--epsilon", "inf", "--unit", "edge")
+        (row,) = shown()["datasets"]
+        assert (row["epsilon_budget"], row["epsilon_left"]) == ("inf", "inf")
+
+    def test_missing_file_is_an_error_and_makes_nothing(self, folder: Path) -> None:
+        assert isinstance(failure("show"), LedgerError)
+        assert isinstance(failure("show", "--ledger", "other.sqlite"), LedgerError)
+        assert os.listdir(folder) == []
+
+    def test_unknown_data_set(self) -> None:
+        call("budget", "survey", "--epsilon", "4", "--unit", "edge")
+        assert "known: 'survey'" in str(failure("show", "--dataset", "servey"))
+
+    @pytest.mark.parametrize("events", ["[]", "{"])
+    def test_broken_chain_is_exit_code_3(self, events: str) -> None:
+        call("add", "survey", "--epsilon", "0.5", "--unit", "edge")
+        with closing(sqlite3.connect("caribou-ledger.sqlite")) as connection:
+            connection.execute("DROP TRIGGER releases_update")
+            connection.execute("UPDATE releases SET events = ?", (events,))
+            connection.commit()
+        result = call("show", code=3)
+        assert "chain broken: releases: entry 1 was edited" in result.stderr
+        assert "chain intact" not in result.stdout
+        report = shown(code=3)
+        assert report["chain_intact"] is False
+        assert len(report["problems"]) == 1
+        assert report["datasets"] == [], "no total is shown that rests on edited records"
+
+    def test_key_is_never_shown(self) -> None:
+        call("add", "survey", "--epsilon", "0.5", "--unit", "edge")
+        with closing(sqlite3.connect("caribou-ledger.sqlite")) as connection:
+            (key,) = connection.execute("SELECT key FROM secret").fetchone()
+        for arguments in (["show"], ["show", "--json"], ["show", "--dataset", "survey"]):
+            assert key.hex() not in call(*arguments).output
+
+
+class TestLedgerFile:
+    def test_environment_and_option(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("CARIBOU_LEDGER", str(folder / "from-environment.sqlite"))
+        call("budget", "survey", "--epsilon", "4", "--unit", "edge")
+        assert os.listdir(folder) == ["from-environment.sqlite"]
+        call("budget", "survey", "--epsilon", "4", "--unit", "edge", "--ledger", "from-option.sqlite")
+        assert sorted(os.listdir(folder)) == ["from-environment.sqlite", "from-option.sqlite"]
+        assert shown()["ledger"].endswith("from-environment.sqlite")
+
+
+class TestBudget:
+    def test_says_what_is_spent_and_left(self) -> None:
+        output = call("budget", "survey", "--epsilon", "4", "--unit", "edge").stdout
+        assert "epsilon = 4, delta = 1e-05 at edge level" in output
+        assert "left: 4" in output
+
+    def test_lowering_below_spent_is_reported(self) -> None:
+        call("add", "survey", "--epsilon", "2", "--unit", "edge")
+        output = call("budget", "survey", "--epsilon", "1", "--unit", "edge").stdout
+        assert "more than the budget: no further release is allowed" in output
+        assert "0 (exceeded)" in call("show").stdout
+
+    @pytest.mark.parametrize("numbers", [["--epsilon", "nan"], ["--epsilon", "-1"], ["--epsilon", "1", "--delta", "1"]])
+    def test_bad_numbers(self, folder: Path, numbers: list[str]) -> None:
+        assert isinstance(failure("budget", "survey", "--unit", "edge", *numbers), InputError)
+        assert os.listdir(folder) == []
+
+    def test_unit_is_required_and_one_of_two(self) -> None:
+        call("budget", "survey", "--epsilon", "1", code=2)
+        call("budget", "survey", "--epsilon", "1", "--unit", "person", code=2)
+
+
+def certificate(*assumptions: Assumption, theorem: str = "a test") -> Certificate:
+    parts = [
+        MechanismRecord("encoder", Gaussian(4.0), {"theorem": theorem}),
+        MechanismRecord("classifier", Gaussian(5.0), {"theorem": theorem}),
+    ]
+    standing = standing_assumptions(PrivacyUnit.NODE, noise_is_secret=True, noise_origin="a test")
+    return certify(
+        Budget(3, unit="node"), parts, released=["X"], public_parameters={}, assumptions=[*standing, *assumptions]
+    )
+
+
+class TestAdd:
+    def test_certificate_is_counted_once(self) -> None:
+        made = certificate()
+        made.save("c.json")
+        call("add", "survey", "--certificate", "c.json", "--description", "from a colleague")
+        (release,) = Ledger("caribou-ledger.sqlite").releases()
+        assert (release.unit, release.events) == (PrivacyUnit.NODE, (Gaussian(4.0), Gaussian(5.0)))
+        assert (release.certificate_id, release.epsilon_total) == (made.certificate_id, made.epsilon_spent)
+        assert (release.description, release.status) == ("from a colleague", "released")
+        error = failure("add", "survey", "--certificate", "c.json")
+        assert isinstance(error, LedgerError)
+        assert f"{made.certificate_id!r} is already recorded as release 1" in str(error)
+        assert len(Ledger("caribou-ledger.sqlite").releases()) == 1
+
+    def test_void_certificate_is_no_evidence(self, folder: Path) -> None:
+        certificate(Assumption("noise", "the noise is secret", holds=False)).save("c.json")
+        error = failure("add", "survey", "--certificate", "c.json")
+        assert isinstance(error, CertificateError)
+        assert "void as a guarantee (the noise is secret)" in str(error)
+        assert "--epsilon inf --unit node" in str(error)
+        assert os.listdir(folder) == ["c.json"]
+
+    def test_certificate_that_does_not_verify_is_refused(self, folder: Path) -> None:
+        certificate(theorem="").save("c.json")
+        error = failure("add", "survey", "--certificate", "c.json")
+        assert isinstance(error, CertificateError)
+        assert "does not verify (encoder: theorem" in str(error)
+        assert os.listdir(folder) == ["c.json"]
+
+    def test_missing_certificate_makes_no_ledger(self, folder: Path) -> None:
+        assert isinstance(failure("add", "survey", "--certificate", "no.json"), CertificateError)
+        assert os.listdir(folder) == []
+
+    @pytest.mark.parametrize(
+        "options",
+        [
+            [],
+            ["--epsilon", "1"],
+            ["--unit", "edge"],
+            ["--certificate", "c.json", "--epsilon", "1"],
+            ["--certificate", "c.json", "--unit", "edge"],
+            ["--certificate", "c.json", "--delta", "0"],
+            ["--epsilon", "-1", "--unit", "edge"],
+            ["--epsilon", "nan", "--unit", "edge"],
+            ["--epsilon", "1", "--delta", "2", "--unit", "edge"],
+        ],
+    )
+    def test_wrong_combinations(self, folder: Path, options: list[str]) -> None:
+        assert isinstance(failure("add", "survey", *options), InputError)
+        assert os.listdir(folder) == []
+
+    def test_epsilon_and_delta(self) -> None:
+        output = call("add", "survey", "--epsilon", "1", "--delta", "1e-6", "--unit", "edge").stdout
+        assert "recorded release 1 of survey: (epsilon = 1, delta = 1e-06)" in output
+        assert "no budget set" in output
+        (release,) = Ledger("caribou-ledger.sqlite").releases()
+        assert release.events == (EpsilonDelta(1.0, 1e-6),)
+
+    def test_beyond_the_budget_only_on_demand(self) -> None:
+        call("budget", "survey", "--epsilon", "1", "--unit", "edge")
+        error = failure("add", "survey", "--epsilon", "2", "--unit", "edge")
+        assert isinstance(error, BudgetExceeded)
+        assert "--over-budget" in str(error)
+        assert shown()["releases"] == []
+        output = call("add", "survey", "--epsilon", "2", "--unit", "edge", "--over-budget").stdout
+        assert "no further release is allowed" in output
+        (row,) = shown()["datasets"]
+        assert (row["epsilon_left"], row["releases"]) == (0.0, 1)
+
+    def test_every_kind_of_event_has_words(self) -> None:
+        events = (Gaussian(2.0), SubsampledGaussian(2.0, 0.5, 3), Laplace(9.0), EpsilonDelta(1.0), NonPrivate())
+        ledger = Ledger("caribou-ledger.sqlite")
+        ledger.spend("survey", "edge", events, description="all")
+        ledger.spend("survey", "node", (), description="nothing")
+        output = " ".join(call("show", "--dataset", "survey").stdout.replace("│", " ").split())
+        for words in ("Gaussian", "sampling probability", "Laplace", "(epsilon = 1, delta = 0)", "without noise"):
+            assert words in output
+        assert "no use of what is protected" in output
+        assert ledger.total("survey", "edge").epsilon_spent == math.inf
+
+
+def test_importing_the_commands_is_light() -> None:
+    script = (
+        "import sys, caribou.cli.ledger;"
+        "sys.exit(','.join({'torch', 'torch_geometric', 'pandas', 'dp_accounting'} & set(sys.modules)) or 0)"
+    )
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    assert (result.returncode, result.stderr) == (0, "")

@@ -1,0 +1,126 @@
+"""``caribou train`` as a user types it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from caribou.cli import app
+from caribou.cli.train import parse_settings
+from caribou.errors import CaribouError, InputError
+from caribou.methods import METHODS
+
+KEYS = {"method", "dataset", "epsilon", "delta", "unit", "test_accuracy", "val_accuracy", "epsilon_spent"}
+KEYS |= {"seconds_per_fit", "cpu_seconds_per_fit", "peak_rss_mb", "certificate"}
+
+
+def call(*arguments: str) -> str:
+    result = CliRunner().invoke(app, ["train", *arguments])
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def failure(*arguments: str) -> str:
+    result = CliRunner().invoke(app, ["train", *arguments])
+    assert isinstance(result.exception, CaribouError), result.output
+    return str(result.exception)
+
+
+@pytest.mark.usefixtures("quick_learning")
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_by_name(method: str) -> None:
+    private = METHODS[method].private
+    epsilon = ("--epsilon", "8") if private else ()
+    text = call(method, "--dataset", "chain-s", *epsilon, "--seeds", "2", "--json")
+    document = json.loads(text[text.index("{") :])
+    assert document.keys() >= KEYS
+    assert document["unit"] == METHODS[method].unit.value
+    assert len(document["test_accuracy"]["runs"]) == 2
+    assert 0 <= document["test_accuracy"]["mean"] <= 1
+    if not private:
+        assert (document["epsilon"], document["epsilon_spent"], document["epsilon_of_all_fits"]) == ("inf",) * 3
+        assert document["certificate"]["status"] == "no privacy"
+        return
+    assert document["certificate"]["status"] in ("private", "private in scope")
+    if method == "mlp":  # it reads no edge
+        assert document["epsilon_spent"] == document["epsilon_of_all_fits"] == 0
+    else:
+        assert 7.9 < document["epsilon_spent"] <= 8 < document["epsilon_of_all_fits"]
+
+
+def test_public_features_option(tmp_path: Path) -> None:
+    import numpy as np
+
+    from caribou.datasets import load
+
+    file = tmp_path / "public.npy"
+    np.save(file, np.asarray(load("csbm:nodes=120", seed=5).features))
+    for method in ("mlp-dp", "votes-ndp"):
+        options = ("--dataset", "csbm:nodes=120", "--epsilon", "8", "--seeds", "1", "--json")
+        text = call(method, *options, "--public-features", str(file))
+        parameters = json.loads(text[text.index("{") :])["certificate"]["public_parameters"]
+        assert parameters.get("base", parameters)["public_features"] == "120 rows"
+    assert "must go with mlp-dp or votes-ndp" in failure(
+        "votes-edp", "--dataset", "csbm:nodes=120", "--public-features", str(file)
+    )
+    assert "must be an existing file" in failure(
+        "mlp-dp", "--dataset", "csbm:nodes=120", "--public-features", str(tmp_path / "missing.npy")
+    )
+
+
+def test_own_graph_and_table(tmp_path: Path) -> None:
+    rows = [f"n{i},{i % 2},{(i % 2) * 1.5 + i / 60},{'ab'[i % 2]}" for i in range(60)]
+    (tmp_path / "nodes.csv").write_text("id,x1,x2,label\n" + "\n".join(rows) + "\n")
+    edges = [f"n{i},n{(i + 2) % 60}" for i in range(60)]
+    (tmp_path / "edges.csv").write_text("source,target\n" + "\n".join(edges) + "\n")
+    text = call(
+        "mlp-dp", "--graph", str(tmp_path / "edges.csv"), "--nodes", str(tmp_path / "nodes.csv"), "--seeds", "1"
+    )
+    assert "test accuracy" in text
+    assert "epsilon = 4" in text
+    assert "do not publish" in text
+
+
+def test_a_graph_without_test_labels_has_no_accuracy(tmp_path: Path) -> None:
+    parts = ["train"] * 40 + ["val"] * 10 + ["test"] * 10
+    rows = [
+        f"n{i},{i % 2},{(i % 2) * 1.5},{'' if part == 'test' else 'ab'[i % 2]},{part}" for i, part in enumerate(parts)
+    ]
+    (tmp_path / "nodes.csv").write_text("id,x1,x2,label,split\n" + "\n".join(rows) + "\n")
+    (tmp_path / "edges.csv").write_text("source,target\nn0,n2\nn1,n3\n")
+    arguments = [
+        "mlp-dp",
+        "--graph",
+        str(tmp_path / "edges.csv"),
+        "--nodes",
+        str(tmp_path / "nodes.csv"),
+        "--seeds",
+        "2",
+    ]
+    text = call(*arguments, "--json")
+    document = json.loads(text[text.index("{") :])
+    assert document["test_accuracy"] == {"mean": None, "ci95": None, "runs": [None, None]}
+    assert document["val_accuracy"] is not None
+    assert "no labels" in call(*arguments)
+
+
+def test_bad_input() -> None:
+    assert "method must be one of" in failure("gcn", "--dataset", "chain-s")
+    assert "either --dataset NAME or --graph FILE" in failure("mlp-dp")
+    assert "either --dataset NAME or --graph FILE" in failure("mlp-dp", "--dataset", "chain-s", "--graph", "x.npz")
+    assert "setting must be one of" in failure("votes-edp", "--dataset", "chain-s", "--set", "depth=3")
+    assert "max_waves must be" in failure("votes-edp", "--dataset", "chain-s", "--set", "max_waves=0")
+    assert "epsilon must be" in failure("mlp-dp", "--dataset", "chain-s", "--epsilon", "-1")
+    assert "delta must be" in failure("mlp-dp", "--dataset", "chain-s", "--delta", "1")
+    assert "seeds must be" in failure("mlp-dp", "--dataset", "chain-s", "--seeds", "0")
+    assert "nodes and column must go with --graph" in failure("mlp-dp", "--dataset", "chain-s", "--nodes", "n.csv")
+    assert "dataset must be one of" in failure("mlp-dp", "--dataset", "chains")
+
+
+def test_settings_are_numbers_words_or_errors() -> None:
+    assert parse_settings(["a=1", "b=0.5", "c=word", "d=true"]) == {"a": 1, "b": 0.5, "c": "word", "d": True}
+    with pytest.raises(InputError, match="key=value"):
+        parse_settings(["nothing"])

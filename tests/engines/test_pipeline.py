@@ -1,0 +1,439 @@
+"""A release from files: booked once, the same noise after a crash, whole or not at all, nothing left behind."""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import logging
+import os
+import re
+import shutil
+import stat
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from caribou.engines import folder as folder_module
+from caribou.engines import pipeline as module
+from caribou.engines.blocks import Layout, StateFile
+from caribou.engines.folder import discard
+from caribou.engines.pipeline import Request, release_files
+from caribou.errors import BudgetExceeded, CaribouError, DataError, InputError, LedgerError, RunError
+from caribou.mechanisms.noise_source import BlockNoise
+from caribou.privacy.budget import Budget
+from caribou.privacy.certificate import Certificate, verify
+from caribou.privacy.ledger import Ledger
+from engines_support import COLUMNS, NODES, Tables
+
+
+def seeded() -> BlockNoise:
+    return BlockNoise.seeded(5)
+
+
+def killed(work: Callable[[], object]) -> None:
+    """Run ``work`` in a child process that must end with os._exit(9) in the middle of it: nothing is cleaned up."""
+    sys.stdout.flush()
+    child = os.fork()
+    if child == 0:
+        try:
+            work()
+        finally:
+            os._exit(1)  # reached only if the work was not killed
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+
+
+def dying_in(number: int) -> Callable[[int, int, int], None]:
+    def progress(round_number: int, blocks: int, entries: int) -> None:
+        if (round_number, blocks) == (number, 2):
+            os._exit(9)
+
+    return progress
+
+
+def leftovers(tables: Tables) -> set[str]:
+    return {path.name for path in tables.folder.iterdir()} - {"edges.npy", "features.npy"}
+
+
+@pytest.mark.parametrize("engine", ["local", "outofcore"])
+def test_release_is_certified_and_leaves_nothing_else(tables: Tables, engine: str) -> None:
+    request = tables.request(engine=engine)
+    result = release_files(request)
+    assert np.load(request.out).shape == (NODES, COLUMNS)
+    assert leftovers(tables) == {"out.npy", "out.certificate.json"}
+    stored = Certificate.load(request.certificate_path)
+    assert stored == result.certificate
+    assert verify(stored).passed
+    assert stored.mechanisms[0].details["arithmetic"]["storage"] == "single"
+    assert result.resumed_at is None
+
+
+def test_single_storage_cannot_pass_as_double(tables: Tables) -> None:
+    record = release_files(tables.request()).certificate.to_dict()
+    record["events"][0]["details"]["arithmetic"]["storage"] = "double"
+    assert not verify(Certificate.from_dict(record)).passed
+
+
+def test_parquet_is_npy(tables: Tables) -> None:
+    import pyarrow.parquet as pq
+
+    for out in ("out.npy", "table.parquet"):
+        release_files(tables.request(out), new_noise=seeded)
+    table = pq.read_table(tables.folder / "table.parquet").to_pandas()
+    assert table["node"].tolist() == list(range(NODES))
+    assert np.array_equal(table.drop(columns="node").to_numpy(), np.load(tables.folder / "out.npy"))
+
+
+def test_the_groups_of_a_parquet_file_do_not_tell_of_the_blocks(
+    tables: Tables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Blocks are as large as edges and memory allow: one edge more can halve them."""
+    import pyarrow.parquet as pq
+
+    monkeypatch.setattr(module, "ROW_GROUP", 1500)
+    found = []
+    for shift in (10, 12, 16):
+        monkeypatch.setattr(module.Memory, "layout", lambda _, nodes, columns, __, s=shift: Layout(nodes, columns, s))
+        release_files(tables.request(f"{shift}.parquet"), new_noise=seeded)
+        file = pq.ParquetFile(tables.folder / f"{shift}.parquet")
+        found.append([file.metadata.row_group(k).num_rows for k in range(file.metadata.num_row_groups)])
+    assert found == [[1500, 1500, 1500, NODES - 4500]] * 3
+
+
+def test_a_run_is_not_finished_with_another_calibration_or_version(
+    tables: Tables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same noise at two scales cancels out: two results would give the state away."""
+    request = tables.request(engine="outofcore")
+    killed(lambda: release_files(request, progress=dying_in(2)))
+    original = module._calibrated
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "_calibrated", lambda *a: louder(original(*a)))
+        with pytest.raises(RunError, match="another noise"):
+            release_files(request)
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "__version__", "99")
+        with pytest.raises(RunError, match="another version"):
+            release_files(request)
+    release_files(request)
+
+
+def louder(calibrated: Any) -> Any:
+    return dataclasses.replace(calibrated, noise_std=1.01 * calibrated.noise_std)
+
+
+def test_a_folder_that_waits_there_is_made_private_or_refused(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
+    request = tables.request(engine="outofcore")
+    request.work.mkdir(mode=0o777)
+    request.work.chmod(0o777)
+    killed(lambda: release_files(request, progress=dying_in(2)))
+    assert stat.S_IMODE(request.work.stat().st_mode) == 0o700
+    monkeypatch.setattr(folder_module.os, "geteuid", lambda: 12345)
+    with pytest.raises(InputError, match="work must be a folder of the user"):
+        release_files(request)
+
+
+def test_a_lock_of_a_folder_that_was_made_anew_is_not_taken(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
+    request = tables.request()
+    flock = folder_module.fcntl.flock
+
+    def late(file: Any, how: int) -> None:
+        """Between opening and locking, another process finishes, removes the folder and begins anew."""
+        shutil.rmtree(request.work)
+        request.work.mkdir(mode=0o700)
+        (request.work / "lock").write_text("")
+        flock(file, how)
+
+    monkeypatch.setattr(folder_module.fcntl, "flock", late)
+    with pytest.raises(RunError, match="in use"):
+        release_files(request)
+
+
+@pytest.mark.parametrize("there", ["out.npy", "out.certificate.json"])
+def test_a_finished_release_is_not_replaced_or_booked_again(tables: Tables, there: str) -> None:
+    request, ledger = tables.request(), Ledger(tables.folder / "ledger.sqlite")
+    release_files(request, ledger=ledger)
+    for path in (request.out, request.certificate_path):
+        if path.name != there:
+            path.unlink()
+    before = (tables.folder / there).read_bytes()
+    with pytest.raises(InputError, match="out must be a new file"):
+        release_files(request, ledger=ledger)
+    assert (tables.folder / there).read_bytes() == before
+    assert len(ledger.releases()) == 1
+    assert leftovers(tables) == {there, "ledger.sqlite"}
+
+
+@pytest.mark.parametrize("engine", ["local", "outofcore"])
+def test_a_killed_run_is_finished_with_the_same_noise(tables: Tables, engine: str) -> None:
+    whole = tables.request("whole.npy", engine=engine)
+    release_files(whole, new_noise=seeded)
+    request = tables.request(engine=engine)
+    killed(lambda: release_files(request, new_noise=seeded, progress=dying_in(3)))
+    assert not request.out.exists()
+    assert stat.S_IMODE(request.work.stat().st_mode) == 0o700
+    assert stat.S_IMODE((request.work / "key").stat().st_mode) == 0o600
+    # another key is offered, and must not be taken
+    result = release_files(request, new_noise=BlockNoise.secure)
+    assert result.resumed_at == (2 if engine == "outofcore" else 0)
+    assert np.array_equal(np.load(request.out), np.load(whole.out))
+    assert leftovers(tables) == {"out.npy", "out.certificate.json", "whole.npy", "whole.certificate.json"}
+
+
+def _die_before_booking(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Ledger, "spend", lambda *_, **__: os._exit(9))
+
+
+def _die_after_booking(patch: pytest.MonkeyPatch) -> None:
+    spend = Ledger.spend
+
+    def spend_and_die(*arguments: Any, **named: Any) -> None:
+        spend(*arguments, **named)
+        os._exit(9)
+
+    patch.setattr(Ledger, "spend", spend_and_die)
+
+
+def _die_with_the_key(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(module, "runner_of", lambda *_: os._exit(9))
+
+
+def _die_after_the_result(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Certificate, "save", lambda *_: os._exit(9))
+
+
+@pytest.mark.parametrize("die", [_die_before_booking, _die_after_booking, _die_with_the_key, _die_after_the_result])
+@pytest.mark.parametrize("engine", ["local", "outofcore"])
+def test_a_killed_run_is_booked_once(
+    tables: Tables, engine: str, die: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request, path = tables.request(engine=engine), tables.folder / "ledger.sqlite"
+    with monkeypatch.context() as patch:
+        die(patch)
+        killed(lambda: release_files(request, ledger=path))
+    released = np.load(request.out) if request.out.exists() else None
+    result = release_files(request, ledger=path)
+    (booked,) = Ledger(path).releases()
+    assert (booked.certificate_id, booked.status) == (result.certificate.certificate_id, "released")
+    assert released is None or np.array_equal(released, np.load(request.out))
+    assert not request.work.exists()
+
+
+def test_an_interrupted_run_is_not_continued_with_other_options_data_or_ledger(tables: Tables) -> None:
+    request, path = tables.request(engine="outofcore"), tables.folder / "ledger.sqlite"
+    killed(lambda: release_files(request, ledger=Ledger(path), progress=dying_in(2)))
+    with pytest.raises(RunError, match=r"another .*parameters"):
+        release_files(tables.request(engine="outofcore", hops=5), ledger=Ledger(path))
+    with pytest.raises(RunError, match="ledger must be"):
+        release_files(request)
+    np.save(tables.edges, tables.pairs[1:])
+    with pytest.raises(RunError, match="another inputs"):
+        release_files(request, ledger=Ledger(path))
+    assert discard(request.work)
+    assert not discard(request.work)
+    release_files(request, ledger=Ledger(path), replace_fingerprint=True)
+    assert len(Ledger(path).releases()) == 2
+
+
+def test_a_lost_key_ends_a_run(tables: Tables) -> None:
+    request = tables.request(engine="outofcore")
+    killed(lambda: release_files(request, progress=dying_in(2)))
+    (request.work / "key").unlink()
+    with pytest.raises(RunError, match="key is gone"):
+        release_files(request)
+
+
+def test_two_processes_do_not_share_a_run(tables: Tables) -> None:
+    request = tables.request()
+    inside, over = threading.Event(), threading.Event()
+
+    def progress(*_: int) -> None:
+        inside.set()
+        over.wait(30)
+
+    first = threading.Thread(target=lambda: release_files(request, progress=progress))
+    first.start()
+    assert inside.wait(30)
+    for attempt in (lambda: release_files(request), lambda: discard(request.work)):
+        with pytest.raises(RunError, match="in use"):
+            attempt()
+    over.set()
+    first.join()
+    assert request.out.exists()
+
+
+def test_an_interrupted_removal_is_finished(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
+    request, path = tables.request(), tables.folder / "ledger.sqlite"
+    with monkeypatch.context() as patch:
+        patch.setattr(folder_module.shutil, "rmtree", lambda *_: os._exit(9))
+        killed(lambda: release_files(request, ledger=Ledger(path)))
+    assert {entry.name for entry in request.work.iterdir()} == {"lock", "record.json"}
+    released = np.load(request.out)
+    release_files(request, ledger=Ledger(path))
+    assert not request.work.exists()
+    assert np.array_equal(released, np.load(request.out))
+    assert len(Ledger(path).releases()) == 1
+
+
+def test_refused_by_the_ledger_means_nothing_is_drawn_or_kept(tables: Tables) -> None:
+    ledger = Ledger(tables.folder / "ledger.sqlite")
+    ledger.set_budget("graph", Budget(1.0, 1e-6))
+    with pytest.raises(BudgetExceeded):
+        release_files(tables.request(), ledger=ledger)
+    with pytest.raises(InputError, match="operating system"):
+        release_files(tables.request(), ledger=ledger, new_noise=seeded)
+    assert leftovers(tables) == {"ledger.sqlite"}
+    assert ledger.releases() == ()
+
+
+def test_a_refused_release_makes_no_ledger(tables: Tables) -> None:
+    path, request = tables.folder / "ledger.sqlite", tables.request(engine="outofcore")
+    with pytest.raises(InputError, match="dataset must be 1 to 500 printable"):
+        release_files(tables.request(name=" graph"), ledger=path)
+    with pytest.raises(InputError, match="operating system"):
+        release_files(request, ledger=path, new_noise=seeded)
+    with pytest.raises(LedgerError, match="in a folder that exists"):
+        release_files(request, ledger=tables.folder / "nowhere" / "ledger.sqlite")
+    np.save(tables.edges, [[0, NODES]])
+    with pytest.raises(DataError, match="row 0"):
+        release_files(request, ledger=path)
+    assert leftovers(tables) == set()
+    np.save(tables.edges, tables.pairs)
+    killed(lambda: release_files(request, progress=dying_in(2)))
+    with pytest.raises(RunError, match="ledger must be that of the interrupted run"):
+        release_files(request, ledger=path)
+    assert not path.exists()
+
+
+def test_a_damaged_ledger_is_refused_before_the_graph_is_read(tables: Tables) -> None:
+    path = tables.folder / "ledger.sqlite"
+    path.write_text("no ledger")
+    np.save(tables.edges, [[0, NODES]])
+    with pytest.raises(LedgerError, match="is not a ledger"):
+        release_files(tables.request(), ledger=path)
+
+
+def test_a_ledger_that_has_gone_is_not_made_anew(tables: Tables) -> None:
+    request, path = tables.request(engine="outofcore"), tables.folder / "ledger.sqlite"
+    killed(lambda: release_files(request, ledger=path, progress=dying_in(2)))
+    path.unlink()
+    with pytest.raises(LedgerError, match="does not exist"):
+        release_files(request, ledger=path)
+    assert not path.exists()
+
+
+class _FullDisk:
+    """Writing fails from some moment on, as on a full disk."""
+
+    def __init__(self, write: Callable[..., None], after: int) -> None:
+        self.write, self.left = write, after
+
+    def __call__(self, *arguments: Any) -> None:
+        if self.left == 0:
+            raise OSError(errno.ENOSPC, "No space left on device", "somewhere")
+        self.left -= 1
+        self.write(*arguments)
+
+
+def test_a_full_disk_leaves_no_partial_release(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
+    request, ledger = tables.request(engine="outofcore"), Ledger(tables.folder / "ledger.sqlite")
+    full = _FullDisk(StateFile.write, 10)  # three blocks each of X^(0), y^(0) and the first round, one of the second
+    with monkeypatch.context() as patch:
+        patch.setattr(StateFile, "write", lambda self, first, rows: full(self, first, rows))
+        with pytest.raises(RunError, match="No space left"):
+            release_files(request, ledger=ledger)
+    assert leftovers(tables) == {"ledger.sqlite", ".out.npy.work"}
+    states = {path.name for path in request.work.glob("*.state")}
+    assert states == {"x0.state", "round-1.state"}  # of the round that failed nothing is kept
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "_write_npy", _FullDisk(lambda *_: None, 0))
+        with pytest.raises(RunError, match="No space left"):
+            release_files(request, ledger=ledger)
+    assert not request.out.exists()
+    release_files(request, ledger=ledger)
+    assert len(ledger.releases()) == 1
+    assert leftovers(tables) == {"ledger.sqlite", "out.npy", "out.certificate.json"}
+
+
+def test_a_disk_too_small_is_refused_before_booking(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger = Ledger(tables.folder / "ledger.sqlite")
+    monkeypatch.setattr(module.shutil, "disk_usage", lambda _: type("Usage", (), {"free": 1000}))
+    with pytest.raises(RunError, match="MB free"):
+        release_files(tables.request(), ledger=ledger)
+    assert leftovers(tables) == {"ledger.sqlite"}
+    assert ledger.releases() == ()
+
+
+def test_an_unwritable_folder_is_refused_at_once(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(InputError, match="can be written"):
+        tables.request("nowhere/out.npy")
+    monkeypatch.setattr(module.os, "access", lambda *_: False)
+    with pytest.raises(InputError, match="can be written"):
+        tables.request()
+
+
+@pytest.mark.parametrize(
+    "change", [{"memory": 10**9}, {"address": "auto"}, {"engine": "spark"}, {"workers": 0}, {"hops": 0}]
+)
+def test_what_does_not_fit_is_named(tables: Tables, change: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match=f"{next(iter(change))} must"):
+        tables.request(**change)
+    with pytest.raises(InputError, match="out must end"):
+        tables.request("out.csv")
+
+
+def test_no_edge_reaches_a_log_or_an_error(
+    tables: Tables, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    secret = [[4321, 1234], [4321, 987654321]]
+    with caplog.at_level(logging.DEBUG):
+        np.save(tables.edges, np.array(secret[:1]))
+        release_files(tables.request())
+        np.save(tables.edges, np.array(secret))
+        with pytest.raises(CaribouError) as problem:
+            release_files(tables.request("refused.npy"))
+    said = "".join(
+        [*capfd.readouterr(), caplog.text, str(problem.value), Path(tables.request().certificate_path).read_text()]
+    )
+    # as a number of its own: the digits of a digest or of a clock may hold any four digits by chance
+    assert not any(re.search(rf"(?<![\w.]){number}(?!\w)", said) for number in (4321, 1234))
+    # what is no node is no end of an edge: it is named, with its row, and nowhere but in the error
+    assert str(problem.value).endswith("got 987654321")
+    assert said.count("987654321") == 1
+
+
+def test_without_privacy_no_noise_is_added(tables: Tables) -> None:
+    first, second = (tables.request(out, budget=Budget(float("inf"), 1e-6)) for out in ("one.npy", "two.npy"))
+    assert release_files(first).certificate.status == "no privacy"
+    release_files(second)
+    assert np.array_equal(np.load(first.out), np.load(second.out))
+
+
+def _open_files() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+@pytest.mark.slow
+def test_fifty_releases_do_not_grow(tables: Tables) -> None:
+    """Files, open descriptors, threads and memory after 50 releases are those after the first few."""
+    import resource
+
+    requests: list[Request] = [tables.request(engine=engine) for engine in ("local", "outofcore")]
+
+    def release_and_take(request: Request) -> None:
+        release_files(request)
+        request.out.unlink()
+        request.certificate_path.unlink()
+
+    for request in requests * 3:
+        release_and_take(request)
+    before = (leftovers(tables), _open_files(), threading.active_count())
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    for request in requests * 25:
+        release_and_take(request)
+    assert (leftovers(tables), _open_files(), threading.active_count()) == before
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < memory + 30_000  # kB

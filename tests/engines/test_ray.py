@@ -1,0 +1,203 @@
+"""On Ray: the bytes of the engine in memory, whoever dies on the way."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import signal
+import stat
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from caribou.engines.blocks import Layout
+from caribou.engines.out_of_core import OutOfCoreRunner
+from caribou.engines.pipeline import release_files
+from caribou.engines.rounds import steps_of
+from caribou.errors import RunError
+from caribou.mechanisms.noise_source import BlockNoise
+from engines_support import COLUMNS, NODES, Tables, calibrated_for, last_state
+
+ray = pytest.importorskip("ray", reason="ray is not installed (extra: ray)")
+pytestmark = pytest.mark.slow
+LAYOUT = Layout(NODES, COLUMNS, 10)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cluster() -> Iterator[None]:
+    """One small Ray for all tests of this file; the workers find the same source tree as the tests."""
+    import caribou
+
+    here = str(Path(caribou.__file__).parent.parent)
+    ray.init(
+        "local",  # never a cluster that happens to run on this machine
+        num_cpus=2,
+        include_dashboard=False,
+        log_to_driver=False,
+        object_store_memory=200 << 20,
+        runtime_env={"env_vars": {"PYTHONPATH": here}},
+    )
+    yield
+    ray.shutdown()
+
+
+def test_killed_workers_and_repeated_tasks_change_no_byte(tables: Tables) -> None:
+    from caribou.engines.ray import RayRunner
+
+    files = tables.blocked("a", LAYOUT)
+    calibrated, noise = calibrated_for("edge"), BlockNoise.seeded(5)
+    expected = last_state(OutOfCoreRunner(files, noise, residual=True, sum_rows=1), files, calibrated)
+    runner = RayRunner(files, noise, residual=True, workers=2)
+
+    def kill_and_ask_twice(number: int) -> None:
+        if number != 2:
+            return
+        # tasks of the round are under way or waiting when the processes die
+        step, mean = steps_of(calibrated)[1], np.zeros(COLUMNS)
+        running = [runner.submit(index, step, mean) for index in range(LAYOUT.blocks)]
+        for pid in ray.get([actor.ready.remote() for actor in runner.actors]):
+            os.kill(pid, signal.SIGKILL)
+        copies = [runner.submit(index, step, mean, worker=index + 1) for index in range(LAYOUT.blocks)]
+        for one, other in zip(running, copies, strict=True):
+            assert ray.get(one[0]).tobytes() == ray.get(other[0]).tobytes()
+
+    try:
+        assert np.array_equal(last_state(runner, files, calibrated, kill_and_ask_twice), expected)
+    finally:
+        runner.close()
+
+
+def test_a_release_on_ray_is_that_of_one_process_and_leaves_nothing(tables: Tables) -> None:
+    requests = [tables.request(f"{engine}.npy", engine=engine) for engine in ("local", "ray")]
+    for request in requests:
+        release_files(request, new_noise=lambda: BlockNoise.seeded(5))
+    assert np.array_equal(*(np.load(request.out) for request in requests))
+    assert {path.name for path in tables.folder.iterdir()} == {
+        *(f"{engine}{ending}" for engine in ("local", "ray") for ending in (".npy", ".certificate.json")),
+        "edges.npy",
+        "features.npy",
+    }
+
+
+def test_what_ray_writes_lies_in_a_private_folder(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its spilled objects are the graph, and its logs tell their sizes."""
+    from caribou.engines import ray as module
+
+    seen = {}
+
+    class NoRay:
+        @staticmethod
+        def is_initialized() -> bool:
+            return False
+
+        @staticmethod
+        def init(**options: object) -> None:
+            seen.update(options, mode=stat.S_IMODE(Path(str(options["_temp_dir"])).stat().st_mode))
+            raise RunError("no Ray")
+
+    monkeypatch.setattr(module, "_ray", NoRay)
+    with pytest.raises(RunError, match="no Ray"):
+        module.RayRunner(tables.blocked("a", LAYOUT), BlockNoise.seeded(5), residual=True, workers=1)
+    assert seen["mode"] == 0o700
+    assert seen["address"] == "local"
+    assert not Path(str(seen["_temp_dir"])).exists()
+
+
+def test_ray_is_quiet_but_for_warnings_and_errors(
+    tables: Tables, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    from caribou.engines import ray as module
+
+    class Talking:
+        @staticmethod
+        def is_initialized() -> bool:
+            return False
+
+        @staticmethod
+        def init(**_: object) -> None:
+            logging.getLogger("ray._private.worker").info("started")
+            tokens = logging.getLogger("ray._private.authentication.authentication_token_setup")
+            tokens.warning("Token authentication is enabled for this Ray cluster.")
+            tokens.warning("Token authentication is disabled for this Ray cluster.")
+            logging.getLogger("ray._private.worker").error("broken")
+            raise RunError("no Ray")
+
+    monkeypatch.setattr(module, "_ray", Talking)
+    monkeypatch.setattr(logging.getLogger("ray"), "propagate", True)
+    level = logging.getLogger("ray").level
+    with pytest.raises(RunError, match="no Ray"):
+        module.RayRunner(tables.blocked("a", LAYOUT), BlockNoise.seeded(5), residual=True, workers=1)
+    assert {record.message for record in caplog.records} == {
+        "Token authentication is disabled for this Ray cluster.",
+        "broken",
+    }
+    assert logging.getLogger("ray").level == level, "the caller's own Ray may talk again"
+
+
+def test_a_failed_round_ends_its_actors_and_is_finished_later(tables: Tables) -> None:
+    expected, request = tables.request("expected.npy"), tables.request("out.npy", engine="ray")
+    release_files(expected, new_noise=lambda: BlockNoise.seeded(5))
+
+    def fail(number: int, blocks: int, entries: int) -> None:
+        if (number, blocks) == (2, 1):
+            raise OSError(errno.ENOSPC, "No space left on device", "somewhere")
+
+    with pytest.raises(RunError, match="No space left"):
+        release_files(request, new_noise=lambda: BlockNoise.seeded(5), progress=fail)
+    assert not request.out.exists()
+    assert {path.stem for path in request.work.glob("*.state")} == {"x0", "round-1"}
+    _await(lambda: ray.available_resources().get("CPU") == 2)  # the actors are gone
+    assert release_files(request, new_noise=BlockNoise.secure).resumed_at == 1
+    assert np.array_equal(np.load(request.out), np.load(expected.out))
+
+
+def _await(condition: Callable[[], bool], seconds: float = 60) -> None:
+    """Ray gives back what was freed a little later."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "not given back"
+        time.sleep(0.2)
+
+
+DRIVER = """
+import os, sys
+from pathlib import Path
+from caribou.engines import preparation
+from caribou.engines.pipeline import Request, release_files
+from caribou.mechanisms.noise_source import BlockNoise
+from caribou.privacy.budget import Budget
+
+preparation.MAX_SHIFT = 11
+folder = Path(sys.argv[1])
+request = Request(folder / "edges.npy", folder / "features.npy", folder / "out.npy", Budget(4.0, 1e-6), 3,
+                  beta=0.2, alpha1=0.9, degree_floor=10, workers=2, engine="ray", address=sys.argv[2])
+def progress(number, blocks, entries):
+    if (number, blocks) == (3, 1):
+        os._exit(9)
+release_files(request, new_noise=lambda: BlockNoise.seeded(5), progress=progress)
+"""
+
+
+def test_a_killed_driver_resumes_at_the_last_complete_round(tables: Tables) -> None:
+    import caribou
+
+    expected = tables.request("expected.npy")
+    release_files(expected, new_noise=lambda: BlockNoise.seeded(5))
+    environment = {**os.environ, "PYTHONPATH": str(Path(caribou.__file__).parent.parent)}
+    address = ray.get_runtime_context().gcs_address
+    command = [sys.executable, "-c", textwrap.dedent(DRIVER), str(tables.folder), address]
+    assert subprocess.run(command, env=environment, check=False).returncode == 9
+    request = tables.request("out.npy", engine="ray", address=address)
+    assert not request.out.exists()
+    assert {path.stem for path in request.work.glob("*.state")} == {"x0", "round-2"}
+    result = release_files(request, new_noise=BlockNoise.secure)
+    assert result.resumed_at == 2
+    assert np.array_equal(np.load(request.out), np.load(expected.out))
+    assert not request.work.exists()

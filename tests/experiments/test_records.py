@@ -1,0 +1,78 @@
+"""Records: written whole, read with every defect named."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from multiprocessing import get_context
+from pathlib import Path
+
+import pytest
+
+from caribou.errors import InputError
+from caribou.experiments.records import FAILED, OK, Record, append, latest, read, read_all, result_file
+
+
+def record(seed: int, status: str = OK, value: float = 0.5) -> Record:
+    return Record("table", {"method": "mlp", "seed": seed}, status, {"test_accuracy": value}, created="now")
+
+
+def test_what_is_appended_is_read_back(tmp_path: Path) -> None:
+    for seed in range(3):
+        append(tmp_path, record(seed))
+    assert read(tmp_path, "table") == ([record(0), record(1), record(2)], [])
+    assert read_all(tmp_path) == ({"table": [record(0), record(1), record(2)]}, [])
+    assert read(tmp_path, "nothing") == ([], [])
+
+
+def test_damage_is_reported_and_skipped(tmp_path: Path) -> None:
+    append(tmp_path, record(0))
+    with open(result_file(tmp_path, "table"), "ab") as stream:
+        stream.write(b'{"experiment": "table", "cell": {"me')  # killed in the middle of a line
+    append(tmp_path, record(1))
+    other = asdict(record(2)) | {"experiment": "figure"}
+    for line in (b"[]", b"\xff\xfe", json.dumps(other).encode(), b'{"experiment": "table", "cell": 3, "status": "ok"}'):
+        with open(result_file(tmp_path, "table"), "ab") as stream:
+            stream.write(line + b"\n")
+    records, problems = read(tmp_path, "table")
+    assert records == [record(0), record(1)]
+    assert [p.line for p in problems] == [2, 4, 5, 6, 7]
+    assert all(p.file == "table.jsonl" and p.reason for p in problems)
+
+
+def test_numbers_that_json_does_not_have_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        append(tmp_path, record(0, value=float("nan")))
+    assert read(tmp_path, "table") == ([], [])
+
+
+def test_a_later_success_replaces_a_failure_and_not_the_reverse() -> None:
+    found = latest([record(0, FAILED), record(1), record(0, OK, 0.7), record(1, FAILED), record(0, OK, 0.8)])
+    assert [(r.cell["seed"], r.status, r.measures["test_accuracy"]) for r in found] == [(0, OK, 0.8), (1, OK, 0.5)]
+
+
+def _write(folder: Path, start: int) -> None:
+    for seed in range(start, start + 40):
+        append(folder, record(seed))
+
+
+def test_processes_do_not_mix_their_lines(tmp_path: Path) -> None:
+    context = get_context("fork")
+    workers = [context.Process(target=_write, args=(tmp_path, 100 * k)) for k in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    records, problems = read(tmp_path, "table")
+    assert not problems
+    assert sorted(r.cell["seed"] for r in records) == [100 * k + i for k in range(4) for i in range(40)]
+
+
+def test_bad_names_and_folders(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="plain name"):
+        result_file(tmp_path, "../elsewhere")
+    with pytest.raises(InputError, match="results must be a folder"):
+        read_all(tmp_path / "none")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="out must be a folder that can be written"):
+        append(tmp_path / "file", record(0))

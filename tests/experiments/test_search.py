@@ -1,0 +1,211 @@
+"""Trials on public data: nobody sees a test label, every validation node is scored unseen, and a stopped search goes on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import caribou as cb
+from caribou.errors import InputError
+from caribou.experiments import search as trials
+from caribou.experiments.search import (
+    HeldOut,
+    Question,
+    Trial,
+    append_trial,
+    best_choice,
+    held_out,
+    read_spaces,
+    read_trials,
+    run_trials,
+    settings_of,
+)
+from caribou.mechanisms import randomized_response
+from caribou.mechanisms.noise_source import NoiseSource
+from caribou.methods import METHODS
+from caribou.methods.node.mlp import MlpDp
+from caribou.models import encoder
+from caribou.randomness import Streams
+
+ROOT = Path(__file__).parents[1]
+GRAPH = cb.datasets.load("csbm", nodes=200, seed=3)
+SPACE = {"clip": [0.3, 0.1], "shrinkage": [0.4, 0.8]}
+QUESTION = Question("mlp-dp", "csbm", 8.0, (0, 1))
+
+
+def halves(name: str, seed: int) -> HeldOut:
+    return held_out(GRAPH, seed)
+
+
+# -- spaces --------------------------------------------------------------------------------------------------------
+
+
+def test_every_method_has_a_declared_space_of_the_same_size_with_its_defaults() -> None:
+    spaces = read_spaces(ROOT / "experiments/spaces")
+    assert set(spaces) == set(METHODS)
+    for name, space in spaces.items():
+        listed = settings_of(name, space)
+        assert len(listed) == 8, name
+        created = [METHODS[name].create(**settings) for settings in listed]
+        assert created[0] == METHODS[name].create(), name
+        assert all(a != b for i, a in enumerate(created) for b in created[:i]), f"{name} has a setting twice"
+
+
+def test_unequal_spaces_and_spaces_without_the_defaults_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="folder with"):
+        read_spaces(tmp_path)
+    (tmp_path / "mlp-dp.toml").write_text("clip = [0.3, 0.1]\n")
+    (tmp_path / "sage-ndp.toml").write_text("degree_cap = [1, 2, 3]\n")
+    with pytest.raises(InputError, match="same number of settings, got mlp-dp 2, sage-ndp 3"):
+        read_spaces(tmp_path)
+    for space in ({"clip": [0.1, 0.2]}, {"clip": [0.3, "default"]}):
+        with pytest.raises(InputError, match="hold the defaults once"):
+            settings_of("mlp-dp", space)
+    assert settings_of("gap-edp", {"hops": [3, "default"]}) == [{}, {"hops": 3}]
+
+
+# -- what a fit sees -----------------------------------------------------------------------------------------------
+
+
+def test_half_of_the_validation_nodes_are_scored_and_no_test_label_is_left() -> None:
+    half = held_out(GRAPH, seed=1)
+    split, labels = GRAPH.for_learning()
+    kept, seen = half.graph.for_learning()
+    assert set(half.scored) < set(split.val)
+    assert len(half.scored) == 10
+    assert (half.truth == labels[half.scored]).all()
+    assert set(kept.val) == set(split.val) - set(half.scored)
+    assert (kept.train == split.train).all()
+    assert set(kept.test) == set(split.test) | set(half.scored)
+    assert (seen[kept.test] == -1).all()
+    assert (seen[kept.train] == labels[kept.train]).all()
+    assert half.graph.num_classes == GRAPH.num_classes
+    assert (GRAPH.labels[split.test] >= 0).all()  # the input is as it was
+    assert not np.array_equal(held_out(GRAPH, seed=2).scored, half.scored)
+    assert np.array_equal(held_out(GRAPH, seed=1).scored, half.scored)
+
+
+def test_test_labels_change_nothing() -> None:
+    """The whole search again with other labels on the test nodes: the same figures."""
+    labels = np.array(GRAPH.labels)
+    labels[GRAPH.split.test] = (labels[GRAPH.split.test] + 1) % GRAPH.num_classes
+    other = replace(GRAPH, labels=labels)
+    found = [run_trials(QUESTION, SPACE, lambda name, seed, g=g: held_out(g, seed)) for g in (GRAPH, other)]
+    assert [t.accuracy for t in found[0]] == [t.accuracy for t in found[1]]
+    assert len({t.accuracy for t in found[0]}) > 1
+
+
+def test_the_score_is_the_accuracy_on_the_scored_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fit(self, graph, budget, streams, noise):  # right for even nodes
+        answers = (np.array(GRAPH.labels) + np.arange(200) % 2) % GRAPH.num_classes
+        return type("Fitted", (), {"probabilities": np.eye(GRAPH.num_classes)[answers]})
+
+    monkeypatch.setattr(MlpDp, "fit", fit)
+    for trial in run_trials(QUESTION, SPACE, halves):
+        assert trial.accuracy == np.mean(held_out(GRAPH, trial.seed).scored % 2 == 0)
+
+
+# -- a search that is stopped --------------------------------------------------------------------------------------
+
+
+def test_a_stopped_search_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = run_trials(QUESTION, SPACE, halves)
+    assert len(whole) == 8
+    file = tmp_path / "trials" / "csbm.jsonl"
+
+    class Stop(Exception):
+        pass
+
+    def record(trial: Trial) -> None:
+        append_trial(file, trial)
+        if len(read_trials(file)) == 3:
+            raise Stop
+
+    with pytest.raises(Stop):
+        run_trials(QUESTION, SPACE, halves, read_trials(file), record)
+    with file.open("ab") as stream:
+        stream.write(whole[3].to_json().encode()[:40])  # killed while it wrote
+    assert len(read_trials(file)) == 3
+    made: list[Mapping[str, Any]] = []
+    original = trials.make_trial
+    monkeypatch.setattr(trials, "make_trial", lambda *a: made.append(a[1]) or original(*a))
+    again = run_trials(QUESTION, SPACE, halves, read_trials(file), lambda trial: append_trial(file, trial))
+    assert len(made) == 5
+    assert [replace(t, cpu_seconds=0.0) for t in again] == [replace(t, cpu_seconds=0.0) for t in whole]
+    assert read_trials(file) == again
+    other_version = [replace(t, version="0.0.0") for t in again]
+    run_trials(QUESTION, SPACE, halves, other_version)
+    assert len(made) == 5 + 8  # figures of another version are not these
+
+
+def test_a_damaged_file_names_the_line(tmp_path: Path) -> None:
+    file = tmp_path / "x.jsonl"
+    assert read_trials(file) == []
+    good = Trial("mlp", "cora", math.inf, {"hidden": []}, 0, 0.7, 1.0)
+    append_trial(file, good)
+    assert read_trials(file) == [good]
+    for bad in ("{", '{"method": "mlp"}', "3"):
+        file.write_text(f"{good.to_json()}\n{bad}\n{good.to_json()}\n")
+        with pytest.raises(InputError, match="line 2"):
+            read_trials(file)
+
+
+# -- the choice ----------------------------------------------------------------------------------------------------
+
+
+def trial(clip: float, seed: int, accuracy: float | None, error: str = "") -> Trial:
+    return Trial("mlp-dp", "csbm", 8.0, {"clip": clip}, seed, accuracy, 1.0, error=error)
+
+
+def test_the_best_mean_wins_and_the_defaults_win_a_tie() -> None:
+    listed = [trial(0.3, 0, 0.6), trial(0.1, 0, 0.5), trial(0.2, 0, 0.9)]
+    listed += [trial(0.3, 1, 0.6), trial(0.1, 1, 0.9), trial(0.2, 1, 0.1)]
+    choice = best_choice(QUESTION, listed)
+    assert (choice.settings, choice.validation_accuracy, choice.default_accuracy) == ({"clip": 0.1}, 0.7, 0.6)
+    assert (choice.tried, choice.seeds, choice.version, choice.key) == (
+        3,
+        (0, 1),
+        cb.__version__,
+        ("mlp-dp", "csbm", 8.0),
+    )
+    tied = best_choice(QUESTION, [trial(0.3, 0, 0.6), trial(0.1, 0, 0.6), trial(0.2, 0, 0.6)])
+    assert tied.settings == {"clip": 0.3}
+
+
+def test_a_refused_setting_is_recorded_and_not_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    refused = best_choice(QUESTION, [trial(0.3, 0, None, "too large"), trial(0.1, 0, 0.2)])
+    assert (refused.settings, refused.default_accuracy) == ({"clip": 0.1}, None)
+    with pytest.raises(InputError, match="must run on csbm to be searched, got: too large"):
+        best_choice(QUESTION, [trial(0.3, 0, None, "too large")])
+    monkeypatch.setattr(randomized_response, "MOST_PAIRS", 10)
+    (found,) = run_trials(Question("sage-edp", "csbm", 1.0, (0,)), {"hidden": [64]}, halves)
+    assert found.accuracy is None
+    assert "at most 10 edges" in found.error
+
+
+@pytest.mark.usefixtures("quick_learning")
+def test_a_kept_encoder_gives_the_same_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    fits: list[tuple[int, ...]] = []
+    original = encoder._cross_fit
+    monkeypatch.setattr(encoder, "_cross_fit", lambda g, s, hidden: fits.append(hidden) or original(g, s, hidden))
+    question = Question("gap-edp", "csbm", 4.0, (0,))
+    space = {"hops": ["default", 2]}
+    data = held_out(GRAPH, 0)
+    plain = run_trials(question, space, lambda name, seed: data)
+    assert len(fits) == 2
+    with encoder.kept_encoders():
+        kept = run_trials(question, space, lambda name, seed: data)
+        assert len(fits) == 3
+        METHODS["mlp"].create(hidden=[8]).fit(data.graph, question.budget, Streams(0), NoiseSource.seeded(0))
+        METHODS["mlp"].create().fit(data.graph, question.budget, Streams(1), NoiseSource.seeded(0))
+        METHODS["mlp"].create().fit(held_out(GRAPH, 0).graph, question.budget, Streams(0), NoiseSource.seeded(0))
+        assert len(fits) == 6  # other widths, another seed, another object: fitted anew
+    METHODS["mlp"].create().fit(data.graph, question.budget, Streams(0), NoiseSource.seeded(0))
+    assert len(fits) == 7  # outside nothing is kept
+    assert [t.accuracy for t in kept] == [t.accuracy for t in plain]

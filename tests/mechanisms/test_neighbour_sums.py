@@ -1,0 +1,251 @@
+"""Noisy sums over neighbours: brute force on both sensitivities, exact arithmetic, the noise as it is drawn, attacks on runs."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from fractions import Fraction
+
+import networkx as nx
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy.stats import norm
+
+from caribou.errors import CalibrationError, InputError
+from caribou.graph import Graph
+from caribou.mechanisms.neighbour_sums import bounded_adjacency, bounded_messages, clip_rows, neighbour_sums, noisy_sums
+from caribou.mechanisms.noise_source import NoiseSource
+from caribou.privacy.calibration import CalibratedSums, calibrate_sums, sums_mu
+from caribou.privacy.events import Gaussian, NonPrivate, gaussian_mu
+from caribou.privacy.sensitivity import SumSensitivity, grid_spacing, sum_node_sensitivity, sum_sensitivity
+
+E = np.eye(3)
+
+
+def graph_of(nxg: nx.Graph) -> Graph:
+    edges = np.array(list(nxg.edges), dtype=np.int64).reshape(-1, 2).T
+    return Graph.from_edges(np.zeros((nxg.number_of_nodes(), 1), dtype=np.float32), edges)
+
+
+def adjacency_of(graph: Graph, cap: int | None = None) -> sp.csr_array:
+    return bounded_adjacency(graph, cap, np.random.default_rng(0))
+
+
+def small_graphs() -> list[nx.Graph]:
+    return [g for g in nx.graph_atlas_g() if 1 <= g.number_of_nodes() <= 5]
+
+
+def rows_to_try(n: int, rng: np.random.Generator) -> list[np.ndarray]:
+    """All sign patterns of one direction, and random rows on and in the ball."""
+    patterns = [np.outer(signs, E[0]) for signs in itertools.product((1.0, -1.0), repeat=n) if signs[0] > 0]
+    random = [rng.standard_normal((n, 3)) for _ in range(8)]
+    on = [x / np.linalg.norm(x, axis=1, keepdims=True) for x in random]
+    return [*patterns, *on, *(x * rng.random((n, 1)) for x in on)]
+
+
+def calibrated_for(bound: SumSensitivity, n: int, hops: int = 1, mu: float = 1.0, columns: int = 3) -> CalibratedSums:
+    return calibrate_sums(bound, hops=hops, mu=mu, nodes=n, columns=columns)
+
+
+def test_edge_bound_is_never_exceeded_and_reached() -> None:
+    rng = np.random.default_rng(0)
+    bound, best = sum_sensitivity("edge"), 0.0
+    for nxg in small_graphs():
+        n = nxg.number_of_nodes()
+        graph, calibrated = graph_of(nxg), calibrated_for(bound, n)
+        for u, v in itertools.combinations(range(n), 2):
+            other = graph.without_edge(u, v) if graph.has_edge(u, v) else graph.with_edge(u, v)
+            a, b = adjacency_of(graph), adjacency_of(other)
+            for z in rows_to_try(n, rng):
+                moved = neighbour_sums(a, z, calibrated) - neighbour_sums(b, z, calibrated)
+                assert np.linalg.norm(moved) <= bound.value
+                best = max(best, float(np.linalg.norm(moved)))
+    assert best >= 0.999 * bound.value
+    assert best > 1.4  # the published bound, 1, is for one directed entry: an undirected edge exceeds it
+
+
+def worlds_without_a_node(cap: int) -> Iterator[tuple[int, int, sp.csr_array, sp.csr_array]]:
+    """n, node, and A with and without it, for all small graphs of degree at most the cap."""
+    for nxg in small_graphs():
+        if max(dict(nxg.degree).values()) <= cap:
+            graph = graph_of(nxg)
+            for v in range(graph.num_nodes):
+                yield graph.num_nodes, v, adjacency_of(graph, cap), adjacency_of(graph.without_node(v), cap)
+
+
+@pytest.mark.parametrize("cap", [1, 2, 3, 4])
+@pytest.mark.parametrize("relative_radius", [0.0, 0.5, 1.0, 2.0])
+def test_node_bound_is_never_exceeded_and_reached(cap: int, relative_radius: float) -> None:
+    """r between 1 and beyond D. The removed node's own row differs between the worlds: nobody may read it."""
+    rng = np.random.default_rng(cap)
+    radius = max(1.0, relative_radius * cap)
+    bound, best = sum_sensitivity("node", degree_cap=cap, radius=radius), 0.0
+    assert bound.value == pytest.approx(math.sqrt(cap + min(radius, cap) ** 2))
+    for n, v, a, b in worlds_without_a_node(cap):
+        calibrated = calibrated_for(bound, n)
+        for z in rows_to_try(n, rng):
+            without = z.copy()
+            without[v] = rng.standard_normal(3)
+            moved = neighbour_sums(a, z, calibrated) - neighbour_sums(b, without, calibrated)
+            allowed = bound.value + 2 * calibrated.arithmetic.error(calibrated.noise_std)
+            assert np.linalg.norm(moved) <= allowed, f"exceeded by {a.toarray()}, node {v}"
+            best = max(best, float(np.linalg.norm(moved)))
+    assert best >= 0.999 * bound.value
+    # the published bound sqrt(D) forgets the own row, and is exceeded
+    assert best > 1.1 * math.sqrt(cap)
+
+
+@pytest.mark.parametrize(("cap", "radius"), [(1, 0.3), (2, 0.5), (3, 0.8)])
+def test_node_bound_holds_for_a_radius_below_one_message(cap: int, radius: float) -> None:
+    """It is not tight there: a projected row moves by 2 r at most."""
+    rng = np.random.default_rng(cap)
+    bound = sum_sensitivity("node", degree_cap=cap, radius=radius)
+    for n, v, a, b in worlds_without_a_node(cap):
+        calibrated = calibrated_for(bound, n)
+        for z in rows_to_try(n, rng):
+            moved = neighbour_sums(a, z, calibrated) - neighbour_sums(b, z, calibrated)
+            assert np.linalg.norm(moved) <= bound.value, f"exceeded by {a.toarray()}, node {v}"
+            assert np.linalg.norm(neighbour_sums(a, z, calibrated), axis=1).max() <= radius * (1 + 1e-12)
+
+
+@pytest.mark.parametrize(
+    ("cap", "radius"), [(8, math.sqrt(8)), (20, math.sqrt(20)), (20, 5.0), (100, 10.0), (50, 80.0)]
+)
+def test_stars_reach_the_node_bound_and_without_the_own_row_it_would_be_exceeded(cap: int, radius: float) -> None:
+    bound = sum_sensitivity("node", degree_cap=cap, radius=radius)
+    graph = graph_of(nx.star_graph(cap))
+    calibrated = calibrated_for(bound, cap + 1)
+    z = np.tile(E[0], (cap + 1, 1))
+    moved = neighbour_sums(adjacency_of(graph), z, calibrated)
+    moved -= neighbour_sums(adjacency_of(graph.without_node(0)), z, calibrated)
+    assert 0.9999 * bound.value <= np.linalg.norm(moved) <= bound.value * (1 + 1e-6)
+    others = np.linalg.norm(moved[1:])
+    assert others <= math.sqrt(cap) < np.linalg.norm(moved)
+    # without clipping the own row is D: a mechanism that skips Pi_r is convicted by its own bound
+    if radius < cap:
+        raw = np.asarray(adjacency_of(graph) @ z - adjacency_of(graph.without_node(0)) @ z)
+        assert np.linalg.norm(raw) > 1.2 * bound.value
+
+
+def test_messages_are_shorter_than_one_in_exact_arithmetic_and_on_the_grid() -> None:
+    rng = np.random.default_rng(1)
+    for std in (0.01, 1.0, 37.0):
+        z = rng.standard_normal((200, 16)) * rng.choice([1e-3, 1, 1e8], (200, 1))
+        sent = bounded_messages(z, noise_std=std)
+        grid = Fraction(grid_spacing(noise_std=std))
+        for row in sent:
+            assert sum(Fraction(float(x)) ** 2 for x in row) <= 1
+            assert all((Fraction(float(x)) / grid).denominator == 1 for x in row)
+
+
+def test_sums_are_exact_so_rows_that_an_edge_does_not_touch_are_bit_identical() -> None:
+    rng = np.random.default_rng(2)
+    n = 400
+    graph = graph_of(nx.gnp_random_graph(n, 0.2, seed=1))
+    calibrated = calibrated_for(sum_sensitivity("edge"), n, columns=16)
+    z = rng.standard_normal((n, 16))
+    whole = neighbour_sums(adjacency_of(graph), z, calibrated)
+    backwards = neighbour_sums(adjacency_of(graph)[:, ::-1], z[::-1], calibrated)
+    assert np.array_equal(whole, backwards)
+    u, v = (int(x) for x in graph.edge_index[:, 0])
+    less = neighbour_sums(adjacency_of(graph.without_edge(u, v)), z, calibrated)
+    touched = np.flatnonzero((whole != less).any(axis=1))
+    assert touched.tolist() == sorted((u, v))
+
+
+@pytest.mark.parametrize("factor", [0.5, 0.95, 1.0, 1.05])
+def test_the_noise_has_the_calibrated_std_at_every_hop(factor: float) -> None:
+    """Two-sided: right noise passes, 5 % off or half is seen."""
+    n = 4000
+    graph = graph_of(nx.star_graph(3))
+    graph = Graph.from_edges(np.zeros((n, 1), dtype=np.float32), graph.edge_index)
+    calibrated = calibrate_sums(sum_sensitivity("edge"), hops=3, mu=0.7, nodes=n, columns=16)
+    wrong = CalibratedSums(
+        calibrated.sensitivity, 3, calibrated.mu, calibrated.noise_std * factor, calibrated.arithmetic
+    )
+    z = clip_rows(np.random.default_rng(0).standard_normal((n, 16)), 1.0)
+    sums = noisy_sums(adjacency_of(graph), z, wrong, NoiseSource.seeded(3))
+    for s in sums:
+        residual = s[4:] / calibrated.noise_std  # rows without a neighbour are noise alone
+        deviation = (float(residual.std()) - 1) * math.sqrt(2 * residual.size)
+        assert (abs(deviation) < 5) == (factor == 1.0)
+
+
+def proven_mu(one: np.ndarray, two: np.ndarray) -> float:
+    """mu from the best threshold of a score in two worlds: Phi^-1(TPR) - Phi^-1(FPR) at the middle."""
+    threshold = (one.mean() + two.mean()) / 2
+    true, false = np.mean(two > threshold), np.mean(one > threshold)
+    return float(norm.ppf(true) - norm.ppf(false))
+
+
+@pytest.mark.parametrize(("unit", "hops"), [("edge", 1), ("edge", 2), ("node", 1), ("node", 2)])
+def test_a_likelihood_ratio_attack_proves_the_claimed_mu_and_no_more(unit: str, hops: int) -> None:
+    """The whole transcript on the worst pair; halved noise would be convicted."""
+    mu, cap, runs = 1.0, 5, 6000
+    graph = graph_of(nx.star_graph(cap))
+    if unit == "edge":
+        bound, other = sum_sensitivity("edge"), graph.without_edge(0, 1)
+    else:
+        bound, other = sum_sensitivity("node", degree_cap=cap, radius=2.0), graph.without_node(0)
+    n = graph.num_nodes
+    calibrated = calibrate_sums(bound, hops=hops, mu=mu, nodes=n, columns=2)
+    z = np.tile([1.0, 0.0], (n, 1))
+    worlds = [adjacency_of(g, cap if unit == "node" else None) for g in (other, graph)]
+
+    def log_ratio(sums: list[np.ndarray]) -> float:
+        total, before = 0.0, z
+        for s in sums:
+            without, with_it = (neighbour_sums(a, before, calibrated) for a in worlds)
+            total += float(((s - without) ** 2).sum() - ((s - with_it) ** 2).sum()) / (2 * calibrated.noise_std**2)
+            before = s / np.maximum(np.linalg.norm(s, axis=1, keepdims=True), 1e-300)
+        return total
+
+    noise = NoiseSource.seeded(7)
+    scores = [np.array([log_ratio(noisy_sums(a, z, calibrated, noise)) for _ in range(runs)]) for a in worlds]
+    proven = proven_mu(*scores)
+    error = 4 * math.sqrt(2 / runs) / norm.pdf(mu / 2)  # generous
+    assert proven <= mu + error * 0.5
+    # the second hop sends what noise left of the first: its messages are not the worst ones at node level
+    assert proven >= (0.9 if hops == 1 or unit == "edge" else 0.7) * mu
+
+
+def test_calibration_is_exact_and_composes() -> None:
+    for hops in (1, 2, 5):
+        for bound in (sum_sensitivity("edge"), sum_sensitivity("node", degree_cap=30, radius=4.0)):
+            c = calibrate_sums(bound, hops=hops, mu=0.8, nodes=1000, columns=16)
+            error = c.arithmetic.error(c.noise_std)
+            again = sums_mu(sensitivity=bound.value, hops=hops, noise_std=c.noise_std, arithmetic_error=error)
+            assert 0.8 * (1 - 1e-9) <= again <= 0.8
+            assert c.event == Gaussian(math.sqrt(hops) / c.mu, hops)
+            assert 0.8 * (1 - 1e-9) <= gaussian_mu([c.event]) <= 0.8
+            assert c.noise_std == pytest.approx(bound.value * math.sqrt(hops) / 0.8, rel=1e-4)
+    free = calibrate_sums(sum_sensitivity("edge"), hops=2, mu=math.inf, nodes=10, columns=3)
+    assert (free.noise_std, free.event) == (0.0, NonPrivate())
+
+
+def test_errors() -> None:
+    graph = graph_of(nx.star_graph(3))
+    a, z = adjacency_of(graph), np.ones((4, 3))
+    node = calibrated_for(sum_sensitivity("node", degree_cap=2, radius=1.0), 4)
+    with pytest.raises(InputError, match="degrees of at most the cap 2"):
+        noisy_sums(a, z, node, NoiseSource.seeded(0))
+    noisy_sums(adjacency_of(graph, 2), z, node, NoiseSource.seeded(0))
+    edge = calibrated_for(sum_sensitivity("edge"), 4)
+    for bad, message in ((np.ones((3, 3)), "shape"), (np.ones((4, 2)), "4 x 2"), (z * math.nan, "finite")):
+        with pytest.raises(InputError, match=message):
+            noisy_sums(a, bad, edge, NoiseSource.seeded(0))
+    with pytest.raises(InputError, match="for exact sums"):
+        noisy_sums(a, z, calibrated_for(sum_sensitivity("edge"), 4, mu=1e9), NoiseSource.seeded(0))
+    with pytest.raises(CalibrationError, match="double precision"):
+        calibrated_for(sum_sensitivity("node", degree_cap=2, radius=1.0), 10**6, mu=1e-9)
+    for arguments in ({"degree_cap": 3}, {"radius": 2.0}):
+        with pytest.raises(InputError, match="None at edge level"):
+            sum_sensitivity("edge", **arguments)
+        with pytest.raises(InputError, match="must be given at node level"):
+            sum_sensitivity("node", **arguments)
+    with pytest.raises(InputError, match="radius must be a finite number > 0"):
+        sum_node_sensitivity(degree_cap=3, radius=0.0)
+    with pytest.raises(InputError, match="mu must be > 0"):
+        calibrate_sums(sum_sensitivity("edge"), hops=1, mu=0.0, nodes=4, columns=1)

@@ -1,0 +1,324 @@
+"""Models as a user holds them: fit, predict, score, and what a ledger has to say."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import caribou as cb
+from caribou.errors import BudgetExceeded, CaribouError, InputError
+from caribou.estimators import Model
+from caribou.graph import Graph, Split
+from caribou.mechanisms.noise_source import NoiseSource
+from caribou.methods import METHODS
+from caribou.methods.edge.votes import VotesEdge
+from caribou.privacy.accounting import epsilon_of
+from caribou.privacy.budget import Budget, PrivacyUnit
+from caribou.privacy.ledger import Ledger
+
+pytestmark = pytest.mark.usefixtures("quick_learning")
+
+KIND = {"nodes": 130, "classes": 3, "features": 6, "average_degree": 8.0, "signal": 2.0}
+GRAPH, OTHER = (cb.datasets.load("csbm", **KIND, seed=seed) for seed in (3, 4))
+EDGE, NODE = cb.Budget(4.0, 1e-5, "edge"), cb.Budget(8.0, 1e-5, "node")
+SPENDING = ["caribou-edp", "caribou-ndp", "votes-edp", "votes-ndp", "mlp-dp"]
+
+
+def budget_of(name: str) -> cb.Budget:
+    info = METHODS[name]
+    return cb.Budget(math.inf, 1e-5, info.unit) if not info.private else {"edge": EDGE, "node": NODE}[info.unit.value]
+
+
+def model_of(name: str, **settings: Any) -> Model:
+    return Model(name, budget_of(name), **settings)
+
+
+@pytest.fixture(scope="module")
+def fitted() -> Callable[[str], Model]:
+    made: dict[str, Model] = {}
+
+    def get(name: str) -> Model:
+        if name not in made:
+            settings = {"graph_share": 0.5} if name == "caribou-ndp" else {}
+            made[name] = model_of(name, **settings).fit(GRAPH)
+        return made[name]
+
+    return get
+
+
+# -- data ----------------------------------------------------------------------------------------------------------
+
+
+def test_pyg_data_is_accepted_and_not_changed() -> None:
+    data = GRAPH.to_pyg()
+    before = {key: value.clone() for key, value in data.to_dict().items() if hasattr(value, "clone")}
+    model = cb.Votes(budget=NODE).fit(data, noise=NoiseSource.seeded(1))
+    after = data.to_dict()
+    assert {"x", "edge_index", "y", "train_mask"} <= before.keys()
+    assert all((after[key] == value).all() for key, value in before.items())
+    as_graph = cb.Votes(budget=NODE).fit(GRAPH, noise=NoiseSource.seeded(1))
+    assert np.array_equal(model.predict_proba(), as_graph.predict_proba())
+
+
+@pytest.mark.parametrize("data", [None, 3, "cora", np.eye(3), {"x": 1}], ids=lambda v: type(v).__name__)
+def test_anything_else_is_refused(data: Any) -> None:
+    with pytest.raises(InputError, match="data must be a Graph or a PyG Data, got"):
+        model_of("mlp-dp").fit(data)
+
+
+def test_the_unit_of_the_budget_chooses_the_method() -> None:
+    assert [cb.Votes(budget=b).method for b in (EDGE, NODE)] == ["votes-edp", "votes-ndp"]
+    assert [cb.Caribou(budget=b).method for b in (EDGE, NODE)] == ["caribou-edp", "caribou-ndp"]
+    for call in (cb.Votes, cb.Caribou):
+        with pytest.raises(InputError, match="budget must be a Budget, got float"):
+            call(budget=4.0)
+
+
+# -- predictions ---------------------------------------------------------------------------------------------------
+
+
+def test_a_model_must_be_fitted_first(tmp_path: Path) -> None:
+    model = model_of("votes-edp")
+    calls: list[Callable[[], Any]] = [
+        model.predict,
+        model.predict_proba,
+        lambda: model.certificate,
+        lambda: model.embeddings,
+        lambda: model.released,
+        lambda: model.save(tmp_path / "run"),
+        lambda: model.release(GRAPH),
+    ]
+    for call in calls:
+        with pytest.raises(CaribouError, match=r"model must be fitted first: call fit\(data\)"):
+            call()
+    with pytest.raises(CaribouError, match=r"(graph|data) must be given|must be fitted first"):
+        model.score()
+    assert "fitted" not in repr(model)
+
+
+@pytest.mark.parametrize("name", list(METHODS))
+def test_another_graph_costs_and_says_so(name: str, fitted: Callable[[str], Model]) -> None:
+    model = fitted(name)
+    if METHODS[name].transductive:
+        for call in (model.predict_proba, model.release):
+            with pytest.raises(InputError, match=r"graph must be the training graph: .* is transductive"):
+                call(OTHER)
+        return
+    costs = name not in ("mlp", "mlp-dp")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        p = model.predict_proba(OTHER)
+    assert p.shape == (130, 3)
+    assert [str(w.message).startswith("another graph costs a new release") for w in caught] == [True] * costs
+    certificate = model.release(OTHER).certificate
+    assert (certificate.epsilon_spent > 0) is costs
+
+
+@pytest.mark.parametrize("name", list(METHODS))
+def test_the_training_graph_costs_nothing(
+    name: str, fitted: Callable[[str], Model], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = fitted(name)
+    monkeypatch.setattr(NoiseSource, "_next_stream", refuse)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        free = [model.predict_proba(), model.predict_proba(GRAPH, training_graph=True)]
+    assert np.allclose(*free, rtol=0, atol=1e-12)
+    assert np.array_equal(model.predict(), free[0].argmax(axis=1))
+
+
+def test_the_training_graph_must_have_its_size(fitted: Callable[[str], Model]) -> None:
+    small = cb.datasets.load("csbm", **(KIND | {"nodes": 40}), seed=3)
+    with pytest.raises(InputError, match="training graph must have 130 nodes, got 40"):
+        fitted("votes-edp").predict(small, training_graph=True)
+
+
+@pytest.mark.parametrize("name", list(METHODS))
+def test_columns_must_be_those_of_the_training_graph(name: str, fitted: Callable[[str], Model]) -> None:
+    wide = cb.datasets.load("csbm", **(KIND | {"features": 7}), seed=3)
+    for call in (fitted(name).predict, fitted(name).release):
+        with pytest.raises(InputError, match="graph must have 6 feature columns, got 7"):
+            call(wide)
+
+
+def test_score_is_the_accuracy_of_a_part(fitted: Callable[[str], Model]) -> None:
+    model = fitted("votes-edp")
+    for part in ("train", "val", "test"):
+        nodes = getattr(GRAPH.split, part)
+        assert model.score(part) == np.mean(model.predict()[nodes] == GRAPH.labels[nodes])
+        assert model.score(part, GRAPH) == model.score(part)
+    with pytest.raises(InputError, match="part must be one of train, val, test, got 'all'"):
+        model.score("all")
+
+
+def test_embeddings_are_the_last_state_or_an_error(fitted: Callable[[str], Model]) -> None:
+    for name in ("caribou-edp", "caribou-inf", "caribou-ndp"):
+        assert np.array_equal(fitted(name).embeddings, fitted(name).released["state"])
+    for name in ("votes-edp", "votes-ndp", "mlp-dp", "mlp"):
+        with pytest.raises(InputError, match=f"method must release embeddings .* got {name}"):
+            _ = fitted(name).embeddings
+
+
+def test_a_loaded_node_level_run_asks_for_the_graph(fitted: Callable[[str], Model], tmp_path: Path) -> None:
+    fitted("mlp-dp").save(tmp_path / "run")
+    loaded = cb.load(tmp_path / "run")
+    with pytest.raises(InputError, match="give the training graph again"):
+        loaded.predict()
+    with pytest.raises(InputError, match="data must be given to a loaded model"):
+        loaded.score()
+    assert loaded.score("test", GRAPH) == fitted("mlp-dp").score("test")
+
+
+# -- the ledger ----------------------------------------------------------------------------------------------------
+
+
+def refuse(self: NoiseSource) -> Any:
+    raise RuntimeError("no noise today")
+
+
+@pytest.fixture
+def book(tmp_path: Path) -> Ledger:
+    return Ledger(tmp_path / "ledger.sqlite")
+
+
+@pytest.mark.parametrize("name", SPENDING)
+def test_the_cost_is_booked_before_noise_is_drawn(name: str, book: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(NoiseSource, "_next_stream", refuse)
+    model = model_of(name)
+    with pytest.raises(RuntimeError, match="no noise today"):
+        model.fit(GRAPH, ledger=book)
+    (release,) = book.releases()
+    assert (release.status, release.dataset, release.unit) == ("spent", GRAPH.name, model.budget.unit)
+    assert book.total(GRAPH.name, model.budget.unit).epsilon_spent == pytest.approx(model.budget.epsilon, rel=1e-3)
+    with pytest.raises(CaribouError, match="must be fitted first"):
+        model.predict()
+
+
+@pytest.mark.parametrize("name", SPENDING)
+def test_an_exhausted_ledger_refuses_before_noise_is_drawn(
+    name: str, book: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    budget = budget_of(name)
+    book.set_budget(GRAPH.name, cb.Budget(budget.epsilon / 2, budget.delta, budget.unit))
+    monkeypatch.setattr(NoiseSource, "_next_stream", refuse)
+    with pytest.raises(BudgetExceeded):
+        model_of(name).fit(GRAPH, ledger=book)
+    assert book.releases() == ()
+
+
+def test_two_fits_and_a_prediction_compose(book: Ledger) -> None:
+    model = model_of("votes-edp", max_waves=1)
+    events = VotesEdge().cost(GRAPH, EDGE)
+    for count in (1, 2):
+        model.fit(GRAPH, ledger=book.path)
+        assert book.total(GRAPH.name, "edge").epsilon_spent == pytest.approx(epsilon_of(events * count, 1e-5))
+    assert [release.status for release in book.releases()] == ["released"] * 2
+    other = Graph(OTHER.features, OTHER.indptr, OTHER.indices, OTHER.labels, OTHER.split, name="another")
+    model.release(other, ledger=book)
+    assert book.total("another", "edge").epsilon_spent == pytest.approx(epsilon_of(events, 1e-5))
+
+
+def test_reproducible_noise_and_a_ledger_exclude_each_other(book: Ledger) -> None:
+    for noise in (NoiseSource.seeded(1), NoiseSource.keyed(bytes(32))):
+        with pytest.raises(InputError, match="noise must come from the operating system when a ledger is given"):
+            model_of("mlp-dp").fit(GRAPH, ledger=book, noise=noise)
+        assert noise.draws == 0
+    assert book.releases() == ()
+
+
+def test_what_spends_nothing_books_nothing(book: Ledger) -> None:
+    model_of("mlp").fit(GRAPH, ledger=book)
+    model_of("mlp-dp").fit(GRAPH).release(OTHER, ledger=book)
+    assert book.releases() == ()
+
+
+@pytest.mark.parametrize("name", SPENDING)
+def test_a_graph_that_cannot_be_used_books_nothing(name: str, book: Ledger, fitted: Callable[[str], Model]) -> None:
+    for bad in (GRAPH.with_split(None), Graph(GRAPH.features, GRAPH.indptr, GRAPH.indices)):
+        with pytest.raises(InputError, match="must have labels and a split"):
+            model_of(name).fit(bad, ledger=book)
+    if name == "votes-edp":
+        with pytest.raises(InputError, match="must have labelled training nodes"):
+            fitted(name).release(GRAPH.with_split(None), ledger=book)
+    assert book.releases() == ()
+
+
+def test_an_interrupted_fit_stays_booked_and_leaves_no_model(book: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(self: NoiseSource) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(NoiseSource, "_next_stream", interrupted)
+    model = model_of("caribou-edp")
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(GRAPH, ledger=book)
+    assert [release.status for release in book.releases()] == ["spent"]
+    with pytest.raises(CaribouError, match="must be fitted first"):
+        model.predict()
+
+
+def test_caribou_predicts_a_graph_without_labels(fitted: Callable[[str], Model]) -> None:
+    """Its messages are then class probabilities alone."""
+    bare = cb.Graph.from_edges(np.asarray(OTHER.features), OTHER.edge_index, name="no labels")
+    result = fitted("caribou-edp").release(bare)
+    assert result.probabilities.shape == (bare.num_nodes, OTHER.num_classes)
+    assert result.certificate.epsilon_spent <= 4
+
+
+@pytest.mark.parametrize("name", [n for n, info in METHODS.items() if not info.transductive])
+def test_another_graph_has_the_classes_of_the_model(name: str, fitted: Callable[[str], Model]) -> None:
+    """Shapes, cost and certificate of a release follow from the model, whatever labels the other graph carries."""
+    model = fitted(name)
+    split = Split(range(20), range(20, 25), range(25, 40))
+    seen = set()
+    for labels in ([0, 1] * 20, [2] * 40, [-1] * 40, [0] * 39 + [5]):
+        known = np.array(labels) >= 0
+        other = Graph.from_edges(
+            np.array(GRAPH.features[:40]), [[0, 1], [1, 2]], labels=np.array(labels), split=split.where(known)
+        )
+        if name == "votes-edp" and not known.any():
+            with pytest.raises(InputError, match="labelled training nodes"):  # labels are public here
+                model.release(other)
+            continue
+        result = model.release(other)
+        assert result.probabilities.shape == (40, GRAPH.num_classes)
+        sizes = {key: result.certificate.public_parameters.get(key) for key in ("nodes", "classes", "columns")}
+        events = tuple(str(m.event) for m in result.certificate.mechanisms)
+        seen.add((str(sizes), events if METHODS[name].unit is PrivacyUnit.NODE else ()))
+    assert len(seen) == 1
+
+
+def test_labels_of_another_graph_are_found_by_name() -> None:
+    graph = Graph.from_edges(np.zeros((4, 1)), [[0], [1]], labels=[0, 1, -1, 1], class_names=["b", "z"])
+    assert graph.with_classes(["a", "b"]).labels.tolist() == [1, -1, -1, -1]
+    numbered = Graph.from_edges(np.zeros((4, 1)), [[0], [1]], labels=[0, 1, -1, 3])
+    assert numbered.with_classes(["a", "b"]).labels.tolist() == [0, 1, -1, -1]
+    assert numbered.with_classes(["a", "b"]).num_classes == 2
+
+
+def test_predicting_the_training_graph_again_costs_nothing_and_another_one_is_booked(book: Ledger) -> None:
+    book.set_budget(GRAPH.name, Budget(8, 1e-5, "edge"))
+    model = Model("gap-edp", Budget(2, 1e-5, "edge")).fit(GRAPH, ledger=book)
+    spent = book.total(GRAPH.name, "edge").epsilon_spent
+    assert (model.predict_proba(GRAPH) == model.predict_proba()).all()
+    assert book.total(GRAPH.name, "edge").epsilon_spent == spent
+    data = GRAPH.to_pyg()
+    other = GRAPH.renamed("other").without_edge(*map(int, GRAPH.edge_index[:, 0]))
+    with pytest.warns(UserWarning, match="costs a new release"):
+        model.predict_proba(other)
+    assert book.total("other", "edge").epsilon_spent == pytest.approx(2, rel=1e-3)
+    again = Model("mlp", Budget(2, 1e-5, "edge")).fit(data)
+    assert (again.predict_proba(data) == again.predict_proba()).all()
+
+
+def test_noise_in_many_columns_does_not_drown_what_a_node_knows_itself() -> None:
+    graph = cb.datasets.load("csbm:nodes=300,features=400,signal=10", seed=0)
+    budget = cb.Budget(epsilon=1, delta=1e-5, unit="edge")
+    model = cb.Model("caribou-edp", budget, seed=0, hops=1, messages="features").fit(graph)
+    # features alone tell the class; 0.45 if each of the 400 columns has noise of one unit
+    assert model.score("test") > 0.85

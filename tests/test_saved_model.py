@@ -1,0 +1,314 @@
+"""A saved run: what is in it, what is not, and what happens when it is damaged."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+import caribou as cb
+from caribou import saved_model as runs
+from caribou.errors import RunError
+from caribou.estimators import Model
+from caribou.mechanisms.noise_source import NoiseSource
+from caribou.methods import METHODS
+from caribou.privacy.certificate import Certificate
+
+pytestmark = pytest.mark.usefixtures("quick_learning")
+
+GRAPH = cb.datasets.load("csbm", nodes=130, classes=3, features=6, average_degree=8.0, signal=2.0, seed=3)
+PUBLIC_SEED, NOISE_SEED = 7654321, 918273645
+PLAN = {"receivers_per_sender": 2, "share": 0.5}
+CASES: dict[str, tuple[str, dict[str, Any]]] = {
+    "caribou-edp": ("caribou-edp", {"hops": 3, "votes": 0.3}),
+    "caribou-edp, mlp": ("caribou-edp", {"hops": 3, "classifier": "mlp", "messages": "embeddings"}),
+    "caribou-inf": ("caribou-inf", {"hops": 3}),
+    "caribou-ndp": ("caribou-ndp", {"hops": 3, "graph_share": 0.5}),
+    "votes-edp": ("votes-edp", {}),
+    "votes-ndp": ("votes-ndp", {"plan": PLAN}),
+    "mlp-dp": ("mlp-dp", {"random_features": 20}),
+    "mlp-dp, network": ("mlp-dp", {"hidden": 8}),
+    "mlp": ("mlp", {}),
+    "sage-edp": ("sage-edp", {"epochs": 10}),
+    "sage-inf": ("sage-inf", {"epochs": 10}),
+    "sage-ndp": ("sage-ndp", {}),
+    "lapgraph-edp": ("lapgraph-edp", {"epochs": 10}),
+    "gap-edp": ("gap-edp", {}),
+    "gap-inf": ("gap-inf", {}),
+    "gap-ndp": ("gap-ndp", {}),
+    "dpdgc-edp": ("dpdgc-edp", {}),
+    "dpdgc-inf": ("dpdgc-inf", {}),
+    "dpdgc-ndp": ("dpdgc-ndp", {}),
+}
+every_case = pytest.mark.parametrize("case", list(CASES))
+
+
+class Saved:
+    """A fitted model, its folder, and the states that message passing went through."""
+
+    def __init__(self, case: str, folder: Path) -> None:
+        name, settings = CASES[case]
+        budget = cb.Budget(4.0 if METHODS[name].private else math.inf, 1e-5, METHODS[name].unit)
+        self.states: list[np.ndarray] = []
+        with pytest.MonkeyPatch.context() as patch:
+            add = NoiseSource.add_gaussian
+
+            def noted(source: NoiseSource, value: np.ndarray, *, std: float) -> np.ndarray:
+                out = add(source, value, std=std)
+                if value.shape[0] == GRAPH.num_nodes:
+                    self.states.append(np.array(out))
+                return out
+
+            patch.setattr(NoiseSource, "add_gaussian", noted)
+            self.model = Model(name, budget, seed=PUBLIC_SEED, **settings)
+            self.model.fit(GRAPH, noise=NoiseSource.seeded(NOISE_SEED))
+        self.folder = folder / "run"
+        self.model.save(self.folder)
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Saved]:
+    made: dict[str, Saved] = {}
+
+    def get(case: str) -> Saved:
+        if case not in made:
+            made[case] = Saved(case, tmp_path_factory.mktemp("saved"))
+        return made[case]
+
+    return get
+
+
+@pytest.fixture
+def run(saved: Callable[[str], Saved], tmp_path: Path) -> Path:
+    """A copy of a run that may be damaged."""
+    return Path(shutil.copytree(saved("caribou-edp").folder, tmp_path / "run"))
+
+
+def test_every_method_has_a_case() -> None:
+    assert {name for name, _ in CASES.values()} == set(METHODS)
+
+
+@every_case
+def test_what_was_saved_is_what_is_loaded(case: str, saved: Callable[[str], Saved]) -> None:
+    model, folder = saved(case).model, saved(case).folder
+    loaded = cb.load(folder)
+    assert (loaded.method, loaded.settings, loaded.budget) == (model.method, model.settings, model.budget)
+    assert loaded.certificate == model.certificate
+    assert loaded.classes == model.classes == ("0", "1", "2")
+    assert loaded.released.keys() == model.released.keys()
+    assert all(np.array_equal(loaded.released[key], model.released[key]) for key in model.released)
+    again = loaded.predict_proba(GRAPH, training_graph=True)
+    assert np.allclose(again, model.predict_proba(), rtol=0, atol=1e-12)
+    assert loaded.score("test", GRAPH) == model.score("test")
+
+
+# -- what is not in it ---------------------------------------------------------------------------------------------
+
+
+def forms(values: np.ndarray, kinds: tuple[str, ...]) -> list[bytes]:
+    return [np.ascontiguousarray(values).astype(kind).tobytes() for kind in kinds]
+
+
+@every_case
+def test_a_run_holds_no_graph(case: str, saved: Callable[[str], Saved]) -> None:
+    integers, floats = ("<i4", "<i8", "<f4", "<f8"), ("<f4", "<f8")
+    first = GRAPH.edge_index[:, GRAPH.edge_index[0] < GRAPH.edge_index[1]]
+    secrets = [form for array in (GRAPH.indices, GRAPH.indptr, first[0], first[1]) for form in forms(array, integers)]
+    secrets += [form for row in GRAPH.features for form in forms(row, floats)]
+    secrets += forms(GRAPH.labels, (*integers, "i1"))
+    secrets += forms(np.eye(3)[GRAPH.labels], floats)
+    split = GRAPH.split
+    secrets += [form for part in (split.train, split.val, split.test) for form in forms(part, integers)]
+    folder = saved(case).folder
+    for file in folder.iterdir():
+        content = file.read_bytes()
+        assert not any(secret in content for secret in secrets), file.name
+        if file.suffix == ".safetensors":
+            for name, array in load_file(file).items():
+                for other in (GRAPH.features, GRAPH.labels, GRAPH.degrees, GRAPH.indices):
+                    assert array.shape != other.shape or not np.allclose(array, other, atol=1e-3), name
+
+
+@every_case
+def test_a_run_holds_no_seed_and_no_key(case: str, saved: Callable[[str], Saved]) -> None:
+    key = NoiseSource.seeded(NOISE_SEED)._NoiseSource__key  # type: ignore[attr-defined]
+    numbers = [form for seed in (PUBLIC_SEED, NOISE_SEED) for form in forms(np.array(seed), ("<i8", "<f8"))]
+    for file in saved(case).folder.iterdir():
+        content = file.read_bytes()
+        for secret in (key, key.hex().encode(), str(PUBLIC_SEED).encode(), str(NOISE_SEED).encode(), *numbers):
+            assert secret not in content, file.name
+
+
+def in_the_unit_ball(rows: np.ndarray) -> np.ndarray:
+    return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1)
+
+
+@pytest.mark.parametrize("case", ["caribou-edp", "caribou-edp, mlp", "caribou-ndp"])
+def test_a_run_holds_the_last_state_only(case: str, saved: Callable[[str], Saved]) -> None:
+    states = saved(case).states
+    assert len(states) == 3
+    contents = [file.read_bytes() for file in saved(case).folder.iterdir()]
+    last = load_file(saved(case).folder / runs.RELEASED)["state"]
+    assert np.allclose(last, in_the_unit_ball(states[-1]))
+    for hidden in states[:-1]:
+        assert not np.allclose(last, in_the_unit_ball(hidden), atol=1e-2)
+        for row in (*hidden[:20], *in_the_unit_ball(hidden)[:20]):
+            assert not any(form in content for form in forms(row, ("<f4", "<f8")) for content in contents)
+
+
+def test_the_files_of_a_run_at_each_unit(saved: Callable[[str], Saved]) -> None:
+    usual = {"run.json", "weights.safetensors", "released.safetensors", "certificate.json", "certificate.md"}
+    for case in CASES:
+        assert {file.name for file in saved(case).folder.iterdir()} == usual
+
+
+# -- damage --------------------------------------------------------------------------------------------------------
+
+
+def edit(run: Path, **changes: Any) -> None:
+    record = json.loads((run / "run.json").read_text())
+    record.update(changes)
+    (run / "run.json").write_text(json.dumps(record))
+
+
+@pytest.mark.parametrize("name", ["weights.safetensors", "released.safetensors", "certificate.json", "certificate.md"])
+def test_truncated_changed_and_missing_files(run: Path, name: str) -> None:
+    content = (run / name).read_bytes()
+    for damaged in (content[:-1], content[: len(content) // 2], b"", content[:-1] + bytes([content[-1] ^ 1])):
+        (run / name).write_bytes(damaged)
+        with pytest.raises(RunError, match=f"{name} is not what was saved"):
+            cb.load(run)
+    (run / name).unlink()
+    with pytest.raises(RunError, match=f"{name}.* cannot be read"):
+        cb.load(run)
+
+
+def test_a_damaged_record(run: Path) -> None:
+    whole = (run / "run.json").read_text()
+    for text in (whole[: len(whole) // 2], "", "[]", "{}", '{"format": 2, "files": {}}', "[" * 100_000):
+        (run / "run.json").write_text(text)
+        with pytest.raises(RunError, match=r"run\.json must be"):
+            cb.load(run)
+    (run / "run.json").write_bytes(b"\xff\xfe")
+    with pytest.raises(RunError, match=r"run\.json cannot be read"):
+        cb.load(run)
+    (run / "run.json").unlink()
+    with pytest.raises(RunError, match=r"run\.json cannot be read: No such file"):
+        cb.load(run)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"method": "gcn"},
+        {"method": "mlp-dp"},
+        {"method": "mlp"},
+        {"settings": {"hops": 0}},
+        {"settings": {"depth": 3}},
+        {"settings": None},
+        {"settings": {"hidden": {}}},
+        {"epsilon": -1},
+        {"epsilon": "much"},
+        {"epsilon": 8.0},
+        {"delta": "x"},
+        {"delta": 2},
+        {"unit": "graph"},
+        {"unit": "node"},
+        {"nodes": "many"},
+        {"nodes": 131},
+        {"columns": None},
+        {"classes": 3},
+    ],
+    ids=str,
+)
+def test_a_record_that_does_not_fit(run: Path, changes: dict[str, Any]) -> None:
+    edit(run, **changes)
+    with pytest.raises(RunError):
+        cb.load(run)
+
+
+@pytest.mark.parametrize("name", ["../secret", "/etc/passwd", "..", "a/../b", "", "a\0b", "\ud800"])
+def test_a_record_that_names_other_paths(run: Path, name: str) -> None:
+    (run.parent / "secret").write_text("secret")
+    files = json.loads((run / "run.json").read_text())["files"]
+    edit(run, files={**files, name: "0" * 64})
+    with pytest.raises(RunError) as error:
+        cb.load(run)
+    assert "plain names" in str(error.value) or "cannot be read" in str(error.value)
+
+
+def test_a_record_must_list_its_files(run: Path) -> None:
+    files = json.loads((run / "run.json").read_text())["files"]
+    for name in ("weights.safetensors", "released.safetensors", "certificate.json"):
+        edit(run, files={key: value for key, value in files.items() if key != name})
+        with pytest.raises(RunError, match=f"must list {name}"):
+            cb.load(run)
+
+
+def test_a_swapped_certificate(run: Path, saved: Callable[[str], Saved]) -> None:
+    """Found with the old digest, and with a new one if it is about something else."""
+    for case in ("caribou-inf", "caribou-ndp"):
+        shutil.copy(saved(case).folder / "certificate.json", run / "certificate.json")
+        with pytest.raises(RunError, match=r"certificate\.json is not what was saved"):
+            cb.load(run)
+        files = json.loads((run / "run.json").read_text())["files"]
+        edit(run, files={**files, "certificate.json": runs._digest(run / "certificate.json")})
+        with pytest.raises(RunError, match=r"must be the same in run\.json and certificate\.json"):
+            cb.load(run)
+        edit(run, files=files)
+
+
+def test_a_folder_that_is_no_run(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="run must be a folder"):
+        cb.load(tmp_path / "nothing")
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(RunError, match="run must be a folder"):
+        cb.load(tmp_path / "file")
+    with pytest.raises(RunError, match=r"run\.json cannot be read"):
+        cb.load(tmp_path)
+
+
+# -- writing -------------------------------------------------------------------------------------------------------
+
+
+def test_a_run_is_written_to_a_new_or_empty_folder_only(saved: Callable[[str], Saved], tmp_path: Path) -> None:
+    model = saved("mlp-dp").model
+    (tmp_path / "empty").mkdir()
+    model.save(tmp_path / "empty")
+    cb.load(tmp_path / "empty")
+    before = {file.name: file.read_bytes() for file in (tmp_path / "empty").iterdir()}
+    with pytest.raises(RunError, match="out must be a new or empty folder"):
+        model.save(tmp_path / "empty")
+    assert before == {file.name: file.read_bytes() for file in (tmp_path / "empty").iterdir()}
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(RunError, match="out must be a new or empty folder"):
+        model.save(tmp_path / "file")
+    with pytest.raises(RunError, match="in a folder that exists"):
+        model.save(tmp_path / "missing" / "run")
+
+
+@pytest.mark.parametrize("stop", [KeyboardInterrupt, OSError(28, "No space left on device"), RuntimeError])
+def test_an_interrupted_save_leaves_nothing(
+    saved: Callable[[str], Saved], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stop: Any
+) -> None:
+    model, write = saved("mlp-dp").model, Certificate.save
+
+    def interrupted(self: Certificate, path: Path) -> None:
+        write(self, path)
+        if path.suffix == ".md":
+            raise stop
+
+    monkeypatch.setattr(Certificate, "save", interrupted)
+    with pytest.raises(RunError if isinstance(stop, OSError) else stop):
+        model.save(tmp_path / "run")
+    assert list(tmp_path.iterdir()) == []
+    monkeypatch.undo()
+    model.save(tmp_path / "run")
+    assert [file.name for file in tmp_path.iterdir()] == ["run"]
