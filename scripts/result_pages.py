@@ -16,7 +16,7 @@ from caribou.experiments.records import Record, read_all
 from caribou.reports import paper
 from caribou.reports.attacks import audit_blocks
 from caribou.reports.blocks import NOT_RUN, Entry, Table, few_seeds
-from caribou.reports.summary import FEWEST_RUNS, mean_of, successes
+from caribou.reports.summary import MIN_RUNS, mean_of, successes
 
 ROOT = Path(__file__).parents[1]
 AUDIT_PAGE, README = ROOT / "docs" / "audit-results.md", ROOT / "experiments" / "README.md"
@@ -162,7 +162,7 @@ def _wins(scores: Scores, method: str, cells: Sequence[tuple[int, str]], rivals:
         if own and rival is not None:
             wins += mean_of([*own.values()]).value >= mean_of([*rival[1].values()]).value
             distance = mean_of([own[seed] - rival[1][seed] for seed in own.keys() & rival[1].keys()])
-            clear += distance.runs >= FEWEST_RUNS and distance.value > distance.half_width
+            clear += distance.runs >= MIN_RUNS and distance.value > distance.half_width
     return f"{wins} (beyond chance, seed by seed: {clear})"
 
 

@@ -213,7 +213,7 @@ def test_an_exhausted_ledger_refuses_before_noise_is_drawn(
 
 
 def test_two_fits_and_a_prediction_compose(book: Ledger) -> None:
-    model = model_of("votes-edp", max_waves=1)
+    model = model_of("votes-edp", max_rounds=1)
     events = VotesEdge().cost(GRAPH, EDGE)
     for count in (1, 2):
         model.fit(GRAPH, ledger=book.path)

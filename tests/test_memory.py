@@ -58,7 +58,7 @@ def classifier() -> object:
 
 def votes() -> object:
     prior = Prior(np.full((100, 4), 0.25), 0.25, None)
-    return elect(VotesEdge(max_waves=3), GRAPH, prior, VoteBudget(1.0), Streams(0), NoiseSource.seeded(0))
+    return elect(VotesEdge(max_rounds=3), GRAPH, prior, VoteBudget(1.0), Streams(0), NoiseSource.seeded(0))
 
 
 @pytest.mark.parametrize(

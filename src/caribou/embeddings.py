@@ -110,7 +110,7 @@ def release(
     ledger_text(dataset=graph.name)
     # last: a new ledger is made here, and a refused release must not leave one behind
     book = ledger if isinstance(ledger, Ledger) else Ledger(ledger)
-    receipt = book.spend(
+    receipt = book.charge(
         graph.name,
         budget.unit,
         certificate.events,

@@ -48,17 +48,17 @@ def test_a_taped_source_draws_what_its_source_draws() -> None:
     tape, value = Tape(), np.arange(6.0)
     plain, taped = NoiseSource.seeded(3), TapedNoise(NoiseSource.seeded(3), tape)
     for source in (plain, taped):
-        source.coins(3, probability=0.5)
+        source.bernoulli(3, probability=0.5)
     drawn = [
         (
             s.stream("a").add_gaussian(value, std=2.0),
             s.add_laplace(value, scale=1.0),
-            s.add_geometric(value, epsilon=1.0),
+            s.add_discrete_laplace(value, epsilon=1.0),
         )
         for s in (plain, taped)
     ]
     assert all(np.array_equal(a, b) for a, b in zip(*drawn, strict=True))
-    assert tape.drawn == [("/a", "Gaussian", 2.0), ("", "Laplace", 1.0), ("", "geometric", 1.0)]
+    assert tape.drawn == [("/a", "Gaussian", 2.0), ("", "Laplace", 1.0), ("", "discrete_laplace", 1.0)]
     turned = TapedNoise(NoiseSource.seeded(4), Tape(), tape)
     assert np.array_equal(turned.stream("a").add_gaussian(value + 5, std=2.0), drawn[0][0])
     assert np.array_equal(turned.add_laplace(value[:3], scale=1.0).shape, (3,)), "another shape is not turned"

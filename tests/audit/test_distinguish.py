@@ -261,7 +261,7 @@ def test_a_seed_is_found_in_any_spelling(stored: np.ndarray) -> None:
 
 def test_a_seed_of_geometric_noise_is_found() -> None:
     value = np.arange(96).reshape(12, 8) // 48
-    noisy = NoiseSource.seeded(77).add_geometric(value, epsilon=0.2)
+    noisy = NoiseSource.seeded(77).add_discrete_laplace(value, epsilon=0.2)
     left = with_noise_removed({"x": noisy, "seed": np.array([77])})["x without laplace noise"]
     assert np.std(left - value) < 0.6 < 5 < np.std(noisy - value)
 
@@ -290,7 +290,7 @@ class NowAndThen:
 
     def __call__(self, g: Graph, noise: NoiseSource) -> dict[str, np.ndarray]:
         x = noise.gaussian((12, 2), std=1.0)
-        if not noise.coins(1, probability=self.often)[0] or (self.only_joined and g.num_edges == 0):
+        if not noise.bernoulli(1, probability=self.often)[0] or (self.only_joined and g.num_edges == 0):
             return {"table": x, "list": x[0]}
         return {
             "longer": {"table": x, "list": np.append(x[0], 1.0)},

@@ -197,9 +197,9 @@ def test_methods_lists_them_and_their_settings() -> None:
     listed = json.loads(run("methods", "--json").stdout)["methods"]
     assert [row["method"] for row in listed] == list(METHODS)
     one = json.loads(run("methods", "votes-edp", "--json").stdout)
-    assert one["settings"]["max_waves"] == 60
-    assert "wave_confidence" in one["space"]
-    assert "max_waves = 60" in run("methods", "votes-edp").stdout
+    assert one["settings"]["max_rounds"] == 60
+    assert "round_confidence" in one["space"]
+    assert "max_rounds = 60" in run("methods", "votes-edp").stdout
     assert "method must be one of" in run("methods", "nothing").stderr
 
 

@@ -67,10 +67,10 @@ class TestShow:
 
     def test_releases_of_one_data_set(self) -> None:
         ledger = Ledger("caribou-ledger.sqlite")
-        ledger.spend("[bold]survey", "edge", [Gaussian(3.0, 2)], description="model [red]")
-        ledger.spend("[bold]survey", "edge", [Gaussian(3.0, 2)], description="second")
+        ledger.charge("[bold]survey", "edge", [Gaussian(3.0, 2)], description="model [red]")
+        ledger.charge("[bold]survey", "edge", [Gaussian(3.0, 2)], description="second")
         ledger.annotate(1, "released")
-        ledger.spend("other", "edge", [Gaussian(3.0)], description="third")
+        ledger.charge("other", "edge", [Gaussian(3.0)], description="third")
         output = call("show", "--dataset", "[bold]survey").stdout
         assert "[bold]survey" in output
         assert "model [red]" in output
@@ -201,9 +201,9 @@ def certificate(*assumptions: Assumption, theorem: str = "a test") -> Certificat
         MechanismRecord("encoder", Gaussian(4.0), {"theorem": theorem}),
         MechanismRecord("classifier", Gaussian(5.0), {"theorem": theorem}),
     ]
-    standing = standing_assumptions(PrivacyUnit.NODE, noise_is_secret=True, noise_origin="a test")
+    balance = standing_assumptions(PrivacyUnit.NODE, noise_is_secret=True, noise_origin="a test")
     return certify(
-        Budget(3, unit="node"), parts, released=["X"], public_parameters={}, assumptions=[*standing, *assumptions]
+        Budget(3, unit="node"), parts, released=["X"], public_parameters={}, assumptions=[*balance, *assumptions]
     )
 
 
@@ -279,8 +279,8 @@ class TestAdd:
     def test_every_kind_of_event_has_words(self) -> None:
         events = (Gaussian(2.0), SubsampledGaussian(2.0, 0.5, 3), Laplace(9.0), EpsilonDelta(1.0), NonPrivate())
         ledger = Ledger("caribou-ledger.sqlite")
-        ledger.spend("survey", "edge", events, description="all")
-        ledger.spend("survey", "node", (), description="nothing")
+        ledger.charge("survey", "edge", events, description="all")
+        ledger.charge("survey", "node", (), description="nothing")
         output = " ".join(call("show", "--dataset", "survey").stdout.replace("│", " ").split())
         for words in ("Gaussian", "sampling probability", "Laplace", "(epsilon = 1, delta = 0)", "without noise"):
             assert words in output

@@ -112,7 +112,7 @@ def test_bad_input() -> None:
     assert "either --dataset NAME or --graph FILE" in failure("mlp-dp")
     assert "either --dataset NAME or --graph FILE" in failure("mlp-dp", "--dataset", "chain-s", "--graph", "x.npz")
     assert "setting must be one of" in failure("votes-edp", "--dataset", "chain-s", "--set", "depth=3")
-    assert "max_waves must be" in failure("votes-edp", "--dataset", "chain-s", "--set", "max_waves=0")
+    assert "max_rounds must be" in failure("votes-edp", "--dataset", "chain-s", "--set", "max_rounds=0")
     assert "epsilon must be" in failure("mlp-dp", "--dataset", "chain-s", "--epsilon", "-1")
     assert "delta must be" in failure("mlp-dp", "--dataset", "chain-s", "--delta", "1")
     assert "seeds must be" in failure("mlp-dp", "--dataset", "chain-s", "--seeds", "0")

@@ -185,17 +185,17 @@ def test_a_killed_run_is_finished_with_the_same_noise(tables: Tables, engine: st
 
 
 def _die_before_booking(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Ledger, "spend", lambda *_, **__: os._exit(9))
+    patch.setattr(Ledger, "charge", lambda *_, **__: os._exit(9))
 
 
 def _die_after_booking(patch: pytest.MonkeyPatch) -> None:
-    spend = Ledger.spend
+    spend = Ledger.charge
 
     def spend_and_die(*arguments: Any, **named: Any) -> None:
         spend(*arguments, **named)
         os._exit(9)
 
-    patch.setattr(Ledger, "spend", spend_and_die)
+    patch.setattr(Ledger, "charge", spend_and_die)
 
 
 def _die_with_the_key(patch: pytest.MonkeyPatch) -> None:

@@ -117,7 +117,7 @@ def test_the_stored_choices_are_settings_of_their_methods() -> None:
     for entry in entries:
         info = METHODS[entry.method]
         info.create(**entry.settings)
-        assert (info.private and not info.free) == (entry.epsilon < math.inf), entry
+        assert (info.private and not info.data_independent) == (entry.epsilon < math.inf), entry
         if entry.tried:
             assert entry.tried == 8
             assert entry.seeds

@@ -12,7 +12,7 @@ from scipy import stats
 
 from caribou.errors import CaribouError, InputError
 from caribou.graph import Graph
-from caribou.mechanisms.edge_votes import VoteBox, VoteBudget
+from caribou.mechanisms.edge_votes import NoisyCounts, VoteBudget
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.privacy.accounting import epsilon_of
 from caribou.privacy.events import Gaussian
@@ -36,7 +36,7 @@ def random_script(n: int, classes: int, rng: np.random.Generator) -> list[Stage]
 
 
 def transcript(graph: Graph, script: list[Stage], classes: int) -> np.ndarray:
-    box = VoteBox(graph, classes, VoteBudget(math.inf), NoiseSource.secure())
+    box = NoisyCounts(graph, classes, VoteBudget(math.inf), NoiseSource.secure())
     return np.stack([box.ask(*stage) for stage in script])
 
 
@@ -76,7 +76,7 @@ def test_pairs_of_all_stages_are_disjoint() -> None:
 
 
 def test_a_node_cannot_send_twice() -> None:
-    box = VoteBox(graph_of(nx.path_graph(3)), 2, VoteBudget(1.0), NoiseSource.secure())
+    box = NoisyCounts(graph_of(nx.path_graph(3)), 2, VoteBudget(1.0), NoiseSource.secure())
     new = np.array([True, False, False])
     box.ask(new, np.zeros(3), np.zeros(3, dtype=int))
     with pytest.raises(CaribouError, match=r"never sent before.*node 0"):
@@ -85,7 +85,7 @@ def test_a_node_cannot_send_twice() -> None:
 
 def test_a_literal_stage() -> None:
     """Path 0 - 1 - 2 - 3: 0 and 1 are new, 0 before 1; 2 and 3 receive, 3 has no new neighbour."""
-    box = VoteBox(graph_of(nx.path_graph(4)), 2, VoteBudget(math.inf), NoiseSource.secure())
+    box = NoisyCounts(graph_of(nx.path_graph(4)), 2, VoteBudget(math.inf), NoiseSource.secure())
     new = np.array([True, True, False, False])
     counts = box.ask(new, np.array([0.0, 1.0, 9.0, 9.0]), np.array([1, 0, 0, 0]))
     assert counts.tolist() == [[0, 0], [0, 1], [1, 0], [0, 0]]
@@ -105,7 +105,7 @@ def test_likelihood_ratio_attack_reaches_the_claim_and_not_more(epsilon: float) 
     new = np.arange(2 * pairs) % 2 == 0
     hits = []
     for joined in (False, True):
-        box = VoteBox(pairs_graph(pairs, joined), 1, VoteBudget(epsilon), NoiseSource.secure())
+        box = NoisyCounts(pairs_graph(pairs, joined), 1, VoteBudget(epsilon), NoiseSource.secure())
         counts = box.ask(new, np.zeros(2 * pairs), np.zeros(2 * pairs, dtype=int))[1::2, 0]
         hits.append(int((counts >= 1).sum()))
     level = 1e-6
@@ -117,7 +117,7 @@ def test_likelihood_ratio_attack_reaches_the_claim_and_not_more(epsilon: float) 
 
 def test_noise_of_the_release_is_two_sided_geometric() -> None:
     n, epsilon = 50_000, 0.7
-    box = VoteBox(
+    box = NoisyCounts(
         Graph.from_edges(np.zeros((n, 1)), np.zeros((2, 0), dtype=int)), 2, VoteBudget(epsilon), NoiseSource.secure()
     )
     counts = box.ask(np.zeros(n, dtype=bool), np.zeros(n), np.zeros(n, dtype=int))
@@ -140,7 +140,7 @@ def test_likelihood_ratio_attack_on_gaussian_votes_reaches_mu_and_not_more(mu: f
     new = np.arange(2 * pairs) % 2 == 0
     hits = []
     for joined in (False, True):
-        box = VoteBox(pairs_graph(pairs, joined), 1, VoteBudget.gaussian(mu), NoiseSource.secure())
+        box = NoisyCounts(pairs_graph(pairs, joined), 1, VoteBudget.gaussian(mu), NoiseSource.secure())
         counts = box.ask(new, np.zeros(2 * pairs), np.zeros(2 * pairs, dtype=int))[1::2, 0]
         hits.append(int((counts >= 0.5).sum()))
     level = 1e-6
@@ -153,7 +153,7 @@ def test_likelihood_ratio_attack_on_gaussian_votes_reaches_mu_and_not_more(mu: f
 def test_noise_of_the_release_is_gaussian_of_std_one_over_mu() -> None:
     n, mu = 50_000, 0.7
     empty = Graph.from_edges(np.zeros((n, 1)), np.zeros((2, 0), dtype=int))
-    box = VoteBox(empty, 2, VoteBudget.gaussian(mu), NoiseSource.secure())
+    box = NoisyCounts(empty, 2, VoteBudget.gaussian(mu), NoiseSource.secure())
     noise = box.ask(np.zeros(n, dtype=bool), np.zeros(n), np.zeros(n, dtype=int)).ravel()
     assert box.budget.noise_variance == pytest.approx(1 / mu**2)
     assert stats.kstest(noise * mu, "norm").pvalue > 1e-6
@@ -165,7 +165,7 @@ def test_gaussian_votes_lie_on_the_grid_of_their_noise() -> None:
     """Integers are multiples of the grid, so the low bits of a released count say nothing about the count."""
     budget = VoteBudget.gaussian(0.3)
     grid = grid_spacing(noise_std=budget.noise_std)
-    box = VoteBox(pairs_graph(500, True), 1, budget, NoiseSource.secure())
+    box = NoisyCounts(pairs_graph(500, True), 1, budget, NoiseSource.secure())
     counts = box.ask(np.arange(1000) % 2 == 0, np.zeros(1000), np.zeros(1000, dtype=int))
     assert np.array_equal(counts / grid, np.rint(counts / grid))
     assert (1 / grid).is_integer()
@@ -185,7 +185,7 @@ def test_cost_is_epsilon_at_any_depth() -> None:
 
 
 def test_bad_questions() -> None:
-    box = VoteBox(graph_of(nx.path_graph(3)), 2, VoteBudget(1.0), NoiseSource.secure())
+    box = NoisyCounts(graph_of(nx.path_graph(3)), 2, VoteBudget(1.0), NoiseSource.secure())
     good = (np.zeros(3, dtype=bool), np.zeros(3), np.zeros(3, dtype=int))
     with pytest.raises(InputError, match="new must be 3 booleans"):
         box.ask(np.zeros(2, dtype=bool), *good[1:])
@@ -201,4 +201,4 @@ def test_bad_questions() -> None:
         VoteBudget(1.0, 1.0)
     for mu in (2.0**-30, 2.0**40):
         with pytest.raises(InputError, match="mu must be between"):
-            VoteBox(graph_of(nx.path_graph(3)), 2, VoteBudget.gaussian(mu), NoiseSource.secure())
+            NoisyCounts(graph_of(nx.path_graph(3)), 2, VoteBudget.gaussian(mu), NoiseSource.secure())

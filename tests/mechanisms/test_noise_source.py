@@ -87,7 +87,7 @@ def test_other_distributions() -> None:
     assert stats.kstest(laplace / 3.0 * 0.95, "laplace").pvalue < 1e-6
     assert stats.kstest(source.gumbel((N,)), "gumbel_r").pvalue > 1e-6
     for epsilon in (0.3, 1.0, 4.0):
-        counts = source.two_sided_geometric((N,), epsilon=epsilon)
+        counts = source.discrete_laplace((N,), epsilon=epsilon)
         a = math.exp(-epsilon)
         k = np.arange(-3, 4)
         expected = (1 - a) / (1 + a) * a ** np.abs(k) * N
@@ -98,7 +98,7 @@ def test_other_distributions() -> None:
             b = math.exp(-wrong)
             other = (1 - b) / (1 + b) * N
             assert abs((counts == 0).sum() - other) > 4 * math.sqrt(other * (1 - other / N)) or epsilon > 2
-    assert (source.two_sided_geometric((5,), epsilon=math.inf) == 0).all()
+    assert (source.discrete_laplace((5,), epsilon=math.inf) == 0).all()
 
 
 def test_pairs_from_one_radius_are_independent() -> None:
@@ -259,7 +259,7 @@ def test_block_noise_is_the_sampler_of_the_library() -> None:
 
 
 def test_block_geometric_noise_has_its_variance() -> None:
-    k = BlockNoise.seeded(4).two_sided_geometric(1, 0, 400_000, epsilon=1.0)
+    k = BlockNoise.seeded(4).discrete_laplace(1, 0, 400_000, epsilon=1.0)
     a = np.exp(-1.0)
     variance = 2 * a / (1 - a) ** 2
     assert abs(k.mean()) < 5 * np.sqrt(variance / len(k))

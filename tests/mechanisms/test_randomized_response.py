@@ -148,12 +148,12 @@ def test_integers_are_uniform_and_coins_are_exact() -> None:
     noise = NoiseSource.secure()
     sample = noise.integers(60_000, below=6)
     assert p_value(np.bincount(sample, minlength=6), np.full(6, 10_000.0)) > 1e-6
-    assert noise.coins(5, probability=1.0).all()
-    assert not noise.coins(5, probability=0.0).any()
-    heads = noise.coins(200_000, probability=0.25).sum()
+    assert noise.bernoulli(5, probability=1.0).all()
+    assert not noise.bernoulli(5, probability=0.0).any()
+    heads = noise.bernoulli(200_000, probability=0.25).sum()
     assert abs(heads - 50_000) < 6 * math.sqrt(200_000 * 0.1875)
     with pytest.raises(InputError, match=r"probability must be a multiple of 2\^-64"):
-        noise.coins(5, probability=1e-10)
+        noise.bernoulli(5, probability=1e-10)
     with pytest.raises(InputError, match=r"probability must be in \[0, 1\]"):
         noise.binomial(5, probability=1.5)
 

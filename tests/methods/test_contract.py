@@ -109,7 +109,7 @@ def test_what_does_not_fit_into_memory_is_refused_with_the_numbers(
 
 def test_what_is_free_costs_nothing() -> None:
     for name, info in METHODS.items():
-        assert info.free == (info.create().cost(GRAPH, budget_of(name)) == ()), name
+        assert info.data_independent == (info.create().cost(GRAPH, budget_of(name)) == ()), name
 
 
 def create(name: str, settings: Mapping[str, Any]) -> Method:
@@ -145,7 +145,7 @@ def _recorded_fit(name: str, settings: str, seed: int, noise: int | None) -> Rec
     coins: set[tuple[int, str]] = set()
     before = global_coins()
     with pytest.MonkeyPatch.context() as patch:
-        for kind in ("gaussian", "laplace", "two_sided_geometric", "gumbel"):
+        for kind in ("gaussian", "laplace", "discrete_laplace", "gumbel"):
             patch.setattr(NoiseSource, kind, noting(kind, getattr(NoiseSource, kind), drawn))
         seed_of = randomness.stream_seed
         patch.setattr(randomness, "stream_seed", lambda s, purpose: coins.add((s, purpose)) or seed_of(s, purpose))
@@ -383,8 +383,8 @@ ALTERNATIVES: dict[type, dict[str, tuple[dict[str, Any], Any]]] = {
     },
     VotesEdge: {
         "voter_confidence": ({}, 0.6),
-        "wave_confidence": ({}, 0.9),
-        "max_waves": ({}, 1),
+        "round_confidence": ({}, 0.9),
+        "max_rounds": ({}, 1),
         "calibration": ({}, 0.2),
         "noise": ({}, "gaussian"),
     },

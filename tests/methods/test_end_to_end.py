@@ -224,7 +224,7 @@ def vote_game(method: VotesEdge, budget: Budget) -> Game:
         cast = float(fitted.released["stage_1"][v, without.labels[u]])
         return {"votes": cast, "probability": float(fitted.probabilities[v, without.labels[u]])}
 
-    return Game(method, budget, (without, without.with_edge(u, v)), scores, pure=method.noise == "geometric")
+    return Game(method, budget, (without, without.with_edge(u, v)), scores, pure=method.noise == "discrete_laplace")
 
 
 def both_game() -> Game:
@@ -254,8 +254,8 @@ EDGE_GAMES: dict[str, tuple[Callable[[], Game], float]] = {
     "caribou-edp, one hop, floor 3, signed messages": (lambda: state_game(signed_messages(), stars=3), 0.4),
     "caribou-edp, three hops": (lambda: state_game(Caribou(hops=3)), 0.0),
     "caribou-edp, three hops, floor 1": (lambda: state_game(Caribou(hops=3, degree_floor=1), stars=1), 0.0),
-    "votes-edp, geometric": (lambda: vote_game(VotesEdge(max_waves=2), Budget(2.0, 1e-5, "edge")), 0.5),
-    "votes-edp, gaussian": (lambda: vote_game(VotesEdge(noise="gaussian", max_waves=2), EDGE), 0.5),
+    "votes-edp, geometric": (lambda: vote_game(VotesEdge(max_rounds=2), Budget(2.0, 1e-5, "edge")), 0.5),
+    "votes-edp, gaussian": (lambda: vote_game(VotesEdge(noise="gaussian", max_rounds=2), EDGE), 0.5),
     "caribou-edp with votes": (both_game, 0.1),
 }
 """A game, and the share of the claim that its attack must prove: a test without power proves nothing."""
@@ -371,11 +371,11 @@ def _with_one_more_hop(real: Callable) -> Callable:
 
 def half_the_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every mechanism draws noise of half the scale that it was calibrated to."""
-    gaussian, laplace, geometric = NoiseSource.add_gaussian, NoiseSource.add_laplace, NoiseSource.two_sided_geometric
+    gaussian, laplace, geometric = NoiseSource.add_gaussian, NoiseSource.add_laplace, NoiseSource.discrete_laplace
     monkeypatch.setattr(NoiseSource, "add_gaussian", lambda self, x, *, std: gaussian(self, x, std=std / 2))
     monkeypatch.setattr(NoiseSource, "add_laplace", lambda self, x, *, scale: laplace(self, x, scale=scale / 2))
     monkeypatch.setattr(
-        NoiseSource, "two_sided_geometric", lambda self, shape, *, epsilon: geometric(self, shape, epsilon=2 * epsilon)
+        NoiseSource, "discrete_laplace", lambda self, shape, *, epsilon: geometric(self, shape, epsilon=2 * epsilon)
     )
 
 
@@ -456,7 +456,7 @@ def test_nothing_public_reacts_to_a_node(method: object, node: int) -> None:
     assert public_side(method, graph, NODE) == public_side(method, graph.without_node(node), NODE)
 
 
-@pytest.mark.parametrize("method", [Caribou(), Caribou(votes=0.5), VotesEdge(max_waves=1), signed_messages()])
+@pytest.mark.parametrize("method", [Caribou(), Caribou(votes=0.5), VotesEdge(max_rounds=1), signed_messages()])
 def test_nothing_public_reacts_to_an_edge(method: object) -> None:
     graph = small_graph([(1, 3)])
     one, two = (public_side(method, g, EDGE) for g in (graph, graph.with_edge(0, 15)))

@@ -429,7 +429,7 @@ def test_one_node_moves_the_votes_as_claimed_on_all_small_graphs() -> None:
     two_by_four = [(u, v) for u in (0, 1) for v in range(2, 6)]
     cases = [(4, [0, 1], edges) for edges in all_graphs(list(itertools.combinations(range(4), 2)))]
     cases += [(6, [0, 1], edges) for edges in all_graphs(two_by_four)]
-    most_rows, largest = 0, 0.0
+    max_rows, largest = 0, 0.0
     for n, train, edges in cases:
         others = [v for v in range(n) if v not in train]
         split = Split(train, others[:1], others[1:])
@@ -439,7 +439,7 @@ def test_one_node_moves_the_votes_as_claimed_on_all_small_graphs() -> None:
             for v in train:
                 smaller = graph.without_node(v)
                 moved = np.abs(full - clip_counts(vote_counts(smaller, smaller.split, plan, 11), tau)).sum(axis=1)
-                most_rows, largest = max(most_rows, int((moved > 0).sum())), max(largest, float(moved.max()))
+                max_rows, largest = max(max_rows, int((moved > 0).sum())), max(largest, float(moved.max()))
                 assert (moved > 0).sum() <= plan.receivers_per_sender
                 assert moved.max() <= 1 + 1e-12
         everything = clip_counts(vote_counts(graph, split, None, 11), 0.7)
@@ -448,7 +448,7 @@ def test_one_node_moves_the_votes_as_claimed_on_all_small_graphs() -> None:
             moved = np.abs(everything - clip_counts(vote_counts(smaller, smaller.split, None, 11), 0.7)).sum(axis=1)
             assert moved[v] <= 0.7 + 1e-12
             assert np.delete(moved, v).max() == 0
-    assert most_rows == 2
+    assert max_rows == 2
     assert largest > 0.8
 
 

@@ -13,7 +13,7 @@ import caribou as cb
 from caribou.errors import InputError
 from caribou.mechanisms import edge_votes as mechanism
 from caribou.mechanisms.noise_source import NoiseSource
-from caribou.methods.edge.votes import VotesEdge, elect
+from caribou.methods.edge.votes import VotesEdge, run_rounds
 from caribou.models.encoder import cross_fit
 from caribou.privacy.certificate import verify
 from caribou.privacy.events import Gaussian
@@ -49,7 +49,7 @@ def test_votes_help_and_are_deterministic_per_seed() -> None:
 
 def test_the_graph_is_unchanged_and_the_transcript_holds_integers() -> None:
     before = (GRAPH.indices.tobytes(), GRAPH.features.tobytes(), GRAPH.labels.tobytes())
-    fitted = fit(VotesEdge(max_waves=2), 2.0)
+    fitted = fit(VotesEdge(max_rounds=2), 2.0)
     assert before == (GRAPH.indices.tobytes(), GRAPH.features.tobytes(), GRAPH.labels.tobytes())
     counts = transcript(fitted)
     assert 1 <= len(counts) <= 3
@@ -60,34 +60,34 @@ def test_the_graph_is_unchanged_and_the_transcript_holds_integers() -> None:
 def test_the_public_coins_do_not_move_the_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     """Changing the seed of the public coins leaves the drawn noise bit-identical."""
     drawn: list[np.ndarray] = []
-    original = NoiseSource.two_sided_geometric
+    original = NoiseSource.discrete_laplace
 
     def recorded(self: NoiseSource, shape: tuple[int, ...], *, epsilon: float) -> np.ndarray:
         z = original(self, shape, epsilon=epsilon)
         drawn.append(z.ravel()[:50].copy())
         return z
 
-    monkeypatch.setattr(NoiseSource, "two_sided_geometric", recorded)
-    fit(VotesEdge(max_waves=1), 1.0, seed=1)
-    fit(VotesEdge(max_waves=1), 1.0, seed=2)
+    monkeypatch.setattr(NoiseSource, "discrete_laplace", recorded)
+    fit(VotesEdge(max_rounds=1), 1.0, seed=1)
+    fit(VotesEdge(max_rounds=1), 1.0, seed=2)
     assert np.array_equal(drawn[0], drawn[2])
 
 
 def test_replaying_a_transcript_on_a_neighbouring_graph_moves_one_entry(monkeypatch: pytest.MonkeyPatch) -> None:
     """Record what the method asks; ask the same on the graph without one edge: one stage, one entry, by one."""
     asked: list[tuple] = []
-    original = mechanism.VoteBox.ask
+    original = mechanism.NoisyCounts.ask
 
-    def recorded(self: mechanism.VoteBox, *arguments: np.ndarray) -> np.ndarray:
+    def recorded(self: mechanism.NoisyCounts, *arguments: np.ndarray) -> np.ndarray:
         asked.append(tuple(np.array(a) for a in arguments))
         return original(self, *arguments)
 
-    monkeypatch.setattr(mechanism.VoteBox, "ask", recorded)
+    monkeypatch.setattr(mechanism.NoisyCounts, "ask", recorded)
     fit(VotesEdge(), 2.0)
     monkeypatch.undo()
 
     def replay(graph: cb.Graph) -> np.ndarray:
-        box = mechanism.VoteBox(graph, 3, mechanism.VoteBudget(math.inf), NoiseSource.secure())
+        box = mechanism.NoisyCounts(graph, 3, mechanism.VoteBudget(math.inf), NoiseSource.secure())
         return np.stack([box.ask(*arguments) for arguments in asked])
 
     whole = replay(GRAPH)
@@ -99,16 +99,16 @@ def test_replaying_a_transcript_on_a_neighbouring_graph_moves_one_entry(monkeypa
 
 @pytest.mark.usefixtures("quick_encoder")
 def test_certificate() -> None:
-    fitted = VotesEdge(max_waves=1).fit(GRAPH, cb.Budget(1.5), Streams(0), NoiseSource.secure())
+    fitted = VotesEdge(max_rounds=1).fit(GRAPH, cb.Budget(1.5), Streams(0), NoiseSource.secure())
     assert verify(fitted.certificate).passed
     assert fitted.certificate.epsilon_spent == pytest.approx(1.5, abs=1e-4)
-    assert fit(VotesEdge(max_waves=1), 1.5).certificate.status == "void"
-    assert fit(VotesEdge(max_waves=1), math.inf).certificate.status == "no privacy"
+    assert fit(VotesEdge(max_rounds=1), 1.5).certificate.status == "void"
+    assert fit(VotesEdge(max_rounds=1), math.inf).certificate.status == "no privacy"
 
 
 @pytest.mark.usefixtures("quick_encoder")
 def test_gaussian_certificate_keeps_epsilon_and_delta() -> None:
-    method = VotesEdge(max_waves=1, noise="gaussian")
+    method = VotesEdge(max_rounds=1, noise="gaussian")
     fitted = method.fit(GRAPH, cb.Budget(1.5, 1e-5), Streams(0), NoiseSource.secure())
     assert verify(fitted.certificate).passed
     assert fitted.certificate.epsilon_spent == pytest.approx(1.5, rel=1e-3)
@@ -126,14 +126,14 @@ def test_gaussian_votes_help_too() -> None:
 @pytest.mark.usefixtures("quick_encoder")
 def test_an_election_can_be_held_under_a_part_of_a_composed_budget() -> None:
     prior = cross_fit(GRAPH, Streams(1))
-    outcome = elect(
-        VotesEdge(max_waves=2), GRAPH, prior, mechanism.VoteBudget.gaussian(0.6), Streams(1), NoiseSource.seeded(1)
+    outcome = run_rounds(
+        VotesEdge(max_rounds=2), GRAPH, prior, mechanism.VoteBudget.gaussian(0.6), Streams(1), NoiseSource.seeded(1)
     )
     assert outcome.record.event == Gaussian(1 / 0.6)
     assert outcome.scores.shape == outcome.probabilities.shape == (400, 3)
     assert {"stage_1", "wave_1"} <= set(outcome.transcript)
     whole = fit(VotesEdge(), 2.0)
-    alone = elect(VotesEdge(), GRAPH, prior, mechanism.VoteBudget(2.0), Streams(1), NoiseSource.seeded(1))
+    alone = run_rounds(VotesEdge(), GRAPH, prior, mechanism.VoteBudget(2.0), Streams(1), NoiseSource.seeded(1))
     assert np.array_equal(alone.probabilities, whole.probabilities)
 
 
@@ -151,8 +151,8 @@ def test_every_option_has_an_effect() -> None:
     base = fit(VotesEdge(), 4.0)
     for other in (
         VotesEdge(voter_confidence=0.6),
-        VotesEdge(wave_confidence=0.9),
-        VotesEdge(max_waves=1),
+        VotesEdge(round_confidence=0.9),
+        VotesEdge(max_rounds=1),
         VotesEdge(calibration=0.3),
         VotesEdge(noise="gaussian"),
     ):
@@ -166,8 +166,8 @@ def test_bad_input() -> None:
         VotesEdge().fit(GRAPH.with_split(None), cb.Budget(1), Streams(0), NoiseSource.secure())
     for arguments in (
         {"voter_confidence": 1.0},
-        {"wave_confidence": 0},
-        {"max_waves": 0},
+        {"round_confidence": 0},
+        {"max_rounds": 0},
         {"calibration": 2},
         {"noise": "none"},
     ):

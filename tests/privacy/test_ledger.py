@@ -74,20 +74,20 @@ def sql(path: Path, *statements: str, triggers: bool = True) -> None:
 class TestBudget:
     def test_spends_until_the_budget_is_reached_exactly(self, ledger: Ledger) -> None:
         assert ledger.set_budget("survey", Budget(1)).epsilon_left == 1
-        first = ledger.spend("survey", "edge", pure(0.5), description="one")
-        second = ledger.spend("survey", "edge", pure(0.5), description="two")
+        first = ledger.charge("survey", "edge", pure(0.5), description="one")
+        second = ledger.charge("survey", "edge", pure(0.5), description="two")
         assert (first.id, first.epsilon_spent, first.epsilon_left) == (1, 0.5, 0.5)
         assert (second.id, second.epsilon_spent, second.epsilon_left) == (2, 1.0, 0.0)
         assert (first.time, first.dataset, first.unit, first.delta) == (NOON, "survey", EDGE, DEFAULT_DELTA)
         with pytest.raises(BudgetExceeded):
-            ledger.spend("survey", "edge", pure(2**-20), description="three")
+            ledger.charge("survey", "edge", pure(2**-20), description="three")
         assert [r.id for r in ledger.releases("survey")] == [1, 2]
 
     def test_refusal_says_who_what_how_much_and_what_is_left(self, ledger: Ledger) -> None:
         ledger.set_budget("survey", Budget(1, delta=1e-6, unit="node"))
-        ledger.spend("survey", NODE, pure(0.75), description="one")
+        ledger.charge("survey", NODE, pure(0.75), description="one")
         with pytest.raises(BudgetExceeded) as caught:
-            ledger.spend("survey", NODE, pure(0.5), description="two")
+            ledger.charge("survey", NODE, pure(0.5), description="two")
         assert str(caught.value) == (
             "data set 'survey', node level: this release would bring the total to epsilon = 1.25 at delta = 1e-06; "
             "the budget is 1, spent so far 0.75, left 0.25"
@@ -96,18 +96,18 @@ class TestBudget:
     def test_rounding_errors_are_forgiven_once_and_nothing_larger(self, ledger: Ledger) -> None:
         ledger.set_budget("survey", Budget(0.3))
         with pytest.raises(BudgetExceeded, match=r"epsilon = 0\.30000001 .* budget is 0\.3,"):
-            ledger.spend("survey", "edge", pure(0.30000001), description="the digits are shown")
+            ledger.charge("survey", "edge", pure(0.30000001), description="the digits are shown")
         assert 0.1 + 0.1 + 0.1 > 0.3
-        assert ledger.spend("survey", "edge", pure(0.1) * 3, description="three tenths").epsilon_left == 0
+        assert ledger.charge("survey", "edge", pure(0.1) * 3, description="three tenths").epsilon_left == 0
         assert not ledger.total("survey", "edge").exceeded
-        ledger.spend("survey", "edge", pure(2e-10), description="within the allowance")
+        ledger.charge("survey", "edge", pure(2e-10), description="within the allowance")
         with pytest.raises(BudgetExceeded):
-            ledger.spend("survey", "edge", pure(2e-10), description="it does not add up")
+            ledger.charge("survey", "edge", pure(2e-10), description="it does not add up")
 
     def test_data_sets_and_units_are_separate_accounts(self, ledger: Ledger) -> None:
         for name, unit in (("a", "edge"), ("a", "node"), ("b", "edge")):
             ledger.set_budget(name, Budget(1, unit=unit))
-            ledger.spend(name, unit, pure(1), description="all of it")
+            ledger.charge(name, unit, pure(1), description="all of it")
         assert [(s.dataset, s.unit, s.epsilon_spent, s.epsilon_left) for s in ledger.datasets()] == [
             ("a", EDGE, 1.0, 0.0),
             ("a", NODE, 1.0, 0.0),
@@ -115,53 +115,53 @@ class TestBudget:
         ]
 
     def test_without_budget_everything_is_allowed_and_counted(self, ledger: Ledger) -> None:
-        receipt = ledger.spend("survey", "edge", pure(7), description="one")
-        assert (receipt.epsilon_spent, receipt.epsilon_left, receipt.delta) == (7.0, None, DEFAULT_DELTA)
-        assert ledger.spend("survey", "node", [NonPrivate()], description="two").epsilon_spent == math.inf
-        standing = ledger.total("survey", "edge")
-        assert (standing.releases, standing.epsilon_spent, standing.budget) == (1, 7.0, None)
-        assert not standing.exceeded
+        charge = ledger.charge("survey", "edge", pure(7), description="one")
+        assert (charge.epsilon_spent, charge.epsilon_left, charge.delta) == (7.0, None, DEFAULT_DELTA)
+        assert ledger.charge("survey", "node", [NonPrivate()], description="two").epsilon_spent == math.inf
+        balance = ledger.total("survey", "edge")
+        assert (balance.releases, balance.epsilon_spent, balance.budget) == (1, 7.0, None)
+        assert not balance.exceeded
 
     def test_earlier_releases_count_in_a_budget_that_is_set_later(self, ledger: Ledger) -> None:
-        ledger.spend("survey", "edge", pure(0.75), description="one")
+        ledger.charge("survey", "edge", pure(0.75), description="one")
         assert ledger.set_budget("survey", Budget(1)).epsilon_left == 0.25
         with pytest.raises(BudgetExceeded):
-            ledger.spend("survey", "edge", pure(0.5), description="two")
+            ledger.charge("survey", "edge", pure(0.5), description="two")
 
     def test_release_at_the_level_without_budget_is_refused(self, ledger: Ledger) -> None:
         ledger.set_budget("survey", Budget(1, unit="edge"))
         with pytest.raises(BudgetExceeded, match=r"budget is at edge level .* at node level.*--unit node"):
-            ledger.spend("survey", "node", pure(0.5), description="one")
+            ledger.charge("survey", "node", pure(0.5), description="one")
         ledger.set_budget("survey", Budget(1, unit="node"))
-        assert ledger.spend("survey", "node", pure(0.5), description="one").epsilon_left == 0.5
+        assert ledger.charge("survey", "node", pure(0.5), description="one").epsilon_left == 0.5
 
     def test_release_without_noise_is_refused_under_a_budget(self, ledger: Ledger) -> None:
         ledger.set_budget("survey", Budget(8))
         with pytest.raises(BudgetExceeded, match="epsilon = inf"):
-            ledger.spend("survey", "edge", [NonPrivate()], description="plain")
+            ledger.charge("survey", "edge", [NonPrivate()], description="plain")
         assert ledger.releases() == ()
 
     def test_infinite_budget_allows_it(self, ledger: Ledger, path: Path) -> None:
         ledger.set_budget("survey", Budget(math.inf))
-        receipt = ledger.spend("survey", "edge", [NonPrivate()], description="plain")
-        assert (receipt.epsilon_spent, receipt.epsilon_left) == (math.inf, math.inf)
-        standing = Ledger(path).total("survey", "edge")
-        assert (standing.epsilon_spent, standing.epsilon_left, standing.exceeded) == (math.inf, math.inf, False)
+        charge = ledger.charge("survey", "edge", [NonPrivate()], description="plain")
+        assert (charge.epsilon_spent, charge.epsilon_left) == (math.inf, math.inf)
+        balance = Ledger(path).total("survey", "edge")
+        assert (balance.epsilon_spent, balance.epsilon_left, balance.exceeded) == (math.inf, math.inf, False)
         assert Ledger(path).check() == ()
 
     def test_deltas_beyond_the_budget_are_explained(self, ledger: Ledger) -> None:
         ledger.set_budget("survey", Budget(8, delta=1e-6))
         with pytest.raises(BudgetExceeded, match="deltas of the releases alone exceed"):
-            ledger.spend("survey", "edge", [EpsilonDelta(1, 1e-5)], description="one")
+            ledger.charge("survey", "edge", [EpsilonDelta(1, 1e-5)], description="one")
 
     def test_lowering_below_spent_is_reported_and_ends_all_releases(self, ledger: Ledger) -> None:
         ledger.set_budget("survey", Budget(4))
-        ledger.spend("survey", "edge", pure(2), description="one")
-        standing = ledger.set_budget("survey", Budget(1))
-        assert standing.exceeded
-        assert standing.epsilon_left == 0
+        ledger.charge("survey", "edge", pure(2), description="one")
+        balance = ledger.set_budget("survey", Budget(1))
+        assert balance.exceeded
+        assert balance.epsilon_left == 0
         with pytest.raises(BudgetExceeded):
-            ledger.spend("survey", "edge", pure(0.0), description="even a free one")
+            ledger.charge("survey", "edge", pure(0.0), description="even a free one")
 
     def test_history_keeps_every_change(self, path: Path, basic: None) -> None:
         times = iter([NOON + timedelta(hours=hour) for hour in range(9)])
@@ -180,31 +180,31 @@ class TestBudget:
 
     def test_status_never_reduces_what_is_spent(self, ledger: Ledger) -> None:
         ledger.set_budget("survey", Budget(1))
-        receipt = ledger.spend("survey", "edge", pure(0.75), description="one")
+        charge = ledger.charge("survey", "edge", pure(0.75), description="one")
         assert ledger.releases()[0].status == "spent"
         for status in ("released", "failed"):
-            ledger.annotate(receipt.id, status)
+            ledger.annotate(charge.id, status)
             assert ledger.releases()[0].status == status
             assert ledger.total("survey", "edge").epsilon_spent == 0.75
         with pytest.raises(BudgetExceeded):
-            ledger.spend("survey", "edge", pure(0.5), description="again")
+            ledger.charge("survey", "edge", pure(0.5), description="again")
         assert ledger.check() == ()
 
     def test_past_release_is_recorded_beyond_the_budget(self, ledger: Ledger) -> None:
         ledger.set_budget("survey", Budget(1))
-        receipt = ledger.record_past("survey", "edge", pure(3), description="in the newspaper")
-        assert (receipt.epsilon_spent, receipt.epsilon_left) == (3.0, 0.0)
+        charge = ledger.record_past("survey", "edge", pure(3), description="in the newspaper")
+        assert (charge.epsilon_spent, charge.epsilon_left) == (3.0, 0.0)
         assert ledger.total("survey", "edge").exceeded
         assert ledger.releases()[0].status == "released"
         assert ledger.record_past("survey", "node", pure(3), description="other level").epsilon_left is None
 
     def test_release_that_uses_nothing_protected_costs_nothing(self, ledger: Ledger) -> None:
         ledger.set_budget("survey", Budget(1))
-        assert ledger.spend("survey", "edge", [], description="public features only").epsilon_spent == 0
+        assert ledger.charge("survey", "edge", [], description="public features only").epsilon_spent == 0
 
     def test_changing_delta_judges_all_releases_again(self, ledger: Ledger) -> None:
         for _ in range(2):
-            ledger.spend("survey", "edge", [EpsilonDelta(1, 4e-6)], description="one")
+            ledger.charge("survey", "edge", [EpsilonDelta(1, 4e-6)], description="one")
         assert ledger.cumulative("survey", "edge") == {1: 1.0, 2: 2.0}
         assert ledger.set_budget("survey", Budget(8, delta=5e-6)).epsilon_spent == math.inf
         assert ledger.cumulative("survey", "edge") == {1: 1.0, 2: math.inf}
@@ -215,7 +215,7 @@ class TestBudget:
     ) -> None:
         monkeypatch.setattr(accounting, "epsilon_of", lambda events, delta: math.nan)
         with pytest.raises(LedgerError, match="nan"):
-            ledger.spend("survey", "edge", pure(1), description="one")
+            ledger.charge("survey", "edge", pure(1), description="one")
         assert ledger.releases() == ()
 
 
@@ -224,19 +224,19 @@ class TestRealAccountant:
         ledger = Ledger(path)
         ledger.set_budget("survey", Budget(4, delta=1e-6, unit="node"))
         one, two = Gaussian(3.0), Gaussian(4.0, count=2)
-        ledger.spend("survey", "node", [one], description="one")
-        receipt = ledger.spend("survey", "node", [two], description="two")
-        assert receipt.epsilon_spent == accounting.epsilon_of([one, two], 1e-6)
+        ledger.charge("survey", "node", [one], description="one")
+        charge = ledger.charge("survey", "node", [two], description="two")
+        assert charge.epsilon_spent == accounting.epsilon_of([one, two], 1e-6)
         # composition, not addition
-        assert receipt.epsilon_spent < sum(accounting.epsilon_of([event], 1e-6) for event in (one, two))
+        assert charge.epsilon_spent < sum(accounting.epsilon_of([event], 1e-6) for event in (one, two))
 
     def test_budget_is_used_up_by_a_release_calibrated_to_it(self, path: Path) -> None:
         ledger = Ledger(path)
         ledger.set_budget("survey", Budget(1))
         exact = Gaussian(1 / accounting.gdp_mu(epsilon=1, delta=DEFAULT_DELTA))
-        assert ledger.spend("survey", "edge", [exact], description="all").epsilon_left == pytest.approx(0, abs=1e-9)
+        assert ledger.charge("survey", "edge", [exact], description="all").epsilon_left == pytest.approx(0, abs=1e-9)
         with pytest.raises(BudgetExceeded):
-            ledger.spend("survey", "edge", [Gaussian(50.0)], description="a little more")
+            ledger.charge("survey", "edge", [Gaussian(50.0)], description="a little more")
 
     def test_all_kinds_of_events_are_kept_as_they_are(self, path: Path) -> None:
         events = (
@@ -245,14 +245,14 @@ class TestRealAccountant:
             Laplace(noise_multiplier=10.0),
             EpsilonDelta(0.25, 1e-7),
         )
-        Ledger(path).spend("survey", "edge", events, description="mixed")
+        Ledger(path).charge("survey", "edge", events, description="mixed")
         (release,) = Ledger(path).releases()
         assert release.events == events
         assert release.epsilon_total == accounting.epsilon_of(events, DEFAULT_DELTA)
 
     def test_numpy_numbers_are_kept(self, path: Path) -> None:
         event = Gaussian(np.float32(2.0), count=np.int64(3))  # type: ignore[arg-type]
-        Ledger(path).spend("survey", "edge", [event], description="from an array")
+        Ledger(path).charge("survey", "edge", [event], description="from an array")
         assert Ledger(path).releases()[0].events == (Gaussian(2.0, 3),)
 
 
@@ -278,33 +278,33 @@ class TestIdentity:
 
     def test_changed_content_is_refused_with_advice(self, ledger: Ledger) -> None:
         old, new = ledger.fingerprint([b"old"]), ledger.fingerprint([b"new"])
-        ledger.spend("survey", "edge", pure(1), description="one", fingerprint=old)
+        ledger.charge("survey", "edge", pure(1), description="one", fingerprint=old)
         with pytest.raises(LedgerError, match=r"'survey'.*has changed.*new name.*replace the fingerprint"):
-            ledger.spend("survey", "edge", pure(1), description="two", fingerprint=new)
+            ledger.charge("survey", "edge", pure(1), description="two", fingerprint=new)
         assert len(ledger.releases()) == 1
         assert len(ledger.history("survey")) == 1
 
     def test_replacing_keeps_what_is_spent(self, ledger: Ledger) -> None:
         old, new = ledger.fingerprint([b"old"]), ledger.fingerprint([b"new"])
-        ledger.spend("survey", "edge", pure(1), description="one", fingerprint=old)
-        receipt = ledger.spend("survey", "edge", pure(1), description="two", fingerprint=new, replace_fingerprint=True)
-        assert receipt.epsilon_spent == 2
+        ledger.charge("survey", "edge", pure(1), description="one", fingerprint=old)
+        charge = ledger.charge("survey", "edge", pure(1), description="two", fingerprint=new, replace_fingerprint=True)
+        assert charge.epsilon_spent == 2
         assert [(c.field, c.unit, c.old, c.new) for c in ledger.history("survey")] == [
             ("fingerprint", None, None, old),
             ("fingerprint", None, old, new),
         ]
         # Content that the owner once declared to be this data set stays this data set, under this name only.
-        ledger.spend("survey", "edge", pure(1), description="three", fingerprint=old)
+        ledger.charge("survey", "edge", pure(1), description="three", fingerprint=old)
         with pytest.raises(LedgerError, match="known to this ledger as 'survey'"):
-            ledger.spend("fresh", "edge", pure(1), description="four", fingerprint=old)
+            ledger.charge("fresh", "edge", pure(1), description="four", fingerprint=old)
 
     @pytest.mark.parametrize("replace", [False, True])
     def test_new_name_does_not_reset_the_budget(self, ledger: Ledger, replace: bool) -> None:
         content = ledger.fingerprint([b"graph"])
-        ledger.spend("survey", "edge", pure(1), description="one", fingerprint=content)
+        ledger.charge("survey", "edge", pure(1), description="one", fingerprint=content)
         ledger.set_budget("survey2", Budget(9))
         with pytest.raises(LedgerError, match="known to this ledger as 'survey'"):
-            ledger.spend(
+            ledger.charge(
                 "survey2", "edge", pure(1), description="two", fingerprint=content, replace_fingerprint=replace
             )
         assert len(ledger.releases()) == 1
@@ -313,22 +313,22 @@ class TestIdentity:
         ledger.set_budget("survey", Budget(9))
         ledger.record_past("survey", "edge", pure(1), description="by hand")
         content = ledger.fingerprint([b"graph"])
-        ledger.spend("survey", "edge", pure(1), description="one", fingerprint=content)
+        ledger.charge("survey", "edge", pure(1), description="one", fingerprint=content)
         assert ledger.history("survey")[-1].new == content
 
     def test_refused_release_leaves_no_fingerprint(self, ledger: Ledger) -> None:
         ledger.set_budget("survey", Budget(1))
         with pytest.raises(BudgetExceeded):
-            ledger.spend("survey", "edge", pure(2), description="one", fingerprint=ledger.fingerprint([b"graph"]))
+            ledger.charge("survey", "edge", pure(2), description="one", fingerprint=ledger.fingerprint([b"graph"]))
         assert [c.field for c in ledger.history("survey")] == ["budget"]
 
     def test_certificate_is_counted_once_per_data_set(self, ledger: Ledger) -> None:
-        ledger.spend("survey", "edge", pure(1), description="one", certificate_id="c-1")
-        for record in (ledger.spend, ledger.record_past):
+        ledger.charge("survey", "edge", pure(1), description="one", certificate_id="c-1")
+        for record in (ledger.charge, ledger.record_past):
             with pytest.raises(LedgerError, match="'c-1' is already recorded as release 1"):
                 record("survey", "node", pure(1), description="two", certificate_id="c-1")
         # A release about two data sets costs both of them.
-        assert ledger.spend("other", "edge", pure(1), description="one", certificate_id="c-1").id == 2
+        assert ledger.charge("other", "edge", pure(1), description="one", certificate_id="c-1").id == 2
         assert [r.certificate_id for r in ledger.releases()] == ["c-1", "c-1"]
 
 
@@ -336,21 +336,21 @@ class TestInput:
     @pytest.mark.parametrize("name", ["", " survey", "a\nb", "a\x1b[31m", "\udce4", "x" * 501, None, 3])
     def test_name_is_one_printable_line(self, ledger: Ledger, name: object) -> None:
         with pytest.raises(InputError, match="dataset must be"):
-            ledger.spend(name, "edge", pure(1), description="one")  # type: ignore[arg-type]
+            ledger.charge(name, "edge", pure(1), description="one")  # type: ignore[arg-type]
         with pytest.raises(InputError, match="dataset must be"):
             ledger.set_budget(name, Budget(1))  # type: ignore[arg-type]
 
     def test_other_fields(self, ledger: Ledger) -> None:
         with pytest.raises(InputError, match="unit must be one of edge, node"):
-            ledger.spend("survey", "person", pure(1), description="one")
+            ledger.charge("survey", "person", pure(1), description="one")
         with pytest.raises(InputError, match="description must be"):
-            ledger.spend("survey", "edge", pure(1), description="  ")
+            ledger.charge("survey", "edge", pure(1), description="  ")
         with pytest.raises(InputError, match="certificate_id must be"):
-            ledger.spend("survey", "edge", pure(1), description="one", certificate_id="")
+            ledger.charge("survey", "edge", pure(1), description="one", certificate_id="")
         with pytest.raises(InputError, match="fingerprint must be 64 hexadecimal digits"):
-            ledger.spend("survey", "edge", pure(1), description="one", fingerprint="abc")
+            ledger.charge("survey", "edge", pure(1), description="one", fingerprint="abc")
         with pytest.raises(InputError, match="event must be one of"):
-            ledger.spend("survey", "edge", ["gaussian"], description="one")  # type: ignore[list-item]
+            ledger.charge("survey", "edge", ["gaussian"], description="one")  # type: ignore[list-item]
         with pytest.raises(InputError, match="budget must be a Budget"):
             ledger.set_budget("survey", 4.0)  # type: ignore[arg-type]
         with pytest.raises(InputError, match="status must be one of released, failed"):
@@ -358,11 +358,11 @@ class TestInput:
         assert ledger.releases() == ()
 
     def test_description_becomes_one_line(self, ledger: Ledger) -> None:
-        ledger.spend("survey", "edge", pure(1), description=" two\n  lines ")
+        ledger.charge("survey", "edge", pure(1), description=" two\n  lines ")
         assert ledger.releases()[0].description == "two lines"
 
     def test_unknown_entries(self, ledger: Ledger) -> None:
-        ledger.spend("survey", "edge", pure(1), description="one")
+        ledger.charge("survey", "edge", pure(1), description="one")
         for ask in (ledger.releases, ledger.history, lambda name: ledger.total(name, "edge")):
             with pytest.raises(LedgerError, match=r"no data set 'servey' \(known: 'survey'\)"):
                 ask("servey")
@@ -371,9 +371,9 @@ class TestInput:
 
     def test_time_needs_a_zone_and_is_kept_in_utc(self, path: Path, basic: None) -> None:
         with pytest.raises(InputError, match="time zone"):
-            Ledger(path, clock=lambda: NOON.replace(tzinfo=None)).spend("s", "edge", pure(1), description="one")
+            Ledger(path, clock=lambda: NOON.replace(tzinfo=None)).charge("s", "edge", pure(1), description="one")
         local = NOON.astimezone(timezone(timedelta(hours=8)))
-        Ledger(path, clock=lambda: local).spend("s", "edge", pure(1), description="one")
+        Ledger(path, clock=lambda: local).charge("s", "edge", pure(1), description="one")
         (release,) = Ledger(path).releases()
         assert release.time == NOON
         assert release.time.utcoffset() == timedelta(0)
@@ -384,7 +384,7 @@ class TestAppendOnly:
     def filled(self, ledger: Ledger) -> Ledger:
         ledger.set_budget("survey", Budget(9))
         for word in ("one", "two", "three"):
-            ledger.spend("survey", "edge", pure(1), description=word, certificate_id=word)
+            ledger.charge("survey", "edge", pure(1), description=word, certificate_id=word)
         ledger.set_budget("survey", Budget(8))
         assert ledger.check() == ()
         return ledger
@@ -438,7 +438,7 @@ class TestAppendOnly:
         assert any(finding in problem for problem in damaged.check()), damaged.check()
         # A decision is never based on edited records, and nothing is added to them.
         with pytest.raises(LedgerError, match="chain of records is broken"):
-            damaged.spend("survey", "edge", pure(1), description="four")
+            damaged.charge("survey", "edge", pure(1), description="four")
         with pytest.raises(LedgerError, match="chain of records is broken"):
             damaged.set_budget("survey", Budget(100))
 
@@ -458,7 +458,7 @@ class TestAppendOnly:
 
 class TestFile:
     def test_is_private_and_leaves_nothing_beside_it(self, ledger: Ledger, path: Path) -> None:
-        ledger.spend("survey", "edge", pure(1), description="one")
+        ledger.charge("survey", "edge", pure(1), description="one")
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
         assert os.listdir(path.parent) == [path.name]
         with closing(sqlite3.connect(path)) as connection:
@@ -466,7 +466,7 @@ class TestFile:
 
     def test_file_name_with_characters_of_an_address(self, tmp_path: Path, basic: None) -> None:
         odd = tmp_path / "a?b#c%20d é.sqlite"
-        Ledger(odd).spend("survey", "edge", pure(1), description="one")
+        Ledger(odd).charge("survey", "edge", pure(1), description="one")
         assert os.listdir(tmp_path) == [odd.name]
         assert len(Ledger(str(odd)).releases()) == 1
 
@@ -476,7 +476,7 @@ class TestFile:
         monkeypatch.chdir(tmp_path)
         ledger = Ledger("ledger.sqlite")
         monkeypatch.chdir("/")
-        ledger.spend("survey", "edge", pure(1), description="one")
+        ledger.charge("survey", "edge", pure(1), description="one")
         assert len(Ledger(tmp_path / "ledger.sqlite").releases()) == 1
 
     def test_without_create_nothing_is_made(self, path: Path) -> None:
@@ -514,7 +514,7 @@ class TestFile:
         with pytest.raises(LedgerError, match=r"schema version 2, .*update caribou"):
             Ledger(path)
         with pytest.raises(LedgerError, match="schema version 2"):
-            ledger.spend("survey", "edge", pure(1), description="one")
+            ledger.charge("survey", "edge", pure(1), description="one")
 
     def test_schema_version_zero_is_refused(self, ledger: Ledger, path: Path) -> None:
         sql(path, "PRAGMA user_version = 0")
@@ -529,28 +529,28 @@ class TestFile:
     @pytest.mark.parametrize("size", [0, 50, 4096, 5000, -1])
     def test_truncated_file(self, ledger: Ledger, path: Path, size: int) -> None:
         for _ in range(40):
-            ledger.spend("survey", "edge", pure(1), description="x" * 400)
+            ledger.charge("survey", "edge", pure(1), description="x" * 400)
         os.truncate(path, size if size >= 0 else path.stat().st_size // 2)
         content = path.read_bytes()
         with pytest.raises(LedgerError):
-            Ledger(path).spend("survey", "edge", pure(1), description="one")
+            Ledger(path).charge("survey", "edge", pure(1), description="one")
         with pytest.raises(LedgerError):
-            ledger.spend("survey", "edge", pure(1), description="one")
+            ledger.charge("survey", "edge", pure(1), description="one")
         assert path.read_bytes() == content
 
     def test_overwritten_page(self, ledger: Ledger, path: Path) -> None:
         for _ in range(40):
-            ledger.spend("survey", "edge", pure(1), description="x" * 400)
+            ledger.charge("survey", "edge", pure(1), description="x" * 400)
         content = bytearray(path.read_bytes())
         content[len(content) // 2 :] = os.urandom(len(content) - len(content) // 2)
         path.write_bytes(content)
         with pytest.raises(LedgerError):
-            Ledger(path).spend("survey", "edge", pure(1), description="one")
+            Ledger(path).charge("survey", "edge", pure(1), description="one")
 
     def test_vanished_file_is_not_made_anew(self, ledger: Ledger, path: Path) -> None:
         path.unlink()
         with pytest.raises(LedgerError, match="cannot be opened"):
-            ledger.spend("survey", "edge", pure(1), description="one")
+            ledger.charge("survey", "edge", pure(1), description="one")
         assert not path.exists()
 
     def test_folder_without_hard_links(self, path: Path, basic: None, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -558,14 +558,14 @@ class TestFile:
             raise PermissionError("no hard links here")
 
         monkeypatch.setattr(os, "link", refuse)
-        Ledger(path).spend("survey", "edge", pure(1), description="one")
+        Ledger(path).charge("survey", "edge", pure(1), description="one")
         assert len(Ledger(path).releases()) == 1
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
         assert os.listdir(path.parent) == [path.name]
 
     def test_wal_set_by_another_tool_is_undone(self, ledger: Ledger, path: Path) -> None:
         sql(path, "PRAGMA journal_mode = WAL")
-        ledger.spend("survey", "edge", pure(1), description="one")
+        ledger.charge("survey", "edge", pure(1), description="one")
         with closing(sqlite3.connect(path)) as connection:
             assert connection.execute("PRAGMA journal_mode").fetchone() == ("delete",)
         assert os.listdir(path.parent) == [path.name]
@@ -590,13 +590,13 @@ class TestFile:
 
         def fill() -> None:
             for _ in range(200):
-                crowded.spend("survey", "edge", pure(1), description="x" * 400, fingerprint="a" * 64)
+                crowded.charge("survey", "edge", pure(1), description="x" * 400, fingerprint="a" * 64)
 
         with pytest.raises(LedgerError, match="disk is full, nothing was recorded"):
             fill()
         recorded = len(ledger.releases())
         assert ledger.check() == ()
-        assert ledger.spend("survey", "edge", pure(1), description="space again").id == recorded + 1
+        assert ledger.charge("survey", "edge", pure(1), description="space again").id == recorded + 1
         with pytest.raises(LedgerError, match="disk is full"):
             Ledger(path.with_name("new.sqlite"))
         assert os.listdir(path.parent) == [path.name]
@@ -605,7 +605,7 @@ class TestFile:
         """Read-only: can be read, not written. Unreadable: cannot be opened. Run as somebody without privileges."""
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "ledger.sqlite"
-            Ledger(path).spend("survey", "edge", pure(1), description="one")
+            Ledger(path).charge("survey", "edge", pure(1), description="one")
             secret = Path(folder) / "secret.sqlite"
             Ledger(secret)
             path.chmod(0o444)
@@ -621,7 +621,7 @@ class TestFile:
                 ledger = Ledger(path)
                 say(len(ledger.releases()), ledger.check())
                 for action in (
-                    lambda: ledger.spend("survey", "edge", [EpsilonDelta(1.0)], description="two"),
+                    lambda: ledger.charge("survey", "edge", [EpsilonDelta(1.0)], description="two"),
                     lambda: ledger.set_budget("survey", Budget(4)),
                     lambda: ledger.annotate(1, "failed"),
                     lambda: Ledger(secret),
@@ -682,11 +682,11 @@ class TestProcesses:
                 ledger.set_budget("survey", Budget(1))
                 for turn in range(10):
                     try:
-                        receipt = ledger.spend("survey", "edge", [EpsilonDelta(1 / 64)], description=sys.argv[2])
+                        charge = ledger.charge("survey", "edge", [EpsilonDelta(1 / 64)], description=sys.argv[2])
                     except BudgetExceeded:
                         say("refused")
                     else:
-                        say(receipt.id, receipt.epsilon_spent)
+                        say(charge.id, charge.epsilon_spent)
                 """,
                 path,
                 f"worker {worker}",
@@ -716,7 +716,7 @@ class TestProcesses:
         def work() -> None:
             for _ in range(5):
                 try:
-                    ledger.spend("survey", "edge", pure(1 / 16), description="one")
+                    ledger.charge("survey", "edge", pure(1 / 16), description="one")
                 except BudgetExceeded as error:
                     refused.append(error)
 
@@ -730,7 +730,7 @@ class TestProcesses:
 
     @pytest.mark.parametrize("statement", ["UPDATE heads", "COMMIT"])
     def test_killed_in_the_middle_of_spend(self, ledger: Ledger, path: Path, statement: str) -> None:
-        ledger.spend("survey", "edge", pure(1), description="one")
+        ledger.charge("survey", "edge", pure(1), description="one")
         run(
             """
             class Doomed(LedgerFile):
@@ -743,7 +743,7 @@ class TestProcesses:
                     return connection
             ledger = Ledger(sys.argv[1])
             ledger._file.__class__ = Doomed  # only now: opening commits too
-            ledger.spend("survey", "edge", [EpsilonDelta(1.0)], description="two", fingerprint="a" * 64)
+            ledger.charge("survey", "edge", [EpsilonDelta(1.0)], description="two", fingerprint="a" * 64)
             """,
             path,
             statement,
@@ -752,12 +752,12 @@ class TestProcesses:
         assert [r.description for r in ledger.releases()] == ["one"]
         assert ledger.history("survey") == ()
         assert ledger.check() == ()
-        assert ledger.spend("survey", "edge", pure(1), description="three").id == 2
+        assert ledger.charge("survey", "edge", pure(1), description="three").id == 2
 
     def test_killed_after_part_of_the_transaction_reached_the_disk(self, ledger: Ledger, path: Path) -> None:
         """The cache of one page forces half-done pages into the file; the journal that is left behind undoes them."""
         for _ in range(5):
-            ledger.spend("survey", "edge", pure(1), description="x" * 400)
+            ledger.charge("survey", "edge", pure(1), description="x" * 400)
         before, releases = path.read_bytes(), ledger.releases()
         run(
             """
@@ -777,7 +777,7 @@ class TestProcesses:
         assert path.with_name(path.name + "-journal").exists()
         assert Ledger(path).releases() == releases
         assert Ledger(path).check() == ()
-        assert ledger.spend("survey", "edge", pure(1), description="next").id == 6
+        assert ledger.charge("survey", "edge", pure(1), description="next").id == 6
         assert os.listdir(path.parent) == [path.name]
 
     def test_lock_held_too_long(self, ledger: Ledger, path: Path, basic: None) -> None:
@@ -785,10 +785,10 @@ class TestProcesses:
         with closing(sqlite3.connect(path, isolation_level=None)) as other:
             other.execute("BEGIN EXCLUSIVE")
             with pytest.raises(LedgerError, match=r"another process has held it for more than 0\.2 s"):
-                patient.spend("survey", "edge", pure(1), description="one")
+                patient.charge("survey", "edge", pure(1), description="one")
             with pytest.raises(LedgerError, match="another process"):
                 patient.releases()
-        assert patient.spend("survey", "edge", pure(1), description="one").id == 1
+        assert patient.charge("survey", "edge", pure(1), description="one").id == 1
 
     def test_reader_that_does_not_let_go(self, ledger: Ledger, path: Path) -> None:
         """The commit itself has to wait for readers; when it gives up nothing is recorded."""
@@ -797,7 +797,7 @@ class TestProcesses:
             other.execute("BEGIN")
             other.execute("SELECT count(*) FROM releases").fetchone()
             with pytest.raises(LedgerError, match="another process"):
-                patient.spend("survey", "edge", pure(1), description="one")
+                patient.charge("survey", "edge", pure(1), description="one")
         assert ledger.releases() == ()
         assert ledger.check() == ()
 

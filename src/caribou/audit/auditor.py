@@ -14,7 +14,7 @@ from caribou._validate import integer, open_unit_interval
 from caribou.audit.claims import Claim, weaker_than_asked
 from caribou.audit.copies import certified_mechanism
 from caribou.audit.coupling import Coupled, coupled_fits
-from caribou.audit.distinguish import FEWEST_RUNS as FEWEST_PLAYED
+from caribou.audit.distinguish import MIN_RUNS as MIN_PLAYED
 from caribou.audit.distinguish import Evidence, distinguish
 from caribou.audit.onerun import OneRun, one_run
 from caribou.audit.pairs import Pair, worst_pairs
@@ -32,7 +32,7 @@ from caribou.randomness import Streams
 MECHANISM = "mechanism"
 """The game that plays the noise of a certificate by the library's own mechanisms, not the audited method."""
 PROVING = ("distinguish", "onerun")
-FEWEST_RUNS, MOST_RUNS, MOST_MECHANISM_RUNS = 2_000, 5_000, 60_000
+MIN_RUNS, MOST_RUNS, MOST_MECHANISM_RUNS = 2_000, 5_000, 60_000
 FITS = {"linkteller": 3, "similarity": 3, "gmia": 3, "lira": 16}
 """How often a measuring attack fits the method; lira compares the fits with each other and needs more."""
 MEASURING = tuple(FITS)
@@ -126,7 +126,7 @@ class Audit:
             raise InputError(f"attack must be one of {', '.join(ATTACKS)}, got {', '.join(unknown) or 'none'}")
         open_unit_interval(confidence=self.confidence)
         if self.runs is not None:
-            integer(at_least=FEWEST_PLAYED, runs=self.runs)
+            integer(at_least=MIN_PLAYED, runs=self.runs)
         if self.workers is not None:
             integer(at_least=1, workers=self.workers)
 
@@ -216,15 +216,15 @@ class Audit:
         workers = self.workers or os.cpu_count() or 1
         plan: dict[str, Planned] = {}
         if mechanism is not None:
-            runs = self.runs or max(FEWEST_RUNS, min(enough(certificate), MOST_MECHANISM_RUNS))
+            runs = self.runs or max(MIN_RUNS, min(enough(certificate), MOST_MECHANISM_RUNS))
             plan[MECHANISM] = Planned(mechanism[0], [mechanism[1]], certificate, runs, 1)
         whole = FittedRelease(self.method, self.budget, Streams(self.seed), hidden=pairs[0].hidden)
         release, stated = (self._applied(), self._coupled.applied) if self._applies else (whole, certificate)
         if stated.is_private:  # else it breaks its promise in plain words
-            runs = self.runs or max(FEWEST_RUNS, min(enough(stated), MOST_RUNS))
+            runs = self.runs or max(MIN_RUNS, min(enough(stated), MOST_RUNS))
             plan["distinguish"] = Planned(release, pairs, stated, runs, workers)
         if fits:
-            runs = self.runs or max(FEWEST_PLAYED, min(enough(certificate), MOST_RUNS))
+            runs = self.runs or max(MIN_PLAYED, min(enough(certificate), MOST_RUNS))
             plan["fit"] = Planned(whole, pairs, certificate, runs, workers)
         return plan
 

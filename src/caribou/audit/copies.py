@@ -22,7 +22,7 @@ from caribou.errors import InputError
 from caribou.graph import Graph
 from caribou.graph.operator import normalize
 from caribou.layers.contractive import ContractiveGraphLayer
-from caribou.mechanisms.edge_votes import VoteBox, VoteBudget
+from caribou.mechanisms.edge_votes import NoisyCounts, VoteBudget
 from caribou.mechanisms.message_passing import propagate
 from caribou.mechanisms.neighbour_sums import bounded_adjacency, noisy_sums
 from caribou.mechanisms.noise_source import NoiseSource
@@ -140,7 +140,7 @@ class SumCopies:
 
 @dataclass(frozen=True, eq=False)
 class VoteCopies:
-    """One stage of votes: node 0 sends its class to everybody it is joined with. `VoteBox` itself."""
+    """One stage of votes: node 0 sends its class to everybody it is joined with. `NoisyCounts` itself."""
 
     budget: VoteBudget
     classes: int = 2
@@ -152,7 +152,7 @@ class VoteCopies:
     def many(self, graph: Graph, runs: int, noise: NoiseSource) -> View:
         """``runs`` answers. [runs, n, C]"""
         n = graph.num_nodes
-        box = VoteBox(copies(graph, runs), self.classes, self.budget, noise)
+        box = NoisyCounts(copies(graph, runs), self.classes, self.budget, noise)
         sends = np.tile(np.arange(n) == 0, runs)
         nothing = np.zeros(n * runs)
         counts = box.ask(sends, nothing, nothing.astype(np.int64), ~sends)

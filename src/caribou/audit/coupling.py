@@ -1,7 +1,7 @@
 """Does a fit read private edges through its noise alone? Two fits whose noise is turned so that the noisy values are equal.
 
-Whatever `NoiseSource.add_gaussian`, `add_laplace` or `add_geometric` hands back in a fit on one graph is handed back again in a
-fit on another graph: as if noise had made the difference good, which sound noise can. A fit that is post-processing of noisy
+Whatever `NoiseSource.add_gaussian`, `add_laplace` or `add_discrete_laplace` hands back in a fit on one graph is handed back
+again in a fit on another graph: as if noise had made the difference good, which sound noise can. A fit that is post-processing of noisy
 values and of public ones then hands out the same. One that looks at the edges beside them does not. Two fits are enough, and the
 graphs may differ in as many edges as one likes.
 
@@ -78,9 +78,9 @@ class TapedNoise(NoiseSource):
         """As `NoiseSource.add_laplace`, or the value on the tape."""
         return self._added("Laplace", scale, value, super().add_laplace(value, scale=scale))
 
-    def add_geometric(self, counts: np.ndarray, *, epsilon: float) -> np.ndarray:
-        """As `NoiseSource.add_geometric`, or the value on the tape."""
-        return self._added("geometric", epsilon, counts, super().add_geometric(counts, epsilon=epsilon))
+    def add_discrete_laplace(self, counts: np.ndarray, *, epsilon: float) -> np.ndarray:
+        """As `NoiseSource.add_discrete_laplace`, or the value on the tape."""
+        return self._added("discrete_laplace", epsilon, counts, super().add_discrete_laplace(counts, epsilon=epsilon))
 
     def _added(self, kind: str, scale: float, value: np.ndarray, noisy: np.ndarray) -> np.ndarray:
         if noisy is value:  # nothing was added, so nothing can make a difference good

@@ -33,9 +33,9 @@ from caribou.randomness import stream_seed
 
 FIT_SHARE = 0.4
 """Of the runs before a block: on these directions are fitted, on the others the test is chosen."""
-FEWEST_RUNS = 40
+MIN_RUNS = 40
 BLOCKS = 4
-FEWEST_SHOWN = 12
+MIN_SHOWN = 12
 """Runs per graph from which on a pair may be dropped because too little shows."""
 CHUNK = 25
 """Runs per task of a worker process."""
@@ -150,7 +150,7 @@ def distinguish(
     nodes may pay differently. ``workers`` > 1: separate processes, one thread each; the release must be picklable. Run k of a
     world draws its noise from a seed that follows from ``seed``, the pair and k, so that the same call gives the same evidence.
     """
-    runs = integer(at_least=FEWEST_RUNS, runs=runs)
+    runs = integer(at_least=MIN_RUNS, runs=runs)
     open_unit_interval(confidence=confidence)
     candidates = _checked_game(release, pairs, claim)
     claim_of = claim if callable(claim) else lambda _: claim
@@ -242,7 +242,7 @@ def heats(pairs: int, first: int) -> list[tuple[int, int]]:
     """
     out, done = [], 0
     while pairs > 1 and done < first:
-        size = first - done if pairs == 2 else min(first - done, max(FEWEST_SHOWN, first // 4))
+        size = first - done if pairs == 2 else min(first - done, max(MIN_SHOWN, first // 4))
         out.append((pairs, size))
         done += size
         pairs = (pairs + 1) // 2

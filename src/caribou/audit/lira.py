@@ -34,7 +34,7 @@ from caribou.privacy.events import Event
 from caribou.randomness import Streams
 
 TARGETS = 50
-FEWEST_RUNS = 8
+MIN_RUNS = 8
 PRIOR_RUNS = 8.0
 """How many runs the variance of the other targets counts for, beside a target's own."""
 
@@ -50,7 +50,7 @@ def attack(
     targets: int = TARGETS,
 ) -> AttackResult:
     """Fit ``runs`` times with every target in or out by its coin, and judge every target in every run by the other half."""
-    integer(at_least=FEWEST_RUNS, runs=runs)
+    integer(at_least=MIN_RUNS, runs=runs)
     integer(at_least=1, targets=targets)
     game = edge_game(graph, targets, streams) if budget.unit is PrivacyUnit.EDGE else node_game(graph, targets, streams)
     inductive = not refusal(method, graph, budget)

@@ -87,7 +87,7 @@ def _questions(methods: list[str], dataset: str, epsilons: list[float], seeds: i
     from caribou.experiments.search import Question
     from caribou.methods import METHODS
 
-    spending = [name for name in methods if METHODS[name].private and not METHODS[name].free]
+    spending = [name for name in methods if METHODS[name].private and not METHODS[name].data_independent]
     for epsilon in epsilons:
         for name in spending:
             yield Question(name, dataset, epsilon, tuple(range(seeds)))

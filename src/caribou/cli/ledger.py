@@ -26,7 +26,7 @@ from caribou.privacy.events import (
     SubsampledGaussian,
     event_to_dict,
 )
-from caribou.privacy.ledger import Ledger, Release, Standing, ledger_text
+from caribou.privacy.ledger import Balance, Ledger, LedgerEntry, ledger_text
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -61,12 +61,12 @@ def show(
     book = Ledger(ledger, create=False)
     problems = book.check()
     # A total that was computed from edited records would be believed: a broken chain shows the finding and nothing else.
-    standings, releases = ((), ()) if problems else _selection(book, dataset)
-    totals = _totals(book, standings)
+    balances, releases = ((), ()) if problems else _selection(book, dataset)
+    totals = _totals(book, balances)
     if as_json:
-        typer.echo(json.dumps(_report(book, standings, releases, totals, problems), indent=2))
+        typer.echo(json.dumps(_report(book, balances, releases, totals, problems), indent=2))
     else:
-        _print(book, standings, releases if dataset is not None else (), totals, problems)
+        _print(book, balances, releases if dataset is not None else (), totals, problems)
     if problems:
         raise typer.Exit(EXIT_BROKEN_CHAIN)
 
@@ -87,9 +87,9 @@ def budget(
     """
     total = Budget(epsilon, delta, unit)
     ledger_text(dataset=name)  # before a new ledger is made
-    standing = Ledger(ledger).set_budget(name, total)
+    balance = Ledger(ledger).set_budget(name, total)
     typer.echo(f"budget of {name}: {total}")
-    typer.echo(_spent_in_words(standing))
+    typer.echo(_spent_in_words(balance))
 
 
 @ledger_app.command()
@@ -118,13 +118,13 @@ def add(
     ledger_text(dataset=name)  # both before a new ledger is made
     ledger_text(description=" ".join(description.split()))
     book = Ledger(ledger)
-    record = book.record_past if over_budget else book.spend
+    record = book.record_past if over_budget else book.charge
     try:
-        receipt = record(name, release_unit, events, description=description, certificate_id=certificate_id)
+        charge = record(name, release_unit, events, description=description, certificate_id=certificate_id)
     except BudgetExceeded as error:
         raise BudgetExceeded(f"{error}; if it has been published already, record it with --over-budget") from error
-    book.annotate(receipt.id, "released")
-    typer.echo(f"recorded release {receipt.id} of {name}: {_events_in_words(events)}")
+    book.annotate(charge.id, "released")
+    typer.echo(f"recorded release {charge.id} of {name}: {_events_in_words(events)}")
     typer.echo(_spent_in_words(book.total(name, release_unit)))
 
 
@@ -157,17 +157,17 @@ def _past_release(
     return unit, (EpsilonDelta(epsilon, 0.0 if delta is None else delta),), None
 
 
-def _selection(book: Ledger, dataset: str | None) -> tuple[tuple[Standing, ...], tuple[Release, ...]]:
+def _selection(book: Ledger, dataset: str | None) -> tuple[tuple[Balance, ...], tuple[LedgerEntry, ...]]:
     releases = book.releases(dataset)
-    standings = tuple(s for s in book.datasets() if dataset is None or s.dataset == dataset)
-    return standings, releases
+    balances = tuple(s for s in book.datasets() if dataset is None or s.dataset == dataset)
+    return balances, releases
 
 
-def _totals(book: Ledger, standings: tuple[Standing, ...]) -> dict[int, float]:
+def _totals(book: Ledger, balances: tuple[Balance, ...]) -> dict[int, float]:
     """The total after each release, by release id."""
     totals: dict[int, float] = {}
-    for standing in standings:
-        totals |= book.cumulative(standing.dataset, standing.unit)
+    for balance in balances:
+        totals |= book.cumulative(balance.dataset, balance.unit)
     return totals
 
 
@@ -181,8 +181,8 @@ def _number(value: float | None) -> float | str | None:
 
 def _report(
     book: Ledger,
-    standings: tuple[Standing, ...],
-    releases: tuple[Release, ...],
+    balances: tuple[Balance, ...],
+    releases: tuple[LedgerEntry, ...],
     totals: dict[int, float],
     problems: tuple[str, ...],
 ) -> dict[str, Any]:
@@ -200,7 +200,7 @@ def _report(
                 "epsilon_budget": None if s.budget is None else _number(s.budget.epsilon),
                 "epsilon_left": _number(s.epsilon_left),
             }
-            for s in standings
+            for s in balances
         ],
         "releases": [
             {
@@ -224,8 +224,8 @@ def _report(
 
 def _print(
     book: Ledger,
-    standings: tuple[Standing, ...],
-    releases: tuple[Release, ...],
+    balances: tuple[Balance, ...],
+    releases: tuple[LedgerEntry, ...],
     totals: dict[int, float],
     problems: tuple[str, ...],
 ) -> None:
@@ -234,7 +234,7 @@ def _print(
 
     console = Console()
     console.print(Text(f"ledger {book.path}"), soft_wrap=True)
-    console.print(_table_of_datasets(standings))
+    console.print(_table_of_datasets(balances))
     if releases:
         console.print(_table_of_releases(releases, totals))
     if not problems:
@@ -243,7 +243,7 @@ def _print(
         typer.echo(f"chain broken: {problem}", err=True)
 
 
-def _table_of_datasets(standings: tuple[Standing, ...]) -> Table:
+def _table_of_datasets(balances: tuple[Balance, ...]) -> Table:
     columns = ("data set", "unit", "releases", "epsilon spent", "at delta", "budget", "left")
     rows = [
         (
@@ -255,12 +255,12 @@ def _table_of_datasets(standings: tuple[Standing, ...]) -> Table:
             "no budget set" if s.budget is None else f"{s.budget.epsilon:g}",
             _left_in_words(s),
         )
-        for s in standings
+        for s in balances
     ]
     return _table(columns, rows)
 
 
-def _table_of_releases(releases: tuple[Release, ...], totals: dict[int, float]) -> Table:
+def _table_of_releases(releases: tuple[LedgerEntry, ...], totals: dict[int, float]) -> Table:
     columns = ("id", "time (UTC)", "unit", "description", "events", "total epsilon", "status")
     rows = [
         (
@@ -290,19 +290,19 @@ def _table(columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> Table:
     return table
 
 
-def _left_in_words(standing: Standing) -> str:
-    if standing.epsilon_left is None:
+def _left_in_words(balance: Balance) -> str:
+    if balance.epsilon_left is None:
         return "-"
-    return "0 (exceeded)" if standing.exceeded else f"{standing.epsilon_left:.4g}"
+    return "0 (exceeded)" if balance.exceeded else f"{balance.epsilon_left:.4g}"
 
 
-def _spent_in_words(standing: Standing) -> str:
-    spent = f"spent: epsilon = {standing.epsilon_spent:.4g} at delta = {standing.delta:g}"
-    if standing.epsilon_left is None:
+def _spent_in_words(balance: Balance) -> str:
+    spent = f"spent: epsilon = {balance.epsilon_spent:.4g} at delta = {balance.delta:g}"
+    if balance.epsilon_left is None:
         return f"{spent}; no budget set"
-    if standing.exceeded:
+    if balance.exceeded:
         return f"{spent}; more than the budget: no further release is allowed"
-    return f"{spent}; left: {standing.epsilon_left:.4g}"
+    return f"{spent}; left: {balance.epsilon_left:.4g}"
 
 
 def _events_in_words(events: tuple[Event, ...]) -> str:

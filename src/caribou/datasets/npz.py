@@ -4,7 +4,7 @@ edge_index: 2 x E integers. Both directions are written; one is enough when read
 x, or x_data, x_indices, x_indptr, x_shape: dense features, or the parts of sparse (CSR) ones.
 num_nodes: number of nodes, needed only when there are neither features nor labels of that length.
 y: one class per node, -1 = unknown.
-split_train, split_val, split_test: node indices. split_gone: three counts, optional, see `caribou.graph.Split`.
+split_train, split_val, split_test: node indices. split_n_removed: three counts, optional, see `caribou.graph.Split`.
 class_names, num_classes, node_ids, feature_names, absent: optional, see `caribou.graph.Graph`.
 
 Other arrays are ignored.
@@ -64,7 +64,7 @@ def _arrays(path: Path) -> dict[str, np.ndarray]:
             "absent",
             "feature_names",
         }
-        wanted.update(_SPARSE, _SPLIT, ["split_gone"])
+        wanted.update(_SPARSE, _SPLIT, ["split_n_removed"])
         arrays = {}
         for key in sorted(wanted.intersection(archive.files)):
             try:
@@ -83,7 +83,9 @@ def _graph(arrays: dict[str, np.ndarray], path: Path, name: str) -> Graph:
     if edges.ndim != 2 or edges.shape[0] != 2 or (edges.dtype.kind not in "iu" and edges.size):
         raise DataError(f"{path}: edge_index must be 2 x E integers, got {edges.dtype} of shape {edges.shape}")
     present = [key for key in _SPLIT if key in arrays]
-    split = Split(*(_need(arrays, key, path) for key in _SPLIT), gone=_gone(arrays, path)) if present else None
+    split = (
+        Split(*(_need(arrays, key, path) for key in _SPLIT), n_removed=_n_removed(arrays, path)) if present else None
+    )
     return Graph.from_edges(
         features=_features(arrays, path),
         edges=edges,
@@ -98,10 +100,12 @@ def _graph(arrays: dict[str, np.ndarray], path: Path, name: str) -> Graph:
     )
 
 
-def _gone(arrays: dict[str, np.ndarray], path: Path) -> tuple[int, int, int]:
-    counts = arrays.get("split_gone", np.zeros(3, np.int64))
+def _n_removed(arrays: dict[str, np.ndarray], path: Path) -> tuple[int, int, int]:
+    counts = arrays.get("split_n_removed", np.zeros(3, np.int64))
     if counts.shape != (3,) or counts.dtype.kind not in "iu" or (counts < 0).any():
-        raise DataError(f"{path}: split_gone must be three counts >= 0, got {counts.dtype} of shape {counts.shape}")
+        raise DataError(
+            f"{path}: split_n_removed must be three counts >= 0, got {counts.dtype} of shape {counts.shape}"
+        )
     train, val, test = (int(count) for count in counts)
     return train, val, test
 
@@ -211,7 +215,7 @@ def _contents(graph: Graph) -> dict[str, Any]:
         contents.update(y=graph.labels, num_classes=graph.num_classes)
     if graph.split is not None:
         contents.update(zip(_SPLIT, (graph.split.train, graph.split.val, graph.split.test), strict=True))
-        contents["split_gone"] = np.array(graph.split.gone, np.int64)
+        contents["split_n_removed"] = np.array(graph.split.n_removed, np.int64)
     for key in ("class_names", "feature_names"):
         if getattr(graph, key) is not None:
             contents[key] = np.array(getattr(graph, key), dtype=np.str_)

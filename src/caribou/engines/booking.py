@@ -33,12 +33,12 @@ class Booking:
             return False
         return any(release.certificate_id == certificate.certificate_id for release in self._ledger.releases())
 
-    def spend(
+    def charge(
         self, certificate: Certificate, content: Iterable[bytes], *, description: str, replace_fingerprint: bool
     ) -> None:
         """Book the certificate, or refuse; ``content``: the private content, for the keyed hash (`Ledger.fingerprint`)."""
         self._ledger = self._ledger or Ledger(self.path)
-        self._ledger.spend(
+        self._ledger.charge(
             self.name,
             certificate.unit,
             certificate.events,

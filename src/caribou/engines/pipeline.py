@@ -246,7 +246,7 @@ def _booked(
         if book is not None and not book.holds(certificate):
             description = f"embeddings after {calibrated.hops} hops"
             try:
-                book.spend(
+                book.charge(
                     certificate, _content(files), description=description, replace_fingerprint=replace_fingerprint
                 )
             except BaseException:

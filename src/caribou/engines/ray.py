@@ -61,12 +61,6 @@ class Worker:
         sums = advance(block, Shards([self._y]), own, x0, step, mean, self._noise, out)
         return out, (sums, block.entries)
 
-    def count(self, index: int, held: list[Any], task: Any) -> np.ndarray:
-        """Noisy counts of one block in one stage of votes; raw counts do not leave the worker."""
-        from caribou.engines.votes import noisy_counts
-
-        return noisy_counts(self._block(index, held)[0], task.ballot, task.classes, task.budget, self._noise)
-
     def _block(self, index: int, held: list[Any]) -> tuple[Block, np.ndarray | None]:
         if index not in self._blocks:
             import ray
@@ -108,7 +102,6 @@ class RayRunner:
         self._ray = ray
         self._state: list[Any] = []
         self._version = 0
-        self._counts: dict[int, Any] = {}
         actor = ray.remote(num_cpus=1, max_restarts=RETRIES, max_task_retries=RETRIES)(Worker)
         arguments = (layout, noise.for_worker(), kernels.name())
         self.actors = [actor.remote(*arguments) for _ in range(min(workers, layout.blocks))]
@@ -146,14 +139,6 @@ class RayRunner:
     def _replace(self, state: list[Any]) -> None:
         self._state, self._version = state, self._version + 1
 
-    def count(self, task: Any) -> Iterator[np.ndarray]:
-        """Noisy counts of one stage of votes (`caribou.engines.votes.Task`), block by block in order."""
-        reference = self._ray.put(task)
-        for index, block in enumerate(self._blocks):
-            self._counts[index] = self.actors[index % len(self.actors)].count.remote(index, [block], reference)
-        for index in range(len(self._blocks)):
-            yield self._ray.get(self._counts.pop(index))
-
     def shards(self) -> Iterator[np.ndarray]:
         """The present state, fetched block by block."""
         for reference in self._state:
@@ -161,7 +146,7 @@ class RayRunner:
 
     def close(self) -> None:
         """End the actors and free their shards; a Ray that was started here is shut down."""
-        self._state, self._blocks, self._counts = [], [], {}
+        self._state, self._blocks = [], []
         for actor in self.actors:
             self._ray.kill(actor)
         self.actors = []

@@ -100,7 +100,7 @@ def nearest_choice(method: str, dataset: str, epsilon: float, file: str | os.Pat
 def _is_free(method: str) -> bool:
     from caribou.methods import method_info
 
-    return method_info(method).free
+    return method_info(method).data_independent
 
 
 def _distance(epsilon: float, other: float) -> float:
@@ -160,8 +160,8 @@ def _entry(choice: Choice) -> str:
 def toml_value(value: Any) -> str:
     """A JSON-like value as TOML writes it on one line.
 
-    >>> toml_value({"hidden": [64, 16], "share": 0.5, "noise": "geometric"})
-    '{ hidden = [64, 16], share = 0.5, noise = "geometric" }'
+    >>> toml_value({"hidden": [64, 16], "share": 0.5, "noise": "discrete_laplace"})
+    '{ hidden = [64, 16], share = 0.5, noise = "discrete_laplace" }'
     """
     if isinstance(value, bool | str):
         return json.dumps(value)

@@ -340,8 +340,8 @@ class Graph:
     def random_split(self, seed: int, fractions: Sequence[float] = DEFAULT_FRACTIONS) -> Graph:
         """The same graph with a random split of its labelled nodes, drawn from the split stream of ``seed``.
 
-        Every node is given a part by public coins, whether it has a label or not; then nodes without a label are left out, and
-        counted as `Split.gone`. So a label decides about its own node only, and the declared sizes follow from the coins alone.
+        The public seed gives every node a part, whether it has a label or not. Nodes without a label are then left out and
+        counted in `Split.n_removed`. So a label decides about its own node only, and the declared sizes follow from the seed.
 
         >>> graph = Graph.from_edges(np.zeros((20, 1)), np.empty((2, 0), int), labels=[0, 1] * 10)
         >>> graph.random_split(seed=0).split.sizes

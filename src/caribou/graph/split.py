@@ -19,7 +19,7 @@ DEFAULT_FRACTIONS = (0.7, 0.1, 0.2)
 class Split:
     """Training, validation and test nodes: sorted, unique, pairwise disjoint int64 indices.
 
-    ``gone``: how many nodes were taken out of each part by `without`, or left out for want of a label; the `declared` sizes
+    ``n_removed``: how many nodes were taken out of each part by `without`, or left out for want of a label; the `declared` sizes
     count them.
 
     >>> Split(train=[2, 0], val=[1], test=[3]).train.tolist()
@@ -29,7 +29,7 @@ class Split:
     train: np.ndarray
     val: np.ndarray
     test: np.ndarray
-    gone: tuple[int, int, int] = field(default=(0, 0, 0), kw_only=True)
+    n_removed: tuple[int, int, int] = field(default=(0, 0, 0), kw_only=True)
 
     def __post_init__(self) -> None:
         parts = {name: index_array(f"split.{name}", getattr(self, name)) for name in ("train", "val", "test")}
@@ -57,7 +57,7 @@ class Split:
         >>> Split([0, 1], [2], [3]).without(1).declared
         (2, 1, 1)
         """
-        train, val, test = (size + gone for size, gone in zip(self.sizes, self.gone, strict=True))
+        train, val, test = (size + gone for size, gone in zip(self.sizes, self.n_removed, strict=True))
         return train, val, test
 
     def without(self, node: int) -> Split:
@@ -70,7 +70,7 @@ class Split:
 
     def _kept(self, parts: list[np.ndarray]) -> Split:
         train, val, test = (size - len(part) for size, part in zip(self.declared, parts, strict=True))
-        return Split(*parts, gone=(train, val, test))
+        return Split(*parts, n_removed=(train, val, test))
 
 
 def check_split(split: Split, n: int, labels: np.ndarray | None) -> None:

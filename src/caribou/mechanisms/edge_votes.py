@@ -25,7 +25,7 @@ from caribou.privacy.sensitivity import grid_spacing
 class VoteBudget:
     """What the whole transcript may cost, whatever its number of stages: ``epsilon``-DP, or ``mu``-GDP.
 
-    Two-sided geometric noise spends a pure epsilon and is the most accurate alone. Gaussian noise (`gaussian`) has no pure
+    discrete Laplace noise spends a pure epsilon and is the most accurate alone. Gaussian noise (`gaussian`) has no pure
     epsilon; its mu adds up in squares with other Gaussian mechanisms, so it is the one to compose with them.
 
     >>> VoteBudget(1.0).event, VoteBudget.gaussian(0.5).event
@@ -63,7 +63,7 @@ class VoteBudget:
         """For the certificate."""
         if math.isfinite(self.mu):
             return "Gaussian on every released count"
-        return "two-sided geometric on every released count" if math.isfinite(self.epsilon) else "none"
+        return "discrete Laplace on every released count" if math.isfinite(self.epsilon) else "none"
 
     @property
     def noise_variance(self) -> float:
@@ -87,11 +87,11 @@ class VoteBudget:
         """Integer counts plus the noise of this budget."""
         if math.isfinite(self.mu):
             return noise.add_gaussian(counts.astype(np.float64), std=self.noise_std)
-        return noise.add_geometric(counts, epsilon=self.epsilon)
+        return noise.add_discrete_laplace(counts, epsilon=self.epsilon)
 
 
 @dataclass(frozen=True, eq=False)
-class Ballot:
+class CountQuery:
     """Who sends what to whom in one stage: u sends message[u] over its edge to v if place[u] < place[v] and v receives. Public.
 
     ``place``: new nodes in the order of their rank, then n for all that are still to come or have been new. ``receives``: who may
@@ -109,7 +109,7 @@ class Ballot:
         return self.place, self.receives, self.message
 
 
-class Roll:
+class QueryOnceGuard:
     """Who has been new. The premise of Theorem 4 lives here: every node becomes a sender at most once.
 
     A pair is asked in the stage in which the first of its ends becomes new, and in no other: later that end is not new any more.
@@ -120,7 +120,7 @@ class Roll:
         self.nodes, self.classes, self.stages = nodes, classes, 0
         self._was_new = np.zeros(nodes, dtype=bool)
 
-    def ballot(self, new: np.ndarray, rank: np.ndarray, message: np.ndarray, receives: np.ndarray | None) -> Ballot:
+    def query(self, new: np.ndarray, rank: np.ndarray, message: np.ndarray, receives: np.ndarray | None) -> CountQuery:
         """The next stage; a node that is new a second time is an error, before any edge is read."""
         receives = np.ones(self.nodes, dtype=bool) if receives is None else receives
         self._check(new, rank, message, receives)
@@ -130,7 +130,7 @@ class Roll:
         self._was_new = self._was_new | new
         self.stages += 1
         said = np.where(new, message, 0).astype(np.int32)
-        return Ballot(self.stages, place, can_receive, said)
+        return CountQuery(self.stages, place, can_receive, said)
 
     def _check(self, new: np.ndarray, rank: np.ndarray, message: np.ndarray, receives: np.ndarray) -> None:
         for name, mask in (("new", new), ("receives", receives)):
@@ -146,16 +146,13 @@ class Roll:
             raise InputError(f"message must be a class in 0..{self.classes - 1} for every new node")
 
 
-def stage_counts(rows: Rows, first: int, ballot: Ballot, classes: int) -> np.ndarray:
-    """The exact counts of one stage for consecutive rows from ``first`` on, [rows, C]. Private: noise is still to be added.
-
-    The one home of the counts: `VoteBox` asks for all rows at once, `caribou.engines.votes` block by block.
-    """
-    return count_votes(rows, first, *ballot.parts, classes)
+def stage_counts(rows: Rows, first: int, query: CountQuery, classes: int) -> np.ndarray:
+    """The exact counts of one stage for consecutive rows from ``first`` on, [rows, C]. Private: noise is still to be added."""
+    return count_votes(rows, first, *query.parts, classes)
 
 
-class VoteBox:
-    """The only object that reads the private edges of a vote release in memory (in blocks: `caribou.engines.votes`).
+class NoisyCounts:
+    """The only object that reads the private edges of a vote release.
 
     Formal guarantee: the transcript of all answers is epsilon-DP (mu-GDP) at edge level, provided that the arguments of `ask` are
     functions of public values and of earlier answers (docs/privacy.md, Theorem 4).
@@ -165,7 +162,7 @@ class VoteBox:
         budget.check_size(graph.num_nodes)
         self._rows = Rows(graph.indptr.astype(np.int64), graph.indices)
         self._noise = noise
-        self._roll = Roll(graph.num_nodes, classes)
+        self._guard = QueryOnceGuard(graph.num_nodes, classes)
         self.nodes = graph.num_nodes
         self.classes = classes
         self.budget = budget
@@ -173,7 +170,7 @@ class VoteBox:
     @property
     def stages(self) -> int:
         """How many stages were asked."""
-        return self._roll.stages
+        return self._guard.stages
 
     def ask(
         self, new: np.ndarray, rank: np.ndarray, message: np.ndarray, receives: np.ndarray | None = None
@@ -184,9 +181,9 @@ class VoteBox:
         class of every new node; receives: [n] bool, who may receive (default: all). Returns [n, C]: noisy counts
         (integers, unless the noise is Gaussian), with zero rows for nodes that cannot receive in this stage.
         """
-        ballot = self._roll.ballot(new, rank, message, receives)
-        counts = stage_counts(self._rows, 0, ballot, self.classes)
-        rows = np.flatnonzero(ballot.receives)
+        query = self._guard.query(new, rank, message, receives)
+        counts = stage_counts(self._rows, 0, query, self.classes)
+        rows = np.flatnonzero(query.receives)
         answer = self.budget.perturbed(counts[rows], self._noise)
         released = np.zeros((self.nodes, self.classes), dtype=answer.dtype)
         released[rows] = answer

@@ -34,7 +34,7 @@ from caribou.privacy.allocation import AllocatedPart
 
 LARGEST_PATH_MU = 4.0
 """Budgets beyond this GDP parameter (about epsilon 24 at delta 1e-5), and no privacy at all, use the schedule of this one."""
-MOST_STEPS, FEWEST_STEPS, PATH_PER_STEP = 100, 6, 75.0
+MOST_STEPS, MIN_STEPS, PATH_PER_STEP = 100, 6, 75.0
 RANDOM_FEATURES, RANDOM_FEATURES_FROM = 500, 475.0
 """Random features of the linear model, and the mu n / C from which they are used."""
 
@@ -82,7 +82,7 @@ def path_length_schedule(*, mu: float, train_size: int, logit_noise: float | Non
     mu = min(mu, LARGEST_PATH_MU)
     spread = default_logit_noise(mu) if logit_noise is None else positive(logit_noise=logit_noise)
     length = spread * mu * n
-    steps = min(MOST_STEPS, max(FEWEST_STEPS, math.floor(length / PATH_PER_STEP)))
+    steps = min(MOST_STEPS, max(MIN_STEPS, math.floor(length / PATH_PER_STEP)))
     return Descent(steps, clip, length / (clip * steps * n), 0.8 if steps == MOST_STEPS else 0.0)
 
 
@@ -94,19 +94,19 @@ def noisy_gradient_descent(
     schedule: Descent,
     calibrated: AllocatedPart,
     noise: NoiseSource,
-    most_rows: int | None = None,
-    unit_clips: float = 1.0,
+    max_rows: int | None = None,
+    sensitivity_multiple: float = 1.0,
 ) -> np.ndarray:
     """A linear softmax model without bias by full-batch noisy gradient descent from 0. [n, d], [n] -> weights [d, C].
 
     Step: G = sum_i z_i R_i' min(1, c / (||z_i|| ||R_i||)) + c z N(0, I) with R_i = softmax(z_i W) - onehot(y_i). The gradient of
     one example is the outer product z_i R_i', so its norm ||z_i|| ||R_i|| is known in closed form. Returns the mean of the
-    last half of the iterates. ``most_rows``: a public bound on the number of examples (`bounded_rows`).
+    last half of the iterates. ``max_rows``: a public bound on the number of examples (`bounded_rows`).
 
     Formal guarantee: adding or removing one example moves G by at most c, so all iterates together are T Gaussian mechanisms
-    of multiplier z, i.e. exactly (sqrt(T)/z)-GDP. If the protected unit is more than one example, ``unit_clips`` = by how many
-    clips it moves G (from a theorem, at least 1), and the noise is that many times as large. Assumes that the schedule, the
-    number of classes and the rows' map were fixed without this example or released before.
+    of multiplier z, i.e. exactly (sqrt(T)/z)-GDP. If the protected unit is more than one example,
+    ``sensitivity_multiple`` = by how many clips it moves G (from a theorem, at least 1), and the noise is that many times as
+    large. Assumes that the schedule, the number of classes and the rows' map were fixed without this example or released before.
     """
     rows = Rows.of(x)
     n, d = rows.shape
@@ -114,10 +114,10 @@ def noisy_gradient_descent(
     T, c = schedule.steps, schedule.clip
     if calibrated.part.steps != T or calibrated.part.sampling_probability != 1:
         raise InputError(f"part {calibrated.part.name!r} must be {T} full-batch steps, got {calibrated.part}")
-    if not unit_clips >= 1:
-        raise InputError(f"unit_clips must be >= 1, got {unit_clips!r}")
-    multiplier = running_multiplier(calibrated) * unit_clips  # noise in clips
-    bound = c * (1 - rounding_margin(rows=bounded_rows(n, most_rows), entries=d * classes, noise_multiplier=multiplier))
+    if not sensitivity_multiple >= 1:
+        raise InputError(f"sensitivity_multiple must be >= 1, got {sensitivity_multiple!r}")
+    multiplier = running_multiplier(calibrated) * sensitivity_multiple  # noise in clips
+    bound = c * (1 - rounding_margin(rows=bounded_rows(n, max_rows), entries=d * classes, noise_multiplier=multiplier))
     weights = np.zeros((d, classes))
     velocity = np.zeros((d, classes))
     average = np.zeros((d, classes))
@@ -140,12 +140,12 @@ def linear_clipped_sum(rows: Rows, labels: np.ndarray, weights: np.ndarray, clip
     return rows.sum_of_outer(residual)
 
 
-def average_noise_variance(schedule: Descent, calibrated: AllocatedPart, unit_clips: float = 1.0) -> float:
+def average_noise_variance(schedule: Descent, calibrated: AllocatedPart, sensitivity_multiple: float = 1.0) -> float:
     """Variance that the noise leaves in each entry of the averaged weights: (2/3) T (step_size c z)^2.
 
     A Brownian path of variance s^2 at its end, averaged over its last half, has variance (2/3) s^2.
     """
-    step_std = schedule.step_size * schedule.clip * running_multiplier(calibrated) * unit_clips
+    step_std = schedule.step_size * schedule.clip * running_multiplier(calibrated) * sensitivity_multiple
     return 2 / 3 * schedule.steps * step_std**2
 
 
@@ -226,7 +226,7 @@ def train_privately(
     optimizer: Optimizer,
     calibrated: AllocatedPart,
     noise: NoiseSource,
-    most_rows: int | None = None,
+    max_rows: int | None = None,
 ) -> nn.Module:
     """Fit a classifier by noisy gradient descent on the cross-entropy, full batch or on Poisson samples (DP-SGD).
 
@@ -250,9 +250,7 @@ def train_privately(
     y = _checked_labels(labels, rows.shape[0], None)
     size = sum(p.numel() for p in parameters)
     probability = calibrated.part.sampling_probability
-    bound = clip * (
-        1 - rounding_margin(rows=bounded_rows(len(y), most_rows), entries=size, noise_multiplier=multiplier)
-    )
+    bound = clip * (1 - rounding_margin(rows=bounded_rows(len(y), max_rows), entries=size, noise_multiplier=multiplier))
     coins = noise if probability == 1 else noise.stream("sampling")
     batches = poisson_samples(len(y), calibrated.part.steps, probability, coins)
 

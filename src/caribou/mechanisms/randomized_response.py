@@ -18,11 +18,11 @@ BYTES_PER_PAIR = 120
 
 
 def noisy_edge_count(graph: Graph, *, epsilon: float, noise: NoiseSource) -> int:
-    """The number of undirected edges plus two-sided geometric noise, clamped to what n nodes can have.
+    """The number of undirected edges plus discrete Laplace noise, clamped to what n nodes can have.
 
     Formal guarantee: epsilon-DP at edge level (one edge moves the count by 1); the clamp is post-processing.
     """
-    noisy = graph.num_edges + int(noise.two_sided_geometric((1,), epsilon=epsilon)[0])
+    noisy = graph.num_edges + int(noise.discrete_laplace((1,), epsilon=epsilon)[0])
     return min(max(noisy, 0), pair_count(graph.num_nodes))
 
 
@@ -46,7 +46,7 @@ def perturbed_pairs(graph: Graph, response: PairResponse, noise: NoiseSource) ->
     """
     N = pair_count(graph.num_nodes)
     edges = pair_numbers(graph)
-    kept = edges[noise.coins(len(edges), probability=response.keep_one)]
+    kept = edges[noise.bernoulli(len(edges), probability=response.keep_one)]
     flips = noise.binomial(N - len(edges), probability=response.make_one)
     made = np.empty(0, dtype=np.int64)
     while len(made) < flips:

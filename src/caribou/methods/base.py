@@ -71,7 +71,7 @@ class MethodInfo:
     """A method by name: its privacy unit, where its class lives, and what it is in words.
 
     ``private`` = False: it protects nothing and takes an infinite epsilon only. ``transductive``: it predicts no other graph.
-    ``free``: it reads nothing that is protected at its unit, so it spends nothing and is the same at every epsilon.
+    ``data_independent``: it reads nothing that is protected at its unit, so it spends nothing and is the same at every epsilon.
     """
 
     unit: PrivacyUnit
@@ -79,7 +79,7 @@ class MethodInfo:
     summary: str
     private: bool = True
     transductive: bool = False
-    free: bool = False
+    data_independent: bool = False
 
     def check(self, name: str, budget: Budget) -> None:
         """The budget must be of this method's unit, and infinite if it has no privacy."""
@@ -174,7 +174,7 @@ METHODS = {
         PrivacyUnit.EDGE,
         "caribou.methods.edge.mlp:Mlp",
         "the encoder alone: no edge is read, no noise is needed",
-        free=True,
+        data_independent=True,
     ),
 }
 """The methods of ``caribou train``. Classes are imported when one is created."""

@@ -118,12 +118,12 @@ def private_mean(
     noise: NoiseSource,
     *,
     train_size: int,
-    most_rows: int | None = None,
+    max_rows: int | None = None,
 ) -> np.ndarray:
     """The mean of rows of norm <= 1, released with Gaussian noise and shrunk towards 0. [n, d] -> [d].
 
     m = (1/n)(sum_i x_i + N(0, z^2 I)), z = the noise multiplier; then James and Stein: m max(0, 1 - d s^2 / ||m||^2),
-    s = z / n. ``train_size`` = n is a declared constant. ``most_rows``: as in `bounded_rows`.
+    s = z / n. ``train_size`` = n is a declared constant. ``max_rows``: as in `bounded_rows`.
 
     Formal guarantee: adding or removing one row moves the sum by at most 1 in L2, so the release is one Gaussian mechanism of
     multiplier z, i.e. (1/z)-GDP. Shrinkage is post-processing. Assumes rows of norm <= 1: longer ones are refused.
@@ -134,7 +134,7 @@ def private_mean(
     norms = row_norms(x)
     if len(norms) and not float(norms.max()) <= 1 + 1e-9:
         raise InputError(f"rows must have norm <= 1, got {float(norms.max())!r}")
-    margin = rounding_margin(rows=bounded_rows(x.shape[0], most_rows), entries=x.shape[1], noise_multiplier=multiplier)
+    margin = rounding_margin(rows=bounded_rows(x.shape[0], max_rows), entries=x.shape[1], noise_multiplier=multiplier)
     total = (1 - margin) * np.asarray(x.sum(axis=0), dtype=np.float64).ravel()
     mean = noise.add_gaussian(total, std=multiplier) / train_size
     length = float(mean @ mean)
@@ -186,16 +186,16 @@ def running_multiplier(calibrated: AllocatedPart) -> float:
     return calibrated.noise_multiplier
 
 
-def bounded_rows(rows: int, most_rows: int | None) -> int:
+def bounded_rows(rows: int, max_rows: int | None) -> int:
     """A public bound on the number of rows, from which allowances for rounding are computed; more rows are refused.
 
     None: the number of rows is itself public. Otherwise an allowance from the number itself would change with one row.
     """
-    if most_rows is None:
+    if max_rows is None:
         return rows
-    if rows > most_rows:
-        raise InputError(f"rows must be at most most_rows = {most_rows}, got {rows}")
-    return most_rows
+    if rows > max_rows:
+        raise InputError(f"rows must be at most max_rows = {max_rows}, got {rows}")
+    return max_rows
 
 
 def rounding_margin(*, rows: int, entries: int, noise_multiplier: float) -> float:

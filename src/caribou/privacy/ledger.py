@@ -3,7 +3,7 @@
 What the ledger guarantees
     For every data set and privacy unit with a budget (epsilon, delta), the composition of *all* releases recorded
     under that name and unit, judged by `caribou.privacy.accounting.epsilon_of` at the budget's delta, is at most
-    epsilon (up to the rounding error `RESOLUTION`) for as long as releases go through `Ledger.spend`. A release is
+    epsilon (up to the rounding error `RESOLUTION`) for as long as releases go through `Ledger.charge`. A release is
     written down, durably, before its first noise is drawn, in the same transaction that checks it. Hence two
     processes can never spend the same remainder, and a crash can waste budget but never leak it: a release that
     fails afterwards stays spent. Entries are append-only, and `Ledger.check` finds entries that were edited or
@@ -48,14 +48,14 @@ from caribou.privacy.ledger_file import (
     APPLICATION_ID,
     SCHEMA_VERSION,
     Change,
+    LedgerEntry,
     LedgerFile,
-    Release,
     Transaction,
     decode_events,
     encode_events,
 )
 
-__all__ = ["APPLICATION_ID", "SCHEMA_VERSION", "Change", "Ledger", "Receipt", "Release", "Standing"]
+__all__ = ["APPLICATION_ID", "SCHEMA_VERSION", "Balance", "Change", "Charge", "Ledger", "LedgerEntry"]
 
 RESOLUTION = 1e-9
 """Totals are compared with the budget up to this relative rounding. Calibration rounds the noise up and the accountant
@@ -64,7 +64,7 @@ The allowance is on the total, not per release, so it does not add up."""
 
 
 @dataclass(frozen=True)
-class Receipt:
+class Charge:
     """A release was written down and may now be made.
 
     ``epsilon_spent`` is the total of (data set, unit) including this release, at ``delta``; ``epsilon_left`` is None
@@ -81,11 +81,11 @@ class Receipt:
 
 
 @dataclass(frozen=True)
-class Standing:
+class Balance:
     """What a data set has spent at one unit, and what is left.
 
-    >>> standing = Standing("survey", PrivacyUnit.EDGE, 1e-5, releases=2, epsilon_spent=3.0, budget=Budget(4))
-    >>> standing.epsilon_left, standing.exceeded
+    >>> balance = Balance("survey", PrivacyUnit.EDGE, 1e-5, releases=2, epsilon_spent=3.0, budget=Budget(4))
+    >>> balance.epsilon_left, balance.exceeded
     (1.0, False)
     """
 
@@ -119,10 +119,10 @@ class Ledger:
     >>> ledger = Ledger(Path(folder.name) / "ledger.sqlite")
     >>> ledger.set_budget("survey", Budget(epsilon=4, unit="edge")).epsilon_left
     4.0
-    >>> receipt = ledger.spend("survey", "edge", [Gaussian(noise_multiplier=2.0)], description="first model")
-    >>> 0 < receipt.epsilon_spent < 4
+    >>> charge = ledger.charge("survey", "edge", [Gaussian(noise_multiplier=2.0)], description="first model")
+    >>> 0 < charge.epsilon_spent < 4
     True
-    >>> ledger.spend("survey", "edge", [NonPrivate()], description="without noise")  # doctest: +ELLIPSIS
+    >>> ledger.charge("survey", "edge", [NonPrivate()], description="without noise")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     ...
     caribou.errors.BudgetExceeded: data set 'survey', edge level: this release would bring the total to epsilon = inf...
@@ -169,10 +169,10 @@ class Ledger:
             mac.update(content)
         return mac.hexdigest()
 
-    def set_budget(self, name: str, budget: Budget) -> Standing:
+    def set_budget(self, name: str, budget: Budget) -> Balance:
         """Set the total of (data set, ``budget.unit``). Every change is kept in the history.
 
-        A budget below what is already spent is accepted: the returned standing is then ``exceeded``, and no release
+        A budget below what is already spent is accepted: the returned balance is then ``exceeded``, and no release
         is allowed any more.
         """
         ledger_text(dataset=name)
@@ -181,13 +181,13 @@ class Ledger:
         epsilon_of = _accountant()
         with self._file.transaction(write=True) as entries:
             contents = _Contents(*entries.read_intact())
-            standing = _standing(contents, name, budget.unit, budget, epsilon_of)
+            balance = _balance(contents, name, budget.unit, budget, epsilon_of)
             old = contents.budget(name, budget.unit)
             if old != budget:
                 entries.append_change(self._now(), name, "budget", budget.unit, old=old, new=budget)
-        return standing
+        return balance
 
-    def spend(
+    def charge(
         self,
         name: str,
         unit: PrivacyUnit | str,
@@ -197,7 +197,7 @@ class Ledger:
         fingerprint: str | None = None,
         replace_fingerprint: bool = False,
         certificate_id: str | None = None,
-    ) -> Receipt:
+    ) -> Charge:
         """Record a release that is about to be made, or refuse it. To be called before any noise is drawn.
 
         Formal guarantees: in one ``BEGIN IMMEDIATE`` transaction all earlier events of (data set, unit) are composed
@@ -214,7 +214,7 @@ class Ledger:
         )
 
     def require(self, name: str, unit: PrivacyUnit | str, events: Sequence[Event]) -> None:
-        """Raise `BudgetExceeded` if these events would not fit as things stand. Writes and reserves nothing: `spend` decides.
+        """Raise `BudgetExceeded` if these events would not fit as things stand. Writes and reserves nothing: `charge` decides.
 
         For a caller that plans several releases and does not want to be stopped half way.
         """
@@ -237,7 +237,7 @@ class Ledger:
         *,
         description: str,
         certificate_id: str | None = None,
-    ) -> Receipt:
+    ) -> Charge:
         """Record a release that has been made elsewhere, whatever the budget says.
 
         It cannot be taken back, so a ledger that left it out would promise more than is true. The data set may be
@@ -245,33 +245,33 @@ class Ledger:
         """
         return self._append_release(name, unit, events, description, certificate_id, already_made=True)
 
-    def annotate(self, receipt_id: int, status: str) -> None:
+    def annotate(self, charge_id: int, status: str) -> None:
         """Mark a release as ``released`` or ``failed``. This never reduces what is spent."""
-        integer(at_least=1, receipt_id=receipt_id)
+        integer(at_least=1, charge_id=charge_id)
         one_of(("released", "failed"), status=status)
         with self._file.transaction(write=True) as entries:
-            entries.set_status(int(receipt_id), status)
+            entries.set_status(int(charge_id), status)
 
     # -- what callers ask -----------------------------------------------------------------------------------------
 
-    def total(self, name: str, unit: PrivacyUnit | str) -> Standing:
+    def total(self, name: str, unit: PrivacyUnit | str) -> Balance:
         """What the data set has spent at this unit: all its events composed at the budget's delta."""
         unit = PrivacyUnit.parse(unit)
         contents = self._contents()
         self._require_known(contents, name)
-        return _standing(contents, name, unit, contents.budget(name, unit), _accountant())
+        return _balance(contents, name, unit, contents.budget(name, unit), _accountant())
 
-    def datasets(self) -> tuple[Standing, ...]:
-        """The standing of every (data set, unit) that has a release or a budget, by name."""
+    def datasets(self) -> tuple[Balance, ...]:
+        """The balance of every (data set, unit) that has a release or a budget, by name."""
         contents = self._contents()
         accounts = {(r.dataset, r.unit) for r in contents.releases}
         accounts |= {(c.dataset, c.unit) for c in contents.changes if c.unit is not None}
         return tuple(
-            _standing(contents, name, unit, contents.budget(name, unit), _accountant())
+            _balance(contents, name, unit, contents.budget(name, unit), _accountant())
             for name, unit in sorted(accounts, key=lambda account: (account[0], account[1].value))
         )
 
-    def releases(self, name: str | None = None) -> tuple[Release, ...]:
+    def releases(self, name: str | None = None) -> tuple[LedgerEntry, ...]:
         """All releases, or those of one data set, in the order in which they were recorded."""
         contents = self._contents()
         if name is None:
@@ -322,7 +322,7 @@ class Ledger:
         replace_fingerprint: bool = False,
         *,
         already_made: bool,
-    ) -> Receipt:
+    ) -> Charge:
         unit = PrivacyUnit.parse(unit)
         ledger_text(dataset=name)
         description = ledger_text(
@@ -357,7 +357,7 @@ class Ledger:
                 epsilon_total=total,
                 status="released" if already_made else "spent",
             )
-        return Receipt(identity, time, name, unit, delta, total, _left(budget, total))
+        return Charge(identity, time, name, unit, delta, total, _left(budget, total))
 
     def _bind_fingerprint(
         self, entries: Transaction, contents: _Contents, name: str, fingerprint: str, replace: bool
@@ -414,13 +414,13 @@ class Ledger:
 class _Contents:
     """All records at one moment. The state of a data set is derived from them, never stored beside them."""
 
-    releases: tuple[Release, ...]
+    releases: tuple[LedgerEntry, ...]
     changes: tuple[Change, ...]
 
     def names(self) -> list[str]:
         return sorted({r.dataset for r in self.releases} | {c.dataset for c in self.changes})
 
-    def of(self, name: str, unit: PrivacyUnit) -> tuple[Release, ...]:
+    def of(self, name: str, unit: PrivacyUnit) -> tuple[LedgerEntry, ...]:
         return tuple(r for r in self.releases if r.dataset == name and r.unit is unit)
 
     def events(self, name: str, unit: PrivacyUnit) -> tuple[Event, ...]:
@@ -492,12 +492,12 @@ def _left(budget: Budget | None, spent: float) -> float | None:
     return left if left > budget.epsilon * RESOLUTION else 0.0
 
 
-def _standing(
+def _balance(
     contents: _Contents, name: str, unit: PrivacyUnit, budget: Budget | None, epsilon_of: _Accountant
-) -> Standing:
+) -> Balance:
     delta = _delta(budget)
     spent = _epsilon(epsilon_of, contents.events(name, unit), delta)
-    return Standing(name, unit, delta, len(contents.of(name, unit)), spent, budget)
+    return Balance(name, unit, delta, len(contents.of(name, unit)), spent, budget)
 
 
 def _refusal(name: str, budget: Budget, before: float, total: float, events: tuple[Event, ...]) -> str:

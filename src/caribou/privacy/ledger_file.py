@@ -87,7 +87,7 @@ _SCHEMA = (
 
 
 @dataclass(frozen=True)
-class Release:
+class LedgerEntry:
     """One recorded release. ``epsilon_total`` is the total after it, at ``delta``, both as they were when recorded.
 
     ``status`` is ``spent`` (nothing more is known), ``released`` or ``failed``; all three count in full.
@@ -259,7 +259,7 @@ class Transaction:
         self._path = path
         self._key = key
 
-    def read(self) -> tuple[tuple[Release, ...], tuple[Change, ...]]:
+    def read(self) -> tuple[tuple[LedgerEntry, ...], tuple[Change, ...]]:
         """All entries, in the order in which they were recorded."""
         releases = self._connection.execute(f"SELECT {', '.join(_RELEASE_FIELDS)}, status FROM releases ORDER BY id")
         changes = self._connection.execute(f"SELECT {', '.join(_CHANGE_FIELDS)} FROM changes ORDER BY id")
@@ -268,7 +268,7 @@ class Transaction:
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise LedgerError(f"ledger {self._path}: an entry cannot be read ({error})") from error
 
-    def read_intact(self) -> tuple[tuple[Release, ...], tuple[Change, ...]]:
+    def read_intact(self) -> tuple[tuple[LedgerEntry, ...], tuple[Change, ...]]:
         """All entries, for a decision that rests on them: a broken chain is an error."""
         problems = self.chain_problems()
         if problems:
@@ -420,9 +420,9 @@ def _decode_value(text: str, unit: PrivacyUnit | None) -> Budget | str:
     return Budget(float(value["epsilon"]), float(value["delta"]), unit)
 
 
-def _decode_release(row: tuple[Any, ...]) -> Release:
+def _decode_release(row: tuple[Any, ...]) -> LedgerEntry:
     identity, time, dataset, unit, events, description, certificate_id, delta, epsilon_total, status = row
-    return Release(
+    return LedgerEntry(
         identity,
         datetime.fromisoformat(time),
         dataset,

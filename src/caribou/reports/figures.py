@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from caribou.reports.blocks import Figure
-from caribou.reports.summary import FEWEST_RUNS, Mean
+from caribou.reports.summary import MIN_RUNS, Mean
 
 COLOURS = {
     "votes": "#0b6e99", "caribou": "#c2410c", "gap": "#4d7c0f", "sage": "#7e22ce",
@@ -96,7 +96,7 @@ def curves(
 def _line(ax: Any, method: str, series: Series, factor: float, look: Mapping[str, Any]) -> None:
     xs = sorted(series)
     means = [series[v].value * factor for v in xs]
-    widths = [0.0 if series[v].runs < FEWEST_RUNS else series[v].half_width * factor for v in xs]
+    widths = [0.0 if series[v].runs < MIN_RUNS else series[v].half_width * factor for v in xs]
     ax.errorbar(xs, means, yerr=widths, label=method, linewidth=1.4, capsize=2, **look)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from caribou.experiments.records import OK, Record, latest
 
-FEWEST_RUNS = 3
+MIN_RUNS = 3
 """With fewer runs an interval is wider than anything it could say."""
 
 
@@ -23,13 +23,13 @@ class Mean:
 
     def percent(self) -> str:
         """``88.4 ± 0.5``, for shares; no interval from fewer than three runs or where there is none."""
-        if self.runs < FEWEST_RUNS or math.isnan(self.half_width):
+        if self.runs < MIN_RUNS or math.isnan(self.half_width):
             return f"{100 * self.value:.1f}"
         return f"{100 * self.value:.1f} ± {100 * self.half_width:.1f}"
 
     def decimals(self, digits: int = 3) -> str:
         """``0.443 ± 0.012``, for areas and rates; no interval from fewer than three runs."""
-        half = "" if self.runs < FEWEST_RUNS else f" ± {self.half_width:.{digits}f}"
+        half = "" if self.runs < MIN_RUNS else f" ± {self.half_width:.{digits}f}"
         return f"{self.value:.{digits}f}{half}"
 
 

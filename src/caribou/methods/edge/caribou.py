@@ -28,7 +28,7 @@ from caribou.mechanisms.message_passing import propagate
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.memory import DOUBLE, require_memory
 from caribou.methods.base import Fitted
-from caribou.methods.edge.votes import Outcome, VotesEdge, elect, require_edge_unit, require_labelled
+from caribou.methods.edge.votes import Decoded, VotesEdge, require_edge_unit, require_labelled, run_rounds
 from caribou.models.classifier import (
     ClassificationModule,
     ClassifierConfig,
@@ -219,11 +219,11 @@ class Caribou:
             arithmetic=double_precision(nodes=n, columns=columns, beta=self.beta),
         )
 
-    def _vote(self, graph: Graph, view: View, plan: EdgePlan, streams: Streams, noise: NoiseSource) -> Outcome | None:
+    def _vote(self, graph: Graph, view: View, plan: EdgePlan, streams: Streams, noise: NoiseSource) -> Decoded | None:
         if plan.votes is None:
             return None
         prior = Prior(np.exp(view.own), float("nan"), Encoder.from_arrays(view.arrays))
-        return elect(VotesEdge(), graph, prior, plan.votes, streams, noise.stream("votes"))
+        return run_rounds(VotesEdge(), graph, prior, plan.votes, streams, noise.stream("votes"))
 
     @property
     def _layer(self) -> ContractiveGraphLayer:
@@ -268,7 +268,7 @@ class Caribou:
         model: Model,
         state: np.ndarray,
         calibrated: CalibratedPropagation,
-        outcome: Outcome | None,
+        outcome: Decoded | None,
         noise: NoiseSource,
     ) -> Fitted:
         probabilities = softmax(model.scores(view, state, calibrated), axis=1)
@@ -304,7 +304,7 @@ class Caribou:
 
 @dataclass(frozen=True, eq=False)
 class Roles:
-    """The public roles of labelled nodes. Senders' labels are messages; judges (calibration and validation) keep theirs."""
+    """The public roles of labelled nodes. Senders' labels are messages; calibration and validation nodes keep theirs."""
 
     labels: np.ndarray
     classes: int
@@ -323,7 +323,7 @@ class Roles:
         return cls(np.array(labels), graph.num_classes, train, train[:sent], train[sent:], np.array(split.val))
 
     @property
-    def judges(self) -> np.ndarray:
+    def calibration_nodes(self) -> np.ndarray:
         """Nodes whose label was never sent: on them the classification module is fitted and judged."""
         return np.concatenate([self.calibration, self.validation])
 
@@ -342,7 +342,7 @@ class View:
     start: np.ndarray
     arrays: Mapping[str, np.ndarray]
 
-    def after(self, outcome: Outcome | None) -> View:
+    def after(self, outcome: Decoded | None) -> View:
         """With the outcome of an election in the place of the encoder's opinion."""
         return self if outcome is None else replace(self, own=log_probabilities(outcome.probabilities))
 
@@ -429,14 +429,14 @@ def model_from_arrays(arrays: Mapping[str, np.ndarray]) -> Model:
 def fit_evidence_model(
     view: View, sums: np.ndarray, roles: Roles, calibrated: CalibratedPropagation, streams: Streams
 ) -> EvidenceModel:
-    """Model of the sums and head, both fitted on the judges; the head is chosen out of fold."""
-    judges = roles.judges
+    """Model of the sums and head, both fitted on the calibration_nodes; the head is chosen out of fold."""
+    calibration_nodes = roles.calibration_nodes
     noise_std = max(SMALLEST_NOISE, calibrated.noise_std * message_unit(calibrated))
-    model = fit_sum_model(sums, judges, roles.labels, view.start, roles.shares, noise_std)
+    model = fit_sum_model(sums, calibration_nodes, roles.labels, view.start, roles.shares, noise_std)
     known = Evidence(view.own, model.evidence(sums), sums)
     fallback = PriorHead(view.arrays["calibration.prior.theta"])
-    labels = roles.labels[judges]
-    head, _ = choose_head_by_folds(known.rows(judges), labels, fallback, streams.generator("folds"))
+    labels = roles.labels[calibration_nodes]
+    head, _ = choose_head_by_folds(known.rows(calibration_nodes), labels, fallback, streams.generator("folds"))
     return EvidenceModel(model, head)
 
 

@@ -97,21 +97,21 @@ class Dpdgc:
         check_size(graph)
         mu = budget_mu(budget)
         own = log_probabilities(cross_fit(graph, streams, self.hidden).probabilities)  # public
-        structure, judges = self._roles(graph, streams)
+        structure, calibration_nodes = self._roles(graph, streams)
         adjacency = bounded_adjacency(graph, None, streams.sampling)
         weights, record = train_structure(
             adjacency,
             graph,
             structure,
             mu=math.sqrt(self.training_share) * mu,
-            unit_clips=adjacency_gradient_edge_sensitivity(),
+            sensitivity_multiple=adjacency_gradient_edge_sensitivity(),
             theorem=EDGE_TRAINING_THEOREM,
             train_size=len(structure),
             noise=noise.stream("structure"),
         )
         calibrated = self._calibrate(graph, mu)
         (product,) = noisy_sums(adjacency, weights, calibrated, noise.stream("sums"))
-        probabilities = self._classify(graph, own, product, judges, streams)
+        probabilities = self._classify(graph, own, product, calibration_nodes, streams)
         certificate = certify(
             budget,
             [record, sums_record(calibrated)],
@@ -166,14 +166,14 @@ class Dpdgc:
         return calibrate_sums(sum_sensitivity("edge"), hops=1, mu=math.sqrt(1 - self.training_share) * mu, **size)
 
     def _classify(
-        self, graph: Graph, own: np.ndarray, product: np.ndarray, judges: np.ndarray, streams: Streams
+        self, graph: Graph, own: np.ndarray, product: np.ndarray, calibration_nodes: np.ndarray, streams: Streams
     ) -> np.ndarray:
         split, labels = graph.for_learning(public=True)
         inputs = [own, unit_length(product)]
         module = fit_classifier(
             inputs,
             np.array(labels),
-            train=judges,
+            train=calibration_nodes,
             val=split.val,
             classes=graph.num_classes,
             config=ClassifierConfig(hidden=self.classifier_hidden),
@@ -195,14 +195,14 @@ def train_structure(
     examples: np.ndarray,
     *,
     mu: float,
-    unit_clips: float,
+    sensitivity_multiple: float,
     theorem: str,
     noise: NoiseSource,
     train_size: int,
 ) -> tuple[np.ndarray, MechanismRecord]:
     """W by noisy descent of softmax(a_i W) on rows of A, mu-GDP: [n, C] with rows of length 1 (0 where noise alone is left)."""
     labels = graph.for_learning()[1]
-    schedule = path_length_schedule(mu=mu / unit_clips, train_size=train_size, clip=CLIP)
+    schedule = path_length_schedule(mu=mu / sensitivity_multiple, train_size=train_size, clip=CLIP)
     descent = full_batch("training of W on rows of A", schedule.steps, mu)
     trained = noisy_gradient_descent(
         sp.csr_array(adjacency[examples]),
@@ -211,12 +211,12 @@ def train_structure(
         schedule=schedule,
         calibrated=descent,
         noise=noise,
-        most_rows=graph.num_nodes,
-        unit_clips=unit_clips,
+        max_rows=graph.num_nodes,
+        sensitivity_multiple=sensitivity_multiple,
     )
-    left = average_noise_variance(schedule, descent, unit_clips)
+    left = average_noise_variance(schedule, descent, sensitivity_multiple)
     weights = unit_length(shrink_rows(trained, noise_variance=left, strength=SHRINKAGE))
-    return weights, part_record(descent, theorem, **asdict(schedule), sensitivity_in_clips=unit_clips)
+    return weights, part_record(descent, theorem, **asdict(schedule), sensitivity_in_clips=sensitivity_multiple)
 
 
 def check_size(graph: Graph) -> None:

@@ -35,9 +35,7 @@ from caribou.privacy.events import Event
 from caribou.privacy.pair_response import PairResponse, asymmetric_response, split_pair_budget
 from caribou.randomness import Streams
 
-COUNT_THEOREM = (
-    "one undirected edge moves the edge count by 1; two-sided geometric noise; clamped to [0, n (n - 1) / 2]"
-)
+COUNT_THEOREM = "one undirected edge moves the edge count by 1; discrete Laplace noise; clamped to [0, n (n - 1) / 2]"
 PAIR_THEOREM = (
     "every unordered pair is answered once and by itself, so one undirected edge changes one answer: "
     "epsilon = max |log| of the likelihood ratios of its two values (docs/methods/sage.md, Theorem E)"

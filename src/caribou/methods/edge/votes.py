@@ -15,7 +15,7 @@ from scipy.special import softmax
 from caribou._validate import integer, one_of, open_unit_interval
 from caribou.errors import InputError
 from caribou.graph import Graph
-from caribou.mechanisms.edge_votes import VoteBox, VoteBudget
+from caribou.mechanisms.edge_votes import NoisyCounts, VoteBudget
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.memory import DOUBLE, require_memory
 from caribou.methods.base import Fitted
@@ -36,9 +36,9 @@ WEIGHTS = (0.0, 0.25, 0.5, 0.75, 1.0)
 class VotesEdge:
     """The method ``votes-edp``. One default serves short-range and long-range graphs.
 
-    ``voter_confidence``: unlabelled nodes vote in the first stage if the encoder is this sure of them. ``wave_confidence``: a
+    ``voter_confidence``: unlabelled nodes vote in the first stage if the encoder is this sure of them. ``round_confidence``: a
     node votes in a later wave once its posterior has closed this share of the gap between guessing and certainty.
-    ``max_waves``: stop after so many. ``calibration``: share of the training nodes that receive votes, to fit the head.
+    ``max_rounds``: stop after so many. ``calibration``: share of the training nodes that receive votes, to fit the head.
     ``noise``: geometric (pure epsilon, delta unused) or gaussian (the mu-GDP that the budget buys).
 
     Formal guarantee: the transcript is budget.epsilon-DP at edge level, with Gaussian noise (budget.epsilon, budget.delta)-DP
@@ -46,17 +46,17 @@ class VotesEdge:
     """
 
     voter_confidence: float = 0.97
-    wave_confidence: float = 0.4
-    max_waves: int = 60
+    round_confidence: float = 0.4
+    max_rounds: int = 60
     calibration: float = 0.5
-    noise: str = "geometric"
+    noise: str = "discrete_laplace"
 
     def __post_init__(self) -> None:
         open_unit_interval(voter_confidence=self.voter_confidence)
-        open_unit_interval(wave_confidence=self.wave_confidence)
-        integer(at_least=1, max_waves=self.max_waves)
+        open_unit_interval(round_confidence=self.round_confidence)
+        integer(at_least=1, max_rounds=self.max_rounds)
         open_unit_interval(calibration=self.calibration)
-        one_of(("geometric", "gaussian"), noise=self.noise)
+        one_of(("discrete_laplace", "gaussian"), noise=self.noise)
 
     def settings(self) -> Mapping[str, Any]:
         """The public settings."""
@@ -64,7 +64,9 @@ class VotesEdge:
 
     def vote_budget(self, budget: Budget) -> VoteBudget:
         """What the votes may spend if the whole budget is theirs."""
-        return VoteBudget(budget.epsilon) if self.noise == "geometric" else VoteBudget.gaussian(budget_mu(budget))
+        return (
+            VoteBudget(budget.epsilon) if self.noise == "discrete_laplace" else VoteBudget.gaussian(budget_mu(budget))
+        )
 
     def fit(self, graph: Graph, budget: Budget, streams: Streams, noise: NoiseSource) -> Fitted:
         """Cross-fit the encoder, ask in waves, and combine prior and votes."""
@@ -100,7 +102,7 @@ class VotesEdge:
         return released["probabilities"]
 
     def _elected(self, graph: Graph, prior: Prior, budget: Budget, streams: Streams, noise: NoiseSource) -> Fitted:
-        outcome = elect(self, graph, prior, self.vote_budget(budget), streams, noise)
+        outcome = run_rounds(self, graph, prior, self.vote_budget(budget), streams, noise)
         certificate = certify(
             budget,
             [outcome.record],
@@ -130,7 +132,7 @@ def require_labelled(graph: Graph) -> None:
 
 
 @dataclass(frozen=True, eq=False)
-class Outcome:
+class Decoded:
     """What an election gives: class scores [n, C] (logits), the released counts of every stage, and what they cost."""
 
     scores: np.ndarray
@@ -143,17 +145,17 @@ class Outcome:
         return np.asarray(softmax(self.scores, axis=1))
 
 
-def elect(
+def run_rounds(
     settings: VotesEdge, graph: Graph, prior: Prior, budget: VoteBudget, streams: Streams, noise: NoiseSource
-) -> Outcome:
+) -> Decoded:
     """Ask in waves under a budget of their own, e.g. a part of a composed one (then `VoteBudget.gaussian`).
 
     Formal guarantee: everything in the outcome is computed from public values, the prior and a transcript that costs
     budget.event at edge level (docs/privacy.md, Theorem 4). The prior must be public or already paid for.
     """
-    n, C, stages = graph.num_nodes, graph.num_classes, settings.max_waves + 1
+    n, C, stages = graph.num_nodes, graph.num_classes, settings.max_rounds + 1
     require_memory(DOUBLE * n * C * (stages + 8), f"the answers of up to {stages} stages to {n:,} nodes in {C} classes")
-    box = VoteBox(graph, graph.num_classes, budget, noise)
+    box = NoisyCounts(graph, graph.num_classes, budget, noise)
     election = _Election(settings, graph, prior, box, streams)
     scores = election.waves(election.first_stage())
     record = MechanismRecord(
@@ -165,13 +167,13 @@ def elect(
             "noise": budget.noise_name,
         },
     )
-    return Outcome(scores, election.transcript, record)
+    return Decoded(scores, election.transcript, record)
 
 
 class _Election:
     """One run: the public roles of the nodes and what has been released so far."""
 
-    def __init__(self, settings: VotesEdge, graph: Graph, prior: Prior, box: VoteBox, streams: Streams) -> None:
+    def __init__(self, settings: VotesEdge, graph: Graph, prior: Prior, box: NoisyCounts, streams: Streams) -> None:
         self.settings, self.box = settings, box
         self.n, self.C = graph.num_nodes, graph.num_classes
         split, labels = graph.for_learning(public=True)
@@ -200,9 +202,9 @@ class _Election:
         evidence, joint = self._best_count_model(counts, rates)
         self.rates = rates["labelled"]
         # Calibration nodes hear only the voters before them; their counts are brought to what an unlabelled node would hear.
-        heard = np.ones(self.n)
-        heard[self.calibration] = self.before_calibration / len(self.train)
-        self.known = Evidence(self.log_prior, evidence, counts / np.maximum(heard, 0.25)[:, None])
+        received = np.ones(self.n)
+        received[self.calibration] = self.before_calibration / len(self.train)
+        self.known = Evidence(self.log_prior, evidence, counts / np.maximum(received, 0.25)[:, None])
         self.joint = joint
         val = self.validation
 
@@ -278,7 +280,7 @@ class _Election:
         first = scores
         uninformed = self.open.copy()
         known = self.known
-        for wave in range(1, self.settings.max_waves + 1):
+        for wave in range(1, self.settings.max_rounds + 1):
             p = softmax(scores, axis=1)
             new, closing = self._newly_confident(p, uninformed, wave)
             message = p.argmax(axis=1)
@@ -300,7 +302,7 @@ class _Election:
         return self._refitted(known)
 
     def _refitted(self, known: Evidence) -> np.ndarray:
-        """The scores of the chosen kind of head, fitted once more: now also on the validation nodes, with all they heard."""
+        """The scores of the chosen kind of head, fitted once more: now also on the validation nodes, with all they received."""
         cal, val = self.calibration, self.validation
         rows = np.concatenate([cal, val])
         return self.refit(known.rows(rows), self.labels[rows])(known)
@@ -309,8 +311,8 @@ class _Election:
         if not uninformed.any():
             return uninformed, True
         base = float(p[uninformed].mean(axis=0).max())
-        new = uninformed & (p.max(axis=1) > base + self.settings.wave_confidence * (1 - base))
-        if not new.any() or wave == self.settings.max_waves:
+        new = uninformed & (p.max(axis=1) > base + self.settings.round_confidence * (1 - base))
+        if not new.any() or wave == self.settings.max_rounds:
             return uninformed, True
         return new, False
 

@@ -105,7 +105,7 @@ class DpdgcNdp:
             graph,
             split.train,
             mu=math.sqrt(self.training_share) * mu,
-            unit_clips=adjacency_gradient_node_sensitivity(degree_cap=self.degree_cap),
+            sensitivity_multiple=adjacency_gradient_node_sensitivity(degree_cap=self.degree_cap),
             theorem=NODE_TRAINING_THEOREM,
             train_size=split.declared[0] if self.base.train_size is None else self.base.train_size,
             noise=noise.stream("structure"),

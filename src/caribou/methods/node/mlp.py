@@ -94,7 +94,7 @@ class Prepared:
     """Rows of every node, ready for training, with what they cost and what must be stored to make them again."""
 
     rows: Rows  # [n, d]
-    beside: Mapping[str, np.ndarray]
+    extra_params: Mapping[str, np.ndarray]
     records: tuple[MechanismRecord, ...]
     released: tuple[str, ...]
 
@@ -106,7 +106,7 @@ class Base:
     averaged: np.ndarray  # [d, C], before shrinkage
     rows: Rows  # [n, d]
     noise_variance: float
-    beside: Mapping[str, np.ndarray]  # what else is needed to apply the model: released or public
+    extra_params: Mapping[str, np.ndarray]  # what else is needed to apply the model: released or public
     records: tuple[MechanismRecord, ...]
     released: tuple[str, ...]
 
@@ -120,7 +120,7 @@ class Base:
 
     def parameters(self, shrinkage: float) -> dict[str, np.ndarray]:
         """All that is needed to apply the model to a row."""
-        return {"weights": self.weights(shrinkage), **self.beside}
+        return {"weights": self.weights(shrinkage), **self.extra_params}
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,7 +129,7 @@ class NetworkBase:
 
     module: nn.Module
     rows: Rows  # [n, d]
-    beside: Mapping[str, np.ndarray]
+    extra_params: Mapping[str, np.ndarray]
     records: tuple[MechanismRecord, ...]
     released: tuple[str, ...]
 
@@ -139,7 +139,7 @@ class NetworkBase:
 
     def parameters(self, _: float) -> dict[str, np.ndarray]:
         """All that is needed to apply the model to a row."""
-        return {name: p.detach().numpy() for name, p in self.module.named_parameters()} | dict(self.beside)
+        return {name: p.detach().numpy() for name, p in self.module.named_parameters()} | dict(self.extra_params)
 
 
 @dataclass(frozen=True)
@@ -284,7 +284,7 @@ class MlpDp:
             centre,
             noise.stream("mean"),
             train_size=self._train_size(graph),
-            most_rows=graph.num_nodes,
+            max_rows=graph.num_nodes,
         )
         record = part_record(
             centre, "rows of norm at most 1: one row moves the sum by at most 1 in L2", sensitivity=1.0
@@ -296,10 +296,10 @@ class MlpDp:
         sample = read_public_features(str(self.public_features), columns=graph.num_features)
         size = projection_size(mu=mu, train_size=self._train_size(graph), classes=graph.num_classes)
         basis = public_basis(sample, size)
-        beside = {"public_mean": basis.mean}
+        extra_params = {"public_mean": basis.mean}
         if basis.components is not None:
-            beside["public_components"] = basis.components
-        return Prepared(basis.rows(graph.features), beside, (), ())
+            extra_params["public_components"] = basis.components
+        return Prepared(basis.rows(graph.features), extra_params, (), ())
 
     def _fit_linear(
         self, graph: Graph, prepared: Prepared, mu: float, left: float, streams: Streams, noise: NoiseSource
@@ -307,14 +307,14 @@ class MlpDp:
         """Noisy gradient descent of the linear model within ``left``, on random features, too, where the rule says so."""
         split, labels = graph.for_learning()
         train_size, classes = self._train_size(graph), graph.num_classes
-        rows, beside = prepared.rows, dict(prepared.beside)
+        rows, extra_params = prepared.rows, dict(prepared.extra_params)
         count = self.random_features
         if count is None:
             count = random_feature_count(mu=mu, train_size=train_size, classes=classes, nodes=graph.num_nodes)
         if count:
             coins = int(streams.generator("model").integers(2**62))
             rows = with_random_features(rows, drawn_directions(rows.shape[1], count, coins), share=RANDOM_FEATURE_SHARE)
-            beside["random_features"] = np.array([count, coins], dtype=np.int64)
+            extra_params["random_features"] = np.array([count, coins], dtype=np.int64)
         schedule = path_length_schedule(mu=mu, train_size=train_size, logit_noise=self.logit_noise, clip=self.clip)
         descent = full_batch("noisy gradient descent", schedule.steps, left)
         averaged = noisy_gradient_descent(
@@ -324,11 +324,11 @@ class MlpDp:
             schedule=schedule,
             calibrated=descent,
             noise=noise.stream("training"),
-            most_rows=graph.num_nodes,
+            max_rows=graph.num_nodes,
         )
         records = (*prepared.records, part_record(descent, DESCENT_THEOREM, **asdict(schedule), random_features=count))
         released = ("weights of the linear model", *prepared.released)
-        return Base(averaged, rows, average_noise_variance(schedule, descent), beside, records, released)
+        return Base(averaged, rows, average_noise_variance(schedule, descent), extra_params, records, released)
 
     def _fit_network(
         self, graph: Graph, prepared: Prepared, mu: float, left: float, streams: Streams, noise: NoiseSource
@@ -347,11 +347,11 @@ class MlpDp:
             optimizer=Optimizer(NETWORK_RATE, "adam", average_from=0.5),
             calibrated=descent,
             noise=noise.stream("training"),
-            most_rows=graph.num_nodes,
+            max_rows=graph.num_nodes,
         )
         record = part_record(descent, DESCENT_THEOREM, steps=schedule.steps, clip=schedule.clip, hidden=self.hidden)
         records = (*prepared.records, record)
-        return NetworkBase(module, rows, prepared.beside, records, ("weights of the network", *prepared.released))
+        return NetworkBase(module, rows, prepared.extra_params, records, ("weights of the network", *prepared.released))
 
 
 def base_model(value: Any) -> MlpDp:

@@ -191,7 +191,7 @@ class SageNdp:
     def _centre(self, graph: Graph, plan: Plan, noise: NoiseSource) -> np.ndarray:
         x = unit_root_rows(graph.features)[graph.for_learning()[0].train]
         size, most = self._size(graph), graph.num_nodes
-        return private_mean(x, plan.mean, noise.stream("mean"), train_size=size, most_rows=most)
+        return private_mean(x, plan.mean, noise.stream("mean"), train_size=size, max_rows=most)
 
     def _rows(self, graph: Graph, mean: np.ndarray) -> Rows:
         if len(mean) != graph.num_features:
@@ -209,7 +209,7 @@ class SageNdp:
             schedule=plan.schedule,
             calibrated=wide,
             noise=noise.stream("training"),
-            most_rows=graph.num_nodes,
+            max_rows=graph.num_nodes,
         )
         variance = average_noise_variance(plan.schedule, wide)
         return shrink_rows(averaged, noise_variance=variance, strength=self.shrinkage)

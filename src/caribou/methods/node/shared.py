@@ -70,7 +70,7 @@ def fit_linear_head(
         schedule=schedule,
         calibrated=descent,
         noise=noise,
-        most_rows=graph.num_nodes,
+        max_rows=graph.num_nodes,
     )
     return weights, part_record(descent, DESCENT_THEOREM, **asdict(schedule))
 
