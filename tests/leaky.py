@@ -15,11 +15,12 @@ import caribou as cb
 from caribou.graph import Graph
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.mechanisms.randomized_response import pair_numbers, pairs_of_numbers
-from caribou.methods import Fitted
+from caribou.methods import Outputs
 from caribou.methods.edge.sage import SageEdge
 from caribou.methods.node.mlp import MlpDp
 from caribou.models.sage import Neighbourhoods, SageModel
 from caribou.privacy.budget import Budget
+from caribou.privacy.plan import ReleasePlan
 from caribou.randomness import Streams
 
 STREAMS = Streams(5)
@@ -46,16 +47,16 @@ class AnswersFromTheGraph(SageEdge):
 class Parrot(MlpDp):
     """It claims the privacy of mlp-dp, but keeps the rows it was trained on and is sure of their labels."""
 
-    def fit(self, graph: Graph, budget: Budget, streams: Streams, noise: NoiseSource) -> Fitted:
-        fitted = super().fit(graph, budget, streams, noise)
+    def fit(self, plan: ReleasePlan, graph: Graph, streams: Streams, noise: NoiseSource) -> Outputs:
+        fitted = super().fit(plan, graph, streams, noise)
         train = graph.for_learning()[0].train
         weights = {**fitted.weights, "rows": graph.features[train], "answers": graph.labels[train]}
         return replace(fitted, weights=weights, probabilities=self._repeat(weights, graph, fitted.probabilities))
 
-    def release(
-        self, weights: Mapping[str, np.ndarray], graph: Graph, budget: Budget, streams: Streams, noise: NoiseSource
-    ) -> Fitted:
-        fitted = super().release(weights, graph, budget, streams, noise)
+    def predict_graph(
+        self, plan: ReleasePlan, weights: Mapping[str, np.ndarray], graph: Graph, streams: Streams, noise: NoiseSource
+    ) -> Outputs:
+        fitted = super().predict_graph(plan, weights, graph, streams, noise)
         return replace(fitted, probabilities=self._repeat(weights, graph, fitted.probabilities))
 
     def _repeat(self, weights: Mapping[str, np.ndarray], graph: Graph, probabilities: np.ndarray) -> np.ndarray:

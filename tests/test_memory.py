@@ -12,7 +12,7 @@ import pytest
 import scipy.sparse as sp
 
 import caribou as cb
-from caribou import memory
+from caribou import memory, methods
 from caribou.errors import InputError
 from caribou.mechanisms.edge_votes import VoteBudget
 from caribou.mechanisms.neighbour_sums import noisy_sums
@@ -114,4 +114,4 @@ def test_a_graph_that_is_too_wide(name: str, settings: dict, words: str, monkeyp
     info = METHODS[name]
     budget = cb.Budget(4.0 if info.private else math.inf, 1e-5, info.unit)
     with pytest.raises(InputError, match=words):
-        info.create(**settings).fit(graph.random_split(0), budget, Streams(0), NoiseSource.seeded(0))
+        methods.fit(info.create(**settings), graph.random_split(0), budget, Streams(0), NoiseSource.seeded(0))

@@ -1,13 +1,16 @@
 """CARIBOU: private graph learning whose guarantee survives attack.
 
 Names in the order of the pipeline: a graph comes in, bounds and a budget are declared, a contractive layer is run with noise, a
-state comes out with its certificate. Everything is loaded on first use, so that ``import caribou`` is cheap.
+state comes out with its certificate. Heavy libraries are loaded on first use, so that ``import caribou`` is cheap.
 """
 
 from __future__ import annotations
 
 import importlib
 from typing import TYPE_CHECKING, Any
+
+# At once, and not on first use: the function has the name of its module, and the last one bound wins. It loads nothing heavy.
+from caribou.release import release
 
 __version__ = "0.1.0"
 
@@ -22,14 +25,13 @@ _HOMES = {
     "ContractiveGraphLayer": "caribou.layers.contractive",
     "propagate": "caribou.mechanisms.message_passing",
     "NoiseSource": "caribou.mechanisms.noise_source",
-    "release": "caribou.embeddings",
-    "Release": "caribou.embeddings",
+    "Embeddings": "caribou.release",
     "Model": "caribou.estimators",
     "Votes": "caribou.estimators",
     "Caribou": "caribou.estimators",
     "load": "caribou.estimators",
     "Certificate": "caribou.privacy.certificate",
-    "verify": "caribou.privacy.certificate",
+    "verify": "caribou.privacy.verify",
     "Ledger": "caribou.privacy.ledger",
     "CaribouError": "caribou.errors",
 }
@@ -41,12 +43,12 @@ __all__ = [
     "CaribouError",
     "Certificate",
     "ContractiveGraphLayer",
+    "Embeddings",
     "Graph",
     "Ledger",
     "Model",
     "NoiseSource",
     "PrivacyUnit",
-    "Release",
     "Split",
     "Votes",
     "__version__",
@@ -62,7 +64,6 @@ __all__ = [
 if TYPE_CHECKING:
     from caribou import datasets
     from caribou.datasets.files import read_graph, write_graph
-    from caribou.embeddings import Release, release
     from caribou.errors import CaribouError
     from caribou.estimators import Caribou, Model, Votes, load
     from caribou.graph import Graph, Split
@@ -70,9 +71,11 @@ if TYPE_CHECKING:
     from caribou.mechanisms.message_passing import propagate
     from caribou.mechanisms.noise_source import NoiseSource
     from caribou.privacy.budget import Budget, PrivacyUnit
-    from caribou.privacy.certificate import Certificate, verify
+    from caribou.privacy.certificate import Certificate
     from caribou.privacy.ledger import Ledger
     from caribou.privacy.sensitivity import Bounds
+    from caribou.privacy.verify import verify
+    from caribou.release import Embeddings
 
 
 def __getattr__(name: str) -> Any:

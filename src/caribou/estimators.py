@@ -20,14 +20,13 @@ import numpy as np
 from caribou.errors import CaribouError, InputError, RunError
 from caribou.graph import Graph, listed
 from caribou.mechanisms.noise_source import NoiseSource
-from caribou.methods import Fitted, method_info
-from caribou.privacy.accounting import epsilon_of
+from caribou.methods.base import Fitted, fit, method_info, predict_graph
 from caribou.privacy.budget import Budget, PrivacyUnit, warn_of_large_delta
 from caribou.privacy.certificate import Certificate
-from caribou.privacy.events import Event
-from caribou.privacy.ledger import Ledger, ledger_text
+from caribou.privacy.plan import ReleasePlan
 from caribou.randomness import Streams
-from caribou.saved_model import Run, check_target, read_run, write_run
+from caribou.release import LedgerLike
+from caribou.saved_model import SavedModel, check_target, read_model, write_model
 
 PARTS = ("train", "val", "test")
 
@@ -36,8 +35,9 @@ class Model:
     """A method of `caribou.methods.METHODS` with its settings and a budget.
 
     ``fit`` trains on a graph (a `Graph` or a PyG ``Data``, which is not changed) and makes one release. Predictions for that
-    graph then cost nothing; for another graph they cost a release about it, and say so. ``seed`` draws public coins (split
-    roles, initial weights); the privacy noise comes from the operating system.
+    graph then cost nothing; for another graph they cost a release about it, and say so. ``seed`` is the public seed (split
+    roles, initial weights); the privacy noise comes from the operating system. A model that leaves the process, by `save`,
+    ``pickle``, ``joblib`` or ``copy``, holds what `save` holds: never the graph.
     """
 
     def __init__(self, method: str, budget: Budget, *, seed: int = 0, **settings: Any) -> None:
@@ -51,7 +51,7 @@ class Model:
         self._fitted: Fitted | None = None
         self._graph: Graph | None = None
         self._source: Any = None  # what fit was given, if it was not a Graph
-        self._ledger: Ledger | str | os.PathLike[str] | None = None
+        self._ledger: LedgerLike | None = None
         self._shape: tuple[int, int] = (0, 0)
         self._classes: tuple[str, ...] = ()
         self._node_ids: tuple[str, ...] | None = None
@@ -73,32 +73,28 @@ class Model:
         self,
         data: Any,
         *,
-        ledger: Ledger | str | os.PathLike[str] | None = None,
+        ledger: LedgerLike | None = None,
         noise: NoiseSource | None = None,
         replace_fingerprint: bool = False,
     ) -> Self:
-        """Train and release within the budget. With a ``ledger`` the cost is booked, or refused, before any noise is drawn."""
+        """Train and release within the budget. With a ``ledger`` the cost is charged, or refused, before any noise is drawn."""
         graph = as_graph(data)
-        graph.for_learning(
-            public=self.budget.unit is PrivacyUnit.EDGE
-        )  # a graph that cannot be fitted is refused before anything is booked
         warn_of_large_delta(self.budget, graph.num_nodes)
-        fitted = booked(
-            lambda source: self._recipe.fit(graph, self.budget, self._streams, source),
-            self._recipe.cost(graph, self.budget),
+        fitted = fit(
+            self._recipe,
             graph,
             self.budget,
-            description=f"{self.method}, fitted",
+            self._streams,
+            noise,
             ledger=ledger,
-            noise=noise,
             replace_fingerprint=replace_fingerprint,
         )
         self._ledger, self._source = ledger, data
         return self._take(fitted, graph)
 
-    def cost(self, data: Any) -> tuple[Event, ...]:
-        """What `fit` will cost, from public numbers alone: nothing is drawn and nothing is spent."""
-        return self._recipe.cost(as_graph(data), self.budget)
+    def plan(self, data: Any) -> ReleasePlan:
+        """What `fit` will release and cost, from public numbers alone: nothing is drawn and nothing is spent."""
+        return self._recipe.plan(as_graph(data).sizes(self.budget.unit), self.budget)
 
     @classmethod
     def of(cls, method: str, budget: Budget, settings: Mapping[str, Any], fitted: Fitted, graph: Graph) -> Model:
@@ -150,7 +146,7 @@ class Model:
         """Class probabilities. [n, C]
 
         Without ``data``, or with what `fit` was given: of the training graph, free. With ``data``: of another graph, which is a
-        new release within the same budget, about that graph (a warning says so; it is booked in the ledger that `fit` was
+        new release within the same budget, about that graph (a warning says so; it is charged in the ledger that `fit` was
         given). ``training_graph=True`` declares that it is the training graph again, so that what was released is used and
         nothing is spent (needed at node level after loading: a run holds no features). Its nodes must be in the order of the
         training graph; at edge level names of nodes are compared, at node level a run holds none.
@@ -161,11 +157,11 @@ class Model:
         if training_graph:
             self._check_nodes(graph)
             return self._recipe.predict(self._result.weights, self._result.released, graph)
-        result = self.release(graph, ledger=self._ledger)
-        if self._recipe.release_cost(graph, self.budget):
+        result = self.predict_graph(graph, ledger=self._ledger)
+        if result.certificate.epsilon_spent > 0:
             warnings.warn(
                 f"another graph costs a new release: {self.budget} about {graph.name!r}; "
-                "use Model.release to keep its certificate",
+                "use Model.predict_graph to keep its certificate",
                 stacklevel=2,
             )
         return result.probabilities
@@ -174,25 +170,25 @@ class Model:
         """The most likely class of every node, as a number. [n]; see `predict_proba`."""
         return self.predict_proba(data, training_graph=training_graph).argmax(axis=1)
 
-    def release(
+    def predict_graph(
         self,
         data: Any,
         *,
-        ledger: Ledger | str | os.PathLike[str] | None = None,
+        ledger: LedgerLike | None = None,
         noise: NoiseSource | None = None,
         replace_fingerprint: bool = False,
     ) -> Fitted:
         """Predict another graph: probabilities, what was released about it, and the certificate of that release."""
-        weights, graph = self._result.weights, self._aligned(as_graph(data))
+        graph = self._aligned(as_graph(data))
         warn_of_large_delta(self.budget, graph.num_nodes)
-        return booked(
-            lambda source: self._recipe.release(weights, graph, self.budget, self._streams, source),
-            self._recipe.release_cost(graph, self.budget),
+        return predict_graph(
+            self._recipe,
+            self._result.weights,
             graph,
             self.budget,
-            description=f"{self.method}, predicted",
+            self._streams,
+            noise,
             ledger=ledger,
-            noise=noise,
             replace_fingerprint=replace_fingerprint,
         )
 
@@ -212,8 +208,26 @@ class Model:
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write weights, releases, settings and certificate to a new folder; never the graph, a seed or a hidden state."""
         check_target(folder)
+        write_model(self._saved(), folder)
+
+    @classmethod
+    def load(cls, folder: str | os.PathLike[str]) -> Model:
+        """Read what `save` wrote; a damaged folder is an error."""
+        saved = read_model(folder)
+        try:
+            return cls._restored(saved)
+        except (TypeError, InputError) as error:
+            raise RunError(f"run {folder}: method and settings must be those that were saved: {error}") from error
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copies and pickles hold what `save` holds: never the graph, predictions of its nodes at node level, or a ledger."""
+        if self._fitted is None:
+            return _unfitted, (self.method, self.budget, self._streams.seed, dict(self.settings))
+        return Model._restored, (self._saved(),)
+
+    def _saved(self) -> SavedModel:
         result = self._result
-        run = Run(
+        return SavedModel(
             method=self.method,
             settings=self.settings,
             budget=self.budget,
@@ -227,20 +241,14 @@ class Model:
             feature_names=self._feature_names,
             id_title=self._id_title,
         )
-        write_run(run, folder)
 
-    @classmethod
-    def load(cls, folder: str | os.PathLike[str]) -> Model:
-        """Read what `save` wrote; a damaged run is an error."""
-        run = read_run(folder)
-        try:
-            model = Model(run.method, run.budget, **run.settings)
-        except (TypeError, InputError) as error:
-            raise RunError(f"run {folder}: method and settings must be those that were saved: {error}") from error
-        model._fitted = Fitted(np.empty((0, 0)), run.certificate, run.released, run.weights)
-        model._shape = (run.nodes, run.columns)
-        model._classes, model._node_ids, model._feature_names = run.classes, run.node_ids, run.feature_names
-        model._id_title = run.id_title
+    @staticmethod
+    def _restored(saved: SavedModel) -> Model:
+        model = Model(saved.method, saved.budget, **saved.settings)
+        model._fitted = Fitted(np.empty((0, 0)), saved.certificate, saved.released, saved.weights)
+        model._shape = (saved.nodes, saved.columns)
+        model._classes, model._node_ids, model._feature_names = saved.classes, saved.node_ids, saved.feature_names
+        model._id_title = saved.id_title
         return model
 
     @property
@@ -303,6 +311,10 @@ class Model:
                 )
 
 
+def _unfitted(method: str, budget: Budget, seed: int, settings: Mapping[str, Any]) -> Model:
+    return Model(method, budget, seed=seed, **settings)
+
+
 class Votes(Model):
     """The most accurate method at either privacy unit: ``votes-edp`` or ``votes-ndp``, by the unit of the budget."""
 
@@ -327,42 +339,6 @@ def load(folder: str | os.PathLike[str]) -> Model:
 
 
 # -- shared --------------------------------------------------------------------------------------------------------
-
-
-def booked(
-    make: Any,
-    events: tuple[Any, ...],
-    graph: Graph,
-    budget: Budget,
-    *,
-    description: str,
-    ledger: Ledger | str | os.PathLike[str] | None,
-    noise: NoiseSource | None,
-    replace_fingerprint: bool,
-) -> Fitted:
-    """Make a release; with a ledger, book ``events`` before, and hand nothing out that costs more than was booked."""
-    noise = noise or NoiseSource.secure()
-    if ledger is None or not events:
-        return make(noise)
-    if budget.is_private and not noise.is_secret:
-        raise InputError(f"noise must come from the operating system when a ledger is given, got {noise.origin}")
-    ledger_text(dataset=graph.name)
-    # last: a new ledger is made here, and a refused release must not leave one behind
-    book = ledger if isinstance(ledger, Ledger) else Ledger(ledger)
-    receipt = book.charge(
-        graph.name,
-        budget.unit,
-        events,
-        description=description,
-        fingerprint=book.fingerprint(graph.content()),
-        replace_fingerprint=replace_fingerprint,
-    )
-    fitted: Fitted = make(noise)
-    spent, allowed = fitted.certificate.epsilon_spent, epsilon_of(events, budget.delta)
-    if spent > allowed * (1 + 1e-6):
-        raise CaribouError(f"the release must cost at most what was booked, epsilon = {allowed:g}, got {spent:g}")
-    book.annotate(receipt.id, "released")
-    return fitted
 
 
 def as_graph(data: Any) -> Graph:

@@ -7,6 +7,7 @@ count), never from the private graph. Estimates count the largest arrays and the
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 from caribou.errors import InputError
@@ -40,3 +41,12 @@ def require_memory(needed: int, what: str) -> None:
     there = machine_memory()
     if needed > there:
         raise InputError(f"{what} must fit into memory ({there / GIB:.3g} GiB), got about {needed / GIB:.3g} GiB")
+
+
+def peak_mb() -> float:
+    """The largest memory that this process has had, in MB; not a number where the system does not tell."""
+    try:
+        import resource  # here: planning and verifying must start where there is no resource
+    except ImportError:
+        return float("nan")
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024 if sys.platform != "darwin" else 1024**2)

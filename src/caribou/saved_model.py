@@ -15,17 +15,15 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shutil
 import tempfile
-import uuid
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from caribou._files import atomic_folder
 from caribou.errors import CaribouError, RunError
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.certificate import Certificate, json_number
@@ -36,7 +34,7 @@ WEIGHTS, RELEASED, CERTIFICATE, NODES = "weights.safetensors", "released.safeten
 
 
 @dataclass(frozen=True, eq=False)
-class Run:
+class SavedModel:
     """A fitted method as it is stored. ``classes``: names of the classes, in the order of the columns of probabilities;
     ``feature_names``: those of the feature columns, in their order; ``id_title``: what the column of ``node_ids`` is called."""
 
@@ -54,28 +52,15 @@ class Run:
     id_title: str | None = field(default=None)
 
 
-def write_run(run: Run, folder: str | os.PathLike[str]) -> Path:
+def write_model(saved: SavedModel, folder: str | os.PathLike[str]) -> Path:
     """Write a run into a new folder (or an empty one); on any failure or interruption nothing is left behind."""
     target = check_target(folder)
-    with whole_folder(target, "run") as temporary:
-        _write_files(run, temporary)
-    return target
-
-
-@contextmanager
-def whole_folder(target: Path, what: str) -> Iterator[Path]:
-    """A folder to write into that becomes ``target`` (new or empty) when the block ends well, and is removed otherwise."""
-    temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}.tmp")
     try:
-        temporary.mkdir()
-        yield temporary
-        if target.exists():
-            target.rmdir()  # it is empty
-        temporary.rename(target)
+        with atomic_folder(target) as temporary:
+            _write_files(saved, temporary)
     except OSError as error:
-        raise RunError(f"{what} cannot be written to {target}: {error.strerror or error}") from error
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+        raise RunError(f"run cannot be written to {target}: {error.strerror or error}") from error
+    return target
 
 
 def check_target(folder: str | os.PathLike[str]) -> Path:
@@ -98,7 +83,7 @@ def require_writable(folder: Path, given: str) -> None:
         raise RunError(f"out must lie in a folder that can be written, got {given!r}: {error.strerror}") from error
 
 
-def read_run(folder: str | os.PathLike[str]) -> Run:
+def read_model(folder: str | os.PathLike[str]) -> SavedModel:
     """Read a run; a missing, truncated or changed file is an error that names it."""
     base = Path(folder)
     if not base.is_dir():
@@ -115,7 +100,7 @@ def read_run(folder: str | os.PathLike[str]) -> Run:
     try:
         certificate = Certificate.load(base / CERTIFICATE)
         budget = Budget(_number(record["epsilon"]), record["delta"], PrivacyUnit.parse(record["unit"]))
-        run = Run(
+        saved = SavedModel(
             method=str(record["method"]),
             settings=dict(record["settings"]),
             budget=budget,
@@ -131,48 +116,48 @@ def read_run(folder: str | os.PathLike[str]) -> Run:
         )
     except (KeyError, TypeError, ValueError, CaribouError) as error:
         raise RunError(f"run {base} cannot be read: {error}") from error
-    _check_agreement(run, base)
-    return run
+    _check_agreement(saved, base)
+    return saved
 
 
-def _check_agreement(run: Run, base: Path) -> None:
+def _check_agreement(saved: SavedModel, base: Path) -> None:
     """Record and certificate must tell one story."""
-    c = run.certificate
+    c = saved.certificate
     stated = {"epsilon": c.epsilon, "delta": c.delta, "unit": c.unit.value, "nodes": c.public_parameters.get("nodes")}
-    budget = run.budget
-    wanted = {"epsilon": budget.epsilon, "delta": budget.delta, "unit": budget.unit.value, "nodes": run.nodes}
+    budget = saved.budget
+    wanted = {"epsilon": budget.epsilon, "delta": budget.delta, "unit": budget.unit.value, "nodes": saved.nodes}
     for name, value in wanted.items():
         if stated[name] != value:
             raise RunError(
                 f"run {base}: {name} must be the same in {RECORD} and {CERTIFICATE}, got {value} and {stated[name]}"
             )
-    if run.feature_names is not None and len(run.feature_names) != run.columns:
+    if saved.feature_names is not None and len(saved.feature_names) != saved.columns:
         raise RunError(
-            f"run {base}: feature_names must have columns = {run.columns} entries, got {len(run.feature_names)}"
+            f"run {base}: feature_names must have columns = {saved.columns} entries, got {len(saved.feature_names)}"
         )
 
 
-def _write_files(run: Run, folder: Path) -> None:
+def _write_files(saved: SavedModel, folder: Path) -> None:
     from safetensors.numpy import save
 
-    for name, arrays in ((WEIGHTS, run.weights), (RELEASED, run.released)):
+    for name, arrays in ((WEIGHTS, saved.weights), (RELEASED, saved.released)):
         (folder / name).write_bytes(save({key: np.asarray(value, order="C") for key, value in arrays.items()}))
-    run.certificate.save(folder / CERTIFICATE)
-    run.certificate.save(folder / "certificate.md")
-    if run.node_ids is not None:
-        (folder / NODES).write_text(json.dumps(list(run.node_ids)), encoding="utf-8")
+    saved.certificate.save(folder / CERTIFICATE)
+    saved.certificate.save(folder / "certificate.md")
+    if saved.node_ids is not None:
+        (folder / NODES).write_text(json.dumps(list(saved.node_ids)), encoding="utf-8")
     record = {
         "format": FORMAT,
-        "method": run.method,
-        "settings": dict(run.settings),
-        "epsilon": json_number(run.budget.epsilon),
-        "delta": run.budget.delta,
-        "unit": run.budget.unit.value,
-        "nodes": run.nodes,
-        "columns": run.columns,
-        "classes": list(run.classes),
-        "feature_names": None if run.feature_names is None else list(run.feature_names),
-        "id_title": run.id_title,
+        "method": saved.method,
+        "settings": dict(saved.settings),
+        "epsilon": json_number(saved.budget.epsilon),
+        "delta": saved.budget.delta,
+        "unit": saved.budget.unit.value,
+        "nodes": saved.nodes,
+        "columns": saved.columns,
+        "classes": list(saved.classes),
+        "feature_names": None if saved.feature_names is None else list(saved.feature_names),
+        "id_title": saved.id_title,
         "files": {path.name: _digest(path) for path in sorted(folder.iterdir())},
     }
     (folder / RECORD).write_text(json.dumps(record, indent=2, allow_nan=False) + "\n", encoding="utf-8")

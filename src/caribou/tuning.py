@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,16 +18,17 @@ import numpy as np
 
 from caribou._validate import integer
 from caribou.errors import InputError
-from caribou.estimators import booked
 from caribou.graph import Graph
 from caribou.mechanisms.noise_source import NoiseSource
-from caribou.methods import Fitted, Method, method_info
+from caribou.methods.base import Fitted, Method, Outputs, fit, method_info
 from caribou.privacy.budget import Budget, PrivacyUnit
-from caribou.privacy.certificate import Assumption, Certificate, MechanismRecord, certify
-from caribou.privacy.events import EpsilonDelta, Event, Laplace
-from caribou.privacy.ledger import Ledger
+from caribou.privacy.events import Event, Laplace
+from caribou.privacy.mechanism_records import selection_record
+from caribou.privacy.plan import ReleasePlan
 from caribou.privacy.selection import SelectionPlan, plan_selection
+from caribou.privacy.sizes import Sizes
 from caribou.randomness import Streams
+from caribou.release import Drawn, LedgerLike, execute
 
 Space = Mapping[str, Sequence[Any]]
 SPACES: Mapping[str, Space] = {
@@ -68,7 +68,7 @@ def tune(
     fixed: Mapping[str, Any] | None = None,
     seed: int = 0,
     noise: NoiseSource | None = None,
-    ledger: Ledger | str | os.PathLike[str] | None = None,
+    ledger: LedgerLike | None = None,
     replace_fingerprint: bool = False,
     progress: Callable[[], None] = lambda: None,
 ) -> Tuned:
@@ -85,44 +85,84 @@ def tune(
     info.check(name, budget)
     integer(at_least=1, trials=trials)
     noise = noise or NoiseSource.secure()
-    settings = combinations(name, space or SPACES.get(name, {}), fixed or {})
-    recipes = [info.create(**values) for values in settings]
-    order = Streams(seed).generator("tune").permutation(len(recipes))
-    listed = [recipes[i] for i in np.resize(order, trials)]  # without repetition until all have been drawn once
+    recipes = [info.create(**values) for values in combinations(name, space or SPACES.get(name, {}), fixed or {})]
+    order = np.resize(Streams(seed).generator("tune").permutation(len(recipes)), trials)
+    listed = [recipes[i] for i in order]  # without repetition until all have been drawn once
     if public:
-        return _search(listed, graph, budget, None, seed, noise, progress)
+        return _public_search(listed, graph, budget, seed, noise, progress)
+    graph.for_learning(public=budget.unit is PrivacyUnit.EDGE)
+    search = plan_search(
+        recipes, [int(i) for i in order], graph.sizes(budget.unit), budget, description=f"{name}, tuned"
+    )
+
+    def run(source: NoiseSource) -> Drawn[tuple[Method, Outputs, float]]:
+        selected, tried = search.parts["selection"], listed
+        if selected.random is not None:
+            # The theorem is about independent trials of one distribution: how many, and which settings, are private randomness.
+            randomness = source.stream("trials")
+            number = selected.random.number(_uniforms(randomness, 1)[0])
+            tried = [recipes[int(u * len(recipes))] for u in _uniforms(randomness, number)]
+        best = _best_trial(tried, search, graph, seed, source, progress)
+        return Drawn(best, best[1].details)
+
+    released = execute(search, graph, run, noise=noise, ledger=ledger, replace_fingerprint=replace_fingerprint)
+    recipe, outputs, score = released.value
+    fitted = Fitted.of(outputs, released.certificate)
+    edge = budget.unit is PrivacyUnit.EDGE
+    return Tuned(recipe.settings(), fitted, search.parts["selection"], score if edge else None)
+
+
+def plan_search(
+    recipes: Sequence[Method], order: Sequence[int], sizes: Sizes, budget: Budget, *, description: str
+) -> ReleasePlan:
+    """The plan of a whole search: what it costs, and what it rests on, over every setting that could be tried.
+
+    Scope and assumptions are never those of the winner: the scope is the weakest, the assumptions are those of all settings.
+    """
+
+    def plans(epsilon: float) -> list[ReleasePlan]:
+        trial = _trial_budget(budget, epsilon)
+        return [recipe.plan(sizes, trial) for recipe in recipes]
+
+    def score(epsilon: float) -> tuple[Event, ...]:
+        noise = _score_noise(budget, epsilon)
+        return () if noise is None else (Laplace(noise),)
+
+    def costs(epsilon: float) -> list[tuple[Event, ...]]:
+        return [(*plan.cost, *score(epsilon)) for plan in plans(epsilon)]
 
     def all_events(epsilon: float) -> list[Event]:
-        return [
-            event for recipe in listed for events in _trial_costs([recipe], graph, budget, epsilon) for event in events
-        ]
+        each = costs(epsilon)
+        return [event for place in order for event in each[place]]
 
-    plan = plan_selection(
-        lambda e: _trial_costs(recipes, graph, budget, e), trials=trials, budget=budget, listed=all_events
+    selection = plan_selection(
+        lambda e: list(dict.fromkeys(costs(e))), trials=len(order), budget=budget, listed=all_events
     )
-    records = selection_records(plan, budget, all_events(plan.epsilon))  # before the list is drawn anew
-    if plan.random is not None:
-        # The theorem is about independent trials of one distribution: how many, and which settings, are secret coins.
-        coins = noise.stream("trials")
-        number = plan.random.number(_uniforms(coins, 1)[0])
-        listed = [recipes[int(u * len(recipes))] for u in _uniforms(coins, number)]
-    found: list[Tuned] = []
-
-    def search(source: NoiseSource) -> Fitted:
-        found.append(_search(listed, graph, budget, (plan, records), seed, source, progress))
-        return found[0].fitted  # type: ignore[return-value]
-
-    booked(
-        search,
-        tuple(record.event for record in records),
-        graph,
+    trials = plans(selection.epsilon)
+    record = selection_record(
+        budget.unit,
+        [
+            {"settings": dict(recipe.settings()), "mechanisms": [m.to_dict() for m in plan.mechanisms]}
+            for recipe, plan in zip(recipes, trials, strict=True)
+        ],
+        epsilon_of_a_trial=selection.epsilon,
+        expected_trials=selection.trials,
+        order=order if selection.random is None else (),
+        random=selection.random,
+        score_noise=_score_noise(budget, selection.epsilon),
+        delta=budget.delta,
+    )
+    assumptions = {a.name: a for plan in trials for a in plan.assumptions}
+    return ReleasePlan(
         budget,
-        description=f"{name}, tuned",
-        ledger=ledger,
-        noise=noise,
-        replace_fingerprint=replace_fingerprint,
+        (record,),
+        released=(*dict.fromkeys(word for plan in trials for word in plan.released), "the chosen settings"),
+        description=description,
+        public_parameters={"nodes": sizes.nodes, "columns": sizes.columns, "classes": sizes.classes},
+        assumptions=tuple(assumptions.values()),
+        search=record.theorem,
+        parts={"selection": selection, "trials": dict(zip(map(_key, recipes), trials, strict=True))},
     )
-    return found[0]
 
 
 def combinations(name: str, space: Space, fixed: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -145,60 +185,77 @@ def combinations(name: str, space: Space, fixed: Mapping[str, Any]) -> list[dict
     return [dict(fixed) | {k: v for k, v in values.items() if v != DEFAULT} for values in drawn]
 
 
-def _trial_costs(recipes: Sequence[Method], graph: Graph, budget: Budget, epsilon: float) -> list[tuple[Event, ...]]:
-    """The events of one trial with this epsilon for every setting, its score included."""
-    trial = _trial_budget(budget, epsilon)
-    score: tuple[Event, ...] = () if budget.unit is PrivacyUnit.EDGE else (Laplace(1 / (SCORE_SHARE * epsilon)),)
-    return [(*cost, *score) for cost in dict.fromkeys(recipe.cost(graph, trial) for recipe in recipes)]
-
-
 def _trial_budget(budget: Budget, epsilon: float) -> Budget:
     """What is left for the fit; at node level the score has its share."""
     share = 1.0 if budget.unit is PrivacyUnit.EDGE else 1 - SCORE_SHARE
     return Budget(share * epsilon, budget.delta, budget.unit)
 
 
-def _search(
-    recipes: Sequence[Method],
+def _score_noise(budget: Budget, epsilon: float) -> float | None:
+    """Scale of the Laplace noise on a trial's score; None at edge level, where labels are public."""
+    return None if budget.unit is PrivacyUnit.EDGE else 1 / (SCORE_SHARE * epsilon)
+
+
+def _key(recipe: Method) -> str:
+    return json.dumps(recipe.settings(), sort_keys=True, default=str)
+
+
+def _best_trial(
+    tried: Sequence[Method],
+    search: ReleasePlan,
+    graph: Graph,
+    seed: int,
+    noise: NoiseSource,
+    progress: Callable[[], None],
+) -> tuple[Method, Outputs, float]:
+    """The best of the trials by a total order of what each shows."""
+    scale = _score_noise(search.budget, search.parts["selection"].epsilon)
+    best: tuple[tuple[float, str], Method, Outputs] | None = None
+    for number, recipe in enumerate(tried):
+        source = noise.stream(f"trial {number}")
+        outputs = recipe.fit(search.parts["trials"][_key(recipe)], graph, Streams(seed), source)
+        correct, known = _correct(outputs.probabilities, graph)
+        score = correct / max(1, known)
+        if scale is not None:
+            score = float(source.stream("score").add_laplace(np.array([correct]), scale=scale)[0])
+        rank = (score, _digest(recipe, outputs))
+        progress()
+        if best is None or rank > best[0]:
+            best = (rank, recipe, outputs)
+    if best is None:
+        raise InputError("trials must be at least 1, got 0")
+    return best[1], best[2], best[0][0]
+
+
+def _public_search(
+    tried: Sequence[Method],
     graph: Graph,
     budget: Budget,
-    accounted: tuple[SelectionPlan, Sequence[MechanismRecord]] | None,
     seed: int,
     noise: NoiseSource,
     progress: Callable[[], None],
 ) -> Tuned:
-    plan = None if accounted is None else accounted[0]
-    trial_budget = budget if plan is None else _trial_budget(budget, plan.epsilon)
-    best: tuple[tuple[float, str], Method, Fitted] | None = None
-    for number, recipe in enumerate(recipes):
-        coins = noise.stream(f"trial {number}")
-        fitted = recipe.fit(graph, trial_budget, Streams(seed), coins)
-        rank = (_score(fitted, graph, plan, budget, coins), _digest(recipe, fitted))
+    """On public data every trial has the whole budget, and nothing is accounted."""
+    ranked = []
+    for number, recipe in enumerate(tried):
+        fitted = fit(recipe, graph, budget, Streams(seed), noise.stream(f"trial {number}"))
+        correct, known = _correct(fitted.probabilities, graph)
+        ranked.append(((correct / max(1, known), _digest(recipe, fitted)), recipe))
         progress()
-        if best is None or rank > best[0]:
-            best = (rank, recipe, fitted)
-    (score, _), recipe, fitted = best  # type: ignore[misc]
-    if accounted is None or plan is None:
-        return Tuned(recipe.settings(), None, None, score)
-    certificate = _certificate(fitted.certificate, plan, budget, accounted[1])
-    model = Fitted(fitted.probabilities, certificate, fitted.released, fitted.weights)
-    return Tuned(recipe.settings(), model, plan, score if budget.unit is PrivacyUnit.EDGE else None)
+    (score, _), recipe = max(ranked, key=lambda trial: trial[0])
+    return Tuned(recipe.settings(), None, None, score)
 
 
-def _score(fitted: Fitted, graph: Graph, plan: SelectionPlan | None, budget: Budget, noise: NoiseSource) -> float:
-    """Validation accuracy; at node level the noisy number of correct validation nodes."""
+def _correct(probabilities: np.ndarray, graph: Graph) -> tuple[float, int]:
+    """How many validation nodes are right, and how many have a label."""
     split, labels = graph.for_learning()
     known = split.val[labels[split.val] >= 0]
-    correct = float((fitted.probabilities[known].argmax(axis=1) == labels[known]).sum())
-    if plan is None or budget.unit is PrivacyUnit.EDGE:
-        return correct / max(1, len(known))
-    noisy = noise.stream("score").add_laplace(np.array([correct]), scale=1 / (SCORE_SHARE * plan.epsilon))
-    return float(noisy[0])
+    return float((probabilities[known].argmax(axis=1) == labels[known]).sum()), len(known)
 
 
-def _digest(recipe: Method, fitted: Fitted) -> str:
+def _digest(recipe: Method, fitted: Outputs | Fitted) -> str:
     """Breaks ties of the score by what a trial shows: the best must be taken by a total order, not by who came first."""
-    sha = hashlib.sha256(json.dumps(recipe.settings(), sort_keys=True, default=str).encode())
+    sha = hashlib.sha256(_key(recipe).encode())
     for arrays in (fitted.released, fitted.weights):
         for name in sorted(arrays):
             sha.update(name.encode() + np.asarray(arrays[name]).tobytes())
@@ -206,32 +263,5 @@ def _digest(recipe: Method, fitted: Fitted) -> str:
 
 
 def _uniforms(noise: NoiseSource, count: int) -> np.ndarray:
-    """Uniform on (0, 1), from secret coins: P(Gumbel <= x) = exp(-exp(-x)). [count]"""
+    """Uniform on (0, 1), from private randomness: P(Gumbel <= x) = exp(-exp(-x)). [count]"""
     return np.clip(np.exp(-np.exp(-noise.gumbel((count,)))), 1e-12, 1 - 1e-12)
-
-
-def selection_records(plan: SelectionPlan, budget: Budget, events: Sequence[Event]) -> tuple[MechanismRecord, ...]:
-    """The cost of the whole search as lines of a certificate. ``events``: of all trials, if they are composed."""
-    details = {"theorem": plan.theorem, "epsilon_of_a_trial": plan.epsilon, "expected_trials": plan.trials}
-    if plan.random is None:
-        return tuple(MechanismRecord("private selection", e, details) for e in events)
-    return (MechanismRecord("private selection", EpsilonDelta(plan.spent, budget.delta), details),)
-
-
-def _certificate(
-    trial: Certificate, plan: SelectionPlan, budget: Budget, records: Sequence[MechanismRecord]
-) -> Certificate:
-    """The certificate of the chosen trial, with the cost of the whole search in the place of its own."""
-    searched = Assumption(
-        "hyper-parameters",
-        f"Chosen on the private graph; the search is accounted for here: {plan.theorem}. Neither the other trials nor their "
-        "number are published.",
-    )
-    return certify(
-        budget,
-        records,
-        released=(*trial.released, "the chosen settings"),
-        # the groups of one trial are inside the events of the search
-        public_parameters={k: v for k, v in trial.public_parameters.items() if k != "groups"},
-        assumptions=[searched if a.name == "hyper-parameters" else a for a in trial.assumptions],
-    )

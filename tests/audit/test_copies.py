@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from caribou.embeddings import release
 
 from caribou.audit.copies import PropagationCopies, SumCopies, VoteCopies, certified_mechanism, copies
 from caribou.audit.pairs import member_pair, star_graphs, worst_pairs, worst_rows
-from caribou.embeddings import release
 from caribou.errors import InputError
 from caribou.graph.operator import normalize
 from caribou.layers.contractive import ContractiveGraphLayer

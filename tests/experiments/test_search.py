@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import caribou as cb
+from caribou import methods
 from caribou.errors import InputError
 from caribou.experiments import search as trials
 from caribou.experiments.search import (
@@ -28,7 +29,7 @@ from caribou.experiments.search import (
 )
 from caribou.mechanisms import randomized_response
 from caribou.mechanisms.noise_source import NoiseSource
-from caribou.methods import METHODS
+from caribou.methods import METHODS, Outputs
 from caribou.methods.node.mlp import MlpDp
 from caribou.models import encoder
 from caribou.randomness import Streams
@@ -102,9 +103,9 @@ def test_test_labels_change_nothing() -> None:
 
 
 def test_the_score_is_the_accuracy_on_the_scored_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fit(self, graph, budget, streams, noise):  # right for even nodes
+    def fit(self, plan, graph, streams, noise):  # right for even nodes
         answers = (np.array(GRAPH.labels) + np.arange(200) % 2) % GRAPH.num_classes
-        return type("Fitted", (), {"probabilities": np.eye(GRAPH.num_classes)[answers]})
+        return Outputs(np.eye(GRAPH.num_classes)[answers])
 
     monkeypatch.setattr(MlpDp, "fit", fit)
     for trial in run_trials(QUESTION, SPACE, halves):
@@ -202,10 +203,12 @@ def test_a_kept_encoder_gives_the_same_figures(monkeypatch: pytest.MonkeyPatch) 
     with encoder.kept_encoders():
         kept = run_trials(question, space, lambda name, seed: data)
         assert len(fits) == 3
-        METHODS["mlp"].create(hidden=[8]).fit(data.graph, question.budget, Streams(0), NoiseSource.seeded(0))
-        METHODS["mlp"].create().fit(data.graph, question.budget, Streams(1), NoiseSource.seeded(0))
-        METHODS["mlp"].create().fit(held_out(GRAPH, 0).graph, question.budget, Streams(0), NoiseSource.seeded(0))
+        methods.fit(METHODS["mlp"].create(hidden=[8]), data.graph, question.budget, Streams(0), NoiseSource.seeded(0))
+        methods.fit(METHODS["mlp"].create(), data.graph, question.budget, Streams(1), NoiseSource.seeded(0))
+        methods.fit(
+            METHODS["mlp"].create(), held_out(GRAPH, 0).graph, question.budget, Streams(0), NoiseSource.seeded(0)
+        )
         assert len(fits) == 6  # other widths, another seed, another object: fitted anew
-    METHODS["mlp"].create().fit(data.graph, question.budget, Streams(0), NoiseSource.seeded(0))
+    methods.fit(METHODS["mlp"].create(), data.graph, question.budget, Streams(0), NoiseSource.seeded(0))
     assert len(fits) == 7  # outside nothing is kept
     assert [t.accuracy for t in kept] == [t.accuracy for t in plain]

@@ -9,8 +9,8 @@ import networkx as nx
 import numpy as np
 import pytest
 import torch
-
 from caribou.embeddings import release
+
 from caribou.errors import BudgetExceeded, CalibrationError, CaribouError, InputError
 from caribou.graph import Graph
 from caribou.graph.operator import Operator, cap_degrees, normalize

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from caribou import methods
 from caribou.graph import Graph
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.privacy.budget import Budget
@@ -32,7 +33,7 @@ def transcript_mu(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[float]]
             return released
 
         monkeypatch.setattr(NoiseSource, "add_gaussian", record)
-        method.fit(graph, budget, Streams(seed), NoiseSource.seeded(seed))
+        methods.fit(method, graph, budget, Streams(seed), NoiseSource.seeded(seed))
         found = []
         for neighbour in neighbours:
             steps = iter(recorded)
@@ -46,7 +47,7 @@ def transcript_mu(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[float]]
                 return released
 
             monkeypatch.setattr(NoiseSource, "add_gaussian", replay)
-            method.fit(neighbour, budget, Streams(seed), NoiseSource.seeded(seed))
+            methods.fit(method, neighbour, budget, Streams(seed), NoiseSource.seeded(seed))
             assert next(steps, None) is None, "the number of releases depends on the private graph"
             found.append(total**0.5)
         monkeypatch.setattr(NoiseSource, "add_gaussian", original)

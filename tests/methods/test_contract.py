@@ -15,7 +15,7 @@ import pytest
 import torch
 
 import caribou as cb
-from caribou import memory, randomness
+from caribou import memory, methods, randomness
 from caribou.errors import InputError
 from caribou.graph import Graph
 from caribou.mechanisms.noise_source import NoiseSource
@@ -35,8 +35,9 @@ from caribou.methods.node.sage import SageNdp
 from caribou.methods.node.votes import VotePlan, VotesNdp
 from caribou.privacy.accounting import epsilon_of
 from caribou.privacy.budget import Budget, PrivacyUnit
-from caribou.privacy.certificate import EVERY_GRAPH, verify
-from caribou.privacy.events import event_from_dict
+from caribou.privacy.mechanism_records import groups_of
+from caribou.privacy.plan import ReleasePlan
+from caribou.privacy.verify import verify
 from caribou.randomness import Streams
 
 pytestmark = pytest.mark.usefixtures("quick_learning")
@@ -72,8 +73,8 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("votes-edp", {}),
     ("votes-edp", {"noise": "gaussian"}),
     ("votes-ndp", {}),
-    ("votes-ndp", {"plan": PLAN}),
-    ("votes-ndp", {"plan": PLAN, "weight": 0.5, "base": {"hidden": 8}}),
+    ("votes-ndp", {"votes": PLAN}),
+    ("votes-ndp", {"votes": PLAN, "weight": 0.5, "base": {"hidden": 8}}),
     ("mlp-dp", {}),
     ("mlp-dp", {"hidden": 8}),
     ("mlp-dp", {"random_features": 20}),
@@ -104,12 +105,17 @@ def test_what_does_not_fit_into_memory_is_refused_with_the_numbers(
     """No method starts what it cannot finish; that it cannot is a matter of public sizes."""
     monkeypatch.setattr(memory, "machine_memory", lambda: 2**10)
     with pytest.raises(InputError, match=r"must fit into memory \(9.54e-07 GiB\), got about .* GiB"):
-        create(name, settings).fit(GRAPH, budget_of(name), Streams(0), NoiseSource.seeded(0))
+        methods.fit(create(name, settings), GRAPH, budget_of(name), Streams(0), NoiseSource.seeded(0))
+
+
+def plan_of(name: str, settings: Mapping[str, Any]) -> ReleasePlan:
+    budget = budget_of(name)
+    return create(name, settings).plan(GRAPH.sizes(budget.unit), budget)
 
 
 def test_what_is_free_costs_nothing() -> None:
     for name, info in METHODS.items():
-        assert info.data_independent == (info.create().cost(GRAPH, budget_of(name)) == ()), name
+        assert info.data_independent == plan_of(name, {}).is_free, name
 
 
 def create(name: str, settings: Mapping[str, Any]) -> Method:
@@ -149,7 +155,7 @@ def _recorded_fit(name: str, settings: str, seed: int, noise: int | None) -> Rec
             patch.setattr(NoiseSource, kind, noting(kind, getattr(NoiseSource, kind), drawn))
         seed_of = randomness.stream_seed
         patch.setattr(randomness, "stream_seed", lambda s, purpose: coins.add((s, purpose)) or seed_of(s, purpose))
-        fitted = create(name, json.loads(settings)).fit(GRAPH, budget_of(name), Streams(seed), source)
+        fitted = methods.fit(create(name, json.loads(settings)), GRAPH, budget_of(name), Streams(seed), source)
     assert global_coins() == before, "a fit must not draw from, or set, the generators of the process"
     return Recorded(fitted, tuple(drawn), frozenset(coins))
 
@@ -200,7 +206,7 @@ def test_one_row_of_probabilities_per_node(name: str, settings: dict[str, Any]) 
 @every_case
 def test_the_seeds_decide_everything_and_the_noise_matters(name: str, settings: dict[str, Any]) -> None:
     first = fit(name, settings)
-    again = create(name, settings).fit(GRAPH, budget_of(name), Streams(1), NoiseSource.seeded(1))
+    again = methods.fit(create(name, settings), GRAPH, budget_of(name), Streams(1), NoiseSource.seeded(1))
     assert same(arrays(first), arrays(again))
     draws_noise = METHODS[name].private and name != "mlp"
     assert same(arrays(first), arrays(fit(name, settings, noise=2))) is not draws_noise
@@ -226,17 +232,17 @@ def test_public_seed_and_noise_are_unrelated(name: str, settings: dict[str, Any]
 
 @every_case
 def test_the_cost_is_known_before_and_covers_the_certificate(name: str, settings: dict[str, Any]) -> None:
-    cost = create(name, settings).cost(GRAPH, budget_of(name))
+    cost = plan_of(name, settings).cost
     certificate = fit(name, settings, noise=None).certificate
+    assert certificate.cost == cost
     covers(cost, certificate, budget_of(name))
 
 
 def covers(cost: Any, certificate: Any, budget: Budget) -> None:
     for delta in (1e-7, 1e-5, 1e-3):
-        spent, booked = epsilon_of(certificate.events, delta), epsilon_of(cost, delta)
+        spent, booked = epsilon_of(certificate.cost, delta), epsilon_of(cost, delta)
         assert spent <= booked + 1e-3 * max(1.0, booked if math.isfinite(booked) else 1.0)
-    for group in certificate.public_parameters.get("groups", {}).values():
-        events = [event_from_dict(event) for event in group]
+    for events in groups_of(certificate.mechanisms).values():
         assert epsilon_of(events, budget.delta) <= budget.epsilon * (1 + 1e-9)
         assert epsilon_of(events, budget.delta) <= certificate.epsilon_spent * (1 + 1e-3)
 
@@ -245,7 +251,8 @@ SELECTING = [
     # Groups of nodes whose costs are incomparable: pure epsilon for some, Gaussians for others.
     (name, settings)
     for name, settings in CASES
-    if "plan" in settings
+    if "votes" in settings
+    and name == "votes-ndp"
     or "choose_shrinkage" in settings
     or name == "sage-ndp"
     or (name, settings) == ("caribou-ndp", {"graph_share": 0.5, "hops": 3})
@@ -254,9 +261,8 @@ SELECTING = [
 
 @pytest.mark.parametrize(("name", "settings"), SELECTING, ids=lambda v: v if isinstance(v, str) else "-".join(v))
 def test_the_cost_of_two_fits_covers_every_group(name: str, settings: dict[str, Any]) -> None:
-    cost = create(name, settings).cost(GRAPH, budget_of(name))
-    for group in fit(name, settings, noise=None).certificate.public_parameters["groups"].values():
-        events = [event_from_dict(event) for event in group]
+    cost = plan_of(name, settings).cost
+    for events in groups_of(fit(name, settings, noise=None).certificate.mechanisms).values():
         assert epsilon_of(events * 2, 1e-5) <= epsilon_of([*cost, *cost], 1e-5) * (1 + 1e-3)
 
 
@@ -267,8 +273,9 @@ def test_the_cost_depends_on_public_numbers_only(name: str, settings: dict[str, 
     graphs = [GRAPH, GRAPH.with_edge(0, missing)]
     if budget.unit is PrivacyUnit.NODE:
         graphs.append(dataclasses.replace(GRAPH, features=GRAPH.features[::-1], labels=np.array(GRAPH.labels[::-1])))
-    for cost in (method.cost,) if METHODS[name].transductive else (method.cost, method.release_cost):
-        assert len({cost(graph, budget) for graph in graphs}) == 1
+    sizes = {graph.sizes(budget.unit) for graph in graphs}
+    assert len(sizes) == 1
+    assert method.plan(*sizes, budget) == method.plan(*sizes, budget)
 
 
 @every_case
@@ -278,7 +285,7 @@ def test_certificates_verify_or_say_what_they_are_not(name: str, settings: dict[
         assert secret.status == "no privacy"
         assert not verify(secret).passed
         return
-    assert secret.status == ("private" if secret.scope == EVERY_GRAPH else "private in scope")
+    assert secret.status == ("private" if secret.scope.is_every_graph else "private in scope")
     if METHODS[name].unit is PrivacyUnit.EDGE or name == "mlp-dp":
         assert secret.status == "private"
     if name in ("gap-ndp", "dpdgc-ndp", "sage-ndp"):
@@ -289,7 +296,7 @@ def test_certificates_verify_or_say_what_they_are_not(name: str, settings: dict[
     assert seeded.status == "void"
     assert not verify(seeded).passed
     infinite = Budget(math.inf, 1e-5, METHODS[name].unit)
-    open_book = create(name, settings).fit(GRAPH, infinite, Streams(1), NoiseSource.secure()).certificate
+    open_book = methods.fit(create(name, settings), GRAPH, infinite, Streams(1), NoiseSource.secure()).certificate
     assert open_book.status == "no privacy"
 
 
@@ -305,20 +312,20 @@ def test_another_graph_is_predicted_within_its_own_cost(name: str, settings: dic
     method, fitted, budget = create(name, settings), fit(name, settings), budget_of(name)
     if METHODS[name].transductive:
         with pytest.raises(InputError, match="transductive"):
-            method.release(fitted.weights, OTHER, budget, Streams(1), NoiseSource.secure())
+            methods.predict_graph(method, fitted.weights, OTHER, budget, Streams(1), NoiseSource.secure())
         with pytest.raises(InputError, match="transductive"):
-            method.release_cost(OTHER, budget)
+            method.plan_graph(OTHER.sizes(budget.unit), budget, fitted.weights)
         return
     before = content(OTHER)
-    result = method.release(fitted.weights, OTHER, budget, Streams(1), NoiseSource.secure())
+    result = methods.predict_graph(method, fitted.weights, OTHER, budget, Streams(1), NoiseSource.secure())
     assert result.probabilities.shape == (OTHER.num_nodes, OTHER.num_classes)
     assert np.allclose(result.probabilities.sum(axis=1), 1)
     assert np.mean(result.probabilities.argmax(axis=1) == OTHER.labels) > 0.45
     assert content(OTHER) == before
-    covers(method.release_cost(OTHER, budget), result.certificate, budget)
+    plan = method.plan_graph(OTHER.sizes(budget.unit), budget, fitted.weights)
+    covers(plan.cost, result.certificate, budget)
     assert verify(result.certificate).passed is METHODS[name].private
-    booked = method.release_cost(OTHER, budget)
-    assert bool(booked) is (result.certificate.epsilon_spent > 0)
+    assert plan.is_free is (result.certificate.epsilon_spent == 0)
 
 
 @every_case
@@ -326,9 +333,11 @@ def test_the_wrong_unit_is_refused_by_fit_and_release(name: str, settings: dict[
     unit = next(u for u in PrivacyUnit if u is not METHODS[name].unit)
     method = create(name, settings)
     with pytest.raises(InputError, match=r"unit .*must be (edge|node)"):
-        method.fit(GRAPH, Budget(4.0, 1e-5, unit), Streams(1), NoiseSource.secure())
+        methods.fit(method, GRAPH, Budget(4.0, 1e-5, unit), Streams(1), NoiseSource.secure())
     with pytest.raises(InputError, match=r"unit .*must be (edge|node)"):
-        method.release(fit(name, settings).weights, OTHER, Budget(4.0, 1e-5, unit), Streams(1), NoiseSource.secure())
+        methods.predict_graph(
+            method, fit(name, settings).weights, OTHER, Budget(4.0, 1e-5, unit), Streams(1), NoiseSource.secure()
+        )
 
 
 # -- settings ------------------------------------------------------------------------------------------------------
@@ -390,7 +399,7 @@ ALTERNATIVES: dict[type, dict[str, tuple[dict[str, Any], Any]]] = {
     },
     VotesNdp: {
         "declared_average_degree": ({}, 60),
-        "plan": ({}, VotePlan(1, 0.9)),
+        "votes": ({}, VotePlan(1, 0.9)),
         "weight": ({}, 0.123),
         "base": ({}, MlpDp(clip=0.1)),
     },
@@ -487,7 +496,7 @@ def _usual(cls: type, settings: str) -> dict[str, np.ndarray]:
 def _outcome(cls: type, others: str, field: str, value: Any) -> dict[str, np.ndarray]:
     """Predictions and releases with one setting at a value; None = the usual one."""
     if cls is VotePlan:
-        return _outputs(VotesNdp(plan=VotePlan(**json.loads(others), **{field: value})))
+        return _outputs(VotesNdp(votes=VotePlan(**json.loads(others), **{field: value})))
     if value is None:
         return _usual(cls, others)
     return _outputs(cls(**(json.loads(others) | {field: value})))
@@ -496,5 +505,5 @@ def _outcome(cls: type, others: str, field: str, value: Any) -> dict[str, np.nda
 def _outputs(method: Method) -> dict[str, np.ndarray]:
     edge = Caribou | VotesEdge | Mlp | SageEdge | Gap | Dpdgc
     unit = PrivacyUnit.EDGE if isinstance(method, edge) else PrivacyUnit.NODE
-    fitted = method.fit(GRAPH, Budget(8.0, 1e-5, unit), Streams(1), NoiseSource.seeded(1))
+    fitted = methods.fit(method, GRAPH, Budget(8.0, 1e-5, unit), Streams(1), NoiseSource.seeded(1))
     return {"own": fitted.probabilities, **fitted.released}

@@ -282,7 +282,7 @@ def member_graph() -> Graph:
 def member_game(method: object, budget: Budget = NODE, runs: int = RUNS) -> Game:
     """The training node with everything of its own, or not at all."""
     graph = member_graph()
-    plan = getattr(method, "plan", None)
+    plan = getattr(method, "votes", None)
 
     def scores(fitted: Fitted) -> Scores:
         logits = apply_model(fitted.weights, graph)
@@ -306,7 +306,7 @@ def member_game(method: object, budget: Budget = NODE, runs: int = RUNS) -> Game
 
 def receiver_game() -> Game:
     """A test node whose row of votes is full, or not there: pure epsilon."""
-    method, budget = VotesNdp(plan=VotePlan(1, 0.5), weight=1.0, base=BASE), Budget(2.0, 1e-5, "node")
+    method, budget = VotesNdp(votes=VotePlan(1, 0.5), weight=1.0, base=BASE), Budget(2.0, 1e-5, "node")
     senders, v = 20, 20
     labels = np.array([0] * senders + [1, 1, 0])
     edges = np.array([(u, v) for u in range(senders)]).T
@@ -331,7 +331,7 @@ NODE_GAMES: dict[str, tuple[Callable[[], Game], float]] = {
     "caribou-ndp, chosen weight": (lambda: member_game(message_passing("chosen"), runs=500), 0.4),
     "caribou-ndp, trained classifier": (lambda: member_game(message_passing("trained"), runs=500), 0.4),
     "votes-ndp, a voter": (
-        lambda: member_game(VotesNdp(plan=VotePlan(2, 0.5), base=BASE), Budget(3.0, 0.02, "node"), runs=600),
+        lambda: member_game(VotesNdp(votes=VotePlan(2, 0.5), base=BASE), Budget(3.0, 0.02, "node"), runs=600),
         0.1,
     ),
     "votes-ndp, a receiver": (receiver_game, 0.4),
@@ -444,7 +444,7 @@ NODE_METHODS = [
     MlpDp(hidden=2),
     CaribouNdp(graph_share=0.5, degree_cap=2),
     CaribouNdp(graph_share=0.5, degree_cap=2, classifier="trained"),
-    VotesNdp(plan=VotePlan(2, 0.5)),
+    VotesNdp(votes=VotePlan(2, 0.5)),
 ]
 
 
@@ -502,7 +502,7 @@ def test_predictions_of_others_do_not_show_how_many_entries_a_node_has(sparse: b
 
 def test_the_certified_attack_rate_covers_every_group() -> None:
     """A receiver of votes pays a pure epsilon: at few false alarms it is found more often than a Gaussian would allow."""
-    method, budget = VotesNdp(plan=VotePlan(2, 0.5), weight=1.0), Budget(4.0, 1e-5, "node")
+    method, budget = VotesNdp(votes=VotePlan(2, 0.5), weight=1.0), Budget(4.0, 1e-5, "node")
     certificate = method.fit(member_graph(), budget, STREAMS, NoiseSource.secure()).certificate
     laplace = 0.5 * math.exp(budget.epsilon) * 2 * 0.001  # Laplace noise, shift epsilon scales: TPR = e^epsilon FPR
     assert certificate.largest_true_positive_rates["0.001"] >= laplace * (1 - 1e-3)
@@ -512,7 +512,7 @@ def test_the_certified_attack_rate_covers_every_group() -> None:
     assert certificate_module.verify(certificate).passed
 
 
-@pytest.mark.parametrize("method", [VotesNdp(plan=VotePlan(2, 0.5)), VotesNdp(plan=VotePlan(2, 0.5), weight=1.0)])
+@pytest.mark.parametrize("method", [VotesNdp(votes=VotePlan(2, 0.5)), VotesNdp(votes=VotePlan(2, 0.5), weight=1.0)])
 def test_another_graph_costs_a_receiver_its_whole_epsilon(method: VotesNdp) -> None:
     graph, budget = member_graph(), Budget(4.0, 1e-5, "node")
     weights = method.fit(graph, budget, STREAMS, NoiseSource.secure()).weights

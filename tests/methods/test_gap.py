@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import caribou as cb
+from caribou import methods
 from caribou.errors import InputError
 from caribou.graph import Graph
 from caribou.mechanisms.neighbour_sums import bounded_adjacency, neighbour_sums
@@ -64,7 +65,7 @@ def graph_bytes(graph: Graph) -> list[bytes]:
 def test_contract(method: Gap | GapNdp, kind: dict) -> None:
     before = graph_bytes(GRAPH)
     budget = Budget(3.0, **kind)
-    one, same, other = (method.fit(GRAPH, budget, Streams(0), NoiseSource.seeded(s)) for s in (5, 5, 6))
+    one, same, other = (methods.fit(method, GRAPH, budget, Streams(0), NoiseSource.seeded(s)) for s in (5, 5, 6))
     assert one.probabilities.shape == (300, 3)
     assert np.allclose(one.probabilities.sum(axis=1), 1)
     assert np.array_equal(one.probabilities, same.probabilities)
@@ -81,7 +82,7 @@ def test_contract(method: Gap | GapNdp, kind: dict) -> None:
 
 @pytest.mark.parametrize(("method", "kind"), CASES)
 def test_certificate_verifies_and_a_wrong_figure_is_found(method: Gap | GapNdp, kind: dict, tmp_path: Path) -> None:
-    certificate = method.fit(GRAPH, Budget(3.0, **kind), Streams(0), NoiseSource.secure()).certificate
+    certificate = methods.fit(method, GRAPH, Budget(3.0, **kind), Streams(0), NoiseSource.secure()).certificate
     certificate.save(tmp_path / "c.json")
     loaded = Certificate.load(tmp_path / "c.json")
     assert loaded.status == ("private in scope" if kind is NODE else "private")
@@ -105,7 +106,7 @@ def test_the_released_sums_carry_exactly_the_noise_they_should(method: Gap | Gap
     budget = Budget(3.0, **kind)
     residuals = []
     for seed in range(3):
-        fitted = method.fit(GRAPH, budget, Streams(0), NoiseSource.seeded(seed))
+        fitted = methods.fit(method, GRAPH, budget, Streams(0), NoiseSource.seeded(seed))
         details = next(m for m in fitted.certificate.mechanisms if "sums" in m.name).details
         if isinstance(method, Gap):
             start, share, cap = Encoder.from_arrays(fitted.weights).embeddings(GRAPH.features), 1.0, None
@@ -155,7 +156,7 @@ def test_public_coins_leave_the_noise_as_it_is() -> None:
     budget = Budget(3.0, **EDGE)
     drawn = []
     for seed in (0, 1):
-        fitted = Gap(hops=1).fit(GRAPH, budget, Streams(seed), NoiseSource.seeded(0))
+        fitted = methods.fit(Gap(hops=1), GRAPH, budget, Streams(seed), NoiseSource.seeded(0))
         start = Encoder.from_arrays(fitted.weights).embeddings(GRAPH.features)
         c = calibrate_sums(sum_sensitivity("edge"), hops=1, mu=budget_mu(budget), nodes=300, columns=start.shape[1])
         exact = neighbour_sums(bounded_adjacency(GRAPH, None, Streams(0).sampling), start, c)
@@ -166,11 +167,11 @@ def test_public_coins_leave_the_noise_as_it_is() -> None:
 @pytest.mark.parametrize(("method", "kind"), CASES)
 def test_another_graph_is_predicted_with_a_release_about_it(method: Gap | GapNdp, kind: dict) -> None:
     budget = Budget(8.0, **kind)
-    fitted = method.fit(GRAPH, budget, Streams(0), NoiseSource.seeded(0))
+    fitted = methods.fit(method, GRAPH, budget, Streams(0), NoiseSource.seeded(0))
     other = cb.datasets.load(
         "csbm", nodes=200, classes=3, average_degree=8.0, homophily=0.85, signal=1.0, features=6, seed=4
     )
-    released = method.release(fitted.weights, other, budget, Streams(1), NoiseSource.secure())
+    released = methods.predict_graph(method, fitted.weights, other, budget, Streams(1), NoiseSource.secure())
     assert released.probabilities.shape == (200, 3)
     assert verify(released.certificate).passed
     cost = method.release_cost(other, budget)
@@ -180,7 +181,7 @@ def test_another_graph_is_predicted_with_a_release_about_it(method: Gap | GapNdp
 
 @pytest.mark.parametrize(("method", "kind"), CASES)
 def test_without_noise_it_is_labelled_and_good(method: Gap | GapNdp, kind: dict) -> None:
-    fits = [method.fit(GRAPH, Budget(math.inf, **kind), Streams(0), NoiseSource.secure()) for _ in range(2)]
+    fits = [methods.fit(method, GRAPH, Budget(math.inf, **kind), Streams(0), NoiseSource.secure()) for _ in range(2)]
     assert fits[0].certificate.status == "no privacy"
     assert np.array_equal(fits[0].probabilities, fits[1].probabilities)
     assert accuracy(fits[0].probabilities) > 0.65
@@ -191,12 +192,12 @@ def test_names_and_errors() -> None:
     with pytest.raises(InputError, match="epsilon must be inf"):
         METHODS["gap-inf"].check("gap-inf", Budget(1.0, **EDGE))
     with pytest.raises(InputError, match="unit must be edge"):
-        Gap().fit(GRAPH, Budget(1.0, **NODE), Streams(0), NoiseSource.secure())
+        methods.fit(Gap(), GRAPH, Budget(1.0, **NODE), Streams(0), NoiseSource.secure())
     with pytest.raises(InputError, match="must be node"):
-        GapNdp().fit(GRAPH, Budget(1.0, **EDGE), Streams(0), NoiseSource.secure())
+        methods.fit(GapNdp(), GRAPH, Budget(1.0, **EDGE), Streams(0), NoiseSource.secure())
     for method, kind in CASES:
         with pytest.raises(InputError, match="labels and a split"):
-            method.fit(GRAPH.with_split(None), Budget(1.0, **kind), Streams(0), NoiseSource.secure())
+            methods.fit(method, GRAPH.with_split(None), Budget(1.0, **kind), Streams(0), NoiseSource.secure())
     for bad in ({"hops": 0}, {"hidden": 3}, {"classifier_hidden": 0}):
         with pytest.raises(InputError, match=next(iter(bad))):
             Gap(**bad)
@@ -219,5 +220,5 @@ def test_floors_on_cora() -> None:
     """Generous floors; docs/methods/gap.md has the measured figures."""
     graph = cb.datasets.load("cora", seed=0)
     for epsilon, floor in ((1.0, 0.74), (4.0, 0.77), (16.0, 0.82), (math.inf, 0.85)):
-        fitted = Gap().fit(graph, Budget(epsilon, **EDGE), Streams(0), NoiseSource.secure())
+        fitted = methods.fit(Gap(), graph, Budget(epsilon, **EDGE), Streams(0), NoiseSource.secure())
         assert accuracy(fitted.probabilities, graph) >= floor

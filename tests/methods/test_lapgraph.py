@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import caribou as cb
+from caribou import methods
 from caribou.errors import InputError
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.mechanisms.randomized_response import perturbed_pairs
@@ -24,7 +25,7 @@ QUICK = {"epochs": 10, "hidden": 8}
 def test_contract_and_certificate() -> None:
     method, budget = LapGraph(**QUICK), cb.Budget(6.0)
     before = (GRAPH.indices.tobytes(), GRAPH.features.tobytes())
-    fitted = method.fit(GRAPH, budget, Streams(0), NoiseSource.secure())
+    fitted = methods.fit(method, GRAPH, budget, Streams(0), NoiseSource.secure())
     assert before == (GRAPH.indices.tobytes(), GRAPH.features.tobytes())
     assert np.allclose(fitted.probabilities.sum(axis=1), 1)
     assert [c for c in verify(fitted.certificate).checks if not c.passed] == []
@@ -33,9 +34,9 @@ def test_contract_and_certificate() -> None:
     details = fitted.certificate.mechanisms[1].details
     assert details["epsilon_of_these"] <= 0.99 * 6.0
     assert "docs/methods/sage.md" in details["theorem"]
-    one, two = (method.fit(GRAPH, budget, Streams(0), NoiseSource.seeded(3)) for _ in range(2))
+    one, two = (methods.fit(method, GRAPH, budget, Streams(0), NoiseSource.seeded(3)) for _ in range(2))
     assert np.array_equal(one.probabilities, two.probabilities)
-    other = SageEdge(**QUICK).fit(GRAPH, budget, Streams(0), NoiseSource.seeded(3))
+    other = methods.fit(SageEdge(**QUICK), GRAPH, budget, Streams(0), NoiseSource.seeded(3))
     assert not np.array_equal(one.released["edges"], other.released["edges"])
 
 
@@ -62,4 +63,4 @@ def test_its_edges_are_as_many_as_the_largest_cells_on_average() -> None:
 
 def test_bad_input_names_the_method() -> None:
     with pytest.raises(InputError, match="unit must be edge for lapgraph-edp"):
-        LapGraph().fit(GRAPH, cb.Budget(1, unit="node"), Streams(0), NoiseSource.secure())
+        methods.fit(LapGraph(), GRAPH, cb.Budget(1, unit="node"), Streams(0), NoiseSource.secure())

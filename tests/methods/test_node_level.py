@@ -17,6 +17,7 @@ import torch
 from scipy.special import softmax
 
 import caribou
+from caribou import methods
 from caribou.errors import InputError
 from caribou.graph import Graph, Split
 from caribou.graph.operator import pair_hash
@@ -45,7 +46,7 @@ from caribou.privacy.events import EpsilonDelta, Gaussian, Laplace, NonPrivate, 
 from caribou.randomness import Streams
 
 NODE = {"delta": 1e-5, "unit": "node"}
-VOTING = VotesNdp(plan=VotePlan(2, 0.5))
+VOTING = VotesNdp(votes=VotePlan(2, 0.5))
 RANDOM, NETWORK = MlpDp(random_features=40), MlpDp(hidden=8)
 METHODS = [
     MlpDp(),
@@ -53,7 +54,7 @@ METHODS = [
     RANDOM,
     NETWORK,
     VOTING,
-    VotesNdp(plan=VotePlan(2, 0.5), base=NETWORK),
+    VotesNdp(votes=VotePlan(2, 0.5), base=NETWORK),
 ]
 
 
@@ -75,7 +76,7 @@ def graph_bytes(graph: Graph) -> list[bytes]:
 def test_contract(method, graph: Graph) -> None:
     before = graph_bytes(graph)
     budget = Budget(3.0, **NODE)
-    fitted = [method.fit(graph, budget, Streams(0), NoiseSource.seeded(s)) for s in (5, 5, 6)]
+    fitted = [methods.fit(method, graph, budget, Streams(0), NoiseSource.seeded(s)) for s in (5, 5, 6)]
     assert fitted[0].probabilities.shape == (300, graph.num_classes)
     assert np.allclose(fitted[0].probabilities.sum(axis=1), 1)
     assert np.array_equal(fitted[0].probabilities, fitted[1].probabilities)
@@ -90,7 +91,7 @@ def test_contract(method, graph: Graph) -> None:
 
 @pytest.mark.parametrize("method", [MlpDp(choose_shrinkage=True), VOTING])
 def test_certificate_verifies_and_survives_a_file(method, graph: Graph, tmp_path: Path) -> None:
-    certificate = method.fit(graph, Budget(3.0, **NODE), Streams(0), NoiseSource.secure()).certificate
+    certificate = methods.fit(method, graph, Budget(3.0, **NODE), Streams(0), NoiseSource.secure()).certificate
     certificate.save(tmp_path / "c.json")
     loaded = Certificate.load(tmp_path / "c.json")
     assert loaded.status == ("private in scope" if method is VOTING else "private")
@@ -104,20 +105,20 @@ def test_certificate_verifies_and_survives_a_file(method, graph: Graph, tmp_path
 @pytest.mark.parametrize("method", METHODS)
 def test_without_privacy_it_is_labelled(method, graph: Graph) -> None:
     noise = NoiseSource.secure()
-    fitted = method.fit(graph, Budget(math.inf, **NODE), Streams(0), noise)
+    fitted = methods.fit(method, graph, Budget(math.inf, **NODE), Streams(0), noise)
     assert fitted.certificate.status == "no privacy"
     assert NonPrivate() in fitted.certificate.events
-    again = method.fit(graph, Budget(math.inf, **NODE), Streams(0), NoiseSource.secure())
+    again = methods.fit(method, graph, Budget(math.inf, **NODE), Streams(0), NoiseSource.secure())
     assert np.array_equal(fitted.probabilities, again.probabilities)  # there is no noise in it
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_the_unit_must_be_node_and_training_nodes_must_exist(method, graph: Graph) -> None:
     with pytest.raises(InputError, match="unit of the budget must be node"):
-        method.fit(graph, Budget(1.0, 1e-5, "edge"), Streams(0), NoiseSource.seeded(0))
+        methods.fit(method, graph, Budget(1.0, 1e-5, "edge"), Streams(0), NoiseSource.seeded(0))
     for bad in (graph.with_split(None), graph.with_split(Split([], graph.split.val, graph.split.test))):
         with pytest.raises(InputError, match="must have labels and a split with training nodes"):
-            method.fit(bad, Budget(1.0, **NODE), Streams(0), NoiseSource.seeded(0))
+            methods.fit(method, bad, Budget(1.0, **NODE), Streams(0), NoiseSource.seeded(0))
 
 
 @pytest.mark.parametrize(
@@ -135,8 +136,8 @@ def test_the_unit_must_be_node_and_training_nodes_must_exist(method, graph: Grap
         (NETWORK, {"clip": 0.1}),
         (VOTING, {"base": NETWORK}),
         (MlpDp(shrinkage=10.0), {"choose_shrinkage": True}),
-        (VOTING, {"plan": VotePlan(1, 0.5)}),
-        (VOTING, {"plan": VotePlan(2, 0.3)}),
+        (VOTING, {"votes": VotePlan(1, 0.5)}),
+        (VOTING, {"votes": VotePlan(2, 0.3)}),
         (VOTING, {"weight": 3.0}),
         (VOTING, {"base": MlpDp(clip=0.1)}),
         (VotesNdp(), {"declared_average_degree": 20.0}),
@@ -149,15 +150,15 @@ def test_every_option_has_an_effect(base, changes: dict, graph: Graph) -> None:
 
 @functools.lru_cache
 def fitted_probabilities(method, graph: Graph) -> np.ndarray:
-    return method.fit(graph, Budget(3.0, **NODE), Streams(0), NoiseSource.seeded(0)).probabilities
+    return methods.fit(method, graph, Budget(3.0, **NODE), Streams(0), NoiseSource.seeded(0)).probabilities
 
 
 def test_streams_are_independent(graph: Graph) -> None:
     """Public coins do not touch the linear model; noise does not touch the choice of receivers."""
     budget = Budget(3.0, **NODE)
-    one, two = (VOTING.fit(graph, budget, Streams(s), NoiseSource.seeded(0)) for s in (0, 1))
+    one, two = (methods.fit(VOTING, graph, budget, Streams(s), NoiseSource.seeded(0)) for s in (0, 1))
     assert np.array_equal(one.weights["weights"], two.weights["weights"])
-    mlp = [MlpDp().fit(graph, budget, Streams(s), NoiseSource.seeded(0)).probabilities for s in (0, 1)]
+    mlp = [methods.fit(MlpDp(), graph, budget, Streams(s), NoiseSource.seeded(0)).probabilities for s in (0, 1)]
     assert np.array_equal(*mlp)
     # the votes differ by clipped counts alone: the noise is bit-identical, so rows without votes are equal
     coins = [int(Streams(s).sampling.integers(2**63)) for s in (0, 1)]
@@ -178,7 +179,7 @@ def test_public_coins_leave_the_noise_as_it_is(method, graph: Graph, monkeypatch
         return drawn[-1]
 
     monkeypatch.setattr(NoiseSource, "gaussian", spy)
-    one, two = (method.fit(graph, Budget(3.0, **NODE), Streams(s), NoiseSource.seeded(0)) for s in (0, 1))
+    one, two = (methods.fit(method, graph, Budget(3.0, **NODE), Streams(s), NoiseSource.seeded(0)) for s in (0, 1))
     half = len(drawn) // 2
     assert half > 1
     assert all(np.array_equal(a, b) for a, b in zip(drawn[:half], drawn[half:], strict=True))
@@ -187,13 +188,13 @@ def test_public_coins_leave_the_noise_as_it_is(method, graph: Graph, monkeypatch
 
 def test_a_trained_network_leaves_the_global_generator_alone(graph: Graph) -> None:
     before = torch.random.get_rng_state()
-    NETWORK.fit(graph, Budget(3.0, **NODE), Streams(0), NoiseSource.seeded(0))
+    methods.fit(NETWORK, graph, Budget(3.0, **NODE), Streams(0), NoiseSource.seeded(0))
     assert torch.equal(before, torch.random.get_rng_state())
 
 
 def test_stored_parameters_give_the_same_predictions(graph: Graph) -> None:
     """Whoever holds weights, mean and the coins of the random features can apply the model."""
-    fitted = RANDOM.fit(graph, Budget(3.0, **NODE), Streams(4), NoiseSource.seeded(0))
+    fitted = methods.fit(RANDOM, graph, Budget(3.0, **NODE), Streams(4), NoiseSource.seeded(0))
     stored = fitted.weights
     count, coins = stored["random_features"].tolist()
     directions = random_directions(graph.num_features, count, np.random.default_rng(coins))
@@ -202,7 +203,7 @@ def test_stored_parameters_give_the_same_predictions(graph: Graph) -> None:
         centred_unit_rows(unit_root_rows(graph.features), stored["mean"]), directions, share=RANDOM_FEATURE_SHARE
     )
     assert np.allclose(softmax(rows.times(stored["weights"]), axis=1), fitted.probabilities)
-    network = NETWORK.fit(graph, Budget(3.0, **NODE), Streams(4), NoiseSource.seeded(0))
+    network = methods.fit(NETWORK, graph, Budget(3.0, **NODE), Streams(4), NoiseSource.seeded(0))
     assert {k: v.shape for k, v in network.weights.items()} == {
         "0.weight": (8, graph.num_features),
         "0.bias": (8,),
@@ -214,7 +215,9 @@ def test_stored_parameters_give_the_same_predictions(graph: Graph) -> None:
 
 def test_certificates_name_what_each_model_releases(graph: Graph) -> None:
     budget = Budget(3.0, **NODE)
-    linear, network = (m.fit(graph, budget, Streams(0), NoiseSource.seeded(0)).certificate for m in (RANDOM, NETWORK))
+    linear, network = (
+        methods.fit(m, graph, budget, Streams(0), NoiseSource.seeded(0)).certificate for m in (RANDOM, NETWORK)
+    )
     assert linear.released == ("weights of the linear model", "mean of the training rows")
     assert network.released == ("weights of the network", "mean of the training rows")
     assert len(linear.events) == len(network.events) == 2
@@ -249,7 +252,7 @@ def test_a_public_sample_replaces_the_private_mean(graph: Graph, sample: Path, h
     graph = wide(graph)
     method = MlpDp(public_features=sample, hidden=hidden)
     json.dumps(dict(method.settings()))
-    fits = [method.fit(graph, Budget(3.0, **NODE), Streams(0), NoiseSource.seeded(s)) for s in (0, 0, 1)]
+    fits = [methods.fit(method, graph, Budget(3.0, **NODE), Streams(0), NoiseSource.seeded(s)) for s in (0, 0, 1)]
     certificate = fits[0].certificate
     assert len(certificate.events) == 1  # no mean
     assert 2.98 < certificate.epsilon_spent <= 3.0
@@ -262,14 +265,17 @@ def test_a_public_sample_replaces_the_private_mean(graph: Graph, sample: Path, h
     assert "mean of the training rows" not in certificate.released
     assert fits[0].weights["public_components"].shape == (60, 50)
     few = dataclasses.replace(method, train_size=10_000)  # a budget that carries more components than the sample has
-    assert "public_components" not in few.fit(graph, Budget(3.0, **NODE), Streams(0), NoiseSource.seeded(0)).weights
+    assert (
+        "public_components"
+        not in methods.fit(few, graph, Budget(3.0, **NODE), Streams(0), NoiseSource.seeded(0)).weights
+    )
 
 
 def test_a_public_sample_under_votes(graph: Graph, sample: Path) -> None:
     graph = wide(graph)
-    method = VotesNdp(plan=VotePlan(2, 0.5), base={"public_features": str(sample)})
+    method = VotesNdp(votes=VotePlan(2, 0.5), base={"public_features": str(sample)})
     assert method.base == MlpDp(public_features=str(sample))
-    certificate = method.fit(graph, Budget(3.0, **NODE), Streams(0), NoiseSource.seeded(0)).certificate
+    certificate = methods.fit(method, graph, Budget(3.0, **NODE), Streams(0), NoiseSource.seeded(0)).certificate
     assert certificate.public_parameters["base"]["public_features"] == "200 rows"
     assert "sample.npy" not in json.dumps(certificate.to_dict())
     assert "public features" in {a.name for a in certificate.assumptions}
@@ -306,7 +312,7 @@ def test_odd_graphs() -> None:
     combinations = [(g, m, 8.0) for g in graphs for m in (choosing, RANDOM, NETWORK)]
     combinations += [(g, VOTING, math.inf) for g in graphs]
     for g, method, epsilon in [*combinations, (graphs[0], VOTING, 3.0), (graphs[4], VOTING, 3.0)]:
-        fitted = method.fit(g, Budget(epsilon, **NODE), Streams(0), NoiseSource.seeded(0))
+        fitted = methods.fit(method, g, Budget(epsilon, **NODE), Streams(0), NoiseSource.seeded(0))
         assert np.isfinite(fitted.probabilities).all()
 
 
@@ -323,7 +329,9 @@ def test_sparse_features_stay_sparse_and_give_the_same_model(graph: Graph) -> No
     network = NETWORK.fit_base(sparse, 1.0, Streams(0), NoiseSource.seeded(0))
     assert sp.issparse(network.rows.matrix)
     for method in (MlpDp(), RANDOM, NETWORK):
-        a, b = (method.fit(g, budget, Streams(0), NoiseSource.seeded(0)).probabilities for g in (dense, sparse))
+        a, b = (
+            methods.fit(method, g, budget, Streams(0), NoiseSource.seeded(0)).probabilities for g in (dense, sparse)
+        )
         assert np.allclose(a, b)
 
 
@@ -332,7 +340,7 @@ def test_sparse_features_stay_sparse_and_give_the_same_model(graph: Graph) -> No
 
 @pytest.mark.parametrize("epsilon", [0.3, 1.0, 4.0, 16.0])
 def test_the_base_spends_exactly_its_mu(graph: Graph, epsilon: float) -> None:
-    fitted = MlpDp().fit(graph, Budget(epsilon, **NODE), Streams(0), NoiseSource.seeded(0))
+    fitted = methods.fit(MlpDp(), graph, Budget(epsilon, **NODE), Streams(0), NoiseSource.seeded(0))
     assert all(isinstance(e, Gaussian) for e in fitted.certificate.events)
     assert epsilon * (1 - 1e-6) < fitted.certificate.epsilon_spent <= epsilon
     base = MlpDp().fit_base(graph, 0.7, Streams(0), NoiseSource.seeded(0))
@@ -484,11 +492,13 @@ def test_average_degree_is_never_read_from_the_graph() -> None:
     labels = np.arange(n) % 2
     split = Split(range(40), range(40, 50), range(50, n))
     events = [
-        VotesNdp(declared_average_degree=d)
-        .fit(
-            Graph.from_edges(np.ones((n, 2)), edges, labels=labels, split=split), Budget(3.0, **NODE), Streams(0), noise
-        )
-        .certificate.events
+        methods.fit(
+            VotesNdp(declared_average_degree=d),
+            Graph.from_edges(np.ones((n, 2)), edges, labels=labels, split=split),
+            Budget(3.0, **NODE),
+            Streams(0),
+            noise,
+        ).certificate.cost
         for d in (None, 30.0)
         for edges, noise in ((pairs, NoiseSource.seeded(0)), (pairs[:, :0], NoiseSource.seeded(0)))
     ]
@@ -623,7 +633,7 @@ def test_node_membership_attack_on_the_whole_base(extra: dict) -> None:
         # the last logit of a row that is the same in both worlds: the removed node's own, made from the full graph's features
         scores.append(np.array([class_weight(fit, unit_root_rows(x)[18]) for fit in fits]))
     separation = abs(scores[0].mean() - scores[1].mean()) / math.sqrt((scores[0].var() + scores[1].var()) / 2)
-    mu = gaussian_mu(method.fit(graph, budget, Streams(0), NoiseSource.seeded(0)).certificate.events)
+    mu = gaussian_mu(methods.fit(method, graph, budget, Streams(0), NoiseSource.seeded(0)).certificate.events)
     assert mu is not None
     assert separation <= mu + 4 * math.sqrt(2 / runs)
     assert separation > 0.1 * mu  # the attack sees the node
@@ -642,7 +652,7 @@ def test_cora(epsilon: float, floor: float, seeds: int) -> None:
     scores = []
     for seed in range(seeds):
         graph = caribou.datasets.load("cora", seed=seed)
-        fitted = VotesNdp().fit(graph, Budget(epsilon, **NODE), Streams(seed), NoiseSource.seeded(seed))
+        fitted = methods.fit(VotesNdp(), graph, Budget(epsilon, **NODE), Streams(seed), NoiseSource.seeded(seed))
         test = graph.split.test
         scores.append((fitted.probabilities[test].argmax(axis=1) == graph.labels[test]).mean())
     assert np.mean(scores) > floor

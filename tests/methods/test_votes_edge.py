@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import caribou as cb
+from caribou import methods
 from caribou.errors import InputError
 from caribou.mechanisms import edge_votes as mechanism
 from caribou.mechanisms.noise_source import NoiseSource
@@ -30,7 +31,7 @@ def accuracy(fitted: object, graph: cb.Graph = GRAPH) -> float:
 
 
 def fit(method: VotesEdge, epsilon: float, graph: cb.Graph = GRAPH, seed: int = 1, noise_seed: int = 1):
-    return method.fit(graph, cb.Budget(epsilon), Streams(seed), NoiseSource.seeded(noise_seed))
+    return methods.fit(method, graph, cb.Budget(epsilon), Streams(seed), NoiseSource.seeded(noise_seed))
 
 
 def transcript(fitted: object) -> dict[str, np.ndarray]:
@@ -99,7 +100,7 @@ def test_replaying_a_transcript_on_a_neighbouring_graph_moves_one_entry(monkeypa
 
 @pytest.mark.usefixtures("quick_encoder")
 def test_certificate() -> None:
-    fitted = VotesEdge(max_rounds=1).fit(GRAPH, cb.Budget(1.5), Streams(0), NoiseSource.secure())
+    fitted = methods.fit(VotesEdge(max_rounds=1), GRAPH, cb.Budget(1.5), Streams(0), NoiseSource.secure())
     assert verify(fitted.certificate).passed
     assert fitted.certificate.epsilon_spent == pytest.approx(1.5, abs=1e-4)
     assert fit(VotesEdge(max_rounds=1), 1.5).certificate.status == "void"
@@ -109,7 +110,7 @@ def test_certificate() -> None:
 @pytest.mark.usefixtures("quick_encoder")
 def test_gaussian_certificate_keeps_epsilon_and_delta() -> None:
     method = VotesEdge(max_rounds=1, noise="gaussian")
-    fitted = method.fit(GRAPH, cb.Budget(1.5, 1e-5), Streams(0), NoiseSource.secure())
+    fitted = methods.fit(method, GRAPH, cb.Budget(1.5, 1e-5), Streams(0), NoiseSource.secure())
     assert verify(fitted.certificate).passed
     assert fitted.certificate.epsilon_spent == pytest.approx(1.5, rel=1e-3)
     assert fitted.certificate.epsilon_spent <= 1.5
@@ -161,9 +162,9 @@ def test_every_option_has_an_effect() -> None:
 
 def test_bad_input() -> None:
     with pytest.raises(InputError, match="unit must be edge"):
-        VotesEdge().fit(GRAPH, cb.Budget(1, unit="node"), Streams(0), NoiseSource.secure())
+        methods.fit(VotesEdge(), GRAPH, cb.Budget(1, unit="node"), Streams(0), NoiseSource.secure())
     with pytest.raises(InputError, match="labels and a split"):
-        VotesEdge().fit(GRAPH.with_split(None), cb.Budget(1), Streams(0), NoiseSource.secure())
+        methods.fit(VotesEdge(), GRAPH.with_split(None), cb.Budget(1), Streams(0), NoiseSource.secure())
     for arguments in (
         {"voter_confidence": 1.0},
         {"round_confidence": 0},
@@ -181,13 +182,13 @@ def test_floors_on_cora() -> None:
     """Generous floors; measured over three splits: 82.7 / 88.4 / 88.6 at epsilon 1 / 4 / 16."""
     graph = cb.datasets.load("cora", seed=0)
     for epsilon, floor in ((1.0, 0.78), (4.0, 0.84), (16.0, 0.86)):
-        fitted = VotesEdge().fit(graph, cb.Budget(epsilon), Streams(0), NoiseSource.secure())
+        fitted = methods.fit(VotesEdge(), graph, cb.Budget(epsilon), Streams(0), NoiseSource.secure())
         assert accuracy(fitted, graph) >= floor
 
 
 def test_long_range_chains() -> None:
     """Information travels from the head of a chain to its end, wave by wave, at the cost of one question per edge."""
     graph = cb.datasets.load("chain-s:75", seed=0)
-    fitted = VotesEdge().fit(graph, cb.Budget(16.0), Streams(0), NoiseSource.secure())
+    fitted = methods.fit(VotesEdge(), graph, cb.Budget(16.0), Streams(0), NoiseSource.secure())
     assert accuracy(fitted, graph) >= 0.97
     assert len(transcript(fitted)) > 4

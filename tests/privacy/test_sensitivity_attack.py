@@ -14,9 +14,9 @@ import networkx as nx
 import numpy as np
 import pytest
 import torch
+from caribou.embeddings import release
 
 from caribou.audit.pairs import largest_change, worst_rows
-from caribou.embeddings import release
 from caribou.errors import InputError
 from caribou.graph import Graph
 from caribou.graph.operator import normalize

@@ -102,7 +102,7 @@ def _job(
     from caribou.audit.auditor import ATTACKS, Audit
     from caribou.methods import METHODS, method_info
     from caribou.privacy.budget import Budget
-    from caribou.saved_model import read_run
+    from caribou.saved_model import read_model
 
     name, claimed, words, stored = subject, dict(settings), None, None
     if subject in METHODS or not Path(subject).exists():
@@ -111,7 +111,7 @@ def _job(
     else:
         if epsilon is not None or delta is not None or settings:
             raise InputError("epsilon, delta and set must not be given with a run, which has its own")
-        run = read_run(subject)
+        run = read_model(subject)
         name, budget, claimed = run.method, run.budget, dict(run.settings)
         words, stored = f"the method of {subject} ({name})", run.certificate
         info = method_info(name)

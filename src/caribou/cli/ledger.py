@@ -134,7 +134,8 @@ def _past_release(
     if certificate is not None:
         if not (epsilon is None and delta is None and unit is None):
             raise InputError("--certificate must stand alone: it holds the unit and the events")
-        from caribou.privacy.certificate import Certificate, verify
+        from caribou.privacy.certificate import Certificate
+        from caribou.privacy.verify import verify
 
         loaded = Certificate.load(certificate)
         if loaded.void_reasons:
@@ -158,7 +159,7 @@ def _past_release(
 
 
 def _selection(book: Ledger, dataset: str | None) -> tuple[tuple[Balance, ...], tuple[LedgerEntry, ...]]:
-    releases = book.releases(dataset)
+    releases = book.entries(dataset)
     balances = tuple(s for s in book.datasets() if dataset is None or s.dataset == dataset)
     return balances, releases
 

@@ -103,9 +103,9 @@ def certificate(
 
     Example: caribou certificate run --markdown
     """
-    from caribou.saved_model import read_run
+    from caribou.saved_model import read_model
 
-    found = read_run(run).certificate
+    found = read_model(run).certificate
     typer.echo(found.to_markdown() if markdown else found.to_json(), nl=False)
 
 
@@ -115,13 +115,13 @@ def _new_release(model: Model, data: Graph, out: Path, ledger: Path | None) -> n
         raise InputError(f"certificate of the new release must be a new file, got {str(beside)!r}, which exists")
     if model.node_ids is not None and data.node_ids is not None and set(model.node_ids) == set(map(str, data.node_ids)):
         typer.echo("warning: these are the nodes of the training graph; --training-graph would spend nothing", err=True)
-    result = model.release(data, ledger=ledger)
+    result = model.predict_graph(data, ledger=ledger)
     if result.certificate.epsilon_spent == 0:
         typer.echo("each prediction is made from a node's own features: nothing was released", err=True)
         return result.probabilities
     result.certificate.save(beside)
-    booked = "booked in no ledger" if ledger is None else f"booked in {ledger}"
-    typer.echo(f"a new release about {data.name!r}: {model.budget}, {booked}; certificate: {beside}", err=True)
+    charged = "charged in no ledger" if ledger is None else f"charged in {ledger}"
+    typer.echo(f"a new release about {data.name!r}: {model.budget}, {charged}; certificate: {beside}", err=True)
     return result.probabilities
 
 

@@ -17,7 +17,7 @@ from caribou.cli.options import AsJson, Book, ReplaceFingerprint, warn_of_no_edg
 from caribou.errors import InputError
 
 if TYPE_CHECKING:
-    from caribou.engines.pipeline import Released, Request
+    from caribou.engines.pipeline import ReleasedFile, Request
 
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 
@@ -63,7 +63,7 @@ def propagate(
 ) -> None:
     """Release private embeddings of a graph in files, in memory, out of core or on a cluster.
 
-    The certificate is written beside OUT. An interrupted run is finished by the same command, with the same noise and booked
+    The certificate is written beside OUT. An interrupted run is finished by the same command, with the same noise and charged
     once; until then its private folder lies beside OUT.
 
     Example: caribou propagate --edges edges.parquet --features x.npy --epsilon 4 --degree-floor 20 --out embeddings.parquet
@@ -126,7 +126,7 @@ def _discard(request: Request) -> None:
     from caribou.engines.folder import discard
 
     removed = discard(request.work)
-    typer.echo(f"removed {request.work}; what is booked stays booked" if removed else "nothing to remove")
+    typer.echo(f"removed {request.work}; what is charged stays charged" if removed else "nothing to remove")
 
 
 @contextmanager
@@ -150,7 +150,7 @@ def _round_progress(hops: int) -> Iterator[Callable[[int, int, int], None]]:
         yield report
 
 
-def _print(request: Request, result: Released, as_json: bool) -> None:
+def _print(request: Request, result: ReleasedFile, as_json: bool) -> None:
     certificate = result.certificate
     details: dict[str, Any] = dict(certificate.mechanisms[0].details)
     if as_json:

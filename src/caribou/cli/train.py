@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import resource
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -68,7 +66,7 @@ def train(
     seeds: Annotated[
         int | None,
         typer.Option(
-            help="How many fits, each with its own split and public coins (default: 3; 1 with --out or --ledger).",
+            help="How many fits, each with its own split and public seed (default: 3; 1 with --out or --ledger).",
             show_default=False,
         ),
     ] = None,
@@ -132,8 +130,8 @@ def train(
     if as_json:
         typer.echo(json.dumps(document, indent=2))
         return
-    booked = "" if ledger is None else f"under {data.name!r} in {ledger}"
-    _print(document, str(budget), runs[0].model, folders, booked)
+    charged = "" if ledger is None else f"under {data.name!r} in {ledger}"
+    _print(document, str(budget), runs[0].model, folders, charged)
 
 
 def _folders(out: Path, fits: int) -> list[Path]:
@@ -145,10 +143,11 @@ def _require_all(ledger: Path, model: Model, data: Graph, fits: int) -> None:
     from caribou.privacy.ledger import Ledger
 
     if fits > 1 and os.path.lexists(ledger):
-        Ledger(ledger, create=False).require(data.name, model.budget.unit, model.cost(data) * fits)
+        Ledger(ledger, create=False).require(data.name, model.budget.unit, model.plan(data).cost * fits)
 
 
 def _document(method: str, dataset: str, budget: Budget, runs: list[_Run]) -> dict[str, Any]:
+    from caribou.memory import peak_mb
     from caribou.privacy.accounting import epsilon_of
     from caribou.privacy.certificate import json_number
     from caribou.reports.summary import mean_of
@@ -172,8 +171,7 @@ def _document(method: str, dataset: str, budget: Budget, runs: list[_Run]) -> di
         "epsilon_of_all_fits": json_number(epsilon_of(events, budget.delta)),
         "seconds_per_fit": mean_of([run.seconds for run in runs]).value,
         "cpu_seconds_per_fit": mean_of([run.cpu_seconds for run in runs]).value,
-        "peak_rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        / (1024 if sys.platform != "darwin" else 1024**2),
+        "peak_rss_mb": peak_mb(),
         "certificate": certificate.to_dict(),
     }
 
@@ -233,7 +231,7 @@ def _percent(share: float | None) -> str:
     return "no labels" if share is None else f"{share:.1%}"
 
 
-def _print(document: dict[str, Any], budget: str, model: Model, folders: list[Path], booked: str) -> None:
+def _print(document: dict[str, Any], budget: str, model: Model, folders: list[Path], charged: str) -> None:
     from rich.console import Console
     from rich.table import Table
 
@@ -268,8 +266,8 @@ def _print(document: dict[str, Any], budget: str, model: Model, folders: list[Pa
     table.add_row("seconds per fit", f"{document['seconds_per_fit']:.1f} ({document['cpu_seconds_per_fit']:.1f} CPU)")
     table.add_row("peak memory", f"{document['peak_rss_mb']:.0f} MB")
     table.add_row("certificate", document["certificate"]["status"])
-    if booked:
-        table.add_row("booked", booked)
+    if charged:
+        table.add_row("charged", charged)
     if folders:
         uses = ("predict", "embed", "certificate") if "state" in model.released else ("predict", "certificate")
         last = f" ... {folders[-1].name}" if len(folders) > 1 else ""

@@ -10,16 +10,16 @@ from typing import Annotated
 import typer
 
 from caribou.privacy.certificate import Certificate, json_number
-from caribou.privacy.certificate import verify as verify_certificate
+from caribou.privacy.verify import verify as verify_certificate
 
 EXIT_CLAIM_FAILS = 3
 
 
 def _of_run(folder: Path) -> Certificate:
     """The certificate of a run whose files are all what was saved."""
-    from caribou.saved_model import read_run
+    from caribou.saved_model import read_model
 
-    return read_run(folder).certificate
+    return read_model(folder).certificate
 
 
 def verify(

@@ -3,16 +3,15 @@
 It holds the blocked graph, the last complete state, the key of the noise and a record of how far the run came; mode 0700, and as
 secret as the graph. The record moves through these stages, each written durably before the next begins:
 
-    preparing   nothing is booked and no noise is drawn: the run can be thrown away
+    preparing   nothing is charged and no noise is drawn: the run can be thrown away
     prepared    the blocks are complete; from here on the run reads them and not the tables
-    booking     key and certificate are fixed, for good: whether it is in the ledger decides if it must still be booked
-    running     booked: from here on noise is drawn
+    charging    key and certificate are fixed, for good: whether it is in the ledger decides if it must still be charged
+    running     charged: from here on noise is drawn
     released    the result is in its place; what is left is to be removed
 """
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import shutil
@@ -26,8 +25,8 @@ import numpy as np
 from caribou.errors import InputError, RunError
 from caribou.mechanisms.noise_source import BlockNoise
 
-FORMAT = 1
-STAGES = ("preparing", "prepared", "booking", "running", "released")
+FORMAT = 2
+STAGES = ("preparing", "prepared", "charging", "running", "released")
 
 
 class WorkFolder:
@@ -48,7 +47,7 @@ class WorkFolder:
                 self.close()
                 raise RunError(
                     f"{path} holds an unfinished release with another {', '.join(different)}: finish it with the same "
-                    "options, or remove it with --discard (what is booked stays booked)"
+                    "options, or remove it with --discard (what is charged stays charged)"
                 )
 
     @property
@@ -74,7 +73,7 @@ class WorkFolder:
         self._sync()
 
     def first_noise(self, new: Callable[[], BlockNoise]) -> BlockNoise:
-        """The noise of this run, before anything is booked: a new key is stored, and serves from now on."""
+        """The noise of this run, before anything is charged: a new key is stored, and serves from now on."""
         if not self.key.exists():
             new().save(self.key)
             self._sync()
@@ -162,6 +161,8 @@ def _make_private(path: Path) -> None:
 
 def _locked(path: Path) -> IO[str]:
     """The lock of a folder, held until it is closed. A folder that was removed and made anew meanwhile has another one."""
+    import fcntl  # here: planning and verifying must start where there is no fcntl
+
     lock = open(path / "lock", "w")  # noqa: SIM115 - held for the life of the run
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -174,7 +175,7 @@ def _locked(path: Path) -> IO[str]:
 
 
 def discard(path: Path) -> bool:
-    """Remove the folder of an unfinished release; what is booked stays booked. False if there is none."""
+    """Remove the folder of an unfinished release; what is charged stays charged. False if there is none."""
     if not path.is_dir():
         return False
     with _locked(path):

@@ -1,23 +1,21 @@
-"""A release from files: prepare, book, run the rounds, put the result in its place, and leave nothing else behind."""
+"""A release from files: prepare, charge, run the rounds, put the result in its place, and leave nothing else behind."""
 
 from __future__ import annotations
 
 import os
 import shutil
-import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from caribou import __version__
+from caribou._files import atomic_file
 from caribou._validate import integer, one_of
 from caribou.engines import kernels
 from caribou.engines.blocks import BlockFiles, Layout, regrouped
-from caribou.engines.booking import Booking
 from caribou.engines.folder import WorkFolder
 from caribou.engines.preparation import Memory, prepare, sums_of_start
 from caribou.engines.rounds import Progress, Runner, mean_of, steps_of
@@ -26,16 +24,10 @@ from caribou.errors import InputError, RunError
 from caribou.mechanisms.noise_source import BlockNoise
 from caribou.privacy.budget import Budget, warn_of_large_delta
 from caribou.privacy.calibration import CalibratedPropagation, budget_mu, calibrate_propagation
-from caribou.privacy.certificate import (
-    Certificate,
-    certify,
-    initial_state_assumption,
-    propagation_record,
-    standing_assumptions,
-)
-from caribou.privacy.ledger import Ledger
+from caribou.privacy.certificate import Certificate
 from caribou.privacy.sensitivity import Bounds, layer_sensitivity, single_storage
 from caribou.randomness import Streams
+from caribou.release import Account, Drawn, LedgerLike, embeddings_plan, execute
 
 ENGINES = ("local", "outofcore", "ray")
 ENDINGS = (".parquet", ".npy")
@@ -122,7 +114,7 @@ def _identity(request: Request, calibrated: CalibratedPropagation) -> dict[str, 
 
 
 @dataclass(frozen=True)
-class Released:
+class ReleasedFile:
     """The certificate of a finished release, and from which round it was resumed (None: it was not)."""
 
     certificate: Certificate
@@ -132,35 +124,46 @@ class Released:
 def release_files(
     request: Request,
     *,
-    ledger: Ledger | str | os.PathLike[str] | None = None,
+    ledger: LedgerLike | None = None,
     replace_fingerprint: bool = False,
     progress: Progress = lambda *_: None,
     new_noise: Callable[[], BlockNoise] = BlockNoise.secure,
-) -> Released:
+) -> ReleasedFile:
     """Release X^(K) of the graph in the files under the whole budget, or finish a release that was interrupted.
 
     Formal guarantee: that of `mechanisms.message_passing.propagate`, with the arithmetic error of `single_storage`. The cost is
-    booked once, before any noise is drawn; a resumed run draws the same noise. On failure nothing is at ``out``, and the private
-    folder keeps only what is needed to finish; it is removed with the release, and when it fails before anything was booked. A
-    ``ledger`` that is given by its path and is not there is made when something is booked in it, not before.
+    charged once, before any noise is drawn; a resumed run draws the same noise. On failure nothing is at ``out``, and the private
+    folder keeps only what is needed to finish; it is removed with the release, and when it fails before anything was charged. A
+    ``ledger`` that is given by its path and is not there is made when something is charged in it, not before.
     """
     edges, features = EdgeTable.open(request.edges), FeatureTable.open(request.features)
     calibrated = _calibrated(request, features)
     memory = Memory(request.memory)
-    book = None if ledger is None else Booking(ledger, request.name)
+    if ledger is not None:
+        Account(ledger, request.name)  # a damaged ledger is refused before any work is done
     _require_new(request, may_be_ours=request.work.exists())
     folder = WorkFolder(request.work, _identity(request, calibrated))
-    resumed = folder.record["round"] if folder.stage in ("booking", "running", "released") else None
+    resumed = folder.record["round"] if folder.stage in ("charging", "running", "released") else None
     try:
         _require_new(request, may_be_ours=folder.stage in ("running", "released"))
         files = _prepared(request, edges, features, calibrated, memory, folder)
-        certificate = _booked(request, calibrated, folder, files, book, replace_fingerprint, new_noise)
-        if folder.stage == "running":
-            _run(request, calibrated, folder, files, memory, progress)
-            certificate.save(request.certificate_path)
-            folder.update(stage="released")
-        if book is not None:
-            book.mark_released(certificate)
+
+        def run(noise: BlockNoise) -> Drawn[None]:
+            if folder.stage == "running":
+                _run(request, calibrated, folder, files, memory, noise, progress)
+                Certificate.from_dict(folder.record["certificate"]).save(request.certificate_path)
+                folder.update(stage="released")
+            return Drawn(None)
+
+        released = execute(
+            embeddings_plan(request.budget, calibrated, start="features", resumable=True),
+            _FileContent(request.name, tuple(bytes.fromhex(part) for part in folder.record["content"])),
+            run,
+            noise=folder.first_noise(new_noise) if folder.stage == "prepared" else folder.noise(),
+            ledger=ledger,
+            replace_fingerprint=replace_fingerprint,
+            journal=_FolderJournal(folder),
+        )
     except OSError as error:
         where = f" ({error.filename})" if error.filename else ""
         raise RunError(f"the release was not made: {error.strerror or error}{where}") from error
@@ -169,7 +172,44 @@ def release_files(
             folder.remove()
         folder.forget_incomplete_round()
         folder.close()
-    return Released(certificate, resumed)
+    return ReleasedFile(released.certificate, resumed)
+
+
+@dataclass(frozen=True)
+class _FileContent:
+    """The graph of the files, as a ledger knows it."""
+
+    name: str
+    parts: tuple[bytes, ...]
+
+    def content(self, version: int = 2) -> tuple[bytes, ...] | None:
+        """The digests that the preparation computed; of an older version none is known."""
+        return self.parts if version == 2 else None
+
+
+@dataclass(frozen=True)
+class _FolderJournal:
+    """The private folder as the memory of a charge."""
+
+    folder: WorkFolder
+
+    def certificate(self, make: Callable[[], Certificate], ledger: Path | None) -> Certificate:
+        """The certificate of the interrupted run, which must have had the same ledger, or a new one, stored before it is charged."""
+        where = None if ledger is None else str(ledger)
+        if self.folder.stage == "prepared":
+            self.folder.update(stage="charging", certificate=make().to_dict(), ledger=where)
+        if self.folder.record["ledger"] != where:
+            raise RunError(f"ledger must be that of the interrupted run, {self.folder.record['ledger']}")
+        return Certificate.from_dict(self.folder.record["certificate"])
+
+    def charged(self) -> None:
+        """From here on noise is drawn."""
+        if self.folder.stage == "charging":
+            self.folder.update(stage="running")
+
+    def refused(self) -> None:
+        """Nothing was charged: the folder can be thrown away."""
+        self.folder.update(stage="prepared")
 
 
 def _calibrated(request: Request, features: FeatureTable) -> CalibratedPropagation:
@@ -201,7 +241,7 @@ def _prepared(
     _check_space(request, layout, edges.count, folder.path)
     files = BlockFiles(folder.path, layout)
     bounds = calibrated.sensitivity.bounds
-    prepare(
+    content = prepare(
         edges,
         features,
         files,
@@ -210,91 +250,16 @@ def _prepared(
         cap_key=int(Streams(request.seed).sampling.integers(2**63)),
         memory=memory,
     )
-    folder.update(stage="prepared", layout=vars(layout))
+    folder.update(stage="prepared", layout=vars(layout), content=[part.hex() for part in content])
     return files
 
 
 def _check_space(request: Request, layout: Layout, pairs: int, work: Path) -> None:
-    """Before anything is booked: the disk must hold buckets, blocks, states and the result."""
+    """Before anything is charged: the disk must hold buckets, blocks, states and the result."""
     needed = 24 * pairs + 5 * 4 * layout.nodes * layout.columns + 8 * layout.nodes
     free = shutil.disk_usage(work).free
     if free < needed:
         raise RunError(f"out must lie on a disk with {needed >> 20} MB free, got {free >> 20} MB at {request.out}")
-
-
-def _booked(
-    request: Request,
-    calibrated: CalibratedPropagation,
-    folder: WorkFolder,
-    files: BlockFiles,
-    book: Booking | None,
-    replace_fingerprint: bool,
-    new_noise: Callable[[], BlockNoise],
-) -> Certificate:
-    """The certificate, booked exactly once: its number is fixed before, and looked for in the ledger after an interruption."""
-    if folder.stage == "prepared":
-        fresh = folder.first_noise(new_noise)
-        if book is not None and request.budget.is_private and not fresh.is_secret:
-            raise InputError(f"noise must come from the operating system when a ledger is given, got {fresh.origin}")
-        certificate = _certificate(request, calibrated, files.layout, fresh)
-        booked_in = None if book is None else str(book.path)
-        folder.update(stage="booking", certificate=certificate.to_dict(), ledger=booked_in)
-    certificate = Certificate.from_dict(folder.record["certificate"])
-    if folder.record["ledger"] != (None if book is None else str(book.path)):
-        raise RunError(f"ledger must be that of the interrupted run, {folder.record['ledger']}")
-    if folder.stage == "booking":
-        if book is not None and not book.holds(certificate):
-            description = f"embeddings after {calibrated.hops} hops"
-            try:
-                book.charge(
-                    certificate, _content(files), description=description, replace_fingerprint=replace_fingerprint
-                )
-            except BaseException:
-                if not book.holds(certificate):
-                    folder.update(stage="prepared")  # refused: nothing was booked, so nothing need be kept
-                raise
-        folder.update(stage="running")
-    return certificate
-
-
-def _certificate(request: Request, calibrated: CalibratedPropagation, layout: Layout, noise: BlockNoise) -> Certificate:
-    s = calibrated.sensitivity
-    return certify(
-        request.budget,
-        [propagation_record(calibrated)],
-        released=[f"the last state X^(K), {layout.nodes} x {layout.columns}, and whatever is computed from it"],
-        public_parameters={
-            "nodes": layout.nodes,
-            "columns": layout.columns,
-            "hops": calibrated.hops,
-            "contraction": s.contraction,
-            "alpha1": s.alpha1,
-            "beta": s.beta,
-            "degree_floor": s.bounds.degree_floor,
-            "degree_cap": s.bounds.degree_cap,
-            "start": "features",
-        },
-        assumptions=[
-            *standing_assumptions(
-                request.budget.unit, noise_is_secret=noise.is_secret, noise_origin=noise.origin, resumable=True
-            ),
-            initial_state_assumption(request.budget.unit),
-        ],
-    )
-
-
-def _content(files: BlockFiles) -> Iterator[bytes]:
-    """The private content for the ledger's keyed hash: degrees, neighbours in order and X^(0), whatever the blocks are."""
-    degrees, columns, start = sha256(), sha256(), sha256()
-    for index in range(files.layout.blocks):
-        block = files.read(index)
-        degrees.update(block.degrees.astype("<i8").tobytes())
-        rows = np.concatenate([np.repeat(np.arange(block.count), np.diff(tile.starts)) for tile in block.tiles])
-        order = np.argsort(rows, kind="stable") if len(block.tiles) > 1 else slice(None)
-        columns.update(np.ascontiguousarray(block.tiles[0].columns[order], dtype="<i4").tobytes())
-        start.update(files.state("x0").read(*files.layout.span(index)).tobytes())
-    for digest in (degrees, columns, start):
-        yield digest.digest()
 
 
 def _run(
@@ -303,10 +268,10 @@ def _run(
     folder: WorkFolder,
     files: BlockFiles,
     memory: Memory,
+    noise: BlockNoise,
     progress: Progress,
 ) -> None:
     """The rounds that are still to be run, and the result in its place."""
-    noise = folder.noise()
     done = int(folder.record["round"])
     runner = runner_of(request, files, noise, memory)
     try:
@@ -366,14 +331,8 @@ def runner_of(request: Request, files: BlockFiles, noise: BlockNoise, memory: Me
 
 def write_rows(shards: Iterator[np.ndarray], layout: Layout, out: Path) -> None:
     """Write the released rows, whole or not at all: .npy, or Parquet with the columns node, x0, x1, ..."""
-    temporary = out.absolute().with_name(f".{out.name}.{uuid.uuid4().hex}.tmp")
-    try:
+    with atomic_file(out) as temporary:
         (_write_npy if out.suffix == ".npy" else _write_parquet)(shards, layout, temporary)
-        with open(temporary, "rb") as file:
-            os.fsync(file.fileno())
-        temporary.replace(out)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def _write_npy(shards: Iterator[np.ndarray], layout: Layout, path: Path) -> None:

@@ -17,6 +17,7 @@ import numpy as np
 from caribou.engines.blocks import TILE_SHIFT, BlockFiles, Layout
 from caribou.engines.sources import EdgeTable, FeatureTable
 from caribou.errors import InputError
+from caribou.graph.fingerprint import ContentDigest
 from caribou.graph.operator import pair_hash
 
 _BASE = 256 << 20
@@ -67,22 +68,31 @@ def prepare(
     degree_cap: int | None,
     cap_key: int,
     memory: Memory,
-) -> None:
-    """Write the blocks of the graph, X^(0) and y^(0) = S^(-1/2) X^(0) into the folder.
+) -> tuple[bytes, ...]:
+    """Write the blocks of the graph, X^(0) and y^(0) = S^(-1/2) X^(0) into the folder; the content for a ledger's fingerprint.
 
     The graph is made symmetric, simple and free of self loops first; ``cap_key`` is the public key of the order of pairs.
     """
+    digest = ContentDigest(nodes=files.layout.nodes, columns=files.layout.columns)
     buckets = _Buckets(files.folder, files.layout, "pairs")
     chunk = max(1 << 14, min(1 << 21, memory.free // 4 // 128))
     for u, v in edges.chunks(chunk, files.layout.nodes):
         buckets.add(_directed_keys(u, v))
     limit = max(1 << 16, memory.free // 2 // _PER_ENTRY)
     if degree_cap is not None:
-        buckets = _capped(buckets, degree_cap, cap_key, limit)
+        buckets = _capped(buckets, degree_cap, cap_key, limit, digest)
     for index in range(files.layout.blocks):
-        _store(files, index, buckets.sorted_pieces(index, limit))
+        pieces = buckets.sorted_pieces(index, limit)
+        _store(files, index, pieces if degree_cap is not None else _digested(pieces, digest))
         buckets.remove(index)
-    _store_states(features, files, degree_floor)
+    _store_states(features, files, degree_floor, digest)
+    return tuple(digest.parts())
+
+
+def _digested(pieces: Iterator[np.ndarray], digest: ContentDigest) -> Iterator[np.ndarray]:
+    for keys in pieces:
+        digest.add_edges(keys)
+        yield keys
 
 
 def _directed_keys(u: np.ndarray, v: np.ndarray) -> np.ndarray:
@@ -159,13 +169,13 @@ def _unique(keys: np.ndarray) -> np.ndarray:
     return keys[fresh]
 
 
-def _capped(buckets: _Buckets, cap: int, cap_key: int, limit: int) -> _Buckets:
-    """Keep a pair if it is among the first ``cap`` of both its ends, in the order of the hash, as `normalize.cap_degrees`."""
+def _capped(buckets: _Buckets, cap: int, cap_key: int, limit: int, digest: ContentDigest) -> _Buckets:
+    """Keep a pair if it is among the first ``cap`` of both its ends, in the order of the hash, as `caribou.graph.operator.cap_degrees`."""
     layout = buckets.layout
     chosen = _Buckets(buckets.folder, layout, "chosen")
     offered = _Buckets(buckets.folder, layout, "offered")
     for index in range(layout.blocks):
-        for keys in buckets.sorted_pieces(index, limit):
+        for keys in _digested(buckets.sorted_pieces(index, limit), digest):
             first = _first_of_each_row(keys, cap, cap_key)
             chosen.add(first)
             swapped = (first & _LOW) << np.uint64(32) | first >> np.uint64(32)
@@ -213,11 +223,12 @@ def _store(files: BlockFiles, index: int, pieces: Iterator[np.ndarray]) -> None:
     files.write(index, starts, np.concatenate(flat) if flat else np.empty(0, np.int32))
 
 
-def _store_states(features: FeatureTable, files: BlockFiles, degree_floor: int) -> None:
+def _store_states(features: FeatureTable, files: BlockFiles, degree_floor: int, digest: ContentDigest) -> None:
     """X^(0): rows projected onto the unit ball. y^(0) is rounded from the same double-precision rows, not from X^(0)."""
     x0, start = files.state("x0"), files.state("round-0")
     size = 1 << files.layout.shift
     for index, rows in enumerate(features.chunks(size)):
+        digest.add_features(rows)
         x = rows / np.maximum(1, np.linalg.norm(rows, axis=1, keepdims=True))
         a = 1 / np.sqrt(np.maximum(files.degrees(index), degree_floor) + 1.0)
         x0.write(index * size, x)

@@ -25,7 +25,7 @@ from caribou.errors import CaribouError, InputError
 from caribou.experiments.hyperparameters import Choice, read_toml
 from caribou.graph import Graph, Split
 from caribou.mechanisms.noise_source import NoiseSource
-from caribou.methods import method_info
+from caribou.methods import fit, method_info
 from caribou.privacy.budget import Budget
 from caribou.privacy.certificate import json_number
 from caribou.randomness import Streams
@@ -146,7 +146,7 @@ def make_trial(question: Question, settings: Mapping[str, Any], seed: int, data:
     start = time.process_time()
     accuracy, error = None, ""
     try:
-        fitted = method.fit(data.graph, question.budget, Streams(seed), noise)
+        fitted = fit(method, data.graph, question.budget, Streams(seed), noise)
         accuracy = float(np.mean(fitted.probabilities[data.scored].argmax(axis=1) == data.truth))
     except CaribouError as refusal:
         error = str(refusal)

@@ -36,6 +36,8 @@ from caribou.graph.checks import (
     without_row,
 )
 from caribou.graph.split import DEFAULT_FRACTIONS, Split, check_split
+from caribou.privacy.budget import PrivacyUnit
+from caribou.privacy.sizes import Sizes
 from caribou.randomness import Streams
 
 
@@ -396,17 +398,22 @@ class Graph:
             raise InputError(f"labels must be of at least 2 classes, got {self.num_classes}")
         return self.split, self.labels
 
-    def content(self) -> Iterator[bytes]:
-        """The private content as bytes, for a ledger's keyed hash; the same whether features are stored sparse or dense."""
-        yield self.indptr.astype("<i8").tobytes()
-        yield self.indices.astype("<i4").tobytes()
-        features = sp.csr_array(self.features, dtype=np.float64, copy=True)
-        features.sum_duplicates()
-        features.eliminate_zeros()
-        for part, kind in ((features.indptr, "<i8"), (features.indices, "<i8"), (features.data, "<f8")):
-            yield part.astype(kind).tobytes()
-        if self.labels is not None:
-            yield self.labels.astype("<i8").tobytes()
+    def content(self, version: int = 2) -> Iterator[bytes]:
+        """The private content, for a ledger's keyed fingerprint: see `caribou.graph.fingerprint`."""
+        from caribou.graph.fingerprint import graph_content, graph_content_1
+
+        return graph_content_1(self) if version == 1 else graph_content(self)
+
+    def sizes(self, unit: PrivacyUnit) -> Sizes:
+        """The public numbers: all that a plan may know. At node level the sizes of the split are the declared ones.
+
+        >>> Graph.from_edges(np.eye(3), [[0], [1]], labels=[0, 1, 0]).sizes(PrivacyUnit.EDGE)
+        Sizes(nodes=3, columns=3, classes=2, train=0, val=0, test=0)
+        """
+        parts = (0, 0, 0)
+        if self.split is not None and self.labels is not None:
+            parts = self.split.sizes if unit is PrivacyUnit.EDGE else self.split.declared
+        return Sizes(self.num_nodes, self.num_features, self.num_classes, *parts)
 
     def summary(self) -> dict[str, Any]:
         """Exact statistics of the graph. **Private**: no noise is added; for the owner's eyes only.

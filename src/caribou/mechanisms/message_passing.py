@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
+import scipy.sparse as sp
 import torch
 from torch import Tensor
 
 from caribou.errors import InputError
+from caribou.graph import Graph
 from caribou.graph.operator import Operator
 from caribou.layers.contractive import ContractiveGraphLayer, project_rows
 from caribou.mechanisms.noise_source import NoiseSource
@@ -70,6 +73,20 @@ def check_pairing(
                 "calibrated must include the arithmetic error of this size: calibrate with "
                 f"arithmetic=double_precision(nodes={start.size(0)}, columns={start.size(1)}, beta={layer.beta})"
             )
+
+
+def start_of(graph: Graph, start: Tensor | np.ndarray | None) -> Tensor:
+    """X^(0): what is given as a tensor, or the features in double precision. [n, d]"""
+    if start is None:
+        if graph.num_features < 1:
+            raise InputError("start must be given for a graph without features, got None")
+        dense = graph.features.toarray() if sp.issparse(graph.features) else graph.features
+        return torch.from_numpy(np.array(dense, dtype=np.float64))
+    if isinstance(start, np.ndarray) and start.dtype.kind in "fiub":
+        return torch.from_numpy(np.array(start))
+    if isinstance(start, Tensor):
+        return start
+    raise InputError(f"start must be a real tensor or array, got {type(start).__name__}")
 
 
 def _kind(value: object) -> str:

@@ -5,16 +5,60 @@ Nobody looks at all n (n - 1) / 2 pairs: the number of non-edges that become edg
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
 import numpy as np
 
 from caribou.errors import InputError
 from caribou.graph import Graph
 from caribou.mechanisms.noise_source import NoiseSource
-from caribou.privacy.pair_response import PairResponse, pair_count
+from caribou.memory import require_memory
+from caribou.privacy.mechanism_records import Mechanism
+from caribou.privacy.pair_response import PairBudget, PairResponse, pair_count
 
 MOST_PAIRS = 20_000_000
 BYTES_PER_PAIR = 120
 """Peak memory per edge of a perturbed graph: drawn, sorted, and twice in compressed rows with its value."""
+
+
+@dataclass(frozen=True, eq=False)
+class PerturbedGraph:
+    """A released graph: the noisy edge count, the edges u < v, and the probabilities that were used (None: no noise)."""
+
+    count: int
+    pairs: np.ndarray  # [2, E']
+    response: PairResponse | None
+
+    @property
+    def details(self) -> dict[Mechanism, dict[str, Any]]:
+        """What the certificate learns after the count is drawn."""
+        if self.response is None:
+            return {}
+        return {Mechanism.RANDOMIZED_RESPONSE: {"released_edge_count": self.count, **self.response.to_dict()}}
+
+
+def perturb(
+    graph: Graph,
+    budget: PairBudget,
+    noise: NoiseSource,
+    response_of: Callable[..., PairResponse],
+    *,
+    max_edges: int | None,
+) -> PerturbedGraph:
+    """Release the edge count, turn it into probabilities by ``response_of``, and answer every pair with them.
+
+    Formal guarantee: (budget.count + budget.pairs)-DP at edge level; an infinite budget gives the graph itself.
+    """
+    if not budget.is_private:
+        require_memory(BYTES_PER_PAIR * graph.num_edges, f"GraphSAGE on {graph.num_edges:,} edges")
+        return PerturbedGraph(graph.num_edges, pairs_of_numbers(pair_numbers(graph)), None)
+    count = noisy_edge_count(graph, epsilon=budget.count, noise=noise.stream("edge count"))
+    count = count if max_edges is None else min(count, max_edges)
+    response = response_of(epsilon=budget.pairs, edges=count, nodes=graph.num_nodes)
+    require_room(response, edges=count, nodes=graph.num_nodes)
+    return PerturbedGraph(count, perturbed_pairs(graph, response, noise.stream("pairs")), response)
 
 
 def noisy_edge_count(graph: Graph, *, epsilon: float, noise: NoiseSource) -> int:

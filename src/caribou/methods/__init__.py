@@ -1,5 +1,5 @@
 """Methods: complete recipes from a graph and a budget to predictions. They contain no formula and no mechanism."""
 
-from caribou.methods.base import METHODS, Fitted, Method, MethodInfo, method_info
+from caribou.methods.base import METHODS, Fitted, Method, MethodInfo, Outputs, fit, method_info, predict_graph
 
-__all__ = ["METHODS", "Fitted", "Method", "MethodInfo", "method_info"]
+__all__ = ["METHODS", "Fitted", "Method", "MethodInfo", "Outputs", "fit", "method_info", "predict_graph"]

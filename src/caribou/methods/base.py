@@ -14,13 +14,29 @@ from caribou.graph import Graph
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.certificate import Certificate
-from caribou.privacy.events import Event
+from caribou.privacy.mechanism_records import Mechanism
+from caribou.privacy.plan import ReleasePlan
+from caribou.privacy.sizes import Sizes
 from caribou.randomness import Streams
+from caribou.release import Drawn, LedgerLike, execute
+
+
+@dataclass(frozen=True, eq=False)
+class Outputs:
+    """What a method hands back; a release adds the certificate and makes it a `Fitted`.
+
+    ``details``: figures of the certificate that exist only after a draw, by mechanism.
+    """
+
+    probabilities: np.ndarray
+    released: Mapping[str, np.ndarray] = field(default_factory=dict)
+    weights: Mapping[str, np.ndarray] = field(default_factory=dict)
+    details: Mapping[Mechanism, Mapping[str, Any]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
 class Fitted:
-    """What a method hands back. ``released`` and ``weights`` are covered by the certificate and may be stored or published.
+    """A fit with its certificate. ``released`` and ``weights`` are covered by it and may be stored or published.
 
     ``probabilities``: [n, C], one row per node of the training graph. At edge level they may be published, too. At node
     level a node's own row is computed from its own features: it is for that node, and not covered for anybody else.
@@ -33,26 +49,40 @@ class Fitted:
     released: Mapping[str, np.ndarray] = field(default_factory=dict)
     weights: Mapping[str, np.ndarray] = field(default_factory=dict)
 
+    @classmethod
+    def of(cls, outputs: Outputs, certificate: Certificate) -> Fitted:
+        """What a method handed back, certified."""
+        return cls(outputs.probabilities, certificate, outputs.released, outputs.weights)
+
 
 class Method(Protocol):
-    """A frozen record of public settings that can be fitted. No call changes the graph."""
+    """A frozen record of public settings that can be planned and fitted. No call changes the graph.
 
-    def fit(self, graph: Graph, budget: Budget, streams: Streams, noise: NoiseSource) -> Fitted:
-        """Train on ``graph`` within ``budget``; public coins from ``streams``, privacy noise from ``noise``."""
+    A plan is made from public numbers alone; whoever runs it hands it back. A method writes no certificate and opens no ledger:
+    call it through `caribou.release.fit` and `caribou.release.predict_graph`.
+    """
+
+    def plan(self, sizes: Sizes, budget: Budget) -> ReleasePlan:
+        """What `fit` will release and cost."""
         ...
 
-    def cost(self, graph: Graph, budget: Budget) -> tuple[Event, ...]:
-        """What `fit` will cost, from public numbers alone: known before any noise is drawn."""
+    def fit(self, plan: ReleasePlan, graph: Graph, streams: Streams, noise: NoiseSource) -> Outputs:
+        """Train on ``graph`` by the plan; the public seed gives ``streams``, privacy noise comes from ``noise``."""
         ...
 
-    def release(
-        self, weights: Mapping[str, np.ndarray], graph: Graph, budget: Budget, streams: Streams, noise: NoiseSource
-    ) -> Fitted:
-        """Predict another graph with fitted weights, which takes a release about that graph (unless no edge is read)."""
+    def plan_graph(self, sizes: Sizes, budget: Budget, weights: Mapping[str, np.ndarray]) -> ReleasePlan:
+        """What `predict_graph` will release about another graph, and cost."""
         ...
 
-    def release_cost(self, graph: Graph, budget: Budget) -> tuple[Event, ...]:
-        """What `release` will cost, from public numbers alone; empty if it reads nothing private but each node's own data."""
+    def predict_graph(
+        self,
+        plan: ReleasePlan,
+        weights: Mapping[str, np.ndarray],
+        graph: Graph,
+        streams: Streams,
+        noise: NoiseSource,
+    ) -> Outputs:
+        """Predict another graph with fitted weights, by the plan."""
         ...
 
     def predict(
@@ -64,6 +94,80 @@ class Method(Protocol):
     def settings(self) -> Mapping[str, Any]:
         """The public settings, for records and certificates: plain JSON values that `MethodInfo.create` takes back."""
         ...
+
+
+def require_unit(budget: Budget, unit: PrivacyUnit, method: str) -> None:
+    """One clear error for a budget of the wrong unit."""
+    if budget.unit is not unit:
+        raise InputError(f"unit must be {unit.value} for {method}, got {budget.unit.value}")
+
+
+def fit(
+    method: Method,
+    graph: Graph,
+    budget: Budget,
+    streams: Streams,
+    noise: NoiseSource | None = None,
+    *,
+    ledger: LedgerLike | None = None,
+    replace_fingerprint: bool = False,
+) -> Fitted:
+    """Fit a method on a graph within a budget: plan, certificate, ledger, run.
+
+    Args:
+        method: the settings.
+        graph: the private graph, with labels and a split.
+        budget: epsilon, delta and the privacy unit of the method.
+        streams: public randomness (split roles, initial weights).
+        noise: private randomness (default: a fresh key from the operating system).
+        ledger: charge the cost under ``graph.name`` before any noise is drawn, or refuse.
+        replace_fingerprint: declares that changed content is still about the same people.
+
+    >>> from caribou.datasets import load
+    >>> fitted = fit(method_info("mlp-dp").create(), load("csbm:nodes=200"), Budget(4, 1e-5, "node"), Streams(0))
+    >>> fitted.probabilities.shape, fitted.certificate.status
+    ((200, 4), 'private')
+    """
+    # a graph that cannot be fitted is refused before anything is charged
+    graph.for_learning(public=budget.unit is PrivacyUnit.EDGE)
+    plan = method.plan(graph.sizes(budget.unit), budget)
+    released = execute(
+        plan,
+        graph,
+        lambda source: _drawn(method.fit(plan, graph, streams, source)),
+        noise=noise or NoiseSource.secure(),
+        ledger=ledger,
+        replace_fingerprint=replace_fingerprint,
+    )
+    return Fitted.of(released.value, released.certificate)
+
+
+def predict_graph(
+    method: Method,
+    weights: Mapping[str, np.ndarray],
+    graph: Graph,
+    budget: Budget,
+    streams: Streams,
+    noise: NoiseSource | None = None,
+    *,
+    ledger: LedgerLike | None = None,
+    replace_fingerprint: bool = False,
+) -> Fitted:
+    """Predict another graph with fitted weights: one release about that graph. Arguments as in `fit`."""
+    plan = method.plan_graph(graph.sizes(budget.unit), budget, weights)
+    released = execute(
+        plan,
+        graph,
+        lambda source: _drawn(method.predict_graph(plan, weights, graph, streams, source)),
+        noise=noise or NoiseSource.secure(),
+        ledger=ledger,
+        replace_fingerprint=replace_fingerprint,
+    )
+    return Fitted.of(released.value, released.certificate)
+
+
+def _drawn(outputs: Outputs) -> Drawn[Outputs]:
+    return Drawn(outputs, outputs.details)
 
 
 @dataclass(frozen=True)
@@ -83,8 +187,7 @@ class MethodInfo:
 
     def check(self, name: str, budget: Budget) -> None:
         """The budget must be of this method's unit, and infinite if it has no privacy."""
-        if budget.unit is not self.unit:
-            raise InputError(f"unit must be {self.unit.value} for {name}, got {budget.unit.value}")
+        require_unit(budget, self.unit, name)
         if not self.private and budget.is_private:
             raise InputError(f"epsilon must be inf for {name}, which is not private, got {budget.epsilon:g}")
 

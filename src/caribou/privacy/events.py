@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -160,6 +160,33 @@ def _maximal(groups: tuple[tuple[Event, ...], ...]) -> list[tuple[Event, ...]]:
         if not any(counts <= Counter(other) for other in kept):
             kept.append(group)
     return kept
+
+
+def event_words(event: Event) -> str:
+    """An event for people.
+
+    >>> event_words(Gaussian(2.0, 3)), event_words(EpsilonDelta(1.0))
+    ('3 Gaussian mechanisms of multiplier 2', 'epsilon = 1')
+    """
+    if isinstance(event, Parallel):
+        return " or ".join(f"({', '.join(map(event_words, group))})" for group in event.groups)
+    return _WORDS[type(event)](event)
+
+
+_WORDS: dict[type, Callable[[Any], str]] = {
+    Gaussian: lambda e: f"{_times(e.count, 'Gaussian mechanism')} of multiplier {e.noise_multiplier:.6g}",
+    SubsampledGaussian: lambda e: (
+        f"{_times(e.steps, 'Gaussian mechanism')} of multiplier {e.noise_multiplier:.6g} on Poisson samples of rate "
+        f"{e.sampling_probability:.6g}"
+    ),
+    Laplace: lambda e: f"{_times(e.count, 'Laplace mechanism')} of multiplier {e.noise_multiplier:.6g}",
+    EpsilonDelta: lambda e: f"epsilon = {e.epsilon:.6g}" + (f", delta = {e.delta:.3g}" if e.delta else ""),
+    NonPrivate: lambda _: "no noise",
+}
+
+
+def _times(count: int, what: str) -> str:
+    return what if count == 1 else f"{count} {what}s"
 
 
 def gaussian_mu(events: Iterable[Event]) -> float | None:

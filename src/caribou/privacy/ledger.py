@@ -57,6 +57,8 @@ from caribou.privacy.ledger_file import (
 
 __all__ = ["APPLICATION_ID", "SCHEMA_VERSION", "Balance", "Change", "Charge", "Ledger", "LedgerEntry"]
 
+FINGERPRINT_VERSION = 2
+"""Of what a fingerprint is computed from (`caribou.graph.fingerprint`). Entries of older versions stay valid."""
 RESOLUTION = 1e-9
 """Totals are compared with the budget up to this relative rounding. Calibration rounds the noise up and the accountant
 rounds epsilon up, so a release calibrated to the whole budget comes out at epsilon (1 + 3e-14) and must be accepted.
@@ -152,11 +154,12 @@ class Ledger:
 
     # -- what callers do ------------------------------------------------------------------------------------------
 
-    def fingerprint(self, parts: Iterable[bytes]) -> str:
-        """HMAC-SHA256 (hex) of the content's parts under this ledger's key, each part prefixed with its length.
+    def fingerprint(self, parts: Iterable[bytes], *, version: int = FINGERPRINT_VERSION) -> str:
+        """HMAC-SHA256 of the content's parts under this ledger's key, each part prefixed with its length, with its version.
 
         The prefix makes ``[b"ab"]`` and ``[b"a", b"b"]`` differ. The same content has unrelated fingerprints in two
         ledgers, and nobody without the ledger can compute one, so it cannot be used to test guesses for the content.
+        ``version``: of what the parts are made of; a fingerprint of version 1 has no prefix.
         """
         if isinstance(parts, (bytes, bytearray, memoryview, str)):
             raise InputError(f"parts must be an iterable of bytes, got {type(parts).__name__}")
@@ -167,7 +170,12 @@ class Ledger:
             content = part.tobytes() if isinstance(part, memoryview) else part
             mac.update(len(content).to_bytes(8, "big"))
             mac.update(content)
-        return mac.hexdigest()
+        return mac.hexdigest() if version == 1 else f"{version}:{mac.hexdigest()}"
+
+    def fingerprint_versions(self) -> tuple[int, ...]:
+        """The versions that a new entry must be compared in: the present one, and an older one that this ledger holds."""
+        known = {_version_of(c.new) for c in self._contents().changes if isinstance(c.new, str)}
+        return tuple(sorted(known | {FINGERPRINT_VERSION}, reverse=True))
 
     def set_budget(self, name: str, budget: Budget) -> Balance:
         """Set the total of (data set, ``budget.unit``). Every change is kept in the history.
@@ -194,7 +202,7 @@ class Ledger:
         events: Sequence[Event],
         *,
         description: str,
-        fingerprint: str | None = None,
+        fingerprints: Sequence[str] = (),
         replace_fingerprint: bool = False,
         certificate_id: str | None = None,
     ) -> Charge:
@@ -205,12 +213,12 @@ class Ledger:
         nothing is written and `BudgetExceeded` is raised; otherwise the release is on disk when this returns, and
         counts as spent whatever happens afterwards.
 
-        ``fingerprint`` (see `fingerprint`) ties the name to the content: a name whose content has changed, and
+        ``fingerprints`` (see `fingerprint`) tie the name to the content: a name whose content has changed, and
         content that is known under another name, are refused. ``replace_fingerprint=True`` is the owner's
         declaration that the new content is about the same people; what they have spent stays spent.
         """
         return self._append_release(
-            name, unit, events, description, certificate_id, fingerprint, replace_fingerprint, already_made=False
+            name, unit, events, description, certificate_id, fingerprints, replace_fingerprint, already_made=False
         )
 
     def require(self, name: str, unit: PrivacyUnit | str, events: Sequence[Event]) -> None:
@@ -271,7 +279,7 @@ class Ledger:
             for name, unit in sorted(accounts, key=lambda account: (account[0], account[1].value))
         )
 
-    def releases(self, name: str | None = None) -> tuple[LedgerEntry, ...]:
+    def entries(self, name: str | None = None) -> tuple[LedgerEntry, ...]:
         """All releases, or those of one data set, in the order in which they were recorded."""
         contents = self._contents()
         if name is None:
@@ -293,11 +301,11 @@ class Ledger:
         delta = _delta(contents.budget(name, unit))
         totals: dict[int, float] = {}
         events: tuple[Event, ...] = ()
-        for release in contents.of(name, unit):
-            events += release.events
+        for entry in contents.of(name, unit):
+            events += entry.events
             # Composing every prefix again is slow; the recorded total is the answer unless delta has changed since.
-            known = release.delta == delta
-            totals[release.id] = release.epsilon_total if known else _epsilon(_accountant(), events, delta)
+            known = entry.delta == delta
+            totals[entry.id] = entry.epsilon_total if known else _epsilon(_accountant(), events, delta)
         return totals
 
     def check(self) -> tuple[str, ...]:
@@ -318,7 +326,7 @@ class Ledger:
         events: Sequence[Event],
         description: str,
         certificate_id: str | None,
-        fingerprint: str | None = None,
+        fingerprints: Sequence[str] = (),
         replace_fingerprint: bool = False,
         *,
         already_made: bool,
@@ -336,8 +344,7 @@ class Ledger:
         with self._file.transaction(write=True) as entries:
             contents = _Contents(*entries.read_intact())
             self._require_new_certificate(contents, name, certificate_id)
-            if fingerprint is not None:
-                self._bind_fingerprint(entries, contents, name, fingerprint, replace_fingerprint)
+            self._bind_fingerprints(entries, contents, name, fingerprints, replace_fingerprint)
             budget = contents.budget(name, unit)
             if budget is None and not already_made:
                 _require_no_other_budget(contents, name, unit)
@@ -359,29 +366,33 @@ class Ledger:
             )
         return Charge(identity, time, name, unit, delta, total, _left(budget, total))
 
-    def _bind_fingerprint(
-        self, entries: Transaction, contents: _Contents, name: str, fingerprint: str, replace: bool
+    def _bind_fingerprints(
+        self, entries: Transaction, contents: _Contents, name: str, fingerprints: Sequence[str], replace: bool
     ) -> None:
-        if not (isinstance(fingerprint, str) and re.fullmatch(r"[0-9a-f]{64}", fingerprint)):
-            raise InputError(
-                f"fingerprint must be 64 hexadecimal digits as Ledger.fingerprint gives, got {fingerprint!r}"
-            )
-        owner = contents.owner(fingerprint)
-        if owner == name:
-            return
-        if owner is not None:
-            raise LedgerError(
-                f"data set {name!r}: the same content is known to this ledger as {owner!r}; use that name "
-                "(a new name does not reset what has been spent)"
-            )
-        old = contents.fingerprint(name)
-        if old is not None and not replace:
-            raise LedgerError(
-                f"data set {name!r}: the content under this name has changed since its last release; use a new name "
-                "if it is about other people, or replace the fingerprint to declare that it is about the same "
-                "people (what they have spent then stays spent)"
-            )
-        entries.append_change(self._now(), name, "fingerprint", None, old=old, new=fingerprint)
+        """Tie the name to its content, in every version that was given; each is compared with entries of its own version."""
+        for fingerprint in fingerprints:
+            if not (isinstance(fingerprint, str) and re.fullmatch(r"([1-9][0-9]*:)?[0-9a-f]{64}", fingerprint)):
+                raise InputError(
+                    f"fingerprint must be 64 hexadecimal digits as Ledger.fingerprint gives, got {fingerprint!r}"
+                )
+            owner = contents.owner(fingerprint)
+            if owner not in (None, name):
+                raise LedgerError(
+                    f"data set {name!r}: the same content is known to this ledger as {owner!r}; use that name "
+                    "(a new name does not reset what has been spent)"
+                )
+        for fingerprint in fingerprints:
+            old = contents.fingerprint(name, _version_of(fingerprint))
+            if contents.owner(fingerprint) == name:
+                continue
+            if old is not None and not replace:
+                raise LedgerError(
+                    f"data set {name!r}: the content under this name has changed since its last release; use a new name "
+                    "if it is about other people, or replace the fingerprint to declare that it is about the same "
+                    "people (what they have spent then stays spent)"
+                )
+            if _version_of(fingerprint) == FINGERPRINT_VERSION:  # of an older version nothing new is recorded
+                entries.append_change(self._now(), name, "fingerprint", None, old=old, new=fingerprint)
 
     def _now(self) -> datetime:
         time = self._clock()
@@ -402,10 +413,10 @@ class Ledger:
             raise LedgerError(f"ledger {self.path}: there is no data set {name!r} (known: {known})")
 
     def _require_new_certificate(self, contents: _Contents, name: str, certificate_id: str | None) -> None:
-        for release in contents.releases:
-            if certificate_id is not None and (release.dataset, release.certificate_id) == (name, certificate_id):
+        for entry in contents.releases:
+            if certificate_id is not None and (entry.dataset, entry.certificate_id) == (name, certificate_id):
                 raise LedgerError(
-                    f"data set {name!r}: certificate {certificate_id!r} is already recorded as release {release.id}; "
+                    f"data set {name!r}: certificate {certificate_id!r} is already recorded as release {entry.id}; "
                     "it is not counted twice"
                 )
 
@@ -424,7 +435,7 @@ class _Contents:
         return tuple(r for r in self.releases if r.dataset == name and r.unit is unit)
 
     def events(self, name: str, unit: PrivacyUnit) -> tuple[Event, ...]:
-        return tuple(event for release in self.of(name, unit) for event in release.events)
+        return tuple(event for entry in self.of(name, unit) for event in entry.events)
 
     def budget(self, name: str, unit: PrivacyUnit) -> Budget | None:
         for change in reversed(self.changes):
@@ -432,15 +443,20 @@ class _Contents:
                 return change.new
         return None
 
-    def fingerprint(self, name: str) -> str | None:
+    def fingerprint(self, name: str, version: int) -> str | None:
         for change in reversed(self.changes):
-            if change.dataset == name and isinstance(change.new, str):
+            if change.dataset == name and isinstance(change.new, str) and _version_of(change.new) == version:
                 return change.new
         return None
 
     def owner(self, fingerprint: str) -> str | None:
         """The data set that has, or ever had, this fingerprint: replaced content must not start afresh elsewhere."""
         return next((c.dataset for c in self.changes if c.new == fingerprint), None)
+
+
+def _version_of(fingerprint: str) -> int:
+    version, colon, _ = fingerprint.partition(":")
+    return int(version) if colon else 1
 
 
 # -- judging ------------------------------------------------------------------------------------------------------

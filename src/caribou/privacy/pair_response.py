@@ -52,9 +52,8 @@ class PairResponse:
         return self.keep_one * edges + self.make_one * (pair_count(nodes) - edges)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values. Without privacy the exact cost is infinite and stays out."""
-        cost = {"epsilon_of_these": self.epsilon} if math.isfinite(self.epsilon) else {}
-        return {"keep_one": self.keep_one, "make_one": self.make_one, **cost}
+        """Plain JSON values: the probabilities, and what these answers cost exactly."""
+        return {"keep_one": self.keep_one, "make_one": self.make_one, "epsilon_of_answers": self.epsilon}
 
 
 @dataclass(frozen=True)
@@ -63,6 +62,11 @@ class PairBudget:
 
     count: float
     pairs: float
+
+    @property
+    def is_private(self) -> bool:
+        """False without noise."""
+        return math.isfinite(self.pairs)
 
     @property
     def events(self) -> tuple[Event, ...]:

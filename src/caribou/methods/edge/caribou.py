@@ -27,8 +27,8 @@ from caribou.mechanisms.edge_votes import VoteBudget
 from caribou.mechanisms.message_passing import propagate
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.memory import DOUBLE, require_memory
-from caribou.methods.base import Fitted
-from caribou.methods.edge.votes import Decoded, VotesEdge, require_edge_unit, require_labelled, run_rounds
+from caribou.methods.base import Outputs, require_unit
+from caribou.methods.edge.votes import Decoded, VotesEdge, require_labelled, run_rounds
 from caribou.models.classifier import (
     ClassificationModule,
     ClassifierConfig,
@@ -46,14 +46,11 @@ from caribou.privacy.calibration import (
     calibrate_propagation,
     smallest_noise_multiplier,
 )
-from caribou.privacy.certificate import (
-    certify,
-    initial_state_assumption,
-    propagation_record,
-    standing_assumptions,
-)
-from caribou.privacy.events import Event, Gaussian, NonPrivate
+from caribou.privacy.events import Gaussian
+from caribou.privacy.mechanism_records import edge_votes_record, message_passing_record
+from caribou.privacy.plan import ReleasePlan
 from caribou.privacy.sensitivity import Bounds, double_precision
+from caribou.privacy.sizes import Sizes
 from caribou.randomness import Streams
 
 MESSAGES = ("labels", "probabilities", "embeddings", "features")
@@ -129,46 +126,39 @@ class Caribou:
         """The public settings."""
         return asdict(self) | {"hidden": list(self.hidden)}
 
-    def fit(self, graph: Graph, budget: Budget, streams: Streams, noise: NoiseSource) -> Fitted:
+    def plan(self, sizes: Sizes, budget: Budget) -> ReleasePlan:
+        """One Gaussian mechanism, whatever the number of hops, and the votes."""
+        return self._plan(sizes, budget, "caribou-edp, fitted")
+
+    def fit(self, plan: ReleasePlan, graph: Graph, streams: Streams, noise: NoiseSource) -> Outputs:
         """The paper's pipeline: encode, pass messages K times with noise, classify."""
-        require_edge_unit(budget, "caribou-edp")
-        plan = allocate_edge(budget, self.votes)
         roles = Roles.draw(graph, self.calibration, streams)
         view = self._encode(graph, roles, streams)  # X^(0), rows in the unit ball: public
-        calibrated = self._calibrate(graph, view.start.shape[1], plan.mu)
-        state = self._propagate(graph, view.start, calibrated, noise)  # only X^(K) comes back
-        outcome = self._vote(graph, view, plan, streams, noise)
-        view = view.after(outcome)
-        model = self._classify(view, state, calibrated, roles, streams)
-        return self._fitted(graph, budget, view, model, state, calibrated, outcome, noise)
+        state = self._propagate(graph, view.start, plan.parts["propagation"], noise)  # only X^(K) comes back
+        decoded = self._vote(plan, graph, view, streams, noise)
+        view = view.after(decoded)
+        model = self._classify(view, state, plan.parts["propagation"], roles, streams)
+        return self._outputs(plan, view, model, state, decoded)
 
-    def release(
-        self, weights: Mapping[str, np.ndarray], graph: Graph, budget: Budget, streams: Streams, noise: NoiseSource
-    ) -> Fitted:
-        """Predict another graph with a fitted model: one more release, about that graph's edges.
-
-        With label messages the training nodes of that graph send their labels, if it has any.
-        """
-        require_edge_unit(budget, "caribou-edp")
-        plan = allocate_edge(budget, self.votes)
-        if plan.votes is not None:
-            require_labelled(graph)
-        view = self._view(graph, weights, labelled_nodes(graph))
-        calibrated = self._calibrate(graph, view.start.shape[1], plan.mu)
-        state = self._propagate(graph, view.start, calibrated, noise)
-        outcome = self._vote(graph, view, plan, streams, noise)
-        model = model_from_arrays(weights)
-        return self._fitted(graph, budget, view.after(outcome), model, state, calibrated, outcome, noise)
-
-    def cost(self, graph: Graph, budget: Budget) -> tuple[Event, ...]:
-        """One Gaussian mechanism, whatever the number of hops, and the votes."""
-        return allocate_edge(budget, self.votes).events
-
-    def release_cost(self, graph: Graph, budget: Budget) -> tuple[Event, ...]:
-        """The same as `cost`."""
+    def plan_graph(self, sizes: Sizes, budget: Budget, weights: Mapping[str, np.ndarray]) -> ReleasePlan:
+        """One more release, about another graph's edges."""
         if self.votes > 0:
-            require_labelled(graph)
-        return self.cost(graph, budget)
+            require_labelled(sizes)
+        return self._plan(sizes, budget, "caribou-edp, predicted")
+
+    def predict_graph(
+        self,
+        plan: ReleasePlan,
+        weights: Mapping[str, np.ndarray],
+        graph: Graph,
+        streams: Streams,
+        noise: NoiseSource,
+    ) -> Outputs:
+        """Predict another graph. With label messages its training nodes send their labels, if it has any."""
+        view = self._view(graph, weights, labelled_nodes(graph))
+        state = self._propagate(graph, view.start, plan.parts["propagation"], noise)
+        decoded = self._vote(plan, graph, view, streams, noise)
+        return self._outputs(plan, view.after(decoded), model_from_arrays(weights), state, decoded)
 
     def predict(
         self, weights: Mapping[str, np.ndarray], released: Mapping[str, np.ndarray], graph: Graph
@@ -209,21 +199,49 @@ class Caribou:
             start[senders] = np.eye(start.shape[1])[graph.labels[senders]]
         return View(log_prior, start, arrays)
 
-    def _calibrate(self, graph: Graph, columns: int, mu: float) -> CalibratedPropagation:
-        n, layer = graph.num_nodes, self._layer
-        floor = default_floor(hops=self.hops, nodes=n, mu=mu) if self.degree_floor is None else self.degree_floor
-        return calibrate_propagation(
-            layer.sensitivity(PrivacyUnit.EDGE, Bounds(degree_floor=floor, nodes=n)),
-            hops=self.hops,
-            mu=mu,
-            arithmetic=double_precision(nodes=n, columns=columns, beta=self.beta),
+    def _plan(self, sizes: Sizes, budget: Budget, description: str) -> ReleasePlan:
+        require_unit(budget, PrivacyUnit.EDGE, "caribou-edp")
+        mu, votes = allocate_edge(budget, self.votes)
+        calibrated = self._calibrate(sizes, mu)
+        records = [message_passing_record(calibrated)]
+        if votes is not None:
+            records.append(edge_votes_record(epsilon=votes.epsilon, mu=votes.mu))
+        return ReleasePlan(
+            budget,
+            tuple(records),
+            released=(
+                "the last state X^(K) and everything computed from it",
+                *(() if votes is None else ("the counts of every round of the votes",)),
+                "class probabilities of every node",
+            ),
+            description=description,
+            public_parameters={**self.settings(), "classes": sizes.classes},
+            parts={"propagation": calibrated, "votes": votes},
         )
 
-    def _vote(self, graph: Graph, view: View, plan: EdgePlan, streams: Streams, noise: NoiseSource) -> Decoded | None:
-        if plan.votes is None:
+    def _columns(self, sizes: Sizes) -> int:
+        """Of a message."""
+        if self.messages == "features":
+            return sizes.columns
+        return self.hidden[-1] if self.messages == "embeddings" and self.hidden else sizes.classes
+
+    def _calibrate(self, sizes: Sizes, mu: float) -> CalibratedPropagation:
+        n = sizes.nodes
+        floor = default_floor(hops=self.hops, nodes=n, mu=mu) if self.degree_floor is None else self.degree_floor
+        return calibrate_propagation(
+            self._layer.sensitivity(PrivacyUnit.EDGE, Bounds(degree_floor=floor, nodes=n)),
+            hops=self.hops,
+            mu=mu,
+            arithmetic=double_precision(nodes=n, columns=self._columns(sizes), beta=self.beta),
+        )
+
+    def _vote(
+        self, plan: ReleasePlan, graph: Graph, view: View, streams: Streams, noise: NoiseSource
+    ) -> Decoded | None:
+        if plan.parts["votes"] is None:
             return None
         prior = Prior(np.exp(view.own), float("nan"), Encoder.from_arrays(view.arrays))
-        return run_rounds(VotesEdge(), graph, prior, plan.votes, streams, noise.stream("votes"))
+        return run_rounds(VotesEdge(), graph, prior, plan.parts["votes"], streams, noise.stream("votes"))
 
     @property
     def _layer(self) -> ContractiveGraphLayer:
@@ -260,43 +278,13 @@ class Caribou:
             return "evidence" if self.messages in CLASS_MESSAGES else "mlp"
         return self.classifier
 
-    def _fitted(
-        self,
-        graph: Graph,
-        budget: Budget,
-        view: View,
-        model: Model,
-        state: np.ndarray,
-        calibrated: CalibratedPropagation,
-        outcome: Decoded | None,
-        noise: NoiseSource,
-    ) -> Fitted:
-        probabilities = softmax(model.scores(view, state, calibrated), axis=1)
-        bounds = calibrated.sensitivity.bounds
-        certificate = certify(
-            budget,
-            [propagation_record(calibrated), *(() if outcome is None else (outcome.record,))],
-            released=[
-                "the last state X^(K) and everything computed from it",
-                *(() if outcome is None else ("the counts of every stage of the votes",)),
-                "class probabilities of every node",
-            ],
-            public_parameters={
-                **self.settings(),
-                "nodes": graph.num_nodes,
-                "columns": state.shape[1],
-                "classes": graph.num_classes,
-                "degree_floor": bounds.degree_floor,
-                "degree_cap": bounds.degree_cap,
-            },
-            assumptions=[
-                *standing_assumptions(budget.unit, noise_is_secret=noise.is_secret, noise_origin=noise.origin),
-                initial_state_assumption(budget.unit),
-            ],
-        )
-        transcript = {} if outcome is None else outcome.transcript
+    def _outputs(
+        self, plan: ReleasePlan, view: View, model: Model, state: np.ndarray, decoded: Decoded | None
+    ) -> Outputs:
+        probabilities = softmax(model.scores(view, state, plan.parts["propagation"]), axis=1)
+        transcript = {} if decoded is None else decoded.transcript
         released = {"state": state, "probabilities": probabilities, **transcript}
-        return Fitted(probabilities, certificate, released, {**view.arrays, **model.to_arrays()})
+        return Outputs(probabilities, released, {**view.arrays, **model.to_arrays()})
 
 
 # -- who knows what ------------------------------------------------------------------------------------------------
@@ -342,35 +330,21 @@ class View:
     start: np.ndarray
     arrays: Mapping[str, np.ndarray]
 
-    def after(self, outcome: Decoded | None) -> View:
-        """With the outcome of an election in the place of the encoder's opinion."""
-        return self if outcome is None else replace(self, own=log_probabilities(outcome.probabilities))
-
-
-@dataclass(frozen=True)
-class EdgePlan:
-    """One budget over message passing (mu-GDP) and votes (pure epsilon)."""
-
-    mu: float
-    votes: VoteBudget | None
-
-    @property
-    def events(self) -> tuple[Event, ...]:
-        """What the parts cost."""
-        first: Event = Gaussian(1 / self.mu) if math.isfinite(self.mu) else NonPrivate()
-        return (first,) if self.votes is None else (first, self.votes.event)
+    def after(self, decoded: Decoded | None) -> View:
+        """With the result of the votes in the place of the encoder's probabilities."""
+        return self if decoded is None else replace(self, own=log_probabilities(decoded.probabilities))
 
 
 @lru_cache(maxsize=64)
-def allocate_edge(budget: Budget, votes: float) -> EdgePlan:
-    """``votes`` of epsilon for the votes; the Gaussian that composes with them within the budget for message passing."""
+def allocate_edge(budget: Budget, votes: float) -> tuple[float, VoteBudget | None]:
+    """One budget over message passing (mu) and votes: ``votes`` of epsilon, and the Gaussian that composes with them."""
     if votes == 0:
-        return EdgePlan(budget_mu(budget), None)
+        return budget_mu(budget), None
     if not budget.is_private:
-        return EdgePlan(math.inf, VoteBudget(math.inf))
+        return math.inf, VoteBudget(math.inf)
     share = VoteBudget(votes * budget.epsilon)
     multiplier = smallest_noise_multiplier(lambda m: [Gaussian(m), share.event], budget, precision=1e-3)
-    return EdgePlan(1 / multiplier, share)
+    return 1 / multiplier, share
 
 
 # -- the classification module -------------------------------------------------------------------------------------

@@ -30,38 +30,36 @@ from caribou.graph import Graph
 from caribou.mechanisms.neighbour_sums import bounded_adjacency, noisy_sums, unit_length
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.mechanisms.noisy_descent import (
+    Descent,
     average_noise_variance,
     noisy_gradient_descent,
     path_length_schedule,
     shrink_rows,
 )
 from caribou.memory import DOUBLE, require_memory
-from caribou.methods.base import Fitted
+from caribou.methods.base import Outputs, require_unit
 from caribou.methods.edge.caribou import log_probabilities
-from caribou.methods.edge.votes import require_edge_unit
-from caribou.methods.node.mlp import full_batch, part_record
+from caribou.methods.node.mlp import full_batch
 from caribou.models.classifier import ClassifierConfig, classify, fit_classifier
 from caribou.models.encoder import HIDDEN, cross_fit, widths
-from caribou.privacy.budget import Budget
-from caribou.privacy.calibration import CalibratedSums, budget_mu, calibrate_sums
-from caribou.privacy.certificate import (
-    Assumption,
+from caribou.privacy.allocation import AllocatedPart
+from caribou.privacy.assumptions import Assumption, AssumptionName
+from caribou.privacy.budget import Budget, PrivacyUnit
+from caribou.privacy.calibration import budget_mu, calibrate_sums
+from caribou.privacy.mechanism_records import (
+    Examples,
     MechanismRecord,
-    certify,
-    initial_state_assumption,
-    standing_assumptions,
+    descent_record,
+    descent_sensitivity,
     sums_record,
 )
-from caribou.privacy.events import Event, Gaussian, NonPrivate
-from caribou.privacy.sensitivity import adjacency_gradient_edge_sensitivity, sum_sensitivity
+from caribou.privacy.plan import ReleasePlan
+from caribou.privacy.sensitivity import sum_sensitivity
+from caribou.privacy.sizes import Sizes
 from caribou.randomness import Streams
 
 CLIP = 0.3
 SHRINKAGE = 0.4
-EDGE_TRAINING_THEOREM = (
-    "an edge is in two examples of softmax(a_i W): the sum of clipped gradients moves by at most 2.0425 clips "
-    "(docs/privacy.md, Theorem 7); T steps are (sqrt(T) / multiplier)-GDP"
-)
 
 
 @dataclass(frozen=True)
@@ -91,60 +89,60 @@ class Dpdgc:
         """The public settings."""
         return asdict(self) | {"hidden": list(self.hidden)}
 
-    def fit(self, graph: Graph, budget: Budget, streams: Streams, noise: NoiseSource) -> Fitted:
-        """Train W privately, release A W, classify features and structure."""
-        require_edge_unit(budget, "dpdgc-edp")
-        check_size(graph)
+    def plan(self, sizes: Sizes, budget: Budget) -> ReleasePlan:
+        """The Gaussians of training and release, which compose to the whole budget."""
+        require_unit(budget, PrivacyUnit.EDGE, "dpdgc-edp")
         mu = budget_mu(budget)
-        own = log_probabilities(cross_fit(graph, streams, self.hidden).probabilities)  # public
-        structure, calibration_nodes = self._roles(graph, streams)
-        adjacency = bounded_adjacency(graph, None, streams.sampling)
-        weights, record = train_structure(
-            adjacency,
-            graph,
-            structure,
-            mu=math.sqrt(self.training_share) * mu,
-            sensitivity_multiple=adjacency_gradient_edge_sensitivity(),
-            theorem=EDGE_TRAINING_THEOREM,
-            train_size=len(structure),
-            noise=noise.stream("structure"),
+        structure = plan_structure(
+            PrivacyUnit.EDGE, mu=math.sqrt(self.training_share) * mu, train_size=self._structure_size(sizes.train)
         )
-        calibrated = self._calibrate(graph, mu)
-        (product,) = noisy_sums(adjacency, weights, calibrated, noise.stream("sums"))
-        probabilities = self._classify(graph, own, product, calibration_nodes, streams)
-        certificate = certify(
+        sums = calibrate_sums(
+            sum_sensitivity("edge"),
+            hops=1,
+            mu=math.sqrt(1 - self.training_share) * mu,
+            nodes=sizes.nodes,
+            columns=sizes.classes,
+        )
+        return ReleasePlan(
             budget,
-            [record, sums_record(calibrated)],
-            released=["the weights W", "the noisy product A W", "class probabilities of every node"],
+            (structure.record, sums_record(sums)),
+            released=("the weights W", "the noisy product A W", "class probabilities of every node"),
+            description="dpdgc-edp, fitted",
             public_parameters={
                 **self.settings(),
-                "nodes": graph.num_nodes,
-                "columns": graph.num_classes,
-                "classes": graph.num_classes,
+                "nodes": sizes.nodes,
+                "columns": sizes.classes,
+                "classes": sizes.classes,
             },
-            assumptions=[
-                *standing_assumptions(budget.unit, noise_is_secret=noise.is_secret, noise_origin=noise.origin),
-                initial_state_assumption(budget.unit),
-                ROWS_OF_W,
-            ],
+            assumptions=(RELEASED_WEIGHTS,),
+            parts={"structure": structure, "sums": sums},
         )
-        released = {"structure": weights, "product": product, "probabilities": probabilities}
-        return Fitted(probabilities, certificate, released, {})
 
-    def cost(self, graph: Graph, budget: Budget) -> tuple[Event, ...]:
-        """The Gaussians of training and release, which compose to the whole budget."""
-        mu = budget_mu(budget)
-        return (Gaussian(1 / mu),) if math.isfinite(mu) else (NonPrivate(),)
+    def fit(self, plan: ReleasePlan, graph: Graph, streams: Streams, noise: NoiseSource) -> Outputs:
+        """Train W privately, release A W, classify features and structure."""
+        check_size(graph)
+        own = log_probabilities(cross_fit(graph, streams, self.hidden).probabilities)  # public
+        structure_nodes, calibration_nodes = self._roles(graph, streams)
+        adjacency = bounded_adjacency(graph, None, streams.sampling)
+        weights = train_structure(plan.parts["structure"], adjacency, graph, structure_nodes, noise.stream("structure"))
+        (product,) = noisy_sums(adjacency, weights, plan.parts["sums"], noise.stream("sums"))
+        probabilities = self._classify(graph, own, product, calibration_nodes, streams)
+        return Outputs(probabilities, {"structure": weights, "product": product, "probabilities": probabilities}, {})
 
-    def release(
-        self, weights: Mapping[str, np.ndarray], graph: Graph, budget: Budget, streams: Streams, noise: NoiseSource
-    ) -> NoReturn:
+    def plan_graph(self, sizes: Sizes, budget: Budget, weights: Mapping[str, np.ndarray]) -> NoReturn:
         """Not possible: W has one row per node of the graph it was trained on."""
-        require_edge_unit(budget, "dpdgc-edp")
+        require_unit(budget, PrivacyUnit.EDGE, "dpdgc-edp")
         raise transductive("dpdgc-edp")
 
-    def release_cost(self, graph: Graph, budget: Budget) -> NoReturn:
-        """Not possible, see `release`."""
+    def predict_graph(
+        self,
+        plan: ReleasePlan,
+        weights: Mapping[str, np.ndarray],
+        graph: Graph,
+        streams: Streams,
+        noise: NoiseSource,
+    ) -> NoReturn:
+        """Not possible, see `plan_graph`."""
         raise transductive("dpdgc-edp")
 
     def predict(
@@ -155,15 +153,15 @@ class Dpdgc:
 
     # -- its steps -------------------------------------------------------------------------------------------------
 
-    def _roles(self, graph: Graph, streams: Streams) -> tuple[np.ndarray, np.ndarray]:
-        """Training nodes that train W, and those that fit the classification module; a single one does both."""
-        train = streams.generator("structure").permutation(graph.for_learning(public=True)[0].train)
-        count = max(1, min(len(train) - 1, round(self.structure_share * len(train))))
-        return train[:count], train[count:] if len(train) > 1 else train
+    def _structure_size(self, train: int) -> int:
+        """How many training nodes train W; a single one does both."""
+        return max(1, min(train - 1, round(self.structure_share * train)))
 
-    def _calibrate(self, graph: Graph, mu: float) -> CalibratedSums:
-        size = {"nodes": graph.num_nodes, "columns": graph.num_classes}
-        return calibrate_sums(sum_sensitivity("edge"), hops=1, mu=math.sqrt(1 - self.training_share) * mu, **size)
+    def _roles(self, graph: Graph, streams: Streams) -> tuple[np.ndarray, np.ndarray]:
+        """Training nodes that train W, and those that fit the classification module."""
+        train = streams.generator("structure").permutation(graph.for_learning(public=True)[0].train)
+        count = self._structure_size(len(train))
+        return train[:count], train[count:] if len(train) > 1 else train
 
     def _classify(
         self, graph: Graph, own: np.ndarray, product: np.ndarray, calibration_nodes: np.ndarray, streams: Streams
@@ -184,39 +182,53 @@ class Dpdgc:
 
 # -- shared with dpdgc-ndp -----------------------------------------------------------------------------------------
 
-ROWS_OF_W = Assumption(
-    "weights", "W was released before A W was computed, and its rows were brought to length 1 in place."
-)
+RELEASED_WEIGHTS = Assumption(AssumptionName.RELEASED_WEIGHTS)
+
+
+@dataclass(frozen=True)
+class StructurePlan:
+    """Training of W on rows of A within its share of a budget. ``sensitivity_multiple``: clips that one unit moves a sum by."""
+
+    schedule: Descent
+    descent: AllocatedPart
+    sensitivity_multiple: float
+    record: MechanismRecord
+
+
+def plan_structure(unit: PrivacyUnit, *, mu: float, train_size: int, degree_cap: int | None = None) -> StructurePlan:
+    """Noisy descent of softmax(a_i W) on rows of A that is mu-GDP."""
+    multiple, _ = descent_sensitivity(Examples.ROWS_OF_A, unit, degree_cap=degree_cap)
+    schedule = path_length_schedule(mu=mu / multiple, train_size=train_size, clip=CLIP)
+    descent = full_batch("training of W on rows of A", schedule.steps, mu)
+    record = descent_record(
+        descent.part.name,
+        unit=unit,
+        steps=schedule.steps,
+        noise_multiplier=descent.noise_multiplier,
+        clip=schedule.clip,
+        examples=Examples.ROWS_OF_A,
+        degree_cap=degree_cap,
+        schedule={"step_size": schedule.step_size, "momentum": schedule.momentum},
+    )
+    return StructurePlan(schedule, descent, multiple, record)
 
 
 def train_structure(
-    adjacency: sp.csr_array,
-    graph: Graph,
-    examples: np.ndarray,
-    *,
-    mu: float,
-    sensitivity_multiple: float,
-    theorem: str,
-    noise: NoiseSource,
-    train_size: int,
-) -> tuple[np.ndarray, MechanismRecord]:
-    """W by noisy descent of softmax(a_i W) on rows of A, mu-GDP: [n, C] with rows of length 1 (0 where noise alone is left)."""
-    labels = graph.for_learning()[1]
-    schedule = path_length_schedule(mu=mu / sensitivity_multiple, train_size=train_size, clip=CLIP)
-    descent = full_batch("training of W on rows of A", schedule.steps, mu)
+    plan: StructurePlan, adjacency: sp.csr_array, graph: Graph, examples: np.ndarray, noise: NoiseSource
+) -> np.ndarray:
+    """W by its plan: [n, C] with rows of length 1 (0 where noise alone is left)."""
     trained = noisy_gradient_descent(
         sp.csr_array(adjacency[examples]),
-        labels[examples],
+        graph.for_learning()[1][examples],
         classes=graph.num_classes,
-        schedule=schedule,
-        calibrated=descent,
+        schedule=plan.schedule,
+        calibrated=plan.descent,
         noise=noise,
         max_rows=graph.num_nodes,
-        sensitivity_multiple=sensitivity_multiple,
+        sensitivity_multiple=plan.sensitivity_multiple,
     )
-    left = average_noise_variance(schedule, descent, sensitivity_multiple)
-    weights = unit_length(shrink_rows(trained, noise_variance=left, strength=SHRINKAGE))
-    return weights, part_record(descent, theorem, **asdict(schedule), sensitivity_in_clips=sensitivity_multiple)
+    left = average_noise_variance(plan.schedule, plan.descent, plan.sensitivity_multiple)
+    return unit_length(shrink_rows(trained, noise_variance=left, strength=SHRINKAGE))
 
 
 def check_size(graph: Graph) -> None:

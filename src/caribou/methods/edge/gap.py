@@ -19,15 +19,15 @@ from caribou._validate import integer
 from caribou.graph import Graph
 from caribou.mechanisms.neighbour_sums import bounded_adjacency, noisy_sums, unit_length
 from caribou.mechanisms.noise_source import NoiseSource
-from caribou.methods.base import Fitted
-from caribou.methods.edge.votes import require_edge_unit
+from caribou.methods.base import Outputs, require_unit
 from caribou.models.classifier import ClassifierConfig, classify, fit_classifier, module_from_arrays
 from caribou.models.encoder import HIDDEN, Encoder, cross_fit, widths
-from caribou.privacy.budget import Budget
+from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.calibration import CalibratedSums, budget_mu, calibrate_sums
-from caribou.privacy.certificate import certify, initial_state_assumption, standing_assumptions, sums_record
-from caribou.privacy.events import Event
+from caribou.privacy.mechanism_records import sums_record
+from caribou.privacy.plan import ReleasePlan
 from caribou.privacy.sensitivity import sum_sensitivity
+from caribou.privacy.sizes import Sizes
 from caribou.randomness import Streams
 
 
@@ -68,14 +68,16 @@ class Gap:
         """The public settings."""
         return asdict(self) | {"hidden": list(self.hidden)}
 
-    def fit(self, graph: Graph, budget: Budget, streams: Streams, noise: NoiseSource) -> Fitted:
+    def plan(self, sizes: Sizes, budget: Budget) -> ReleasePlan:
+        """K Gaussian mechanisms, which compose to the whole budget."""
+        return self._plan(sizes, budget, "gap-edp, fitted")
+
+    def fit(self, plan: ReleasePlan, graph: Graph, streams: Streams, noise: NoiseSource) -> Outputs:
         """Encode, sum K times with noise, classify."""
-        require_edge_unit(budget, "gap-edp")
         split, labels = graph.for_learning(public=True)
         encoder = cross_fit(graph, streams, self.hidden).encoder
         start = encoder.embeddings(graph.features)  # Z_0, rows of length 1: public
-        calibrated = self._calibrate(graph, start.shape[1], budget)
-        sums = self._aggregate(graph, start, calibrated, streams, noise)
+        sums = self._aggregate(graph, start, plan.parts["sums"], streams, noise)
         module = fit_classifier(
             classifier_inputs(start, sums),
             np.array(labels),
@@ -86,25 +88,23 @@ class Gap:
             seed=streams.model_seed,
         )
         arrays = {f"module.{name}": tensor.numpy() for name, tensor in module.state_dict().items()}
-        return self._fitted(graph, budget, start, sums, calibrated, encoder.to_arrays() | arrays, noise)
+        return self._outputs(start, sums, encoder.to_arrays() | arrays)
 
-    def cost(self, graph: Graph, budget: Budget) -> tuple[Event, ...]:
-        """K Gaussian mechanisms, which compose to the whole budget."""
-        return (self._calibrate(graph, self._columns(graph), budget).event,)
+    def plan_graph(self, sizes: Sizes, budget: Budget, weights: Mapping[str, np.ndarray]) -> ReleasePlan:
+        """K sums over another graph, within the budget."""
+        return self._plan(sizes, budget, "gap-edp, predicted")
 
-    def release(
-        self, weights: Mapping[str, np.ndarray], graph: Graph, budget: Budget, streams: Streams, noise: NoiseSource
-    ) -> Fitted:
-        """Predict another graph with a fitted model: K sums over its edges, within the budget."""
-        require_edge_unit(budget, "gap-edp")
+    def predict_graph(
+        self,
+        plan: ReleasePlan,
+        weights: Mapping[str, np.ndarray],
+        graph: Graph,
+        streams: Streams,
+        noise: NoiseSource,
+    ) -> Outputs:
+        """Predict another graph with a fitted model."""
         start = Encoder.from_arrays(weights).embeddings(graph.features)
-        calibrated = self._calibrate(graph, start.shape[1], budget)
-        sums = self._aggregate(graph, start, calibrated, streams, noise)
-        return self._fitted(graph, budget, start, sums, calibrated, weights, noise)
-
-    def release_cost(self, graph: Graph, budget: Budget) -> tuple[Event, ...]:
-        """The same as `cost`."""
-        return self.cost(graph, budget)
+        return self._outputs(start, self._aggregate(graph, start, plan.parts["sums"], streams, noise), weights)
 
     def predict(
         self, weights: Mapping[str, np.ndarray], released: Mapping[str, np.ndarray], graph: Graph
@@ -114,13 +114,20 @@ class Gap:
 
     # -- its steps -------------------------------------------------------------------------------------------------
 
-    def _columns(self, graph: Graph) -> int:
-        return self.hidden[-1] if self.hidden else graph.num_classes
-
-    def _calibrate(self, graph: Graph, columns: int, budget: Budget) -> CalibratedSums:
+    def _plan(self, sizes: Sizes, budget: Budget, description: str) -> ReleasePlan:
+        require_unit(budget, PrivacyUnit.EDGE, "gap-edp")
         mu = budget_mu(budget)
         hops = default_hops(mu) if self.hops is None else self.hops
-        return calibrate_sums(sum_sensitivity(budget.unit), hops=hops, mu=mu, nodes=graph.num_nodes, columns=columns)
+        columns = self.hidden[-1] if self.hidden else sizes.classes
+        sums = calibrate_sums(sum_sensitivity(budget.unit), hops=hops, mu=mu, nodes=sizes.nodes, columns=columns)
+        return ReleasePlan(
+            budget,
+            (sums_record(sums),),
+            released=("the noisy sums of every hop", "class probabilities of every node"),
+            description=description,
+            public_parameters={**self.settings(), "hops": hops, "columns": columns, "classes": sizes.classes},
+            parts={"sums": sums},
+        )
 
     def _aggregate(
         self, graph: Graph, start: np.ndarray, calibrated: CalibratedSums, streams: Streams, noise: NoiseSource
@@ -128,37 +135,11 @@ class Gap:
         adjacency = bounded_adjacency(graph, None, streams.sampling)
         return noisy_sums(adjacency, start, calibrated, noise.stream("sums"))
 
-    def _fitted(
-        self,
-        graph: Graph,
-        budget: Budget,
-        start: np.ndarray,
-        sums: list[np.ndarray],
-        calibrated: CalibratedSums,
-        weights: Mapping[str, np.ndarray],
-        noise: NoiseSource,
-    ) -> Fitted:
+    def _outputs(self, start: np.ndarray, sums: list[np.ndarray], weights: Mapping[str, np.ndarray]) -> Outputs:
         arrays = {name.removeprefix("module."): a for name, a in weights.items() if name.startswith("module.")}
-        module = module_from_arrays(arrays)
-        probabilities = softmax(classify(module, classifier_inputs(start, sums)), axis=1)
-        certificate = certify(
-            budget,
-            [sums_record(calibrated)],
-            released=["the noisy sums of every hop", "class probabilities of every node"],
-            public_parameters={
-                **self.settings(),
-                "hops": calibrated.hops,
-                "nodes": graph.num_nodes,
-                "columns": start.shape[1],
-                "classes": graph.num_classes,
-            },
-            assumptions=[
-                *standing_assumptions(budget.unit, noise_is_secret=noise.is_secret, noise_origin=noise.origin),
-                initial_state_assumption(budget.unit),
-            ],
-        )
+        probabilities = softmax(classify(module_from_arrays(arrays), classifier_inputs(start, sums)), axis=1)
         released = {f"sums_{k}": s for k, s in enumerate(sums, start=1)}
-        return Fitted(probabilities, certificate, released | {"probabilities": probabilities}, weights)
+        return Outputs(probabilities, released | {"probabilities": probabilities}, weights)
 
 
 def classifier_inputs(start: np.ndarray, sums: list[np.ndarray]) -> list[np.ndarray]:

@@ -10,13 +10,12 @@ import numpy as np
 
 from caribou.graph import Graph
 from caribou.mechanisms.noise_source import NoiseSource
-from caribou.methods.base import Fitted
-from caribou.methods.edge.votes import require_edge_unit
-from caribou.methods.node.mlp import nothing_released
+from caribou.methods.base import Outputs, require_unit
 from caribou.models.encoder import HIDDEN, Encoder, cross_fit, widths
-from caribou.privacy.budget import Budget
-from caribou.privacy.certificate import certify, standing_assumptions
-from caribou.privacy.events import Event
+from caribou.privacy.budget import Budget, PrivacyUnit
+from caribou.privacy.mechanism_records import no_release_record
+from caribou.privacy.plan import ReleasePlan
+from caribou.privacy.sizes import Sizes
 from caribou.randomness import Streams
 
 
@@ -36,27 +35,30 @@ class Mlp:
         """The public settings."""
         return asdict(self) | {"hidden": list(self.hidden)}
 
-    def fit(self, graph: Graph, budget: Budget, streams: Streams, noise: NoiseSource) -> Fitted:
+    def plan(self, sizes: Sizes, budget: Budget) -> ReleasePlan:
+        """No edge is read."""
+        return self._plan(sizes, budget, "mlp, fitted")
+
+    def fit(self, plan: ReleasePlan, graph: Graph, streams: Streams, noise: NoiseSource) -> Outputs:
         """Fit the encoder. Training nodes are predicted by models that were not fitted on them."""
-        require_edge_unit(budget, "mlp")
         prior = cross_fit(graph, streams, self.hidden)
-        return self._fitted(prior.probabilities, prior.encoder.to_arrays(), graph, budget, noise)
+        return Outputs(prior.probabilities, {"probabilities": prior.probabilities}, prior.encoder.to_arrays())
 
-    def cost(self, graph: Graph, budget: Budget) -> tuple[Event, ...]:
+    def plan_graph(self, sizes: Sizes, budget: Budget, weights: Mapping[str, np.ndarray]) -> ReleasePlan:
         """No edge is read."""
-        return ()
+        return self._plan(sizes, budget, "mlp, predicted")
 
-    def release(
-        self, weights: Mapping[str, np.ndarray], graph: Graph, budget: Budget, streams: Streams, noise: NoiseSource
-    ) -> Fitted:
+    def predict_graph(
+        self,
+        plan: ReleasePlan,
+        weights: Mapping[str, np.ndarray],
+        graph: Graph,
+        streams: Streams,
+        noise: NoiseSource,
+    ) -> Outputs:
         """Predict another graph by its features."""
-        require_edge_unit(budget, "mlp")
         probabilities = Encoder.from_arrays(weights).probabilities(graph.features)
-        return self._fitted(probabilities, weights, graph, budget, noise)
-
-    def release_cost(self, graph: Graph, budget: Budget) -> tuple[Event, ...]:
-        """No edge is read."""
-        return ()
+        return Outputs(probabilities, {"probabilities": probabilities}, weights)
 
     def predict(
         self, weights: Mapping[str, np.ndarray], released: Mapping[str, np.ndarray], graph: Graph
@@ -64,19 +66,12 @@ class Mlp:
         """Class probabilities of the graph that was fitted."""
         return released["probabilities"]
 
-    def _fitted(
-        self,
-        probabilities: np.ndarray,
-        weights: Mapping[str, np.ndarray],
-        graph: Graph,
-        budget: Budget,
-        noise: NoiseSource,
-    ) -> Fitted:
-        certificate = certify(
+    def _plan(self, sizes: Sizes, budget: Budget, description: str) -> ReleasePlan:
+        require_unit(budget, PrivacyUnit.EDGE, "mlp")
+        return ReleasePlan(
             budget,
-            [nothing_released("no edge is read; features and labels are public at edge level", budget)],
-            released=["class probabilities of every node"],
-            public_parameters={"nodes": graph.num_nodes, "classes": graph.num_classes, **self.settings()},
-            assumptions=standing_assumptions(budget.unit, noise_is_secret=noise.is_secret, noise_origin=noise.origin),
+            (no_release_record(PrivacyUnit.EDGE, "no edge is read; features and labels are public at edge level"),),
+            released=("class probabilities of every node",),
+            description=description,
+            public_parameters={"nodes": sizes.nodes, "classes": sizes.classes, **self.settings()},
         )
-        return Fitted(probabilities, certificate, {"probabilities": probabilities}, weights)

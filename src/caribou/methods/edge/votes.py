@@ -1,4 +1,4 @@
-"""Votes at edge level: labelled nodes vote, confident nodes vote next, wave by wave; every pair is asked once.
+"""Votes at edge level: labelled nodes vote, confident nodes vote next, round by round; every pair is asked once.
 
 All choices (who is confident, rates, head, weights) are made from public values and released counts, so choosing costs nothing.
 """
@@ -18,14 +18,15 @@ from caribou.graph import Graph
 from caribou.mechanisms.edge_votes import NoisyCounts, VoteBudget
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.memory import DOUBLE, require_memory
-from caribou.methods.base import Fitted
+from caribou.methods.base import Outputs, require_unit
 from caribou.models.count_likelihood import MULTIPLIERS, CountModel, class_evidence, multiplier_weights, vote_rates
 from caribou.models.encoder import Encoder, Prior, cross_fit
 from caribou.models.heads import Evidence, choose_head, cross_entropies, fit_bayes_head, fit_prior_head
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.calibration import budget_mu
-from caribou.privacy.certificate import MechanismRecord, certify, standing_assumptions
-from caribou.privacy.events import Event
+from caribou.privacy.mechanism_records import edge_votes_record
+from caribou.privacy.plan import ReleasePlan
+from caribou.privacy.sizes import Sizes
 from caribou.randomness import Streams
 
 EM_NODES = 3000
@@ -36,8 +37,8 @@ WEIGHTS = (0.0, 0.25, 0.5, 0.75, 1.0)
 class VotesEdge:
     """The method ``votes-edp``. One default serves short-range and long-range graphs.
 
-    ``voter_confidence``: unlabelled nodes vote in the first stage if the encoder is this sure of them. ``round_confidence``: a
-    node votes in a later wave once its posterior has closed this share of the gap between guessing and certainty.
+    ``voter_confidence``: unlabelled nodes vote in the first round if the encoder is this sure of them. ``round_confidence``: a
+    node votes in a later round once its posterior has closed this share of the gap between guessing and certainty.
     ``max_rounds``: stop after so many. ``calibration``: share of the training nodes that receive votes, to fit the head.
     ``noise``: geometric (pure epsilon, delta unused) or gaussian (the mu-GDP that the budget buys).
 
@@ -68,32 +69,31 @@ class VotesEdge:
             VoteBudget(budget.epsilon) if self.noise == "discrete_laplace" else VoteBudget.gaussian(budget_mu(budget))
         )
 
-    def fit(self, graph: Graph, budget: Budget, streams: Streams, noise: NoiseSource) -> Fitted:
-        """Cross-fit the encoder, ask in waves, and combine prior and votes."""
-        require_edge_unit(budget, "votes-edp")
-        return self._elected(graph, cross_fit(graph, streams), budget, streams, noise)
+    def plan(self, sizes: Sizes, budget: Budget) -> ReleasePlan:
+        """The whole transcript, whatever its number of rounds."""
+        return self._plan(sizes, budget, "votes-edp, fitted")
 
-    def cost(self, graph: Graph, budget: Budget) -> tuple[Event, ...]:
-        """The whole transcript, whatever its number of waves."""
-        return (self.vote_budget(budget).event,)
+    def fit(self, plan: ReleasePlan, graph: Graph, streams: Streams, noise: NoiseSource) -> Outputs:
+        """Cross-fit the encoder, ask in rounds, and combine prior and votes."""
+        return self._decoded(plan, graph, cross_fit(graph, streams), streams, noise)
 
-    def release(
-        self, weights: Mapping[str, np.ndarray], graph: Graph, budget: Budget, streams: Streams, noise: NoiseSource
-    ) -> Fitted:
-        """Hold an election on another graph, with the fitted encoder as prior: one more release, about that graph.
+    def plan_graph(self, sizes: Sizes, budget: Budget, weights: Mapping[str, np.ndarray]) -> ReleasePlan:
+        """A transcript about another graph. Its labelled nodes are needed: they send, and rates and head are learned on them."""
+        require_labelled(sizes)
+        return self._plan(sizes, budget, "votes-edp, predicted")
 
-        Labelled nodes of that graph are needed: they vote, and rates and head are learned on them.
-        """
-        require_edge_unit(budget, "votes-edp")
-        require_labelled(graph)
+    def predict_graph(
+        self,
+        plan: ReleasePlan,
+        weights: Mapping[str, np.ndarray],
+        graph: Graph,
+        streams: Streams,
+        noise: NoiseSource,
+    ) -> Outputs:
+        """Ask on another graph, with the fitted encoder as prior."""
         encoder = Encoder.from_arrays(weights)
         prior = Prior(encoder.probabilities(graph.features), float("nan"), encoder)
-        return self._elected(graph, prior, budget, streams, noise)
-
-    def release_cost(self, graph: Graph, budget: Budget) -> tuple[Event, ...]:
-        """The same as `cost`."""
-        require_labelled(graph)
-        return self.cost(graph, budget)
+        return self._decoded(plan, graph, prior, streams, noise)
 
     def predict(
         self, weights: Mapping[str, np.ndarray], released: Mapping[str, np.ndarray], graph: Graph
@@ -101,31 +101,30 @@ class VotesEdge:
         """Class probabilities of the nodes that the release is about; costs nothing."""
         return released["probabilities"]
 
-    def _elected(self, graph: Graph, prior: Prior, budget: Budget, streams: Streams, noise: NoiseSource) -> Fitted:
-        outcome = run_rounds(self, graph, prior, self.vote_budget(budget), streams, noise)
-        certificate = certify(
+    def _plan(self, sizes: Sizes, budget: Budget, description: str) -> ReleasePlan:
+        require_unit(budget, PrivacyUnit.EDGE, "votes-edp")
+        votes = self.vote_budget(budget)
+        return ReleasePlan(
             budget,
-            [outcome.record],
-            released=[
-                "the counts of every stage and everything computed from them",
+            (edge_votes_record(epsilon=votes.epsilon, mu=votes.mu),),
+            released=(
+                "the counts of every round and everything computed from them",
                 "class probabilities of every node",
-            ],
-            public_parameters={"nodes": graph.num_nodes, "classes": graph.num_classes, **asdict(self)},
-            assumptions=standing_assumptions(budget.unit, noise_is_secret=noise.is_secret, noise_origin=noise.origin),
+            ),
+            description=description,
+            public_parameters={"nodes": sizes.nodes, "classes": sizes.classes, **asdict(self)},
+            parts={"votes": votes},
         )
-        released = {**outcome.transcript, "probabilities": outcome.probabilities}
-        return Fitted(outcome.probabilities, certificate, released, prior.encoder.to_arrays())
+
+    def _decoded(self, plan: ReleasePlan, graph: Graph, prior: Prior, streams: Streams, noise: NoiseSource) -> Outputs:
+        decoded = run_rounds(self, graph, prior, plan.parts["votes"], streams, noise)
+        released = {**decoded.transcript, "probabilities": decoded.probabilities}
+        return Outputs(decoded.probabilities, released, prior.encoder.to_arrays())
 
 
-def require_edge_unit(budget: Budget, method: str) -> None:
-    """One clear error for a budget of the wrong unit."""
-    if budget.unit is not PrivacyUnit.EDGE:
-        raise InputError(f"unit must be edge for {method}, got {budget.unit.value!r}")
-
-
-def require_labelled(graph: Graph) -> None:
+def require_labelled(sizes: Sizes) -> None:
     """Votes learn from labelled nodes of the graph at hand."""
-    if graph.labels is None or graph.split is None or not (graph.labels[graph.split.train] >= 0).any():
+    if sizes.train == 0:
         raise InputError(
             "graph must have labelled training nodes, which vote, got none; caribou-edp can predict a graph without labels"
         )
@@ -133,11 +132,10 @@ def require_labelled(graph: Graph) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Decoded:
-    """What an election gives: class scores [n, C] (logits), the released counts of every stage, and what they cost."""
+    """What the rounds give: class scores [n, C] (logits), and the released counts of every round."""
 
     scores: np.ndarray
     transcript: Mapping[str, np.ndarray]
-    record: MechanismRecord
 
     @property
     def probabilities(self) -> np.ndarray:
@@ -148,39 +146,31 @@ class Decoded:
 def run_rounds(
     settings: VotesEdge, graph: Graph, prior: Prior, budget: VoteBudget, streams: Streams, noise: NoiseSource
 ) -> Decoded:
-    """Ask in waves under a budget of their own, e.g. a part of a composed one (then `VoteBudget.gaussian`).
+    """Ask in rounds under a budget of their own, e.g. a part of a composed one (then `VoteBudget.gaussian`).
 
-    Formal guarantee: everything in the outcome is computed from public values, the prior and a transcript that costs
+    Formal guarantee: everything in the result is computed from public values, the prior and a transcript that costs
     budget.event at edge level (docs/privacy.md, Theorem 4). The prior must be public or already paid for.
     """
-    n, C, stages = graph.num_nodes, graph.num_classes, settings.max_rounds + 1
-    require_memory(DOUBLE * n * C * (stages + 8), f"the answers of up to {stages} stages to {n:,} nodes in {C} classes")
-    box = NoisyCounts(graph, graph.num_classes, budget, noise)
-    election = _Election(settings, graph, prior, box, streams)
-    scores = election.waves(election.first_stage())
-    record = MechanismRecord(
-        "votes",
-        budget.event,
-        {
-            "theorem": "every pair is asked once (docs/privacy.md, Theorem 4)",
-            "sensitivity": "one edge adds 1 to one entry of the transcript",
-            "noise": budget.noise_name,
-        },
-    )
-    return Decoded(scores, election.transcript, record)
+    n, C, rounds = graph.num_nodes, graph.num_classes, settings.max_rounds + 1
+    require_memory(DOUBLE * n * C * (rounds + 8), f"the answers of up to {rounds} rounds to {n:,} nodes in {C} classes")
+    counts = NoisyCounts(graph, graph.num_classes, budget, noise)
+    decoder = _Decoder(settings, graph, prior, counts, streams)
+    return Decoded(decoder.later_rounds(decoder.first_round()), decoder.transcript)
 
 
-class _Election:
+class _Decoder:
     """One run: the public roles of the nodes and what has been released so far."""
 
-    def __init__(self, settings: VotesEdge, graph: Graph, prior: Prior, box: NoisyCounts, streams: Streams) -> None:
-        self.settings, self.box = settings, box
+    def __init__(
+        self, settings: VotesEdge, graph: Graph, prior: Prior, noisy_counts: NoisyCounts, streams: Streams
+    ) -> None:
+        self.settings, self.noisy_counts = settings, noisy_counts
         self.n, self.C = graph.num_nodes, graph.num_classes
         split, labels = graph.for_learning(public=True)
         self.labels = np.array(labels)
         train = streams.generator("votes").permutation(split.train)
         self.train = train
-        # the last of the order: calibration node number i hears the votes of the training nodes before it
+        # the last of the order: calibration node number i receives the votes of the training nodes before it
         self.before_calibration = np.arange(len(train) - max(1, round(settings.calibration * len(train))), len(train))
         self.calibration = train[self.before_calibration]
         self.validation = np.array(split.val)
@@ -195,13 +185,13 @@ class _Election:
         self.class_sizes = np.maximum(np.bincount(self.labels[train], minlength=self.C), 1)
         self.transcript: dict[str, np.ndarray] = {}
 
-    def first_stage(self) -> np.ndarray:
+    def first_round(self) -> np.ndarray:
         """Labelled nodes and nodes the encoder is sure of vote; rates, likelihood and head are fitted on the answers."""
         counts = self._ask_first()
         rates = self._rates(counts)
         evidence, joint = self._best_count_model(counts, rates)
         self.rates = rates["labelled"]
-        # Calibration nodes hear only the voters before them; their counts are brought to what an unlabelled node would hear.
+        # Calibration nodes receive votes only of those before them; their counts are brought to what an unlabelled node would receive.
         received = np.ones(self.n)
         received[self.calibration] = self.before_calibration / len(self.train)
         self.known = Evidence(self.log_prior, evidence, counts / np.maximum(received, 0.25)[:, None])
@@ -221,8 +211,8 @@ class _Election:
         message = np.where(self.in_train, self.labels, self.guess)
         receives = ~self.in_train
         receives[self.calibration] = True
-        counts = self.box.ask(self.in_train | self.knowing, rank, message, receives)
-        self.transcript["stage_1"] = counts
+        counts = self.noisy_counts.ask(self.in_train | self.knowing, rank, message, receives)
+        self.transcript["round_1"] = counts
         return counts
 
     def _rates(self, counts: np.ndarray) -> dict[str, np.ndarray]:
@@ -242,9 +232,9 @@ class _Election:
         return {"labelled": B, "open": B + extra, "knowing": B + extra / 2, "calibration": B * exposure.mean(axis=0)}
 
     def _voters(self, who: np.ndarray, p: np.ndarray, message: np.ndarray) -> np.ndarray:
-        """X[j, c]: voters of true class j that say c, as a share of the training nodes of class j."""
-        said = np.eye(self.C)[message[who]]
-        return p[who].T @ said / self.class_sizes[:, None]
+        """X[j, c]: voters of true class j that send c, as a share of the training nodes of class j."""
+        sent = np.eye(self.C)[message[who]]
+        return p[who].T @ sent / self.class_sizes[:, None]
 
     def _best_count_model(self, counts: np.ndarray, rates: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
         """Poisson or overdispersed: whichever explains the calibration nodes better."""
@@ -258,7 +248,7 @@ class _Election:
         weights[cal] = np.eye(self.C)[self.labels[cal]]
         best: tuple[float, np.ndarray, np.ndarray, CountModel] | None = None
         for overdispersed in (False, True):
-            model = CountModel(self.box.budget, overdispersed)
+            model = CountModel(self.noisy_counts.budget, overdispersed)
             L = np.zeros((self.n, self.C, len(MULTIPLIERS)))
             for group, rows in groups.items():
                 L[rows] = model.log_likelihood(counts[rows], rates[group])
@@ -275,17 +265,17 @@ class _Election:
         _, evidence, joint, self.count_model = best  # type: ignore[misc]
         return evidence, joint
 
-    def waves(self, scores: np.ndarray) -> np.ndarray:
+    def later_rounds(self, scores: np.ndarray) -> np.ndarray:
         """Newly confident nodes vote to the uninformed ones until nobody new is confident; then all that is left is asked."""
         first = scores
         uninformed = self.open.copy()
         known = self.known
-        for wave in range(1, self.settings.max_rounds + 1):
+        for number in range(1, self.settings.max_rounds + 1):
             p = softmax(scores, axis=1)
-            new, closing = self._newly_confident(p, uninformed, wave)
+            new, closing = self._newly_confident(p, uninformed, number)
             message = p.argmax(axis=1)
-            counts = self.box.ask(new, -p.max(axis=1), message)
-            self.transcript[f"wave_{wave}"] = counts
+            counts = self.noisy_counts.ask(new, -p.max(axis=1), message)
+            self.transcript[f"round_{number + 1}"] = counts
             receivers = np.flatnonzero(uninformed)
             uninformed = uninformed & ~new
             known = self._updated(known, counts, p, new, message, receivers)
@@ -307,12 +297,12 @@ class _Election:
         rows = np.concatenate([cal, val])
         return self.refit(known.rows(rows), self.labels[rows])(known)
 
-    def _newly_confident(self, p: np.ndarray, uninformed: np.ndarray, wave: int) -> tuple[np.ndarray, bool]:
+    def _newly_confident(self, p: np.ndarray, uninformed: np.ndarray, number: int) -> tuple[np.ndarray, bool]:
         if not uninformed.any():
             return uninformed, True
         base = float(p[uninformed].mean(axis=0).max())
         new = uninformed & (p.max(axis=1) > base + self.settings.round_confidence * (1 - base))
-        if not new.any() or wave == self.settings.max_rounds:
+        if not new.any() or number == self.settings.max_rounds:
             return uninformed, True
         return new, False
 
@@ -325,7 +315,7 @@ class _Election:
         message: np.ndarray,
         receivers: np.ndarray,
     ) -> Evidence:
-        """Bayes' rule with the known noise; how far to trust a wave is chosen on validation."""
+        """Bayes' rule with the known noise; how far to trust a round is chosen on validation."""
         votes = counts[receivers].astype(np.float64)
         if len(receivers) == 0:
             return known
@@ -343,7 +333,7 @@ class _Election:
         more = np.zeros_like(known.evidence)
         more[receivers] = class_evidence(self.joint[receivers]) - before
         spread = votes.var()
-        wiener = max(0.0, 1 - self.box.budget.noise_variance / spread) if spread > 0 else 0.0
+        wiener = max(0.0, 1 - self.noisy_counts.budget.noise_variance / spread) if spread > 0 else 0.0
         extra = np.zeros_like(known.counts)
         extra[receivers] = votes * wiener
         val = self.validation

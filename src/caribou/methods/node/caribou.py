@@ -30,33 +30,21 @@ from scipy.special import softmax
 
 from caribou._validate import below_one, integer, non_negative, one_of, open_unit_interval
 from caribou.errors import InputError
-from caribou.graph import Graph, Split
+from caribou.graph import Graph
 from caribou.graph.operator import normalize
 from caribou.layers.contractive import ContractiveGraphLayer
+from caribou.mechanisms.exponential import choose
 from caribou.mechanisms.message_passing import propagate
 from caribou.mechanisms.noise_source import NoiseSource
-from caribou.methods.base import Fitted
-from caribou.methods.node.mlp import (
-    MlpDp,
-    apply_model,
-    base_model,
-    checked_split,
-    choose,
-    public_parameters,
-    require_node_unit,
-    selection_event,
-)
-from caribou.methods.node.shared import centred, fit_linear_head, node_certificate, side_by_side
+from caribou.methods.base import Outputs, require_unit
+from caribou.methods.node.mlp import MlpDp, apply_model, node_assumptions, public_parameters
+from caribou.methods.node.shared import centred, checked_base, fit_linear_head, plan_linear_head, side_by_side
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.calibration import CalibratedPropagation, budget_mu, calibrate_propagation, remaining_epsilon
-from caribou.privacy.certificate import (
-    Certificate,
-    MechanismRecord,
-    initial_state_assumption,
-    propagation_record,
-)
-from caribou.privacy.events import Event, Parallel
+from caribou.privacy.mechanism_records import NODES, PARTS, exponential_record, message_passing_record
+from caribou.privacy.plan import ReleasePlan
 from caribou.privacy.sensitivity import Bounds, double_precision
+from caribou.privacy.sizes import Sizes
 from caribou.randomness import Streams
 
 WEIGHTS = (0.0, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
@@ -105,7 +93,7 @@ class CaribouNdp:
         integer(at_least=1, hops=self.hops)
         integer(at_least=1, degree_cap=self.degree_cap)
         ContractiveGraphLayer(self.contraction, self.alpha1, self.beta)  # checks its own arguments
-        object.__setattr__(self, "base", base_model(self.base))
+        object.__setattr__(self, "base", checked_base(self.base, "validation nodes choose the weight"))
         if self.declared_average_degree is not None:
             non_negative(declared_average_degree=self.declared_average_degree)
         one_of(CLASSIFIERS, classifier=self.classifier)
@@ -115,8 +103,6 @@ class CaribouNdp:
         taken = self.classifier_share if self.classifier == "trained" else 0.0
         if self.graph_share is not None and not 0 <= self.graph_share < 1 - taken:
             raise InputError(f"graph_share must be in [0, {1 - taken:g}), got {self.graph_share!r}")
-        if self.base.choose_shrinkage:
-            raise InputError("choose_shrinkage must be False here: validation nodes choose the weight, got True")
 
     def settings(self) -> Mapping[str, Any]:
         """The public settings."""
@@ -124,60 +110,75 @@ class CaribouNdp:
 
     # -- the algorithm ---------------------------------------------------------------------------------------------
 
-    def fit(self, graph: Graph, budget: Budget, streams: Streams, noise: NoiseSource) -> Fitted:
-        """Private encoder, perturbed message passing, private classification; without the graph where the rule says so."""
-        split = checked_split(graph, budget)
+    def plan(self, sizes: Sizes, budget: Budget) -> ReleasePlan:
+        """Gaussians of encoder, message passing and classifier within one budget; a choice that validation nodes pay."""
+        require_unit(budget, PrivacyUnit.NODE, "caribou-ndp")
         share = self._share(budget)
         if share == 0:
-            return self.base.fit(graph, budget, streams, noise)
+            return self.base.plan(sizes, budget)
         mu = budget_mu(budget)
         trained = self.classifier_share if self.classifier == "trained" else 0.0
-        encoder = self.base.fit_base(graph, math.sqrt(1 - share - trained) * mu, streams, noise)
+        base = self.base.plan_base(sizes, math.sqrt(1 - share - trained) * mu)
+        calibrated = self._calibrate(sizes, math.sqrt(share) * mu)
+        parts: dict[str, Any] = {"base": base, "propagation": calibrated}
+        if self.classifier == "trained":
+            parts["head"] = plan_linear_head(sizes, math.sqrt(trained) * mu, self.base.train_size)
+            last = parts["head"].record
+        else:
+            parts["choice"] = remaining_epsilon((calibrated.event,), budget)
+            last = exponential_record("choice of the weight", epsilon=parts["choice"], candidates=len(WEIGHTS))
+        return ReleasePlan(
+            budget,
+            (*base.records, message_passing_record(calibrated, PARTS), last),
+            released=(*base.released, "the last state X^(K) of all nodes", "the classifier on top of it"),
+            description="caribou-ndp, fitted",
+            public_parameters=public_parameters(sizes, self.settings()),
+            assumptions=node_assumptions(self.base, reads_edges=True),
+            parts=parts,
+        )
+
+    def fit(self, plan: ReleasePlan, graph: Graph, streams: Streams, noise: NoiseSource) -> Outputs:
+        """Private encoder, perturbed message passing, private classification; without the graph where the rule says so."""
+        if "propagation" not in plan.parts:
+            return self.base.fit(plan, graph, streams, noise)
+        encoder = self.base.fit_base(plan.parts["base"], graph, streams, noise)
         logits = centred(encoder.logits(self.base.shrinkage))
         start = self._messages(graph, logits)  # X^(0): row i from node i's own data and the released encoder
-        calibrated = self._calibrate(graph, math.sqrt(share) * mu)
-        state = self._propagate(graph, start, calibrated, streams, noise)  # only X^(K) comes back
-        classifier, records, groups = self._classify(graph, split, logits, state, budget, calibrated, noise)
-        parts = (*encoder.records, propagation_record(calibrated), *records)
-        groups = {"training nodes": tuple(r.event for r in parts), **groups}
-        weights = encoder.parameters(self.base.shrinkage) | classifier
+        state = self._propagate(graph, start, plan.parts["propagation"], streams, noise)  # only X^(K) comes back
+        weights = encoder.parameters(self.base.shrinkage) | self._classify(plan, graph, logits, state, noise)
         released = {"state": state}
-        return Fitted(
-            probabilities=self.predict(weights, released, graph),
-            certificate=self._certificate(graph, budget, calibrated, parts, groups, encoder.released, noise),
-            released=released,
-            weights=weights,
-        )
+        return Outputs(self.predict(weights, released, graph), released, weights)
 
-    def cost(self, graph: Graph, budget: Budget) -> tuple[Event, ...]:
-        """What a training node pays, Gaussians that compose to the whole budget; beside it, what a validation node pays."""
-        training = self.base.cost(graph, budget)
-        share = self._share(budget)
-        if share == 0 or self.classifier == "trained" or not budget.is_private:
-            return training
-        alone = self._calibrate(graph, math.sqrt(share) * budget_mu(budget)).event
-        return (Parallel((training, (alone, selection_event(remaining_epsilon((alone,), budget))))),)
-
-    def release(
-        self, weights: Mapping[str, np.ndarray], graph: Graph, budget: Budget, streams: Streams, noise: NoiseSource
-    ) -> Fitted:
-        """Predict another graph: message passing on it is a release about it; encoder and classifier are used as they are."""
-        if self._share(budget) == 0:
-            return self.base.release(weights, graph, budget, streams, noise)
-        require_node_unit(budget)
-        calibrated = self._calibrate(graph, budget_mu(budget))
-        start = self._messages(graph, centred(apply_model(weights, graph)))
-        state = self._propagate(graph, start, calibrated, streams, noise)
-        record = propagation_record(calibrated)
-        certificate = self._certificate(
-            graph, budget, calibrated, (record,), {"every node": (record.event,)}, (), noise
-        )
-        released = {"state": state}
-        return Fitted(self.predict(weights, released, graph), certificate, released, weights)
-
-    def release_cost(self, graph: Graph, budget: Budget) -> tuple[Event, ...]:
+    def plan_graph(self, sizes: Sizes, budget: Budget, weights: Mapping[str, np.ndarray]) -> ReleasePlan:
         """One Gaussian mechanism, whatever the number of hops; nothing without the graph."""
-        return () if self._share(budget) == 0 else self.base.cost(graph, budget)
+        require_unit(budget, PrivacyUnit.NODE, "caribou-ndp")
+        if self._share(budget) == 0:
+            return self.base.plan_graph(sizes, budget, weights)
+        calibrated = self._calibrate(sizes, budget_mu(budget))
+        return ReleasePlan(
+            budget,
+            (message_passing_record(calibrated, NODES),),
+            released=("the last state X^(K) of all nodes",),
+            description="caribou-ndp, predicted",
+            public_parameters=public_parameters(sizes, self.settings()),
+            assumptions=node_assumptions(self.base, reads_edges=True),
+            parts={"propagation": calibrated},
+        )
+
+    def predict_graph(
+        self,
+        plan: ReleasePlan,
+        weights: Mapping[str, np.ndarray],
+        graph: Graph,
+        streams: Streams,
+        noise: NoiseSource,
+    ) -> Outputs:
+        """Message passing on another graph; encoder and classifier are used as they are."""
+        if "propagation" not in plan.parts:
+            return self.base.predict_graph(plan, weights, graph, streams, noise)
+        start = self._messages(graph, centred(apply_model(weights, graph)))
+        released = {"state": self._propagate(graph, start, plan.parts["propagation"], streams, noise)}
+        return Outputs(self.predict(weights, released, graph), released, weights)
 
     def predict(
         self, weights: Mapping[str, np.ndarray], released: Mapping[str, np.ndarray], graph: Graph
@@ -209,13 +210,13 @@ class CaribouNdp:
     def _layer(self) -> ContractiveGraphLayer:
         return ContractiveGraphLayer(self.contraction, self.alpha1, self.beta)
 
-    def _calibrate(self, graph: Graph, mu: float) -> CalibratedPropagation:
-        n = graph.num_nodes
+    def _calibrate(self, sizes: Sizes, mu: float) -> CalibratedPropagation:
+        n = sizes.nodes
         return calibrate_propagation(
             self._layer.sensitivity(PrivacyUnit.NODE, Bounds(degree_cap=self.degree_cap, nodes=n)),
             hops=self.hops,
             mu=mu,
-            arithmetic=double_precision(nodes=n, columns=graph.num_classes, beta=self.beta),
+            arithmetic=double_precision(nodes=n, columns=sizes.classes, beta=self.beta),
         )
 
     def _propagate(
@@ -231,54 +232,22 @@ class CaribouNdp:
         return propagate(self._layer, operator, torch.from_numpy(start), calibrated, stream).numpy()
 
     def _classify(
-        self,
-        graph: Graph,
-        split: Split,
-        logits: np.ndarray,
-        state: np.ndarray,
-        budget: Budget,
-        calibrated: CalibratedPropagation,
-        noise: NoiseSource,
-    ) -> tuple[dict[str, np.ndarray], tuple[MechanismRecord, ...], dict[str, tuple[Event, ...]]]:
-        """The classifier's arrays, its records, and the events of the other groups of nodes."""
-        alone = (calibrated.event,)
+        self, plan: ReleasePlan, graph: Graph, logits: np.ndarray, state: np.ndarray, noise: NoiseSource
+    ) -> dict[str, np.ndarray]:
+        """The classifier's arrays."""
         if self.classifier == "trained":
-            head, record = fit_linear_head(
-                joint_rows(logits, state),
-                graph,
-                mu=math.sqrt(self.classifier_share) * budget_mu(budget),
-                train_size=self.base.train_size,
-                noise=noise.stream("classifier"),
-            )
-            return {"classifier": head}, (record,), {"validation and test nodes": alone}
-        left = remaining_epsilon((calibrated.event,), budget)
-        candidates = [logits[split.val] + gamma * centred(state[split.val]) for gamma in WEIGHTS]
-        chosen = choose(candidates, graph, split, left, noise.stream("choice"), default=DEFAULT_WEIGHT)
-        groups = {"validation nodes": (*alone, selection_event(left)), "test nodes and the rest": alone}
-        return {"state_weight": np.array(WEIGHTS[chosen])}, (), groups
-
-    def _certificate(
-        self,
-        graph: Graph,
-        budget: Budget,
-        calibrated: CalibratedPropagation,
-        parts: tuple[MechanismRecord, ...],
-        groups: Mapping[str, tuple[Event, ...]],
-        released: tuple[str, ...],
-        noise: NoiseSource,
-    ) -> Certificate:
-        bounds = calibrated.sensitivity.bounds
-        used = {"columns": graph.num_classes, "degree_floor": bounds.degree_floor, "degree_cap": bounds.degree_cap}
-        return node_certificate(
-            budget,
-            parts,
-            groups,
-            released=(*released, "the last state X^(K) of all nodes", "the classifier on top of it"),
-            parameters={**public_parameters(graph, graph.split, self.settings()), **used},
-            base=self.base,
-            noise=noise,
-            further=(initial_state_assumption(PrivacyUnit.NODE),),
+            rows = joint_rows(logits, state)
+            return {"classifier": fit_linear_head(plan.parts["head"], rows, graph, noise.stream("classifier"))}
+        split, labels = graph.for_learning()
+        chosen = choose(
+            [logits[split.val] + gamma * centred(state[split.val]) for gamma in WEIGHTS],
+            labels[split.val],
+            declared=split.declared[1],
+            epsilon=plan.parts["choice"],
+            noise=noise.stream("choice"),
+            default=DEFAULT_WEIGHT,
         )
+        return {"state_weight": np.array(WEIGHTS[chosen])}
 
 
 def joint_rows(logits: np.ndarray, state: np.ndarray) -> np.ndarray:

@@ -27,38 +27,25 @@ from caribou.errors import InputError
 from caribou.graph import Graph
 from caribou.mechanisms.neighbour_sums import bounded_adjacency, noisy_sums
 from caribou.mechanisms.noise_source import NoiseSource
-from caribou.methods.base import Fitted
-from caribou.methods.edge.dpdgc import ROWS_OF_W, check_size, train_structure, transductive
-from caribou.methods.node.gap import (
-    check_shares,
-    checked_base,
-    messages,
-)
-from caribou.methods.node.mlp import (
-    MlpDp,
-    apply_model,
-    checked_split,
-    public_parameters,
-    require_node_unit,
-)
+from caribou.methods.base import Outputs, require_unit
+from caribou.methods.edge.dpdgc import RELEASED_WEIGHTS, check_size, plan_structure, train_structure, transductive
+from caribou.methods.node.mlp import MlpDp, apply_model, node_assumptions, public_parameters
 from caribou.methods.node.shared import (
     calibrate_node_sums,
+    check_shares,
+    checked_base,
     default_radius,
     fit_linear_head,
-    node_certificate,
+    messages,
+    plan_linear_head,
     side_by_side,
 )
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.calibration import CalibratedSums, budget_mu
-from caribou.privacy.certificate import initial_state_assumption, sums_record
-from caribou.privacy.events import Event
-from caribou.privacy.sensitivity import adjacency_gradient_node_sensitivity
+from caribou.privacy.mechanism_records import PARTS, sums_record
+from caribou.privacy.plan import ReleasePlan
+from caribou.privacy.sizes import Sizes
 from caribou.randomness import Streams
-
-NODE_TRAINING_THEOREM = (
-    "a node is in its own example of softmax(a_i W) and in those of at most D neighbours: the sum of clipped gradients moves by "
-    "at most 1 + 1.137 D clips (docs/privacy.md, Theorem 8); T steps are (sqrt(T) / multiplier)-GDP"
-)
 
 
 @dataclass(frozen=True)
@@ -83,7 +70,7 @@ class DpdgcNdp:
         integer(at_least=1, degree_cap=self.degree_cap)
         if self.radius is not None and positive(radius=self.radius) < 1:
             raise InputError(f"radius must be >= 1, the length of one message, got {self.radius!r}")
-        object.__setattr__(self, "base", checked_base(self.base))
+        object.__setattr__(self, "base", checked_base(self.base, "validation nodes choose nothing"))
         check_shares(
             training_share=self.training_share, sums_share=self.sums_share, classifier_share=self.classifier_share
         )
@@ -92,65 +79,58 @@ class DpdgcNdp:
         """The public settings."""
         return asdict(self)
 
-    def fit(self, graph: Graph, budget: Budget, streams: Streams, noise: NoiseSource) -> Fitted:
-        """Private features, private W, noisy A W, private classifier."""
-        split = checked_split(graph, budget)
-        check_size(graph)
+    def plan(self, sizes: Sizes, budget: Budget) -> ReleasePlan:
+        """Gaussians of features, W, A W and classifier, which compose to the whole budget for a training node."""
+        require_unit(budget, PrivacyUnit.NODE, "dpdgc-ndp")
         mu = budget_mu(budget)
         left = 1 - self.training_share - self.sums_share - self.classifier_share
-        features = self.base.fit_base(graph, math.sqrt(left) * mu, streams, noise)
-        adjacency = bounded_adjacency(graph, self.degree_cap, streams.sampling)
-        structure, trained = train_structure(
-            adjacency,
-            graph,
-            split.train,
+        base = self.base.plan_base(sizes, math.sqrt(left) * mu)
+        structure = plan_structure(
+            PrivacyUnit.NODE,
             mu=math.sqrt(self.training_share) * mu,
-            sensitivity_multiple=adjacency_gradient_node_sensitivity(degree_cap=self.degree_cap),
-            theorem=NODE_TRAINING_THEOREM,
-            train_size=split.declared[0] if self.base.train_size is None else self.base.train_size,
-            noise=noise.stream("structure"),
+            train_size=sizes.train if self.base.train_size is None else self.base.train_size,
+            degree_cap=self.degree_cap,
         )
-        calibrated = self._calibrate(graph, math.sqrt(self.sums_share) * mu)
-        (product,) = noisy_sums(adjacency, structure, calibrated, noise.stream("sums"))
-        head, record = fit_linear_head(
-            side_by_side([messages(features.logits(self.base.shrinkage)), product]),
-            graph,
-            mu=math.sqrt(self.classifier_share) * mu,
-            train_size=self.base.train_size,
-            noise=noise.stream("classifier"),
-        )
-        records = (*features.records, trained, sums_record(calibrated), record)
-        groups = {
-            "training nodes": tuple(r.event for r in records),
-            "all other nodes": (trained.event, calibrated.event),
-        }
-        certificate = node_certificate(
+        sums = self._calibrate(sizes, math.sqrt(self.sums_share) * mu)
+        head = plan_linear_head(sizes, math.sqrt(self.classifier_share) * mu, self.base.train_size)
+        return ReleasePlan(
             budget,
-            records,
-            groups,
-            released=("the weights W", "the noisy product A W", "weights of the classifier", *features.released),
-            parameters={**public_parameters(graph, split, self.settings()), "radius": self._radius},
-            base=self.base,
-            noise=noise,
-            further=(initial_state_assumption(PrivacyUnit.NODE), ROWS_OF_W),
+            (*base.records, structure.record, sums_record(sums, PARTS), head.record),
+            released=("the weights W", "the noisy product A W", "weights of the classifier", *base.released),
+            description="dpdgc-ndp, fitted",
+            public_parameters=public_parameters(sizes, self.settings()),
+            assumptions=(*node_assumptions(self.base, reads_edges=True), RELEASED_WEIGHTS),
+            parts={"base": base, "structure": structure, "sums": sums, "head": head},
         )
+
+    def fit(self, plan: ReleasePlan, graph: Graph, streams: Streams, noise: NoiseSource) -> Outputs:
+        """Private features, private W, noisy A W, private classifier."""
+        check_size(graph)
+        features = self.base.fit_base(plan.parts["base"], graph, streams, noise)
+        adjacency = bounded_adjacency(graph, self.degree_cap, streams.sampling)
+        examples = graph.for_learning()[0].train
+        structure = train_structure(plan.parts["structure"], adjacency, graph, examples, noise.stream("structure"))
+        (product,) = noisy_sums(adjacency, structure, plan.parts["sums"], noise.stream("sums"))
+        rows = side_by_side([messages(features.logits(self.base.shrinkage)), product])
+        head = fit_linear_head(plan.parts["head"], rows, graph, noise.stream("classifier"))
         weights = features.parameters(self.base.shrinkage) | {"classifier": head}
         released = {"structure": structure, "product": product}
-        return Fitted(self.predict(weights, released, graph), certificate, released, weights)
+        return Outputs(self.predict(weights, released, graph), released, weights)
 
-    def cost(self, graph: Graph, budget: Budget) -> tuple[Event, ...]:
-        """What a training node pays, the costliest group: Gaussians that compose to the whole budget."""
-        return self.base.cost(graph, budget)
-
-    def release(
-        self, weights: Mapping[str, np.ndarray], graph: Graph, budget: Budget, streams: Streams, noise: NoiseSource
-    ) -> NoReturn:
+    def plan_graph(self, sizes: Sizes, budget: Budget, weights: Mapping[str, np.ndarray]) -> NoReturn:
         """Not possible: W has one row per node of the graph it was trained on."""
-        require_node_unit(budget)
+        require_unit(budget, PrivacyUnit.NODE, "dpdgc-ndp")
         raise transductive("dpdgc-ndp")
 
-    def release_cost(self, graph: Graph, budget: Budget) -> NoReturn:
-        """Not possible, see `release`."""
+    def predict_graph(
+        self,
+        plan: ReleasePlan,
+        weights: Mapping[str, np.ndarray],
+        graph: Graph,
+        streams: Streams,
+        noise: NoiseSource,
+    ) -> NoReturn:
+        """Not possible, see `plan_graph`."""
         raise transductive("dpdgc-ndp")
 
     def predict(
@@ -164,5 +144,5 @@ class DpdgcNdp:
     def _radius(self) -> float:
         return default_radius(self.degree_cap) if self.radius is None else float(self.radius)
 
-    def _calibrate(self, graph: Graph, mu: float) -> CalibratedSums:
-        return calibrate_node_sums(graph, mu, degree_cap=self.degree_cap, radius=self._radius)
+    def _calibrate(self, sizes: Sizes, mu: float) -> CalibratedSums:
+        return calibrate_node_sums(sizes, mu, degree_cap=self.degree_cap, radius=self._radius)

@@ -20,37 +20,28 @@ from typing import Any
 import numpy as np
 from scipy.special import softmax
 
-from caribou._validate import integer, open_unit_interval, positive
+from caribou._validate import integer, positive
 from caribou.errors import InputError
 from caribou.graph import Graph
-from caribou.mechanisms.neighbour_sums import bounded_adjacency, noisy_sums, unit_length
+from caribou.mechanisms.neighbour_sums import bounded_adjacency, noisy_sums
 from caribou.mechanisms.noise_source import NoiseSource
-from caribou.methods.base import Fitted
-from caribou.methods.node.mlp import (
-    MlpDp,
-    apply_model,
-    base_model,
-    checked_split,
-    public_parameters,
-    require_node_unit,
-)
+from caribou.methods.base import Outputs, require_unit
+from caribou.methods.node.mlp import MlpDp, apply_model, node_assumptions, public_parameters
 from caribou.methods.node.shared import (
     calibrate_node_sums,
-    centred,
+    check_shares,
+    checked_base,
     default_radius,
     fit_linear_head,
-    node_certificate,
+    messages,
+    plan_linear_head,
     side_by_side,
 )
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.calibration import CalibratedSums, budget_mu
-from caribou.privacy.certificate import (
-    Certificate,
-    MechanismRecord,
-    initial_state_assumption,
-    sums_record,
-)
-from caribou.privacy.events import Event
+from caribou.privacy.mechanism_records import NODES, PARTS, sums_record
+from caribou.privacy.plan import ReleasePlan
+from caribou.privacy.sizes import Sizes
 from caribou.randomness import Streams
 
 
@@ -77,55 +68,64 @@ class GapNdp:
         integer(at_least=1, degree_cap=self.degree_cap)
         if self.radius is not None and positive(radius=self.radius) < 1:
             raise InputError(f"radius must be >= 1, the length of one message, got {self.radius!r}")
-        object.__setattr__(self, "base", checked_base(self.base))
+        object.__setattr__(self, "base", checked_base(self.base, "validation nodes choose nothing"))
         check_shares(sums_share=self.sums_share, classifier_share=self.classifier_share)
 
     def settings(self) -> Mapping[str, Any]:
         """The public settings."""
         return asdict(self)
 
-    def fit(self, graph: Graph, budget: Budget, streams: Streams, noise: NoiseSource) -> Fitted:
-        """Private encoder, noisy sums, private classifier."""
-        checked_split(graph, budget)
+    def plan(self, sizes: Sizes, budget: Budget) -> ReleasePlan:
+        """Gaussians of encoder, sums and classifier, which compose to the whole budget for a training node."""
+        require_unit(budget, PrivacyUnit.NODE, "gap-ndp")
         mu = budget_mu(budget)
         left = 1 - self.sums_share - self.classifier_share
-        encoder = self.base.fit_base(graph, math.sqrt(left) * mu, streams, noise)
-        model = encoder.parameters(self.base.shrinkage)
-        start = messages(encoder.logits(self.base.shrinkage))  # Z_0: row i from node i's own data and the encoder
-        calibrated = self._calibrate(graph, math.sqrt(self.sums_share) * mu)
-        sums = self._aggregate(graph, start, calibrated, streams, noise)
-        head, record = fit_linear_head(
-            side_by_side([start, *sums]),
-            graph,
-            mu=math.sqrt(self.classifier_share) * mu,
-            train_size=self.base.train_size,
-            noise=noise.stream("classifier"),
+        base = self.base.plan_base(sizes, math.sqrt(left) * mu)
+        sums = self._calibrate(sizes, math.sqrt(self.sums_share) * mu)
+        head = plan_linear_head(sizes, math.sqrt(self.classifier_share) * mu, self.base.train_size)
+        return ReleasePlan(
+            budget,
+            (*base.records, sums_record(sums, PARTS), head.record),
+            released=("the noisy sums of every hop", "weights of the classifier", *base.released),
+            description="gap-ndp, fitted",
+            public_parameters=public_parameters(sizes, self.settings()),
+            assumptions=node_assumptions(self.base, reads_edges=True),
+            parts={"base": base, "sums": sums, "head": head},
         )
-        records = (*encoder.records, sums_record(calibrated), record)
-        groups = {"training nodes": tuple(r.event for r in records), "all other nodes": (calibrated.event,)}
-        released = ("the noisy sums of every hop", "weights of the classifier", *encoder.released)
-        certificate = self._certificate(graph, budget, records, groups, released, noise)
-        return self._fitted(graph, sums, certificate, model | {"classifier": head})
 
-    def cost(self, graph: Graph, budget: Budget) -> tuple[Event, ...]:
-        """What a training node pays, the costliest group: Gaussians that compose to the whole budget."""
-        return self.base.cost(graph, budget)
+    def fit(self, plan: ReleasePlan, graph: Graph, streams: Streams, noise: NoiseSource) -> Outputs:
+        """Private encoder, noisy sums, private classifier."""
+        encoder = self.base.fit_base(plan.parts["base"], graph, streams, noise)
+        start = messages(encoder.logits(self.base.shrinkage))  # Z_0: row i from node i's own data and the encoder
+        sums = self._aggregate(graph, start, plan.parts["sums"], streams, noise)
+        head = fit_linear_head(plan.parts["head"], side_by_side([start, *sums]), graph, noise.stream("classifier"))
+        return self._outputs(graph, sums, encoder.parameters(self.base.shrinkage) | {"classifier": head})
 
-    def release(
-        self, weights: Mapping[str, np.ndarray], graph: Graph, budget: Budget, streams: Streams, noise: NoiseSource
-    ) -> Fitted:
-        """Predict another graph: noisy sums over it are a release about it; encoder and classifier are used as they are."""
-        require_node_unit(budget)
-        calibrated = self._calibrate(graph, budget_mu(budget))
-        sums = self._aggregate(graph, messages(apply_model(weights, graph)), calibrated, streams, noise)
-        record = sums_record(calibrated)
-        groups = {"every node": (record.event,)}
-        certificate = self._certificate(graph, budget, (record,), groups, ("the noisy sums of every hop",), noise)
-        return self._fitted(graph, sums, certificate, weights)
-
-    def release_cost(self, graph: Graph, budget: Budget) -> tuple[Event, ...]:
+    def plan_graph(self, sizes: Sizes, budget: Budget, weights: Mapping[str, np.ndarray]) -> ReleasePlan:
         """K Gaussian mechanisms within the whole budget."""
-        return (self._calibrate(graph, budget_mu(budget)).event,)
+        require_unit(budget, PrivacyUnit.NODE, "gap-ndp")
+        sums = self._calibrate(sizes, budget_mu(budget))
+        return ReleasePlan(
+            budget,
+            (sums_record(sums, NODES),),
+            released=("the noisy sums of every hop",),
+            description="gap-ndp, predicted",
+            public_parameters=public_parameters(sizes, self.settings()),
+            assumptions=node_assumptions(self.base, reads_edges=True),
+            parts={"sums": sums},
+        )
+
+    def predict_graph(
+        self,
+        plan: ReleasePlan,
+        weights: Mapping[str, np.ndarray],
+        graph: Graph,
+        streams: Streams,
+        noise: NoiseSource,
+    ) -> Outputs:
+        """Noisy sums over another graph; encoder and classifier are used as they are."""
+        start = messages(apply_model(weights, graph))
+        return self._outputs(graph, self._aggregate(graph, start, plan.parts["sums"], streams, noise), weights)
 
     def predict(
         self, weights: Mapping[str, np.ndarray], released: Mapping[str, np.ndarray], graph: Graph
@@ -141,8 +141,8 @@ class GapNdp:
     def _radius(self) -> float:
         return default_radius(self.degree_cap) if self.radius is None else float(self.radius)
 
-    def _calibrate(self, graph: Graph, mu: float) -> CalibratedSums:
-        return calibrate_node_sums(graph, mu, degree_cap=self.degree_cap, radius=self._radius, hops=self.hops)
+    def _calibrate(self, sizes: Sizes, mu: float) -> CalibratedSums:
+        return calibrate_node_sums(sizes, mu, degree_cap=self.degree_cap, radius=self._radius, hops=self.hops)
 
     def _aggregate(
         self, graph: Graph, start: np.ndarray, calibrated: CalibratedSums, streams: Streams, noise: NoiseSource
@@ -150,52 +150,6 @@ class GapNdp:
         adjacency = bounded_adjacency(graph, self.degree_cap, streams.sampling)
         return noisy_sums(adjacency, start, calibrated, noise.stream("sums"))
 
-    def _fitted(
-        self, graph: Graph, sums: list[np.ndarray], certificate: Certificate, weights: Mapping[str, np.ndarray]
-    ) -> Fitted:
+    def _outputs(self, graph: Graph, sums: list[np.ndarray], weights: Mapping[str, np.ndarray]) -> Outputs:
         released = {f"sums_{k}": s for k, s in enumerate(sums, start=1)}
-        return Fitted(self.predict(weights, released, graph), certificate, released, weights)
-
-    def _certificate(
-        self,
-        graph: Graph,
-        budget: Budget,
-        records: tuple[MechanismRecord, ...],
-        groups: Mapping[str, tuple[Event, ...]],
-        released: tuple[str, ...],
-        noise: NoiseSource,
-    ) -> Certificate:
-        return node_certificate(
-            budget,
-            records,
-            groups,
-            released=released,
-            parameters={**public_parameters(graph, graph.split, self.settings()), "radius": self._radius},
-            base=self.base,
-            noise=noise,
-            further=(initial_state_assumption(PrivacyUnit.NODE),),
-        )
-
-
-# -- shared with dpdgc-ndp -----------------------------------------------------------------------------------------
-
-
-def checked_base(base: MlpDp | Mapping[str, Any]) -> MlpDp:
-    """The encoder, or its settings by name (from the command line). It may not use validation nodes."""
-    model = base_model(base)
-    if model.choose_shrinkage:
-        raise InputError("choose_shrinkage must be False here: validation nodes choose nothing, got True")
-    return model
-
-
-def check_shares(**shares: float) -> None:
-    """Shares of mu^2 in (0, 1) that leave something for the encoder."""
-    for name, share in shares.items():
-        open_unit_interval(**{name: share})
-    if not sum(shares.values()) < 1:
-        raise InputError(f"{' + '.join(shares)} must be < 1 (the rest is the encoder's), got {sum(shares.values()):g}")
-
-
-def messages(logits: np.ndarray) -> np.ndarray:
-    """Centred logits at length 1. Acts on each row alone. [n, C]"""
-    return unit_length(centred(logits))
+        return Outputs(self.predict(weights, released, graph), released, weights)

@@ -34,9 +34,11 @@ from torch import nn
 
 from caribou._validate import boolean, integer, non_negative, open_unit_interval, positive
 from caribou.errors import InputError
-from caribou.graph import Graph, Split
+from caribou.graph import Graph
+from caribou.mechanisms.exponential import choose
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.mechanisms.noisy_descent import (
+    Descent,
     Optimizer,
     average_noise_variance,
     chain_logits,
@@ -48,22 +50,23 @@ from caribou.mechanisms.noisy_descent import (
     shrink_rows,
     train_privately,
 )
-from caribou.methods.base import Fitted
+from caribou.methods.base import Outputs, require_unit
 from caribou.models.features import Rows, centred_unit_rows, private_mean, unit_root_rows, with_random_features
 from caribou.models.public_features import PublicBasis, public_basis, read_public_features
 from caribou.models.public_weights import random_directions
 from caribou.privacy.allocation import AllocatedPart, Part
+from caribou.privacy.assumptions import Assumption, AssumptionName
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.calibration import budget_mu
-from caribou.privacy.certificate import (
-    NOTHING_CUT,
-    VOTERS_CHOOSE,
-    Assumption,
+from caribou.privacy.mechanism_records import (
     MechanismRecord,
-    certify,
-    standing_assumptions,
+    descent_record,
+    exponential_record,
+    mean_record,
+    no_release_record,
 )
-from caribou.privacy.events import EpsilonDelta, Event, Gaussian, NonPrivate, Parallel, event_to_dict
+from caribou.privacy.plan import ReleasePlan
+from caribou.privacy.sizes import Sizes
 from caribou.randomness import Streams
 
 RANDOM_FEATURE_SHARE = 0.1
@@ -73,28 +76,18 @@ NETWORK_RATE = 0.2
 PROJECTED_UP_TO = 700.0
 """The mu n / C up to which rows are projected on public components."""
 SHRINKAGE_CHOICES = (0.0, 0.2, 0.4, 0.8, 1.6, 3.2)
-DESCENT_THEOREM = (
-    "gradients clipped one by one: one example moves each sum by at most the clip in L2; T steps are "
-    "(sqrt(T) / multiplier)-GDP (Dong, Roth and Su 2022, Corollary 2)"
-)
-PUBLIC_SAMPLE = Assumption(
-    "public features",
-    "Centre and projection are computed from a sample of feature rows that the curator declares public: it contains no row of "
-    "this graph and was chosen without looking at it. The program cannot check that.",
-)
-OWN_PREDICTION = Assumption(
-    "own predictions",
-    "Covered is what is listed as released. The prediction for a node is computed from it and from the node's own features, "
-    "for whoever already holds those features; publishing a node's own prediction discloses what the model sees of that node.",
-)
 
 
-@dataclass(frozen=True, eq=False)
-class Prepared:
-    """Rows of every node, ready for training, with what they cost and what must be stored to make them again."""
+@dataclass(frozen=True)
+class BasePlan:
+    """The private model within its share of a budget: noise of the mean (None: none is needed) and of the training."""
 
-    rows: Rows  # [n, d]
-    extra_params: Mapping[str, np.ndarray]
+    mu: float
+    mean: AllocatedPart | None
+    descent: AllocatedPart
+    schedule: Descent
+    train_size: int
+    random_features: int
     records: tuple[MechanismRecord, ...]
     released: tuple[str, ...]
 
@@ -107,8 +100,6 @@ class Base:
     rows: Rows  # [n, d]
     noise_variance: float
     extra_params: Mapping[str, np.ndarray]  # what else is needed to apply the model: released or public
-    records: tuple[MechanismRecord, ...]
-    released: tuple[str, ...]
 
     def weights(self, shrinkage: float) -> np.ndarray:
         """The weights after row shrinkage. [d, C]"""
@@ -130,8 +121,6 @@ class NetworkBase:
     module: nn.Module
     rows: Rows  # [n, d]
     extra_params: Mapping[str, np.ndarray]
-    records: tuple[MechanismRecord, ...]
-    released: tuple[str, ...]
 
     def logits(self, _: float) -> np.ndarray:
         """Logits of every node. [n, C]"""
@@ -156,7 +145,8 @@ class MlpDp:
     with a public sample of feature rows, from which centre and projection are computed (`read_public_features`).
 
     >>> from caribou.datasets import load
-    >>> fitted = MlpDp().fit(load("csbm:nodes=200", seed=0), Budget(4, 1e-5, "node"), Streams(0), NoiseSource.secure())
+    >>> from caribou.methods import fit
+    >>> fitted = fit(MlpDp(), load("csbm:nodes=200", seed=0), Budget(4, 1e-5, "node"), Streams(0))
     >>> fitted.probabilities.shape, fitted.certificate.epsilon_spent <= 4
     ((200, 4), True)
     """
@@ -194,62 +184,72 @@ class MlpDp:
         """The public settings."""
         return asdict(self)
 
-    def fit(self, graph: Graph, budget: Budget, streams: Streams, noise: NoiseSource) -> Fitted:
-        """Train on the features and labels of the training nodes.
-
-        Formal guarantee: (epsilon, delta)-DP at node level for the released weights and mean, for every graph: no edge is read,
-        so no degree is bounded. Public coins (``streams``) draw random features and initial weights.
-        """
-        split = checked_split(graph, budget)
-        base = self.fit_base(graph, budget_mu(budget), streams, noise)
-        shrinkage, records = self.shrinkage, base.records
-        groups: dict[str, tuple[Event, ...]] = {"training nodes": tuple(r.event for r in records)}
-        released = base.released
+    def plan(self, sizes: Sizes, budget: Budget) -> ReleasePlan:
+        """Gaussians of mean and training, which compose to the whole budget, and the choice that validation nodes pay."""
+        require_unit(budget, PrivacyUnit.NODE, "mlp-dp")
+        base = self.plan_base(sizes, budget_mu(budget))
+        records, released = base.records, base.released
         if self.choose_shrinkage:
-            candidates = [base.logits(k)[split.val] for k in SHRINKAGE_CHOICES]
-            chosen = choose(candidates, graph, split, budget.epsilon, noise.stream("choice"), default=2)
-            shrinkage = SHRINKAGE_CHOICES[chosen]
-            groups["validation nodes"] = (selection_event(budget.epsilon),)
-            released = (*released, "strength of the row shrinkage")
-        certificate = certify(
+            candidates = len(SHRINKAGE_CHOICES)
+            chosen = exponential_record("choice of the row shrinkage", epsilon=budget.epsilon, candidates=candidates)
+            records, released = (*records, chosen), (*released, "strength of the row shrinkage")
+        return ReleasePlan(
             budget,
             records,
             released=released,
-            public_parameters=public_parameters(graph, split, self.settings()) | parallel_parameters(groups),
-            assumptions=node_assumptions(noise, groups, reads_edges=False, base=self),
+            description="mlp-dp, fitted",
+            public_parameters=public_parameters(sizes, self.settings()),
+            assumptions=node_assumptions(self, reads_edges=False),
+            parts={"base": base},
         )
-        return Fitted(
+
+    def fit(self, plan: ReleasePlan, graph: Graph, streams: Streams, noise: NoiseSource) -> Outputs:
+        """Train on the features and labels of the training nodes.
+
+        Formal guarantee: (epsilon, delta)-DP at node level for the released weights and mean, for every graph: no edge is read,
+        so no degree is bounded. The public seed (``streams``) draws random features and initial weights.
+        """
+        split, labels = graph.for_learning()
+        base = self.fit_base(plan.parts["base"], graph, streams, noise)
+        shrinkage = self.shrinkage
+        if self.choose_shrinkage:
+            chosen = choose(
+                [base.logits(k)[split.val] for k in SHRINKAGE_CHOICES],
+                labels[split.val],
+                declared=split.declared[1],
+                epsilon=plan.budget.epsilon,
+                noise=noise.stream("choice"),
+                default=2,
+            )
+            shrinkage = SHRINKAGE_CHOICES[chosen]
+        return Outputs(
             probabilities=softmax(base.logits(shrinkage), axis=1),
-            certificate=certificate,
             released={"shrinkage": np.array(shrinkage)},
             weights=base.parameters(shrinkage),
         )
 
-    def cost(self, graph: Graph, budget: Budget) -> tuple[Event, ...]:
-        """The Gaussians of mean and training, which compose to the whole budget; beside them, what a validation node pays."""
-        mu = budget_mu(budget)
-        if not math.isfinite(mu):
-            return (NonPrivate(),)
-        training = (Gaussian(1 / mu),)
-        return (Parallel((training, (selection_event(budget.epsilon),))),) if self.choose_shrinkage else training
-
-    def release(
-        self, weights: Mapping[str, np.ndarray], graph: Graph, budget: Budget, streams: Streams, noise: NoiseSource
-    ) -> Fitted:
-        """Predict the nodes of another graph, each by its own features: nothing about that graph is released."""
-        require_node_unit(budget)
-        certificate = certify(
+    def plan_graph(self, sizes: Sizes, budget: Budget, weights: Mapping[str, np.ndarray]) -> ReleasePlan:
+        """Nothing is released: each prediction is made from one node's own features."""
+        require_unit(budget, PrivacyUnit.NODE, "mlp-dp")
+        return ReleasePlan(
             budget,
-            (nothing_released("each prediction is made from one node's own features", budget),),
+            (no_release_record(PrivacyUnit.NODE, "each prediction is made from one node's own features"),),
             released=("nothing about this graph",),
-            public_parameters={"nodes": graph.num_nodes, "columns": graph.num_features, "classes": graph.num_classes},
-            assumptions=node_assumptions(noise, {}, reads_edges=False, base=self),
+            description="mlp-dp, predicted",
+            public_parameters={"nodes": sizes.nodes, "columns": sizes.columns, "classes": sizes.classes},
+            assumptions=node_assumptions(self, reads_edges=False),
         )
-        return Fitted(softmax(apply_model(weights, graph), axis=1), certificate, {}, weights)
 
-    def release_cost(self, graph: Graph, budget: Budget) -> tuple[Event, ...]:
-        """Nothing is released."""
-        return ()
+    def predict_graph(
+        self,
+        plan: ReleasePlan,
+        weights: Mapping[str, np.ndarray],
+        graph: Graph,
+        streams: Streams,
+        noise: NoiseSource,
+    ) -> Outputs:
+        """Predict the nodes of another graph, each by its own features."""
+        return Outputs(self.predict(weights, {}, graph), {}, weights)
 
     def predict(
         self, weights: Mapping[str, np.ndarray], released: Mapping[str, np.ndarray], graph: Graph
@@ -257,101 +257,117 @@ class MlpDp:
         """Class probabilities of every node, by its own features. [n, C]"""
         return softmax(apply_model(weights, graph), axis=1)
 
-    def fit_base(self, graph: Graph, mu: float, streams: Streams, noise: NoiseSource) -> Base | NetworkBase:
+    # -- the model, also under other methods ---------------------------------------------------------------------------
+
+    def plan_base(self, sizes: Sizes, mu: float) -> BasePlan:
         """The model within a GDP parameter ``mu`` (inf = no noise): (share mu)^2 for the mean, the rest for training.
 
         With a public sample there is no private mean, and all of it is for training.
         """
-        if self.public_features is None:
-            prepared = self._private_rows(graph, mu, noise)
-            left = math.sqrt(1 - self.mean_share**2) * mu
-        else:
-            prepared, left = self._public_rows(graph, mu), mu
+        size = sizes.train if self.train_size is None else self.train_size
+        schedule = path_length_schedule(mu=mu, train_size=size, logit_noise=self.logit_noise, clip=self.clip)
+        count = self.random_features
         if self.hidden:
-            return self._fit_network(graph, prepared, mu, left, streams, noise)
-        return self._fit_linear(graph, prepared, mu, left, streams, noise)
+            count = 0
+        elif count is None:
+            count = random_feature_count(mu=mu, train_size=size, classes=sizes.classes, nodes=sizes.nodes)
+        mean, left = None, mu
+        records: tuple[MechanismRecord, ...] = ()
+        released: tuple[str, ...] = ("weights of the network" if self.hidden else "weights of the linear model",)
+        if self.public_features is None:
+            mean = full_batch("mean of the training rows", 1, self.mean_share * mu)
+            left = math.sqrt(1 - self.mean_share**2) * mu
+            records = (mean_record(mean.part.name, noise_std=mean.noise_multiplier),)
+            released = (*released, "mean of the training rows")
+        descent = full_batch("noisy gradient descent", schedule.steps, left)
+        further = {"random_features": count} | ({"hidden": self.hidden} if self.hidden else {})
+        records = (*records, training_record(descent, schedule, further))
+        return BasePlan(mu, mean, descent, schedule, size, count, records, released)
 
-    def _train_size(self, graph: Graph) -> int:
-        return graph.for_learning()[0].declared[0] if self.train_size is None else self.train_size
+    def fit_base(self, plan: BasePlan, graph: Graph, streams: Streams, noise: NoiseSource) -> Base | NetworkBase:
+        """The model by its plan."""
+        if plan.mean is not None:
+            rows, extra_params = self._private_rows(plan.mean, plan.train_size, graph, noise)
+        else:
+            rows, extra_params = self._public_rows(plan, graph)
+        if self.hidden:
+            return self._fit_network(plan, graph, rows, extra_params, streams, noise)
+        return self._fit_linear(plan, graph, rows, extra_params, streams, noise)
 
-    def _private_rows(self, graph: Graph, mu: float, noise: NoiseSource) -> Prepared:
-        """Rows centred by a mean that is released at (share mu)^2."""
-        train = graph.for_learning()[0].train
-        centre = full_batch("mean of the training rows", 1, self.mean_share * mu)
+    def _private_rows(
+        self, mean_part: AllocatedPart, train_size: int, graph: Graph, noise: NoiseSource
+    ) -> tuple[Rows, dict[str, np.ndarray]]:
+        """Rows centred by a released mean, with what must be stored to make them again."""
         x = unit_root_rows(graph.features)
         mean = private_mean(
-            x[train],
-            centre,
+            x[graph.for_learning()[0].train],
+            mean_part,
             noise.stream("mean"),
-            train_size=self._train_size(graph),
+            train_size=train_size,
             max_rows=graph.num_nodes,
         )
-        record = part_record(
-            centre, "rows of norm at most 1: one row moves the sum by at most 1 in L2", sensitivity=1.0
-        )
-        return Prepared(centred_unit_rows(x, mean), {"mean": mean}, (record,), ("mean of the training rows",))
+        return centred_unit_rows(x, mean), {"mean": mean}
 
-    def _public_rows(self, graph: Graph, mu: float) -> Prepared:
+    def _public_rows(self, plan: BasePlan, graph: Graph) -> tuple[Rows, dict[str, np.ndarray]]:
         """Rows in the coordinates of the public sample, at no cost."""
         sample = read_public_features(str(self.public_features), columns=graph.num_features)
-        size = projection_size(mu=mu, train_size=self._train_size(graph), classes=graph.num_classes)
+        size = projection_size(mu=plan.mu, train_size=plan.train_size, classes=graph.num_classes)
         basis = public_basis(sample, size)
         extra_params = {"public_mean": basis.mean}
         if basis.components is not None:
             extra_params["public_components"] = basis.components
-        return Prepared(basis.rows(graph.features), extra_params, (), ())
+        return basis.rows(graph.features), extra_params
 
     def _fit_linear(
-        self, graph: Graph, prepared: Prepared, mu: float, left: float, streams: Streams, noise: NoiseSource
+        self,
+        plan: BasePlan,
+        graph: Graph,
+        rows: Rows,
+        extra_params: dict[str, np.ndarray],
+        streams: Streams,
+        noise: NoiseSource,
     ) -> Base:
-        """Noisy gradient descent of the linear model within ``left``, on random features, too, where the rule says so."""
+        """Noisy gradient descent of the linear model, on random features, too, where the rule says so."""
         split, labels = graph.for_learning()
-        train_size, classes = self._train_size(graph), graph.num_classes
-        rows, extra_params = prepared.rows, dict(prepared.extra_params)
-        count = self.random_features
-        if count is None:
-            count = random_feature_count(mu=mu, train_size=train_size, classes=classes, nodes=graph.num_nodes)
-        if count:
-            coins = int(streams.generator("model").integers(2**62))
-            rows = with_random_features(rows, drawn_directions(rows.shape[1], count, coins), share=RANDOM_FEATURE_SHARE)
-            extra_params["random_features"] = np.array([count, coins], dtype=np.int64)
-        schedule = path_length_schedule(mu=mu, train_size=train_size, logit_noise=self.logit_noise, clip=self.clip)
-        descent = full_batch("noisy gradient descent", schedule.steps, left)
+        if plan.random_features:
+            seed = int(streams.generator("model").integers(2**62))
+            directions = drawn_directions(rows.shape[1], plan.random_features, seed)
+            rows = with_random_features(rows, directions, share=RANDOM_FEATURE_SHARE)
+            extra_params = {**extra_params, "random_features": np.array([plan.random_features, seed], dtype=np.int64)}
         averaged = noisy_gradient_descent(
             rows.take(split.train),
             labels[split.train],
-            classes=classes,
-            schedule=schedule,
-            calibrated=descent,
+            classes=graph.num_classes,
+            schedule=plan.schedule,
+            calibrated=plan.descent,
             noise=noise.stream("training"),
             max_rows=graph.num_nodes,
         )
-        records = (*prepared.records, part_record(descent, DESCENT_THEOREM, **asdict(schedule), random_features=count))
-        released = ("weights of the linear model", *prepared.released)
-        return Base(averaged, rows, average_noise_variance(schedule, descent), extra_params, records, released)
+        return Base(averaged, rows, average_noise_variance(plan.schedule, plan.descent), extra_params)
 
     def _fit_network(
-        self, graph: Graph, prepared: Prepared, mu: float, left: float, streams: Streams, noise: NoiseSource
+        self,
+        plan: BasePlan,
+        graph: Graph,
+        rows: Rows,
+        extra_params: dict[str, np.ndarray],
+        streams: Streams,
+        noise: NoiseSource,
     ) -> NetworkBase:
-        """Noisy Adam on the network d - hidden - C within ``left``, for as many steps as the linear model would take."""
+        """Noisy Adam on the network d - hidden - C, for as many steps as the linear model would take."""
         split, labels = graph.for_learning()
-        train_size, rows = self._train_size(graph), prepared.rows
-        schedule = path_length_schedule(mu=mu, train_size=train_size, logit_noise=self.logit_noise, clip=self.clip)
-        descent = full_batch("noisy gradient descent", schedule.steps, left)
         module = train_privately(
             selu_network(rows.shape[1], self.hidden, graph.num_classes, streams.generator("model")),
             rows.take(split.train),
             labels[split.train],
-            clip=schedule.clip,
-            divisor=train_size,
+            clip=plan.schedule.clip,
+            divisor=plan.train_size,
             optimizer=Optimizer(NETWORK_RATE, "adam", average_from=0.5),
-            calibrated=descent,
+            calibrated=plan.descent,
             noise=noise.stream("training"),
             max_rows=graph.num_nodes,
         )
-        record = part_record(descent, DESCENT_THEOREM, steps=schedule.steps, clip=schedule.clip, hidden=self.hidden)
-        records = (*prepared.records, record)
-        return NetworkBase(module, rows, prepared.extra_params, records, ("weights of the network", *prepared.released))
+        return NetworkBase(module, rows, extra_params)
 
 
 def base_model(value: Any) -> MlpDp:
@@ -368,14 +384,9 @@ def base_model(value: Any) -> MlpDp:
 # -- a fitted model, applied ---------------------------------------------------------------------------------------
 
 
-def drawn_directions(columns: int, count: int, coins: int) -> np.ndarray:
-    """The public directions of the random features, from the public coins that a run keeps. [columns, count]"""
-    return random_directions(columns, count, np.random.default_rng(coins))
-
-
-def nothing_released(why: str, budget: Budget) -> MechanismRecord:
-    """The record of a step that reads nothing protected, or of one that protects nothing."""
-    return MechanismRecord("no release", EpsilonDelta(0.0) if budget.is_private else NonPrivate(), {"theorem": why})
+def drawn_directions(columns: int, count: int, seed: int) -> np.ndarray:
+    """The public directions of the random features, from the public seed that a saved model keeps. [columns, count]"""
+    return random_directions(columns, count, np.random.default_rng(seed))
 
 
 def apply_model(weights: Mapping[str, np.ndarray], graph: Graph) -> np.ndarray:
@@ -388,24 +399,12 @@ def apply_model(weights: Mapping[str, np.ndarray], graph: Graph) -> np.ndarray:
     if "weights" not in weights:
         return chain_logits(network_from_arrays(weights), rows)
     if "random_features" in weights:
-        count, coins = (int(v) for v in weights["random_features"])
-        rows = with_random_features(rows, drawn_directions(rows.shape[1], count, coins), share=RANDOM_FEATURE_SHARE)
+        count, seed = (int(v) for v in weights["random_features"])
+        rows = with_random_features(rows, drawn_directions(rows.shape[1], count, seed), share=RANDOM_FEATURE_SHARE)
     return rows.times(weights["weights"])
 
 
 # -- shared by the node-level methods ------------------------------------------------------------------------------
-
-
-def checked_split(graph: Graph, budget: Budget) -> Split:
-    """The split of a graph that a node-level method can be fitted on; one clear error otherwise."""
-    require_node_unit(budget)
-    return graph.for_learning()[0]
-
-
-def require_node_unit(budget: Budget) -> None:
-    """One clear error for a budget of the wrong unit: an edge-level certificate must not cover what protects nodes only."""
-    if budget.unit is not PrivacyUnit.NODE:
-        raise InputError(f"unit of the budget must be node for this method, got {budget.unit.value}")
 
 
 def projection_size(*, mu: float, train_size: int, classes: int) -> int:
@@ -426,88 +425,38 @@ def full_batch(name: str, steps: int, mu: float) -> AllocatedPart:
     return AllocatedPart(part, 0.0 if math.isinf(mu) else part.noise_multiplier(mu) * (1 + 2.0**-44))
 
 
-def choose(
-    candidates: list[np.ndarray], graph: Graph, split: Split, epsilon: float, noise: NoiseSource, *, default: int
-) -> int:
-    """The exponential mechanism over candidate logits of the validation nodes: argmax(epsilon correct_k + Gumbel).
-
-    Formal guarantee: epsilon-DP for validation nodes. A node adds 0 or 1 to every candidate's count, all in the same
-    direction, so the factor 1/2 of the general mechanism is not needed (McSherry and Talwar 2007, monotone scores). Without
-    validation nodes in the declared split the default is taken.
-    """
-    if split.declared[1] == 0:
-        return default
-    labels = graph.labels[split.val]  # type: ignore[index]
-    correct = np.array([int((logits.argmax(axis=1) == labels).sum()) for logits in candidates], dtype=np.float64)
-    if math.isinf(epsilon):
-        return int(correct.argmax())
-    return int((epsilon * correct + noise.gumbel(correct.shape)).argmax())
+def training_record(
+    descent: AllocatedPart, schedule: Descent, further: Mapping[str, Any] | None = None
+) -> MechanismRecord:
+    """Full-batch descent on rows of each node's own, as a line of a certificate."""
+    return descent_record(
+        descent.part.name,
+        unit=PrivacyUnit.NODE,
+        steps=schedule.steps,
+        noise_multiplier=descent.noise_multiplier,
+        clip=schedule.clip,
+        schedule={"step_size": schedule.step_size, "momentum": schedule.momentum, **(further or {})},
+    )
 
 
-def selection_event(epsilon: float) -> Event:
-    """What `choose` costs a validation node."""
-    return EpsilonDelta(epsilon) if math.isfinite(epsilon) else NonPrivate()
-
-
-def public_parameters(graph: Graph, split: Split | None, settings: Mapping[str, Any]) -> dict[str, Any]:
+def public_parameters(sizes: Sizes, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Sizes that are public by declaration, and the settings."""
-    parts = (0, 0, 0) if split is None else split.declared
-    sizes = dict(zip(("train_nodes", "val_nodes", "test_nodes"), parts, strict=True))
+    parts = {"train_nodes": sizes.train, "val_nodes": sizes.val, "test_nodes": sizes.test}
     model = settings.get("base", settings)
     if model["train_size"] is not None:
-        sizes["train_nodes"] = model["train_size"]
+        parts["train_nodes"] = model["train_size"]
     if model["public_features"] is not None:  # a word and the size, not where the file lies
-        rows = read_public_features(model["public_features"], columns=graph.num_features).shape[0]
+        rows = read_public_features(model["public_features"], columns=sizes.columns).shape[0]
         model = {**model, "public_features": f"{rows} rows"}
     settings = {**settings, "base": model} if "base" in settings else model
-    return {"nodes": graph.num_nodes, "columns": graph.num_features, "classes": graph.num_classes, **sizes, **settings}
+    return {"nodes": sizes.nodes, "columns": sizes.columns, "classes": sizes.classes, **parts, **settings}
 
 
-def parallel_parameters(groups: Mapping[str, tuple[Event, ...]]) -> dict[str, Any]:
-    """The cost of each group of nodes in plain values, so that the claim "the larger of them" can be recomputed."""
-    return {"groups": {name: [event_to_dict(e) for e in events] for name, events in groups.items()}}
-
-
-def node_assumptions(
-    noise: NoiseSource,
-    groups: Mapping[str, tuple[Event, ...]],
-    *,
-    reads_edges: bool,
-    base: MlpDp,
-    cuts_degrees: bool = False,
-) -> tuple[Assumption, ...]:
-    """The standing assumptions, with truncation in this method's words, plus those on predictions and parallel groups."""
-    standing = standing_assumptions(PrivacyUnit.NODE, noise_is_secret=noise.is_secret, noise_origin=noise.origin)
-    truncation = (
-        f"{VOTERS_CHOOSE}, chosen by public coins of the pair. For training nodes that needs no "
-        "condition: their votes go with them and nobody else's change. For validation and test nodes the guarantee is for the "
-        "graph after that choice: if one of them were missing, a voter with more than M neighbours would vote for another, "
-        "which is not covered. Whether there is such a voter is private and therefore not stated."
-        if reads_edges
-        else f"{NOTHING_CUT}: no edge is read."
-    )
-    kept = (
-        standing
-        if cuts_degrees
-        else (*(a for a in standing if a.name != "truncation"), Assumption("truncation", truncation))
-    )
-    parallel = Assumption(
-        "parallel composition",
-        "The split is public and its parts are disjoint: a node pays for the mechanisms of its own group only, and the events "
-        f"listed are those of the costliest group. Groups: {', '.join(groups)}.",
-    )
-    sample = () if base.public_features is None else (PUBLIC_SAMPLE,)
+def node_assumptions(base: MlpDp | None, *, reads_edges: bool) -> tuple[Assumption, ...]:
+    """What every node-level method assumes beside its mechanisms: about predictions, a public sample, and edges."""
+    sample = base is not None and base.public_features is not None
     return (
-        *kept,
-        OWN_PREDICTION,
-        *sample,
-        *((parallel,) if len(groups) > 1 else ()),
+        *(() if reads_edges else (Assumption(AssumptionName.NO_EDGE_READ),)),
+        Assumption(AssumptionName.OWN_PREDICTIONS),
+        *((Assumption(AssumptionName.PUBLIC_FEATURES),) if sample else ()),
     )
-
-
-def part_record(calibrated: AllocatedPart, theorem: str, **figures: Any) -> MechanismRecord:
-    """A part of the budget as a line of a certificate."""
-    event = calibrated.event
-    if event is None:
-        raise InputError(f"part {calibrated.part.name!r} must have a share of the budget, got none")
-    return MechanismRecord(calibrated.part.name, event, {"theorem": theorem, **figures})

@@ -20,7 +20,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -30,6 +29,7 @@ from scipy.special import softmax
 from caribou._validate import integer, non_negative, open_unit_interval, positive
 from caribou.errors import InputError
 from caribou.graph import Graph
+from caribou.mechanisms.exponential import choose
 from caribou.mechanisms.neighbour_sums import bounded_adjacency, noisy_sums, unit_length
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.mechanisms.noisy_descent import (
@@ -40,32 +40,31 @@ from caribou.mechanisms.noisy_descent import (
     shrink_rows,
 )
 from caribou.memory import DOUBLE, require_memory
-from caribou.methods.base import Fitted
+from caribou.methods.base import Outputs, require_unit
 from caribou.methods.node.caribou import DEFAULT_WEIGHT, WEIGHTS
-from caribou.methods.node.mlp import (
-    MlpDp,
-    checked_split,
-    choose,
-    full_batch,
-    part_record,
-    require_node_unit,
-    selection_event,
-)
-from caribou.methods.node.shared import calibrate_node_sums, centred, default_radius, node_certificate
+from caribou.methods.node.mlp import full_batch, node_assumptions
+from caribou.methods.node.shared import calibrate_node_sums, centred, default_radius
 from caribou.models.features import Rows, centred_unit_rows, private_mean, row_norms, unit_root_rows
 from caribou.privacy.allocation import AllocatedPart
-from caribou.privacy.budget import Budget
+from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.calibration import CalibratedSums, budget_mu, remaining_epsilon
-from caribou.privacy.certificate import Certificate, MechanismRecord, sums_record
-from caribou.privacy.events import Event, NonPrivate, Parallel
-from caribou.privacy.sensitivity import neighbourhood_gradient_sensitivity
-from caribou.randomness import Streams
-
-TRAINING_THEOREM = (
-    "clipped gradients of target nodes: one node moves each sum by at most 1 + M sqrt(2 - k) clips; T steps are "
-    "(sqrt(T) / multiplier)-GDP (docs/methods/sage.md, Theorem N1)"
+from caribou.privacy.mechanism_records import (
+    NODES,
+    PARTS,
+    Examples,
+    Group,
+    MechanismRecord,
+    descent_record,
+    descent_sensitivity,
+    exponential_record,
+    groups_of,
+    mean_record,
+    sums_record,
 )
-MEAN_THEOREM = "rows of norm at most 1: one row moves the sum by at most 1 in L2"
+from caribou.privacy.plan import ReleasePlan
+from caribou.privacy.sensitivity import neighbourhood_gradient_sensitivity
+from caribou.privacy.sizes import Sizes
+from caribou.randomness import Streams
 
 
 @dataclass(frozen=True)
@@ -105,47 +104,99 @@ class SageNdp:
 
     # -- the algorithm ---------------------------------------------------------------------------------------------
 
-    def fit(self, graph: Graph, budget: Budget, streams: Streams, noise: NoiseSource) -> Fitted:
+    def plan(self, sizes: Sizes, budget: Budget) -> ReleasePlan:
+        """Mean, training and sums as Gaussians that compose to the whole budget, and a choice that validation nodes pay."""
+        require_unit(budget, PrivacyUnit.NODE, "sage-ndp")
+        mu, size = budget_mu(budget), self._size(sizes)
+        sensitivity, _ = descent_sensitivity(
+            Examples.NEIGHBOURHOODS, PrivacyUnit.NODE, degree_cap=self.degree_cap, own_share=self.own_share
+        )
+        share = math.sqrt(1 - self.mean_share**2 - self.sums_share)
+        schedule = path_length_schedule(mu=share * mu / sensitivity, train_size=size, clip=self.clip)
+        mean = full_batch("mean of the training rows", 1, self.mean_share * mu)
+        training = full_batch("training on neighbourhoods", schedule.steps, share * mu)
+        sums = self._calibrate(sizes, math.sqrt(self.sums_share) * mu)
+        records: tuple[MechanismRecord, ...] = (
+            mean_record(mean.part.name, noise_std=mean.noise_multiplier),
+            descent_record(
+                training.part.name,
+                unit=PrivacyUnit.NODE,
+                steps=schedule.steps,
+                noise_multiplier=training.noise_multiplier,
+                clip=schedule.clip,
+                examples=Examples.NEIGHBOURHOODS,
+                degree_cap=self.degree_cap,
+                own_share=self.own_share,
+                schedule={"step_size": schedule.step_size, "momentum": schedule.momentum},
+            ),
+            sums_record(sums, PARTS),
+        )
+        choice = remaining_epsilon(groups_of(records)[Group.VALIDATION], budget)
+        chosen = exponential_record("choice of the weight", epsilon=choice, candidates=len(WEIGHTS))
+        return ReleasePlan(
+            budget,
+            (*records, chosen),
+            released=(
+                "mean of the training rows",
+                "weights of the layer",
+                "weight of the sums",
+                "the noisy sums of messages of all nodes",
+            ),
+            description="sage-ndp, fitted",
+            public_parameters=self._public(sizes),
+            assumptions=node_assumptions(None, reads_edges=True),
+            parts={"training": TrainingPlan(mean, schedule, training, sensitivity), "sums": sums, "choice": choice},
+        )
+
+    def fit(self, plan: ReleasePlan, graph: Graph, streams: Streams, noise: NoiseSource) -> Outputs:
         """Private centre, private training on neighbourhoods, private sums for prediction, a private choice of their weight."""
-        split = checked_split(graph, budget)
+        split, labels = graph.for_learning()
         self._check_memory(graph)
-        plan = self._plan(graph, budget)
+        training: TrainingPlan = plan.parts["training"]
         adjacency = self._bounded(graph, streams)
-        mean = self._centre(graph, plan, noise)
+        mean = self._centre(graph, training, noise)
         rows = self._rows(graph, mean)
-        layer = self._train(graph, rows, adjacency, plan, noise)
-        (sums,) = noisy_sums(adjacency, messages(rows, layer), plan.sums, noise.stream("sums"))
-        candidates = [self._logits(rows, layer, sums, gamma)[split.val] for gamma in WEIGHTS]
-        chosen = choose(candidates, graph, split, plan.choice, noise.stream("choice"), default=DEFAULT_WEIGHT)
+        layer = self._train(graph, rows, adjacency, training, noise)
+        (sums,) = noisy_sums(adjacency, messages(rows, layer), plan.parts["sums"], noise.stream("sums"))
+        chosen = choose(
+            [self._logits(rows, layer, sums, gamma)[split.val] for gamma in WEIGHTS],
+            labels[split.val],
+            declared=split.declared[1],
+            epsilon=plan.parts["choice"],
+            noise=noise.stream("choice"),
+            default=DEFAULT_WEIGHT,
+        )
         weights = {"mean": mean, "layer": layer, "sums_weight": np.array(WEIGHTS[chosen])}
         released = {"sums": sums}
-        names = ("mean of the training rows", "weights of the layer", "weight of the sums")
-        certificate = self._certificate(graph, budget, plan.records, plan.groups, names, noise)
-        return Fitted(self.predict(weights, released, graph), certificate, released, weights)
+        return Outputs(self.predict(weights, released, graph), released, weights)
 
-    def cost(self, graph: Graph, budget: Budget) -> tuple[Event, ...]:
-        """What a training node pays, Gaussians that compose to the whole budget; beside it, what the other groups pay."""
-        if not budget.is_private:
-            return (NonPrivate(),)
-        return (Parallel(tuple(self._plan(graph, budget).groups.values())),)
+    def plan_graph(self, sizes: Sizes, budget: Budget, weights: Mapping[str, np.ndarray]) -> ReleasePlan:
+        """One Gaussian mechanism: the sums over another graph's edges."""
+        require_unit(budget, PrivacyUnit.NODE, "sage-ndp")
+        sums = self._calibrate(sizes, budget_mu(budget))
+        return ReleasePlan(
+            budget,
+            (sums_record(sums, NODES),),
+            released=("the noisy sums of messages of all nodes",),
+            description="sage-ndp, predicted",
+            public_parameters=self._public(sizes),
+            assumptions=node_assumptions(None, reads_edges=True),
+            parts={"sums": sums},
+        )
 
-    def release(
-        self, weights: Mapping[str, np.ndarray], graph: Graph, budget: Budget, streams: Streams, noise: NoiseSource
-    ) -> Fitted:
-        """Predict another graph: the sums over its edges are a release about it; the layer is used as it is."""
-        require_node_unit(budget)
-        calibrated = self._calibrate(graph, budget_mu(budget))
-        adjacency = self._bounded(graph, streams)
-        said = messages(self._rows(graph, weights["mean"]), weights["layer"])
-        (sums,) = noisy_sums(adjacency, said, calibrated, noise.stream("sums"))
+    def predict_graph(
+        self,
+        plan: ReleasePlan,
+        weights: Mapping[str, np.ndarray],
+        graph: Graph,
+        streams: Streams,
+        noise: NoiseSource,
+    ) -> Outputs:
+        """Sums over another graph; the layer is used as it is."""
+        sent = messages(self._rows(graph, weights["mean"]), weights["layer"])
+        (sums,) = noisy_sums(self._bounded(graph, streams), sent, plan.parts["sums"], noise.stream("sums"))
         released = {"sums": sums}
-        record = sums_record(calibrated)
-        certificate = self._certificate(graph, budget, (record,), {"every node": (record.event,)}, (), noise)
-        return Fitted(self.predict(weights, released, graph), certificate, released, weights)
-
-    def release_cost(self, graph: Graph, budget: Budget) -> tuple[Event, ...]:
-        """One Gaussian mechanism."""
-        return (self._calibrate(graph, budget_mu(budget)).event,)
+        return Outputs(self.predict(weights, released, graph), released, weights)
 
     def predict(
         self, weights: Mapping[str, np.ndarray], released: Mapping[str, np.ndarray], graph: Graph
@@ -159,46 +210,34 @@ class SageNdp:
 
     def _check_memory(self, graph: Graph) -> None:
         """Sums over neighbours are dense, whatever the features are: three arrays [training nodes, d]."""
-        size, d = self._size(graph), graph.num_features
+        size, d = self._size(graph.sizes(PrivacyUnit.NODE)), graph.num_features
         needed = 3 * DOUBLE * size * d
         require_memory(needed, f"the neighbourhoods of {size:,} training nodes with {d:,} columns")
 
     def _bounded(self, graph: Graph, streams: Streams) -> sp.csr_array:
         return bounded_adjacency(graph, self.degree_cap, streams.sampling)
 
-    def _size(self, graph: Graph) -> int:
-        return graph.for_learning()[0].declared[0] if self.train_size is None else self.train_size
+    def _size(self, sizes: Sizes) -> int:
+        return sizes.train if self.train_size is None else self.train_size
 
-    def _plan(self, graph: Graph, budget: Budget) -> Plan:
-        """One budget over mean, training and sums, from public numbers alone."""
-        mu, size = budget_mu(budget), self._size(graph)
-        M, w = self.degree_cap, self.own_share
-        sensitivity = neighbourhood_gradient_sensitivity(degree_cap=M, own_share=w)
-        as_neighbour = neighbourhood_gradient_sensitivity(degree_cap=M, own_share=w, own_example=False)
-        share = math.sqrt(1 - self.mean_share**2 - self.sums_share)
-        schedule = path_length_schedule(mu=share * mu / sensitivity, train_size=size, clip=self.clip)
-        sums = self._calibrate(graph, math.sqrt(self.sums_share) * mu)
-        return Plan(
-            mean=full_batch("mean of the training rows", 1, self.mean_share * mu),
-            schedule=schedule,
-            training=full_batch("training on neighbourhoods", schedule.steps, share * mu),
-            sensitivity=sensitivity,
-            as_neighbour=as_neighbour,
-            sums=sums,
-            budget=budget,
-        )
+    def _public(self, sizes: Sizes) -> dict[str, Any]:
+        """Sizes that are public by declaration, and the settings."""
+        size = {"train_nodes": self._size(sizes)} if sizes.train else {}
+        return {"nodes": sizes.nodes, "columns": sizes.columns, "classes": sizes.classes, **size, **self.settings()}
 
-    def _centre(self, graph: Graph, plan: Plan, noise: NoiseSource) -> np.ndarray:
+    def _centre(self, graph: Graph, plan: TrainingPlan, noise: NoiseSource) -> np.ndarray:
         x = unit_root_rows(graph.features)[graph.for_learning()[0].train]
-        size, most = self._size(graph), graph.num_nodes
-        return private_mean(x, plan.mean, noise.stream("mean"), train_size=size, max_rows=most)
+        size = self._size(graph.sizes(PrivacyUnit.NODE))
+        return private_mean(x, plan.mean, noise.stream("mean"), train_size=size, max_rows=graph.num_nodes)
 
     def _rows(self, graph: Graph, mean: np.ndarray) -> Rows:
         if len(mean) != graph.num_features:
             raise InputError(f"graph must have the {len(mean)} columns of the model, got {graph.num_features}")
         return centred_unit_rows(unit_root_rows(graph.features), mean)
 
-    def _train(self, graph: Graph, rows: Rows, adjacency: sp.csr_array, plan: Plan, noise: NoiseSource) -> np.ndarray:
+    def _train(
+        self, graph: Graph, rows: Rows, adjacency: sp.csr_array, plan: TrainingPlan, noise: NoiseSource
+    ) -> np.ndarray:
         """The layer's weights. [2 d, C]"""
         split, labels = graph.for_learning()
         wide = plan.training.widened(plan.sensitivity)
@@ -218,77 +257,22 @@ class SageNdp:
     def _radius(self) -> float:
         return default_radius(self.degree_cap) if self.radius is None else float(self.radius)
 
-    def _calibrate(self, graph: Graph, mu: float) -> CalibratedSums:
-        return calibrate_node_sums(graph, mu, degree_cap=self.degree_cap, radius=self._radius)
+    def _calibrate(self, sizes: Sizes, mu: float) -> CalibratedSums:
+        return calibrate_node_sums(sizes, mu, degree_cap=self.degree_cap, radius=self._radius)
 
     def _logits(self, rows: Rows, layer: np.ndarray, sums: np.ndarray, gamma: float) -> np.ndarray:
         own = math.sqrt(self.own_share) * rows.times(layer[: len(layer) // 2])
         return own + gamma * centred(sums)
 
-    def _certificate(
-        self,
-        graph: Graph,
-        budget: Budget,
-        records: tuple[MechanismRecord, ...],
-        groups: Mapping[str, tuple[Event, ...]],
-        released: tuple[str, ...],
-        noise: NoiseSource,
-    ) -> Certificate:
-        sizes = {"nodes": graph.num_nodes, "columns": graph.num_features, "classes": graph.num_classes}
-        if graph.split is not None:
-            sizes["train_nodes"] = self._size(graph)
-        return node_certificate(
-            budget,
-            records,
-            groups,
-            released=(*released, "the noisy sums of messages of all nodes"),
-            parameters={**sizes, **self.settings(), "radius": self._radius},
-            base=MlpDp(),
-            noise=noise,
-        )
-
 
 @dataclass(frozen=True)
-class Plan:
-    """The parts of the budget with their noise, and what each group of nodes pays."""
+class TrainingPlan:
+    """Mean and training with their noise. ``sensitivity``: of the training sum, in clips."""
 
     mean: AllocatedPart
     schedule: Descent
     training: AllocatedPart
-    sensitivity: float  # of the training sum, in clips
-    as_neighbour: float  # the same for a node without its own example
-    sums: CalibratedSums
-    budget: Budget
-
-    @property
-    def records(self) -> tuple[MechanismRecord, ...]:
-        """What a training node pays."""
-        figures = {"sensitivity_in_clips": self.sensitivity, **asdict(self.schedule)}
-        return (
-            part_record(self.mean, MEAN_THEOREM, sensitivity=1.0),
-            part_record(self.training, TRAINING_THEOREM, **figures),
-            sums_record(self.sums),
-        )
-
-    @property
-    def others(self) -> tuple[Event, ...]:
-        """What every other node pays: the same noise, per unit of what such a node can do."""
-        smaller = self.training.widened(self.sensitivity / self.as_neighbour)
-        return smaller.event or NonPrivate(), self.sums.event
-
-    @cached_property
-    def choice(self) -> float:
-        """The epsilon of a validation node for the choice of the weight."""
-        return remaining_epsilon(self.others, self.budget)
-
-    @property
-    def groups(self) -> dict[str, tuple[Event, ...]]:
-        """Training, validation and other nodes."""
-        return {
-            "training nodes": tuple(r.event for r in self.records),
-            "validation nodes": (*self.others, selection_event(self.choice)),
-            "test nodes and the rest": self.others,
-        }
+    sensitivity: float
 
 
 # -- the layer -----------------------------------------------------------------------------------------------------
@@ -313,5 +297,5 @@ def neighbourhood_rows(
 
 
 def messages(rows: Rows, layer: np.ndarray) -> np.ndarray:
-    """What a node says to its neighbours: its row through the neighbours' half of the weights, length 1 (or 0). [n, C]"""
+    """What a node sends to its neighbours: its row through the neighbours' half of the weights, length 1 (or 0). [n, C]"""
     return unit_length(centred(rows.times(layer[len(layer) // 2 :])))

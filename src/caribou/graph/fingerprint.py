@@ -1,0 +1,85 @@
+"""One content for one graph, in memory or in row blocks on disk: what a ledger's keyed fingerprint is computed from.
+
+Content is n, the undirected edges and the features, and nothing else. It does not depend on the degree cap, the seed, the order of
+rows or columns of an edge table, repeated pairs, or the precision in which features are stored (they are compared in single
+precision). Labels and split are left out: with other labels it is still a graph of the same people.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import scipy.sparse as sp
+
+if TYPE_CHECKING:
+    from caribou.graph.graph import Graph
+
+_ROWS = 1 << 14
+"""Rows of features that are looked at together: bounds the memory of a dense table."""
+
+
+class ContentDigest:
+    """The content of a graph, row by row from the first to the last, in pieces of any size.
+
+    Its digests are as private as the graph: without a key they could be used to test guesses. They go to `Ledger.fingerprint`
+    and nowhere else.
+
+    >>> digest = ContentDigest(nodes=2, columns=1)
+    >>> digest.add_edges(np.array([0 << 32 | 1, 1 << 32 | 0], dtype=np.uint64))
+    >>> digest.add_features(np.array([[1.0], [0.0]]))
+    >>> len(list(digest.parts()))
+    3
+    """
+
+    def __init__(self, *, nodes: int, columns: int) -> None:
+        self._size = np.array([nodes, columns], dtype="<i8").tobytes()
+        self._edges, self._features = hashlib.sha256(), hashlib.sha256()
+        self._row = 0
+
+    def add_edges(self, keys: np.ndarray) -> None:
+        """The next entries of the adjacency matrix as row 2^32 + column: sorted, unique, both directions of every edge."""
+        self._edges.update(np.ascontiguousarray(keys, dtype="<u8").data)
+
+    def add_features(self, rows: Any) -> None:
+        """The next rows of features, dense or sparse; zeros do not count."""
+        for first in range(0, rows.shape[0], _ROWS):
+            part = sp.coo_array(rows[first : first + _ROWS])
+            value = part.data.astype("<f4")
+            row, column, value = part.row[value != 0], part.col[value != 0], value[value != 0]
+            order = np.lexsort((column, row))
+            entries = np.empty(len(order), dtype=[("row", "<i8"), ("column", "<i8"), ("value", "<f4")])
+            entries["row"], entries["column"] = row[order].astype(np.int64) + self._row, column[order]
+            entries["value"] = value[order]
+            self._features.update(entries.tobytes())
+            self._row += part.shape[0]
+
+    def parts(self) -> Iterator[bytes]:
+        """The content, for `Ledger.fingerprint`."""
+        yield self._size
+        yield self._edges.digest()
+        yield self._features.digest()
+
+
+def graph_content(graph: Graph) -> Iterator[bytes]:
+    """The content of a graph in memory."""
+    digest = ContentDigest(nodes=graph.num_nodes, columns=graph.num_features)
+    rows = np.repeat(np.arange(graph.num_nodes, dtype=np.uint64), np.diff(graph.indptr))
+    digest.add_edges(rows << np.uint64(32) | graph.indices.astype(np.uint64))
+    digest.add_features(graph.features)
+    yield from digest.parts()
+
+
+def graph_content_1(graph: Graph) -> Iterator[bytes]:
+    """The content as ledgers of format 1 knew it, so that their entries can still be compared."""
+    yield graph.indptr.astype("<i8").tobytes()
+    yield graph.indices.astype("<i4").tobytes()
+    features = sp.csr_array(graph.features, dtype=np.float64, copy=True)
+    features.sum_duplicates()
+    features.eliminate_zeros()
+    for part, kind in ((features.indptr, "<i8"), (features.indices, "<i8"), (features.data, "<f8")):
+        yield part.astype(kind).tobytes()
+    if graph.labels is not None:
+        yield graph.labels.astype("<i8").tobytes()

@@ -1,0 +1,240 @@
+"""Every sentence of a certificate: what a guarantee rests on, by name. The sentence is generated from the name and its figures.
+
+Nothing is decided by the words. A reader finds them in the certificate; the program compares names and figures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from caribou.errors import CertificateError
+from caribou.privacy.budget import PrivacyUnit
+
+TRUST_MODEL = (
+    "Central model: one trusted curator holds the graph, runs the mechanism and publishes the release; the adversary sees "
+    "the whole release, knows the algorithm, every public parameter and everything about the graph except the protected unit."
+)
+SIDE_CHANNELS = (
+    "Run time and memory depend on the number of edges and are not protected; do not publish them.",
+    "Logs, caches and crash dumps of the curator's machine are not protected.",
+)
+
+
+class AssumptionName(Enum):
+    """What a guarantee can rest on."""
+
+    RANDOMNESS = "randomness"
+    FLOATING_POINT = "floating point"
+    HIDDEN_STATES = "hidden states"
+    HYPER_PARAMETERS = "hyper-parameters"
+    PUBLIC_VALUES = "public values"
+    TRUNCATION = "truncation"
+    CHOICE_OF_RECEIVERS = "choice of receivers"
+    NO_EDGE_READ = "no edge is read"
+    INITIAL_STATE = "initial state"
+    OWN_PREDICTIONS = "own predictions"
+    PUBLIC_FEATURES = "public features"
+    PUBLIC_ROWS = "public rows"
+    PARALLEL_COMPOSITION = "parallel composition"
+    RELEASED_WEIGHTS = "weights"
+
+    @classmethod
+    def parse(cls, word: Any) -> AssumptionName:
+        """The name by its word; everything else is an error."""
+        for name in cls:
+            if word == name.value:
+                return name
+        raise CertificateError(f"assumption must be one of {', '.join(n.value for n in cls)}, got {word!r}")
+
+
+STANDING = (
+    AssumptionName.RANDOMNESS,
+    AssumptionName.FLOATING_POINT,
+    AssumptionName.HIDDEN_STATES,
+    AssumptionName.HYPER_PARAMETERS,
+    AssumptionName.PUBLIC_VALUES,
+)
+"""The assumptions of every release. All are always stated: whether one of them matters may itself be private."""
+
+
+@dataclass(frozen=True)
+class Assumption:
+    """Something the guarantee rests on. ``holds=False`` makes the certificate void.
+
+    >>> Assumption(AssumptionName.INITIAL_STATE, {"unit": "edge"}).statement
+    'X^(0) is public: it was computed without looking at any edge.'
+    """
+
+    name: AssumptionName
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    holds: bool = True
+
+    def __post_init__(self) -> None:
+        _ = self.statement  # figures that do not belong to the name are refused here
+
+    @property
+    def statement(self) -> str:
+        """The sentence, generated from name and figures."""
+        needed, sentence = _SENTENCES[self.name]
+        if set(self.parameters) != set(needed):
+            listed = ", ".join(needed) or "nothing"
+            raise CertificateError(
+                f"assumption {self.name.value!r} must have the parameters {listed}, got {sorted(self.parameters)}"
+            )
+        return sentence(self.parameters)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return {
+            "name": self.name.value,
+            "parameters": dict(self.parameters),
+            "holds": self.holds,
+            "statement": self.statement,
+        }
+
+    @classmethod
+    def from_dict(cls, record: Any) -> Assumption:
+        """The inverse of `to_dict`; a sentence that the name does not generate is an error."""
+        if not isinstance(record, Mapping) or set(record) != {"name", "parameters", "holds", "statement"}:
+            raise CertificateError(f"assumption must have name, parameters, holds and statement, got {record!r}")
+        if not isinstance(record["holds"], bool) or not isinstance(record["parameters"], Mapping):
+            raise CertificateError(f"assumption must have a truth value and parameters, got {record!r}")
+        made = cls(AssumptionName.parse(record["name"]), dict(record["parameters"]), record["holds"])
+        if record["statement"] != made.statement:
+            raise CertificateError(f"assumption {made.name.value!r} must say {made.statement!r}")
+        if made.name is AssumptionName.RANDOMNESS and made.holds is not made.parameters["secret"]:
+            raise CertificateError("assumption 'randomness' must hold exactly if the noise is secret")
+        return made
+
+
+# -- the assumptions of a plan, and those that the noise adds ---------------------------------------------------------
+
+
+def randomness(*, secret: bool, origin: str, resumable: bool) -> Assumption:
+    """Where the noise came from. ``resumable``: its key lies in a private folder until the release is made."""
+    figures = {"secret": secret, "origin": origin, "resumable": resumable}
+    return Assumption(AssumptionName.RANDOMNESS, figures, holds=secret)
+
+
+def standing(*, resumable: bool, selection: str | None = None) -> tuple[Assumption, ...]:
+    """The standing assumptions of a plan, all but `randomness`. ``selection``: the theorem that accounts for a search."""
+    return (
+        Assumption(AssumptionName.FLOATING_POINT),
+        Assumption(AssumptionName.HIDDEN_STATES, {"resumable": resumable}),
+        Assumption(AssumptionName.HYPER_PARAMETERS, {"search": selection}),
+        Assumption(AssumptionName.PUBLIC_VALUES),
+    )
+
+
+def initial_state(unit: PrivacyUnit) -> Assumption:
+    """What message passing assumes about X^(0)."""
+    return Assumption(AssumptionName.INITIAL_STATE, {"unit": unit.value})
+
+
+# -- the sentences ----------------------------------------------------------------------------------------------------
+
+
+def _randomness(p: Mapping[str, Any]) -> str:
+    if p["secret"] is not True:
+        return (
+            f"The privacy noise was drawn from {p['origin']}: whoever knows it can subtract the noise. "
+            "Such a run is for experiments only."
+        )
+    kept = "only in a private folder that is removed with the release" if p["resumable"] else "in no file"
+    return f"The key of the privacy noise came from {p['origin']}, is as secret as the graph and is kept {kept}."
+
+
+def _hidden_states(p: Mapping[str, Any]) -> str:
+    where = "stored elsewhere than in a private folder that is removed with the release" if p["resumable"] else "stored"
+    return f"Only what is listed as released leaves the curator; intermediate states are not {where}, logged or shown."
+
+
+def _hyper_parameters(p: Mapping[str, Any]) -> str:
+    if p["search"] is None:
+        return "Declared by the curator: fixed before the data was seen. A search on the private graph costs more."
+    return (
+        f"Chosen on the private graph; the search is accounted for here: {p['search']}. Neither the other trials nor their "
+        "number are published."
+    )
+
+
+def _initial_state(p: Mapping[str, Any]) -> str:
+    if PrivacyUnit.parse(p["unit"]) is PrivacyUnit.EDGE:
+        return "X^(0) is public: it was computed without looking at any edge."
+    return "Row i of X^(0) is a function of the data of node i alone, and of what was released privately before."
+
+
+def _plain(words: str) -> Callable[[Mapping[str, Any]], str]:
+    return lambda _: words
+
+
+_SENTENCES: dict[AssumptionName, tuple[tuple[str, ...], Callable[[Mapping[str, Any]], str]]] = {
+    AssumptionName.RANDOMNESS: (("secret", "origin", "resumable"), _randomness),
+    AssumptionName.FLOATING_POINT: (
+        (),
+        _plain(
+            "Steps are computed in double precision; their rounding error, and that of stored states, is bounded and added to "
+            "the sensitivity; value and noise are rounded to a common power-of-two grid, so their sum is exact. The Gaussian "
+            "itself is sampled with 128-bit uniforms; the probability of a grid cell differs from the exact one by about 1e-7, "
+            "outside the proof."
+        ),
+    ),
+    AssumptionName.HIDDEN_STATES: (("resumable",), _hidden_states),
+    AssumptionName.HYPER_PARAMETERS: (("search",), _hyper_parameters),
+    AssumptionName.PUBLIC_VALUES: (
+        (),
+        _plain("The public parameters listed here were declared, not computed from the private graph."),
+    ),
+    AssumptionName.TRUNCATION: (
+        (),
+        _plain(
+            "The guarantee is for the graph after its degrees were cut to the degree cap. If the cut removed an edge, how "
+            "the cut itself reacts to one node is not covered: a freed place goes to another edge. Whether it did is "
+            "private and therefore not stated. It did not if no degree exceeds the declared cap."
+        ),
+    ),
+    AssumptionName.CHOICE_OF_RECEIVERS: (
+        (),
+        _plain(
+            "Each training node sends its label to at most M neighbours, chosen by a public hash of the pair. For training nodes "
+            "that needs no condition: their messages go with them and nobody else's change. For validation and test nodes the "
+            "guarantee is for the graph after that choice: if one of them were missing, a sender with more than M neighbours "
+            "would choose another, which is not covered. Whether there is such a sender is private and therefore not stated."
+        ),
+    ),
+    AssumptionName.NO_EDGE_READ: ((), _plain("Nothing is truncated: no edge is read.")),
+    AssumptionName.INITIAL_STATE: (("unit",), _initial_state),
+    AssumptionName.OWN_PREDICTIONS: (
+        (),
+        _plain(
+            "Covered is what is listed as released. The prediction for a node is computed from it and from the node's own "
+            "features, for whoever already holds those features; publishing a node's own prediction discloses what the model "
+            "sees of that node."
+        ),
+    ),
+    AssumptionName.PUBLIC_FEATURES: (
+        (),
+        _plain(
+            "Centre and projection are computed from a sample of feature rows that the curator declares public: it contains no "
+            "row of this graph and was chosen without looking at it. The program cannot check that."
+        ),
+    ),
+    AssumptionName.PUBLIC_ROWS: (
+        (),
+        _plain("The weights of edges are computed from public rows of their two ends, which no edge has entered."),
+    ),
+    AssumptionName.PARALLEL_COMPOSITION: (
+        (),
+        _plain(
+            "The split is public and its parts are disjoint: a node pays for the mechanisms of its own group only, and the "
+            "release costs what the costliest group pays."
+        ),
+    ),
+    AssumptionName.RELEASED_WEIGHTS: (
+        (),
+        _plain("W was released before A W was computed, and its rows were brought to length 1 in place."),
+    ),
+}

@@ -1,0 +1,669 @@
+"""What each mechanism writes into a certificate: figures from which its cost follows, who pays it, and where the theorem holds.
+
+One function per mechanism makes the record from numbers. `rebuild` makes it again from the figures of a stored record, so a
+verifier recomputes exactly what a plan computed. A record also says which assumptions it needs and which public parameters it
+fixes; these follow from its figures and are not stored.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from caribou._validate import integer, positive, unit_interval
+from caribou.errors import CertificateError
+from caribou.privacy.accounting import randomized_response_epsilon
+from caribou.privacy.assumptions import Assumption, AssumptionName, initial_state
+from caribou.privacy.budget import PrivacyUnit
+from caribou.privacy.calibration import (
+    CalibratedPropagation,
+    CalibratedSums,
+    propagation_mu,
+    sums_mu,
+)
+from caribou.privacy.events import (
+    EpsilonDelta,
+    Event,
+    Gaussian,
+    Laplace,
+    NonPrivate,
+    Parallel,
+    choices,
+    event_from_dict,
+    event_to_dict,
+)
+from caribou.privacy.scope import Scope, ScopeKind
+from caribou.privacy.selection import RandomTrials, selection_epsilon
+from caribou.privacy.sensitivity import (
+    STORAGES,
+    Bounds,
+    adjacency_gradient_edge_sensitivity,
+    adjacency_gradient_node_sensitivity,
+    convergence_factor,
+    layer_sensitivity,
+    neighbourhood_gradient_sensitivity,
+    sum_arithmetic,
+    sum_sensitivity,
+)
+
+
+class Group(Enum):
+    """Who pays: every protected unit, or the nodes of one part of the public split."""
+
+    EVERY_EDGE = "every edge"
+    EVERY_NODE = "every node"
+    TRAINING = "training nodes"
+    VALIDATION = "validation nodes"
+    OTHERS = "test nodes and the rest"
+
+    @classmethod
+    def parse(cls, word: Any) -> Group:
+        """The group by its word; everything else is an error."""
+        for group in cls:
+            if word == group.value:
+                return group
+        raise CertificateError(f"group must be one of {', '.join(g.value for g in cls)}, got {word!r}")
+
+
+PARTS = (Group.TRAINING, Group.VALIDATION, Group.OTHERS)
+EDGES = (Group.EVERY_EDGE,)
+NODES = (Group.EVERY_NODE,)
+
+
+class Mechanism(Enum):
+    """The mechanisms that a certificate can hold."""
+
+    MESSAGE_PASSING = "perturbed message passing"
+    NEIGHBOUR_SUMS = "noisy sums over neighbours"
+    NOISY_DESCENT = "noisy gradient descent"
+    NOISY_MEAN = "noisy mean"
+    EDGE_VOTES = "votes at edge level"
+    NODE_VOTES = "votes at node level"
+    EDGE_COUNT = "noisy edge count"
+    RANDOMIZED_RESPONSE = "randomized response on pairs"
+    EXPONENTIAL = "exponential mechanism"
+    PRIVATE_SELECTION = "private selection"
+    NO_RELEASE = "no release"
+    NO_NOISE = "no noise"
+
+    @classmethod
+    def parse(cls, word: Any) -> Mechanism:
+        """The mechanism by its word; everything else is an error."""
+        for mechanism in cls:
+            if word == mechanism.value:
+                return mechanism
+        raise CertificateError(f"mechanism must be one of {', '.join(m.value for m in cls)}, got {word!r}")
+
+
+@dataclass(frozen=True)
+class MechanismRecord:
+    """One mechanism of a release.
+
+    ``name``: what it is for, in words. ``details``: the figures. ``costs``: the events that each group pays. ``scope``,
+    ``needs`` and ``public`` follow from the figures: where the theorem holds, the assumptions it needs and the public parameters
+    that it fixes.
+    """
+
+    mechanism: Mechanism
+    name: str
+    theorem: str
+    details: Mapping[str, Any]
+    costs: Mapping[Group, tuple[Event, ...]]
+    scope: Scope = field(default_factory=Scope, compare=False)
+    needs: tuple[Assumption, ...] = field(default=(), compare=False)
+    public: Mapping[str, Any] = field(default_factory=dict, compare=False)
+
+    @property
+    def event(self) -> Event:
+        """The one event of a mechanism that costs every payer the same; an error for any other."""
+        different = {events for events in self.costs.values()}
+        if len(different) != 1 or len(events := different.pop()) != 1:
+            raise CertificateError(f"mechanism {self.name!r} must cost one event, got {len(different) + 1} or more")
+        return events[0]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return {
+            "mechanism": self.mechanism.value,
+            "name": self.name,
+            "theorem": self.theorem,
+            "details": dict(self.details),
+            "costs": {group.value: [event_to_dict(e) for e in events] for group, events in self.costs.items()},
+        }
+
+    @classmethod
+    def from_dict(cls, record: Any) -> MechanismRecord:
+        """The inverse of `to_dict`. What follows from the figures is left to `rebuild`."""
+        if not isinstance(record, Mapping) or set(record) != {"mechanism", "name", "theorem", "details", "costs"}:
+            raise CertificateError(f"mechanism must have mechanism, name, theorem, details and costs, got {record!r}")
+        for key, kind in (("name", str), ("theorem", str), ("details", Mapping), ("costs", Mapping)):
+            if not isinstance(record[key], kind):
+                raise CertificateError(f"mechanism field {key!r} must be of another type, got {record[key]!r}")
+        costs = {Group.parse(g): tuple(event_from_dict(e) for e in events) for g, events in record["costs"].items()}
+        if not costs or any(not events for events in costs.values()):
+            raise CertificateError(
+                f"mechanism {record['name']!r} must say who pays which events, got {record['costs']!r}"
+            )
+        return cls(
+            Mechanism.parse(record["mechanism"]), record["name"], record["theorem"], dict(record["details"]), costs
+        )
+
+
+def _each(groups: Sequence[Group], *events: Event) -> dict[Group, tuple[Event, ...]]:
+    return dict.fromkeys(groups, tuple(events))
+
+
+def everyone(unit: PrivacyUnit) -> tuple[Group, ...]:
+    """The group of all protected units."""
+    return EDGES if unit is PrivacyUnit.EDGE else NODES
+
+
+# -- message passing and sums -----------------------------------------------------------------------------------------
+
+
+def message_passing_record(calibrated: CalibratedPropagation, groups: Sequence[Group] | None = None) -> MechanismRecord:
+    """Perturbed message passing. ``groups``: who pays, all protected units unless a split is part of the release."""
+    s = calibrated.sensitivity
+    arithmetic = calibrated.arithmetic
+    cap = s.bounds.degree_cap
+    cuts = s.unit is PrivacyUnit.NODE and cap is not None and cap < arithmetic.nodes - 1
+    truncation = (Assumption(AssumptionName.TRUNCATION),) if cuts else ()
+    return MechanismRecord(
+        Mechanism.MESSAGE_PASSING,
+        Mechanism.MESSAGE_PASSING.value,
+        f"{s.theorem}; the last of K states is mu-GDP (docs/privacy.md, Theorem 1)",
+        calibrated.to_dict(),
+        _each(groups or everyone(s.unit), calibrated.event),
+        scope=Scope(ScopeKind.DEGREES_WITHIN_CAP, cap) if cuts else Scope(),
+        needs=(initial_state(s.unit), *truncation),
+        public={
+            "hops": calibrated.hops,
+            "contraction": s.contraction,
+            "alpha1": s.alpha1,
+            "beta": s.beta,
+            "degree_floor": s.bounds.degree_floor,
+            "degree_cap": cap,
+            "nodes": arithmetic.nodes,
+            "columns": arithmetic.columns,
+        },
+    )
+
+
+def _rebuilt_message_passing(d: Mapping[str, Any], groups: Sequence[Group]) -> MechanismRecord:
+    s, a = d["sensitivity"], d["arithmetic"]
+    theorem = layer_sensitivity(
+        s["unit"], contraction=s["contraction"], alpha1=s["alpha1"], beta=s["beta"], bounds=Bounds(**s["bounds"])
+    )
+    kappa = convergence_factor(hops=d["hops"], contraction=theorem.contraction)
+    arithmetic = STORAGES[a["storage"]](nodes=a["nodes"], columns=a["columns"], beta=theorem.beta)
+    noise_std = _noise(d["noise_std"])
+    mu = math.inf
+    if noise_std > 0:
+        error = arithmetic.error(noise_std)
+        mu = propagation_mu(sensitivity=theorem.value, kappa=kappa, noise_std=noise_std, arithmetic_error=error)
+    return message_passing_record(CalibratedPropagation(theorem, d["hops"], kappa, mu, noise_std, arithmetic), groups)
+
+
+def sums_record(calibrated: CalibratedSums, groups: Sequence[Group] | None = None) -> MechanismRecord:
+    """Noisy sums over neighbours, every hop released."""
+    s = calibrated.sensitivity
+    node = s.unit is PrivacyUnit.NODE
+    return MechanismRecord(
+        Mechanism.NEIGHBOUR_SUMS,
+        Mechanism.NEIGHBOUR_SUMS.value,
+        s.theorem,
+        calibrated.to_dict(),
+        _each(groups or everyone(s.unit), calibrated.event),
+        scope=Scope(ScopeKind.DEGREES_WITHIN_CAP, s.degree_cap) if node else Scope(),
+        needs=(initial_state(s.unit), *((Assumption(AssumptionName.TRUNCATION),) if node else ())),
+        public={"nodes": calibrated.arithmetic.nodes, "degree_cap": s.degree_cap, "radius": s.radius},
+    )
+
+
+def _rebuilt_sums(d: Mapping[str, Any], groups: Sequence[Group]) -> MechanismRecord:
+    s, a = d["sensitivity"], d["arithmetic"]
+    theorem = sum_sensitivity(s["unit"], degree_cap=s["degree_cap"], radius=s["radius"])
+    arithmetic = sum_arithmetic(nodes=a["nodes"], columns=a["columns"], radius=theorem.radius)
+    noise_std, mu = _noise(d["noise_std"]), math.inf
+    if noise_std > 0:
+        error = arithmetic.error(noise_std)
+        mu = sums_mu(sensitivity=theorem.value, hops=d["hops"], noise_std=noise_std, arithmetic_error=error)
+    return sums_record(CalibratedSums(theorem, d["hops"], mu, noise_std, arithmetic), groups)
+
+
+# -- training and means -----------------------------------------------------------------------------------------------
+
+
+class Examples(Enum):
+    """What the examples of a descent are made of, which decides how far one unit moves a sum of clipped gradients."""
+
+    OWN_ROWS = "own rows"
+    ROWS_OF_A = "rows of A"
+    NEIGHBOURHOODS = "neighbourhoods"
+
+
+DESCENT_THEOREMS = {
+    Examples.OWN_ROWS: (
+        "gradients clipped one by one: one example moves each sum by at most the clip in L2; T steps are "
+        "(sqrt(T) / multiplier)-GDP (Dong, Roth and Su 2022, Corollary 2)"
+    ),
+    Examples.ROWS_OF_A: (
+        "an edge is in two examples of softmax(a_i W) and moves the sum of clipped gradients by at most 2.0425 clips "
+        "(docs/privacy.md, Theorem 7), a node in those of at most D neighbours by 1 + 1.137 D clips (Theorem 8); T steps are "
+        "(sqrt(T) / multiplier)-GDP"
+    ),
+    Examples.NEIGHBOURHOODS: (
+        "clipped gradients of target nodes: one node moves each sum by at most 1 + M sqrt(2 - k) clips; T steps are "
+        "(sqrt(T) / multiplier)-GDP (docs/methods/sage.md, Theorem N1)"
+    ),
+}
+
+
+def descent_sensitivity(
+    examples: Examples, unit: PrivacyUnit, *, degree_cap: int | None = None, own_share: float | None = None
+) -> tuple[float, float]:
+    """By how many clips a unit moves a sum of gradients: one with an example of its own, and one without.
+
+    >>> descent_sensitivity(Examples.OWN_ROWS, PrivacyUnit.NODE)
+    (1.0, 0.0)
+    """
+    if examples is Examples.OWN_ROWS and unit is PrivacyUnit.NODE and degree_cap is None and own_share is None:
+        return 1.0, 0.0
+    if examples is Examples.ROWS_OF_A and own_share is None:
+        if unit is PrivacyUnit.EDGE and degree_cap is None:
+            value = adjacency_gradient_edge_sensitivity()
+            return value, value
+        if unit is PrivacyUnit.NODE and degree_cap is not None:
+            value = adjacency_gradient_node_sensitivity(degree_cap=degree_cap)
+            return value, value
+    if examples is Examples.NEIGHBOURHOODS and unit is PrivacyUnit.NODE and degree_cap is not None:
+        share = float("nan") if own_share is None else own_share
+        return (
+            neighbourhood_gradient_sensitivity(degree_cap=degree_cap, own_share=share),
+            neighbourhood_gradient_sensitivity(degree_cap=degree_cap, own_share=share, own_example=False),
+        )
+    raise CertificateError(
+        f"examples must be bounded at {unit.value} level by what is declared, got {examples.value} with degree_cap = "
+        f"{degree_cap} and own_share = {own_share}"
+    )
+
+
+def descent_record(
+    name: str,
+    *,
+    unit: PrivacyUnit,
+    steps: int,
+    noise_multiplier: float,
+    clip: float,
+    examples: Examples = Examples.OWN_ROWS,
+    degree_cap: int | None = None,
+    own_share: float | None = None,
+    schedule: Mapping[str, Any] | None = None,
+) -> MechanismRecord:
+    """Full-batch noisy gradient descent. ``noise_multiplier``: noise per step and per unit of sensitivity; 0 without noise.
+
+    ``schedule``: further figures of the training, which do not enter the cost.
+    """
+    with_own, without = descent_sensitivity(examples, unit, degree_cap=degree_cap, own_share=own_share)
+    steps, clip = integer(at_least=1, steps=steps), positive(clip=clip)
+
+    def event(sensitivity: float) -> Event:
+        if noise_multiplier == 0:
+            return NonPrivate()
+        return Gaussian(noise_multiplier * (with_own / sensitivity), steps)
+
+    if unit is PrivacyUnit.EDGE:
+        costs = _each(EDGES, event(with_own))
+    else:
+        costs = _each((Group.TRAINING,), event(with_own))
+        if without > 0:
+            costs |= _each((Group.VALIDATION, Group.OTHERS), event(without))
+    return MechanismRecord(
+        Mechanism.NOISY_DESCENT,
+        name,
+        DESCENT_THEOREMS[examples],
+        {
+            "unit": unit.value,
+            "examples": examples.value,
+            "degree_cap": degree_cap,
+            "own_share": own_share,
+            "sensitivity_in_clips": with_own,
+            "clip": clip,
+            "steps": steps,
+            "noise_multiplier": noise_multiplier,
+            "noise_std": noise_multiplier * with_own * clip,
+            "schedule": dict(schedule or {}),
+        },
+        costs,
+        scope=Scope() if degree_cap is None else Scope(ScopeKind.DEGREES_WITHIN_CAP, degree_cap),
+        needs=() if degree_cap is None else (Assumption(AssumptionName.TRUNCATION),),
+        public={} if degree_cap is None else {"degree_cap": degree_cap},
+    )
+
+
+def _rebuilt_descent(d: Mapping[str, Any], _: Sequence[Group]) -> MechanismRecord:
+    unit, examples = PrivacyUnit.parse(d["unit"]), _parsed(Examples, d["examples"])
+    with_own, _without = descent_sensitivity(examples, unit, degree_cap=d["degree_cap"], own_share=d["own_share"])
+    multiplier = _noise(d["noise_std"]) / (with_own * positive(clip=d["clip"]))
+    return descent_record(
+        "",
+        unit=unit,
+        steps=d["steps"],
+        noise_multiplier=multiplier,
+        clip=d["clip"],
+        examples=examples,
+        degree_cap=d["degree_cap"],
+        own_share=d["own_share"],
+        schedule=d["schedule"],
+    )
+
+
+def mean_record(name: str, *, noise_std: float) -> MechanismRecord:
+    """A noisy sum of the training rows, each of norm at most 1, divided by a public number."""
+    event: Event = Gaussian(noise_std) if noise_std > 0 else NonPrivate()
+    return MechanismRecord(
+        Mechanism.NOISY_MEAN,
+        name,
+        "rows of norm at most 1: one row moves the sum by at most 1 in L2",
+        {"sensitivity": 1.0, "noise_std": noise_std},
+        _each((Group.TRAINING,), event),
+    )
+
+
+# -- votes ------------------------------------------------------------------------------------------------------------
+
+
+def edge_votes_record(*, epsilon: float, mu: float) -> MechanismRecord:
+    """Counts of classes over neighbours, every pair asked once: pure epsilon, or mu-GDP with Gaussian noise."""
+    event: Event = NonPrivate()
+    noise, noise_std = "none", 0.0
+    if math.isfinite(mu):
+        event, noise, noise_std = Gaussian(1 / mu), "Gaussian on every released count", 1 / mu
+    elif math.isfinite(epsilon):
+        event, noise = EpsilonDelta(epsilon), "discrete Laplace on every released count"
+    return MechanismRecord(
+        Mechanism.EDGE_VOTES,
+        "votes",
+        "every pair is asked once (docs/privacy.md, Theorem 4): one edge adds 1 to one entry of the transcript",
+        {"sensitivity": 1.0, "noise": noise, "epsilon": epsilon if isinstance(event, EpsilonDelta) else None}
+        | {"noise_std": noise_std if isinstance(event, Gaussian) else None},
+        _each(EDGES, event),
+    )
+
+
+def _rebuilt_edge_votes(d: Mapping[str, Any], _: Sequence[Group]) -> MechanismRecord:
+    epsilon = math.inf if d["epsilon"] is None else positive(epsilon=d["epsilon"])
+    mu = math.inf if d["noise_std"] is None else 1 / positive(noise_std=d["noise_std"])
+    if math.isfinite(epsilon) and math.isfinite(mu):
+        raise CertificateError("votes must have one kind of noise, got an epsilon and a standard deviation")
+    return edge_votes_record(epsilon=epsilon, mu=mu)
+
+
+def node_votes_record(
+    *, receivers_per_sender: int, row_clip: float, validation_row_clip: float, noise_scale: float
+) -> MechanismRecord:
+    """Counts of classes by at most M receivers per training node, rows clipped, Laplace noise on every entry.
+
+    A training node is in at most M rows, each of which it moves by at most 1 in L1; any other node moves its own row by at most
+    the clip of that row. ``noise_scale`` = 0: no noise.
+    """
+    M, b = integer(at_least=1, receivers_per_sender=receivers_per_sender), noise_scale
+    costs: dict[Group, tuple[Event, ...]] = _each(PARTS, NonPrivate())
+    if b > 0:
+        costs = {
+            Group.TRAINING: (Laplace(b, M),),
+            Group.VALIDATION: (Laplace(b / positive(validation_row_clip=validation_row_clip)),),
+            Group.OTHERS: (Laplace(b / positive(row_clip=row_clip)),),
+        }
+    return MechanismRecord(
+        Mechanism.NODE_VOTES,
+        "votes",
+        "a training node moves at most M rows by at most 1 in L1 each (radial clip, w + N|w'| <= 1): M Laplace mechanisms; any "
+        "other node moves its own row by at most the row clip in L1",
+        {
+            "receivers_per_sender": M,
+            "row_clip": row_clip,
+            "validation_row_clip": validation_row_clip,
+            "noise_scale": noise_scale,
+        },
+        costs,
+        scope=Scope(ScopeKind.TRAINING_NODES, M),
+        needs=(Assumption(AssumptionName.CHOICE_OF_RECEIVERS),),
+    )
+
+
+# -- perturbed graphs -------------------------------------------------------------------------------------------------
+
+
+def edge_count_record(*, epsilon: float) -> MechanismRecord:
+    """The number of edges with discrete Laplace noise."""
+    return MechanismRecord(
+        Mechanism.EDGE_COUNT,
+        "edge count",
+        "one undirected edge moves the edge count by 1; discrete Laplace noise; clamped to [0, n (n - 1) / 2]",
+        {"sensitivity": 1.0, "epsilon": epsilon},
+        _each(EDGES, EpsilonDelta(positive(epsilon=epsilon))),
+    )
+
+
+RESPONSE_DETAILS = ("released_edge_count", "keep_one", "make_one", "epsilon_of_answers")
+"""What randomized response adds to its record after the noisy count is drawn."""
+
+
+def randomized_response_record(*, epsilon: float, after: Mapping[str, Any] | None = None) -> MechanismRecord:
+    """Every pair answered once, at most ``epsilon``. ``after``: the probabilities that followed from the released count."""
+    drawn = dict.fromkeys(RESPONSE_DETAILS) if after is None else dict(after)
+    return MechanismRecord(
+        Mechanism.RANDOMIZED_RESPONSE,
+        "randomized response on pairs",
+        "every unordered pair is answered once and by itself, so one undirected edge changes one answer: "
+        "epsilon = max |log| of the likelihood ratios of its two values (docs/methods/sage.md, Theorem E)",
+        {"epsilon": epsilon, **drawn},
+        _each(EDGES, EpsilonDelta(positive(epsilon=epsilon))),
+    )
+
+
+def _rebuilt_response(d: Mapping[str, Any], _: Sequence[Group]) -> MechanismRecord:
+    if any(d[key] is None for key in RESPONSE_DETAILS):
+        raise CertificateError(f"randomized response must state {', '.join(RESPONSE_DETAILS)}, got nothing")
+    keep, make = unit_interval(keep_one=d["keep_one"]), unit_interval(make_one=d["make_one"])
+    used = randomized_response_epsilon(keep_one=keep, make_one=make)
+    if used > d["epsilon"] * (1 + 1e-9):
+        raise CertificateError(f"probabilities must keep epsilon = {d['epsilon']:g}, got {used:g}")
+    integer(at_least=0, released_edge_count=d["released_edge_count"])
+    after = {key: d[key] for key in RESPONSE_DETAILS} | {"epsilon_of_answers": used}
+    return randomized_response_record(epsilon=d["epsilon"], after=after)
+
+
+# -- choices ----------------------------------------------------------------------------------------------------------
+
+
+def exponential_record(name: str, *, epsilon: float, candidates: int) -> MechanismRecord:
+    """A choice among candidates by their number of correct validation nodes."""
+    event: Event = EpsilonDelta(epsilon) if math.isfinite(epsilon) else NonPrivate()
+    return MechanismRecord(
+        Mechanism.EXPONENTIAL,
+        name,
+        "exponential mechanism: a validation node adds 0 or 1 to every candidate's count, all in one direction "
+        "(McSherry and Talwar 2007, monotone scores)",
+        {"epsilon": epsilon if math.isfinite(epsilon) else None, "candidates": candidates, "sensitivity": 1.0},
+        _each((Group.VALIDATION,), event),
+    )
+
+
+def selection_record(
+    unit: PrivacyUnit,
+    trials: Sequence[Mapping[str, Any]],
+    *,
+    epsilon_of_a_trial: float,
+    expected_trials: int,
+    order: Sequence[int],
+    random: RandomTrials | None,
+    score_noise: float | None,
+    delta: float,
+) -> MechanismRecord:
+    """The best of several trials. ``trials``: per setting its ``settings`` and its ``mechanisms`` as stored records.
+
+    ``order``: the settings of a fixed number of trials, which compose. ``random``: the distribution of a hidden number of trials
+    instead. ``score_noise``: scale of the Laplace noise on each trial's score, None where scores are public. The scope is the
+    weakest, and the assumptions are those of all settings that could have been tried, whichever was chosen.
+    """
+    groups = everyone(unit)
+    score: tuple[Event, ...] = () if score_noise is None else (Laplace(score_noise),)
+    rebuilt = [[rebuild(MechanismRecord.from_dict(record)) for record in trial["mechanisms"]] for trial in trials]
+    costs = [(*composed(records), *score) for records in rebuilt]
+    if random is None:
+        paid = tuple(event for place in order for event in costs[place])
+        theorem = f"composition of {len(order)} trials"
+    else:
+        paid = (EpsilonDelta(selection_epsilon(costs, random, delta), delta),)
+        theorem = (
+            "best of a hidden random number of trials (Papernot and Steinke 2022, Theorem 2, "
+            f"eta = {random.shape:g}, gamma = {random.stop:.6g})"
+        )
+    every = [record for records in rebuilt for record in records]
+    return MechanismRecord(
+        Mechanism.PRIVATE_SELECTION,
+        Mechanism.PRIVATE_SELECTION.value,
+        theorem,
+        {
+            "unit": unit.value,
+            "epsilon_of_a_trial": epsilon_of_a_trial,
+            "expected_trials": expected_trials,
+            "order": list(order),
+            "random": None if random is None else {"shape": random.shape, "stop": random.stop},
+            "score_noise": score_noise,
+            "delta": delta,
+            "trials": [dict(trial) for trial in trials],
+        },
+        _each(groups, *paid),
+        scope=Scope.weakest(record.scope for record in every),
+        needs=tuple({a.name: a for record in every for a in record.needs}.values()),
+    )
+
+
+def _rebuilt_selection(d: Mapping[str, Any], _: Sequence[Group]) -> MechanismRecord:
+    random = None if d["random"] is None else RandomTrials(**d["random"])
+    return selection_record(
+        PrivacyUnit.parse(d["unit"]),
+        d["trials"],
+        epsilon_of_a_trial=d["epsilon_of_a_trial"],
+        expected_trials=d["expected_trials"],
+        order=d["order"],
+        random=random,
+        score_noise=d["score_noise"],
+        delta=d["delta"],
+    )
+
+
+# -- nothing ----------------------------------------------------------------------------------------------------------
+
+
+def no_release_record(unit: PrivacyUnit, why: str) -> MechanismRecord:
+    """A step that reads nothing protected."""
+    return MechanismRecord(
+        Mechanism.NO_RELEASE,
+        Mechanism.NO_RELEASE.value,
+        "nothing that is protected is read",
+        {"unit": unit.value, "why": why},
+        _each(everyone(unit), EpsilonDelta(0.0)),
+    )
+
+
+def no_noise_record(unit: PrivacyUnit, what: str) -> MechanismRecord:
+    """A step that protects nothing."""
+    return MechanismRecord(
+        Mechanism.NO_NOISE,
+        what,
+        "none: no noise",
+        {"unit": unit.value},
+        _each(everyone(unit), NonPrivate()),
+    )
+
+
+# -- all of them ------------------------------------------------------------------------------------------------------
+
+_Rebuild = Callable[[Mapping[str, Any], Sequence[Group]], MechanismRecord]
+_REBUILDS: Mapping[Mechanism, _Rebuild] = {
+    Mechanism.MESSAGE_PASSING: _rebuilt_message_passing,
+    Mechanism.NEIGHBOUR_SUMS: _rebuilt_sums,
+    Mechanism.NOISY_DESCENT: _rebuilt_descent,
+    Mechanism.NOISY_MEAN: lambda d, _: mean_record("", noise_std=_noise(d["noise_std"])),
+    Mechanism.EDGE_VOTES: _rebuilt_edge_votes,
+    Mechanism.NODE_VOTES: lambda d, _: node_votes_record(
+        receivers_per_sender=d["receivers_per_sender"],
+        row_clip=positive(row_clip=d["row_clip"]),
+        validation_row_clip=positive(validation_row_clip=d["validation_row_clip"]),
+        noise_scale=_noise(d["noise_scale"]),
+    ),
+    Mechanism.EDGE_COUNT: lambda d, _: edge_count_record(epsilon=d["epsilon"]),
+    Mechanism.RANDOMIZED_RESPONSE: _rebuilt_response,
+    Mechanism.EXPONENTIAL: lambda d, _: exponential_record(
+        "",
+        epsilon=math.inf if d["epsilon"] is None else positive(epsilon=d["epsilon"]),
+        candidates=integer(at_least=1, candidates=d["candidates"]),
+    ),
+    Mechanism.PRIVATE_SELECTION: _rebuilt_selection,
+    Mechanism.NO_RELEASE: lambda d, _: no_release_record(PrivacyUnit.parse(d["unit"]), str(d["why"])),
+    Mechanism.NO_NOISE: lambda d, _: no_noise_record(PrivacyUnit.parse(d["unit"]), ""),
+}
+UNITS: Mapping[Mechanism, tuple[PrivacyUnit, ...]] = {
+    Mechanism.NOISY_MEAN: (PrivacyUnit.NODE,),
+    Mechanism.EDGE_VOTES: (PrivacyUnit.EDGE,),
+    Mechanism.NODE_VOTES: (PrivacyUnit.NODE,),
+    Mechanism.EDGE_COUNT: (PrivacyUnit.EDGE,),
+    Mechanism.RANDOMIZED_RESPONSE: (PrivacyUnit.EDGE,),
+    Mechanism.EXPONENTIAL: (PrivacyUnit.NODE,),
+}
+"""The privacy units of mechanisms that do not state one in their figures."""
+
+
+def rebuild(record: MechanismRecord) -> MechanismRecord:
+    """The record that its own figures give, under the same name. Malformed figures are a `CaribouError`."""
+    try:
+        made = _REBUILDS[record.mechanism](record.details, tuple(record.costs))
+    except (KeyError, TypeError, AttributeError, ValueError, OverflowError, ZeroDivisionError) as error:
+        raise CertificateError(f"{record.name}: details are missing or malformed: {error!r}") from error
+    return MechanismRecord(
+        made.mechanism, record.name, made.theorem, made.details, made.costs, made.scope, made.needs, made.public
+    )
+
+
+def unit_of(record: MechanismRecord) -> tuple[PrivacyUnit, ...]:
+    """The privacy units at which the mechanism has a theorem, from its figures."""
+    if record.mechanism in UNITS:
+        return UNITS[record.mechanism]
+    figures = record.details.get("sensitivity", record.details)
+    return (PrivacyUnit.parse(figures["unit"] if isinstance(figures, Mapping) else record.details["unit"]),)
+
+
+def groups_of(records: Sequence[MechanismRecord]) -> dict[Group, tuple[Event, ...]]:
+    """The events of every group that pays anything, in the order of `Group`."""
+    payers = {group for record in records for group in record.costs}
+    return {
+        group: tuple(event for record in records for event in record.costs.get(group, ()))
+        for group in Group
+        if group in payers
+    }
+
+
+def composed(records: Sequence[MechanismRecord]) -> tuple[Event, ...]:
+    """What to compose with other releases: the events, or all groups side by side where there are several."""
+    lists = choices([Parallel(tuple(groups_of(records).values()))])
+    return lists[0] if len(lists) == 1 else (Parallel(tuple(lists)),)
+
+
+def _noise(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+        raise CertificateError(f"noise must be a finite number >= 0, got {value!r}")
+    return float(value)
+
+
+def _parsed(kind: type[Examples], word: Any) -> Examples:
+    for member in kind:
+        if word == member.value:
+            return member
+    raise CertificateError(f"examples must be one of {', '.join(m.value for m in kind)}, got {word!r}")

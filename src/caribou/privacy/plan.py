@@ -1,0 +1,135 @@
+"""A release before it is made: what it will do, who pays what, and what it rests on, from public numbers alone.
+
+A method or a mechanism returns a `ReleasePlan`. It writes no certificate and opens no ledger: `caribou.release.execute` does, for
+every kind of release.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Protocol
+
+from caribou.errors import CertificateError
+from caribou.privacy.accounting import epsilon_of, largest_true_positive_rate
+from caribou.privacy.assumptions import Assumption, AssumptionName, randomness, standing
+from caribou.privacy.budget import Budget
+from caribou.privacy.certificate import FALSE_POSITIVE_RATES, Certificate, versions
+from caribou.privacy.events import Event, NonPrivate, gaussian_mu
+from caribou.privacy.mechanism_records import MechanismRecord, composed, groups_of
+from caribou.privacy.scope import Scope
+from caribou.privacy.sizes import Sizes
+
+
+class Randomness(Protocol):
+    """What a plan asks of a noise source: whether its key is secret, and where it came from."""
+
+    @property
+    def is_secret(self) -> bool:
+        """True for a key from the operating system only."""
+        ...
+
+    @property
+    def origin(self) -> str:
+        """Where the key came from, in words."""
+        ...
+
+
+@dataclass(frozen=True)
+class ReleasePlan:
+    """What will be released, at which cost, under which assumptions.
+
+    ``mechanisms``: calibrated parts as records. ``released``: what leaves the curator, in words. ``public_parameters``: declared
+    values; those that a mechanism fixes are added to them. ``assumptions``: those of the method, beside the standing ones and those that
+    mechanisms need. ``resumable``: key and states outlive a crash in a private folder. ``search``: the theorem that accounts for
+    a search on the private graph. ``parts``: the calibrated parts by name, for whoever runs the plan.
+    """
+
+    budget: Budget
+    mechanisms: tuple[MechanismRecord, ...]
+    released: tuple[str, ...]
+    description: str
+    public_parameters: Mapping[str, Any] = field(default_factory=dict)
+    assumptions: tuple[Assumption, ...] = ()
+    resumable: bool = False
+    search: str | None = None
+    parts: Mapping[str, Any] = field(default_factory=dict, compare=False)
+
+    def __post_init__(self) -> None:
+        if not self.mechanisms:
+            raise CertificateError("a plan must have a mechanism, got none")
+        fixed = {key: value for record in self.mechanisms for key, value in record.public.items()}
+        object.__setattr__(self, "public_parameters", {**self.public_parameters, **fixed})
+
+    @property
+    def cost(self) -> tuple[Event, ...]:
+        """What the release costs, to compose with others: events, or groups of units side by side."""
+        return composed(self.mechanisms)
+
+    @property
+    def is_free(self) -> bool:
+        """Whether nothing protected is read."""
+        return epsilon_of(self.cost, self.budget.delta) == 0
+
+    @property
+    def scope(self) -> Scope:
+        """Where all theorems hold."""
+        return Scope.weakest(record.scope for record in self.mechanisms)
+
+    def all_assumptions(self, noise: Randomness) -> tuple[Assumption, ...]:
+        """Standing assumptions, those of the mechanisms and those of the method, each once."""
+        listed = [
+            randomness(secret=noise.is_secret, origin=noise.origin, resumable=self.resumable),
+            *standing(resumable=self.resumable, selection=self.search),
+            *(assumption for record in self.mechanisms for assumption in record.needs),
+            *self.assumptions,
+        ]
+        if len(groups_of(self.mechanisms)) > 1:
+            listed.append(Assumption(AssumptionName.PARALLEL_COMPOSITION))
+        return tuple({assumption.name: assumption for assumption in listed}.values())
+
+    def certificate(self, noise: Randomness, now: datetime | None = None) -> Certificate:
+        """The certificate of this plan; its number is fixed here. A plan that exceeds its budget is refused."""
+        budget, cost = self.budget, self.cost
+        spent = epsilon_of(cost, budget.delta)
+        if spent > budget.epsilon:
+            raise CertificateError(f"epsilon_spent must be <= epsilon = {budget.epsilon:g}, got {spent!r}")
+        return Certificate(
+            unit=budget.unit,
+            epsilon=budget.epsilon,
+            delta=budget.delta,
+            epsilon_spent=spent,
+            mu=exact_mu(cost),
+            scope=self.scope,
+            released=self.released,
+            mechanisms=self.mechanisms,
+            groups=group_epsilons(self.mechanisms, budget.delta),
+            public_parameters=dict(self.public_parameters),
+            assumptions=self.all_assumptions(noise),
+            largest_true_positive_rates=attack_rates(cost, budget.delta),
+            versions=versions(),
+            created=(now or datetime.now(UTC)).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            certificate_id=uuid.uuid4().hex,
+        )
+
+
+def exact_mu(cost: Sequence[Event]) -> float | None:
+    """The GDP parameter of a cost that has one."""
+    return None if any(isinstance(event, NonPrivate) for event in cost) else gaussian_mu(cost)
+
+
+def attack_rates(cost: Sequence[Event], delta: float) -> dict[str, float]:
+    """The largest true positive rate of any test, by false positive rate."""
+    return {
+        str(fpr): largest_true_positive_rate(cost, delta=delta, false_positive_rate=fpr) for fpr in FALSE_POSITIVE_RATES
+    }
+
+
+def group_epsilons(records: Sequence[MechanismRecord], delta: float) -> dict[str, float]:
+    """What each group pays in all, as epsilon at ``delta``."""
+    return {group.value: epsilon_of(events, delta) for group, events in groups_of(records).items()}
+
+
+__all__ = ["Randomness", "ReleasePlan", "Sizes", "attack_rates", "exact_mu", "group_epsilons"]

@@ -1,0 +1,21 @@
+"""The public numbers of a graph."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """The public numbers of a graph: all that a plan may know about it.
+
+    ``train``, ``val``, ``test``: the sizes of the public split, as declared at node level; 0 without a split. ``degrees`` and edges
+    are not among them.
+    """
+
+    nodes: int
+    columns: int
+    classes: int = 0
+    train: int = 0
+    val: int = 0
+    test: int = 0

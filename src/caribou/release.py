@@ -1,0 +1,301 @@
+"""One way out: plan, certificate, ledger, run. The only module that charges a ledger, and the only one that makes certificates.
+
+Embeddings, fits, predictions on another graph, searches and releases from files all pass through `execute`. In that order the
+certificate is made, the cost is charged or refused, and only then is noise drawn. A release that fails afterwards stays charged.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+from caribou.errors import InputError, LedgerError
+from caribou.privacy.budget import Budget, warn_of_large_delta
+from caribou.privacy.certificate import Certificate
+from caribou.privacy.ledger import Ledger, ledger_text
+from caribou.privacy.mechanism_records import Mechanism, message_passing_record
+from caribou.privacy.plan import Randomness, ReleasePlan
+
+if TYPE_CHECKING:
+    import numpy as np
+    from torch import Tensor
+
+    from caribou.graph import Graph
+    from caribou.layers.contractive import ContractiveGraphLayer
+    from caribou.mechanisms.noise_source import NoiseSource
+    from caribou.privacy.sensitivity import Bounds
+
+T = TypeVar("T")
+N = TypeVar("N", bound=Randomness)
+
+LedgerLike = Ledger | str | os.PathLike[str]
+"""A ledger, or the path of one; a file that is not there is made with its first entry."""
+
+
+@dataclass(frozen=True, eq=False)
+class Released(Generic[T]):
+    """What a run handed back, with the certificate that covers it."""
+
+    value: T
+    certificate: Certificate
+
+
+@dataclass(frozen=True, eq=False)
+class Drawn(Generic[T]):
+    """A value with figures of its certificate that exist only after a draw, by mechanism."""
+
+    value: T
+    details: Mapping[Mechanism, Mapping[str, Any]] = field(default_factory=dict)
+
+
+class Private(Protocol):
+    """Private data as a ledger knows it: a name, and content for a keyed fingerprint."""
+
+    @property
+    def name(self) -> str:
+        """The name that the owner gave it."""
+        ...
+
+    def content(self, version: int = 2) -> Iterable[bytes] | None:
+        """The content, the same however it is stored; see `caribou.graph.fingerprint`. None: not known in that version."""
+        ...
+
+
+class Journal(Protocol):
+    """What outlives a crash of a release that can be resumed."""
+
+    def certificate(self, make: Callable[[], Certificate], ledger: Path | None) -> Certificate:
+        """The stored certificate, or a new one, written down before it is charged."""
+        ...
+
+    def charged(self) -> None:
+        """The cost is in the ledger: from here on noise may be drawn."""
+        ...
+
+    def refused(self) -> None:
+        """Nothing was charged, so nothing need be kept."""
+        ...
+
+
+def execute(
+    plan: ReleasePlan,
+    private: Private,
+    run: Callable[[N], Drawn[T]],
+    *,
+    noise: N,
+    ledger: LedgerLike | None = None,
+    replace_fingerprint: bool = False,
+    journal: Journal | None = None,
+) -> Released[T]:
+    """Certify the plan, charge it, run it, and hand the result out with its certificate.
+
+    Formal guarantee: before the first draw of ``run`` the certificate exists and, with a ``ledger``, its cost is durably recorded
+    under ``private.name``, or refused with nothing drawn and nothing written. What is handed out costs what was charged: details that
+    ``run`` adds cannot change events, scope or epsilon. ``journal``: for a release that a crash must not charge twice.
+
+    Args:
+        plan: what is released at which cost, from public numbers.
+        private: whose budget pays, and its content for the ledger's keyed fingerprint.
+        run: draws noise from the source it is given and returns the value.
+        noise: the source of the privacy noise; with a ledger its key must come from the operating system.
+        ledger: where the cost is charged; None charges nobody.
+        replace_fingerprint: declares that changed content is still about the same people.
+        journal: where the certificate is kept until the release is made.
+
+    Returns:
+        The value and its certificate.
+    """
+    if ledger is not None and plan.budget.is_private and not noise.is_secret:
+        raise InputError(f"noise must come from the operating system when a ledger is given, got {noise.origin}")
+    account = None if ledger is None else Account(ledger, private.name)
+    certificate = (
+        plan.certificate(noise)
+        if journal is None
+        else journal.certificate(lambda: plan.certificate(noise), None if account is None else account.path)
+    )
+    if account is not None:
+        account.charge(certificate, private, plan.description, replace_fingerprint, journal)
+    if journal is not None:
+        journal.charged()
+    drawn = run(noise)
+    for mechanism, values in drawn.details.items():
+        certificate = certificate.with_details(mechanism, **values)
+    if account is not None:
+        account.mark_released(certificate)
+    return Released(drawn.value, certificate)
+
+
+class Account:
+    """A ledger and the name of the data set that pays in it.
+
+    A ledger that is there is opened at once, so that a damaged one is refused before any work is done. One that is not there is
+    made when something is charged, so that a refused release leaves no file behind.
+    """
+
+    def __init__(self, ledger: LedgerLike, name: str) -> None:
+        self.name = ledger_text(dataset=name)
+        if not isinstance(ledger, Ledger) and os.path.lexists(ledger):
+            ledger = Ledger(ledger, create=False)
+        self._ledger = ledger if isinstance(ledger, Ledger) else None
+        self.path = ledger.path if isinstance(ledger, Ledger) else Path(os.path.abspath(ledger))
+        if self._ledger is None and not (self.path.parent.is_dir() and os.access(self.path.parent, os.W_OK)):
+            raise LedgerError(f"ledger {self.path}: must lie in a folder that exists and can be written")
+
+    def holds(self, certificate: Certificate) -> bool:
+        """Whether the certificate is charged here."""
+        if self._ledger is None:
+            return False
+        return any(entry.certificate_id == certificate.certificate_id for entry in self._ledger.entries())
+
+    def charge(
+        self,
+        certificate: Certificate,
+        private: Private,
+        description: str,
+        replace_fingerprint: bool,
+        journal: Journal | None,
+    ) -> None:
+        """Charge the certificate once, or refuse; one that is there already was charged before a crash."""
+        if self.holds(certificate):
+            return
+        try:
+            ledger = self._ledger = self._ledger or Ledger(self.path)
+            ledger.charge(
+                self.name,
+                certificate.unit,
+                certificate.cost,
+                description=description,
+                fingerprints=[
+                    ledger.fingerprint(content, version=version)
+                    for version in ledger.fingerprint_versions()
+                    if (content := private.content(version)) is not None
+                ],
+                replace_fingerprint=replace_fingerprint,
+                certificate_id=certificate.certificate_id,
+            )
+        except BaseException:
+            if journal is not None and not self.holds(certificate):
+                journal.refused()
+            raise
+
+    def mark_released(self, certificate: Certificate) -> None:
+        """Note that the release was made; a ledger that has gone since is an error, never made anew."""
+        ledger = self._ledger or Ledger(self.path, create=False)
+        for entry in ledger.entries(self.name):
+            if entry.certificate_id == certificate.certificate_id:
+                ledger.annotate(entry.id, "released")
+
+
+# -- embeddings -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Embeddings:
+    """Released embeddings: the last state, and the certificate that says what it cost."""
+
+    state: Tensor  # [n, d], float64, rows in the unit ball
+    certificate: Certificate
+
+
+def release(
+    graph: Graph,
+    layer: ContractiveGraphLayer,
+    *,
+    hops: int,
+    budget: Budget,
+    bounds: Bounds,
+    start: Tensor | np.ndarray | None = None,
+    seed: int = 0,
+    noise: NoiseSource | None = None,
+    ledger: LedgerLike | None = None,
+    replace_fingerprint: bool = False,
+) -> Embeddings:
+    """Release X^(K) of ``graph`` under the whole ``budget``.
+
+    Args:
+        graph: the private graph.
+        layer: one step of message passing.
+        hops: K.
+        budget: epsilon, delta and the privacy unit.
+        bounds: the public degree floor and cap.
+        start: X^(0), [n, d] (default: the features). It must be public at edge level, and a row-wise function of each node's own
+            data at node level.
+        seed: the public seed, which chooses the edges that survive a degree cap.
+        noise: the source of the noise (default: a fresh key from the operating system).
+        ledger: charge the cost under ``graph.name`` before any noise is drawn, or refuse.
+        replace_fingerprint: declares that a graph whose content has changed is still about the same people.
+
+    Returns:
+        The state, [n, d], and its certificate.
+
+    >>> import caribou as cb
+    >>> graph = cb.datasets.load("csbm", nodes=200, seed=1)
+    >>> result = cb.release(graph, cb.ContractiveGraphLayer(contraction=0.8), hops=8,
+    ...                     budget=cb.Budget(4, 1e-5, "edge"), bounds=cb.Bounds(degree_floor=10))
+    >>> tuple(result.state.shape), result.certificate.status
+    ((200, 32), 'private')
+    """
+    from caribou.graph import Graph
+    from caribou.graph.operator import normalize
+    from caribou.layers.contractive import ContractiveGraphLayer
+    from caribou.mechanisms.message_passing import check_pairing, propagate, start_of
+    from caribou.mechanisms.noise_source import NoiseSource
+    from caribou.privacy.calibration import budget_mu, calibrate_propagation
+    from caribou.privacy.sensitivity import Bounds, double_precision
+    from caribou.randomness import Streams
+
+    noise = noise or NoiseSource.secure()
+    _check_types(
+        graph=(graph, Graph),
+        layer=(layer, ContractiveGraphLayer),
+        budget=(budget, Budget),
+        bounds=(bounds, Bounds),
+        noise=(noise, NoiseSource),
+        ledger=(ledger, (Ledger, str, os.PathLike, type(None))),
+    )
+    if bounds.nodes not in (None, graph.num_nodes):
+        raise InputError(f"nodes must be the number of nodes of the graph, {graph.num_nodes}, got {bounds.nodes}")
+    warn_of_large_delta(budget, graph.num_nodes)
+    bounds = Bounds(bounds.degree_floor, bounds.degree_cap, graph.num_nodes)
+    x0 = start_of(graph, start)
+    columns = x0.shape[-1] if x0.dim() == 2 else 1
+    arithmetic = double_precision(nodes=graph.num_nodes, columns=max(1, columns), beta=layer.beta)
+    calibrated = calibrate_propagation(
+        layer.sensitivity(budget.unit, bounds), hops=hops, mu=budget_mu(budget), arithmetic=arithmetic
+    )
+    operator = normalize(graph, bounds, Streams(seed).sampling)
+    check_pairing(layer, operator, x0, calibrated)  # before the ledger: a bad argument must not cost budget
+    plan = embeddings_plan(budget, calibrated, start="features" if start is None else "given by the curator")
+    released = execute(
+        plan,
+        graph,
+        lambda source: Drawn(propagate(layer, operator, x0, calibrated, source)),
+        noise=noise,
+        ledger=ledger,
+        replace_fingerprint=replace_fingerprint,
+    )
+    return Embeddings(released.value, released.certificate)
+
+
+def embeddings_plan(budget: Budget, calibrated: Any, *, start: str, resumable: bool = False) -> ReleasePlan:
+    """The plan of a release of X^(K), in memory or from files. ``start``: where X^(0) comes from, in words."""
+    size = calibrated.arithmetic
+    return ReleasePlan(
+        budget,
+        (message_passing_record(calibrated),),
+        released=(f"the last state X^(K), {size.nodes} x {size.columns}, and whatever is computed from it",),
+        description=f"embeddings after {calibrated.hops} hops",
+        public_parameters={"start": start},
+        resumable=resumable,
+    )
+
+
+def _check_types(**fields: tuple[object, type | tuple[type, ...]]) -> None:
+    """The border: whatever is not of the right type is named, without showing it (it may be private)."""
+    for name, (value, kinds) in fields.items():
+        if not isinstance(value, kinds):
+            wanted = kinds.__name__ if isinstance(kinds, type) else kinds[0].__name__
+            raise InputError(f"{name} must be a {wanted}, got {type(value).__name__}")
