@@ -92,7 +92,7 @@ def test_a_model_must_be_fitted_first(tmp_path: Path) -> None:
         lambda: model.embeddings,
         lambda: model.released,
         lambda: model.save(tmp_path / "run"),
-        lambda: model.release(GRAPH),
+        lambda: model.predict_graph(GRAPH),
     ]
     for call in calls:
         with pytest.raises(CaribouError, match=r"model must be fitted first: call fit\(data\)"):
@@ -106,7 +106,7 @@ def test_a_model_must_be_fitted_first(tmp_path: Path) -> None:
 def test_another_graph_costs_and_says_so(name: str, fitted: Callable[[str], Model]) -> None:
     model = fitted(name)
     if METHODS[name].transductive:
-        for call in (model.predict_proba, model.release):
+        for call in (model.predict_proba, model.predict_graph):
             with pytest.raises(InputError, match=r"graph must be the training graph: .* is transductive"):
                 call(OTHER)
         return
@@ -116,7 +116,7 @@ def test_another_graph_costs_and_says_so(name: str, fitted: Callable[[str], Mode
         p = model.predict_proba(OTHER)
     assert p.shape == (130, 3)
     assert [str(w.message).startswith("another graph costs a new release") for w in caught] == [True] * costs
-    certificate = model.release(OTHER).certificate
+    certificate = model.predict_graph(OTHER).certificate
     assert (certificate.epsilon_spent > 0) is costs
 
 
@@ -193,7 +193,7 @@ def test_the_cost_is_booked_before_noise_is_drawn(name: str, book: Ledger, monke
     model = model_of(name)
     with pytest.raises(RuntimeError, match="no noise today"):
         model.fit(GRAPH, ledger=book)
-    (release,) = book.releases()
+    (release,) = book.entries()
     assert (release.status, release.dataset, release.unit) == ("spent", GRAPH.name, model.budget.unit)
     assert book.total(GRAPH.name, model.budget.unit).epsilon_spent == pytest.approx(model.budget.epsilon, rel=1e-3)
     with pytest.raises(CaribouError, match="must be fitted first"):
@@ -209,18 +209,18 @@ def test_an_exhausted_ledger_refuses_before_noise_is_drawn(
     monkeypatch.setattr(NoiseSource, "_next_stream", refuse)
     with pytest.raises(BudgetExceeded):
         model_of(name).fit(GRAPH, ledger=book)
-    assert book.releases() == ()
+    assert book.entries() == ()
 
 
 def test_two_fits_and_a_prediction_compose(book: Ledger) -> None:
     model = model_of("votes-edp", max_rounds=1)
-    events = VotesEdge().cost(GRAPH, EDGE)
+    events = VotesEdge().plan(GRAPH.sizes(EDGE.unit), EDGE).cost
     for count in (1, 2):
         model.fit(GRAPH, ledger=book.path)
         assert book.total(GRAPH.name, "edge").epsilon_spent == pytest.approx(epsilon_of(events * count, 1e-5))
-    assert [release.status for release in book.releases()] == ["released"] * 2
+    assert [release.status for release in book.entries()] == ["released"] * 2
     other = Graph(OTHER.features, OTHER.indptr, OTHER.indices, OTHER.labels, OTHER.split, name="another")
-    model.release(other, ledger=book)
+    model.predict_graph(other, ledger=book)
     assert book.total("another", "edge").epsilon_spent == pytest.approx(epsilon_of(events, 1e-5))
 
 
@@ -229,13 +229,13 @@ def test_reproducible_noise_and_a_ledger_exclude_each_other(book: Ledger) -> Non
         with pytest.raises(InputError, match="noise must come from the operating system when a ledger is given"):
             model_of("mlp-dp").fit(GRAPH, ledger=book, noise=noise)
         assert noise.draws == 0
-    assert book.releases() == ()
+    assert book.entries() == ()
 
 
-def test_what_spends_nothing_books_nothing(book: Ledger) -> None:
+def test_what_spends_nothing_is_charged_as_nothing(book: Ledger) -> None:
     model_of("mlp").fit(GRAPH, ledger=book)
-    model_of("mlp-dp").fit(GRAPH).release(OTHER, ledger=book)
-    assert book.releases() == ()
+    model_of("mlp-dp").fit(GRAPH).predict_graph(OTHER.renamed("other"), ledger=book)
+    assert [(entry.dataset, entry.epsilon_total) for entry in book.entries()] == [(GRAPH.name, 0.0), ("other", 0.0)]
 
 
 @pytest.mark.parametrize("name", SPENDING)
@@ -245,8 +245,8 @@ def test_a_graph_that_cannot_be_used_books_nothing(name: str, book: Ledger, fitt
             model_of(name).fit(bad, ledger=book)
     if name == "votes-edp":
         with pytest.raises(InputError, match="must have labelled training nodes"):
-            fitted(name).release(GRAPH.with_split(None), ledger=book)
-    assert book.releases() == ()
+            fitted(name).predict_graph(GRAPH.with_split(None), ledger=book)
+    assert book.entries() == ()
 
 
 def test_an_interrupted_fit_stays_booked_and_leaves_no_model(book: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -257,7 +257,7 @@ def test_an_interrupted_fit_stays_booked_and_leaves_no_model(book: Ledger, monke
     model = model_of("caribou-edp")
     with pytest.raises(KeyboardInterrupt):
         model.fit(GRAPH, ledger=book)
-    assert [release.status for release in book.releases()] == ["spent"]
+    assert [release.status for release in book.entries()] == ["spent"]
     with pytest.raises(CaribouError, match="must be fitted first"):
         model.predict()
 
@@ -283,12 +283,12 @@ def test_another_graph_has_the_classes_of_the_model(name: str, fitted: Callable[
         )
         if name == "votes-edp" and not known.any():
             with pytest.raises(InputError, match="labelled training nodes"):  # labels are public here
-                model.release(other)
+                model.predict_graph(other)
             continue
-        result = model.release(other)
+        result = model.predict_graph(other)
         assert result.probabilities.shape == (40, GRAPH.num_classes)
         sizes = {key: result.certificate.public_parameters.get(key) for key in ("nodes", "classes", "columns")}
-        events = tuple(str(m.event) for m in result.certificate.mechanisms)
+        events = tuple(str(m.costs) for m in result.certificate.mechanisms)
         seen.add((str(sizes), events if METHODS[name].unit is PrivacyUnit.NODE else ()))
     assert len(seen) == 1
 

@@ -20,7 +20,7 @@ from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods import METHODS
 from caribou.methods.edge.caribou import unit_rows
 from caribou.methods.edge.dpdgc import check_size
-from caribou.methods.edge.votes import VotesEdge, elect
+from caribou.methods.edge.votes import VotesEdge, run_rounds
 from caribou.models.classifier import ClassifierConfig, fit_classifier
 from caribou.models.encoder import Prior
 from caribou.models.features import Rows, unit_root_rows, with_random_features
@@ -58,7 +58,7 @@ def classifier() -> object:
 
 def votes() -> object:
     prior = Prior(np.full((100, 4), 0.25), 0.25, None)
-    return elect(VotesEdge(max_rounds=3), GRAPH, prior, VoteBudget(1.0), Streams(0), NoiseSource.seeded(0))
+    return run_rounds(VotesEdge(max_rounds=3), GRAPH, prior, VoteBudget(1.0), Streams(0), NoiseSource.seeded(0))
 
 
 @pytest.mark.parametrize(

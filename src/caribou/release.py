@@ -71,6 +71,11 @@ class Journal(Protocol):
         """The stored certificate, or a new one, written down before it is charged."""
         ...
 
+    @property
+    def is_charged(self) -> bool:
+        """Whether a run before this one was charged and may have drawn noise: it is finished, and not charged again."""
+        ...
+
     def charged(self) -> None:
         """The cost is in the ledger: from here on noise may be drawn."""
         ...
@@ -116,10 +121,11 @@ def execute(
         if journal is None
         else journal.certificate(lambda: plan.certificate(noise), None if account is None else account.path)
     )
-    if account is not None:
-        account.charge(certificate, private, plan.description, replace_fingerprint, journal)
-    if journal is not None:
-        journal.charged()
+    if journal is None or not journal.is_charged:
+        if account is not None:
+            account.charge(certificate, private, plan.description, replace_fingerprint, journal)
+        if journal is not None:
+            journal.charged()
     drawn = run(noise)
     for mechanism, values in drawn.details.items():
         certificate = certificate.with_details(mechanism, **values)

@@ -212,14 +212,14 @@ class TestAdd:
         made = certificate()
         made.save("c.json")
         call("add", "survey", "--certificate", "c.json", "--description", "from a colleague")
-        (release,) = Ledger("caribou-ledger.sqlite").releases()
+        (release,) = Ledger("caribou-ledger.sqlite").entries()
         assert (release.unit, release.events) == (PrivacyUnit.NODE, (Gaussian(4.0), Gaussian(5.0)))
         assert (release.certificate_id, release.epsilon_total) == (made.certificate_id, made.epsilon_spent)
         assert (release.description, release.status) == ("from a colleague", "released")
         error = failure("add", "survey", "--certificate", "c.json")
         assert isinstance(error, LedgerError)
         assert f"{made.certificate_id!r} is already recorded as release 1" in str(error)
-        assert len(Ledger("caribou-ledger.sqlite").releases()) == 1
+        assert len(Ledger("caribou-ledger.sqlite").entries()) == 1
 
     def test_void_certificate_is_no_evidence(self, folder: Path) -> None:
         certificate(Assumption("noise", "the noise is secret", holds=False)).save("c.json")
@@ -262,7 +262,7 @@ class TestAdd:
         output = call("add", "survey", "--epsilon", "1", "--delta", "1e-6", "--unit", "edge").stdout
         assert "recorded release 1 of survey: (epsilon = 1, delta = 1e-06)" in output
         assert "no budget set" in output
-        (release,) = Ledger("caribou-ledger.sqlite").releases()
+        (release,) = Ledger("caribou-ledger.sqlite").entries()
         assert release.events == (EpsilonDelta(1.0, 1e-6),)
 
     def test_beyond_the_budget_only_on_demand(self) -> None:

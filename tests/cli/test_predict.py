@@ -19,8 +19,9 @@ import caribou as cb
 from caribou.cli import main
 from caribou.cli.predict import _predictions
 from caribou.mechanisms.noise_source import NoiseSource
-from caribou.privacy.certificate import Certificate, verify
+from caribou.privacy.certificate import Certificate
 from caribou.privacy.ledger import Ledger
+from caribou.privacy.verify import verify
 
 pytestmark = pytest.mark.usefixtures("quick_learning")
 

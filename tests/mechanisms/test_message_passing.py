@@ -9,7 +9,6 @@ import networkx as nx
 import numpy as np
 import pytest
 import torch
-from caribou.embeddings import release
 
 from caribou.errors import BudgetExceeded, CalibrationError, CaribouError, InputError
 from caribou.graph import Graph
@@ -20,9 +19,10 @@ from caribou.mechanisms.message_passing import propagate
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.calibration import CalibratedPropagation, budget_mu, calibrate_propagation
-from caribou.privacy.certificate import verify
 from caribou.privacy.ledger import Ledger
 from caribou.privacy.sensitivity import Bounds, double_precision
+from caribou.privacy.verify import verify
+from caribou.release import release
 
 
 def random_graph(n: int = 40, seed: int = 0, columns: int = 6) -> Graph:
@@ -275,7 +275,7 @@ def test_the_ledger_refuses_before_noise_is_drawn(tmp_path) -> None:
     assert noise.draws == 0
     (standing,) = ledger.datasets()
     assert standing.releases == 1
-    assert ledger.releases()[0].status == "released"
+    assert ledger.entries()[0].status == "released"
 
 
 def test_degree_cap_at_node_level_is_applied() -> None:

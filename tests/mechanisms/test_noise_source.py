@@ -258,14 +258,6 @@ def test_block_noise_is_the_sampler_of_the_library() -> None:
     assert np.abs(ours - _box_muller(noise._stream(3, 7 * 750), 901)).max() < 2.0**-40
 
 
-def test_block_geometric_noise_has_its_variance() -> None:
-    k = BlockNoise.seeded(4).discrete_laplace(1, 0, 400_000, epsilon=1.0)
-    a = np.exp(-1.0)
-    variance = 2 * a / (1 - a) ** 2
-    assert abs(k.mean()) < 5 * np.sqrt(variance / len(k))
-    assert abs(k.var() / variance - 1) < 0.03
-
-
 def test_block_noise_key_is_private_and_never_replaced(tmp_path: Path) -> None:
     noise, path = BlockNoise.secure(), tmp_path / "key"
     noise.save(path)

@@ -28,12 +28,13 @@ from caribou.models.features import Rows
 from caribou.privacy.accounting import epsilon_of
 from caribou.privacy.budget import Budget
 from caribou.privacy.calibration import budget_mu, calibrate_sums
-from caribou.privacy.certificate import Certificate, verify
+from caribou.privacy.certificate import Certificate
 from caribou.privacy.sensitivity import (
     adjacency_gradient_edge_sensitivity,
     adjacency_gradient_node_sensitivity,
     sum_sensitivity,
 )
+from caribou.privacy.verify import verify
 from caribou.randomness import Streams
 
 GRAPH = cb.datasets.load(

@@ -14,8 +14,8 @@ from caribou.mechanisms.noise_source import NoiseSource
 from caribou.mechanisms.randomized_response import perturbed_pairs
 from caribou.methods.edge.lapgraph import LapGraph
 from caribou.methods.edge.sage import SageEdge
-from caribou.privacy.certificate import verify
 from caribou.privacy.pair_response import laplace_threshold_response, pair_count
+from caribou.privacy.verify import verify
 from caribou.randomness import Streams
 
 GRAPH = cb.datasets.load("csbm:nodes=120", seed=4)

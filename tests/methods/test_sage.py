@@ -25,7 +25,6 @@ from caribou.methods.edge.sage import SageEdge, perturb
 from caribou.methods.node.sage import SageNdp, messages, neighbourhood_rows
 from caribou.models.features import Rows, row_norms
 from caribou.privacy.accounting import epsilon_of
-from caribou.privacy.certificate import verify
 from caribou.privacy.events import NonPrivate
 from caribou.privacy.pair_response import (
     asymmetric_response,
@@ -34,6 +33,7 @@ from caribou.privacy.pair_response import (
     split_pair_budget,
 )
 from caribou.privacy.sensitivity import neighbourhood_gradient_sensitivity
+from caribou.privacy.verify import verify
 from caribou.randomness import Streams
 
 GRAPH = cb.datasets.load(

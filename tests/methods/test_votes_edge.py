@@ -16,8 +16,8 @@ from caribou.mechanisms import edge_votes as mechanism
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods.edge.votes import VotesEdge, run_rounds
 from caribou.models.encoder import cross_fit
-from caribou.privacy.certificate import verify
 from caribou.privacy.events import Gaussian
+from caribou.privacy.verify import verify
 from caribou.randomness import Streams
 
 GRAPH = cb.datasets.load(

@@ -14,7 +14,6 @@ import networkx as nx
 import numpy as np
 import pytest
 import torch
-from caribou.embeddings import release
 
 from caribou.audit.pairs import largest_change, worst_rows
 from caribou.errors import InputError
@@ -34,6 +33,7 @@ from caribou.privacy.sensitivity import (
     paper_edge_sensitivity,
     paper_node_sensitivity,
 )
+from caribou.release import release
 
 FLOORS = (0, 1, 2, 3, 4, 5, 10)
 CAPS = (2, 3, 5, 8, 20)

@@ -146,13 +146,17 @@ def release_files(
     resumed = folder.record["round"] if folder.stage in ("charging", "running", "released") else None
     try:
         _require_new(request, may_be_ours=folder.stage in ("running", "released"))
+        if folder.stage == "released":  # all that is missing is the note in the ledger and the removal of the folder
+            certificate = Certificate.from_dict(folder.record["certificate"])
+            if ledger is not None:
+                Account(ledger, request.name).mark_released(certificate)
+            return ReleasedFile(certificate, resumed)
         files = _prepared(request, edges, features, calibrated, memory, folder)
 
         def run(noise: BlockNoise) -> Drawn[None]:
-            if folder.stage == "running":
-                _run(request, calibrated, folder, files, memory, noise, progress)
-                Certificate.from_dict(folder.record["certificate"]).save(request.certificate_path)
-                folder.update(stage="released")
+            _run(request, calibrated, folder, files, memory, noise, progress)
+            Certificate.from_dict(folder.record["certificate"]).save(request.certificate_path)
+            folder.update(stage="released")
             return Drawn(None)
 
         released = execute(
@@ -202,10 +206,14 @@ class _FolderJournal:
             raise RunError(f"ledger must be that of the interrupted run, {self.folder.record['ledger']}")
         return Certificate.from_dict(self.folder.record["certificate"])
 
+    @property
+    def is_charged(self) -> bool:
+        """From the stage running on."""
+        return self.folder.stage == "running"
+
     def charged(self) -> None:
         """From here on noise is drawn."""
-        if self.folder.stage == "charging":
-            self.folder.update(stage="running")
+        self.folder.update(stage="running")
 
     def refused(self) -> None:
         """Nothing was charged: the folder can be thrown away."""

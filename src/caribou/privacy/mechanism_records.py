@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
@@ -103,8 +103,8 @@ class MechanismRecord:
     """One mechanism of a release.
 
     ``name``: what it is for, in words. ``details``: the figures. ``costs``: the events that each group pays. ``scope``,
-    ``needs`` and ``public`` follow from the figures: where the theorem holds, the assumptions it needs and the public parameters
-    that it fixes.
+    ``needs``, ``public`` and ``reads_edges`` follow from the figures: where the theorem holds, the assumptions it needs, the
+    public parameters that it fixes, and whether it looks at edges.
     """
 
     mechanism: Mechanism
@@ -115,6 +115,7 @@ class MechanismRecord:
     scope: Scope = field(default_factory=Scope, compare=False)
     needs: tuple[Assumption, ...] = field(default=(), compare=False)
     public: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    reads_edges: bool = field(default=True, compare=False)
 
     @property
     def event(self) -> Event:
@@ -341,6 +342,7 @@ def descent_record(
         scope=Scope() if degree_cap is None else Scope(ScopeKind.DEGREES_WITHIN_CAP, degree_cap),
         needs=() if degree_cap is None else (Assumption(AssumptionName.TRUNCATION),),
         public={} if degree_cap is None else {"degree_cap": degree_cap},
+        reads_edges=examples is not Examples.OWN_ROWS,
     )
 
 
@@ -370,6 +372,7 @@ def mean_record(name: str, *, noise_std: float) -> MechanismRecord:
         "rows of norm at most 1: one row moves the sum by at most 1 in L2",
         {"sensitivity": 1.0, "noise_std": noise_std},
         _each((Group.TRAINING,), event),
+        reads_edges=False,
     )
 
 
@@ -491,6 +494,7 @@ def exponential_record(name: str, *, epsilon: float, candidates: int) -> Mechani
         "(McSherry and Talwar 2007, monotone scores)",
         {"epsilon": epsilon if math.isfinite(epsilon) else None, "candidates": candidates, "sensitivity": 1.0},
         _each((Group.VALIDATION,), event),
+        reads_edges=False,
     )
 
 
@@ -542,6 +546,7 @@ def selection_record(
         _each(groups, *paid),
         scope=Scope.weakest(record.scope for record in every),
         needs=tuple({a.name: a for record in every for a in record.needs}.values()),
+        reads_edges=any(record.reads_edges for record in every),
     )
 
 
@@ -570,6 +575,7 @@ def no_release_record(unit: PrivacyUnit, why: str) -> MechanismRecord:
         "nothing that is protected is read",
         {"unit": unit.value, "why": why},
         _each(everyone(unit), EpsilonDelta(0.0)),
+        reads_edges=False,
     )
 
 
@@ -627,9 +633,7 @@ def rebuild(record: MechanismRecord) -> MechanismRecord:
         made = _REBUILDS[record.mechanism](record.details, tuple(record.costs))
     except (KeyError, TypeError, AttributeError, ValueError, OverflowError, ZeroDivisionError) as error:
         raise CertificateError(f"{record.name}: details are missing or malformed: {error!r}") from error
-    return MechanismRecord(
-        made.mechanism, record.name, made.theorem, made.details, made.costs, made.scope, made.needs, made.public
-    )
+    return replace(made, name=record.name)
 
 
 def unit_of(record: MechanismRecord) -> tuple[PrivacyUnit, ...]:

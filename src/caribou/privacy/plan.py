@@ -86,6 +86,8 @@ class ReleasePlan:
             *(assumption for record in self.mechanisms for assumption in record.needs),
             *self.assumptions,
         ]
+        if not any(record.reads_edges for record in self.mechanisms):
+            listed.append(Assumption(AssumptionName.NO_EDGE_READ))
         if len(groups_of(self.mechanisms)) > 1:
             listed.append(Assumption(AssumptionName.PARALLEL_COMPOSITION))
         return tuple({assumption.name: assumption for assumption in listed}.values())

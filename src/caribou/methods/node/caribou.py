@@ -133,7 +133,7 @@ class CaribouNdp:
             released=(*base.released, "the last state X^(K) of all nodes", "the classifier on top of it"),
             description="caribou-ndp, fitted",
             public_parameters=public_parameters(sizes, self.settings()),
-            assumptions=node_assumptions(self.base, reads_edges=True),
+            assumptions=node_assumptions(self.base),
             parts=parts,
         )
 
@@ -161,7 +161,7 @@ class CaribouNdp:
             released=("the last state X^(K) of all nodes",),
             description="caribou-ndp, predicted",
             public_parameters=public_parameters(sizes, self.settings()),
-            assumptions=node_assumptions(self.base, reads_edges=True),
+            assumptions=node_assumptions(self.base),
             parts={"propagation": calibrated},
         )
 

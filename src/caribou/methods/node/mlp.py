@@ -199,7 +199,7 @@ class MlpDp:
             released=released,
             description="mlp-dp, fitted",
             public_parameters=public_parameters(sizes, self.settings()),
-            assumptions=node_assumptions(self, reads_edges=False),
+            assumptions=node_assumptions(self),
             parts={"base": base},
         )
 
@@ -237,7 +237,7 @@ class MlpDp:
             released=("nothing about this graph",),
             description="mlp-dp, predicted",
             public_parameters={"nodes": sizes.nodes, "columns": sizes.columns, "classes": sizes.classes},
-            assumptions=node_assumptions(self, reads_edges=False),
+            assumptions=node_assumptions(self),
         )
 
     def predict_graph(
@@ -452,11 +452,10 @@ def public_parameters(sizes: Sizes, settings: Mapping[str, Any]) -> dict[str, An
     return {"nodes": sizes.nodes, "columns": sizes.columns, "classes": sizes.classes, **parts, **settings}
 
 
-def node_assumptions(base: MlpDp | None, *, reads_edges: bool) -> tuple[Assumption, ...]:
-    """What every node-level method assumes beside its mechanisms: about predictions, a public sample, and edges."""
+def node_assumptions(base: MlpDp | None) -> tuple[Assumption, ...]:
+    """What every node-level method assumes beside its mechanisms: about predictions, and about a public sample."""
     sample = base is not None and base.public_features is not None
     return (
-        *(() if reads_edges else (Assumption(AssumptionName.NO_EDGE_READ),)),
         Assumption(AssumptionName.OWN_PREDICTIONS),
         *((Assumption(AssumptionName.PUBLIC_FEATURES),) if sample else ()),
     )

@@ -144,7 +144,7 @@ class SageNdp:
             ),
             description="sage-ndp, fitted",
             public_parameters=self._public(sizes),
-            assumptions=node_assumptions(None, reads_edges=True),
+            assumptions=node_assumptions(None),
             parts={"training": TrainingPlan(mean, schedule, training, sensitivity), "sums": sums, "choice": choice},
         )
 
@@ -180,7 +180,7 @@ class SageNdp:
             released=("the noisy sums of messages of all nodes",),
             description="sage-ndp, predicted",
             public_parameters=self._public(sizes),
-            assumptions=node_assumptions(None, reads_edges=True),
+            assumptions=node_assumptions(None),
             parts={"sums": sums},
         )
 

@@ -145,7 +145,7 @@ class VotesNdp:
             released=(*base.released, "noisy votes of all nodes", "weight beta"),
             description="votes-ndp, fitted",
             public_parameters=public_parameters(sizes, self.settings()),
-            assumptions=node_assumptions(self.base, reads_edges=True),
+            assumptions=node_assumptions(self.base),
             parts={"base": base, "votes": votes},
         )
 
@@ -190,7 +190,7 @@ class VotesNdp:
             released=("noisy votes of all nodes",),
             description="votes-ndp, predicted",
             public_parameters=public_parameters(sizes, self.settings()),
-            assumptions=node_assumptions(self.base, reads_edges=True),
+            assumptions=node_assumptions(self.base),
             parts={"votes": votes},
         )
 
