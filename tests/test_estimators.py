@@ -265,7 +265,7 @@ def test_an_interrupted_fit_stays_booked_and_leaves_no_model(book: Ledger, monke
 def test_caribou_predicts_a_graph_without_labels(fitted: Callable[[str], Model]) -> None:
     """Its messages are then class probabilities alone."""
     bare = cb.Graph.from_edges(np.asarray(OTHER.features), OTHER.edge_index, name="no labels")
-    result = fitted("caribou-edp").release(bare)
+    result = fitted("caribou-edp").predict_graph(bare)
     assert result.probabilities.shape == (bare.num_nodes, OTHER.num_classes)
     assert result.certificate.epsilon_spent <= 4
 

@@ -251,8 +251,7 @@ SELECTING = [
     # Groups of nodes whose costs are incomparable: pure epsilon for some, Gaussians for others.
     (name, settings)
     for name, settings in CASES
-    if "votes" in settings
-    and name == "votes-ndp"
+    if ("votes" in settings and name == "votes-ndp")
     or "choose_shrinkage" in settings
     or name == "sage-ndp"
     or (name, settings) == ("caribou-ndp", {"graph_share": 0.5, "hops": 3})
