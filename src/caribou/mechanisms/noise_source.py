@@ -22,8 +22,8 @@ from typing import Any, NoReturn
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
+import caribou.engines.kernels as kernels
 from caribou._validate import integer, non_negative, positive, positive_or_inf, unit_interval
-from caribou.engines import kernels
 from caribou.errors import CaribouError, InputError
 from caribou.privacy.sensitivity import grid_spacing
 
