@@ -14,30 +14,22 @@ from scipy import stats
 from torch import nn
 
 from caribou.errors import DataError, InputError
-from caribou.mechanisms import noisy_descent as dp_training
+from caribou.mechanisms.bounded_rows import Rows, row_norms
+from caribou.mechanisms.clipped_gradients import clipped_gradient_sum, linear_clipped_sum
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.mechanisms.noisy_descent import (
     Descent,
     Optimizer,
     average_noise_variance,
-    chain_logits,
-    clipped_gradient_sum,
-    linear_clipped_sum,
     noisy_gradient_descent,
-    path_length_schedule,
     poisson_samples,
-    selu_network,
-    shrink_rows,
     train_privately,
 )
-from caribou.models.features import (
-    Rows,
-    centred_unit_rows,
-    private_mean,
-    row_norms,
-    unit_root_rows,
-    with_random_features,
-)
+from caribou.mechanisms.noisy_mean import private_mean
+from caribou.models import linear
+from caribou.models.features import centred_unit_rows, unit_root_rows, with_random_features
+from caribou.models.linear import path_length_schedule, shrink_rows
+from caribou.models.network import chain_logits, selu_network
 from caribou.models.public_features import public_basis, read_public_features
 from caribou.privacy.accounting import epsilon_of
 from caribou.privacy.allocation import AllocatedPart, Part, allocate
@@ -264,9 +256,9 @@ def test_every_contribution_with_random_features_is_clipped() -> None:
 
 
 def test_random_feature_count_is_a_public_switch() -> None:
-    count = dp_training.random_feature_count
+    count = linear.random_feature_count
     below, above = (count(mu=m, train_size=1000, classes=2, nodes=2000) for m in (0.94, 0.96))
-    assert (below, above) == (0, dp_training.RANDOM_FEATURES)
+    assert (below, above) == (0, linear.RANDOM_FEATURES)
     assert count(mu=math.inf, train_size=10**6, classes=2, nodes=2**20) == 128
 
 
@@ -611,5 +603,5 @@ def test_bad_arguments() -> None:
         Optimizer(0.1, "lbfgs")
     with pytest.raises(InputError, match="must have parameters"):
         fit(nn.Identity(), 2, noise=noise)
-    assert dp_training.LARGEST_PATH_MU == 4.0
+    assert linear.LARGEST_PATH_MU == 4.0
     assert path_length_schedule(mu=math.inf, train_size=100) == path_length_schedule(mu=4.0, train_size=100)

@@ -21,7 +21,6 @@ from caribou.errors import InputError
 from caribou.graph import Graph, Split
 from caribou.graph.operator import pair_hash
 from caribou.mechanisms.noise_source import NoiseSource
-from caribou.mechanisms.noisy_descent import chain_logits
 from caribou.methods.node.mlp import RANDOM_FEATURE_SHARE, SHRINKAGE_CHOICES, Base, MlpDp, choose, full_batch
 from caribou.methods.node.votes import (
     SELECTION_SHARE,
@@ -36,6 +35,7 @@ from caribou.methods.node.votes import (
     vote_event,
 )
 from caribou.models.features import centred_unit_rows, unit_root_rows, with_random_features
+from caribou.models.network import chain_logits
 from caribou.models.public_weights import random_directions
 from caribou.privacy.accounting import epsilon_of, pure_epsilon
 from caribou.privacy.budget import Budget

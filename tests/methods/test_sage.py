@@ -17,12 +17,12 @@ from scipy.special import softmax
 import caribou as cb
 from caribou.errors import InputError
 from caribou.graph import Graph, Split
+from caribou.mechanisms.bounded_rows import Rows, row_norms
+from caribou.mechanisms.clipped_gradients import linear_clipped_sum
 from caribou.mechanisms.noise_source import NoiseSource
-from caribou.mechanisms.noisy_descent import linear_clipped_sum
 from caribou.methods import METHODS
 from caribou.methods.edge.sage import SageEdge, perturb
 from caribou.methods.node.sage import SageNdp, messages, neighbourhood_rows
-from caribou.models.features import Rows, row_norms
 from caribou.privacy.accounting import epsilon_of
 from caribou.privacy.certificate import verify
 from caribou.privacy.events import NonPrivate

@@ -21,8 +21,8 @@ from torch import Tensor
 from caribou._validate import integer
 from caribou.errors import InputError
 from caribou.graph import Graph
+from caribou.mechanisms.bounded_rows import row_norms, unit_length
 from caribou.memory import DOUBLE, SINGLE, require_memory
-from caribou.models.features import row_norms
 from caribou.models.threads import one_thread
 from caribou.randomness import Streams
 
@@ -143,7 +143,7 @@ class Encoder:
         """The last hidden layer of the first model (its logits if there is none), rows of length 1. [n, d] -> [n, h]."""
         layers = max(1, len(self.weights) - 1)
         last = self._run(features, layers)[0].astype(np.float64)
-        return last / np.maximum(np.linalg.norm(last, axis=1, keepdims=True), 1e-12)
+        return unit_length(last)
 
     def _run(self, features: np.ndarray | sp.csr_array, layers: int) -> np.ndarray:
         x = self.scaling.by_rows(features)

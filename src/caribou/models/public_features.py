@@ -16,7 +16,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from caribou.errors import DataError
-from caribou.models.features import SHORTEST_RESIDUAL, Rows, centred_unit_rows, row_norms, unit_root_rows
+from caribou.mechanisms.bounded_rows import Rows
+from caribou.models.features import centred_unit_rows, stretched_rows, unit_root_rows
 
 ENDINGS = (".npy", ".npz", ".csv", ".parquet")
 
@@ -36,10 +37,7 @@ class PublicBasis:
         centred = centred_unit_rows(unit_root_rows(features), self.mean)
         if self.components is None:
             return centred
-        coordinates = centred.times(self.components)
-        lengths = row_norms(coordinates)
-        coordinates /= np.maximum(lengths, SHORTEST_RESIDUAL)[:, None]
-        return Rows(coordinates, np.minimum(1, lengths / SHORTEST_RESIDUAL))
+        return stretched_rows(centred.times(self.components))
 
 
 def public_basis(sample: Any, count: int) -> PublicBasis:

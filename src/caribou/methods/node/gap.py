@@ -23,7 +23,8 @@ from scipy.special import softmax
 from caribou._validate import integer, open_unit_interval, positive
 from caribou.errors import InputError
 from caribou.graph import Graph
-from caribou.mechanisms.neighbour_sums import bounded_adjacency, noisy_sums, unit_length
+from caribou.mechanisms.bounded_rows import unit_length
+from caribou.mechanisms.neighbour_sums import bounded_adjacency, noisy_sums
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods.base import Fitted
 from caribou.methods.node.mlp import (

@@ -11,9 +11,9 @@ import numpy as np
 
 from caribou.errors import InputError
 from caribou.graph import Graph
-from caribou.mechanisms.neighbour_sums import unit_length
+from caribou.mechanisms.bounded_rows import unit_length
 from caribou.mechanisms.noise_source import NoiseSource
-from caribou.mechanisms.noisy_descent import noisy_gradient_descent, path_length_schedule
+from caribou.mechanisms.noisy_descent import noisy_gradient_descent
 from caribou.methods.node.mlp import (
     DESCENT_THEOREM,
     MlpDp,
@@ -22,6 +22,7 @@ from caribou.methods.node.mlp import (
     parallel_parameters,
     part_record,
 )
+from caribou.models.linear import path_length_schedule
 from caribou.privacy.accounting import epsilon_of, pure_epsilon
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.calibration import CalibratedSums, calibrate_sums
