@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -14,6 +13,7 @@ from caribou._validate import integer, one_of, unit_interval
 from caribou.errors import InputError
 from caribou.memory import SINGLE, require_memory
 from caribou.models.threads import one_thread
+from caribou.models.trainer import Validation, take_steps
 
 COMBINE = ("cat", "sum", "max")
 
@@ -97,18 +97,13 @@ def fit_classifier(
         y = torch.from_numpy(np.asarray(labels, dtype=np.int64))
         rows, held = torch.from_numpy(np.array(train)), torch.from_numpy(np.array(val))
         optimizer = torch.optim.Adam(module.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay)
-        best = (-1.0, 0.0)
-        state = copy.deepcopy(module.state_dict())
-        for _ in range(config.epochs):
-            module.train()
-            loss = nn.functional.cross_entropy(module([part[rows] for part in x]), y[rows])
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            score = _validation_score(module, [part[held] for part in x], y[held])
-            if score >= best:
-                best, state = score, copy.deepcopy(module.state_dict())
-    module.load_state_dict(state)
+
+        def loss(_: int) -> Tensor:
+            return nn.functional.cross_entropy(module.train()([part[rows] for part in x]), y[rows])
+
+        validation = Validation.of_module(module, lambda: module([part[held] for part in x]), y[held])
+        (best,) = take_steps(loss, optimizer, steps=config.epochs, validation=validation)
+    module.load_state_dict(best.state)
     return module.eval()
 
 
@@ -133,17 +128,6 @@ def module_from_arrays(arrays: Mapping[str, np.ndarray]) -> ClassificationModule
         module = ClassificationModule(columns, classes=classes, config=config)
     module.load_state_dict({name: torch.from_numpy(np.array(array)) for name, array in arrays.items()})
     return module.eval()
-
-
-def _validation_score(module: ClassificationModule, x: list[Tensor], y: Tensor) -> tuple[float, float]:
-    """(accuracy, -cross-entropy): larger is better; without validation rows every epoch is as good, so the last is kept."""
-    if len(y) == 0:
-        return 0.0, 0.0
-    module.eval()
-    with torch.no_grad():
-        scores = module(x)
-    accuracy = float((scores.argmax(dim=1) == y).double().mean())
-    return accuracy, -float(nn.functional.cross_entropy(scores, y))
 
 
 def _mlp(columns: int, hidden: int, layers: int) -> nn.Sequential:

@@ -24,6 +24,7 @@ from caribou.graph import Graph
 from caribou.mechanisms.bounded_rows import row_norms, unit_length
 from caribou.memory import DOUBLE, SINGLE, require_memory
 from caribou.models.threads import one_thread
+from caribou.models.trainer import Score, Validation, first_larger, take_steps
 from caribou.randomness import Streams
 
 CHECKPOINTS = 12
@@ -241,12 +242,8 @@ def _cross_fit(graph: Graph, streams: Streams, hidden: tuple[int, ...]) -> Prior
     member = np.ones((1 + FOLDS, graph.num_nodes), dtype=bool)
     for k in range(FOLDS):
         member[1 + k, train[fold == k]] = False
-    best: tuple[float, Encoder, float] | None = None
-    for config in configurations(graph):
-        encoder, score, accuracy = _fit_jointly(graph, config, hidden, member, rng)
-        if best is None or score < best[0]:
-            best = (score, encoder, accuracy)
-    _, encoder, accuracy = best  # type: ignore[misc]
+    fits = [_fit_jointly(graph, config, hidden, member, rng) for config in configurations(graph)]
+    encoder, (_, accuracy) = max(fits, key=lambda fit: fit[1][0])  # of equal ones the first
     each = _softmax(encoder.logits(graph.features))  # [1 + folds, n, C]
     probabilities = each.mean(axis=0)
     for k in range(FOLDS):
@@ -267,10 +264,10 @@ def _check_memory(graph: Graph, hidden: tuple[int, ...]) -> None:
 
 def _fit_jointly(
     graph: Graph, config: EncoderConfig, hidden: tuple[int, ...], member: np.ndarray, rng: np.random.Generator
-) -> tuple[Encoder, float, float]:
-    """Train m models side by side; model j learns from the training nodes with member[j].
+) -> tuple[Encoder, Score]:
+    """Train m models side by side; model j learns from the training nodes with member[j]. Validation nodes choose checkpoints.
 
-    Returns also the validation score -accuracy + CE/10 and the accuracy of model 0. Validation nodes choose the checkpoint.
+    Returns also the validation score of model 0: accuracy - CE/10, and accuracy.
     """
     scaling = Scaling.of(graph.features, config.sparse_row_length)
     x = scaling.by_rows(graph.features)
@@ -283,42 +280,49 @@ def _fit_jointly(
     weights = [(torch.randn(m, a, b, generator=generator) / math.sqrt(a)).requires_grad_() for a, b in pairwise(widths)]
     biases = [torch.zeros(m, 1, b, requires_grad=True) for b in widths[1:]]
     optimizer = torch.optim.Adam([*weights, *biases], lr=config.learning_rate, weight_decay=config.weight_decay)
-    batch = min(BATCH, len(train))
+    batches = _batches(train, min(BATCH, len(train)), rng)
     masks = torch.from_numpy(member)
-    marks = {config.steps * (CHECKPOINTS + 2 * (k + 1)) // (3 * CHECKPOINTS) for k in range(CHECKPOINTS)}
-    best_score = np.full(m, np.inf)
-    best_state: list[list[Tensor]] = [[] for _ in range(m)]
-    accuracy = 0.0
-
     dropout = (config.input_dropout, config.dropout, generator)
-    order = rng.permutation(train)
-    position = 0
-    for step in range(1, config.steps + 1):
-        for group in optimizer.param_groups:
-            group["lr"] = config.learning_rate * 0.5 * (1 + math.cos(math.pi * step / config.steps))
-        if position + batch > len(order):
-            order, position = rng.permutation(train), 0
-        rows = order[position : position + batch]
-        position += batch
+
+    def loss(_: int) -> Tensor:
+        rows = next(batches)
         losses = torch.nn.functional.cross_entropy(
             _forward(x, rows, weights, biases, dropout).transpose(1, 2), y[rows].expand(m, -1), reduction="none"
         )
         use = masks[:, rows]
-        loss = ((losses * use).sum(dim=1) / use.sum(dim=1).clamp(min=1)).sum()
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        if step in marks:
-            with torch.no_grad():
-                scores, accuracies = _validation(_forward(x, val, weights, biases), y[val])
-            for j in range(m):
-                if scores[j] < best_score[j]:
-                    best_score[j] = scores[j]
-                    best_state[j] = [p[j].detach().clone() for p in (*weights, *biases)]
-                    accuracy = accuracies[j] if j == 0 else accuracy
-    kept = [torch.stack([state[i] for state in best_state]).numpy() for i in range(len(weights) + len(biases))]
+        return ((losses * use).sum(dim=1) / use.sum(dim=1).clamp(min=1)).sum()
+
+    def scores() -> list[Score]:
+        with torch.no_grad():
+            return _scores(_forward(x, val, weights, biases), y[val])
+
+    marks = {config.steps * (CHECKPOINTS + 2 * (k + 1)) // (3 * CHECKPOINTS) for k in range(CHECKPOINTS)}
+    validation = Validation(
+        scores,
+        state=lambda model: [p[model].detach().clone() for p in (*weights, *biases)],
+        improves=first_larger,
+        due=marks.__contains__,
+    )
+    best = take_steps(
+        loss,
+        optimizer,
+        steps=config.steps,
+        validation=validation,
+        learning_rate=lambda step: config.learning_rate * 0.5 * (1 + math.cos(math.pi * step / config.steps)),
+    )
+    kept = [torch.stack(parts).numpy() for parts in zip(*(one.state for one in best), strict=True)]
     encoder = Encoder(scaling, tuple(kept[: len(weights)]), tuple(kept[len(weights) :]))
-    return encoder, float(best_score[0]), accuracy
+    return encoder, best[0].score
+
+
+def _batches(nodes: np.ndarray, size: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
+    """Batches without end: all nodes in a random order, then in another; what is left over at the end of one is not used."""
+    order, position = rng.permutation(nodes), 0
+    while True:
+        if position + size > len(order):
+            order, position = rng.permutation(nodes), 0
+        yield order[position : position + size]
+        position += size
 
 
 def _forward(
@@ -347,15 +351,15 @@ def _softmax(logits: np.ndarray) -> np.ndarray:
     return torch.softmax(torch.from_numpy(logits), dim=-1).numpy()
 
 
-def _validation(logits: Tensor, y: Tensor) -> tuple[np.ndarray, np.ndarray]:
-    """-accuracy + CE / 10 and accuracy of every model. logits: [m, val, C]."""
+def _scores(logits: Tensor, y: Tensor) -> list[Score]:
+    """accuracy - CE / 10, which decides, and accuracy of every model. logits: [m, val, C]; without validation nodes 0."""
     if len(y) == 0:
-        return np.zeros(len(logits)), np.zeros(len(logits))
+        return [(0.0, 0.0)] * len(logits)
     accuracies = (logits.argmax(dim=2) == y).double().mean(dim=1)
     ce = torch.nn.functional.cross_entropy(logits.transpose(1, 2), y.expand(len(logits), -1), reduction="none").mean(
         dim=1
     )
-    return (-accuracies + 0.1 * ce.double()).numpy(), accuracies.numpy()
+    return list(zip((accuracies - 0.1 * ce.double()).tolist(), accuracies.tolist(), strict=True))
 
 
 def _first_layer(

@@ -19,6 +19,7 @@ from caribou._validate import integer, one_of, positive, unit_interval
 from caribou.memory import SINGLE, require_memory
 from caribou.models.encoder import Scaling
 from caribou.models.threads import one_thread
+from caribou.models.trainer import Validation, take_steps
 
 AGGREGATORS = ("mean", "sum")
 CHECK_EVERY = 5
@@ -196,18 +197,13 @@ def fit_sage(
         torch.manual_seed(seed)
         network = SageNetwork(x.matrix.shape[1], classes, config)
         optimizer = torch.optim.Adam(network.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay)
-        best, state = (-1.0, 0.0), network.state_dict()
-        for epoch in range(1, config.epochs + 1):
-            network.train()
-            loss = nn.functional.cross_entropy(network(x, around)[rows], y[rows])
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            if epoch % CHECK_EVERY == 0 or epoch == config.epochs:
-                score = _validation_score(network, x, around, y, held)
-                if score >= best:
-                    best, state = score, {name: p.clone() for name, p in network.state_dict().items()}
-    network.load_state_dict(state)
+
+        def loss(_: int) -> Tensor:
+            return nn.functional.cross_entropy(network.train()(x, around)[rows], y[rows])
+
+        validation = Validation.of_module(network, lambda: network(x, around)[held], y[held], every=CHECK_EVERY)
+        (best,) = take_steps(loss, optimizer, steps=config.epochs, validation=validation)
+    network.load_state_dict(best.state)
     return SageModel(scaling, network.eval())
 
 
@@ -217,15 +213,3 @@ def _check_memory(nodes: int, columns: int, config: SageConfig) -> None:
     require_memory(
         SINGLE * numbers, f"GraphSAGE on {nodes:,} nodes with hidden = {config.hidden}, layers = {config.layers}"
     )
-
-
-def _validation_score(
-    network: SageNetwork, x: Inputs, around: Neighbourhoods, y: Tensor, held: Tensor
-) -> tuple[float, float]:
-    """(accuracy, -cross-entropy), larger is better."""
-    if len(held) == 0:
-        return 0.0, 0.0
-    with torch.no_grad():
-        scores = network.eval()(x, around)[held]
-    accuracy = float((scores.argmax(dim=1) == y[held]).double().mean())
-    return accuracy, -float(nn.functional.cross_entropy(scores, y[held]))
