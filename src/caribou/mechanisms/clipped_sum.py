@@ -47,7 +47,7 @@ class ClippedSum:
 
         Args:
             calibrated: the part with its noise per step. One that was given no budget is refused.
-            clip: bound on one contribution, as the schedule says it.
+            clip: bound on one contribution.
             rows: number of contributions.
             entries: number of entries of the sum.
             max_rows: a public bound on ``rows`` (`row_count_bound`).

@@ -1,6 +1,6 @@
-"""The encoder: class probabilities from a node's own features, cross-fitted. It never sees an edge.
+"""The encoder: class probabilities from a node's own features, cross-fitted. It never reads an edge.
 
-At edge level features, labels and split are public, so what is fitted here costs nothing.
+At edge level features, labels and split are public, so fitting it costs nothing.
 """
 
 from __future__ import annotations
@@ -33,7 +33,16 @@ CHECKPOINTS = 12
 
 @dataclass(frozen=True)
 class EncoderConfig:
-    """One way to fit the MLP (SELU, Adam, batches, cosine learning rate)."""
+    """One way to fit the MLP (SELU, Adam, batches, cosine learning rate).
+
+    Args:
+        steps: how many batches.
+        learning_rate: at the first step; it falls to 0 along a cosine.
+        weight_decay: of Adam.
+        dropout: of hidden units, in [0, 1).
+        input_dropout: of features, in [0, 1).
+        sparse_row_length: length that sparse rows are scaled to (`Scaling`).
+    """
 
     steps: int
     learning_rate: float
@@ -58,7 +67,11 @@ FOLDS = 3
 
 
 def widths(hidden: Any) -> tuple[int, ...]:
-    """Widths of hidden layers, checked; () means a linear model."""
+    """Widths of hidden layers, checked; () means a linear model.
+
+    >>> widths([64, 16]), widths(())
+    ((64, 16), ())
+    """
     if not isinstance(hidden, list | tuple):
         raise InputError(f"hidden must be a list of widths such as [64, 16], got {hidden!r}")
     return tuple(integer(at_least=1, hidden=width) for width in hidden)
@@ -68,8 +81,10 @@ def widths(hidden: Any) -> tuple[int, ...]:
 class Prior:
     """Class probabilities of every node. Rows of training nodes come from models that were not fitted on them.
 
-    ``probabilities``: [n, C]. ``validation_accuracy``: of the single model, for the choice between configurations. ``encoder``:
-    the fitted models, for nodes of other graphs.
+    Args:
+        probabilities: [n, C].
+        validation_accuracy: of the model that was fitted on all training nodes.
+        encoder: the fitted models, for nodes of other graphs.
     """
 
     probabilities: np.ndarray
@@ -79,7 +94,16 @@ class Prior:
 
 @dataclass(frozen=True, eq=False)
 class Scaling:
-    """How features are brought to the encoder: columns standardised (dense), or rows of one length (sparse, kept sparse)."""
+    """How features are scaled for a model: columns standardised (dense), or rows of one length (sparse, kept sparse).
+
+    Args:
+        centre: [d], mean of every column, or None for sparse features.
+        spread: [d], standard deviation of every column, or None for sparse features.
+        row_length: length of every row that is not 0, if the features are sparse.
+
+    >>> Scaling.of(np.array([[1.0, 5.0], [3.0, 9.0]]), row_length=4.0)(np.array([[2.0, 9.0]])).tolist()
+    [[0.0, 1.0]]
+    """
 
     centre: np.ndarray | None
     spread: np.ndarray | None
@@ -87,7 +111,7 @@ class Scaling:
 
     @classmethod
     def of(cls, x: np.ndarray | sp.csr_array, row_length: float) -> Scaling:
-        """Standardise if more than DENSE of the entries are not 0."""
+        """The scaling of features x, [n, d]: standardised if more than DENSE of the entries are not 0."""
         if _entries_per_row(x) <= DENSE * x.shape[1]:
             return cls(None, None, row_length)
         dense = _dense(x)
@@ -101,7 +125,7 @@ class Scaling:
         return sp.csr_array(sp.diags_array(scale) @ rows)
 
     def by_rows(self, x: np.ndarray | sp.csr_array) -> ScaledRows | sp.csr_array:
-        """The same for dense features row by row, as they are asked for: a mapped file stays on disk."""
+        """As calling it, but dense features are scaled row by row when they are asked for: a mapped file stays on disk."""
         if self.centre is None or self.spread is None or sp.issparse(x):
             return self(x)
         return ScaledRows(x, self.centre, self.spread)
@@ -109,7 +133,7 @@ class Scaling:
 
 @dataclass(frozen=True, eq=False)
 class ScaledRows:
-    """Standardised rows of a dense matrix that is itself left as it is."""
+    """Standardised rows of a dense matrix, which itself is left as it is. x: [n, d]; centre, spread: [d]; rows [m] -> [m, d]."""
 
     x: np.ndarray
     centre: np.ndarray
@@ -117,7 +141,7 @@ class ScaledRows:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of the matrix."""
+        """n, d."""
         return self.x.shape
 
     def __getitem__(self, rows: np.ndarray) -> np.ndarray:
@@ -126,18 +150,24 @@ class ScaledRows:
 
 @dataclass(frozen=True, eq=False)
 class Encoder:
-    """m MLPs side by side on the same features. weights[i]: [m, a, b], biases[i]: [m, 1, b]; the first model saw all nodes."""
+    """m MLPs side by side on the same features. The first was fitted on all training nodes.
+
+    Args:
+        scaling: of the features.
+        weights: one [m, a, b] per layer.
+        biases: one [m, 1, b] per layer.
+    """
 
     scaling: Scaling
     weights: tuple[np.ndarray, ...]
     biases: tuple[np.ndarray, ...]
 
     def logits(self, features: np.ndarray | sp.csr_array) -> np.ndarray:
-        """[n, d] -> [m, n, C]."""
+        """Logits of every model. [n, d] -> [m, n, C]."""
         return self._run(features, len(self.weights))
 
     def probabilities(self, features: np.ndarray | sp.csr_array) -> np.ndarray:
-        """The mean over the models, for nodes that none of them was fitted on. [n, d] -> [n, C]."""
+        """The mean probabilities of the models, for nodes that none of them was fitted on. [n, d] -> [n, C]."""
         return _softmax(self.logits(features)).mean(axis=0).astype(np.float64)
 
     def embeddings(self, features: np.ndarray | sp.csr_array) -> np.ndarray:
@@ -155,7 +185,7 @@ class Encoder:
             return np.concatenate([_forward(x, rows, weights, biases).numpy() for rows in parts], axis=1)
 
     def to_arrays(self) -> dict[str, np.ndarray]:
-        """Named arrays, for a saved run."""
+        """Named arrays, for a saved model."""
         arrays = {"encoder.row_length": np.array(self.scaling.row_length)}
         if self.scaling.centre is not None and self.scaling.spread is not None:
             arrays |= {"encoder.centre": self.scaling.centre, "encoder.spread": self.scaling.spread}
@@ -178,7 +208,7 @@ class Encoder:
 
 
 def configurations(graph: Graph) -> tuple[EncoderConfig, ...]:
-    """The configurations worth fitting for these features."""
+    """The configurations worth fitting for these features; validation nodes choose between them."""
     return (WIDE,) if _entries_per_row(graph.features) > MANY_ENTRIES else (REGULARISED, PLAIN)
 
 
@@ -188,7 +218,7 @@ def _entries_per_row(x: np.ndarray | sp.csr_array) -> float:
 
 
 Key = tuple[Graph, Streams, tuple[int, ...]]
-"""What an encoder is fitted on: a graph (never its edges), public coins, widths."""
+"""What an encoder is fitted on: a graph (never its edges), the public seed, widths."""
 
 
 class Store(Protocol):
@@ -208,8 +238,11 @@ _kept: ContextVar[Store | None] = ContextVar("kept", default=None)
 def kept_encoders(store: Store | None = None) -> Iterator[None]:
     """Inside, an encoder is fitted once per graph, seed and widths, and used again; without ``store``, per graph object.
 
-    For searches and grids: many fits differ only in what comes after the encoder, which takes most of the time. It reads nothing
-    but features, labels, split and public coins, so what is used again is what would have been fitted again.
+    For searches and grids: many fits differ only in what comes after the encoder, which takes most of the time. The encoder reads
+    nothing but features, labels, split and the public seed, so the one that is used again is the one that would be fitted again.
+
+    Args:
+        store: where encoders are kept; None keeps them in memory.
     """
     token = _kept.set({} if store is None else store)
     try:
@@ -221,8 +254,13 @@ def kept_encoders(store: Store | None = None) -> Iterator[None]:
 def cross_fit(graph: Graph, streams: Streams, hidden: tuple[int, ...] = HIDDEN) -> Prior:
     """Fit the configurations, keep the one that validates better, and predict every node out of fold.
 
-    Each configuration is one joint fit of four MLPs d - ``hidden`` - C: one on all training nodes and one per fold left out.
-    Training nodes are predicted by the model that left them out; the others by the average of all four.
+    Each configuration is one joint fit of 1 + FOLDS MLPs d - ``hidden`` - C: one on all training nodes, and one per fold that is
+    left out. Training nodes are predicted by the model that left them out, the others by the mean of all models.
+
+    Args:
+        graph: features, labels and split are read; edges are not.
+        streams: the public seed.
+        hidden: widths of the hidden layers; () for a linear model.
     """
     kept = _kept.get()
     if kept is None:
@@ -332,13 +370,13 @@ def _forward(
     biases: Sequence[Tensor],
     dropout: tuple[float, float, torch.Generator] | None = None,
 ) -> Tensor:
-    """All models on some rows; with ``dropout`` (of inputs, of hidden units, coins) in training. [n, d] -> [m, rows, C]."""
-    of_inputs, of_hidden, coins = dropout or (0.0, 0.0, None)
-    h = _first_layer(x, rows, weights[0], of_inputs, coins) + biases[0]
+    """All models on some rows. ``dropout``: of inputs, of hidden units, and their generator. [n, d] -> [m, rows, C]."""
+    of_inputs, of_hidden, generator = dropout or (0.0, 0.0, None)
+    h = _first_layer(x, rows, weights[0], of_inputs, generator) + biases[0]
     for w, b in zip(weights[1:], biases[1:], strict=True):
         h = torch.selu(h)
         if of_hidden > 0:
-            h = h * (torch.rand(h.shape, generator=coins) >= of_hidden) / (1 - of_hidden)
+            h = h * (torch.rand(h.shape, generator=generator) >= of_hidden) / (1 - of_hidden)
         h = torch.bmm(h, w) + b
     return h
 

@@ -114,10 +114,10 @@ def take_steps(
 
     >>> x = torch.tensor([4.0], requires_grad=True)
     >>> halve = torch.optim.SGD([x], lr=0.25)                              # x <- x - 0.25 (2 x)
-    >>> near_one = Validation(lambda: [(-abs(float(x) - 1), 0.0)], lambda _: float(x))
+    >>> near_one = Validation(lambda: [(-abs(x.item() - 1), 0.0)], lambda _: x.item())
     >>> take_steps(lambda step: (x**2).sum(), halve, steps=5, validation=near_one)
     [Checkpoint(step=2, score=(-0.0, 0.0), state=1.0)]
-    >>> float(x)
+    >>> x.item()
     0.125
     """
     integer(at_least=1, steps=steps)
