@@ -14,6 +14,7 @@ import scipy.sparse as sp
 import caribou as cb
 from caribou import memory, methods
 from caribou.errors import InputError
+from caribou.mechanisms.bounded_rows import Rows
 from caribou.mechanisms.edge_votes import VoteBudget
 from caribou.mechanisms.neighbour_sums import noisy_sums
 from caribou.mechanisms.noise_source import NoiseSource
@@ -23,7 +24,7 @@ from caribou.methods.edge.dpdgc import check_size
 from caribou.methods.edge.votes import VotesEdge, run_rounds
 from caribou.models.classifier import ClassifierConfig, fit_classifier
 from caribou.models.encoder import Prior
-from caribou.models.features import Rows, unit_root_rows, with_random_features
+from caribou.models.features import unit_root_rows, with_random_features
 from caribou.privacy.calibration import calibrate_sums
 from caribou.privacy.sensitivity import sum_sensitivity
 from caribou.randomness import Streams

@@ -16,15 +16,15 @@ import caribou as cb
 from caribou import memory, methods
 from caribou.errors import InputError
 from caribou.graph import Graph
-from caribou.mechanisms.neighbour_sums import bounded_adjacency, neighbour_sums, unit_length
+from caribou.mechanisms.bounded_rows import Rows, unit_length
+from caribou.mechanisms.clipped_gradients import linear_clipped_sum
+from caribou.mechanisms.neighbour_sums import bounded_adjacency, neighbour_sums
 from caribou.mechanisms.noise_source import NoiseSource
-from caribou.mechanisms.noisy_descent import linear_clipped_sum
 from caribou.methods import METHODS
 from caribou.methods.edge import dpdgc as module
 from caribou.methods.edge.dpdgc import Dpdgc
 from caribou.methods.node.dpdgc import DpdgcNdp
 from caribou.models.encoder import Prior, cross_fit
-from caribou.models.features import Rows
 from caribou.privacy.accounting import epsilon_of
 from caribou.privacy.budget import Budget
 from caribou.privacy.calibration import budget_mu, calibrate_sums

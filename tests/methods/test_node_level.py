@@ -24,10 +24,10 @@ from caribou.graph.operator import pair_hash
 from caribou.mechanisms.exponential import choose
 from caribou.mechanisms.node_votes import VotePlan, clip_counts, release_votes, vote_counts
 from caribou.mechanisms.noise_source import NoiseSource
-from caribou.mechanisms.noisy_descent import chain_logits
 from caribou.methods.node.mlp import RANDOM_FEATURE_SHARE, SHRINKAGE_CHOICES, Base, MlpDp, full_batch
 from caribou.methods.node.votes import SELECTION_SHARE, VotesNdp, base_mu, default_plan
 from caribou.models.features import centred_unit_rows, unit_root_rows, with_random_features
+from caribou.models.network import chain_logits
 from caribou.models.public_weights import random_directions
 from caribou.privacy.accounting import epsilon_of, pure_epsilon
 from caribou.privacy.budget import Budget, PrivacyUnit

@@ -18,13 +18,13 @@ import caribou as cb
 from caribou import methods
 from caribou.errors import InputError
 from caribou.graph import Graph, Split
+from caribou.mechanisms.bounded_rows import Rows, row_norms
+from caribou.mechanisms.clipped_gradients import linear_clipped_sum
 from caribou.mechanisms.noise_source import NoiseSource
-from caribou.mechanisms.noisy_descent import linear_clipped_sum
 from caribou.mechanisms.randomized_response import perturb
 from caribou.methods import METHODS
 from caribou.methods.edge.sage import SageEdge
 from caribou.methods.node.sage import SageNdp, messages, neighbourhood_rows
-from caribou.models.features import Rows, row_norms
 from caribou.privacy.accounting import epsilon_of
 from caribou.privacy.events import NonPrivate
 from caribou.privacy.mechanism_records import Group, Mechanism, groups_of

@@ -22,8 +22,8 @@ from typing import Any, NoReturn
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
+import caribou.engines.kernels as kernels
 from caribou._validate import integer, non_negative, positive, positive_or_inf, unit_interval
-from caribou.engines.kernels import gaussian as gaussian_kernel
 from caribou.errors import CaribouError, InputError
 from caribou.privacy.sensitivity import grid_spacing
 
@@ -318,7 +318,7 @@ class BlockNoise:
         for count in counts:
             pairs = (count + 1) // 2
             stream.update_into(_zeros(24 * pairs), room)
-            gaussian_kernel(words[: 3 * pairs], out[: 2 * pairs], std=std, grid=grid)
+            kernels.gaussian(words[: 3 * pairs], out[: 2 * pairs], std=std, grid=grid)
             yield out[:count]
 
     def _stream(self, round_number: int, position: int) -> Any:

@@ -35,23 +35,21 @@ from torch import nn
 from caribou._validate import boolean, integer, non_negative, open_unit_interval, positive
 from caribou.errors import InputError
 from caribou.graph import Graph
+from caribou.mechanisms.bounded_rows import Rows
 from caribou.mechanisms.exponential import choose
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.mechanisms.noisy_descent import (
     Descent,
     Optimizer,
     average_noise_variance,
-    chain_logits,
-    network_from_arrays,
     noisy_gradient_descent,
-    path_length_schedule,
-    random_feature_count,
-    selu_network,
-    shrink_rows,
     train_privately,
 )
+from caribou.mechanisms.noisy_mean import private_mean
 from caribou.methods.base import Outputs, require_unit
-from caribou.models.features import Rows, centred_unit_rows, private_mean, unit_root_rows, with_random_features
+from caribou.models.features import centred_unit_rows, unit_root_rows, with_random_features
+from caribou.models.linear import path_length_schedule, random_feature_count, shrink_rows
+from caribou.models.network import chain_logits, network_from_arrays, selu_network
 from caribou.models.public_features import PublicBasis, public_basis, read_public_features
 from caribou.models.public_weights import random_directions
 from caribou.privacy.allocation import AllocatedPart, Part
