@@ -12,13 +12,13 @@ from torch import Tensor
 
 from caribou.errors import InputError
 from caribou.graph import Graph
-from caribou.graph.operator import normalize
-from caribou.layers.contractive import ContractiveGraphLayer
+from caribou.layers import BoundedLayer
 from caribou.mechanisms.message_passing import check_pairing, propagate
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.privacy.budget import Budget, warn_of_large_delta
 from caribou.privacy.calibration import budget_mu, calibrate_propagation
 from caribou.privacy.certificate import (
+    Assumption,
     Certificate,
     certify,
     initial_state_assumption,
@@ -26,7 +26,7 @@ from caribou.privacy.certificate import (
     standing_assumptions,
 )
 from caribou.privacy.ledger import Ledger, ledger_text
-from caribou.privacy.sensitivity import Bounds, double_precision
+from caribou.privacy.sensitivity import LAYER_ASSUMPTIONS, Bounds
 from caribou.randomness import Streams
 
 
@@ -40,7 +40,7 @@ class Release:
 
 def release(
     graph: Graph,
-    layer: ContractiveGraphLayer,
+    layer: BoundedLayer,
     *,
     hops: int,
     budget: Budget,
@@ -51,7 +51,7 @@ def release(
     ledger: Ledger | str | os.PathLike[str] | None = None,
     replace_fingerprint: bool = False,
 ) -> Release:
-    """Release X^(K) of ``graph`` under the whole ``budget``.
+    """Release X^(K) of ``graph`` after K steps of ``layer`` under the whole ``budget``.
 
     ``start`` is X^(0) (default: the features); it must be public at edge level, and a row-wise function of each node's
     own data at node level. ``seed`` draws the public coins (which edges survive a degree cap). ``noise`` defaults to a
@@ -66,9 +66,9 @@ def release(
     >>> tuple(result.state.shape), result.certificate.status
     ((200, 32), 'private')
     """
-    _check_types(
-        graph=(graph, Graph), layer=(layer, ContractiveGraphLayer), budget=(budget, Budget), bounds=(bounds, Bounds)
-    )
+    _check_types(graph=(graph, Graph), budget=(budget, Budget), bounds=(bounds, Bounds))
+    if not isinstance(layer, BoundedLayer):
+        raise InputError(f"layer must be a BoundedLayer (see caribou.layers), got {type(layer).__name__}")
     noise = noise or NoiseSource.secure()
     _check_types(noise=(noise, NoiseSource), ledger=(ledger, (Ledger, str, os.PathLike, type(None))))
     if ledger is not None and budget.is_private and not noise.is_secret:
@@ -79,11 +79,10 @@ def release(
     bounds = Bounds(bounds.degree_floor, bounds.degree_cap, graph.num_nodes)
     x0 = _features(graph) if start is None else _tensor(start)
     columns = x0.shape[-1] if x0.dim() == 2 else 1
-    arithmetic = double_precision(nodes=graph.num_nodes, columns=max(1, columns), beta=layer.beta)
-    calibrated = calibrate_propagation(
-        layer.sensitivity(budget.unit, bounds), hops=hops, mu=budget_mu(budget), arithmetic=arithmetic
-    )
-    operator = normalize(graph, bounds, Streams(seed).sampling)
+    sensitivity = layer.sensitivity(budget.unit, bounds)
+    arithmetic = sensitivity.arithmetic(nodes=graph.num_nodes, columns=max(1, columns))
+    calibrated = calibrate_propagation(sensitivity, hops=hops, mu=budget_mu(budget), arithmetic=arithmetic)
+    operator = layer.operator(graph, bounds, Streams(seed).sampling)
     check_pairing(layer, operator, x0, calibrated)  # before the ledger: a bad argument must not cost budget
     certificate = certify(
         budget,
@@ -93,9 +92,8 @@ def release(
             "nodes": graph.num_nodes,
             "columns": columns,
             "hops": calibrated.hops,
-            "contraction": layer.contraction,
-            "alpha1": layer.alpha1,
-            "beta": layer.beta,
+            "layer": layer.name,
+            **layer.parameters_dict(),
             "degree_floor": bounds.degree_floor,
             "degree_cap": bounds.degree_cap,
             "start": "features" if start is None else "given by the curator",
@@ -103,6 +101,7 @@ def release(
         assumptions=[
             *standing_assumptions(budget.unit, noise_is_secret=noise.is_secret, noise_origin=noise.origin),
             initial_state_assumption(budget.unit),
+            *(Assumption("layer", sentence) for name, sentence in LAYER_ASSUMPTIONS.items() if name == layer.name),
         ],
     )
     if ledger is None:

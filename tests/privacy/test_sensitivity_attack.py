@@ -211,7 +211,7 @@ def test_another_number_of_nodes_than_the_graph_has_is_refused(declared: int) ->
     # an operator put together by hand: the release itself refuses it, before any noise
     forged = replace(normalize(graph, Bounds(degree_floor=5)), bounds=bounds)
     calibrated = calibrate_propagation(
-        layer.sensitivity("edge", bounds), hops=1, mu=1.0, arithmetic=double_precision(nodes=6, columns=2, beta=0.0)
+        layer.sensitivity("edge", bounds), hops=1, mu=1.0, arithmetic=double_precision(nodes=6, columns=2, residual=0.0)
     )
     noise = NoiseSource.secure()
     with pytest.raises(InputError, match=refusal):

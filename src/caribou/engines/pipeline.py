@@ -34,7 +34,7 @@ from caribou.privacy.certificate import (
     standing_assumptions,
 )
 from caribou.privacy.ledger import Ledger
-from caribou.privacy.sensitivity import Bounds, layer_sensitivity, single_storage
+from caribou.privacy.sensitivity import Bounds, layer_sensitivity
 from caribou.randomness import Streams
 
 ENGINES = ("local", "outofcore", "ray")
@@ -183,7 +183,7 @@ def _calibrated(request: Request, features: FeatureTable) -> CalibratedPropagati
         beta=request.beta,
         bounds=bounds,
     )
-    arithmetic = single_storage(nodes=n, columns=d, beta=request.beta)
+    arithmetic = sensitivity.arithmetic(nodes=n, columns=d, storage="single")
     return calibrate_propagation(sensitivity, hops=request.hops, mu=budget_mu(request.budget), arithmetic=arithmetic)
 
 
@@ -267,9 +267,8 @@ def _certificate(request: Request, calibrated: CalibratedPropagation, layout: La
             "nodes": layout.nodes,
             "columns": layout.columns,
             "hops": calibrated.hops,
-            "contraction": s.contraction,
-            "alpha1": s.alpha1,
-            "beta": s.beta,
+            "layer": s.layer,
+            **dict(s.parameters),
             "degree_floor": s.bounds.degree_floor,
             "degree_cap": s.bounds.degree_cap,
             "start": "features",

@@ -41,10 +41,9 @@ from caribou.privacy.events import (
     gaussian_mu,
 )
 from caribou.privacy.sensitivity import (
-    STORAGES,
-    Bounds,
+    LAYER_ASSUMPTIONS,
     convergence_factor,
-    layer_sensitivity,
+    recomputed_sensitivity,
     sum_arithmetic,
     sum_sensitivity,
 )
@@ -549,25 +548,22 @@ def _check_mechanism(m: MechanismRecord, certificate: Certificate, check: _Repor
 def _check_propagation(m: MechanismRecord, certificate: Certificate, check: _Reporter) -> None:
     """Sensitivity, kappa, arithmetic error and mu must follow from the parameters, which must be the public ones."""
     s, arithmetic = m.details["sensitivity"], m.details["arithmetic"]
-    bounds = Bounds(**s["bounds"])
-    theorem = layer_sensitivity(
-        s["unit"], contraction=s["contraction"], alpha1=s["alpha1"], beta=s["beta"], bounds=bounds
-    )
+    theorem = recomputed_sensitivity(s)
+    bounds = theorem.bounds
     kappa = convergence_factor(hops=m.details["hops"], contraction=theorem.contraction)
     noise_std = m.details["noise_std"]
     if isinstance(noise_std, bool) or not isinstance(noise_std, int | float):
         raise ValueError(f"noise_std must be a number, got {noise_std!r}")
-    used = {
-        "hops": m.details["hops"],
-        "contraction": theorem.contraction,
-        "alpha1": theorem.alpha1,
-        "beta": theorem.beta,
-        "degree_floor": bounds.degree_floor,
-        "degree_cap": bounds.degree_cap,
-        "nodes": arithmetic["nodes"],
-        "columns": arithmetic["columns"],
-    }
-    differing = [key for key, value in used.items() if certificate.public_parameters.get(key) != value]
+    used = (
+        ("hops", m.details["hops"]),
+        *theorem.parameters,
+        ("degree_floor", bounds.degree_floor),
+        ("degree_cap", bounds.degree_cap),
+        ("nodes", arithmetic["nodes"]),
+        ("columns", arithmetic["columns"]),
+    )
+    public = {"layer": "contractive", **certificate.public_parameters}
+    differing = [key for key, value in (("layer", theorem.layer), *used) if public.get(key) != value]
     check(f"{m.name}: public parameters", not differing, f"differ in {differing}" if differing else "as used")
     check(
         f"{m.name}: unit",
@@ -576,9 +572,11 @@ def _check_propagation(m: MechanismRecord, certificate: Certificate, check: _Rep
     )
     check(
         f"{m.name}: sensitivity",
-        _close(s["value"], theorem.value, 1e-9),
+        _close(s["value"], theorem.value, 1e-9) and _same_record(s, theorem.to_dict()),
         f"stated {s['value']}, theorem gives {theorem.value:.9g}",
     )
+    if theorem.layer in LAYER_ASSUMPTIONS and not any(a.name == "layer" for a in certificate.assumptions):
+        check("assumption: layer", False, "must be stated, got nothing")
     stated_kappa = m.details["kappa"]
     for name, value in (("mu", m.details["mu"]), ("noise_multiplier", m.details["noise_multiplier"])):
         true = noise_std / theorem.value if name == "noise_multiplier" else _stated_mu(m.event)
@@ -587,8 +585,8 @@ def _check_propagation(m: MechanismRecord, certificate: Certificate, check: _Rep
     if not isinstance(m.event, Gaussian) or not 0 < noise_std < math.inf:
         check(f"{m.name}: noise", False, f"noise_std must be a number > 0 with a Gaussian event, got {noise_std!r}")
         return
-    bound = STORAGES[arithmetic.get("storage", "double")]
-    error = bound(nodes=arithmetic["nodes"], columns=arithmetic["columns"], beta=theorem.beta).error(noise_std)
+    size = {"nodes": arithmetic["nodes"], "columns": arithmetic["columns"]}
+    error = theorem.arithmetic(**size, storage=arithmetic.get("storage", "double")).error(noise_std)
     check(
         f"{m.name}: arithmetic",
         _close(arithmetic["error"], error, 1e-9),
@@ -629,6 +627,13 @@ def _check_sums(m: MechanismRecord, certificate: Certificate, check: _Reporter) 
         mu <= claimed * (1 + 1e-9) and m.event.count == hops,
         f"noise_std {noise_std:.6g} gives mu = {mu:.6g}, the event claims {claimed:.6g}",
     )
+
+
+def _same_record(stated: Mapping[str, Any], expected: Mapping[str, Any]) -> bool:
+    """Whether the record of a sensitivity says what the theorem says, but for value and words. Without a layer: version 0.1.0."""
+    if "layer" not in stated:
+        return True
+    return {**stated, "value": 0, "theorem": ""} == {**expected, "value": 0, "theorem": ""}
 
 
 def _stated_mu(event: Event) -> float:

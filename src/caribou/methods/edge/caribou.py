@@ -216,7 +216,7 @@ class Caribou:
             layer.sensitivity(PrivacyUnit.EDGE, Bounds(degree_floor=floor, nodes=n)),
             hops=self.hops,
             mu=mu,
-            arithmetic=double_precision(nodes=n, columns=columns, beta=self.beta),
+            arithmetic=double_precision(nodes=n, columns=columns, residual=self.beta),
         )
 
     def _vote(self, graph: Graph, view: View, plan: EdgePlan, streams: Streams, noise: NoiseSource) -> Decoded | None:
@@ -443,7 +443,7 @@ def fit_evidence_model(
 def message_unit(calibrated: CalibratedPropagation) -> float:
     """One message is this part of a state: (F + 1) / (C_L alpha_1)."""
     s = calibrated.sensitivity
-    return (s.bounds.degree_floor + 1) / max(s.contraction * s.alpha1, 1e-12)
+    return (s.bounds.degree_floor + 1) / max(s.contraction * dict(s.parameters)["alpha1"], 1e-12)
 
 
 def message_sums(view: View, state: np.ndarray, calibrated: CalibratedPropagation) -> np.ndarray:
@@ -451,7 +451,7 @@ def message_sums(view: View, state: np.ndarray, calibrated: CalibratedPropagatio
     unit = message_unit(calibrated)
     if calibrated.hops > 1:
         return state * unit
-    return (state - calibrated.sensitivity.beta * view.start) * unit - view.start
+    return (state - dict(calibrated.sensitivity.parameters)["beta"] * view.start) * unit - view.start
 
 
 def state_columns(state: np.ndarray, calibrated: CalibratedPropagation) -> np.ndarray:

@@ -215,7 +215,7 @@ class CaribouNdp:
             self._layer.sensitivity(PrivacyUnit.NODE, Bounds(degree_cap=self.degree_cap, nodes=n)),
             hops=self.hops,
             mu=mu,
-            arithmetic=double_precision(nodes=n, columns=graph.num_classes, beta=self.beta),
+            arithmetic=double_precision(nodes=n, columns=graph.num_classes, residual=self.beta),
         )
 
     def _propagate(
