@@ -44,7 +44,7 @@ def measure(nodes: int, average_degree: float, columns: int) -> dict[str, float]
     layer = cb.ContractiveGraphLayer(0.9, 0.9, 0.3)
     operator = normalize(graph, bounds)
     x = project_rows(torch.from_numpy(np.array(graph.features, dtype=np.float64)))
-    arithmetic = double_precision(nodes=nodes, columns=columns, beta=layer.beta)
+    arithmetic = double_precision(nodes=nodes, columns=columns, residual=layer.beta)
     noise = NoiseSource.secure()
 
     def release(hops: int) -> Callable[[], object]:

@@ -79,7 +79,7 @@ def tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tables:
 def calibrated_for(unit: str, cap: int | None = None, hops: int = 3) -> CalibratedPropagation:
     bounds = Bounds(8 if cap is None else None, cap, NODES)
     sensitivity = layer_sensitivity(unit, contraction=0.9, alpha1=0.8, beta=0.3, bounds=bounds)
-    arithmetic = single_storage(nodes=NODES, columns=COLUMNS, beta=0.3)
+    arithmetic = single_storage(nodes=NODES, columns=COLUMNS, residual=0.3)
     return calibrate_propagation(sensitivity, hops=hops, mu=1.0, arithmetic=arithmetic)
 
 

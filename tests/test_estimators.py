@@ -142,7 +142,7 @@ def test_the_training_graph_must_have_its_size(fitted: Callable[[str], Model]) -
 @pytest.mark.parametrize("name", list(METHODS))
 def test_columns_must_be_those_of_the_training_graph(name: str, fitted: Callable[[str], Model]) -> None:
     wide = cb.datasets.load("csbm", **(KIND | {"features": 7}), seed=3)
-    for call in (fitted(name).predict, fitted(name).release):
+    for call in (fitted(name).predict, fitted(name).predict_graph):
         with pytest.raises(InputError, match="graph must have 6 feature columns, got 7"):
             call(wide)
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from caribou.graph import Graph
-    from caribou.layers.contractive import ContractiveGraphLayer
+    from caribou.layers import BoundedLayer
     from caribou.mechanisms.noise_source import NoiseSource
     from caribou.privacy.sensitivity import Bounds
 
@@ -98,8 +98,8 @@ def execute(
     """Certify the plan, charge it, run it, and hand the result out with its certificate.
 
     Formal guarantee: before the first draw of ``run`` the certificate exists and, with a ``ledger``, its cost is durably recorded
-    under ``private.name``, or refused with nothing drawn and nothing written. What is handed out costs what was charged: details that
-    ``run`` adds cannot change events, scope or epsilon. ``journal``: for a release that a crash must not charge twice.
+    under ``private.name``, or refused with nothing drawn and nothing written. What is handed out costs what was charged: details
+    that ``run`` adds cannot change events, scope or epsilon. ``journal``: for a release that a crash must not charge twice.
 
     Args:
         plan: what is released at which cost, from public numbers.
@@ -208,7 +208,7 @@ class Embeddings:
 
 def release(
     graph: Graph,
-    layer: ContractiveGraphLayer,
+    layer: BoundedLayer,
     *,
     hops: int,
     budget: Budget,
@@ -223,7 +223,7 @@ def release(
 
     Args:
         graph: the private graph.
-        layer: one step of message passing.
+        layer: one step of message passing, any of `caribou.layers`.
         hops: K.
         budget: epsilon, delta and the privacy unit.
         bounds: the public degree floor and cap.
@@ -245,18 +245,17 @@ def release(
     ((200, 32), 'private')
     """
     from caribou.graph import Graph
-    from caribou.graph.operator import normalize
-    from caribou.layers.contractive import ContractiveGraphLayer
+    from caribou.layers import BoundedLayer
     from caribou.mechanisms.message_passing import check_pairing, propagate, start_of
     from caribou.mechanisms.noise_source import NoiseSource
     from caribou.privacy.calibration import budget_mu, calibrate_propagation
-    from caribou.privacy.sensitivity import Bounds, double_precision
+    from caribou.privacy.sensitivity import Bounds
     from caribou.randomness import Streams
 
     noise = noise or NoiseSource.secure()
     _check_types(
         graph=(graph, Graph),
-        layer=(layer, ContractiveGraphLayer),
+        layer=(layer, BoundedLayer),
         budget=(budget, Budget),
         bounds=(bounds, Bounds),
         noise=(noise, NoiseSource),
@@ -268,11 +267,10 @@ def release(
     bounds = Bounds(bounds.degree_floor, bounds.degree_cap, graph.num_nodes)
     x0 = start_of(graph, start)
     columns = x0.shape[-1] if x0.dim() == 2 else 1
-    arithmetic = double_precision(nodes=graph.num_nodes, columns=max(1, columns), beta=layer.beta)
-    calibrated = calibrate_propagation(
-        layer.sensitivity(budget.unit, bounds), hops=hops, mu=budget_mu(budget), arithmetic=arithmetic
-    )
-    operator = normalize(graph, bounds, Streams(seed).sampling)
+    sensitivity = layer.sensitivity(budget.unit, bounds)
+    arithmetic = sensitivity.arithmetic(nodes=graph.num_nodes, columns=max(1, columns))
+    calibrated = calibrate_propagation(sensitivity, hops=hops, mu=budget_mu(budget), arithmetic=arithmetic)
+    operator = layer.operator(graph, bounds, Streams(seed).sampling)
     check_pairing(layer, operator, x0, calibrated)  # before the ledger: a bad argument must not cost budget
     plan = embeddings_plan(budget, calibrated, start="features" if start is None else "given by the curator")
     released = execute(

@@ -39,7 +39,7 @@ def prepared(
     graph: Graph, layer: ContractiveGraphLayer, unit: str, hops: int, mu: float, bounds: Bounds
 ) -> tuple[Operator, CalibratedPropagation]:
     operator = normalize(graph, bounds, np.random.default_rng(0))
-    arithmetic = double_precision(nodes=graph.num_nodes, columns=graph.num_features, beta=layer.beta)
+    arithmetic = double_precision(nodes=graph.num_nodes, columns=graph.num_features, residual=layer.beta)
     calibrated = calibrate_propagation(layer.sensitivity(unit, bounds), hops=hops, mu=mu, arithmetic=arithmetic)
     return operator, calibrated
 
@@ -369,7 +369,7 @@ def one_hop_scores(graph: Graph, x: torch.Tensor, direction: np.ndarray, noise_f
     bounds = Bounds(degree_floor=3)
     operator = normalize(graph, bounds)
     # columns are independent copies of the experiment: one call is `runs` runs
-    arithmetic = double_precision(nodes=graph.num_nodes, columns=runs, beta=0.0)
+    arithmetic = double_precision(nodes=graph.num_nodes, columns=runs, residual=0.0)
     calibrated = calibrate_propagation(layer.sensitivity("edge", bounds), hops=1, mu=1.0, arithmetic=arithmetic)
     values = layer(x, operator).numpy()
     z = NoiseSource.secure().gaussian((graph.num_nodes, runs), std=calibrated.noise_std * noise_factor)
@@ -408,7 +408,7 @@ def final_states(graph: Graph, x: torch.Tensor, hops: int, factor: float, copies
     bounds = Bounds(degree_floor=3)
     many = batch(graph, copies)
     operator = normalize(many, bounds)
-    arithmetic = double_precision(nodes=many.num_nodes, columns=1, beta=0.0)
+    arithmetic = double_precision(nodes=many.num_nodes, columns=1, residual=0.0)
     calibrated = calibrate_propagation(layer.sensitivity("edge", bounds), hops=hops, mu=1.0, arithmetic=arithmetic)
     if factor != 1.0:
         calibrated = CalibratedPropagation(
@@ -487,7 +487,7 @@ def node_states(graph: Graph, copies: int, inner_projection: bool) -> np.ndarray
         operator = Operator(
             _without_loops(operator.matrix, present.repeat(copies, 1)), bounds, present.repeat(copies, 1)
         )
-    arithmetic = double_precision(nodes=many.num_nodes, columns=1, beta=4.0)
+    arithmetic = double_precision(nodes=many.num_nodes, columns=1, residual=4.0)
     unit = "node"
     calibrated = calibrate_propagation(layer.sensitivity(unit, bounds), hops=2, mu=1.0, arithmetic=arithmetic)
     x = torch.ones(n, 1, dtype=torch.float64).repeat(copies, 1)

@@ -39,7 +39,7 @@ def test_propagation_never_overspends_and_is_tight(
     sensitivity = layer_sensitivity(
         "edge", contraction=contraction, alpha1=alpha1, beta=1.0, bounds=Bounds(degree_floor=floor)
     )
-    arithmetic = double_precision(nodes=10_000, columns=64, beta=1.0)
+    arithmetic = double_precision(nodes=10_000, columns=64, residual=1.0)
     c = calibrate_propagation(sensitivity, hops=hops, mu=budget_mu(Budget(epsilon, delta)), arithmetic=arithmetic)
 
     def spent(noise_std: float) -> float:
@@ -74,7 +74,7 @@ def test_noise_is_monotone_in_every_argument(hops: int, contraction: float, fact
 
 def test_arithmetic_margin_is_negligible_and_finite() -> None:
     for nodes in (1, 1000, 10**6):
-        arithmetic = double_precision(nodes=nodes, columns=64, beta=1.0)
+        arithmetic = double_precision(nodes=nodes, columns=64, residual=1.0)
         assert 0 < arithmetic.error(1.0) < 4e-5
     with pytest.raises(CalibrationError, match="double precision"):
         calibrate_propagation(

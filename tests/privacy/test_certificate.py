@@ -34,7 +34,7 @@ def make(epsilon: float = 4.0, unit: str = "edge", secret: bool = True) -> Certi
     budget = Budget(epsilon, 1e-5, unit)
     bounds = Bounds(degree_floor=10, degree_cap=10 if unit == "node" else None, nodes=100)
     sensitivity = layer_sensitivity(unit, contraction=0.8, alpha1=0.9, beta=0.5, bounds=bounds)
-    arithmetic = double_precision(nodes=100, columns=5, beta=0.5)
+    arithmetic = double_precision(nodes=100, columns=5, residual=0.5)
     calibrated = calibrate_propagation(sensitivity, hops=8, mu=budget_mu(budget), arithmetic=arithmetic)
     return certify(
         budget,
@@ -124,7 +124,7 @@ DETAILS = ("events", 0, "details")
         _set((*DETAILS, "noise_std"), "5"),
         _set((*DETAILS, "sensitivity", "value"), 0.01),
         _set((*DETAILS, "sensitivity", "contraction"), 0.99),
-        _set((*DETAILS, "sensitivity", "alpha1"), 1.0),
+        _set((*DETAILS, "sensitivity", "parameters", "alpha1"), 1.0),
         _set((*DETAILS, "sensitivity", "bounds", "degree_floor"), 3),
         _set((*DETAILS, "sensitivity", "unit"), "node"),
         _set(("unit",), "node"),

@@ -37,7 +37,7 @@ from caribou.privacy.pair_response import (
     laplace_threshold_response,
     pair_count,
 )
-from caribou.privacy.sensitivity import Bounds, convergence_factor, double_precision, sum_sensitivity
+from caribou.privacy.sensitivity import Bounds, convergence_factor, sum_sensitivity
 
 MOST_LEAVES = 5
 
@@ -82,7 +82,7 @@ class PropagationCopies:
         # The mu at which calibration for the union of the copies gives the noise of one graph.
         kappa = convergence_factor(hops=self.hops, contraction=self.layer.contraction)
         mu = sensitivity.value * math.sqrt(kappa) / self.noise_std
-        arithmetic = double_precision(nodes=union.num_nodes, columns=d, beta=self.layer.beta)
+        arithmetic = sensitivity.arithmetic(nodes=union.num_nodes, columns=d)
         calibrated = calibrate_propagation(sensitivity, hops=self.hops, mu=mu, arithmetic=arithmetic)
         start = torch.from_numpy(np.tile(self.start, (runs, 1)))
         state = propagate(self.layer, operator, start, calibrated, noise).numpy()
@@ -221,14 +221,15 @@ def certified_mechanism(certificate: Certificate, method: str = "") -> tuple[Rel
 
 def _certified_propagation(details: Mapping[str, Any]) -> tuple[PropagationCopies, Pair] | None:
     s = details["sensitivity"]
-    if s["alpha1"] != 1:
+    numbers = s.get("parameters", s)  # version 0.1.0 had the layer's numbers at the top
+    if s.get("layer", "contractive") != "contractive" or numbers["alpha1"] != 1:
         return None
     floor, nodes = int(s["bounds"]["degree_floor"]), s["bounds"]["nodes"] or 10**9
     graphs = star_graphs(floor if floor <= MOST_LEAVES and 2 + 2 * floor <= nodes else 0)
     bounds = Bounds(degree_floor=floor)
     operators = [normalize(graph, bounds).matrix.to_dense().numpy() for graph in graphs]
     start = worst_rows(operators[1] - operators[0], np.random.default_rng(0))
-    layer = ContractiveGraphLayer(float(s["contraction"]), 1.0, float(s["beta"]))
+    layer = ContractiveGraphLayer(float(numbers["contraction"]), 1.0, float(numbers["beta"]))
     release = PropagationCopies(layer, bounds, int(details["hops"]), float(details["noise_std"]), start)
     pair = Pair("stars with the worst rows", *graphs, PrivacyUnit.EDGE)
     return release, replace(pair, batch_scores=release.likelihood_ratio(pair))

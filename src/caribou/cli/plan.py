@@ -121,7 +121,7 @@ def _document(budget: Budget, sensitivity: Sensitivity, rows: list[PlanRow], not
         "epsilon": budget.epsilon,
         "delta": budget.delta,
         "contraction": sensitivity.contraction,
-        "alpha1": sensitivity.alpha1,
+        "alpha1": dict(sensitivity.parameters)["alpha1"],
         "degree_floor": sensitivity.bounds.degree_floor,
         "degree_cap": sensitivity.bounds.degree_cap,
         "nodes": sensitivity.bounds.nodes,
@@ -134,7 +134,8 @@ def _document(budget: Budget, sensitivity: Sensitivity, rows: list[PlanRow], not
 def _heading(budget: Budget, sensitivity: Sensitivity, mu: float) -> str:
     b = sensitivity.bounds
     cap = "" if b.degree_cap is None else f", degree cap {b.degree_cap}"
-    layer = f"C_L = {sensitivity.contraction:g}, alpha1 = {sensitivity.alpha1:g}, degree floor {b.degree_floor}{cap}"
+    alpha1 = dict(sensitivity.parameters)["alpha1"]
+    layer = f"C_L = {sensitivity.contraction:g}, alpha1 = {alpha1:g}, degree floor {b.degree_floor}{cap}"
     return f"[bold]{budget}[/bold]\n{layer}\nsensitivity {sensitivity.value:.4g}, mu = {mu:.4g}"
 
 

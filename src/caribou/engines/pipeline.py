@@ -25,7 +25,7 @@ from caribou.mechanisms.noise_source import BlockNoise
 from caribou.privacy.budget import Budget, warn_of_large_delta
 from caribou.privacy.calibration import CalibratedPropagation, budget_mu, calibrate_propagation
 from caribou.privacy.certificate import Certificate
-from caribou.privacy.sensitivity import Bounds, layer_sensitivity, single_storage
+from caribou.privacy.sensitivity import Bounds, layer_sensitivity
 from caribou.randomness import Streams
 from caribou.release import Account, Drawn, LedgerLike, embeddings_plan, execute
 
@@ -198,7 +198,7 @@ class _FolderJournal:
     folder: WorkFolder
 
     def certificate(self, make: Callable[[], Certificate], ledger: Path | None) -> Certificate:
-        """The certificate of the interrupted run, which must have had the same ledger, or a new one, stored before it is charged."""
+        """That of the interrupted run, which must have had the same ledger, or a new one, stored before it is charged."""
         where = None if ledger is None else str(ledger)
         if self.folder.stage == "prepared":
             self.folder.update(stage="charging", certificate=make().to_dict(), ledger=where)
@@ -231,7 +231,7 @@ def _calibrated(request: Request, features: FeatureTable) -> CalibratedPropagati
         beta=request.beta,
         bounds=bounds,
     )
-    arithmetic = single_storage(nodes=n, columns=d, beta=request.beta)
+    arithmetic = sensitivity.arithmetic(nodes=n, columns=d, storage="single")
     return calibrate_propagation(sensitivity, hops=request.hops, mu=budget_mu(request.budget), arithmetic=arithmetic)
 
 

@@ -170,7 +170,7 @@ def _unique(keys: np.ndarray) -> np.ndarray:
 
 
 def _capped(buckets: _Buckets, cap: int, cap_key: int, limit: int, digest: ContentDigest) -> _Buckets:
-    """Keep a pair if it is among the first ``cap`` of both its ends, in the order of the hash, as `caribou.graph.operator.cap_degrees`."""
+    """Keep a pair if it is among the first ``cap`` of both its ends by the hash, as `caribou.graph.operator.cap_degrees`."""
     layout = buckets.layout
     chosen = _Buckets(buckets.folder, layout, "chosen")
     offered = _Buckets(buckets.folder, layout, "offered")

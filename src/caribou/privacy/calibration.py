@@ -92,7 +92,7 @@ def calibrate_propagation(
         return CalibratedPropagation(sensitivity, hops, kappa, math.inf, 0.0, arithmetic)
     if sensitivity.value == 0:
         raise CalibrationError(
-            "sensitivity is 0 (alpha1 = 0 at edge level): such a release does not use the private edges"
+            "sensitivity is 0 (the layer gives edges no weight): such a release does not use the private edges"
         )
     noise_std = _smallest_noise_std(sensitivity.value, math.sqrt(kappa) / mu, arithmetic)
     return CalibratedPropagation(sensitivity, hops, kappa, mu, noise_std, arithmetic)

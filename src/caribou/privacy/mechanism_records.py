@@ -16,7 +16,7 @@ from typing import Any
 from caribou._validate import integer, positive, unit_interval
 from caribou.errors import CertificateError
 from caribou.privacy.accounting import randomized_response_epsilon
-from caribou.privacy.assumptions import Assumption, AssumptionName, initial_state
+from caribou.privacy.assumptions import LAYER_ASSUMPTIONS, Assumption, AssumptionName, initial_state
 from caribou.privacy.budget import PrivacyUnit
 from caribou.privacy.calibration import (
     CalibratedPropagation,
@@ -38,13 +38,11 @@ from caribou.privacy.events import (
 from caribou.privacy.scope import Scope, ScopeKind
 from caribou.privacy.selection import RandomTrials, selection_epsilon
 from caribou.privacy.sensitivity import (
-    STORAGES,
-    Bounds,
     adjacency_gradient_edge_sensitivity,
     adjacency_gradient_node_sensitivity,
     convergence_factor,
-    layer_sensitivity,
     neighbourhood_gradient_sensitivity,
+    recomputed_sensitivity,
     sum_arithmetic,
     sum_sensitivity,
 )
@@ -172,6 +170,7 @@ def message_passing_record(calibrated: CalibratedPropagation, groups: Sequence[G
     cap = s.bounds.degree_cap
     cuts = s.unit is PrivacyUnit.NODE and cap is not None and cap < arithmetic.nodes - 1
     truncation = (Assumption(AssumptionName.TRUNCATION),) if cuts else ()
+    layer_inputs = (Assumption(AssumptionName.LAYER, {"layer": s.layer}),) if s.layer in LAYER_ASSUMPTIONS else ()
     return MechanismRecord(
         Mechanism.MESSAGE_PASSING,
         Mechanism.MESSAGE_PASSING.value,
@@ -179,12 +178,11 @@ def message_passing_record(calibrated: CalibratedPropagation, groups: Sequence[G
         calibrated.to_dict(),
         _each(groups or everyone(s.unit), calibrated.event),
         scope=Scope(ScopeKind.DEGREES_WITHIN_CAP, cap) if cuts else Scope(),
-        needs=(initial_state(s.unit), *truncation),
+        needs=(initial_state(s.unit), *layer_inputs, *truncation),
         public={
             "hops": calibrated.hops,
-            "contraction": s.contraction,
-            "alpha1": s.alpha1,
-            "beta": s.beta,
+            "layer": s.layer,
+            **{key: value for key, value in s.parameters if key != "columns"},
             "degree_floor": s.bounds.degree_floor,
             "degree_cap": cap,
             "nodes": arithmetic.nodes,
@@ -195,11 +193,9 @@ def message_passing_record(calibrated: CalibratedPropagation, groups: Sequence[G
 
 def _rebuilt_message_passing(d: Mapping[str, Any], groups: Sequence[Group]) -> MechanismRecord:
     s, a = d["sensitivity"], d["arithmetic"]
-    theorem = layer_sensitivity(
-        s["unit"], contraction=s["contraction"], alpha1=s["alpha1"], beta=s["beta"], bounds=Bounds(**s["bounds"])
-    )
+    theorem = recomputed_sensitivity(s)
     kappa = convergence_factor(hops=d["hops"], contraction=theorem.contraction)
-    arithmetic = STORAGES[a["storage"]](nodes=a["nodes"], columns=a["columns"], beta=theorem.beta)
+    arithmetic = theorem.arithmetic(nodes=a["nodes"], columns=a["columns"], storage=a["storage"])
     noise_std = _noise(d["noise_std"])
     mu = math.inf
     if noise_std > 0:

@@ -152,7 +152,7 @@ def _short(events: tuple[Event, ...]) -> str:
 
 
 def _check_payers(rebuilt: tuple[MechanismRecord, ...], c: Certificate, report: _Report) -> None:
-    """Either every protected unit pays everything, or each part of the split pays its own; what everybody is in, everybody pays."""
+    """Every protected unit pays everything, or each part of the split pays its own; what everybody is in, everybody pays."""
     payers = set(groups_of(rebuilt))
     allowed = payers == set(everyone(c.unit)) or (c.unit.value == "node" and payers <= set(PARTS))
     report.check("who pays", allowed, ", ".join(sorted(g.value for g in payers)))

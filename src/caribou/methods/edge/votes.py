@@ -191,7 +191,7 @@ class _Decoder:
         rates = self._rates(counts)
         evidence, joint = self._best_count_model(counts, rates)
         self.rates = rates["labelled"]
-        # Calibration nodes receive votes only of those before them; their counts are brought to what an unlabelled node would receive.
+        # Calibration nodes receive votes only of those before them; their counts are brought to those of an unlabelled node.
         received = np.ones(self.n)
         received[self.calibration] = self.before_calibration / len(self.train)
         self.known = Evidence(self.log_prior, evidence, counts / np.maximum(received, 0.25)[:, None])
