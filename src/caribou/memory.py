@@ -7,6 +7,7 @@ count), never from the private graph. Estimates count the largest arrays and the
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 from caribou.errors import InputError
@@ -27,6 +28,15 @@ def machine_memory() -> int:
         return min(physical, int(_CGROUP_LIMIT.read_text(encoding="ascii")))
     except (OSError, ValueError):  # no such file, or "max"
         return physical
+
+
+def peak_mb() -> float | None:
+    """The largest memory that this process has had; None on a system that does not tell. [MB]"""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024 if sys.platform != "darwin" else 1024**2)
 
 
 def require_memory(needed: int, what: str) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from dataclasses import asdict
 from multiprocessing import get_context
 from pathlib import Path
@@ -66,6 +68,31 @@ def test_processes_do_not_mix_their_lines(tmp_path: Path) -> None:
     records, problems = read(tmp_path, "table")
     assert not problems
     assert sorted(r.cell["seed"] for r in records) == [100 * k + i for k in range(4) for i in range(40)]
+
+
+WITHOUT = "import sys; sys.modules.update(fcntl=None, resource=None)\n"
+"""As on Windows: importing them is an ImportError."""
+
+
+def test_records_are_written_where_there_are_no_locks_and_no_memory_is_told(tmp_path: Path) -> None:
+    code = (
+        "from pathlib import Path\n"
+        "from caribou.experiments.measures import measure\n"
+        "from caribou.experiments.records import Record, append, read\n"
+        "cell = {'kind': 'noise', 'epsilon': 4, 'contraction': 0.9, 'hops': 2, 'degree_floor': 5}\n"
+        f"folder = Path({str(tmp_path)!r})\n"
+        "append(folder, Record('table', cell, 'ok', measure(cell, None)))\n"
+        "(found,), problems = read(folder, 'table')\n"
+        "sys.exit(problems or 'peak_mb' in found.measures or 'cpu_seconds' not in found.measures)"
+    )
+    assert subprocess.run([sys.executable, "-c", WITHOUT + code], timeout=120).returncode == 0
+
+
+@pytest.mark.parametrize("words", [["--help"], ["plan", "--json"], ["run", "--help"]], ids=" ".join)
+def test_commands_start_without_these_modules(words: list[str]) -> None:
+    code = f"sys.argv = ['caribou', *{words!r}]\nfrom caribou.cli import main\nmain()"
+    done = subprocess.run([sys.executable, "-c", WITHOUT + code], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
 
 
 def test_bad_names_and_folders(tmp_path: Path) -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import resource
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -30,6 +28,7 @@ from caribou.cli.options import (
     ReplaceFingerprint,
 )
 from caribou.errors import InputError
+from caribou.memory import peak_mb
 
 if TYPE_CHECKING:
     from caribou.estimators import Model
@@ -172,8 +171,7 @@ def _document(method: str, dataset: str, budget: Budget, runs: list[_Run]) -> di
         "epsilon_of_all_fits": json_number(epsilon_of(events, budget.delta)),
         "seconds_per_fit": mean_of([run.seconds for run in runs]).value,
         "cpu_seconds_per_fit": mean_of([run.cpu_seconds for run in runs]).value,
-        "peak_rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        / (1024 if sys.platform != "darwin" else 1024**2),
+        "peak_rss_mb": peak_mb(),
         "certificate": certificate.to_dict(),
     }
 
@@ -266,7 +264,8 @@ def _print(document: dict[str, Any], budget: str, model: Model, folders: list[Pa
         table.add_row("do not publish", "the accuracies: they read private labels without noise")
     table.add_row("in terms of attacks", attack_words(document["certificate"]))
     table.add_row("seconds per fit", f"{document['seconds_per_fit']:.1f} ({document['cpu_seconds_per_fit']:.1f} CPU)")
-    table.add_row("peak memory", f"{document['peak_rss_mb']:.0f} MB")
+    if document["peak_rss_mb"] is not None:
+        table.add_row("peak memory", f"{document['peak_rss_mb']:.0f} MB")
     table.add_row("certificate", document["certificate"]["status"])
     if booked:
         table.add_row("booked", booked)

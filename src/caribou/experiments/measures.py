@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import resource
-import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -18,6 +16,7 @@ from typing import Any
 
 from caribou.errors import InputError
 from caribou.experiments.records import cell_key
+from caribou.memory import peak_mb
 
 Cell = Mapping[str, Any]
 Measure = Callable[[Cell, Path | None], dict[str, Any]]
@@ -154,18 +153,14 @@ class Meter:
         self._before, self._wall, self._cpu = peak_mb(), time.perf_counter(), time.process_time()
 
     def read(self) -> dict[str, float]:
-        """As a record holds them. [s, MB]"""
+        """As a record holds them, without memory where the system does not tell it. [s, MB]"""
+        now = peak_mb()
+        memory = {} if now is None else {"peak_mb": round(now, 1), "peak_mb_before": round(self._before or 0.0, 1)}
         return {
             "seconds": round(time.perf_counter() - self._wall, 3),
             "cpu_seconds": round(time.process_time() - self._cpu, 3),
-            "peak_mb": round(peak_mb(), 1),
-            "peak_mb_before": round(self._before, 1),
+            **memory,
         }
-
-
-def peak_mb() -> float:
-    """The largest memory that this process has had. [MB]"""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024 if sys.platform != "darwin" else 1024**2)
 
 
 KINDS: Mapping[str, Measure] = {"train": fit_and_score, "audit": attack_and_score, "noise": noise_of_depth}

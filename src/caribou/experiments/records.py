@@ -8,13 +8,12 @@ was working on. A line that cannot be read, cut off or edited, is reported and s
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from caribou.errors import InputError
 
@@ -87,7 +86,7 @@ def append(folder: str | os.PathLike[str], record: Record) -> None:
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         with open(file, "ab+", buffering=0) as stream:
-            fcntl.flock(stream, fcntl.LOCK_EX)
+            _lock(stream)
             end = stream.seek(0, os.SEEK_END)
             if end and _last_byte(stream, end) != b"\n":
                 line = b"\n" + line  # what a killed process left stays a line of its own
@@ -95,6 +94,15 @@ def append(folder: str | os.PathLike[str], record: Record) -> None:
             os.fsync(stream.fileno())
     except OSError as error:
         raise InputError(f"out must be a folder that can be written, got {str(file)!r}: {error.strerror}") from error
+
+
+def _lock(stream: IO[bytes]) -> None:
+    """Keep other processes out of a file until it is closed. A system without such locks must write from one process."""
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        return
+    fcntl.flock(stream, fcntl.LOCK_EX)
 
 
 def _last_byte(stream: Any, end: int) -> bytes:

@@ -31,10 +31,11 @@ def charged(measures: dict[str, Any], charge: Charge) -> dict[str, Any]:
     """
     if not charge.cpu_seconds or "cpu_seconds" not in measures:
         return measures
+    memory = {"peak_mb": max(measures["peak_mb"], round(charge.peak_mb, 1))} if "peak_mb" in measures else {}
     return {
         **measures,
         "seconds": round(measures["seconds"] + charge.seconds, 3),
         "cpu_seconds": round(measures["cpu_seconds"] + charge.cpu_seconds, 3),
-        "peak_mb": max(measures["peak_mb"], round(charge.peak_mb, 1)),
+        **memory,
         "shared_cpu_seconds": round(charge.cpu_seconds, 3),
     }
