@@ -1,5 +1,5 @@
 """Write what pages say about records: the tables of docs/audit-results.md and docs/reproduction.md, and the column ``minutes`` of
-experiments/README.md.
+reproduction/README.md.
 
 ``make result-pages`` runs it; tests/test_result_pages.py compares.
 """
@@ -19,7 +19,7 @@ from caribou.reports.blocks import NOT_RUN, Entry, Table, few_seeds
 from caribou.reports.summary import MIN_RUNS, mean_of, successes
 
 ROOT = Path(__file__).parents[1]
-AUDIT_PAGE, README = ROOT / "docs" / "audit-results.md", ROOT / "experiments" / "README.md"
+AUDIT_PAGE, README = ROOT / "docs" / "audit-results.md", ROOT / "reproduction" / "README.md"
 CLAIMS_PAGE = ROOT / "docs" / "reproduction.md"
 CORES = 2
 NOT_MEASURED = "n.m."
@@ -227,13 +227,15 @@ def _kind(cell: Mapping[str, Any]) -> tuple[Any, ...]:
 
 def pages() -> dict[Path, str]:
     """All pages as they should be."""
-    records, problems = read_all(ROOT / "results")
+    records, problems = read_all(ROOT / "reproduction" / "results")
     for problem in problems:
         print(problem, file=sys.stderr)
     return {
         AUDIT_PAGE: audit_page(AUDIT_PAGE.read_text(encoding="utf-8"), records.get("audit", ())),
         CLAIMS_PAGE: claims_page(CLAIMS_PAGE.read_text(encoding="utf-8"), records),
-        README: with_minutes(README.read_text(encoding="utf-8"), available(ROOT / "experiments"), records),
+        README: with_minutes(
+            README.read_text(encoding="utf-8"), available(ROOT / "reproduction" / "experiments"), records
+        ),
     }
 
 

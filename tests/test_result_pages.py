@@ -61,7 +61,7 @@ def test_every_experiment_has_a_row(script: ModuleType) -> None:
     from caribou.experiments.grid import available
 
     lines = script.README.read_text(encoding="utf-8").split("\n")
-    for experiment in available(ROOT / "experiments"):
+    for experiment in available(ROOT / "reproduction" / "experiments"):
         rows = [line for line in lines if line.startswith("|") and f"`{experiment.name}.toml`" in line]
         assert len(rows) == 1, experiment.name
         assert rows[0].count("|") == 5, "item, file, command, minutes"

@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from caribou.cli import app
 from caribou.errors import CaribouError
+from caribou.experiments import reproduction
 from caribou.experiments.hyperparameters import Choice, read_choices, write_choices
 from caribou.experiments.search import read_trials
 
@@ -102,12 +103,13 @@ def test_wrong_words(places: list[str]) -> None:
     assert "epsilon must be" in failure("choose", "mlp-dp", "--dataset", DATA, "--epsilon", "-1", *places)
 
 
-def test_outside_the_source_tree_the_folder_and_the_way_to_it_are_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_outside_the_source_tree_it_is_said_where_was_looked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(reproduction, "_starts", lambda: (tmp_path, tmp_path / "site-packages" / "caribou"))
     words = failure("choose", "mlp-dp", "--dataset", DATA)
-    assert f"got '{tmp_path}/experiments/spaces', which does not exist" in words
+    assert f"no folder reproduction/ was found from '{tmp_path}' upward" in words
     assert "source tree" in words
-    assert "--spaces PATH/experiments/spaces" in words
+    assert "which does not exist" in failure(
+        "choose", "--dataset", DATA, "--spaces", "none", "--trials", "t", "--settings", "s"
+    )
     assert list(tmp_path.iterdir()) == []

@@ -11,7 +11,7 @@ from caribou.experiments.grid import SCALES, available, filtered, read_experimen
 from caribou.experiments.measures import ATTACKS, GCN, budget_of
 from caribou.methods import METHODS
 
-ROOT = Path(__file__).parents[2]
+PAPER = Path(__file__).parents[2] / "reproduction"
 GRID = """
 title = "A table"
 kind = "train"
@@ -107,7 +107,7 @@ def test_a_missing_file(tmp_path: Path) -> None:
         read_experiment(tmp_path / "none.toml")
 
 
-@pytest.mark.parametrize("experiment", available(ROOT / "experiments"), ids=lambda e: e.name)
+@pytest.mark.parametrize("experiment", available(PAPER / "experiments"), ids=lambda e: e.name)
 def test_ours_name_known_methods_at_every_scale(experiment) -> None:
     for scale in SCALES:
         cells = experiment.cells(scale)
@@ -123,7 +123,7 @@ def test_ours_name_known_methods_at_every_scale(experiment) -> None:
 def test_chosen_settings_are_used_and_own_ones_come_on_top(monkeypatch: pytest.MonkeyPatch) -> None:
     from caribou.experiments.measures import settings_of
 
-    monkeypatch.chdir(ROOT)
+    monkeypatch.chdir(PAPER)
     cell = {"method": "caribou-edp", "dataset": "cora", "epsilon": 4, "chosen": True}
     stored = settings_of(cell)
     assert stored, "the stored choice differs from the defaults here"

@@ -11,7 +11,7 @@ from caribou.errors import InputError
 from caribou.experiments.hyperparameters import Choice, chosen, nearest_choice, read_choices, write_choices
 from caribou.methods import METHODS
 
-ROOT = Path(__file__).parents[1]
+PAPER = Path(__file__).parents[2] / "reproduction"
 GAP = Choice("gap-edp", "cora", 4.0, {"hops": 2, "hidden": [32]}, 0.812, 0.79, 8, (0, 1), "0.1.0")
 INF = Choice("gap-inf", "cora", math.inf, {}, 0.9, 0.9, 8, (0,), "0.1.0")
 VOTES = Choice("votes-ndp", "photo", 1.0, {"base": {"clip": 0.2, "choose_shrinkage": True}, "plan": {}}, 0.5, None, 8)
@@ -112,7 +112,7 @@ def test_files_that_cannot_be_used(tmp_path: Path) -> None:
 
 
 def test_the_stored_choices_are_settings_of_their_methods() -> None:
-    entries = read_choices(ROOT / "experiments/settings.toml")
+    entries = read_choices(PAPER / "experiments/settings.toml")
     assert entries
     for entry in entries:
         info = METHODS[entry.method]

@@ -33,7 +33,7 @@ from caribou.methods.node.mlp import MlpDp
 from caribou.models import encoder
 from caribou.randomness import Streams
 
-ROOT = Path(__file__).parents[1]
+PAPER = Path(__file__).parents[2] / "reproduction"
 GRAPH = cb.datasets.load("csbm", nodes=200, seed=3)
 SPACE = {"clip": [0.3, 0.1], "shrinkage": [0.4, 0.8]}
 QUESTION = Question("mlp-dp", "csbm", 8.0, (0, 1))
@@ -47,7 +47,7 @@ def halves(name: str, seed: int) -> HeldOut:
 
 
 def test_every_method_has_a_declared_space_of_the_same_size_with_its_defaults() -> None:
-    spaces = read_spaces(ROOT / "experiments/spaces")
+    spaces = read_spaces(PAPER / "experiments/spaces")
     assert set(spaces) == set(METHODS)
     for name, space in spaces.items():
         listed = settings_of(name, space)

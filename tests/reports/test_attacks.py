@@ -10,7 +10,7 @@ from caribou.experiments.records import OK, Record, read
 from caribou.reports.attacks import OF_THE_PAPER, audit_blocks
 from caribou.reports.blocks import Table
 
-ROOT = Path(__file__).parents[2]
+PAPER = Path(__file__).parents[2] / "reproduction"
 
 
 def attacked(attack: str, method: str, epsilon: object, seed: int, **measures: object) -> Record:
@@ -70,7 +70,7 @@ def test_rates_stand_beside_what_the_certificate_allows() -> None:
 
 @pytest.fixture(scope="module")
 def ours() -> list[Record]:
-    return [r for r in read(ROOT / "results", "audit")[0] if r.status == OK]
+    return [r for r in read(PAPER / "results", "audit")[0] if r.status == OK]
 
 
 def test_without_privacy_linkteller_finds_nine_tenths(ours: list[Record]) -> None:

@@ -20,7 +20,7 @@ from caribou.reports.items import ITEMS
 from caribou.reports.page import sections, write_report
 from caribou.reports.summary import mean_of
 
-ROOT = Path(__file__).parents[2]
+PAPER = Path(__file__).parents[2] / "reproduction"
 CHROMIUM = next(
     (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
 )
@@ -50,7 +50,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from caribou.experiments.measures import measure
 
     folder = tmp_path_factory.mktemp("results")
-    for experiment in available(ROOT / "experiments"):
+    for experiment in available(PAPER / "experiments"):
         for cell in experiment.cells("smoke"):
             if cell["kind"] == "noise":
                 measures = measure(cell, None)
@@ -71,7 +71,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def page(results: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     records, problems = read_all(results)
     assert len(problems) == 2
-    known = {e.name: e for e in available(ROOT / "experiments")}
+    known = {e.name: e for e in available(PAPER / "experiments")}
     return write_report(tmp_path_factory.mktemp("report") / "out", sections(records, known, "smoke"), problems, "smoke")
 
 
@@ -154,7 +154,7 @@ def test_damage_and_failures_are_on_the_page(page: Path) -> None:
 
 def test_what_is_missing_is_said_with_its_command(results: Path) -> None:
     records, _ = read_all(results)
-    known = {e.name: e for e in available(ROOT / "experiments")}
+    known = {e.name: e for e in available(PAPER / "experiments")}
     parts = {part.item.experiment: part for part in sections({"motivation": records["motivation"]}, known, "smoke")}
     assert parts["motivation"].missing == 0
     assert parts["failure"].missing == len(known["failure"].cells("smoke"))
@@ -164,7 +164,7 @@ def test_what_is_missing_is_said_with_its_command(results: Path) -> None:
 
 def test_the_same_records_give_the_same_files(page: Path, results: Path, tmp_path: Path) -> None:
     records, problems = read_all(results)
-    known = {e.name: e for e in available(ROOT / "experiments")}
+    known = {e.name: e for e in available(PAPER / "experiments")}
     again = write_report(tmp_path / "again", sections(records, known, "smoke"), problems, "smoke")
     for file in page.parent.iterdir():
         assert (again.parent / file.name).read_bytes() == file.read_bytes(), file.name
@@ -172,7 +172,7 @@ def test_the_same_records_give_the_same_files(page: Path, results: Path, tmp_pat
 
 def test_columns_stand_in_the_order_of_the_file_whatever_was_run_first(page: Path, results: Path) -> None:
     records, _ = read_all(results)
-    known = {e.name: e for e in available(ROOT / "experiments")}
+    known = {e.name: e for e in available(PAPER / "experiments")}
     backwards = {"edge-accuracy": records["edge-accuracy"][::-1]}
     (part,) = (p for p in sections(backwards, known, "smoke") if p.item.experiment == "edge-accuracy")
     written = (page.parent / "edge-accuracy-table.csv").read_text()

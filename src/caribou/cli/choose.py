@@ -13,7 +13,7 @@ import typer
 
 from caribou.cli.options import DataDir
 from caribou.errors import InputError
-from caribou.experiments.hyperparameters import SETTINGS_FILE, Choice, read_choices, write_choices
+from caribou.experiments.hyperparameters import Choice, read_choices, write_choices
 
 if TYPE_CHECKING:
     from caribou.experiments.search import HeldOut, Question
@@ -28,13 +28,16 @@ def choose(
         typer.Option(help="Epsilon, may be repeated (default: 4). Without privacy: inf.", show_default=False),
     ] = None,
     seeds: Annotated[int, typer.Option(help="How many splits to average over.", min=1)] = 2,
-    spaces: Annotated[Path, typer.Option(help="Folder with a search space per method, <method>.toml.")] = Path(
-        "experiments/spaces"
-    ),
+    spaces: Annotated[
+        Path | None, typer.Option(help="Folder with a search space per method, <method>.toml (default: the paper's).")
+    ] = None,
     trials: Annotated[
-        Path, typer.Option(help="Folder for the trials, <data set>.jsonl; done ones are skipped.")
-    ] = Path("experiments/trials"),
-    settings: Annotated[Path, typer.Option(help="The file of chosen settings to update.")] = SETTINGS_FILE,
+        Path | None,
+        typer.Option(help="Folder for the trials, <data set>.jsonl; done ones are skipped (default: the paper's)."),
+    ] = None,
+    settings: Annotated[
+        Path | None, typer.Option(help="The file of chosen settings to update (default: the paper's).")
+    ] = None,
     no_fits: Annotated[
         bool,
         typer.Option("--no-fits", help="Fit nothing: choose where all trials are there, elsewhere write the defaults."),
@@ -50,9 +53,13 @@ def choose(
     Example: caribou choose gap-edp mlp --dataset cora --epsilon 4 --seeds 2
     """
     from caribou.datasets import load
+    from caribou.experiments.reproduction import require
     from caribou.experiments.search import held_out, read_spaces
     from caribou.models.encoder import kept_encoders
 
+    spaces = require().spaces if spaces is None else spaces
+    trials = require().trials if trials is None else trials
+    settings = require().settings if settings is None else settings
     known = read_spaces(spaces)
     unknown = [name for name in methods or [] if name not in known]
     if unknown:

@@ -11,16 +11,18 @@ from caribou.errors import InputError
 
 
 def report(
-    results: Annotated[Path, typer.Argument(help="The folder of records that caribou run wrote.")],
     out: Annotated[
         Path,
         typer.Option(
             help="The folder to write: index.html, and each table and figure as files; an earlier report is replaced."
         ),
     ],
-    experiments: Annotated[Path, typer.Option(help="The folder of experiments, to say what is missing.")] = Path(
-        "experiments"
-    ),
+    results: Annotated[
+        Path | None, typer.Argument(help="The folder of records that caribou run wrote (default: the paper's).")
+    ] = None,
+    experiments: Annotated[
+        Path | None, typer.Option(help="The folder of experiments, to say what is missing (default: the paper's).")
+    ] = None,
     scale: Annotated[str, typer.Option(help="The scale that counts as complete.")] = "laptop",
 ) -> None:
     """Build a self-contained page (no network) with every table and figure, ours beside the paper's.
@@ -31,10 +33,15 @@ def report(
     """
     from caribou.experiments.grid import available
     from caribou.experiments.records import read_all
+    from caribou.experiments.reproduction import find, results_folder
     from caribou.reports.page import sections, write_report
 
+    results = results_folder(results)
     records, problems = read_all(results)
-    known = {e.name: e for e in available(experiments)} if experiments.is_dir() else {}
+    paper = find()
+    if experiments is None and paper is not None:
+        experiments = paper.experiments
+    known = {e.name: e for e in available(experiments)} if experiments is not None else {}
     if not any(records.values()):
         raise InputError(
             f"results must be a folder with records of caribou run (*.jsonl), got {str(results)!r} with none"

@@ -10,19 +10,19 @@ import json
 import math
 import os
 import tomllib
-import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from caribou._files import atomic_write
 from caribou._validate import integer, positive_or_inf, unit_interval
 from caribou.errors import InputError
+from caribou.experiments import reproduction
 
-SETTINGS_FILE = Path("experiments/settings.toml")
 _HEADER = """\
 # Settings chosen on validation nodes of public data, one entry per method, data set and epsilon; the rest of the settings are
-# the defaults. Written by `caribou choose` from the trials in experiments/trials; tried = 0: not searched, the defaults.
+# the defaults. Written by `caribou choose` from its trials; tried = 0: not searched, the defaults.
 """
 
 
@@ -67,11 +67,13 @@ class Choice:
         return self.method, self.dataset, self.epsilon
 
 
-def chosen(method: str, dataset: str, epsilon: float, file: str | os.PathLike[str] = SETTINGS_FILE) -> Choice:
+def chosen(method: str, dataset: str, epsilon: float, file: str | os.PathLike[str] | None = None) -> Choice:
     """The entry for this method, data set and epsilon; an error that names the nearest ones if there is none.
 
-    A method that spends nothing has one entry, at infinity, for every epsilon.
+    A method that spends nothing has one entry, at infinity, for every epsilon. ``file``: by default that of the paper's
+    evaluation.
     """
+    file = reproduction.require().settings if file is None else file
     known = read_choices(file)
     asked = math.inf if _is_free(method) else positive_or_inf(epsilon=epsilon)
     near = [c for c in known if c.method == method and c.dataset == dataset]
@@ -85,11 +87,13 @@ def chosen(method: str, dataset: str, epsilon: float, file: str | os.PathLike[st
     )
 
 
-def nearest_choice(method: str, dataset: str, epsilon: float, file: str | os.PathLike[str] = SETTINGS_FILE) -> Choice:
+def nearest_choice(method: str, dataset: str, epsilon: float, file: str | os.PathLike[str] | None = None) -> Choice:
     """The searched entry of the nearest epsilon (by ratio; the smaller of two) for this method and data set.
 
-    Where nothing was searched for them: an entry with ``tried`` = 0, the defaults.
+    Where nothing was searched for them: an entry with ``tried`` = 0, the defaults. ``file``: by default that of the paper's
+    evaluation.
     """
+    file = reproduction.require().settings if file is None else file
     asked = math.inf if _is_free(method) else positive_or_inf(epsilon=epsilon)
     searched = [c for c in read_choices(file) if (c.method, c.dataset) == (method, dataset) and c.tried]
     if not searched:
@@ -140,15 +144,12 @@ def write_choices(file: str | os.PathLike[str], choices: Iterable[Choice]) -> No
     """Write the entries, sorted, whole or not at all."""
     ordered = sorted(choices, key=lambda c: (c.dataset, c.method, c.epsilon))
     text = _HEADER + "".join(f"\n[[choice]]\n{_entry(choice)}" for choice in ordered)
-    target = Path(file)
-    temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}.tmp")
     try:
-        temporary.write_text(text, encoding="utf-8")
-        temporary.replace(target)
+        atomic_write(file, text)
     except OSError as error:
-        raise InputError(f"settings must be a file that can be written, got {target}: {error.strerror}") from error
-    finally:
-        temporary.unlink(missing_ok=True)
+        raise InputError(
+            f"settings must be a file that can be written, got {os.fspath(file)}: {error.strerror}"
+        ) from error
 
 
 def _entry(choice: Choice) -> str:

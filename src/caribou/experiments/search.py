@@ -84,9 +84,7 @@ def read_spaces(folder: str | os.PathLike[str]) -> dict[str, Space]:
     if not files:
         state = "which has none" if Path(folder).is_dir() else "which does not exist"
         raise InputError(
-            f"spaces must be a folder with <method>.toml files, got {str(Path(folder).absolute())!r}, {state}; those of the "
-            "paper's comparison come with the source tree, not with the package: run this in its root, or give "
-            "--spaces PATH/experiments/spaces"
+            f"spaces must be a folder with <method>.toml files, got {str(Path(folder).absolute())!r}, {state}"
         )
     spaces: dict[str, Space] = {file.stem: read_toml(file, "space") for file in files}
     sizes = {name: len(settings_of(name, space)) for name, space in spaces.items()}
