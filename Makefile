@@ -46,7 +46,7 @@ settings-reference: setup
 	$(BIN)/python scripts/settings_reference.py > docs/settings.md
 
 result-pages: setup
-	$(BIN)/python scripts/result_pages.py
+	$(BIN)/python -m reproduction.pages
 
 bench: setup
 	$(BIN)/python benchmarks/run.py

@@ -148,9 +148,9 @@ def _require_all(ledger: Path, model: Model, data: Graph, fits: int) -> None:
 
 
 def _document(method: str, dataset: str, budget: Budget, runs: list[_Run]) -> dict[str, Any]:
+    from caribou.experiments.report.summary import mean_of
     from caribou.privacy.accounting import epsilon_of
     from caribou.privacy.certificate import json_number
-    from caribou.reports.summary import mean_of
 
     certificate = runs[0].model.certificate
     events = [event for run in runs for event in run.model.certificate.cost]

@@ -7,13 +7,18 @@ for from the current folder upward, then from the package upward.
 from __future__ import annotations
 
 import os
+import sys
 from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from types import ModuleType
 
 from caribou.errors import InputError
 
 NAME = "reproduction"
-_MARK = "experiments"
+_PARTS = ("experiments", "items.py")
+"""What a folder of that name must have to be the one."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +30,7 @@ class Reproduction:
     @property
     def experiments(self) -> Path:
         """The grids, one TOML file each."""
-        return self.folder / _MARK
+        return self.folder / "experiments"
 
     @property
     def settings(self) -> Path:
@@ -47,15 +52,26 @@ class Reproduction:
         """The records, one file per experiment."""
         return self.folder / "results"
 
+    def module(self, name: str) -> ModuleType:
+        """A module of the folder's own code (``items``): it is loaded by its path, because the folder is not installed."""
+        loaded = sys.modules.get(NAME)
+        if loaded is None or str(self.folder) not in map(str, getattr(loaded, "__path__", ())):
+            here = [str(self.folder)]
+            spec = spec_from_file_location(NAME, self.folder / "__init__.py", submodule_search_locations=here)
+            if spec is None or spec.loader is None:
+                raise InputError(f"{NAME} must be a folder of Python modules, got {str(self.folder)!r}")
+            sys.modules[NAME] = package = module_from_spec(spec)
+            spec.loader.exec_module(package)
+        return import_module(f"{NAME}.{name}")
+
 
 def find() -> Reproduction | None:
     """The folder of the source tree that this is run in, or of the one that the package is used from; None outside of both."""
     for start in _starts():
         for folder in (start, *start.parents):
-            if (folder / NAME / _MARK).is_dir():
-                return Reproduction(folder / NAME)
-            if folder.name == NAME and (folder / _MARK).is_dir():
-                return Reproduction(folder)
+            for candidate in (folder / NAME, folder):
+                if candidate.name == NAME and all((candidate / part).exists() for part in _PARTS):
+                    return Reproduction(candidate)
     return None
 
 

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from caribou.experiments.records import Record
-from caribou.reports import paper
-from caribou.reports.blocks import NOT_RUN, Block, Entry, Table
-from caribou.reports.summary import Mean, axis, budget_words, grouped, seed_words
+from caribou.experiments.report.blocks import Block, Entry, Table
+from caribou.experiments.report.costs import ADDED, CAPTION, PublishedCost, cost_table
+from caribou.experiments.report.summary import Mean, axis, budget_words, grouped, seed_words
+from reproduction import paper
 
 Records = Sequence[Record]
-ADDED = "added_mb"
-"""The measure that is computed here: by how much the fit raised the peak memory of its process."""
 
 
 def dataset_title(name: str) -> str:
@@ -28,77 +26,23 @@ def dataset_title(name: str) -> str:
     return f"{name} (stands in for Facebook)" if name in paper.STAND_INS else name
 
 
-def cost_table(name: str, records: Records) -> Table:
+def overhead_table(name: str, records: Records) -> Table:
     """CPU seconds and memory of a fit by data set and method, beside the paper's; accuracy points per CPU second."""
-    records = [with_added_memory(record) for record in records]
-    groups = [
-        _group(records, "CPU seconds of one fit (paper: a third of its time for 3 runs)", "cpu_seconds", "{:.2f}",
-               lambda m, d: _third(paper.overhead("seconds_3_runs", m, d))),
-        _group(records, "memory that the fit added to its process, MB (paper: on its GPU)", ADDED, "{:.0f}",
-               lambda m, d: paper.overhead("max_memory_mb", m, d)),
-        _group(records, "peak memory of the process, MB, libraries and data included", "peak_mb", "{:.0f}"),
-        _points_per_second(records),
-    ]  # fmt: skip
+    published = {
+        "cpu_seconds": PublishedCost(
+            "paper: a third of its time for 3 runs", lambda m, d: _third(paper.overhead("seconds_3_runs", m, d))
+        ),
+        ADDED: PublishedCost("paper: on its GPU", lambda m, d: paper.overhead("max_memory_mb", m, d)),
+    }
     caption = (
-        "One process and one thread per fit, means over all budgets and seeds; a public encoder that cells share is charged "
-        "to each; libraries that a fit loads count as its memory. The paper's figures are from a GPU, at ε = 1 and K = 20: "
-        "they compare methods with each other, not with ours."
+        f"{CAPTION} The paper's figures are from a GPU, at ε = 1 and K = 20: they compare methods with each other, not with "
+        "ours."
     )
-    head = ("method", *map(dataset_title, axis(records, "dataset")))
-    return Table(f"{name}-cost", "Time and memory", head, tuple(groups), caption)
-
-
-def with_added_memory(record: Record) -> Record:
-    """The record with the measure ADDED, if it knows the peak before and after."""
-    after, before = record.measures.get("peak_mb"), record.measures.get("peak_mb_before")
-    if after is None or before is None:
-        return record
-    return replace(record, measures={**record.measures, ADDED: after - before})
+    return cost_table(name, records, published=published, dataset_title=dataset_title, caption=caption)
 
 
 def _third(seconds: float | None) -> float | None:
     return None if seconds is None else seconds / 3
-
-
-def _group(
-    records: Records,
-    title: str,
-    measure: str,
-    form: str,
-    published: Callable[[str, str], float | None] = lambda method, dataset: None,
-) -> tuple[str, tuple[tuple[Entry, ...], ...]]:
-    means = grouped(records, "method", "dataset", measure=measure)
-    rows = []
-    for method in axis(records, "method"):
-        row = [Entry(method)]
-        for dataset in axis(records, "dataset"):
-            value = published(method, dataset)
-            row.append(_entry(means.get((method, dataset)), form, "" if value is None else form.format(value)))
-        rows.append(tuple(row))
-    return title, tuple(rows)
-
-
-def _entry(mean: Mean | None, form: str, published: str) -> Entry:
-    if mean is None:
-        return Entry(NOT_RUN)
-    return Entry(form.format(mean.value), mean.value, published, title=f"{mean.runs} fits")
-
-
-def _points_per_second(records: Records) -> tuple[str, tuple[tuple[Entry, ...], ...]]:
-    seconds = grouped(records, "method", "dataset", measure="cpu_seconds")
-    score = grouped(records, "method", "dataset")
-    rows = []
-    for method in axis(records, "method"):
-        entries = [
-            Entry(f"{100 * score[method, d].value / max(0.01, seconds[method, d].value):.0f}")
-            if (method, d) in seconds
-            else Entry(NOT_RUN)
-            for d in axis(records, "dataset")
-        ]
-        rows.append((Entry(method), *entries))
-    return "accuracy points per CPU second, all budgets together (a cheap method that guesses is high, too)", tuple(
-        rows
-    )
 
 
 # -- larger graphs -------------------------------------------------------------------------------------------------

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from reproduction.attacks import OF_THE_PAPER, audit_blocks
 
 from caribou.experiments.records import OK, Record, read
-from caribou.reports.attacks import OF_THE_PAPER, audit_blocks
-from caribou.reports.blocks import Table
+from caribou.experiments.report.blocks import Table
 
 PAPER = Path(__file__).parents[2] / "reproduction"
 

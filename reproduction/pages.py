@@ -1,7 +1,7 @@
 """Write what pages say about records: the tables of docs/audit-results.md and docs/reproduction.md, and the column ``minutes`` of
 reproduction/README.md.
 
-``make result-pages`` runs it; tests/test_result_pages.py compares.
+``make result-pages`` runs it (``python -m reproduction.pages``); tests/reproduction/test_pages.py compares.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Any
 
 from caribou.experiments.grid import Experiment, available
 from caribou.experiments.records import Record, read_all
-from caribou.reports import paper
-from caribou.reports.attacks import audit_blocks
-from caribou.reports.blocks import NOT_RUN, Entry, Table, few_seeds
-from caribou.reports.summary import MIN_RUNS, mean_of, successes
+from caribou.experiments.report.blocks import NOT_RUN, Entry, Table, few_seeds
+from caribou.experiments.report.summary import MIN_RUNS, mean_of, successes
+from reproduction import paper
+from reproduction.attacks import audit_blocks
 
 ROOT = Path(__file__).parents[1]
 AUDIT_PAGE, README = ROOT / "docs" / "audit-results.md", ROOT / "reproduction" / "README.md"
@@ -34,7 +34,7 @@ def audit_page(text: str, records: Sequence[Record]) -> str:
 
 def between_marks(text: str, name: str, content: str) -> str:
     """The text with what stands between the marks of ``name`` replaced."""
-    begin, end = f"<!-- {name}: made by scripts/result_pages.py -->", f"<!-- end of {name} -->"
+    begin, end = f"<!-- {name}: made by reproduction/pages.py -->", f"<!-- end of {name} -->"
     if begin not in text or end not in text:
         raise ValueError(f"the page must have the marks of {name}")
     head, _, rest = text.partition(begin)

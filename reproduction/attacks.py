@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from caribou.experiments.records import Record
-from caribou.reports import paper
-from caribou.reports.blocks import Block, Entry, Table
-from caribou.reports.summary import Mean, axis, budget_words, grouped, seed_words
+from caribou.experiments.report.blocks import Entry, Table
+from caribou.experiments.report.summary import Mean, axis, budget_words, grouped, seed_words
+from reproduction import paper
 
 Records = Sequence[Record]
 
@@ -25,7 +25,7 @@ OF_THE_PAPER = "CARIBOU, paper"
 SEEDS = "AUC, mean ± half of the 95 % interval over seeds (from 3 on); 0.5 is guessing."
 
 
-def audit_blocks(records: Records) -> list[Block]:
+def audit_blocks(records: Records) -> list[Table]:
     """One table per attack that was made."""
     made = {"linkteller": linkteller_table, "gmia": gmia_table, "lira": lira_table}
     found = {attack: [r for r in records if r.cell["attack"] == attack] for attack in made}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 
 METHODS = {
     "caribou-edp": "caribou", "caribou-inf": "caribou", "caribou-ndp": "caribou",
@@ -68,7 +68,7 @@ REDDIT2 = {
 
 
 def _rows(name: str) -> list[dict[str, str]]:
-    with (files("caribou.reports") / "paper" / name).open(encoding="utf-8") as file:
+    with (Path(__file__).parent / "paper" / name).open(encoding="utf-8") as file:
         return list(csv.DictReader(file))
 
 

@@ -69,16 +69,11 @@ def grouped(records: Iterable[Record], *names: str, measure: str = "test_accurac
 
     ``measure``: a name, or names joined by "/" for a figure inside others. Records without it are left out.
     """
-    return {group: mean_of(found) for group, found in _values(records, names, measure).items()}
+    return {group: mean_of(found) for group, found in values_by(records, names, measure).items()}
 
 
-def tops(records: Iterable[Record], *names: str, measure: str = "test_accuracy") -> dict[Any, Mean]:
-    """The largest value instead of the mean, without an interval: what a table of top accuracies shows."""
-    found = _values(records, names, measure)
-    return {group: Mean(max(values), math.nan, len(values)) for group, values in found.items()}
-
-
-def _values(records: Iterable[Record], names: Sequence[str], measure: str) -> dict[Any, list[float]]:
+def values_by(records: Iterable[Record], names: Sequence[str], measure: str) -> dict[Any, list[float]]:
+    """The values of a measure by the values of axes, as in `grouped`."""
     values: dict[Any, list[float]] = {}
     for record in records:
         value = figure_of(record.measures, measure)
@@ -93,6 +88,16 @@ def axis(records: Iterable[Record], name: str) -> list[Any]:
     found = list(dict.fromkeys(value_of(record.cell, name) for record in records))
     numbers = sorted(v for v in found if isinstance(v, int | float))
     return [*numbers, *(v for v in found if isinstance(v, str))]
+
+
+def seeds_of(means: Iterable[Mean]) -> str:
+    """Over how many seeds means are, in words.
+
+    >>> seeds_of([Mean(0.5, 0.1, 1), Mean(0.5, 0.1, 3)]), seeds_of([Mean(0.5, 0.1, 3)])
+    ('1 to 3', '3')
+    """
+    counts = sorted({mean.runs for mean in means})
+    return f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
 
 
 def value_of(cell: Mapping[str, Any], name: str) -> Any:

@@ -1,30 +1,41 @@
-"""The tables and figures of the evaluation, each a function of the records of one experiment."""
+"""The tables and figures of the evaluation, each a function of the records of one experiment.
+
+`caribou report` loads ``ITEMS`` and ``INTRODUCTION`` from here when it is given records of these experiments.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from caribou.experiments.records import Record
-from caribou.reports import paper
-from caribou.reports.attacks import audit_blocks
-from caribou.reports.blocks import NOT_RUN, Block, Entry, Table, marked
-from caribou.reports.costs import cost_table, dataset_title, larger_blocks
-from caribou.reports.figures import boxes, curves, heat_maps
-from caribou.reports.summary import Mean, axis, budget_words, figure_of, grouped, seed_words, tops, value_of
+from caribou.experiments.report.blocks import NOT_RUN, Block, Entry, Table, marked
+from caribou.experiments.report.figures import curves
+from caribou.experiments.report.items import Item
+from caribou.experiments.report.scores import axis_curves, epsilon_curves, interval_words, score_table, settings_note
+from caribou.experiments.report.summary import (
+    Mean,
+    axis,
+    figure_of,
+    grouped,
+    seed_words,
+    seeds_of,
+    value_of,
+    values_by,
+)
+from reproduction import paper
+from reproduction.attacks import audit_blocks
+from reproduction.costs import dataset_title, larger_blocks, overhead_table
+from reproduction.figures import boxes, heat_maps
 
 Records = Sequence[Record]
 
-
-@dataclass(frozen=True)
-class Item:
-    """A part of the report: its experiment, and what is made of the records."""
-
-    experiment: str
-    title: str
-    paper: str
-    build: Callable[[Records], list[Block]]
+INTRODUCTION = (
+    "The paper's figures (small) are for its own mechanisms, data splits and settings: compare the order of methods, not single "
+    "figures. Settings here are each method's defaults or were chosen on validation nodes; test accuracy never chose anything."
+)
 
 
 # -- accuracy ------------------------------------------------------------------------------------------------------
@@ -45,7 +56,7 @@ def accuracy_blocks(name: str, *, top: bool = False) -> Callable[[Records], list
         blocks: list[Block] = [accuracy_table(name, records)]
         if top:
             blocks.append(top_table(name, records))
-        return [*blocks, accuracy_curves(name, records), cost_table(name, records)]
+        return [*blocks, *epsilon_curves(f"{name}-curves", records), overhead_table(name, records)]
 
     return build
 
@@ -55,49 +66,40 @@ def accuracy_table(name: str, records: Records) -> Table:
     means = grouped(records, "epsilon", "method", "dataset")
     best = ", the best of 3 runs" if PUBLISHED[name].startswith("top") else ""
     caption = (
-        f"Test accuracy in %, mean ± half of the 95 % interval (from 3 runs on); seeds: {_runs(means)}. Small: the paper's "
-        f"figure{best}. Bold: best, underlined: second. {_settings_note(records)}{_datasets_note(axis(records, 'dataset'))}"
-        f"{_scope_note(records)}"
+        f"Test accuracy in %, {interval_words(means)} Small: the paper's figure{best}. Bold: best, underlined: second. "
+        f"{settings_note(records)}{_datasets_note(axis(records, 'dataset'))}{_scope_note(records)}"
     )
-    return _by_epsilon(f"{name}-table", "Accuracy", records, means, PUBLISHED[name], caption)
+    return _beside_the_paper(f"{name}-table", "Accuracy", records, means, PUBLISHED[name], caption)
 
 
 def top_table(name: str, records: Records) -> Table:
     """The best of the seeds, as the paper's first table has it."""
     best = tops(records, "epsilon", "method", "dataset")
     caption = (
-        f"Test accuracy in %, the best of {_runs(best)} seeds, as in the paper's first table (small). The maximum chooses a "
-        "run by its test accuracy, so it flatters every method, most where the test set is small; compare means."
+        f"Test accuracy in %, the best of {seeds_of(best.values())} seeds, as in the paper's first table (small). The maximum "
+        "chooses a run by its test accuracy, so it flatters every method, most where the test set is small; compare means."
     )
-    return _by_epsilon(f"{name}-top", "Top accuracy", records, best, "top1", caption)
+    return _beside_the_paper(f"{name}-top", "Top accuracy", records, best, "top1", caption)
 
 
-def _by_epsilon(
-    name: str, title: str, records: Records, means: Mapping[Any, Mean], published: str, caption: str
+def tops(records: Iterable[Record], *names: str, measure: str = "test_accuracy") -> dict[Any, Mean]:
+    """The largest value instead of the mean, without an interval: what a table of top accuracies shows."""
+    found = values_by(records, names, measure)
+    return {group: Mean(max(values), math.nan, len(values)) for group, values in found.items()}
+
+
+def _beside_the_paper(
+    name: str, title: str, records: Records, means: Mapping[Any, Mean], table: str, caption: str
 ) -> Table:
-    datasets = axis(records, "dataset")
-    groups = []
-    for epsilon in axis(records, "epsilon"):
-        methods = [m for m in axis(records, "method") if any((epsilon, m, d) in means for d in datasets)]
-        columns = []
-        for dataset in datasets:
-            column = [_accuracy(means.get((epsilon, m, dataset)), published, m, dataset, epsilon) for m in methods]
-            columns.append(marked(column))
-        rows = [(Entry(method), *(column[k] for column in columns)) for k, method in enumerate(methods)]
-        groups.append((budget_words(epsilon), tuple(rows)))
-    return Table(name, title, ("method", *map(dataset_title, datasets)), tuple(groups), caption)
-
-
-def _runs(means: Mapping[Any, Mean]) -> str:
-    seeds = sorted({m.runs for m in means.values()})
-    return f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
-
-
-def _settings_note(records: Records) -> str:
-    searched = sum(bool(r.measures.get("searched")) for r in records)
-    if searched == len(records):
-        return "Settings were searched on validation nodes for all of them."
-    return f"Settings were searched on validation nodes for {searched} of {len(records)} fits; the others have the defaults."
+    return score_table(
+        name,
+        title,
+        records,
+        means,
+        published=lambda method, dataset, epsilon: paper.accuracy(table, method, dataset, epsilon),
+        dataset_title=dataset_title,
+        caption=caption,
+    )
 
 
 def _scope_note(records: Records) -> str:
@@ -126,32 +128,6 @@ def _datasets_note(datasets: Sequence[str]) -> str:
         else ""
     )
     return stand_in + chains
-
-
-def _accuracy(mean: Mean | None, table: str, method: str, dataset: str, epsilon: Any) -> Entry:
-    published = paper.accuracy(table, method, dataset, epsilon)
-    beside = "" if published is None else f"{published:.1f}"
-    if mean is None:
-        return Entry(NOT_RUN, paper=beside, title=NOT_RUN)
-    return Entry(mean.percent(), mean.value, beside, title=seed_words(mean.runs))
-
-
-def accuracy_curves(name: str, records: Records) -> Block:
-    """Accuracy over epsilon, one panel per data set."""
-    private = [r for r in records if r.cell["epsilon"] != "inf"]
-    panels: dict[str, dict[str, Any]] = {}
-    lines: dict[str, dict[str, float]] = {}
-    for dataset in axis(records, "dataset"):
-        panels[dataset] = {}
-        for method in axis(private, "method"):
-            chosen = [r for r in private if r.cell["dataset"] == dataset and r.cell["method"] == method]
-            if chosen:
-                panels[dataset][method] = grouped(chosen, "epsilon")
-        free = [r for r in records if r.cell["dataset"] == dataset and r.cell["epsilon"] == "inf"]
-        lines[dataset] = {method: mean.value for method, mean in grouped(free, "method").items()}
-    panels = {dataset: methods for dataset, methods in panels.items() if methods}
-    caption = "Bars: 95 % intervals over the seeds. Dotted: without privacy (mlp: without the graph)."
-    return curves(f"{name}-curves", "Accuracy against epsilon", panels, x="epsilon", lines=lines, caption=caption)
 
 
 # -- depth ---------------------------------------------------------------------------------------------------------
@@ -200,19 +176,9 @@ def depth_lines(name: str, title: str, caption: str = "") -> Callable[[Records],
     """Accuracy over K, one panel per data set, one line per method and epsilon."""
 
     def build(records: Records) -> list[Block]:
-        panels: dict[str, dict[str, Any]] = {}
-        for dataset in axis(records, "dataset"):
-            here = [r for r in records if r.cell["dataset"] == dataset]
-            lines = {}
-            for method in axis(here, "method"):
-                for epsilon in axis([r for r in here if r.cell["method"] == method], "epsilon"):
-                    chosen = [r for r in here if (r.cell["method"], r.cell["epsilon"]) == (method, epsilon)]
-                    label = method if epsilon == "inf" else f"{method}, ε = {epsilon:g}"
-                    lines[label] = grouped(chosen, "hops")
-            panels[dataset] = lines
         settings = "" if not caption else f" {caption}"
         words = f"Means over {_seeds(records)} with their 95 % intervals; guessing has 50 % on chains.{settings}"
-        return [curves(name, title, panels, x="hops K", log=False, caption=words)]
+        return [axis_curves(name, title, records, "hops", x="hops K", caption=words)]
 
     return build
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from reproduction.costs import dataset_title, larger_blocks, overhead_table
 
 from caribou.experiments.records import OK, Record
-from caribou.reports.blocks import Entry, Table
-from caribou.reports.costs import cost_table, dataset_title, larger_blocks
+from caribou.experiments.report.blocks import Entry, Table
 
 LARGE = "csbm:nodes=169343,classes=40,features=128,average_degree=13.674"
 
@@ -29,7 +29,7 @@ def table() -> Table:
         fitted("votes-edp", "cora", cpu_seconds=5.0, peak_mb=600.0),
         fitted("votes-edp", "berkeley13", cpu_seconds=9.0, peak_mb=700.0, peak_mb_before=300.0),
     ]
-    return cost_table("edge-accuracy", records)
+    return overhead_table("edge-accuracy", records)
 
 
 def test_time_is_the_mean_over_budgets_beside_a_third_of_the_paper_s(table: Table) -> None:
