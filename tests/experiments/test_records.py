@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from caribou.errors import InputError
+from caribou.experiments.journal import pack
 from caribou.experiments.records import FAILED, OK, Record, append, latest, read, read_all, result_file
 
 
@@ -25,6 +26,31 @@ def test_what_is_appended_is_read_back(tmp_path: Path) -> None:
     assert read(tmp_path, "table") == ([record(0), record(1), record(2)], [])
     assert read_all(tmp_path) == ({"table": [record(0), record(1), record(2)]}, [])
     assert read(tmp_path, "nothing") == ([], [])
+
+
+def test_packed_records_are_read_with_live_ones_of_which_the_live_count(tmp_path: Path) -> None:
+    for seed in range(3):
+        append(tmp_path, record(seed))
+    pack(result_file(tmp_path, "table"))
+    assert read(tmp_path, "table") == ([record(0), record(1), record(2)], [])
+    append(tmp_path, record(1, OK, 0.9))
+    append(tmp_path, record(2, FAILED))
+    append(tmp_path, record(3))
+    records, problems = read_all(tmp_path)
+    assert not problems
+    found = [(r.cell["seed"], r.status, r.measures["test_accuracy"]) for r in latest(records["table"])]
+    assert found == [(0, OK, 0.5), (1, OK, 0.9), (2, OK, 0.5), (3, OK, 0.5)]
+
+
+def test_files_that_are_no_archives_are_named(tmp_path: Path) -> None:
+    append(tmp_path, record(0))
+    pack(result_file(tmp_path, "table"))
+    (tmp_path / "nodes.parquet").write_bytes(b"something else")
+    records, (problem,) = read_all(tmp_path)
+    assert records == {"table": [record(0)]}
+    assert str(problem).startswith("nodes.parquet: results must be archives that can be read")
+    with pytest.raises(InputError, match="archives that can be read"):
+        read(tmp_path, "nodes")  # to go on with half of the records would measure the others again
 
 
 def test_damage_is_reported_and_skipped(tmp_path: Path) -> None:

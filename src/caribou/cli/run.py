@@ -58,6 +58,7 @@ def run(
 
     Example: caribou run edge-accuracy --scale smoke --out my-results
     """
+    from caribou.experiments import journal
     from caribou.experiments.grid import filtered, read_experiment
     from caribou.experiments.hyperparameters import read_choices
     from caribou.experiments.records import FAILED, append, result_file
@@ -85,10 +86,8 @@ def run(
         paper = find()
         ours = paper is not None and file.resolve().is_relative_to(paper.experiments.resolve())
         out = paper.results if paper is not None and ours else Path("results")
-    if result_file(out, experiment.name).exists() and not resume:
-        raise InputError(
-            f"out must have no records of {experiment.name} yet, or give --resume, got {result_file(out, experiment.name)}"
-        )
+    if journal.exists(result_file(out, experiment.name)) and not resume:
+        raise InputError(f"out must have no records of {experiment.name} yet, or give --resume, got {str(out)!r}")
     _make(out)
     todo = pending(cells, out, experiment.name)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # both end the workers, too

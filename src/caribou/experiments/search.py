@@ -22,6 +22,7 @@ import numpy as np
 
 from caribou import __version__
 from caribou.errors import CaribouError, InputError
+from caribou.experiments import journal
 from caribou.experiments.hyperparameters import Choice, read_toml
 from caribou.graph import Graph, Split
 from caribou.mechanisms.noise_source import NoiseSource
@@ -190,33 +191,35 @@ def complete_trials(question: Question, space: Space, done: Iterable[Trial]) -> 
 
 
 def read_trials(file: str | os.PathLike[str]) -> list[Trial]:
-    """All trials of a file of lines, none if it does not exist. A last line that was cut off (a killed search) is left out."""
+    """All trials of a journal, archived and live; none if there is none.
+
+    ``file``: the live one, ``<data set>.jsonl``. A last line that was cut off (a killed search) is left out.
+    """
     try:
-        lines = Path(file).read_text(encoding="utf-8").split("\n")
-    except FileNotFoundError:
-        return []
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"trials must be a file of lines of JSON, got {os.fspath(file)}: {error}") from error
-    return [_trial(line, f"{os.fspath(file)}, line {number}") for number, line in enumerate(lines[:-1], start=1)]
+        lines = journal.read_lines(file)[:-1]
+    except OSError as error:
+        raise InputError(f"trials must be a file that can be read, got {os.fspath(file)}: {error.strerror}") from error
+    archive = journal.archive_of(file)
+    archived = [_trial(entry, f"{archive}, row {n}") for n, entry in enumerate(journal.read_archive(archive), start=1)]
+    return archived + [_trial(line, f"{os.fspath(file)}, line {n}") for n, line in enumerate(lines, start=1)]
 
 
-def _trial(line: str, where: str) -> Trial:
+def _trial(entry: bytes | Mapping[str, Any], where: str) -> Trial:
     try:
-        record = json.loads(line)
+        record = json.loads(entry) if isinstance(entry, bytes) else dict(entry)
         return Trial(**(record | {"epsilon": float(record["epsilon"])}))
     except (ValueError, TypeError, KeyError) as error:
         raise InputError(f"a trial must be one JSON object with the fields of Trial, got {where}: {error}") from error
 
 
 def append_trial(file: str | os.PathLike[str], trial: Trial) -> None:
-    """Add a line; what a killed search left of a last line is cut off first."""
-    path = Path(file)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("ab+") as stream:
-        stream.seek(0)
-        whole = stream.read().rfind(b"\n") + 1
-        stream.truncate(whole)
-        stream.write(trial.to_json().encode() + b"\n")
+    """Add a trial; it is on the disk when this returns. What a killed search left of a last line is cut off first."""
+    try:
+        journal.append_line(file, trial.to_json(), cut_rest=True)
+    except OSError as error:
+        raise InputError(
+            f"trials must be a file that can be written, got {os.fspath(file)}: {error.strerror}"
+        ) from error
 
 
 # -- choices -------------------------------------------------------------------------------------------------------
