@@ -109,6 +109,8 @@ def figure(
 ) -> Figure:
     """Draw ``panels`` panels, three in a row, with one legend. ``alternative``: what the figure shows, in words."""
     import matplotlib as mpl
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure as Canvas
 
     columns = min(3, panels)
@@ -127,9 +129,11 @@ def figure(
                 across = min(2 * columns, len(shown))  # two of the longest labels fit under a panel
                 canvas.legend(shown.values(), shown.keys(), loc="outside lower center", ncols=across, fontsize=8)
         svg, png = io.StringIO(), io.BytesIO()
-        canvas.savefig(svg, format="svg", metadata={"Date": None})
-        canvas.set_layout_engine("none")  # it has been computed, and takes as long as drawing
-        canvas.savefig(png, format="png", dpi=150, metadata={"Software": None})
+        # savefig would draw twice, and compute the layout each time
+        FigureCanvasSVG(canvas).print_svg(svg, metadata={"Date": None})
+        canvas.set_layout_engine("none")
+        canvas.set_dpi(150)
+        FigureCanvasAgg(canvas).print_png(png, metadata={"Software": None})
     narrowest = NARROWEST if columns == 3 else 0
     return Figure(name, title, alternative, _inline(svg.getvalue(), name, narrowest), png.getvalue(), caption)
 
