@@ -124,7 +124,7 @@ def _rows(records: Records, means: Mapping[Any, Mean]) -> tuple[tuple[Entry, ...
 def _entry(mean: Mean | None) -> Entry:
     if mean is None:
         return Entry("")
-    return Entry(mean.decimals(), mean.value, title=seed_words(mean.runs))
+    return Entry(mean.decimals(), mean.value, title=seed_words(mean.count))
 
 
 def _order(key: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -77,7 +77,7 @@ def _larger_row(key: tuple[Any, ...], score: Mean, costs: Mapping[str, Mapping[A
         for measured in [costs[measure].get(key)]
     ]
     name = method if free else f"{method}, {budget_words(epsilon)}"
-    return Entry(name), Entry(score.percent(), title=seed_words(score.runs)), *figures
+    return Entry(name), Entry(score.percent(), title=seed_words(score.count)), *figures
 
 
 def _size_words(dataset: str) -> str:

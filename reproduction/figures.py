@@ -9,7 +9,7 @@ from caribou.experiments.report.blocks import Figure
 from caribou.experiments.report.figures import COLOURS, Series, figure, style
 from caribou.experiments.report.summary import Mean
 
-LEAST_SPAN = 5
+MIN_SPAN = 5
 """A scale of colours spans at least this, so that chance does not look like an effect. [percentage points]"""
 
 
@@ -77,7 +77,7 @@ def heat_maps(
         for ax, ((parameter, dataset), (rows, columns, means)) in zip(axes, panels.items(), strict=False):
             grid = [[100 * means[r, c].value if (r, c) in means else float("nan") for c in columns] for r in rows]
             low = min(scales[dataset])
-            high = max(*scales[dataset], low + LEAST_SPAN)
+            high = max(*scales[dataset], low + MIN_SPAN)
             image = ax.imshow(grid, aspect="auto", cmap="viridis", vmin=low, vmax=high)
             ax.figure.colorbar(image, ax=ax)
             for i, row in enumerate(grid):

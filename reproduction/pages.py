@@ -14,7 +14,7 @@ from typing import Any
 from caribou.experiments.grid import Experiment, available
 from caribou.experiments.records import Record, read_all
 from caribou.experiments.report.blocks import NOT_RUN, Entry, Table, few_seeds
-from caribou.experiments.report.summary import MIN_RUNS, mean_of, successes
+from caribou.experiments.report.summary import MIN_SEEDS, mean_of, successes
 from reproduction import paper
 from reproduction.attacks import audit_blocks
 
@@ -162,7 +162,7 @@ def _wins(scores: Scores, method: str, cells: Sequence[tuple[int, str]], rivals:
         if own and rival is not None:
             wins += mean_of([*own.values()]).value >= mean_of([*rival[1].values()]).value
             distance = mean_of([own[seed] - rival[1][seed] for seed in own.keys() & rival[1].keys()])
-            clear += distance.runs >= MIN_RUNS and distance.value > distance.half_width
+            clear += distance.count >= MIN_SEEDS and distance.value > distance.half_width
     return f"{wins} (beyond chance, seed by seed: {clear})"
 
 

@@ -102,7 +102,7 @@ def test_chosen_settings_are_those_beside_the_experiment(tmp_path: Path, monkeyp
     Path("mine.toml").write_text(TABLE + "chosen = true\n")
     assert "settings must be a file that can be read, got settings.toml" in failure("mine.toml")
     assert not Path("results").exists(), "found before anything was measured"
-    entry = '[[choice]]\nmethod = "mlp-dp"\ndataset = "csbm:nodes=80"\nepsilon = 8.0\nsettings = { clip = 0.125 }\n'
+    entry = '[[tuned]]\nmethod = "mlp-dp"\ndataset = "csbm:nodes=80"\nepsilon = 8.0\nsettings = { clip = 0.125 }\n'
     Path("settings.toml").write_text(entry + "validation_accuracy = 0.5\ntried = 1\n")
     call("mine.toml")
     ((record,), _) = read("results", "mine")

@@ -126,7 +126,7 @@ def test_chosen_settings_are_used_and_own_ones_come_on_top(monkeypatch: pytest.M
     monkeypatch.chdir(PAPER)
     cell = {"method": "caribou-edp", "dataset": "cora", "epsilon": 4, "chosen": True}
     stored = settings_of(cell)
-    assert stored, "the stored choice differs from the defaults here"
+    assert stored, "the stored settings differ from the defaults here"
     name = next(iter(stored))
     assert settings_of({**cell, "settings": {name: "mine"}}) == {**stored, name: "mine"}
     assert settings_of({**cell, "chosen": False}) == {}

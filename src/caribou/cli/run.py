@@ -60,7 +60,7 @@ def run(
     """
     from caribou.experiments import journal
     from caribou.experiments.grid import filtered, read_experiment
-    from caribou.experiments.hyperparameters import read_choices
+    from caribou.experiments.hyperparameters import read_settings
     from caribou.experiments.records import FAILED, append, result_file
     from caribou.experiments.reproduction import experiment_file, find
     from caribou.experiments.runner import pending, run_cells
@@ -81,7 +81,7 @@ def run(
         )
     settings = file.with_name("settings.toml")
     if any(cell.get("chosen") for cell in cells):
-        read_choices(settings)  # a file that is missing or broken is found before anything is measured
+        read_settings(settings)  # a file that is missing or broken is found before anything is measured
     if out is None:
         paper = find()
         ours = paper is not None and file.resolve().is_relative_to(paper.experiments.resolve())

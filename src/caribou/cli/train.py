@@ -206,11 +206,11 @@ def parse_settings(pairs: list[str]) -> dict[str, Any]:
 
 def chosen_settings(method: str, dataset: str | None, epsilon: float, file: Path) -> dict[str, Any]:
     """The entry of the file for this fit; settings are chosen per data set, so there is none for a user's own graph."""
-    from caribou.experiments.hyperparameters import chosen
+    from caribou.experiments.hyperparameters import tuned_settings
 
     if dataset is None:
         raise InputError("settings must go with --dataset, got --graph")
-    return dict(chosen(method, dataset, epsilon, file).settings)
+    return dict(tuned_settings(method, dataset, epsilon, file).settings)
 
 
 def with_public_features(settings: dict[str, Any], method: str, file: Path | None) -> dict[str, Any]:

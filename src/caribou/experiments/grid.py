@@ -111,10 +111,10 @@ def _product(grid: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
             axes[name] = [value] if name in _PLAIN or not isinstance(value, list) else value
     settings = {name: value if isinstance(value, list) else [value] for name, value in grid.get("set", {}).items()}
     for values in itertools.product(*axes.values()):
-        for chosen in itertools.product(*settings.values()):
+        for values_of_settings in itertools.product(*settings.values()):
             cell = dict(zip(axes, values, strict=True))
             if settings:
-                cell["settings"] = dict(zip(settings, chosen, strict=True))
+                cell["settings"] = dict(zip(settings, values_of_settings, strict=True))
             yield cell
 
 

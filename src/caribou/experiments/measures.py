@@ -56,7 +56,7 @@ def fit_and_score(cell: Cell, data_dir: Path | None, settings_file: Path | None 
         "val_accuracy": json_number(accuracy(probabilities, graph, "val")),
         "epsilon_spent": json_number(model.certificate.epsilon_spent),
         "settings": dict(model.settings),
-        "searched": bool(cell.get("chosen")) and _choice(cell, settings_file).tried > 0,
+        "searched": bool(cell.get("chosen")) and _tuned(cell, settings_file).tried > 0,
         **spent,
     }
 
@@ -130,17 +130,17 @@ def budget_of(cell: Cell) -> Any:
 
 
 def settings_of(cell: Cell, settings_file: Path | None = None) -> dict[str, Any]:
-    """The settings of a cell: those that were chosen by validation if it says so, then its own."""
+    """The settings of a cell: those that the hyper-parameter search found if it says `chosen`, then its own."""
     own = dict(cell.get("settings", {}))
     if not cell.get("chosen"):
         return own
-    return {**_choice(cell, settings_file).settings, **own}
+    return {**_tuned(cell, settings_file).settings, **own}
 
 
-def _choice(cell: Cell, settings_file: Path | None) -> Any:
-    from caribou.experiments.hyperparameters import nearest_choice
+def _tuned(cell: Cell, settings_file: Path | None) -> Any:
+    from caribou.experiments.hyperparameters import nearest_settings
 
-    return nearest_choice(str(cell["method"]), str(cell["dataset"]), budget_of(cell).epsilon, settings_file)
+    return nearest_settings(str(cell["method"]), str(cell["dataset"]), budget_of(cell).epsilon, settings_file)
 
 
 def noise_seed(cell: Cell) -> int:

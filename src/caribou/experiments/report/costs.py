@@ -76,7 +76,7 @@ def _group(
 def _entry(mean: Mean | None, form: str, published: str) -> Entry:
     if mean is None:
         return Entry(NOT_RUN)
-    return Entry(form.format(mean.value), mean.value, published, title=f"{mean.runs} fits")
+    return Entry(form.format(mean.value), mean.value, published, title=f"{mean.count} fits")
 
 
 def _points_per_second(records: Records) -> tuple[str, tuple[tuple[Entry, ...], ...]]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from caribou.experiments.report.blocks import Figure
-from caribou.experiments.report.summary import MIN_RUNS, Mean
+from caribou.experiments.report.summary import MIN_SEEDS, Mean
 
 COLOURS = {
     "votes": "#0b6e99", "caribou": "#c2410c", "gap": "#4d7c0f", "sage": "#7e22ce",
@@ -17,7 +17,7 @@ COLOURS = {
 MARKERS = {"votes": "o", "caribou": "s", "gap": "^", "sage": "D", "dpdgc": "v", "lapgraph": "P", "mlp": "x"}
 MORE_MARKERS = ("o", "s", "^", "D", "v", "P", "x")
 STROKES = ("-", "--", ":", "-.")
-NARROWEST = 640
+MIN_WIDTH = 640
 """Below this width the text of three panels cannot be read: the figure scrolls instead. [px]"""
 
 Series = Mapping[Any, Mean]
@@ -94,7 +94,7 @@ def curves(
 def _line(ax: Any, method: str, series: Series, factor: float, look: Mapping[str, Any]) -> None:
     xs = sorted(series)
     means = [series[v].value * factor for v in xs]
-    widths = [0.0 if series[v].runs < MIN_RUNS else series[v].half_width * factor for v in xs]
+    widths = [0.0 if series[v].count < MIN_SEEDS else series[v].half_width * factor for v in xs]
     ax.errorbar(xs, means, yerr=widths, label=method, linewidth=1.4, capsize=2, **look)
 
 
@@ -134,17 +134,17 @@ def figure(
         canvas.set_layout_engine("none")
         canvas.set_dpi(150)
         FigureCanvasAgg(canvas).print_png(png, metadata={"Software": None})
-    narrowest = NARROWEST if columns == 3 else 0
-    return Figure(name, title, alternative, _inline(svg.getvalue(), name, narrowest), png.getvalue(), caption)
+    min_width = MIN_WIDTH if columns == 3 else 0
+    return Figure(name, title, alternative, _inline(svg.getvalue(), name, min_width), png.getvalue(), caption)
 
 
-def _inline(svg: str, name: str, narrowest: int) -> str:
+def _inline(svg: str, name: str, min_width: int) -> str:
     """The element alone, with ids of its own where they are needed, as wide as its place: many figures share one page."""
     element = re.sub(r"<metadata>.*?</metadata>", "", svg[svg.index("<svg") :], flags=re.DOTALL)
     opening, rest = element.split(">", 1)
     width = re.search(r'\bwidth="([0-9.]+)pt"', opening)
     opening = re.sub(r'\s(width|height)="[^"]*"', "", opening)
-    natural = "" if width is None else f' style="max-width: {1.4 * float(width[1]):.0f}px; min-width: {narrowest}px"'
+    natural = "" if width is None else f' style="max-width: {1.4 * float(width[1]):.0f}px; min-width: {min_width}px"'
     element = f'{opening} aria-hidden="true"{natural}>{rest}'
     used = set(
         re.findall(r'(?:href="#|url\(#)([^")]+)', element)

@@ -73,12 +73,12 @@ def score_table(
 def _entry(score: Score, mean: Mean | None, published: str) -> Entry:
     if mean is None:
         return Entry(NOT_RUN, paper=published, title=NOT_RUN)
-    return Entry(score.text(mean), mean.value, published, title=seed_words(mean.runs))
+    return Entry(score.text(mean), mean.value, published, title=seed_words(mean.count))
 
 
 def interval_words(means: Mapping[Any, Mean]) -> str:
     """What the figures of a table are, for its caption."""
-    return f"mean ± half of the 95 % interval (from 3 runs on); seeds: {seeds_of(means.values())}."
+    return f"mean ± half of the 95 % interval (from 3 seeds on); seeds: {seeds_of(means.values())}."
 
 
 def settings_note(records: Records) -> str:

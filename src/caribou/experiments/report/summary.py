@@ -9,27 +9,27 @@ from typing import Any
 
 from caribou.experiments.records import OK, Record, latest
 
-MIN_RUNS = 3
-"""With fewer runs an interval is wider than anything it could say."""
+MIN_SEEDS = 3
+"""With fewer seeds an interval is wider than anything it could say."""
 
 
 @dataclass(frozen=True)
 class Mean:
-    """Mean over n runs with half of its 95 % interval (Student's t); the half width is not a number for one run."""
+    """Mean over ``count`` values, one per seed, with half of its 95 % interval (Student's t); not a number for one value."""
 
     value: float
     half_width: float
-    runs: int
+    count: int
 
     def percent(self) -> str:
-        """``88.4 ± 0.5``, for shares; no interval from fewer than three runs or where there is none."""
-        if self.runs < MIN_RUNS or math.isnan(self.half_width):
+        """``88.4 ± 0.5``, for shares; no interval from fewer than three seeds or where there is none."""
+        if self.count < MIN_SEEDS or math.isnan(self.half_width):
             return f"{100 * self.value:.1f}"
         return f"{100 * self.value:.1f} ± {100 * self.half_width:.1f}"
 
     def decimals(self, digits: int = 3) -> str:
-        """``0.443 ± 0.012``, for areas and rates; no interval from fewer than three runs."""
-        half = "" if self.runs < MIN_RUNS else f" ± {self.half_width:.{digits}f}"
+        """``0.443 ± 0.012``, for areas and rates; no interval from fewer than three seeds."""
+        half = "" if self.count < MIN_SEEDS else f" ± {self.half_width:.{digits}f}"
         return f"{self.value:.{digits}f}{half}"
 
 
@@ -42,13 +42,13 @@ def budget_words(epsilon: float | str) -> str:
     return f"ε = {'∞' if epsilon == 'inf' else epsilon}"
 
 
-def seed_words(runs: int) -> str:
+def seed_words(count: int) -> str:
     """How many seeds a mean is over."""
-    return f"{runs} seed{'s' if runs != 1 else ''}"
+    return f"{count} seed{'s' if count != 1 else ''}"
 
 
 def mean_of(values: Sequence[float]) -> Mean:
-    """The mean of some runs.
+    """The mean of some values.
 
     >>> mean_of([0.5, 0.7]).percent(), mean_of([0.5, 0.6, 0.7]).percent()
     ('60.0', '60.0 ± 24.8')
@@ -96,7 +96,7 @@ def seeds_of(means: Iterable[Mean]) -> str:
     >>> seeds_of([Mean(0.5, 0.1, 1), Mean(0.5, 0.1, 3)]), seeds_of([Mean(0.5, 0.1, 3)])
     ('1 to 3', '3')
     """
-    counts = sorted({mean.runs for mean in means})
+    counts = sorted({mean.count for mean in means})
     return f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
 
 
