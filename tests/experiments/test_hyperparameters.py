@@ -15,9 +15,7 @@ from caribou.experiments.hyperparameters import (
     tuned_settings,
     write_settings,
 )
-from caribou.methods import METHODS
 
-PAPER = Path(__file__).parents[2] / "reproduction"
 GAP = TunedSettings("gap-edp", "cora", 4.0, {"hops": 2, "hidden": [32]}, 0.812, 0.79, 8, (0, 1), "0.1.0")
 INF = TunedSettings("gap-inf", "cora", math.inf, {}, 0.9, 0.9, 8, (0,), "0.1.0")
 VOTES = TunedSettings(
@@ -119,19 +117,3 @@ def test_files_that_cannot_be_used(tmp_path: Path) -> None:
         write_settings(kept, [TunedSettings("mlp", "cora", 1.0, {"hidden": None})])
     assert read_settings(kept) == [GAP]
     assert [path.name for path in tmp_path.iterdir()] == ["settings.toml"]
-
-
-def test_the_stored_choices_are_settings_of_their_methods() -> None:
-    entries = read_settings(PAPER / "experiments/settings.toml")
-    assert entries
-    for entry in entries:
-        info = METHODS[entry.method]
-        info.create(**entry.settings)
-        assert (info.private and not info.data_independent) == (entry.epsilon < math.inf), entry
-        if entry.tried:
-            assert entry.tried == 8
-            assert entry.seeds
-            assert entry.version
-            assert entry.default_accuracy is None or entry.default_accuracy <= entry.validation_accuracy
-        else:
-            assert entry.settings == {}

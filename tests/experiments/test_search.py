@@ -33,7 +33,6 @@ from caribou.methods.node.mlp import MlpDp
 from caribou.models import encoder
 from caribou.randomness import Streams
 
-PAPER = Path(__file__).parents[2] / "reproduction"
 GRAPH = cb.datasets.load("csbm", nodes=200, seed=3)
 SPACE = {"clip": [0.3, 0.1], "shrinkage": [0.4, 0.8]}
 STUDY = Study("mlp-dp", "csbm", 8.0, (0, 1))
@@ -44,17 +43,6 @@ def halves(name: str, seed: int) -> HeldOut:
 
 
 # -- spaces --------------------------------------------------------------------------------------------------------
-
-
-def test_every_method_has_a_declared_space_of_the_same_size_with_its_defaults() -> None:
-    spaces = read_spaces(PAPER / "experiments/spaces")
-    assert set(spaces) == set(METHODS)
-    for name, space in spaces.items():
-        listed = settings_of(name, space)
-        assert len(listed) == 8, name
-        created = [METHODS[name].create(**settings) for settings in listed]
-        assert created[0] == METHODS[name].create(), name
-        assert all(a != b for i, a in enumerate(created) for b in created[:i]), f"{name} has a setting twice"
 
 
 def test_unequal_spaces_and_spaces_without_the_defaults_are_refused(tmp_path: Path) -> None:

@@ -53,8 +53,8 @@ def run(
 ) -> None:
     """Run the cells of an experiment in parallel processes and append one record per cell.
 
-    It can be killed at any time and resumed: a cell is recorded when it is done, whole, and is not measured again. A cell that
-    fails is recorded with its error and tried again by the next --resume. Exit code 4: some cells failed.
+    You can stop it at any time. A cell is recorded when it is finished, and --resume measures the others. A cell that fails is
+    recorded with its error, and --resume tries it again. Exit code 4: some cells failed.
 
     Example: caribou run edge-accuracy --scale smoke --out my-results
     """
