@@ -14,7 +14,14 @@ from caribou.experiments.records import Record
 from caribou.experiments.report.blocks import NOT_RUN, Block, Entry, Table, marked
 from caribou.experiments.report.figures import curves
 from caribou.experiments.report.items import Item
-from caribou.experiments.report.scores import axis_curves, epsilon_curves, interval_words, score_table, settings_note
+from caribou.experiments.report.scores import (
+    ACCURACY,
+    axis_curves,
+    epsilon_curves,
+    interval_words,
+    score_table,
+    settings_note,
+)
 from caribou.experiments.report.summary import (
     Mean,
     axis,
@@ -66,7 +73,7 @@ def accuracy_table(name: str, records: Records) -> Table:
     means = grouped(records, "epsilon", "method", "dataset")
     best = ", the best of 3 runs" if PUBLISHED[name].startswith("top") else ""
     caption = (
-        f"Test accuracy in %, {interval_words(means)} Small: the paper's figure{best}. Bold: best, underlined: second. "
+        f"{ACCURACY.caption}, {interval_words(means)} Small: the paper's figure{best}. Bold: best, underlined: second. "
         f"{settings_note(records)}{_datasets_note(axis(records, 'dataset'))}{_scope_note(records)}"
     )
     return _beside_the_paper(f"{name}-table", "Accuracy", records, means, PUBLISHED[name], caption)

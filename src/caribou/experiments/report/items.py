@@ -51,9 +51,7 @@ def general_blocks(name: str, records: Records) -> list[Block]:
     score, differing = scores[0], varying(records)
     shown = [replace(r, cell={**r.cell, "method": _label(r, differing)}) for r in records]
     means = grouped(shown, "epsilon", "method", "dataset", measure=score.measure)
-    caption = (
-        f"{_capital(score.words)}, {interval_words(means)} Bold: best, underlined: second. {settings_note(records)}"
-    )
+    caption = f"{score.caption}, {interval_words(means)} Bold: best, underlined: second. {settings_note(records)}"
     blocks: list[Block] = [score_table(f"{name}-table", score.title, shown, means, score, caption=caption)]
     if len({r.cell["epsilon"] for r in records} - {"inf"}) > 1:
         blocks += epsilon_curves(f"{name}-curves", shown, score)
@@ -123,7 +121,3 @@ def _said(record: Record, name: str) -> str:
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _capital(words: str) -> str:
-    return words[:1].upper() + words[1:]

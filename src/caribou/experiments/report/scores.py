@@ -18,11 +18,12 @@ Published = Callable[[str, str, Any], float | None]
 
 @dataclass(frozen=True)
 class Score:
-    """What is compared. ``measure``: its name in records. ``words``: with its unit, for captions and axes."""
+    """What is compared. ``measure``: its name in records. ``axis`` and ``caption``: with its unit, for figures and tables."""
 
     measure: str
     title: str
-    words: str
+    axis: str
+    caption: str
     percent: bool
 
     def text(self, mean: Mean) -> str:
@@ -36,8 +37,8 @@ class Score:
         return f"{value:.1f}" if self.percent else f"{value:.3f}"
 
 
-ACCURACY = Score("test_accuracy", "Accuracy", "test accuracy, %", percent=True)
-AUC = Score("auc", "AUC of the attack", "AUC", percent=False)
+ACCURACY = Score("test_accuracy", "Accuracy", "test accuracy, %", "Test accuracy in %", percent=True)
+AUC = Score("auc", "AUC of the attack", "AUC", "AUC", percent=False)
 SCORES = (ACCURACY, AUC)
 
 
@@ -84,6 +85,8 @@ def interval_words(means: Mapping[Any, Mean]) -> str:
 def settings_note(records: Records) -> str:
     """For how many fits settings were searched."""
     searched = sum(bool(r.measures.get("searched")) for r in records)
+    if not searched:
+        return "No settings were searched."
     if searched == len(records):
         return "Settings were searched on validation nodes for all of them."
     return f"Settings were searched on validation nodes for {searched} of {len(records)} fits; the others have the defaults."
@@ -112,7 +115,7 @@ def epsilon_curves(name: str, records: Records, score: Score = ACCURACY) -> list
             f"{score.title} against epsilon",
             panels,
             x="epsilon",
-            y=score.words,
+            y=score.axis,
             lines=lines,
             percent=score.percent,
             caption=caption,
@@ -141,4 +144,4 @@ def axis_curves(
                 label = method if epsilon == "inf" else f"{method}, ε = {epsilon:g}"
                 lines[label] = grouped(some, by, measure=score.measure)
         panels[dataset] = lines
-    return curves(name, title, panels, x=x, y=score.words, log=False, percent=score.percent, caption=caption)
+    return curves(name, title, panels, x=x, y=score.axis, log=False, percent=score.percent, caption=caption)
