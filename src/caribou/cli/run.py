@@ -100,7 +100,8 @@ def run(
             display.show(step)
     done = len(todo) - failed
     typer.echo(f"{experiment.name}: {done} cells measured, {failed} failed, {len(cells) - len(todo)} were done before")
-    typer.echo(f"records: {result_file(out, experiment.name)}; caribou report {out} --out report")
+    live = result_file(out, experiment.name)
+    typer.echo(f"records: {live if live.exists() else journal.archive_of(live)}; caribou report {out} --out report")
     if failed:
         raise typer.Exit(EXIT_CELLS_FAILED)
 
