@@ -26,7 +26,6 @@ LEVELS = [
     {"caribou.estimators", "caribou.tuning"},
     {"caribou.audit"},
     {"caribou.experiments"},
-    {"caribou.reports"},
     {"caribou.cli"},
 ]
 PRIVACY_MAY_IMPORT = {"numpy", "scipy", "dp_accounting", "caribou"} | set(sys.stdlib_module_names)

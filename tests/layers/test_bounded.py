@@ -27,9 +27,9 @@ from caribou.layers import (
 )
 from caribou.mechanisms.message_passing import propagate
 from caribou.mechanisms.noise_source import NoiseSource
+from caribou.privacy.assumptions import LAYER_ASSUMPTIONS
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.calibration import calibrate_propagation
-from caribou.privacy.assumptions import LAYER_ASSUMPTIONS
 from caribou.privacy.certificate import Certificate
 from caribou.privacy.sensitivity import (
     LAYER_THEOREMS,
