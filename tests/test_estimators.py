@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import warnings
 from collections.abc import Callable
@@ -322,3 +323,24 @@ def test_noise_in_many_columns_does_not_drown_what_a_node_knows_itself() -> None
     model = cb.Model("caribou-edp", budget, seed=0, hops=1, messages="features").fit(graph)
     # features alone tell the class; 0.45 if each of the 400 columns has noise of one unit
     assert model.score("test") > 0.85
+
+
+def test_signatures_of_the_estimators_are_those_of_their_methods() -> None:
+    """Every setting of both units stands in the signature, with the method's own default."""
+    for cls, names in ((cb.Votes, ("votes-edp", "votes-ndp")), (cb.Caribou, ("caribou-edp", "caribou-ndp"))):
+        signature = inspect.signature(cls.__init__).parameters
+        listed = {name: p.default for name, p in signature.items() if name not in ("self", "budget", "seed")}
+        settings = {}
+        for name in names:
+            settings |= {key: value for key, value in METHODS[name].create().settings().items() if key != "base"}
+            assert cls(budget_of(name)).settings == METHODS[name].create().settings()
+        assert set(listed) == set(settings) | {"base"}
+        for name, default in listed.items():
+            if default is not None and name != "classifier":
+                assert (list(default) if isinstance(default, tuple) else default) == settings[name], name
+    with pytest.raises(InputError, match="max_rounds must not be given at node level, got 3"):
+        cb.Votes(NODE, max_rounds=3)
+    with pytest.raises(InputError, match="degree_cap must not be given at edge level, got 5"):
+        cb.Caribou(EDGE, degree_cap=5)
+    with pytest.raises(TypeError, match="unexpected keyword"):
+        cb.Votes(EDGE, rounds=3)

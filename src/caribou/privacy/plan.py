@@ -43,8 +43,8 @@ class ReleasePlan:
 
     ``mechanisms``: calibrated parts as records. ``released``: what leaves the curator, in words. ``public_parameters``: declared
     values; those that a mechanism fixes are added to them. ``assumptions``: those of the method, beside the standing ones and
-    those that mechanisms need. ``resumable``: key and states outlive a crash in a private folder. ``search``: the theorem that accounts for
-    a search on the private graph. ``parts``: the calibrated parts by name, for whoever runs the plan.
+    those that mechanisms need. ``resumable``: key and states outlive a crash in a private folder. ``search``: the theorem that
+    accounts for a search on the private graph. ``parts``: the calibrated parts by name, for whoever runs the plan.
     """
 
     budget: Budget

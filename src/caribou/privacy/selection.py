@@ -1,8 +1,8 @@
 """Private selection: what it costs to try several settings on private data and keep the best.
 
 Two ways. *Composition*: N trials, everything about each of them may be seen; they compose. *Random stopping*: the number of
-trials is random and hidden, each trial draws its settings anew by private randomness, and only the best trial is seen; the cost then
-grows with the logarithm of the number of trials (Papernot and Steinke 2022, Theorem 2).
+trials is random and hidden, each trial draws its settings anew by private randomness, and only the best trial is seen; the cost
+then grows with the logarithm of the number of trials (Papernot and Steinke 2022, Theorem 2).
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ def selection_epsilon(costs: Sequence[Sequence[Event]], trials: RandomTrials, de
 
     and epsilon = r'(a) + log((a - 1)/a) - (log delta + log a)/(a - 1) (Canonne, Kamath and Steinke 2020), least over a, b.
     A trial draws its settings at random and shows them, so its bound r is the largest over the settings. Assumes that trials are
-    independent and identically distributed (settings with replacement, from private randomness), that the best is taken by a total
-    order of what a trial shows, and that neither their number nor the other trials are seen.
+    independent and identically distributed (settings with replacement, by private randomness), that the best is taken by a
+    total order of what a trial shows, and that neither their number nor the other trials are seen.
     """
     delta = open_unit_interval(delta=delta)
     e, g = 1 + trials.shape, trials.stop
