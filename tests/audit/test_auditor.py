@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from audit.broken.whole_methods import (
+from audit.known_bad_mechanisms.whole_methods import (
     CheapFit,
     CleanFit,
     CleanPredict,
@@ -46,12 +46,12 @@ def test_a_sound_method_is_consistent_and_its_fits_need_no_game() -> None:
 def test_a_fit_and_a_release_are_both_watched(method: Method, game: str) -> None:
     outcome = audit(method)
     assert outcome.verdict.word == VIOLATED
-    assert [name for name, evidence in outcome.games.items() if evidence.refuted] == [game]
+    assert [name for name, evidence in outcome.games.items() if evidence.rejects_claim] == [game]
 
 
 def test_a_fit_with_a_larger_sensitivity_is_played() -> None:
     outcome = audit(LargerSensitivityOfTheFit(), runs=120)
-    assert [name for name, evidence in outcome.games.items() if evidence.refuted] == ["fit"]
+    assert [name for name, evidence in outcome.games.items() if evidence.rejects_claim] == ["fit"]
 
 
 def test_a_release_is_judged_by_its_own_certificate() -> None:
@@ -96,7 +96,7 @@ def test_the_certificate_of_a_saved_run_is_compared_with_that_of_the_fits() -> N
 def test_predictions_about_the_private_graph_are_watched() -> None:
     outcome = audit(CleanPredict(), runs=160)
     assert outcome.verdict.word == VIOLATED
-    assert outcome.games["distinguish"].refuted
+    assert outcome.games["distinguish"].rejects_claim
 
 
 def test_a_claim_beyond_what_was_asked_for_is_violated() -> None:

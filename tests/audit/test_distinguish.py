@@ -10,15 +10,15 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from audit.broken.exhibits import edge_pair, gaussian_claim, graph, pure_claim
+from audit.known_bad_mechanisms.known_bad import edge_pair, gaussian_claim, graph, pure_claim
 from caribou.audit.bounds import epsilon_bound, many_bounds, mu_bound
 from caribou.audit.claims import Claim
+from caribou.audit.discriminants import fit_discriminants
 from caribou.audit.distinguish import block_sizes, distinguish, error_shares, run_seed
 from caribou.audit.pairs import member_pair, worst_pairs
-from caribou.audit.releases import FittedRelease, Release
-from caribou.audit.separation import fit_directions
+from caribou.audit.targets import AuditTarget, FitTarget
+from caribou.audit.transcripts import Layout, equal_rows, observe, with_noise_removed
 from caribou.audit.verdict import CONSISTENT, VIOLATED, judge
-from caribou.audit.views import Layout, equal_rows, observe, with_noise_removed
 from caribou.errors import InputError
 from caribou.graph import Graph
 from caribou.mechanisms.noise_source import NoiseSource
@@ -151,7 +151,7 @@ def test_a_shape_that_follows_the_edge_convicts() -> None:
     evidence = distinguish(
         lambda g, noise: {"x": noise.gaussian((4 + g.num_edges,), std=1.0)}, PAIR, Claim(1.0, 0.0), runs=400
     )
-    assert evidence.refuted
+    assert evidence.rejects_claim
 
 
 @pytest.mark.parametrize(
@@ -204,7 +204,7 @@ def test_progress_counts_runs_and_shows_the_bound() -> None:
 @pytest.mark.slow
 def test_processes_give_the_same_evidence_as_one_thread() -> None:
     budget, pair = Budget(8.0, 1e-5, "node"), member_pair()
-    release = FittedRelease(MlpDp(), budget, hidden=pair.hidden)
+    release = FitTarget(MlpDp(), budget, hidden=pair.hidden)
     one, two = (
         distinguish(release, pair, gaussian_claim(budget), runs=80, workers=workers).judged.scores for workers in (1, 2)
     )
@@ -222,11 +222,11 @@ def test_false_convictions_are_rarer_than_the_stated_level(kind: str) -> None:
     release = attaining(budget) if kind == "gaussian" else RandomizedResponse(1.0)
     claim = gaussian_claim(budget) if kind == "gaussian" else pure_claim(budget)
     games = [distinguish(release, PAIR, claim, runs=400, confidence=1 - LEVEL, seed=seed) for seed in range(AUDITS)]
-    wrong = sum(game.refuted for game in games)
+    wrong = sum(game.rejects_claim for game in games)
     covered = 1 - wrong / AUDITS
     assert wrong <= LEVEL * AUDITS, f"coverage {covered:.3f} of {1 - LEVEL}: {wrong} false convictions in {AUDITS}"
     release = replace(release, noise_std=release.noise_std / 2) if kind == "gaussian" else RandomizedResponse(2.0)
-    caught = sum(distinguish(release, PAIR, claim, runs=2000, seed=seed).refuted for seed in range(20))
+    caught = sum(distinguish(release, PAIR, claim, runs=2000, seed=seed).rejects_claim for seed in range(20))
     assert caught >= 16, f"only {caught} of 20 that leak twice the claim are caught"
 
 
@@ -309,7 +309,7 @@ def test_odd_runs_are_weighed_like_others(odd: str) -> None:
     """Shapes and infinite values that differ between runs of both worlds are no error, and no evidence."""
     claim = gaussian_claim(Budget(8.0, 1e-5))
     evidence = distinguish(NowAndThen(odd, 1 / 32), worst_pairs("edge")[0], claim, runs=120)
-    assert not evidence.refuted
+    assert not evidence.rejects_claim
     assert np.isfinite(evidence.judged.scores).all()
 
 
@@ -317,7 +317,7 @@ def test_odd_runs_are_weighed_like_others(odd: str) -> None:
 def test_odd_runs_of_one_world_are_evidence(odd: str) -> None:
     claim = gaussian_claim(Budget(1.0, 1e-5))
     evidence = distinguish(NowAndThen(odd, 0.75, only_joined=True), worst_pairs("edge")[0], claim, runs=120)
-    assert evidence.refuted, evidence.best
+    assert evidence.rejects_claim, evidence.best
 
 
 # -- shapes that vary ----------------------------------------------------------------------------------------------
@@ -330,11 +330,11 @@ def random_shape(g: Graph, noise: NoiseSource) -> dict[str, np.ndarray]:
 
 def test_a_run_has_the_same_scores_alone_and_in_any_block() -> None:
     """What other runs of a block look like must not show: judged runs would not be independent."""
-    views = [random_shape(PAIR.without, NoiseSource.seeded(seed)) for seed in range(60)]
-    directions = fit_directions(observe(views[:15]), observe(views[15:30]))
-    together = directions(observe(views[30:]))
+    transcripts = [random_shape(PAIR.without, NoiseSource.seeded(seed)) for seed in range(60)]
+    directions = fit_discriminants(observe(transcripts[:15]), observe(transcripts[15:30]))
+    together = directions(observe(transcripts[30:]))
     for size in (1, 2, 7):
-        blocks = [directions(observe(views[start : min(start + size, 60)])) for start in range(30, 60, size)]
+        blocks = [directions(observe(transcripts[start : min(start + size, 60)])) for start in range(30, 60, size)]
         assert np.allclose(np.concatenate(blocks), together, rtol=1e-9)
 
 
@@ -342,21 +342,21 @@ def random_everything(g: Graph, noise: NoiseSource) -> dict[str, np.ndarray]:
     """Shape, order, type, odd entries and large numbers follow coins; the graph is not read."""
     x, kind = random_shape(g, noise)["x"], int(noise.integers(1, below=6)[0])
     x[int(noise.integers(1, below=3)[0])] = (np.nan, np.inf, -np.inf, -0.0, 0.0, 1.0)[kind]
-    view = {"x": x.astype(np.float32 if kind % 2 else np.float64), "y": noise.integers(2, below=2**50) << 12}
-    return view if kind < 3 else dict(reversed(view.items()))
+    transcript = {"x": x.astype(np.float32 if kind % 2 else np.float64), "y": noise.integers(2, below=2**50) << 12}
+    return transcript if kind < 3 else dict(reversed(transcript.items()))
 
 
 @pytest.mark.parametrize("release", [random_shape, random_everything])
-def test_what_does_not_follow_the_graph_is_never_convicted(release: Release) -> None:
+def test_what_does_not_follow_the_graph_is_never_convicted(release: AuditTarget) -> None:
     games = [distinguish(release, PAIR, Claim(1.0, 0.0), runs=48, seed=seed) for seed in range(20)]
-    assert not any(game.refuted for game in games)
+    assert not any(game.rejects_claim for game in games)
 
 
 def test_an_exact_entry_is_seen_before_junk_of_any_length() -> None:
     def release(g: Graph, noise: NoiseSource) -> dict[str, np.ndarray]:
         return {"x": np.append(2.0 + g.num_edges, noise.gaussian((int(noise.integers(1, below=500)[0]),), std=1.0))}
 
-    assert distinguish(release, PAIR, Claim(1.0, 0.0), runs=120).refuted
+    assert distinguish(release, PAIR, Claim(1.0, 0.0), runs=120).rejects_claim
 
 
 # -- what is told beside the values --------------------------------------------------------------------------------
@@ -380,7 +380,7 @@ def test_what_is_told_beside_the_values_convicts(leak: str) -> None:
         return BESIDE[leak](g.num_edges > 0, noise)
 
     evidence = distinguish(release, PAIR, Claim(1.0, 0.0), runs=120)
-    assert evidence.refuted, evidence.best
+    assert evidence.rejects_claim, evidence.best
 
 
 def test_ordinary_views_get_no_more_columns() -> None:

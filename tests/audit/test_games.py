@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from caribou.audit.games import Challenge, Game, Model, of_method
-from caribou.audit.scores import area_under_curve
+from caribou.audit.metrics import area_under_curve
 from caribou.datasets import load
 from caribou.errors import InputError
 from caribou.graph import Graph

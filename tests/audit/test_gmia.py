@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import caribou as cb
+from audit.known_bad_mechanisms.leaky import STREAMS, Parrot, block_graph, content
 from caribou.audit import gmia
 from caribou.audit.gmia import Half, Sizes, class_area, default_sizes, draw_halves, induced, train_attack
 from caribou.errors import InputError
@@ -17,7 +18,6 @@ from caribou.methods.node.dpdgc import DpdgcNdp
 from caribou.methods.node.mlp import MlpDp
 from caribou.privacy.budget import Budget
 from caribou.randomness import Streams
-from leaky import STREAMS, Parrot, block_graph, content
 
 PRIVATE = Budget(1.0, 1e-5, "node")
 SIZES = Sizes(25, 75)

@@ -10,10 +10,20 @@ import pytest
 import scipy.sparse as sp
 
 import caribou as cb
+from audit.known_bad_mechanisms.leaky import (
+    NOTHING,
+    SAGE,
+    STREAMS,
+    TIGHT,
+    AnswersFromTheGraph,
+    block_graph,
+    content,
+    gcn,
+)
 from caribou.audit import linkteller
-from caribou.audit.access import logits, query_of, refusal
 from caribou.audit.linkteller import Setting, at_beliefs, draw_nodes, enlarged, influence, pairs_of
-from caribou.audit.scores import Scored
+from caribou.audit.metrics import Scored
+from caribou.audit.query_modes import logits, query_of, refusal
 from caribou.errors import InputError
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods.edge.dpdgc import Dpdgc
@@ -21,7 +31,6 @@ from caribou.methods.edge.gap import Gap
 from caribou.methods.node.mlp import MlpDp
 from caribou.privacy.budget import Budget
 from caribou.randomness import Streams
-from leaky import NOTHING, SAGE, STREAMS, TIGHT, AnswersFromTheGraph, block_graph, content, gcn
 
 SMALL = Setting(nodes=60)
 

@@ -10,15 +10,15 @@ import pytest
 from scipy import stats
 
 import caribou as cb
+from audit.known_bad_mechanisms.leaky import NOTHING, SAGE, STREAMS, TIGHT, Parrot, block_graph, content
 from caribou.audit import lira
 from caribou.audit.lira import TargetModel, cross_judged, edge_game, node_game, scaled_confidence, without_edges
-from caribou.audit.scores import area_under_curve
+from caribou.audit.metrics import area_under_curve
 from caribou.errors import InputError
 from caribou.methods.node.dpdgc import DpdgcNdp
 from caribou.methods.node.mlp import MlpDp
 from caribou.privacy.budget import Budget
 from caribou.randomness import Streams
-from leaky import NOTHING, SAGE, STREAMS, TIGHT, Parrot, block_graph, content
 
 NODE = Budget(1.0, 1e-5, "node")
 

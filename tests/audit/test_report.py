@@ -11,19 +11,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from audit.broken import handling, message_passing
-from audit.broken.exhibits import Exhibit
+from audit.known_bad_mechanisms import handling, message_passing
+from audit.known_bad_mechanisms.known_bad import KnownBad
 from caribou.audit.auditor import Outcome
 from caribou.audit.distinguish import distinguish
+from caribou.audit.metrics import FALSE_POSITIVE_RATES, Scored, summarise
 from caribou.audit.onerun import OneRun
 from caribou.audit.report import draw, proven_bounds, write_report
-from caribou.audit.scores import FALSE_POSITIVE_RATES, Scored, summarise
 from caribou.audit.verdict import judge
 from caribou.errors import RunError
 from caribou.privacy.budget import Budget
 
 
-def outcome_of(exhibit: Exhibit, name: str, runs: int | None = None) -> Outcome:
+def outcome_of(exhibit: KnownBad, name: str, runs: int | None = None) -> Outcome:
     release, pair, claim = exhibit.make(Budget(2.0, 1e-5, exhibit.unit))
     game = distinguish(release, pair, claim, runs=runs or exhibit.runs)
     allowed = {rate: claim.allowed(rate) for rate in FALSE_POSITIVE_RATES}
@@ -36,7 +36,7 @@ def outcome_of(exhibit: Exhibit, name: str, runs: int | None = None) -> Outcome:
 
 @pytest.fixture(scope="module")
 def violated() -> Outcome:
-    return outcome_of(message_passing.EXHIBITS["normalisation to the sphere"], "sphere & <ball>")
+    return outcome_of(message_passing.MECHANISMS["normalisation to the sphere"], "sphere & <ball>")
 
 
 def test_the_page_needs_no_other_file_and_says_everything(violated: Outcome, tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ def test_the_picture_shows_claim_attacks_and_bounds(violated: Outcome) -> None:
 
 
 def test_other_verdicts_are_explained(tmp_path: Path) -> None:
-    outcome = outcome_of(handling.EXHIBITS["the noise seed stored beside the release"], "few", runs=40)
+    outcome = outcome_of(handling.MECHANISMS["the noise seed stored beside the release"], "few", runs=40)
     text = (write_report(outcome, tmp_path / "r") / "audit.html").read_text(encoding="utf-8")
     assert outcome.verdict.word in text
     assert outcome.verdict.word != "consistent"

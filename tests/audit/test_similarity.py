@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from audit.known_bad_mechanisms.leaky import NOTHING, SAGE, STREAMS, TIGHT, block_graph, content
 from caribou.audit import similarity
 from caribou.audit.linkteller import Setting
 from caribou.audit.similarity import correlations
 from caribou.methods.edge.sage import SageEdge
 from caribou.randomness import Streams
-from leaky import NOTHING, SAGE, STREAMS, TIGHT, block_graph, content
 
 
 def test_correlations_are_numpys_where_columns_are_centred() -> None:

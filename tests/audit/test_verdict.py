@@ -8,12 +8,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from audit.broken.exhibits import gaussian_claim, pure_claim
+from audit.known_bad_mechanisms.known_bad import gaussian_claim, pure_claim
 from caribou.audit.claims import Claim, weaker_than_asked
 from caribou.audit.distinguish import Evidence, Judgement
+from caribou.audit.metrics import Scored
 from caribou.audit.onerun import OneRun
 from caribou.audit.pairs import member_pair
-from caribou.audit.scores import Scored
 from caribou.audit.verdict import (
     CONSISTENT,
     INCONCLUSIVE,
@@ -24,7 +24,7 @@ from caribou.audit.verdict import (
     powerful,
     rarest_seen,
     runs_for_power,
-    runs_to_convict,
+    runs_to_reject,
 )
 from caribou.errors import InputError
 from caribou.mechanisms.noise_source import NoiseSource
@@ -84,12 +84,12 @@ def test_choosing_a_pair_takes_runs_as_well() -> None:
 def test_a_suspicion_says_how_many_runs_would_prove_it() -> None:
     claim = gaussian_claim(Budget(2.0, 1e-5))
     game = evidence(claim, 375, 640)
-    more = runs_to_convict(game)
+    more = runs_to_reject(game)
     assert more is not None
     judged = more // 2
     assert claim.proven(round(0.375 * judged), round(0.64 * judged), judged, 0.975) > claim.size
     assert judge({"game": game}, claim, confidence=0.95).more_runs == more
-    assert runs_to_convict(evidence(claim, 500, 500)) is None
+    assert runs_to_reject(evidence(claim, 500, 500)) is None
 
 
 def test_every_game_of_the_method_must_be_powerful_and_one_violation_is_enough() -> None:
@@ -177,7 +177,7 @@ def test_a_reader_is_told_how_rare_an_event_was_not_seen() -> None:
 def test_a_view_that_was_too_wide_is_named() -> None:
     game = evidence(gaussian_claim(Budget(2.0, 1e-5)), 500, 500)
     assert "columns" not in describe_consistent("game", game)
-    assert "the view had 384 columns, too many" in describe_consistent("game", replace(game, uncorrelated=384))
+    assert "the transcript had 384 columns, too many" in describe_consistent("game", replace(game, uncorrelated=384))
 
 
 def test_what_an_epsilon_follows_from_is_said() -> None:

@@ -11,15 +11,15 @@ from functools import cached_property
 from typing import Any
 
 from caribou._validate import integer, open_unit_interval
+from caribou.audit.batched_mechanisms import certified_mechanism
 from caribou.audit.claims import Claim, weaker_than_asked
-from caribou.audit.copies import certified_mechanism
-from caribou.audit.coupling import Coupled, coupled_fits
 from caribou.audit.distinguish import MIN_RUNS as MIN_PLAYED
 from caribou.audit.distinguish import Evidence, distinguish
+from caribou.audit.metrics import FALSE_POSITIVE_RATES, AttackResult, Scored, summarise
+from caribou.audit.noise_replay import Replay, replay_fits
 from caribou.audit.onerun import OneRun, one_run
 from caribou.audit.pairs import Pair, worst_pairs
-from caribou.audit.releases import AppliedRelease, FittedRelease, Release, without_edges
-from caribou.audit.scores import FALSE_POSITIVE_RATES, AttackResult, Scored, summarise
+from caribou.audit.targets import AuditTarget, FitTarget, PredictTarget, without_edges
 from caribou.audit.verdict import Verdict, judge, runs_for_power
 from caribou.errors import InputError
 from caribou.graph import Graph
@@ -93,7 +93,7 @@ class Outcome:
 class Planned:
     """A distinguishing game before it is played, with the certificate that it is judged by."""
 
-    release: Release
+    release: AuditTarget
     pairs: Sequence[Pair]
     certificate: Certificate
     runs: int
@@ -184,14 +184,14 @@ class Audit:
         return self.budget.unit is PrivacyUnit.EDGE and not self.transductive
 
     @cached_property
-    def _coupled(self) -> Coupled:
-        return coupled_fits(self.method, self.budget, Streams(self.seed), self.seed)
+    def _replay(self) -> Replay:
+        return replay_fits(self.method, self.budget, Streams(self.seed), self.seed)
 
     @cached_property
     def _fitted(self) -> Fitted:
         """A fit on a worst-case graph, for its certificate; at edge level without any edge, so that its weights are public."""
         if self._applies:
-            return self._coupled.fitted
+            return self._replay.fitted
         graph = worst_pairs(self.budget.unit)[0].joined
         if self.budget.unit is PrivacyUnit.EDGE:
             graph = without_edges(graph)
@@ -199,7 +199,7 @@ class Audit:
 
     @property
     def _certificates(self) -> tuple[Certificate, ...]:
-        return self._coupled.certificates if self._applies else (self._fitted.certificate,)
+        return self._replay.certificates if self._applies else (self._fitted.certificate,)
 
     def _plan(self, certificate: Certificate) -> dict[str, Planned]:
         """Every distinguishing game: a release is judged by its own certificate, which may cost less or more than a fit's."""
@@ -207,7 +207,7 @@ class Audit:
             return {}
         pairs = worst_pairs(self.budget.unit)
         mechanism = certified_mechanism(certificate, self.name)
-        fits = self._applies and not self._coupled.through_noise_alone
+        fits = self._applies and not self._replay.through_noise_alone
         confidence = 1 - (1 - self.confidence) / (1 + fits + (mechanism is not None) + self._plays_one_run)
 
         def enough(stated: Certificate) -> int:
@@ -218,8 +218,8 @@ class Audit:
         if mechanism is not None:
             runs = self.runs or max(MIN_RUNS, min(enough(certificate), MOST_MECHANISM_RUNS))
             plan[MECHANISM] = Planned(mechanism[0], [mechanism[1]], certificate, runs, 1)
-        whole = FittedRelease(self.method, self.budget, Streams(self.seed), hidden=pairs[0].hidden)
-        release, stated = (self._applied(), self._coupled.applied) if self._applies else (whole, certificate)
+        whole = FitTarget(self.method, self.budget, Streams(self.seed), hidden=pairs[0].hidden)
+        release, stated = (self._applied(), self._replay.applied) if self._applies else (whole, certificate)
         if stated.is_private:  # else it breaks its promise in plain words
             runs = self.runs or max(MIN_RUNS, min(enough(stated), MOST_RUNS))
             plan["distinguish"] = Planned(release, pairs, stated, runs, workers)
@@ -228,8 +228,8 @@ class Audit:
             plan["fit"] = Planned(whole, pairs, certificate, runs, workers)
         return plan
 
-    def _applied(self) -> Release:
-        return AppliedRelease(self.method, self.budget, self._fitted.weights, Streams(self.seed))
+    def _applied(self) -> AuditTarget:
+        return PredictTarget(self.method, self.budget, self._fitted.weights, Streams(self.seed))
 
     def _distinguish(self, name: str, planned: Planned, confidence: float, report: Report) -> Evidence:
         return distinguish(
@@ -256,7 +256,7 @@ class Audit:
 
     def _one_run(self, claim: Claim, confidence: float, report: Report) -> OneRun:
         graph = self._graph
-        release = FittedRelease(self.method, self.budget, Streams(self.seed))
+        release = FitTarget(self.method, self.budget, Streams(self.seed))
         return one_run(
             release,
             graph,

@@ -21,11 +21,11 @@ import numpy as np
 from caribou._validate import integer, open_unit_interval
 from caribou.audit.bounds import CONFIDENCE, epsilon_bound, epsilon_of_rates, many_bounds, mu_bound, pessimistic_rates
 from caribou.audit.claims import Claim
+from caribou.audit.discriminants import Discriminants, Test, best_test, fit_discriminants, hits
+from caribou.audit.metrics import Scored
 from caribou.audit.pairs import Pair
-from caribou.audit.releases import Release
-from caribou.audit.scores import Scored
-from caribou.audit.separation import Directions, Test, best_test, fit_directions, hits
-from caribou.audit.views import Runs, View, checked_view, observe, observe_batch, tabulate
+from caribou.audit.targets import AuditTarget
+from caribou.audit.transcripts import Runs, Transcript, checked_transcript, observe, observe_batch, tabulate
 from caribou.errors import InputError
 from caribou.graph import Graph
 from caribou.mechanisms.noise_source import NoiseSource
@@ -73,7 +73,7 @@ class Evidence:
     pairs: int = 1
     """From so many pairs this one was chosen."""
     uncorrelated: int = 0
-    """Columns of the view if they were too many to look at how they go together, else 0."""
+    """Columns of the transcript if they were too many to look at how they go together, else 0."""
 
     @property
     def best(self) -> Judgement:
@@ -106,7 +106,7 @@ class Evidence:
         return first + sum(judgement.runs for judgement in self.judgements)
 
     @property
-    def refuted(self) -> bool:
+    def rejects_claim(self) -> bool:
         """Whether more than the claim is proven."""
         return self.leak > self.claim.size
 
@@ -132,7 +132,7 @@ class Evidence:
 
 
 def distinguish(
-    release: Release,
+    release: AuditTarget,
     pairs: Pair | Sequence[Pair],
     claim: Claim | Callable[[Pair], Claim],
     *,
@@ -276,11 +276,11 @@ def _shown(worlds: Sequence[tuple[Runs, Runs]], claim: Claim) -> float:
     return claim.proven(*hits(a, b, test), len(a), 0.9)
 
 
-def _choose(worlds: Sequence[tuple[Runs, Runs]], claim: Claim) -> tuple[Test, Directions]:
-    """Directions fitted and a test chosen on all runs so far."""
+def _choose(worlds: Sequence[tuple[Runs, Runs]], claim: Claim) -> tuple[Test, Discriminants]:
+    """Discriminants fitted and a test chosen on all runs so far."""
     a, b = (Runs.join([pair[k] for pair in worlds]) for k in (0, 1))
     stop = round(FIT_SHARE * len(a))
-    directions = fit_directions(a.part(0, stop), b.part(0, stop))
+    directions = fit_discriminants(a.part(0, stop), b.part(0, stop))
     left = len(a) - stop
     ta, tb = (directions(world.part(stop, len(world))) for world in (a, b))
     test = best_test(ta, tb, lambda false, true: claim.proven_by_each(false, true, left, 0.95))
@@ -288,7 +288,7 @@ def _choose(worlds: Sequence[tuple[Runs, Runs]], claim: Claim) -> tuple[Test, Di
 
 
 def _judge(
-    test: Test, directions: Directions, fresh: tuple[Runs, Runs], claim: Claim, confidence: float
+    test: Test, directions: Discriminants, fresh: tuple[Runs, Runs], claim: Claim, confidence: float
 ) -> tuple[Judgement, Scored]:
     a, b = (directions(world) for world in fresh)
     false, true = hits(a, b, test)
@@ -302,7 +302,7 @@ def _judge(
 
 # -- playing -------------------------------------------------------------------------------------------------------
 
-Play = Callable[[Release, Graph, Sequence[int]], list[View]]
+Play = Callable[[AuditTarget, Graph, Sequence[int]], list[Transcript]]
 
 
 @contextmanager
@@ -313,10 +313,10 @@ def players(workers: int) -> Iterator[Play]:
         return
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_one_thread) as pool:
 
-        def play(release: Release, graph: Graph, seeds: Sequence[int]) -> list[View]:
+        def play(release: AuditTarget, graph: Graph, seeds: Sequence[int]) -> list[Transcript]:
             chunks = [seeds[start : start + CHUNK] for start in range(0, len(seeds), CHUNK)]
             futures = [pool.submit(_play, release, graph, chunk) for chunk in chunks]
-            return [view for future in futures for view in future.result()]
+            return [transcript for future in futures for transcript in future.result()]
 
         yield play
 
@@ -327,8 +327,8 @@ def _one_thread() -> None:
     torch.set_num_threads(1)
 
 
-def _play(release: Release, graph: Graph, seeds: Sequence[int]) -> list[View]:
-    return [checked_view(release(graph, NoiseSource.seeded(seed))) for seed in seeds]
+def _play(release: AuditTarget, graph: Graph, seeds: Sequence[int]) -> list[Transcript]:
+    return [checked_transcript(release(graph, NoiseSource.seeded(seed))) for seed in seeds]
 
 
 def run_seed(seed: int, pair: str, world: int, run: int) -> int:
@@ -336,21 +336,21 @@ def run_seed(seed: int, pair: str, world: int, run: int) -> int:
     return stream_seed(seed, f"audit|{pair}|{world}|{run}") >> 11
 
 
-def _block(play: Play, release: Release, pair: Pair, start: int, size: int, seed: int) -> tuple[Runs, Runs]:
+def _block(play: Play, release: AuditTarget, pair: Pair, start: int, size: int, seed: int) -> tuple[Runs, Runs]:
     """``size`` runs in both worlds, as tables."""
     many = getattr(release, "many", None)
     out = []
     for world, graph in enumerate(pair.worlds):
         if many is not None:
             noise = NoiseSource.seeded(run_seed(seed, pair.name, world, start))
-            out.append(observe_batch(checked_view(many(graph, size, noise), runs=size), pair.batch_scores))
+            out.append(observe_batch(checked_transcript(many(graph, size, noise), runs=size), pair.batch_scores))
         else:
             seeds = [run_seed(seed, pair.name, world, run) for run in range(start, start + size)]
             out.append(observe(play(release, graph, seeds), pair.scores))
     return out[0], out[1]
 
 
-# -- views that somebody else has collected ------------------------------------------------------------------------
+# -- transcripts that somebody else has collected ------------------------------------------------------------------------
 
 PARTS = (0.2, 0.5)
 """Where the fitting part and the choosing part of a single game end."""
@@ -367,19 +367,19 @@ class Proven:
 
 def prove(
     scores: tuple[Sequence[Mapping[str, float]], Sequence[Mapping[str, float]]],
-    views: tuple[Sequence[View], Sequence[View]],
+    transcripts: tuple[Sequence[Transcript], Sequence[Transcript]],
     *,
     delta: float,
     confidence: float = CONFIDENCE,
 ) -> Proven:
-    """The largest epsilon and mu that the runs of two worlds prove. ``scores``: the adversary's own; ``views``: all it saw.
+    """The largest epsilon and mu that the runs of two worlds prove. ``scores``: the adversary's own; ``transcripts``: all it saw.
 
     Each of the two bounds holds at ``confidence`` by itself; which of them counts follows from the claim, not from the data.
     """
-    a, b = (tabulate(view, named) for view, named in zip(views, scores, strict=True))
+    a, b = (tabulate(transcript, named) for transcript, named in zip(transcripts, scores, strict=True))
     runs = min(len(a), len(b))
     first, second = (round(share * runs) for share in PARTS)
-    directions = fit_directions(a.part(0, first), b.part(0, first))
+    directions = fit_discriminants(a.part(0, first), b.part(0, first))
     (ca, cb), (ja, jb) = (
         [directions(world.part(start, stop)) for world in (a, b)] for start, stop in ((first, second), (second, runs))
     )

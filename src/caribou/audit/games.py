@@ -18,8 +18,8 @@ from typing import Protocol
 import numpy as np
 
 from caribou._validate import integer
-from caribou.audit.releases import without_edges
-from caribou.audit.scores import Scored
+from caribou.audit.metrics import Scored
+from caribou.audit.targets import without_edges
 from caribou.errors import InputError
 from caribou.graph import Graph, Split
 from caribou.mechanisms.noise_source import NoiseSource
@@ -76,7 +76,7 @@ class Game:
     seed: int = 0
 
     def play(self, train: Trainer, adversary: Adversary, *, rounds: int, models: int = 1) -> Scored:
-        """``rounds`` coins over ``models`` trained models. The result has one score per coin; see `caribou.audit.scores`."""
+        """``rounds`` coins over ``models`` trained models. The result has one score per coin; see `caribou.audit.metrics`."""
         rounds, models = integer(at_least=2, rounds=rounds), integer(at_least=1, models=models)
         rng = Streams(self.seed).generator("auditing game")
         scores: list[float] = []

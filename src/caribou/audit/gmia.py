@@ -22,8 +22,8 @@ import torch
 from torch import Tensor, nn
 
 from caribou._validate import integer
-from caribou.audit.access import refusal
-from caribou.audit.scores import AttackResult, Progress, Scored, area_under_curve, node_rates, summarise
+from caribou.audit.metrics import AttackResult, Progress, Scored, area_under_curve, node_rates, summarise
+from caribou.audit.query_modes import refusal
 from caribou.errors import InputError
 from caribou.graph import Graph, Split
 from caribou.mechanisms.noise_source import NoiseSource
@@ -129,14 +129,14 @@ def attack(
     events: tuple[Event, ...] = ()
     for run in range(runs):
         own = streams.child(f"gmia run {run}")
-        views = []
+        observed = []
         halves = draw_halves(graph, sizes, own.attack)
         for who, half in zip(("target", "shadow"), halves, strict=True):
             view = observe(
                 method, graph, half, budget, own.child(who), streams.child(f"gmia noise {run} {who}"), inductive
             )
-            views.append(view)
-        target, shadow = views
+            observed.append(view)
+        target, shadow = observed
         events = target.events
         judge = train_attack(*shadow.rows(), own.child("attack"))
         found.append(Scored(judge.scores(target.rows()[0]), target.rows()[1]))
@@ -165,7 +165,7 @@ def attack(
 
 
 @dataclass(frozen=True, eq=False)
-class View:
+class Posteriors:
     """Posteriors of a model: members in training, members in the full graph, others in the full graph; and the fit's cost."""
 
     members: np.ndarray
@@ -181,18 +181,18 @@ class View:
 
 def observe(
     method: Method, graph: Graph, half: Half, budget: Budget, streams: Streams, secret: Streams, inductive: bool
-) -> View:
+) -> Posteriors:
     """Fit on the members alone and query; training nodes of the full graph are the members, too."""
     full = graph.with_split(all_in_training(half.members))
     noise = NoiseSource.seeded(secret.seed)
     if not inductive:
         fitted = method.fit(full, budget, streams, noise)
         rows = fitted.probabilities
-        return View(rows[half.members], rows[half.members], rows[half.others], fitted.certificate.cost)
+        return Posteriors(rows[half.members], rows[half.members], rows[half.others], fitted.certificate.cost)
     fitted = method.fit(induced(full, half.members), budget, streams, noise)
     again = method.release(fitted.weights, full, budget, streams, NoiseSource.seeded(secret.child("query").seed))
     rows = again.probabilities
-    return View(fitted.probabilities, rows[half.members], rows[half.others], fitted.certificate.cost)
+    return Posteriors(fitted.probabilities, rows[half.members], rows[half.others], fitted.certificate.cost)
 
 
 def induced(graph: Graph, nodes: np.ndarray) -> Graph:

@@ -5,7 +5,7 @@ The adversary owns the features and may query the model with any; the owner of t
 nodes, those are called edges where the reaction is strongest.
 
 Noise must not differ between two queries: divided by the step of 1e-4, fresh noise would hide any leak. So the ways of
-`caribou.audit.access` are told apart, and the result says which one it is about.
+`caribou.audit.query_modes` are told apart, and the result says which one it is about.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from caribou._validate import integer, one_of, positive
-from caribou.audit.access import NOTES, WAYS, Query, logits, query_of, refusal
-from caribou.audit.scores import (
+from caribou.audit.metrics import (
     AttackResult,
     Progress,
     Scored,
@@ -30,6 +29,7 @@ from caribou.audit.scores import (
     summarise,
     top_scores,
 )
+from caribou.audit.query_modes import NOTES, WAYS, Query, logits, query_of, refusal
 from caribou.errors import InputError
 from caribou.graph import Graph
 from caribou.mechanisms.noise_source import NoiseSource
@@ -185,7 +185,7 @@ def enlarged(features: Any, node: int, setting: Setting) -> Any:
     changed = features.copy()
     row = changed.data[changed.indptr[node] : changed.indptr[node + 1]] if sp.issparse(changed) else changed[node]
     which = np.flatnonzero(row)[:: 2 if setting.entries == "half" else 1]
-    row[which] *= 1 + setting.step  # a view of the copy
+    row[which] *= 1 + setting.step  # a slice of the copy
     return changed
 
 

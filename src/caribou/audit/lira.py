@@ -23,8 +23,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from caribou._validate import integer
-from caribou.audit.access import SMALLEST, logits, refusal
-from caribou.audit.scores import AttackResult, Progress, Scored, edge_rates, node_rates, summarise
+from caribou.audit.metrics import AttackResult, Progress, Scored, edge_rates, node_rates, summarise
+from caribou.audit.query_modes import SMALLEST, logits, refusal
 from caribou.errors import InputError
 from caribou.graph import Graph
 from caribou.mechanisms.noise_source import NoiseSource

@@ -16,10 +16,10 @@ import numpy as np
 
 from caribou._validate import integer, open_unit_interval
 from caribou.audit.bounds import one_run_bound
-from caribou.audit.releases import Release
-from caribou.audit.scores import Scored
-from caribou.audit.separation import discriminant
-from caribou.audit.views import View, checked_view, finite
+from caribou.audit.discriminants import discriminant
+from caribou.audit.metrics import Scored
+from caribou.audit.targets import AuditTarget
+from caribou.audit.transcripts import Transcript, checked_transcript, finite
 from caribou.errors import InputError
 from caribou.graph import Graph
 from caribou.mechanisms.noise_source import NoiseSource
@@ -67,7 +67,7 @@ class OneRun:
 
 
 def one_run(
-    release: Release,
+    release: AuditTarget,
     graph: Graph,
     *,
     delta: float,
@@ -93,8 +93,8 @@ def one_run(
     for run in range(shadows + 1):
         coins = np.less(streams.generator(f"canary coins {run}").random(pairs.shape[1]), 0.5)
         noise = NoiseSource.seeded(stream_seed(seed, f"canary noise {run}") >> 11)
-        view = checked_view(release(with_canaries(base, pairs[:, coins]), noise))
-        played.append((canary_scores(view, pairs, graph), coins))
+        transcript = checked_transcript(release(with_canaries(base, pairs[:, coins]), noise))
+        played.append((canary_scores(transcript, pairs, graph), coins))
         if progress:
             progress(run + 1, shadows + 1)
     tables = _aligned([scores for scores, _ in played])
@@ -145,12 +145,12 @@ def _with_edges(graph: Graph, edges: np.ndarray) -> Graph:
     )
 
 
-def canary_scores(view: View, pairs: np.ndarray, graph: Graph) -> dict[str, np.ndarray]:
+def canary_scores(transcript: Transcript, pairs: np.ndarray, graph: Graph) -> dict[str, np.ndarray]:
     """Per canary and by name: what every released table says about its ends, each alone and crossed with the other's class."""
     u, v = pairs
     labels = np.maximum(np.asarray(graph.labels), 0)
     out: dict[str, np.ndarray] = {}
-    for name, array in view.items():
+    for name, array in transcript.items():
         values = np.asarray(array)
         if values.ndim != 2:
             continue

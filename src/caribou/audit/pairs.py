@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from caribou.audit.views import Scores, View
+from caribou.audit.transcripts import Scores, Transcript
 from caribou.graph import Graph, Split
 from caribou.privacy.budget import PrivacyUnit
 
@@ -25,7 +25,7 @@ TRAINING_GROUP = "training nodes"
 class Pair:
     """Two neighbouring graphs: ``without`` and ``joined`` (with the edge or the node).
 
-    ``scores``: what the adversary, who knows both graphs, makes of a view; ``batch_scores``: the same for many runs at once.
+    ``scores``: what the adversary, who knows both graphs, computes from a transcript; ``batch_scores``: the same for many runs.
     ``hidden``: the node that is there or not, at node level. ``group``: the group of nodes it belongs to, where groups pay
     differently.
     """
@@ -35,7 +35,7 @@ class Pair:
     joined: Graph
     unit: PrivacyUnit
     scores: Scores | None = None
-    batch_scores: Callable[[View], Mapping[str, np.ndarray]] | None = None
+    batch_scores: Callable[[Transcript], Mapping[str, np.ndarray]] | None = None
     hidden: int | None = None
     group: str | None = None
 
@@ -94,9 +94,9 @@ def end_scores(u: int, v: int, graph: Graph) -> Scores:
     """Of every released row table: how much the rows of u and v lean to the other end's class, and how alike they are."""
     labels, n = graph.labels, graph.num_nodes
 
-    def scores(view: View) -> dict[str, float]:
+    def scores(transcript: Transcript) -> dict[str, float]:
         out: dict[str, float] = {}
-        for name, array in view.items():
+        for name, array in transcript.items():
             values = np.asarray(array)
             if values.ndim != 2:
                 continue

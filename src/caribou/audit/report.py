@@ -16,7 +16,7 @@ import numpy as np
 
 from caribou.audit.auditor import Outcome
 from caribou.audit.claims import Claim
-from caribou.audit.scores import NO_BOUND
+from caribou.audit.metrics import NO_BOUND
 from caribou.audit.verdict import CONSISTENT, VIOLATED
 from caribou.saved_model import check_target, whole_folder
 
@@ -169,7 +169,7 @@ def _meaning(word: str) -> str:
             "No attack that was tried shows more than was claimed, and the runs were enough to see twice as much. That is not a "
             "proof of the claim: another attack may see more."
         )
-    return "Nothing was refuted, but the evidence is too thin to say that the claim was put to the test."
+    return "Nothing was rejected, but the evidence is too thin to say that the claim was put to the test."
 
 
 def _table(outcome: Outcome) -> str:

@@ -14,7 +14,7 @@ import scipy.sparse as sp
 
 from caribou._validate import integer
 from caribou.audit.linkteller import Setting, draw_nodes, pairs_of
-from caribou.audit.scores import AttackResult, Progress, Scored, area_under_curve, edge_rates, summarise
+from caribou.audit.metrics import AttackResult, Progress, Scored, area_under_curve, edge_rates, summarise
 from caribou.graph import Graph
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods import Method

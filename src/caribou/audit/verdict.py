@@ -121,7 +121,7 @@ def judge(
         rates = max([e.epsilon_by_rates for e in games.values()] + [by_guesses])
         return Verdict(word, claim, lower, confidence, tuple(reasons), more_runs, reproduce, by, mu, rates)
 
-    guilty = [*broken, *(describe_violation(name, e) for name, e in games.items() if e.refuted)]
+    guilty = [*broken, *(describe_violation(name, e) for name, e in games.items() if e.rejects_claim)]
     if one_run is not None and one_run.epsilon_lower > claim.epsilon:
         guilty.append(one_run.describe())
     if guilty:
@@ -167,7 +167,9 @@ def describe_consistent(name: str, evidence: Evidence) -> str:
         f"{1 / rarest_seen(claim, last.runs, last.confidence):.3g} releases would not have been seen"
     )
     if evidence.uncorrelated:
-        text += f"; the view had {evidence.uncorrelated} columns, too many to look at how pairs of them go together"
+        text += (
+            f"; the transcript had {evidence.uncorrelated} columns, too many to look at how pairs of them go together"
+        )
     return text
 
 
@@ -199,7 +201,7 @@ def _suspicion(name: str, evidence: Evidence) -> tuple[str, int | None] | None:
         level = 1 - (1 - SUSPICION) * share / shares[-1]
         if claim.proven(judged.false, judged.true, judged.runs, level) > claim.size:
             text = f"{name}: the test '{judged.test}' exceeds the claim at confidence {level:g}, but not beyond"
-            return text, runs_to_convict(evidence, judged)
+            return text, runs_to_reject(evidence, judged)
     return None
 
 
@@ -236,10 +238,10 @@ def _power(kind: str, size: float, claim: Claim, judged: int, level: float) -> f
     else:
         truth = 1 / (1 + math.exp(-min(FACTOR * size or LEAST_SEEN, 700.0)))
         rates = [(1 - truth, truth)]
-    return max(_conviction_rate(claim, fpr, tpr, judged, level) for fpr, tpr in rates)
+    return max(_rejection_rate(claim, fpr, tpr, judged, level) for fpr, tpr in rates)
 
 
-def _conviction_rate(claim: Claim, fpr: float, tpr: float, judged: int, level: float) -> float:
+def _rejection_rate(claim: Claim, fpr: float, tpr: float, judged: int, level: float) -> float:
     """P[proven > size] for two binomial counts: the smallest true count that convicts, for each likely false count."""
     low, high = (int(stats.binom.ppf(q, judged, fpr)) for q in (1e-4, 1 - 1e-4))
     step = max(1, (high - low) // 40)
@@ -286,7 +288,7 @@ def _two_digits(runs: float) -> int:
     return unit * math.ceil(runs / unit - 1e-9)
 
 
-def runs_to_convict(evidence: Evidence, judged: Judgement | None = None) -> int | None:
+def runs_to_reject(evidence: Evidence, judged: Judgement | None = None) -> int | None:
     """Runs per graph with which the rates that were seen (in the last block) would refute the claim; None if no number does."""
     claim, last = evidence.claim, judged or evidence.judgements[-1]
     if claim.leak(last.false / last.runs, last.true / last.runs) <= claim.size:

@@ -217,7 +217,7 @@ def _print(outcome: Outcome, out: Path | None) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from caribou.audit.scores import NO_BOUND
+    from caribou.audit.metrics import NO_BOUND
 
     console, verdict = Console(), outcome.verdict
     colour = {"VIOLATED": "bold red", "consistent": "green"}.get(verdict.word, "yellow")

@@ -62,8 +62,8 @@ def fit_and_score(cell: Cell, data_dir: Path | None) -> dict[str, Any]:
 def attack_and_score(cell: Cell, data_dir: Path | None) -> dict[str, Any]:
     """Fit a method as often as the attack needs it and attack it: AUC, rates beside the allowed ones, how noise was handled.
 
-    ``attack``: linkteller (one fit; ``nodes``: whose pairs are judged; ``ways``: noise of queries, see `caribou.audit.access`),
-    gmia (target and shadow) or lira (``fits``). Method ``gcn``: LinkTeller as published, on a plain GCN without privacy.
+    ``attack``: linkteller (one fit; ``nodes``: whose pairs are judged; ``ways``: see `caribou.audit.query_modes`), gmia (target
+    and shadow) or lira (``fits``). Method ``gcn``: LinkTeller as published, on a plain GCN without privacy.
     """
     from caribou.datasets import load
 

@@ -17,7 +17,7 @@ WAYS = {
     "fixed": "a new release per query with the same noise, which then cancels: no certificate covers it",
     "fresh": "a new release per query with fresh noise, each of which is paid for",
 }
-"""How the queries of LinkTeller draw their noise, in words; see `caribou.audit.access`."""
+"""How the queries of LinkTeller draw their noise, in words; see `caribou.audit.query_modes`."""
 PRIVATE = (1, 2, 4, 8, 16, 32)
 BLACK_BOX = "black box"
 RATES = ("0.01", "0.1")

@@ -1,7 +1,7 @@
 """The noisy part of a method alone, thousands of independent runs as one tensor: disjoint copies of a small graph.
 
 Nothing flows between copies, so one call of the real mechanism on k copies is k independent runs of it. What is audited here is
-the mechanism with the noise that a certificate states, on rows of the adversary's choice; `caribou.audit.releases` runs whole
+the mechanism with the noise that a certificate states, on rows of the adversary's choice; `caribou.audit.targets` runs whole
 methods.
 """
 
@@ -16,8 +16,8 @@ import numpy as np
 import torch
 
 from caribou.audit.pairs import Pair, star_graphs, worst_rows
-from caribou.audit.releases import Release
-from caribou.audit.views import View
+from caribou.audit.targets import AuditTarget
+from caribou.audit.transcripts import Transcript
 from caribou.errors import InputError
 from caribou.graph import Graph
 from caribou.graph.operator import normalize
@@ -42,7 +42,7 @@ from caribou.privacy.sensitivity import Bounds, convergence_factor, double_preci
 MOST_LEAVES = 5
 
 
-def copies(graph: Graph, count: int) -> Graph:
+def disjoint_union(graph: Graph, count: int) -> Graph:
     """``count`` disjoint copies of a graph; node i of copy k has index k n + i."""
     n = graph.num_nodes
     edges = (graph.edge_index[:, None, :] + n * np.arange(count)[None, :, None]).reshape(2, -1)
@@ -51,7 +51,7 @@ def copies(graph: Graph, count: int) -> Graph:
 
 
 @dataclass(frozen=True, eq=False)
-class PropagationCopies:
+class BatchedPropagation:
     """Perturbed message passing with a given noise on given rows: `propagate` itself. ``start``: X^(0), [n, d].
 
     alpha_1 must be 1: the mean of all rows would join the copies.
@@ -68,14 +68,14 @@ class PropagationCopies:
         if self.layer.alpha1 != 1:
             raise InputError(f"alpha1 must be 1 for runs side by side, got {self.layer.alpha1!r}")
 
-    def __call__(self, graph: Graph, noise: NoiseSource) -> View:
+    def __call__(self, graph: Graph, noise: NoiseSource) -> Transcript:
         """One run."""
         return {"state": self.many(graph, 1, noise)["state"][0]}
 
-    def many(self, graph: Graph, runs: int, noise: NoiseSource) -> View:
+    def many(self, graph: Graph, runs: int, noise: NoiseSource) -> Transcript:
         """``runs`` last states. [runs, n, d]"""
         n, d = self.start.shape
-        union = copies(graph, runs)
+        union = disjoint_union(graph, runs)
         bounds = replace(self.bounds, nodes=union.num_nodes if self.unit is PrivacyUnit.NODE else None)
         operator = normalize(union, bounds, np.random.default_rng(0))
         sensitivity = self.layer.sensitivity(self.unit, bounds)
@@ -88,15 +88,15 @@ class PropagationCopies:
         state = propagate(self.layer, operator, start, calibrated, noise).numpy()
         return {"state": state.reshape(runs, n, d)}
 
-    def likelihood_ratio(self, pair: Pair) -> Callable[[View], Mapping[str, np.ndarray]]:
+    def likelihood_ratio(self, pair: Pair) -> Callable[[Transcript], Mapping[str, np.ndarray]]:
         """log p(state | joined) / p(state | without) if no projection cuts: both states are Gaussian, and their laws are known.
 
         m_(k+1) = C_L W m_k + beta X^(0) and V_(k+1) = C_L^2 W V_k W' + noise_std^2 I, one V for all columns.
         """
         laws = [self._law(graph) for graph in pair.worlds]
 
-        def scores(view: View) -> dict[str, np.ndarray]:
-            logs = [_log_density(np.asarray(view["state"]), *law) for law in laws]
+        def scores(transcript: Transcript) -> dict[str, np.ndarray]:
+            logs = [_log_density(np.asarray(transcript["state"]), *law) for law in laws]
             return {"likelihood ratio": logs[1] - logs[0]}
 
         return scores
@@ -118,41 +118,41 @@ def _log_density(x: np.ndarray, mean: np.ndarray, V: np.ndarray) -> np.ndarray:
 
 
 @dataclass(frozen=True, eq=False)
-class SumCopies:
+class BatchedSums:
     """Noisy sums over neighbours, all hops released, at edge level: `noisy_sums` itself. ``start``: messages, [n, d]."""
 
     hops: int
     mu: float
     start: np.ndarray
 
-    def __call__(self, graph: Graph, noise: NoiseSource) -> View:
+    def __call__(self, graph: Graph, noise: NoiseSource) -> Transcript:
         """One run."""
         return {name: array[0] for name, array in self.many(graph, 1, noise).items()}
 
-    def many(self, graph: Graph, runs: int, noise: NoiseSource) -> View:
+    def many(self, graph: Graph, runs: int, noise: NoiseSource) -> Transcript:
         """``runs`` transcripts. [runs, n, d] per hop"""
         n, d = self.start.shape
-        adjacency = bounded_adjacency(copies(graph, runs), None, np.random.default_rng(0))
+        adjacency = bounded_adjacency(disjoint_union(graph, runs), None, np.random.default_rng(0))
         calibrated = calibrate_sums(sum_sensitivity("edge"), hops=self.hops, mu=self.mu, nodes=n * runs, columns=d)
         sums = noisy_sums(adjacency, np.tile(self.start, (runs, 1)), calibrated, noise)
         return {f"sums_{k}": s.reshape(runs, n, d) for k, s in enumerate(sums, start=1)}
 
 
 @dataclass(frozen=True, eq=False)
-class VoteCopies:
+class BatchedVotes:
     """One stage of votes: node 0 sends its class to everybody it is joined with. `NoisyCounts` itself."""
 
     budget: VoteBudget
     classes: int = 2
 
-    def __call__(self, graph: Graph, noise: NoiseSource) -> View:
+    def __call__(self, graph: Graph, noise: NoiseSource) -> Transcript:
         """One run."""
         return {"stage_1": self.many(graph, 1, noise)["stage_1"][0]}
 
-    def many(self, graph: Graph, runs: int, noise: NoiseSource) -> View:
+    def many(self, graph: Graph, runs: int, noise: NoiseSource) -> Transcript:
         """``runs`` answers. [runs, n, C]"""
         n = graph.num_nodes
-        box = NoisyCounts(copies(graph, runs), self.classes, self.budget, noise)
+        box = NoisyCounts(disjoint_union(graph, runs), self.classes, self.budget, noise)
         sends = np.tile(np.arange(n) == 0, runs)
         nothing = np.zeros(n * runs)
         counts = box.ask(sends, nothing, nothing.astype(np.int64), ~sends)
@@ -160,14 +160,14 @@ class VoteCopies:
 
 
 @dataclass(frozen=True)
-class ResponseCopies:
+class BatchedResponse:
     """Randomized response on pairs, with its noisy edge count: `perturb` itself, run by run (a few per millisecond)."""
 
     budget: Budget
     rule: Callable[..., PairResponse]
     count_share: float = 0.01
 
-    def __call__(self, graph: Graph, noise: NoiseSource) -> View:
+    def __call__(self, graph: Graph, noise: NoiseSource) -> Transcript:
         """One run: the count, and the whole perturbed adjacency as bits. [pairs]"""
         perturbed = perturb(graph, self.budget, noise, self.rule, count_share=self.count_share, max_edges=None)
         bits = np.zeros(pair_count(graph.num_nodes))
@@ -175,10 +175,10 @@ class ResponseCopies:
         bits[v * (v - 1) // 2 + u] = 1.0
         return {"edge_count": np.array([float(perturbed.count)]), "bits": bits}
 
-    def many(self, graph: Graph, runs: int, noise: NoiseSource) -> View:
+    def many(self, graph: Graph, runs: int, noise: NoiseSource) -> Transcript:
         """``runs`` of them, each with a stream of its own."""
-        views = [self(graph, noise.stream(f"run {run}")) for run in range(runs)]
-        return {name: np.stack([view[name] for view in views]) for name in views[0]}
+        transcripts = [self(graph, noise.stream(f"run {run}")) for run in range(runs)]
+        return {name: np.stack([transcript[name] for transcript in transcripts]) for name in transcripts[0]}
 
 
 # -- from a certificate --------------------------------------------------------------------------------------------
@@ -188,7 +188,7 @@ RESPONSES = {"sage-edp": asymmetric_response, "lapgraph-edp": laplace_threshold_
 """How a method that perturbs the graph turns its noisy edge count into probabilities."""
 
 
-def certified_mechanism(certificate: Certificate, method: str = "") -> tuple[Release, Pair] | None:
+def certified_mechanism(certificate: Certificate, method: str = "") -> tuple[AuditTarget, Pair] | None:
     """The edge-level mechanism of a certificate with its worst pair, ready for many runs; None if it is not one of these.
 
     Message passing: the stars and rows of the sensitivity attack. Sums: two nodes with opposite messages. Votes: a voter and a
@@ -200,7 +200,7 @@ def certified_mechanism(certificate: Certificate, method: str = "") -> tuple[Rel
     if method in RESPONSES:
         share = float(certificate.public_parameters["count_share"])
         budget = Budget(certificate.epsilon, certificate.delta, certificate.unit)
-        release = ResponseCopies(budget, RESPONSES[method], share)
+        release = BatchedResponse(budget, RESPONSES[method], share)
         return release, Pair("any two nodes", *two, PrivacyUnit.EDGE)
     if len(certificate.mechanisms) != 1:
         return None
@@ -210,16 +210,16 @@ def certified_mechanism(certificate: Certificate, method: str = "") -> tuple[Rel
     if record.name == SUMS and isinstance(record.event, Gaussian):
         mu = math.sqrt(record.event.count) / record.event.noise_multiplier
         pair = Pair("two nodes with opposite messages", *two, PrivacyUnit.EDGE)
-        return SumCopies(record.event.count, mu, np.array([[1.0], [-1.0]])), pair
+        return BatchedSums(record.event.count, mu, np.array([[1.0], [-1.0]])), pair
     if record.name == "votes" and isinstance(record.event, EpsilonDelta):
-        return VoteCopies(VoteBudget(record.event.epsilon)), Pair("a voter and a receiver", *two, PrivacyUnit.EDGE)
+        return BatchedVotes(VoteBudget(record.event.epsilon)), Pair("a voter and a receiver", *two, PrivacyUnit.EDGE)
     if record.name == "votes" and isinstance(record.event, Gaussian):
         votes = VoteBudget.gaussian(1 / record.event.noise_multiplier)
-        return VoteCopies(votes), Pair("a voter and a receiver", *two, PrivacyUnit.EDGE)
+        return BatchedVotes(votes), Pair("a voter and a receiver", *two, PrivacyUnit.EDGE)
     return None
 
 
-def _certified_propagation(details: Mapping[str, Any]) -> tuple[PropagationCopies, Pair] | None:
+def _certified_propagation(details: Mapping[str, Any]) -> tuple[BatchedPropagation, Pair] | None:
     s = details["sensitivity"]
     if s["alpha1"] != 1:
         return None
@@ -229,6 +229,6 @@ def _certified_propagation(details: Mapping[str, Any]) -> tuple[PropagationCopie
     operators = [normalize(graph, bounds).matrix.to_dense().numpy() for graph in graphs]
     start = worst_rows(operators[1] - operators[0], np.random.default_rng(0))
     layer = ContractiveGraphLayer(float(s["contraction"]), 1.0, float(s["beta"]))
-    release = PropagationCopies(layer, bounds, int(details["hops"]), float(details["noise_std"]), start)
+    release = BatchedPropagation(layer, bounds, int(details["hops"]), float(details["noise_std"]), start)
     pair = Pair("stars with the worst rows", *graphs, PrivacyUnit.EDGE)
     return release, replace(pair, batch_scores=release.likelihood_ratio(pair))

@@ -8,19 +8,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from caribou.audit.views import Layout, Runs, finite
+from caribou.audit.transcripts import Layout, Runs, finite
 
 FITTED = (
     "mean projection",
     "clear projection",
-    "discriminant of the view",
+    "discriminant of the transcript",
     "likelihood ratio of fitted Gaussians",
     "likelihood ratio of fitted Laplace noise",
     "energy",
     "discriminant",
 )
 MOST_CORRELATED = 200
-"""Columns up to which correlations between entries of a view are estimated."""
+"""Columns up to which correlations between entries of a transcript are estimated."""
 THRESHOLDS = 41
 
 
@@ -42,7 +42,7 @@ class Test:
 
 
 @dataclass(frozen=True, eq=False)
-class Directions:
+class Discriminants:
     """Fitted scores. Calling it gives one column per score: the adversary's own, statistics, and the fitted ones."""
 
     names: tuple[str, ...]
@@ -91,7 +91,7 @@ def _usual(x: np.ndarray) -> np.ndarray:
     return out
 
 
-def fit_directions(a: Runs, b: Runs) -> Directions:
+def fit_discriminants(a: Runs, b: Runs) -> Discriminants:
     """Scores fitted on runs of both worlds: standardised difference of means, Fisher's direction, Gaussian likelihood ratio."""
     layout = Layout.of((a, b))
     given = tuple(dict.fromkeys((*a.names, *b.names)))
@@ -109,7 +109,7 @@ def fit_directions(a: Runs, b: Runs) -> Directions:
     medians = (np.median(xa, axis=0), np.median(xb, axis=0))
     scale = (np.abs(xa - medians[0]).mean(axis=0) + np.abs(xb - medians[1]).mean(axis=0)) / 2 + np.sqrt(floor)
     per_scale = (linear[:, 1] != 0) / scale
-    return Directions(
+    return Discriminants(
         (*given, *FITTED),
         given,
         layout,

@@ -10,16 +10,16 @@ import pytest
 
 import caribou.methods.edge.dpdgc as dpdgc_module
 import caribou.methods.edge.gap as gap_module
-from audit.broken import message_passing
-from audit.broken.baselines import MeanOfTrainingRows, opposite_member
-from audit.broken.exhibits import gaussian_claim
-from audit.broken.message_passing import opposite_signs, sound
+from audit.known_bad_mechanisms import message_passing
+from audit.known_bad_mechanisms.baselines import MeanOfTrainingRows, opposite_member
+from audit.known_bad_mechanisms.known_bad import gaussian_claim
+from audit.known_bad_mechanisms.message_passing import opposite_signs, sound
 from caribou.audit.auditor import Audit
+from caribou.audit.batched_mechanisms import certified_mechanism
 from caribou.audit.claims import Claim
-from caribou.audit.copies import certified_mechanism
 from caribou.audit.distinguish import distinguish
 from caribou.audit.pairs import Pair, star_graphs, worst_pairs
-from caribou.audit.releases import without_edges
+from caribou.audit.targets import without_edges
 from caribou.audit.verdict import CONSISTENT, INCONCLUSIVE, judge, powerful
 from caribou.graph import Graph
 from caribou.mechanisms.noise_source import NoiseSource
@@ -86,7 +86,7 @@ def test_the_sound_twin_of_a_broken_mechanism_is_consistent(epsilon: float) -> N
     budget = Budget(epsilon, 1e-5)
     release = sound(budget, opposite_signs(3), floor=3)
     pair = Pair("stars", *star_graphs(3), PrivacyUnit.EDGE)
-    word, text = judged(release, pair, gaussian_claim(budget), message_passing.EXHIBITS["noise std halved"].runs)
+    word, text = judged(release, pair, gaussian_claim(budget), message_passing.MECHANISMS["noise std halved"].runs)
     assert word == CONSISTENT, text
 
 

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from scipy.special import softmax
 
-from audit.broken.exhibits import Exhibit, gaussian_claim
+from audit.known_bad_mechanisms.known_bad import KnownBad, gaussian_claim
 from caribou.audit.claims import Claim
 from caribou.audit.pairs import Pair, worst_pairs
-from caribou.audit.releases import FittedRelease, Release
+from caribou.audit.targets import AuditTarget, FitTarget
 from caribou.graph import Graph
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods import Fitted, Method
@@ -212,31 +212,31 @@ class TruthInDetails(Sound):
 
 
 def on_worst_pairs(method: Method) -> Any:
-    def make(budget: Budget) -> tuple[Release, tuple[Pair, ...], Claim]:
-        return FittedRelease(method, budget), worst_pairs("edge"), gaussian_claim(budget)
+    def make(budget: Budget) -> tuple[AuditTarget, tuple[Pair, ...], Claim]:
+        return FitTarget(method, budget), worst_pairs("edge"), gaussian_claim(budget)
 
     return make
 
 
-EXHIBITS = {
-    "validation rows without noise": Exhibit(
+MECHANISMS = {
+    "validation rows without noise": KnownBad(
         "validation nodes only choose a hyper-parameter, so their rows stay exact",
         on_worst_pairs(ExactValidationRows()),
         runs=240,
     ),
-    "edges between test nodes without noise": Exhibit(
+    "edges between test nodes without noise": KnownBad(
         "the edges of the graph that is asked about are taken for public", on_worst_pairs(ExactTestEdges()), runs=240
     ),
-    "triangle counts without noise": Exhibit(
+    "triangle counts without noise": KnownBad(
         "structural features are computed from the private graph", on_worst_pairs(ExactTriangles()), runs=240
     ),
-    "edge count among the public parameters": Exhibit(
+    "edge count among the public parameters": KnownBad(
         "the certificate publishes a count of the private graph", on_worst_pairs(CountInPublicParameters()), runs=240
     ),
-    "edge count in words": Exhibit(
+    "edge count in words": KnownBad(
         "a sentence of the certificate holds a private number", on_worst_pairs(CountInWords()), runs=240
     ),
-    "a truth about the graph in the certificate": Exhibit(
+    "a truth about the graph in the certificate": KnownBad(
         "a flag of the certificate follows from the private graph", on_worst_pairs(TruthInDetails()), runs=240
     ),
 }

@@ -1,14 +1,14 @@
-"""Does a fit read private edges through its noise alone? Two fits whose noise is turned so that the noisy values are equal.
+"""Noise replay: does a fit read private edges through its noise alone?
 
-Whatever `NoiseSource.add_gaussian`, `add_laplace` or `add_discrete_laplace` hands back in a fit on one graph is handed back
-again in a fit on another graph: as if noise had made the difference good, which sound noise can. A fit that is post-processing of noisy
-values and of public ones then hands out the same. One that looks at the edges beside them does not. Two fits are enough, and the
-graphs may differ in as many edges as one likes.
+The check fits a method on a graph without edges and records what `NoiseSource.add_gaussian`, `add_laplace` and
+`add_discrete_laplace` return. It then fits the method on a graph with edges and replays the recorded noisy values. Sound noise
+can produce the same values on both graphs, so a fit that post-processes noisy and public values hands out the same twice. A fit
+that also reads the edges directly does not. Two fits are enough, and the graphs may differ in any number of edges.
 
-It says nothing about the size of the noise; so the scales of a fit are compared with those of a release, which is played in full,
-and how far edges move the clean values under each draw: a fit that bounds them less than a release does needs more noise. That
-is a proxy, on one graph and for one draw of the noise, for the sensitivity of a fit, not a bound on it.
-Noise that is drawn first and added later cannot be turned; such a fit looks as if it read the edges, and is played in full, too.
+Replay says nothing about the size of the noise. So the check also compares a fit with a prediction on another graph, which the
+audit plays in full: the scales of the noise, and how far edges move the clean values under each draw. A fit that bounds these
+values less needs more noise. This is a proxy for the sensitivity of a fit, on one graph and for one draw, and not a bound on it.
+Noise that is drawn first and added later cannot be replayed. Such a fit looks as if it read the edges, and is played in full.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from caribou.audit.pairs import two_class_graph
-from caribou.audit.releases import handed_out, without_edges
+from caribou.audit.targets import handed_out, without_edges
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods import Fitted, Method
 from caribou.privacy.budget import Budget
@@ -36,7 +36,7 @@ SLACK = 1.01
 
 
 @dataclass
-class Tape:
+class Recording:
     """What was drawn, in order: (stream, kind, scale), and by stream and number the noisy values and the clean ones below."""
 
     drawn: list[tuple[str, str, float]] = field(default_factory=list)
@@ -48,7 +48,7 @@ class Tape:
         """How often each kind and scale of noise was drawn."""
         return Counter((kind, scale) for _, kind, scale in self.drawn)
 
-    def moved(self, other: Tape) -> dict[tuple[str, float], list[float]]:
+    def moved(self, other: Recording) -> dict[tuple[str, float], list[float]]:
         """By kind and scale: how far the clean values of each draw lie from those of the other tape, the farthest first."""
         out: dict[tuple[str, float], list[float]] = {}
         for (_, kind, scale), (place, value) in zip(self.drawn, self.clean.items(), strict=True):
@@ -58,17 +58,17 @@ class Tape:
         return {key: sorted(each, reverse=True) for key, each in out.items()}
 
 
-class TapedNoise(NoiseSource):
+class ReplayedNoise(NoiseSource):
     """Noise of another source that writes down what it does; with ``played``, noisy values are those of that tape."""
 
-    def __init__(self, inner: NoiseSource, tape: Tape, played: Tape | None = None, path: str = "") -> None:
+    def __init__(self, inner: NoiseSource, tape: Recording, played: Recording | None = None, path: str = "") -> None:
         super().__init__(bytes(32), origin=inner.origin)  # no noise is drawn under this key: see `_next_stream`
         self._inner, self._tape, self._played, self._path = inner, tape, played, path
         self._count = 0
 
     def stream(self, purpose: str) -> NoiseSource:
         """A child that writes on the same tape."""
-        return TapedNoise(self._inner.stream(purpose), self._tape, self._played, f"{self._path}/{purpose}")
+        return ReplayedNoise(self._inner.stream(purpose), self._tape, self._played, f"{self._path}/{purpose}")
 
     def add_gaussian(self, value: np.ndarray, *, std: float) -> np.ndarray:
         """As `NoiseSource.add_gaussian`, or the value on the tape."""
@@ -101,7 +101,7 @@ class TapedNoise(NoiseSource):
 
 
 @dataclass(frozen=True, eq=False)
-class Coupled:
+class Replay:
     """A fit without any edge, and what a turned fit with edges handed out differently; ``certificates``: of fit and release."""
 
     fitted: Fitted
@@ -119,25 +119,27 @@ class Coupled:
         return not self.differences
 
 
-def coupled_fits(method: Method, budget: Budget, streams: Streams, seed: int) -> Coupled:
+def replay_fits(method: Method, budget: Budget, streams: Streams, seed: int) -> Replay:
     """Fit without edges, fit again with edges and turned noise, release in the same way, and compare. Assumes: edge level."""
     busy = two_class_graph(BUSY)
-    bare, first, second, third, fourth = without_edges(busy), Tape(), Tape(), Tape(), Tape()
-    fitted = method.fit(bare, budget, streams, TapedNoise(NoiseSource.seeded(seed), first))
-    turned = method.fit(busy, budget, streams, TapedNoise(NoiseSource.seeded(seed), second, first))
-    method.release(fitted.weights, bare, budget, streams, TapedNoise(NoiseSource.seeded(seed), third))
-    applied = method.release(fitted.weights, busy, budget, streams, TapedNoise(NoiseSource.seeded(seed), fourth, third))
+    bare, first, second, third, fourth = without_edges(busy), Recording(), Recording(), Recording(), Recording()
+    fitted = method.fit(bare, budget, streams, ReplayedNoise(NoiseSource.seeded(seed), first))
+    turned = method.fit(busy, budget, streams, ReplayedNoise(NoiseSource.seeded(seed), second, first))
+    method.release(fitted.weights, bare, budget, streams, ReplayedNoise(NoiseSource.seeded(seed), third))
+    applied = method.release(
+        fitted.weights, busy, budget, streams, ReplayedNoise(NoiseSource.seeded(seed), fourth, third)
+    )
     before = handed_out(method, fitted, bare, None)
     # asked about the busy graph, predictions that multiply by clean edges differ although fit and release are sound
     after = [handed_out(method, fit, graph, None) for fit, graph in ((turned, bare), (turned, busy), (fitted, busy))]
-    found = sorted({name for view in after for name in _differing(before, view)})
+    found = sorted({name for transcript in after for name in _differing(before, transcript)})
     if first.drawn != second.drawn:
         found.append("the scales of its noise")
     if first.scales != fourth.scales:
         found.append("the scales of its noise and those of a release")
     elif _farther(first.moved(second), third.moved(fourth)):
         found.append("how far edges move the values under its noise and those under that of a release")
-    return Coupled(fitted, (fitted.certificate, turned.certificate, applied.certificate), tuple(found))
+    return Replay(fitted, (fitted.certificate, turned.certificate, applied.certificate), tuple(found))
 
 
 def _farther(fit: Mapping[tuple[str, float], list[float]], release: Mapping[tuple[str, float], list[float]]) -> bool:

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from caribou.audit.views import WHOLE, View, checked_view, word_number
+from caribou.audit.transcripts import WHOLE, Transcript, checked_transcript, word_number
 from caribou.errors import InputError
 from caribou.graph import Graph
 from caribou.mechanisms.noise_source import NoiseSource
@@ -21,19 +21,20 @@ QUERIES = 16
 """How often a release is asked again if two answers to the same question differ."""
 
 
-class Release(Protocol):
+class AuditTarget(Protocol):
     """One run of what is audited.
 
-    It may also have ``many(graph, runs, noise)``, the same with a first axis of independent runs: `caribou.audit.copies`.
+    It may also have ``many(graph, runs, noise)``: the same with a first axis of independent runs
+    (`caribou.audit.batched_mechanisms`).
     """
 
-    def __call__(self, graph: Graph, noise: NoiseSource) -> View:
+    def __call__(self, graph: Graph, noise: NoiseSource) -> Transcript:
         """Everything that is handed out after one run on ``graph``. Privacy noise comes from ``noise``."""
         ...
 
 
 @dataclass(frozen=True)
-class FittedRelease:
+class FitTarget:
     """A whole method: `Method.fit`, and everything that it hands out; predictions are asked for twice.
 
     ``hidden``: at node level, the node whose own row of predictions is not part of the claim.
@@ -44,19 +45,19 @@ class FittedRelease:
     streams: Streams = field(default_factory=lambda: Streams(0))
     hidden: int | None = None
 
-    def __call__(self, graph: Graph, noise: NoiseSource) -> View:
+    def __call__(self, graph: Graph, noise: NoiseSource) -> Transcript:
         """Fit and hand out."""
         fitted = self.method.fit(graph, self.budget, self.streams, noise)
         return handed_out(self.method, fitted, graph, self.hidden)
 
 
 @dataclass(frozen=True)
-class AppliedRelease:
+class PredictTarget:
     """`Method.release` with weights that were fitted without the private edges: at edge level all that depends on them.
 
     The weights come from one fit on the same graph without any edge (`without_edges`), so that thousands of runs take
-    seconds. They are public and not part of the view. Predictions are asked for with them, twice, and are part of it where they
-    are not the released probabilities themselves.
+    seconds. They are public and not part of the transcript. Predictions are asked for with them, twice, and are part of it
+    where they are not the released probabilities themselves.
     """
 
     method: Method
@@ -64,19 +65,19 @@ class AppliedRelease:
     weights: Mapping[str, np.ndarray]
     streams: Streams = field(default_factory=lambda: Streams(0))
 
-    def __call__(self, graph: Graph, noise: NoiseSource) -> View:
-        """Release about ``graph`` and hand out."""
+    def __call__(self, graph: Graph, noise: NoiseSource) -> Transcript:
+        """AuditTarget about ``graph`` and hand out."""
         applied = self.method.release(self.weights, graph, self.budget, self.streams, noise)
         public = Fitted(applied.probabilities, applied.certificate, applied.released)
         out = arrays_of(public, slice(None))
         answers = asked(lambda: np.asarray(self.method.predict(self.weights, applied.released, graph)), slice(None))
         if set(answers) == {"predictions"} and np.array_equal(answers["predictions"], applied.probabilities):
-            return out  # the same columns again would only make a view too wide for correlations to be estimated
+            return out  # the same columns again would only make a transcript too wide for correlations to be estimated
         return out | answers
 
 
 @dataclass(frozen=True)
-class BlackBoxRelease:
+class BlackBoxTarget:
     """A model that is reached through predictions only.
 
     ``train(graph, noise)`` gives a function from a graph to predictions [n, C]; the adversary asks it for the training graph,
@@ -86,7 +87,7 @@ class BlackBoxRelease:
     train: Callable[[Graph, NoiseSource], Callable[[Graph], np.ndarray]]
     hidden: int | None = None
 
-    def __call__(self, graph: Graph, noise: NoiseSource) -> View:
+    def __call__(self, graph: Graph, noise: NoiseSource) -> Transcript:
         """Train and ask."""
         ask = self.train(graph, noise)
         if not callable(ask):
@@ -95,7 +96,7 @@ class BlackBoxRelease:
 
 
 def _predictions(answer: Any, nodes: int) -> np.ndarray:
-    array = checked_view({"predictions": answer})["predictions"]
+    array = checked_transcript({"predictions": answer})["predictions"]
     if array.ndim != 2 or len(array) != nodes:
         raise InputError(f"predictions must have one row for each of the {nodes} nodes, got shape {array.shape}")
     return array

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from audit.broken import baselines, handling, message_passing, whole_methods
+from audit.known_bad_mechanisms import baselines, handling, message_passing, whole_methods
 from caribou.audit.distinguish import distinguish
 from caribou.audit.verdict import VIOLATED, judge
 from caribou.privacy.budget import Budget
 
-MUSEUM = {**message_passing.EXHIBITS, **baselines.EXHIBITS, **handling.EXHIBITS, **whole_methods.EXHIBITS}
+MUSEUM = {**message_passing.MECHANISMS, **baselines.MECHANISMS, **handling.MECHANISMS, **whole_methods.MECHANISMS}
 
 
 def test_the_museum_is_complete() -> None:

@@ -7,8 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from audit.broken.whole_methods import CleanFit, CleanPredict, HalfNoiseInTheFit, LargerSensitivityOfTheFit, Sound
-from caribou.audit.coupling import Tape, TapedNoise, coupled_fits
+from audit.known_bad_mechanisms.whole_methods import (
+    CleanFit,
+    CleanPredict,
+    HalfNoiseInTheFit,
+    LargerSensitivityOfTheFit,
+    Sound,
+)
+from caribou.audit.noise_replay import Recording, ReplayedNoise, replay_fits
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods import METHODS, Method
 from caribou.privacy.budget import Budget
@@ -18,7 +24,7 @@ pytestmark = pytest.mark.usefixtures("quick_learning")
 
 
 def differences(method: Method) -> tuple[str, ...]:
-    return coupled_fits(method, Budget(1.0, 1e-5), Streams(0), 0).differences
+    return replay_fits(method, Budget(1.0, 1e-5), Streams(0), 0).differences
 
 
 @pytest.mark.parametrize(
@@ -45,8 +51,8 @@ def test_noise_that_cannot_be_turned_is_not_trusted() -> None:
 
 
 def test_a_taped_source_draws_what_its_source_draws() -> None:
-    tape, value = Tape(), np.arange(6.0)
-    plain, taped = NoiseSource.seeded(3), TapedNoise(NoiseSource.seeded(3), tape)
+    tape, value = Recording(), np.arange(6.0)
+    plain, taped = NoiseSource.seeded(3), ReplayedNoise(NoiseSource.seeded(3), tape)
     for source in (plain, taped):
         source.bernoulli(3, probability=0.5)
     drawn = [
@@ -59,7 +65,7 @@ def test_a_taped_source_draws_what_its_source_draws() -> None:
     ]
     assert all(np.array_equal(a, b) for a, b in zip(*drawn, strict=True))
     assert tape.drawn == [("/a", "Gaussian", 2.0), ("", "Laplace", 1.0), ("", "discrete_laplace", 1.0)]
-    turned = TapedNoise(NoiseSource.seeded(4), Tape(), tape)
+    turned = ReplayedNoise(NoiseSource.seeded(4), Recording(), tape)
     assert np.array_equal(turned.stream("a").add_gaussian(value + 5, std=2.0), drawn[0][0])
     assert np.array_equal(turned.add_laplace(value[:3], scale=1.0).shape, (3,)), "another shape is not turned"
     assert turned.add_gaussian(value + 5, std=0.0).tolist() == (value + 5).tolist(), "without noise nothing is turned"

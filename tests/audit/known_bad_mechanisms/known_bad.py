@@ -9,7 +9,7 @@ import numpy as np
 
 from caribou.audit.claims import Claim
 from caribou.audit.pairs import Pair
-from caribou.audit.releases import Release
+from caribou.audit.targets import AuditTarget
 from caribou.graph import Graph
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.calibration import budget_mu
@@ -17,11 +17,11 @@ from caribou.privacy.events import EpsilonDelta, Gaussian
 
 
 @dataclass(frozen=True)
-class Exhibit:
+class KnownBad:
     """``fault``: what is wrong and where it was seen; ``make``: the release for a budget; ``runs``: so many convict it."""
 
     fault: str
-    make: Callable[[Budget], tuple[Release, Pair | tuple[Pair, ...], Claim]]
+    make: Callable[[Budget], tuple[AuditTarget, Pair | tuple[Pair, ...], Claim]]
     runs: int
     unit: str = "edge"
 

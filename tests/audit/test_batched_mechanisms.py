@@ -5,7 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from caribou.audit.copies import PropagationCopies, SumCopies, VoteCopies, certified_mechanism, copies
+from caribou.audit.batched_mechanisms import (
+    BatchedPropagation,
+    BatchedSums,
+    BatchedVotes,
+    certified_mechanism,
+    disjoint_union,
+)
 from caribou.audit.pairs import member_pair, star_graphs, worst_pairs, worst_rows
 from caribou.embeddings import release
 from caribou.errors import InputError
@@ -21,7 +27,7 @@ RUNS = 4000
 
 def test_copies_are_disjoint_and_keep_absent_nodes() -> None:
     graph = member_pair().without
-    many = copies(graph, 3)
+    many = disjoint_union(graph, 3)
     n = graph.num_nodes
     assert many.num_edges == 3 * graph.num_edges
     assert many.absent.tolist() == [0, n, 2 * n]
@@ -33,7 +39,7 @@ def test_propagation_has_the_law_that_the_likelihood_ratio_assumes(hops: int) ->
     """Mean and covariance of many runs, small enough that nothing is projected."""
     without, joined = star_graphs(2)
     start = np.linspace(-0.3, 0.3, 6)[:, None]
-    mechanism = PropagationCopies(ContractiveGraphLayer(0.9, beta=0.5), Bounds(degree_floor=2), hops, 0.01, start)
+    mechanism = BatchedPropagation(ContractiveGraphLayer(0.9, beta=0.5), Bounds(degree_floor=2), hops, 0.01, start)
     state = mechanism.many(joined, RUNS, NoiseSource.seeded(1))["state"]
     mean, V = mechanism._law(joined)
     assert np.abs(state.mean(axis=0) - mean).max() < 5 * 0.02 / np.sqrt(RUNS)
@@ -42,7 +48,7 @@ def test_propagation_has_the_law_that_the_likelihood_ratio_assumes(hops: int) ->
 
 
 def test_runs_are_independent_and_follow_from_the_noise() -> None:
-    mechanism = PropagationCopies(ContractiveGraphLayer(0.9), Bounds(degree_floor=2), 1, 0.01, np.zeros((6, 2)))
+    mechanism = BatchedPropagation(ContractiveGraphLayer(0.9), Bounds(degree_floor=2), 1, 0.01, np.zeros((6, 2)))
     graph = star_graphs(2)[0]
     one, again = (mechanism.many(graph, 50, NoiseSource.seeded(3))["state"] for _ in range(2))
     assert np.array_equal(one, again)
@@ -50,7 +56,7 @@ def test_runs_are_independent_and_follow_from_the_noise() -> None:
     assert abs(np.corrcoef(one[:-1, 0, 0], one[1:, 0, 0])[0, 1]) < 0.5
     assert mechanism(graph, NoiseSource.seeded(3))["state"].shape == (6, 2)
     with pytest.raises(InputError, match="alpha1 must be 1"):
-        PropagationCopies(ContractiveGraphLayer(0.9, alpha1=0.5), Bounds(), 1, 0.1, np.zeros((6, 2)))
+        BatchedPropagation(ContractiveGraphLayer(0.9, alpha1=0.5), Bounds(), 1, 0.1, np.zeros((6, 2)))
 
 
 def test_a_certificate_gives_its_own_mechanism() -> None:
@@ -79,9 +85,9 @@ def test_the_worst_rows_of_the_stars_attain_the_edge_sensitivity() -> None:
 
 def test_sums_and_votes_move_by_what_an_edge_does() -> None:
     without, joined = star_graphs(0)
-    sums = SumCopies(1, 2.0, np.array([[1.0], [-1.0]]))
+    sums = BatchedSums(1, 2.0, np.array([[1.0], [-1.0]]))
     a, b = (sums.many(g, RUNS, NoiseSource.seeded(5))["sums_1"].mean(axis=0) for g in (without, joined))
     assert np.allclose((b - a).ravel(), [-1, 1], atol=1e-6)
-    votes = VoteCopies(VoteBudget(3.0))
+    votes = BatchedVotes(VoteBudget(3.0))
     a, b = (votes.many(g, RUNS, NoiseSource.seeded(6))["stage_1"].mean(axis=0) for g in (without, joined))
     assert np.allclose(b - a, [[0, 0], [1, 0]])

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from caribou.audit.pairs import edge_pair, member_pair, worst_pairs
-from caribou.audit.releases import (
+from caribou.audit.targets import (
     QUERIES,
-    AppliedRelease,
-    BlackBoxRelease,
-    FittedRelease,
+    BlackBoxTarget,
+    FitTarget,
+    PredictTarget,
     stated_numbers,
     without_edges,
 )
@@ -27,14 +27,14 @@ from caribou.randomness import Streams
 
 def test_a_fit_hands_out_arrays_weights_predictions_and_the_certificate() -> None:
     pair = member_pair()
-    release = FittedRelease(MlpDp(), Budget(4.0, 1e-5, "node"), hidden=pair.hidden)
-    view = release(pair.joined, NoiseSource.seeded(1))
-    assert {"released.shrinkage", "weights.weights", "weights.mean", "probabilities", "predictions"} <= set(view)
-    assert view["probabilities"].shape == (pair.joined.num_nodes - 1, 3)
-    assert len(view["certificate"]) > 3
+    release = FitTarget(MlpDp(), Budget(4.0, 1e-5, "node"), hidden=pair.hidden)
+    transcript = release(pair.joined, NoiseSource.seeded(1))
+    assert {"released.shrinkage", "weights.weights", "weights.mean", "probabilities", "predictions"} <= set(transcript)
+    assert transcript["probabilities"].shape == (pair.joined.num_nodes - 1, 3)
+    assert len(transcript["certificate"]) > 3
     again = release(pair.joined, NoiseSource.seeded(1))
-    assert all(np.array_equal(view[name], again[name]) for name in view)
-    assert not np.array_equal(view["weights.mean"], release(pair.joined, NoiseSource.seeded(2))["weights.mean"])
+    assert all(np.array_equal(transcript[name], again[name]) for name in transcript)
+    assert not np.array_equal(transcript["weights.mean"], release(pair.joined, NoiseSource.seeded(2))["weights.mean"])
 
 
 def test_weights_fitted_without_edges_are_no_part_of_the_view() -> None:
@@ -44,9 +44,9 @@ def test_weights_fitted_without_edges_are_no_part_of_the_view() -> None:
     assert bare.num_edges == 0
     assert np.array_equal(bare.features, pair.joined.features)
     weights = method.fit(bare, budget, Streams(0), NoiseSource.seeded(0)).weights
-    view = AppliedRelease(method, budget, weights)(pair.joined, NoiseSource.seeded(1))
-    assert {"released.edges", "released.edge_count", "probabilities"} <= set(view)
-    assert not any(name.startswith("weights") for name in view)
+    transcript = PredictTarget(method, budget, weights)(pair.joined, NoiseSource.seeded(1))
+    assert {"released.edges", "released.edge_count", "probabilities"} <= set(transcript)
+    assert not any(name.startswith("weights") for name in transcript)
 
 
 @pytest.mark.parametrize("fresh", [False, True])
@@ -62,10 +62,10 @@ def test_a_black_box_is_asked_again_if_its_answers_differ(fresh: bool) -> None:
 
         return ask
 
-    view = BlackBoxRelease(train)(worst_pairs("edge")[0].joined, NoiseSource.seeded(0))
+    transcript = BlackBoxTarget(train)(worst_pairs("edge")[0].joined, NoiseSource.seeded(0))
     assert len(calls) == (QUERIES if fresh else 2)
-    assert ("one prediction" in view) is fresh
-    assert view["predictions"].std() < (0.6 if fresh else 2)
+    assert ("one prediction" in transcript) is fresh
+    assert transcript["predictions"].std() < (0.6 if fresh else 2)
 
 
 def test_a_black_box_that_answers_something_else_is_named() -> None:
@@ -76,7 +76,7 @@ def test_a_black_box_that_answers_something_else_is_named() -> None:
         (lambda *_: lambda asked: [0.5, 0.5], r"one row for each of the 12 nodes, got shape \(2,\)"),
     ):
         with pytest.raises(InputError, match=words):
-            BlackBoxRelease(train)(graph, NoiseSource.seeded(0))
+            BlackBoxTarget(train)(graph, NoiseSource.seeded(0))
 
 
 def test_pairs_are_neighbours() -> None:
