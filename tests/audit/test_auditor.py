@@ -18,6 +18,7 @@ from audit.known_bad_mechanisms.whole_methods import (
     LargerSensitivityOfTheFit,
     Sound,
 )
+from caribou.audit import fits
 from caribou.audit.auditor import Audit, Outcome
 from caribou.audit.onerun import OneRun
 from caribou.audit.verdict import CONSISTENT, VIOLATED
@@ -80,7 +81,7 @@ def test_a_part_that_cannot_be_made_leaves_the_others() -> None:
 
 def test_the_certificate_of_a_saved_run_is_compared_with_that_of_the_fits() -> None:
     budget = Budget(4.0, 1e-5)
-    here = Sound().fit(small_graph(2), budget, Streams(0), NoiseSource.seeded(0)).certificate
+    here = fits.fit(Sound(), small_graph(2), budget, Streams(0), NoiseSource.seeded(0)).certificate
     cheaper = replace(here, mechanisms=(replace(here.mechanisms[0], event=Gaussian(20.0)),))
     dearer = replace(here, mechanisms=(replace(here.mechanisms[0], event=Gaussian(0.5)),))
     same, less, more = (

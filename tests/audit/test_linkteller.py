@@ -20,7 +20,7 @@ from audit.known_bad_mechanisms.leaky import (
     content,
     gcn,
 )
-from caribou.audit import linkteller
+from caribou.audit import fits, linkteller
 from caribou.audit.linkteller import Setting, at_beliefs, draw_nodes, enlarged, influence, pairs_of
 from caribou.audit.metrics import Scored
 from caribou.audit.query_modes import logits, query_of, refusal
@@ -106,7 +106,7 @@ def test_noise_used_twice_gives_the_edges_away(quick_learning: None) -> None:
 
 def test_equal_noise_and_fresh_noise() -> None:
     graph = block_graph(60)
-    fitted = SAGE.fit(graph, TIGHT, STREAMS, NoiseSource.seeded(1))
+    fitted = fits.fit(SAGE, graph, TIGHT, STREAMS, NoiseSource.seeded(1))
     for way, same in (("cached", True), ("fixed", True), ("fresh", False)):
         query = query_of(way, SAGE, fitted, graph, TIGHT, STREAMS, Streams(3))
         assert np.array_equal(query(graph.features), query(graph.features)) == same, way
@@ -116,7 +116,7 @@ def test_rows_of_one_length_do_not_feel_the_published_step() -> None:
     """MlpDp scales rows: all entries times 1 + step is the same row again; every other entry is not."""
     graph = block_graph(60)
     budget = Budget(math.inf, unit="node")
-    fitted = MlpDp().fit(graph, budget, STREAMS, NoiseSource.seeded(1))
+    fitted = fits.fit(MlpDp(), graph, budget, STREAMS, NoiseSource.seeded(1))
     query = query_of("fixed", MlpDp(), fitted, graph, budget, STREAMS, Streams(3))
     own = [
         np.diag(influence(query, graph.features, np.arange(60), Setting(60, 0.1, entries)))

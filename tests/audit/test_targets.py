@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from caribou.audit import fits
 from caribou.audit.pairs import edge_pair, member_pair, worst_pairs
 from caribou.audit.targets import (
     QUERIES,
@@ -43,7 +44,7 @@ def test_weights_fitted_without_edges_are_no_part_of_the_view() -> None:
     bare = without_edges(pair.joined)
     assert bare.num_edges == 0
     assert np.array_equal(bare.features, pair.joined.features)
-    weights = method.fit(bare, budget, Streams(0), NoiseSource.seeded(0)).weights
+    weights = fits.fit(method, bare, budget, Streams(0), NoiseSource.seeded(0)).weights
     transcript = PredictTarget(method, budget, weights)(pair.joined, NoiseSource.seeded(1))
     assert {"released.edges", "released.edge_count", "probabilities"} <= set(transcript)
     assert not any(name.startswith("weights") for name in transcript)
@@ -105,7 +106,9 @@ def test_pairs_have_an_edge_of_every_kind() -> None:
 
 
 def test_all_that_a_certificate_states_but_time_and_name_is_seen() -> None:
-    stated = MlpDp().fit(member_pair().joined, Budget(4.0, 1e-5, "node"), Streams(0), NoiseSource.seeded(0)).certificate
+    stated = fits.fit(
+        MlpDp(), member_pair().joined, Budget(4.0, 1e-5, "node"), Streams(0), NoiseSource.seeded(0)
+    ).certificate
     named = {**stated.public_parameters, "number": 2**60}
     first = replace(stated, public_parameters=named)
     for other, seen in (

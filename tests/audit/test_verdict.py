@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from audit.known_bad_mechanisms.known_bad import gaussian_claim, pure_claim
+from caribou.audit import fits
 from caribou.audit.claims import Claim, weaker_than_asked
 from caribou.audit.distinguish import Evidence, Judgement
 from caribou.audit.metrics import Scored
@@ -236,7 +237,7 @@ def test_events_that_cost_more_than_the_stated_epsilon_do_not_widen_a_claim() ->
 @pytest.mark.parametrize("cheap", [Gaussian(9.0), EpsilonDelta(0.5)])
 def test_a_group_that_spends_more_than_was_asked_for_breaks_the_promise(cheap: Event) -> None:
     budget = Budget(1.0, 1e-5, "node")
-    fit = MlpDp().fit(member_pair().joined, budget, Streams(0), NoiseSource.seeded(0)).certificate
+    fit = fits.fit(MlpDp(), member_pair().joined, budget, Streams(0), NoiseSource.seeded(0)).certificate
     assert weaker_than_asked(fit, budget) is None
     groups = {"training nodes": [event_to_dict(cheap)], "others": [event_to_dict(Gaussian(0.5))]}
     worse = replace(fit, public_parameters={**fit.public_parameters, "groups": groups})

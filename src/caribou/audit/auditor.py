@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import Any
 
 from caribou._validate import integer, open_unit_interval
+from caribou.audit import fits
 from caribou.audit.batched_mechanisms import certified_mechanism
 from caribou.audit.claims import Claim, weaker_than_asked
 from caribou.audit.distinguish import MIN_RUNS as MIN_PLAYED
@@ -195,7 +196,7 @@ class Audit:
         graph = worst_pairs(self.budget.unit)[0].joined
         if self.budget.unit is PrivacyUnit.EDGE:
             graph = without_edges(graph)
-        return self.method.fit(graph, self.budget, Streams(self.seed), NoiseSource.seeded(self.seed))
+        return fits.fit(self.method, graph, self.budget, Streams(self.seed), NoiseSource.seeded(self.seed))
 
     @property
     def _certificates(self) -> tuple[Certificate, ...]:

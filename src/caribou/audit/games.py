@@ -18,6 +18,7 @@ from typing import Protocol
 import numpy as np
 
 from caribou._validate import integer
+from caribou.audit import fits
 from caribou.audit.metrics import Scored
 from caribou.audit.targets import without_edges
 from caribou.errors import InputError
@@ -144,13 +145,13 @@ def of_method(method: Method, budget: Budget, streams: Streams, noise: NoiseSour
     source, numbers = noise or NoiseSource.secure(), itertools.count()
 
     def train(seen: Graph) -> Model:
-        fitted = method.fit(seen, budget, streams, source.stream(f"run {next(numbers)}"))
+        fitted = fits.fit(method, seen, budget, streams, source.stream(f"run {next(numbers)}"))
 
         def model(asked: Graph) -> np.ndarray:
             if asked is seen or np.array_equal(np.asarray(asked.labels), np.asarray(seen.labels)):
                 return fitted.probabilities
-            return method.release(
-                fitted.weights, asked, budget, streams, source.stream(f"run {next(numbers)}")
+            return fits.predict_graph(
+                method, fitted.weights, asked, budget, streams, source.stream(f"run {next(numbers)}")
             ).probabilities
 
         return model

@@ -22,6 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from caribou._validate import integer
+from caribou.audit import fits
 from caribou.audit.metrics import AttackResult, Progress, Scored, area_under_curve, node_rates, summarise
 from caribou.audit.query_modes import refusal
 from caribou.errors import InputError
@@ -186,11 +187,13 @@ def observe(
     full = graph.with_split(all_in_training(half.members))
     noise = NoiseSource.seeded(secret.seed)
     if not inductive:
-        fitted = method.fit(full, budget, streams, noise)
+        fitted = fits.fit(method, full, budget, streams, noise)
         rows = fitted.probabilities
         return Posteriors(rows[half.members], rows[half.members], rows[half.others], fitted.certificate.cost)
-    fitted = method.fit(induced(full, half.members), budget, streams, noise)
-    again = method.release(fitted.weights, full, budget, streams, NoiseSource.seeded(secret.child("query").seed))
+    fitted = fits.fit(method, induced(full, half.members), budget, streams, noise)
+    again = fits.predict_graph(
+        method, fitted.weights, full, budget, streams, NoiseSource.seeded(secret.child("query").seed)
+    )
     rows = again.probabilities
     return Posteriors(fitted.probabilities, rows[half.members], rows[half.others], fitted.certificate.cost)
 

@@ -19,6 +19,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from caribou._validate import integer, one_of, positive
+from caribou.audit import fits
 from caribou.audit.metrics import (
     AttackResult,
     Progress,
@@ -96,7 +97,7 @@ def attack(
     events: tuple[Event, ...] = ()
     for run in range(runs):
         own, secret = streams.child(f"linkteller run {run}"), streams.child(f"linkteller noise {run}")
-        fitted = method.fit(graph, budget, own, NoiseSource.seeded(secret.seed))
+        fitted = fits.fit(method, graph, budget, own, NoiseSource.seeded(secret.seed))
         events = fitted.certificate.cost
         chosen = draw_nodes(graph, setting, own.attack)
         for way in ways:

@@ -23,6 +23,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from caribou._validate import integer
+from caribou.audit import fits
 from caribou.audit.metrics import AttackResult, Progress, Scored, edge_rates, node_rates, summarise
 from caribou.audit.query_modes import SMALLEST, logits, refusal
 from caribou.errors import InputError
@@ -60,7 +61,7 @@ def attack(
     for run in range(runs):
         world = game.world(coins[run])
         secret = streams.child(f"lira noise {run}")
-        fitted = method.fit(world, budget, streams, NoiseSource.seeded(secret.seed))
+        fitted = fits.fit(method, world, budget, streams, NoiseSource.seeded(secret.seed))
         events = fitted.certificate.cost
         seen.append(game.observe(method, fitted, budget, streams, secret, inductive))
         if progress is not None:
@@ -130,7 +131,7 @@ class NodeGame:
         classes = np.asarray(self.graph.labels)[self.targets]
         if inductive:
             noise = NoiseSource.seeded(secret.child("query").seed)
-            asked = method.release(fitted.weights, self.graph, budget, streams, noise).probabilities
+            asked = fits.predict_graph(method, fitted.weights, self.graph, budget, streams, noise).probabilities
             return scaled_confidence(asked[self.targets, classes])[:, None]
         confident = scaled_confidence(fitted.probabilities)
         around = [confident[self.graph.neighbours(int(v)), y] for v, y in zip(self.targets, classes, strict=True)]

@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from caribou.audit import fits
 from caribou.audit.pairs import two_class_graph
 from caribou.audit.targets import handed_out, without_edges
 from caribou.mechanisms.noise_source import NoiseSource
@@ -123,11 +124,11 @@ def replay_fits(method: Method, budget: Budget, streams: Streams, seed: int) -> 
     """Fit without edges, fit again with edges and turned noise, release in the same way, and compare. Assumes: edge level."""
     busy = two_class_graph(BUSY)
     bare, first, second, third, fourth = without_edges(busy), Recording(), Recording(), Recording(), Recording()
-    fitted = method.fit(bare, budget, streams, ReplayedNoise(NoiseSource.seeded(seed), first))
-    turned = method.fit(busy, budget, streams, ReplayedNoise(NoiseSource.seeded(seed), second, first))
-    method.release(fitted.weights, bare, budget, streams, ReplayedNoise(NoiseSource.seeded(seed), third))
-    applied = method.release(
-        fitted.weights, busy, budget, streams, ReplayedNoise(NoiseSource.seeded(seed), fourth, third)
+    fitted = fits.fit(method, bare, budget, streams, ReplayedNoise(NoiseSource.seeded(seed), first))
+    turned = fits.fit(method, busy, budget, streams, ReplayedNoise(NoiseSource.seeded(seed), second, first))
+    fits.predict_graph(method, fitted.weights, bare, budget, streams, ReplayedNoise(NoiseSource.seeded(seed), third))
+    applied = fits.predict_graph(
+        method, fitted.weights, busy, budget, streams, ReplayedNoise(NoiseSource.seeded(seed), fourth, third)
     )
     before = handed_out(method, fitted, bare, None)
     # asked about the busy graph, predictions that multiply by clean edges differ although fit and release are sound

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from caribou.audit import fits
 from caribou.errors import InputError
 from caribou.graph import Graph
 from caribou.mechanisms.noise_source import NoiseSource
@@ -60,7 +61,7 @@ def query_of(
         queries += 1
         noise = NoiseSource.seeded(secret.child("query" if way == "fixed" else f"query {queries}").seed)
         changed = replace(graph, features=features)
-        return method.release(fitted.weights, changed, budget, streams, noise).probabilities
+        return fits.predict_graph(method, fitted.weights, changed, budget, streams, noise).probabilities
 
     return cached if way == "cached" else released
 

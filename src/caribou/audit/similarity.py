@@ -13,6 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from caribou._validate import integer
+from caribou.audit import fits
 from caribou.audit.linkteller import Setting, draw_nodes, pairs_of
 from caribou.audit.metrics import AttackResult, Progress, Scored, area_under_curve, edge_rates, summarise
 from caribou.graph import Graph
@@ -41,7 +42,7 @@ def attack(
     events: tuple[Event, ...] = ()
     for run in range(runs):
         own, secret = streams.child(f"similarity run {run}"), streams.child(f"similarity noise {run}")
-        fitted = method.fit(graph, budget, own, NoiseSource.seeded(secret.seed))
+        fitted = fits.fit(method, graph, budget, own, NoiseSource.seeded(secret.seed))
         events = fitted.certificate.cost
         chosen = draw_nodes(graph, setting, own.attack)
         found.append(Scored(*pairs_of(correlations(fitted.probabilities[chosen]), graph, chosen)))

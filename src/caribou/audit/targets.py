@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from caribou.audit import fits
 from caribou.audit.transcripts import WHOLE, Transcript, checked_transcript, word_number
 from caribou.errors import InputError
 from caribou.graph import Graph
@@ -47,7 +48,7 @@ class FitTarget:
 
     def __call__(self, graph: Graph, noise: NoiseSource) -> Transcript:
         """Fit and hand out."""
-        fitted = self.method.fit(graph, self.budget, self.streams, noise)
+        fitted = fits.fit(self.method, graph, self.budget, self.streams, noise)
         return handed_out(self.method, fitted, graph, self.hidden)
 
 
@@ -67,7 +68,7 @@ class PredictTarget:
 
     def __call__(self, graph: Graph, noise: NoiseSource) -> Transcript:
         """AuditTarget about ``graph`` and hand out."""
-        applied = self.method.release(self.weights, graph, self.budget, self.streams, noise)
+        applied = fits.predict_graph(self.method, self.weights, graph, self.budget, self.streams, noise)
         public = Fitted(applied.probabilities, applied.certificate, applied.released)
         out = arrays_of(public, slice(None))
         answers = asked(lambda: np.asarray(self.method.predict(self.weights, applied.released, graph)), slice(None))
