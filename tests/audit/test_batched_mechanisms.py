@@ -12,15 +12,14 @@ from caribou.audit.batched_mechanisms import (
     certified_mechanism,
     disjoint_union,
 )
-from caribou.audit.pairs import member_pair, star_graphs, worst_pairs, worst_rows
+from caribou.audit.pairs import member_pair, star_graphs, worst_pairs
 from caribou.embeddings import release
 from caribou.errors import InputError
-from caribou.graph.operator import normalize
 from caribou.layers.contractive import ContractiveGraphLayer
 from caribou.mechanisms.edge_votes import VoteBudget
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.privacy.budget import Budget
-from caribou.privacy.sensitivity import Bounds, edge_sensitivity
+from caribou.privacy.sensitivity import Bounds
 
 RUNS = 4000
 
@@ -72,15 +71,6 @@ def test_a_certificate_gives_its_own_mechanism() -> None:
     assert pair.batch_scores is not None
     node = release(graph, layer, hops=1, budget=Budget(2, unit="node"), bounds=Bounds(degree_cap=3)).certificate
     assert certified_mechanism(node) is None
-
-
-def test_the_worst_rows_of_the_stars_attain_the_edge_sensitivity() -> None:
-    for floor in (1, 2, 3, 5):
-        operators = [normalize(g, Bounds(degree_floor=floor)).matrix.to_dense().numpy() for g in star_graphs(floor)]
-        x = worst_rows(operators[1] - operators[0], np.random.default_rng(0))
-        reached = np.linalg.norm((operators[1] - operators[0]) @ x)
-        bound = edge_sensitivity(contraction=1.0, alpha1=1.0, degree_floor=floor)
-        assert 0.97 * bound <= reached <= bound * (1 + 1e-9)
 
 
 def test_sums_and_votes_move_by_what_an_edge_does() -> None:

@@ -1,4 +1,4 @@
-"""Turned noise: a fit that reads edges through noise alone hands out the same on any two graphs."""
+"""Noise replay: a fit that reads edges through its noise alone hands out the same on any two graphs."""
 
 from __future__ import annotations
 
@@ -41,19 +41,19 @@ def test_a_fit_beside_its_noise_is_seen() -> None:
     assert "released.sums" not in differences(CleanFit())
     assert differences(CleanPredict()) == ("predictions",)
     assert differences(LargerSensitivityOfTheFit()) == (
-        "how far edges move the values under its noise and those under that of a release",
+        "how far edges move the values under its noise and those under the noise of a prediction",
     )
-    assert differences(HalfNoiseInTheFit()) == ("the scales of its noise and those of a release",)
+    assert differences(HalfNoiseInTheFit()) == ("the scales of its noise and those of a prediction",)
 
 
-def test_noise_that_cannot_be_turned_is_not_trusted() -> None:
+def test_noise_that_cannot_be_replayed_is_not_trusted() -> None:
     assert "released.edges" in differences(METHODS["sage-edp"].create(epochs=1, hidden=2))
 
 
-def test_a_taped_source_draws_what_its_source_draws() -> None:
-    tape, value = Recording(), np.arange(6.0)
-    plain, taped = NoiseSource.seeded(3), ReplayedNoise(NoiseSource.seeded(3), tape)
-    for source in (plain, taped):
+def test_a_recorded_source_draws_what_its_source_draws() -> None:
+    recording, value = Recording(), np.arange(6.0)
+    plain, recorded = NoiseSource.seeded(3), ReplayedNoise(NoiseSource.seeded(3), recording)
+    for source in (plain, recorded):
         source.bernoulli(3, probability=0.5)
     drawn = [
         (
@@ -61,11 +61,13 @@ def test_a_taped_source_draws_what_its_source_draws() -> None:
             s.add_laplace(value, scale=1.0),
             s.add_discrete_laplace(value, epsilon=1.0),
         )
-        for s in (plain, taped)
+        for s in (plain, recorded)
     ]
     assert all(np.array_equal(a, b) for a, b in zip(*drawn, strict=True))
-    assert tape.drawn == [("/a", "Gaussian", 2.0), ("", "Laplace", 1.0), ("", "discrete_laplace", 1.0)]
-    turned = ReplayedNoise(NoiseSource.seeded(4), Recording(), tape)
-    assert np.array_equal(turned.stream("a").add_gaussian(value + 5, std=2.0), drawn[0][0])
-    assert np.array_equal(turned.add_laplace(value[:3], scale=1.0).shape, (3,)), "another shape is not turned"
-    assert turned.add_gaussian(value + 5, std=0.0).tolist() == (value + 5).tolist(), "without noise nothing is turned"
+    assert recording.drawn == [("/a", "Gaussian", 2.0), ("", "Laplace", 1.0), ("", "discrete_laplace", 1.0)]
+    replayed = ReplayedNoise(NoiseSource.seeded(4), Recording(), recording)
+    assert np.array_equal(replayed.stream("a").add_gaussian(value + 5, std=2.0), drawn[0][0])
+    assert np.array_equal(replayed.add_laplace(value[:3], scale=1.0).shape, (3,)), "another shape is not replayed"
+    assert replayed.add_gaussian(value + 5, std=0.0).tolist() == (value + 5).tolist(), (
+        "without noise nothing is replayed"
+    )

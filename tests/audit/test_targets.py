@@ -1,4 +1,4 @@
-"""What is handed out: everything, without the hidden node's own row, and asked for again if answers differ."""
+"""Audit targets hand out everything but the hidden node's own row, and are asked again if answers differ."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from caribou.audit import fits
-from caribou.audit.pairs import edge_pair, member_pair, worst_pairs
+from caribou.audit.pairs import member_pair, worst_pairs
 from caribou.audit.targets import (
     QUERIES,
     BlackBoxTarget,
@@ -28,17 +28,17 @@ from caribou.randomness import Streams
 
 def test_a_fit_hands_out_arrays_weights_predictions_and_the_certificate() -> None:
     pair = member_pair()
-    release = FitTarget(MlpDp(), Budget(4.0, 1e-5, "node"), hidden=pair.hidden)
-    transcript = release(pair.joined, NoiseSource.seeded(1))
+    target = FitTarget(MlpDp(), Budget(4.0, 1e-5, "node"), hidden=pair.hidden)
+    transcript = target(pair.joined, NoiseSource.seeded(1))
     assert {"released.shrinkage", "weights.weights", "weights.mean", "probabilities", "predictions"} <= set(transcript)
     assert transcript["probabilities"].shape == (pair.joined.num_nodes - 1, 3)
     assert len(transcript["certificate"]) > 3
-    again = release(pair.joined, NoiseSource.seeded(1))
+    again = target(pair.joined, NoiseSource.seeded(1))
     assert all(np.array_equal(transcript[name], again[name]) for name in transcript)
-    assert not np.array_equal(transcript["weights.mean"], release(pair.joined, NoiseSource.seeded(2))["weights.mean"])
+    assert not np.array_equal(transcript["weights.mean"], target(pair.joined, NoiseSource.seeded(2))["weights.mean"])
 
 
-def test_weights_fitted_without_edges_are_no_part_of_the_view() -> None:
+def test_weights_fitted_without_edges_are_no_part_of_the_transcript() -> None:
     pair = worst_pairs("edge")[0]
     budget, method = Budget(4.0, 1e-5), SageEdge(epochs=2, hidden=2)
     bare = without_edges(pair.joined)
@@ -78,31 +78,6 @@ def test_a_black_box_that_answers_something_else_is_named() -> None:
     ):
         with pytest.raises(InputError, match=words):
             BlackBoxTarget(train)(graph, NoiseSource.seeded(0))
-
-
-def test_pairs_are_neighbours() -> None:
-    for pair in worst_pairs("edge"):
-        assert pair.joined.num_edges == pair.without.num_edges + 1
-        assert np.array_equal(pair.joined.features, pair.without.features)
-    node = member_pair()
-    assert node.without.absent.tolist() == [node.hidden]
-    assert node.joined.num_nodes == node.without.num_nodes
-    scores = edge_pair("x", 0, 1).scores({"t": np.arange(24.0).reshape(12, 2), "edges": np.array([[0, 5], [1, 6]])})
-    assert scores["edges lists the pair"] == 1.0
-    assert scores["t, other end"] == 1 + 2  # t[0, class of 1] + t[1, class of 0]
-
-
-def test_pairs_have_an_edge_of_every_kind() -> None:
-    """Between any two parts of the split, beside other neighbours, and one that closes a triangle."""
-    kinds, triangles = set(), []
-    for pair in worst_pairs("edge"):
-        (u, v) = next(edge for edge in pair.joined.edge_index.T.tolist() if not pair.without.has_edge(*edge))
-        split = pair.joined.split
-        part = {int(w): name for name in ("train", "val", "test") for w in getattr(split, name)}
-        kinds.add(frozenset((part[u], part[v])))
-        triangles.append(len(np.intersect1d(pair.without.neighbours(u), pair.without.neighbours(v))))
-    assert len(kinds) == 6
-    assert max(triangles) == 2
 
 
 def test_all_that_a_certificate_states_but_time_and_name_is_seen() -> None:

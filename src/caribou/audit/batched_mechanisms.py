@@ -1,8 +1,8 @@
-"""The noisy part of a method alone, thousands of independent runs as one tensor: disjoint copies of a small graph.
+"""Batched mechanisms: thousands of independent runs of the noisy part of a method as one tensor.
 
-Nothing flows between copies, so one call of the real mechanism on k copies is k independent runs of it. What is audited here is
-the mechanism with the noise that a certificate states, on rows of the adversary's choice; `caribou.audit.targets` runs whole
-methods.
+One call runs the real mechanism on a disjoint union of k equal graphs. Nothing flows between them, so this is k independent runs.
+The audit plays the mechanism with the noise that a certificate states, on rows of the adversary's choice;
+`caribou.audit.targets` runs whole methods.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ from caribou.privacy.pair_response import (
 )
 from caribou.privacy.sensitivity import Bounds, convergence_factor, double_precision, sum_sensitivity
 
-MOST_LEAVES = 5
+MAX_LEAVES = 5
 
 
 def disjoint_union(graph: Graph, count: int) -> Graph:
-    """``count`` disjoint copies of a graph; node i of copy k has index k n + i."""
+    """``count`` equal graphs side by side; node i of graph k has index k n + i."""
     n = graph.num_nodes
     edges = (graph.edge_index[:, None, :] + n * np.arange(count)[None, :, None]).reshape(2, -1)
     absent = (graph.absent[None, :] + n * np.arange(count)[:, None]).ravel()
@@ -54,7 +54,7 @@ def disjoint_union(graph: Graph, count: int) -> Graph:
 class BatchedPropagation:
     """Perturbed message passing with a given noise on given rows: `propagate` itself. ``start``: X^(0), [n, d].
 
-    alpha_1 must be 1: the mean of all rows would join the copies.
+    alpha_1 must be 1: the mean of all rows would join the graphs.
     """
 
     layer: ContractiveGraphLayer
@@ -66,7 +66,7 @@ class BatchedPropagation:
 
     def __post_init__(self) -> None:
         if self.layer.alpha1 != 1:
-            raise InputError(f"alpha1 must be 1 for runs side by side, got {self.layer.alpha1!r}")
+            raise InputError(f"alpha1 must be 1 for batched runs, got {self.layer.alpha1!r}")
 
     def __call__(self, graph: Graph, noise: NoiseSource) -> Transcript:
         """One run."""
@@ -79,7 +79,7 @@ class BatchedPropagation:
         bounds = replace(self.bounds, nodes=union.num_nodes if self.unit is PrivacyUnit.NODE else None)
         operator = normalize(union, bounds, np.random.default_rng(0))
         sensitivity = self.layer.sensitivity(self.unit, bounds)
-        # The mu at which calibration for the union of the copies gives the noise of one graph.
+        # The mu at which calibration for the disjoint union gives the noise of one graph.
         kappa = convergence_factor(hops=self.hops, contraction=self.layer.contraction)
         mu = sensitivity.value * math.sqrt(kappa) / self.noise_std
         arithmetic = double_precision(nodes=union.num_nodes, columns=d, beta=self.layer.beta)
@@ -176,7 +176,7 @@ class BatchedResponse:
         return {"edge_count": np.array([float(perturbed.count)]), "bits": bits}
 
     def many(self, graph: Graph, runs: int, noise: NoiseSource) -> Transcript:
-        """``runs`` of them, each with a stream of its own."""
+        """``runs`` transcripts, each with a stream of its own."""
         transcripts = [self(graph, noise.stream(f"run {run}")) for run in range(runs)]
         return {name: np.stack([transcript[name] for transcript in transcripts]) for name in transcripts[0]}
 
@@ -224,7 +224,7 @@ def _certified_propagation(details: Mapping[str, Any]) -> tuple[BatchedPropagati
     if s["alpha1"] != 1:
         return None
     floor, nodes = int(s["bounds"]["degree_floor"]), s["bounds"]["nodes"] or 10**9
-    graphs = star_graphs(floor if floor <= MOST_LEAVES and 2 + 2 * floor <= nodes else 0)
+    graphs = star_graphs(floor if floor <= MAX_LEAVES and 2 + 2 * floor <= nodes else 0)
     bounds = Bounds(degree_floor=floor)
     operators = [normalize(graph, bounds).matrix.to_dense().numpy() for graph in graphs]
     start = worst_rows(operators[1] - operators[0], np.random.default_rng(0))

@@ -1,4 +1,4 @@
-"""Tests between two tables of scores: directions fitted on some runs, one threshold chosen on others."""
+"""Discriminants between two tables of runs: scores that are fitted on some runs, and one threshold that others choose."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FITTED = (
     "energy",
     "discriminant",
 )
-MOST_CORRELATED = 200
+MAX_CORRELATED = 200
 """Columns up to which correlations between entries of a transcript are estimated."""
 THRESHOLDS = 41
 
@@ -43,7 +43,7 @@ class Test:
 
 @dataclass(frozen=True, eq=False)
 class Discriminants:
-    """Fitted scores. Calling it gives one column per score: the adversary's own, statistics, and the fitted ones."""
+    """Fitted scores. A call gives one column per score: the adversary's own, statistics, and the fitted ones."""
 
     names: tuple[str, ...]
     given: tuple[str, ...]  # of these names, those that were not fitted
@@ -76,7 +76,7 @@ class Discriminants:
 
 
 def usual_where_missing(x: np.ndarray, usual: np.ndarray) -> np.ndarray:
-    """Entries that are infinite or no numbers say nothing here; how many there are is a score of its own. [runs, entries]"""
+    """Entries that are infinite or NaN say nothing here; their number is a score of its own. [runs, entries]"""
     return np.where(np.isfinite(x), x, usual)
 
 
@@ -149,7 +149,7 @@ def _whole_discriminant(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 def correlated(x: np.ndarray) -> bool:
     """Whether there are runs enough to estimate how columns go together. [runs, columns]"""
-    return x.shape[1] <= min(MOST_CORRELATED, len(x) // 2)
+    return x.shape[1] <= min(MAX_CORRELATED, len(x) // 2)
 
 
 def discriminant(a: np.ndarray, b: np.ndarray) -> np.ndarray:

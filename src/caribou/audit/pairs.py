@@ -1,9 +1,9 @@
-"""Worst-case neighbours: pairs of small graphs on which a release has to hide as much as it ever must.
+"""Worst-case neighbours: pairs of small graphs on which a mechanism must hide as much as it ever has to.
 
-At edge level the graph that the sensitivity attack finds: two nodes, each with leaves of its own sign, joined or not
-(docs/privacy.md, Theorem 2: the bound is attained, or nearly so, by such stars), and one edge of every kind that a method could
-treat differently: between any two parts of the split, or closing a triangle. At node level a training node that alone has its
-class and its direction of features, or not at all.
+At edge level the pairs are the graph that the sensitivity attack finds, two nodes with leaves of their own sign, joined or not
+(docs/privacy.md, Theorem 2: such stars attain the bound, or nearly so), and one edge of every kind that a method could treat
+differently: between any two parts of the split, or closing a triangle. At node level the pair differs in one training node that
+alone has its class and its direction of features.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ class Pair:
 
 
 def worst_pairs(unit: PrivacyUnit | str) -> tuple[Pair, ...]:
-    """The pairs that a method is audited on if nobody names better ones; all have 12 nodes.
+    """The pairs on which a method is audited by default; all have 12 nodes.
 
-    At edge level an edge of each of the six kinds that a split makes, because a method may treat the parts differently; the stars
-    of the sensitivity attack; and an edge that closes triangles.
+    At edge level: an edge of each of the six kinds that a split makes, because a method may treat the parts differently; the
+    stars of the sensitivity attack; and an edge that closes triangles.
 
     >>> [pair.name for pair in worst_pairs("edge")][-3:]
     ['two test nodes', 'two stars', 'two nodes with common neighbours']

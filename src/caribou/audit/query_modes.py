@@ -1,12 +1,10 @@
-"""How an adversary reaches a method: through one release, or through a new release per query, and with which noise.
+"""Query modes: how an adversary who changes features reaches a fitted method, and with which noise.
 
-Three ways to query a fitted method with other features:
-
-- ``cached``: the release that was made once answers every query (`Method.predict`). This is what a certificate is about, and what
-  a transductive service does.
-- ``fixed``: every query is a new release (`Method.release`) under the same noise key. Equal noise cancels: this measures the map
+- ``cached``: the prediction that was made once answers every query (`Method.predict`). A certificate covers this mode, and a
+  transductive service works in it.
+- ``fixed``: every query predicts the graph again under the same noise key. Equal noise cancels, so this mode measures the map
   without noise. No certificate covers noise that is used twice: the figure says what that mistake would cost.
-- ``fresh``: every query is a new release with new noise. Each costs its own budget.
+- ``fresh``: every query predicts the graph again with new noise. Each query costs its own budget.
 """
 
 from __future__ import annotations
@@ -17,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from caribou._validate import one_of
 from caribou.audit import fits
 from caribou.errors import InputError
 from caribou.graph import Graph
@@ -25,14 +24,14 @@ from caribou.methods import Fitted, Method
 from caribou.privacy.budget import Budget
 from caribou.randomness import Streams
 
-WAYS = ("cached", "fixed", "fresh")
+CACHED, FIXED, FRESH = QUERY_MODES = ("cached", "fixed", "fresh")
 NOTES = {
-    "cached": "all queries were answered from one release, whose noise is therefore the same in all of them",
-    "fixed": "every query was a new release under the same noise key, so that the noise of two queries cancels",
-    "fresh": "every query was a new release with fresh noise",
+    CACHED: "all queries were answered from one release, whose noise is therefore the same in all of them",
+    FIXED: "every query was a new release under the same noise key, so that the noise of two queries cancels",
+    FRESH: "every query was a new release with fresh noise",
 }
 SMALLEST = 1e-30
-"""Probabilities below are taken for it: their logarithm must be finite."""
+"""Smaller probabilities count as this one: their logarithm must be finite."""
 
 Query = Callable[[Any], np.ndarray]
 """A black box: features [n, d] -> posteriors [n, C]."""
@@ -48,25 +47,42 @@ def refusal(method: Method, graph: Graph, budget: Budget) -> str:
 
 
 def query_of(
-    way: str, method: Method, fitted: Fitted, graph: Graph, budget: Budget, streams: Streams, secret: Streams
+    mode: str, method: Method, fitted: Fitted, graph: Graph, budget: Budget, streams: Streams, secret: Streams
 ) -> Query:
-    """A fitted method as a black box. ``streams``: the public coins of the fit; ``secret``: where noise keys come from."""
+    """A fitted method as a black box. ``streams``: the public randomness of the fit; ``secret``: seeds the noise of queries."""
+    one_of(QUERY_MODES, query_mode=mode)
     queries = 0
 
     def cached(features: Any) -> np.ndarray:
         return method.predict(fitted.weights, fitted.released, replace(graph, features=features))
 
-    def released(features: Any) -> np.ndarray:
+    def predicted(features: Any) -> np.ndarray:
         nonlocal queries
         queries += 1
-        noise = NoiseSource.seeded(secret.child("query" if way == "fixed" else f"query {queries}").seed)
+        noise = NoiseSource.seeded(secret.child("query" if mode == FIXED else f"query {queries}").seed)
         changed = replace(graph, features=features)
         return fits.predict_graph(method, fitted.weights, changed, budget, streams, noise).probabilities
 
-    return cached if way == "cached" else released
+    return cached if mode == CACHED else predicted
+
+
+def possible_modes(asked: tuple[str, ...] | None, budget: Budget, refused: str) -> tuple[str, ...]:
+    """The modes that were asked for, or all that make sense: without noise, ``fresh`` is ``fixed``.
+
+    ``refused``: why the method predicts no other graph; it then has its one release only.
+    """
+    if refused:
+        return (CACHED,)
+    return asked or (QUERY_MODES if budget.is_private else (CACHED, FIXED))
+
+
+def preferred_mode(modes: tuple[str, ...], budget: Budget) -> str:
+    """The mode whose figures are the headline: what the certificate covers, or without privacy one forward pass per query."""
+    order = QUERY_MODES if budget.is_private else (FIXED, FRESH, CACHED)
+    return next(mode for mode in order if mode in modes)
 
 
 def logits(posteriors: np.ndarray) -> np.ndarray:
-    """log p minus its mean over classes: what went into the softmax, up to a constant per row. [n, C] -> [n, C]"""
+    """log p minus its mean over classes: the input of the softmax, up to a constant per row. [n, C] -> [n, C]"""
     logs = np.log(np.maximum(np.asarray(posteriors, dtype=np.float64), SMALLEST))
     return logs - logs.mean(axis=1, keepdims=True)

@@ -1,4 +1,4 @@
-"""What is audited: one run, and all that an adversary sees of it. A method, a black box, or any function of graph and noise."""
+"""Audit targets: one run of what is audited, and the transcript of all that an adversary sees of it."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from caribou.privacy.certificate import Certificate
 from caribou.randomness import Streams
 
 QUERIES = 16
-"""How often a release is asked again if two answers to the same question differ."""
+"""How often the adversary repeats a question whose first two answers differ."""
 
 
 class AuditTarget(Protocol):
-    """One run of what is audited.
+    """One run of what is audited: any function of a graph and a noise source.
 
     It may also have ``many(graph, runs, noise)``: the same with a first axis of independent runs
     (`caribou.audit.batched_mechanisms`).
@@ -36,7 +36,7 @@ class AuditTarget(Protocol):
 
 @dataclass(frozen=True)
 class FitTarget:
-    """A whole method: `Method.fit`, and everything that it hands out; predictions are asked for twice.
+    """One fit of a method, and everything that it hands out; the adversary asks for predictions twice.
 
     ``hidden``: at node level, the node whose own row of predictions is not part of the claim.
     """
@@ -54,11 +54,11 @@ class FitTarget:
 
 @dataclass(frozen=True)
 class PredictTarget:
-    """`Method.release` with weights that were fitted without the private edges: at edge level all that depends on them.
+    """One prediction of a graph with public weights: at edge level all that depends on private edges.
 
-    The weights come from one fit on the same graph without any edge (`without_edges`), so that thousands of runs take
-    seconds. They are public and not part of the transcript. Predictions are asked for with them, twice, and are part of it
-    where they are not the released probabilities themselves.
+    The weights come from one fit on the same graph without any edge (`without_edges`), so that thousands of runs take seconds.
+    They are public and not part of the transcript. The adversary asks for predictions twice. They are part of the transcript
+    where they differ from the probabilities.
     """
 
     method: Method
@@ -67,13 +67,13 @@ class PredictTarget:
     streams: Streams = field(default_factory=lambda: Streams(0))
 
     def __call__(self, graph: Graph, noise: NoiseSource) -> Transcript:
-        """AuditTarget about ``graph`` and hand out."""
-        applied = fits.predict_graph(self.method, self.weights, graph, self.budget, self.streams, noise)
-        public = Fitted(applied.probabilities, applied.certificate, applied.released)
+        """Predict ``graph`` and hand out."""
+        predicted = fits.predict_graph(self.method, self.weights, graph, self.budget, self.streams, noise)
+        public = Fitted(predicted.probabilities, predicted.certificate, predicted.released)
         out = arrays_of(public, slice(None))
-        answers = asked(lambda: np.asarray(self.method.predict(self.weights, applied.released, graph)), slice(None))
-        if set(answers) == {"predictions"} and np.array_equal(answers["predictions"], applied.probabilities):
-            return out  # the same columns again would only make a transcript too wide for correlations to be estimated
+        answers = asked(lambda: np.asarray(self.method.predict(self.weights, predicted.released, graph)), slice(None))
+        if set(answers) == {"predictions"} and np.array_equal(answers["predictions"], predicted.probabilities):
+            return out  # equal columns would only make a transcript too wide to estimate correlations
         return out | answers
 
 
@@ -81,8 +81,8 @@ class PredictTarget:
 class BlackBoxTarget:
     """A model that is reached through predictions only.
 
-    ``train(graph, noise)`` gives a function from a graph to predictions [n, C]; the adversary asks it for the training graph,
-    several times if the answers differ.
+    ``train(graph, noise)`` returns a function from a graph to predictions [n, C]. The adversary asks it about the training
+    graph, several times if the answers differ.
     """
 
     train: Callable[[Graph, NoiseSource], Callable[[Graph], np.ndarray]]
@@ -123,7 +123,7 @@ def handed_out(method: Method, fitted: Fitted, graph: Graph, hidden: int | None)
 
 
 def arrays_of(fitted: Fitted, rows: np.ndarray | slice) -> dict[str, np.ndarray]:
-    """All arrays of a fit or a release by name, with these rows of its probabilities, and what its certificate states."""
+    """All arrays of a fit or a prediction by name, these rows of its probabilities, and what its certificate states."""
     out = {f"released.{name}": np.asarray(array) for name, array in fitted.released.items()}
     out |= {f"weights.{name}": np.asarray(array) for name, array in fitted.weights.items()}
     out["probabilities"] = fitted.probabilities[rows]
@@ -132,7 +132,7 @@ def arrays_of(fitted: Fitted, rows: np.ndarray | slice) -> dict[str, np.ndarray]
 
 
 def asked(query: Callable[[], np.ndarray], rows: np.ndarray | slice) -> dict[str, np.ndarray]:
-    """The answer to a question that is asked twice; if the answers differ, the mean of many and how far they scatter."""
+    """The answer to a question that is asked twice; if the answers differ, the mean of many and the first one."""
     first, second = query()[rows], query()[rows]
     if np.array_equal(first, second, equal_nan=True):
         return {"predictions": first}
@@ -141,13 +141,13 @@ def asked(query: Callable[[], np.ndarray], rows: np.ndarray | slice) -> dict[str
 
 
 UNSTATED = ("created", "certificate_id")
-"""What differs between two certificates of the same release: the time, and a random name."""
+"""What differs between two certificates of the same cost: the time, and a random name."""
 
 
 def stated_numbers(certificate: Certificate) -> np.ndarray:
-    """All that a certificate states, as numbers: what it states is published, too. [values]
+    """All that a certificate states, as numbers, because its statements are published as well. [values]
 
-    Truth values are 0 and 1, words and names of fields a number that follows from them: equal words, equal numbers.
+    A truth value is 0 or 1. A word or the name of a field is a number that follows from it: equal words, equal numbers.
     """
     record = {name: value for name, value in certificate.to_dict().items() if name not in UNSTATED}
     return np.array(list(_numbers(record)))

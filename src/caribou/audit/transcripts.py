@@ -1,4 +1,4 @@
-"""What an adversary sees of a run, as tables of numbers: the arrays themselves, the adversary's own scores, and statistics."""
+"""Transcripts: all that an adversary sees of a run, as tables of numbers (arrays, the adversary's own scores, statistics)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from caribou.mechanisms.noise_source import NoiseSource
 Transcript = Mapping[str, np.ndarray]
 """Everything that is handed out after one run, by name."""
 Scores = Callable[[Transcript], Mapping[str, float]]
-"""What an adversary makes of a transcript; larger for the world with the edge or node, or the other way round."""
+"""What an adversary computes from a transcript; larger for the world with the edge or node, or for the other one."""
 
 Shape = tuple[int, ...]
 
@@ -42,13 +42,13 @@ SMALLEST_ARRAY = 32
 
 
 def checked_transcript(transcript: Any, *, runs: int | None = None) -> dict[str, np.ndarray]:
-    """What a release returned, as arrays by name; or an error that says what it must return.
+    """What an audit target returned, as arrays by name; or an error that says what it must return.
 
-    Shapes may change from run to run: they are seen, too. ``runs``: of ``many``, the length of the first axis of every array.
+    Shapes may change from run to run, and are evidence. ``runs``: of ``many``, the length of the first axis of every array.
     """
     if not isinstance(transcript, Mapping) or not all(isinstance(name, str) for name in transcript):
         rule = 'a mapping from names to arrays of numbers, such as {"counts": array}'
-        raise InputError(f"release must return {rule}, got {_shown(transcript)}")
+        raise InputError(f"target must return {rule}, got {_shown(transcript)}")
     out = {}
     for name, value in transcript.items():
         try:
@@ -56,7 +56,7 @@ def checked_transcript(transcript: Any, *, runs: int | None = None) -> dict[str,
         except (TypeError, ValueError, RuntimeError):  # rows of different lengths, a tensor that cannot be copied, ...
             array = np.empty(0, dtype=object)
         if array.dtype.kind not in "biuf":
-            raise InputError(f"release must return an array of real numbers under {name!r}, got {_shown(value)}")
+            raise InputError(f"target must return an array of real numbers under {name!r}, got {_shown(value)}")
         if runs is not None and array.shape[:1] != (runs,):
             raise InputError(f"many must return {runs} runs along the first axis of {name!r}, got shape {array.shape}")
         out[name] = array
@@ -207,7 +207,7 @@ class Runs:
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """Which columns runs are turned into: made of runs of both worlds that are not judged, then the same for every run.
+    """The columns of a table of runs: decided on runs of both worlds that are not judged, then the same for every run.
 
     ``shapes``: the usual shape of every array; ``varying``: arrays that have had another one, of which summaries are kept, too.
     ``marks``: (array, kind of `MARKS`, entries) where some run had such an entry; ordinary transcripts have none.
@@ -219,7 +219,7 @@ class Layout:
 
     @staticmethod
     def of(worlds: Sequence[Runs]) -> Layout:
-        """The shapes that most runs have, all worlds together: what is usual in one world alone would tell which one it is."""
+        """The shapes that most runs of all worlds have: the usual shape of one world alone would tell which world it is."""
         names = dict.fromkeys(name for runs in worlds for name in runs.arrays)
         counts = {name: shape_counts(runs.array(name) for runs in worlds) for name in names}
         shapes = {name: each.most_common(1)[0][0] for name, each in counts.items()}
@@ -240,7 +240,7 @@ class Layout:
 
 
 def finite(scores: np.ndarray) -> np.ndarray:
-    """Scores that can be compared: infinite ones and those that are no numbers become fixed extreme values."""
+    """Scores that can be compared: infinities and NaN become fixed extreme values."""
     return np.nan_to_num(scores, nan=-EXTREME, posinf=EXTREME, neginf=-EXTREME)
 
 
@@ -251,7 +251,7 @@ def observe(transcripts: Sequence[Transcript], scores: Scores | None = None) -> 
 
 
 def tabulate(transcripts: Sequence[Transcript], named: Sequence[Mapping[str, float]]) -> Runs:
-    """Views with the scores that an adversary has made of them; names may be missing in some runs."""
+    """Transcripts with the adversary's scores of them; names may be missing in some runs."""
     names = tuple(dict.fromkeys(name for row in named for name in row))
     own = np.array([[float(row.get(name, np.nan)) for name in names] for row in named]).reshape(len(transcripts), -1)
     statistics = np.array([list(equality_statistics(transcript).values()) for transcript in transcripts])
@@ -300,7 +300,7 @@ def observe_batch(
 
 
 def equality_statistics(transcript: Transcript) -> dict[str, float]:
-    """What noise should hide and its absence shows: equal rows, zeros, and the shape of everything that is handed out."""
+    """What noise hides and its absence shows: equal rows, zeros, and the shape of everything that is handed out."""
     equal, zeros, odd = 0.0, 0.0, 0.0
     for array in map(np.asarray, transcript.values()):
         if array.dtype.kind == "f":
@@ -358,9 +358,9 @@ def equal_rows(array: np.ndarray) -> np.ndarray:
 def with_noise_removed(transcript: Transcript) -> Transcript:
     """The transcript, and every array without its noise if a number in the transcript turns out to be the seed of that noise.
 
-    Every whole number in a small array of the transcript is tried as the seed of a `NoiseSource` whose first draw is Gaussian or
-    Laplace noise (which is geometric noise, once rounded). If an array correlates with the noise of that seed far beyond chance
-    (5 standard deviations), the noise is subtracted. A release that stores no seed is left as it is.
+    The adversary tries every whole number in a small array as the seed of a `NoiseSource` whose first draw is Gaussian or Laplace
+    noise (rounded Laplace noise is discrete Laplace noise). If an array correlates with the noise of that seed far beyond chance
+    (5 standard deviations), the noise is subtracted. A transcript without a seed stays as it is.
     """
     found: dict[str, np.ndarray] = {}
     for seed in _possible_seeds(transcript):

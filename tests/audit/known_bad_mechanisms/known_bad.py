@@ -1,4 +1,4 @@
-"""What an exhibit of the museum is: a release that claims a budget and does not keep it, and a pair that shows it."""
+"""What a known bad mechanism is: a target that claims a budget and does not keep it, and a pair that shows it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from caribou.privacy.events import EpsilonDelta, Gaussian
 
 @dataclass(frozen=True)
 class KnownBad:
-    """``fault``: what is wrong and where it was seen; ``make``: the release for a budget; ``runs``: so many convict it."""
+    """``fault``: what is wrong and where it was seen; ``make``: the target for a budget; ``runs``: so many reject its claim."""
 
     fault: str
     make: Callable[[Budget], tuple[AuditTarget, Pair | tuple[Pair, ...], Claim]]
@@ -37,7 +37,7 @@ def pure_claim(budget: Budget) -> Claim:
 
 
 def graph(nodes: int, edges: list[tuple[int, int]]) -> Graph:
-    """Edges alone: rows are an argument of the releases here."""
+    """Edges alone: rows are an argument of the targets here."""
     return Graph.from_edges(np.zeros((nodes, 1)), np.array(edges, dtype=np.int64).reshape(-1, 2).T)
 
 
