@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from audit.known_bad_mechanisms.known_bad import gaussian_claim, pure_claim
+from audit.known_bad_mechanisms.known_bad import claim_of, gaussian_claim, pure_claim
 from caribou.audit import fits
 from caribou.audit.claims import Claim, weaker_than_asked
 from caribou.audit.pairs import member_pair
@@ -23,14 +23,14 @@ def test_kinds_of_claims() -> None:
     budget = Budget(2.0, 1e-5)
     assert gaussian_claim(budget).kind == "mu"
     assert pure_claim(budget).pure
-    mixed = Claim.of_events([Gaussian(5.0), EpsilonDelta(0.5)], budget)
+    mixed = claim_of([Gaussian(5.0), EpsilonDelta(0.5)], budget)
     assert (mixed.kind, mixed.pure) == ("epsilon", False)
     assert mixed.size <= 2.0
     assert Claim(2.0, 1e-5).size == 2.0
-    assert not Claim.of_events([NonPrivate()], budget).is_private
-    groups = Claim.of_events([Parallel(((Gaussian(5.0),), (Gaussian(2.0),)))], budget)
+    assert not claim_of([NonPrivate()], budget).is_private
+    groups = claim_of([Parallel(((Gaussian(5.0),), (Gaussian(2.0),)))], budget)
     assert groups.mu == pytest.approx(0.5)
-    assert Claim.of_events([Parallel(((Gaussian(5.0),), (Laplace(1.0),)))], budget).kind == "epsilon"
+    assert claim_of([Parallel(((Gaussian(5.0),), (Laplace(1.0),)))], budget).kind == "epsilon"
     with pytest.raises(InputError, match="epsilon must be a number > 0"):
         Claim(0.0, 1e-5)
 

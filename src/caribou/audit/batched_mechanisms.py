@@ -52,7 +52,7 @@ def disjoint_union(graph: Graph, count: int) -> Graph:
 
 @dataclass(frozen=True, eq=False)
 class BatchedPropagation:
-    """Perturbed message passing with a given noise on given rows: `propagate` itself. ``start``: X^(0), [n, d].
+    """Perturbed message passing at edge level, with a given noise on given rows: `propagate` itself. ``start``: X^(0), [n, d].
 
     alpha_1 must be 1: the mean of all rows would join the graphs.
     """
@@ -62,7 +62,6 @@ class BatchedPropagation:
     hops: int
     noise_std: float
     start: np.ndarray
-    unit: PrivacyUnit = PrivacyUnit.EDGE
 
     def __post_init__(self) -> None:
         if self.layer.alpha1 != 1:
@@ -76,9 +75,9 @@ class BatchedPropagation:
         """``runs`` last states. [runs, n, d]"""
         n, d = self.start.shape
         union = disjoint_union(graph, runs)
-        bounds = replace(self.bounds, nodes=union.num_nodes if self.unit is PrivacyUnit.NODE else None)
+        bounds = replace(self.bounds, nodes=None)
         operator = normalize(union, bounds, np.random.default_rng(0))
-        sensitivity = self.layer.sensitivity(self.unit, bounds)
+        sensitivity = self.layer.sensitivity(PrivacyUnit.EDGE, bounds)
         # The mu at which calibration for the disjoint union gives the noise of one graph.
         kappa = convergence_factor(hops=self.hops, contraction=self.layer.contraction)
         mu = sensitivity.value * math.sqrt(kappa) / self.noise_std

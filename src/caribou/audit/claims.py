@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 
 from caribou._validate import below_one, positive_or_inf
-from caribou.audit.bounds import epsilon_of_rates, many_bounds, mu_of_rates, pessimistic_rates
+from caribou.audit.bounds import epsilon_bound, epsilon_of_rates, many_bounds, mu_bound, mu_of_rates
 from caribou.privacy.accounting import (
     epsilon_of,
     gdp_epsilon,
@@ -28,10 +27,10 @@ ROUNDING = 1e-6
 
 @dataclass(frozen=True)
 class Claim:
-    """(epsilon, delta) at a privacy unit, and, where the release says so, the events behind it.
+    """(epsilon, delta) at a privacy unit, and the events behind it where they are known.
 
-    Three kinds, by what a test must contradict. ``mu``: the events are Gaussian, so the claim is mu-GDP and a test is weighed by
-    Phi^-1(TPR) - Phi^-1(FPR). ``pure``: delta is not used, log(TPR / FPR) counts. Otherwise log((TPR - delta) / FPR).
+    There are three kinds, by what a test must contradict. ``mu``: the events are Gaussian, so the claim is mu-GDP and
+    Phi^-1(TPR) - Phi^-1(FPR) counts. ``pure``: delta is not used, log(TPR / FPR) counts. Otherwise log((TPR - delta) / FPR).
     `leak` is in the unit of the kind (mu or epsilon), `size` is what was claimed in that unit.
 
     >>> claim = Claim(2.0, 1e-5)
@@ -48,11 +47,6 @@ class Claim:
         object.__setattr__(self, "epsilon", positive_or_inf(epsilon=self.epsilon))
         object.__setattr__(self, "delta", below_one(delta=self.delta))
         object.__setattr__(self, "unit", PrivacyUnit.parse(self.unit))
-
-    @classmethod
-    def of_events(cls, events: Sequence[Event], budget: Budget) -> Claim:
-        """The claim of a method about its cost: the budget, with the events that keep it."""
-        return cls(budget.epsilon, budget.delta, budget.unit, tuple(events))
 
     @classmethod
     def of_certificate(cls, certificate: Certificate, group: str | None = None) -> Claim:
@@ -92,8 +86,7 @@ class Claim:
     def size(self) -> float:
         """What was claimed, in the unit of `leak`.
 
-        Events may cost less than the budget: then the smaller cost is what they claim, and it is what is held against them. They
-        may cost more: then the stated epsilon is.
+        Where events cost less than the budget, the smaller cost is the claim. Where they cost more, the stated epsilon is.
         """
         if self.kind == "mu":
             stated = gdp_mu(epsilon=self.epsilon, delta=self.delta) if self.is_private else math.inf
@@ -120,7 +113,9 @@ class Claim:
 
     def proven(self, false: int, true: int, runs: int, confidence: float) -> float:
         """A lower bound on `leak` from counts. Assumes: the test was chosen without looking at these runs."""
-        return self.leak(*pessimistic_rates(false, true, runs, confidence))
+        if self.kind == "mu":
+            return mu_bound(false, true, runs, confidence)
+        return epsilon_bound(false, true, runs, 0.0 if self.pure else self.delta, confidence)
 
     def proven_by_each(self, false: np.ndarray, true: np.ndarray, runs: int, confidence: float) -> np.ndarray:
         """`proven` of many tests on the same runs, to choose one of them. [tests]"""

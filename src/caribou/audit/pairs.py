@@ -157,16 +157,6 @@ def worst_rows(difference: np.ndarray, rng: np.random.Generator, starts: int = 2
     return np.asarray(x[int(reached.argmax())])
 
 
-def largest_change(difference: np.ndarray, rng: np.random.Generator) -> float:
-    """The largest ||D X||_F that the attack reaches: a lower bound on the sensitivity of X -> W X."""
-    active = np.flatnonzero(np.abs(difference).sum(axis=0))
-    if len(active) == 0:
-        return 0.0
-    reduced = difference[:, active]
-    reduced = reduced[np.abs(reduced).sum(axis=1) > 0]
-    return float(np.linalg.norm(reduced @ worst_rows(reduced, rng)))
-
-
 def star_graphs(leaves: int) -> tuple[Graph, Graph]:
     """Hubs 0 and 1 with ``leaves`` leaves each, apart and joined: at floor F = leaves the worst pair of the edge sensitivity."""
     edges = [(0, 2 + i) for i in range(leaves)] + [(1, 2 + leaves + i) for i in range(leaves)]

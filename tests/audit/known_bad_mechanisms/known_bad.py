@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +13,7 @@ from caribou.audit.targets import AuditTarget
 from caribou.graph import Graph
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.calibration import budget_mu
-from caribou.privacy.events import EpsilonDelta, Gaussian
+from caribou.privacy.events import EpsilonDelta, Event, Gaussian
 
 
 @dataclass(frozen=True)
@@ -26,14 +26,19 @@ class KnownBad:
     unit: str = "edge"
 
 
+def claim_of(events: Sequence[Event], budget: Budget) -> Claim:
+    """The budget, with the events that keep it."""
+    return Claim(budget.epsilon, budget.delta, budget.unit, tuple(events))
+
+
 def gaussian_claim(budget: Budget) -> Claim:
     """mu-GDP for the whole budget."""
-    return Claim.of_events([Gaussian(1 / budget_mu(budget))], budget)
+    return claim_of([Gaussian(1 / budget_mu(budget))], budget)
 
 
 def pure_claim(budget: Budget) -> Claim:
     """epsilon-DP with delta = 0."""
-    return Claim.of_events([EpsilonDelta(budget.epsilon)], budget)
+    return claim_of([EpsilonDelta(budget.epsilon)], budget)
 
 
 def graph(nodes: int, edges: list[tuple[int, int]]) -> Graph:
