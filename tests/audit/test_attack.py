@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,7 @@ from caribou.audit.attack import ATTACKS, Attack
 from caribou.audit.audited_method import AuditedMethod
 from caribou.audit.findings import Findings, Promise, Terms
 from caribou.audit.gmia import Sizes
+from caribou.cli.audit import audit
 from caribou.datasets import load
 from caribou.methods import Method
 from caribou.methods.node.mlp import MlpDp
@@ -22,6 +25,12 @@ from caribou.privacy.budget import Budget, PrivacyUnit
 GRAPH = load("csbm:nodes=60,features=4,classes=2,average_degree=4", seed=0)
 TERMS = {Promise.CLAIM: Terms(40), Promise.RATES: Terms(8)}
 SMALL: dict[str, dict[str, Any]] = {"linkteller": {"nodes": 30}, "gmia": {"sizes": Sizes(6, 8)}, "lira": {"targets": 4}}
+PROMISES = {
+    Promise.CLAIM: "the claim",
+    Promise.POST_PROCESSING: "whether a fit reads edges through its noise alone",
+    Promise.RATES: "the rates that the certificate allows",
+    Promise.NONE: "no promise",
+}
 
 
 @dataclass(frozen=True)
@@ -104,3 +113,20 @@ def test_an_attack_needs_no_base_class() -> None:
 
     attack: Attack = Constant()
     assert attack.run(AuditedMethod("mine", Sound(), Budget(1.0)), Terms()).notes == ("mine at 0.95",)
+
+
+def test_the_page_says_of_every_attack_what_it_is() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "auditing.md").read_text(encoding="utf-8")
+    rows = [line.split("|")[1:-1] for line in page.splitlines() if line.startswith("| `")]
+    said = {cells[0].strip(" `"): [cell.strip() for cell in cells[1:]] for cells in rows if len(cells) == 5}
+    assert list(said) == list(ATTACKS)
+    for name, attack in ATTACKS.items():
+        tested, units, graph, _ = said[name]
+        assert tested.startswith(PROMISES[attack.promise]), name
+        assert set(units.split(", ")) == {unit.value for unit in attack.units}, name
+        assert (graph == "yes") == attack.needs_graph, name
+
+
+def test_the_command_lists_every_attack() -> None:
+    listed = inspect.signature(audit).parameters["attacks"].annotation
+    assert f"all (default) or {', '.join(ATTACKS)}; commas between." in listed
