@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Callable
+
 import numpy as np
 import pytest
+from scipy import stats
 
 from caribou.audit.batched_mechanisms import (
     BatchedPropagation,
+    BatchedResponse,
     BatchedSums,
     BatchedVotes,
     certified_mechanism,
@@ -15,10 +20,13 @@ from caribou.audit.batched_mechanisms import (
 from caribou.audit.pairs import member_pair, star_graphs, worst_pairs
 from caribou.embeddings import release
 from caribou.errors import InputError
+from caribou.graph import Graph
 from caribou.layers.contractive import ContractiveGraphLayer
 from caribou.mechanisms.edge_votes import VoteBudget
 from caribou.mechanisms.noise_source import NoiseSource
+from caribou.methods.edge.sage import perturb
 from caribou.privacy.budget import Budget
+from caribou.privacy.pair_response import PairResponse, asymmetric_response, laplace_threshold_response
 from caribou.privacy.sensitivity import Bounds
 
 RUNS = 4000
@@ -56,6 +64,36 @@ def test_runs_are_independent_and_follow_from_the_noise() -> None:
     assert mechanism(graph, NoiseSource.seeded(3))["state"].shape == (6, 2)
     with pytest.raises(InputError, match="alpha1 must be 1"):
         BatchedPropagation(ContractiveGraphLayer(0.9, alpha1=0.5), Bounds(), 1, 0.1, np.zeros((6, 2)))
+
+
+def outcomes(count: np.ndarray, bits: np.ndarray) -> Counter[tuple[float, ...]]:
+    return Counter(map(tuple, np.concatenate([count, bits], axis=1).tolist()))
+
+
+def p_value(a: Counter[tuple[float, ...]], b: Counter[tuple[float, ...]]) -> float:
+    """Of equal laws, by a chi-square test; outcomes with few runs are one class."""
+    rows = np.array([[a[key], b[key]] for key in {*a, *b}])
+    rare = rows.sum(axis=1) < 20
+    table = np.concatenate([rows[~rare], rows[rare].sum(axis=0, keepdims=True)])
+    return float(stats.chi2_contingency(table[table.sum(axis=1) > 0]).pvalue)
+
+
+@pytest.mark.parametrize("rule", [asymmetric_response, laplace_threshold_response])
+def test_batched_responses_have_the_law_of_the_perturbed_graph(rule: Callable[..., PairResponse]) -> None:
+    """Count and adjacency together, on a path of three nodes, against `perturb` run by run; another epsilon is told apart."""
+    path = Graph.from_edges(np.zeros((3, 1)), [[0, 1], [1, 2]])
+    budget, noise = Budget(1.5), NoiseSource.seeded(8)
+    counts, bits = np.zeros((RUNS, 1)), np.zeros((RUNS, 3))
+    for run in range(RUNS):
+        found = perturb(path, budget, noise.stream(f"run {run}"), rule, count_share=0.3, max_edges=None)
+        counts[run], (u, v) = found.count, found.pairs
+        bits[run, v * (v - 1) // 2 + u] = 1
+    one_by_one = outcomes(counts, bits)
+    for epsilon, same in ((1.5, True), (1.2, False), (1.9, False)):
+        batch = BatchedResponse(Budget(epsilon), rule, 0.3).many(path, RUNS, NoiseSource.seeded(9))
+        assert (p_value(one_by_one, outcomes(batch["edge_count"], batch["bits"])) > 1e-3) == same, epsilon
+    single = BatchedResponse(budget, rule, 0.3)(path, NoiseSource.seeded(9))
+    assert (single["edge_count"].shape, single["bits"].shape) == ((1,), (3,))
 
 
 def test_a_certificate_gives_its_own_mechanism() -> None:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
 import pytest
 
-import caribou.methods.edge.dpdgc as dpdgc_module
-import caribou.methods.edge.gap as gap_module
 from audit.known_bad_mechanisms import message_passing
 from audit.known_bad_mechanisms.baselines import MeanOfTrainingRows, opposite_member
 from audit.known_bad_mechanisms.known_bad import gaussian_claim
@@ -22,17 +19,13 @@ from caribou.audit.claims import Claim
 from caribou.audit.distinguish import distinguish
 from caribou.audit.pairs import Pair, star_graphs, worst_pairs
 from caribou.audit.power import powerful
-from caribou.audit.targets import without_edges
 from caribou.audit.verdict import CONSISTENT, INCONCLUSIVE, judge
-from caribou.graph import Graph
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods import METHODS
-from caribou.models.classifier import ClassifierConfig
-from caribou.models.encoder import cross_fit
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.randomness import Streams
 
-pytestmark = pytest.mark.usefixtures("quick_learning")
+pytestmark = pytest.mark.usefixtures("quick_learning", "quick_public_steps")
 EPSILONS = [1.0, 8.0]
 
 
@@ -77,7 +70,7 @@ def test_mechanisms_are_consistent(name: str, settings: dict[str, Any], runs: in
 @pytest.mark.parametrize("name", ["sage-edp", "lapgraph-edp"])
 @pytest.mark.parametrize(("epsilon", "runs"), [(1.0, 2000), (8.0, 30_000)])
 def test_randomized_response_is_consistent(name: str, epsilon: float, runs: int) -> None:
-    certificate = certificate_of(name, "{'epochs': 2, 'hidden': 2}", epsilon)
+    certificate = certificate_of(name, "{'epochs': 1, 'hidden': 2, 'layers': 1}", epsilon)
     target, pair = certified_mechanism(certificate, name)
     word, text = judged(target, pair, Claim.of_certificate(certificate), runs)
     assert word == CONSISTENT, text
@@ -107,8 +100,8 @@ METHOD_RUNS = {1.0: 280, 8.0: 240}
 DELTA = {1.0: 0.3, 8.0: 1e-5}
 """At these deltas so few runs see twice the claim; at 1e-5 epsilon = 1 would take 3,600."""
 QUICK: dict[str, dict[str, Any]] = {
-    "sage-edp": {"epochs": 2, "hidden": 2},
-    "lapgraph-edp": {"epochs": 2, "hidden": 2},
+    "sage-edp": {"epochs": 1, "hidden": 2, "layers": 1},
+    "lapgraph-edp": {"epochs": 1, "hidden": 2, "layers": 1},
     "caribou-ndp": {"graph_share": 0.5, "degree_cap": 2, "classifier": "trained"},
     "gap-ndp": {"degree_cap": 2},
 }
@@ -125,26 +118,7 @@ GAUSSIAN = [
 ]
 
 
-@pytest.fixture
-def quick_public_steps() -> Iterator[None]:
-    """Classifiers of released and public values are trained for two epochs; the encoder is fitted once, without any edge."""
-    encoders: dict[bytes, Any] = {}
-
-    def remembered(graph: Graph, streams: Streams, hidden: tuple[int, ...]) -> Any:
-        key = graph.features.tobytes() + graph.labels.tobytes()
-        if key not in encoders:
-            encoders[key] = cross_fit(without_edges(graph), streams, hidden)
-        return encoders[key]
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dpdgc_module, "cross_fit", remembered)
-        for module in (dpdgc_module, gap_module):
-            patch.setattr(module, "ClassifierConfig", lambda hidden: ClassifierConfig(hidden=4, epochs=2))
-        yield
-
-
 @pytest.mark.slow
-@pytest.mark.usefixtures("quick_public_steps")
 @pytest.mark.parametrize("epsilon", EPSILONS)
 @pytest.mark.parametrize("name", GAUSSIAN)
 def test_whole_methods_are_consistent(name: str, epsilon: float) -> None:

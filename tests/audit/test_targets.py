@@ -90,5 +90,9 @@ def test_all_that_a_certificate_states_but_time_and_name_is_seen() -> None:
         (replace(first, created="later", certificate_id="another"), False),
         (replace(first, versions={**stated.versions, "caribou": "0.1.0+joined"}), True),
         (replace(first, public_parameters={**named, "number": 2**60 + 1}), True),
+        (replace(first, public_parameters={**named, "number": np.int64(2**60)}), False),
+        (replace(first, public_parameters={**named, "number": np.array([2**60])}), False),
+        (replace(first, public_parameters={**named, "number": np.array([2**60, 1])}), True),
+        (replace(first, public_parameters={**named, "number": {2**60}}), True),
     ):
         assert np.array_equal(stated_numbers(first), stated_numbers(other)) is not seen

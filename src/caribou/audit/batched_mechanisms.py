@@ -26,7 +26,7 @@ from caribou.mechanisms.edge_votes import NoisyCounts, VoteBudget
 from caribou.mechanisms.message_passing import propagate
 from caribou.mechanisms.neighbour_sums import bounded_adjacency, noisy_sums
 from caribou.mechanisms.noise_source import NoiseSource
-from caribou.methods.edge.sage import perturb
+from caribou.mechanisms.randomized_response import perturbed_pairs
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.calibration import calibrate_propagation, calibrate_sums
 from caribou.privacy.certificate import PROPAGATION, SUMS, Certificate
@@ -36,10 +36,15 @@ from caribou.privacy.pair_response import (
     asymmetric_response,
     laplace_threshold_response,
     pair_count,
+    split_pair_budget,
 )
 from caribou.privacy.sensitivity import Bounds, convergence_factor, double_precision, sum_sensitivity
 
 MAX_LEAVES = 5
+MAX_UNION = 200
+"""Graphs of one union of a randomized response."""
+MAX_MADE = 0.5
+"""If more pairs than this become edges, those between graphs take longer to draw than a union saves."""
 
 
 def disjoint_union(graph: Graph, count: int) -> Graph:
@@ -160,7 +165,11 @@ class BatchedVotes:
 
 @dataclass(frozen=True)
 class BatchedResponse:
-    """Randomized response on pairs, with its noisy edge count: `perturb` itself, run by run (a few per millisecond)."""
+    """Randomized response on pairs, with its noisy edge count: `perturbed_pairs` itself.
+
+    Runs with equal released counts have equal probabilities, so they share unions. Pairs between two graphs of a union are
+    drawn as well and thrown away; a union has few graphs, because they grow with its square.
+    """
 
     budget: Budget
     rule: Callable[..., PairResponse]
@@ -168,16 +177,28 @@ class BatchedResponse:
 
     def __call__(self, graph: Graph, noise: NoiseSource) -> Transcript:
         """One run: the count, and the whole perturbed adjacency as bits. [pairs]"""
-        perturbed = perturb(graph, self.budget, noise, self.rule, count_share=self.count_share, max_edges=None)
-        bits = np.zeros(pair_count(graph.num_nodes))
-        u, v = perturbed.pairs
-        bits[v * (v - 1) // 2 + u] = 1.0
-        return {"edge_count": np.array([float(perturbed.count)]), "bits": bits}
+        return {name: array[0] for name, array in self.many(graph, 1, noise).items()}
 
     def many(self, graph: Graph, runs: int, noise: NoiseSource) -> Transcript:
-        """``runs`` transcripts, each with a stream of its own."""
-        transcripts = [self(graph, noise.stream(f"run {run}")) for run in range(runs)]
-        return {name: np.stack([transcript[name] for transcript in transcripts]) for name in transcripts[0]}
+        """``runs`` counts and adjacencies. [runs, 1], [runs, pairs]"""
+        n = graph.num_nodes
+        plan = split_pair_budget(self.budget, self.count_share)
+        noisy = graph.num_edges + noise.stream("edge count").discrete_laplace((runs,), epsilon=plan.count)
+        counts = np.clip(noisy, 0, pair_count(n))  # as `noisy_edge_count` of every run
+        bits = np.zeros((runs, pair_count(n)))
+        for count in np.unique(counts):
+            response = self.rule(epsilon=plan.pairs, edges=int(count), nodes=n)
+            alike, drawn = np.flatnonzero(counts == count), noise.stream(f"pairs {count}")
+            size = MAX_UNION if response.make_one <= MAX_MADE else 1
+            union = disjoint_union(graph, size)
+            for start in range(0, len(alike), size):
+                some = alike[start : start + size]
+                if len(some) < size:
+                    union = disjoint_union(graph, len(some))
+                ends = perturbed_pairs(union, response, drawn)
+                u, v = ends[:, ends[0] // n == ends[1] // n]
+                bits[some[u // n], (v % n) * (v % n - 1) // 2 + u % n] = 1.0
+        return {"edge_count": counts[:, None].astype(np.float64), "bits": bits}
 
 
 # -- from a certificate --------------------------------------------------------------------------------------------

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Protocol
 
 import numpy as np
@@ -149,24 +151,41 @@ def stated_numbers(certificate: Certificate) -> np.ndarray:
 
     A truth value is 0 or 1. A word or the name of a field is a number that follows from it: equal words, equal numbers.
     """
-    record = {name: value for name, value in certificate.to_dict().items() if name not in UNSTATED}
-    return np.array(list(_numbers(record)))
+    out: list[float] = []
+    for name, value in certificate.to_dict().items():
+        if name not in UNSTATED:
+            out += [word_number(name), *_known_numbers(json.dumps(value, default=_plain))]
+    return np.array(out)
+
+
+def _plain(value: Any) -> Any:
+    """What is no plain JSON value in a certificate of a user's own: numbers as numbers, anything else by its text."""
+    return value.tolist() if isinstance(value, np.ndarray | np.generic) else str(value)
+
+
+@lru_cache(maxsize=4096)
+def _known_numbers(text: str) -> tuple[float, ...]:
+    """Remembered: most fields are the same in all runs of an audit."""
+    return tuple(_numbers(json.loads(text)))
 
 
 def _numbers(value: Any) -> Iterator[float]:
-    if isinstance(value, Mapping):
+    """Of a plain JSON value."""
+    if isinstance(value, dict):
         for name, item in value.items():
-            yield word_number(str(name))
+            yield word_number(name)
             yield from _numbers(item)
-    elif isinstance(value, list | tuple | np.ndarray):
+    elif isinstance(value, list):
         for item in value:
             yield from _numbers(item)
     elif isinstance(value, int) and abs(value) > WHOLE:
         yield from (float(value >> 32), float(value & (2**32 - 1)))
-    elif isinstance(value, bool | int | float | np.number):
+    elif isinstance(value, int | float):
         yield float(value)
-    else:
+    elif isinstance(value, str) or value is None:
         yield word_number(str(value))
+    else:
+        raise InputError(f"certificate must state plain JSON values, got {type(value).__name__}")
 
 
 def others(nodes: int, hidden: int | None) -> np.ndarray:
