@@ -12,12 +12,12 @@ from reproduction import paper
 
 Records = Sequence[Record]
 
-WAYS = {
+QUERY_MODES = {
     "cached": "one release answers all queries: what a certificate covers",
     "fixed": "a new release per query with the same noise, which then cancels: no certificate covers it",
     "fresh": "a new release per query with fresh noise, each of which is paid for",
 }
-"""How the queries of LinkTeller draw their noise, in words; see `caribou.audit.access`."""
+"""How the queries of LinkTeller draw their noise, in words; see `caribou.audit.query_modes`."""
 PRIVATE = (1, 2, 4, 8, 16, 32)
 BLACK_BOX = "black box"
 RATES = ("0.01", "0.1")
@@ -33,16 +33,16 @@ def audit_blocks(records: Records) -> list[Table]:
 
 
 def linkteller_table(records: Records) -> Table:
-    """A group per data set and way to query, a row per method, a column per epsilon."""
+    """A group per data set and query mode, a row per method, a column per epsilon."""
     groups = []
     for dataset in axis(records, "dataset"):
         here = [r for r in records if r.cell["dataset"] == dataset]
-        for way, words in WAYS.items():
+        for mode, words in QUERY_MODES.items():
             means: dict[Any, Mean] = {}
-            for name in (way, BLACK_BOX) if way == "fixed" else (way,):
-                means |= grouped(here, "method", "epsilon", measure=f"details/ways/{name}/auc")
+            for name in (mode, BLACK_BOX) if mode == "fixed" else (mode,):
+                means |= grouped(here, "method", "epsilon", measure=f"details/query_modes/{name}/auc")
             # The paper does not say how two queries draw noise; its figures below 1/2 are like those of fresh noise.
-            published: Sequence[Any] = {"fixed": ("inf",), "fresh": PRIVATE}.get(way, ())
+            published: Sequence[Any] = {"fixed": ("inf",), "fresh": PRIVATE}.get(mode, ())
             if means:
                 theirs = _published(records, "linkteller", dataset, published)
                 groups.append((f"{dataset}: {words}", (*theirs, *_rows(records, means))))
@@ -90,7 +90,7 @@ def lira_table(records: Records) -> Table:
         head += [f"TPR at FPR {rate}", f"allowed at {rate}"]
     caption = (
         f"{SEEDS} TPR: true positive rate at a false positive rate; allowed: the largest that the certificate permits. "
-        "-ndp: nodes, -edp: edges. Whether a target is in was decided by coins: a rate beyond the allowed one would "
+        "-ndp: nodes, -edp: edges. The attack draws whether a target is in: a rate beyond the allowed one would "
         "speak against the certificate."
     )
     return Table("audit-lira", "Likelihood ratios: who is in", tuple(head), tuple(groups), caption)

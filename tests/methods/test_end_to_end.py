@@ -27,8 +27,8 @@ import caribou.methods.node.mlp as mlp_module
 import caribou.methods.node.shared as node_level_module
 import caribou.models.count_likelihood as counts_module
 import caribou.models.heads as head
+from audit.collected_runs import Proven, prove
 from caribou.audit.bounds import epsilon_bound, mu_bound
-from caribou.audit.distinguish import Proven, prove
 from caribou.errors import InputError
 from caribou.graph import Graph, Split
 from caribou.graph.operator import normalize

@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 import torch
 
-from caribou.audit.pairs import largest_change, worst_rows
+from audit.sensitivity_attack import largest_change
+from caribou.audit.pairs import worst_rows
 from caribou.errors import InputError
 from caribou.graph import Graph
 from caribou.graph.operator import normalize

@@ -20,7 +20,7 @@ def attacked(attack: str, method: str, epsilon: object, seed: int, **measures: o
 
 def asked(method: str, epsilon: object, seed: int, **areas: float) -> Record:
     ways = {name.replace("_", " "): {"auc": area} for name, area in areas.items()}
-    return attacked("linkteller", method, epsilon, seed, auc=0.0, details={"ways": ways})
+    return attacked("linkteller", method, epsilon, seed, auc=0.0, details={"query_modes": ways})
 
 
 def texts(table: Table) -> dict[str, dict[str, list[str]]]:
@@ -77,7 +77,9 @@ def test_without_privacy_linkteller_finds_nine_tenths(ours: list[Record]) -> Non
     found = [
         r.measures["auc"]
         for r in ours
-        if r.cell["attack"] == "linkteller" and r.cell["epsilon"] == "inf" and r.measures["details"]["way"] != "cached"
+        if r.cell["attack"] == "linkteller"
+        and r.cell["epsilon"] == "inf"
+        and r.measures["details"]["query_mode"] != "cached"
     ]
     assert len(found) >= 10
     assert min(found) >= 0.9

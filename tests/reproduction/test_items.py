@@ -26,8 +26,8 @@ def attacked(cell: dict) -> dict:
     """Some outcome of an attack."""
     area = value({name: v for name, v in cell.items() if name != "seed"}, cell["seed"])
     rates = {"0.001": 0.1, "0.01": 0.2, "0.1": 0.3}
-    ways = {way: {"auc": area} for way in cell.get("ways", ())}
-    details = {"ways": ways, "same_query_auc": 0.5, "class_auc": 0.6, "bound_applies": False}
+    ways = {way: {"auc": area} for way in cell.get("query_modes", ())}
+    details = {"query_modes": ways, "same_query_auc": 0.5, "class_auc": 0.6, "bound_applies": False}
     return {"auc": area, "tpr_at_fpr": rates, "tpr_allowed": rates, "details": details, "cpu_seconds": 2.5}
 
 

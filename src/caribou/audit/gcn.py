@@ -1,4 +1,4 @@
-"""A plain GCN as a black box: what LinkTeller was published for, so that the attack can be compared with its paper.
+"""A plain GCN as a black box: the model that LinkTeller was published for, so that the attack can be compared with its paper.
 
 Kipf and Welling, "Semi-supervised classification with graph convolutional networks", ICLR 2017. It has no privacy at all: every
 query reads the edges again.

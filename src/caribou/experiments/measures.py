@@ -21,10 +21,10 @@ from caribou.memory import peak_mb
 Cell = Mapping[str, Any]
 Measure = Callable[[Cell, Path | None, Path | None], dict[str, Any]]
 
-ATTACKS = ("linkteller", "gmia", "lira")
 GCN = "gcn"
 """No method of ours: the model that LinkTeller was published for."""
-LIRA_FITS = 128
+ATTACK_RUNS = {"lira": 128}
+"""Runs of an attack in a cell that does not name its ``fits``; otherwise 1, because seeds are an axis."""
 
 
 def measure(cell: Cell, data_dir: Path | None, settings_file: Path | None = None) -> dict[str, Any]:
@@ -64,8 +64,9 @@ def fit_and_score(cell: Cell, data_dir: Path | None, settings_file: Path | None 
 def attack_and_score(cell: Cell, data_dir: Path | None, settings_file: Path | None = None) -> dict[str, Any]:
     """Fit a method as often as the attack needs it and attack it: AUC, rates beside the allowed ones, how noise was handled.
 
-    ``attack``: linkteller (one fit; ``nodes``: whose pairs are judged; ``ways``: noise of queries, see `caribou.audit.access`),
-    gmia (target and shadow) or lira (``fits``). Method ``gcn``: LinkTeller as published, on a plain GCN without privacy.
+    ``attack``: a name in `caribou.audit.attack.ATTACKS` of one that measures. Fields of the cell with the names of its settings
+    (``nodes``, ``query_modes``) are given to it; ``fits``: its runs. Method ``gcn``: LinkTeller as published, on a plain GCN
+    without privacy.
     """
     from caribou.datasets import load
 
@@ -77,31 +78,43 @@ def attack_and_score(cell: Cell, data_dir: Path | None, settings_file: Path | No
 
 def _attacked(cell: Cell, graph: Any, settings_file: Path | None) -> tuple[Any, dict[str, Any]]:
     """The result of the attack that a cell names, and the settings of the method."""
-    from caribou.audit import gmia, linkteller, lira
+    from dataclasses import replace
+
+    from caribou.audit.audited_method import AuditedMethod
+    from caribou.audit.findings import Terms
     from caribou.audit.gcn import SETTINGS, PlainGcn
+    from caribou.audit.linkteller import LinkTeller
     from caribou.methods import method_info
     from caribou.randomness import Streams
 
-    streams, attack = Streams(int(cell["seed"])), str(cell["attack"])
-    if attack not in ATTACKS:
-        raise InputError(f"attack must be one of {', '.join(ATTACKS)}, got {attack!r}")
+    attack, seed = _attack_of(cell), int(cell["seed"])
     if cell["method"] == GCN:
-        if attack != "linkteller":
-            raise InputError(f"attack must be linkteller for {GCN}, got {attack!r}")
-        box = PlainGcn.fit(graph, streams)
-        setting = linkteller.Setting(nodes=cell.get("nodes", linkteller.NODES), entries="all")
-        return linkteller.attack_black_box(box.query, box.graph, streams, setting=setting), dict(SETTINGS)
-    info, budget = method_info(str(cell["method"])), budget_of(cell)
-    info.check(str(cell["method"]), budget)
+        if not isinstance(attack, LinkTeller):
+            raise InputError(f"attack must be linkteller for {GCN}, got {cell['attack']!r}")
+        box = PlainGcn.fit(graph, Streams(seed))
+        result = replace(attack, entries="all").run_black_box(box.query, box.graph, Streams(seed))
+        return result, dict(SETTINGS)
+    name, budget = str(cell["method"]), budget_of(cell)
+    info = method_info(name)
+    info.check(name, budget)
     method = info.create(**settings_of(cell, settings_file))
-    if attack == "linkteller":
-        setting = linkteller.Setting(nodes=cell.get("nodes", linkteller.NODES))
-        result = linkteller.attack(method, graph, budget, streams, runs=1, ways=cell.get("ways"), setting=setting)
-    elif attack == "gmia":
-        result = gmia.attack(method, graph, budget, streams, runs=1)
-    else:
-        result = lira.attack(method, graph, budget, streams, runs=int(cell.get("fits", LIRA_FITS)))
-    return result, dict(method.settings())
+    runs = int(cell.get("fits", ATTACK_RUNS.get(attack.name, 1)))
+    found = attack.run(AuditedMethod(name, method, budget, graph, seed), Terms(runs))
+    return found.measured[attack.name], dict(method.settings())
+
+
+def _attack_of(cell: Cell) -> Any:
+    """The attack that a cell names, with those of its settings that the cell has."""
+    from dataclasses import fields, replace
+
+    from caribou.audit.attack import ATTACKS
+    from caribou.audit.findings import Promise
+
+    measuring: dict[str, Any] = {n: a for n, a in ATTACKS.items() if a.promise in (Promise.RATES, Promise.NONE)}
+    if (name := str(cell["attack"])) not in measuring:
+        raise InputError(f"attack must be one of {', '.join(measuring)}, got {name!r}")
+    attack = measuring[name]
+    return replace(attack, **{field.name: cell[field.name] for field in fields(attack) if field.name in cell})
 
 
 def noise_of_depth(cell: Cell, data_dir: Path | None = None, settings_file: Path | None = None) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""How well a score tells two kinds apart: ROC, AUC, average precision, true positive rates, and what a certificate allows.
+"""Metrics of an attack: ROC, AUC, average precision, true positive rates, and the rates that a certificate allows.
 
 A score is larger where the adversary believes in membership. Tied scores are one threshold. Every rate comes from the score
 itself, never from hard labels.
@@ -7,7 +7,7 @@ itself, never from hard labels.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,12 +24,10 @@ FALSE_POSITIVE_RATES = (0.001, 0.01, 0.1)
 CONFIDENCE = 0.95
 CURVE_POINTS = 1001
 
-Progress = Callable[[int, int], None]
-"""Called with the number of steps done and the number of all steps."""
-
-
-NO_BOUND = "no coin decided what is there, so public data alone may tell as much (similar nodes are often joined)."
-"""Why no rate is allowed beside an attack that is not `AttackResult.bounded`."""
+NO_BOUND = (
+    "the attack did not draw who is a member, so public data alone may tell as much (similar nodes are often joined)."
+)
+"""Why no allowed rate stands beside an attack that is not `AttackResult.bounded`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,8 +38,8 @@ class AttackResult:
     positive rates; ``tpr_allowed``: the largest ones that the certificate allows in a game about one protected unit, 1 where it
     promises nothing; ``roc``: the curve; ``details``: plain JSON; ``note``: what was attacked, and how noise was handled.
 
-    ``details["bound_applies"]``: whether membership was decided by coins, so that a rate above ``tpr_allowed`` speaks against the
-    certificate. Where nature decided (similar nodes are joined more often), public data alone may reach more.
+    ``details["bound_applies"]``: whether the attack drew the membership bits, so that a rate above ``tpr_allowed`` speaks against
+    the certificate. Where the data decide (similar nodes are joined more often), public data alone may reach more.
     """
 
     name: str
@@ -56,7 +54,7 @@ class AttackResult:
 
     @property
     def bounded(self) -> bool:
-        """Whether the certificate bounds these rates: members were chosen by coins, as in every game that proves something."""
+        """Whether the certificate bounds these rates: random bits chose the members, as in every game that proves something."""
         return bool(self.details.get("bound_applies", True))
 
     def to_json(self) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from caribou.audit.scores import (
+from caribou.audit.metrics import (
     AttackResult,
     Scored,
     allowed_rates,

@@ -1,43 +1,48 @@
-"""What an exhibit of the museum is: a release that claims a budget and does not keep it, and a pair that shows it."""
+"""What a known bad mechanism is: a target that claims a budget and does not keep it, and a pair that shows it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from caribou.audit.claims import Claim
 from caribou.audit.pairs import Pair
-from caribou.audit.releases import Release
+from caribou.audit.targets import AuditTarget
 from caribou.graph import Graph
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.calibration import budget_mu
-from caribou.privacy.events import EpsilonDelta, Gaussian
+from caribou.privacy.events import EpsilonDelta, Event, Gaussian
 
 
 @dataclass(frozen=True)
-class Exhibit:
-    """``fault``: what is wrong and where it was seen; ``make``: the release for a budget; ``runs``: so many convict it."""
+class KnownBad:
+    """``fault``: what is wrong and where it was seen; ``make``: the target for a budget; ``runs``: so many reject its claim."""
 
     fault: str
-    make: Callable[[Budget], tuple[Release, Pair | tuple[Pair, ...], Claim]]
+    make: Callable[[Budget], tuple[AuditTarget, Pair | tuple[Pair, ...], Claim]]
     runs: int
     unit: str = "edge"
 
 
+def claim_of(events: Sequence[Event], budget: Budget) -> Claim:
+    """The budget, with the events that keep it."""
+    return Claim(budget.epsilon, budget.delta, budget.unit, tuple(events))
+
+
 def gaussian_claim(budget: Budget) -> Claim:
     """mu-GDP for the whole budget."""
-    return Claim.of_events([Gaussian(1 / budget_mu(budget))], budget)
+    return claim_of([Gaussian(1 / budget_mu(budget))], budget)
 
 
 def pure_claim(budget: Budget) -> Claim:
     """epsilon-DP with delta = 0."""
-    return Claim.of_events([EpsilonDelta(budget.epsilon)], budget)
+    return claim_of([EpsilonDelta(budget.epsilon)], budget)
 
 
 def graph(nodes: int, edges: list[tuple[int, int]]) -> Graph:
-    """Edges alone: rows are an argument of the releases here."""
+    """Edges alone: rows are an argument of the targets here."""
     return Graph.from_edges(np.zeros((nodes, 1)), np.array(edges, dtype=np.int64).reshape(-1, 2).T)
 
 

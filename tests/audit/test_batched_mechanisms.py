@@ -2,26 +2,39 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Callable
+
 import numpy as np
 import pytest
-from caribou.embeddings import release
+from scipy import stats
 
-from caribou.audit.copies import PropagationCopies, SumCopies, VoteCopies, certified_mechanism, copies
-from caribou.audit.pairs import member_pair, star_graphs, worst_pairs, worst_rows
+from caribou.audit.batched_mechanisms import (
+    BatchedPropagation,
+    BatchedResponse,
+    BatchedSums,
+    BatchedVotes,
+    certified_mechanism,
+    disjoint_union,
+)
+from caribou.audit.pairs import member_pair, star_graphs, worst_pairs
 from caribou.errors import InputError
-from caribou.graph.operator import normalize
+from caribou.graph import Graph
 from caribou.layers.contractive import ContractiveGraphLayer
 from caribou.mechanisms.edge_votes import VoteBudget
 from caribou.mechanisms.noise_source import NoiseSource
+from caribou.methods.edge.sage import perturb
 from caribou.privacy.budget import Budget
-from caribou.privacy.sensitivity import Bounds, edge_sensitivity
+from caribou.privacy.pair_response import PairResponse, asymmetric_response, laplace_threshold_response
+from caribou.privacy.sensitivity import Bounds
+from caribou.release import release
 
 RUNS = 4000
 
 
 def test_copies_are_disjoint_and_keep_absent_nodes() -> None:
     graph = member_pair().without
-    many = copies(graph, 3)
+    many = disjoint_union(graph, 3)
     n = graph.num_nodes
     assert many.num_edges == 3 * graph.num_edges
     assert many.absent.tolist() == [0, n, 2 * n]
@@ -33,7 +46,7 @@ def test_propagation_has_the_law_that_the_likelihood_ratio_assumes(hops: int) ->
     """Mean and covariance of many runs, small enough that nothing is projected."""
     without, joined = star_graphs(2)
     start = np.linspace(-0.3, 0.3, 6)[:, None]
-    mechanism = PropagationCopies(ContractiveGraphLayer(0.9, beta=0.5), Bounds(degree_floor=2), hops, 0.01, start)
+    mechanism = BatchedPropagation(ContractiveGraphLayer(0.9, beta=0.5), Bounds(degree_floor=2), hops, 0.01, start)
     state = mechanism.many(joined, RUNS, NoiseSource.seeded(1))["state"]
     mean, V = mechanism._law(joined)
     assert np.abs(state.mean(axis=0) - mean).max() < 5 * 0.02 / np.sqrt(RUNS)
@@ -42,7 +55,7 @@ def test_propagation_has_the_law_that_the_likelihood_ratio_assumes(hops: int) ->
 
 
 def test_runs_are_independent_and_follow_from_the_noise() -> None:
-    mechanism = PropagationCopies(ContractiveGraphLayer(0.9), Bounds(degree_floor=2), 1, 0.01, np.zeros((6, 2)))
+    mechanism = BatchedPropagation(ContractiveGraphLayer(0.9), Bounds(degree_floor=2), 1, 0.01, np.zeros((6, 2)))
     graph = star_graphs(2)[0]
     one, again = (mechanism.many(graph, 50, NoiseSource.seeded(3))["state"] for _ in range(2))
     assert np.array_equal(one, again)
@@ -50,7 +63,37 @@ def test_runs_are_independent_and_follow_from_the_noise() -> None:
     assert abs(np.corrcoef(one[:-1, 0, 0], one[1:, 0, 0])[0, 1]) < 0.5
     assert mechanism(graph, NoiseSource.seeded(3))["state"].shape == (6, 2)
     with pytest.raises(InputError, match="alpha1 must be 1"):
-        PropagationCopies(ContractiveGraphLayer(0.9, alpha1=0.5), Bounds(), 1, 0.1, np.zeros((6, 2)))
+        BatchedPropagation(ContractiveGraphLayer(0.9, alpha1=0.5), Bounds(), 1, 0.1, np.zeros((6, 2)))
+
+
+def outcomes(count: np.ndarray, bits: np.ndarray) -> Counter[tuple[float, ...]]:
+    return Counter(map(tuple, np.concatenate([count, bits], axis=1).tolist()))
+
+
+def p_value(a: Counter[tuple[float, ...]], b: Counter[tuple[float, ...]]) -> float:
+    """Of equal laws, by a chi-square test; outcomes with few runs are one class."""
+    rows = np.array([[a[key], b[key]] for key in {*a, *b}])
+    rare = rows.sum(axis=1) < 20
+    table = np.concatenate([rows[~rare], rows[rare].sum(axis=0, keepdims=True)])
+    return float(stats.chi2_contingency(table[table.sum(axis=1) > 0]).pvalue)
+
+
+@pytest.mark.parametrize("rule", [asymmetric_response, laplace_threshold_response])
+def test_batched_responses_have_the_law_of_the_perturbed_graph(rule: Callable[..., PairResponse]) -> None:
+    """Count and adjacency together, on a path of three nodes, against `perturb` run by run; another epsilon is told apart."""
+    path = Graph.from_edges(np.zeros((3, 1)), [[0, 1], [1, 2]])
+    budget, noise = Budget(1.5), NoiseSource.seeded(8)
+    counts, bits = np.zeros((RUNS, 1)), np.zeros((RUNS, 3))
+    for run in range(RUNS):
+        found = perturb(path, budget, noise.stream(f"run {run}"), rule, count_share=0.3, max_edges=None)
+        counts[run], (u, v) = found.count, found.pairs
+        bits[run, v * (v - 1) // 2 + u] = 1
+    one_by_one = outcomes(counts, bits)
+    for epsilon, same in ((1.5, True), (1.2, False), (1.9, False)):
+        batch = BatchedResponse(Budget(epsilon), rule, 0.3).many(path, RUNS, NoiseSource.seeded(9))
+        assert (p_value(one_by_one, outcomes(batch["edge_count"], batch["bits"])) > 1e-3) == same, epsilon
+    single = BatchedResponse(budget, rule, 0.3)(path, NoiseSource.seeded(9))
+    assert (single["edge_count"].shape, single["bits"].shape) == ((1,), (3,))
 
 
 def test_a_certificate_gives_its_own_mechanism() -> None:
@@ -68,20 +111,11 @@ def test_a_certificate_gives_its_own_mechanism() -> None:
     assert certified_mechanism(node) is None
 
 
-def test_the_worst_rows_of_the_stars_attain_the_edge_sensitivity() -> None:
-    for floor in (1, 2, 3, 5):
-        operators = [normalize(g, Bounds(degree_floor=floor)).matrix.to_dense().numpy() for g in star_graphs(floor)]
-        x = worst_rows(operators[1] - operators[0], np.random.default_rng(0))
-        reached = np.linalg.norm((operators[1] - operators[0]) @ x)
-        bound = edge_sensitivity(contraction=1.0, alpha1=1.0, degree_floor=floor)
-        assert 0.97 * bound <= reached <= bound * (1 + 1e-9)
-
-
 def test_sums_and_votes_move_by_what_an_edge_does() -> None:
     without, joined = star_graphs(0)
-    sums = SumCopies(1, 2.0, np.array([[1.0], [-1.0]]))
+    sums = BatchedSums(1, 2.0, np.array([[1.0], [-1.0]]))
     a, b = (sums.many(g, RUNS, NoiseSource.seeded(5))["sums_1"].mean(axis=0) for g in (without, joined))
     assert np.allclose((b - a).ravel(), [-1, 1], atol=1e-6)
-    votes = VoteCopies(VoteBudget(3.0))
+    votes = BatchedVotes(VoteBudget(3.0))
     a, b = (votes.many(g, RUNS, NoiseSource.seeded(6))["stage_1"].mean(axis=0) for g in (without, joined))
     assert np.allclose(b - a, [[0, 0], [1, 0]])

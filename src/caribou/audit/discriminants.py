@@ -1,4 +1,4 @@
-"""Tests between two tables of scores: directions fitted on some runs, one threshold chosen on others."""
+"""Discriminants between two tables of runs: scores that are fitted on some runs, and one threshold that others choose."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from caribou.audit.views import Layout, Runs, finite
+from caribou.audit.transcripts import Layout, Runs, finite
 
 FITTED = (
     "mean projection",
     "clear projection",
-    "discriminant of the view",
+    "discriminant of the transcript",
     "likelihood ratio of fitted Gaussians",
     "likelihood ratio of fitted Laplace noise",
     "energy",
     "discriminant",
 )
-MOST_CORRELATED = 200
-"""Columns up to which correlations between entries of a view are estimated."""
+MAX_CORRELATED = 200
+"""Columns up to which correlations between entries of a transcript are estimated."""
 THRESHOLDS = 41
 
 
@@ -42,8 +42,8 @@ class Test:
 
 
 @dataclass(frozen=True, eq=False)
-class Directions:
-    """Fitted scores. Calling it gives one column per score: the adversary's own, statistics, and the fitted ones."""
+class Discriminants:
+    """Fitted scores. A call gives one column per score: the adversary's own, statistics, and the fitted ones."""
 
     names: tuple[str, ...]
     given: tuple[str, ...]  # of these names, those that were not fitted
@@ -76,7 +76,7 @@ class Directions:
 
 
 def usual_where_missing(x: np.ndarray, usual: np.ndarray) -> np.ndarray:
-    """Entries that are infinite or no numbers say nothing here; how many there are is a score of its own. [runs, entries]"""
+    """Entries that are infinite or NaN say nothing here; their number is a score of its own. [runs, entries]"""
     return np.where(np.isfinite(x), x, usual)
 
 
@@ -91,7 +91,7 @@ def _usual(x: np.ndarray) -> np.ndarray:
     return out
 
 
-def fit_directions(a: Runs, b: Runs) -> Directions:
+def fit_discriminants(a: Runs, b: Runs) -> Discriminants:
     """Scores fitted on runs of both worlds: standardised difference of means, Fisher's direction, Gaussian likelihood ratio."""
     layout = Layout.of((a, b))
     given = tuple(dict.fromkeys((*a.names, *b.names)))
@@ -109,7 +109,7 @@ def fit_directions(a: Runs, b: Runs) -> Directions:
     medians = (np.median(xa, axis=0), np.median(xb, axis=0))
     scale = (np.abs(xa - medians[0]).mean(axis=0) + np.abs(xb - medians[1]).mean(axis=0)) / 2 + np.sqrt(floor)
     per_scale = (linear[:, 1] != 0) / scale
-    return Directions(
+    return Discriminants(
         (*given, *FITTED),
         given,
         layout,
@@ -149,7 +149,7 @@ def _whole_discriminant(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 def correlated(x: np.ndarray) -> bool:
     """Whether there are runs enough to estimate how columns go together. [runs, columns]"""
-    return x.shape[1] <= min(MOST_CORRELATED, len(x) // 2)
+    return x.shape[1] <= min(MAX_CORRELATED, len(x) // 2)
 
 
 def discriminant(a: np.ndarray, b: np.ndarray) -> np.ndarray:

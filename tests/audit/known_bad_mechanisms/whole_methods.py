@@ -2,37 +2,32 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import numpy as np
 from scipy.special import softmax
 
-from audit.broken.exhibits import Exhibit, gaussian_claim
+from audit.known_bad_mechanisms.known_bad import KnownBad, gaussian_claim
 from caribou.audit.claims import Claim
 from caribou.audit.pairs import Pair, worst_pairs
-from caribou.audit.releases import FittedRelease, Release
+from caribou.audit.targets import AuditTarget, FitTarget
 from caribou.graph import Graph
 from caribou.mechanisms.noise_source import NoiseSource
-from caribou.methods import Fitted, Method
+from caribou.methods import Method, Outputs
 from caribou.privacy.accounting import gdp_epsilon
 from caribou.privacy.budget import Budget
 from caribou.privacy.calibration import budget_mu
-from caribou.privacy.certificate import Certificate, MechanismRecord, certify, standing_assumptions
-from caribou.privacy.events import Event, Gaussian
+from caribou.privacy.events import Gaussian
+from caribou.privacy.mechanism_records import EDGES, Mechanism, MechanismRecord
+from caribou.privacy.plan import ReleasePlan
+from caribou.privacy.sizes import Sizes
 from caribou.randomness import Streams
 
-
-@cache
-def certificate(budget: Budget, details: str, public: str) -> Certificate:
-    """Made once for equal contents: runs of an audit are many."""
-    record = MechanismRecord("sums of codes", Gaussian(1 / budget_mu(budget)), json.loads(details))
-    assumptions = standing_assumptions(budget.unit, noise_is_secret=False, noise_origin="a fixed seed")
-    return certify(budget, [record], released=["sums"], public_parameters=json.loads(public), assumptions=assumptions)
+OPEN = ("edges", "note", "joined")
+"""Figures that a plan leaves open, for what is known after a draw: the only place where a certificate could leak."""
 
 
 @dataclass(frozen=True)
@@ -42,10 +37,14 @@ class Sound:
     def settings(self) -> Mapping[str, Any]:
         return {}
 
-    def cost(self, graph: Graph, budget: Budget) -> tuple[Event, ...]:
-        return (Gaussian(1 / budget_mu(budget)),)
+    def plan(self, sizes: Sizes, budget: Budget) -> ReleasePlan:
+        cost = dict.fromkeys(EDGES, (Gaussian(1 / budget_mu(budget)),))
+        record = MechanismRecord(Mechanism.NEIGHBOUR_SUMS, "sums of codes", "a test", dict.fromkeys(OPEN), cost)
+        public = {"nodes": sizes.nodes}
+        return ReleasePlan(budget, (record,), released=("sums",), description="sums", public_parameters=public)
 
-    release_cost = cost
+    def plan_graph(self, sizes: Sizes, budget: Budget, weights: Mapping[str, np.ndarray]) -> ReleasePlan:
+        return self.plan(sizes, budget)
 
     def clean(self, graph: Graph) -> np.ndarray:
         return np.asarray(graph.adjacency(np.float64) @ np.eye(graph.num_classes)[graph.labels])
@@ -56,21 +55,21 @@ class Sound:
     def details(self, graph: Graph) -> dict[str, Any]:
         return {}
 
-    def public(self, graph: Graph) -> dict[str, Any]:
-        return {"nodes": graph.num_nodes}
-
     def weights(self, graph: Graph) -> dict[str, np.ndarray]:
         return {"bias": np.zeros(graph.num_classes)}
 
-    def fit(self, graph: Graph, budget: Budget, streams: Streams, noise: NoiseSource) -> Fitted:
-        return self.release(self.weights(graph), graph, budget, streams, noise)
+    def fit(self, plan: ReleasePlan, graph: Graph, streams: Streams, noise: NoiseSource) -> Outputs:
+        return self.predict_graph(plan, self.weights(graph), graph, streams, noise)
 
-    def release(
-        self, weights: Mapping[str, np.ndarray], graph: Graph, budget: Budget, streams: Streams, noise: NoiseSource
-    ) -> Fitted:
-        released = {"sums": self.sums(graph, budget, noise)}
-        stated = certificate(budget, json.dumps(self.details(graph)), json.dumps(self.public(graph)))
-        return Fitted(self.predict(weights, released, graph), stated, released, weights)
+    def predict_graph(
+        self, plan: ReleasePlan, weights: Mapping[str, np.ndarray], graph: Graph, streams: Streams, noise: NoiseSource
+    ) -> Outputs:
+        return self.outputs(graph, self.sums(graph, plan.budget, noise), weights)
+
+    def outputs(self, graph: Graph, sums: np.ndarray, weights: Mapping[str, np.ndarray]) -> Outputs:
+        released = {"sums": sums}
+        details = {Mechanism.NEIGHBOUR_SUMS: self.details(graph)}
+        return Outputs(self.predict(weights, released, graph), released, weights, details)
 
     def predict(
         self, weights: Mapping[str, np.ndarray], released: Mapping[str, np.ndarray], graph: Graph
@@ -121,28 +120,24 @@ class CleanFit(Sound):
 class HalfNoiseInTheFit(Sound):
     """A fit has half the noise of a release."""
 
-    def fit(self, graph: Graph, budget: Budget, streams: Streams, noise: NoiseSource) -> Fitted:
-        S = noise.add_gaussian(self.clean(graph), std=math.sqrt(2) / budget_mu(budget) / 2)
-        weights = {"bias": np.zeros(2)}
-        stated = certificate(budget, "{}", json.dumps(self.public(graph)))
-        return Fitted(self.predict(weights, {"sums": S}, graph), stated, {"sums": S}, weights)
+    def fit(self, plan: ReleasePlan, graph: Graph, streams: Streams, noise: NoiseSource) -> Outputs:
+        S = noise.add_gaussian(self.clean(graph), std=math.sqrt(2) / budget_mu(plan.budget) / 2)
+        return self.outputs(graph, S, {"bias": np.zeros(2)})
 
 
 class LargerSensitivityOfTheFit(Sound):
     """A fit forgets to bound what it sums: ten times the sensitivity of a release, under the same noise."""
 
-    def fit(self, graph: Graph, budget: Budget, streams: Streams, noise: NoiseSource) -> Fitted:
-        S = noise.add_gaussian(10 * self.clean(graph), std=math.sqrt(2) / budget_mu(budget))
-        weights = {"bias": np.zeros(2)}
-        stated = certificate(budget, "{}", json.dumps(self.public(graph)))
-        return Fitted(self.predict(weights, {"sums": S}, graph), stated, {"sums": S}, weights)
+    def fit(self, plan: ReleasePlan, graph: Graph, streams: Streams, noise: NoiseSource) -> Outputs:
+        S = noise.add_gaussian(10 * self.clean(graph), std=math.sqrt(2) / budget_mu(plan.budget))
+        return self.outputs(graph, S, {"bias": np.zeros(2)})
 
 
 class CleanRelease(Sound):
     """A fit is private; a release about another graph adds nothing."""
 
-    def fit(self, graph: Graph, budget: Budget, streams: Streams, noise: NoiseSource) -> Fitted:
-        return Sound().fit(graph, budget, streams, noise)
+    def fit(self, plan: ReleasePlan, graph: Graph, streams: Streams, noise: NoiseSource) -> Outputs:
+        return Sound().fit(plan, graph, streams, noise)
 
     def sums(self, graph: Graph, budget: Budget, noise: NoiseSource) -> np.ndarray:
         return self.clean(graph)
@@ -151,11 +146,8 @@ class CleanRelease(Sound):
 class CleanPredict(Sound):
     """Fit and release are sound; a prediction multiplies by the clean adjacency once more."""
 
-    def release(
-        self, weights: Mapping[str, np.ndarray], graph: Graph, budget: Budget, streams: Streams, noise: NoiseSource
-    ) -> Fitted:
-        sound = super().release(weights, graph, budget, streams, noise)
-        return Fitted(Sound().predict(weights, sound.released, graph), sound.certificate, sound.released, weights)
+    def outputs(self, graph: Graph, sums: np.ndarray, weights: Mapping[str, np.ndarray]) -> Outputs:
+        return Sound().outputs(graph, sums, weights)
 
     def predict(
         self, weights: Mapping[str, np.ndarray], released: Mapping[str, np.ndarray], graph: Graph
@@ -166,18 +158,19 @@ class CleanPredict(Sound):
 class CheapFit(Sound):
     """Nothing is wrong with it: a fit spends a third of mu and says so, a release the whole budget."""
 
-    def fit(self, graph: Graph, budget: Budget, streams: Streams, noise: NoiseSource) -> Fitted:
-        third = Budget(gdp_epsilon(mu=budget_mu(budget) / 3, delta=budget.delta), budget.delta, budget.unit)
-        return super().release(self.weights(graph), graph, third, streams, noise)
+    def plan(self, sizes: Sizes, budget: Budget) -> ReleasePlan:
+        third = gdp_epsilon(mu=budget_mu(budget) / 3, delta=budget.delta)
+        return super().plan(sizes, Budget(third, budget.delta, budget.unit))
+
+    def plan_graph(self, sizes: Sizes, budget: Budget, weights: Mapping[str, np.ndarray]) -> ReleasePlan:
+        return super().plan(sizes, budget)
 
 
 class LargerClaim(Sound):
     """The budget that was asked for is ignored: epsilon = 8 is claimed, and spent."""
 
-    def release(
-        self, weights: Mapping[str, np.ndarray], graph: Graph, budget: Budget, streams: Streams, noise: NoiseSource
-    ) -> Fitted:
-        return super().release(weights, graph, Budget(8.0, budget.delta, budget.unit), streams, noise)
+    def plan(self, sizes: Sizes, budget: Budget) -> ReleasePlan:
+        return super().plan(sizes, Budget(8.0, budget.delta, budget.unit))
 
 
 class HalfNoise(Sound):
@@ -190,11 +183,11 @@ class HalfNoise(Sound):
 # -- what is stated beside the release -----------------------------------------------------------------------------
 
 
-class CountInPublicParameters(Sound):
-    """The number of edges is taken for a public parameter."""
+class CountInDetails(Sound):
+    """The number of edges is taken for a figure that may be published."""
 
-    def public(self, graph: Graph) -> dict[str, Any]:
-        return {"nodes": graph.num_nodes, "edges": graph.num_edges}
+    def details(self, graph: Graph) -> dict[str, Any]:
+        return {"edges": graph.num_edges}
 
 
 class CountInWords(Sound):
@@ -212,31 +205,31 @@ class TruthInDetails(Sound):
 
 
 def on_worst_pairs(method: Method) -> Any:
-    def make(budget: Budget) -> tuple[Release, tuple[Pair, ...], Claim]:
-        return FittedRelease(method, budget), worst_pairs("edge"), gaussian_claim(budget)
+    def make(budget: Budget) -> tuple[AuditTarget, tuple[Pair, ...], Claim]:
+        return FitTarget(method, budget), worst_pairs("edge"), gaussian_claim(budget)
 
     return make
 
 
-EXHIBITS = {
-    "validation rows without noise": Exhibit(
+MECHANISMS = {
+    "validation rows without noise": KnownBad(
         "validation nodes only choose a hyper-parameter, so their rows stay exact",
         on_worst_pairs(ExactValidationRows()),
         runs=240,
     ),
-    "edges between test nodes without noise": Exhibit(
+    "edges between test nodes without noise": KnownBad(
         "the edges of the graph that is asked about are taken for public", on_worst_pairs(ExactTestEdges()), runs=240
     ),
-    "triangle counts without noise": Exhibit(
+    "triangle counts without noise": KnownBad(
         "structural features are computed from the private graph", on_worst_pairs(ExactTriangles()), runs=240
     ),
-    "edge count among the public parameters": Exhibit(
-        "the certificate publishes a count of the private graph", on_worst_pairs(CountInPublicParameters()), runs=240
+    "edge count among the figures": KnownBad(
+        "the certificate publishes a count of the private graph", on_worst_pairs(CountInDetails()), runs=240
     ),
-    "edge count in words": Exhibit(
+    "edge count in words": KnownBad(
         "a sentence of the certificate holds a private number", on_worst_pairs(CountInWords()), runs=240
     ),
-    "a truth about the graph in the certificate": Exhibit(
+    "a truth about the graph in the certificate": KnownBad(
         "a flag of the certificate follows from the private graph", on_worst_pairs(TruthInDetails()), runs=240
     ),
 }

@@ -1,4 +1,4 @@
-"""What an adversary sees of a run, as tables of numbers: the arrays themselves, the adversary's own scores, and statistics."""
+"""Transcripts: all that an adversary sees of a run, as tables of numbers (arrays, the adversary's own scores, statistics)."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ import numpy as np
 from caribou.errors import InputError
 from caribou.mechanisms.noise_source import NoiseSource
 
-View = Mapping[str, np.ndarray]
+Transcript = Mapping[str, np.ndarray]
 """Everything that is handed out after one run, by name."""
-Scores = Callable[[View], Mapping[str, float]]
-"""What an adversary makes of a view; larger for the world with the edge or node, or the other way round."""
+Scores = Callable[[Transcript], Mapping[str, float]]
+"""What an adversary computes from a transcript; larger for the world with the edge or node, or for the other one."""
 
 Shape = tuple[int, ...]
 
@@ -41,22 +41,22 @@ SMALLEST_ARRAY = 32
 """Entries from which on a correlation with the noise of a seed can be told from chance."""
 
 
-def checked_view(view: Any, *, runs: int | None = None) -> dict[str, np.ndarray]:
-    """What a release returned, as arrays by name; or an error that says what it must return.
+def checked_transcript(transcript: Any, *, runs: int | None = None) -> dict[str, np.ndarray]:
+    """What an audit target returned, as arrays by name; or an error that says what it must return.
 
-    Shapes may change from run to run: they are seen, too. ``runs``: of ``many``, the length of the first axis of every array.
+    Shapes may change from run to run, and are evidence. ``runs``: of ``many``, the length of the first axis of every array.
     """
-    if not isinstance(view, Mapping) or not all(isinstance(name, str) for name in view):
+    if not isinstance(transcript, Mapping) or not all(isinstance(name, str) for name in transcript):
         rule = 'a mapping from names to arrays of numbers, such as {"counts": array}'
-        raise InputError(f"release must return {rule}, got {_shown(view)}")
+        raise InputError(f"target must return {rule}, got {_shown(transcript)}")
     out = {}
-    for name, value in view.items():
+    for name, value in transcript.items():
         try:
             array = np.asarray(value)
         except (TypeError, ValueError, RuntimeError):  # rows of different lengths, a tensor that cannot be copied, ...
             array = np.empty(0, dtype=object)
         if array.dtype.kind not in "biuf":
-            raise InputError(f"release must return an array of real numbers under {name!r}, got {_shown(value)}")
+            raise InputError(f"target must return an array of real numbers under {name!r}, got {_shown(value)}")
         if runs is not None and array.shape[:1] != (runs,):
             raise InputError(f"many must return {runs} runs along the first axis of {name!r}, got shape {array.shape}")
         out[name] = array
@@ -207,10 +207,10 @@ class Runs:
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """Which columns runs are turned into: made of runs of both worlds that are not judged, then the same for every run.
+    """The columns of a table of runs: decided on runs of both worlds that are not judged, then the same for every run.
 
     ``shapes``: the usual shape of every array; ``varying``: arrays that have had another one, of which summaries are kept, too.
-    ``marks``: (array, kind of `MARKS`, entries) where some run had such an entry; ordinary views have none.
+    ``marks``: (array, kind of `MARKS`, entries) where some run had such an entry; ordinary transcripts have none.
     """
 
     shapes: Mapping[str, Shape]
@@ -219,7 +219,7 @@ class Layout:
 
     @staticmethod
     def of(worlds: Sequence[Runs]) -> Layout:
-        """The shapes that most runs have, all worlds together: what is usual in one world alone would tell which one it is."""
+        """The shapes that most runs of all worlds have: the usual shape of one world alone would tell which world it is."""
         names = dict.fromkeys(name for runs in worlds for name in runs.arrays)
         counts = {name: shape_counts(runs.array(name) for runs in worlds) for name in names}
         shapes = {name: each.most_common(1)[0][0] for name, each in counts.items()}
@@ -240,46 +240,57 @@ class Layout:
 
 
 def finite(scores: np.ndarray) -> np.ndarray:
-    """Scores that can be compared: infinite ones and those that are no numbers become fixed extreme values."""
+    """Scores that can be compared: infinities and NaN become fixed extreme values."""
     return np.nan_to_num(scores, nan=-EXTREME, posinf=EXTREME, neginf=-EXTREME)
 
 
-def observe(views: Sequence[View], scores: Scores | None = None) -> Runs:
+def observe(transcripts: Sequence[Transcript], scores: Scores | None = None) -> Runs:
     """Runs that were made one by one, as tables."""
-    named = [dict(scores(view)) if scores is not None else {} for view in views]
-    return tabulate([with_noise_removed(view) for view in views], named)
+    named = [dict(scores(transcript)) if scores is not None else {} for transcript in transcripts]
+    return tabulate([with_noise_removed(transcript) for transcript in transcripts], named)
 
 
-def tabulate(views: Sequence[View], named: Sequence[Mapping[str, float]]) -> Runs:
-    """Views with the scores that an adversary has made of them; names may be missing in some runs."""
+def tabulate(transcripts: Sequence[Transcript], named: Sequence[Mapping[str, float]]) -> Runs:
+    """Transcripts with the adversary's scores of them; names may be missing in some runs."""
     names = tuple(dict.fromkeys(name for row in named for name in row))
-    own = np.array([[float(row.get(name, np.nan)) for name in names] for row in named]).reshape(len(views), -1)
-    statistics = np.array([list(equality_statistics(view).values()) for view in views])
-    found = dict.fromkeys(name for view in views for name in view)
-    arrays = {name: Ragged.of([view.get(name) for view in views]) for name in found}
+    own = np.array([[float(row.get(name, np.nan)) for name in names] for row in named]).reshape(len(transcripts), -1)
+    statistics = np.array([list(equality_statistics(transcript).values()) for transcript in transcripts])
+    found = dict.fromkeys(name for transcript in transcripts for name in transcript)
+    arrays = {name: Ragged.of([transcript.get(name) for transcript in transcripts]) for name in found}
     for name in found:
-        lower = [low_words(view[name]) if name in view else None for view in views]
+        lower = [low_words(transcript[name]) if name in transcript else None for transcript in transcripts]
         if any(words is not None for words in lower):
             arrays[f"{name}, low words"] = Ragged.of(lower)
     return Runs(arrays, np.concatenate([own, statistics], axis=1), (*names, *STATISTICS))
 
 
-def observe_batch(views: View, scores: Callable[[View], Mapping[str, np.ndarray]] | None = None) -> Runs:
+def observe_batch(
+    transcripts: Transcript, scores: Callable[[Transcript], Mapping[str, np.ndarray]] | None = None
+) -> Runs:
     """Runs that were made as one tensor: every array has the runs as its first axis, and scores give one number per run."""
-    first = next(iter(views.values()))
+    first = next(iter(transcripts.values()))
     runs = len(first)
-    own = {name: np.asarray(values, dtype=np.float64) for name, values in (scores(views) if scores else {}).items()}
+    own = {
+        name: np.asarray(values, dtype=np.float64) for name, values in (scores(transcripts) if scores else {}).items()
+    }
     equal, zeros, odd = np.zeros(runs), np.zeros(runs), np.zeros(runs)
-    for array in views.values():
+    for array in transcripts.values():
         if array.dtype.kind == "f":
             zeros += (array == 0).reshape(runs, -1).sum(axis=1)
             odd += (~np.isfinite(array)).reshape(runs, -1).sum(axis=1)
             equal += equal_rows(array) if array.ndim == 3 else 0
-    entries = np.full(runs, sum(array[0].size for array in views.values()))
-    shown = structure({name: array[0] for name, array in views.items()})
-    columns = [*own.values(), equal, zeros, odd, entries, *(np.full(runs, value) for value in (len(views), *shown))]
-    arrays = {name: Ragged.of_batch(array) for name, array in views.items()}
-    for name, array in views.items():
+    entries = np.full(runs, sum(array[0].size for array in transcripts.values()))
+    shown = structure({name: array[0] for name, array in transcripts.items()})
+    columns = [
+        *own.values(),
+        equal,
+        zeros,
+        odd,
+        entries,
+        *(np.full(runs, value) for value in (len(transcripts), *shown)),
+    ]
+    arrays = {name: Ragged.of_batch(array) for name, array in transcripts.items()}
+    for name, array in transcripts.items():
         if low_words(array) is not None:
             arrays[f"{name}, low words"] = Ragged.of([low_words(each) for each in array])
     return Runs(arrays, np.stack(columns, axis=1), (*own, *STATISTICS))
@@ -288,24 +299,24 @@ def observe_batch(views: View, scores: Callable[[View], Mapping[str, np.ndarray]
 # -- statistics that noise should hide -----------------------------------------------------------------------------
 
 
-def equality_statistics(view: View) -> dict[str, float]:
-    """What noise should hide and its absence shows: equal rows, zeros, and the shape of everything that is handed out."""
+def equality_statistics(transcript: Transcript) -> dict[str, float]:
+    """What noise hides and its absence shows: equal rows, zeros, and the shape of everything that is handed out."""
     equal, zeros, odd = 0.0, 0.0, 0.0
-    for array in map(np.asarray, view.values()):
+    for array in map(np.asarray, transcript.values()):
         if array.dtype.kind == "f":
             zeros += float((array == 0).sum())
             odd += float((~np.isfinite(array)).sum())
             equal += float(equal_rows(array[None])[0]) if array.ndim == 2 else 0.0
-    size = sum(np.size(array) for array in view.values())
-    values = (equal, zeros, odd, float(size), float(len(view)), *structure(view))
+    size = sum(np.size(array) for array in transcript.values())
+    values = (equal, zeros, odd, float(size), float(len(transcript)), *structure(transcript))
     return dict(zip(STATISTICS, values, strict=True))
 
 
-def structure(view: View) -> tuple[float, float, float]:
+def structure(transcript: Transcript) -> tuple[float, float, float]:
     """Names in their order, types and shapes of what is handed out, each as one number: equal ones have equal numbers."""
-    arrays = [np.asarray(array) for array in view.values()]
+    arrays = [np.asarray(array) for array in transcript.values()]
     return (
-        word_number("|".join(view)),
+        word_number("|".join(transcript)),
         word_number("|".join(array.dtype.str for array in arrays)),
         word_number("|".join(str(array.shape) for array in arrays)),
     )
@@ -344,33 +355,42 @@ def equal_rows(array: np.ndarray) -> np.ndarray:
     return out
 
 
-def with_noise_removed(view: View) -> View:
-    """The view, and beside every array what is left of it without noise, if a number in the view turns out to be its seed.
+def with_noise_removed(transcript: Transcript) -> Transcript:
+    """The transcript, and every array without its noise if a number in the transcript turns out to be the seed of that noise.
 
-    Every whole number in a small array of the view is tried as the seed of a `NoiseSource` whose first draw is Gaussian or
-    Laplace noise (which is geometric noise, once rounded). If an array correlates with the noise of that seed far beyond chance
-    (5 standard deviations), the noise is subtracted. A release that stores no seed is left as it is.
+    The adversary tries every whole number in a small array as the seed of a `NoiseSource` whose first draw is Gaussian or Laplace
+    noise (rounded Laplace noise is discrete Laplace noise). If an array correlates with the noise of that seed far beyond chance
+    (5 standard deviations), the noise is subtracted. A transcript without a seed stays as it is.
     """
+    seeds = _possible_seeds(transcript)
     found: dict[str, np.ndarray] = {}
-    for seed in _possible_seeds(view):
-        for name, array in view.items():
-            values = np.asarray(array)
-            if values.dtype.kind == "b" or values.size < SMALLEST_ARRAY or not np.isfinite(values).all():
-                continue
-            if values.std() == 0:
-                continue
+    for name, array in transcript.items() if seeds else ():
+        values = np.asarray(array)
+        if values.dtype.kind == "b" or values.size < SMALLEST_ARRAY or not np.isfinite(values).all():
+            continue
+        if values.std() == 0:
+            continue
+        direction = _unit(values)
+        for seed in seeds:
             for kind in ("gaussian", "laplace"):
-                z = _first_draw(seed, values.shape, kind)
-                if abs(np.corrcoef(values.ravel(), z.ravel())[0, 1]) > 5 / np.sqrt(values.size):
+                z, unit = _first_draw(seed, values.shape, kind)
+                if abs(direction @ unit) > 5 / np.sqrt(values.size):
                     found[f"{name} without {kind} noise"] = _exact_residual(values, z)
-    return {**view, **found} if found else view
+    return {**transcript, **found} if found else transcript
+
+
+def _unit(values: np.ndarray) -> np.ndarray:
+    """Centred, of length 1: the product of two is their correlation. [entries]"""
+    centred = values.ravel() - values.mean()
+    return np.asarray(centred / np.linalg.norm(centred))
 
 
 @lru_cache(maxsize=64)
-def _first_draw(seed: int, shape: Shape, kind: str) -> np.ndarray:
-    """Remembered: a small count that is no seed is the same in most runs."""
+def _first_draw(seed: int, shape: Shape, kind: str) -> tuple[np.ndarray, np.ndarray]:
+    """The draw and its direction. Remembered: a small count that is no seed is the same in most runs."""
     noise = NoiseSource.seeded(seed)
-    return noise.gaussian(shape, std=1.0) if kind == "gaussian" else noise.laplace(shape, scale=1.0)
+    z = noise.gaussian(shape, std=1.0) if kind == "gaussian" else noise.laplace(shape, scale=1.0)
+    return z, _unit(z)
 
 
 def _exact_residual(values: np.ndarray, z: np.ndarray) -> np.ndarray:
@@ -379,10 +399,12 @@ def _exact_residual(values: np.ndarray, z: np.ndarray) -> np.ndarray:
     return np.asarray(values - float(np.median(dv / np.where(dz == 0, 1.0, dz))) * z)
 
 
-def _possible_seeds(view: View) -> list[int]:
+def _possible_seeds(transcript: Transcript) -> list[int]:
     """Whole numbers in arrays of few entries, whatever their type and shape; each once."""
     small = [
-        array for array in map(np.asarray, view.values()) if array.size <= SEEDS_TRIED and array.dtype.kind in "iuf"
+        array
+        for array in map(np.asarray, transcript.values())
+        if array.size <= SEEDS_TRIED and array.dtype.kind in "iuf"
     ]
     numbers = [number for array in small for number in array.ravel().tolist()]
     seeds = dict.fromkeys(int(number) for number in numbers if 0 <= number < WHOLE and number == int(number))

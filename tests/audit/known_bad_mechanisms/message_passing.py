@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from audit.broken.exhibits import Exhibit, edge_pair, gaussian_claim, graph
+from audit.known_bad_mechanisms.known_bad import KnownBad, edge_pair, gaussian_claim, graph
+from caribou.audit.batched_mechanisms import BatchedPropagation
 from caribou.audit.claims import Claim
-from caribou.audit.copies import PropagationCopies
 from caribou.audit.pairs import Pair, star_graphs
-from caribou.audit.releases import Release
+from caribou.audit.targets import AuditTarget
 from caribou.graph import Graph
 from caribou.graph.operator import normalize
 from caribou.layers.contractive import ContractiveGraphLayer
@@ -28,11 +28,11 @@ from caribou.privacy.sensitivity import (
 C = 0.9
 
 
-def sound(budget: Budget, start: np.ndarray, floor: int, hops: int = 1) -> PropagationCopies:
+def sound(budget: Budget, start: np.ndarray, floor: int, hops: int = 1) -> BatchedPropagation:
     """The real mechanism with the noise that it needs."""
     delta = edge_sensitivity(contraction=C, alpha1=1.0, degree_floor=floor)
     noise_std = delta * math.sqrt(convergence_factor(hops=hops, contraction=C)) / budget_mu(budget)
-    return PropagationCopies(ContractiveGraphLayer(C), Bounds(degree_floor=floor), hops, noise_std, start)
+    return BatchedPropagation(ContractiveGraphLayer(C), Bounds(degree_floor=floor), hops, noise_std, start)
 
 
 def opposite_signs(leaves: int) -> np.ndarray:
@@ -43,7 +43,7 @@ def opposite_signs(leaves: int) -> np.ndarray:
 # -- noise, then the private graph once more -----------------------------------------------------------------------
 
 
-class UnnoisedLastHop(PropagationCopies):
+class UnnoisedLastHop(BatchedPropagation):
     """The state is multiplied by the clean operator after the last noise."""
 
     def many(self, g: Graph, runs: int, noise: NoiseSource) -> dict[str, np.ndarray]:
@@ -51,7 +51,7 @@ class UnnoisedLastHop(PropagationCopies):
         return {"state": C * W @ super().many(g, runs, noise)["state"]}
 
 
-def unnoised_last_hop(budget: Budget) -> tuple[Release, Pair, Claim]:
+def unnoised_last_hop(budget: Budget) -> tuple[AuditTarget, Pair, Claim]:
     """Two nodes with the same two neighbours: if they are joined, their closed neighbourhoods and so their rows are equal."""
     right = sound(budget, np.zeros((4, 2)), floor=3, hops=2)
     pair = edge_pair("twins", graph(4, [(0, 2), (1, 2), (0, 3), (1, 3)]), 0, 1)
@@ -65,7 +65,7 @@ def unnoised_last_hop(budget: Budget) -> tuple[Release, Pair, Claim]:
 # -- too little noise ----------------------------------------------------------------------------------------------
 
 
-def halved_noise(budget: Budget) -> tuple[Release, Pair, Claim]:
+def halved_noise(budget: Budget) -> tuple[AuditTarget, Pair, Claim]:
     """Half the standard deviation: sigma^2 was halved once too often, or a variance was used as a deviation."""
     right = sound(budget, opposite_signs(3), floor=3)
     pair = Pair("stars", *star_graphs(3), PrivacyUnit.EDGE)
@@ -84,7 +84,7 @@ class WithoutSelfLoops:
         return {"state": state + noise.gaussian((runs, *state.shape), std=self.noise_std)}
 
 
-def without_self_loops(budget: Budget) -> tuple[Release, Pair, Claim]:
+def without_self_loops(budget: Budget) -> tuple[AuditTarget, Pair, Claim]:
     noise_std = edge_sensitivity(contraction=C, alpha1=1.0, degree_floor=1) / budget_mu(budget)
     return WithoutSelfLoops(noise_std), edge_pair("two nodes", graph(2, []), 0, 1), gaussian_claim(budget)
 
@@ -104,7 +104,7 @@ class MinimumDegreeOfTheGraph:
         return {"state": z}  # rows of X^(0) are zero: nothing but the noise is released
 
 
-def minimum_degree(budget: Budget) -> tuple[Release, Pair, Claim]:
+def minimum_degree(budget: Budget) -> tuple[AuditTarget, Pair, Claim]:
     """A cycle, or the same without one edge: D_min is 2 or 1."""
     path = graph(12, [(i, i + 1) for i in range(11)])
     return MinimumDegreeOfTheGraph(budget), edge_pair("path and cycle", path, 0, 11), gaussian_claim(budget)
@@ -113,7 +113,7 @@ def minimum_degree(budget: Budget) -> tuple[Release, Pair, Claim]:
 # -- not Lipschitz -------------------------------------------------------------------------------------------------
 
 
-class SphereInsteadOfBall(PropagationCopies):
+class SphereInsteadOfBall(BatchedPropagation):
     """Rows are brought to length 1 before the noise, also short ones: that is not a projection and not 1-Lipschitz."""
 
     def many(self, g: Graph, runs: int, noise: NoiseSource) -> dict[str, np.ndarray]:
@@ -122,7 +122,7 @@ class SphereInsteadOfBall(PropagationCopies):
         return {"state": x + noise.gaussian((runs, *x.shape), std=self.noise_std)}
 
 
-def sphere(budget: Budget) -> tuple[Release, Pair, Claim]:
+def sphere(budget: Budget) -> tuple[AuditTarget, Pair, Claim]:
     """Node 0 has a zero row and a neighbour with a tiny message; the edge in question brings a long one of the other sign."""
     start = np.array([[0.0, 0.0], [-1.0, 0.0], [0.01, 0.0]])
     right = sound(budget, start, floor=3)
@@ -130,22 +130,22 @@ def sphere(budget: Budget) -> tuple[Release, Pair, Claim]:
     return SphereInsteadOfBall(right.layer, right.bounds, 1, right.noise_std, start), pair, gaussian_claim(budget)
 
 
-EXHIBITS = {
-    "un-noised convolution after the noise": Exhibit(
+MECHANISMS = {
+    "un-noised convolution after the noise": KnownBad(
         "noise is added, then the clean adjacency is applied once more before the classifier (CARIBOU's artifact)",
         unnoised_last_hop,
         runs=400,
     ),
-    "noise std halved": Exhibit("half the calibrated noise", halved_noise, runs=6000),
-    "sensitivity of another operator": Exhibit(
+    "noise std halved": KnownBad("half the calibrated noise", halved_noise, runs=6000),
+    "sensitivity of another operator": KnownBad(
         "the bound of the operator with self loops is used for the operator without them",
         without_self_loops,
         runs=12000,
     ),
-    "minimum degree read from the graph": Exhibit(
+    "minimum degree read from the graph": KnownBad(
         "D_min in the noise scale is computed from the private graph (CARIBOU's artifact)", minimum_degree, runs=400
     ),
-    "normalisation to the sphere": Exhibit(
+    "normalisation to the sphere": KnownBad(
         "rows are normalised where the proof needs a projection onto the ball", sphere, runs=2000
     ),
 }

@@ -8,17 +8,18 @@ from dataclasses import dataclass, replace
 import numpy as np
 import scipy.sparse as sp
 
-from audit.broken.exhibits import Exhibit, edge_pair, gaussian_claim, graph, pure_claim
+from audit.known_bad_mechanisms.known_bad import KnownBad, edge_pair, gaussian_claim, graph, pure_claim
 from caribou.audit.claims import Claim
 from caribou.audit.pairs import Pair, member_pair
-from caribou.audit.releases import FittedRelease, Release
+from caribou.audit.targets import AuditTarget, FitTarget
 from caribou.graph import Graph, Split
 from caribou.mechanisms.noise_source import NoiseSource
-from caribou.methods import Fitted
+from caribou.methods import Outputs
 from caribou.methods.node.caribou import CaribouNdp, joint_rows
 from caribou.methods.node.mlp import MlpDp
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.calibration import budget_mu
+from caribou.privacy.plan import ReleasePlan
 from caribou.privacy.sensitivity import sum_sensitivity
 from caribou.randomness import Streams
 
@@ -41,7 +42,7 @@ class LostCopy:
         return {"product": product + z}
 
 
-def lost_copy(budget: Budget) -> tuple[Release, Pair, Claim]:
+def lost_copy(budget: Budget) -> tuple[AuditTarget, Pair, Claim]:
     weight = np.linspace(-0.9, 0.9, 12).reshape(6, 2)
     release = LostCopy(weight, norm_scale=1e-8, noise_multiplier=1 / budget_mu(budget))
     return release, edge_pair("two nodes of six", graph(6, [(2, 3)]), 0, 1), gaussian_claim(budget)
@@ -64,7 +65,7 @@ class DensityPerChunk:
         return {"densities": densities + z}
 
 
-def density_per_chunk(budget: Budget) -> tuple[Release, Pair, Claim]:
+def density_per_chunk(budget: Budget) -> tuple[AuditTarget, Pair, Claim]:
     return DensityPerChunk(budget.epsilon), edge_pair("two chunks", graph(60, [(5, 9)]), 0, 30), pure_claim(budget)
 
 
@@ -88,7 +89,7 @@ class CapUndoneBySymmetrisation:
         return {"sums": total + noise.gaussian((runs, *total.shape), std=self.noise_std)}
 
 
-def undone_cap(budget: Budget) -> tuple[Release, Pair, Claim]:
+def undone_cap(budget: Budget) -> tuple[AuditTarget, Pair, Claim]:
     """A star with 30 leaves and a cap of 2, with or without its centre."""
     star = graph(31, [(0, leaf) for leaf in range(1, 31)])
     pair = Pair("a hub", star.without_node(0), star, PrivacyUnit.NODE, hidden=0)
@@ -103,14 +104,15 @@ def undone_cap(budget: Budget) -> tuple[Release, Pair, Claim]:
 class PlainClassifier(CaribouNdp):
     """The private state is classified by a ridge regression on private labels, without any noise."""
 
-    def _classify(self, graph, split, logits, state, budget, calibrated, noise):  # type: ignore[no-untyped-def]
-        rows, labels = joint_rows(logits, state)[split.train], graph.labels[split.train]
+    def _classify(self, plan, graph, logits, state, noise):  # type: ignore[no-untyped-def]
+        train = graph.split.train
+        rows, labels = joint_rows(logits, state)[train], graph.labels[train]
         gram = rows.T @ rows + 0.1 * np.eye(rows.shape[1])
         head = np.linalg.solve(gram, rows.T @ np.eye(graph.num_classes)[labels])
-        return {"classifier": head}, (), {"all other nodes": (calibrated.event,)}
+        return {"classifier": head}
 
 
-def plain_classifier(budget: Budget) -> tuple[Release, Pair, Claim]:
+def plain_classifier(budget: Budget) -> tuple[AuditTarget, Pair, Claim]:
     method = PlainClassifier(graph_share=0.5, classifier="trained", degree_cap=2)
     return fitted(method, budget)
 
@@ -119,14 +121,14 @@ def plain_classifier(budget: Budget) -> tuple[Release, Pair, Claim]:
 class BatchNormalised(MlpDp):
     """Features are standardised by mean and variance of the batch, which are stored with the model, without noise."""
 
-    def fit(self, graph: Graph, budget: Budget, streams: Streams, noise: NoiseSource) -> Fitted:
+    def fit(self, plan: ReleasePlan, graph: Graph, streams: Streams, noise: NoiseSource) -> Outputs:
         batch = np.asarray(graph.features)[graph.split.train]
-        result = super().fit(graph, budget, streams, noise)
+        result = super().fit(plan, graph, streams, noise)
         buffers = {"running_mean": batch.mean(axis=0), "running_var": batch.var(axis=0)}
         return replace(result, weights={**result.weights, **buffers})
 
 
-def batch_normalised(budget: Budget) -> tuple[Release, Pair, Claim]:
+def batch_normalised(budget: Budget) -> tuple[AuditTarget, Pair, Claim]:
     return fitted(BatchNormalised(), budget)
 
 
@@ -151,32 +153,32 @@ def opposite_member() -> Pair:
     return Pair("an opposite row", g.without_node(0), g, PrivacyUnit.NODE, hidden=0)
 
 
-def counted_divisor(budget: Budget) -> tuple[Release, Pair, Claim]:
+def counted_divisor(budget: Budget) -> tuple[AuditTarget, Pair, Claim]:
     return MeanOfTrainingRows(budget), opposite_member(), gaussian_claim(budget)
 
 
-def fitted(method: MlpDp | CaribouNdp, budget: Budget) -> tuple[Release, Pair, Claim]:
+def fitted(method: MlpDp | CaribouNdp, budget: Budget) -> tuple[AuditTarget, Pair, Claim]:
     pair = member_pair()
-    return FittedRelease(method, budget, hidden=pair.hidden), pair, gaussian_claim(budget)
+    return FitTarget(method, budget, hidden=pair.hidden), pair, gaussian_claim(budget)
 
 
-EXHIBITS = {
-    "weights normalised in a lost copy": Exhibit(
+MECHANISMS = {
+    "weights normalised in a lost copy": KnownBad(
         "normalisation is written into the dictionary that state_dict() returned (DPDGC)", lost_copy, runs=400
     ),
-    "density sensitivity of the whole for a chunk": Exhibit(
+    "density sensitivity of the whole for a chunk": KnownBad(
         "chunks of rows release their density with the noise for 1 / n^2 (SAGE)", density_per_chunk, runs=30_000
     ),
-    "degree cap undone by symmetrisation": Exhibit(
+    "degree cap undone by symmetrisation": KnownBad(
         "out-degrees are bounded, then the graph is made undirected again", undone_cap, runs=2000, unit="node"
     ),
-    "classifier trained without DP at node level": Exhibit(
+    "classifier trained without DP at node level": KnownBad(
         "only encoder and message passing are private (CARIBOU's artifact)", plain_classifier, runs=200, unit="node"
     ),
-    "a divisor that counts private nodes": Exhibit(
+    "a divisor that counts private nodes": KnownBad(
         "a mean is divided by the length of a list that holds the hidden node", counted_divisor, runs=6000, unit="node"
     ),
-    "batch normalisation": Exhibit(
+    "batch normalisation": KnownBad(
         "running statistics of private features are part of the model", batch_normalised, runs=200, unit="node"
     ),
 }

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from audit.broken.exhibits import Exhibit, edge_pair, gaussian_claim, graph
+from audit.known_bad_mechanisms.known_bad import KnownBad, edge_pair, gaussian_claim, graph
 from caribou.audit.claims import Claim
 from caribou.audit.pairs import Pair
-from caribou.audit.releases import BlackBoxRelease, Release
+from caribou.audit.targets import AuditTarget, BlackBoxTarget
 from caribou.graph import Graph
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.privacy.budget import Budget
@@ -41,7 +41,7 @@ class SeedBesideTheRelease:
         return {"sums": sums(g) + z, "seed": np.array(seed)}
 
 
-def stored_seed(budget: Budget) -> tuple[Release, Pair, Claim]:
+def stored_seed(budget: Budget) -> tuple[AuditTarget, Pair, Claim]:
     return (
         SeedBesideTheRelease(budget),
         edge_pair("two of twelve", graph(NODES, [(4, 5)]), 0, 1),
@@ -60,16 +60,16 @@ class NoiseAtEveryQuery:
         return lambda _: exact + noise.gaussian(exact.shape, std=std)
 
 
-def fresh_noise(budget: Budget) -> tuple[Release, Pair, Claim]:
-    release = BlackBoxRelease(NoiseAtEveryQuery(budget))
+def fresh_noise(budget: Budget) -> tuple[AuditTarget, Pair, Claim]:
+    release = BlackBoxTarget(NoiseAtEveryQuery(budget))
     return release, edge_pair("two of twelve", graph(NODES, [(4, 5)]), 0, 1), gaussian_claim(budget)
 
 
-EXHIBITS = {
-    "the noise seed stored beside the release": Exhibit(
+MECHANISMS = {
+    "the noise seed stored beside the release": KnownBad(
         "the seed is saved for reproducibility, so anybody can subtract the noise", stored_seed, runs=400
     ),
-    "fresh noise at every query of the same release": Exhibit(
+    "fresh noise at every query of the same release": KnownBad(
         "every question is answered with new noise, so the mean of the answers has less", fresh_noise, runs=1600
     ),
 }
