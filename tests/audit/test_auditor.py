@@ -28,6 +28,7 @@ from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods import Method
 from caribou.privacy.budget import Budget
 from caribou.privacy.events import Gaussian
+from caribou.privacy.mechanism_records import Group
 from caribou.randomness import Streams
 
 
@@ -84,8 +85,10 @@ def test_a_part_that_cannot_be_made_leaves_the_others() -> None:
 def test_the_certificate_of_a_saved_run_is_compared_with_that_of_the_fits() -> None:
     budget = Budget(4.0, 1e-5)
     here = fits.fit(Sound(), small_graph(2), budget, Streams(0), NoiseSource.seeded(0)).certificate
-    cheaper = replace(here, mechanisms=(replace(here.mechanisms[0], event=Gaussian(20.0)),))
-    dearer = replace(here, mechanisms=(replace(here.mechanisms[0], event=Gaussian(0.5)),))
+    cheaper, dearer = (
+        replace(here, mechanisms=(replace(here.mechanisms[0], costs={Group.EVERY_EDGE: (Gaussian(noise),)}),))
+        for noise in (20.0, 0.5)
+    )
     same, less, more = (
         audit(Sound(), runs=40, stored=stored, subject="the method of r") for stored in (here, cheaper, dearer)
     )

@@ -25,7 +25,12 @@ from caribou.mechanisms.edge_votes import VoteBudget
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods.edge.sage import perturb
 from caribou.privacy.budget import Budget
-from caribou.privacy.pair_response import PairResponse, asymmetric_response, laplace_threshold_response
+from caribou.privacy.pair_response import (
+    PairResponse,
+    asymmetric_response,
+    laplace_threshold_response,
+    split_pair_budget,
+)
 from caribou.privacy.sensitivity import Bounds
 from caribou.release import release
 
@@ -82,17 +87,17 @@ def p_value(a: Counter[tuple[float, ...]], b: Counter[tuple[float, ...]]) -> flo
 def test_batched_responses_have_the_law_of_the_perturbed_graph(rule: Callable[..., PairResponse]) -> None:
     """Count and adjacency together, on a path of three nodes, against `perturb` run by run; another epsilon is told apart."""
     path = Graph.from_edges(np.zeros((3, 1)), [[0, 1], [1, 2]])
-    budget, noise = Budget(1.5), NoiseSource.seeded(8)
+    pairs, noise = split_pair_budget(Budget(1.5), 0.3), NoiseSource.seeded(8)
     counts, bits = np.zeros((RUNS, 1)), np.zeros((RUNS, 3))
     for run in range(RUNS):
-        found = perturb(path, budget, noise.stream(f"run {run}"), rule, count_share=0.3, max_edges=None)
+        found = perturb(path, pairs, noise.stream(f"run {run}"), rule, max_edges=None)
         counts[run], (u, v) = found.count, found.pairs
         bits[run, v * (v - 1) // 2 + u] = 1
     one_by_one = outcomes(counts, bits)
     for epsilon, same in ((1.5, True), (1.2, False), (1.9, False)):
         batch = BatchedResponse(Budget(epsilon), rule, 0.3).many(path, RUNS, NoiseSource.seeded(9))
         assert (p_value(one_by_one, outcomes(batch["edge_count"], batch["bits"])) > 1e-3) == same, epsilon
-    single = BatchedResponse(budget, rule, 0.3)(path, NoiseSource.seeded(9))
+    single = BatchedResponse(Budget(1.5), rule, 0.3)(path, NoiseSource.seeded(9))
     assert (single["edge_count"].shape, single["bits"].shape) == ((1,), (3,))
 
 

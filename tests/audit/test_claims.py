@@ -14,8 +14,9 @@ from caribou.audit.pairs import member_pair
 from caribou.errors import InputError
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods.node.mlp import MlpDp
-from caribou.privacy.budget import Budget
-from caribou.privacy.events import EpsilonDelta, Event, Gaussian, Laplace, NonPrivate, Parallel, event_to_dict
+from caribou.privacy.budget import Budget, PrivacyUnit
+from caribou.privacy.events import EpsilonDelta, Event, Gaussian, Laplace, NonPrivate, Parallel
+from caribou.privacy.mechanism_records import Group, own_record
 from caribou.randomness import Streams
 
 
@@ -50,8 +51,8 @@ def test_a_group_that_spends_more_than_was_asked_for_breaks_the_promise(cheap: E
     budget = Budget(1.0, 1e-5, "node")
     fit = fits.fit(MlpDp(), member_pair().joined, budget, Streams(0), NoiseSource.seeded(0)).certificate
     assert weaker_than_asked(fit, budget) is None
-    groups = {"training nodes": [event_to_dict(cheap)], "others": [event_to_dict(Gaussian(0.5))]}
-    worse = replace(fit, public_parameters={**fit.public_parameters, "groups": groups})
+    costs = {Group.TRAINING: (cheap,), Group.OTHERS: (Gaussian(0.5),)}
+    worse = replace(fit, mechanisms=(own_record("a mechanism", "a test", PrivacyUnit.NODE, costs),))
     assert "claims epsilon = 9.99" in (weaker_than_asked(worse, budget) or "")
 
 

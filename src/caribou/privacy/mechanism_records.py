@@ -84,6 +84,7 @@ class Mechanism(Enum):
     RANDOMIZED_RESPONSE = "randomized response on pairs"
     EXPONENTIAL = "exponential mechanism"
     PRIVATE_SELECTION = "private selection"
+    OWN = "own mechanism"
     NO_RELEASE = "no release"
     NO_NOISE = "no noise"
 
@@ -560,6 +561,24 @@ def _rebuilt_selection(d: Mapping[str, Any], _: Sequence[Group]) -> MechanismRec
     )
 
 
+# -- a user's own -------------------------------------------------------------------------------------------------------
+
+
+def own_record(
+    name: str,
+    theorem: str,
+    unit: PrivacyUnit,
+    costs: Mapping[Group, Sequence[Event]],
+    *,
+    details: Mapping[str, Any] | None = None,
+    reads_edges: bool = True,
+) -> MechanismRecord:
+    """A mechanism that this library does not know: its cost is declared with its theorem, and a verifier can only repeat it."""
+    paid = {group: tuple(events) for group, events in costs.items()}
+    figures = {**(details or {}), "unit": unit.value, "theorem": theorem, "reads_edges": reads_edges}
+    return MechanismRecord(Mechanism.OWN, name, theorem, figures, paid, reads_edges=reads_edges)
+
+
 # -- nothing ----------------------------------------------------------------------------------------------------------
 
 
@@ -626,6 +645,10 @@ UNITS: Mapping[Mechanism, tuple[PrivacyUnit, ...]] = {
 def rebuild(record: MechanismRecord) -> MechanismRecord:
     """The record that its own figures give, under the same name. Malformed figures are a `CaribouError`."""
     try:
+        if record.mechanism is Mechanism.OWN:
+            d = dict(record.details)
+            unit, theorem, reads = PrivacyUnit.parse(d.pop("unit")), str(d.pop("theorem")), d.pop("reads_edges") is True
+            return own_record(record.name, theorem, unit, record.costs, details=d, reads_edges=reads)
         made = _REBUILDS[record.mechanism](record.details, tuple(record.costs))
     except (KeyError, TypeError, AttributeError, ValueError, OverflowError, ZeroDivisionError) as error:
         raise CertificateError(f"{record.name}: details are missing or malformed: {error!r}") from error

@@ -227,6 +227,9 @@ def _declare(rebuilt: tuple[MechanismRecord, ...], c: Certificate, report: _Repo
     free = [key for key in c.public_parameters if key not in fixed]
     if free:
         report.declare("declared: public parameters", ", ".join(free))
+    for record in rebuilt:
+        if record.mechanism is Mechanism.OWN:
+            report.declare(f"declared: cost of {record.name}", record.theorem)
     report.declare("declared: released", "; ".join(c.released))
     report.declare("declared: names of mechanisms", "; ".join(record.name for record in c.mechanisms))
     report.declare("declared: versions, time and number", f"{c.certificate_id}, {c.created}")

@@ -21,7 +21,7 @@ from caribou.privacy.accounting import gdp_epsilon
 from caribou.privacy.budget import Budget
 from caribou.privacy.calibration import budget_mu
 from caribou.privacy.events import Gaussian
-from caribou.privacy.mechanism_records import EDGES, Mechanism, MechanismRecord
+from caribou.privacy.mechanism_records import EDGES, Mechanism, own_record
 from caribou.privacy.plan import ReleasePlan
 from caribou.privacy.sizes import Sizes
 from caribou.randomness import Streams
@@ -39,7 +39,7 @@ class Sound:
 
     def plan(self, sizes: Sizes, budget: Budget) -> ReleasePlan:
         cost = dict.fromkeys(EDGES, (Gaussian(1 / budget_mu(budget)),))
-        record = MechanismRecord(Mechanism.NEIGHBOUR_SUMS, "sums of codes", "a test", dict.fromkeys(OPEN), cost)
+        record = own_record("sums of codes", "a test", budget.unit, cost, details=dict.fromkeys(OPEN))
         public = {"nodes": sizes.nodes}
         return ReleasePlan(budget, (record,), released=("sums",), description="sums", public_parameters=public)
 
@@ -68,7 +68,7 @@ class Sound:
 
     def outputs(self, graph: Graph, sums: np.ndarray, weights: Mapping[str, np.ndarray]) -> Outputs:
         released = {"sums": sums}
-        details = {Mechanism.NEIGHBOUR_SUMS: self.details(graph)}
+        details = {Mechanism.OWN: self.details(graph)}
         return Outputs(self.predict(weights, released, graph), released, weights, details)
 
     def predict(
