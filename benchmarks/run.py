@@ -22,8 +22,8 @@ from caribou.graph.operator import normalize
 from caribou.layers.contractive import project_rows
 from caribou.mechanisms.message_passing import propagate
 from caribou.mechanisms.noise_source import NoiseSource
+from caribou.privacy.arithmetic import double_precision
 from caribou.privacy.calibration import calibrate_propagation
-from caribou.privacy.sensitivity import double_precision
 
 PRODUCT = "product_seconds"
 

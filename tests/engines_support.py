@@ -16,9 +16,10 @@ from caribou.engines.pipeline import Request
 from caribou.engines.preparation import Memory, prepare, sums_of_start
 from caribou.engines.rounds import Runner, mean_of, steps_of
 from caribou.engines.sources import EdgeTable, FeatureTable
+from caribou.privacy.arithmetic import single_storage
 from caribou.privacy.budget import Budget
 from caribou.privacy.calibration import CalibratedPropagation, calibrate_propagation
-from caribou.privacy.sensitivity import Bounds, layer_sensitivity, single_storage
+from caribou.privacy.sensitivity import Bounds, layer_sensitivity
 from caribou.randomness import Streams
 
 NODES, COLUMNS = 5000, 20

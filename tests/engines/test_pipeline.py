@@ -14,6 +14,7 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -271,7 +272,7 @@ def test_two_processes_do_not_share_a_run(tables: Tables) -> None:
 def test_an_interrupted_removal_is_finished(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
     request, path = tables.request(), tables.folder / "ledger.sqlite"
     with monkeypatch.context() as patch:
-        patch.setattr(folder_module.shutil, "rmtree", lambda *_: os._exit(9))
+        patch.setattr(folder_module, "shutil", SimpleNamespace(rmtree=lambda *_: os._exit(9)))
         killed(lambda: release_files(request, ledger=Ledger(path)))
     assert {entry.name for entry in request.work.iterdir()} == {"lock", "record.json"}
     released = np.load(request.out)

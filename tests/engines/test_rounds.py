@@ -15,7 +15,7 @@ from caribou.engines.rounds import Step, steps_of
 from caribou.graph.operator import normalize
 from caribou.layers.contractive import ContractiveGraphLayer, project_rows
 from caribou.mechanisms.noise_source import BlockNoise
-from caribou.privacy.sensitivity import double_precision, single_storage
+from caribou.privacy.arithmetic import double_precision, single_storage
 from caribou.randomness import Streams
 from engines_support import CAP, COLUMNS, NODES, Tables, calibrated_for, last_state
 

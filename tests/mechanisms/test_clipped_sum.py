@@ -10,7 +10,7 @@ import pytest
 from caribou.errors import InputError
 from caribou.mechanisms.clipped_sum import ClippedSum, rounding_margin, row_count_bound, running_multiplier
 from caribou.mechanisms.noise_source import NoiseSource
-from caribou.privacy.sensitivity import grid_spacing
+from caribou.privacy.arithmetic import grid_spacing
 from descent_support import full_batch, std_is_rejected
 
 

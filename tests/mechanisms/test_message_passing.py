@@ -17,10 +17,11 @@ from caribou.layers.contractive import ContractiveGraphLayer, project_rows
 from caribou.mechanisms import message_passing
 from caribou.mechanisms.message_passing import propagate
 from caribou.mechanisms.noise_source import NoiseSource
+from caribou.privacy.arithmetic import double_precision
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.calibration import CalibratedPropagation, budget_mu, calibrate_propagation
 from caribou.privacy.ledger import Ledger
-from caribou.privacy.sensitivity import Bounds, double_precision
+from caribou.privacy.sensitivity import Bounds
 from caribou.privacy.verify import verify
 from caribou.release import release
 
@@ -136,7 +137,7 @@ def test_the_mechanism_adds_exactly_the_calibrated_noise() -> None:
 
 def test_released_values_lie_on_the_grid_before_projection() -> None:
     """No low-order bits of the value survive: with noise inside the ball, every entry is a multiple of the grid."""
-    from caribou.privacy.sensitivity import grid_spacing
+    from caribou.privacy.arithmetic import grid_spacing
 
     graph = random_graph(30, columns=3)
     layer = ContractiveGraphLayer(0.9, beta=0.1)

@@ -18,9 +18,10 @@ from caribou.graph import Graph
 from caribou.mechanisms.bounded_rows import project_rows
 from caribou.mechanisms.neighbour_sums import bounded_adjacency, bounded_messages, neighbour_sums, noisy_sums
 from caribou.mechanisms.noise_source import NoiseSource
+from caribou.privacy.arithmetic import grid_spacing
 from caribou.privacy.calibration import CalibratedSums, calibrate_sums, sums_mu
 from caribou.privacy.events import Gaussian, NonPrivate, gaussian_mu
-from caribou.privacy.sensitivity import SumSensitivity, grid_spacing, sum_node_sensitivity, sum_sensitivity
+from caribou.privacy.sensitivity import SumSensitivity, sum_node_sensitivity, sum_sensitivity
 
 E = np.eye(3)
 

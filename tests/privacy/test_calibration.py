@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from caribou.errors import CalibrationError, InputError
 from caribou.privacy.accounting import epsilon_of, gdp_epsilon
 from caribou.privacy.allocation import Part, allocate
+from caribou.privacy.arithmetic import Arithmetic, double_precision, grid_spacing
 from caribou.privacy.budget import DEFAULT_DELTA, Budget, PrivacyUnit
 from caribou.privacy.calibration import (
     budget_mu,
@@ -20,7 +21,7 @@ from caribou.privacy.calibration import (
     smallest_noise_multiplier,
 )
 from caribou.privacy.events import Gaussian, SubsampledGaussian
-from caribou.privacy.sensitivity import Arithmetic, Bounds, double_precision, grid_spacing, layer_sensitivity
+from caribou.privacy.sensitivity import Bounds, layer_sensitivity
 
 BOUNDS = Bounds(degree_floor=10)
 

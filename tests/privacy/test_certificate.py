@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from caribou.errors import CertificateError
+from caribou.privacy.arithmetic import double_precision
 from caribou.privacy.budget import Budget
 from caribou.privacy.calibration import budget_mu, calibrate_propagation
 from caribou.privacy.certificate import (
@@ -27,7 +28,7 @@ from caribou.privacy.certificate import (
     verify,
 )
 from caribou.privacy.events import EpsilonDelta, Gaussian, Laplace, NonPrivate, SubsampledGaussian
-from caribou.privacy.sensitivity import Bounds, double_precision, layer_sensitivity
+from caribou.privacy.sensitivity import Bounds, layer_sensitivity
 
 
 def make(epsilon: float = 4.0, unit: str = "edge", secret: bool = True) -> Certificate:

@@ -23,11 +23,11 @@ from caribou.graph.operator import normalize
 from caribou.layers.contractive import ContractiveGraphLayer, project_rows
 from caribou.mechanisms.message_passing import propagate
 from caribou.mechanisms.noise_source import NoiseSource
+from caribou.privacy.arithmetic import double_precision
 from caribou.privacy.budget import Budget
 from caribou.privacy.calibration import calibrate_propagation
 from caribou.privacy.sensitivity import (
     Bounds,
-    double_precision,
     edge_sensitivity,
     layer_sensitivity,
     node_sensitivity,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from caribou.cli.options import Book, Column, GraphSource, Name, NodeTable
+from caribou.cli.options import Column, GraphSource, LedgerOption, Name, NodeTable
 from caribou.errors import InputError
 from caribou.privacy.budget import PrivacyUnit
 
@@ -39,7 +39,7 @@ def predict(
     column: Column = None,
     name: Name = None,
     training_graph: _Training = False,
-    ledger: Book = None,
+    ledger: LedgerOption = None,
 ) -> None:
     """Write the class of every node, with its probability. The column of ids keeps its title (node, where it has none).
 

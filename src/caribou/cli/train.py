@@ -17,12 +17,12 @@ import typer
 from caribou._validate import integer
 from caribou.cli.options import (
     AsJson,
-    Book,
     Column,
     DataDir,
     Dataset,
     GraphFile,
     GraphSource,
+    LedgerOption,
     Name,
     NodeTable,
     ReplaceFingerprint,
@@ -84,7 +84,7 @@ def train(
     out: Annotated[
         Path | None, typer.Option(help="Save the run to this new folder (with several seeds: OUT/0, OUT/1, ...).")
     ] = None,
-    ledger: Book = None,
+    ledger: LedgerOption = None,
     replace_fingerprint: ReplaceFingerprint = False,
     public_features: Annotated[
         Path | None,

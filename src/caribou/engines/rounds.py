@@ -14,9 +14,9 @@ from caribou.engines.kernels import Finish, Shards
 from caribou.errors import InputError
 from caribou.layers import LAYERS
 from caribou.mechanisms.noise_source import BlockNoise
+from caribou.privacy.arithmetic import grid_spacing
 from caribou.privacy.budget import PrivacyUnit
 from caribou.privacy.calibration import CalibratedPropagation
-from caribou.privacy.sensitivity import grid_spacing
 
 Progress = Callable[[int, int, int], None]
 """Called with (round, blocks done, entries done so far in this round); the last is private and for the owner's screen only."""

@@ -76,7 +76,7 @@ class EncoderFolder:
 
 @lru_cache(maxsize=2)
 def file_name(key: Key) -> str:
-    """A digest of all that an encoder is fitted on: features, labels, split, public coins, widths; edges are not read.
+    """A digest of all that an encoder is fitted on: features, labels, split, public seed, widths; edges are not read.
 
     Features are hashed where they lie: a copy would show in the peak memory of the cell.
     """

@@ -2,7 +2,7 @@
 
 Data sets of experiments are public and nothing is released, so the noise comes from a seed that is derived from the cell: a cell
 can be measured again, with the same result. (A certificate of such a fit is void, and says so.) Attacks derive their noise
-from the seed of the cell alone: one seed is one split, one set of public coins and one noise key for all methods and budgets.
+from the seed of the cell alone: one seed is one split, one public seed and one noise key for all methods and budgets.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ import numpy as np
 from caribou.errors import InputError
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.privacy.allocation import AllocatedPart
-from caribou.privacy.sensitivity import grid_spacing
+from caribou.privacy.arithmetic import grid_spacing
 
 
 @dataclass(frozen=True)

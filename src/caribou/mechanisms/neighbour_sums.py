@@ -11,9 +11,9 @@ from caribou.graph.operator import cap_degrees
 from caribou.mechanisms.bounded_rows import project_rows, unit_length
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.memory import DOUBLE, require_memory
+from caribou.privacy.arithmetic import grid_spacing
 from caribou.privacy.budget import PrivacyUnit
 from caribou.privacy.calibration import CalibratedSums
-from caribou.privacy.sensitivity import grid_spacing
 
 
 def noisy_sums(

@@ -16,7 +16,7 @@ from caribou._validate import half_open_unit_interval, integer
 from caribou.graph import Graph, Split
 from caribou.graph.operator import pair_hash
 from caribou.mechanisms.noise_source import NoiseSource
-from caribou.privacy.sensitivity import grid_spacing
+from caribou.privacy.arithmetic import grid_spacing
 
 
 @dataclass(frozen=True)

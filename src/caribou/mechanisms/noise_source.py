@@ -24,7 +24,7 @@ import caribou.engines.kernels as kernels
 from caribou._validate import integer, non_negative, positive, positive_or_inf
 from caribou.errors import CaribouError, InputError
 from caribou.mechanisms import samplers
-from caribou.privacy.sensitivity import grid_spacing
+from caribou.privacy.arithmetic import grid_spacing
 
 
 class NoiseSource:
@@ -160,7 +160,7 @@ class NoiseSource:
     def binomial(self, trials: int, *, probability: float) -> int:
         """How many of ``trials`` booleans of `bernoulli` are True, without drawing them (`samplers.binomial`)."""
         trials = integer(at_least=0, trials=trials)
-        certain = samplers.coin_threshold(probability) in (0, 1 << samplers.COIN_BITS)
+        certain = samplers.probability_threshold(probability) in (0, 1 << samplers.PROBABILITY_BITS)
         if trials == 0 or certain:
             return trials if probability else 0
         return samplers.binomial(self._next_stream(), trials, probability=probability)

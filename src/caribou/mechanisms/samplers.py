@@ -17,7 +17,7 @@ from caribou.errors import InputError
 
 CHUNK = 1 << 20
 """Values per block of cipher stream: bounds the memory of a large draw."""
-COIN_BITS = 64
+PROBABILITY_BITS = 64
 _WEIGHT_BITS = 256
 
 
@@ -52,12 +52,12 @@ def uniform_below(stream: Any, bound: int) -> int:
             return drawn
 
 
-def coin_threshold(probability: float) -> int:
-    """p 2^64, which must be a whole number: only then is the coin exact."""
+def probability_threshold(probability: float) -> int:
+    """p 2^64, which must be a whole number: only then is the probability exact."""
     p = unit_interval(probability=probability)
-    scaled = math.ldexp(p, COIN_BITS)
+    scaled = math.ldexp(p, PROBABILITY_BITS)
     if not scaled.is_integer():
-        raise InputError(f"probability must be a multiple of 2^-{COIN_BITS}, got {p!r}")
+        raise InputError(f"probability must be a multiple of 2^-{PROBABILITY_BITS}, got {p!r}")
     return int(scaled)
 
 
@@ -79,12 +79,12 @@ def gumbels(stream: Any, count: int) -> np.ndarray:
 
 def bernoullis(stream: Any, count: int, *, probability: float) -> np.ndarray:
     """``count`` booleans, True with exactly ``probability``, a multiple of 2^-64: a 64-bit word below p 2^64."""
-    threshold = coin_threshold(probability)
+    threshold = probability_threshold(probability)
     flips = np.empty(count, dtype=bool)
     for start in range(0, count, CHUNK):
         stop = min(start + CHUNK, count)
         drawn = words(stream, stop - start)
-        flips[start:stop] = drawn < np.uint64(threshold) if threshold < 1 << COIN_BITS else True
+        flips[start:stop] = drawn < np.uint64(threshold) if threshold < 1 << PROBABILITY_BITS else True
     return flips
 
 
@@ -109,7 +109,7 @@ def binomial(stream: Any, trials: int, *, probability: float) -> int:
     chooses. Each rounding takes less than 1 from a weight: weights above 2^128 are right to L 2^-128 for L weights, the
     others have a share below L 2^-128, so the total variation from the binomial is below L 2^-126 (2^-100 for L up to 2^26).
     """
-    p, whole = coin_threshold(probability), 1 << COIN_BITS
+    p, whole = probability_threshold(probability), 1 << PROBABILITY_BITS
     mode = min(trials, (trials + 1) * p // whole)
     upper, lower = [1 << _WEIGHT_BITS], [1 << _WEIGHT_BITS]
     for k in range(mode, trials):

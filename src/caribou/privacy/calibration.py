@@ -10,15 +10,10 @@ from typing import Any
 from caribou._validate import integer, positive
 from caribou.errors import CalibrationError, InputError
 from caribou.privacy.accounting import epsilon_of, gdp_mu
+from caribou.privacy.arithmetic import Arithmetic, sum_arithmetic
 from caribou.privacy.budget import Budget
 from caribou.privacy.events import EpsilonDelta, Event, Gaussian, NonPrivate
-from caribou.privacy.sensitivity import (
-    Arithmetic,
-    Sensitivity,
-    SumSensitivity,
-    convergence_factor,
-    sum_arithmetic,
-)
+from caribou.privacy.sensitivity import Sensitivity, SumSensitivity, convergence_factor
 
 
 @dataclass(frozen=True)

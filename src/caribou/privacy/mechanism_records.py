@@ -16,6 +16,7 @@ from typing import Any
 from caribou._validate import integer, positive, unit_interval
 from caribou.errors import CertificateError
 from caribou.privacy.accounting import randomized_response_epsilon
+from caribou.privacy.arithmetic import sum_arithmetic
 from caribou.privacy.assumptions import LAYER_ASSUMPTIONS, Assumption, AssumptionName, initial_state
 from caribou.privacy.budget import PrivacyUnit
 from caribou.privacy.calibration import (
@@ -43,7 +44,6 @@ from caribou.privacy.sensitivity import (
     convergence_factor,
     neighbourhood_gradient_sensitivity,
     recomputed_sensitivity,
-    sum_arithmetic,
     sum_sensitivity,
 )
 
