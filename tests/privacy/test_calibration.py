@@ -17,7 +17,6 @@ from caribou.privacy.calibration import (
     budget_mu,
     calibrate_propagation,
     propagation_mu,
-    randomized_response_probability,
     smallest_noise_multiplier,
 )
 from caribou.privacy.events import Gaussian, SubsampledGaussian
@@ -261,11 +260,3 @@ def test_allocation_errors_and_no_privacy() -> None:
     assert all(part.noise_multiplier == 0 for part in free.parts)
     with pytest.raises(InputError, match="part must be one of"):
         free["decoder"]
-
-
-def test_randomized_response_probability_is_the_inverse() -> None:
-    from caribou.privacy.accounting import randomized_response_epsilon
-
-    for epsilon in (0.1, 1.0, 5.0, 20.0):
-        p = randomized_response_probability(epsilon)
-        assert randomized_response_epsilon(keep_one=p, make_one=1 - p) == pytest.approx(epsilon, rel=1e-6)

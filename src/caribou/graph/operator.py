@@ -114,15 +114,28 @@ def cap_degrees(adjacency: sp.csr_array, cap: int, sampling: np.random.Generator
     n = adjacency.shape[0]
     upper = sp.triu(adjacency, k=1).tocoo()
     u, v = upper.row.astype(np.int64), upper.col.astype(np.int64)
-    priority = pair_hash(int(sampling.integers(2**63)), u, v)
-    ends = np.concatenate([u, v])
-    order = np.lexsort((np.concatenate([v, u]), np.concatenate([priority, priority]), ends))
-    starts = np.concatenate([[0], np.cumsum(np.bincount(ends, minlength=n))])
-    rank = np.empty(len(ends), dtype=np.int64)
-    rank[order] = np.arange(len(ends)) - starts[ends[order]]
-    keep = (rank[: len(u)] < cap) & (rank[len(u) :] < cap)
+    key = int(sampling.integers(2**63))
+    kept = first_of_each_row(np.concatenate([u, v]), np.concatenate([v, u]), cap, key)
+    keep = kept[: len(u)] & kept[len(u) :]
     half = sp.coo_array((np.ones(int(keep.sum())), (u[keep], v[keep])), shape=(n, n))
     return (half + half.T).tocsr()
+
+
+def first_of_each_row(
+    rows: np.ndarray, columns: np.ndarray, cap: int, key: int, *, directed: bool = False
+) -> np.ndarray:
+    """Which entries are among the ``cap`` first of their row, in the public order of pairs by `pair_hash`. [entries], bool
+
+    The order of a pair does not depend on which other pairs there are, nor, unless ``directed``, on which end asks. The one home
+    of the degree cap: in memory, in row blocks on disk, and for the receivers that a sender chooses.
+    """
+    ends = (rows, columns) if directed else (np.minimum(rows, columns), np.maximum(rows, columns))
+    order = np.lexsort((columns, pair_hash(key, *ends), rows))
+    ordered = rows[order]
+    first = np.searchsorted(ordered, ordered)
+    kept = np.empty(len(rows), dtype=bool)
+    kept[order] = np.arange(len(rows)) - first < cap
+    return kept
 
 
 def pair_hash(key: int, u: np.ndarray, v: np.ndarray) -> np.ndarray:

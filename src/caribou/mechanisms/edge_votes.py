@@ -53,17 +53,10 @@ class VoteBudget:
 
     @property
     def event(self) -> Event:
-        """What the transcript costs: discrete Laplace noise on a count that moves by 1 is exactly (epsilon, 0)-DP, Gaussian mu-GDP."""
+        """What the transcript costs: one count moves by 1, so (epsilon, 0)-DP with discrete Laplace noise, mu-GDP with Gaussian."""
         if math.isfinite(self.mu):
             return Gaussian(self.noise_std)
         return EpsilonDelta(self.epsilon) if math.isfinite(self.epsilon) else NonPrivate()
-
-    @property
-    def noise_name(self) -> str:
-        """For the certificate."""
-        if math.isfinite(self.mu):
-            return "Gaussian on every released count"
-        return "discrete Laplace on every released count" if math.isfinite(self.epsilon) else "none"
 
     @property
     def noise_variance(self) -> float:

@@ -120,26 +120,17 @@ def _bisect(holds: Any, fails_at: float, holds_at: float) -> float:
 # -- RDP as in the paper -------------------------------------------------------------------------------------------
 
 
-def rdp_of_gdp(*, mu: float, order: float) -> float:
-    """A mu-GDP mechanism is (order, order mu^2 / 2)-RDP (the paper's Lemma, "GDP implies RDP")."""
-    return order * mu * mu / 2
-
-
-def rdp_epsilon(*, mu: float, order: float, delta: float) -> float:
-    """epsilon = order mu^2 / 2 + log(1/delta) / (order - 1), the conversion that the paper uses (Mironov 2017, Prop. 3)."""
-    if not order > 1:
-        raise InputError(f"order must be > 1, got {order!r}")
-    return rdp_of_gdp(mu=mu, order=order) + math.log(1 / open_unit_interval(delta=delta)) / (order - 1)
-
-
 def rdp_noise_multiplier(*, epsilon: float, delta: float, order: float) -> float | None:
     """The noise per sensitivity (at kappa = 1) of the paper's RDP accounting at a fixed order; None if infeasible.
 
-    Solves order / (2 z^2) + log(1/delta)/(order - 1) = epsilon for z. At small epsilon a fixed order leaves nothing.
+    A mu-GDP mechanism is (order, order mu^2 / 2)-RDP, and epsilon = order mu^2 / 2 + log(1/delta) / (order - 1) (Mironov 2017,
+    Proposition 3). Solves order / (2 z^2) + log(1/delta)/(order - 1) = epsilon for z. At small epsilon a fixed order leaves nothing.
 
     >>> round(rdp_noise_multiplier(epsilon=4, delta=1e-3, order=6), 2)
     1.07
     """
+    if not order > 1:
+        raise InputError(f"order must be > 1, got {order!r}")
     left = positive(epsilon=epsilon) - math.log(1 / open_unit_interval(delta=delta)) / (order - 1)
     return math.sqrt(order / (2 * left)) if left > 0 else None
 

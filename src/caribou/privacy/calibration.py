@@ -222,8 +222,3 @@ def smallest_noise_multiplier(
     while overspend(root, 1.0) > 0:
         root += precision / 2
     return math.exp(root)
-
-
-def randomized_response_probability(epsilon: float) -> float:
-    """The largest probability of a truthful bit under epsilon-DP: e^eps / (1 + e^eps) (Warner 1965)."""
-    return 1 / (1 + math.exp(-positive(epsilon=epsilon)))
