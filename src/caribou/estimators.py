@@ -478,7 +478,22 @@ def _plain(value: Any) -> Any:
 
 
 def load(folder: str | os.PathLike[str]) -> Model:
-    """A saved model: weights, settings, certificate. The same as `Model.load`."""
+    """A saved model: weights, settings, certificate. The same as `Model.load`.
+
+    Args:
+        folder: what `Model.save` or ``caribou train --out`` wrote.
+
+    Returns:
+        The model, without the graph.
+
+    >>> import tempfile, caribou as cb
+    >>> graph = cb.datasets.load("csbm", nodes=200, seed=1)
+    >>> model = cb.Model("mlp-dp", cb.Budget(4, 1e-5, "node")).fit(graph)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     model.save(folder + "/run")
+    ...     cb.load(folder + "/run").certificate == model.certificate
+    True
+    """
     return Model.load(folder)
 
 

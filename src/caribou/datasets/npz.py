@@ -176,7 +176,13 @@ def _scalar(arrays: dict[str, np.ndarray], key: str, path: Path) -> int:
 def write_graph(graph: Graph, path: str | os.PathLike[str], *, compress: bool = True) -> Path:
     """Write ``graph`` as one ``.npz`` file that `read_graph` reads back. Private data: the file holds everything.
 
-    The file appears complete or not at all, readable by its owner alone.
+    Args:
+        graph: what to write.
+        path: a file that ends in .npz; it appears complete or not at all, readable by its owner alone.
+        compress: smaller, and slower to write.
+
+    Returns:
+        The path.
 
     >>> import tempfile, numpy as np
     >>> from caribou.datasets import read_graph, write_graph

@@ -286,7 +286,7 @@ class Caribou:
         streams: Streams,
         noise: NoiseSource,
     ) -> np.ndarray:
-        layer = self.layer_of(start, seed=streams.model_seed)
+        layer = self.layer_of(start, seed=streams.child("layer").seed)
         operator = layer.operator(graph, calibrated.sensitivity.bounds)
         stream = noise.stream("propagation")
         return propagate(layer, operator, torch.from_numpy(start), calibrated, stream).numpy()
