@@ -286,7 +286,7 @@ class Caribou:
         streams: Streams,
         noise: NoiseSource,
     ) -> np.ndarray:
-        layer = self.layer_of(start, seed=streams.child("layer").seed)
+        layer = self.layer_of(start, seed=int(streams.generator("layer").integers(2**52)))
         operator = layer.operator(graph, calibrated.sensitivity.bounds)
         stream = noise.stream("propagation")
         return propagate(layer, operator, torch.from_numpy(start), calibrated, stream).numpy()
