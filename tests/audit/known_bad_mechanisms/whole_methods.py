@@ -26,11 +26,14 @@ from caribou.privacy.certificate import Certificate, MechanismRecord, certify, s
 from caribou.privacy.events import Event, Gaussian
 from caribou.randomness import Streams
 
+mu_of = cache(budget_mu)
+"""Computed once for a budget: runs of an audit are many."""
+
 
 @cache
 def certificate(budget: Budget, details: str, public: str) -> Certificate:
     """Made once for equal contents: runs of an audit are many."""
-    record = MechanismRecord("sums of codes", Gaussian(1 / budget_mu(budget)), json.loads(details))
+    record = MechanismRecord("sums of codes", Gaussian(1 / mu_of(budget)), json.loads(details))
     assumptions = standing_assumptions(budget.unit, noise_is_secret=False, noise_origin="a fixed seed")
     return certify(budget, [record], released=["sums"], public_parameters=json.loads(public), assumptions=assumptions)
 
@@ -43,7 +46,7 @@ class Sound:
         return {}
 
     def cost(self, graph: Graph, budget: Budget) -> tuple[Event, ...]:
-        return (Gaussian(1 / budget_mu(budget)),)
+        return (Gaussian(1 / mu_of(budget)),)
 
     release_cost = cost
 
@@ -51,7 +54,7 @@ class Sound:
         return np.asarray(graph.adjacency(np.float64) @ np.eye(graph.num_classes)[graph.labels])
 
     def sums(self, graph: Graph, budget: Budget, noise: NoiseSource) -> np.ndarray:
-        return noise.add_gaussian(self.clean(graph), std=math.sqrt(2) / budget_mu(budget))
+        return noise.add_gaussian(self.clean(graph), std=math.sqrt(2) / mu_of(budget))
 
     def details(self, graph: Graph) -> dict[str, Any]:
         return {}
@@ -122,7 +125,7 @@ class HalfNoiseInTheFit(Sound):
     """A fit has half the noise of a release."""
 
     def fit(self, graph: Graph, budget: Budget, streams: Streams, noise: NoiseSource) -> Fitted:
-        S = noise.add_gaussian(self.clean(graph), std=math.sqrt(2) / budget_mu(budget) / 2)
+        S = noise.add_gaussian(self.clean(graph), std=math.sqrt(2) / mu_of(budget) / 2)
         weights = {"bias": np.zeros(2)}
         stated = certificate(budget, "{}", json.dumps(self.public(graph)))
         return Fitted(self.predict(weights, {"sums": S}, graph), stated, {"sums": S}, weights)
@@ -132,7 +135,7 @@ class LargerSensitivityOfTheFit(Sound):
     """A fit forgets to bound what it sums: ten times the sensitivity of a release, under the same noise."""
 
     def fit(self, graph: Graph, budget: Budget, streams: Streams, noise: NoiseSource) -> Fitted:
-        S = noise.add_gaussian(10 * self.clean(graph), std=math.sqrt(2) / budget_mu(budget))
+        S = noise.add_gaussian(10 * self.clean(graph), std=math.sqrt(2) / mu_of(budget))
         weights = {"bias": np.zeros(2)}
         stated = certificate(budget, "{}", json.dumps(self.public(graph)))
         return Fitted(self.predict(weights, {"sums": S}, graph), stated, {"sums": S}, weights)
@@ -167,7 +170,7 @@ class CheapFit(Sound):
     """Nothing is wrong with it: a fit spends a third of mu and says so, a release the whole budget."""
 
     def fit(self, graph: Graph, budget: Budget, streams: Streams, noise: NoiseSource) -> Fitted:
-        third = Budget(gdp_epsilon(mu=budget_mu(budget) / 3, delta=budget.delta), budget.delta, budget.unit)
+        third = Budget(gdp_epsilon(mu=mu_of(budget) / 3, delta=budget.delta), budget.delta, budget.unit)
         return super().release(self.weights(graph), graph, third, streams, noise)
 
 
@@ -184,7 +187,7 @@ class HalfNoise(Sound):
     """Noise for twice the mu, under the name of the library's own mechanism."""
 
     def sums(self, graph: Graph, budget: Budget, noise: NoiseSource) -> np.ndarray:
-        return noise.add_gaussian(self.clean(graph), std=math.sqrt(2) / budget_mu(budget) / 2)
+        return noise.add_gaussian(self.clean(graph), std=math.sqrt(2) / mu_of(budget) / 2)
 
 
 # -- what is stated beside the release -----------------------------------------------------------------------------
