@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,15 +12,13 @@ import numpy as np
 import pytest
 import torch
 
-import caribou.methods.edge.dpdgc as dpdgc_module
-import caribou.methods.edge.gap as gap_module
 import caribou.models.count_likelihood as counts_module
 import caribou.models.heads as heads
 import caribou.privacy.accounting as accounting
-from caribou.audit.targets import without_edges
 from caribou.graph import Graph
+from caribou.methods import METHODS
 from caribou.models.classifier import ClassifierConfig
-from caribou.models.encoder import cross_fit
+from caribou.models.encoder import kept_encoders
 from caribou.randomness import Streams
 
 
@@ -36,10 +35,10 @@ def remembered(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def replace_everywhere(patch: pytest.MonkeyPatch, old: Any, new: Any) -> None:
-    """In every module of the library that has imported it by name."""
+def replace_everywhere(patch: pytest.MonkeyPatch, old: Any, new: Any, under: str = "caribou") -> None:
+    """In every module under ``under`` that has imported it by name."""
     for name, module in list(sys.modules.items()):
-        if name.startswith("caribou"):
+        if name.startswith(under):
             for attribute in [key for key, value in vars(module).items() if value is old]:
                 patch.setattr(module, attribute, new)
 
@@ -61,21 +60,35 @@ def one_step(loss: Callable[[torch.Tensor], torch.Tensor], start: torch.Tensor) 
     return (theta - 0.3 * slope).detach().numpy()
 
 
+class EncodersByContent(dict[Any, Any]):
+    """Encoders by all that they read: features, labels, split, public randomness and widths, and no edge."""
+
+    @staticmethod
+    def _content(key: tuple[Graph, Streams, tuple[int, ...]]) -> tuple[Any, ...]:
+        graph, streams, hidden = key
+        split, labels = graph.for_learning(public=True)
+        parts = (split.train, split.val, split.test, labels, graph.features)
+        return (streams, hidden, *(np.asarray(part).tobytes() for part in parts))
+
+    def __contains__(self, key: object) -> bool:
+        return super().__contains__(self._content(key))  # type: ignore[arg-type]
+
+    def __getitem__(self, key: Any) -> Any:
+        return super().__getitem__(self._content(key))
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        super().__setitem__(self._content(key), value)
+
+
 @contextmanager
 def quick_public_steps() -> Iterator[None]:
-    """Models of released and public values are fitted in one step; the encoder is fitted once, without any edge."""
-    encoders: dict[bytes, Any] = {}
+    """Models of released and public values are fitted in one step; an encoder, which reads no edge, is fitted once."""
+    for info in METHODS.values():  # a module that is imported later would keep what is replaced here
+        importlib.import_module(info.home.split(":")[0])
 
-    def encoder(graph: Graph, streams: Streams, hidden: tuple[int, ...]) -> Any:
-        key = graph.features.tobytes() + graph.labels.tobytes() + repr((streams, hidden)).encode()
-        if key not in encoders:
-            encoders[key] = cross_fit(without_edges(graph), streams, hidden)
-        return encoders[key]
-
-    with remembered_accounts(), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dpdgc_module, "cross_fit", encoder)
-        for module in (dpdgc_module, gap_module):
-            patch.setattr(module, "ClassifierConfig", lambda hidden: ClassifierConfig(hidden=4, epochs=1))
+    with remembered_accounts(), kept_encoders(EncodersByContent()), pytest.MonkeyPatch.context() as patch:
+        small = ClassifierConfig(hidden=4, epochs=1)
+        replace_everywhere(patch, ClassifierConfig, lambda **_: small, under="caribou.methods")
         patch.setattr(heads, "_minimise", one_step)
         # the same numbers; torch.manual_seed also writes down the whole stack for every kind of device that is not there
         patch.setattr(torch, "manual_seed", torch.default_generator.manual_seed)
