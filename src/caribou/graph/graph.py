@@ -288,7 +288,7 @@ class Graph:
         return self._changed(split=split)
 
     def renamed(self, name: str) -> Graph:
-        """The same graph under another name: the one a ledger books under.
+        """The same graph under another name: the one that a ledger charges.
 
         >>> Graph.from_edges(np.eye(3), [[0], [1]]).renamed("survey").name
         'survey'

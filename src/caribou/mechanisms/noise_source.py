@@ -162,7 +162,7 @@ class NoiseSource:
         return -np.log(_exponential(stream, math.prod(shape))).reshape(shape)
 
     def bernoulli(self, count: int, *, probability: float) -> np.ndarray:
-        """Independent coins, True with exactly ``probability``, a multiple of 2^-64: a 64-bit word below p 2^64. [count]"""
+        """Independent draws, True with exactly ``probability``, a multiple of 2^-64: a 64-bit word below p 2^64. [count]"""
         threshold = _coin_threshold(probability)
         stream = self._next_stream()
         flips = np.empty(count, dtype=bool)
@@ -187,7 +187,7 @@ class NoiseSource:
         return drawn
 
     def binomial(self, trials: int, *, probability: float) -> int:
-        """How many of ``trials`` coins of `coins` show True, without throwing them: time and memory O(sqrt(trials p (1 - p))).
+        """How many of ``trials`` draws of `bernoulli` are True, without making them: time and memory O(sqrt(trials p (1 - p))).
 
         Inversion in integers: the weight of the mode is 2^256, the others follow by the exact ratio of neighbouring
         probabilities, (M - k) p / ((k + 1)(1 - p)), rounded down, until they are 0; then a uniform integer below their sum

@@ -40,7 +40,7 @@ class VotesEdge:
     ``voter_confidence``: unlabelled nodes vote in the first round if the encoder is this sure of them. ``round_confidence``: a
     node votes in a later round once its posterior has closed this share of the gap between guessing and certainty.
     ``max_rounds``: stop after so many. ``calibration``: share of the training nodes that receive votes, to fit the head.
-    ``noise``: geometric (pure epsilon, delta unused) or gaussian (the mu-GDP that the budget buys).
+    ``noise``: discrete_laplace (pure epsilon, delta unused) or gaussian (the mu-GDP that the budget buys).
 
     Formal guarantee: the transcript is budget.epsilon-DP at edge level, with Gaussian noise (budget.epsilon, budget.delta)-DP
     (docs/privacy.md, Theorem 4); everything else is computed from it and from public values.
