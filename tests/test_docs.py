@@ -377,7 +377,10 @@ def test_docstrings_become_markdown() -> None:
     spec.loader.exec_module(module)
     assert module.markup("a, b: two\n    numbers\nc: one") == "- `a, b`: two\n  numbers\n- `c`: one"
     assert module.markup("Text.\n>>> 1\n1") == "Text.\n\n```pycon\n>>> 1\n1\n```"
-    assert module.markup("Args:\n    a: one\n        number.\n    b: two.") == "**Args**\n\n- `a`: one\n  number.\n- `b`: two."
+    assert (
+        module.markup("Args:\n    a: one\n        number.\n    b: two.")
+        == "**Args**\n\n- `a`: one\n  number.\n- `b`: two."
+    )
     assert module.markup("Returns:\n    A sum.") == "**Returns**\n\nA sum."
     assert module.markup("Formal guarantee: holds.\n\n    x = y") == "Formal guarantee: holds.\n\n    x = y"
 

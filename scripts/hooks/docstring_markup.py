@@ -1,7 +1,7 @@
 """A Griffe extension for the API page: docstrings are Markdown with doctests and ``name: meaning`` lines.
 
-Doctests become fenced blocks (Markdown would read ``>>>`` as quotations). Runs of ``name: meaning`` lines become lists, also below
-a title such as ``Args:``.
+Doctests become fenced blocks (Markdown would read ``>>>`` as quotations). Runs of ``name: meaning`` lines become lists,
+also below a title such as ``Args:``.
 """
 
 from __future__ import annotations
