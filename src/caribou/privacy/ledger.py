@@ -110,7 +110,7 @@ class Balance:
 
 
 class Ledger:
-    """The record of all releases of all data sets of one owner. See the module for what it guarantees and what not.
+    """The record of all releases of all data sets of one owner. The module says what it guarantees and what it does not.
 
     Args:
         path: the SQLite file; a missing one is created with mode 0600.
