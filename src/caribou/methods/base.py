@@ -218,7 +218,7 @@ METHODS = {
         "a private model, with perturbed message passing of label codes where it pays",
     ),
     "votes-edp": MethodInfo(
-        PrivacyUnit.EDGE, "caribou.methods.edge.votes:VotesEdge", "votes in waves, every pair of nodes asked once"
+        PrivacyUnit.EDGE, "caribou.methods.edge.votes:VotesEdge", "votes in rounds, every pair of nodes asked once"
     ),
     "votes-ndp": MethodInfo(
         PrivacyUnit.NODE, "caribou.methods.node.votes:VotesNdp", "a private linear model, with votes where they pay"
