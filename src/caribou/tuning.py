@@ -88,6 +88,8 @@ def tune(
     recipes = [info.create(**values) for values in combinations(name, space or SPACES.get(name, {}), fixed or {})]
     order = np.resize(Streams(seed).generator("tune").permutation(len(recipes)), trials)
     listed = [recipes[i] for i in order]  # without repetition until all have been drawn once
+    if public and ledger is not None:
+        raise InputError("ledger must not be given for public data, of which nothing is charged")
     if public:
         return _public_search(listed, graph, budget, seed, noise, progress)
     graph.for_learning(public=budget.unit is PrivacyUnit.EDGE)
@@ -102,8 +104,8 @@ def tune(
             randomness = source.stream("trials")
             number = selected.random.number(_uniforms(randomness, 1)[0])
             tried = [recipes[int(u * len(recipes))] for u in _uniforms(randomness, number)]
-        best = _best_trial(tried, search, graph, seed, source, progress)
-        return Drawn(best, best[1].details)
+        # what a trial learns after a draw is not a figure of the search
+        return Drawn(_best_trial(tried, search, graph, seed, source, progress))
 
     released = execute(search, graph, run, noise=noise, ledger=ledger, replace_fingerprint=replace_fingerprint)
     recipe, outputs, score = released.value
