@@ -102,8 +102,8 @@ def tune(
             randomness = source.stream("trials")
             number = selected.random.number(_uniforms(randomness, 1)[0])
             tried = [recipes[int(u * len(recipes))] for u in _uniforms(randomness, number)]
-        best = _best_trial(tried, search, graph, seed, source, progress)
-        return Drawn(best, best[1].details)
+        # what a draw of the best trial adds has no place in the certificate, which is about all trials
+        return Drawn(_best_trial(tried, search, graph, seed, source, progress))
 
     released = execute(search, graph, run, noise=noise, ledger=ledger, replace_fingerprint=replace_fingerprint)
     recipe, outputs, score = released.value

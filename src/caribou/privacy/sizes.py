@@ -9,7 +9,7 @@ from dataclasses import dataclass
 class Sizes:
     """The public numbers of a graph: all that a plan may know about it.
 
-    ``train``, ``val``, ``test``: the sizes of the public split, as declared at node level; 0 without a split. ``degrees`` and edges
+    ``train``, ``val``, ``test``: the sizes of the public split, as declared at node level; 0 without a split. Degrees and edges
     are not among them.
     """
 
