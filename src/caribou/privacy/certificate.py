@@ -169,9 +169,18 @@ class Certificate:
     def load(cls, path: str | os.PathLike[str]) -> Certificate:
         """Read a JSON certificate; anything missing, unknown or of the wrong type is an error naming the field."""
         try:
-            text = Path(path).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise CertificateError(f"certificate {path} cannot be read: {getattr(error, 'strerror', error)}") from error
+            data = Path(path).read_bytes()
+        except OSError as error:
+            raise CertificateError(f"certificate {path} cannot be read: {error.strerror}") from error
+        return cls.from_json(data, source=str(path))
+
+    @classmethod
+    def from_json(cls, data: bytes | str, *, source: str = "certificate") -> Certificate:
+        """The inverse of `to_json`. ``source``: where the document came from, for errors."""
+        try:
+            text = data if isinstance(data, str) else data.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise CertificateError(f"certificate {source} cannot be read: {error}") from error
         try:
             record = json.loads(text, object_pairs_hook=_no_duplicates, parse_constant=_no_constants)
         except (
@@ -179,11 +188,11 @@ class Certificate:
             RecursionError,
         ) as error:  # ValueError: not JSON, or a number of more digits than Python reads
             hint = " (this is the Markdown; give the .json)" if text.startswith("# Privacy certificate") else ""
-            raise CertificateError(f"certificate {path} cannot be read: not JSON{hint}: {error}") from error
+            raise CertificateError(f"certificate {source} cannot be read: not JSON{hint}: {error}") from error
         try:
             return cls.from_dict(record)
         except CertificateError as error:
-            raise CertificateError(f"{path}: {error}") from error
+            raise CertificateError(f"{source}: {error}") from error
 
     @classmethod
     def from_dict(cls, record: Any) -> Certificate:

@@ -17,7 +17,7 @@ from caribou.privacy.accounting import epsilon_of, largest_true_positive_rate
 from caribou.privacy.assumptions import Assumption, in_order, randomness, standing
 from caribou.privacy.budget import Budget
 from caribou.privacy.certificate import FALSE_POSITIVE_RATES, TIME, Certificate, versions
-from caribou.privacy.events import Event, NonPrivate, gaussian_mu
+from caribou.privacy.events import Event, NonPrivate, choices, gaussian_mu
 from caribou.privacy.mechanism_records import (
     DETERMINED,
     MechanismRecord,
@@ -137,7 +137,11 @@ def attack_rates(cost: Sequence[Event], delta: float) -> dict[str, float]:
 
 def group_epsilons(records: Sequence[MechanismRecord], delta: float) -> dict[str, float]:
     """What each group pays in all, as epsilon at ``delta``."""
-    return {group.value: epsilon_of(events, delta) for group, events in groups_of(records).items()}
+    # by the same lists as `composed`, so that an accountant need not compose them twice
+    return {
+        group.value: max(epsilon_of(choice, delta) for choice in choices(events))
+        for group, events in groups_of(records).items()
+    }
 
 
 __all__ = ["Randomness", "ReleasePlan", "Sizes", "attack_rates", "exact_mu", "group_epsilons"]
