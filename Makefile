@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 JOBS   ?= auto
 STAMP  := $(VENV)/.installed
 
-.PHONY: setup demo test test-fast lint format docs cli-reference settings-reference result-pages bench bench-methods clean
+.PHONY: setup demo test test-fast lint format docs cli-reference settings-reference result-pages report pack-records bench bench-methods clean
 
 setup: $(STAMP)
 
@@ -46,7 +46,13 @@ settings-reference: setup
 	$(BIN)/python scripts/settings_reference.py > docs/settings.md
 
 result-pages: setup
-	$(BIN)/python scripts/result_pages.py
+	$(BIN)/python -m reproduction.pages
+
+report: setup
+	$(BIN)/caribou report --out report
+
+pack-records: setup
+	$(BIN)/python reproduction/pack.py
 
 bench: setup
 	$(BIN)/python benchmarks/run.py
@@ -56,4 +62,4 @@ bench-methods: setup
 	$(BIN)/python benchmarks/methods.py
 
 clean:
-	rm -rf site build dist demo-output bench-output .pytest_cache .ruff_cache .mypy_cache .hypothesis
+	rm -rf site build dist demo-output bench-output report .pytest_cache .ruff_cache .mypy_cache .hypothesis

@@ -1,8 +1,8 @@
 """All methods once on one data set at one epsilon: accuracy, epsilon spent and CPU seconds (``make bench-methods``).
 
 Methods run in separate processes, two at a time, with one thread each. Methods without privacy have an infinite epsilon. With
-``--settings FILE`` the chosen settings are used, else the defaults. The figures of one fit are no measure of quality: one
-split, one draw of the noise. Cora needs its file: set CARIBOU_DATA, or it is downloaded.
+``--settings FILE`` the settings that a hyper-parameter search found are used, else the defaults. The figures of one fit are no
+measure of quality: one split, one draw of the noise. Cora needs its file: set CARIBOU_DATA, or it is downloaded.
 
     python benchmarks/methods.py --dataset cora --epsilon 4
 """
@@ -22,7 +22,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from caribou.experiments.hyperparameters import chosen
+from caribou.experiments.hyperparameters import tuned_settings
 from caribou.methods import METHODS
 
 
@@ -34,7 +34,7 @@ def measured(name: str, *, dataset: str, epsilon: float, seed: int, settings: Pa
 
     info = METHODS[name]
     budget = cb.Budget(epsilon if info.private else float("inf"), None, info.unit)
-    options = {} if settings is None else dict(chosen(name, dataset, budget.epsilon, settings).settings)
+    options = {} if settings is None else dict(tuned_settings(name, dataset, budget.epsilon, settings).settings)
     graph = cb.datasets.load(dataset, seed=seed)
     model = cb.Model(name, budget, seed=seed, **options)
     start = time.process_time()

@@ -22,8 +22,8 @@ from caribou.graph.operator import normalize
 from caribou.layers.contractive import project_rows
 from caribou.mechanisms.message_passing import propagate
 from caribou.mechanisms.noise_source import NoiseSource
+from caribou.privacy.arithmetic import double_precision
 from caribou.privacy.calibration import calibrate_propagation
-from caribou.privacy.sensitivity import double_precision
 
 PRODUCT = "product_seconds"
 
@@ -44,7 +44,7 @@ def measure(nodes: int, average_degree: float, columns: int) -> dict[str, float]
     layer = cb.ContractiveGraphLayer(0.9, 0.9, 0.3)
     operator = normalize(graph, bounds)
     x = project_rows(torch.from_numpy(np.array(graph.features, dtype=np.float64)))
-    arithmetic = double_precision(nodes=nodes, columns=columns, beta=layer.beta)
+    arithmetic = double_precision(nodes=nodes, columns=columns, residual=layer.beta)
     noise = NoiseSource.secure()
 
     def release(hops: int) -> Callable[[], object]:

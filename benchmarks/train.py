@@ -25,8 +25,8 @@ from rich.console import Console
 from rich.table import Table
 
 import caribou as cb
-from caribou.mechanisms.noisy_descent import path_length_schedule
 from caribou.methods.node.mlp import MlpDp
+from caribou.models.linear import path_length_schedule
 from caribou.privacy.calibration import budget_mu
 from caribou.randomness import Streams
 

@@ -12,6 +12,7 @@ from typing import Any
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods.base import METHODS
 from caribou.privacy.accounting import epsilon_of
+from caribou.privacy.arithmetic import double_precision
 from caribou.privacy.budget import Budget
 from caribou.privacy.calibration import budget_mu, calibrate_propagation
 from caribou.privacy.certificate import Certificate, json_number
@@ -19,7 +20,7 @@ from caribou.privacy.mechanism_records import Mechanism, MechanismRecord, compos
 from caribou.privacy.pair_response import PairResponse, asymmetric_response, laplace_threshold_response
 from caribou.privacy.plan import ReleasePlan, attack_rates, exact_mu, group_epsilons
 from caribou.privacy.scope import ScopeKind
-from caribou.privacy.sensitivity import Bounds, double_precision, layer_sensitivity
+from caribou.privacy.sensitivity import Bounds, layer_sensitivity
 from caribou.privacy.sizes import Sizes
 from caribou.release import embeddings_plan
 from caribou.tuning import combinations, plan_search
@@ -31,6 +32,9 @@ INF = math.inf
 
 FITS: dict[str, tuple[str, dict[str, Any], float]] = {
     "caribou-edp": ("caribou-edp", {}, 4.0),
+    "caribou-edp, attention": ("caribou-edp", {"layer": "attention"}, 4.0),
+    "caribou-edp, spectral": ("caribou-edp", {"layer": "spectral"}, 4.0),
+    "caribou-edp, GCN": ("caribou-edp", {"layer": "gcn"}, 4.0),
     "caribou-edp with votes": ("caribou-edp", {"votes": 0.5}, 4.0),
     "caribou-inf": ("caribou-inf", {}, INF),
     "votes-edp": ("votes-edp", {}, 4.0),
@@ -88,7 +92,7 @@ def embeddings(
         layer_sensitivity(unit, contraction=0.8, alpha1=0.9, beta=0.5, bounds=bounds),
         hops=hops,
         mu=budget_mu(budget),
-        arithmetic=double_precision(nodes=100, columns=5, beta=0.5),
+        arithmetic=double_precision(nodes=100, columns=5, residual=0.5),
     )
     return embeddings_plan(budget, calibrated, start="features", resumable=resumable)
 

@@ -16,9 +16,10 @@ from caribou.engines.pipeline import Request
 from caribou.engines.preparation import Memory, prepare, sums_of_start
 from caribou.engines.rounds import Runner, mean_of, steps_of
 from caribou.engines.sources import EdgeTable, FeatureTable
+from caribou.privacy.arithmetic import single_storage
 from caribou.privacy.budget import Budget
 from caribou.privacy.calibration import CalibratedPropagation, calibrate_propagation
-from caribou.privacy.sensitivity import Bounds, layer_sensitivity, single_storage
+from caribou.privacy.sensitivity import Bounds, layer_sensitivity
 from caribou.randomness import Streams
 
 NODES, COLUMNS = 5000, 20
@@ -79,7 +80,7 @@ def tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tables:
 def calibrated_for(unit: str, cap: int | None = None, hops: int = 3) -> CalibratedPropagation:
     bounds = Bounds(8 if cap is None else None, cap, NODES)
     sensitivity = layer_sensitivity(unit, contraction=0.9, alpha1=0.8, beta=0.3, bounds=bounds)
-    arithmetic = single_storage(nodes=NODES, columns=COLUMNS, beta=0.3)
+    arithmetic = single_storage(nodes=NODES, columns=COLUMNS, residual=0.3)
     return calibrate_propagation(sensitivity, hops=hops, mu=1.0, arithmetic=arithmetic)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import warnings
 from collections.abc import Callable
@@ -92,7 +93,7 @@ def test_a_model_must_be_fitted_first(tmp_path: Path) -> None:
         lambda: model.embeddings,
         lambda: model.released,
         lambda: model.save(tmp_path / "run"),
-        lambda: model.release(GRAPH),
+        lambda: model.predict_graph(GRAPH),
     ]
     for call in calls:
         with pytest.raises(CaribouError, match=r"model must be fitted first: call fit\(data\)"):
@@ -106,7 +107,7 @@ def test_a_model_must_be_fitted_first(tmp_path: Path) -> None:
 def test_another_graph_costs_and_says_so(name: str, fitted: Callable[[str], Model]) -> None:
     model = fitted(name)
     if METHODS[name].transductive:
-        for call in (model.predict_proba, model.release):
+        for call in (model.predict_proba, model.predict_graph):
             with pytest.raises(InputError, match=r"graph must be the training graph: .* is transductive"):
                 call(OTHER)
         return
@@ -116,7 +117,7 @@ def test_another_graph_costs_and_says_so(name: str, fitted: Callable[[str], Mode
         p = model.predict_proba(OTHER)
     assert p.shape == (130, 3)
     assert [str(w.message).startswith("another graph costs a new release") for w in caught] == [True] * costs
-    certificate = model.release(OTHER).certificate
+    certificate = model.predict_graph(OTHER).certificate
     assert (certificate.epsilon_spent > 0) is costs
 
 
@@ -142,7 +143,7 @@ def test_the_training_graph_must_have_its_size(fitted: Callable[[str], Model]) -
 @pytest.mark.parametrize("name", list(METHODS))
 def test_columns_must_be_those_of_the_training_graph(name: str, fitted: Callable[[str], Model]) -> None:
     wide = cb.datasets.load("csbm", **(KIND | {"features": 7}), seed=3)
-    for call in (fitted(name).predict, fitted(name).release):
+    for call in (fitted(name).predict, fitted(name).predict_graph):
         with pytest.raises(InputError, match="graph must have 6 feature columns, got 7"):
             call(wide)
 
@@ -193,7 +194,7 @@ def test_the_cost_is_booked_before_noise_is_drawn(name: str, book: Ledger, monke
     model = model_of(name)
     with pytest.raises(RuntimeError, match="no noise today"):
         model.fit(GRAPH, ledger=book)
-    (release,) = book.releases()
+    (release,) = book.entries()
     assert (release.status, release.dataset, release.unit) == ("spent", GRAPH.name, model.budget.unit)
     assert book.total(GRAPH.name, model.budget.unit).epsilon_spent == pytest.approx(model.budget.epsilon, rel=1e-3)
     with pytest.raises(CaribouError, match="must be fitted first"):
@@ -209,18 +210,18 @@ def test_an_exhausted_ledger_refuses_before_noise_is_drawn(
     monkeypatch.setattr(NoiseSource, "_next_stream", refuse)
     with pytest.raises(BudgetExceeded):
         model_of(name).fit(GRAPH, ledger=book)
-    assert book.releases() == ()
+    assert book.entries() == ()
 
 
 def test_two_fits_and_a_prediction_compose(book: Ledger) -> None:
     model = model_of("votes-edp", max_rounds=1)
-    events = VotesEdge().cost(GRAPH, EDGE)
+    events = VotesEdge().plan(GRAPH.sizes(EDGE.unit), EDGE).cost
     for count in (1, 2):
         model.fit(GRAPH, ledger=book.path)
         assert book.total(GRAPH.name, "edge").epsilon_spent == pytest.approx(epsilon_of(events * count, 1e-5))
-    assert [release.status for release in book.releases()] == ["released"] * 2
+    assert [release.status for release in book.entries()] == ["released"] * 2
     other = Graph(OTHER.features, OTHER.indptr, OTHER.indices, OTHER.labels, OTHER.split, name="another")
-    model.release(other, ledger=book)
+    model.predict_graph(other, ledger=book)
     assert book.total("another", "edge").epsilon_spent == pytest.approx(epsilon_of(events, 1e-5))
 
 
@@ -229,13 +230,13 @@ def test_reproducible_noise_and_a_ledger_exclude_each_other(book: Ledger) -> Non
         with pytest.raises(InputError, match="noise must come from the operating system when a ledger is given"):
             model_of("mlp-dp").fit(GRAPH, ledger=book, noise=noise)
         assert noise.draws == 0
-    assert book.releases() == ()
+    assert book.entries() == ()
 
 
-def test_what_spends_nothing_books_nothing(book: Ledger) -> None:
+def test_what_spends_nothing_is_charged_as_nothing(book: Ledger) -> None:
     model_of("mlp").fit(GRAPH, ledger=book)
-    model_of("mlp-dp").fit(GRAPH).release(OTHER, ledger=book)
-    assert book.releases() == ()
+    model_of("mlp-dp").fit(GRAPH).predict_graph(OTHER.renamed("other"), ledger=book)
+    assert [(entry.dataset, entry.epsilon_total) for entry in book.entries()] == [(GRAPH.name, 0.0), ("other", 0.0)]
 
 
 @pytest.mark.parametrize("name", SPENDING)
@@ -245,8 +246,8 @@ def test_a_graph_that_cannot_be_used_books_nothing(name: str, book: Ledger, fitt
             model_of(name).fit(bad, ledger=book)
     if name == "votes-edp":
         with pytest.raises(InputError, match="must have labelled training nodes"):
-            fitted(name).release(GRAPH.with_split(None), ledger=book)
-    assert book.releases() == ()
+            fitted(name).predict_graph(GRAPH.with_split(None), ledger=book)
+    assert book.entries() == ()
 
 
 def test_an_interrupted_fit_stays_booked_and_leaves_no_model(book: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -257,7 +258,7 @@ def test_an_interrupted_fit_stays_booked_and_leaves_no_model(book: Ledger, monke
     model = model_of("caribou-edp")
     with pytest.raises(KeyboardInterrupt):
         model.fit(GRAPH, ledger=book)
-    assert [release.status for release in book.releases()] == ["spent"]
+    assert [release.status for release in book.entries()] == ["spent"]
     with pytest.raises(CaribouError, match="must be fitted first"):
         model.predict()
 
@@ -265,7 +266,7 @@ def test_an_interrupted_fit_stays_booked_and_leaves_no_model(book: Ledger, monke
 def test_caribou_predicts_a_graph_without_labels(fitted: Callable[[str], Model]) -> None:
     """Its messages are then class probabilities alone."""
     bare = cb.Graph.from_edges(np.asarray(OTHER.features), OTHER.edge_index, name="no labels")
-    result = fitted("caribou-edp").release(bare)
+    result = fitted("caribou-edp").predict_graph(bare)
     assert result.probabilities.shape == (bare.num_nodes, OTHER.num_classes)
     assert result.certificate.epsilon_spent <= 4
 
@@ -283,12 +284,12 @@ def test_another_graph_has_the_classes_of_the_model(name: str, fitted: Callable[
         )
         if name == "votes-edp" and not known.any():
             with pytest.raises(InputError, match="labelled training nodes"):  # labels are public here
-                model.release(other)
+                model.predict_graph(other)
             continue
-        result = model.release(other)
+        result = model.predict_graph(other)
         assert result.probabilities.shape == (40, GRAPH.num_classes)
         sizes = {key: result.certificate.public_parameters.get(key) for key in ("nodes", "classes", "columns")}
-        events = tuple(str(m.event) for m in result.certificate.mechanisms)
+        events = tuple(str(m.costs) for m in result.certificate.mechanisms)
         seen.add((str(sizes), events if METHODS[name].unit is PrivacyUnit.NODE else ()))
     assert len(seen) == 1
 
@@ -322,3 +323,24 @@ def test_noise_in_many_columns_does_not_drown_what_a_node_knows_itself() -> None
     model = cb.Model("caribou-edp", budget, seed=0, hops=1, messages="features").fit(graph)
     # features alone tell the class; 0.45 if each of the 400 columns has noise of one unit
     assert model.score("test") > 0.85
+
+
+def test_signatures_of_the_estimators_are_those_of_their_methods() -> None:
+    """Every setting of both units stands in the signature, with the method's own default."""
+    for cls, names in ((cb.Votes, ("votes-edp", "votes-ndp")), (cb.Caribou, ("caribou-edp", "caribou-ndp"))):
+        signature = inspect.signature(cls.__init__).parameters
+        listed = {name: p.default for name, p in signature.items() if name not in ("self", "budget", "seed")}
+        settings = {}
+        for name in names:
+            settings |= {key: value for key, value in METHODS[name].create().settings().items() if key != "base"}
+            assert cls(budget_of(name)).settings == METHODS[name].create().settings()
+        assert set(listed) == set(settings) | {"base"}
+        for name, default in listed.items():
+            if default is not None and name != "classifier":
+                assert (list(default) if isinstance(default, tuple) else default) == settings[name], name
+    with pytest.raises(InputError, match="max_rounds must not be given at node level, got 3"):
+        cb.Votes(NODE, max_rounds=3)
+    with pytest.raises(InputError, match="degree_cap must not be given at edge level, got 5"):
+        cb.Caribou(EDGE, degree_cap=5)
+    with pytest.raises(TypeError, match="unexpected keyword"):
+        cb.Votes(EDGE, rounds=3)

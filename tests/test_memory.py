@@ -14,16 +14,17 @@ import scipy.sparse as sp
 import caribou as cb
 from caribou import memory, methods
 from caribou.errors import InputError
+from caribou.mechanisms.bounded_rows import Rows
 from caribou.mechanisms.edge_votes import VoteBudget
 from caribou.mechanisms.neighbour_sums import noisy_sums
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods import METHODS
 from caribou.methods.edge.caribou import unit_rows
 from caribou.methods.edge.dpdgc import check_size
-from caribou.methods.edge.votes import VotesEdge, elect
+from caribou.methods.edge.votes import VotesEdge, run_rounds
 from caribou.models.classifier import ClassifierConfig, fit_classifier
 from caribou.models.encoder import Prior
-from caribou.models.features import Rows, unit_root_rows, with_random_features
+from caribou.models.features import unit_root_rows, with_random_features
 from caribou.privacy.calibration import calibrate_sums
 from caribou.privacy.sensitivity import sum_sensitivity
 from caribou.randomness import Streams
@@ -58,7 +59,7 @@ def classifier() -> object:
 
 def votes() -> object:
     prior = Prior(np.full((100, 4), 0.25), 0.25, None)
-    return elect(VotesEdge(max_rounds=3), GRAPH, prior, VoteBudget(1.0), Streams(0), NoiseSource.seeded(0))
+    return run_rounds(VotesEdge(max_rounds=3), GRAPH, prior, VoteBudget(1.0), Streams(0), NoiseSource.seeded(0))
 
 
 @pytest.mark.parametrize(
@@ -66,7 +67,7 @@ def votes() -> object:
     [
         (sums, 8 * 100 * 5 * 7, "2 noisy sums of 100 nodes with 5 columns"),
         (classifier, 4 * 100 * (5 + 3 + 2 * 3 * 16), "classifier of 100 nodes with 2 inputs and hidden = 16"),
-        (votes, 8 * 100 * 4 * 12, "answers of up to 4 stages to 100 nodes in 4 classes"),
+        (votes, 8 * 100 * 4 * 12, "answers of up to 4 rounds to 100 nodes in 4 classes"),
         (lambda: check_size(GRAPH), 8 * 6 * 100 * 4, "weights of dpdgc, a row for each of 100 nodes and 4 classes"),
         (lambda: unit_rows(GRAPH), 8 * 6 * 100 * 8, "messages of 100 nodes with all 8 features"),
         (lambda: unit_root_rows(np.ones((100, 8))), 8 * 4 * 100 * 8, "rows of 100 nodes with 8 dense columns"),

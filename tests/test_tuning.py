@@ -13,8 +13,8 @@ import caribou as cb
 from caribou.cli import app
 from caribou.errors import BudgetExceeded, CaribouError, InputError
 from caribou.mechanisms.noise_source import NoiseSource
-from caribou.methods import METHODS
-from caribou.privacy.certificate import verify
+from caribou.methods import METHODS, fit
+from caribou.privacy.verify import verify
 from caribou.tuning import SPACES, combinations, tune
 
 GRAPH = cb.datasets.load("csbm", nodes=200, seed=3)
@@ -67,11 +67,7 @@ def test_the_best_score_wins_on_public_data() -> None:
     split, labels = GRAPH.for_learning()
     scores = {}
     for hidden in ([], [32]):
-        p = (
-            METHODS["mlp"]
-            .create(hidden=hidden)
-            .fit(GRAPH, budget("mlp"), cb.Model("mlp", budget("mlp"))._streams, NoiseSource.secure())
-        )
+        p = fit(METHODS["mlp"].create(hidden=hidden), GRAPH, budget("mlp"), cb.Model("mlp", budget("mlp"))._streams)
         scores[tuple(hidden)] = float(np.mean(p.probabilities[split.val].argmax(axis=1) == labels[split.val]))
     assert found.score == max(scores.values())
     assert scores[tuple(found.settings["hidden"])] == found.score
@@ -81,7 +77,7 @@ def test_a_ledger_is_booked_once_for_the_whole_search_or_refuses(tmp_path: Path)
     ledger = cb.Ledger(tmp_path / "book.sqlite")
     ledger.set_budget(GRAPH.name, budget("mlp-dp"))
     tune("mlp-dp", GRAPH, budget("mlp-dp"), trials=2, ledger=ledger)
-    assert len(ledger.releases(GRAPH.name)) == 1
+    assert len(ledger.entries(GRAPH.name)) == 1
     with pytest.raises(BudgetExceeded):
         tune("mlp-dp", GRAPH, budget("mlp-dp"), trials=2, ledger=ledger)
 

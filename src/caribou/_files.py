@@ -1,7 +1,14 @@
-"""Files and folders that are written whole or not at all: once, for everybody."""
+"""Files and folders that are written whole or not at all.
+
+What is written goes to a temporary place beside its target and is moved there when it is complete and on the disk. A reader sees
+the old state or the new one, never a part; an error, a full disk or Ctrl-C leaves the old state and nothing else. Errors are
+`OSError`, for the caller to translate into words about its own argument.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import shutil
 import uuid
@@ -9,40 +16,97 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-
-@contextmanager
-def atomic_file(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """A temporary path in the folder of ``path``; what was written there becomes ``path`` when the block ends well.
-
-    On any failure the temporary file is removed and ``path`` stays as it was. Errors are `OSError`, for the caller to translate.
-    """
-    target = Path(path).absolute()
-    temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}.tmp")
-    try:
-        yield temporary
-        with open(temporary, "rb") as file:
-            os.fsync(file.fileno())
-        temporary.replace(target)
-    finally:
-        temporary.unlink(missing_ok=True)
+_READ = os.O_RDONLY if os.name == "posix" else os.O_RDWR  # Windows syncs only what it may write
 
 
 def atomic_write(path: str | os.PathLike[str], data: bytes | str) -> None:
-    """Write ``data`` (text as UTF-8) to ``path``, whole or not at all."""
+    """Write ``data`` (text as UTF-8) to the file ``path``, new or over an old one.
+
+    Raises OSError if it cannot be written; the old file is then as it was.
+    """
     with atomic_file(path) as temporary:
-        temporary.write_bytes(data.encode("utf-8") if isinstance(data, str) else data)
+        temporary.write_bytes(data.encode() if isinstance(data, str) else data)
 
 
 @contextmanager
-def atomic_folder(target: str | os.PathLike[str]) -> Iterator[Path]:
-    """A folder to write into that becomes ``target`` (new or empty) when the block ends well, and is removed otherwise."""
-    goal = Path(target).absolute()
-    temporary = goal.with_name(f".{goal.name}.{uuid.uuid4().hex}.tmp")
+def atomic_file(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """A path to write a file to, which becomes ``path`` when the block ends well and is removed otherwise.
+
+    The temporary file has the name of its target, so that libraries which go by the ending of a name write the right format. A
+    file that is replaced keeps its permissions, and a link is followed. Raises OSError, also if the block wrote no file.
+    """
+    target = Path(os.path.realpath(path))
+    place = _beside(target)
+    try:
+        place.mkdir(mode=0o700)  # nobody else reads what is not finished
+        temporary = place / target.name
+        yield temporary
+        if target.exists():
+            shutil.copymode(target, temporary)
+        _sync(temporary)
+        os.replace(temporary, target)
+        _sync_folder(target.parent)
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+
+
+@contextmanager
+def atomic_folder(target: str | os.PathLike[str], *, replace: bool = False) -> Iterator[Path]:
+    """A folder to write into, which becomes ``target`` when the block ends well and is removed otherwise.
+
+    ``target`` is new or empty. With ``replace`` it may also have content, all of which goes away with the folder; if the new
+    folder cannot be moved there, the old one stays. Raises OSError.
+    """
+    final = Path(target).absolute()
+    temporary, old = _beside(final), _beside(final)
     try:
         temporary.mkdir()
         yield temporary
-        if goal.exists():
-            goal.rmdir()  # it is empty
-        temporary.rename(goal)
+        _sync_tree(temporary)
+        if final.exists():
+            if not replace:
+                final.rmdir()  # fails if it is not empty
+            elif final.is_dir():
+                final.rename(old)
+            else:
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(final))
+        try:
+            temporary.rename(final)
+        except OSError:
+            if old.exists():
+                old.rename(final)
+            raise
+        _sync_folder(final.parent)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def _beside(target: Path) -> Path:
+    """A new hidden name in the folder of ``target``; short, because the name of the target may be as long as names can be."""
+    return target.with_name(f".{uuid.uuid4().hex}.tmp")
+
+
+def _sync(path: Path) -> None:
+    """Wait until the content of a file is on the disk."""
+    descriptor = os.open(path, _READ)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _sync_folder(folder: Path) -> None:
+    """The same for the names in a folder, where the system can do that."""
+    if os.name == "posix":
+        with contextlib.suppress(OSError):  # the file is in its place, and some file systems refuse
+            _sync(folder)
+
+
+def _sync_tree(folder: Path) -> None:
+    for path in folder.rglob("*"):
+        if path.is_file() and not path.is_symlink():
+            _sync(path)
+        elif path.is_dir():
+            _sync_folder(path)
+    _sync_folder(folder)

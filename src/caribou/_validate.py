@@ -46,6 +46,15 @@ def positive_or_inf(**field: Any) -> float:
     return x
 
 
+def finite(**field: Any) -> float:
+    """A finite number."""
+    name, value = _single(field)
+    x = _number(name, value, "a finite number")
+    if not math.isfinite(x):
+        raise InputError(f"{name} must be a finite number, got {value!r}")
+    return x
+
+
 def non_negative(**field: Any) -> float:
     """A finite number >= 0."""
     name, value = _single(field)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Self
 
@@ -38,6 +38,16 @@ class Model:
     graph then cost nothing; for another graph they cost a release about it, and say so. ``seed`` is the public seed (split
     roles, initial weights); the privacy noise comes from the operating system. A model that leaves the process, by `save`,
     ``pickle``, ``joblib`` or ``copy``, holds what `save` holds: never the graph.
+
+    Args:
+        method: its name in `caribou.methods.METHODS`.
+        budget: epsilon, delta and the privacy unit of the method.
+        seed: the public seed.
+        settings: of the method; `caribou methods` and docs/settings.md list them.
+
+    >>> import caribou as cb
+    >>> cb.Model("gap-edp", cb.Budget(4, 1e-5, "edge"), hops=2)
+    Model('gap-edp', epsilon = 4, delta = 1e-05 at edge level, hops=2)
     """
 
     def __init__(self, method: str, budget: Budget, *, seed: int = 0, **settings: Any) -> None:
@@ -59,8 +69,10 @@ class Model:
         self._id_title: str | None = None
 
     def __repr__(self) -> str:
+        usual = method_info(self.method).create().settings()
+        changed = "".join(f", {k}={v!r}" for k, v in self.settings.items() if v != usual[k])
         state = "" if self._fitted is None else ", fitted"
-        return f"Model({self.method!r}, {self.budget}{state})"
+        return f"{type(self).__name__}({self.method!r}, {self.budget}{changed}{state})"
 
     @property
     def settings(self) -> Mapping[str, Any]:
@@ -316,25 +328,172 @@ def _unfitted(method: str, budget: Budget, seed: int, settings: Mapping[str, Any
 
 
 class Votes(Model):
-    """The most accurate method at either privacy unit: ``votes-edp`` or ``votes-ndp``, by the unit of the budget."""
+    """The most accurate method at either privacy unit: ``votes-edp`` or ``votes-ndp``, by the unit of the budget.
 
-    def __init__(self, *, budget: Budget, seed: int = 0, **settings: Any) -> None:
-        super().__init__(
-            "votes-edp" if _unit(budget) is PrivacyUnit.EDGE else "votes-ndp", budget, seed=seed, **settings
-        )
+    Args:
+        budget: epsilon, delta and the privacy unit.
+        seed: the public seed.
+        voter_confidence: edge level: unlabelled nodes vote in the first round if the encoder is this sure of them.
+        round_confidence: edge level: how sure a node must have become to vote in a later round.
+        max_rounds: edge level: stop after so many rounds.
+        calibration: edge level: share of the training nodes that receive votes, to fit the head.
+        noise: edge level: "discrete_laplace" (pure epsilon) or "gaussian".
+        declared_average_degree: node level: what the curator declares, never what is measured; None = sparse.
+        votes: node level: ``{"receivers_per_sender": M, "share": s}``, or None for a public rule.
+        weight: node level: weight of the votes; None = chosen on validation nodes.
+        base: node level: settings of the private model under the votes, as of ``mlp-dp``.
+
+    >>> import caribou as cb
+    >>> cb.Votes(cb.Budget(4, 1e-5, "edge"), max_rounds=5)
+    Votes('votes-edp', epsilon = 4, delta = 1e-05 at edge level, max_rounds=5)
+    """
+
+    def __init__(
+        self,
+        budget: Budget,
+        *,
+        seed: int = 0,
+        voter_confidence: float = 0.97,
+        round_confidence: float = 0.4,
+        max_rounds: int = 60,
+        calibration: float = 0.5,
+        noise: str = "discrete_laplace",
+        declared_average_degree: float | None = None,
+        votes: Mapping[str, Any] | None = None,
+        weight: float | None = None,
+        base: Mapping[str, Any] | None = None,
+    ) -> None:
+        edge = {
+            "voter_confidence": voter_confidence,
+            "round_confidence": round_confidence,
+            "max_rounds": max_rounds,
+            "calibration": calibration,
+            "noise": noise,
+        }
+        node = {
+            "declared_average_degree": declared_average_degree,
+            "votes": votes,
+            "weight": weight,
+            "base": base or {},
+        }
+        method, settings = _of_unit(budget, ("votes-edp", edge), ("votes-ndp", node))
+        super().__init__(method, budget, seed=seed, **settings)
 
 
 class Caribou(Model):
-    """The paper's deep private embeddings with a classification module: ``caribou-edp`` or ``caribou-ndp``, by the unit."""
+    """The paper's deep private embeddings with a classification module: ``caribou-edp`` or ``caribou-ndp``, by the unit.
 
-    def __init__(self, *, budget: Budget, seed: int = 0, **settings: Any) -> None:
-        super().__init__(
-            "caribou-edp" if _unit(budget) is PrivacyUnit.EDGE else "caribou-ndp", budget, seed=seed, **settings
-        )
+    Args:
+        budget: epsilon, delta and the privacy unit.
+        seed: the public seed.
+        hops: K.
+        contraction: C_L.
+        alpha1: weight of the neighbours; 1 - alpha1 goes to the mean.
+        beta: weight of X^(0) in every round.
+        classifier: edge level: "evidence" or "mlp"; node level: "chosen" or "trained"; None = the default of the unit.
+        degree_floor: edge level: F; None = a public rule.
+        messages: edge level: "labels", "probabilities", "embeddings" or "features".
+        hidden: edge level: widths of the encoder's hidden layers.
+        calibration: edge level: share of the training nodes that do not send their label.
+        classifier_hidden: edge level: width of the base MLPs.
+        votes: edge level: share of epsilon for votes.
+        layer: edge level: "contractive", "attention", "spectral" or "gcn".
+        layer_settings: edge level: what the layer has beside contraction and beta.
+        degree_cap: node level: M, and floor F = M.
+        declared_average_degree: node level: what the curator declares, never what is measured.
+        graph_share: node level: share of mu^2 for message passing; None = a public rule.
+        classifier_share: node level: share of mu^2 for a trained classifier.
+        base: node level: settings of the private encoder, as of ``mlp-dp``.
+
+    >>> import caribou as cb
+    >>> cb.Caribou(cb.Budget(4, 1e-5, "edge"), hops=2, contraction=0.8)
+    Caribou('caribou-edp', epsilon = 4, delta = 1e-05 at edge level, hops=2, contraction=0.8)
+    """
+
+    def __init__(
+        self,
+        budget: Budget,
+        *,
+        seed: int = 0,
+        hops: int = 1,
+        contraction: float = 0.9,
+        alpha1: float = 1.0,
+        beta: float = 0.0,
+        classifier: str | None = None,
+        degree_floor: int | None = None,
+        messages: str = "labels",
+        hidden: Sequence[int] = (64, 16),
+        calibration: float = 0.1,
+        classifier_hidden: int = 64,
+        votes: float = 0.0,
+        layer: str = "contractive",
+        layer_settings: Mapping[str, Any] | None = None,
+        degree_cap: int = 20,
+        declared_average_degree: float | None = None,
+        graph_share: float | None = None,
+        classifier_share: float = 0.05,
+        base: Mapping[str, Any] | None = None,
+    ) -> None:
+        both = {"hops": hops, "contraction": contraction, "alpha1": alpha1, "beta": beta}
+        edge = {
+            "degree_floor": degree_floor,
+            "messages": messages,
+            "hidden": hidden,
+            "calibration": calibration,
+            "classifier_hidden": classifier_hidden,
+            "votes": votes,
+            "layer": layer,
+            "layer_settings": layer_settings or {},
+            **({} if classifier is None else {"classifier": classifier}),
+        }
+        node = {
+            "degree_cap": degree_cap,
+            "declared_average_degree": declared_average_degree,
+            "graph_share": graph_share,
+            "classifier_share": classifier_share,
+            "base": base or {},
+            **({} if classifier is None else {"classifier": classifier}),
+        }
+        method, settings = _of_unit(budget, ("caribou-edp", edge), ("caribou-ndp", node))
+        super().__init__(method, budget, seed=seed, **both, **settings)
+
+
+Offer = tuple[str, dict[str, Any]]
+
+
+def _of_unit(budget: Budget, edge: Offer, node: Offer) -> Offer:
+    """Method and settings of the budget's unit. A setting of the other unit alone must be left as it is."""
+    if not isinstance(budget, Budget):
+        raise InputError(f"budget must be a Budget, got {type(budget).__name__}")
+    chosen, other = (edge, node) if budget.unit is PrivacyUnit.EDGE else (node, edge)
+    usual = method_info(other[0]).create().settings()
+    for name in set(other[1]) - set(chosen[1]):
+        if _plain(other[1][name]) != _plain(usual[name]) and other[1][name] not in ({}, None):
+            raise InputError(f"{name} must not be given at {budget.unit.value} level, got {other[1][name]!r}")
+    return chosen
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple | list) else value
 
 
 def load(folder: str | os.PathLike[str]) -> Model:
-    """A saved model: weights, settings, certificate. The same as `Model.load`."""
+    """A saved model: weights, settings, certificate. The same as `Model.load`.
+
+    Args:
+        folder: what `Model.save` or ``caribou train --out`` wrote.
+
+    Returns:
+        The model, without the graph.
+
+    >>> import tempfile, caribou as cb
+    >>> graph = cb.datasets.load("csbm", nodes=200, seed=1)
+    >>> model = cb.Model("mlp-dp", cb.Budget(4, 1e-5, "node")).fit(graph)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     model.save(folder + "/run")
+    ...     cb.load(folder + "/run").certificate == model.certificate
+    True
+    """
     return Model.load(folder)
 
 
@@ -363,9 +522,3 @@ def accuracy(probabilities: np.ndarray, graph: Graph, part: str) -> float:
     if len(index) == 0:
         return float("nan")
     return float(np.mean(probabilities[index].argmax(axis=1) == labels[index]))
-
-
-def _unit(budget: Budget) -> PrivacyUnit:
-    if not isinstance(budget, Budget):
-        raise InputError(f"budget must be a Budget, got {type(budget).__name__}")
-    return budget.unit

@@ -30,6 +30,15 @@ def machine_memory() -> int:
         return physical
 
 
+def peak_mb() -> float | None:
+    """The largest memory that this process has had; None on a system that does not tell. [MB]"""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024 if sys.platform != "darwin" else 1024**2)
+
+
 def require_memory(needed: int, what: str) -> None:
     """An error with both numbers if ``needed`` bytes are more than there are.
 
@@ -41,12 +50,3 @@ def require_memory(needed: int, what: str) -> None:
     there = machine_memory()
     if needed > there:
         raise InputError(f"{what} must fit into memory ({there / GIB:.3g} GiB), got about {needed / GIB:.3g} GiB")
-
-
-def peak_mb() -> float:
-    """The largest memory that this process has had, in MB; not a number where the system does not tell."""
-    try:
-        import resource  # here: planning and verifying must start where there is no resource
-    except ImportError:
-        return float("nan")
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024 if sys.platform != "darwin" else 1024**2)

@@ -1,6 +1,6 @@
 """Randomness is an argument: independent streams, one per purpose.
 
-`Streams` holds the *public* coins (split, sampling, model, attack). The coins of the privacy noise are secret and live in
+`Streams` holds the *public* randomness (split, sampling, model, attack). Private randomness lives in
 `caribou.mechanisms.noise_source.NoiseSource` alone; by default its key comes from the operating system and has nothing to do
 with any seed here.
 """

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from caribou.graph import Graph
-    from caribou.layers.contractive import ContractiveGraphLayer
+    from caribou.layers import BoundedLayer
     from caribou.mechanisms.noise_source import NoiseSource
     from caribou.privacy.sensitivity import Bounds
 
@@ -71,6 +71,11 @@ class Journal(Protocol):
         """The stored certificate, or a new one, written down before it is charged."""
         ...
 
+    @property
+    def is_charged(self) -> bool:
+        """Whether a run before this one was charged and may have drawn noise: it is finished, and not charged again."""
+        ...
+
     def charged(self) -> None:
         """The cost is in the ledger: from here on noise may be drawn."""
         ...
@@ -93,8 +98,8 @@ def execute(
     """Certify the plan, charge it, run it, and hand the result out with its certificate.
 
     Formal guarantee: before the first draw of ``run`` the certificate exists and, with a ``ledger``, its cost is durably recorded
-    under ``private.name``, or refused with nothing drawn and nothing written. What is handed out costs what was charged: details that
-    ``run`` adds cannot change events, scope or epsilon. ``journal``: for a release that a crash must not charge twice.
+    under ``private.name``, or refused with nothing drawn and nothing written. What is handed out costs what was charged: details
+    that ``run`` adds cannot change events, scope or epsilon. ``journal``: for a release that a crash must not charge twice.
 
     Args:
         plan: what is released at which cost, from public numbers.
@@ -116,10 +121,11 @@ def execute(
         if journal is None
         else journal.certificate(lambda: plan.certificate(noise), None if account is None else account.path)
     )
-    if account is not None:
-        account.charge(certificate, private, plan.description, replace_fingerprint, journal)
-    if journal is not None:
-        journal.charged()
+    if journal is None or not journal.is_charged:
+        if account is not None:
+            account.charge(certificate, private, plan.description, replace_fingerprint, journal)
+        if journal is not None:
+            journal.charged()
     drawn = run(noise)
     for mechanism, values in drawn.details.items():
         certificate = certificate.with_details(mechanism, **values)
@@ -194,7 +200,18 @@ class Account:
 
 @dataclass(frozen=True, eq=False)
 class Embeddings:
-    """Released embeddings: the last state, and the certificate that says what it cost."""
+    """Released embeddings, as `release` returns them.
+
+    Args:
+        state: X^(K), [n, d], float64, rows in the unit ball.
+        certificate: what it cost.
+
+    >>> import caribou as cb
+    >>> graph = cb.datasets.load("csbm", nodes=60, seed=1)
+    >>> budget, bounds = cb.Budget(4, 1e-5, "edge"), cb.Bounds(degree_floor=10)
+    >>> isinstance(cb.release(graph, cb.ContractiveGraphLayer(), hops=1, budget=budget, bounds=bounds), Embeddings)
+    True
+    """
 
     state: Tensor  # [n, d], float64, rows in the unit ball
     certificate: Certificate
@@ -202,7 +219,7 @@ class Embeddings:
 
 def release(
     graph: Graph,
-    layer: ContractiveGraphLayer,
+    layer: BoundedLayer,
     *,
     hops: int,
     budget: Budget,
@@ -217,7 +234,7 @@ def release(
 
     Args:
         graph: the private graph.
-        layer: one step of message passing.
+        layer: one step of message passing, any of `caribou.layers`.
         hops: K.
         budget: epsilon, delta and the privacy unit.
         bounds: the public degree floor and cap.
@@ -239,18 +256,17 @@ def release(
     ((200, 32), 'private')
     """
     from caribou.graph import Graph
-    from caribou.graph.operator import normalize
-    from caribou.layers.contractive import ContractiveGraphLayer
+    from caribou.layers import BoundedLayer
     from caribou.mechanisms.message_passing import check_pairing, propagate, start_of
     from caribou.mechanisms.noise_source import NoiseSource
     from caribou.privacy.calibration import budget_mu, calibrate_propagation
-    from caribou.privacy.sensitivity import Bounds, double_precision
+    from caribou.privacy.sensitivity import Bounds
     from caribou.randomness import Streams
 
     noise = noise or NoiseSource.secure()
     _check_types(
         graph=(graph, Graph),
-        layer=(layer, ContractiveGraphLayer),
+        layer=(layer, BoundedLayer),
         budget=(budget, Budget),
         bounds=(bounds, Bounds),
         noise=(noise, NoiseSource),
@@ -262,11 +278,10 @@ def release(
     bounds = Bounds(bounds.degree_floor, bounds.degree_cap, graph.num_nodes)
     x0 = start_of(graph, start)
     columns = x0.shape[-1] if x0.dim() == 2 else 1
-    arithmetic = double_precision(nodes=graph.num_nodes, columns=max(1, columns), beta=layer.beta)
-    calibrated = calibrate_propagation(
-        layer.sensitivity(budget.unit, bounds), hops=hops, mu=budget_mu(budget), arithmetic=arithmetic
-    )
-    operator = normalize(graph, bounds, Streams(seed).sampling)
+    sensitivity = layer.sensitivity(budget.unit, bounds)
+    arithmetic = sensitivity.arithmetic(nodes=graph.num_nodes, columns=max(1, columns))
+    calibrated = calibrate_propagation(sensitivity, hops=hops, mu=budget_mu(budget), arithmetic=arithmetic)
+    operator = layer.operator(graph, bounds, Streams(seed).sampling)
     check_pairing(layer, operator, x0, calibrated)  # before the ledger: a bad argument must not cost budget
     plan = embeddings_plan(budget, calibrated, start="features" if start is None else "given by the curator")
     released = execute(

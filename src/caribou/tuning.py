@@ -178,7 +178,7 @@ def combinations(name: str, space: Space, fixed: Mapping[str, Any]) -> list[dict
     if not left:
         if not space:
             raise InputError(
-                f"space must be given for {name}, which has none built in, e.g. experiments/spaces/{name}.toml"
+                f"space must be given for {name}, which has none built in, e.g. reproduction/experiments/spaces/{name}.toml"
             )
         raise InputError(f"space must leave something to choose for {name}, got {dict(space)!r}")
     drawn = [dict(zip(left, values, strict=True)) for values in itertools.product(*left.values())]

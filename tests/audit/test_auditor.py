@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from audit.broken.whole_methods import (
+from audit.known_bad_mechanisms.whole_methods import (
     CheapFit,
     CleanFit,
     CleanPredict,
@@ -18,46 +18,50 @@ from audit.broken.whole_methods import (
     LargerSensitivityOfTheFit,
     Sound,
 )
+from caribou.audit import fits
+from caribou.audit.audited_method import AuditedMethod
 from caribou.audit.auditor import Audit, Outcome
-from caribou.audit.onerun import OneRun
+from caribou.audit.evidence import OneRun
 from caribou.audit.verdict import CONSISTENT, VIOLATED
 from caribou.graph import Graph, Split
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods import Method
 from caribou.privacy.budget import Budget
 from caribou.privacy.events import Gaussian
+from caribou.privacy.mechanism_records import Group
 from caribou.randomness import Streams
 
 
 def audit(method: Method, epsilon: float = 4.0, runs: int = 400, **settings: Any) -> Outcome:
-    return Audit("mine", method, Budget(epsilon, 1e-5), None, ("distinguish",), runs, workers=1, **settings).run()
+    audited = AuditedMethod("mine", method, Budget(epsilon, 1e-5))
+    return Audit(audited, ("distinguish",), runs, workers=1, **settings).run()
 
 
 def test_a_sound_method_is_consistent_and_its_fits_need_no_game() -> None:
     outcome = audit(Sound())
     assert outcome.verdict.word == CONSISTENT, outcome.verdict.reasons
-    assert list(outcome.games) == ["distinguish"]
+    assert list(outcome.proofs) == ["distinguish"]
     assert "noisy values are the same" in outcome.to_json()["skipped"]["fit"]
 
 
 @pytest.mark.parametrize(
     ("method", "game"), [(CleanFit(), "fit"), (HalfNoiseInTheFit(), "fit"), (CleanRelease(), "distinguish")]
 )
-def test_a_fit_and_a_release_are_both_watched(method: Method, game: str) -> None:
+def test_fits_and_predictions_are_both_watched(method: Method, game: str) -> None:
     outcome = audit(method)
     assert outcome.verdict.word == VIOLATED
-    assert [name for name, evidence in outcome.games.items() if evidence.refuted] == [game]
+    assert [name for name, evidence in outcome.proofs.items() if evidence.rejects_claim] == [game]
 
 
 def test_a_fit_with_a_larger_sensitivity_is_played() -> None:
     outcome = audit(LargerSensitivityOfTheFit(), runs=120)
-    assert [name for name, evidence in outcome.games.items() if evidence.refuted] == ["fit"]
+    assert [name for name, evidence in outcome.proofs.items() if evidence.rejects_claim] == ["fit"]
 
 
-def test_a_release_is_judged_by_its_own_certificate() -> None:
+def test_a_prediction_is_judged_by_its_own_certificate() -> None:
     outcome = audit(CheapFit(), runs=40)
     assert outcome.verdict.word != VIOLATED, outcome.verdict.reasons
-    claims = {name: evidence.claim.mu for name, evidence in outcome.games.items()}
+    claims = {name: evidence.claim.mu for name, evidence in outcome.proofs.items()}
     assert claims["distinguish"] == pytest.approx(3 * claims["fit"], rel=1e-3)
 
 
@@ -70,19 +74,21 @@ def small_graph(canaries: int) -> Graph:
 
 
 def test_a_part_that_cannot_be_made_leaves_the_others() -> None:
-    job = Audit("mine", Sound(), Budget(4.0, 1e-5), small_graph(1), ("distinguish", "onerun"), 40, workers=1)
-    outcome = job.run()
-    assert list(outcome.games) == ["distinguish"]
+    audited = AuditedMethod("mine", Sound(), Budget(4.0, 1e-5), small_graph(1))
+    outcome = Audit(audited, ("distinguish", "onerun"), 40, workers=1).run()
+    assert list(outcome.proofs) == ["distinguish"]
     assert "room for" in outcome.skipped["onerun"]
-    alike = replace(outcome, one_run=OneRun(2, 2, 1, 0.0, 0.95, 0.0, None, 0))
+    alike = replace(outcome, proofs={"onerun": OneRun(2, 2, 1, 0.0, 0.95, 0.0, None, 0)})
     assert alike.to_json()["attacks"]["onerun"]["game"]["guesses"] == 2
 
 
 def test_the_certificate_of_a_saved_run_is_compared_with_that_of_the_fits() -> None:
     budget = Budget(4.0, 1e-5)
-    here = Sound().fit(small_graph(2), budget, Streams(0), NoiseSource.seeded(0)).certificate
-    cheaper = replace(here, mechanisms=(replace(here.mechanisms[0], event=Gaussian(20.0)),))
-    dearer = replace(here, mechanisms=(replace(here.mechanisms[0], event=Gaussian(0.5)),))
+    here = fits.fit(Sound(), small_graph(2), budget, Streams(0), NoiseSource.seeded(0)).certificate
+    cheaper, dearer = (
+        replace(here, mechanisms=(replace(here.mechanisms[0], costs={Group.EVERY_EDGE: (Gaussian(noise),)}),))
+        for noise in (20.0, 0.5)
+    )
     same, less, more = (
         audit(Sound(), runs=40, stored=stored, subject="the method of r") for stored in (here, cheaper, dearer)
     )
@@ -96,7 +102,7 @@ def test_the_certificate_of_a_saved_run_is_compared_with_that_of_the_fits() -> N
 def test_predictions_about_the_private_graph_are_watched() -> None:
     outcome = audit(CleanPredict(), runs=160)
     assert outcome.verdict.word == VIOLATED
-    assert outcome.games["distinguish"].refuted
+    assert outcome.proofs["distinguish"].rejects_claim
 
 
 def test_a_claim_beyond_what_was_asked_for_is_violated() -> None:

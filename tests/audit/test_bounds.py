@@ -10,6 +10,7 @@ from scipy import stats
 
 from caribou.audit.bounds import (
     epsilon_bound,
+    many_bounds,
     mu_bound,
     one_run_bound,
     one_run_p_value,
@@ -69,6 +70,16 @@ def test_pessimistic_rates_lie_on_the_safe_side() -> None:
     assert 0.5 > true == pytest.approx(rate_limits(50, 100, 0.025)[0])
 
 
+def test_bounds_of_many_tests_are_those_of_each() -> None:
+    false, true = np.array([0, 3, 50, 100]), np.array([100, 60, 50, 0])
+    for delta in (None, 0.0, 0.01):
+        each = many_bounds(false, true, 100, delta=delta, confidence=0.95)
+        for k in range(4):
+            counts = (int(false[k]), int(true[k]), 100)
+            single = mu_bound(*counts, 0.95) if delta is None else epsilon_bound(*counts, delta, 0.95)
+            assert each[k] == pytest.approx(single, abs=1e-9)
+
+
 def direct_p_value(v: int, r: int, m: int, epsilon: float, delta: float) -> float:
     """The formula of the paper, term by term."""
     q = math.exp(epsilon) / (1 + math.exp(epsilon))
@@ -96,7 +107,7 @@ def test_one_run_bound_is_where_the_p_value_crosses_the_level() -> None:
 
 
 def test_one_run_bound_covers_randomized_response_of_all_canaries() -> None:
-    """Every canary's coin is told truly with probability e^eps / (1 + e^eps): the case in which the theorem is attained."""
+    """Every membership bit is told truly with probability e^eps / (1 + e^eps): the case in which the theorem is attained."""
     rng, epsilon = np.random.default_rng(9), 1.5
     correct = rng.binomial(200, 1 / (1 + math.exp(-epsilon)), 1000)
     known = {int(v): one_run_bound(int(v), 200, 200, 0.0, confidence=0.9) for v in np.unique(correct)}

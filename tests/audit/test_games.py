@@ -1,4 +1,4 @@
-"""The auditing game: coins are fair, points are what the coin says, and adversaries see answers only."""
+"""The auditing game: membership bits are fair, points are what the bit says, and adversaries see answers only."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from caribou.audit.games import Challenge, Game, Model, of_method
-from caribou.audit.scores import area_under_curve
+from caribou.audit.metrics import area_under_curve
 from caribou.datasets import load
 from caribou.errors import InputError
 from caribou.graph import Graph
@@ -43,7 +43,7 @@ class Noting:
 
 @pytest.mark.parametrize("inductive", [False, True])
 @pytest.mark.parametrize("unit", list(PrivacyUnit))
-def test_points_are_what_the_coin_says(unit: PrivacyUnit, inductive: bool) -> None:
+def test_points_are_what_the_membership_bit_says(unit: PrivacyUnit, inductive: bool) -> None:
     seen: list[Graph] = []
 
     def train(graph: Graph) -> Model:
@@ -54,12 +54,12 @@ def test_points_are_what_the_coin_says(unit: PrivacyUnit, inductive: bool) -> No
     scored = Game(GRAPH, unit, inductive, seed=5).play(train, adversary, rounds=60)
     assert len(seen) == 1
     assert 15 < scored.members.sum() < 45
-    for challenge, coin in zip(adversary.challenges, scored.members, strict=True):
+    for challenge, member in zip(adversary.challenges, scored.members, strict=True):
         if unit is PrivacyUnit.EDGE:
-            assert seen[0].has_edge(*challenge.point) == coin
+            assert seen[0].has_edge(*challenge.point) == member
             assert challenge.graph.num_edges == 0, "edges are what the adversary is to find out"
         else:
-            assert (challenge.point[0] in seen[0].split.train) == coin
+            assert (challenge.point[0] in seen[0].split.train) == member
             assert challenge.point[0] not in seen[0].split.val
     if inductive:
         assert seen[0].num_edges < GRAPH.num_edges

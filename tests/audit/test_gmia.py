@@ -9,18 +9,27 @@ import numpy as np
 import pytest
 
 import caribou as cb
-from caribou.audit import gmia
-from caribou.audit.gmia import Half, Sizes, class_area, default_sizes, draw_halves, induced, train_attack
+from audit.known_bad_mechanisms.leaky import STREAMS, Parrot, block_graph, content
+from caribou.audit.audited_method import AuditedMethod
+from caribou.audit.findings import Terms
+from caribou.audit.gmia import Gmia, Half, Sizes, class_area, default_sizes, draw_halves, induced, train_attack
+from caribou.audit.metrics import AttackResult
 from caribou.errors import InputError
+from caribou.methods import Method
 from caribou.methods.edge.sage import SageEdge
 from caribou.methods.node.dpdgc import DpdgcNdp
 from caribou.methods.node.mlp import MlpDp
 from caribou.privacy.budget import Budget
 from caribou.randomness import Streams
-from leaky import STREAMS, Parrot, block_graph, content
 
 PRIVATE = Budget(1.0, 1e-5, "node")
 SIZES = Sizes(25, 75)
+
+
+def attack(
+    method: Method, graph: cb.Graph, budget: Budget, sizes: Sizes = SIZES, runs: int = 1, seed: int = STREAMS.seed
+) -> AttackResult:
+    return Gmia(sizes).run(AuditedMethod("mine", method, budget, graph, seed), Terms(runs)).measured["gmia"]
 
 
 def noisy_graph() -> cb.Graph:
@@ -33,11 +42,11 @@ def test_a_model_that_remembers_is_found_out_and_a_private_one_is_not() -> None:
     wide = SageEdge(
         hidden=64, layers=1, epochs=60, dropout=0.0
     )  # on many columns of noise: it learns its nodes by heart
-    leaky = gmia.attack(wide, graph, Budget(math.inf), STREAMS, runs=1, sizes=SIZES)
+    leaky = attack(wide, graph, Budget(math.inf), SIZES, runs=1)
     assert leaky.auc > 0.65
     assert leaky.details["same_query_auc"] > 0.6
     assert set(leaky.tpr_allowed.values()) == {1.0}, "at edge level nothing is promised about nodes"
-    private = gmia.attack(MlpDp(), graph, PRIVATE, STREAMS, runs=3, sizes=SIZES)
+    private = attack(MlpDp(), graph, PRIVATE, SIZES, runs=3)
     assert abs(private.auc - 0.5) < 0.1
     assert all(private.tpr_at_fpr[rate] <= private.tpr_allowed[rate] + 0.05 for rate in private.tpr_allowed)
     assert abs(private.details["class_auc"] - 0.5) < 0.1
@@ -46,21 +55,20 @@ def test_a_model_that_remembers_is_found_out_and_a_private_one_is_not() -> None:
 
 
 def test_a_false_claim_is_found_out() -> None:
-    result = gmia.attack(Parrot(), noisy_graph(), PRIVATE, STREAMS, runs=1, sizes=SIZES)
+    result = attack(Parrot(), noisy_graph(), PRIVATE, SIZES, runs=1)
     assert result.auc > 0.95
     assert result.details["same_query_auc"] > 0.95, "it remembers, whatever is asked around it"
     assert result.tpr_at_fpr[0.1] > 2 * result.tpr_allowed[0.1]
 
 
 def test_a_method_for_one_graph_is_attacked_in_that_graph() -> None:
-    result = gmia.attack(DpdgcNdp(), block_graph(), PRIVATE, STREAMS, runs=1, sizes=Sizes(10, 20))
+    result = attack(DpdgcNdp(), block_graph(), PRIVATE, Sizes(10, 20), runs=1)
     assert result.details["mode"].startswith("transductive")
 
 
 def test_equal_seeds_give_equal_results() -> None:
     one, two, other = (
-        gmia.attack(MlpDp(), block_graph(), PRIVATE, Streams(s), runs=1, sizes=Sizes(10, 20)).to_json()
-        for s in (1, 1, 2)
+        attack(MlpDp(), block_graph(), PRIVATE, Sizes(10, 20), seed=seed).to_json() for seed in (1, 1, 2)
     )
     assert one == two
     assert one != other
@@ -110,8 +118,8 @@ def test_the_attack_model_learns_what_there_is() -> None:
     rng = np.random.default_rng(0)
     members = np.arange(300) < 150
     sure = np.where(members, 0.9, 0.6) + 0.05 * rng.standard_normal(300)
-    judge = train_attack(np.stack([sure, 1 - sure], axis=1), members, Streams(0))
-    assert judge.check_accuracy > 0.9
-    figures = judge.figures(np.stack([sure, 1 - sure], axis=1), members)
+    model = train_attack(np.stack([sure, 1 - sure], axis=1), members, Streams(0))
+    assert model.check_accuracy > 0.9
+    figures = model.figures(np.stack([sure, 1 - sure], axis=1), members)
     assert figures["accuracy"] > 0.9
     assert figures["f1"] > 0.9

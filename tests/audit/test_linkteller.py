@@ -1,38 +1,56 @@
-"""LinkTeller: it finds the edges of models that leak, and nothing in a release; every way of querying means what it says."""
+"""LinkTeller: it finds the edges of models that leak, and nothing in a release; every query mode means what it says."""
 
 from __future__ import annotations
 
 import json
 import math
+from typing import Any
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
 import caribou as cb
-from caribou.audit import linkteller
-from caribou.audit.access import logits, query_of, refusal
-from caribou.audit.linkteller import Setting, at_beliefs, draw_nodes, enlarged, influence, pairs_of
-from caribou.audit.scores import Scored
+from audit.known_bad_mechanisms.leaky import (
+    NOTHING,
+    SAGE,
+    STREAMS,
+    TIGHT,
+    AnswersFromTheGraph,
+    block_graph,
+    content,
+    gcn,
+)
+from caribou.audit import fits
+from caribou.audit.audited_method import AuditedMethod
+from caribou.audit.findings import Terms
+from caribou.audit.linkteller import LinkTeller, at_beliefs, draw_nodes, pairs_of
+from caribou.audit.metrics import AttackResult, Scored
+from caribou.audit.query_modes import query_of
 from caribou.errors import InputError
 from caribou.mechanisms.noise_source import NoiseSource
+from caribou.methods import Method
 from caribou.methods.edge.dpdgc import Dpdgc
 from caribou.methods.edge.gap import Gap
 from caribou.methods.node.mlp import MlpDp
 from caribou.privacy.budget import Budget
 from caribou.randomness import Streams
-from leaky import NOTHING, SAGE, STREAMS, TIGHT, AnswersFromTheGraph, block_graph, content, gcn
 
-SMALL = Setting(nodes=60)
+
+def attack(
+    method: Method, graph: cb.Graph, budget: Budget, *, runs: int = 1, seed: int = STREAMS.seed, **settings: Any
+) -> AttackResult:
+    audited = AuditedMethod("mine", method, budget, graph, seed)
+    return LinkTeller(**{"nodes": 60, **settings}).run(audited, Terms(runs)).measured["linkteller"]
 
 
 @pytest.mark.parametrize("entries", ["all", "half"])
 def test_plain_gcn_is_read_like_a_book(entries: str) -> None:
     graph = block_graph()
-    result = linkteller.attack_black_box(gcn(graph), graph, STREAMS, runs=3, setting=Setting(60, entries=entries))
+    result = LinkTeller(60, entries=entries).run_black_box(gcn(graph), graph, STREAMS, runs=3)
     assert result.auc > 0.95
     assert result.average_precision > 0.3, "ten times what guessing gives"
-    assert result.details["ways"]["black box"]["at_belief"]["1k"]["precision"] > 0.3
+    assert result.details["query_modes"]["black box"]["at_belief"]["1k"]["precision"] > 0.3
 
 
 def test_chains_are_recovered_exactly_by_one_hop() -> None:
@@ -40,10 +58,10 @@ def test_chains_are_recovered_exactly_by_one_hop() -> None:
     graph = cb.datasets.load("chain-s:3", seed=0)
     features = np.random.default_rng(0).standard_normal((graph.num_nodes, 5))
     graph = cb.Graph.from_edges(features, graph.edge_index, labels=graph.labels)
-    result = linkteller.attack_black_box(gcn(graph, layers=1), graph, STREAMS, setting=Setting(graph.num_nodes))
+    result = LinkTeller(graph.num_nodes).run_black_box(gcn(graph, layers=1), graph, STREAMS)
     assert result.auc == 1.0
     assert result.average_precision == 1.0
-    assert result.details["ways"]["black box"]["edges"] == [graph.num_edges]
+    assert result.details["query_modes"]["black box"]["edges"] == [graph.num_edges]
 
 
 def test_influence_is_the_derivative() -> None:
@@ -52,7 +70,7 @@ def test_influence_is_the_derivative() -> None:
     matrix = graph.adjacency(np.float64).todense()
     query = lambda x: np.exp(matrix @ x[:, :2]) / np.exp(matrix @ x[:, :2]).sum(axis=1, keepdims=True)  # noqa: E731
     chosen = np.arange(40)
-    found = influence(query, np.array(graph.features, dtype=np.float64), chosen, Setting(40, entries="all"))
+    found = LinkTeller(40, entries="all").influence(query, np.array(graph.features, dtype=np.float64), chosen)
     changed = np.array(graph.features[:, :2], dtype=np.float64)
     lengths = np.linalg.norm(changed - changed.mean(axis=1, keepdims=True), axis=1)
     assert found == pytest.approx(np.asarray(matrix) * lengths[None, :], rel=1e-5, abs=1e-7)
@@ -61,26 +79,24 @@ def test_influence_is_the_derivative() -> None:
 def test_sage_without_privacy_leaks_and_its_release_does_not() -> None:
     graph = block_graph()
     before = content(graph)
-    leaky = linkteller.attack(SAGE, graph, NOTHING, STREAMS, runs=2, setting=SMALL)
+    leaky = attack(SAGE, graph, NOTHING, runs=2)
     assert leaky.auc > 0.95
-    assert leaky.details["way"] == "fixed"
-    assert set(leaky.details["ways"]) == {"cached", "fixed"}
-    assert leaky.details["ways"]["cached"]["pairs_with_influence"] == 0, "one release answers: nothing reacts"
-    private = linkteller.attack(SAGE, graph, TIGHT, STREAMS, runs=3, setting=SMALL)
-    assert private.details["way"] == "cached"
+    assert leaky.details["query_mode"] == "fixed"
+    assert set(leaky.details["query_modes"]) == {"cached", "fixed"}
+    assert leaky.details["query_modes"]["cached"]["pairs_with_influence"] == 0, "one release answers: nothing reacts"
+    private = attack(SAGE, graph, TIGHT, runs=3)
+    assert private.details["query_mode"] == "cached"
     assert private.auc == 0.5
     assert all(private.tpr_at_fpr[rate] <= private.tpr_allowed[rate] for rate in private.tpr_allowed)
-    for way in ("fixed", "fresh"):
-        assert abs(private.details["ways"][way]["auc"] - 0.5) < 0.15, way
+    for mode in ("fixed", "fresh"):
+        assert abs(private.details["query_modes"][mode]["auc"] - 0.5) < 0.15, mode
     assert content(graph) == before
     json.dumps(leaky.to_json())
 
 
-def test_a_leak_behind_predict_is_found_in_the_cached_way() -> None:
+def test_a_leak_behind_predict_is_found_in_the_cached_mode() -> None:
     graph = block_graph()
-    result = linkteller.attack(
-        AnswersFromTheGraph(hidden=16, epochs=20), graph, TIGHT, STREAMS, runs=1, setting=SMALL, ways=["cached"]
-    )
+    result = attack(AnswersFromTheGraph(hidden=16, epochs=20), graph, TIGHT, query_modes=["cached"])
     assert result.auc > 0.95
     assert result.tpr_at_fpr[0.1] > result.tpr_allowed[0.1]
 
@@ -88,29 +104,21 @@ def test_a_leak_behind_predict_is_found_in_the_cached_way() -> None:
 def test_noise_used_twice_gives_the_edges_away(quick_learning: None) -> None:
     """GAP's sums move with the features: under one noise key the noise cancels, under fresh noise nothing is left to see."""
     graph = block_graph()
-    ways = linkteller.attack(Gap(), graph, TIGHT, STREAMS, runs=1, setting=SMALL).details["ways"]
-    assert ways["cached"]["auc"] == 0.5
-    assert ways["fixed"]["auc"] > 0.95
-    assert ways["fresh"]["auc"] < 0.75
-    assert ways["fresh"]["pairs_with_influence"] > 0.99
-
-
-def test_equal_noise_and_fresh_noise() -> None:
-    graph = block_graph(60)
-    fitted = SAGE.fit(graph, TIGHT, STREAMS, NoiseSource.seeded(1))
-    for way, same in (("cached", True), ("fixed", True), ("fresh", False)):
-        query = query_of(way, SAGE, fitted, graph, TIGHT, STREAMS, Streams(3))
-        assert np.array_equal(query(graph.features), query(graph.features)) == same, way
+    modes = attack(Gap(), graph, TIGHT).details["query_modes"]
+    assert modes["cached"]["auc"] == 0.5
+    assert modes["fixed"]["auc"] > 0.95
+    assert modes["fresh"]["auc"] < 0.75
+    assert modes["fresh"]["pairs_with_influence"] > 0.99
 
 
 def test_rows_of_one_length_do_not_feel_the_published_step() -> None:
     """MlpDp scales rows: all entries times 1 + step is the same row again; every other entry is not."""
     graph = block_graph(60)
     budget = Budget(math.inf, unit="node")
-    fitted = MlpDp().fit(graph, budget, STREAMS, NoiseSource.seeded(1))
+    fitted = fits.fit(MlpDp(), graph, budget, STREAMS, NoiseSource.seeded(1))
     query = query_of("fixed", MlpDp(), fitted, graph, budget, STREAMS, Streams(3))
     own = [
-        np.diag(influence(query, graph.features, np.arange(60), Setting(60, 0.1, entries)))
+        np.diag(LinkTeller(60, 0.1, entries).influence(query, graph.features, np.arange(60)))
         for entries in ("all", "half")
     ]
     assert own[0].max() < 1e-3 * own[1].min()
@@ -118,36 +126,24 @@ def test_rows_of_one_length_do_not_feel_the_published_step() -> None:
 
 def test_a_method_for_one_graph_has_one_release_only(quick_learning: None) -> None:
     graph = block_graph(60)
-    assert refusal(Dpdgc(), graph, TIGHT)
-    assert not refusal(SAGE, graph, TIGHT)
-    result = linkteller.attack(Dpdgc(), graph, NOTHING, STREAMS, runs=1, setting=Setting(20))
-    assert set(result.details["ways"]) == {"cached"}
+    result = attack(Dpdgc(), graph, NOTHING, nodes=20)
+    assert set(result.details["query_modes"]) == {"cached"}
     assert "transductive" in result.details["refused"]
 
 
 def test_equal_seeds_give_equal_results() -> None:
     graph = block_graph(80)
-    setting = Setting(30)
-    one, two, other = (
-        linkteller.attack(SAGE, graph, TIGHT, Streams(seed), runs=1, setting=setting).to_json() for seed in (1, 1, 2)
-    )
+    one, two, other = (attack(SAGE, graph, TIGHT, nodes=30, seed=seed).to_json() for seed in (1, 1, 2))
     assert one == two
     assert one != other
 
 
 def test_progress_is_told() -> None:
-    steps: list[tuple[int, int]] = []
-    linkteller.attack(
-        SAGE,
-        block_graph(60),
-        TIGHT,
-        STREAMS,
-        runs=2,
-        setting=Setting(20),
-        ways=["cached"],
-        progress=lambda done, total: steps.append((done, total)),
-    )
-    assert steps == [(1, 2), (2, 2)]
+    steps: list[tuple[str, int, int]] = []
+    audited = AuditedMethod("sage", SAGE, TIGHT, block_graph(60))
+    terms = Terms(2, progress=lambda name, done, total, bound: steps.append((name, done, total)))
+    LinkTeller(20, query_modes=["cached"]).run(audited, terms)
+    assert steps == [("linkteller", 1, 2), ("linkteller", 2, 2)]
 
 
 @pytest.mark.parametrize("sparse", [False, True])
@@ -155,22 +151,10 @@ def test_enlarged_changes_one_row_of_a_copy(sparse: bool) -> None:
     x = np.array([[1.0, 0, 2, 3], [4, 5, 0, 0]])
     features = sp.csr_array(x) if sparse else x
     for entries, row in (("all", [2, 0, 4, 6]), ("half", [2, 0, 2, 6])):
-        changed = enlarged(features, 0, Setting(2, 1.0, entries))
+        changed = LinkTeller(2, 1.0, entries).enlarged(features, 0)
         dense = np.asarray(changed.todense()) if sparse else changed
         assert dense.tolist() == [row, [4, 5, 0, 0]]
     assert np.asarray(features.todense() if sparse else features).tolist() == x.tolist()
-
-
-def test_strata() -> None:
-    graph = block_graph()
-    middle = np.median(graph.degrees)
-    rng = np.random.default_rng(0)
-    assert (graph.degrees[draw_nodes(graph, Setting(30, stratum="low"), rng)] <= middle).all()
-    assert (graph.degrees[draw_nodes(graph, Setting(30, stratum="high"), rng)] > middle).all()
-    assert len(draw_nodes(graph, Setting(500), rng)) == graph.num_nodes
-    alone = cb.Graph.from_edges(np.eye(4), np.empty((2, 0), int))
-    with pytest.raises(InputError, match="stratum"):
-        draw_nodes(alone, Setting(3, stratum="high"), rng)
 
 
 def test_pairs_are_read_in_one_direction() -> None:
@@ -189,15 +173,14 @@ def test_beliefs() -> None:
     assert found["1k"]["recall"] == pytest.approx(10 / 12)
 
 
-def test_logits_survive_zero() -> None:
-    assert np.isfinite(logits(np.array([[1.0, 0.0]]))).all()
-
-
 def test_bad_settings_are_refused() -> None:
-    with pytest.raises(InputError, match="way must be one of"):
-        linkteller.attack(SAGE, block_graph(60), TIGHT, STREAMS, runs=1, ways=["sideways"])
+    with pytest.raises(InputError, match="query_mode must be one of"):
+        LinkTeller(query_modes=["sideways"])
     with pytest.raises(InputError, match="runs must be"):
-        linkteller.attack(SAGE, block_graph(60), TIGHT, STREAMS, runs=0)
-    for settings in ({"nodes": 1}, {"step": 0.0}, {"entries": "none"}, {"stratum": "middle"}):
+        attack(SAGE, block_graph(60), TIGHT, runs=0)
+    for settings in ({"nodes": 1}, {"step": 0.0}, {"entries": "none"}):
         with pytest.raises(InputError, match=next(iter(settings))):
-            Setting(**settings)
+            LinkTeller(**settings)
+    lonely = cb.Graph.from_edges(np.eye(1), np.empty((2, 0), int))
+    with pytest.raises(InputError, match="at least 2 nodes"):
+        draw_nodes(lonely, 3, np.random.default_rng(0))

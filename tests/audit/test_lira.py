@@ -10,20 +10,27 @@ import pytest
 from scipy import stats
 
 import caribou as cb
-from caribou.audit import lira
-from caribou.audit.lira import TargetModel, cross_judged, edge_game, node_game, scaled_confidence, without_edges
-from caribou.audit.scores import area_under_curve
+from audit.known_bad_mechanisms.leaky import NOTHING, SAGE, STREAMS, TIGHT, Parrot, block_graph, content
+from caribou.audit.audited_method import AuditedMethod
+from caribou.audit.findings import Terms
+from caribou.audit.lira import Lira, TargetModel, cross_judged, edge_game, node_game, scaled_confidence, without_edges
+from caribou.audit.metrics import AttackResult, area_under_curve
 from caribou.errors import InputError
+from caribou.methods import Method
 from caribou.methods.node.dpdgc import DpdgcNdp
 from caribou.methods.node.mlp import MlpDp
 from caribou.privacy.budget import Budget
-from caribou.randomness import Streams
-from leaky import NOTHING, SAGE, STREAMS, TIGHT, Parrot, block_graph, content
 
 NODE = Budget(1.0, 1e-5, "node")
 
 
-def within(result: lira.AttackResult, slack: float = 0.03) -> bool:
+def attack(
+    method: Method, graph: cb.Graph, budget: Budget, runs: int, targets: int, seed: int = STREAMS.seed
+) -> AttackResult:
+    return Lira(targets).run(AuditedMethod("mine", method, budget, graph, seed), Terms(runs)).measured["lira"]
+
+
+def within(result: AttackResult, slack: float = 0.03) -> bool:
     """No measured rate above the allowed one, up to chance."""
     return all(result.tpr_at_fpr[rate] <= result.tpr_allowed[rate] + slack for rate in result.tpr_allowed)
 
@@ -31,10 +38,10 @@ def within(result: lira.AttackResult, slack: float = 0.03) -> bool:
 def test_edges() -> None:
     graph = block_graph()
     before = content(graph)
-    leaky = lira.attack(SAGE, graph, NOTHING, STREAMS, runs=24, targets=20)
+    leaky = attack(SAGE, graph, NOTHING, 24, 20)
     assert leaky.auc > 0.9
     assert leaky.tpr_at_fpr[0.1] > 0.7
-    private = lira.attack(SAGE, graph, TIGHT, STREAMS, runs=24, targets=20)
+    private = attack(SAGE, graph, TIGHT, 24, 20)
     low, high = private.auc_interval
     assert low - 0.05 < 0.5 < high + 0.05
     assert within(private)
@@ -46,9 +53,9 @@ def test_edges() -> None:
 def test_nodes() -> None:
     graph = block_graph()
     before = content(graph)
-    leaky = lira.attack(MlpDp(), graph, Budget(math.inf, unit="node"), STREAMS, runs=48, targets=20)
+    leaky = attack(MlpDp(), graph, Budget(math.inf, unit="node"), 48, 20)
     assert leaky.auc > 0.8
-    private = lira.attack(MlpDp(), graph, NODE, STREAMS, runs=48, targets=20)
+    private = attack(MlpDp(), graph, NODE, 48, 20)
     low, high = private.auc_interval
     assert low - 0.05 < 0.5 < high + 0.05
     assert within(private)
@@ -56,21 +63,19 @@ def test_nodes() -> None:
 
 
 def test_a_false_claim_is_found_out() -> None:
-    result = lira.attack(Parrot(), block_graph(), NODE, STREAMS, runs=16, targets=20)
+    result = attack(Parrot(), block_graph(), NODE, 16, 20)
     assert result.auc > 0.95
     assert result.tpr_at_fpr[0.01] > 2 * result.tpr_allowed[0.01]
 
 
 def test_a_method_for_one_graph_is_seen_through_neighbours() -> None:
-    result = lira.attack(DpdgcNdp(), block_graph(), NODE, STREAMS, runs=16, targets=10)
+    result = attack(DpdgcNdp(), block_graph(), NODE, 16, 10)
     assert "neighbours" in result.details["seen"]
     assert within(result, 0.1)
 
 
 def test_equal_seeds_give_equal_results() -> None:
-    one, two, other = (
-        lira.attack(MlpDp(), block_graph(60), NODE, Streams(s), runs=16, targets=6).to_json() for s in (1, 1, 2)
-    )
+    one, two, other = (attack(MlpDp(), block_graph(60), NODE, 16, 6, seed).to_json() for seed in (1, 1, 2))
     assert one == two
     assert one != other
 
@@ -78,10 +83,10 @@ def test_equal_seeds_give_equal_results() -> None:
 def test_gaussian_targets_are_judged_as_well_as_theory_allows() -> None:
     """Mean 0 or 1.5, variance 1: AUC = Phi(1.5 / sqrt 2) for who knows the means; many runs come close to it."""
     rng = np.random.default_rng(0)
-    coins = rng.random((400, 30)) < 0.5
-    seen = rng.standard_normal((400, 30, 1)) + 1.5 * coins[:, :, None]
+    members = rng.random((400, 30)) < 0.5
+    seen = rng.standard_normal((400, 30, 1)) + 1.5 * members[:, :, None]
     best = stats.norm.cdf(1.5 / math.sqrt(2))
-    areas = [area_under_curve(half) for half in cross_judged(seen, coins)]
+    areas = [area_under_curve(half) for half in cross_judged(seen, members)]
     assert areas == pytest.approx([best, best], abs=0.02)
 
 
@@ -90,18 +95,18 @@ def test_where_nothing_is_to_be_seen_the_area_is_one_half() -> None:
     rng = np.random.default_rng(1)
     areas = []
     for _ in range(60):
-        coins = rng.random((16, 20)) < 0.5
-        areas += [area_under_curve(half) for half in cross_judged(rng.standard_normal((16, 20, 4)), coins)]
+        members = rng.random((16, 20)) < 0.5
+        areas += [area_under_curve(half) for half in cross_judged(rng.standard_normal((16, 20, 4)), members)]
     assert np.mean(areas) == pytest.approx(0.5, abs=0.01)
 
 
 def test_variances_lean_on_the_other_targets() -> None:
     """A target that happens to agree in its few runs is not taken for certain."""
     rng = np.random.default_rng(2)
-    coins = np.tile([[True], [False]], (4, 5))
+    members = np.tile([[True], [False]], (4, 5))
     seen = rng.standard_normal((8, 5, 1))
     seen[:, 0] = 0.3
-    model = TargetModel.fit(seen, coins)
+    model = TargetModel.fit(seen, members)
     assert model.variance[0, 0] > 0.2
     assert model.usable.all()
     assert not TargetModel.fit(seen, np.ones((8, 5), dtype=bool)).usable.any()
@@ -141,4 +146,4 @@ def test_scaled_confidence() -> None:
 
 def test_too_few_runs_are_refused() -> None:
     with pytest.raises(InputError, match="runs must be"):
-        lira.attack(SAGE, block_graph(60), TIGHT, STREAMS, runs=4)
+        attack(SAGE, block_graph(60), TIGHT, 4, 2)

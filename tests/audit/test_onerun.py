@@ -1,4 +1,4 @@
-"""One run with many canaries: a release without noise is convicted, a sound one is not, and the known part is subtracted."""
+"""One run with many canaries: a target without noise is rejected, a sound one is not, and the known part is subtracted."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_canaries_share_no_node_and_are_not_in_the_base() -> None:
     assert GRAPH.num_edges >= base.num_edges
 
 
-def test_without_noise_every_coin_is_known_and_with_noise_few_are() -> None:
+def test_without_noise_every_membership_bit_is_known_and_with_noise_few_are() -> None:
     exact = one_run(Counts(1e-6), GRAPH, delta=1e-5)
     assert exact.correct == exact.guesses
     assert exact.epsilon_lower > 3
@@ -76,7 +76,7 @@ def test_any_number_of_canaries_will_do_from_two_on(count: int) -> None:
         assert found.epsilon_lower >= 0
 
 
-def test_coins_that_fall_alike_have_no_curve_but_a_bound() -> None:
+def test_equal_membership_bits_have_no_curve_but_a_bound() -> None:
     found = [one_run(Counts(1.0), GRAPH, delta=0.0, canaries=2, seed=seed) for seed in range(8)]
     assert any(each.scored is None for each in found)
     assert any(each.scored is not None for each in found)
@@ -87,7 +87,7 @@ def test_one_canary_is_refused() -> None:
         one_run(Counts(1.0), GRAPH, delta=0.0, canaries=1)
 
 
-def test_a_release_without_tables_is_refused() -> None:
+def test_a_target_without_tables_is_refused() -> None:
     with pytest.raises(InputError, match="one row per node"):
         one_run(lambda graph, noise: {"total": np.array(3.0)}, GRAPH, delta=0.0)
     unlabelled = Graph.from_edges(np.zeros((4, 1)), [[0], [1]])

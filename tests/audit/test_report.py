@@ -11,32 +11,32 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from audit.broken import handling, message_passing
-from audit.broken.exhibits import Exhibit
+from audit.known_bad_mechanisms import handling, message_passing
+from audit.known_bad_mechanisms.known_bad import KnownBad
 from caribou.audit.auditor import Outcome
 from caribou.audit.distinguish import distinguish
-from caribou.audit.onerun import OneRun
+from caribou.audit.evidence import OneRun
+from caribou.audit.metrics import FALSE_POSITIVE_RATES, Scored, summarise
 from caribou.audit.report import draw, proven_bounds, write_report
-from caribou.audit.scores import FALSE_POSITIVE_RATES, Scored, summarise
 from caribou.audit.verdict import judge
 from caribou.errors import RunError
 from caribou.privacy.budget import Budget
 
 
-def outcome_of(exhibit: Exhibit, name: str, runs: int | None = None) -> Outcome:
-    release, pair, claim = exhibit.make(Budget(2.0, 1e-5, exhibit.unit))
-    game = distinguish(release, pair, claim, runs=runs or exhibit.runs)
+def outcome_of(bad: KnownBad, name: str, runs: int | None = None) -> Outcome:
+    target, pair, claim = bad.make(Budget(2.0, 1e-5, bad.unit))
+    game = distinguish(target, pair, claim, runs=runs or bad.runs)
     allowed = {rate: claim.allowed(rate) for rate in FALSE_POSITIVE_RATES}
     result = summarise("distinguish", [game.judged], allowed=allowed, details={}, note="<the pair & the score>")
     one_run = OneRun(10, 4, 3, 1e-5, 0.95, 0.0, Scored(np.arange(4.0), np.array([0, 1, 0, 1], dtype=bool)), 0)
-    verdict = judge({"distinguish": game}, claim, confidence=0.95, one_run=one_run, reproduce="caribou audit <x>")
-    attacks = {"distinguish": result, "onerun": result}
-    return Outcome(name, verdict, {"distinguish": game}, one_run, attacks, {"gmia": "no data set"})
+    proofs = {"distinguish": game, "onerun": one_run}
+    verdict = judge(proofs, claim, confidence=0.95, reproduce="caribou audit <x>")
+    return Outcome(name, verdict, proofs, dict.fromkeys(proofs, result), {"gmia": "no data set"})
 
 
 @pytest.fixture(scope="module")
 def violated() -> Outcome:
-    return outcome_of(message_passing.EXHIBITS["normalisation to the sphere"], "sphere & <ball>")
+    return outcome_of(message_passing.MECHANISMS["normalisation to the sphere"], "sphere & <ball>")
 
 
 def test_the_page_needs_no_other_file_and_says_everything(violated: Outcome, tmp_path: Path) -> None:
@@ -66,7 +66,7 @@ def test_figures_are_those_of_the_outcome(violated: Outcome, tmp_path: Path) -> 
     assert record["attacks"]["onerun"]["game"]["canaries"] == 10
 
 
-def test_no_bound_stands_beside_an_attack_on_what_no_coin_decided(violated: Outcome, tmp_path: Path) -> None:
+def test_no_bound_stands_beside_an_attack_that_did_not_draw_its_members(violated: Outcome, tmp_path: Path) -> None:
     by_nature = replace(violated.attacks["distinguish"], details={"bound_applies": False})
     outcome = replace(violated, attacks={**violated.attacks, "similarity": by_nature})
     text = (write_report(outcome, tmp_path / "r") / "audit.html").read_text(encoding="utf-8")
@@ -86,7 +86,7 @@ def test_the_picture_shows_claim_attacks_and_bounds(violated: Outcome) -> None:
 
 
 def test_other_verdicts_are_explained(tmp_path: Path) -> None:
-    outcome = outcome_of(handling.EXHIBITS["the noise seed stored beside the release"], "few", runs=40)
+    outcome = outcome_of(handling.MECHANISMS["the noise seed stored beside the release"], "few", runs=40)
     text = (write_report(outcome, tmp_path / "r") / "audit.html").read_text(encoding="utf-8")
     assert outcome.verdict.word in text
     assert outcome.verdict.word != "consistent"

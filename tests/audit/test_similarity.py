@@ -5,12 +5,19 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from caribou.audit import similarity
-from caribou.audit.linkteller import Setting
-from caribou.audit.similarity import correlations
+from audit.known_bad_mechanisms.leaky import NOTHING, SAGE, STREAMS, TIGHT, block_graph, content
+from caribou.audit.audited_method import AuditedMethod
+from caribou.audit.findings import Terms
+from caribou.audit.metrics import AttackResult
+from caribou.audit.similarity import Similarity, correlations
+from caribou.graph import Graph
+from caribou.methods import Method
 from caribou.methods.edge.sage import SageEdge
-from caribou.randomness import Streams
-from leaky import NOTHING, SAGE, STREAMS, TIGHT, block_graph, content
+from caribou.privacy.budget import Budget
+
+
+def attack(method: Method, graph: Graph, budget: Budget, runs: int = 1, seed: int = STREAMS.seed) -> AttackResult:
+    return Similarity(200).run(AuditedMethod("mine", method, budget, graph, seed), Terms(runs)).measured["similarity"]
 
 
 def test_correlations_are_numpys_where_columns_are_centred() -> None:
@@ -24,10 +31,9 @@ def test_correlations_are_numpys_where_columns_are_centred() -> None:
 def test_posteriors_tell_more_than_features_without_privacy_only() -> None:
     graph = block_graph(200)
     before = content(graph)
-    setting = Setting(200)
     deep = SageEdge(hidden=16, layers=3, epochs=40)
-    leaky = similarity.attack(deep, graph, NOTHING, STREAMS, runs=3, setting=setting)
-    private = similarity.attack(SAGE, graph, TIGHT, STREAMS, runs=3, setting=setting)
+    leaky = attack(deep, graph, NOTHING, runs=3)
+    private = attack(SAGE, graph, TIGHT, runs=3)
     assert leaky.auc > leaky.details["auc_of_features"] + 0.1
     assert leaky.auc > private.auc + 0.1
     assert private.auc < private.details["auc_of_features"] + 0.05
@@ -37,6 +43,6 @@ def test_posteriors_tell_more_than_features_without_privacy_only() -> None:
 
 def test_equal_seeds_give_equal_results() -> None:
     graph = block_graph(80)
-    one, two, other = (similarity.attack(SAGE, graph, TIGHT, Streams(s), runs=1).to_json() for s in (1, 1, 2))
+    one, two, other = (attack(SAGE, graph, TIGHT, seed=seed).to_json() for seed in (1, 1, 2))
     assert one == two
     assert one != other

@@ -53,7 +53,7 @@ def test_a_correct_method_is_consistent_and_the_json_has_what_it_promises() -> N
 
 
 def test_a_broken_method_ends_with_3_and_its_report_is_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    broken = MethodInfo(PrivacyUnit.NODE, "audit.broken.baselines:BatchNormalised", "batch normalisation")
+    broken = MethodInfo(PrivacyUnit.NODE, "audit.known_bad_mechanisms.baselines:BatchNormalised", "batch normalisation")
     monkeypatch.setitem(METHODS, "broken", broken)
     out = tmp_path / "report"
     text = call("broken", "--epsilon", "1", "--attack", "distinguish", *QUICK, "--out", str(out), code=3)
@@ -71,7 +71,7 @@ def test_a_saved_run_is_audited_with_its_own_claim(tmp_path: Path) -> None:
     found = document(call(str(run), "--attack", "distinguish", *QUICK, "--json"))
     assert found["claimed"] == {"epsilon": 6.0, "delta": 1e-4, "unit": "node", "mu": found["claimed"]["mu"]}
     assert found["subject"] == f"the method of {run} (mlp-dp)"
-    assert "fitted anew" in found["notes"][0]
+    assert found["notes"][0].startswith("the audit refits the method")
     assert not any("costs epsilon" in note for note in found["notes"])
     assert "must not be given with a run" in failure(str(run), "--epsilon", "3")
 
@@ -94,7 +94,7 @@ def test_what_needs_a_data_set_says_so() -> None:
     assert set(found["skipped"]) >= {"onerun", "linkteller", "gmia", "lira"}
 
 
-def test_without_a_claim_there_is_nothing_to_refute() -> None:
+def test_without_a_claim_there_is_nothing_to_reject() -> None:
     found = document(call("sage-inf", "--attack", "distinguish", "--set", "epochs=2", *QUICK, "--json"))
     assert found["verdict"] == "inconclusive"
     assert found["claimed"]["epsilon"] == "inf"

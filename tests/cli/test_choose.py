@@ -10,7 +10,8 @@ from typer.testing import CliRunner
 
 from caribou.cli import app
 from caribou.errors import CaribouError
-from caribou.experiments.hyperparameters import Choice, read_choices, write_choices
+from caribou.experiments import reproduction
+from caribou.experiments.hyperparameters import TunedSettings, read_settings, write_settings
 from caribou.experiments.search import read_trials
 
 DATA = "csbm:nodes=150"
@@ -45,7 +46,7 @@ def test_settings_are_chosen_stored_and_used(places: list[str], tmp_path: Path) 
         f"mlp-dp on {DATA} at epsilon = 2",
         f"gap-inf on {DATA} at epsilon = inf",
     ]
-    entries = read_choices(tmp_path / "s.toml")
+    entries = read_settings(tmp_path / "s.toml")
     assert {(e.method, e.epsilon, e.tried, e.seeds) for e in entries} == {
         ("mlp-dp", 8.0, 2, (0, 1)),
         ("mlp-dp", 2.0, 2, (0, 1)),
@@ -57,32 +58,32 @@ def test_settings_are_chosen_stored_and_used(places: list[str], tmp_path: Path) 
     again = call("choose", "mlp-dp", "--dataset", DATA, "--epsilon", "8", "--seeds", "2", *places)
     assert again == text.splitlines(keepends=True)[0]
     assert read_trials(file) == trials
-    assert read_choices(tmp_path / "s.toml") == entries
+    assert read_settings(tmp_path / "s.toml") == entries
 
 
 def test_without_fits_the_file_is_what_the_trials_say(places: list[str], tmp_path: Path) -> None:
-    """Complete trials are chosen from; what was not searched, or not to its end, is written as such."""
+    """Complete trials decide; what was not searched, or not to its end, is written as such."""
     common = ["choose", "--dataset", DATA, "--epsilon", "8", "--epsilon", "2", "--seeds", "1"]
     call("choose", "mlp-dp", *common[1:5], "--seeds", "1", *places)
-    (searched,) = read_choices(tmp_path / "s.toml")
+    (searched,) = read_settings(tmp_path / "s.toml")
     (tmp_path / "s.toml").unlink()
     file = tmp_path / "trials" / "csbm_nodes=150.jsonl"
     before = file.read_bytes()
     call(*common, "--no-fits", *places)
-    entries = read_choices(tmp_path / "s.toml")
+    entries = read_settings(tmp_path / "s.toml")
     others = [(e.method, e.epsilon, e.tried) for e in entries if e != searched]
     assert searched in entries
     assert others == [("gap-inf", float("inf"), 0), ("mlp-dp", 2.0, 0)]
     assert file.read_bytes() == before
     file.write_bytes(before[: before.index(b"\n") + 1])  # one of its two trials
     call(*common, "--no-fits", *places)
-    assert all(entry.tried == 0 for entry in read_choices(tmp_path / "s.toml"))
+    assert all(entry.tried == 0 for entry in read_settings(tmp_path / "s.toml"))
 
 
 def test_training_with_chosen_settings(tmp_path: Path) -> None:
     file = str(tmp_path / "s.toml")
-    entries = [Choice("mlp-dp", DATA, 8.0, {"clip": 0.1, "shrinkage": 0.7}, 0.5, 0.4, 2, (0,), "0.1.0")]
-    write_choices(file, entries)
+    entries = [TunedSettings("mlp-dp", DATA, 8.0, {"clip": 0.1, "shrinkage": 0.7}, 0.5, 0.4, 2, (0,), "0.1.0")]
+    write_settings(file, entries)
     common = ["train", "mlp-dp", "--dataset", DATA, "--seeds", "1", "--settings", file]
     document = json.loads(call(*common, "--epsilon", "8", "--set", "clip=0.25", "--json"))
     used = document["certificate"]["public_parameters"]
@@ -97,17 +98,18 @@ def test_training_with_chosen_settings(tmp_path: Path) -> None:
 
 
 def test_wrong_words(places: list[str]) -> None:
-    assert "methods must have a space" in failure("choose", "sage-edp", "--dataset", DATA, *places)
+    assert "methods must have a search space" in failure("choose", "sage-edp", "--dataset", DATA, *places)
     assert "dataset must be one of" in failure("choose", "mlp-dp", "--dataset", "kora", *places)
     assert "epsilon must be" in failure("choose", "mlp-dp", "--dataset", DATA, "--epsilon", "-1", *places)
 
 
-def test_outside_the_source_tree_the_folder_and_the_way_to_it_are_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_outside_the_source_tree_it_is_said_where_was_looked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(reproduction, "_starts", lambda: (tmp_path, tmp_path / "site-packages" / "caribou"))
     words = failure("choose", "mlp-dp", "--dataset", DATA)
-    assert f"got '{tmp_path}/experiments/spaces', which does not exist" in words
+    assert f"no folder reproduction/ was found from '{tmp_path}' upward" in words
     assert "source tree" in words
-    assert "--spaces PATH/experiments/spaces" in words
+    assert "which does not exist" in failure(
+        "choose", "--dataset", DATA, "--spaces", "none", "--trials", "t", "--settings", "s"
+    )
     assert list(tmp_path.iterdir()) == []

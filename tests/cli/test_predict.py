@@ -95,7 +95,7 @@ def test_several_seeds_are_refused_whole_if_the_ledger_cannot_pay(
     assert not (tmp_path / "runs").exists()
     shown = caribou("train", "votes-edp", *where, "--epsilon", 3, "--seeds", 2)
     assert ledger.total("first", "edge").epsilon_spent == pytest.approx(6, rel=1e-5)
-    assert "booked" in shown.out
+    assert "charged" in shown.out
     assert "'first'" in shown.out
 
 
@@ -178,7 +178,7 @@ def test_the_ledger_of_the_environment_is_used(
     world: Path, tmp_path: Path, caribou: Caribou, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CARIBOU_LEDGER", str(tmp_path / "l.sqlite"))
-    assert "booked" in caribou("train", "mlp-dp", "--graph", world / "first.npz", "--epsilon", 2).out
+    assert "charged" in caribou("train", "mlp-dp", "--graph", world / "first.npz", "--epsilon", 2).out
     ledger = Ledger(tmp_path / "l.sqlite", create=False)
     assert ledger.total("first", "node").releases == 1
     caribou("predict", world / "votes-edp", "--out", tmp_path / "free.csv")
@@ -200,7 +200,7 @@ def test_labels_that_the_model_does_not_know_are_said(world: Path, tmp_path: Pat
     shown = caribou("predict", world / "named", *where, "--out", tmp_path / "p.csv")
     assert "warning: labels 'maybe' are no classes of the model" in shown.err
     assert "warning: these are the nodes of the training graph" in shown.err
-    assert "booked in no ledger" in shown.err
+    assert "charged in no ledger" in shown.err
 
 
 def test_nothing_is_booked_for_a_folder_that_cannot_be_written(world: Path, tmp_path: Path, caribou: Caribou) -> None:

@@ -13,8 +13,9 @@ from typer.testing import CliRunner
 from caribou.cli import app
 from caribou.cli.propagate import parse_size
 from caribou.errors import DataError, InputError
-from caribou.privacy.certificate import Certificate, verify
+from caribou.privacy.certificate import Certificate
 from caribou.privacy.ledger import Ledger
+from caribou.privacy.verify import verify
 
 
 @pytest.fixture
@@ -46,7 +47,7 @@ def test_release_and_certificate_lie_side_by_side(files: Path, options: tuple[st
     assert "rounding adds" in said
     certificate = Certificate.load(files / "embeddings.certificate.json")
     assert verify(certificate).passed
-    (booked,) = Ledger(ledger).releases("people")
+    (booked,) = Ledger(ledger).entries("people")
     assert booked.certificate_id == certificate.certificate_id
     assert out.exists()
 
@@ -54,7 +55,7 @@ def test_release_and_certificate_lie_side_by_side(files: Path, options: tuple[st
 def test_the_ledger_of_the_environment_is_used(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CARIBOU_LEDGER", str(files / "l.sqlite"))
     propagate(files, "--epsilon", "2", "--degree-floor", "10", "--out", str(files / "e.npy"), "--name", "people")
-    assert len(Ledger(files / "l.sqlite", create=False).releases("people")) == 1
+    assert len(Ledger(files / "l.sqlite", create=False).entries("people")) == 1
 
 
 def test_a_refused_release_leaves_nothing_behind(files: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import errno
+import fcntl
 import logging
 import os
 import re
@@ -13,6 +14,7 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -26,8 +28,9 @@ from caribou.engines.pipeline import Request, release_files
 from caribou.errors import BudgetExceeded, CaribouError, DataError, InputError, LedgerError, RunError
 from caribou.mechanisms.noise_source import BlockNoise
 from caribou.privacy.budget import Budget
-from caribou.privacy.certificate import Certificate, verify
+from caribou.privacy.certificate import Certificate
 from caribou.privacy.ledger import Ledger
+from caribou.privacy.verify import verify
 from engines_support import COLUMNS, NODES, Tables
 
 
@@ -74,7 +77,7 @@ def test_release_is_certified_and_leaves_nothing_else(tables: Tables, engine: st
 
 def test_single_storage_cannot_pass_as_double(tables: Tables) -> None:
     record = release_files(tables.request()).certificate.to_dict()
-    record["events"][0]["details"]["arithmetic"]["storage"] = "double"
+    record["mechanisms"][0]["details"]["arithmetic"]["storage"] = "double"
     assert not verify(Certificate.from_dict(record)).passed
 
 
@@ -139,7 +142,7 @@ def test_a_folder_that_waits_there_is_made_private_or_refused(tables: Tables, mo
 
 def test_a_lock_of_a_folder_that_was_made_anew_is_not_taken(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
     request = tables.request()
-    flock = folder_module.fcntl.flock
+    flock = fcntl.flock
 
     def late(file: Any, how: int) -> None:
         """Between opening and locking, another process finishes, removes the folder and begins anew."""
@@ -148,7 +151,7 @@ def test_a_lock_of_a_folder_that_was_made_anew_is_not_taken(tables: Tables, monk
         (request.work / "lock").write_text("")
         flock(file, how)
 
-    monkeypatch.setattr(folder_module.fcntl, "flock", late)
+    monkeypatch.setattr(fcntl, "flock", late)
     with pytest.raises(RunError, match="in use"):
         release_files(request)
 
@@ -164,7 +167,7 @@ def test_a_finished_release_is_not_replaced_or_booked_again(tables: Tables, ther
     with pytest.raises(InputError, match="out must be a new file"):
         release_files(request, ledger=ledger)
     assert (tables.folder / there).read_bytes() == before
-    assert len(ledger.releases()) == 1
+    assert len(ledger.entries()) == 1
     assert leftovers(tables) == {there, "ledger.sqlite"}
 
 
@@ -217,7 +220,7 @@ def test_a_killed_run_is_booked_once(
         killed(lambda: release_files(request, ledger=path))
     released = np.load(request.out) if request.out.exists() else None
     result = release_files(request, ledger=path)
-    (booked,) = Ledger(path).releases()
+    (booked,) = Ledger(path).entries()
     assert (booked.certificate_id, booked.status) == (result.certificate.certificate_id, "released")
     assert released is None or np.array_equal(released, np.load(request.out))
     assert not request.work.exists()
@@ -236,7 +239,7 @@ def test_an_interrupted_run_is_not_continued_with_other_options_data_or_ledger(t
     assert discard(request.work)
     assert not discard(request.work)
     release_files(request, ledger=Ledger(path), replace_fingerprint=True)
-    assert len(Ledger(path).releases()) == 2
+    assert len(Ledger(path).entries()) == 2
 
 
 def test_a_lost_key_ends_a_run(tables: Tables) -> None:
@@ -269,14 +272,14 @@ def test_two_processes_do_not_share_a_run(tables: Tables) -> None:
 def test_an_interrupted_removal_is_finished(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
     request, path = tables.request(), tables.folder / "ledger.sqlite"
     with monkeypatch.context() as patch:
-        patch.setattr(folder_module.shutil, "rmtree", lambda *_: os._exit(9))
+        patch.setattr(folder_module, "shutil", SimpleNamespace(rmtree=lambda *_: os._exit(9)))
         killed(lambda: release_files(request, ledger=Ledger(path)))
     assert {entry.name for entry in request.work.iterdir()} == {"lock", "record.json"}
     released = np.load(request.out)
     release_files(request, ledger=Ledger(path))
     assert not request.work.exists()
     assert np.array_equal(released, np.load(request.out))
-    assert len(Ledger(path).releases()) == 1
+    assert len(Ledger(path).entries()) == 1
 
 
 def test_refused_by_the_ledger_means_nothing_is_drawn_or_kept(tables: Tables) -> None:
@@ -287,7 +290,7 @@ def test_refused_by_the_ledger_means_nothing_is_drawn_or_kept(tables: Tables) ->
     with pytest.raises(InputError, match="operating system"):
         release_files(tables.request(), ledger=ledger, new_noise=seeded)
     assert leftovers(tables) == {"ledger.sqlite"}
-    assert ledger.releases() == ()
+    assert ledger.entries() == ()
 
 
 def test_a_refused_release_makes_no_ledger(tables: Tables) -> None:
@@ -355,7 +358,7 @@ def test_a_full_disk_leaves_no_partial_release(tables: Tables, monkeypatch: pyte
             release_files(request, ledger=ledger)
     assert not request.out.exists()
     release_files(request, ledger=ledger)
-    assert len(ledger.releases()) == 1
+    assert len(ledger.entries()) == 1
     assert leftovers(tables) == {"ledger.sqlite", "out.npy", "out.certificate.json"}
 
 
@@ -365,7 +368,7 @@ def test_a_disk_too_small_is_refused_before_booking(tables: Tables, monkeypatch:
     with pytest.raises(RunError, match="MB free"):
         release_files(tables.request(), ledger=ledger)
     assert leftovers(tables) == {"ledger.sqlite"}
-    assert ledger.releases() == ()
+    assert ledger.entries() == ()
 
 
 def test_an_unwritable_folder_is_refused_at_once(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:

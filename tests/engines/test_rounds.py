@@ -15,7 +15,7 @@ from caribou.engines.rounds import Step, steps_of
 from caribou.graph.operator import normalize
 from caribou.layers.contractive import ContractiveGraphLayer, project_rows
 from caribou.mechanisms.noise_source import BlockNoise
-from caribou.privacy.sensitivity import double_precision, single_storage
+from caribou.privacy.arithmetic import double_precision, single_storage
 from caribou.randomness import Streams
 from engines_support import CAP, COLUMNS, NODES, Tables, calibrated_for, last_state
 
@@ -90,12 +90,12 @@ def test_stored_states_err_by_less_than_their_bound_and_by_more_than_that_of_dou
     blocks = [files.read(index) for index in range(files.layout.blocks)]
     runner = LocalRunner(files.layout, blocks, files.state("x0").read(0, NODES) if beta else None, BlockNoise.seeded(0))
     runner.start(files.state("round-0").read(*files.layout.span(block)) for block in range(files.layout.blocks))
-    runner.round(Step(1, 0.5, 1.0, beta, 8, False, True, 0.0), None, lambda *_: None)
+    runner.round(Step(1, 0.5, 0.0, beta, 8, False, True, 0.0), None, lambda *_: None)
     x0 = project_rows(torch.from_numpy(tables.features))
     operator = normalize(cb.Graph.from_edges(tables.features, tables.pairs.T), cb.Bounds(8))
     exact = project_rows(ContractiveGraphLayer(0.5, 1.0, beta)(x0, operator, x0)).numpy()
     # the result is itself stored in single precision, at most 2^-24 of its length
     error = np.linalg.norm(np.concatenate(list(runner.shards())) - exact) - 2.0**-24 * np.linalg.norm(exact)
-    assert error < single_storage(nodes=NODES, columns=COLUMNS, beta=beta).fixed
+    assert error < single_storage(nodes=NODES, columns=COLUMNS, residual=beta).fixed
     rounded = np.linalg.norm(x0.numpy() - files.state("x0").read(0, NODES))
-    assert rounded > double_precision(nodes=NODES, columns=COLUMNS, beta=beta).fixed
+    assert rounded > double_precision(nodes=NODES, columns=COLUMNS, residual=beta).fixed

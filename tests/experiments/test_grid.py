@@ -7,11 +7,8 @@ from pathlib import Path
 import pytest
 
 from caribou.errors import InputError
-from caribou.experiments.grid import SCALES, available, filtered, read_experiment
-from caribou.experiments.measures import ATTACKS, GCN, budget_of
-from caribou.methods import METHODS
+from caribou.experiments.grid import filtered, read_experiment
 
-ROOT = Path(__file__).parents[2]
 GRID = """
 title = "A table"
 kind = "train"
@@ -105,28 +102,3 @@ def test_bad_files(change: tuple[str, str], message: str, tmp_path: Path) -> Non
 def test_a_missing_file(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="can be read"):
         read_experiment(tmp_path / "none.toml")
-
-
-@pytest.mark.parametrize("experiment", available(ROOT / "experiments"), ids=lambda e: e.name)
-def test_ours_name_known_methods_at_every_scale(experiment) -> None:
-    for scale in SCALES:
-        cells = experiment.cells(scale)
-        assert cells
-        assert {cell["method"] for cell in cells if "method" in cell} <= {*METHODS, GCN}
-        assert {cell["attack"] for cell in cells if cell["kind"] == "audit"} <= set(ATTACKS)
-        # what is not private takes no epsilon: a scale must not put one there
-        for cell in cells:
-            if "method" in cell and cell["method"] != GCN:
-                METHODS[cell["method"]].check(cell["method"], budget_of(cell))
-
-
-def test_chosen_settings_are_used_and_own_ones_come_on_top(monkeypatch: pytest.MonkeyPatch) -> None:
-    from caribou.experiments.measures import settings_of
-
-    monkeypatch.chdir(ROOT)
-    cell = {"method": "caribou-edp", "dataset": "cora", "epsilon": 4, "chosen": True}
-    stored = settings_of(cell)
-    assert stored, "the stored choice differs from the defaults here"
-    name = next(iter(stored))
-    assert settings_of({**cell, "settings": {name: "mine"}}) == {**stored, name: "mine"}
-    assert settings_of({**cell, "chosen": False}) == {}

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.usefixtures("quick_learning")
 GRAPH = "csbm:nodes=120,signal=2"
 LINKTELLER = {
     "kind": "audit", "attack": "linkteller", "dataset": GRAPH, "method": "sage-edp", "epsilon": 4, "seed": 0, "nodes": 30,
-    "ways": ["cached", "fresh"], "settings": {"epochs": 20, "hidden": 16},
+    "query_modes": ["cached", "fresh"], "settings": {"epochs": 20, "hidden": 16},
 }  # fmt: skip
 TIMES = {"seconds", "cpu_seconds", "peak_mb", "peak_mb_before"}
 
@@ -28,9 +28,9 @@ def test_linkteller_says_how_noise_was_handled_and_fits_once(monkeypatch: pytest
     monkeypatch.setattr(SageEdge, "fit", lambda *args: fits.append(1) or fit(*args))
     found = measure(LINKTELLER, None)
     assert len(fits) == 1
-    assert set(found["details"]["ways"]) == {"cached", "fresh"}
-    assert found["details"]["way"] == "cached", "what the certificate covers"
-    assert found["auc"] == found["details"]["ways"]["cached"]["auc"] == 0.5
+    assert set(found["details"]["query_modes"]) == {"cached", "fresh"}
+    assert found["details"]["query_mode"] == "cached", "what the certificate covers"
+    assert found["auc"] == found["details"]["query_modes"]["cached"]["auc"] == 0.5
     assert "one release" in found["note"]
     assert found["details"]["nodes"] == 30
     assert found["settings"]["epochs"] == 20
@@ -40,11 +40,11 @@ def test_linkteller_says_how_noise_was_handled_and_fits_once(monkeypatch: pytest
 
 
 def test_without_privacy_edges_are_found() -> None:
-    cell = {**LINKTELLER, "method": "sage-inf", "epsilon": "inf", "ways": ["cached", "fixed"]}
+    cell = {**LINKTELLER, "method": "sage-inf", "epsilon": "inf", "query_modes": ["cached", "fixed"]}
     found = measure(cell, None)
-    assert found["details"]["way"] == "fixed"
+    assert found["details"]["query_mode"] == "fixed"
     assert found["auc"] > 0.9
-    gcn = {name: value for name, value in cell.items() if name != "ways"} | {"method": "gcn"}
+    gcn = {name: value for name, value in cell.items() if name != "query_modes"} | {"method": "gcn"}
     assert measure(gcn, None)["auc"] > 0.9
 
 
@@ -61,10 +61,10 @@ def test_node_attacks() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"attack": "distinguish"}, "attack must be one of linkteller, gmia, lira, got 'distinguish'"),
+        ({"attack": "distinguish"}, "attack must be one of linkteller, similarity, gmia, lira, got 'distinguish'"),
         ({"attack": "gmia", "method": "gcn"}, "attack must be linkteller for gcn, got 'gmia'"),
         ({"method": "sage-inf"}, "epsilon must be inf for sage-inf"),
-        ({"ways": ["twice"]}, "way must be one of"),
+        ({"query_modes": ["twice"]}, "query_mode must be one of"),
     ],
 )
 def test_bad_cells(change: dict, message: str) -> None:

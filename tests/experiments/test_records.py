@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from dataclasses import asdict
 from multiprocessing import get_context
 from pathlib import Path
@@ -10,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from caribou.errors import InputError
+from caribou.experiments.journal import pack
 from caribou.experiments.records import FAILED, OK, Record, append, latest, read, read_all, result_file
 
 
@@ -23,6 +26,31 @@ def test_what_is_appended_is_read_back(tmp_path: Path) -> None:
     assert read(tmp_path, "table") == ([record(0), record(1), record(2)], [])
     assert read_all(tmp_path) == ({"table": [record(0), record(1), record(2)]}, [])
     assert read(tmp_path, "nothing") == ([], [])
+
+
+def test_packed_records_are_read_with_live_ones_of_which_the_live_count(tmp_path: Path) -> None:
+    for seed in range(3):
+        append(tmp_path, record(seed))
+    pack(result_file(tmp_path, "table"))
+    assert read(tmp_path, "table") == ([record(0), record(1), record(2)], [])
+    append(tmp_path, record(1, OK, 0.9))
+    append(tmp_path, record(2, FAILED))
+    append(tmp_path, record(3))
+    records, problems = read_all(tmp_path)
+    assert not problems
+    found = [(r.cell["seed"], r.status, r.measures["test_accuracy"]) for r in latest(records["table"])]
+    assert found == [(0, OK, 0.5), (1, OK, 0.9), (2, OK, 0.5), (3, OK, 0.5)]
+
+
+def test_files_that_are_no_archives_are_named(tmp_path: Path) -> None:
+    append(tmp_path, record(0))
+    pack(result_file(tmp_path, "table"))
+    (tmp_path / "nodes.parquet").write_bytes(b"something else")
+    records, (problem,) = read_all(tmp_path)
+    assert records == {"table": [record(0)]}
+    assert str(problem).startswith("nodes.parquet: results must be archives that can be read")
+    with pytest.raises(InputError, match="archives that can be read"):
+        read(tmp_path, "nodes")  # to go on with half of the records would measure the others again
 
 
 def test_damage_is_reported_and_skipped(tmp_path: Path) -> None:
@@ -66,6 +94,31 @@ def test_processes_do_not_mix_their_lines(tmp_path: Path) -> None:
     records, problems = read(tmp_path, "table")
     assert not problems
     assert sorted(r.cell["seed"] for r in records) == [100 * k + i for k in range(4) for i in range(40)]
+
+
+WITHOUT = "import sys; sys.modules.update(fcntl=None, resource=None)\n"
+"""As on Windows: importing them is an ImportError."""
+
+
+def test_records_are_written_where_there_are_no_locks_and_no_memory_is_told(tmp_path: Path) -> None:
+    code = (
+        "from pathlib import Path\n"
+        "from caribou.experiments.measures import measure\n"
+        "from caribou.experiments.records import Record, append, read\n"
+        "cell = {'kind': 'noise', 'epsilon': 4, 'contraction': 0.9, 'hops': 2, 'degree_floor': 5}\n"
+        f"folder = Path({str(tmp_path)!r})\n"
+        "append(folder, Record('table', cell, 'ok', measure(cell, None)))\n"
+        "(found,), problems = read(folder, 'table')\n"
+        "sys.exit(problems or 'peak_mb' in found.measures or 'cpu_seconds' not in found.measures)"
+    )
+    assert subprocess.run([sys.executable, "-c", WITHOUT + code], timeout=120).returncode == 0
+
+
+@pytest.mark.parametrize("words", [["--help"], ["plan", "--json"], ["run", "--help"]], ids=" ".join)
+def test_commands_start_without_these_modules(words: list[str]) -> None:
+    code = f"sys.argv = ['caribou', *{words!r}]\nfrom caribou.cli import main\nmain()"
+    done = subprocess.run([sys.executable, "-c", WITHOUT + code], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
 
 
 def test_bad_names_and_folders(tmp_path: Path) -> None:

@@ -15,8 +15,8 @@ from caribou.graph import Graph
 from caribou.mechanisms.edge_votes import NoisyCounts, VoteBudget
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.privacy.accounting import epsilon_of
+from caribou.privacy.arithmetic import grid_spacing
 from caribou.privacy.events import Gaussian
-from caribou.privacy.sensitivity import grid_spacing
 
 Stage = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 

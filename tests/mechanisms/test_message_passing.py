@@ -9,7 +9,6 @@ import networkx as nx
 import numpy as np
 import pytest
 import torch
-from caribou.embeddings import release
 
 from caribou.errors import BudgetExceeded, CalibrationError, CaribouError, InputError
 from caribou.graph import Graph
@@ -18,11 +17,13 @@ from caribou.layers.contractive import ContractiveGraphLayer, project_rows
 from caribou.mechanisms import message_passing
 from caribou.mechanisms.message_passing import propagate
 from caribou.mechanisms.noise_source import NoiseSource
+from caribou.privacy.arithmetic import double_precision
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.calibration import CalibratedPropagation, budget_mu, calibrate_propagation
-from caribou.privacy.certificate import verify
 from caribou.privacy.ledger import Ledger
-from caribou.privacy.sensitivity import Bounds, double_precision
+from caribou.privacy.sensitivity import Bounds
+from caribou.privacy.verify import verify
+from caribou.release import release
 
 
 def random_graph(n: int = 40, seed: int = 0, columns: int = 6) -> Graph:
@@ -39,7 +40,7 @@ def prepared(
     graph: Graph, layer: ContractiveGraphLayer, unit: str, hops: int, mu: float, bounds: Bounds
 ) -> tuple[Operator, CalibratedPropagation]:
     operator = normalize(graph, bounds, np.random.default_rng(0))
-    arithmetic = double_precision(nodes=graph.num_nodes, columns=graph.num_features, beta=layer.beta)
+    arithmetic = double_precision(nodes=graph.num_nodes, columns=graph.num_features, residual=layer.beta)
     calibrated = calibrate_propagation(layer.sensitivity(unit, bounds), hops=hops, mu=mu, arithmetic=arithmetic)
     return operator, calibrated
 
@@ -136,7 +137,7 @@ def test_the_mechanism_adds_exactly_the_calibrated_noise() -> None:
 
 def test_released_values_lie_on_the_grid_before_projection() -> None:
     """No low-order bits of the value survive: with noise inside the ball, every entry is a multiple of the grid."""
-    from caribou.privacy.sensitivity import grid_spacing
+    from caribou.privacy.arithmetic import grid_spacing
 
     graph = random_graph(30, columns=3)
     layer = ContractiveGraphLayer(0.9, beta=0.1)
@@ -275,7 +276,7 @@ def test_the_ledger_refuses_before_noise_is_drawn(tmp_path) -> None:
     assert noise.draws == 0
     (standing,) = ledger.datasets()
     assert standing.releases == 1
-    assert ledger.releases()[0].status == "released"
+    assert ledger.entries()[0].status == "released"
 
 
 def test_degree_cap_at_node_level_is_applied() -> None:
@@ -369,7 +370,7 @@ def one_hop_scores(graph: Graph, x: torch.Tensor, direction: np.ndarray, noise_f
     bounds = Bounds(degree_floor=3)
     operator = normalize(graph, bounds)
     # columns are independent copies of the experiment: one call is `runs` runs
-    arithmetic = double_precision(nodes=graph.num_nodes, columns=runs, beta=0.0)
+    arithmetic = double_precision(nodes=graph.num_nodes, columns=runs, residual=0.0)
     calibrated = calibrate_propagation(layer.sensitivity("edge", bounds), hops=1, mu=1.0, arithmetic=arithmetic)
     values = layer(x, operator).numpy()
     z = NoiseSource.secure().gaussian((graph.num_nodes, runs), std=calibrated.noise_std * noise_factor)
@@ -408,7 +409,7 @@ def final_states(graph: Graph, x: torch.Tensor, hops: int, factor: float, copies
     bounds = Bounds(degree_floor=3)
     many = batch(graph, copies)
     operator = normalize(many, bounds)
-    arithmetic = double_precision(nodes=many.num_nodes, columns=1, beta=0.0)
+    arithmetic = double_precision(nodes=many.num_nodes, columns=1, residual=0.0)
     calibrated = calibrate_propagation(layer.sensitivity("edge", bounds), hops=hops, mu=1.0, arithmetic=arithmetic)
     if factor != 1.0:
         calibrated = CalibratedPropagation(
@@ -487,7 +488,7 @@ def node_states(graph: Graph, copies: int, inner_projection: bool) -> np.ndarray
         operator = Operator(
             _without_loops(operator.matrix, present.repeat(copies, 1)), bounds, present.repeat(copies, 1)
         )
-    arithmetic = double_precision(nodes=many.num_nodes, columns=1, beta=4.0)
+    arithmetic = double_precision(nodes=many.num_nodes, columns=1, residual=4.0)
     unit = "node"
     calibrated = calibrate_propagation(layer.sensitivity(unit, bounds), hops=2, mu=1.0, arithmetic=arithmetic)
     x = torch.ones(n, 1, dtype=torch.float64).repeat(copies, 1)

@@ -15,11 +15,13 @@ from scipy.stats import norm
 
 from caribou.errors import CalibrationError, InputError
 from caribou.graph import Graph
-from caribou.mechanisms.neighbour_sums import bounded_adjacency, bounded_messages, clip_rows, neighbour_sums, noisy_sums
+from caribou.mechanisms.bounded_rows import project_rows
+from caribou.mechanisms.neighbour_sums import bounded_adjacency, bounded_messages, neighbour_sums, noisy_sums
 from caribou.mechanisms.noise_source import NoiseSource
+from caribou.privacy.arithmetic import grid_spacing
 from caribou.privacy.calibration import CalibratedSums, calibrate_sums, sums_mu
 from caribou.privacy.events import Gaussian, NonPrivate, gaussian_mu
-from caribou.privacy.sensitivity import SumSensitivity, grid_spacing, sum_node_sensitivity, sum_sensitivity
+from caribou.privacy.sensitivity import SumSensitivity, sum_node_sensitivity, sum_sensitivity
 
 E = np.eye(3)
 
@@ -165,7 +167,7 @@ def test_the_noise_has_the_calibrated_std_at_every_hop(factor: float) -> None:
     wrong = CalibratedSums(
         calibrated.sensitivity, 3, calibrated.mu, calibrated.noise_std * factor, calibrated.arithmetic
     )
-    z = clip_rows(np.random.default_rng(0).standard_normal((n, 16)), 1.0)
+    z = project_rows(np.random.default_rng(0).standard_normal((n, 16)), 1.0)
     sums = noisy_sums(adjacency_of(graph), z, wrong, NoiseSource.seeded(3))
     for s in sums:
         residual = s[4:] / calibrated.noise_std  # rows without a neighbour are noise alone

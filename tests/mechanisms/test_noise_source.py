@@ -49,7 +49,7 @@ def test_distribution_is_gaussian_in_body_and_tail() -> None:
 
 def test_the_tail_has_no_holes() -> None:
     """u is built from two words: also the smallest u keep 53 bits, and the support ends at 13.4, not at 9.5 or 5.8."""
-    from caribou.mechanisms.noise_source import _exponential
+    from caribou.mechanisms.samplers import exponentials
 
     class Words:
         def __init__(self, first: int, second: int) -> None:
@@ -58,10 +58,10 @@ def test_the_tail_has_no_holes() -> None:
         def update(self, wanted: bytes) -> bytes:
             return self.data[: len(wanted)]
 
-    assert math.sqrt(2 * _exponential(Words(0, 0), 1)[0]) == pytest.approx(13.37, abs=0.01)
-    assert _exponential(Words(2**64 - 1, 2**64 - 1), 1)[0] >= 0
+    assert math.sqrt(2 * exponentials(Words(0, 0), 1)[0]) == pytest.approx(13.37, abs=0.01)
+    assert exponentials(Words(2**64 - 1, 2**64 - 1), 1)[0] >= 0
     # between w = 3 and w = 4 the second word fills the gap: a single word could give nothing in between
-    between = [float(_exponential(Words(3, k << 60), 1)[0]) for k in range(16)]
+    between = [float(exponentials(Words(3, k << 60), 1)[0]) for k in range(16)]
     assert len(set(between)) == 16
     gaps = -np.diff(between)
     assert (gaps > 0).all()
@@ -251,19 +251,11 @@ def test_block_sizes_are_checked(counts: list[int], size: int) -> None:
 
 def test_block_noise_is_the_sampler_of_the_library() -> None:
     """The same words give the same Gaussians: only their address is new."""
-    from caribou.mechanisms.noise_source import _box_muller
+    from caribou.mechanisms.samplers import gaussians
 
     noise = BlockNoise.seeded(1)
     (ours,) = block_gaussians(noise, 3, 7, [901])
-    assert np.abs(ours - _box_muller(noise._stream(3, 7 * 750), 901)).max() < 2.0**-40
-
-
-def test_block_geometric_noise_has_its_variance() -> None:
-    k = BlockNoise.seeded(4).discrete_laplace(1, 0, 400_000, epsilon=1.0)
-    a = np.exp(-1.0)
-    variance = 2 * a / (1 - a) ** 2
-    assert abs(k.mean()) < 5 * np.sqrt(variance / len(k))
-    assert abs(k.var() / variance - 1) < 0.03
+    assert np.abs(ours - gaussians(noise._stream(3, 7 * 750), 901)).max() < 2.0**-40
 
 
 def test_block_noise_key_is_private_and_never_replaced(tmp_path: Path) -> None:

@@ -117,10 +117,10 @@ def test_binomial_numbers_have_their_distribution() -> None:
 
 def test_the_weights_of_the_binomial_are_right_to_the_stated_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     """Against exact fractions: the total variation is below 2^-100."""
-    from caribou.mechanisms import noise_source as module
+    from caribou.mechanisms import samplers as module
 
     seen: list[int] = []
-    monkeypatch.setattr(module, "_uniform_below", lambda stream, bound: seen.append(bound) or 0)
+    monkeypatch.setattr(module, "uniform_below", lambda stream, bound: seen.append(bound) or 0)
     trials, p = 300, Fraction(1, 8)
     lowest = NoiseSource.keyed(bytes(32)).binomial(trials, probability=float(p))
     total = seen[0]
@@ -129,7 +129,7 @@ def test_the_weights_of_the_binomial_are_right_to_the_stated_bound(monkeypatch: 
         low, high = 0, total
         while low < high:
             middle = (low + high) // 2
-            monkeypatch.setattr(module, "_uniform_below", lambda stream, bound, m=middle: m)
+            monkeypatch.setattr(module, "uniform_below", lambda stream, bound, m=middle: m)
             if NoiseSource.keyed(bytes(32)).binomial(trials, probability=float(p)) > threshold:
                 high = middle
             else:

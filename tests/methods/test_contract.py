@@ -66,6 +66,9 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("caribou-edp", {"messages": "embeddings"}),
     ("caribou-edp", {"messages": "features", "beta": 0.5}),
     ("caribou-edp", {"classifier": "mlp"}),
+    ("caribou-edp", {"layer": "attention", "hops": 2}),
+    ("caribou-edp", {"layer": "spectral", "layer_settings": {"theta0": 0.5, "theta1": -0.5}}),
+    ("caribou-edp", {"layer": "gcn", "messages": "embeddings"}),
     ("caribou-inf", {"hops": 2}),
     ("caribou-ndp", {}),
     ("caribou-ndp", {"graph_share": 0.5, "hops": 3}),
@@ -251,8 +254,7 @@ SELECTING = [
     # Groups of nodes whose costs are incomparable: pure epsilon for some, Gaussians for others.
     (name, settings)
     for name, settings in CASES
-    if "votes" in settings
-    and name == "votes-ndp"
+    if ("votes" in settings and name == "votes-ndp")
     or "choose_shrinkage" in settings
     or name == "sage-ndp"
     or (name, settings) == ("caribou-ndp", {"graph_share": 0.5, "hops": 3})
@@ -377,6 +379,8 @@ ALTERNATIVES: dict[type, dict[str, tuple[dict[str, Any], Any]]] = {
         "classifier": ({}, "mlp"),
         "classifier_hidden": ({"classifier": "mlp"}, 8),
         "votes": ({}, 0.5),
+        "layer": (DEEP, "spectral"),
+        "layer_settings": (DEEP | {"layer": "spectral"}, {"theta0": 0.2, "theta1": -0.7}),
     },
     CaribouNdp: {
         "hops": (GRAPHIC, 2),

@@ -16,24 +16,25 @@ import caribou as cb
 from caribou import memory, methods
 from caribou.errors import InputError
 from caribou.graph import Graph
-from caribou.mechanisms.neighbour_sums import bounded_adjacency, neighbour_sums, unit_length
+from caribou.mechanisms.bounded_rows import Rows, unit_length
+from caribou.mechanisms.clipped_gradients import linear_clipped_sum
+from caribou.mechanisms.neighbour_sums import bounded_adjacency, neighbour_sums
 from caribou.mechanisms.noise_source import NoiseSource
-from caribou.mechanisms.noisy_descent import linear_clipped_sum
 from caribou.methods import METHODS
-from caribou.methods import dpdgc as module
+from caribou.methods.edge import dpdgc as module
 from caribou.methods.edge.dpdgc import Dpdgc
 from caribou.methods.node.dpdgc import DpdgcNdp
 from caribou.models.encoder import Prior, cross_fit
-from caribou.models.features import Rows
 from caribou.privacy.accounting import epsilon_of
 from caribou.privacy.budget import Budget
 from caribou.privacy.calibration import budget_mu, calibrate_sums
-from caribou.privacy.certificate import Certificate, verify
+from caribou.privacy.certificate import Certificate
 from caribou.privacy.sensitivity import (
     adjacency_gradient_edge_sensitivity,
     adjacency_gradient_node_sensitivity,
     sum_sensitivity,
 )
+from caribou.privacy.verify import verify
 from caribou.randomness import Streams
 
 GRAPH = cb.datasets.load(
@@ -229,7 +230,9 @@ def test_contract(method, kind: dict) -> None:
     assert not np.array_equal(one.probabilities, other.probabilities)
     assert [np.asarray(x).tobytes() for x in (GRAPH.features, GRAPH.indptr, GRAPH.indices, GRAPH.labels)] == before
     assert 2.98 < one.certificate.epsilon_spent <= 3.0
-    assert epsilon_of(method.cost(GRAPH, budget), 1e-5) == pytest.approx(one.certificate.epsilon_spent, rel=1e-6)
+    assert epsilon_of(method.plan(GRAPH.sizes(budget.unit), budget).cost, 1e-5) == pytest.approx(
+        one.certificate.epsilon_spent, rel=1e-6
+    )
     assert np.allclose(method.predict(one.weights, one.released, GRAPH), one.probabilities)
     json.dumps(dict(method.settings()), allow_nan=False)
     assert type(method)(**method.settings()) == method
@@ -242,18 +245,19 @@ def test_certificate_verifies(method, kind: dict, tmp_path: Path) -> None:
     loaded = Certificate.load(tmp_path / "c.json")
     assert loaded.status == ("private in scope" if kind is NODE else "private")
     assert [c for c in verify(loaded).checks if not c.passed] == []
-    theorems = " ".join(str(m.details["theorem"]) for m in loaded.mechanisms)
+    theorems = " ".join(m.theorem for m in loaded.mechanisms)
     assert all(f"Theorem {k}" in theorems for k in ((5, 7) if kind is EDGE else (6, 8)))
-    assert ("truncation" in {a.name for a in loaded.assumptions}) == (kind is NODE)
+    assert ("truncation" in {a.name.value for a in loaded.assumptions}) == (kind is NODE)
 
 
 @pytest.mark.parametrize(("method", "kind"), CASES)
 def test_it_is_transductive_and_says_so(method, kind: dict) -> None:
-    fitted = methods.fit(method, GRAPH, Budget(3.0, **kind), Streams(0), NoiseSource.seeded(0))
+    budget = Budget(3.0, **kind)
+    fitted = methods.fit(method, GRAPH, budget, Streams(0), NoiseSource.seeded(0))
     with pytest.raises(InputError, match="transductive"):
-        methods.predict_graph(method, fitted.weights, GRAPH, Budget(3.0, **kind), Streams(0), NoiseSource.seeded(0))
+        methods.predict_graph(method, fitted.weights, GRAPH, budget, Streams(0), NoiseSource.seeded(0))
     with pytest.raises(InputError, match="transductive"):
-        method.release_cost(GRAPH, Budget(3.0, **kind))
+        method.plan_graph(GRAPH.sizes(budget.unit), budget, fitted.weights)
 
 
 @pytest.mark.parametrize(("method", "kind"), CASES)

@@ -14,7 +14,6 @@ import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import lru_cache
 
 import numpy as np
 import pytest
@@ -28,20 +27,20 @@ import caribou.methods.node.mlp as mlp_module
 import caribou.methods.node.shared as node_level_module
 import caribou.models.count_likelihood as counts_module
 import caribou.models.heads as head
-import caribou.privacy.certificate as certificate_module
+from audit.collected_runs import Proven, prove
 from caribou.audit.bounds import epsilon_bound, mu_bound
-from caribou.audit.distinguish import Proven, prove
 from caribou.errors import InputError
 from caribou.graph import Graph, Split
 from caribou.graph.operator import normalize
 from caribou.layers.contractive import ContractiveGraphLayer, project_rows
+from caribou.mechanisms.node_votes import VotePlan, clip_counts, vote_counts
 from caribou.mechanisms.noise_source import NoiseSource
-from caribou.methods import Fitted
+from caribou.methods import Outputs, fit, predict_graph
 from caribou.methods.edge.caribou import Caribou, Roles, allocate_edge
 from caribou.methods.edge.votes import VotesEdge
 from caribou.methods.node.caribou import CaribouNdp, centred, joint_rows
 from caribou.methods.node.mlp import MlpDp, apply_model
-from caribou.methods.node.votes import VotePlan, VotesNdp, clip_counts, vote_counts
+from caribou.methods.node.votes import VotesNdp
 from caribou.models.classifier import ClassifierConfig
 from caribou.models.encoder import cross_fit
 from caribou.privacy.accounting import epsilon_of, gdp_epsilon, largest_true_positive_rate
@@ -56,6 +55,8 @@ from caribou.privacy.events import (
     event_to_dict,
     gaussian_mu,
 )
+from caribou.privacy.mechanism_records import Group, groups_of
+from caribou.privacy.verify import verify
 from caribou.randomness import Streams
 
 RUNS = 300
@@ -68,7 +69,7 @@ Scores = dict[str, float]
 
 @pytest.fixture(autouse=True)
 def cheap_public_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Same code on the same inputs, fewer steps; and accounts that are asked a second time are remembered."""
+    """Same code on the same inputs, fewer steps."""
 
     def one_step(loss: Callable[[torch.Tensor], torch.Tensor], start: torch.Tensor) -> np.ndarray:
         theta = start.double().clone().requires_grad_()
@@ -81,23 +82,6 @@ def cheap_public_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(edge_module, "ClassifierConfig", lambda hidden: ClassifierConfig(hidden=4, epochs=2))
     for module in (edge_module, votes_module):
         monkeypatch.setattr(module, "cross_fit", remembered_encoder)
-
-    @lru_cache
-    def spent(events: tuple, delta: float) -> float:
-        return epsilon_of(events, delta)
-
-    @lru_cache
-    def rate(events: tuple, delta: float, false_positive_rate: float) -> float:
-        return largest_true_positive_rate(events, delta=delta, false_positive_rate=false_positive_rate)
-
-    for module in (certificate_module, node_level_module):
-        monkeypatch.setattr(module, "epsilon_of", lambda events, delta: spent(tuple(events), delta))
-    monkeypatch.setattr(
-        certificate_module,
-        "largest_true_positive_rate",
-        lambda events, *, delta, false_positive_rate: rate(tuple(events), delta, false_positive_rate),
-    )
-    monkeypatch.setattr(certificate_module, "_versions", dict)
 
 
 _ENCODERS: dict[bytes, object] = {}
@@ -123,7 +107,7 @@ class Game:
     method: object
     budget: Budget
     worlds: tuple[Graph, Graph]
-    scores: Callable[[Fitted], Scores]
+    scores: Callable[[Outputs], Scores]
     hidden: int | None = None
     pure: bool = False
     runs: int = RUNS
@@ -132,15 +116,18 @@ class Game:
         """Fit ``runs`` times in each world and judge."""
         played = []
         for world, graph in enumerate(self.worlds):
+            plan = self.method.plan(
+                graph.sizes(self.budget.unit), self.budget
+            )  # once: the certificate is not played for
             fits = (
-                self.method.fit(graph, self.budget, STREAMS, NoiseSource.seeded(10_000 * world + run))
+                self.method.fit(plan, graph, STREAMS, NoiseSource.seeded(10_000 * world + run))
                 for run in range(self.runs)
             )
             played.append([(self.scores(fitted), self.view(fitted)) for fitted in fits])
         scores, views = ([[run[k] for run in world] for world in played] for k in (0, 1))
         return prove(tuple(scores), tuple(views), delta=0.0 if self.pure else self.budget.delta)
 
-    def view(self, fitted: Fitted) -> dict[str, np.ndarray]:
+    def view(self, fitted: Outputs) -> dict[str, np.ndarray]:
         """Everything that is handed out."""
         others = np.arange(len(fitted.probabilities)) != (-1 if self.hidden is None else self.hidden)
         out = {f"released.{name}": np.asarray(array) for name, array in fitted.released.items()}
@@ -150,7 +137,7 @@ class Game:
     @property
     def mu(self) -> float | None:
         """The claim, if it is one of GDP; of several groups of nodes, that of training nodes."""
-        cost = self.method.cost(self.worlds[0], self.budget)
+        cost = self.method.plan(self.worlds[0].sizes(self.budget.unit), self.budget).cost
         return gaussian_mu(cost[0].groups[0] if isinstance(cost[0], Parallel) else cost)
 
     def share(self, proven: Proven) -> float:
@@ -206,7 +193,7 @@ def state_game(method: Caribou, budget: Budget = EDGE, *, stars: int = 0) -> Gam
     worlds = (without, without.with_edge(u, v))
     shift = state_shift(method, budget, worlds)
 
-    def scores(fitted: Fitted) -> Scores:
+    def scores(fitted: Outputs) -> Scores:
         state = fitted.released["state"]
         twins = float(np.abs(state[u] - state[v]).max())
         return {"likelihood ratio": float((shift * state).sum()), "twins": twins, "ends": float(state[u] @ state[v])}
@@ -220,8 +207,8 @@ def vote_game(method: VotesEdge, budget: Budget) -> Game:
     u = int(STREAMS.generator("votes").permutation(without.split.train)[0])
     v = 15
 
-    def scores(fitted: Fitted) -> Scores:
-        cast = float(fitted.released["stage_1"][v, without.labels[u]])
+    def scores(fitted: Outputs) -> Scores:
+        cast = float(fitted.released["round_1"][v, without.labels[u]])
         return {"votes": cast, "probability": float(fitted.probabilities[v, without.labels[u]])}
 
     return Game(method, budget, (without, without.with_edge(u, v)), scores, pure=method.noise == "discrete_laplace")
@@ -236,8 +223,8 @@ def both_game() -> Game:
     worlds = (without, without.with_edge(u, v))
     shift = state_shift(method, budget, worlds)
 
-    def scores(fitted: Fitted) -> Scores:
-        cast = float(fitted.released["stage_1"][v, without.labels[u]])
+    def scores(fitted: Outputs) -> Scores:
+        cast = float(fitted.released["round_1"][v, without.labels[u]])
         votes = 0.5 * budget.epsilon * (abs(cast) - abs(cast - 1))
         state = float((shift * fitted.released["state"]).sum())
         return {"votes": votes, "state": state, "likelihood ratio": votes + state}
@@ -284,7 +271,7 @@ def member_game(method: object, budget: Budget = NODE, runs: int = RUNS) -> Game
     graph = member_graph()
     plan = getattr(method, "votes", None)
 
-    def scores(fitted: Fitted) -> Scores:
+    def scores(fitted: Outputs) -> Scores:
         logits = apply_model(fitted.weights, graph)
         out = {"own logit": float(centred(logits)[MEMBER, 2]), "others": float(fitted.probabilities[1:, 2].mean())}
         if "state" in fitted.released:
@@ -312,10 +299,10 @@ def receiver_game() -> Game:
     edges = np.array([(u, v) for u in range(senders)]).T
     split = Split(range(senders), [v + 2], [v, v + 1])
     graph = Graph.from_edges(np.ones((v + 3, 2)), edges, labels=labels, split=split, num_classes=2)
-    full = clip_counts(vote_counts(graph, split, method.plan, 0), method.plan.row_clip())[v]
-    scale = method.plan.noise_scale(budget.epsilon)
+    full = clip_counts(vote_counts(graph, split, method.votes, 0), method.votes.row_clip())[v]
+    scale = method.votes.noise_scale(budget.epsilon)
 
-    def scores(fitted: Fitted) -> Scores:
+    def scores(fitted: Outputs) -> Scores:
         votes = fitted.released["votes"][v]
         return {"likelihood ratio": float((np.abs(votes) - np.abs(votes - full)).sum()) / scale}
 
@@ -422,7 +409,7 @@ def test_planted_faults_are_convicted_at_the_claim(fault: str, monkeypatch: pyte
 
 def public_side(method: object, graph: Graph, budget: Budget) -> dict[str, object]:
     """All of a fit that is not covered by noise: the certificate, the cost, names, shapes and kinds of arrays."""
-    fitted = method.fit(graph, budget, STREAMS, NoiseSource.seeded(1))
+    fitted = fit(method, graph, budget, STREAMS, NoiseSource.seeded(1))
     certificate = fitted.certificate.to_dict()
     arrays = {
         f"{part}.{name}": (np.shape(array), np.asarray(array).dtype)
@@ -431,8 +418,8 @@ def public_side(method: object, graph: Graph, budget: Budget) -> dict[str, objec
     }
     return {
         "certificate": {k: v for k, v in certificate.items() if k not in ("certificate_id", "created")},
-        "cost": method.cost(graph, budget),
-        "release cost": method.release_cost(graph, budget),
+        "plan": method.plan(graph.sizes(budget.unit), budget),
+        "plan of another graph": method.plan_graph(graph.sizes(budget.unit), budget, fitted.weights),
         "arrays": arrays,
     }
 
@@ -471,7 +458,7 @@ def test_without_validation_nodes_the_choice_does_not_react_to_a_node(method: ob
     graph = full.with_split(Split(full.split.train, [], full.split.test))
     for node in (MEMBER, 10):
         for run in range(6):
-            fits = [method.fit(g, NODE, STREAMS, NoiseSource.seeded(run)) for g in (graph, graph.without_node(node))]
+            fits = [fit(method, g, NODE, STREAMS, NoiseSource.seeded(run)) for g in (graph, graph.without_node(node))]
             picks = [[w[k] for w in (f.weights, f.released) for k in w if "weight" in k or "shrink" in k] for f in fits]
             scalars = [[float(p) for p in some if np.ndim(p) == 0] for some in picks]
             assert scalars[0]
@@ -492,7 +479,7 @@ def test_predictions_of_others_do_not_show_how_many_entries_a_node_has(sparse: b
     graph = Graph.from_edges(features, [[0], [1]], labels=np.arange(n) % 3, split=split)
     smaller = graph.without_node(0)
     for base in (MlpDp(), MlpDp(random_features=8), MlpDp(hidden=3)):
-        fitted = base.fit(graph, NODE, STREAMS, NoiseSource.seeded(0))
+        fitted = fit(base, graph, NODE, STREAMS, NoiseSource.seeded(0))
         logits = [apply_model(fitted.weights, g)[1:] for g in (graph, smaller)]
         assert np.array_equal(*logits)
 
@@ -503,23 +490,27 @@ def test_predictions_of_others_do_not_show_how_many_entries_a_node_has(sparse: b
 def test_the_certified_attack_rate_covers_every_group() -> None:
     """A receiver of votes pays a pure epsilon: at few false alarms it is found more often than a Gaussian would allow."""
     method, budget = VotesNdp(votes=VotePlan(2, 0.5), weight=1.0), Budget(4.0, 1e-5, "node")
-    certificate = method.fit(member_graph(), budget, STREAMS, NoiseSource.secure()).certificate
+    certificate = fit(method, member_graph(), budget, STREAMS, NoiseSource.secure()).certificate
     laplace = 0.5 * math.exp(budget.epsilon) * 2 * 0.001  # Laplace noise, shift epsilon scales: TPR = e^epsilon FPR
     assert certificate.largest_true_positive_rates["0.001"] >= laplace * (1 - 1e-3)
-    voters_alone = largest_true_positive_rate(certificate.events, delta=1e-5, false_positive_rate=0.001)
+    voters_alone = largest_true_positive_rate(
+        groups_of(certificate.mechanisms)[Group.TRAINING], delta=1e-5, false_positive_rate=0.001
+    )
     assert voters_alone < 0.5 * laplace, "this is what a certificate about voters alone would say"
     assert certificate.mu is None
-    assert certificate_module.verify(certificate).passed
+    assert verify(certificate).passed
 
 
 @pytest.mark.parametrize("method", [VotesNdp(votes=VotePlan(2, 0.5)), VotesNdp(votes=VotePlan(2, 0.5), weight=1.0)])
 def test_another_graph_costs_a_receiver_its_whole_epsilon(method: VotesNdp) -> None:
     graph, budget = member_graph(), Budget(4.0, 1e-5, "node")
-    weights = method.fit(graph, budget, STREAMS, NoiseSource.secure()).weights
-    certificate = method.release(weights, graph, budget, STREAMS, NoiseSource.secure()).certificate
+    weights = fit(method, graph, budget, STREAMS, NoiseSource.secure()).weights
+    certificate = predict_graph(method, weights, graph, budget, STREAMS, NoiseSource.secure()).certificate
     assert certificate.epsilon_spent == pytest.approx(4.0, rel=1e-4)
-    assert certificate_module.verify(certificate).passed
-    assert epsilon_of(method.release_cost(graph, budget), 1e-5) >= certificate.epsilon_spent
+    assert verify(certificate).passed
+    assert (
+        epsilon_of(method.plan_graph(graph.sizes(budget.unit), budget, weights).cost, 1e-5) >= certificate.epsilon_spent
+    )
 
 
 @pytest.mark.parametrize("method", NODE_METHODS)
@@ -527,12 +518,11 @@ def test_another_graph_costs_a_receiver_its_whole_epsilon(method: VotesNdp) -> N
 def test_what_is_booked_covers_every_group_however_often(method: object, times: int) -> None:
     """Composed with itself, a pure epsilon adds up faster than Gaussians of the same epsilon: a ledger must know both."""
     graph, budget = member_graph(), Budget(1.0, 1e-5, "node")
-    cost = method.cost(graph, budget)
-    certificate = method.fit(graph, budget, STREAMS, NoiseSource.secure()).certificate
+    cost = method.plan(graph.sizes(budget.unit), budget).cost
+    certificate = fit(method, graph, budget, STREAMS, NoiseSource.secure()).certificate
     booked = epsilon_of(cost * times, 1e-5)
     assert booked >= epsilon_of(certificate.cost * times, 1e-5) * (1 - 2e-3)
-    for events in certificate.public_parameters.get("groups", {}).values():
-        group = [event_from_dict(event) for event in events]
+    for group in groups_of(certificate.mechanisms).values():
         assert booked >= epsilon_of(group * times, 1e-5) * (1 - 2e-3)
     assert times > 1 or booked <= budget.epsilon * (1 + 1e-9)
 

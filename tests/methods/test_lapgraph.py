@@ -14,8 +14,8 @@ from caribou.mechanisms.noise_source import NoiseSource
 from caribou.mechanisms.randomized_response import perturbed_pairs
 from caribou.methods.edge.lapgraph import LapGraph
 from caribou.methods.edge.sage import SageEdge
-from caribou.privacy.certificate import verify
 from caribou.privacy.pair_response import laplace_threshold_response, pair_count
+from caribou.privacy.verify import verify
 from caribou.randomness import Streams
 
 GRAPH = cb.datasets.load("csbm:nodes=120", seed=4)
@@ -29,11 +29,11 @@ def test_contract_and_certificate() -> None:
     assert before == (GRAPH.indices.tobytes(), GRAPH.features.tobytes())
     assert np.allclose(fitted.probabilities.sum(axis=1), 1)
     assert [c for c in verify(fitted.certificate).checks if not c.passed] == []
-    assert fitted.certificate.events == method.cost(GRAPH, budget)
+    assert fitted.certificate.cost == method.plan(GRAPH.sizes(budget.unit), budget).cost
     assert fitted.certificate.epsilon_spent <= 6.0
-    details = fitted.certificate.mechanisms[1].details
-    assert details["epsilon_of_these"] <= 0.99 * 6.0
-    assert "docs/methods/sage.md" in details["theorem"]
+    record = fitted.certificate.mechanisms[1]
+    assert record.details["epsilon_of_answers"] <= 0.99 * 6.0
+    assert "docs/methods/sage.md" in record.theorem
     one, two = (methods.fit(method, GRAPH, budget, Streams(0), NoiseSource.seeded(3)) for _ in range(2))
     assert np.array_equal(one.probabilities, two.probabilities)
     other = methods.fit(SageEdge(**QUICK), GRAPH, budget, Streams(0), NoiseSource.seeded(3))

@@ -21,28 +21,22 @@ from caribou import methods
 from caribou.errors import InputError
 from caribou.graph import Graph, Split
 from caribou.graph.operator import pair_hash
+from caribou.mechanisms.exponential import choose
+from caribou.mechanisms.node_votes import VotePlan, clip_counts, release_votes, vote_counts
 from caribou.mechanisms.noise_source import NoiseSource
-from caribou.mechanisms.noisy_descent import chain_logits
-from caribou.methods.node.mlp import RANDOM_FEATURE_SHARE, SHRINKAGE_CHOICES, Base, MlpDp, choose, full_batch
-from caribou.methods.node.votes import (
-    SELECTION_SHARE,
-    VotePlan,
-    VotesNdp,
-    base_mu,
-    clip_counts,
-    default_plan,
-    group_events,
-    release_votes,
-    vote_counts,
-    vote_event,
-)
+from caribou.methods.node.mlp import RANDOM_FEATURE_SHARE, SHRINKAGE_CHOICES, Base, MlpDp, full_batch
+from caribou.methods.node.votes import SELECTION_SHARE, VotesNdp, base_mu, default_plan
 from caribou.models.features import centred_unit_rows, unit_root_rows, with_random_features
+from caribou.models.network import chain_logits
 from caribou.models.public_weights import random_directions
 from caribou.privacy.accounting import epsilon_of, pure_epsilon
-from caribou.privacy.budget import Budget
+from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.calibration import budget_mu
-from caribou.privacy.certificate import Certificate, verify
+from caribou.privacy.certificate import Certificate
 from caribou.privacy.events import EpsilonDelta, Gaussian, Laplace, NonPrivate, gaussian_mu
+from caribou.privacy.mechanism_records import Group, groups_of
+from caribou.privacy.sizes import Sizes
+from caribou.privacy.verify import verify
 from caribou.randomness import Streams
 
 NODE = {"delta": 1e-5, "unit": "node"}
@@ -97,9 +91,9 @@ def test_certificate_verifies_and_survives_a_file(method, graph: Graph, tmp_path
     assert loaded.status == ("private in scope" if method is VOTING else "private")
     failed = [c for c in verify(loaded).checks if not c.passed]
     assert failed == []
-    names = {a.name for a in loaded.assumptions}
-    assert {"truncation", "own predictions", "parallel composition"} <= names
-    assert "no edge" in next(a.statement for a in loaded.assumptions if a.name == "truncation") or method is VOTING
+    names = {a.name.value for a in loaded.assumptions}
+    edges = "choice of receivers" if method is VOTING else "no edge is read"
+    assert {edges, "own predictions", "parallel composition"} <= names
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -107,14 +101,14 @@ def test_without_privacy_it_is_labelled(method, graph: Graph) -> None:
     noise = NoiseSource.secure()
     fitted = methods.fit(method, graph, Budget(math.inf, **NODE), Streams(0), noise)
     assert fitted.certificate.status == "no privacy"
-    assert NonPrivate() in fitted.certificate.events
+    assert NonPrivate() in groups_of(fitted.certificate.mechanisms)[Group.TRAINING]
     again = methods.fit(method, graph, Budget(math.inf, **NODE), Streams(0), NoiseSource.secure())
     assert np.array_equal(fitted.probabilities, again.probabilities)  # there is no noise in it
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_the_unit_must_be_node_and_training_nodes_must_exist(method, graph: Graph) -> None:
-    with pytest.raises(InputError, match="unit of the budget must be node"):
+    with pytest.raises(InputError, match="unit must be node"):
         methods.fit(method, graph, Budget(1.0, 1e-5, "edge"), Streams(0), NoiseSource.seeded(0))
     for bad in (graph.with_split(None), graph.with_split(Split([], graph.split.val, graph.split.test))):
         with pytest.raises(InputError, match="must have labels and a split with training nodes"):
@@ -162,7 +156,7 @@ def test_streams_are_independent(graph: Graph) -> None:
     assert np.array_equal(*mlp)
     # the votes differ by clipped counts alone: the noise is bit-identical, so rows without votes are equal
     coins = [int(Streams(s).sampling.integers(2**63)) for s in (0, 1)]
-    counts = [vote_counts(graph, graph.split, VOTING.plan, c) for c in coins]
+    counts = [vote_counts(graph, graph.split, VOTING.votes, c) for c in coins]
     same = (counts[0] == counts[1]).all(axis=1)
     assert 0 < same.sum() < 300
     assert np.array_equal(one.released["votes"][same], two.released["votes"][same])
@@ -220,7 +214,7 @@ def test_certificates_name_what_each_model_releases(graph: Graph) -> None:
     )
     assert linear.released == ("weights of the linear model", "mean of the training rows")
     assert network.released == ("weights of the network", "mean of the training rows")
-    assert len(linear.events) == len(network.events) == 2
+    assert len(linear.cost) == len(network.cost) == 2
     for bad in ({"hidden": 4, "choose_shrinkage": True}, {"hidden": 4, "random_features": 5}):
         with pytest.raises(InputError, match="must be off with a hidden layer"):
             MlpDp(**bad)
@@ -254,14 +248,14 @@ def test_a_public_sample_replaces_the_private_mean(graph: Graph, sample: Path, h
     json.dumps(dict(method.settings()))
     fits = [methods.fit(method, graph, Budget(3.0, **NODE), Streams(0), NoiseSource.seeded(s)) for s in (0, 0, 1)]
     certificate = fits[0].certificate
-    assert len(certificate.events) == 1  # no mean
+    assert len(certificate.mechanisms) == 1  # no mean
     assert 2.98 < certificate.epsilon_spent <= 3.0
     assert np.array_equal(fits[0].probabilities, fits[1].probabilities)
     assert not np.array_equal(fits[0].probabilities, fits[2].probabilities)
     assert not np.array_equal(fits[0].probabilities, fitted_probabilities(MlpDp(hidden=hidden), graph))
     assert certificate.public_parameters["public_features"] == "200 rows"
     assert "sample.npy" not in json.dumps(certificate.to_dict())
-    assert "public features" in {a.name for a in certificate.assumptions}
+    assert "public features" in {a.name.value for a in certificate.assumptions}
     assert "mean of the training rows" not in certificate.released
     assert fits[0].weights["public_components"].shape == (60, 50)
     few = dataclasses.replace(method, train_size=10_000)  # a budget that carries more components than the sample has
@@ -278,7 +272,7 @@ def test_a_public_sample_under_votes(graph: Graph, sample: Path) -> None:
     certificate = methods.fit(method, graph, Budget(3.0, **NODE), Streams(0), NoiseSource.seeded(0)).certificate
     assert certificate.public_parameters["base"]["public_features"] == "200 rows"
     assert "sample.npy" not in json.dumps(certificate.to_dict())
-    assert "public features" in {a.name for a in certificate.assumptions}
+    assert "public features" in {a.name.value for a in certificate.assumptions}
 
 
 def test_private_rows_do_not_move_the_public_basis(graph: Graph, sample: Path) -> None:
@@ -286,9 +280,12 @@ def test_private_rows_do_not_move_the_public_basis(graph: Graph, sample: Path) -
     graph = wide(graph)
     v = int(graph.split.train[0])
     method = MlpDp(public_features=sample, train_size=len(graph.split.train))
-    one, two = (method.fit_base(g, 0.5, Streams(0), NoiseSource.seeded(0)) for g in (graph, graph.without_node(v)))
-    assert np.array_equal(one.beside["public_components"], two.beside["public_components"])
-    assert np.array_equal(one.beside["public_mean"], two.beside["public_mean"])
+    one, two = (
+        method.fit_base(method.plan_base(g.sizes(PrivacyUnit.NODE), 0.5), g, Streams(0), NoiseSource.seeded(0))
+        for g in (graph, graph.without_node(v))
+    )
+    assert np.array_equal(one.extra_params["public_components"], two.extra_params["public_components"])
+    assert np.array_equal(one.extra_params["public_mean"], two.extra_params["public_mean"])
     others = np.delete(np.arange(graph.num_nodes), v)
     assert np.array_equal(one.rows.take(others).matrix, two.rows.take(others).matrix)
     assert one.rows.norms.max() <= 1 + 1e-12
@@ -324,9 +321,13 @@ def test_sparse_features_stay_sparse_and_give_the_same_model(graph: Graph) -> No
     dense = Graph.from_edges(x, [[0], [1]], labels=y, split=split)
     sparse = Graph.from_edges(sp.csr_array(x), [[0], [1]], labels=y, split=split)
     budget = Budget(4.0, **NODE)
-    base = MlpDp().fit_base(sparse, 1.0, Streams(0), NoiseSource.seeded(0))
+    base = MlpDp().fit_base(
+        MlpDp().plan_base(sparse.sizes(PrivacyUnit.NODE), 1.0), sparse, Streams(0), NoiseSource.seeded(0)
+    )
     assert sp.issparse(base.rows.matrix)
-    network = NETWORK.fit_base(sparse, 1.0, Streams(0), NoiseSource.seeded(0))
+    network = NETWORK.fit_base(
+        NETWORK.plan_base(sparse.sizes(PrivacyUnit.NODE), 1.0), sparse, Streams(0), NoiseSource.seeded(0)
+    )
     assert sp.issparse(network.rows.matrix)
     for method in (MlpDp(), RANDOM, NETWORK):
         a, b = (
@@ -341,9 +342,9 @@ def test_sparse_features_stay_sparse_and_give_the_same_model(graph: Graph) -> No
 @pytest.mark.parametrize("epsilon", [0.3, 1.0, 4.0, 16.0])
 def test_the_base_spends_exactly_its_mu(graph: Graph, epsilon: float) -> None:
     fitted = methods.fit(MlpDp(), graph, Budget(epsilon, **NODE), Streams(0), NoiseSource.seeded(0))
-    assert all(isinstance(e, Gaussian) for e in fitted.certificate.events)
+    assert all(isinstance(e, Gaussian) for e in fitted.certificate.cost)
     assert epsilon * (1 - 1e-6) < fitted.certificate.epsilon_spent <= epsilon
-    base = MlpDp().fit_base(graph, 0.7, Streams(0), NoiseSource.seeded(0))
+    base = MlpDp().plan_base(graph.sizes(PrivacyUnit.NODE), 0.7)
     assert gaussian_mu([r.event for r in base.records]) == pytest.approx(0.7, rel=1e-9)
     assert gaussian_mu([r.event for r in base.records]) <= 0.7
     assert full_batch("x", 9, 0.5).mu <= 0.5
@@ -358,8 +359,13 @@ def test_golden_composition_of_votes_and_training(epsilon: float, plan: VotePlan
     budget = Budget(epsilon, **NODE)
     mu = base_mu(budget, plan)
     assert mu == pytest.approx(expected, rel=0.01)
-    assert epsilon_of([Gaussian(1 / mu), vote_event(budget, plan)], 1e-5) <= epsilon
-    assert epsilon_of([Gaussian(0.997 / mu), vote_event(budget, plan)], 1e-5) > epsilon
+    assert (
+        epsilon_of([Gaussian(1 / mu), Laplace(plan.noise_scale(epsilon), plan.receivers_per_sender)], 1e-5) <= epsilon
+    )
+    assert (
+        epsilon_of([Gaussian(0.997 / mu), Laplace(plan.noise_scale(epsilon), plan.receivers_per_sender)], 1e-5)
+        > epsilon
+    )
 
 
 @pytest.mark.parametrize("chooses", [True, False])
@@ -367,11 +373,12 @@ def test_golden_composition_of_votes_and_training(epsilon: float, plan: VotePlan
 def test_every_group_keeps_the_budget(epsilon: float, chooses: bool) -> None:
     budget = Budget(epsilon, **NODE)
     plan = VotePlan(2, 0.5)
-    groups = group_events(budget, plan, (Gaussian(1 / base_mu(budget, plan)),), chooses=chooses)
-    assert epsilon_of(groups["training nodes"], 1e-5) <= epsilon
-    for name in ("validation nodes", "test nodes and the rest"):
-        assert epsilon * (1 - 1e-9) < pure_epsilon(groups[name]) <= epsilon
-    spent_on_choice = [e.epsilon for e in groups["validation nodes"] if isinstance(e, EpsilonDelta)]
+    method = VotesNdp(votes=plan, weight=None if chooses else 1.0)
+    groups = groups_of(method.plan(Sizes(300, 8, 3, 200, 40, 60), budget).mechanisms)
+    assert epsilon_of(groups[Group.TRAINING], 1e-5) <= epsilon
+    for group in (Group.VALIDATION, Group.OTHERS):
+        assert epsilon * (1 - 1e-9) < pure_epsilon(groups[group]) <= epsilon
+    spent_on_choice = [e.epsilon for e in groups[Group.VALIDATION] if isinstance(e, EpsilonDelta)]
     assert spent_on_choice == ([pytest.approx(SELECTION_SHARE * epsilon)] if chooses else [])
 
 
@@ -443,7 +450,7 @@ def test_one_node_moves_the_votes_as_claimed_on_all_small_graphs() -> None:
         split = Split(train, others[:1], others[1:])
         graph = Graph.from_edges(np.ones((n, 1)), edges, labels=np.arange(n) % 2, split=split, num_classes=2)
         for plan, tau in ((VotePlan(1, 0.5), 2.0), (VotePlan(2, 1.0), 0.7)):
-            full = clip_counts(vote_counts(graph, split, plan, coins=11), tau)
+            full = clip_counts(vote_counts(graph, split, plan, 11), tau)
             for v in train:
                 smaller = graph.without_node(v)
                 moved = np.abs(full - clip_counts(vote_counts(smaller, smaller.split, plan, 11), tau)).sum(axis=1)
@@ -491,17 +498,19 @@ def test_average_degree_is_never_read_from_the_graph() -> None:
     pairs = np.array(list(itertools.combinations(range(n), 2))).T
     labels = np.arange(n) % 2
     split = Split(range(40), range(40, 50), range(50, n))
-    events = [
+    certificates = [
         methods.fit(
             VotesNdp(declared_average_degree=d),
             Graph.from_edges(np.ones((n, 2)), edges, labels=labels, split=split),
             Budget(3.0, **NODE),
             Streams(0),
             noise,
-        ).certificate.cost
+        ).certificate
         for d in (None, 30.0)
         for edges, noise in ((pairs, NoiseSource.seeded(0)), (pairs[:, :0], NoiseSource.seeded(0)))
     ]
+    events = [groups_of(c.mechanisms)[Group.TRAINING] for c in certificates]
+    assert [c.cost for c in certificates[::2]] == [c.cost for c in certificates[1::2]]
     assert events[0] == events[1]
     assert events[2] == events[3]
     assert not any(isinstance(e, Laplace) for e in events[0])
@@ -540,7 +549,9 @@ def test_likelihood_ratio_attack_on_a_receiver_stays_within_epsilon_and_comes_cl
     b = plan.noise_scale(epsilon)
     ratios = []
     for seed in range(300):
-        votes = release_votes(with_node, graph.split, plan, budget, NoiseSource.seeded(seed), chooses=True)
+        votes = release_votes(
+            with_node, graph.split, plan, budget.epsilon, NoiseSource.seeded(seed), validation_share=1 - SELECTION_SHARE
+        )
         ratios.append(float((np.abs(votes - means[1]) - np.abs(votes - means[0])).sum()) / b)
     assert max(ratios) <= epsilon
     assert max(ratios) > 0.9 * epsilon
@@ -578,7 +589,11 @@ def test_votes_noise_has_the_claimed_scale_in_every_row() -> None:
     graph = star(senders=3, receivers=20_000)
     plan, budget = VotePlan(2, 0.5), Budget(2.0, **NODE)
     empty = np.zeros((graph.num_nodes, 2))
-    sample = np.abs(release_votes(empty, graph.split, plan, budget, NoiseSource.secure(), chooses=True)).ravel()
+    sample = np.abs(
+        release_votes(
+            empty, graph.split, plan, budget.epsilon, NoiseSource.secure(), validation_share=1 - SELECTION_SHARE
+        )
+    ).ravel()
     b = plan.noise_scale(2.0)
     assert b == pytest.approx(2.0)
     error = b / math.sqrt(len(sample))
@@ -586,6 +601,11 @@ def test_votes_noise_has_the_claimed_scale_in_every_row() -> None:
     assert abs(sample.mean() - 1.05 * b) > 4.5 * error
     assert abs(sample.mean() - 0.95 * b) > 4.5 * error
     assert (sample > 0).all()
+
+
+def choose_on(graph: Graph, candidates: list[np.ndarray], epsilon: float, noise: NoiseSource, default: int) -> int:
+    split, labels = graph.split, graph.labels[graph.split.val]
+    return choose(candidates, labels, declared=split.declared[1], epsilon=epsilon, noise=noise, default=default)
 
 
 def test_the_choice_on_validation_nodes_is_epsilon_dp() -> None:
@@ -597,13 +617,13 @@ def test_the_choice_on_validation_nodes_is_epsilon_dp() -> None:
     noise = NoiseSource.seeded(0)
     shares = []
     for g, size in ((graph, 3), (graph.without_node(2), 2)):
-        picks = [choose([right[:size], wrong[:size]], g, g.split, epsilon, noise, default=0) for _ in range(runs)]
+        picks = [choose_on(g, [right[:size], wrong[:size]], epsilon, noise, default=0) for _ in range(runs)]
         shares.append(1 - np.mean(picks))
     for share, count in zip(shares, (3, 2), strict=True):
         expected = 1 / (1 + math.exp(-epsilon * count))
         assert abs(share - expected) < 5 * math.sqrt(expected * (1 - expected) / runs)
     empty = Graph.from_edges(np.ones((2, 1)), [[0], [1]], labels=[0, 1], split=Split([0], [], [1]))
-    assert choose([right[:0], wrong[:0]], empty, empty.split, epsilon, noise, default=1) == 1
+    assert choose_on(empty, [right[:0], wrong[:0]], epsilon, noise, default=1) == 1
     assert len(SHRINKAGE_CHOICES) > 3
 
 
@@ -629,11 +649,16 @@ def test_node_membership_attack_on_the_whole_base(extra: dict) -> None:
     method, budget = MlpDp(train_size=19, shrinkage=0.0, **extra), Budget(epsilon, delta, "node")
     scores = []
     for g in (graph, smaller):
-        fits = [method.fit_base(g, budget_mu(budget), Streams(0), NoiseSource.seeded(s)) for s in range(runs)]
+        fits = [
+            method.fit_base(
+                method.plan_base(g.sizes(PrivacyUnit.NODE), budget_mu(budget)), g, Streams(0), NoiseSource.seeded(s)
+            )
+            for s in range(runs)
+        ]
         # the last logit of a row that is the same in both worlds: the removed node's own, made from the full graph's features
         scores.append(np.array([class_weight(fit, unit_root_rows(x)[18]) for fit in fits]))
     separation = abs(scores[0].mean() - scores[1].mean()) / math.sqrt((scores[0].var() + scores[1].var()) / 2)
-    mu = gaussian_mu(methods.fit(method, graph, budget, Streams(0), NoiseSource.seeded(0)).certificate.events)
+    mu = gaussian_mu(methods.fit(method, graph, budget, Streams(0), NoiseSource.seeded(0)).certificate.cost)
     assert mu is not None
     assert separation <= mu + 4 * math.sqrt(2 / runs)
     assert separation > 0.1 * mu  # the attack sees the node

@@ -16,8 +16,7 @@ from caribou.mechanisms import edge_votes as mechanism
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods.edge.votes import VotesEdge, run_rounds
 from caribou.models.encoder import cross_fit
-from caribou.privacy.certificate import verify
-from caribou.privacy.events import Gaussian
+from caribou.privacy.verify import verify
 from caribou.randomness import Streams
 
 GRAPH = cb.datasets.load(
@@ -44,7 +43,7 @@ def test_votes_help_and_are_deterministic_per_seed() -> None:
     assert np.array_equal(first.probabilities, second.probabilities)
     assert np.allclose(first.probabilities.sum(axis=1), 1)
     other_noise = fit(VotesEdge(), 1.0, noise_seed=2)
-    assert not np.array_equal(first.released["stage_1"], other_noise.released["stage_1"])
+    assert not np.array_equal(first.released["round_1"], other_noise.released["round_1"])
     assert accuracy(fit(VotesEdge(), 8.0)) > accuracy(fit(VotesEdge(), 0.05)) + 0.05
 
 
@@ -125,14 +124,13 @@ def test_gaussian_votes_help_too() -> None:
 
 
 @pytest.mark.usefixtures("quick_encoder")
-def test_an_election_can_be_held_under_a_part_of_a_composed_budget() -> None:
+def test_rounds_can_be_run_under_a_part_of_a_composed_budget() -> None:
     prior = cross_fit(GRAPH, Streams(1))
-    outcome = run_rounds(
+    decoded = run_rounds(
         VotesEdge(max_rounds=2), GRAPH, prior, mechanism.VoteBudget.gaussian(0.6), Streams(1), NoiseSource.seeded(1)
     )
-    assert outcome.record.event == Gaussian(1 / 0.6)
-    assert outcome.scores.shape == outcome.probabilities.shape == (400, 3)
-    assert {"stage_1", "wave_1"} <= set(outcome.transcript)
+    assert decoded.scores.shape == decoded.probabilities.shape == (400, 3)
+    assert {"round_1", "round_2"} <= set(decoded.transcript)
     whole = fit(VotesEdge(), 2.0)
     alone = run_rounds(VotesEdge(), GRAPH, prior, mechanism.VoteBudget(2.0), Streams(1), NoiseSource.seeded(1))
     assert np.array_equal(alone.probabilities, whole.probabilities)

@@ -7,10 +7,20 @@ import math
 import numpy as np
 import pytest
 from scipy import stats
+from scipy.special import logsumexp
 
 from caribou.mechanisms.edge_votes import VoteBudget
 from caribou.mechanisms.noise_source import NoiseSource
-from caribou.models.count_likelihood import LARGEST, MULTIPLIERS, SHAPE, CountModel
+from caribou.models.count_likelihood import (
+    LARGEST,
+    MULTIPLIERS,
+    SHAPE,
+    CountModel,
+    class_evidence,
+    multiplier_weights,
+    scaled_down,
+    vote_rates,
+)
 
 BUDGETS = (VoteBudget(0.7), VoteBudget(3.0), VoteBudget.gaussian(0.3), VoteBudget.gaussian(1.5))
 
@@ -46,3 +56,142 @@ def test_the_likelihood_prefers_the_rates_that_made_the_counts(budget: VoteBudge
         ratio = L[:, k] - L[:, 1 - k]
         assert ratio.mean() > 5 * ratio.std() / math.sqrt(len(ratio))
         assert np.exp(-ratio).mean() == pytest.approx(1, abs=0.05), "E[likelihood ratio] is 1 under the truth"
+
+
+@pytest.mark.parametrize("budget", BUDGETS, ids=str)
+def test_the_likelihood_of_nodes_is_the_sum_over_true_counts_written_out(budget: VoteBudget) -> None:
+    """log P(counts | class, multiplier) up to a constant per node and class of vote, so differences are compared."""
+    rates = np.array([[2.0, 0.5], [0.3, 4.0]])
+    model = CountModel(budget, False)
+    points = model.points()
+    counts = points[np.array([[3, 9], [14, 2], [6, 6]])]  # on the table, so that nothing is rounded
+    L = model.log_likelihood(counts, rates)
+    assert L.shape == (3, 2, len(MULTIPLIERS))
+    m = np.arange(80)
+    expected = np.zeros_like(L)
+    for v, k, t in np.ndindex(*L.shape):
+        for c in range(2):
+            gap = counts[v, c] - m
+            log_noise = -((gap * budget.mu) ** 2) / 2 if math.isfinite(budget.mu) else -budget.epsilon * abs(gap)
+            rate = max(MULTIPLIERS[t] * rates[k, c], 1e-9)
+            expected[v, k, t] += logsumexp(stats.poisson.logpmf(m, rate) + log_noise)
+    assert np.allclose(L - L[:, :1, :1], expected - expected[:, :1, :1], atol=1e-4)
+
+
+def test_counts_off_the_table_take_the_nearest_point() -> None:
+    model, rates = CountModel(VoteBudget(1.0), False), np.array([[2.0, 0.5], [0.3, 4.0]])
+    negative, clipped = (
+        model.log_likelihood(np.array([[-30, 2]]), rates),
+        model.log_likelihood(np.array([[-1, 2]]), rates),
+    )
+    assert np.array_equal(negative, clipped)
+    assert np.isfinite(model.log_likelihood(np.array([[10**6, 2]]), rates)).all()
+    counts = np.array([[900.0, 300.0], [300.0, 1.0], [-5.0, -9.0]])
+    assert scaled_down(counts).tolist() == [[300.0, 100.0], [300.0, 1.0], [-5.0, -9.0]]
+
+
+# -- rates ---------------------------------------------------------------------------------------------------------
+
+
+def voted(n: int, rates: np.ndarray, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(len(rates), size=n)
+    return rng.poisson(rates[labels]).astype(np.float64), labels
+
+
+def fitted_rates(counts: np.ndarray, labels: np.ndarray, calibration: np.ndarray, exposure: float = 1.0) -> np.ndarray:
+    C = counts.shape[1]
+    totals = counts.sum(axis=1) / exposure
+    mean_total = (float(totals.mean()), float(totals.var()) / len(totals))
+    return vote_rates(
+        counts, calibration, labels, np.full((len(calibration), C), exposure), np.full(C, 1 / C), mean_total
+    )
+
+
+def test_rates_are_recovered_from_many_nodes() -> None:
+    rates = np.array([[3.0, 1.0, 0.2], [0.5, 2.0, 0.5], [0.1, 1.5, 4.0]])
+    counts, labels = voted(20_000, rates)
+    assert np.allclose(fitted_rates(counts, labels, np.arange(20_000)), rates, atol=0.1)
+    # a node that only half of the voters reached tells the same rates
+    halved, labels = voted(20_000, rates / 2)
+    assert np.allclose(fitted_rates(halved, labels, np.arange(20_000), exposure=0.5), rates, atol=0.15)
+
+
+def test_few_nodes_are_shrunk_to_homophily() -> None:
+    """alpha I + beta 1 pi' is the truth: means of few noisy counts are far from it, the shrunk ones much nearer."""
+    rates = 2.0 * np.eye(4) + 1.0 * np.full((4, 4), 1 / 4)
+    errors = {"shrunk": 0.0, "raw": 0.0}
+    for seed in range(20):
+        counts, labels = voted(40, rates, seed)
+        counts += np.random.default_rng(seed).standard_normal(counts.shape)
+        B = fitted_rates(counts, labels, np.arange(40))
+        raw = np.stack([counts[labels == k].mean(axis=0) if (labels == k).any() else np.zeros(4) for k in range(4)])
+        errors["shrunk"] += float(((B - rates) ** 2).sum())
+        errors["raw"] += float(((raw - rates) ** 2).sum())
+    assert errors["shrunk"] < 0.4 * errors["raw"]
+
+
+def test_a_class_without_calibration_nodes_gets_the_pooled_rates() -> None:
+    rates = 3.0 * np.eye(3) + np.full((3, 3), 0.5)
+    counts, labels = voted(3000, rates)
+    B = fitted_rates(counts, labels, np.flatnonzero(labels != 2))
+    assert B[2].argmax() == 2
+    assert np.allclose(B[2], [0.5, 0.5, 3.5], atol=0.4)
+
+
+def test_rates_are_positive_even_without_a_vote() -> None:
+    B = fitted_rates(np.zeros((30, 3)), np.arange(30) % 3, np.arange(30))
+    assert (B > 0).all()
+    assert np.isfinite(B).all()
+
+
+# -- degrees and classes -------------------------------------------------------------------------------------------
+
+
+def test_the_distribution_of_degrees_is_recovered() -> None:
+    """Half of the nodes with 0.2 times the rates, half with 3 times; classes known."""
+    rng = np.random.default_rng(0)
+    rates = np.array([[6.0, 1.0], [1.0, 6.0]])
+    labels, multiplier = rng.integers(2, size=4000), rng.choice([0.2, 3.0], size=4000)
+    counts = rng.poisson(rates[labels] * multiplier[:, None])
+    g = multiplier_weights(CountModel(VoteBudget(4.0), False).log_likelihood(counts, rates), np.eye(2)[labels])
+    assert g.sum() == pytest.approx(1)
+    small, large = g[MULTIPLIERS < 0.5].sum(), g[(MULTIPLIERS > 1.9) & (MULTIPLIERS < 5.5)].sum()
+    assert small == pytest.approx(0.5, abs=0.05)
+    assert large == pytest.approx(0.5, abs=0.05)
+
+
+def test_em_never_lowers_the_posterior_and_the_class_is_weighted() -> None:
+    """Against brute force: one EM step of the returned weights leaves them almost where they are, and classes count."""
+    rng = np.random.default_rng(1)
+    L, p = rng.standard_normal((50, 3, len(MULTIPLIERS))) * 2, rng.dirichlet(np.ones(3), 50)
+    g = multiplier_weights(L, p)
+
+    def objective(weights: np.ndarray) -> float:
+        """The marginal log likelihood with half a pseudo-count each: what EM climbs."""
+        return float(
+            logsumexp(L + np.log(p)[:, :, None] + np.log(weights), axis=(1, 2)).sum() + 0.5 * np.log(weights).sum()
+        )
+
+    uniform = np.full(len(MULTIPLIERS), 1 / len(MULTIPLIERS))
+    assert objective(g) > objective(uniform)
+    for _ in range(20):
+        other = 0.9 * g + 0.1 * rng.dirichlet(np.ones(len(MULTIPLIERS)))
+        assert objective(g) > objective(other) - 0.05
+    certain = np.eye(3)[np.zeros(50, dtype=int)]
+    only_first = multiplier_weights(np.repeat(L[:, :1], 3, axis=1), p)
+    assert np.allclose(multiplier_weights(L, certain), only_first, atol=1e-6), "classes of weight 0 do not count"
+
+
+def test_without_rows_all_degrees_are_as_likely() -> None:
+    assert np.allclose(multiplier_weights(np.zeros((0, 3, 5)), np.zeros((0, 3))), 0.2)
+
+
+def test_class_evidence_is_relative_to_the_best_class_and_bounded() -> None:
+    J = np.random.default_rng(0).standard_normal((4, 3, 5))
+    J[0, 1] -= 500
+    evidence = class_evidence(J)
+    total = np.log(np.exp(J).sum(axis=2))
+    assert np.allclose(evidence[1:], (total - total.max(axis=1, keepdims=True))[1:])
+    assert evidence.max(axis=1).tolist() == [0, 0, 0, 0]
+    assert evidence[0, 1] == -60

@@ -11,16 +11,16 @@ from hypothesis import strategies as st
 from caribou.errors import CalibrationError, InputError
 from caribou.privacy.accounting import epsilon_of, gdp_epsilon
 from caribou.privacy.allocation import Part, allocate
+from caribou.privacy.arithmetic import Arithmetic, double_precision, grid_spacing
 from caribou.privacy.budget import DEFAULT_DELTA, Budget, PrivacyUnit
 from caribou.privacy.calibration import (
     budget_mu,
     calibrate_propagation,
     propagation_mu,
-    randomized_response_probability,
     smallest_noise_multiplier,
 )
 from caribou.privacy.events import Gaussian, SubsampledGaussian
-from caribou.privacy.sensitivity import Arithmetic, Bounds, double_precision, grid_spacing, layer_sensitivity
+from caribou.privacy.sensitivity import Bounds, layer_sensitivity
 
 BOUNDS = Bounds(degree_floor=10)
 
@@ -39,7 +39,7 @@ def test_propagation_never_overspends_and_is_tight(
     sensitivity = layer_sensitivity(
         "edge", contraction=contraction, alpha1=alpha1, beta=1.0, bounds=Bounds(degree_floor=floor)
     )
-    arithmetic = double_precision(nodes=10_000, columns=64, beta=1.0)
+    arithmetic = double_precision(nodes=10_000, columns=64, residual=1.0)
     c = calibrate_propagation(sensitivity, hops=hops, mu=budget_mu(Budget(epsilon, delta)), arithmetic=arithmetic)
 
     def spent(noise_std: float) -> float:
@@ -74,7 +74,7 @@ def test_noise_is_monotone_in_every_argument(hops: int, contraction: float, fact
 
 def test_arithmetic_margin_is_negligible_and_finite() -> None:
     for nodes in (1, 1000, 10**6):
-        arithmetic = double_precision(nodes=nodes, columns=64, beta=1.0)
+        arithmetic = double_precision(nodes=nodes, columns=64, residual=1.0)
         assert 0 < arithmetic.error(1.0) < 4e-5
     with pytest.raises(CalibrationError, match="double precision"):
         calibrate_propagation(
@@ -260,11 +260,3 @@ def test_allocation_errors_and_no_privacy() -> None:
     assert all(part.noise_multiplier == 0 for part in free.parts)
     with pytest.raises(InputError, match="part must be one of"):
         free["decoder"]
-
-
-def test_randomized_response_probability_is_the_inverse() -> None:
-    from caribou.privacy.accounting import randomized_response_epsilon
-
-    for epsilon in (0.1, 1.0, 5.0, 20.0):
-        p = randomized_response_probability(epsilon)
-        assert randomized_response_epsilon(keep_one=p, make_one=1 - p) == pytest.approx(epsilon, rel=1e-6)

@@ -14,7 +14,7 @@ from jsonschema import Draft202012Validator
 from caribou.errors import CertificateError
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.privacy import certificate as certificate_module
-from caribou.privacy.assumptions import AssumptionName
+from caribou.privacy.assumptions import LAYER_ASSUMPTIONS, AssumptionName
 from caribou.privacy.budget import PrivacyUnit
 from caribou.privacy.certificate import DEEPEST, FIELDS, STATUSES, Certificate, schema
 from caribou.privacy.events import EpsilonDelta, Gaussian, Laplace, NonPrivate, Parallel, SubsampledGaussian
@@ -22,7 +22,7 @@ from caribou.privacy.events import event_to_dict as as_json
 from caribou.privacy.mechanism_records import Examples, Group, Mechanism
 from caribou.privacy.pair_response import asymmetric_response
 from caribou.privacy.scope import Scope, ScopeKind
-from caribou.privacy.sensitivity import STORAGES
+from caribou.privacy.sensitivity import ACTIVATIONS, LAYER_THEOREMS, STORAGES
 from caribou.privacy.verify import verify
 from certificate_support import EDGES, SIZES, certificates, certified, edited, embeddings, plan_of, reload
 
@@ -316,6 +316,13 @@ def test_the_schema_has_the_enums_of_the_library() -> None:
         assert place["enum"] == [member.value for member in kind]
     messages = parts["details_of_perturbed_message_passing"]["properties"]
     assert messages["arithmetic"]["properties"]["storage"]["enum"] == list(STORAGES)
+    step = parts["sensitivity_of_a_step"]
+    assert step["properties"]["layer"]["enum"] == list(LAYER_THEOREMS)
+    assert [rule["if"]["properties"]["layer"]["const"] for rule in step["allOf"]] == list(LAYER_THEOREMS)
+    gcn = step["allOf"][-1]["then"]["properties"]["parameters"]["properties"]
+    assert gcn["activation"]["enum"] == list(ACTIVATIONS)
+    layers = [rule for rule in parts["assumption"]["allOf"] if rule["if"]["properties"]["name"] == {"const": "layer"}]
+    assert layers[0]["then"]["properties"]["parameters"]["properties"]["layer"]["enum"] == list(LAYER_ASSUMPTIONS)
     rates = schema()["properties"]["attack_success"]["properties"]["largest_true_positive_rate_at"]["required"]
     assert rates == [str(fpr) for fpr in certificate_module.FALSE_POSITIVE_RATES]
 

@@ -81,7 +81,7 @@ class TestBudget:
         assert (first.time, first.dataset, first.unit, first.delta) == (NOON, "survey", EDGE, DEFAULT_DELTA)
         with pytest.raises(BudgetExceeded):
             ledger.charge("survey", "edge", pure(2**-20), description="three")
-        assert [r.id for r in ledger.releases("survey")] == [1, 2]
+        assert [r.id for r in ledger.entries("survey")] == [1, 2]
 
     def test_refusal_says_who_what_how_much_and_what_is_left(self, ledger: Ledger) -> None:
         ledger.set_budget("survey", Budget(1, delta=1e-6, unit="node"))
@@ -139,7 +139,7 @@ class TestBudget:
         ledger.set_budget("survey", Budget(8))
         with pytest.raises(BudgetExceeded, match="epsilon = inf"):
             ledger.charge("survey", "edge", [NonPrivate()], description="plain")
-        assert ledger.releases() == ()
+        assert ledger.entries() == ()
 
     def test_infinite_budget_allows_it(self, ledger: Ledger, path: Path) -> None:
         ledger.set_budget("survey", Budget(math.inf))
@@ -181,10 +181,10 @@ class TestBudget:
     def test_status_never_reduces_what_is_spent(self, ledger: Ledger) -> None:
         ledger.set_budget("survey", Budget(1))
         charge = ledger.charge("survey", "edge", pure(0.75), description="one")
-        assert ledger.releases()[0].status == "spent"
+        assert ledger.entries()[0].status == "spent"
         for status in ("released", "failed"):
             ledger.annotate(charge.id, status)
-            assert ledger.releases()[0].status == status
+            assert ledger.entries()[0].status == status
             assert ledger.total("survey", "edge").epsilon_spent == 0.75
         with pytest.raises(BudgetExceeded):
             ledger.charge("survey", "edge", pure(0.5), description="again")
@@ -195,7 +195,7 @@ class TestBudget:
         charge = ledger.record_past("survey", "edge", pure(3), description="in the newspaper")
         assert (charge.epsilon_spent, charge.epsilon_left) == (3.0, 0.0)
         assert ledger.total("survey", "edge").exceeded
-        assert ledger.releases()[0].status == "released"
+        assert ledger.entries()[0].status == "released"
         assert ledger.record_past("survey", "node", pure(3), description="other level").epsilon_left is None
 
     def test_release_that_uses_nothing_protected_costs_nothing(self, ledger: Ledger) -> None:
@@ -208,7 +208,7 @@ class TestBudget:
         assert ledger.cumulative("survey", "edge") == {1: 1.0, 2: 2.0}
         assert ledger.set_budget("survey", Budget(8, delta=5e-6)).epsilon_spent == math.inf
         assert ledger.cumulative("survey", "edge") == {1: 1.0, 2: math.inf}
-        assert [r.epsilon_total for r in ledger.releases()] == [1.0, 2.0]
+        assert [r.epsilon_total for r in ledger.entries()] == [1.0, 2.0]
 
     def test_not_a_number_from_the_accountant_is_never_recorded(
         self, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
@@ -216,7 +216,7 @@ class TestBudget:
         monkeypatch.setattr(accounting, "epsilon_of", lambda events, delta: math.nan)
         with pytest.raises(LedgerError, match="nan"):
             ledger.charge("survey", "edge", pure(1), description="one")
-        assert ledger.releases() == ()
+        assert ledger.entries() == ()
 
 
 class TestRealAccountant:
@@ -246,14 +246,14 @@ class TestRealAccountant:
             EpsilonDelta(0.25, 1e-7),
         )
         Ledger(path).charge("survey", "edge", events, description="mixed")
-        (release,) = Ledger(path).releases()
+        (release,) = Ledger(path).entries()
         assert release.events == events
         assert release.epsilon_total == accounting.epsilon_of(events, DEFAULT_DELTA)
 
     def test_numpy_numbers_are_kept(self, path: Path) -> None:
         event = Gaussian(np.float32(2.0), count=np.int64(3))  # type: ignore[arg-type]
         Ledger(path).charge("survey", "edge", [event], description="from an array")
-        assert Ledger(path).releases()[0].events == (Gaussian(2.0, 3),)
+        assert Ledger(path).entries()[0].events == (Gaussian(2.0, 3),)
 
 
 class TestIdentity:
@@ -278,48 +278,50 @@ class TestIdentity:
 
     def test_changed_content_is_refused_with_advice(self, ledger: Ledger) -> None:
         old, new = ledger.fingerprint([b"old"]), ledger.fingerprint([b"new"])
-        ledger.charge("survey", "edge", pure(1), description="one", fingerprint=old)
+        ledger.charge("survey", "edge", pure(1), description="one", fingerprints=[old])
         with pytest.raises(LedgerError, match=r"'survey'.*has changed.*new name.*replace the fingerprint"):
-            ledger.charge("survey", "edge", pure(1), description="two", fingerprint=new)
-        assert len(ledger.releases()) == 1
+            ledger.charge("survey", "edge", pure(1), description="two", fingerprints=[new])
+        assert len(ledger.entries()) == 1
         assert len(ledger.history("survey")) == 1
 
     def test_replacing_keeps_what_is_spent(self, ledger: Ledger) -> None:
         old, new = ledger.fingerprint([b"old"]), ledger.fingerprint([b"new"])
-        ledger.charge("survey", "edge", pure(1), description="one", fingerprint=old)
-        charge = ledger.charge("survey", "edge", pure(1), description="two", fingerprint=new, replace_fingerprint=True)
+        ledger.charge("survey", "edge", pure(1), description="one", fingerprints=[old])
+        charge = ledger.charge(
+            "survey", "edge", pure(1), description="two", fingerprints=[new], replace_fingerprint=True
+        )
         assert charge.epsilon_spent == 2
         assert [(c.field, c.unit, c.old, c.new) for c in ledger.history("survey")] == [
             ("fingerprint", None, None, old),
             ("fingerprint", None, old, new),
         ]
         # Content that the owner once declared to be this data set stays this data set, under this name only.
-        ledger.charge("survey", "edge", pure(1), description="three", fingerprint=old)
+        ledger.charge("survey", "edge", pure(1), description="three", fingerprints=[old])
         with pytest.raises(LedgerError, match="known to this ledger as 'survey'"):
-            ledger.charge("fresh", "edge", pure(1), description="four", fingerprint=old)
+            ledger.charge("fresh", "edge", pure(1), description="four", fingerprints=[old])
 
     @pytest.mark.parametrize("replace", [False, True])
     def test_new_name_does_not_reset_the_budget(self, ledger: Ledger, replace: bool) -> None:
         content = ledger.fingerprint([b"graph"])
-        ledger.charge("survey", "edge", pure(1), description="one", fingerprint=content)
+        ledger.charge("survey", "edge", pure(1), description="one", fingerprints=[content])
         ledger.set_budget("survey2", Budget(9))
         with pytest.raises(LedgerError, match="known to this ledger as 'survey'"):
             ledger.charge(
-                "survey2", "edge", pure(1), description="two", fingerprint=content, replace_fingerprint=replace
+                "survey2", "edge", pure(1), description="two", fingerprints=[content], replace_fingerprint=replace
             )
-        assert len(ledger.releases()) == 1
+        assert len(ledger.entries()) == 1
 
     def test_name_from_a_budget_gets_its_fingerprint_with_the_first_release(self, ledger: Ledger) -> None:
         ledger.set_budget("survey", Budget(9))
         ledger.record_past("survey", "edge", pure(1), description="by hand")
         content = ledger.fingerprint([b"graph"])
-        ledger.charge("survey", "edge", pure(1), description="one", fingerprint=content)
+        ledger.charge("survey", "edge", pure(1), description="one", fingerprints=[content])
         assert ledger.history("survey")[-1].new == content
 
     def test_refused_release_leaves_no_fingerprint(self, ledger: Ledger) -> None:
         ledger.set_budget("survey", Budget(1))
         with pytest.raises(BudgetExceeded):
-            ledger.charge("survey", "edge", pure(2), description="one", fingerprint=ledger.fingerprint([b"graph"]))
+            ledger.charge("survey", "edge", pure(2), description="one", fingerprints=[ledger.fingerprint([b"graph"])])
         assert [c.field for c in ledger.history("survey")] == ["budget"]
 
     def test_certificate_is_counted_once_per_data_set(self, ledger: Ledger) -> None:
@@ -329,7 +331,7 @@ class TestIdentity:
                 record("survey", "node", pure(1), description="two", certificate_id="c-1")
         # A release about two data sets costs both of them.
         assert ledger.charge("other", "edge", pure(1), description="one", certificate_id="c-1").id == 2
-        assert [r.certificate_id for r in ledger.releases()] == ["c-1", "c-1"]
+        assert [r.certificate_id for r in ledger.entries()] == ["c-1", "c-1"]
 
 
 class TestInput:
@@ -348,22 +350,22 @@ class TestInput:
         with pytest.raises(InputError, match="certificate_id must be"):
             ledger.charge("survey", "edge", pure(1), description="one", certificate_id="")
         with pytest.raises(InputError, match="fingerprint must be 64 hexadecimal digits"):
-            ledger.charge("survey", "edge", pure(1), description="one", fingerprint="abc")
+            ledger.charge("survey", "edge", pure(1), description="one", fingerprints=["abc"])
         with pytest.raises(InputError, match="event must be one of"):
             ledger.charge("survey", "edge", ["gaussian"], description="one")  # type: ignore[list-item]
         with pytest.raises(InputError, match="budget must be a Budget"):
             ledger.set_budget("survey", 4.0)  # type: ignore[arg-type]
         with pytest.raises(InputError, match="status must be one of released, failed"):
             ledger.annotate(1, "spent")
-        assert ledger.releases() == ()
+        assert ledger.entries() == ()
 
     def test_description_becomes_one_line(self, ledger: Ledger) -> None:
         ledger.charge("survey", "edge", pure(1), description=" two\n  lines ")
-        assert ledger.releases()[0].description == "two lines"
+        assert ledger.entries()[0].description == "two lines"
 
     def test_unknown_entries(self, ledger: Ledger) -> None:
         ledger.charge("survey", "edge", pure(1), description="one")
-        for ask in (ledger.releases, ledger.history, lambda name: ledger.total(name, "edge")):
+        for ask in (ledger.entries, ledger.history, lambda name: ledger.total(name, "edge")):
             with pytest.raises(LedgerError, match=r"no data set 'servey' \(known: 'survey'\)"):
                 ask("servey")
         with pytest.raises(LedgerError, match="no release 2"):
@@ -374,7 +376,7 @@ class TestInput:
             Ledger(path, clock=lambda: NOON.replace(tzinfo=None)).charge("s", "edge", pure(1), description="one")
         local = NOON.astimezone(timezone(timedelta(hours=8)))
         Ledger(path, clock=lambda: local).charge("s", "edge", pure(1), description="one")
-        (release,) = Ledger(path).releases()
+        (release,) = Ledger(path).entries()
         assert release.time == NOON
         assert release.time.utcoffset() == timedelta(0)
 
@@ -407,10 +409,10 @@ class TestAppendOnly:
         ],
     )
     def test_sql_cannot_change_entries(self, filled: Ledger, statement: str) -> None:
-        before = filled.releases(), filled.history("survey")
+        before = filled.entries(), filled.history("survey")
         with pytest.raises(sqlite3.IntegrityError):
             sql(filled.path, statement)
-        assert (filled.releases(), filled.history("survey")) == before
+        assert (filled.entries(), filled.history("survey")) == before
         assert filled.check() == ()
 
     @pytest.mark.parametrize(
@@ -445,12 +447,12 @@ class TestAppendOnly:
     def test_unreadable_entry_is_a_ledger_error(self, filled: Ledger) -> None:
         sql(filled.path, "UPDATE releases SET events = '{' WHERE id = 2", triggers=False)
         with pytest.raises(LedgerError, match="an entry cannot be read"):
-            filled.releases()
+            filled.entries()
 
     def test_key_is_in_no_answer(self, filled: Ledger) -> None:
         with closing(sqlite3.connect(filled.path)) as connection:
             (key,) = connection.execute("SELECT key FROM secret").fetchone()
-        shown = repr([filled, filled.releases(), filled.datasets(), filled.history("survey"), filled.check()])
+        shown = repr([filled, filled.entries(), filled.datasets(), filled.history("survey"), filled.check()])
         assert len(key) == 32
         assert key.hex() not in shown
         assert repr(key) not in shown
@@ -468,7 +470,7 @@ class TestFile:
         odd = tmp_path / "a?b#c%20d é.sqlite"
         Ledger(odd).charge("survey", "edge", pure(1), description="one")
         assert os.listdir(tmp_path) == [odd.name]
-        assert len(Ledger(str(odd)).releases()) == 1
+        assert len(Ledger(str(odd)).entries()) == 1
 
     def test_relative_path_survives_a_change_of_folder(
         self, tmp_path: Path, basic: None, monkeypatch: pytest.MonkeyPatch
@@ -477,7 +479,7 @@ class TestFile:
         ledger = Ledger("ledger.sqlite")
         monkeypatch.chdir("/")
         ledger.charge("survey", "edge", pure(1), description="one")
-        assert len(Ledger(tmp_path / "ledger.sqlite").releases()) == 1
+        assert len(Ledger(tmp_path / "ledger.sqlite").entries()) == 1
 
     def test_without_create_nothing_is_made(self, path: Path) -> None:
         with pytest.raises(LedgerError, match="does not exist"):
@@ -559,7 +561,7 @@ class TestFile:
 
         monkeypatch.setattr(os, "link", refuse)
         Ledger(path).charge("survey", "edge", pure(1), description="one")
-        assert len(Ledger(path).releases()) == 1
+        assert len(Ledger(path).entries()) == 1
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
         assert os.listdir(path.parent) == [path.name]
 
@@ -590,11 +592,11 @@ class TestFile:
 
         def fill() -> None:
             for _ in range(200):
-                crowded.charge("survey", "edge", pure(1), description="x" * 400, fingerprint="a" * 64)
+                crowded.charge("survey", "edge", pure(1), description="x" * 400, fingerprints=["a" * 64])
 
         with pytest.raises(LedgerError, match="disk is full, nothing was recorded"):
             fill()
-        recorded = len(ledger.releases())
+        recorded = len(ledger.entries())
         assert ledger.check() == ()
         assert ledger.charge("survey", "edge", pure(1), description="space again").id == recorded + 1
         with pytest.raises(LedgerError, match="disk is full"):
@@ -619,7 +621,7 @@ class TestFile:
                     os.setgid(65534); os.setuid(65534)
                 path, secret, new = sys.argv[1:]
                 ledger = Ledger(path)
-                say(len(ledger.releases()), ledger.check())
+                say(len(ledger.entries()), ledger.check())
                 for action in (
                     lambda: ledger.charge("survey", "edge", [EpsilonDelta(1.0)], description="two"),
                     lambda: ledger.set_budget("survey", Budget(4)),
@@ -703,7 +705,7 @@ class TestProcesses:
         assert receipts == [(k, k / 64) for k in range(1, 65)]
         assert len(lines) == 80
         ledger = Ledger(path)
-        assert [r.epsilon_total for r in ledger.releases()] == [k / 64 for k in range(1, 65)]
+        assert [r.epsilon_total for r in ledger.entries()] == [k / 64 for k in range(1, 65)]
         assert ledger.total("survey", "edge").epsilon_left == 0
         assert len(ledger.history("survey")) == 1
         assert ledger.check() == ()
@@ -725,7 +727,7 @@ class TestProcesses:
             thread.start()
         for thread in threads:
             thread.join()
-        assert (len(ledger.releases()), len(refused)) == (16, 4)
+        assert (len(ledger.entries()), len(refused)) == (16, 4)
         assert ledger.check() == ()
 
     @pytest.mark.parametrize("statement", ["UPDATE heads", "COMMIT"])
@@ -743,13 +745,13 @@ class TestProcesses:
                     return connection
             ledger = Ledger(sys.argv[1])
             ledger._file.__class__ = Doomed  # only now: opening commits too
-            ledger.charge("survey", "edge", [EpsilonDelta(1.0)], description="two", fingerprint="a" * 64)
+            ledger.charge("survey", "edge", [EpsilonDelta(1.0)], description="two", fingerprints=["a" * 64])
             """,
             path,
             statement,
             code=-signal.SIGKILL,
         )
-        assert [r.description for r in ledger.releases()] == ["one"]
+        assert [r.description for r in ledger.entries()] == ["one"]
         assert ledger.history("survey") == ()
         assert ledger.check() == ()
         assert ledger.charge("survey", "edge", pure(1), description="three").id == 2
@@ -758,7 +760,7 @@ class TestProcesses:
         """The cache of one page forces half-done pages into the file; the journal that is left behind undoes them."""
         for _ in range(5):
             ledger.charge("survey", "edge", pure(1), description="x" * 400)
-        before, releases = path.read_bytes(), ledger.releases()
+        before, releases = path.read_bytes(), ledger.entries()
         run(
             """
             connection = sqlite3.connect(sys.argv[1], isolation_level=None)
@@ -775,7 +777,7 @@ class TestProcesses:
         )
         assert path.read_bytes() != before
         assert path.with_name(path.name + "-journal").exists()
-        assert Ledger(path).releases() == releases
+        assert Ledger(path).entries() == releases
         assert Ledger(path).check() == ()
         assert ledger.charge("survey", "edge", pure(1), description="next").id == 6
         assert os.listdir(path.parent) == [path.name]
@@ -787,7 +789,7 @@ class TestProcesses:
             with pytest.raises(LedgerError, match=r"another process has held it for more than 0\.2 s"):
                 patient.charge("survey", "edge", pure(1), description="one")
             with pytest.raises(LedgerError, match="another process"):
-                patient.releases()
+                patient.entries()
         assert patient.charge("survey", "edge", pure(1), description="one").id == 1
 
     def test_reader_that_does_not_let_go(self, ledger: Ledger, path: Path) -> None:
@@ -798,7 +800,7 @@ class TestProcesses:
             other.execute("SELECT count(*) FROM releases").fetchone()
             with pytest.raises(LedgerError, match="another process"):
                 patient.charge("survey", "edge", pure(1), description="one")
-        assert ledger.releases() == ()
+        assert ledger.entries() == ()
         assert ledger.check() == ()
 
 

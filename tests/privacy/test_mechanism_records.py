@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 
 from caribou.errors import CaribouError, CertificateError
+from caribou.privacy.arithmetic import double_precision
 from caribou.privacy.assumptions import AssumptionName
 from caribou.privacy.budget import PrivacyUnit
 from caribou.privacy.calibration import calibrate_propagation, calibrate_sums
 from caribou.privacy.events import EpsilonDelta, Gaussian, Laplace, NonPrivate, Parallel, event_to_dict
 from caribou.privacy.mechanism_records import (
-    DECLARED_DETAILS,
+    DECLARED_FIELDS,
     EDGES,
     NODES,
     PARTS,
@@ -38,7 +39,6 @@ from caribou.privacy.mechanism_records import (
     no_release_record,
     node_votes_record,
     randomized_response_record,
-    reads_edges,
     rebuild,
     selection_record,
     sums_record,
@@ -48,7 +48,7 @@ from caribou.privacy.mechanism_records import (
 from caribou.privacy.pair_response import asymmetric_response
 from caribou.privacy.scope import Scope, ScopeKind
 from caribou.privacy.selection import RandomTrials, selection_epsilon
-from caribou.privacy.sensitivity import Bounds, double_precision, layer_sensitivity, sum_sensitivity
+from caribou.privacy.sensitivity import Bounds, layer_sensitivity, sum_sensitivity
 from certificate_support import certificates, same
 
 EDGE, NODE = PrivacyUnit.EDGE, PrivacyUnit.NODE
@@ -57,7 +57,7 @@ EDGE, NODE = PrivacyUnit.EDGE, PrivacyUnit.NODE
 def messages(unit: str = "edge", *, cap: int = 10, mu: float = 0.5) -> MechanismRecord:
     bounds = Bounds(degree_floor=10, degree_cap=cap if unit == "node" else None, nodes=100)
     sensitivity = layer_sensitivity(unit, contraction=0.8, alpha1=1.0, beta=0.5, bounds=bounds)
-    arithmetic = double_precision(nodes=100, columns=5, beta=0.5)
+    arithmetic = double_precision(nodes=100, columns=5, residual=0.5)
     calibrated = calibrate_propagation(sensitivity, hops=8, mu=mu, arithmetic=arithmetic)
     return message_passing_record(calibrated, PARTS if unit == "node" else None)
 
@@ -369,9 +369,9 @@ def test_payers_must_be_those_who_are_touched() -> None:
 
 
 def test_who_reads_an_edge() -> None:
-    reading = {name for name, record in RECORDS.items() if reads_edges(record)}
+    reading = {name for name, record in RECORDS.items() if record.reads_edges}
     assert set(RECORDS) - reading == {"own rows", "mean", "choice", "search", "search, random", "no release"}
-    assert reads_edges(certificates()["search at node level"].mechanisms[0])
+    assert rebuild(certificates()["search at node level"].mechanisms[0]).reads_edges
 
 
 def test_assumptions_that_follow() -> None:
@@ -415,4 +415,4 @@ def test_records_of_another_form_are_refused() -> None:
             MechanismRecord.from_dict({**record, **change})
     with pytest.raises(CertificateError):
         MechanismRecord.from_dict(None)
-    assert set(DECLARED_DETAILS) <= set(Mechanism)
+    assert set(DECLARED_FIELDS) <= set(Mechanism)

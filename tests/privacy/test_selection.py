@@ -7,11 +7,11 @@ import math
 import pytest
 
 from caribou.errors import InputError
-from caribou.privacy.accounting import epsilon_of, rdp_epsilon_of
+from caribou.privacy.accounting import epsilon_of, rdp_at, rdp_epsilon_of
 from caribou.privacy.budget import Budget
 from caribou.privacy.calibration import budget_mu
 from caribou.privacy.events import EpsilonDelta, Event, Gaussian, Laplace, SubsampledGaussian
-from caribou.privacy.selection import RandomTrials, plan_selection, rdp_at, selection_epsilon
+from caribou.privacy.selection import RandomTrials, plan_selection, selection_epsilon
 
 DELTA = 1e-5
 

@@ -1,8 +1,9 @@
-"""Audit: attacks on what a method hands out. Methods are seen through their protocol only, so a broken one can be attacked.
+"""Audit: attacks on what a method hands out. The audit sees methods through their protocol only, so it can attack a broken one.
 
-`bounds` turns outcomes of attacks into proven lower bounds, `claims` says what was promised, `games` plays the paper's auditing
-game, `pairs` holds worst-case neighbours, `distinguish` tries to falsify a claim on them, `onerun` does it in one run with many
-canary edges, `verdict` weighs the evidence and `report` draws it.
+`attack` is the protocol of an attack and lists all of them, one file each: `distinguish` and `onerun` try to reject a claim,
+`noise_replay` asks whether a fit reads edges through its noise alone, `linkteller`, `similarity`, `gmia` and `lira` measure.
+`fits` is the one door to a method, `audited_method` what is attacked, `findings` what is found, `verdict` weighs the evidence,
+`auditor` does all of it and `report` draws it. `games` is the paper's auditing game.
 """
 
 from __future__ import annotations

@@ -1,79 +1,55 @@
-"""The whole audit of a method: its mechanism, itself, one run with canaries, and the attacks of the literature; one verdict."""
+"""The whole audit of a method: every attack that was asked for, through one protocol, and one verdict."""
 
 from __future__ import annotations
 
-import importlib
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 from caribou._validate import integer, open_unit_interval
+from caribou.audit.attack import ATTACKS, Attack
+from caribou.audit.audited_method import AuditedMethod
 from caribou.audit.claims import Claim, weaker_than_asked
-from caribou.audit.copies import certified_mechanism
-from caribou.audit.coupling import Coupled, coupled_fits
-from caribou.audit.distinguish import MIN_RUNS as MIN_PLAYED
-from caribou.audit.distinguish import Evidence, distinguish
-from caribou.audit.onerun import OneRun, one_run
-from caribou.audit.pairs import Pair, worst_pairs
-from caribou.audit.releases import AppliedRelease, FittedRelease, Release, without_edges
-from caribou.audit.scores import FALSE_POSITIVE_RATES, AttackResult, Scored, summarise
-from caribou.audit.verdict import Verdict, judge, runs_for_power
+from caribou.audit.distinguish import MECHANISM
+from caribou.audit.evidence import Proof
+from caribou.audit.findings import Findings, Progress, Promise, Terms, no_progress
+from caribou.audit.metrics import AttackResult
+from caribou.audit.schedule import MIN_RUNS
+from caribou.audit.verdict import Verdict, judge
 from caribou.errors import InputError
-from caribou.graph import Graph
-from caribou.mechanisms.noise_source import NoiseSource
-from caribou.methods import Fitted, Method
-from caribou.privacy.budget import Budget, PrivacyUnit
+from caribou.privacy.budget import PrivacyUnit
 from caribou.privacy.certificate import Certificate, json_number
-from caribou.randomness import Streams
-
-MECHANISM = "mechanism"
-"""The game that plays the noise of a certificate by the library's own mechanisms, not the audited method."""
-PROVING = ("distinguish", "onerun")
-MIN_RUNS, MOST_RUNS, MOST_MECHANISM_RUNS = 2_000, 5_000, 60_000
-FITS = {"linkteller": 3, "similarity": 3, "gmia": 3, "lira": 16}
-"""How often a measuring attack fits the method; lira compares the fits with each other and needs more."""
-MEASURING = tuple(FITS)
-ATTACKS = (*PROVING, *MEASURING)
-
-NO_GAME_OF_FITS = (
-    "two fits with and without edges hand out the same if their noisy values are the same, and edges move what lies below the "
-    "noise no farther than in a release, which stands for the sensitivity of a fit"
-)
 
 SAME_COST = 1e-3
 """Relative: accounting rounds up, by an amount that depends on the size of the graph."""
 ONE_KIND_OF_NODE = "only a training node was there or not: nothing was tried about validation and test nodes"
-
-Report = Callable[[str, int, int, float], None]
-"""Called with the name of a part, its steps done and planned, and the largest epsilon proven so far."""
+NEEDS_PRIVACY = (Promise.CLAIM, Promise.POST_PROCESSING)
+"""Promises that exist only where privacy is claimed."""
 
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """What an audit found. ``games``: by name, with evidence; ``attacks``: by name, measured; ``skipped``: why not.
+    """What an audit found: lower bounds by name, measured attacks by name, and why others were skipped.
 
-    ``notes``: what else a reader must know, one sentence each.
+    ``notes``: what else a reader must know, one sentence each. ``fits``: how often each attack fitted the method, at most.
     """
 
     subject: str
     verdict: Verdict
-    games: Mapping[str, Evidence]
-    one_run: OneRun | None
+    proofs: Mapping[str, Proof]
     attacks: Mapping[str, AttackResult]
     skipped: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    fits: Mapping[str, int] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values: claim, verdict, lower bound, and every attack by name."""
         claim = self.verdict.claim
-        attacks = {name: result.to_json() for name, result in self.attacks.items()}
-        for name, game in self.games.items():
-            attacks[name]["game"] = game.to_json()
-        if self.one_run is not None:
-            attacks.setdefault("onerun", {})["game"] = self.one_run.to_json()
+        attacks: dict[str, Any] = {name: result.to_json() for name, result in self.attacks.items()}
+        for name, proof in self.proofs.items():
+            attacks.setdefault(name, {})["game"] = proof.to_json()
         return {
             "subject": self.subject,
             "claimed": {
@@ -86,37 +62,31 @@ class Outcome:
             "attacks": attacks,
             "skipped": dict(self.skipped),
             "notes": list(self.notes),
+            "fits": dict(self.fits),
         }
 
 
 @dataclass(frozen=True, eq=False)
-class Planned:
-    """A distinguishing game before it is played, with the certificate that it is judged by."""
-
-    release: Release
-    pairs: Sequence[Pair]
-    certificate: Certificate
-    runs: int
-    workers: int
-
-
-@dataclass(frozen=True, eq=False)
 class Audit:
-    """The settings of an audit. ``runs`` per graph of a pair, None = as many as are needed to see twice the claim, but 2,000 to
-    5,000 for a whole method; ``seed``: everything follows from it. ``subject``: what is audited, in words; ``stored``: of a saved
-    run, the certificate that stands beside it, with which the certificate of the fits here is compared."""
+    """An audit before it is made.
 
-    name: str
-    method: Method
-    budget: Budget
-    graph: Graph | None = None
-    attacks: Sequence[str] = ATTACKS
+    Args:
+        audited: the method, its budget, its seed, and a graph for attacks that need one.
+        attacks: names in `ATTACKS`.
+        runs: per graph of a pair; None = as many as are needed to see twice the claim, within 2,000 to 5,000 for a whole method.
+        confidence: of the verdict; the lower bounds of all attacks share its error.
+        workers: processes; None = one per core.
+        reproduce: the command that makes the same audit again.
+        subject: what is audited, in words; None = the name of the method.
+        stored: the certificate beside a saved model; the audit compares it with the certificate of its own fits.
+    """
+
+    audited: AuditedMethod
+    attacks: Sequence[str] = tuple(ATTACKS)
     runs: int | None = None
     confidence: float = 0.95
-    seed: int = 0
     workers: int | None = None
     reproduce: str | None = None
-    transductive: bool = False
     subject: str | None = None
     stored: Certificate | None = None
 
@@ -126,191 +96,78 @@ class Audit:
             raise InputError(f"attack must be one of {', '.join(ATTACKS)}, got {', '.join(unknown) or 'none'}")
         open_unit_interval(confidence=self.confidence)
         if self.runs is not None:
-            integer(at_least=MIN_PLAYED, runs=self.runs)
+            integer(at_least=MIN_RUNS, runs=self.runs)
         if self.workers is not None:
             integer(at_least=1, workers=self.workers)
 
-    def run(self, report: Report | None = None) -> Outcome:
-        """Play all games and attacks, and judge."""
-        report = report or (lambda *_: None)
-        skipped: dict[str, str] = {}
-        certificate = self._fitted.certificate
-        claim = Claim.of_certificate(certificate)
-        broken = [text for stated in self._certificates if (text := weaker_than_asked(stated, self.budget)) is not None]
-        if self.stored is not None and (text := weaker_than_asked(self.stored, self.budget)) is not None:
-            broken.append(f"as it is stored, {text}")
-        games: dict[str, Evidence] = {}
-        proven: OneRun | None = None
-        if not claim.is_private:
-            skipped |= dict.fromkeys(PROVING, "no privacy is claimed, so there is nothing to refute")
-        else:
-            plan = self._plan(certificate)
-            share = 1 - (1 - self.confidence) / max(1, len(plan) + self._plays_one_run)
-            for name, planned in plan.items():
-                games[name] = self._distinguish(name, planned, share, report)
-            if self._plays_one_run:
-                try:
-                    proven = self._one_run(claim, share, report)
-                except InputError as error:  # what the games have shown stands
-                    skipped["onerun"] = str(error)
-            elif "onerun" in self.attacks:
-                skipped["onerun"] = self._why_not_one_run
-            if "distinguish" in games and "fit" not in games and self._applies:
-                skipped["fit"] = NO_GAME_OF_FITS
-        results = {name: self._as_result(name, game) for name, game in games.items()}
-        if proven is not None and proven.scored is not None:
-            results["onerun"] = self._one_run_result(proven, proven.scored, claim)
-        measured, more = self._measure(report)
+    def run(self, progress: Progress = no_progress) -> Outcome:
+        """Make all attacks, and judge."""
+        wanted = [attack for name, attack in ATTACKS.items() if name in self.attacks]
+        skipped = {attack.name: reason for attack in wanted if (reason := self._why_not(attack))}
+        made = [attack for attack in wanted if attack.name not in skipped]
+        share = 1 - (1 - self.confidence) / max(1, sum(attack.games(self.audited) for attack in made))
+        fits = {attack.name: attack.fits(self.audited, self._terms(attack, share, progress)) for attack in made}
+        proofs: dict[str, Proof] = {}
+        attacks: dict[str, AttackResult] = {}
+        notes = _about_stored(self.stored, self.audited.fitted.certificate)
+        for attack in made:
+            found = self._made(attack, self._terms(attack, share, progress))
+            proofs |= found.proofs
+            attacks |= found.measured
+            skipped |= found.skipped
+            notes += found.notes
         verdict = judge(
-            games,
-            claim,
+            proofs,
+            self.audited.claim,
             confidence=self.confidence,
-            one_run=proven,
             reproduce=self.reproduce,
             parts=(MECHANISM,),
-            broken=tuple(dict.fromkeys(broken)),
-            untried=(ONE_KIND_OF_NODE,) if self.budget.unit is PrivacyUnit.NODE else (),
+            broken=self._broken(),
+            untried=(ONE_KIND_OF_NODE,) if self.audited.budget.unit is PrivacyUnit.NODE else (),
         )
-        notes = _about_stored(self.stored, certificate)
-        return Outcome(
-            self.subject or self.name, verdict, games, proven, results | measured, skipped | more, tuple(notes)
-        )
+        return Outcome(self.subject or self.audited.name, verdict, proofs, attacks, skipped, tuple(notes), fits)
 
-    # -- games that can refute -------------------------------------------------------------------------------------
+    def _why_not(self, attack: Attack) -> str:
+        """Why an attack cannot be made on this method; empty if it can."""
+        unit = self.audited.budget.unit
+        if attack.promise in NEEDS_PRIVACY and not self.audited.claim.is_private:
+            return "no privacy is claimed, so there is nothing to reject"
+        if unit not in attack.units:
+            judged = " or ".join(sorted(each.value for each in attack.units))
+            return f"it judges claims at {judged} level, and this claim is at {unit.value} level"
+        if attack.needs_graph and self.audited.graph is None:
+            return "it attacks a graph; give a data set"
+        return ""
 
-    @property
-    def _applies(self) -> bool:
-        """Whether releases with public weights are played: at edge level, if the method predicts other graphs."""
-        return self.budget.unit is PrivacyUnit.EDGE and not self.transductive
+    def _terms(self, attack: Attack, confidence: float, progress: Progress) -> Terms:
+        """``runs`` are those of games; an attack that measures has a number of its own."""
+        runs = self.runs if attack.promise is Promise.CLAIM else None
+        return Terms(runs, confidence, self.workers or os.cpu_count() or 1, progress)
 
-    @cached_property
-    def _coupled(self) -> Coupled:
-        return coupled_fits(self.method, self.budget, Streams(self.seed), self.seed)
+    def _made(self, attack: Attack, terms: Terms) -> Findings:
+        try:
+            return attack.run(self.audited, terms)
+        except InputError as error:
+            if not attack.needs_graph:
+                raise
+            return Findings(skipped={attack.name: str(error)})  # the graph does not suit it; other attacks stand
 
-    @cached_property
-    def _fitted(self) -> Fitted:
-        """A fit on a worst-case graph, for its certificate; at edge level without any edge, so that its weights are public."""
-        if self._applies:
-            return self._coupled.fitted
-        graph = worst_pairs(self.budget.unit)[0].joined
-        if self.budget.unit is PrivacyUnit.EDGE:
-            graph = without_edges(graph)
-        return self.method.fit(graph, self.budget, Streams(self.seed), NoiseSource.seeded(self.seed))
-
-    @property
-    def _certificates(self) -> tuple[Certificate, ...]:
-        return self._coupled.certificates if self._applies else (self._fitted.certificate,)
-
-    def _plan(self, certificate: Certificate) -> dict[str, Planned]:
-        """Every distinguishing game: a release is judged by its own certificate, which may cost less or more than a fit's."""
-        if "distinguish" not in self.attacks:
-            return {}
-        pairs = worst_pairs(self.budget.unit)
-        mechanism = certified_mechanism(certificate, self.name)
-        fits = self._applies and not self._coupled.through_noise_alone
-        confidence = 1 - (1 - self.confidence) / (1 + fits + (mechanism is not None) + self._plays_one_run)
-
-        def enough(stated: Certificate) -> int:
-            return runs_for_power(Claim.of_certificate(stated, pairs[0].group), confidence, len(pairs)) or MOST_RUNS
-
-        workers = self.workers or os.cpu_count() or 1
-        plan: dict[str, Planned] = {}
-        if mechanism is not None:
-            runs = self.runs or max(MIN_RUNS, min(enough(certificate), MOST_MECHANISM_RUNS))
-            plan[MECHANISM] = Planned(mechanism[0], [mechanism[1]], certificate, runs, 1)
-        whole = FittedRelease(self.method, self.budget, Streams(self.seed), hidden=pairs[0].hidden)
-        release, stated = (self._applied(), self._coupled.applied) if self._applies else (whole, certificate)
-        if stated.is_private:  # else it breaks its promise in plain words
-            runs = self.runs or max(MIN_RUNS, min(enough(stated), MOST_RUNS))
-            plan["distinguish"] = Planned(release, pairs, stated, runs, workers)
-        if fits:
-            runs = self.runs or max(MIN_PLAYED, min(enough(certificate), MOST_RUNS))
-            plan["fit"] = Planned(whole, pairs, certificate, runs, workers)
-        return plan
-
-    def _applied(self) -> Release:
-        return AppliedRelease(self.method, self.budget, self._fitted.weights, Streams(self.seed))
-
-    def _distinguish(self, name: str, planned: Planned, confidence: float, report: Report) -> Evidence:
-        return distinguish(
-            planned.release,
-            planned.pairs,
-            lambda pair: Claim.of_certificate(planned.certificate, pair.group),
-            runs=planned.runs,
-            confidence=confidence,
-            seed=self.seed,
-            workers=planned.workers,
-            name=f"{self.name}, {name}",
-            progress=lambda done, whole, bound: report(name, done, whole, bound),
-        )
-
-    @property
-    def _plays_one_run(self) -> bool:
-        return "onerun" in self.attacks and not self._why_not_one_run
-
-    @property
-    def _why_not_one_run(self) -> str:
-        if self.budget.unit is not PrivacyUnit.EDGE:
-            return "canaries are edges, and the claim is about nodes"
-        return "" if self.graph is not None else "canary edges need a graph to be planted in; give a data set"
-
-    def _one_run(self, claim: Claim, confidence: float, report: Report) -> OneRun:
-        graph = self._graph
-        release = FittedRelease(self.method, self.budget, Streams(self.seed))
-        return one_run(
-            release,
-            graph,
-            delta=0.0 if claim.pure else claim.delta,
-            confidence=confidence,
-            seed=self.seed,
-            progress=lambda done, planned: report("onerun", done, planned, 0.0),
-        )
-
-    @property
-    def _graph(self) -> Graph:
-        if self.graph is None:
-            raise InputError("dataset must be given for this attack, got none")
-        return self.graph
-
-    # -- attacks that measure --------------------------------------------------------------------------------------
-
-    def _measure(self, report: Report) -> tuple[dict[str, AttackResult], dict[str, str]]:
-        results: dict[str, AttackResult] = {}
-        skipped: dict[str, str] = {}
-        for name in (name for name in MEASURING if name in self.attacks):
-            if self.graph is None:
-                skipped[name] = "this attack is made on a data set; give one"
-                continue
-
-            def progress(done: int, planned: int, name: str = name) -> None:
-                report(name, done, planned, 0.0)
-
-            attack = importlib.import_module(f"caribou.audit.{name}").attack
-            try:
-                streams = Streams(self.seed)
-                results[name] = attack(
-                    self.method, self.graph, self.budget, streams, runs=FITS[name], progress=progress
-                )
-            except InputError as error:
-                skipped[name] = str(error)
-        return results, skipped
-
-    def _as_result(self, name: str, game: Evidence) -> AttackResult:
-        allowed = {rate: game.claim.allowed(rate) for rate in FALSE_POSITIVE_RATES}
-        note = f"worst-case pair '{game.pair}', score '{game.best.test}', {game.best.runs} judged runs per graph"
-        return summarise(name, [game.judged], allowed=allowed, details={}, note=note)
-
-    def _one_run_result(self, proven: OneRun, scored: Scored, claim: Claim) -> AttackResult:
-        allowed = {rate: claim.allowed(rate) for rate in FALSE_POSITIVE_RATES}
-        note = f"{proven.canaries} canary edges in one run, each there by a coin"
-        return summarise("onerun", [scored], allowed=allowed, details={}, note=note)
+    def _broken(self) -> tuple[str, ...]:
+        """Promises that certificates break in plain words, each once."""
+        stated = [weaker_than_asked(certificate, self.audited.budget) for certificate in self.audited.certificates]
+        broken = [text for text in stated if text is not None]
+        if self.stored is not None and (text := weaker_than_asked(self.stored, self.audited.budget)) is not None:
+            broken.append(f"as it is stored, {text}")
+        return tuple(dict.fromkeys(broken))
 
 
 def _about_stored(stored: Certificate | None, replayed: Certificate) -> list[str]:
-    """Where the certificate of a saved run is not that of the fits which are audited, and where it is void anyway."""
+    """Where the certificate of a saved model is not that of the fits which are audited, and where it is void anyway."""
     if stored is None:
         return []
-    notes = ["the method is fitted anew with the settings of the run; its stored weights and arrays are not looked at"]
+    notes = [
+        "the audit refits the method with the settings of the run; it does not look at the stored weights and arrays"
+    ]
     here, there = (Claim.of_certificate(certificate).spent for certificate in (replayed, stored))
     if not math.isclose(here, there, rel_tol=SAME_COST):
         notes.append(f"the stored certificate costs epsilon = {there:.6g}, that of the fits here {here:.6g}")

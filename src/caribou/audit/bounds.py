@@ -45,14 +45,14 @@ def pessimistic_rates(false: int, true: int, runs: int, confidence: float) -> tu
 
 
 def epsilon_of_rates(fpr: float, tpr: float, delta: float) -> float:
-    """log((TPR - delta) / FPR), which is at most epsilon for every test of an (epsilon, delta)-DP release; at least 0."""
+    """log((TPR - delta) / FPR), which is at most epsilon for every test of an (epsilon, delta)-DP mechanism; at least 0."""
     if tpr <= delta:
         return 0.0
     return math.inf if fpr <= 0 else max(0.0, math.log((tpr - delta) / fpr))
 
 
 def mu_of_rates(fpr: float, tpr: float) -> float:
-    """Phi^-1(TPR) - Phi^-1(FPR), which is at most mu for every test of a mu-GDP release (Dong, Roth and Su 2022); at least 0."""
+    """Phi^-1(TPR) - Phi^-1(FPR), at most mu for every test of a mu-GDP mechanism (Dong, Roth and Su 2022); at least 0."""
     if tpr <= 0 or fpr >= 1:
         return 0.0
     if fpr <= 0 or tpr >= 1:
@@ -96,9 +96,9 @@ def many_bounds(
 
 
 def one_run_p_value(correct: int, guesses: int, canaries: int, epsilon: float, delta: float) -> float:
-    """How likely at most ``correct`` or more of ``guesses`` right guesses are if the release is (epsilon, delta)-DP.
+    """The largest probability of ``correct`` or more right guesses among ``guesses`` if the mechanism is (epsilon, delta)-DP.
 
-    Each of m canaries is in the data by a fair coin of its own; the auditor guesses r of the coins after one run. With
+    Each of m canaries is in the data by a fair membership bit of its own; the auditor guesses r of the bits after one run. With
     q = e^eps / (1 + e^eps) and B ~ Binomial(r, q),
 
         P[correct >= v] <= P[B >= v] + 2 m delta max_(1 <= i <= v) P[v - i <= B < v] / i

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 
 from caribou._validate import below_one, positive_or_inf
-from caribou.audit.bounds import epsilon_of_rates, many_bounds, mu_of_rates, pessimistic_rates
+from caribou.audit.bounds import epsilon_bound, epsilon_of_rates, many_bounds, mu_bound, mu_of_rates
 from caribou.privacy.accounting import (
     epsilon_of,
     gdp_epsilon,
@@ -20,7 +19,8 @@ from caribou.privacy.accounting import (
 )
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.certificate import Certificate
-from caribou.privacy.events import EpsilonDelta, Event, NonPrivate, choices, event_from_dict, gaussian_mu
+from caribou.privacy.events import EpsilonDelta, Event, NonPrivate, choices, gaussian_mu
+from caribou.privacy.mechanism_records import groups_of
 
 ROUNDING = 1e-6
 """Of an epsilon that was computed from mu and back."""
@@ -28,10 +28,10 @@ ROUNDING = 1e-6
 
 @dataclass(frozen=True)
 class Claim:
-    """(epsilon, delta) at a privacy unit, and, where the release says so, the events behind it.
+    """(epsilon, delta) at a privacy unit, and the events behind it where they are known.
 
-    Three kinds, by what a test must contradict. ``mu``: the events are Gaussian, so the claim is mu-GDP and a test is weighed by
-    Phi^-1(TPR) - Phi^-1(FPR). ``pure``: delta is not used, log(TPR / FPR) counts. Otherwise log((TPR - delta) / FPR).
+    There are three kinds, by what a test must contradict. ``mu``: the events are Gaussian, so the claim is mu-GDP and
+    Phi^-1(TPR) - Phi^-1(FPR) counts. ``pure``: delta is not used, log(TPR / FPR) counts. Otherwise log((TPR - delta) / FPR).
     `leak` is in the unit of the kind (mu or epsilon), `size` is what was claimed in that unit.
 
     >>> claim = Claim(2.0, 1e-5)
@@ -50,17 +50,10 @@ class Claim:
         object.__setattr__(self, "unit", PrivacyUnit.parse(self.unit))
 
     @classmethod
-    def of_events(cls, events: Sequence[Event], budget: Budget) -> Claim:
-        """The claim of a method about its cost: the budget, with the events that keep it."""
-        return cls(budget.epsilon, budget.delta, budget.unit, tuple(events))
-
-    @classmethod
     def of_certificate(cls, certificate: Certificate, group: str | None = None) -> Claim:
         """The claim of a certificate; with ``group``, that about one group of nodes where groups pay differently."""
-        groups = certificate.public_parameters.get("groups", {})
-        events = certificate.cost
-        if group in groups:
-            events = tuple(event_from_dict(event) for event in groups[group])
+        groups = {payer.value: events for payer, events in groups_of(certificate.mechanisms).items()}
+        events = groups.get(group or "", certificate.cost)
         return cls(certificate.epsilon, certificate.delta, certificate.unit, tuple(events))
 
     @property
@@ -92,8 +85,7 @@ class Claim:
     def size(self) -> float:
         """What was claimed, in the unit of `leak`.
 
-        Events may cost less than the budget: then the smaller cost is what they claim, and it is what is held against them. They
-        may cost more: then the stated epsilon is.
+        Where events cost less than the budget, the smaller cost is the claim. Where they cost more, the stated epsilon is.
         """
         if self.kind == "mu":
             stated = gdp_mu(epsilon=self.epsilon, delta=self.delta) if self.is_private else math.inf
@@ -120,7 +112,9 @@ class Claim:
 
     def proven(self, false: int, true: int, runs: int, confidence: float) -> float:
         """A lower bound on `leak` from counts. Assumes: the test was chosen without looking at these runs."""
-        return self.leak(*pessimistic_rates(false, true, runs, confidence))
+        if self.kind == "mu":
+            return mu_bound(false, true, runs, confidence)
+        return epsilon_bound(false, true, runs, 0.0 if self.pure else self.delta, confidence)
 
     def proven_by_each(self, false: np.ndarray, true: np.ndarray, runs: int, confidence: float) -> np.ndarray:
         """`proven` of many tests on the same runs, to choose one of them. [tests]"""

@@ -1,138 +1,153 @@
-"""Claim falsification: play a release many times on two neighbouring graphs, and prove a lower bound on what it leaks.
+"""Distinguish: play an audit target many times on two neighbouring graphs, and prove a lower bound on what it leaks.
 
-Every run is reduced to scores. On the first runs projections are fitted, on the next ones a single test (score, threshold,
-direction) is chosen, and on fresh runs that test is judged: so the search for a good test needs no correction. Runs come in
-blocks that double; before each block the test is chosen anew on all earlier runs, and the block is judged at its own share of
-the error (1/4, 1/4, 1/2 of it for three blocks). By the union bound all verdicts together hold at the stated confidence, and the
-game stops as soon as one of them refutes the claim.
+Every run is reduced to scores. The first runs fit projections, the next ones choose a single test (score, threshold, direction),
+and fresh runs judge that test; so the search for a good test needs no correction. Runs come in blocks that double
+(`caribou.audit.schedule`). Before each block the game chooses the test anew on all earlier runs, and it judges the block at its
+own share of the error (1/4, 1/4, 1/2 of it for three blocks). By the union bound all judgements together hold at the stated
+confidence, and the game stops as soon as one of them rejects the claim.
+
+`distinguish` plays one game against anything that is a function of a graph and a noise source. `Distinguish` is the attack on a
+method: up to three games, each judged by the certificate of what it plays.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from multiprocessing import get_context
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from caribou._validate import integer, open_unit_interval
-from caribou.audit.bounds import CONFIDENCE, epsilon_bound, epsilon_of_rates, many_bounds, mu_bound, pessimistic_rates
+from caribou.audit.audited_method import AuditedMethod
+from caribou.audit.batched_mechanisms import certified_mechanism
 from caribou.audit.claims import Claim
-from caribou.audit.pairs import Pair
-from caribou.audit.releases import Release
-from caribou.audit.scores import Scored
-from caribou.audit.separation import Directions, Test, best_test, fit_directions, hits
-from caribou.audit.views import Runs, View, checked_view, observe, observe_batch, tabulate
+from caribou.audit.discriminants import Discriminants, Test, best_test, fit_discriminants, hits
+from caribou.audit.evidence import Evidence, Judgement
+from caribou.audit.findings import Findings, Promise, Terms
+from caribou.audit.metrics import FALSE_POSITIVE_RATES, AttackResult, Scored, summarise
+from caribou.audit.pairs import Pair, worst_pairs
+from caribou.audit.players import Play, players, run_seed
+from caribou.audit.power import runs_for_power
+from caribou.audit.schedule import MIN_RUNS, block_sizes, error_shares, heats, planned_runs
+from caribou.audit.targets import AuditTarget, FitTarget, PredictTarget
+from caribou.audit.transcripts import Runs, checked_transcript, observe, observe_batch
 from caribou.errors import InputError
-from caribou.graph import Graph
 from caribou.mechanisms.noise_source import NoiseSource
-from caribou.randomness import stream_seed
+from caribou.privacy.budget import PrivacyUnit
+from caribou.privacy.certificate import Certificate
 
 FIT_SHARE = 0.4
-"""Of the runs before a block: on these directions are fitted, on the others the test is chosen."""
-MIN_RUNS = 40
-BLOCKS = 4
-MIN_SHOWN = 12
-"""Runs per graph from which on a pair may be dropped because too little shows."""
-CHUNK = 25
-"""Runs per task of a worker process."""
+"""Of the runs before a block: these fit discriminants, the others choose the test."""
+MECHANISM = "mechanism"
+"""The game that plays the noise of a certificate by the library's own mechanisms, not the audited method."""
+MIN_METHOD_RUNS, MAX_METHOD_RUNS, MAX_MECHANISM_RUNS = 2_000, 5_000, 60_000
 
-Progress = Callable[[int, int, float], None]
-"""Called with the runs done and the runs planned (both worlds together), and the largest epsilon proven so far."""
+NO_GAME_OF_FITS = (
+    "two fits with and without edges hand out the same if their noisy values are the same, and edges move what lies below the "
+    "noise no farther than in a prediction, which stands for the sensitivity of a fit"
+)
 
 
-@dataclass(frozen=True)
-class Judgement:
-    """One block: the test that was chosen before it, its counts on the block, and what they prove."""
-
-    runs: int
-    test: str
-    false: int
-    true: int
-    confidence: float
-    leak: float
-    """Proven, in the unit of the claim."""
+# -- the attack on a method ----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
-class Evidence:
-    """What a distinguishing game showed. ``leak``: the largest proven lower bound, in the unit of ``claim``."""
+class Planned:
+    """A game before it is played: its target and pairs, the certificate that it is judged by, and the runs it may take."""
 
-    claim: Claim
-    pair: str
-    release: str
-    judgements: tuple[Judgement, ...]
-    confidence: float
-    planned: int
-    seed: int
-    judged: Scored
-    """The chosen score on the last block, and which runs had the edge or node."""
-    pairs: int = 1
-    """From so many pairs this one was chosen."""
-    uncorrelated: int = 0
-    """Columns of the view if they were too many to look at how they go together, else 0."""
+    target: AuditTarget
+    pairs: Sequence[Pair]
+    certificate: Certificate
+    least: int
+    most: int
+    in_processes: bool = True
 
-    @property
-    def best(self) -> Judgement:
-        """The block that proved most."""
-        return max(self.judgements, key=lambda judgement: judgement.leak)
 
-    @property
-    def leak(self) -> float:
-        """The largest lower bound, in the unit of the claim."""
-        return self.best.leak
+@dataclass(frozen=True)
+class Distinguish:
+    """Plays the mechanism of the certificate, the method itself, and whole fits where a prediction does not speak for them."""
 
-    @property
-    def epsilon_lower(self) -> float:
-        """The largest lower bound on epsilon at the claimed delta."""
-        return self.claim.as_epsilon(self.leak)
+    name: ClassVar[str] = "distinguish"
+    promise: ClassVar[Promise] = Promise.CLAIM
+    units: ClassVar[frozenset[PrivacyUnit]] = frozenset(PrivacyUnit)
+    needs_graph: ClassVar[bool] = False
 
-    @property
-    def epsilon_by_rates(self) -> float:
-        """The largest lower bound on epsilon that follows from rates alone, in either direction of a test; of any release."""
-        delta, out = 0.0 if self.claim.pure else self.claim.delta, 0.0
-        for judged in self.judgements:
-            fpr, tpr = pessimistic_rates(judged.false, judged.true, judged.runs, judged.confidence)
-            out = max(out, epsilon_of_rates(fpr, tpr, delta), epsilon_of_rates(1 - tpr, 1 - fpr, delta))
-        return out
+    def fits(self, audited: AuditedMethod, terms: Terms) -> int:
+        """Those of the claim, and those of the games that play whole fits if no game stops early."""
+        played = [game for game in self.plan(audited).values() if isinstance(game.target, FitTarget)]
+        planned = [planned_runs(len(game.pairs), self._runs(game, audited, terms)) for game in played]
+        return audited.claim_fits + sum(planned)
 
-    @property
-    def runs(self) -> int:
-        """Runs per graph that were made."""
-        first = first_block(self.planned)
-        return first + sum(judgement.runs for judgement in self.judgements)
+    def games(self, audited: AuditedMethod) -> int:
+        """How many games the plan has."""
+        return len(self.plan(audited))
 
-    @property
-    def refuted(self) -> bool:
-        """Whether more than the claim is proven."""
-        return self.leak > self.claim.size
+    def plan(self, audited: AuditedMethod) -> dict[str, Planned]:
+        """Every game by name. A prediction is judged by its own certificate, which may cost less or more than that of a fit."""
+        pairs = worst_pairs(audited.budget.unit)
+        stated = audited.fitted.certificate
+        whole = FitTarget(audited.method, audited.budget, audited.streams, hidden=pairs[0].hidden)
+        plan: dict[str, Planned] = {}
+        mechanism = certified_mechanism(stated, audited.name)
+        if mechanism is not None:
+            target, pair = mechanism
+            plan[MECHANISM] = Planned(target, [pair], stated, MIN_METHOD_RUNS, MAX_MECHANISM_RUNS, in_processes=False)
+        if not audited.predicts_graphs:
+            plan[self.name] = Planned(whole, pairs, stated, MIN_METHOD_RUNS, MAX_METHOD_RUNS)
+            return plan
+        predicted = audited.replay.of_prediction
+        if predicted.is_private:  # else the certificate itself says that the budget is exceeded
+            weights = audited.fitted.weights
+            target = PredictTarget(audited.method, audited.budget, weights, audited.streams)
+            plan[self.name] = Planned(target, pairs, predicted, MIN_METHOD_RUNS, MAX_METHOD_RUNS)
+        if not audited.replay.through_noise_alone:
+            plan["fit"] = Planned(whole, pairs, stated, MIN_RUNS, MAX_METHOD_RUNS)
+        return plan
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON values."""
-        best = self.best
-        return {
-            "pair": self.pair,
-            "release": self.release,
-            "kind": self.claim.kind,
-            "claimed": self.claim.size,
-            "proven": self.leak,
-            "epsilon_lower": self.epsilon_lower,
-            "epsilon_lower_by_rates": self.epsilon_by_rates,
-            "runs_per_graph": self.runs,
-            "confidence": self.confidence,
-            "test": best.test,
-            "false_positives": best.false,
-            "true_positives": best.true,
-            "judged_runs": best.runs,
-            "seed": self.seed,
-        }
+    def run(self, audited: AuditedMethod, terms: Terms) -> Findings:
+        """Play every game of the plan. ``terms.confidence`` is that of one game."""
+        plan = self.plan(audited)
+        proofs = {name: self._play(name, game, audited, terms) for name, game in plan.items()}
+        measured = {name: _measured(name, evidence) for name, evidence in proofs.items()}
+        spoken_for = audited.predicts_graphs and self.name in plan and "fit" not in plan
+        return Findings(measured, proofs, {"fit": NO_GAME_OF_FITS} if spoken_for else {})
+
+    def _runs(self, game: Planned, audited: AuditedMethod, terms: Terms) -> int:
+        """Runs per graph: those that were asked for, or enough to see twice the claim, within the limits of the game."""
+        if terms.runs is not None:
+            return terms.runs
+        claim = Claim.of_certificate(game.certificate, game.pairs[0].group)
+        enough = runs_for_power(claim, terms.confidence, len(worst_pairs(audited.budget.unit)))
+        return max(game.least, min(enough or MAX_METHOD_RUNS, game.most))
+
+    def _play(self, name: str, game: Planned, audited: AuditedMethod, terms: Terms) -> Evidence:
+        return distinguish(
+            game.target,
+            game.pairs,
+            lambda pair: Claim.of_certificate(game.certificate, pair.group),
+            runs=self._runs(game, audited, terms),
+            confidence=terms.confidence,
+            seed=audited.seed,
+            workers=terms.workers if game.in_processes else 1,
+            name=f"{audited.name}, {name}",
+            progress=lambda done, planned, bound: terms.progress(name, done, planned, bound),
+        )
+
+
+def _measured(name: str, evidence: Evidence) -> AttackResult:
+    """The rates of the chosen score on the judged runs, beside those that the claim allows."""
+    allowed = {rate: evidence.claim.allowed(rate) for rate in FALSE_POSITIVE_RATES}
+    best = evidence.best
+    note = f"worst-case pair '{evidence.pair}', score '{best.test}', {best.runs} judged runs per graph"
+    return summarise(name, [evidence.judged], allowed=allowed, details={}, note=note)
+
+
+# -- one game ------------------------------------------------------------------------------------------------------
 
 
 def distinguish(
-    release: Release,
+    target: AuditTarget,
     pairs: Pair | Sequence[Pair],
     claim: Claim | Callable[[Pair], Claim],
     *,
@@ -140,22 +155,33 @@ def distinguish(
     confidence: float = 0.95,
     seed: int = 0,
     workers: int = 1,
-    name: str = "release",
-    progress: Progress | None = None,
+    name: str = "target",
+    progress: Callable[[int, int, float], None] | None = None,
 ) -> Evidence:
     """Play ``runs`` runs on each graph of a pair and prove what can be proven at ``confidence``.
 
-    Of several pairs, some of the first block is played on each, more of it on the half on which most shows, and so on until one
-    is left (decided on runs that are not judged); the rest is played on that one. ``claim`` may depend on the pair: groups of
-    nodes may pay differently. ``workers`` > 1: separate processes, one thread each; the release must be picklable. Run k of a
-    world draws its noise from a seed that follows from ``seed``, the pair and k, so that the same call gives the same evidence.
+    Args:
+        target: a function of a graph and a noise source that returns everything it hands out, as arrays by name.
+        pairs: neighbouring graphs. Of several pairs, the game plays some of the first block on each, more on the half that shows
+            most, and so on until one is left. Runs that are not judged decide. The rest is played on that pair.
+        claim: what is tested; a function of the pair where groups of nodes pay differently.
+        runs: per graph.
+        confidence: of all judgements together.
+        seed: run k of a world draws its noise from a seed that follows from this one, the pair and k, so that the same call gives
+            the same evidence.
+        workers: more than 1 play in processes of one thread each; the target must then be picklable.
+        name: of the target, for the evidence.
+        progress: called with the runs done and planned, both worlds together, and the largest epsilon proven so far.
+
+    Returns:
+        The evidence: chosen pair and test, counts, and what they prove.
     """
     runs = integer(at_least=MIN_RUNS, runs=runs)
     open_unit_interval(confidence=confidence)
-    candidates = _checked_game(release, pairs, claim)
+    candidates = _checked_game(target, pairs, claim)
     claim_of = claim if callable(claim) else lambda _: claim
     sizes = block_sizes(runs)
-    done, planned = 0, 2 * (sum(played * size for played, size in heats(len(candidates), sizes[0])) + runs - sizes[0])
+    done, planned = 0, planned_runs(len(candidates), runs)
 
     def advance(size: int, bound: float) -> None:
         nonlocal done
@@ -167,16 +193,16 @@ def distinguish(
         pair, worlds = _most_telling(
             candidates,
             claim_of,
-            lambda pair, start, size: _block(play, release, pair, start, size, seed),
+            lambda pair, start, size: _block(play, target, pair, start, size, seed),
             heats(len(candidates), sizes[0]),
             lambda size: advance(size, 0.0),
         )
         stated = claim_of(pair)
         judgements: list[Judgement] = []
         for size, share in zip(sizes[1:], error_shares(len(sizes) - 1), strict=True):
-            test, directions = _choose(worlds, stated)
-            fresh = _block(play, release, pair, sum(len(w[0]) for w in worlds), size, seed)
-            judged, scored = _judge(test, directions, fresh, stated, 1 - share * (1 - confidence))
+            test, discriminants = _choose(worlds, stated)
+            fresh = _block(play, target, pair, sum(len(w[0]) for w in worlds), size, seed)
+            judged, scored = _judge(test, discriminants, fresh, stated, 1 - share * (1 - confidence))
             judgements.append(judged)
             worlds.append(fresh)
             advance(size, stated.as_epsilon(max(j.leak for j in judgements)))
@@ -192,61 +218,20 @@ def distinguish(
         seed,
         scored,
         len(candidates),
-        directions.uncorrelated,
+        discriminants.uncorrelated,
     )
 
 
-def _checked_game(release: Any, pairs: Any, claim: Any) -> list[Pair]:
-    """The pairs as a list; what is no release, pair or claim is named."""
-    if not callable(release) and not callable(getattr(release, "many", None)):
-        raise InputError(f"release must be a function of a graph and a source of noise, got {type(release).__name__}")
+def _checked_game(target: Any, pairs: Any, claim: Any) -> list[Pair]:
+    """The pairs as a list; an error names what is no target, pair or claim."""
+    if not callable(target) and not callable(getattr(target, "many", None)):
+        raise InputError(f"target must be a function of a graph and a source of noise, got {type(target).__name__}")
     if not isinstance(claim, Claim) and not callable(claim):
         raise InputError(f"claim must be a Claim or a function from a pair to one, got {claim!r}")
     candidates = [pairs] if isinstance(pairs, Pair) else list(pairs) if isinstance(pairs, Sequence) else []
     if not candidates or not all(isinstance(pair, Pair) for pair in candidates):
         raise InputError(f"pairs must be a Pair or a list of them, got {pairs!r}")
     return candidates
-
-
-def block_sizes(runs: int) -> list[int]:
-    """1/8, 1/8, 1/4 and 1/2 of the runs.
-
-    >>> block_sizes(2000)
-    [250, 250, 500, 1000]
-    """
-    sizes = [runs // 2 ** (BLOCKS - 1)] + [runs // 2**k for k in range(BLOCKS - 1, 0, -1)]
-    return [*sizes[:-1], runs - sum(sizes[:-1])]
-
-
-def first_block(runs: int) -> int:
-    """Runs of the first block, which is never judged."""
-    return block_sizes(runs)[0]
-
-
-def error_shares(blocks: int) -> list[float]:
-    """How the error is spent: half of it on the last and largest block, the rest in the same way on the ones before.
-
-    >>> error_shares(3)
-    [0.25, 0.25, 0.5]
-    """
-    return [2.0 ** -(blocks - 1)] + [2.0 ** -(blocks - k) for k in range(1, blocks)]
-
-
-def heats(pairs: int, first: int) -> list[tuple[int, int]]:
-    """How many pairs are still in, and how many runs each of them gets, until one has had the whole first block.
-
-    Half of the pairs go after each heat. A heat has a quarter of the first block, but 12 runs, below which chance decides.
-
-    >>> heats(8, 250), heats(8, 20), heats(1, 20)
-    ([(8, 62), (4, 62), (2, 126)], [(8, 12), (4, 8)], [(1, 20)])
-    """
-    out, done = [], 0
-    while pairs > 1 and done < first:
-        size = first - done if pairs == 2 else min(first - done, max(MIN_SHOWN, first // 4))
-        out.append((pairs, size))
-        done += size
-        pairs = (pairs + 1) // 2
-    return [*out, (1, first - done)] if done < first else out
 
 
 def _most_telling(
@@ -276,122 +261,39 @@ def _shown(worlds: Sequence[tuple[Runs, Runs]], claim: Claim) -> float:
     return claim.proven(*hits(a, b, test), len(a), 0.9)
 
 
-def _choose(worlds: Sequence[tuple[Runs, Runs]], claim: Claim) -> tuple[Test, Directions]:
-    """Directions fitted and a test chosen on all runs so far."""
+def _choose(worlds: Sequence[tuple[Runs, Runs]], claim: Claim) -> tuple[Test, Discriminants]:
+    """Discriminants fitted and a test chosen on all runs so far."""
     a, b = (Runs.join([pair[k] for pair in worlds]) for k in (0, 1))
     stop = round(FIT_SHARE * len(a))
-    directions = fit_directions(a.part(0, stop), b.part(0, stop))
+    discriminants = fit_discriminants(a.part(0, stop), b.part(0, stop))
     left = len(a) - stop
-    ta, tb = (directions(world.part(stop, len(world))) for world in (a, b))
+    ta, tb = (discriminants(world.part(stop, len(world))) for world in (a, b))
     test = best_test(ta, tb, lambda false, true: claim.proven_by_each(false, true, left, 0.95))
-    return test, directions
+    return test, discriminants
 
 
 def _judge(
-    test: Test, directions: Directions, fresh: tuple[Runs, Runs], claim: Claim, confidence: float
+    test: Test, discriminants: Discriminants, fresh: tuple[Runs, Runs], claim: Claim, confidence: float
 ) -> tuple[Judgement, Scored]:
-    a, b = (directions(world) for world in fresh)
+    a, b = (discriminants(world) for world in fresh)
     false, true = hits(a, b, test)
     leak = claim.proven(false, true, len(a), confidence)
     sign = test.sign if test.second else -test.sign
     scores = sign * np.concatenate([a[:, test.column], b[:, test.column]])
     members = np.arange(2 * len(a)) >= len(a)
-    text = test.describe(directions.names)
+    text = test.describe(discriminants.names)
     return Judgement(len(a), text, false, true, confidence, leak), Scored(scores, members)
 
 
-# -- playing -------------------------------------------------------------------------------------------------------
-
-Play = Callable[[Release, Graph, Sequence[int]], list[View]]
-
-
-@contextmanager
-def players(workers: int) -> Iterator[Play]:
-    """How single runs are made: here, or by ``workers`` processes with one thread each."""
-    if integer(at_least=1, workers=workers) == 1:
-        yield _play
-        return
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_one_thread) as pool:
-
-        def play(release: Release, graph: Graph, seeds: Sequence[int]) -> list[View]:
-            chunks = [seeds[start : start + CHUNK] for start in range(0, len(seeds), CHUNK)]
-            futures = [pool.submit(_play, release, graph, chunk) for chunk in chunks]
-            return [view for future in futures for view in future.result()]
-
-        yield play
-
-
-def _one_thread() -> None:
-    import torch
-
-    torch.set_num_threads(1)
-
-
-def _play(release: Release, graph: Graph, seeds: Sequence[int]) -> list[View]:
-    return [checked_view(release(graph, NoiseSource.seeded(seed))) for seed in seeds]
-
-
-def run_seed(seed: int, pair: str, world: int, run: int) -> int:
-    """The seed of the privacy noise of one run of an audit: below 2^52, different for every run."""
-    return stream_seed(seed, f"audit|{pair}|{world}|{run}") >> 11
-
-
-def _block(play: Play, release: Release, pair: Pair, start: int, size: int, seed: int) -> tuple[Runs, Runs]:
+def _block(play: Play, target: AuditTarget, pair: Pair, start: int, size: int, seed: int) -> tuple[Runs, Runs]:
     """``size`` runs in both worlds, as tables."""
-    many = getattr(release, "many", None)
+    many = getattr(target, "many", None)
     out = []
     for world, graph in enumerate(pair.worlds):
         if many is not None:
             noise = NoiseSource.seeded(run_seed(seed, pair.name, world, start))
-            out.append(observe_batch(checked_view(many(graph, size, noise), runs=size), pair.batch_scores))
+            out.append(observe_batch(checked_transcript(many(graph, size, noise), runs=size), pair.batch_scores))
         else:
             seeds = [run_seed(seed, pair.name, world, run) for run in range(start, start + size)]
-            out.append(observe(play(release, graph, seeds), pair.scores))
+            out.append(observe(play(target, graph, seeds), pair.scores))
     return out[0], out[1]
-
-
-# -- views that somebody else has collected ------------------------------------------------------------------------
-
-PARTS = (0.2, 0.5)
-"""Where the fitting part and the choosing part of a single game end."""
-
-
-@dataclass(frozen=True)
-class Proven:
-    """Lower bounds at the confidence of `prove`: ``epsilon`` at the claimed delta, ``mu`` if the claim is mu-GDP; what won."""
-
-    epsilon: float
-    mu: float
-    by: tuple[str, str]
-
-
-def prove(
-    scores: tuple[Sequence[Mapping[str, float]], Sequence[Mapping[str, float]]],
-    views: tuple[Sequence[View], Sequence[View]],
-    *,
-    delta: float,
-    confidence: float = CONFIDENCE,
-) -> Proven:
-    """The largest epsilon and mu that the runs of two worlds prove. ``scores``: the adversary's own; ``views``: all it saw.
-
-    Each of the two bounds holds at ``confidence`` by itself; which of them counts follows from the claim, not from the data.
-    """
-    a, b = (tabulate(view, named) for view, named in zip(views, scores, strict=True))
-    runs = min(len(a), len(b))
-    first, second = (round(share * runs) for share in PARTS)
-    directions = fit_directions(a.part(0, first), b.part(0, first))
-    (ca, cb), (ja, jb) = (
-        [directions(world.part(start, stop)) for world in (a, b)] for start, stop in ((first, second), (second, runs))
-    )
-
-    def judged(bound: Callable[[int, int, int], float], delta: float | None) -> tuple[float, str]:
-        test = best_test(
-            ca,
-            cb,
-            lambda false, true: many_bounds(false, true, second - first, delta=delta, confidence=confidence),
-        )
-        return bound(*hits(ja, jb, test), runs - second), directions.names[test.column]
-
-    epsilon, by_epsilon = judged(lambda false, true, n: epsilon_bound(false, true, n, delta, confidence), delta)
-    mu, by_mu = judged(lambda false, true, n: mu_bound(false, true, n, confidence), None)
-    return Proven(epsilon, mu, (by_epsilon, by_mu))

@@ -1,10 +1,10 @@
-"""The graph privacy auditing game (the paper's Definition): challenger, coin, adversary.
+"""The graph privacy auditing game (the paper's Definition): challenger, membership bit, adversary.
 
 1. The challenger trains on a graph (transductive), or on a part of its nodes (inductive).
-2. It flips a coin: 1, a point that was used in training; 0, a fresh one that was not.
+2. It draws a membership bit: 1, a point that was used in training; 0, a fresh one that was not.
 3. The adversary gets the point and query access to the model, and answers with a score: the larger, the surer of 1.
 
-A point is an edge or a node, by the privacy unit. Any `Method` can be put in (`of_method`), and anything else that trains on a
+A point is an edge or a node, by the privacy unit. The game takes any `Method` (`of_method`), and anything else that trains on a
 graph and answers with class probabilities (`Trainer`): the adversary never sees more than answers to its questions.
 """
 
@@ -18,8 +18,9 @@ from typing import Protocol
 import numpy as np
 
 from caribou._validate import integer
-from caribou.audit.releases import without_edges
-from caribou.audit.scores import Scored
+from caribou.audit import fits
+from caribou.audit.metrics import Scored
+from caribou.audit.targets import without_edges
 from caribou.errors import InputError
 from caribou.graph import Graph, Split
 from caribou.mechanisms.noise_source import NoiseSource
@@ -46,7 +47,7 @@ class Challenge:
 
 
 class Adversary(Protocol):
-    """Guesses the coin."""
+    """Guesses the membership bit."""
 
     def __call__(self, challenge: Challenge, model: Model) -> float:
         """A score; larger where the point is believed to have been used in training."""
@@ -76,20 +77,20 @@ class Game:
     seed: int = 0
 
     def play(self, train: Trainer, adversary: Adversary, *, rounds: int, models: int = 1) -> Scored:
-        """``rounds`` coins over ``models`` trained models. The result has one score per coin; see `caribou.audit.scores`."""
+        """``rounds`` challenges over ``models`` trained models; one score per challenge, for `caribou.audit.metrics`."""
         rounds, models = integer(at_least=2, rounds=rounds), integer(at_least=1, models=models)
         rng = Streams(self.seed).generator("auditing game")
         scores: list[float] = []
-        coins: list[bool] = []
+        members: list[bool] = []
         for number in range(models):
             seen = self._training_graph(rng)
             model = train(seen)
             for _ in range(rounds // models + (number < rounds % models)):
-                coin = bool(rng.integers(2))
-                challenge = self._challenge(seen, coin, rng)
+                member = bool(rng.integers(2))
+                challenge = self._challenge(seen, member, rng)
                 scores.append(float(adversary(challenge, model)))
-                coins.append(coin)
-        return Scored(np.array(scores), np.array(coins))
+                members.append(member)
+        return Scored(np.array(scores), np.array(members))
 
     # -- the challenger --------------------------------------------------------------------------------------------
 
@@ -112,21 +113,21 @@ class Game:
             num_classes=self.graph.num_classes,
         )
 
-    def _challenge(self, seen: Graph, coin: bool, rng: np.random.Generator) -> Challenge:
+    def _challenge(self, seen: Graph, member: bool, rng: np.random.Generator) -> Challenge:
         if self.unit is PrivacyUnit.EDGE:
-            return Challenge(self._pair(seen, coin, rng), without_edges(seen))
+            return Challenge(self._pair(seen, member, rng), without_edges(seen))
         split = seen.for_learning()[0]
         inside = np.array(split.train)
         outside = np.array(split.test)
         if self.inductive:
             outside = np.flatnonzero((np.asarray(seen.labels) < 0) & (np.asarray(self.graph.labels) >= 0))
-        nodes = inside if coin else outside
+        nodes = inside if member else outside
         if len(nodes) == 0:
             raise InputError("graph must have training nodes and fresh nodes for the game, got none of one kind")
         return Challenge((int(rng.choice(nodes)),), self.graph if self.inductive else seen)
 
-    def _pair(self, seen: Graph, coin: bool, rng: np.random.Generator) -> tuple[int, int]:
-        if coin:
+    def _pair(self, seen: Graph, member: bool, rng: np.random.Generator) -> tuple[int, int]:
+        if member:
             edges = seen.edge_index
             if edges.shape[1] == 0:
                 raise InputError("graph must have an edge for the game, got none")
@@ -140,17 +141,17 @@ class Game:
 
 
 def of_method(method: Method, budget: Budget, streams: Streams, noise: NoiseSource | None = None) -> Trainer:
-    """A method as a trainer. Questions about the training nodes are answered from the fit; about other nodes by a release."""
+    """A method as a trainer. The fit answers questions about the training nodes, a prediction those about other nodes."""
     source, numbers = noise or NoiseSource.secure(), itertools.count()
 
     def train(seen: Graph) -> Model:
-        fitted = method.fit(seen, budget, streams, source.stream(f"run {next(numbers)}"))
+        fitted = fits.fit(method, seen, budget, streams, source.stream(f"run {next(numbers)}"))
 
         def model(asked: Graph) -> np.ndarray:
             if asked is seen or np.array_equal(np.asarray(asked.labels), np.asarray(seen.labels)):
                 return fitted.probabilities
-            return method.release(
-                fitted.weights, asked, budget, streams, source.stream(f"run {next(numbers)}")
+            return fits.predict_graph(
+                method, fitted.weights, asked, budget, streams, source.stream(f"run {next(numbers)}")
             ).probabilities
 
         return model

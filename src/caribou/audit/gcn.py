@@ -1,4 +1,4 @@
-"""A plain GCN as a black box: what LinkTeller was published for, so that the attack can be compared with its paper.
+"""A plain GCN as a black box: the model that LinkTeller was published for, so that the attack can be compared with its paper.
 
 Kipf and Welling, "Semi-supervised classification with graph convolutional networks", ICLR 2017. It has no privacy at all: every
 query reads the edges again.
@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from caribou.graph import Graph
 from caribou.models.threads import one_thread
+from caribou.models.trainer import take_steps
 from caribou.randomness import Streams
 
 SETTINGS: Mapping[str, Any] = {"hidden": 16, "epochs": 200}
@@ -46,13 +47,12 @@ class PlainGcn:
             first, second = GCNConv(x.size(1), SETTINGS["hidden"]), GCNConv(SETTINGS["hidden"], graph.num_classes)
             weights = [*first.parameters(), *second.parameters()]
             optimizer = torch.optim.Adam(weights, lr=LEARNING_RATE, weight_decay=WEIGHT_DECAY)
-            for _ in range(SETTINGS["epochs"]):
+
+            def loss(_: int) -> Tensor:
                 hidden = torch.dropout(torch.relu(first(x, data.edge_index)), DROPOUT, True)
-                out = second(hidden, data.edge_index)
-                loss = nn.functional.cross_entropy(out[train], data.y[train])
-                optimizer.zero_grad()
-                loss.backward()
-                optimizer.step()
+                return nn.functional.cross_entropy(second(hidden, data.edge_index)[train], data.y[train])
+
+            take_steps(loss, optimizer, steps=SETTINGS["epochs"])
         return cls(owned, first, second, data.edge_index)
 
     def query(self, features: np.ndarray) -> np.ndarray:

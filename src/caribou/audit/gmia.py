@@ -1,12 +1,12 @@
-"""G-MIA, TSTF: was this node among those that the model was trained on? Trained on a subgraph, tested on the full graph.
+"""G-MIA: which nodes was the model trained on? In the TSTF setting: trained on a subgraph, tested on the full graph.
 
 Olatunji, Nejdl and Khosla, "Membership inference attack on graph neural networks", IEEE TPS-ISA 2021. The adversary trains a
 shadow model of the same kind on other nodes, learns from its posteriors how members look, and judges the target's.
 
-Not all that it finds is membership, and two controls say how much is not. Members are queried in the subgraph of the training
-nodes, others in the full graph (this is TSTF): ``details["same_query_auc"]`` is the same attack with all nodes queried in the
-full graph. Members are drawn evenly by class, others from what is left: ``details["class_auc"]`` is what a node's class alone
-tells, without any model.
+Not all that it finds is membership, and two controls say how much is not. TSTF queries members in the subgraph of the training
+nodes and others in the full graph: ``details["same_query_auc"]`` is the same attack with all nodes queried in the full graph.
+Members are drawn evenly by class, others from what is left: ``details["class_auc"]`` is what a node's class alone tells, without
+any model.
 
 The AUC is computed once, from the member score. (The published one is the mean over batches of balanced accuracies.)
 """
@@ -15,21 +15,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from caribou._validate import integer
-from caribou.audit.access import refusal
-from caribou.audit.scores import AttackResult, Progress, Scored, area_under_curve, node_rates, summarise
+from caribou.audit import fits
+from caribou.audit.audited_method import AuditedMethod
+from caribou.audit.findings import Findings, Promise, Terms
+from caribou.audit.metrics import Scored, area_under_curve, node_rates, summarise
+from caribou.audit.query_modes import refusal
 from caribou.errors import InputError
 from caribou.graph import Graph, Split
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods import Method
 from caribou.models.threads import one_thread
-from caribou.privacy.budget import Budget
+from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.events import Event
 from caribou.randomness import Streams
 
@@ -40,6 +43,9 @@ LEARNING_RATE = 0.01
 BIAS = 0.01
 CHECK_ROWS = 50
 """Rows of the shadow model that the attack is not trained on."""
+RUNS = 3
+TSTF = "TSTF: members queried in their subgraph, others in the full graph"
+TRANSDUCTIVE = "transductive: one graph"
 
 
 @dataclass(frozen=True)
@@ -107,66 +113,74 @@ def draw_halves(graph: Graph, sizes: Sizes, rng: np.random.Generator) -> tuple[H
 # -- the attack ----------------------------------------------------------------------------------------------------
 
 
-def attack(
-    method: Method,
-    graph: Graph,
-    budget: Budget,
-    streams: Streams,
-    *,
-    runs: int,
-    progress: Progress | None = None,
-    sizes: Sizes | None = None,
-) -> AttackResult:
-    """``runs`` times: draw the nodes, fit target and shadow, learn from the shadow's posteriors, judge the target's.
+@dataclass(frozen=True)
+class Gmia:
+    """The attack; ``sizes``: how many nodes are members and others, None = the published or default ones of the graph."""
 
-    A method that predicts no other graph is fitted on the full graph, where members are the training nodes; ``details["mode"]``.
-    """
-    integer(at_least=1, runs=runs)
-    sizes = sizes or default_sizes(graph)
-    inductive = not refusal(method, graph, budget)
-    found: list[Scored] = []
-    figures: list[dict[str, float]] = []
-    events: tuple[Event, ...] = ()
-    for run in range(runs):
-        own = streams.child(f"gmia run {run}")
-        views = []
-        halves = draw_halves(graph, sizes, own.attack)
-        for who, half in zip(("target", "shadow"), halves, strict=True):
-            view = observe(
-                method, graph, half, budget, own.child(who), streams.child(f"gmia noise {run} {who}"), inductive
+    name: ClassVar[str] = "gmia"
+    promise: ClassVar[Promise] = Promise.NONE
+    units: ClassVar[frozenset[PrivacyUnit]] = frozenset(PrivacyUnit)
+    needs_graph: ClassVar[bool] = True
+
+    sizes: Sizes | None = None
+
+    def fits(self, audited: AuditedMethod, terms: Terms) -> int:
+        """A target and a shadow model per run."""
+        return 2 * (terms.runs or RUNS)
+
+    def games(self, audited: AuditedMethod) -> int:
+        """It proves no bound."""
+        return 0
+
+    def run(self, audited: AuditedMethod, terms: Terms) -> Findings:
+        """In every run: draw the nodes, fit target and shadow, learn from the shadow's posteriors, judge the target's.
+
+        The attack fits a method that predicts no other graph on the full graph, where members are the training nodes;
+        ``details["mode"]`` says so.
+        """
+        method, graph, budget, streams = audited.method, audited.own_graph, audited.budget, audited.streams
+        runs = RUNS if terms.runs is None else integer(at_least=1, runs=terms.runs)
+        sizes = self.sizes or default_sizes(graph)
+        inductive = not refusal(method, graph, budget)
+        found: list[Scored] = []
+        figures: list[dict[str, float]] = []
+        events: tuple[Event, ...] = ()
+        for run in range(runs):
+            own = streams.child(f"gmia run {run}")
+            halves = draw_halves(graph, sizes, own.attack)
+            target, shadow = (
+                observe(
+                    method, graph, half, budget, own.child(who), streams.child(f"gmia noise {run} {who}"), inductive
+                )
+                for who, half in zip(("target", "shadow"), halves, strict=True)
             )
-            views.append(view)
-        target, shadow = views
-        events = target.events
-        judge = train_attack(*shadow.rows(), own.child("attack"))
-        found.append(Scored(judge.scores(target.rows()[0]), target.rows()[1]))
-        fair = train_attack(*shadow.rows(same_query=True), own.child("fair attack"))
-        same = Scored(fair.scores(target.rows(same_query=True)[0]), target.rows(same_query=True)[1])
-        controls = {"same_query_auc": area_under_curve(same), "class_auc": class_area(graph, *halves)}
-        figures.append({**judge.figures(*target.rows()), **controls})
-        if progress is not None:
-            progress(run + 1, runs)
-    mode = (
-        "TSTF: members queried in their subgraph, others in the full graph" if inductive else "transductive: one graph"
-    )
-    return summarise(
-        "gmia",
-        found,
-        allowed=node_rates(events, budget),
-        details={
-            "mode": mode,
-            "members": len(target.members),
-            "others": len(target.others),
-            **{name: float(np.mean([f[name] for f in figures])) for name in figures[0]},
-            "bound_applies": False,
-        },
-        note="G-MIA from posteriors; the fit and each query of the full graph drew noise of their own, once.",
-    )
+            events = target.events
+            model = train_attack(*shadow.rows(), own.child("attack"))
+            found.append(Scored(model.scores(target.rows()[0]), target.rows()[1]))
+            fair = train_attack(*shadow.rows(same_query=True), own.child("fair attack"))
+            same = Scored(fair.scores(target.rows(same_query=True)[0]), target.rows(same_query=True)[1])
+            controls = {"same_query_auc": area_under_curve(same), "class_auc": class_area(graph, *halves)}
+            figures.append({**model.figures(*target.rows()), **controls})
+            terms.progress(self.name, run + 1, runs, 0.0)
+        result = summarise(
+            self.name,
+            found,
+            allowed=node_rates(events, budget),
+            details={
+                "mode": TSTF if inductive else TRANSDUCTIVE,
+                "members": len(target.members),
+                "others": len(target.others),
+                **{name: float(np.mean([f[name] for f in figures])) for name in figures[0]},
+                "bound_applies": False,
+            },
+            note="G-MIA from posteriors; the fit and each query of the full graph drew noise of their own, once.",
+        )
+        return Findings({self.name: result})
 
 
 @dataclass(frozen=True, eq=False)
-class View:
-    """Posteriors of a model: members in training, members in the full graph, others in the full graph; and the fit's cost."""
+class Posteriors:
+    """Posteriors of a model for members in training, members in the full graph and others there; and the cost of the fit."""
 
     members: np.ndarray
     members_again: np.ndarray
@@ -181,18 +195,20 @@ class View:
 
 def observe(
     method: Method, graph: Graph, half: Half, budget: Budget, streams: Streams, secret: Streams, inductive: bool
-) -> View:
+) -> Posteriors:
     """Fit on the members alone and query; training nodes of the full graph are the members, too."""
     full = graph.with_split(all_in_training(half.members))
     noise = NoiseSource.seeded(secret.seed)
     if not inductive:
-        fitted = method.fit(full, budget, streams, noise)
+        fitted = fits.fit(method, full, budget, streams, noise)
         rows = fitted.probabilities
-        return View(rows[half.members], rows[half.members], rows[half.others], fitted.certificate.cost)
-    fitted = method.fit(induced(full, half.members), budget, streams, noise)
-    again = method.release(fitted.weights, full, budget, streams, NoiseSource.seeded(secret.child("query").seed))
+        return Posteriors(rows[half.members], rows[half.members], rows[half.others], fitted.certificate.cost)
+    fitted = fits.fit(method, induced(full, half.members), budget, streams, noise)
+    again = fits.predict_graph(
+        method, fitted.weights, full, budget, streams, NoiseSource.seeded(secret.child("query").seed)
+    )
     rows = again.probabilities
-    return View(fitted.probabilities, rows[half.members], rows[half.others], fitted.certificate.cost)
+    return Posteriors(fitted.probabilities, rows[half.members], rows[half.others], fitted.certificate.cost)
 
 
 def induced(graph: Graph, nodes: np.ndarray) -> Graph:
@@ -230,7 +246,7 @@ def class_area(graph: Graph, target: Half, shadow: Half) -> float:
 
 
 @dataclass(frozen=True, eq=False)
-class Judge:
+class AttackModel:
     """The attack model, and its accuracy on shadow rows that it was not trained on."""
 
     network: nn.Module
@@ -257,7 +273,7 @@ class Judge:
 
 
 @one_thread()
-def train_attack(posteriors: np.ndarray, members: np.ndarray, streams: Streams) -> Judge:
+def train_attack(posteriors: np.ndarray, members: np.ndarray, streams: Streams) -> AttackModel:
     """An MLP C - 100 - 50 - 2 on the posteriors, as published: Adam, batches of 32, 100 epochs, the last one is used.
 
     Its softmax is fed to the cross-entropy, which takes another: so it was published, and it keeps the network from extremes.
@@ -275,9 +291,9 @@ def train_attack(posteriors: np.ndarray, members: np.ndarray, streams: Streams) 
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
-    judge = Judge(network, 0.0)
-    right = (judge.scores(posteriors[check]) > 0) == members[check]
-    return Judge(network, float(right.mean()))
+    model = AttackModel(network, 0.0)
+    right = (model.scores(posteriors[check]) > 0) == members[check]
+    return AttackModel(network, float(right.mean()))
 
 
 def check_rows(members: np.ndarray, rng: np.random.Generator) -> np.ndarray:

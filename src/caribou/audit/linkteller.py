@@ -1,28 +1,29 @@
-"""LinkTeller: who is joined to whom, from how the output of one node reacts to the features of another.
+"""LinkTeller: which nodes are joined, from how the output of one node reacts to the features of another.
 
 Wu, Long, Zhang and Li, "LinkTeller: Recovering private edges from graph neural networks via influence analysis", IEEE S&P 2022.
-The adversary owns the features and may query the model with any; the owner of the model owns the edges. Of all pairs of 500
-nodes, those are called edges where the reaction is strongest.
+The adversary owns the features and may query the model with any; the owner of the model owns the edges. Among all pairs of 500
+nodes, the attack calls those edges whose reaction is strongest.
 
-Noise must not differ between two queries: divided by the step of 1e-4, fresh noise would hide any leak. So the ways of
-`caribou.audit.access` are told apart, and the result says which one it is about.
+The noise of two queries must be equal: divided by the step of 1e-4, fresh noise would hide any leak. So the result says to which
+of the `caribou.audit.query_modes` it belongs.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
 
 from caribou._validate import integer, one_of, positive
-from caribou.audit.access import NOTES, WAYS, Query, logits, query_of, refusal
-from caribou.audit.scores import (
+from caribou.audit import fits
+from caribou.audit.audited_method import AuditedMethod
+from caribou.audit.findings import Findings, Promise, Terms
+from caribou.audit.metrics import (
     AttackResult,
-    Progress,
     Scored,
     area_under_curve,
     average_precision,
@@ -30,163 +31,156 @@ from caribou.audit.scores import (
     summarise,
     top_scores,
 )
+from caribou.audit.query_modes import (
+    CACHED,
+    NOTES,
+    QUERY_MODES,
+    Query,
+    logits,
+    possible_modes,
+    preferred_mode,
+    query_of,
+    refusal,
+)
 from caribou.errors import InputError
 from caribou.graph import Graph
 from caribou.mechanisms.noise_source import NoiseSource
-from caribou.methods import Method
-from caribou.privacy.budget import Budget
+from caribou.privacy.budget import PrivacyUnit
 from caribou.privacy.events import Event
 from caribou.randomness import Streams
 
 NODES = 500
 STEP = 1e-4
+RUNS = 3
 BELIEFS = (0.25, 0.5, 1.0, 2.0, 4.0)
 """The adversary's belief about the density, in units of the true one."""
 ENTRIES = ("all", "half")
-STRATA = ("all", "low", "high")
-
-
-@dataclass(frozen=True)
-class Setting:
-    """``nodes``: how many nodes are drawn; all their pairs are judged. ``step``: Delta, entries of x_v times 1 + Delta.
-
-    ``entries``: "all" of the row, as published, or every other one that is not 0 ("half"). A model that scales rows to one length
-    does not feel the former, whatever it leaks; the latter it does. ``stratum``: draw among all nodes, among those with at most
-    the median degree ("low"), or above it ("high").
-    """
-
-    nodes: int = NODES
-    step: float = STEP
-    entries: str = "half"
-    stratum: str = "all"
-
-    def __post_init__(self) -> None:
-        integer(at_least=2, nodes=self.nodes)
-        positive(step=self.step)
-        one_of(ENTRIES, entries=self.entries)
-        one_of(STRATA, stratum=self.stratum)
+BLACK_BOX = "black box"
 
 
 # -- the attack ----------------------------------------------------------------------------------------------------
 
 
-def attack(
-    method: Method,
-    graph: Graph,
-    budget: Budget,
-    streams: Streams,
-    *,
-    runs: int,
-    progress: Progress | None = None,
-    ways: Sequence[str] | None = None,
-    setting: Setting | None = None,
-) -> AttackResult:
-    """Fit ``runs`` times, each with its own coins, noise and node draw, and attack every fit in all ``ways``.
+@dataclass(frozen=True)
+class LinkTeller:
+    """The attack with its settings.
 
-    ``ways`` = None: all three; where there is no noise, ``fresh`` is left out. The headline is the way that the certificate
-    covers: ``cached`` for a private budget. Without privacy it is ``fixed``, one forward pass per query, unless the method
-    predicts no other graph. All ways are in ``details["ways"]``.
+    Args:
+        nodes: how many nodes are drawn; all their pairs are judged.
+        step: Delta; entries of x_v are multiplied by 1 + Delta.
+        entries: "all" of the row, as published, or every other one that is not 0 ("half"). A model that scales rows to one
+            length does not feel the former, whatever it leaks; it feels the latter.
+        query_modes: None = all three; without noise, ``fresh`` is left out.
     """
-    integer(at_least=1, runs=runs)
-    setting = setting or Setting()
-    refused = refusal(method, graph, budget)
-    ways = possible_ways(ways, budget, refused)
-    found: dict[str, list[Scored]] = {way: [] for way in ways}
-    strata: dict[str, list[dict[str, Any]]] = {way: [] for way in ways}
-    events: tuple[Event, ...] = ()
-    for run in range(runs):
-        own, secret = streams.child(f"linkteller run {run}"), streams.child(f"linkteller noise {run}")
-        fitted = method.fit(graph, budget, own, NoiseSource.seeded(secret.seed))
-        events = fitted.certificate.cost
-        chosen = draw_nodes(graph, setting, own.attack)
-        for way in ways:
-            query = query_of(way, method, fitted, graph, budget, own, secret)
-            matrix = influence(query, graph.features, chosen, setting)
-            found[way].append(Scored(*pairs_of(matrix, graph, chosen)))
-            strata[way].append(by_degree(matrix, graph, chosen))
-        if progress is not None:
-            progress(run + 1, runs)
-    headline = preferred(ways, budget)
-    covered = events if headline == "cached" else None
-    return summarise(
-        "linkteller",
-        found[headline],
-        allowed=edge_rates(covered, budget),
-        details={
-            **asdict(setting),
-            "way": headline,
-            "ways": {way: way_details(found[way], strata[way]) for way in ways},
-            "refused": refused,
-            "bound_applies": False,
-        },
-        note=f"LinkTeller on all pairs of {len(chosen)} nodes: {NOTES[headline]}.",
-    )
+
+    name: ClassVar[str] = "linkteller"
+    promise: ClassVar[Promise] = Promise.NONE
+    units: ClassVar[frozenset[PrivacyUnit]] = frozenset(PrivacyUnit)
+    needs_graph: ClassVar[bool] = True
+
+    nodes: int = NODES
+    step: float = STEP
+    entries: str = "half"
+    query_modes: Sequence[str] | None = None
+
+    def __post_init__(self) -> None:
+        integer(at_least=2, nodes=self.nodes)
+        positive(step=self.step)
+        one_of(ENTRIES, entries=self.entries)
+        for mode in self.query_modes or ():
+            one_of(QUERY_MODES, query_mode=mode)
+
+    def fits(self, audited: AuditedMethod, terms: Terms) -> int:
+        """One per run."""
+        return terms.runs or RUNS
+
+    def games(self, audited: AuditedMethod) -> int:
+        """It proves no bound."""
+        return 0
+
+    def run(self, audited: AuditedMethod, terms: Terms) -> Findings:
+        """Fit several times, each with public randomness, noise and node draw of its own, and query every fit in all modes.
+
+        The headline is the mode that the certificate covers: ``cached`` for a private budget. Without privacy it is ``fixed``,
+        one forward pass per query, unless the method predicts no other graph. All modes are in ``details["query_modes"]``.
+        """
+        method, graph, budget, streams = audited.method, audited.own_graph, audited.budget, audited.streams
+        runs = RUNS if terms.runs is None else integer(at_least=1, runs=terms.runs)
+        refused = refusal(method, graph, budget)
+        modes = possible_modes(tuple(self.query_modes) if self.query_modes else None, budget, refused)
+        found: dict[str, list[Scored]] = {mode: [] for mode in modes}
+        by_degrees: dict[str, list[dict[str, Any]]] = {mode: [] for mode in modes}
+        events: tuple[Event, ...] = ()
+        for run in range(runs):
+            own, secret = streams.child(f"linkteller run {run}"), streams.child(f"linkteller noise {run}")
+            fitted = fits.fit(method, graph, budget, own, NoiseSource.seeded(secret.seed))
+            events = fitted.certificate.cost
+            chosen = draw_nodes(graph, self.nodes, own.attack)
+            for mode in modes:
+                query = query_of(mode, method, fitted, graph, budget, own, secret)
+                matrix = self.influence(query, graph.features, chosen)
+                found[mode].append(Scored(*pairs_of(matrix, graph, chosen)))
+                by_degrees[mode].append(by_degree(matrix, graph, chosen))
+            terms.progress(self.name, run + 1, runs, 0.0)
+        headline = preferred_mode(modes, budget)
+        result = summarise(
+            self.name,
+            found[headline],
+            allowed=edge_rates(events if headline == CACHED else None, budget),
+            details={
+                **self._settings(),
+                "query_mode": headline,
+                "query_modes": {mode: mode_details(found[mode], by_degrees[mode]) for mode in modes},
+                "refused": refused,
+            },
+            note=f"LinkTeller on all pairs of {len(chosen)} nodes: {NOTES[headline]}.",
+        )
+        return Findings({self.name: result})
+
+    def run_black_box(self, query: Query, graph: Graph, streams: Streams, *, runs: int = 1) -> AttackResult:
+        """Attack a model that is reached through predictions only. ``graph``: features for the queries, edges as the truth."""
+        integer(at_least=1, runs=runs)
+        found, by_degrees = [], []
+        for run in range(runs):
+            chosen = draw_nodes(graph, self.nodes, streams.generator(f"linkteller nodes {run}"))
+            matrix = self.influence(query, graph.features, chosen)
+            found.append(Scored(*pairs_of(matrix, graph, chosen)))
+            by_degrees.append(by_degree(matrix, graph, chosen))
+        modes = {BLACK_BOX: mode_details(found, by_degrees)}
+        return summarise(
+            self.name,
+            found,
+            allowed=edge_rates(None, None),
+            details={**self._settings(), "query_mode": BLACK_BOX, "query_modes": modes},
+            note="LinkTeller on a black box: whether its noise is the same in all queries is up to the box.",
+        )
+
+    def influence(self, query: Query, features: Any, chosen: np.ndarray) -> np.ndarray:
+        """Entry i, j: ||f(X')_u - f(X)_u|| / step for u = chosen[i], v = chosen[j], X' = X with a larger x_v. [m, m]
+
+        f: the logits up to a constant per row, from the posteriors. It takes m + 1 queries.
+        """
+        before = logits(query(features))[chosen]
+        columns = [logits(query(self.enlarged(features, int(v))))[chosen] - before for v in chosen]
+        return np.stack([np.linalg.norm(change, axis=1) / self.step for change in columns], axis=1)
+
+    def enlarged(self, features: Any, node: int) -> Any:
+        """A copy of the features in which the entries of one row, all or every other, are multiplied by 1 + step."""
+        changed = features.copy()
+        row = changed.data[changed.indptr[node] : changed.indptr[node + 1]] if sp.issparse(changed) else changed[node]
+        which = np.flatnonzero(row)[:: 2 if self.entries == "half" else 1]
+        row[which] *= 1 + self.step  # a slice of the copy
+        return changed
+
+    def _settings(self) -> dict[str, Any]:
+        return {"nodes": self.nodes, "step": self.step, "entries": self.entries, "bound_applies": False}
 
 
-def possible_ways(ways: Sequence[str] | None, budget: Budget, refused: str) -> tuple[str, ...]:
-    """What was asked for, or else all that makes sense; a method that predicts no other graph has its one release only."""
-    chosen = tuple(ways or (WAYS if budget.is_private else WAYS[:2]))
-    for way in chosen:
-        one_of(WAYS, way=way)
-    return ("cached",) if refused else chosen
-
-
-def attack_black_box(
-    query: Query, graph: Graph, streams: Streams, *, runs: int = 1, setting: Setting | None = None
-) -> AttackResult:
-    """Attack a model that is reached through its predictions only. ``graph``: features for the queries, edges as the truth."""
-    integer(at_least=1, runs=runs)
-    setting = setting or Setting()
-    found, strata = [], []
-    for run in range(runs):
-        chosen = draw_nodes(graph, setting, streams.generator(f"linkteller nodes {run}"))
-        matrix = influence(query, graph.features, chosen, setting)
-        found.append(Scored(*pairs_of(matrix, graph, chosen)))
-        strata.append(by_degree(matrix, graph, chosen))
-    details = {**asdict(setting), "way": "black box", "ways": {"black box": way_details(found, strata)}}
-    return summarise(
-        "linkteller",
-        found,
-        allowed=edge_rates(None, None),
-        details={**details, "bound_applies": False},
-        note="LinkTeller on a black box: whether its noise is the same in all queries is up to the box.",
-    )
-
-
-def preferred(ways: Sequence[str], budget: Budget) -> str:
-    """The way whose figures are the headline."""
-    order = WAYS if budget.is_private else ("fixed", "fresh", "cached")
-    return next(way for way in order if way in ways)
-
-
-def draw_nodes(graph: Graph, setting: Setting, rng: np.random.Generator) -> np.ndarray:
-    """Uniform without replacement; all nodes of the stratum if there are no more. Sorted. [m]"""
-    degrees = graph.degrees
-    low = degrees <= np.median(degrees)
-    inside = {"all": np.ones(len(degrees), dtype=bool), "low": low, "high": ~low}[setting.stratum]
-    candidates = np.flatnonzero(inside)
-    if len(candidates) < 2:
-        raise InputError(f"stratum must hold at least 2 nodes, got {len(candidates)} in {setting.stratum}")
-    return np.sort(rng.choice(candidates, min(setting.nodes, len(candidates)), replace=False))
-
-
-def influence(query: Query, features: Any, chosen: np.ndarray, setting: Setting) -> np.ndarray:
-    """Entry i, j: ||f(X')_u - f(X)_u|| / step for u = chosen[i], v = chosen[j], X' = X with a larger x_v. m + 1 queries. [m, m]
-
-    f: the logits up to a constant per row, from the posteriors.
-    """
-    before = logits(query(features))[chosen]
-    columns = [logits(query(enlarged(features, int(v), setting)))[chosen] - before for v in chosen]
-    return np.stack([np.linalg.norm(change, axis=1) / setting.step for change in columns], axis=1)
-
-
-def enlarged(features: Any, node: int, setting: Setting) -> Any:
-    """A copy of the features in which the entries of one row, all or every other, are multiplied by 1 + step."""
-    changed = features.copy()
-    row = changed.data[changed.indptr[node] : changed.indptr[node + 1]] if sp.issparse(changed) else changed[node]
-    which = np.flatnonzero(row)[:: 2 if setting.entries == "half" else 1]
-    row[which] *= 1 + setting.step  # a view of the copy
-    return changed
+def draw_nodes(graph: Graph, nodes: int, rng: np.random.Generator) -> np.ndarray:
+    """Uniform without replacement; all nodes if there are no more. Sorted. [m]"""
+    if graph.num_nodes < 2:
+        raise InputError(f"graph must have at least 2 nodes for an attack on pairs, got {graph.num_nodes}")
+    return np.sort(rng.choice(np.arange(graph.num_nodes), min(nodes, graph.num_nodes), replace=False))
 
 
 # -- what was found ------------------------------------------------------------------------------------------------
@@ -210,8 +204,8 @@ def by_degree(matrix: np.ndarray, graph: Graph, chosen: np.ndarray) -> dict[str,
     return areas
 
 
-def way_details(runs: Sequence[Scored], strata: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The figures of one way to query, as means over runs, in plain JSON."""
+def mode_details(runs: Sequence[Scored], by_degrees: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The figures of one query mode, as means over runs, in plain JSON."""
     beliefs = [at_beliefs(run) for run in runs]
     return {
         "auc": float(np.mean([area_under_curve(run) for run in runs])),
@@ -225,7 +219,9 @@ def way_details(runs: Sequence[Scored], strata: Sequence[Mapping[str, Any]]) -> 
             for belief in beliefs[0]
         },
         "auc_by_degree": {
-            name: float(np.mean(known)) if (known := [s[name] for s in strata if s[name] is not None]) else None
+            name: float(np.mean(known))
+            if (known := [each[name] for each in by_degrees if each[name] is not None])
+            else None
             for name in ("low", "high")
         },
     }

@@ -1,30 +1,34 @@
-"""Likelihood ratios for edges and nodes: how the output about one target differs between runs with it and runs without it.
+"""LiRA: likelihood ratios for edges and nodes, from how outputs differ between runs with a target and runs without it.
 
-After Carlini, Chien, Nasr, Song, Terzis and Tramer, "Membership inference attacks from first principles", IEEE S&P 2022. Many
-targets are attacked at once: in every run each of them is in the graph by a fair coin of its own. One half of the runs is judged,
-target by target, with Gaussians that were fitted to the other half, and the reverse; so no run has a part in its own verdict.
-Variances are steadied by those of the other targets, so that few runs are enough. (Leaving out one run at a time would use more
-runs per fit, but biases the AUC below 1/2: what is left out is missing from the mean of its own kind.)
+After Carlini, Chien, Nasr, Song, Terzis and Tramer, "Membership inference attacks from first principles", IEEE S&P 2022. The
+attack has many targets at once: in every run a fair membership bit puts each of them into the graph, or not. Gaussians that are
+fitted to one half of the runs judge the other half, target by target, and the reverse; so no run has a part in its own score.
+Variances lean on those of the other targets, so that few runs are enough. (Leaving out one run at a time would use more runs per
+fit, but biases the AUC below 1/2: the run that is left out is missing from the mean of its own kind.)
 
-The adversary knows everything but the coins and the noise: graph, method, settings, and the public coins of the fit, which are
-therefore the same in all runs. Membership is decided by coins, so no true positive rate may exceed what the certificate allows,
-up to chance. The unit of the budget decides what is attacked:
+The adversary knows everything but the membership bits and the noise: graph, method, settings, and the public seed of the fit,
+which is therefore the same in all runs. The attack draws the membership bits, so no true positive rate may exceed what the
+certificate allows, up to chance. The unit of the budget decides what is attacked:
 
-- **edge**: targets are edges between nodes of small degree, no two of which share a node; seen are the logits of both ends.
-- **node**: targets are training nodes, taken out by `Graph.without_node`; seen is the logit-scaled confidence in the target's
-  class when the fitted weights are asked about the whole graph (`Method.release`). A method that predicts no other graph is seen
-  through the target's neighbours.
+- **edge**: targets are edges between nodes of small degree that share no node. The adversary sees the logits of both ends.
+- **node**: targets are training nodes, taken out by `Graph.without_node`. The adversary sees the logit-scaled confidence in the
+  target's class when the fitted weights predict the whole graph. It sees a method that predicts no other graph through the
+  target's neighbours.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
 from caribou._validate import integer
-from caribou.audit.access import SMALLEST, logits, refusal
-from caribou.audit.scores import AttackResult, Progress, Scored, edge_rates, node_rates, summarise
+from caribou.audit import fits
+from caribou.audit.audited_method import AuditedMethod
+from caribou.audit.findings import Findings, Promise, Terms
+from caribou.audit.metrics import Scored, edge_rates, node_rates, summarise
+from caribou.audit.query_modes import SMALLEST, logits, refusal
 from caribou.errors import InputError
 from caribou.graph import Graph
 from caribou.mechanisms.noise_source import NoiseSource
@@ -35,52 +39,67 @@ from caribou.randomness import Streams
 
 TARGETS = 50
 MIN_RUNS = 8
+RUNS = 16
 PRIOR_RUNS = 8.0
 """How many runs the variance of the other targets counts for, beside a target's own."""
+MEMBERSHIP = "lira coins"
+"""The public stream of the membership bits. The label is part of every recorded result, so it stays."""
 
 
-def attack(
-    method: Method,
-    graph: Graph,
-    budget: Budget,
-    streams: Streams,
-    *,
-    runs: int,
-    progress: Progress | None = None,
-    targets: int = TARGETS,
-) -> AttackResult:
-    """Fit ``runs`` times with every target in or out by its coin, and judge every target in every run by the other half."""
-    integer(at_least=MIN_RUNS, runs=runs)
-    integer(at_least=1, targets=targets)
-    game = edge_game(graph, targets, streams) if budget.unit is PrivacyUnit.EDGE else node_game(graph, targets, streams)
-    inductive = not refusal(method, graph, budget)
-    coins = streams.generator("lira coins").random((runs, len(game.targets))) < 0.5
-    seen: list[np.ndarray] = []
-    events: tuple[Event, ...] = ()
-    for run in range(runs):
-        world = game.world(coins[run])
-        secret = streams.child(f"lira noise {run}")
-        fitted = method.fit(world, budget, streams, NoiseSource.seeded(secret.seed))
-        events = fitted.certificate.cost
-        seen.append(game.observe(method, fitted, budget, streams, secret, inductive))
-        if progress is not None:
-            progress(run + 1, runs)
-    judged = cross_judged(np.stack(seen), coins)
-    edges = budget.unit is PrivacyUnit.EDGE
-    return summarise(
-        "lira",
-        judged,
-        allowed=edge_rates(events, budget) if edges else node_rates(events, budget),
-        details={
-            "unit": budget.unit.value,
-            "targets": len(game.targets),
-            "fits": runs,
-            "judged": sum(len(half.scores) for half in judged),
-            "seen": game.words(inductive),
-            "bound_applies": True,
-        },
-        note=f"Likelihood ratios of {len(game.targets)} {budget.unit.value}s over {runs} fits, each with fresh noise of its own.",
-    )
+@dataclass(frozen=True)
+class Lira:
+    """The attack; ``targets``: how many edges or nodes are attacked at once."""
+
+    name: ClassVar[str] = "lira"
+    promise: ClassVar[Promise] = Promise.RATES
+    units: ClassVar[frozenset[PrivacyUnit]] = frozenset(PrivacyUnit)
+    needs_graph: ClassVar[bool] = True
+
+    targets: int = TARGETS
+
+    def __post_init__(self) -> None:
+        integer(at_least=1, targets=self.targets)
+
+    def fits(self, audited: AuditedMethod, terms: Terms) -> int:
+        """One per run."""
+        return terms.runs or RUNS
+
+    def games(self, audited: AuditedMethod) -> int:
+        """It proves no bound."""
+        return 0
+
+    def run(self, audited: AuditedMethod, terms: Terms) -> Findings:
+        """Draw the membership bits of every run, fit, and judge every target in every run by the other half of the runs."""
+        method, graph, budget, streams = audited.method, audited.own_graph, audited.budget, audited.streams
+        runs = RUNS if terms.runs is None else integer(at_least=MIN_RUNS, runs=terms.runs)
+        game = game_of(graph, budget.unit, self.targets, streams)
+        inductive = not refusal(method, graph, budget)
+        members = streams.generator(MEMBERSHIP).random((runs, len(game.targets))) < 0.5
+        seen: list[np.ndarray] = []
+        events: tuple[Event, ...] = ()
+        for run in range(runs):
+            secret = streams.child(f"lira noise {run}")
+            fitted = fits.fit(method, game.world(members[run]), budget, streams, NoiseSource.seeded(secret.seed))
+            events = fitted.certificate.cost
+            seen.append(game.observe(method, fitted, budget, streams, secret, inductive))
+            terms.progress(self.name, run + 1, runs, 0.0)
+        judged = cross_judged(np.stack(seen), members)
+        unit, count = budget.unit, len(game.targets)
+        result = summarise(
+            self.name,
+            judged,
+            allowed=edge_rates(events, budget) if unit is PrivacyUnit.EDGE else node_rates(events, budget),
+            details={
+                "unit": unit.value,
+                "targets": count,
+                "fits": runs,
+                "judged": sum(len(half.scores) for half in judged),
+                "seen": game.words(inductive),
+                "bound_applies": True,
+            },
+            note=f"Likelihood ratios of {count} {unit.value}s over {runs} fits, each with fresh noise of its own.",
+        )
+        return Findings({self.name: result})
 
 
 # -- the two games -------------------------------------------------------------------------------------------------
@@ -94,7 +113,7 @@ class EdgeGame:
     targets: np.ndarray
 
     def world(self, present: np.ndarray) -> Graph:
-        """The graph without the targets whose coin says so."""
+        """The graph without the targets whose membership bit is 0."""
         return without_edges(self.graph, self.targets[~present])
 
     def observe(
@@ -117,7 +136,7 @@ class NodeGame:
     targets: np.ndarray
 
     def world(self, present: np.ndarray) -> Graph:
-        """The graph without the targets whose coin says so."""
+        """The graph without the targets whose membership bit is 0."""
         world = self.graph
         for node in self.targets[~present]:
             world = world.without_node(int(node))
@@ -130,7 +149,7 @@ class NodeGame:
         classes = np.asarray(self.graph.labels)[self.targets]
         if inductive:
             noise = NoiseSource.seeded(secret.child("query").seed)
-            asked = method.release(fitted.weights, self.graph, budget, streams, noise).probabilities
+            asked = fits.predict_graph(method, fitted.weights, self.graph, budget, streams, noise).probabilities
             return scaled_confidence(asked[self.targets, classes])[:, None]
         confident = scaled_confidence(fitted.probabilities)
         around = [confident[self.graph.neighbours(int(v)), y] for v, y in zip(self.targets, classes, strict=True)]
@@ -140,6 +159,15 @@ class NodeGame:
         """What the adversary looks at."""
         own = "the fitted weights' confidence in the target's class, asked about the whole graph"
         return own if inductive else "the neighbours' published confidence in the target's class"
+
+
+def game_of(graph: Graph, unit: PrivacyUnit, targets: int, streams: Streams) -> EdgeGame | NodeGame:
+    """The game about what the budget protects."""
+    if unit is PrivacyUnit.EDGE:
+        return edge_game(graph, targets, streams)
+    if unit is PrivacyUnit.NODE:
+        return node_game(graph, targets, streams)
+    raise InputError(f"unit must be edge or node, got {unit!r}")
 
 
 def edge_game(graph: Graph, targets: int, streams: Streams) -> EdgeGame:
@@ -186,15 +214,15 @@ def scaled_confidence(p: np.ndarray) -> np.ndarray:
 # -- the likelihood ratio ------------------------------------------------------------------------------------------
 
 
-def cross_judged(seen: np.ndarray, coins: np.ndarray) -> list[Scored]:
+def cross_judged(seen: np.ndarray, members: np.ndarray) -> list[Scored]:
     """The scores of the even runs by the odd ones, and the reverse. [R, m, D], [R, m]
 
     Targets that were in, or out, less than twice in the fitting half are not judged.
     """
     found = []
     for first in (0, 1):
-        model = TargetModel.fit(seen[1 - first :: 2], coins[1 - first :: 2])
-        scores, truth = model.ratios(seen[first::2])[:, model.usable], coins[first::2][:, model.usable]
+        model = TargetModel.fit(seen[1 - first :: 2], members[1 - first :: 2])
+        scores, truth = model.ratios(seen[first::2])[:, model.usable], members[first::2][:, model.usable]
         found.append(Scored(scores.ravel(), truth.ravel()))
     return found
 
@@ -209,10 +237,10 @@ class TargetModel:
     usable: np.ndarray
 
     @classmethod
-    def fit(cls, seen: np.ndarray, coins: np.ndarray) -> TargetModel:
+    def fit(cls, seen: np.ndarray, members: np.ndarray) -> TargetModel:
         """Means of both kinds; the variance inside them, shrunk towards its mean over the other targets."""
         x = np.asarray(seen, dtype=np.float64)
-        weights = [kind[:, :, None].astype(np.float64) for kind in (coins, ~coins)]
+        weights = [kind[:, :, None].astype(np.float64) for kind in (members, ~members)]
         counts = [w.sum(axis=0) for w in weights]
         inside, outside = ((w * x).sum(axis=0) / np.maximum(n, 1) for w, n in zip(weights, counts, strict=True))
         squares = (weights[0] * (x - inside) ** 2 + weights[1] * (x - outside) ** 2).sum(axis=0)

@@ -1,73 +1,80 @@
-"""One run is enough for a lower bound: many canary edges at once, each there or not by a coin of its own.
+"""One run: a single run with many canary edges, each there or not by a membership bit of its own, proves a lower bound.
 
-The auditor knows everything but the coins (Steinke, Nasr and Jagielski 2023). Canaries are pairs of nodes that share no node with
-each other: a labelled node and another one. On shadow runs, which the auditor makes with coins of its own, it learns what is
-released about every canary's ends anyway and in which direction an edge moves it; then the real run is made once, the auditor
-guesses the coins it is surest of, and right guesses are counted.
+The auditor knows everything but the membership bits (Steinke, Nasr and Jagielski 2023). A canary is a pair of a labelled node and
+another node; no two canaries share a node. On shadow runs, whose membership bits the auditor draws itself, it learns what the
+transcript says about every canary's ends anyway, and in which direction an edge moves it. Then it makes the real run once,
+guesses the membership bits it is surest of, and counts right guesses.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
 
 from caribou._validate import integer, open_unit_interval
+from caribou.audit.audited_method import AuditedMethod
 from caribou.audit.bounds import one_run_bound
-from caribou.audit.releases import Release
-from caribou.audit.scores import Scored
-from caribou.audit.separation import discriminant
-from caribou.audit.views import View, checked_view, finite
+from caribou.audit.discriminants import discriminant
+from caribou.audit.evidence import OneRun
+from caribou.audit.findings import Findings, Promise, Terms
+from caribou.audit.metrics import FALSE_POSITIVE_RATES, Scored, summarise
+from caribou.audit.targets import AuditTarget, FitTarget
+from caribou.audit.transcripts import Transcript, checked_transcript, finite
 from caribou.errors import InputError
 from caribou.graph import Graph
 from caribou.mechanisms.noise_source import NoiseSource
+from caribou.privacy.budget import PrivacyUnit
 from caribou.randomness import Streams, stream_seed
 
 SHADOWS = 6
 GUESS_SHARES = (0.02, 0.05, 0.1, 0.2, 0.4, 0.7, 1.0)
-"""Which share of the canaries is guessed; chosen on a shadow run, never on the real one."""
-MOST_CANARIES = 1000
+"""Which share of the canaries is guessed; a shadow run chooses it, never the real one."""
+MAX_CANARIES = 1000
+MEMBERSHIP = "canary coins {}"
+"""The public stream of the membership bits of a run. The label is part of every result, so it stays."""
 
 
-@dataclass(frozen=True, eq=False)
-class OneRun:
-    """The outcome: ``correct`` of ``guesses`` coins among ``canaries`` were guessed after one run.
+@dataclass(frozen=True)
+class CanaryRun:
+    """One run with canary edges against the claim of a method."""
 
-    ``scored``: all scores with their coins, for a curve; None if all coins fell alike.
-    """
+    name: ClassVar[str] = "onerun"
+    promise: ClassVar[Promise] = Promise.CLAIM
+    units: ClassVar[frozenset[PrivacyUnit]] = frozenset({PrivacyUnit.EDGE})
+    needs_graph: ClassVar[bool] = True
 
-    canaries: int
-    guesses: int
-    correct: int
-    delta: float
-    confidence: float
-    epsilon_lower: float
-    scored: Scored | None
-    seed: int
+    def fits(self, audited: AuditedMethod, terms: Terms) -> int:
+        """Those of the claim, the shadow runs and the real one, whatever the terms are."""
+        return audited.claim_fits + SHADOWS + 1
 
-    def describe(self) -> str:
-        """In one sentence."""
-        return (
-            f"one run: {self.correct} of {self.guesses} guesses about {self.canaries} canary edges are right, which proves "
-            f"epsilon >= {self.epsilon_lower:.3g} at delta = {self.delta:g} and confidence {self.confidence:.4g}"
+    def games(self, audited: AuditedMethod) -> int:
+        """One lower bound."""
+        return 1
+
+    def run(self, audited: AuditedMethod, terms: Terms) -> Findings:
+        """Fit the method with canaries in its own graph, and guess their membership bits."""
+        claim = audited.claim
+        proof = one_run(
+            FitTarget(audited.method, audited.budget, audited.streams),
+            audited.own_graph,
+            delta=0.0 if claim.pure else claim.delta,
+            confidence=terms.confidence,
+            seed=audited.seed,
+            progress=lambda done, planned: terms.progress(self.name, done, planned, 0.0),
         )
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON values."""
-        return {
-            "canaries": self.canaries,
-            "guesses": self.guesses,
-            "correct": self.correct,
-            "epsilon_lower": self.epsilon_lower,
-            "confidence": self.confidence,
-            "seed": self.seed,
-        }
+        if proof.scored is None:
+            return Findings(proofs={self.name: proof})
+        allowed = {rate: claim.allowed(rate) for rate in FALSE_POSITIVE_RATES}
+        note = f"{proof.canaries} canary edges in one run, each there by a membership bit of its own"
+        measured = summarise(self.name, [proof.scored], allowed=allowed, details={}, note=note)
+        return Findings({self.name: measured}, {self.name: proof})
 
 
 def one_run(
-    release: Release,
+    target: AuditTarget,
     graph: Graph,
     *,
     delta: float,
@@ -77,7 +84,7 @@ def one_run(
     shadows: int = SHADOWS,
     progress: Callable[[int, int], None] | None = None,
 ) -> OneRun:
-    """Audit ``release`` on ``graph`` with one run (and ``shadows`` runs that the auditor makes to learn its score).
+    """Audit ``target`` on ``graph`` with one run, after ``shadows`` runs on which the auditor learns its score.
 
     Assumes: edge level. ``delta`` is the claimed one (0 for a pure claim). Everything follows from ``seed``.
     """
@@ -85,20 +92,20 @@ def one_run(
     open_unit_interval(confidence=confidence)
     streams = Streams(seed)
     base, pairs = plant(graph, canaries, streams.attack)
-    if pairs.shape[1] < 2:  # of a single one, no coin can be guessed in and another one out
+    if pairs.shape[1] < 2:  # an auditor guesses one bit to be 1 and another one to be 0
         raise InputError(
             f"graph must have room for two canary edges, got {graph.num_nodes} nodes and {pairs.shape[1]} pair"
         )
     played: list[tuple[dict[str, np.ndarray], np.ndarray]] = []
     for run in range(shadows + 1):
-        coins = np.less(streams.generator(f"canary coins {run}").random(pairs.shape[1]), 0.5)
+        present = np.less(streams.generator(MEMBERSHIP.format(run)).random(pairs.shape[1]), 0.5)
         noise = NoiseSource.seeded(stream_seed(seed, f"canary noise {run}") >> 11)
-        view = checked_view(release(with_canaries(base, pairs[:, coins]), noise))
-        played.append((canary_scores(view, pairs, graph), coins))
+        transcript = checked_transcript(target(with_canaries(base, pairs[:, present]), noise))
+        played.append((canary_scores(transcript, pairs, graph), present))
         if progress:
             progress(run + 1, shadows + 1)
     tables = _aligned([scores for scores, _ in played])
-    runs = list(zip(tables, (coins for _, coins in played), strict=True))
+    runs = list(zip(tables, (present for _, present in played), strict=True))
     # how many are guessed is chosen on the last shadow run, with what the others teach
     totals, truth = _learned(runs[: shadows - 1])(runs[shadows - 1][0]), runs[shadows - 1][1]
 
@@ -122,7 +129,7 @@ def plant(graph: Graph, canaries: int | None, rng: np.random.Generator) -> tuple
     rest = rng.permutation(np.setdiff1d(np.arange(graph.num_nodes), graph.split.train))
     if len(rest) < 2:  # nearly all nodes are for training
         train, rest = train[::2], train[1::2]
-    most = min(len(train), len(rest), MOST_CANARIES)
+    most = min(len(train), len(rest), MAX_CANARIES)
     count = most if canaries is None else min(integer(at_least=1, canaries=canaries), most)
     if count < 1:
         raise InputError(f"graph must have room for a canary edge, got {graph.num_nodes} nodes")
@@ -145,12 +152,12 @@ def _with_edges(graph: Graph, edges: np.ndarray) -> Graph:
     )
 
 
-def canary_scores(view: View, pairs: np.ndarray, graph: Graph) -> dict[str, np.ndarray]:
-    """Per canary and by name: what every released table says about its ends, each alone and crossed with the other's class."""
+def canary_scores(transcript: Transcript, pairs: np.ndarray, graph: Graph) -> dict[str, np.ndarray]:
+    """Per canary and by name: what every table says about its ends, each alone and crossed with the other's class."""
     u, v = pairs
     labels = np.maximum(np.asarray(graph.labels), 0)
     out: dict[str, np.ndarray] = {}
-    for name, array in view.items():
+    for name, array in transcript.items():
         values = np.asarray(array)
         if values.ndim != 2:
             continue
@@ -165,7 +172,7 @@ def canary_scores(view: View, pairs: np.ndarray, graph: Graph) -> dict[str, np.n
                 out[f"{name}, first end"] = values[u, labels[v]]
                 out[f"{name}, sums"] = values[u].sum(axis=1) + values[v].sum(axis=1)
     if not out:
-        raise InputError("release must hand out a table with one row per node, or a list of pairs, got neither")
+        raise InputError("target must hand out a table with one row per node, or a list of pairs, got neither")
     return out
 
 
@@ -178,25 +185,25 @@ def _aligned(tables: Sequence[dict[str, np.ndarray]]) -> list[np.ndarray]:
 def _learned(shadows: Sequence[tuple[np.ndarray, np.ndarray]]) -> Callable[[np.ndarray], np.ndarray]:
     """A score per canary: how far it lies above what is usual for it, in the direction in which an edge moves it.
 
-    A canary's usual value is its mean over the shadow runs, less what its own coins there added; directions and effects come
-    from the deviations of all canaries together.
+    A canary's usual value is its mean over the shadow runs, less what its own edge added there; directions and effects come from
+    the deviations of all canaries together.
     """
     scores = np.stack([table for table, _ in shadows])  # [runs, m, k]
-    coins = np.stack([c for _, c in shadows]).astype(np.float64)[:, :, None]
-    deviations, turns = scores - scores.mean(axis=0), coins - coins.mean(axis=0)
-    effect = (deviations * turns).sum(axis=(0, 1)) / np.maximum((turns**2).sum(), 1e-12)
-    usual = (scores - (coins - 0.5) * effect).mean(axis=0)
+    present = np.stack([c for _, c in shadows]).astype(np.float64)[:, :, None]
+    deviations, centred = scores - scores.mean(axis=0), present - present.mean(axis=0)
+    effect = (deviations * centred).sum(axis=(0, 1)) / np.maximum((centred**2).sum(), 1e-12)
+    usual = (scores - (present - 0.5) * effect).mean(axis=0)
     inside, outside = (
-        (scores - usual)[np.broadcast_to(coins[:, :, 0] == value, scores.shape[:2])] for value in (1.0, 0.0)
+        (scores - usual)[np.broadcast_to(present[:, :, 0] == value, scores.shape[:2])] for value in (1.0, 0.0)
     )
-    enough = min(len(inside), len(outside)) > 1  # few canaries, and nearly all coins alike: nothing can be learned
+    enough = min(len(inside), len(outside)) > 1  # few canaries whose bits are nearly all equal teach nothing
     direction = discriminant(outside, inside) if enough else np.zeros(scores.shape[2])
     return lambda table: (table - usual) @ direction
 
 
-def _guess(total: np.ndarray, coins: np.ndarray, share: float) -> tuple[int, int]:
-    """The highest scores are guessed to be in, as many lowest to be out: how many guesses, and how many are right."""
-    each = min(max(1, round(share * len(coins) / 2)), len(coins) // 2)  # no canary is guessed twice
+def _guess(total: np.ndarray, present: np.ndarray, share: float) -> tuple[int, int]:
+    """Guess the highest scores to be members and as many lowest ones not: how many guesses, and how many are right."""
+    each = min(max(1, round(share * len(present) / 2)), len(present) // 2)  # no canary is guessed twice
     order = np.argsort(total, kind="stable")
     low, high = order[:each], order[len(order) - each :]
-    return 2 * each, int((~coins[low]).sum() + coins[high].sum())
+    return 2 * each, int((~present[low]).sum() + present[high].sum())

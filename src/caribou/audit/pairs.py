@@ -1,9 +1,9 @@
-"""Worst-case neighbours: pairs of small graphs on which a release has to hide as much as it ever must.
+"""Worst-case neighbours: pairs of small graphs on which a mechanism must hide as much as it ever has to.
 
-At edge level the graph that the sensitivity attack finds: two nodes, each with leaves of its own sign, joined or not
-(docs/privacy.md, Theorem 2: the bound is attained, or nearly so, by such stars), and one edge of every kind that a method could
-treat differently: between any two parts of the split, or closing a triangle. At node level a training node that alone has its
-class and its direction of features, or not at all.
+At edge level the pairs are the graph that the sensitivity attack finds, two nodes with leaves of their own sign, joined or not
+(docs/privacy.md, Theorem 2: such stars attain the bound, or nearly so), and one edge of every kind that a method could treat
+differently: between any two parts of the split, or closing a triangle. At node level the pair differs in one training node that
+alone has its class and its direction of features.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from caribou.audit.views import Scores, View
+from caribou.audit.transcripts import Scores, Transcript
 from caribou.graph import Graph, Split
 from caribou.privacy.budget import PrivacyUnit
 
@@ -25,7 +25,7 @@ TRAINING_GROUP = "training nodes"
 class Pair:
     """Two neighbouring graphs: ``without`` and ``joined`` (with the edge or the node).
 
-    ``scores``: what the adversary, who knows both graphs, makes of a view; ``batch_scores``: the same for many runs at once.
+    ``scores``: what the adversary, who knows both graphs, computes from a transcript; ``batch_scores``: the same for many runs.
     ``hidden``: the node that is there or not, at node level. ``group``: the group of nodes it belongs to, where groups pay
     differently.
     """
@@ -35,7 +35,7 @@ class Pair:
     joined: Graph
     unit: PrivacyUnit
     scores: Scores | None = None
-    batch_scores: Callable[[View], Mapping[str, np.ndarray]] | None = None
+    batch_scores: Callable[[Transcript], Mapping[str, np.ndarray]] | None = None
     hidden: int | None = None
     group: str | None = None
 
@@ -46,10 +46,10 @@ class Pair:
 
 
 def worst_pairs(unit: PrivacyUnit | str) -> tuple[Pair, ...]:
-    """The pairs that a method is audited on if nobody names better ones; all have 12 nodes.
+    """The pairs on which a method is audited by default; all have 12 nodes.
 
-    At edge level an edge of each of the six kinds that a split makes, because a method may treat the parts differently; the stars
-    of the sensitivity attack; and an edge that closes triangles.
+    At edge level: an edge of each of the six kinds that a split makes, because a method may treat the parts differently; the
+    stars of the sensitivity attack; and an edge that closes triangles.
 
     >>> [pair.name for pair in worst_pairs("edge")][-3:]
     ['two test nodes', 'two stars', 'two nodes with common neighbours']
@@ -94,9 +94,9 @@ def end_scores(u: int, v: int, graph: Graph) -> Scores:
     """Of every released row table: how much the rows of u and v lean to the other end's class, and how alike they are."""
     labels, n = graph.labels, graph.num_nodes
 
-    def scores(view: View) -> dict[str, float]:
+    def scores(transcript: Transcript) -> dict[str, float]:
         out: dict[str, float] = {}
-        for name, array in view.items():
+        for name, array in transcript.items():
             values = np.asarray(array)
             if values.ndim != 2:
                 continue
@@ -155,16 +155,6 @@ def worst_rows(difference: np.ndarray, rng: np.random.Generator, starts: int = 2
         x /= np.maximum(np.linalg.norm(x, axis=2, keepdims=True), 1e-12)
     reached = np.linalg.norm((difference @ x).reshape(starts, -1), axis=1)
     return np.asarray(x[int(reached.argmax())])
-
-
-def largest_change(difference: np.ndarray, rng: np.random.Generator) -> float:
-    """The largest ||D X||_F that the attack reaches: a lower bound on the sensitivity of X -> W X."""
-    active = np.flatnonzero(np.abs(difference).sum(axis=0))
-    if len(active) == 0:
-        return 0.0
-    reduced = difference[:, active]
-    reduced = reduced[np.abs(reduced).sum(axis=1) > 0]
-    return float(np.linalg.norm(reduced @ worst_rows(reduced, rng)))
 
 
 def star_graphs(leaves: int) -> tuple[Graph, Graph]:

@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from caribou._files import atomic_folder
 from caribou.audit.auditor import Outcome
 from caribou.audit.claims import Claim
-from caribou.audit.scores import NO_BOUND
-from caribou.audit.verdict import CONSISTENT, VIOLATED
-from caribou.saved_model import check_target, whole_folder
+from caribou.audit.metrics import NO_BOUND
+from caribou.audit.verdict import CONSISTENT, INCONCLUSIVE, VIOLATED
+from caribou.errors import InputError, RunError
+from caribou.saved_model import check_target
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,10 +36,13 @@ def write_report(outcome: Outcome, folder: str | os.PathLike[str]) -> Path:
     """Write picture, page and figures into a new (or empty) folder, all of them or nothing."""
     target = check_target(folder)
     picture = png(outcome)
-    with whole_folder(target, "report") as temporary:
-        (temporary / PNG).write_bytes(picture)
-        (temporary / PAGE).write_text(page(outcome, picture), encoding="utf-8")
-        (temporary / FIGURES).write_text(json.dumps(outcome.to_json(), indent=2) + "\n", encoding="utf-8")
+    try:
+        with atomic_folder(target) as temporary:
+            (temporary / PNG).write_bytes(picture)
+            (temporary / PAGE).write_text(page(outcome, picture), encoding="utf-8")
+            (temporary / FIGURES).write_text(json.dumps(outcome.to_json(), indent=2) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise RunError(f"report cannot be written to {target}: {error.strerror or error}") from error
     return target
 
 
@@ -90,11 +95,8 @@ def _allowed_curve(claim: Claim, rates: np.ndarray) -> np.ndarray:
 
 
 def proven_bounds(outcome: Outcome) -> dict[str, float]:
-    """The epsilon that every proving game proved, by name."""
-    bounds = {name: game.epsilon_lower for name, game in outcome.games.items()}
-    if outcome.one_run is not None:
-        bounds["onerun"] = outcome.one_run.epsilon_lower
-    return bounds
+    """The epsilon that every game proved, by name."""
+    return {name: proof.epsilon_lower for name, proof in outcome.proofs.items()}
 
 
 def _draw_bounds(axes: Axes, outcome: Outcome) -> None:
@@ -163,13 +165,18 @@ def page(outcome: Outcome, picture: bytes) -> str:
 
 def _meaning(word: str) -> str:
     if word == VIOLATED:
-        return "An attack proves more than was claimed: the claim is false, or the code does not do what it claims."
+        return (
+            "The claim is rejected: an attack proves more than was claimed. Either the claim is false, or the code does not do "
+            "what it claims."
+        )
     if word == CONSISTENT:
         return (
-            "No attack that was tried shows more than was claimed, and the runs were enough to see twice as much. That is not a "
-            "proof of the claim: another attack may see more."
+            "The evidence is consistent with the claim: no attack that was tried shows more, and the runs were enough to see "
+            "twice as much. That is not a proof of the claim: another attack may see more."
         )
-    return "Nothing was refuted, but the evidence is too thin to say that the claim was put to the test."
+    if word == INCONCLUSIVE:
+        return "The claim is not rejected, but the evidence is too thin to say that it was put to the test."
+    raise InputError(f"verdict must be {VIOLATED}, {CONSISTENT} or {INCONCLUSIVE}, got {word!r}")
 
 
 def _table(outcome: Outcome) -> str:
@@ -193,5 +200,5 @@ def _notes(outcome: Outcome) -> str:
         f"<li><b>{html.escape(name)}</b>: {html.escape(r.note)}</li>" for name, r in outcome.attacks.items()
     )
     small = "A measured rate is an estimate: at a false positive rate of 0.1 % a thousand runs hold one false alarm."
-    free = "" if all(result.bounded for result in outcome.attacks.values()) else f" No bound: {NO_BOUND}"
-    return f"<ul>{notes}</ul><p>{small} Only the lower bounds above are proven.{free}</p>"
+    unbounded = "" if all(result.bounded for result in outcome.attacks.values()) else f" No bound: {NO_BOUND}"
+    return f"<ul>{notes}</ul><p>{small} Only the lower bounds above are proven.{unbounded}</p>"

@@ -1,65 +1,82 @@
-"""The posterior-similarity link attack: joined nodes get similar predictions. The baseline that an influence attack must beat.
+"""Posterior similarity: joined nodes get similar predictions. The baseline that an influence attack must beat.
 
 LSA2-post of He, Jia, Backes, Gong and Zhang, "Stealing links from graph neural networks", USENIX Security 2021, as LinkTeller
 uses it: the correlation of two posteriors, centred over the nodes that are attacked. Similar nodes are joined more often
-whatever a model reveals, so the same score on the features alone (LSA2-attr) is measured beside it.
+whatever a model reveals, so the attack also measures the same score on the features alone (LSA2-attr).
 """
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
 
 from caribou._validate import integer
-from caribou.audit.linkteller import Setting, draw_nodes, pairs_of
-from caribou.audit.scores import AttackResult, Progress, Scored, area_under_curve, edge_rates, summarise
-from caribou.graph import Graph
+from caribou.audit import fits
+from caribou.audit.audited_method import AuditedMethod
+from caribou.audit.findings import Findings, Promise, Terms
+from caribou.audit.linkteller import NODES, draw_nodes, pairs_of
+from caribou.audit.metrics import Scored, area_under_curve, edge_rates, summarise
 from caribou.mechanisms.noise_source import NoiseSource
-from caribou.methods import Method
-from caribou.privacy.budget import Budget
+from caribou.privacy.budget import PrivacyUnit
 from caribou.privacy.events import Event
-from caribou.randomness import Streams
+
+RUNS = 3
 
 
-def attack(
-    method: Method,
-    graph: Graph,
-    budget: Budget,
-    streams: Streams,
-    *,
-    runs: int,
-    progress: Progress | None = None,
-    setting: Setting | None = None,
-) -> AttackResult:
-    """Fit ``runs`` times, each with its own coins, noise and node draw, and correlate the posteriors of all pairs."""
-    integer(at_least=1, runs=runs)
-    setting = setting or Setting()
-    found: list[Scored] = []
-    by_features: list[float] = []
-    events: tuple[Event, ...] = ()
-    for run in range(runs):
-        own, secret = streams.child(f"similarity run {run}"), streams.child(f"similarity noise {run}")
-        fitted = method.fit(graph, budget, own, NoiseSource.seeded(secret.seed))
-        events = fitted.certificate.cost
-        chosen = draw_nodes(graph, setting, own.attack)
-        found.append(Scored(*pairs_of(correlations(fitted.probabilities[chosen]), graph, chosen)))
-        by_features.append(area_under_curve(Scored(*pairs_of(correlations(graph.features[chosen]), graph, chosen))))
-        if progress is not None:
-            progress(run + 1, runs)
-    return summarise(
-        "similarity",
-        found,
-        allowed=edge_rates(events, budget),
-        details={
-            "nodes": len(chosen),
-            "edges": [int(run.members.sum()) for run in found],
-            "auc_of_features": float(np.mean(by_features)),
-            "bound_applies": False,
-        },
-        note=f"Correlation of the published posteriors on all pairs of {len(chosen)} nodes; one release with one noise per run.",
-    )
+@dataclass(frozen=True)
+class Similarity:
+    """The attack on all pairs of ``nodes`` nodes."""
+
+    name: ClassVar[str] = "similarity"
+    promise: ClassVar[Promise] = Promise.NONE
+    units: ClassVar[frozenset[PrivacyUnit]] = frozenset(PrivacyUnit)
+    needs_graph: ClassVar[bool] = True
+
+    nodes: int = NODES
+
+    def __post_init__(self) -> None:
+        integer(at_least=2, nodes=self.nodes)
+
+    def fits(self, audited: AuditedMethod, terms: Terms) -> int:
+        """One per run."""
+        return terms.runs or RUNS
+
+    def games(self, audited: AuditedMethod) -> int:
+        """It proves no bound."""
+        return 0
+
+    def run(self, audited: AuditedMethod, terms: Terms) -> Findings:
+        """Fit several times, each with public randomness, noise and nodes of its own, and correlate posteriors of all pairs."""
+        method, graph, budget, streams = audited.method, audited.own_graph, audited.budget, audited.streams
+        runs = RUNS if terms.runs is None else integer(at_least=1, runs=terms.runs)
+        found: list[Scored] = []
+        by_features: list[float] = []
+        events: tuple[Event, ...] = ()
+        for run in range(runs):
+            own, secret = streams.child(f"similarity run {run}"), streams.child(f"similarity noise {run}")
+            fitted = fits.fit(method, graph, budget, own, NoiseSource.seeded(secret.seed))
+            events = fitted.certificate.cost
+            chosen = draw_nodes(graph, self.nodes, own.attack)
+            found.append(Scored(*pairs_of(correlations(fitted.probabilities[chosen]), graph, chosen)))
+            by_features.append(area_under_curve(Scored(*pairs_of(correlations(graph.features[chosen]), graph, chosen))))
+            terms.progress(self.name, run + 1, runs, 0.0)
+        note = f"Correlation of the published posteriors on all pairs of {len(chosen)} nodes; one release with one noise per run."
+        result = summarise(
+            self.name,
+            found,
+            allowed=edge_rates(events, budget),
+            details={
+                "nodes": len(chosen),
+                "edges": [int(run.members.sum()) for run in found],
+                "auc_of_features": float(np.mean(by_features)),
+                "bound_applies": False,
+            },
+            note=note,
+        )
+        return Findings({self.name: result})
 
 
 def correlations(rows: Any) -> np.ndarray:

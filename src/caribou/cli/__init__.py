@@ -95,7 +95,9 @@ def main() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(0) from None
     if code == EXIT_INTERRUPTED:
-        _fail("interrupted; files are whole or absent, and what was booked in a ledger stays booked", EXIT_INTERRUPTED)
+        _fail(
+            "interrupted; files are whole or absent, and what was charged in a ledger stays charged", EXIT_INTERRUPTED
+        )
     raise SystemExit(code or 0)
 
 

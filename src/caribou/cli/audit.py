@@ -43,7 +43,7 @@ def audit(
         list[str] | None,
         typer.Option(
             "--attack",
-            help="all (default) or distinguish, onerun, linkteller, similarity, gmia, lira; commas between.",
+            help="all (default) or distinguish, noise-replay, onerun, linkteller, similarity, gmia, lira; commas between.",
             show_default=False,
         ),
     ] = None,
@@ -60,9 +60,9 @@ def audit(
     out: Annotated[Path | None, typer.Option(help="Write the report (HTML, PNG, JSON) to this new folder.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Try to refute what a method or a saved run claims, and measure what known attacks reach.
+    """Try to reject what a method or a saved run claims, and measure what known attacks reach.
 
-    Exit code 3: the claim is violated. Attacks on a graph need --dataset or --graph, also for a run, which holds none.
+    Exit code 3: the claim is rejected. Attacks on a graph need --dataset or --graph, also for a run, which holds none.
 
     Example: caribou audit caribou-edp --epsilon 4 --attack distinguish
     """
@@ -75,8 +75,8 @@ def audit(
     source = GraphSource(dataset, graph, nodes, column or (), None, data_dir)
     options = parse_settings(settings or [])
     job = _job(subject, source, epsilon, delta, options, ",".join(attacks or ["all"]), runs, confidence, seed, workers)
-    with _bars() as report:
-        outcome = job.run(report)
+    with _bars() as progress:
+        outcome = job.run(progress)
     if out is not None:
         write_report(outcome, out)
     if as_json:
@@ -99,7 +99,9 @@ def _job(
     seed: int,
     workers: int | None,
 ) -> Audit:
-    from caribou.audit.auditor import ATTACKS, Audit
+    from caribou.audit.attack import ATTACKS
+    from caribou.audit.audited_method import AuditedMethod
+    from caribou.audit.auditor import Audit
     from caribou.methods import METHODS, method_info
     from caribou.privacy.budget import Budget
     from caribou.saved_model import read_model
@@ -118,22 +120,17 @@ def _job(
     info.check(name, budget)
     given = source.dataset is not None or source.graph is not None
     graph = source.load(seed) if given else None
-    wanted = ATTACKS if attack == "all" else tuple(dict.fromkeys(word.strip() for word in attack.split(",")))
-    missing = [word for word in wanted if word in ATTACKS and word != "distinguish"]
+    wanted = tuple(ATTACKS) if attack == "all" else tuple(dict.fromkeys(word.strip() for word in attack.split(",")))
+    missing = [word for word in wanted if word in ATTACKS and ATTACKS[word].needs_graph]
     if graph is None and attack != "all" and missing:
         raise InputError(f"dataset must be given for the attack {missing[0]}, got none")
     return Audit(
-        name,
-        info.create(**claimed),
-        budget,
-        graph,
+        AuditedMethod(name, info.create(**claimed), budget, graph, seed, info.transductive),
         wanted,
         runs,
         confidence,
-        seed,
         workers,
         _again(subject, source, epsilon, delta, settings, attack, runs, confidence, seed),
-        info.transductive,
         words,
         stored,
     )
@@ -217,7 +214,7 @@ def _print(outcome: Outcome, out: Path | None) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from caribou.audit.scores import NO_BOUND
+    from caribou.audit.metrics import NO_BOUND
 
     console, verdict = Console(), outcome.verdict
     colour = {"VIOLATED": "bold red", "consistent": "green"}.get(verdict.word, "yellow")

@@ -58,15 +58,15 @@ def show(
 
     Example: caribou ledger show --dataset survey
     """
-    book = Ledger(ledger, create=False)
-    problems = book.check()
+    opened = Ledger(ledger, create=False)
+    problems = opened.check()
     # A total that was computed from edited records would be believed: a broken chain shows the finding and nothing else.
-    balances, releases = ((), ()) if problems else _selection(book, dataset)
-    totals = _totals(book, balances)
+    balances, releases = ((), ()) if problems else _selection(opened, dataset)
+    totals = _totals(opened, balances)
     if as_json:
-        typer.echo(json.dumps(_report(book, balances, releases, totals, problems), indent=2))
+        typer.echo(json.dumps(_report(opened, balances, releases, totals, problems), indent=2))
     else:
-        _print(book, balances, releases if dataset is not None else (), totals, problems)
+        _print(opened, balances, releases if dataset is not None else (), totals, problems)
     if problems:
         raise typer.Exit(EXIT_BROKEN_CHAIN)
 
@@ -117,15 +117,15 @@ def add(
     release_unit, events, certificate_id = _past_release(certificate, epsilon, delta, unit)
     ledger_text(dataset=name)  # both before a new ledger is made
     ledger_text(description=" ".join(description.split()))
-    book = Ledger(ledger)
-    record = book.record_past if over_budget else book.charge
+    opened = Ledger(ledger)
+    record = opened.record_past if over_budget else opened.charge
     try:
         charge = record(name, release_unit, events, description=description, certificate_id=certificate_id)
     except BudgetExceeded as error:
         raise BudgetExceeded(f"{error}; if it has been published already, record it with --over-budget") from error
-    book.annotate(charge.id, "released")
+    opened.annotate(charge.id, "released")
     typer.echo(f"recorded release {charge.id} of {name}: {_events_in_words(events)}")
-    typer.echo(_spent_in_words(book.total(name, release_unit)))
+    typer.echo(_spent_in_words(opened.total(name, release_unit)))
 
 
 def _past_release(
@@ -161,17 +161,17 @@ def _past_release(
     return unit, (EpsilonDelta(epsilon, 0.0 if delta is None else delta),), None
 
 
-def _selection(book: Ledger, dataset: str | None) -> tuple[tuple[Balance, ...], tuple[LedgerEntry, ...]]:
-    releases = book.entries(dataset)
-    balances = tuple(s for s in book.datasets() if dataset is None or s.dataset == dataset)
+def _selection(opened: Ledger, dataset: str | None) -> tuple[tuple[Balance, ...], tuple[LedgerEntry, ...]]:
+    releases = opened.entries(dataset)
+    balances = tuple(s for s in opened.datasets() if dataset is None or s.dataset == dataset)
     return balances, releases
 
 
-def _totals(book: Ledger, balances: tuple[Balance, ...]) -> dict[int, float]:
+def _totals(opened: Ledger, balances: tuple[Balance, ...]) -> dict[int, float]:
     """The total after each release, by release id."""
     totals: dict[int, float] = {}
     for balance in balances:
-        totals |= book.cumulative(balance.dataset, balance.unit)
+        totals |= opened.cumulative(balance.dataset, balance.unit)
     return totals
 
 
@@ -184,14 +184,14 @@ def _number(value: float | None) -> float | str | None:
 
 
 def _report(
-    book: Ledger,
+    opened: Ledger,
     balances: tuple[Balance, ...],
     releases: tuple[LedgerEntry, ...],
     totals: dict[int, float],
     problems: tuple[str, ...],
 ) -> dict[str, Any]:
     return {
-        "ledger": str(book.path),
+        "ledger": str(opened.path),
         "chain_intact": not problems,
         "problems": list(problems),
         "datasets": [
@@ -227,7 +227,7 @@ def _report(
 
 
 def _print(
-    book: Ledger,
+    opened: Ledger,
     balances: tuple[Balance, ...],
     releases: tuple[LedgerEntry, ...],
     totals: dict[int, float],
@@ -237,7 +237,7 @@ def _print(
     from rich.text import Text
 
     console = Console()
-    console.print(Text(f"ledger {book.path}"), soft_wrap=True)
+    console.print(Text(f"ledger {opened.path}"), soft_wrap=True)
     console.print(_table_of_datasets(balances))
     if releases:
         console.print(_table_of_releases(releases, totals))

@@ -23,14 +23,14 @@ Column = Annotated[
 ]
 Name = Annotated[
     str | None,
-    typer.Option(help="The name that a ledger books under (default: the data set, or the file without ending)."),
+    typer.Option(help="The name that a ledger charges (default: the data set, or the file without ending)."),
 ]
 DataDir = Annotated[
     Path | None, typer.Option(help="Folder with <name>.npz files, used before any download.", envvar="CARIBOU_DATA")
 ]
-Book = Annotated[
+LedgerOption = Annotated[
     Path | None,
-    typer.Option("--ledger", envvar="CARIBOU_LEDGER", help="Book the cost here before anything is drawn, or refuse."),
+    typer.Option("--ledger", envvar="CARIBOU_LEDGER", help="Charge the cost here before anything is drawn, or refuse."),
 ]
 ReplaceFingerprint = Annotated[
     bool,

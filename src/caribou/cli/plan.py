@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from caribou._files import atomic_file
 from caribou._validate import integer
 from caribou.errors import InputError
 from caribou.privacy.accounting import PAPER_RDP_ORDER
@@ -121,7 +122,7 @@ def _document(budget: Budget, sensitivity: Sensitivity, rows: list[PlanRow], not
         "epsilon": budget.epsilon,
         "delta": budget.delta,
         "contraction": sensitivity.contraction,
-        "alpha1": sensitivity.alpha1,
+        "alpha1": dict(sensitivity.parameters)["alpha1"],
         "degree_floor": sensitivity.bounds.degree_floor,
         "degree_cap": sensitivity.bounds.degree_cap,
         "nodes": sensitivity.bounds.nodes,
@@ -134,7 +135,8 @@ def _document(budget: Budget, sensitivity: Sensitivity, rows: list[PlanRow], not
 def _heading(budget: Budget, sensitivity: Sensitivity, mu: float) -> str:
     b = sensitivity.bounds
     cap = "" if b.degree_cap is None else f", degree cap {b.degree_cap}"
-    layer = f"C_L = {sensitivity.contraction:g}, alpha1 = {sensitivity.alpha1:g}, degree floor {b.degree_floor}{cap}"
+    alpha1 = dict(sensitivity.parameters)["alpha1"]
+    layer = f"C_L = {sensitivity.contraction:g}, alpha1 = {alpha1:g}, degree floor {b.degree_floor}{cap}"
     return f"[bold]{budget}[/bold]\n{layer}\nsensitivity {sensitivity.value:.4g}, mu = {mu:.4g}"
 
 
@@ -204,12 +206,10 @@ def _draw(rows: list[PlanRow], budget: Budget, contraction: float, path: Path) -
     axes.set_title(f"{budget}, $C_L$ = {contraction:g}", fontsize=11)
     axes.grid(alpha=0.25)
     axes.legend(frameon=False)
-    temporary = path.with_name(f".{path.name}.tmp{path.suffix}")
     try:
-        figure.savefig(temporary, dpi=160)
-        temporary.replace(path)
+        with atomic_file(path) as temporary:
+            figure.savefig(temporary, dpi=160)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
         raise InputError(f"plot must be writable, got {str(path)!r}: {error}") from error
     finally:
         plt.close(figure)

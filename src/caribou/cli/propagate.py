@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from caribou.cli.options import AsJson, Book, ReplaceFingerprint, warn_of_no_edges
+from caribou.cli.options import AsJson, LedgerOption, ReplaceFingerprint, warn_of_no_edges
 from caribou.errors import InputError
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def propagate(
         typer.Option(help="Public floor F of the normalisation (default: the cap, else 0).", show_default=False),
     ] = None,
     degree_cap: Annotated[int | None, typer.Option(help="Public degree cap M (node level).")] = None,
-    seed: Annotated[int, typer.Option(help="Of the public coins: which edges survive the cap.")] = 0,
+    seed: Annotated[int, typer.Option(help="The public seed: which edges survive the cap.")] = 0,
     engine: Annotated[str, typer.Option(help="local (in memory), outofcore (on disk) or ray (a cluster).")] = "local",
     memory: Annotated[str | None, typer.Option(help="With outofcore: memory of the whole process, e.g. 4GB.")] = None,
     workers: Annotated[
@@ -54,7 +54,7 @@ def propagate(
         str | None,
         typer.Option(help="Name of the data set in the ledger (default: the edge file's name).", show_default=False),
     ] = None,
-    ledger: Book = None,
+    ledger: LedgerOption = None,
     replace_fingerprint: ReplaceFingerprint = False,
     discard: Annotated[
         bool, typer.Option("--discard", help="Remove what an interrupted run left, instead of finishing it.")

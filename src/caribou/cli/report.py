@@ -2,48 +2,78 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from caribou.errors import InputError
 
+if TYPE_CHECKING:
+    from caribou.experiments.grid import Experiment
+    from caribou.experiments.records import Record
+
 
 def report(
-    results: Annotated[Path, typer.Argument(help="The folder of records that caribou run wrote.")],
     out: Annotated[
         Path,
         typer.Option(
             help="The folder to write: index.html, and each table and figure as files; an earlier report is replaced."
         ),
     ],
-    experiments: Annotated[Path, typer.Option(help="The folder of experiments, to say what is missing.")] = Path(
-        "experiments"
-    ),
+    results: Annotated[
+        Path | None, typer.Argument(help="The folder of records that caribou run wrote (default: the paper's).")
+    ] = None,
+    experiments: Annotated[
+        Path | None,
+        typer.Option(help="The folder of their experiments (*.toml), for titles and to say what is missing."),
+    ] = None,
     scale: Annotated[str, typer.Option(help="The scale that counts as complete.")] = "laptop",
 ) -> None:
-    """Build a self-contained page (no network) with every table and figure, ours beside the paper's.
+    """Build a self-contained page (no network) from records: tables with means and 95 % intervals, figures, costs.
 
-    Reads records only and takes seconds. Records that cannot be read are listed on the page and skipped.
+    Any experiment gets a table by method, data set and epsilon, and curves. The paper's experiments get the paper's tables and
+    figures, ours beside the published ones. Reads records only and takes seconds. Records that cannot be read are listed on the
+    page and skipped.
 
-    Example: caribou report results --out report
+    Example: caribou report my-results --out report
     """
     from caribou.experiments.grid import available
     from caribou.experiments.records import read_all
-    from caribou.reports.page import sections, write_report
+    from caribou.experiments.report.page import sections, write_report
+    from caribou.experiments.reproduction import find, results_folder
 
+    results = results_folder(results)
     records, problems = read_all(results)
-    known = {e.name: e for e in available(experiments)} if experiments.is_dir() else {}
     if not any(records.values()):
-        raise InputError(
-            f"results must be a folder with records of caribou run (*.jsonl), got {str(results)!r} with none"
-        )
-    if not known:
-        typer.echo(f"warning: no experiments in {experiments}: the page cannot say what is missing", err=True)
-    parts = sections(records, known, scale, results)
-    page = write_report(out, parts, problems, scale)
+        raise InputError(f"results must be a folder with records of caribou run, got {str(results)!r} with none")
+    known: dict[str, Experiment] = {}
+    items, introduction = [], ""
+    paper = find() if experiments is None else None
+    if experiments is not None:
+        known = {experiment.name: experiment for experiment in available(experiments)}
+    elif paper is not None:
+        published = {experiment.name: experiment for experiment in available(paper.experiments)}
+        others = {name for name, found in records.items() if not belongs(found, published.get(name))}
+        if set(records) - others:
+            known = {name: experiment for name, experiment in published.items() if name not in others}
+            code = paper.module("items")
+            items, introduction = [i for i in code.ITEMS if i.experiment in known], code.INTRODUCTION
+    parts = sections(records, known, scale, items, results)
+    page = write_report(out, parts, problems, scale, introduction)
     measured = sum(part.measured for part in parts)
-    typer.echo(f"{page}: {measured} records, {sum(bool(part.measured) for part in parts)} of {len(parts)} items")
+    typer.echo(f"{page}: {measured} records, {sum(bool(part.measured) for part in parts)} of {len(parts)} experiments")
     for problem in problems:
         typer.echo(f"warning: skipped {problem}", err=True)
+
+
+def belongs(records: Sequence[Record], experiment: Experiment | None) -> bool:
+    """Whether some of the records are of cells of this experiment, at any scale: a name may be in use for something else."""
+    from caribou.experiments.grid import SCALES
+    from caribou.experiments.records import cell_key
+
+    if experiment is None:
+        return False
+    cells = {cell_key(cell) for scale in SCALES for cell in experiment.cells(scale)}
+    return any(record.key in cells for record in records)

@@ -22,39 +22,47 @@ if TYPE_CHECKING:
     from caribou.experiments.runner import Running, Step
 
 EXIT_CELLS_FAILED = 4
-WHERE_EXPERIMENTS_ARE = (
-    "experiments come with the source tree, not with the package: run this in its root, or give PATH/experiments"
-)
 
 
 def run(
     file: Annotated[
         Path | None,
-        typer.Argument(help="The experiment, e.g. experiments/edge-accuracy.toml; with --list a folder of them."),
+        typer.Argument(
+            help="The experiment: a TOML file, or the name of one of the paper's, e.g. edge-accuracy; with --list a folder."
+        ),
     ] = None,
     scale: Annotated[str, typer.Option(help="smoke (minutes), laptop (a night) or full.")] = "laptop",
     jobs: Annotated[int, typer.Option(help="How many cells at a time, one thread each.")] = 2,
     conditions: Annotated[
         list[str] | None, typer.Option("--filter", help="Only cells with axis=value; may be repeated.")
     ] = None,
-    out: Annotated[Path, typer.Option(help="Folder of records, one file per experiment.")] = Path("results"),
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder of records, one file per experiment (default: results; of the paper's: reproduction/results).",
+            show_default=False,
+        ),
+    ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on: cells with a successful record are left out.")
     ] = False,
     listing: Annotated[
-        bool, typer.Option("--list", help="List the experiments of FILE, a folder (default: ./experiments), and stop.")
+        bool, typer.Option("--list", help="List the experiments of FILE, a folder (default: the paper's), and stop.")
     ] = False,
     data_dir: DataDir = None,
 ) -> None:
     """Run the cells of an experiment in parallel processes and append one record per cell.
 
-    It can be killed at any time and resumed: a cell is recorded when it is done, whole, and is not measured again. A cell that
-    fails is recorded with its error and tried again by the next --resume. Exit code 4: some cells failed.
+    You can stop it at any time. A cell is recorded when it is finished, and --resume measures the others. A cell that fails is
+    recorded with its error, and --resume tries it again. Exit code 4: some cells failed.
 
-    Example: caribou run experiments/edge-accuracy.toml --scale smoke --out my-results
+    Example: caribou run edge-accuracy --scale smoke --out my-results
     """
+    from caribou.experiments import journal
     from caribou.experiments.grid import filtered, read_experiment
+    from caribou.experiments.hyperparameters import read_settings
     from caribou.experiments.records import FAILED, append, result_file
+    from caribou.experiments.reproduction import experiment_file, find
     from caribou.experiments.runner import pending, run_cells
 
     if listing:
@@ -63,10 +71,7 @@ def run(
     if file is None:
         raise InputError("file must be an experiment (or give --list), got nothing")
     integer(at_least=1, jobs=jobs)
-    if not file.exists():
-        raise InputError(
-            f"file must be an experiment, got {str(file)!r}, which does not exist; {WHERE_EXPERIMENTS_ARE}"
-        )
+    file = experiment_file(file)
     experiment = read_experiment(file)
     cells = filtered(experiment.cells(scale), conditions or [])
     if not cells:
@@ -74,23 +79,29 @@ def run(
         raise InputError(
             f"filter must leave some of the cells of {experiment.name} at scale {scale}, got none with {wanted}"
         )
-    if result_file(out, experiment.name).exists() and not resume:
-        raise InputError(
-            f"out must have no records of {experiment.name} yet, or give --resume, got {result_file(out, experiment.name)}"
-        )
+    settings = file.with_name("settings.toml")
+    if any(cell.get("chosen") for cell in cells):
+        read_settings(settings)  # a file that is missing or broken is found before anything is measured
+    if out is None:
+        paper = find()
+        ours = paper is not None and file.resolve().is_relative_to(paper.experiments.resolve())
+        out = paper.results if paper is not None and ours else Path("results")
+    if journal.exists(result_file(out, experiment.name)) and not resume:
+        raise InputError(f"out must have no records of {experiment.name} yet, or give --resume, got {str(out)!r}")
     _make(out)
     todo = pending(cells, out, experiment.name)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # both end the workers, too
     failed = 0
     with _Display(experiment, total=len(cells), todo=len(todo), jobs=jobs) as display:
-        for step in run_cells(experiment.name, todo, jobs=jobs, data_dir=data_dir):
+        for step in run_cells(experiment.name, todo, jobs=jobs, data_dir=data_dir, settings_file=settings):
             if step.record is not None:
                 append(out, step.record)
                 failed += step.record.status == FAILED
             display.show(step)
     done = len(todo) - failed
     typer.echo(f"{experiment.name}: {done} cells measured, {failed} failed, {len(cells) - len(todo)} were done before")
-    typer.echo(f"records: {result_file(out, experiment.name)}; caribou report {out} --out report")
+    live = result_file(out, experiment.name)
+    typer.echo(f"records: {live if live.exists() else journal.archive_of(live)}; caribou report {out} --out report")
     if failed:
         raise typer.Exit(EXIT_CELLS_FAILED)
 
@@ -109,21 +120,20 @@ def _list(folder: Path | None) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from caribou.experiments.grid import FOLDER, SCALES, available
+    from caribou.experiments.grid import SCALES, available
+    from caribou.experiments.reproduction import require
 
     table = Table(box=None, pad_edge=False, caption=f"cells at scale {' / '.join(SCALES)}", caption_justify="left")
     table.add_column("experiment", no_wrap=True)
     table.add_column("title", overflow="fold")
     table.add_column("cells", justify="right", no_wrap=True)
-    where = FOLDER if folder is None else folder
+    where = require().experiments if folder is None else folder
     for experiment in available(where):
         counts = " / ".join(f"{len(experiment.cells(scale)):,}" for scale in SCALES)
         table.add_row(experiment.name, experiment.title, counts)
     if not table.rows:
         state = "which has none" if where.is_dir() else "which is no folder"
-        raise InputError(
-            f"file must be a folder with experiments (*.toml), got {str(where.absolute())!r}, {state}; {WHERE_EXPERIMENTS_ARE}"
-        )
+        raise InputError(f"file must be a folder with experiments (*.toml), got {str(where.absolute())!r}, {state}")
     Console().print(table)
 
 

@@ -17,17 +17,18 @@ import typer
 from caribou._validate import integer
 from caribou.cli.options import (
     AsJson,
-    Book,
     Column,
     DataDir,
     Dataset,
     GraphFile,
     GraphSource,
+    LedgerOption,
     Name,
     NodeTable,
     ReplaceFingerprint,
 )
 from caribou.errors import InputError
+from caribou.memory import peak_mb
 
 if TYPE_CHECKING:
     from caribou.estimators import Model
@@ -83,7 +84,7 @@ def train(
     out: Annotated[
         Path | None, typer.Option(help="Save the run to this new folder (with several seeds: OUT/0, OUT/1, ...).")
     ] = None,
-    ledger: Book = None,
+    ledger: LedgerOption = None,
     replace_fingerprint: ReplaceFingerprint = False,
     public_features: Annotated[
         Path | None,
@@ -147,10 +148,9 @@ def _require_all(ledger: Path, model: Model, data: Graph, fits: int) -> None:
 
 
 def _document(method: str, dataset: str, budget: Budget, runs: list[_Run]) -> dict[str, Any]:
-    from caribou.memory import peak_mb
+    from caribou.experiments.report.summary import mean_of
     from caribou.privacy.accounting import epsilon_of
     from caribou.privacy.certificate import json_number
-    from caribou.reports.summary import mean_of
 
     certificate = runs[0].model.certificate
     events = [event for run in runs for event in run.model.certificate.cost]
@@ -206,11 +206,11 @@ def parse_settings(pairs: list[str]) -> dict[str, Any]:
 
 def chosen_settings(method: str, dataset: str | None, epsilon: float, file: Path) -> dict[str, Any]:
     """The entry of the file for this fit; settings are chosen per data set, so there is none for a user's own graph."""
-    from caribou.experiments.hyperparameters import chosen
+    from caribou.experiments.hyperparameters import tuned_settings
 
     if dataset is None:
         raise InputError("settings must go with --dataset, got --graph")
-    return dict(chosen(method, dataset, epsilon, file).settings)
+    return dict(tuned_settings(method, dataset, epsilon, file).settings)
 
 
 def with_public_features(settings: dict[str, Any], method: str, file: Path | None) -> dict[str, Any]:
@@ -264,7 +264,8 @@ def _print(document: dict[str, Any], budget: str, model: Model, folders: list[Pa
         table.add_row("do not publish", "the accuracies: they read private labels without noise")
     table.add_row("in terms of attacks", attack_words(document["certificate"]))
     table.add_row("seconds per fit", f"{document['seconds_per_fit']:.1f} ({document['cpu_seconds_per_fit']:.1f} CPU)")
-    table.add_row("peak memory", f"{document['peak_rss_mb']:.0f} MB")
+    if document["peak_rss_mb"] is not None:
+        table.add_row("peak memory", f"{document['peak_rss_mb']:.0f} MB")
     table.add_row("certificate", document["certificate"]["status"])
     if charged:
         table.add_row("charged", charged)

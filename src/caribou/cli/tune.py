@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from caribou.cli.options import AsJson, Book, Column, DataDir, Dataset, GraphFile, GraphSource, Name, NodeTable
+from caribou.cli.options import AsJson, Column, DataDir, Dataset, GraphFile, GraphSource, LedgerOption, Name, NodeTable
 from caribou.cli.train import attack_words, fit_progress, parse_settings
 from caribou.errors import InputError
 
@@ -33,9 +33,9 @@ def tune(
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="A setting that is not searched, key=value; may be repeated.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the public coins (split, models).")] = 0,
+    seed: Annotated[int, typer.Option(help="The public seed (split, models).")] = 0,
     out: Annotated[Path | None, typer.Option(help="Save the best model to this new folder.")] = None,
-    ledger: Book = None,
+    ledger: LedgerOption = None,
     as_json: AsJson = False,
 ) -> None:
     """Try several settings and keep the best, within one budget.

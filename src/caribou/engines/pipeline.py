@@ -25,7 +25,7 @@ from caribou.mechanisms.noise_source import BlockNoise
 from caribou.privacy.budget import Budget, warn_of_large_delta
 from caribou.privacy.calibration import CalibratedPropagation, budget_mu, calibrate_propagation
 from caribou.privacy.certificate import Certificate
-from caribou.privacy.sensitivity import Bounds, layer_sensitivity, single_storage
+from caribou.privacy.sensitivity import Bounds, layer_sensitivity
 from caribou.randomness import Streams
 from caribou.release import Account, Drawn, LedgerLike, embeddings_plan, execute
 
@@ -146,13 +146,17 @@ def release_files(
     resumed = folder.record["round"] if folder.stage in ("charging", "running", "released") else None
     try:
         _require_new(request, may_be_ours=folder.stage in ("running", "released"))
+        if folder.stage == "released":  # all that is missing is the note in the ledger and the removal of the folder
+            certificate = Certificate.from_dict(folder.record["certificate"])
+            if ledger is not None:
+                Account(ledger, request.name).mark_released(certificate)
+            return ReleasedFile(certificate, resumed)
         files = _prepared(request, edges, features, calibrated, memory, folder)
 
         def run(noise: BlockNoise) -> Drawn[None]:
-            if folder.stage == "running":
-                _run(request, calibrated, folder, files, memory, noise, progress)
-                Certificate.from_dict(folder.record["certificate"]).save(request.certificate_path)
-                folder.update(stage="released")
+            _run(request, calibrated, folder, files, memory, noise, progress)
+            Certificate.from_dict(folder.record["certificate"]).save(request.certificate_path)
+            folder.update(stage="released")
             return Drawn(None)
 
         released = execute(
@@ -194,7 +198,7 @@ class _FolderJournal:
     folder: WorkFolder
 
     def certificate(self, make: Callable[[], Certificate], ledger: Path | None) -> Certificate:
-        """The certificate of the interrupted run, which must have had the same ledger, or a new one, stored before it is charged."""
+        """That of the interrupted run, which must have had the same ledger, or a new one, stored before it is charged."""
         where = None if ledger is None else str(ledger)
         if self.folder.stage == "prepared":
             self.folder.update(stage="charging", certificate=make().to_dict(), ledger=where)
@@ -202,10 +206,14 @@ class _FolderJournal:
             raise RunError(f"ledger must be that of the interrupted run, {self.folder.record['ledger']}")
         return Certificate.from_dict(self.folder.record["certificate"])
 
+    @property
+    def is_charged(self) -> bool:
+        """From the stage running on."""
+        return self.folder.stage == "running"
+
     def charged(self) -> None:
         """From here on noise is drawn."""
-        if self.folder.stage == "charging":
-            self.folder.update(stage="running")
+        self.folder.update(stage="running")
 
     def refused(self) -> None:
         """Nothing was charged: the folder can be thrown away."""
@@ -223,7 +231,7 @@ def _calibrated(request: Request, features: FeatureTable) -> CalibratedPropagati
         beta=request.beta,
         bounds=bounds,
     )
-    arithmetic = single_storage(nodes=n, columns=d, beta=request.beta)
+    arithmetic = sensitivity.arithmetic(nodes=n, columns=d, storage="single")
     return calibrate_propagation(sensitivity, hops=request.hops, mu=budget_mu(request.budget), arithmetic=arithmetic)
 
 

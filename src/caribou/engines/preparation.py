@@ -18,7 +18,7 @@ from caribou.engines.blocks import TILE_SHIFT, BlockFiles, Layout
 from caribou.engines.sources import EdgeTable, FeatureTable
 from caribou.errors import InputError
 from caribou.graph.fingerprint import ContentDigest
-from caribou.graph.operator import pair_hash
+from caribou.graph.operator import first_of_each_row
 
 _BASE = 256 << 20
 """What the interpreter and its libraries take by themselves."""
@@ -170,7 +170,7 @@ def _unique(keys: np.ndarray) -> np.ndarray:
 
 
 def _capped(buckets: _Buckets, cap: int, cap_key: int, limit: int, digest: ContentDigest) -> _Buckets:
-    """Keep a pair if it is among the first ``cap`` of both its ends, in the order of the hash, as `caribou.graph.operator.cap_degrees`."""
+    """Keep a pair if it is among the first ``cap`` of both its ends by the hash, as `caribou.graph.operator.cap_degrees`."""
     layout = buckets.layout
     chosen = _Buckets(buckets.folder, layout, "chosen")
     offered = _Buckets(buckets.folder, layout, "offered")
@@ -193,12 +193,8 @@ def _capped(buckets: _Buckets, cap: int, cap_key: int, limit: int, digest: Conte
 
 
 def _first_of_each_row(keys: np.ndarray, cap: int, cap_key: int) -> np.ndarray:
-    row, column = (keys >> np.uint64(32)).astype(np.int64), (keys & _LOW).astype(np.int64)
-    priority = pair_hash(cap_key, np.minimum(row, column), np.maximum(row, column))
-    order = np.lexsort((column, priority, row))
-    starts = np.flatnonzero(np.diff(row[order], prepend=-1))
-    rank = np.arange(len(keys)) - np.repeat(starts, np.diff(np.append(starts, len(keys))))
-    return np.sort(keys[order][rank < cap])
+    rows, columns = (keys >> np.uint64(32)).astype(np.int64), (keys & _LOW).astype(np.int64)
+    return keys[first_of_each_row(rows, columns, cap, cap_key)]
 
 
 def _store(files: BlockFiles, index: int, pieces: Iterator[np.ndarray]) -> None:

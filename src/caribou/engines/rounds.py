@@ -11,10 +11,12 @@ import numpy as np
 from caribou.engines import kernels
 from caribou.engines.blocks import TILE, Block
 from caribou.engines.kernels import Finish, Shards
+from caribou.errors import InputError
+from caribou.layers import LAYERS
 from caribou.mechanisms.noise_source import BlockNoise
+from caribou.privacy.arithmetic import grid_spacing
 from caribou.privacy.budget import PrivacyUnit
 from caribou.privacy.calibration import CalibratedPropagation
-from caribou.privacy.sensitivity import grid_spacing
 
 Progress = Callable[[int, int, int], None]
 """Called with (round, blocks done, entries done so far in this round); the last is private and for the owner's screen only."""
@@ -22,12 +24,15 @@ Progress = Callable[[int, int, int], None]
 
 @dataclass(frozen=True)
 class Step:
-    """The public numbers of round ``number`` (1 .. K): X <- Pi(phi(X) + noise_std Z), phi projected first at node level."""
+    """The public numbers of round ``number`` (1 .. K): X <- Pi(phi(X) + noise_std Z), phi projected first at node level.
+
+    phi(X) = weight W X + mean_weight Mean(X) + start_weight X^(0), as in `caribou.layers.FusedStep`.
+    """
 
     number: int
-    contraction: float
-    alpha1: float
-    beta: float
+    weight: float
+    mean_weight: float
+    start_weight: float
     degree_floor: int
     inner_projection: bool
     last: bool
@@ -40,14 +45,17 @@ class Step:
 
 
 def steps_of(calibrated: CalibratedPropagation) -> tuple[Step, ...]:
-    """The K rounds of a calibrated propagation."""
+    """The K rounds of a calibrated propagation, of a layer that the compiled loop can compute."""
     s = calibrated.sensitivity
+    fused = LAYERS[s.layer].fused_step(dict(s.parameters)) if s.layer in LAYERS else None
+    if fused is None:
+        raise InputError(f"layer must offer a fused step for the engines (the contractive layer does), got {s.layer!r}")
     return tuple(
         Step(
             number=number,
-            contraction=s.contraction,
-            alpha1=s.alpha1,
-            beta=s.beta,
+            weight=fused.weight,
+            mean_weight=fused.mean_weight,
+            start_weight=fused.start_weight,
             degree_floor=s.bounds.degree_floor,
             inner_projection=s.unit is PrivacyUnit.NODE,
             last=number == calibrated.hops,
@@ -103,9 +111,9 @@ def finish_of(
         degrees=degrees,
         own=own,
         floor=step.degree_floor,
-        weight=step.contraction * step.alpha1,
+        weight=step.weight,
         mean=mean,
-        beta=step.beta,
+        beta=step.start_weight,
         x0=x0,
         inner=step.inner_projection,
         last=step.last,
@@ -124,10 +132,10 @@ def drawn(first: int, shape: tuple[int, ...], step: Step, noise: BlockNoise) -> 
 
 
 def mean_of(sums: np.ndarray, nodes: int, step: Step) -> np.ndarray | None:
-    """C_L alpha_2 Mean(X) from the sums per tile of the state before; None if the mean has no weight."""
-    if step.alpha1 == 1:
+    """mean_weight Mean(X) from the sums per tile of the state before; None if the mean has no weight."""
+    if step.mean_weight == 0:
         return None
-    return step.contraction * (1 - step.alpha1) * (sums.sum(axis=0) / nodes)
+    return step.mean_weight * (sums.sum(axis=0) / nodes)
 
 
 def joined(parts: Sequence[np.ndarray | None]) -> np.ndarray:

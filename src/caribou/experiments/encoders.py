@@ -6,8 +6,6 @@ A cell that uses one again is charged what fitting it took when it was fitted, s
 from __future__ import annotations
 
 import hashlib
-import os
-import tempfile
 import time
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -17,7 +15,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from caribou.experiments.measures import peak_mb
+from caribou._files import atomic_file
+from caribou.memory import peak_mb
 from caribou.models.encoder import Encoder, Key, Prior
 
 
@@ -60,7 +59,7 @@ class EncoderFolder:
 
     def __setitem__(self, key: Key, prior: Prior) -> None:
         wall, cpu = self._began
-        cost = np.array([time.perf_counter() - wall, time.process_time() - cpu, peak_mb()])
+        cost = np.array([time.perf_counter() - wall, time.process_time() - cpu, peak_mb() or 0.0])
         name = file_name(key)
         self._own[name] = prior
         arrays: dict[str, Any] = {
@@ -71,16 +70,13 @@ class EncoderFolder:
         }
         # A run may outlive its temporary folder, which systems and people clean up: then the encoder is fitted again.
         self.folder.mkdir(parents=True, exist_ok=True)
-        # Written beside and moved: another cell sees the whole file or none.
-        handle, work = tempfile.mkstemp(dir=self.folder, suffix=".part")
-        with os.fdopen(handle, "wb") as file:
-            np.savez(file, **arrays)
-        os.replace(work, self.folder / name)
+        with atomic_file(self.folder / name) as temporary:  # another cell sees the whole file or none
+            np.savez(temporary, **arrays)
 
 
 @lru_cache(maxsize=2)
 def file_name(key: Key) -> str:
-    """A digest of all that an encoder is fitted on: features, labels, split, public coins, widths; edges are not read.
+    """A digest of all that an encoder is fitted on: features, labels, split, public seed, widths; edges are not read.
 
     Features are hashed where they lie: a copy would show in the peak memory of the cell.
     """

@@ -9,7 +9,7 @@
     dataset = ["cora"]
     epsilon = [1, 4, "inf"]
     seeds = 3                       # 0, 1, 2
-    chosen = true                   # settings of experiments/settings.toml
+    chosen = true                   # settings of settings.toml beside this file
     set.hops = [1, 2]               # settings of the method, each an axis
 
     [scale.smoke]                   # replaces axes of every grid that has them
@@ -33,13 +33,12 @@ from caribou.experiments.hyperparameters import read_toml
 from caribou.experiments.records import cell_key
 
 SCALES = ("smoke", "laptop", "full")
-FOLDER = Path("experiments")
 _PLAIN = ("chosen",)
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """A table or figure: what is measured, and the cells at each scale."""
+    """A table or figure: what is measured, and the cells at each scale. ``file``: where it was read from."""
 
     name: str
     title: str
@@ -47,6 +46,7 @@ class Experiment:
     kind: str
     grids: tuple[Mapping[str, Any], ...]
     scales: Mapping[str, Mapping[str, Any]]
+    file: Path | None = None
 
     def cells(self, scale: str) -> list[dict[str, Any]]:
         """All cells at a scale, each once, in the order of the file."""
@@ -67,12 +67,12 @@ def read_experiment(file: str | os.PathLike[str]) -> Experiment:
     path = Path(file)
     document = read_toml(file, "experiment")
     try:
-        return _experiment(path.stem, document)
+        return _experiment(path, document)
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
 
 
-def _experiment(name: str, document: Mapping[str, Any]) -> Experiment:
+def _experiment(file: Path, document: Mapping[str, Any]) -> Experiment:
     known = {"title", "paper", "kind", "grid", "scale"}
     if set(document) - known:
         raise InputError(f"fields must be {', '.join(sorted(known))}, got {', '.join(sorted(set(document) - known))}")
@@ -89,7 +89,9 @@ def _experiment(name: str, document: Mapping[str, Any]) -> Experiment:
         for number in changes.get("grids", []):
             if not isinstance(number, int) or not 0 <= number < len(grids):
                 raise InputError(f"scale.{scale}.grids must number the grids 0 .. {len(grids) - 1}, got {number!r}")
-    return Experiment(name, document["title"], str(document.get("paper", "")), document["kind"], tuple(grids), scales)
+    return Experiment(
+        file.stem, document["title"], str(document.get("paper", "")), document["kind"], tuple(grids), scales, file
+    )
 
 
 def _scaled(grid: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -109,10 +111,10 @@ def _product(grid: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
             axes[name] = [value] if name in _PLAIN or not isinstance(value, list) else value
     settings = {name: value if isinstance(value, list) else [value] for name, value in grid.get("set", {}).items()}
     for values in itertools.product(*axes.values()):
-        for chosen in itertools.product(*settings.values()):
+        for values_of_settings in itertools.product(*settings.values()):
             cell = dict(zip(axes, values, strict=True))
             if settings:
-                cell["settings"] = dict(zip(settings, chosen, strict=True))
+                cell["settings"] = dict(zip(settings, values_of_settings, strict=True))
             yield cell
 
 
@@ -152,7 +154,7 @@ def _text(cell: Mapping[str, Any], name: str) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def available(folder: str | os.PathLike[str] = FOLDER) -> list[Experiment]:
+def available(folder: str | os.PathLike[str]) -> list[Experiment]:
     """The experiments of a folder (not its other TOML files, which have no ``kind``)."""
     found = []
     for file in sorted(Path(folder).glob("*.toml")):

@@ -1,6 +1,6 @@
-"""Chosen settings: what a search on public data found for a method, a data set and an epsilon, as a file under version control.
+"""Tuned settings: what a hyper-parameter search found for a method, a data set and an epsilon, as a file under version control.
 
-A table can then be computed again without searching again. An entry with ``tried = 0`` says that nobody searched and that the
+A table can then be computed again without another search. An entry with ``tried = 0`` says that nothing was searched and that the
 defaults are used.
 """
 
@@ -10,25 +10,25 @@ import json
 import math
 import os
 import tomllib
-import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from caribou._files import atomic_write
 from caribou._validate import integer, positive_or_inf, unit_interval
 from caribou.errors import InputError
+from caribou.experiments import reproduction
 
-SETTINGS_FILE = Path("experiments/settings.toml")
 _HEADER = """\
-# Settings chosen on validation nodes of public data, one entry per method, data set and epsilon; the rest of the settings are
-# the defaults. Written by `caribou choose` from the trials in experiments/trials; tried = 0: not searched, the defaults.
+# Settings that a hyper-parameter search found on validation nodes of public data: one entry per method, data set and epsilon.
+# Settings that an entry does not name have their defaults. Written by `caribou choose` from its trials. tried = 0: not searched.
 """
 
 
 @dataclass(frozen=True)
-class Choice:
-    """One entry. ``settings``: what differs from the defaults or was searched. ``tried``: number of settings that were compared.
+class TunedSettings:
+    """One entry. ``settings``: the best ones of the search. ``tried``: how many settings were compared.
 
     ``validation_accuracy``: mean over the seeds on validation nodes that no fit had seen; ``default_accuracy``: the same for
     the defaults. Both are None where nobody searched.
@@ -67,34 +67,42 @@ class Choice:
         return self.method, self.dataset, self.epsilon
 
 
-def chosen(method: str, dataset: str, epsilon: float, file: str | os.PathLike[str] = SETTINGS_FILE) -> Choice:
+def tuned_settings(
+    method: str, dataset: str, epsilon: float, file: str | os.PathLike[str] | None = None
+) -> TunedSettings:
     """The entry for this method, data set and epsilon; an error that names the nearest ones if there is none.
 
-    A method that spends nothing has one entry, at infinity, for every epsilon.
+    A method that spends nothing has one entry, at infinity, for every epsilon. ``file``: by default that of the paper's
+    evaluation.
     """
-    known = read_choices(file)
+    file = reproduction.require().settings if file is None else file
+    known = read_settings(file)
     asked = math.inf if _is_free(method) else positive_or_inf(epsilon=epsilon)
-    near = [c for c in known if c.method == method and c.dataset == dataset]
-    near = near or [c for c in known if c.method == method] or list(known)
-    near.sort(key=lambda c: _distance(c.epsilon, asked))
+    near = [e for e in known if e.method == method and e.dataset == dataset]
+    near = near or [e for e in known if e.method == method] or list(known)
+    near.sort(key=lambda e: _distance(e.epsilon, asked))
     if near and near[0].key == (method, dataset, asked):
         return near[0]
-    names = "; ".join(f"{c.method} on {c.dataset} at epsilon = {c.epsilon:g}" for c in near[:3]) or "nothing"
+    names = "; ".join(f"{e.method} on {e.dataset} at epsilon = {e.epsilon:g}" for e in near[:3]) or "nothing"
     raise InputError(
         f"settings must have an entry for {method} on {dataset} at epsilon = {epsilon:g}, got {os.fspath(file)} with {names}"
     )
 
 
-def nearest_choice(method: str, dataset: str, epsilon: float, file: str | os.PathLike[str] = SETTINGS_FILE) -> Choice:
+def nearest_settings(
+    method: str, dataset: str, epsilon: float, file: str | os.PathLike[str] | None = None
+) -> TunedSettings:
     """The searched entry of the nearest epsilon (by ratio; the smaller of two) for this method and data set.
 
-    Where nothing was searched for them: an entry with ``tried`` = 0, the defaults.
+    Where nothing was searched for them: an entry with ``tried`` = 0, the defaults. ``file``: by default that of the paper's
+    evaluation.
     """
+    file = reproduction.require().settings if file is None else file
     asked = math.inf if _is_free(method) else positive_or_inf(epsilon=epsilon)
-    searched = [c for c in read_choices(file) if (c.method, c.dataset) == (method, dataset) and c.tried]
+    searched = [e for e in read_settings(file) if (e.method, e.dataset) == (method, dataset) and e.tried]
     if not searched:
-        return Choice(method, dataset, asked)
-    return min(searched, key=lambda c: (_distance(c.epsilon, asked), c.epsilon))
+        return TunedSettings(method, dataset, asked)
+    return min(searched, key=lambda e: (_distance(e.epsilon, asked), e.epsilon))
 
 
 def _is_free(method: str) -> bool:
@@ -108,51 +116,48 @@ def _distance(epsilon: float, other: float) -> float:
     return 0.0 if epsilon == other else abs(math.log(epsilon) - math.log(other))
 
 
-def read_choices(file: str | os.PathLike[str]) -> list[Choice]:
+def read_settings(file: str | os.PathLike[str]) -> list[TunedSettings]:
     """All entries; a broken one is an error that names its number and the rule."""
     document = read_toml(file, "settings")
-    entries = document.get("choice", [])
-    if set(document) - {"choice"} or not isinstance(entries, list):
+    entries = document.get("tuned", [])
+    if set(document) - {"tuned"} or not isinstance(entries, list):
         raise InputError(
-            f"settings must be a list of [[choice]] tables, got {os.fspath(file)} with {', '.join(document)}"
+            f"settings must be a list of [[tuned]] tables, got {os.fspath(file)} with {', '.join(document)}"
         )
-    choices: dict[tuple[str, str, float], Choice] = {}
+    found: dict[tuple[str, str, float], TunedSettings] = {}
     for number, entry in enumerate(entries, start=1):
         where = f"{os.fspath(file)}, entry {number}"
-        choice = _choice(entry, where)
-        if choice.key in choices:
-            raise InputError(f"settings must have one entry for {choice.key}, got a second one in {where}")
-        choices[choice.key] = choice
-    return list(choices.values())
+        tuned = _tuned(entry, where)
+        if tuned.key in found:
+            raise InputError(f"settings must have one entry for {tuned.key}, got a second one in {where}")
+        found[tuned.key] = tuned
+    return list(found.values())
 
 
-def _choice(entry: Any, where: str) -> Choice:
-    names = [f.name for f in fields(Choice)]
+def _tuned(entry: Any, where: str) -> TunedSettings:
+    names = [f.name for f in fields(TunedSettings)]
     if not isinstance(entry, dict) or not {"method", "dataset", "epsilon"} <= set(entry) <= set(names):
         raise InputError(f"an entry must have method, dataset, epsilon and only {', '.join(names)}, got {where}")
     try:
-        return Choice(**entry)
+        return TunedSettings(**entry)
     except InputError as error:
         raise InputError(f"{error} ({where})") from error
 
 
-def write_choices(file: str | os.PathLike[str], choices: Iterable[Choice]) -> None:
+def write_settings(file: str | os.PathLike[str], entries: Iterable[TunedSettings]) -> None:
     """Write the entries, sorted, whole or not at all."""
-    ordered = sorted(choices, key=lambda c: (c.dataset, c.method, c.epsilon))
-    text = _HEADER + "".join(f"\n[[choice]]\n{_entry(choice)}" for choice in ordered)
-    target = Path(file)
-    temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}.tmp")
+    ordered = sorted(entries, key=lambda e: (e.dataset, e.method, e.epsilon))
+    text = _HEADER + "".join(f"\n[[tuned]]\n{_entry(tuned)}" for tuned in ordered)
     try:
-        temporary.write_text(text, encoding="utf-8")
-        temporary.replace(target)
+        atomic_write(file, text)
     except OSError as error:
-        raise InputError(f"settings must be a file that can be written, got {target}: {error.strerror}") from error
-    finally:
-        temporary.unlink(missing_ok=True)
+        raise InputError(
+            f"settings must be a file that can be written, got {os.fspath(file)}: {error.strerror}"
+        ) from error
 
 
-def _entry(choice: Choice) -> str:
-    values = {f.name: getattr(choice, f.name) for f in fields(choice)}
+def _entry(tuned: TunedSettings) -> str:
+    values = {f.name: getattr(tuned, f.name) for f in fields(tuned)}
     said = {name: value for name, value in values.items() if value not in (None, {}, (), "")}
     return "".join(f"{name} = {toml_value(value)}\n" for name, value in said.items())
 

@@ -1,16 +1,14 @@
-"""What is measured in a cell, by kind. Each measure is a function of the cell and a folder of data sets.
+"""What is measured in a cell, by kind. Each measure is a function of the cell, a folder of data sets and a file of settings.
 
 Data sets of experiments are public and nothing is released, so the noise comes from a seed that is derived from the cell: a cell
 can be measured again, with the same result. (A certificate of such a fit is void, and says so.) Attacks derive their noise
-from the seed of the cell alone: one seed is one split, one set of public coins and one noise key for all methods and budgets.
+from the seed of the cell alone: one seed is one split, one public seed and one noise key for all methods and budgets.
 """
 
 from __future__ import annotations
 
 import hashlib
 import math
-import resource
-import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -18,25 +16,29 @@ from typing import Any
 
 from caribou.errors import InputError
 from caribou.experiments.records import cell_key
+from caribou.memory import peak_mb
 
 Cell = Mapping[str, Any]
-Measure = Callable[[Cell, Path | None], dict[str, Any]]
+Measure = Callable[[Cell, Path | None, Path | None], dict[str, Any]]
 
-ATTACKS = ("linkteller", "gmia", "lira")
 GCN = "gcn"
 """No method of ours: the model that LinkTeller was published for."""
-LIRA_FITS = 128
+ATTACK_RUNS = {"lira": 128}
+"""Runs of an attack in a cell that does not name its ``fits``; otherwise 1, because seeds are an axis."""
 
 
-def measure(cell: Cell, data_dir: Path | None) -> dict[str, Any]:
-    """Measure one cell in this process."""
+def measure(cell: Cell, data_dir: Path | None, settings_file: Path | None = None) -> dict[str, Any]:
+    """Measure one cell in this process.
+
+    ``settings_file``: what a hyper-parameter search found, for cells with ``chosen``; by default that of the paper's evaluation.
+    """
     kind = str(cell.get("kind"))
     if kind not in KINDS:
         raise InputError(f"kind must be one of {', '.join(KINDS)}, got {kind!r}")
-    return KINDS[kind](cell, data_dir)
+    return KINDS[kind](cell, data_dir, settings_file)
 
 
-def fit_and_score(cell: Cell, data_dir: Path | None) -> dict[str, Any]:
+def fit_and_score(cell: Cell, data_dir: Path | None, settings_file: Path | None = None) -> dict[str, Any]:
     """Fit a method; accuracies on test and validation nodes, epsilon spent, seconds and memory of the fit."""
     from caribou.datasets import load
     from caribou.estimators import Model, accuracy
@@ -44,7 +46,7 @@ def fit_and_score(cell: Cell, data_dir: Path | None) -> dict[str, Any]:
     from caribou.privacy.certificate import json_number
 
     graph = load(str(cell["dataset"]), data_dir=data_dir, seed=int(cell["seed"]))
-    model = Model(str(cell["method"]), budget_of(cell), seed=int(cell["seed"]), **settings_of(cell))
+    model = Model(str(cell["method"]), budget_of(cell), seed=int(cell["seed"]), **settings_of(cell, settings_file))
     cost = Meter()
     model.fit(graph, noise=NoiseSource.seeded(noise_seed(cell)))
     spent = cost.read()
@@ -54,55 +56,68 @@ def fit_and_score(cell: Cell, data_dir: Path | None) -> dict[str, Any]:
         "val_accuracy": json_number(accuracy(probabilities, graph, "val")),
         "epsilon_spent": json_number(model.certificate.epsilon_spent),
         "settings": dict(model.settings),
-        "searched": bool(cell.get("chosen")) and _choice(cell).tried > 0,
+        "searched": bool(cell.get("chosen")) and _tuned(cell, settings_file).tried > 0,
         **spent,
     }
 
 
-def attack_and_score(cell: Cell, data_dir: Path | None) -> dict[str, Any]:
+def attack_and_score(cell: Cell, data_dir: Path | None, settings_file: Path | None = None) -> dict[str, Any]:
     """Fit a method as often as the attack needs it and attack it: AUC, rates beside the allowed ones, how noise was handled.
 
-    ``attack``: linkteller (one fit; ``nodes``: whose pairs are judged; ``ways``: noise of queries, see `caribou.audit.access`),
-    gmia (target and shadow) or lira (``fits``). Method ``gcn``: LinkTeller as published, on a plain GCN without privacy.
+    ``attack``: a name in `caribou.audit.attack.ATTACKS` of one that measures. Fields of the cell with the names of its settings
+    (``nodes``, ``query_modes``) are given to it; ``fits``: its runs. Method ``gcn``: LinkTeller as published, on a plain GCN
+    without privacy.
     """
     from caribou.datasets import load
 
     graph = load(str(cell["dataset"]), data_dir=data_dir, seed=int(cell["seed"]))
     cost = Meter()
-    result, settings = _attacked(cell, graph)
+    result, settings = _attacked(cell, graph, settings_file)
     return {**result.to_json(), "settings": settings, **cost.read()}
 
 
-def _attacked(cell: Cell, graph: Any) -> tuple[Any, dict[str, Any]]:
+def _attacked(cell: Cell, graph: Any, settings_file: Path | None) -> tuple[Any, dict[str, Any]]:
     """The result of the attack that a cell names, and the settings of the method."""
-    from caribou.audit import gmia, linkteller, lira
+    from dataclasses import replace
+
+    from caribou.audit.audited_method import AuditedMethod
+    from caribou.audit.findings import Terms
     from caribou.audit.gcn import SETTINGS, PlainGcn
+    from caribou.audit.linkteller import LinkTeller
     from caribou.methods import method_info
     from caribou.randomness import Streams
 
-    streams, attack = Streams(int(cell["seed"])), str(cell["attack"])
-    if attack not in ATTACKS:
-        raise InputError(f"attack must be one of {', '.join(ATTACKS)}, got {attack!r}")
+    attack, seed = _attack_of(cell), int(cell["seed"])
     if cell["method"] == GCN:
-        if attack != "linkteller":
-            raise InputError(f"attack must be linkteller for {GCN}, got {attack!r}")
-        box = PlainGcn.fit(graph, streams)
-        setting = linkteller.Setting(nodes=cell.get("nodes", linkteller.NODES), entries="all")
-        return linkteller.attack_black_box(box.query, box.graph, streams, setting=setting), dict(SETTINGS)
-    info, budget = method_info(str(cell["method"])), budget_of(cell)
-    info.check(str(cell["method"]), budget)
-    method = info.create(**settings_of(cell))
-    if attack == "linkteller":
-        setting = linkteller.Setting(nodes=cell.get("nodes", linkteller.NODES))
-        result = linkteller.attack(method, graph, budget, streams, runs=1, ways=cell.get("ways"), setting=setting)
-    elif attack == "gmia":
-        result = gmia.attack(method, graph, budget, streams, runs=1)
-    else:
-        result = lira.attack(method, graph, budget, streams, runs=int(cell.get("fits", LIRA_FITS)))
-    return result, dict(method.settings())
+        if not isinstance(attack, LinkTeller):
+            raise InputError(f"attack must be linkteller for {GCN}, got {cell['attack']!r}")
+        box = PlainGcn.fit(graph, Streams(seed))
+        result = replace(attack, entries="all").run_black_box(box.query, box.graph, Streams(seed))
+        return result, dict(SETTINGS)
+    name, budget = str(cell["method"]), budget_of(cell)
+    info = method_info(name)
+    info.check(name, budget)
+    method = info.create(**settings_of(cell, settings_file))
+    runs = int(cell.get("fits", ATTACK_RUNS.get(attack.name, 1)))
+    found = attack.run(AuditedMethod(name, method, budget, graph, seed), Terms(runs))
+    return found.measured[attack.name], dict(method.settings())
 
 
-def noise_of_depth(cell: Cell, _: Path | None) -> dict[str, Any]:
+def _attack_of(cell: Cell) -> Any:
+    """The attack that a cell names, with those of its settings that the cell has."""
+    from dataclasses import fields, replace
+
+    from caribou.audit.attack import ATTACKS
+    from caribou.audit.findings import Promise
+
+    measuring: dict[str, Any] = {n: a for n, a in ATTACKS.items() if a.promise in (Promise.RATES, Promise.NONE)}
+    if (name := str(cell["attack"])) not in measuring:
+        raise InputError(f"attack must be one of {', '.join(measuring)}, got {name!r}")
+    attack = measuring[name]
+    return replace(attack, **{field.name: cell[field.name] for field in fields(attack) if field.name in cell})
+
+
+def noise_of_depth(cell: Cell, data_dir: Path | None = None, settings_file: Path | None = None) -> dict[str, Any]:
     """The noise that K hops need: exact and Renyi accounting of the convergent bound, and linear composition."""
     from dataclasses import asdict
 
@@ -127,18 +142,18 @@ def budget_of(cell: Cell) -> Any:
     return Budget(math.inf if cell["epsilon"] == "inf" else cell["epsilon"], cell.get("delta"), unit)
 
 
-def settings_of(cell: Cell) -> dict[str, Any]:
-    """The settings of a cell: those that were chosen by validation if it says so, then its own."""
+def settings_of(cell: Cell, settings_file: Path | None = None) -> dict[str, Any]:
+    """The settings of a cell: those that the hyper-parameter search found if it says `chosen`, then its own."""
     own = dict(cell.get("settings", {}))
     if not cell.get("chosen"):
         return own
-    return {**_choice(cell).settings, **own}
+    return {**_tuned(cell, settings_file).settings, **own}
 
 
-def _choice(cell: Cell) -> Any:
-    from caribou.experiments.hyperparameters import nearest_choice
+def _tuned(cell: Cell, settings_file: Path | None) -> Any:
+    from caribou.experiments.hyperparameters import nearest_settings
 
-    return nearest_choice(str(cell["method"]), str(cell["dataset"]), budget_of(cell).epsilon)
+    return nearest_settings(str(cell["method"]), str(cell["dataset"]), budget_of(cell).epsilon, settings_file)
 
 
 def noise_seed(cell: Cell) -> int:
@@ -154,18 +169,14 @@ class Meter:
         self._before, self._wall, self._cpu = peak_mb(), time.perf_counter(), time.process_time()
 
     def read(self) -> dict[str, float]:
-        """As a record holds them. [s, MB]"""
+        """As a record holds them, without memory where the system does not tell it. [s, MB]"""
+        now = peak_mb()
+        memory = {} if now is None else {"peak_mb": round(now, 1), "peak_mb_before": round(self._before or 0.0, 1)}
         return {
             "seconds": round(time.perf_counter() - self._wall, 3),
             "cpu_seconds": round(time.process_time() - self._cpu, 3),
-            "peak_mb": round(peak_mb(), 1),
-            "peak_mb_before": round(self._before, 1),
+            **memory,
         }
-
-
-def peak_mb() -> float:
-    """The largest memory that this process has had. [MB]"""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024 if sys.platform != "darwin" else 1024**2)
 
 
 KINDS: Mapping[str, Measure] = {"train": fit_and_score, "audit": attack_and_score, "noise": noise_of_depth}

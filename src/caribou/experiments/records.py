@@ -1,14 +1,15 @@
-"""Results: one record per measured cell, appended to a file of lines. A report reads records and nothing else.
+"""Results: one record per measured cell, in a journal per experiment. A report reads records and nothing else.
 
-    results/<experiment>.jsonl
+    results/<experiment>.jsonl      live: appended while an experiment runs
+    results/<experiment>.parquet    archive: what was packed (`caribou.experiments.journal`)
 
-A line is written whole with one system call and flushed to the disk, so that a process that is killed loses at most the cell it
-was working on. A line that cannot be read, cut off or edited, is reported and skipped; it is never removed.
+A live record is a line that is written whole and flushed to the disk, so that a process that is killed loses at most the cell it
+was working on. A line that cannot be read, cut off or edited, is reported and skipped; it is never removed. Archived records come
+first: of records of equal cells a live one counts.
 """
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 from collections.abc import Iterable, Mapping
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from caribou.errors import InputError
+from caribou.experiments import journal
 
 OK, FAILED = "ok", "failed"
 
@@ -63,80 +65,72 @@ def cell_key(cell: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class Problem:
-    """A line that could not be read."""
+    """A line (from 1 on) or a whole file (0) that could not be read."""
 
     file: str
     line: int
     reason: str
 
     def __str__(self) -> str:
-        return f"{self.file}, line {self.line}: {self.reason}"
+        return f"{self.file}, line {self.line}: {self.reason}" if self.line else f"{self.file}: {self.reason}"
 
 
 def result_file(folder: str | os.PathLike[str], experiment: str) -> Path:
-    """Where the records of an experiment are."""
+    """Where the live records of an experiment are."""
     if experiment != Path(experiment).name or experiment.startswith("."):
         raise InputError(f"experiment must be a plain name, got {experiment!r}")
-    return Path(folder) / f"{experiment}.jsonl"
+    return Path(folder) / f"{experiment}{journal.LINES}"
 
 
 def append(folder: str | os.PathLike[str], record: Record) -> None:
     """Add a record; it is on the disk when this returns. Several processes may do so at once."""
     file = result_file(folder, record.experiment)
-    line = json.dumps(asdict(record), allow_nan=False).encode() + b"\n"
+    line = json.dumps(asdict(record), allow_nan=False)
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        with open(file, "ab+", buffering=0) as stream:
-            fcntl.flock(stream, fcntl.LOCK_EX)
-            end = stream.seek(0, os.SEEK_END)
-            if end and _last_byte(stream, end) != b"\n":
-                line = b"\n" + line  # what a killed process left stays a line of its own
-            stream.write(line)
-            os.fsync(stream.fileno())
+        journal.append_line(file, line)
     except OSError as error:
         raise InputError(f"out must be a folder that can be written, got {str(file)!r}: {error.strerror}") from error
 
 
-def _last_byte(stream: Any, end: int) -> bytes:
-    stream.seek(end - 1)
-    last: bytes = stream.read(1)
-    return last
-
-
 def read(folder: str | os.PathLike[str], experiment: str) -> tuple[list[Record], list[Problem]]:
-    """The records of one experiment and what could not be read; nothing if there is no file."""
+    """The records of one experiment, archived and then live, and what could not be read; nothing if there is no file."""
     file = result_file(folder, experiment)
+    archive = journal.archive_of(file)
     try:
-        lines = file.read_bytes().split(b"\n")
-    except FileNotFoundError:
-        return [], []
+        lines = journal.read_lines(file)
     except OSError as error:
         raise InputError(f"results must be files that can be read, got {str(file)!r}: {error.strerror}") from error
     records, problems = [], []
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
+    entries: list[tuple[Path, int, bytes | dict[str, Any]]] = [
+        *((archive, number, entry) for number, entry in enumerate(journal.read_archive(archive), start=1)),
+        *((file, number, line) for number, line in enumerate(lines, start=1) if line.strip()),
+    ]
+    for source, number, entry in entries:
         try:
-            record = Record(**json.loads(line))
+            record = Record(**(json.loads(entry) if isinstance(entry, bytes) else entry))
             if record.experiment != experiment:
                 raise InputError(f"experiment must be {experiment!r}, got {record.experiment!r}")
             cell_key(record.cell)
             records.append(record)
         except (ValueError, TypeError, RecursionError, InputError) as error:
-            problems.append(Problem(file.name, number, " ".join(str(error).split())[:200]))
+            problems.append(Problem(source.name, number, " ".join(str(error).split())[:200]))
     return records, problems
 
 
 def read_all(folder: str | os.PathLike[str]) -> tuple[dict[str, list[Record]], list[Problem]]:
-    """All records of a folder, by experiment."""
+    """All records of a folder, by experiment. An archive that cannot be read is a problem, too."""
     base = Path(folder)
     if not base.is_dir():
         raise InputError(f"results must be a folder, got {str(folder)!r}")
+    files = [path for ending in (journal.LINES, journal.ARCHIVE) for path in base.glob(f"[!.]*{ending}")]
     records: dict[str, list[Record]] = {}
     problems: list[Problem] = []
-    for file in sorted(base.glob("*.jsonl")):
-        records[file.stem], found = read(base, file.stem)
-        problems += found
+    for name in sorted({path.stem for path in files}):
+        try:
+            records[name], found = read(base, name)
+            problems += found
+        except InputError as error:
+            problems.append(Problem(f"{name}{journal.ARCHIVE}", 0, str(error)))
     return records, problems
 
 

@@ -54,9 +54,18 @@ def pending(cells: Iterable[Cell], folder: Path, experiment: str) -> list[Cell]:
 
 
 def run_cells(
-    experiment: str, cells: Sequence[Cell], *, jobs: int, data_dir: Path | None, tick: float = 0.5
+    experiment: str,
+    cells: Sequence[Cell],
+    *,
+    jobs: int,
+    data_dir: Path | None,
+    settings_file: Path | None = None,
+    tick: float = 0.5,
 ) -> Iterator[Step]:
-    """Measure all cells, ``jobs`` at a time; yields a step per finished cell, and one every ``tick`` seconds."""
+    """Measure all cells, ``jobs`` at a time; yields a step per finished cell, and one every ``tick`` seconds.
+
+    ``settings_file``: what the hyper-parameter search found, for cells with ``chosen``.
+    """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["caribou.experiments.worker"])
     libraries, code = versions(), commit()
@@ -68,7 +77,8 @@ def run_cells(
             while waiting and len(active) < jobs:
                 cell = waiting.pop()
                 ours, theirs = context.Pipe(duplex=False)
-                process = context.Process(target=_measure, args=(dict(cell), data_dir, encoders, theirs), daemon=True)
+                arguments = (dict(cell), data_dir, encoders, settings_file, theirs)
+                process = context.Process(target=_measure, args=arguments, daemon=True)
                 process.start()
                 theirs.close()
                 active[ours] = (process, Running(cell, time.monotonic()))
@@ -101,14 +111,16 @@ def _outcome(connection: Connection, process: Any) -> tuple[str, dict[str, Any],
     return outcome
 
 
-def _measure(cell: Cell, data_dir: Path | None, encoders: Path, connection: Connection) -> None:
+def _measure(
+    cell: Cell, data_dir: Path | None, encoders: Path, settings_file: Path | None, connection: Connection
+) -> None:
     """In the child. Ctrl-C reaches the whole group: the parent decides what it means."""
     from caribou.experiments.worker import measure_on_one_thread
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     outcome: tuple[str, dict[str, Any], str]
     try:
-        outcome = OK, measure_on_one_thread(cell, data_dir, encoders), ""
+        outcome = OK, measure_on_one_thread(cell, data_dir, encoders, settings_file), ""
     except CaribouError as error:
         outcome = FAILED, {}, " ".join(str(error).split())
     except Exception:  # noqa: BLE001  a record says what went wrong, and the other cells go on

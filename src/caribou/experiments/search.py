@@ -1,8 +1,8 @@
-"""Trials on public benchmarks: every setting of a declared space, scored on validation nodes that its fit never saw.
+"""Hyper-parameter search on public benchmarks: every setting of a declared space, on validation nodes that its fit never saw.
 
-For each seed the validation nodes are halved by public coins. One half stays with the method, which may stop early or fit a head
-on it. The other half becomes test nodes for the fit and is scored after it. Labels of test nodes are taken away before anything
-is fitted, so no choice can depend on them. Every method has a space of the same size and the same seeds.
+For each seed the validation nodes are halved at random, by a public seed. One half stays with the method, which may stop early or
+fit a head on it. The other half becomes test nodes for the fit and is scored after it. Labels of test nodes are removed before
+anything is fitted, so no selection can depend on them. Every method has a space of the same size and the same seeds.
 
 Nothing here is private and nothing is accounted for: on your own graph use `caribou.tuning`.
 """
@@ -22,7 +22,8 @@ import numpy as np
 
 from caribou import __version__
 from caribou.errors import CaribouError, InputError
-from caribou.experiments.hyperparameters import Choice, read_toml
+from caribou.experiments import journal
+from caribou.experiments.hyperparameters import TunedSettings, read_toml
 from caribou.graph import Graph, Split
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods import fit, method_info
@@ -51,7 +52,7 @@ class Trial:
 
     @property
     def key(self) -> tuple[str, str, float, str, int, str]:
-        """A trial with the same key need not be made again."""
+        """A trial with the same key need not be run again."""
         settings = json.dumps(self.settings, sort_keys=True)
         return self.method, self.dataset, self.epsilon, settings, self.seed, self.version
 
@@ -61,8 +62,8 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class Question:
-    """What is to be chosen: the settings of a method on a data set at an epsilon, by these seeds."""
+class Study:
+    """A hyper-parameter search: a method on a data set at an epsilon, every setting tried with these seeds."""
 
     method: str
     dataset: str
@@ -84,9 +85,7 @@ def read_spaces(folder: str | os.PathLike[str]) -> dict[str, Space]:
     if not files:
         state = "which has none" if Path(folder).is_dir() else "which does not exist"
         raise InputError(
-            f"spaces must be a folder with <method>.toml files, got {str(Path(folder).absolute())!r}, {state}; those of the "
-            "paper's comparison come with the source tree, not with the package: run this in its root, or give "
-            "--spaces PATH/experiments/spaces"
+            f"spaces must be a folder of search spaces, <method>.toml, got {str(Path(folder).absolute())!r}, {state}"
         )
     spaces: dict[str, Space] = {file.stem: read_toml(file, "space") for file in files}
     sizes = {name: len(settings_of(name, space)) for name, space in spaces.items()}
@@ -139,52 +138,52 @@ def held_out(graph: Graph, seed: int) -> HeldOut:
     return HeldOut(replace(graph, labels=hidden, split=kept), scored, labels[scored])
 
 
-def make_trial(question: Question, settings: Mapping[str, Any], seed: int, data: HeldOut) -> Trial:
+def run_trial(study: Study, settings: Mapping[str, Any], seed: int, data: HeldOut) -> Trial:
     """Fit and score; a refusal is recorded."""
-    method = method_info(question.method).create(**settings)
+    method = method_info(study.method).create(**settings)
     noise = NoiseSource.seeded(seed)  # nothing is released, and figures can be had again
     start = time.process_time()
     accuracy, error = None, ""
     try:
-        fitted = fit(method, data.graph, question.budget, Streams(seed), noise)
+        fitted = fit(method, data.graph, study.budget, Streams(seed), noise)
         accuracy = float(np.mean(fitted.probabilities[data.scored].argmax(axis=1) == data.truth))
     except CaribouError as refusal:
         error = str(refusal)
     seconds = round(time.process_time() - start, 2)
-    return replace(_unmade(question, settings, seed), accuracy=accuracy, cpu_seconds=seconds, error=error)
+    return replace(_planned(study, settings, seed), accuracy=accuracy, cpu_seconds=seconds, error=error)
 
 
-def _unmade(question: Question, settings: Mapping[str, Any], seed: int) -> Trial:
-    return Trial(question.method, question.dataset, question.epsilon, settings, seed, None, 0.0)
+def _planned(study: Study, settings: Mapping[str, Any], seed: int) -> Trial:
+    return Trial(study.method, study.dataset, study.epsilon, settings, seed, None, 0.0)
 
 
 def run_trials(
-    question: Question,
+    study: Study,
     space: Space,
     data: Callable[[str, int], HeldOut],
     done: Iterable[Trial] = (),
     record: Callable[[Trial], None] = lambda trial: None,
 ) -> list[Trial]:
-    """All trials of a question; those in ``done`` are not made again, each new one goes to ``record`` at once.
+    """All trials of a study; those in ``done`` are not run again, each new one goes to ``record`` at once.
 
     ``data``: (data set, seed) -> `held_out`; where it returns the same object, kept encoders are used again.
     """
     known = {trial.key: trial for trial in done}
     trials = []
-    for seed in question.seeds:
-        for settings in settings_of(question.method, space):
-            key = _unmade(question, settings, seed).key
+    for seed in study.seeds:
+        for settings in settings_of(study.method, space):
+            key = _planned(study, settings, seed).key
             if key not in known:
-                known[key] = make_trial(question, settings, seed, data(question.dataset, seed))
+                known[key] = run_trial(study, settings, seed, data(study.dataset, seed))
                 record(known[key])
             trials.append(known[key])
     return trials
 
 
-def complete_trials(question: Question, space: Space, done: Iterable[Trial]) -> list[Trial] | None:
-    """The trials of a question if all of them are in ``done``, else None. Nothing is fitted."""
+def complete_trials(study: Study, space: Space, done: Iterable[Trial]) -> list[Trial] | None:
+    """The trials of a study if all of them are in ``done``, else None. Nothing is fitted."""
     known = {trial.key: trial for trial in done}
-    keys = [_unmade(question, s, seed).key for seed in question.seeds for s in settings_of(question.method, space)]
+    keys = [_planned(study, s, seed).key for seed in study.seeds for s in settings_of(study.method, space)]
     return [known[key] for key in keys] if all(key in known for key in keys) else None
 
 
@@ -192,42 +191,44 @@ def complete_trials(question: Question, space: Space, done: Iterable[Trial]) -> 
 
 
 def read_trials(file: str | os.PathLike[str]) -> list[Trial]:
-    """All trials of a file of lines, none if it does not exist. A last line that was cut off (a killed search) is left out."""
+    """All trials of a journal, archived and live; none if there is none.
+
+    ``file``: the live one, ``<data set>.jsonl``. A last line that was cut off (a killed search) is left out.
+    """
     try:
-        lines = Path(file).read_text(encoding="utf-8").split("\n")
-    except FileNotFoundError:
-        return []
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"trials must be a file of lines of JSON, got {os.fspath(file)}: {error}") from error
-    return [_trial(line, f"{os.fspath(file)}, line {number}") for number, line in enumerate(lines[:-1], start=1)]
+        lines = journal.read_lines(file)[:-1]
+    except OSError as error:
+        raise InputError(f"trials must be a file that can be read, got {os.fspath(file)}: {error.strerror}") from error
+    archive = journal.archive_of(file)
+    archived = [_trial(entry, f"{archive}, row {n}") for n, entry in enumerate(journal.read_archive(archive), start=1)]
+    return archived + [_trial(line, f"{os.fspath(file)}, line {n}") for n, line in enumerate(lines, start=1)]
 
 
-def _trial(line: str, where: str) -> Trial:
+def _trial(entry: bytes | Mapping[str, Any], where: str) -> Trial:
     try:
-        record = json.loads(line)
+        record = json.loads(entry) if isinstance(entry, bytes) else dict(entry)
         return Trial(**(record | {"epsilon": float(record["epsilon"])}))
     except (ValueError, TypeError, KeyError) as error:
         raise InputError(f"a trial must be one JSON object with the fields of Trial, got {where}: {error}") from error
 
 
 def append_trial(file: str | os.PathLike[str], trial: Trial) -> None:
-    """Add a line; what a killed search left of a last line is cut off first."""
-    path = Path(file)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("ab+") as stream:
-        stream.seek(0)
-        whole = stream.read().rfind(b"\n") + 1
-        stream.truncate(whole)
-        stream.write(trial.to_json().encode() + b"\n")
+    """Add a trial; it is on the disk when this returns. What a killed search left of a last line is cut off first."""
+    try:
+        journal.append_line(file, trial.to_json(), cut_rest=True)
+    except OSError as error:
+        raise InputError(
+            f"trials must be a file that can be written, got {os.fspath(file)}: {error.strerror}"
+        ) from error
 
 
-# -- choices -------------------------------------------------------------------------------------------------------
+# -- best settings -------------------------------------------------------------------------------------------------------
 
 
-def best_choice(question: Question, trials: Sequence[Trial]) -> Choice:
+def best_settings(study: Study, trials: Sequence[Trial]) -> TunedSettings:
     """The setting with the best mean over the seeds; the defaults win a tie, then who stands first in the space.
 
-    A setting that was refused for any seed is not chosen; if all were, this is an error with the refusal.
+    A setting that was refused for any seed is not taken; if all were, this is an error with the refusal.
     """
     by_setting: dict[str, list[Trial]] = {}
     for trial in trials:  # in the order of the space, the defaults first
@@ -235,17 +236,17 @@ def best_choice(question: Question, trials: Sequence[Trial]) -> Choice:
     means = {key: _mean([t.accuracy for t in group]) for key, group in by_setting.items()}
     best = max(means, key=lambda key: means[key])  # the first of equals
     if math.isinf(means[best]):
-        raise InputError(f"{question.method} must run on {question.dataset} to be searched, got: {trials[0].error}")
+        raise InputError(f"{study.method} must run on {study.dataset} to be searched, got: {trials[0].error}")
     default = next(iter(means.values()))
-    return Choice(
-        question.method,
-        question.dataset,
-        question.epsilon,
+    return TunedSettings(
+        study.method,
+        study.dataset,
+        study.epsilon,
         by_setting[best][0].settings,
         round(means[best], 4),
         None if math.isinf(default) else round(default, 4),
         len(means),
-        question.seeds,
+        study.seeds,
         __version__,
     )
 

@@ -15,12 +15,14 @@ from caribou.experiments.measures import measure
 from caribou.models.encoder import kept_encoders
 
 
-def measure_on_one_thread(cell: Mapping[str, Any], data_dir: Path | None, encoders: Path) -> dict[str, Any]:
+def measure_on_one_thread(
+    cell: Mapping[str, Any], data_dir: Path | None, encoders: Path, settings_file: Path | None = None
+) -> dict[str, Any]:
     """Measure a cell with one thread, whatever the machine has; ``encoders``: the folder of those that cells have fitted."""
     torch.set_num_threads(1)
     store = EncoderFolder(encoders)
     with kept_encoders(store):
-        return charged(measure(cell, data_dir), store.charge)
+        return charged(measure(cell, data_dir, settings_file), store.charge)
 
 
 def charged(measures: dict[str, Any], charge: Charge) -> dict[str, Any]:
@@ -31,10 +33,11 @@ def charged(measures: dict[str, Any], charge: Charge) -> dict[str, Any]:
     """
     if not charge.cpu_seconds or "cpu_seconds" not in measures:
         return measures
+    memory = {"peak_mb": max(measures["peak_mb"], round(charge.peak_mb, 1))} if "peak_mb" in measures else {}
     return {
         **measures,
         "seconds": round(measures["seconds"] + charge.seconds, 3),
         "cpu_seconds": round(measures["cpu_seconds"] + charge.cpu_seconds, 3),
-        "peak_mb": max(measures["peak_mb"], round(charge.peak_mb, 1)),
+        **memory,
         "shared_cpu_seconds": round(charge.cpu_seconds, 3),
     }

@@ -1,8 +1,8 @@
 """One content for one graph, in memory or in row blocks on disk: what a ledger's keyed fingerprint is computed from.
 
-Content is n, the undirected edges and the features, and nothing else. It does not depend on the degree cap, the seed, the order of
-rows or columns of an edge table, repeated pairs, or the precision in which features are stored (they are compared in single
-precision). Labels and split are left out: with other labels it is still a graph of the same people.
+Content is n, the undirected edges and the features, and nothing else. It does not depend on the degree cap, the seed, the
+order of rows or columns of an edge table, repeated pairs, or the precision in which features are stored (they are compared in
+single precision). Labels and split are left out: with other labels it is still a graph of the same people.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ W = S^(-1/2) (A + I) S^(-1/2) with s_i = max(deg_i, F) + 1 and a public floor F.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,18 +19,23 @@ from caribou.errors import InputError
 from caribou.graph import Graph
 from caribou.privacy.sensitivity import Bounds
 
+PairWeights = Callable[[np.ndarray, np.ndarray], np.ndarray]
+"""Ends u and v of E edges -> a weight in [0, 1] for each. [E], [E] -> [E]"""
+
 
 @dataclass(frozen=True, eq=False)
 class Operator:
     """W as a sparse CSR matrix in double precision, with the public bounds under which it was built.
 
     ``present`` is None, or a 0/1 column that is 0 for nodes that were zeroed out (the node-level neighbour): they send
-    nothing, also not to themselves or to the mean, and their rows are 0.
+    nothing, also not to themselves or to the mean, and their rows are 0. ``weighting`` says whose weights the edges have: those
+    of a layer, by its name, or ``equal`` ones. A layer refuses the operator of another weighting.
     """
 
     matrix: Tensor  # [n, n], sparse CSR, float64
     bounds: Bounds
     present: Tensor | None = None  # [n, 1]
+    weighting: str = "equal"
 
     @property
     def num_nodes(self) -> int:
@@ -56,14 +62,34 @@ def normalize(graph: Graph, bounds: Bounds, sampling: np.random.Generator | None
 
     ``sampling`` draws the edges that survive the cut; it is needed only with a cap. The graph is not changed.
     """
-    if bounds.nodes is not None and bounds.nodes != graph.num_nodes:
-        raise InputError(f"nodes must be the number of nodes of the graph, {graph.num_nodes}, got {bounds.nodes}")
+    _check_nodes(graph, bounds)
     adjacency = graph.adjacency()
     if bounds.degree_cap is not None:
         if sampling is None:
             raise InputError("sampling must be a generator when degree_cap is set, got None")
         adjacency = cap_degrees(adjacency, bounds.degree_cap, sampling)
-    return _operator(adjacency, bounds, graph.absent)
+    return _operator(adjacency.astype(np.float64), bounds, graph.absent)
+
+
+def normalize_weighted(graph: Graph, bounds: Bounds, weights: PairWeights, *, weighting: str) -> Operator:
+    """W = S^(-1/2) (A_w + I) S^(-1/2) with a public weight in [0, 1] per edge and s_i = max(sum of weights at i, F) + 1.
+
+    ||W|| <= 1 as for equal weights: |x'(A_w + I)x| <= sum_i (sum of weights at i + 1) x_i^2. ``weights`` must be a function of
+    the two ends alone: the weight of a pair must not depend on which other edges there are. ``weighting`` names the layer.
+    """
+    _check_nodes(graph, bounds)
+    upper = sp.triu(graph.adjacency(), k=1).tocoo()
+    u, v = upper.row.astype(np.int64), upper.col.astype(np.int64)
+    values = np.asarray(weights(u, v), dtype=np.float64)
+    if values.shape != u.shape or not ((values >= 0) & (values <= 1)).all():
+        raise InputError("weights must be one number in [0, 1] per edge, got something else")
+    half = sp.coo_array((values, (u, v)), shape=(graph.num_nodes, graph.num_nodes))
+    return _operator((half + half.T).tocsr(), bounds, graph.absent, weighting)
+
+
+def _check_nodes(graph: Graph, bounds: Bounds) -> None:
+    if bounds.nodes is not None and bounds.nodes != graph.num_nodes:
+        raise InputError(f"nodes must be the number of nodes of the graph, {graph.num_nodes}, got {bounds.nodes}")
 
 
 def operator_of(adjacency: Operator | Graph | Tensor, num_nodes: int, bounds: Bounds) -> Operator:
@@ -88,15 +114,28 @@ def cap_degrees(adjacency: sp.csr_array, cap: int, sampling: np.random.Generator
     n = adjacency.shape[0]
     upper = sp.triu(adjacency, k=1).tocoo()
     u, v = upper.row.astype(np.int64), upper.col.astype(np.int64)
-    priority = pair_hash(int(sampling.integers(2**63)), u, v)
-    ends = np.concatenate([u, v])
-    order = np.lexsort((np.concatenate([v, u]), np.concatenate([priority, priority]), ends))
-    starts = np.concatenate([[0], np.cumsum(np.bincount(ends, minlength=n))])
-    rank = np.empty(len(ends), dtype=np.int64)
-    rank[order] = np.arange(len(ends)) - starts[ends[order]]
-    keep = (rank[: len(u)] < cap) & (rank[len(u) :] < cap)
+    key = int(sampling.integers(2**63))
+    kept = first_of_each_row(np.concatenate([u, v]), np.concatenate([v, u]), cap, key)
+    keep = kept[: len(u)] & kept[len(u) :]
     half = sp.coo_array((np.ones(int(keep.sum())), (u[keep], v[keep])), shape=(n, n))
     return (half + half.T).tocsr()
+
+
+def first_of_each_row(
+    rows: np.ndarray, columns: np.ndarray, cap: int, key: int, *, directed: bool = False
+) -> np.ndarray:
+    """Which entries are among the ``cap`` first of their row, in the public order of pairs by `pair_hash`. [entries], bool
+
+    The order of a pair does not depend on which other pairs there are, nor, unless ``directed``, on which end asks. The one home
+    of the degree cap: in memory, in row blocks on disk, and for the receivers that a sender chooses.
+    """
+    ends = (rows, columns) if directed else (np.minimum(rows, columns), np.maximum(rows, columns))
+    order = np.lexsort((columns, pair_hash(key, *ends), rows))
+    ordered = rows[order]
+    first = np.searchsorted(ordered, ordered)
+    kept = np.empty(len(rows), dtype=bool)
+    kept[order] = np.arange(len(rows)) - first < cap
+    return kept
 
 
 def pair_hash(key: int, u: np.ndarray, v: np.ndarray) -> np.ndarray:
@@ -111,13 +150,13 @@ def pair_hash(key: int, u: np.ndarray, v: np.ndarray) -> np.ndarray:
     return mix(mix(u.astype(np.uint64) * golden + np.uint64(key)) + (v.astype(np.uint64) + np.uint64(1)) * golden)
 
 
-def _operator(adjacency: sp.csr_array, bounds: Bounds, absent: np.ndarray) -> Operator:
+def _operator(adjacency: sp.csr_array, bounds: Bounds, absent: np.ndarray, weighting: str = "equal") -> Operator:
     n = adjacency.shape[0]
-    degrees = np.diff(adjacency.indptr)
+    degrees = np.asarray(adjacency.sum(axis=1)).ravel()  # exact for weights 0 and 1
     root = 1 / np.sqrt(np.maximum(degrees, bounds.degree_floor) + 1.0)
     loops = np.ones(n)
     loops[absent] = 0
-    closed = (adjacency.astype(np.float64) + sp.diags_array(loops)).tocsr()
+    closed = (adjacency + sp.diags_array(loops)).tocsr()
     closed.sort_indices()
     rows = np.repeat(np.arange(n), np.diff(closed.indptr))
     values = closed.data * root[rows] * root[closed.indices]
@@ -135,4 +174,4 @@ def _operator(adjacency: sp.csr_array, bounds: Bounds, absent: np.ndarray) -> Op
     if len(absent):
         present = torch.ones(n, 1, dtype=torch.float64)
         present[torch.from_numpy(np.array(absent))] = 0
-    return Operator(matrix, bounds, present)
+    return Operator(matrix, bounds, present, weighting)

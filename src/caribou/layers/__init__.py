@@ -1,5 +1,48 @@
-"""Bounded graph layers: maps with a Lipschitz constant and a sensitivity at a privacy unit. No noise is drawn here."""
+"""Bounded graph layers: maps with a Lipschitz constant and a sensitivity at a privacy unit. No noise is drawn here.
 
+A layer is anything that satisfies `BoundedLayer`. One of your own: a subclass of `BoundedModule` in a file of its own, its
+theorem under its name in `caribou.privacy.sensitivity.LAYER_THEOREMS`, the class in `LAYERS`, and a test that attacks the bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from caribou.errors import InputError
+from caribou.layers.attention import AttentionLayer
+from caribou.layers.bounded import BoundedLayer, BoundedModule, FusedStep
 from caribou.layers.contractive import ContractiveGraphLayer, project_rows
+from caribou.layers.gcn import GCNLayer
+from caribou.layers.spectral import SpectralLayer
 
-__all__ = ["ContractiveGraphLayer", "project_rows"]
+LAYERS: dict[str, type[BoundedLayer]] = {
+    layer.name: layer for layer in (ContractiveGraphLayer, AttentionLayer, SpectralLayer, GCNLayer)
+}
+"""Every layer by its name."""
+
+
+def layer_from_record(record: Mapping[str, Any], **public: Any) -> BoundedLayer:
+    """The layer of a record (`BoundedLayer.record`). ``public``: public inputs that a record does not hold (rows, theta).
+
+    >>> layer_from_record(SpectralLayer(theta0=0.5, theta1=-0.5).record())
+    SpectralLayer(contraction=0.9, theta0=0.5, theta1=-0.5, beta=0.0)
+    """
+    layer = LAYERS.get(record["layer"])
+    if layer is None:
+        raise InputError(f"layer must be one of {', '.join(LAYERS)}, got {record['layer']!r}")
+    return layer.from_parameters(record["parameters"], **public)
+
+
+__all__ = [
+    "LAYERS",
+    "AttentionLayer",
+    "BoundedLayer",
+    "BoundedModule",
+    "ContractiveGraphLayer",
+    "FusedStep",
+    "GCNLayer",
+    "SpectralLayer",
+    "layer_from_record",
+    "project_rows",
+]

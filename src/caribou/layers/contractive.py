@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from caribou._validate import half_open_unit_interval, non_negative, unit_interval
 from caribou.errors import InputError
 from caribou.graph import Graph
 from caribou.graph.operator import Operator, operator_of
-from caribou.privacy.budget import PrivacyUnit
-from caribou.privacy.sensitivity import Bounds, Sensitivity, layer_sensitivity
+from caribou.layers.bounded import BoundedModule, FusedStep, check_state
+from caribou.privacy.sensitivity import Bounds
 
 
-class ContractiveGraphLayer(nn.Module):
+class ContractiveGraphLayer(BoundedModule):
     r"""CGL(X) = C_L (alpha_1 W X + alpha_2 Mean(X)) + beta X^(0), the paper's Equation (contractive graph layer).
 
     ``contraction`` = C_L in (0, 1], ``alpha1`` = alpha_1 in [0, 1], alpha_2 = 1 - alpha_1, ``beta`` >= 0. W is the
@@ -21,7 +24,14 @@ class ContractiveGraphLayer(nn.Module):
     ||Mean|| <= 1.
 
     Formal guarantee: `sensitivity` bounds the change of one step over all neighbouring graphs and all X with rows in
-    the unit ball.
+    the unit ball (docs/privacy.md, Theorems 2 and 3).
+
+    Args:
+        contraction: C_L.
+        alpha1: weight of the neighbours; the mean over all nodes has the rest.
+        beta: weight of X^(0).
+
+    Shapes: X, X^(0) and the result are [n, d].
 
     >>> import torch
     >>> layer = ContractiveGraphLayer(contraction=0.8, alpha1=1.0, beta=0.5)
@@ -32,6 +42,8 @@ class ContractiveGraphLayer(nn.Module):
     >>> round(layer.sensitivity("edge", Bounds(degree_floor=10)).value, 4)
     0.1479
     """
+
+    name: ClassVar[str] = "contractive"
 
     def __init__(self, contraction: float = 0.9, alpha1: float = 1.0, beta: float = 0.0) -> None:
         super().__init__()
@@ -50,28 +62,21 @@ class ContractiveGraphLayer(nn.Module):
         if x.dim() != 2:
             raise InputError(f"x must have shape [nodes, columns], got {tuple(x.shape)}")
         operator = operator_of(adjacency, x.size(0), bounds or Bounds())
-        if operator.num_nodes != x.size(0):
-            raise InputError(f"x must have one row per node, {operator.num_nodes}, got {x.size(0)}")
+        check_state(x, operator)
         out = self.alpha1 * operator.aggregate(x)
         if self.alpha1 < 1:
             out = out + (1 - self.alpha1) * operator.mean(x)
-        out = self.contraction * out
-        if self.beta > 0:
-            if x0 is None or x0.shape != x.shape:
-                raise InputError(
-                    f"x0 must have the shape of x, {tuple(x.shape)}, when beta > 0, "
-                    f"got {None if x0 is None else tuple(x0.shape)}"
-                )
-            out = out + self.beta * x0
-        return operator.mask(out)
+        return self._finished(out, operator, x0)
 
-    def sensitivity(self, unit: PrivacyUnit | str, bounds: Bounds) -> Sensitivity:
-        """The bound of one step at a privacy unit, as a record that calibration takes."""
-        return layer_sensitivity(unit, contraction=self.contraction, alpha1=self.alpha1, beta=self.beta, bounds=bounds)
+    def parameters_dict(self) -> dict[str, Any]:
+        """C_L, alpha_1 and beta."""
+        return {"contraction": self.contraction, "alpha1": self.alpha1, "beta": self.beta}
 
-    def extra_repr(self) -> str:
-        """Shown in ``repr``."""
-        return f"contraction={self.contraction}, alpha1={self.alpha1}, beta={self.beta}"
+    @classmethod
+    def fused_step(cls, parameters: Mapping[str, Any]) -> FusedStep:
+        """C_L alpha_1, C_L alpha_2 and beta."""
+        contraction, alpha1 = parameters["contraction"], parameters["alpha1"]
+        return FusedStep(contraction * alpha1, contraction * (1 - alpha1), parameters["beta"])
 
 
 def project_rows(x: Tensor) -> Tensor:

@@ -17,8 +17,8 @@ from caribou.engines.kernels import Rows, count_votes
 from caribou.errors import CaribouError, InputError
 from caribou.graph import Graph
 from caribou.mechanisms.noise_source import NoiseSource
+from caribou.privacy.arithmetic import grid_spacing
 from caribou.privacy.events import EpsilonDelta, Event, Gaussian, NonPrivate
-from caribou.privacy.sensitivity import grid_spacing
 
 
 @dataclass(frozen=True)
@@ -53,17 +53,10 @@ class VoteBudget:
 
     @property
     def event(self) -> Event:
-        """What the transcript costs: geometric noise on a count that moves by 1 is exactly (epsilon, 0)-DP, Gaussian mu-GDP."""
+        """What the transcript costs: one count moves by 1: (epsilon, 0)-DP with discrete Laplace noise, mu-GDP with Gaussian."""
         if math.isfinite(self.mu):
             return Gaussian(self.noise_std)
         return EpsilonDelta(self.epsilon) if math.isfinite(self.epsilon) else NonPrivate()
-
-    @property
-    def noise_name(self) -> str:
-        """For the certificate."""
-        if math.isfinite(self.mu):
-            return "Gaussian on every released count"
-        return "discrete Laplace on every released count" if math.isfinite(self.epsilon) else "none"
 
     @property
     def noise_variance(self) -> float:

@@ -10,15 +10,14 @@ from torch import Tensor
 from caribou.errors import InputError
 from caribou.graph import Graph
 from caribou.graph.operator import Operator
-from caribou.layers.contractive import ContractiveGraphLayer, project_rows
+from caribou.layers import BoundedLayer, project_rows
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.privacy.budget import PrivacyUnit
 from caribou.privacy.calibration import CalibratedPropagation
-from caribou.privacy.sensitivity import double_precision
 
 
 def propagate(
-    layer: ContractiveGraphLayer,
+    layer: BoundedLayer,
     operator: Operator,
     start: Tensor,
     calibrated: CalibratedPropagation,
@@ -26,12 +25,34 @@ def propagate(
 ) -> Tensor:
     """X^(k+1) = Pi(phi(X^(k)) + noise_std Z) for k = 0 .. K-1; only X^(K) comes back. [n, d] -> [n, d], float64.
 
-    phi = CGL at edge level and Pi o CGL at node level (the own row of the protected node must be bounded before the noise).
-    Rows of ``start`` are projected onto the unit ball first.
+    phi is one step of the layer at edge level, and that projected by Pi at node level (the own row of the protected node must be
+    bounded before the noise). ``operator`` comes from `BoundedLayer.operator`. Rows of ``start`` are projected onto the unit ball
+    first.
 
     Formal guarantee: X^(K) is calibrated.mu-GDP at calibrated.sensitivity.unit (docs/privacy.md, Theorem 1), given that
     ``start`` is public at edge level, and at node level a row-wise function of the node's own data and of private releases. The
     intermediate states are not part of the guarantee and exist only inside this function.
+
+    Args:
+        layer: one step.
+        operator: what the layer takes of the private graph.
+        start: X^(0), [n, d].
+        calibrated: noise for this layer, these bounds, this size and K hops.
+        noise: private randomness.
+
+    Returns:
+        X^(K), [n, d], float64, rows in the unit ball.
+
+    >>> from caribou.layers import ContractiveGraphLayer
+    >>> from caribou.privacy.calibration import calibrate_propagation
+    >>> from caribou.privacy.sensitivity import Bounds
+    >>> graph = Graph.from_edges(np.eye(3), [[0, 1], [1, 2]])
+    >>> layer, bounds = ContractiveGraphLayer(0.8), Bounds(degree_floor=2, nodes=3)
+    >>> bound = layer.sensitivity("edge", bounds)
+    >>> calibrated = calibrate_propagation(bound, hops=4, mu=1.0, arithmetic=bound.arithmetic(nodes=3, columns=3))
+    >>> start = torch.eye(3, dtype=torch.float64)
+    >>> propagate(layer, layer.operator(graph, bounds), start, calibrated, NoiseSource.secure()).shape
+    torch.Size([3, 3])
     """
     check_pairing(layer, operator, start, calibrated)
     x0 = operator.mask(project_rows(start.detach().to(torch.float64)))
@@ -46,9 +67,7 @@ def propagate(
     return x
 
 
-def check_pairing(
-    layer: ContractiveGraphLayer, operator: Operator, start: Tensor, calibrated: CalibratedPropagation
-) -> None:
+def check_pairing(layer: BoundedLayer, operator: Operator, start: Tensor, calibrated: CalibratedPropagation) -> None:
     """The noise must have been calibrated for this layer, these bounds and this size, and X^(0) must be usable."""
     if operator.bounds.nodes not in (None, operator.num_nodes):
         raise InputError(
@@ -60,6 +79,11 @@ def check_pairing(
             "calibrated must belong to this layer and these bounds: "
             f"calibrated for {calibrated.sensitivity}, the layer has {expected}"
         )
+    if layer.lipschitz > expected.contraction:
+        raise InputError(
+            f"contraction of the layer's sensitivity must be at least its Lipschitz constant, {layer.lipschitz}, "
+            f"got {expected.contraction}"
+        )
     if not isinstance(start, Tensor) or start.is_complex() or start.layout != torch.strided:
         raise InputError(f"start must be a dense real tensor, got {_kind(start)}")
     if start.dim() != 2 or start.size(0) != operator.num_nodes or start.size(1) < 1:
@@ -67,11 +91,11 @@ def check_pairing(
     if not torch.isfinite(start).all():
         raise InputError("start must be finite, got NaN or infinity (it would carry edges past the noise)")
     if calibrated.is_private:
-        needed = double_precision(nodes=start.size(0), columns=start.size(1), beta=layer.beta)
+        needed = expected.arithmetic(nodes=start.size(0), columns=start.size(1))
         if calibrated.arithmetic.error(calibrated.noise_std) < needed.error(calibrated.noise_std):
             raise InputError(
                 "calibrated must include the arithmetic error of this size: calibrate with "
-                f"arithmetic=double_precision(nodes={start.size(0)}, columns={start.size(1)}, beta={layer.beta})"
+                f"arithmetic=sensitivity.arithmetic(nodes={start.size(0)}, columns={start.size(1)})"
             )
 
 

@@ -8,11 +8,12 @@ import scipy.sparse as sp
 from caribou.errors import InputError
 from caribou.graph import Graph
 from caribou.graph.operator import cap_degrees
+from caribou.mechanisms.bounded_rows import project_rows, unit_length
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.memory import DOUBLE, require_memory
+from caribou.privacy.arithmetic import grid_spacing
 from caribou.privacy.budget import PrivacyUnit
 from caribou.privacy.calibration import CalibratedSums
-from caribou.privacy.sensitivity import grid_spacing
 
 
 def noisy_sums(
@@ -43,27 +44,16 @@ def noisy_sums(
 def neighbour_sums(adjacency: sp.csr_array, messages: np.ndarray, calibrated: CalibratedSums) -> np.ndarray:
     """Pi_r(A Z) before noise. Messages lie on the grid of the noise, so that sums are exact in any order. [n, d]"""
     total = np.asarray(adjacency @ bounded_messages(messages, noise_std=calibrated.noise_std), dtype=np.float64)
-    return total if calibrated.sensitivity.radius is None else clip_rows(total, calibrated.sensitivity.radius)
+    return total if calibrated.sensitivity.radius is None else project_rows(total, calibrated.sensitivity.radius)
 
 
 def bounded_messages(messages: np.ndarray, *, noise_std: float) -> np.ndarray:
     """Rows of length at most 1, cut off (towards 0) to multiples of the grid of the noise. Acts on each row alone."""
-    z = clip_rows(np.asarray(messages, dtype=np.float64), 1.0)
+    z = project_rows(np.asarray(messages, dtype=np.float64), 1.0)
     if noise_std == 0:
         return z
     grid = grid_spacing(noise_std=noise_std)
     return np.trunc(z * ((1 - 2.0**-30) / grid)) * grid  # the factor: the computed length 1 may be a little more
-
-
-def clip_rows(x: np.ndarray, radius: float) -> np.ndarray:
-    """Project every row onto the ball of ``radius``. 1-Lipschitz."""
-    lengths = np.linalg.norm(x, axis=1, keepdims=True)
-    return x * np.minimum(1, radius / np.maximum(lengths, 1e-300))
-
-
-def unit_length(x: np.ndarray) -> np.ndarray:
-    """Rows divided by their length (a zero row stays zero): for public and released rows only. It is not Lipschitz."""
-    return x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-300)
 
 
 def bounded_adjacency(graph: Graph, degree_cap: int | None, sampling: np.random.Generator) -> sp.csr_array:

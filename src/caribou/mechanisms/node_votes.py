@@ -14,9 +14,9 @@ import numpy as np
 
 from caribou._validate import half_open_unit_interval, integer
 from caribou.graph import Graph, Split
-from caribou.graph.operator import pair_hash
+from caribou.graph.operator import first_of_each_row
 from caribou.mechanisms.noise_source import NoiseSource
-from caribou.privacy.sensitivity import grid_spacing
+from caribou.privacy.arithmetic import grid_spacing
 
 
 @dataclass(frozen=True)
@@ -55,10 +55,7 @@ def vote_counts(graph: Graph, split: Split, plan: VotePlan | None, seed: int) ->
     asked = is_sender[senders] & ~is_sender[receivers]
     senders, receivers = senders[asked], receivers[asked]
     if plan is not None:
-        order = np.lexsort((pair_hash(seed, senders, receivers), senders))
-        senders, receivers = senders[order], receivers[order]
-        first = np.searchsorted(senders, senders)
-        chosen = np.arange(len(senders)) - first < plan.receivers_per_sender
+        chosen = first_of_each_row(senders, receivers, plan.receivers_per_sender, seed, directed=True)
         senders, receivers = senders[chosen], receivers[chosen]
     counts = np.zeros((n, graph.num_classes))
     np.add.at(counts, (receivers, graph.labels[senders]), 1)  # type: ignore[index]

@@ -1,6 +1,6 @@
 """Privacy noise: the only place that draws it.
 
-AES-256 in counter mode gives the bits, 128 per uniform, Box-Muller turns them into Gaussians. The key comes from the operating
+AES-256 in counter mode gives the bits; `samplers` turns them into every distribution. The key comes from the operating
 system unless an experiment asks for a seed; it is held in memory only, and is never printed, copied or pickled. The one exception
 is `BlockNoise`, whose key outlives a crash in a private file, because a resumed run must draw the same noise again.
 """
@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import itertools
 import math
 import os
 import threading
-from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -22,15 +20,11 @@ from typing import Any, NoReturn
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
-from caribou._validate import integer, non_negative, positive, positive_or_inf, unit_interval
-from caribou.engines import kernels
+import caribou.engines.kernels as kernels
+from caribou._validate import integer, non_negative, positive, positive_or_inf
 from caribou.errors import CaribouError, InputError
-from caribou.privacy.sensitivity import grid_spacing
-
-_CHUNK = 1 << 20
-"""Values per block of cipher stream: bounds the memory of a large draw."""
-_COIN_BITS = 64
-_WEIGHT_BITS = 256
+from caribou.mechanisms import samplers
+from caribou.privacy.arithmetic import grid_spacing
 
 
 class NoiseSource:
@@ -38,6 +32,10 @@ class NoiseSource:
 
     ``is_secret`` is True only for a key from the operating system; certificates of other sources are void. ``draws``
     counts the calls that drew noise.
+
+    Args:
+        key: 32 bytes.
+        origin: where the key came from, in words, for the certificate.
 
     >>> noise = NoiseSource.secure()
     >>> noise.gaussian((2, 3), std=1.0).shape, noise.draws, noise.is_secret
@@ -102,9 +100,9 @@ class NoiseSource:
         stream = self._next_stream()
         size = math.prod(shape)
         flat = np.empty(size, dtype=np.float64)
-        for start in range(0, size, _CHUNK):
-            stop = min(start + _CHUNK, size)
-            flat[start:stop] = _box_muller(stream, stop - start)
+        for start in range(0, size, samplers.CHUNK):
+            stop = min(start + samplers.CHUNK, size)
+            flat[start:stop] = samplers.gaussians(stream, stop - start)
         flat *= std
         if grid is not None:
             flat = np.rint(flat / grid) * grid
@@ -124,9 +122,7 @@ class NoiseSource:
         The difference of two exponentials of 128-bit uniforms; support 89 scales.
         """
         scale = non_negative(laplace_scale=scale)
-        stream = self._next_stream()
-        size = math.prod(shape)
-        flat = scale * (_exponential(stream, size) - _exponential(stream, size))
+        flat = scale * samplers.laplaces(self._next_stream(), math.prod(shape))
         if grid is not None:
             flat = np.rint(flat / grid) * grid
         return flat.reshape(shape)
@@ -145,10 +141,7 @@ class NoiseSource:
         difference of two geometric variables floor(E / epsilon), E exponential. epsilon = inf gives zeros.
         """
         epsilon = positive_or_inf(epsilon=epsilon)
-        stream = self._next_stream()
-        size = math.prod(shape)
-        up, down = _exponential(stream, size), _exponential(stream, size)
-        return (np.floor(up / epsilon) - np.floor(down / epsilon)).astype(np.int64).reshape(shape)
+        return samplers.discrete_laplaces(self._next_stream(), math.prod(shape), epsilon=epsilon).reshape(shape)
 
     def add_discrete_laplace(self, counts: np.ndarray, *, epsilon: float) -> np.ndarray:
         """Whole counts + `discrete_laplace`, which needs no grid. epsilon = inf draws nothing."""
@@ -158,59 +151,23 @@ class NoiseSource:
 
     def gumbel(self, shape: tuple[int, ...]) -> np.ndarray:
         """Independent standard Gumbel noise: argmax(score epsilon / (2 sensitivity) + Gumbel) is the exponential mechanism."""
-        stream = self._next_stream()
-        return -np.log(_exponential(stream, math.prod(shape))).reshape(shape)
+        return samplers.gumbels(self._next_stream(), math.prod(shape)).reshape(shape)
 
     def bernoulli(self, count: int, *, probability: float) -> np.ndarray:
-        """Independent coins, True with exactly ``probability``, a multiple of 2^-64: a 64-bit word below p 2^64. [count]"""
-        threshold = _coin_threshold(probability)
-        stream = self._next_stream()
-        flips = np.empty(count, dtype=bool)
-        for start in range(0, count, _CHUNK):
-            stop = min(start + _CHUNK, count)
-            words = _words(stream, stop - start)
-            flips[start:stop] = words < np.uint64(threshold) if threshold < 1 << _COIN_BITS else True
-        return flips
+        """Independent booleans, True with exactly ``probability``, a multiple of 2^-64: a 64-bit word below p 2^64. [count]"""
+        return samplers.bernoullis(self._next_stream(), count, probability=probability)
 
     def integers(self, count: int, *, below: int) -> np.ndarray:
         """Independent integers, exactly uniform in 0 .. below - 1 (words beyond the last multiple are drawn again). [n]"""
-        below = integer(at_least=1, below=below)
-        stream = self._next_stream()
-        last = np.uint64((1 << 64) // below * below - 1)
-        drawn = np.empty(count, dtype=np.int64)
-        done = 0
-        while done < count:
-            words = _words(stream, min(count - done, _CHUNK))
-            words = words[words <= last]
-            drawn[done : done + len(words)] = (words % np.uint64(below)).astype(np.int64)
-            done += len(words)
-        return drawn
+        return samplers.integers_below(self._next_stream(), count, below=integer(at_least=1, below=below))
 
     def binomial(self, trials: int, *, probability: float) -> int:
-        """How many of ``trials`` coins of `coins` show True, without throwing them: time and memory O(sqrt(trials p (1 - p))).
-
-        Inversion in integers: the weight of the mode is 2^256, the others follow by the exact ratio of neighbouring
-        probabilities, (M - k) p / ((k + 1)(1 - p)), rounded down, until they are 0; then a uniform integer below their sum
-        chooses. Each rounding takes less than 1 from a weight: weights above 2^128 are right to L 2^-128 for L weights, the
-        others have a share below L 2^-128, so the total variation from the binomial is below L 2^-126 (2^-100 for L up to 2^26).
-        """
+        """How many of ``trials`` booleans of `bernoulli` are True, without drawing them (`samplers.binomial`)."""
         trials = integer(at_least=0, trials=trials)
-        p, whole = _coin_threshold(probability), 1 << _COIN_BITS
-        if trials == 0 or p in (0, whole):
-            return trials if p else 0
-        mode = min(trials, (trials + 1) * p // whole)
-        upper, lower = [1 << _WEIGHT_BITS], [1 << _WEIGHT_BITS]
-        for k in range(mode, trials):
-            upper.append(upper[-1] * (trials - k) * p // ((k + 1) * (whole - p)))
-            if upper[-1] == 0:
-                break
-        for k in range(mode, 0, -1):
-            lower.append(lower[-1] * k * (whole - p) // ((trials - k + 1) * p))
-            if lower[-1] == 0:
-                break
-        totals = list(itertools.accumulate(lower[:0:-1] + upper))
-        chosen = bisect_right(totals, _uniform_below(self._next_stream(), totals[-1]))
-        return mode - (len(lower) - 1) + chosen
+        certain = samplers.probability_threshold(probability) in (0, 1 << samplers.PROBABILITY_BITS)
+        if trials == 0 or certain:
+            return trials if probability else 0
+        return samplers.binomial(self._next_stream(), trials, probability=probability)
 
     def _next_stream(self) -> Any:
         with self._lock:
@@ -338,46 +295,6 @@ class BlockNoise:
 @lru_cache(maxsize=4)
 def _zeros(count: int) -> bytes:
     return bytes(count)
-
-
-def _box_muller(stream: Any, count: int) -> np.ndarray:
-    """``count`` standard Gaussians from a stream of uniform bytes: sqrt(-2 log u) (cos, sin)(2 pi v)."""
-    pairs = (count + 1) // 2
-    radius = np.sqrt(2 * _exponential(stream, pairs))
-    angle = np.frombuffer(stream.update(bytes(8 * pairs)), dtype="<u8").astype(np.float64) * (2 * np.pi * 2.0**-64)
-    return np.concatenate([radius * np.cos(angle), radius * np.sin(angle)])[:count]
-
-
-def _exponential(stream: Any, count: int) -> np.ndarray:
-    """``count`` standard exponentials -log u, u = (w + (w' + 1/2) 2^-64) 2^-64 from two words.
-
-    The second word keeps the relative precision of small u: with one word the far tail would be a set of isolated points.
-    """
-    words = np.frombuffer(stream.update(bytes(16 * count)), dtype="<u8").astype(np.float64)
-    return -np.log((words[:count] + (words[count:] + 0.5) * 2.0**-64) * 2.0**-64)
-
-
-def _words(stream: Any, count: int) -> np.ndarray:
-    """``count`` uniform 64-bit words."""
-    return np.frombuffer(stream.update(bytes(8 * count)), dtype="<u8")
-
-
-def _uniform_below(stream: Any, bound: int) -> int:
-    """An exactly uniform integer in 0 .. bound - 1, of any size."""
-    size = (bound.bit_length() + 7) // 8
-    while True:
-        drawn = int.from_bytes(stream.update(bytes(size)), "little") & ((1 << bound.bit_length()) - 1)
-        if drawn < bound:
-            return drawn
-
-
-def _coin_threshold(probability: float) -> int:
-    """p 2^64, which must be a whole number: only then is the coin exact."""
-    p = unit_interval(probability=probability)
-    scaled = math.ldexp(p, _COIN_BITS)
-    if not scaled.is_integer():
-        raise InputError(f"probability must be a multiple of 2^-{_COIN_BITS}, got {p!r}")
-    return int(scaled)
 
 
 def _length(key: object) -> int:

@@ -83,7 +83,7 @@ def require_room(response: PairResponse, *, edges: int, nodes: int) -> None:
 def perturbed_pairs(graph: Graph, response: PairResponse, noise: NoiseSource) -> np.ndarray:
     """The edges of the perturbed graph, u < v, sorted by (v, u). [2, E'], int64
 
-    Every edge is kept with probability a, every other pair becomes an edge with probability b, all independently: a coin per
+    Every edge is kept with probability a, every other pair becomes an edge with probability b, all independently: a boolean per
     edge, a binomial number of new pairs, and that many different non-edges, all equally likely (draws that hit an edge or a pair
     twice are repeated). Formal guarantee: response.epsilon-DP at edge level (`PairResponse`), up to 2^-100 in total variation
     for the sampler of the number.

@@ -1,1 +1,1 @@
-"""Models and how they are fitted: encoder, head, statistics of releases, private training."""
+"""Models and how they are fitted: trainer, encoder, classifier, heads, likelihoods of releases, rows for private training."""

@@ -1,8 +1,7 @@
-"""The classification module: X^(0) and X^(K) through a base MLP each, combined, then a head (the paper, Putting it Together)."""
+"""The classification module: X^(0) and X^(K) through a base layer each, joined, then a head (the paper, Putting it Together)."""
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -10,24 +9,26 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from caribou._validate import integer, one_of, unit_interval
+from caribou._validate import integer, unit_interval
 from caribou.errors import InputError
 from caribou.memory import SINGLE, require_memory
 from caribou.models.threads import one_thread
-
-COMBINE = ("cat", "sum", "max")
+from caribou.models.trainer import Validation, take_steps
 
 
 @dataclass(frozen=True)
 class ClassifierConfig:
-    """Widths and training of the module. ``hidden``: width of each base MLP's output; ``layers``: linear layers per base MLP.
+    """Width and training of the module: Adam on the full batch.
 
-    Adam on the full batch; the epoch with the best validation accuracy (then loss) is kept.
+    Args:
+        hidden: width of each base layer's output, at least 1.
+        dropout: share of the joined values that training drops, in [0, 1].
+        learning_rate: of Adam.
+        weight_decay: of Adam.
+        epochs: steps that are taken, at least 1.
     """
 
     hidden: int = 64
-    layers: int = 1
-    combine: str = "cat"
     dropout: float = 0.3
     learning_rate: float = 0.01
     weight_decay: float = 1e-3
@@ -35,14 +36,14 @@ class ClassifierConfig:
 
     def __post_init__(self) -> None:
         integer(at_least=1, hidden=self.hidden)
-        integer(at_least=1, layers=self.layers)
         integer(at_least=1, epochs=self.epochs)
         unit_interval(dropout=self.dropout)
-        one_of(COMBINE, combine=self.combine)
 
 
 class ClassificationModule(nn.Module):
-    """Base MLPs, combination, SELU, head. Inputs: one [n, d_i] per base -> scores [n, C]. No batch normalisation.
+    """A linear base layer per input, joined, SELU, dropout, a linear head. No batch normalisation.
+
+    Shapes: one [n, d_i] per base -> scores [n, C].
 
     >>> module = ClassificationModule((3, 5), classes=4, config=ClassifierConfig(hidden=8))
     >>> module([torch.zeros(2, 3), torch.zeros(2, 5)]).shape
@@ -51,30 +52,14 @@ class ClassificationModule(nn.Module):
 
     def __init__(self, columns: tuple[int, ...], *, classes: int, config: ClassifierConfig) -> None:
         super().__init__()
-        self.bases = nn.ModuleList(_mlp(d, config.hidden, config.layers) for d in columns)
-        self.combine = config.combine
+        # each in a Sequential: the names of the arrays in saved models, bases.0.0.weight
+        self.bases = nn.ModuleList(nn.Sequential(nn.Linear(d, config.hidden)) for d in columns)
         self.dropout = nn.Dropout(config.dropout)
-        width = config.hidden * (len(columns) if config.combine == "cat" else 1)
-        self.head = nn.Linear(width, classes)
+        self.head = nn.Linear(config.hidden * len(columns), classes)
 
     def forward(self, inputs: list[Tensor]) -> Tensor:
-        parts = [base(x) for base, x in zip(self.bases, inputs, strict=True)]
-        if self.combine == "cat":
-            mixed = torch.cat(parts, dim=1)
-        elif self.combine == "sum":
-            mixed = torch.stack(parts).sum(dim=0)
-        elif self.combine == "max":
-            mixed = torch.stack(parts).amax(dim=0)
-        else:
-            raise InputError(f"combine must be one of {', '.join(COMBINE)}, got {self.combine!r}")
-        return self.head(self.dropout(torch.selu(mixed)))
-
-
-def _check_memory(inputs: list[np.ndarray], hidden: int) -> None:
-    """Every input in single precision, and the base MLPs' values, joined and once more."""
-    n = len(inputs[0])
-    numbers = n * sum(part.shape[1] + 3 * hidden for part in inputs)
-    require_memory(SINGLE * numbers, f"the classifier of {n:,} nodes with {len(inputs)} inputs and hidden = {hidden}")
+        joined = torch.cat([base(x) for base, x in zip(self.bases, inputs, strict=True)], dim=1)
+        return self.head(self.dropout(torch.selu(joined)))
 
 
 @one_thread()
@@ -88,66 +73,65 @@ def fit_classifier(
     config: ClassifierConfig,
     seed: int,
 ) -> ClassificationModule:
-    """Fit on ``train`` rows, keep the epoch that validates best. inputs: [n, d_i] each; labels: [n]. Not private."""
+    """Fit on ``train`` rows, and keep the epoch with the best accuracy, then loss, on ``val`` rows. Not private.
+
+    Args:
+        inputs: [n, d_i] each.
+        labels: [n]; only those of ``train`` and ``val`` are read.
+        train: indices of the rows to fit on.
+        val: indices of the rows that choose the epoch; without any the last epoch is kept.
+        classes: C.
+        config: width and training.
+        seed: of initial weights and dropout. The global generator of torch is left as it was.
+
+    Returns:
+        The module in evaluation mode.
+    """
     _check_memory(inputs, config.hidden)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         module = ClassificationModule(tuple(x.shape[1] for x in inputs), classes=classes, config=config)
-        x = [torch.from_numpy(np.asarray(part, dtype=np.float32)) for part in inputs]
-        y = torch.from_numpy(np.asarray(labels, dtype=np.int64))
+        x = [torch.from_numpy(np.array(part, dtype=np.float32)) for part in inputs]
+        y = torch.from_numpy(np.array(labels, dtype=np.int64))
         rows, held = torch.from_numpy(np.array(train)), torch.from_numpy(np.array(val))
         optimizer = torch.optim.Adam(module.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay)
-        best = (-1.0, 0.0)
-        state = copy.deepcopy(module.state_dict())
-        for _ in range(config.epochs):
-            module.train()
-            loss = nn.functional.cross_entropy(module([part[rows] for part in x]), y[rows])
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            score = _validation_score(module, [part[held] for part in x], y[held])
-            if score >= best:
-                best, state = score, copy.deepcopy(module.state_dict())
-    module.load_state_dict(state)
+
+        def loss(_: int) -> Tensor:
+            return nn.functional.cross_entropy(module.train()([part[rows] for part in x]), y[rows])
+
+        validation = Validation.of_module(module, lambda: module([part[held] for part in x]), y[held])
+        (best,) = take_steps(loss, optimizer, steps=config.epochs, validation=validation)
+    module.load_state_dict(best.state)
     return module.eval()
 
 
 def classify(module: ClassificationModule, inputs: list[np.ndarray]) -> np.ndarray:
-    """Scores of the module. -> [n, C], float64."""
+    """Scores of the module. [n, d_i] each -> [n, C], float64.
+
+    >>> module = ClassificationModule((3,), classes=4, config=ClassifierConfig(hidden=8))
+    >>> classify(module, [np.zeros((2, 3))]).shape
+    (2, 4)
+    """
     with torch.no_grad():
-        scores = module.eval()([torch.from_numpy(np.asarray(part, dtype=np.float32)) for part in inputs])
+        scores = module.eval()([torch.from_numpy(np.array(part, dtype=np.float32)) for part in inputs])
     return scores.double().numpy()
 
 
 def module_from_arrays(arrays: Mapping[str, np.ndarray]) -> ClassificationModule:
-    """The module of a saved run, from the arrays of its ``state_dict``."""
+    """The module of a saved model, from the arrays of its ``state_dict``."""
     numbers = sorted({int(name.split(".")[1]) for name in arrays if name.startswith("bases.")})
     columns = tuple(arrays[f"bases.{i}.0.weight"].shape[1] for i in numbers)
-    layers = sum(1 for name in arrays if name.startswith("bases.0.") and name.endswith(".weight"))
     hidden, (classes, width) = arrays["bases.0.0.weight"].shape[0], arrays["head.weight"].shape
-    # "sum" and "max" have the same arrays; a run is saved with "cat" only
     if width != hidden * len(columns):
         raise InputError(f"head.weight must have {hidden * len(columns)} columns, got {width}")
-    config = ClassifierConfig(hidden=hidden, layers=layers)
     with torch.random.fork_rng(devices=[]):  # initial weights are drawn, and thrown away
-        module = ClassificationModule(columns, classes=classes, config=config)
+        module = ClassificationModule(columns, classes=classes, config=ClassifierConfig(hidden=hidden))
     module.load_state_dict({name: torch.from_numpy(np.array(array)) for name, array in arrays.items()})
     return module.eval()
 
 
-def _validation_score(module: ClassificationModule, x: list[Tensor], y: Tensor) -> tuple[float, float]:
-    """(accuracy, -cross-entropy): larger is better; without validation rows every epoch is as good, so the last is kept."""
-    if len(y) == 0:
-        return 0.0, 0.0
-    module.eval()
-    with torch.no_grad():
-        scores = module(x)
-    accuracy = float((scores.argmax(dim=1) == y).double().mean())
-    return accuracy, -float(nn.functional.cross_entropy(scores, y))
-
-
-def _mlp(columns: int, hidden: int, layers: int) -> nn.Sequential:
-    parts: list[nn.Module] = [nn.Linear(columns, hidden)]
-    for _ in range(layers - 1):
-        parts += [nn.SELU(), nn.Linear(hidden, hidden)]
-    return nn.Sequential(*parts)
+def _check_memory(inputs: list[np.ndarray], hidden: int) -> None:
+    """Every input in single precision, and the base layers' values, joined and once more."""
+    n = len(inputs[0])
+    numbers = n * sum(part.shape[1] + 3 * hidden for part in inputs)
+    require_memory(SINGLE * numbers, f"the classifier of {n:,} nodes with {len(inputs)} inputs and hidden = {hidden}")

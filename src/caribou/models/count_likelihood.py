@@ -1,4 +1,4 @@
-"""Statistics of noisy vote counts: how many votes of each class a node of each class receives, and what a count says.
+"""The likelihood of noisy vote counts: how many votes of each class a node of each class receives, and what a count tells.
 
 Everything here is computed from public values and released counts. Rates: B[k, c] is the expected number of training
 neighbours of class c of a node of class k.
@@ -20,6 +20,7 @@ LARGEST = 300
 """Larger counts are scaled down to this; they decide the class anyway."""
 SHAPE = 3.0
 """Shape of the negative binomial alternative to the Poisson distribution."""
+EM_STEPS = 25
 
 
 def vote_rates(
@@ -30,11 +31,15 @@ def vote_rates(
     shares: np.ndarray,
     mean_total: tuple[float, float],
 ) -> np.ndarray:
-    """B by empirical Bayes: class profiles of the calibration nodes, shrunk to alpha I + beta 1 pi'.
+    """B by empirical Bayes: class profiles of the calibration nodes, shrunk to alpha I + beta 1 pi'. -> [C, C].
 
-    counts: [n, C]; calibration: indices; labels: [n]; exposure: [len(calibration), C], the share of each class that could have
-    voted; shares: pi, class shares of the training nodes; mean_total: observed mean number of votes of an unlabelled node and
-    its variance (needs no label).
+    Args:
+        counts: [n, C], released.
+        calibration: indices of the calibration nodes.
+        labels: [n]; only those of the calibration nodes are read.
+        exposure: [len(calibration), C], the share of each class that could have voted for the node.
+        shares: pi, [C], class shares of the training nodes.
+        mean_total: the observed mean number of votes of an unlabelled node, and its variance (needs no label).
     """
     C = counts.shape[1]
     observed, variance = np.zeros((C, C)), np.full((C, C), 1e6)
@@ -78,7 +83,17 @@ def _pooled(
 
 @dataclass(frozen=True)
 class CountModel:
-    """The distribution of a noisy count: Poisson or negative binomial, plus the noise of the budget."""
+    """The distribution of a noisy count: Poisson or negative binomial, plus the noise of the budget.
+
+    Args:
+        budget: which noise, discrete Laplace or Gaussian, and how much.
+        overdispersed: negative binomial of shape SHAPE instead of Poisson.
+
+    >>> model = CountModel(VoteBudget(2.0), overdispersed=False)
+    >>> L = model.log_likelihood(np.array([[6, 0]]), np.array([[4.0, 1.0], [1.0, 4.0]]))     # [1 node, 2 classes, T]
+    >>> bool(L[0, 0].max() > L[0, 1].max())
+    True
+    """
 
     budget: VoteBudget
     overdispersed: bool
@@ -86,14 +101,14 @@ class CountModel:
     def log_table(self, rates: np.ndarray) -> np.ndarray:
         """log P(released count = s | rate), up to a constant, for s = points(); any shape of rates -> [..., points]."""
         p = self._true_counts(np.maximum(rates, 1e-9)[..., None], np.arange(LARGEST + 60))
-        with_noise = self._plus_gaussian(p) if math.isfinite(self.budget.mu) else self._plus_geometric(p)
+        with_noise = self._plus_gaussian(p) if math.isfinite(self.budget.mu) else self._plus_discrete_laplace(p)
         return np.log(np.maximum(with_noise, 1e-280))
 
     def points(self) -> np.ndarray:
         """The released counts at which the table is computed; others take the nearest.
 
-        Geometric noise: -1 .. LARGEST; below 0 all ratios are equal, so -1 stands for every negative count. Gaussian noise: a
-        quarter of a standard deviation apart (at least 1/8), from five below 0.
+        Discrete Laplace noise: -1 .. LARGEST; below 0 all ratios are equal, so -1 stands for every negative count. Gaussian
+        noise: a quarter of a standard deviation apart (at least 1/8), from five below 0.
         """
         if not math.isfinite(self.budget.mu):
             return np.arange(-1.0, LARGEST + 1)
@@ -114,7 +129,7 @@ class CountModel:
             log_p = m * np.log(rate) - rate - gammaln(m + 1)
         return np.exp(log_p)
 
-    def _plus_geometric(self, p: np.ndarray) -> np.ndarray:
+    def _plus_discrete_laplace(self, p: np.ndarray) -> np.ndarray:
         """With a = e^-epsilon: P(s) ~ sum_m p(m) a^|s - m|, by one pass up and one pass down."""
         a = math.exp(-self.budget.epsilon)
         up, down = np.empty_like(p), np.zeros_like(p)
@@ -132,7 +147,7 @@ class CountModel:
         return p @ np.exp(-0.5 * (gap * self.budget.mu) ** 2)
 
     def log_likelihood(self, counts: np.ndarray, rates: np.ndarray) -> np.ndarray:
-        """L[v, k, t] = sum_c log P(counts[v, c] | MULTIPLIERS[t] rates[k, c]). counts: [n, C], rates: [C, C]."""
+        """L[v, k, t] = sum_c log P(counts[v, c] | MULTIPLIERS[t] rates[k, c]). [n, C], [C, C] -> [n, C, T]."""
         table = self.log_table(MULTIPLIERS[:, None, None] * rates)  # [T, C, C, s]
         points = self.points()
         place = (scaled_down(counts) - points[0]) / (points[1] - points[0])
@@ -144,20 +159,29 @@ class CountModel:
 
 
 def scaled_down(counts: np.ndarray) -> np.ndarray:
-    """Rows whose largest count exceeds LARGEST, scaled to it."""
+    """Rows whose largest count exceeds LARGEST, scaled to it; other rows as they are. [n, C] -> [n, C].
+
+    >>> scaled_down(np.array([[600.0, 60.0], [7.0, -2.0]])).tolist()
+    [[300.0, 30.0], [7.0, -2.0]]
+    """
     largest = counts.max(axis=1, keepdims=True, initial=1)
     return np.where(largest > LARGEST, counts * (LARGEST / np.maximum(largest, 1)), counts)
 
 
-def multiplier_weights(L: np.ndarray, class_weights: np.ndarray, steps: int = 25) -> np.ndarray:
-    """g: the distribution of the degree multiplier, by EM. L: [n, C, T]; class_weights: [n, C]. Half a pseudo-count each."""
+def multiplier_weights(L: np.ndarray, class_weights: np.ndarray) -> np.ndarray:
+    """g: the distribution of the degree multiplier, by EM with half a pseudo-count each. -> [T].
+
+    Args:
+        L: log likelihoods, [n, C, T]; without rows the distribution is uniform.
+        class_weights: probabilities of the classes, [n, C].
+    """
     T = L.shape[2]
     if len(L) == 0:
         return np.full(T, 1 / T)
     joint = L + np.log(np.maximum(class_weights, 1e-12))[:, :, None]
     joint = np.exp(joint - joint.max(axis=(1, 2), keepdims=True)).sum(axis=1)  # [n, T]: the class is summed out
     g = np.full(T, 1 / T)
-    for _ in range(steps):
+    for _ in range(EM_STEPS):
         share = joint * g
         share /= share.sum(axis=1, keepdims=True)
         g = (share.sum(axis=0) + 0.5) / (len(L) + 0.5 * T)
@@ -165,6 +189,10 @@ def multiplier_weights(L: np.ndarray, class_weights: np.ndarray, steps: int = 25
 
 
 def class_evidence(J: np.ndarray) -> np.ndarray:
-    """log sum_t exp J[v, k, t], the largest class at 0 and none below -60. [n, C, T] -> [n, C]."""
+    """log sum_t exp J[v, k, t], the largest class at 0 and none below -60. [n, C, T] -> [n, C].
+
+    >>> class_evidence(np.log(np.array([[[1.0, 1.0], [0.5, 0.5]]]))).round(4).tolist()
+    [[0.0, -0.6931]]
+    """
     LL = logsumexp(J, axis=2)
     return np.maximum(LL - LL.max(axis=1, keepdims=True), -60)

@@ -1,6 +1,6 @@
-"""The encoder: class probabilities from a node's own features, cross-fitted. It never sees an edge.
+"""The encoder: class probabilities from a node's own features, cross-fitted. It never reads an edge.
 
-At edge level features, labels and split are public, so what is fitted here costs nothing.
+At edge level features, labels and split are public, so fitting it costs nothing.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ from torch import Tensor
 from caribou._validate import integer
 from caribou.errors import InputError
 from caribou.graph import Graph
+from caribou.mechanisms.bounded_rows import row_norms, unit_length
 from caribou.memory import DOUBLE, SINGLE, require_memory
-from caribou.models.features import row_norms
 from caribou.models.threads import one_thread
+from caribou.models.trainer import Score, Validation, first_larger, take_steps
 from caribou.randomness import Streams
 
 CHECKPOINTS = 12
@@ -32,7 +33,16 @@ CHECKPOINTS = 12
 
 @dataclass(frozen=True)
 class EncoderConfig:
-    """One way to fit the MLP (SELU, Adam, batches, cosine learning rate)."""
+    """One way to fit the MLP (SELU, Adam, batches, cosine learning rate).
+
+    Args:
+        steps: how many batches.
+        learning_rate: at the first step; it falls to 0 along a cosine.
+        weight_decay: of Adam.
+        dropout: of hidden units, in [0, 1).
+        input_dropout: of features, in [0, 1).
+        sparse_row_length: length that sparse rows are scaled to (`Scaling`).
+    """
 
     steps: int
     learning_rate: float
@@ -57,7 +67,11 @@ FOLDS = 3
 
 
 def widths(hidden: Any) -> tuple[int, ...]:
-    """Widths of hidden layers, checked; () means a linear model."""
+    """Widths of hidden layers, checked; () means a linear model.
+
+    >>> widths([64, 16]), widths(())
+    ((64, 16), ())
+    """
     if not isinstance(hidden, list | tuple):
         raise InputError(f"hidden must be a list of widths such as [64, 16], got {hidden!r}")
     return tuple(integer(at_least=1, hidden=width) for width in hidden)
@@ -67,8 +81,10 @@ def widths(hidden: Any) -> tuple[int, ...]:
 class Prior:
     """Class probabilities of every node. Rows of training nodes come from models that were not fitted on them.
 
-    ``probabilities``: [n, C]. ``validation_accuracy``: of the single model, for the choice between configurations. ``encoder``:
-    the fitted models, for nodes of other graphs.
+    Args:
+        probabilities: [n, C].
+        validation_accuracy: of the model that was fitted on all training nodes.
+        encoder: the fitted models, for nodes of other graphs.
     """
 
     probabilities: np.ndarray
@@ -78,7 +94,16 @@ class Prior:
 
 @dataclass(frozen=True, eq=False)
 class Scaling:
-    """How features are brought to the encoder: columns standardised (dense), or rows of one length (sparse, kept sparse)."""
+    """How features are scaled for a model: columns standardised (dense), or rows of one length (sparse, kept sparse).
+
+    Args:
+        centre: [d], mean of every column, or None for sparse features.
+        spread: [d], standard deviation of every column, or None for sparse features.
+        row_length: length of every row that is not 0, if the features are sparse.
+
+    >>> Scaling.of(np.array([[1.0, 5.0], [3.0, 9.0]]), row_length=4.0)(np.array([[2.0, 9.0]])).tolist()
+    [[0.0, 1.0]]
+    """
 
     centre: np.ndarray | None
     spread: np.ndarray | None
@@ -86,7 +111,7 @@ class Scaling:
 
     @classmethod
     def of(cls, x: np.ndarray | sp.csr_array, row_length: float) -> Scaling:
-        """Standardise if more than DENSE of the entries are not 0."""
+        """The scaling of features x, [n, d]: standardised if more than DENSE of the entries are not 0."""
         if _entries_per_row(x) <= DENSE * x.shape[1]:
             return cls(None, None, row_length)
         dense = _dense(x)
@@ -100,7 +125,7 @@ class Scaling:
         return sp.csr_array(sp.diags_array(scale) @ rows)
 
     def by_rows(self, x: np.ndarray | sp.csr_array) -> ScaledRows | sp.csr_array:
-        """The same for dense features row by row, as they are asked for: a mapped file stays on disk."""
+        """As calling it, but dense features are scaled row by row when they are asked for: a mapped file stays on disk."""
         if self.centre is None or self.spread is None or sp.issparse(x):
             return self(x)
         return ScaledRows(x, self.centre, self.spread)
@@ -108,7 +133,7 @@ class Scaling:
 
 @dataclass(frozen=True, eq=False)
 class ScaledRows:
-    """Standardised rows of a dense matrix that is itself left as it is."""
+    """Standardised rows of a dense matrix, which itself is left as it is. x: [n, d]; centre, spread: [d]; rows [m] -> [m, d]."""
 
     x: np.ndarray
     centre: np.ndarray
@@ -116,7 +141,7 @@ class ScaledRows:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of the matrix."""
+        """n, d."""
         return self.x.shape
 
     def __getitem__(self, rows: np.ndarray) -> np.ndarray:
@@ -125,25 +150,31 @@ class ScaledRows:
 
 @dataclass(frozen=True, eq=False)
 class Encoder:
-    """m MLPs side by side on the same features. weights[i]: [m, a, b], biases[i]: [m, 1, b]; the first model saw all nodes."""
+    """m MLPs side by side on the same features. The first was fitted on all training nodes.
+
+    Args:
+        scaling: of the features.
+        weights: one [m, a, b] per layer.
+        biases: one [m, 1, b] per layer.
+    """
 
     scaling: Scaling
     weights: tuple[np.ndarray, ...]
     biases: tuple[np.ndarray, ...]
 
     def logits(self, features: np.ndarray | sp.csr_array) -> np.ndarray:
-        """[n, d] -> [m, n, C]."""
+        """Logits of every model. [n, d] -> [m, n, C]."""
         return self._run(features, len(self.weights))
 
     def probabilities(self, features: np.ndarray | sp.csr_array) -> np.ndarray:
-        """The mean over the models, for nodes that none of them was fitted on. [n, d] -> [n, C]."""
+        """The mean probabilities of the models, for nodes that none of them was fitted on. [n, d] -> [n, C]."""
         return _softmax(self.logits(features)).mean(axis=0).astype(np.float64)
 
     def embeddings(self, features: np.ndarray | sp.csr_array) -> np.ndarray:
         """The last hidden layer of the first model (its logits if there is none), rows of length 1. [n, d] -> [n, h]."""
         layers = max(1, len(self.weights) - 1)
         last = self._run(features, layers)[0].astype(np.float64)
-        return last / np.maximum(np.linalg.norm(last, axis=1, keepdims=True), 1e-12)
+        return unit_length(last)
 
     def _run(self, features: np.ndarray | sp.csr_array, layers: int) -> np.ndarray:
         x = self.scaling.by_rows(features)
@@ -154,7 +185,7 @@ class Encoder:
             return np.concatenate([_forward(x, rows, weights, biases).numpy() for rows in parts], axis=1)
 
     def to_arrays(self) -> dict[str, np.ndarray]:
-        """Named arrays, for a saved run."""
+        """Named arrays, for a saved model."""
         arrays = {"encoder.row_length": np.array(self.scaling.row_length)}
         if self.scaling.centre is not None and self.scaling.spread is not None:
             arrays |= {"encoder.centre": self.scaling.centre, "encoder.spread": self.scaling.spread}
@@ -177,7 +208,7 @@ class Encoder:
 
 
 def configurations(graph: Graph) -> tuple[EncoderConfig, ...]:
-    """The configurations worth fitting for these features."""
+    """The configurations worth fitting for these features; validation nodes choose between them."""
     return (WIDE,) if _entries_per_row(graph.features) > MANY_ENTRIES else (REGULARISED, PLAIN)
 
 
@@ -187,7 +218,7 @@ def _entries_per_row(x: np.ndarray | sp.csr_array) -> float:
 
 
 Key = tuple[Graph, Streams, tuple[int, ...]]
-"""What an encoder is fitted on: a graph (never its edges), public coins, widths."""
+"""What an encoder is fitted on: a graph (never its edges), the public seed, widths."""
 
 
 class Store(Protocol):
@@ -207,8 +238,11 @@ _kept: ContextVar[Store | None] = ContextVar("kept", default=None)
 def kept_encoders(store: Store | None = None) -> Iterator[None]:
     """Inside, an encoder is fitted once per graph, seed and widths, and used again; without ``store``, per graph object.
 
-    For searches and grids: many fits differ only in what comes after the encoder, which takes most of the time. It reads nothing
-    but features, labels, split and public coins, so what is used again is what would have been fitted again.
+    For searches and grids: many fits differ only in what comes after the encoder, which takes most of the time. The encoder reads
+    nothing but features, labels, split and the public seed, so the one that is used again is the one that would be fitted again.
+
+    Args:
+        store: where encoders are kept; None keeps them in memory.
     """
     token = _kept.set({} if store is None else store)
     try:
@@ -220,8 +254,13 @@ def kept_encoders(store: Store | None = None) -> Iterator[None]:
 def cross_fit(graph: Graph, streams: Streams, hidden: tuple[int, ...] = HIDDEN) -> Prior:
     """Fit the configurations, keep the one that validates better, and predict every node out of fold.
 
-    Each configuration is one joint fit of four MLPs d - ``hidden`` - C: one on all training nodes and one per fold left out.
-    Training nodes are predicted by the model that left them out; the others by the average of all four.
+    Each configuration is one joint fit of 1 + FOLDS MLPs d - ``hidden`` - C: one on all training nodes, and one per fold that is
+    left out. Training nodes are predicted by the model that left them out, the others by the mean of all models.
+
+    Args:
+        graph: features, labels and split are read; edges are not.
+        streams: the public seed.
+        hidden: widths of the hidden layers; () for a linear model.
     """
     kept = _kept.get()
     if kept is None:
@@ -241,12 +280,8 @@ def _cross_fit(graph: Graph, streams: Streams, hidden: tuple[int, ...]) -> Prior
     member = np.ones((1 + FOLDS, graph.num_nodes), dtype=bool)
     for k in range(FOLDS):
         member[1 + k, train[fold == k]] = False
-    best: tuple[float, Encoder, float] | None = None
-    for config in configurations(graph):
-        encoder, score, accuracy = _fit_jointly(graph, config, hidden, member, rng)
-        if best is None or score < best[0]:
-            best = (score, encoder, accuracy)
-    _, encoder, accuracy = best  # type: ignore[misc]
+    fits = [_fit_jointly(graph, config, hidden, member, rng) for config in configurations(graph)]
+    encoder, (_, accuracy) = max(fits, key=lambda fit: fit[1][0])  # of equal ones the first
     each = _softmax(encoder.logits(graph.features))  # [1 + folds, n, C]
     probabilities = each.mean(axis=0)
     for k in range(FOLDS):
@@ -267,10 +302,10 @@ def _check_memory(graph: Graph, hidden: tuple[int, ...]) -> None:
 
 def _fit_jointly(
     graph: Graph, config: EncoderConfig, hidden: tuple[int, ...], member: np.ndarray, rng: np.random.Generator
-) -> tuple[Encoder, float, float]:
-    """Train m models side by side; model j learns from the training nodes with member[j].
+) -> tuple[Encoder, Score]:
+    """Train m models side by side; model j learns from the training nodes with member[j]. Validation nodes choose checkpoints.
 
-    Returns also the validation score -accuracy + CE/10 and the accuracy of model 0. Validation nodes choose the checkpoint.
+    Returns also the validation score of model 0: accuracy - CE/10, and accuracy.
     """
     scaling = Scaling.of(graph.features, config.sparse_row_length)
     x = scaling.by_rows(graph.features)
@@ -283,42 +318,49 @@ def _fit_jointly(
     weights = [(torch.randn(m, a, b, generator=generator) / math.sqrt(a)).requires_grad_() for a, b in pairwise(widths)]
     biases = [torch.zeros(m, 1, b, requires_grad=True) for b in widths[1:]]
     optimizer = torch.optim.Adam([*weights, *biases], lr=config.learning_rate, weight_decay=config.weight_decay)
-    batch = min(BATCH, len(train))
+    batches = _batches(train, min(BATCH, len(train)), rng)
     masks = torch.from_numpy(member)
-    marks = {config.steps * (CHECKPOINTS + 2 * (k + 1)) // (3 * CHECKPOINTS) for k in range(CHECKPOINTS)}
-    best_score = np.full(m, np.inf)
-    best_state: list[list[Tensor]] = [[] for _ in range(m)]
-    accuracy = 0.0
-
     dropout = (config.input_dropout, config.dropout, generator)
-    order = rng.permutation(train)
-    position = 0
-    for step in range(1, config.steps + 1):
-        for group in optimizer.param_groups:
-            group["lr"] = config.learning_rate * 0.5 * (1 + math.cos(math.pi * step / config.steps))
-        if position + batch > len(order):
-            order, position = rng.permutation(train), 0
-        rows = order[position : position + batch]
-        position += batch
+
+    def loss(_: int) -> Tensor:
+        rows = next(batches)
         losses = torch.nn.functional.cross_entropy(
             _forward(x, rows, weights, biases, dropout).transpose(1, 2), y[rows].expand(m, -1), reduction="none"
         )
         use = masks[:, rows]
-        loss = ((losses * use).sum(dim=1) / use.sum(dim=1).clamp(min=1)).sum()
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        if step in marks:
-            with torch.no_grad():
-                scores, accuracies = _validation(_forward(x, val, weights, biases), y[val])
-            for j in range(m):
-                if scores[j] < best_score[j]:
-                    best_score[j] = scores[j]
-                    best_state[j] = [p[j].detach().clone() for p in (*weights, *biases)]
-                    accuracy = accuracies[j] if j == 0 else accuracy
-    kept = [torch.stack([state[i] for state in best_state]).numpy() for i in range(len(weights) + len(biases))]
+        return ((losses * use).sum(dim=1) / use.sum(dim=1).clamp(min=1)).sum()
+
+    def scores() -> list[Score]:
+        with torch.no_grad():
+            return _scores(_forward(x, val, weights, biases), y[val])
+
+    marks = {config.steps * (CHECKPOINTS + 2 * (k + 1)) // (3 * CHECKPOINTS) for k in range(CHECKPOINTS)}
+    validation = Validation(
+        scores,
+        state=lambda model: [p[model].detach().clone() for p in (*weights, *biases)],
+        improves=first_larger,
+        due=marks.__contains__,
+    )
+    best = take_steps(
+        loss,
+        optimizer,
+        steps=config.steps,
+        validation=validation,
+        learning_rate=lambda step: config.learning_rate * 0.5 * (1 + math.cos(math.pi * step / config.steps)),
+    )
+    kept = [torch.stack(parts).numpy() for parts in zip(*(one.state for one in best), strict=True)]
     encoder = Encoder(scaling, tuple(kept[: len(weights)]), tuple(kept[len(weights) :]))
-    return encoder, float(best_score[0]), accuracy
+    return encoder, best[0].score
+
+
+def _batches(nodes: np.ndarray, size: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
+    """Batches without end: all nodes in a random order, then in another; what is left over at the end of one is not used."""
+    order, position = rng.permutation(nodes), 0
+    while True:
+        if position + size > len(order):
+            order, position = rng.permutation(nodes), 0
+        yield order[position : position + size]
+        position += size
 
 
 def _forward(
@@ -328,13 +370,13 @@ def _forward(
     biases: Sequence[Tensor],
     dropout: tuple[float, float, torch.Generator] | None = None,
 ) -> Tensor:
-    """All models on some rows; with ``dropout`` (of inputs, of hidden units, coins) in training. [n, d] -> [m, rows, C]."""
-    of_inputs, of_hidden, coins = dropout or (0.0, 0.0, None)
-    h = _first_layer(x, rows, weights[0], of_inputs, coins) + biases[0]
+    """All models on some rows. ``dropout``: of inputs, of hidden units, and their generator. [n, d] -> [m, rows, C]."""
+    of_inputs, of_hidden, generator = dropout or (0.0, 0.0, None)
+    h = _first_layer(x, rows, weights[0], of_inputs, generator) + biases[0]
     for w, b in zip(weights[1:], biases[1:], strict=True):
         h = torch.selu(h)
         if of_hidden > 0:
-            h = h * (torch.rand(h.shape, generator=coins) >= of_hidden) / (1 - of_hidden)
+            h = h * (torch.rand(h.shape, generator=generator) >= of_hidden) / (1 - of_hidden)
         h = torch.bmm(h, w) + b
     return h
 
@@ -347,15 +389,15 @@ def _softmax(logits: np.ndarray) -> np.ndarray:
     return torch.softmax(torch.from_numpy(logits), dim=-1).numpy()
 
 
-def _validation(logits: Tensor, y: Tensor) -> tuple[np.ndarray, np.ndarray]:
-    """-accuracy + CE / 10 and accuracy of every model. logits: [m, val, C]."""
+def _scores(logits: Tensor, y: Tensor) -> list[Score]:
+    """accuracy - CE / 10, which decides, and accuracy of every model. logits: [m, val, C]; without validation nodes 0."""
     if len(y) == 0:
-        return np.zeros(len(logits)), np.zeros(len(logits))
+        return [(0.0, 0.0)] * len(logits)
     accuracies = (logits.argmax(dim=2) == y).double().mean(dim=1)
     ce = torch.nn.functional.cross_entropy(logits.transpose(1, 2), y.expand(len(logits), -1), reduction="none").mean(
         dim=1
     )
-    return (-accuracies + 0.1 * ce.double()).numpy(), accuracies.numpy()
+    return list(zip((accuracies - 0.1 * ce.double()).tolist(), accuracies.tolist(), strict=True))
 
 
 def _first_layer(

@@ -1,4 +1,4 @@
-"""Heads: how the prior and the evidence of released counts become class scores. Fitted on calibration nodes only."""
+"""Heads: class scores from the prior and the evidence of released counts. They are fitted on calibration nodes only."""
 
 from __future__ import annotations
 
@@ -15,12 +15,25 @@ from caribou.errors import InputError
 from caribou.models.threads import one_thread
 
 KNOTS = (-3.0, 0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 64.0)
+"""Counts at which the splines of the ridge head bend."""
 RIDGES = (3.0, 0.03, 0.003)
+"""Strengths of the ridge among which a head is chosen."""
+FOLDS = 4
+"""Folds of `choose_head_by_folds`."""
 
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """What is known about each node. prior: log probabilities, evidence: log likelihoods, counts: votes; all [n, C]."""
+    """What is known about each node. All arrays are [n, C].
+
+    Args:
+        prior: log probabilities without the release.
+        evidence: log likelihoods of what was released about the node.
+        counts: the votes, or sums of messages, that it received.
+
+    >>> Evidence.of_prior(np.log(np.array([[0.9, 0.1]]))).counts.tolist()
+    [[0.0, 0.0]]
+    """
 
     prior: np.ndarray
     evidence: np.ndarray
@@ -28,35 +41,39 @@ class Evidence:
 
     @classmethod
     def of_prior(cls, prior: np.ndarray) -> Evidence:
-        """Nothing but the prior is known."""
+        """Nothing but the prior is known. [n, C]."""
         return cls(prior, np.zeros_like(prior), np.zeros_like(prior))
 
     def rows(self, index: np.ndarray) -> Evidence:
-        """The rows of some nodes."""
+        """The rows of some nodes. [m] -> m rows."""
         return Evidence(self.prior[index], self.evidence[index], self.counts[index])
 
     def plus(self, evidence: np.ndarray, counts: np.ndarray) -> Evidence:
-        """More evidence on top."""
+        """The sum with further evidence, [n, C], and counts, [n, C]."""
         return Evidence(self.prior, self.evidence + evidence, self.counts + counts)
 
 
 class Head(Protocol):
-    """Class scores from what is known. [n rows of Evidence] -> [n, C]."""
+    """Class scores from what is known. Evidence of n nodes -> [n, C]."""
 
     def __call__(self, known: Evidence) -> np.ndarray: ...
 
     def to_arrays(self) -> dict[str, np.ndarray]:
-        """Named arrays, for a saved run; `head_from_arrays` is the inverse."""
+        """Named arrays, for a saved model; `head_from_arrays` is the inverse."""
         ...
 
 
 Fit = Callable[[Evidence, np.ndarray], Head]
-"""Known rows and their labels -> head."""
+"""Evidence of n nodes and their labels, [n] -> head."""
 
 
 @dataclass(frozen=True, eq=False)
 class PriorHead:
-    """a log p + bias: calibrates the encoder and ignores the release. theta: [1 + C]."""
+    """a log p + bias: calibrates the encoder and ignores the release. theta: (a, bias), [1 + C].
+
+    >>> PriorHead(np.array([2.0, 0.0, 1.0]))(Evidence.of_prior(np.array([[-1.0, -3.0]]))).tolist()
+    [[-2.0, -5.0]]
+    """
 
     theta: np.ndarray
 
@@ -70,7 +87,12 @@ class PriorHead:
 
 @dataclass(frozen=True, eq=False)
 class BayesHead:
-    """a prior + b evidence + bias. theta: [2 + C]."""
+    """a prior + b evidence + bias. theta: (a, b, bias), [2 + C].
+
+    >>> known = Evidence(np.array([[-1.0, -3.0]]), np.array([[0.0, -4.0]]), np.array([[6.0, 2.0]]))
+    >>> BayesHead(np.array([1.0, 0.5, 0.0, 0.0]))(known).tolist()
+    [[-1.0, -5.0]]
+    """
 
     theta: np.ndarray
 
@@ -84,7 +106,13 @@ class BayesHead:
 
 @dataclass(frozen=True, eq=False)
 class RidgeHead:
-    """The Bayes head plus splines of the counts (shared over classes) and a linear map of standardised prior and counts."""
+    """The Bayes head plus splines of the counts (shared over classes) and a linear map of standardised prior and counts.
+
+    Args:
+        theta: weights of prior and evidence, bias [C], splines [len(KNOTS)], linear map [3 C, C] in rows; one vector.
+        centre: [3 C], means of prior, counts and clipped counts.
+        spread: [3 C], their standard deviations.
+    """
 
     theta: np.ndarray
     centre: np.ndarray
@@ -134,7 +162,12 @@ def head_from_arrays(arrays: Mapping[str, np.ndarray]) -> Head:
 
 
 def fit_prior_head(prior: np.ndarray, labels: np.ndarray) -> PriorHead:
-    """a log p + bias: calibrates the encoder."""
+    """a log p + bias by penalised cross-entropy, pulled towards a = 1. prior: log p, [n, C]; labels: [n].
+
+    >>> prior = np.log(np.array([[0.6, 0.4], [0.4, 0.6]] * 20))                       # right every time, and unsure
+    >>> bool(fit_prior_head(prior, np.array([0, 1] * 20)).theta[0] > 1)               # so it is made surer
+    True
+    """
     C = prior.shape[1]
     x, y = torch.from_numpy(prior), torch.from_numpy(labels)
 
@@ -146,7 +179,7 @@ def fit_prior_head(prior: np.ndarray, labels: np.ndarray) -> PriorHead:
 
 
 def fit_bayes_head(known: Evidence, labels: np.ndarray) -> BayesHead:
-    """a prior + b evidence + bias, pulled towards a = 1, b = 1/2."""
+    """a prior + b evidence + bias by penalised cross-entropy, pulled towards a = 1, b = 1/2. labels: [n]."""
     C = known.prior.shape[1]
     y, n = torch.from_numpy(labels), len(labels)
     prior, evidence = torch.from_numpy(known.prior), torch.from_numpy(known.evidence)
@@ -159,7 +192,10 @@ def fit_bayes_head(known: Evidence, labels: np.ndarray) -> BayesHead:
 
 
 def fit_ridge_head(known: Evidence, labels: np.ndarray, ridge: float) -> RidgeHead:
-    """The Bayes head plus splines of the counts and a linear map of prior and counts with a ridge."""
+    """The Bayes head plus splines of the counts and a linear map of prior and counts, whose squares ``ridge`` / 2 penalises.
+
+    labels: [n].
+    """
     C, k = known.prior.shape[1], len(KNOTS)
     y, n = torch.from_numpy(labels), len(labels)
     columns = _columns(known)
@@ -190,18 +226,25 @@ def _ridge_scores(theta: Tensor, parts: tuple[Tensor, Tensor, Tensor, Tensor]) -
 
 
 def choose_head_by_folds(
-    known: Evidence, labels: np.ndarray, prior_head: PriorHead, rng: np.random.Generator, folds: int = 4
+    known: Evidence, labels: np.ndarray, prior_head: PriorHead, rng: np.random.Generator
 ) -> tuple[Head, np.ndarray]:
-    """As `choose_head`, with every candidate judged on rows that it was not fitted on; then fitted on all of them.
+    """As `choose_head`, with every candidate scored on rows that it was not fitted on; then fitted on all of them.
 
-    Returns the head and its out-of-fold scores, which say how good it is. [n, C].
+    Args:
+        known: what is known about the calibration nodes.
+        labels: [n], of the calibration nodes. With fewer than FOLDS of them ``prior_head`` is taken.
+        prior_head: the candidate that ignores the release.
+        rng: draws the folds.
+
+    Returns:
+        The head, and its out-of-fold scores, [n, C].
     """
-    if len(labels) < folds:  # nobody to judge by
+    if len(labels) < FOLDS:
         return prior_head, prior_head(known)
-    fold = rng.permutation(len(labels)) % folds
+    fold = rng.permutation(len(labels)) % FOLDS
     fits = _kinds()
     scores = np.zeros((len(fits), *known.prior.shape))
-    for k in range(folds):
+    for k in range(FOLDS):
         inside, outside = np.flatnonzero(fold != k), np.flatnonzero(fold == k)
         for j, fit in enumerate(fits):
             scores[j, outside] = fit(known.rows(inside), labels[inside])(known.rows(outside))
@@ -224,9 +267,17 @@ def _first_unless_clearly_better(losses: Sequence[np.ndarray]) -> int:
 def choose_head(
     known: Evidence, labels: np.ndarray, validation: Evidence, validation_labels: np.ndarray, prior_head: PriorHead
 ) -> tuple[Head, Fit]:
-    """The Bayes head, unless the best candidate beats it on validation by more than one paired standard error.
+    """The Bayes head, unless the best candidate beats it on validation nodes by more than one paired standard error.
 
-    Returns the head and how to fit its kind again, on more rows.
+    Args:
+        known: what is known about the calibration nodes, on which candidates are fitted.
+        labels: [n], their labels.
+        validation: what is known about the validation nodes; without any the Bayes head is taken.
+        validation_labels: [m], their labels.
+        prior_head: the candidate that ignores the release.
+
+    Returns:
+        The head, and how to fit its kind again, on more rows.
     """
     kinds = _kinds()
     fitted = [fit(known, labels) for fit in kinds]
@@ -240,7 +291,7 @@ def choose_head(
 
 
 def fit_average_head(known: Evidence, labels: np.ndarray) -> AverageHead:
-    """The Bayes head and all ridge heads, averaged."""
+    """The mean of the Bayes head and all ridge heads, each fitted on the same rows. labels: [n]."""
     return AverageHead(tuple(fit(known, labels) for fit in _kinds()))
 
 
@@ -249,7 +300,11 @@ def _kinds() -> list[Fit]:
 
 
 def cross_entropies(scores: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """-log softmax at the label, per row."""
+    """-log softmax at the label, per row. [n, C], [n] -> [n].
+
+    >>> cross_entropies(np.zeros((1, 4)), np.array([2])).round(4).tolist()            # log 4
+    [1.3863]
+    """
     return torch.nn.functional.cross_entropy(
         torch.from_numpy(scores), torch.from_numpy(labels), reduction="none"
     ).numpy()

@@ -1,6 +1,6 @@
-"""A public unlabelled sample of feature rows: the centre and the directions of the model, at no cost.
+"""A public unlabelled sample of feature rows, which gives the centre and the directions of the model at no cost.
 
-The sample must not contain rows of the private graph, nor be chosen by looking at it. Then whatever is computed from it is
+The sample must not contain rows of the private graph, nor be chosen by looking at it. Then everything that is computed from it is
 public, and the private rows need neither a noisy mean nor noise in directions that hold no data.
 """
 
@@ -16,14 +16,20 @@ import numpy as np
 import scipy.sparse as sp
 
 from caribou.errors import DataError
-from caribou.models.features import SHORTEST_RESIDUAL, Rows, centred_unit_rows, row_norms, unit_root_rows
+from caribou.mechanisms.bounded_rows import Rows
+from caribou.models.features import centred_unit_rows, stretched_rows, unit_root_rows
 
 ENDINGS = (".npy", ".npz", ".csv", ".parquet")
 
 
 @dataclass(frozen=True, eq=False)
 class PublicBasis:
-    """What a public sample of feature rows gives: ``mean`` [d], and ``components`` [d, k], or None for centring only."""
+    """What a public sample of feature rows gives.
+
+    Args:
+        mean: [d].
+        components: [d, k], or None for centring only.
+    """
 
     mean: np.ndarray
     components: np.ndarray | None
@@ -36,17 +42,22 @@ class PublicBasis:
         centred = centred_unit_rows(unit_root_rows(features), self.mean)
         if self.components is None:
             return centred
-        coordinates = centred.times(self.components)
-        lengths = row_norms(coordinates)
-        coordinates /= np.maximum(lengths, SHORTEST_RESIDUAL)[:, None]
-        return Rows(coordinates, np.minimum(1, lengths / SHORTEST_RESIDUAL))
+        return stretched_rows(centred.times(self.components))
 
 
 def public_basis(sample: Any, count: int) -> PublicBasis:
-    """Mean and ``count`` leading principal directions of a public sample, after the same map as private rows. [m, d].
+    """Mean and leading principal directions of a public sample, after the same map as private rows.
 
-    Direction j is divided by the fourth root of its variance (half way to coordinates of equal variance). A sample that does
-    not span ``count`` directions would cut off more than noise does: then, or for ``count`` = 0, only its mean is used.
+    Direction j is divided by the fourth root of its variance (half way to coordinates of equal variance).
+
+    Args:
+        sample: [m, d], dense or CSR.
+        count: k, how many directions. A sample that does not span so many would cut off more than noise does: then, or for
+            k = 0, only the mean is used.
+
+    >>> sample = np.random.default_rng(0).random((20, 6))
+    >>> public_basis(sample, 2).components.shape, public_basis(sample, 7).components
+    ((6, 2), None)
     """
     unit = unit_root_rows(sample)
     mean = np.asarray(unit.mean(axis=0), dtype=np.float64).ravel()
@@ -66,10 +77,16 @@ def public_basis(sample: Any, count: int) -> PublicBasis:
 
 
 def read_public_features(path: str | os.PathLike[str], *, columns: int) -> np.ndarray | sp.csr_array:
-    """Numeric rows from .npy, .npz (an array ``features``, or what ``scipy.sparse.save_npz`` writes), .csv or .parquet.
+    """Numeric rows from a file. -> [m, columns], CSR if the file holds a sparse matrix.
 
-    A CSV file may have a line of titles. Refused: a missing file, other than ``columns`` columns, no rows, values that are no
-    finite numbers.
+    Args:
+        path: .npy, .npz (an array ``features``, or what ``scipy.sparse.save_npz`` writes), .csv (with or without a line of
+            titles) or .parquet.
+        columns: d, the columns of the graph's features.
+
+    Raises:
+        DataError: the file is missing or cannot be read, has another number of columns or no rows, or holds values that are
+            not finite numbers.
     """
     file = Path(path)
     if file.suffix.lower() not in ENDINGS:

@@ -1,4 +1,4 @@
-"""Weights that are drawn from public coins and never trained, or trained later. Nothing here sees data."""
+"""Weights that are drawn from a public seed, before any data is read."""
 
 from __future__ import annotations
 
@@ -9,10 +9,18 @@ from numpy.random import Generator
 
 
 def random_directions(columns: int, count: int, generator: Generator) -> np.ndarray:
-    """Standard normal directions of random features. [columns, count]."""
+    """Standard normal directions of random features (`caribou.models.features.with_random_features`). -> [columns, count].
+
+    >>> random_directions(3, 5, np.random.default_rng(0)).shape
+    (3, 5)
+    """
     return generator.standard_normal((columns, count))
 
 
 def last_layer(hidden: int, classes: int, generator: Generator) -> np.ndarray:
-    """Initial weights of a last layer, N(0, 1/hidden). [classes, hidden]."""
+    """Initial weights of a last layer, N(0, 1/hidden). -> [classes, hidden].
+
+    >>> last_layer(16, 3, np.random.default_rng(0)).shape
+    (3, 16)
+    """
     return generator.standard_normal((classes, hidden)) / math.sqrt(hidden)

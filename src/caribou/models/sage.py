@@ -1,6 +1,6 @@
 """GraphSAGE (Hamilton, Ying and Leskovec 2017): a base MLP, layers that join a node with its neighbours, a head.
 
-It reads whatever graph it is given. Given a perturbed graph, all of it is post-processing; given a private one it is not private.
+It reads whatever graph it is given. On a perturbed graph all of it is post-processing; on a private graph it is not private.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from caribou._validate import integer, one_of, positive, unit_interval
 from caribou.memory import SINGLE, require_memory
 from caribou.models.encoder import Scaling
 from caribou.models.threads import one_thread
+from caribou.models.trainer import Validation, take_steps
 
 AGGREGATORS = ("mean", "sum")
 CHECK_EVERY = 5
@@ -27,9 +28,16 @@ CHECK_EVERY = 5
 
 @dataclass(frozen=True)
 class SageConfig:
-    """Widths and training. ``hidden``: width of every layer; ``layers``: SAGE layers; ``aggregator``: mean or sum of neighbours.
+    """Widths and training: Adam on the full batch.
 
-    Adam on the full batch; the epoch with the best validation accuracy (then loss) is kept.
+    Args:
+        hidden: width of every layer, at least 1.
+        layers: number of SAGE layers, at least 1.
+        aggregator: "mean" or "sum" of the neighbours.
+        dropout: before every linear map but the first and the head, in [0, 1].
+        learning_rate: of Adam.
+        weight_decay: of Adam.
+        epochs: steps that are taken, at least 1.
     """
 
     hidden: int = 64
@@ -64,21 +72,26 @@ class FixedProduct(torch.autograd.Function):
 
 @dataclass(frozen=True, eq=False)
 class Neighbourhoods:
-    """A symmetric 0/1 matrix and 1 / max(degree, 1)."""
+    """A symmetric 0/1 matrix and 1 / max(degree, 1).
+
+    >>> path = Neighbourhoods.of(np.array([[0, 1], [1, 2]]), nodes=3)                 # 0 - 1 - 2
+    >>> path.aggregate(torch.tensor([[1.0], [2.0], [5.0]]), "mean").ravel().tolist()
+    [2.0, 3.0, 2.0]
+    """
 
     matrix: Tensor  # [n, n], sparse CSR, float32
     inverse_degree: Tensor  # [n, 1]
 
     @classmethod
     def of(cls, pairs: np.ndarray, nodes: int) -> Neighbourhoods:
-        """From the edges u < v. [2, E]"""
+        """From the edges u < v, [2, E], of a graph with ``nodes`` nodes."""
         ends = np.concatenate([pairs, pairs[::-1]], axis=1)
         rows = sp.csr_array((np.ones(ends.shape[1], dtype=np.float32), (ends[0], ends[1])), shape=(nodes, nodes))
         degree = np.maximum(np.diff(rows.indptr), 1).astype(np.float32)
         return cls(_csr_tensor(rows), torch.from_numpy(1 / degree)[:, None])
 
     def aggregate(self, x: Tensor, aggregator: str) -> Tensor:
-        """Sum or mean over the neighbours. [n, h] -> [n, h]"""
+        """Sum or mean over the neighbours; 0 for a node without any. [n, h] -> [n, h]."""
         total = FixedProduct.apply(self.matrix, self.matrix, x)
         return total * self.inverse_degree if aggregator == "mean" else total
 
@@ -98,7 +111,7 @@ class Inputs:
         return cls(torch.from_numpy(np.ascontiguousarray(x, dtype=np.float32)), None)
 
     def times(self, weight: Tensor) -> Tensor:
-        """[d, h] -> [n, h]"""
+        """Features times weights. [d, h] -> [n, h]."""
         if self.transposed is None:
             return self.matrix @ weight
         return FixedProduct.apply(self.matrix, self.transposed, weight)
@@ -118,7 +131,13 @@ def _csr_tensor(rows: sp.csr_array) -> Tensor:
 
 
 class SageNetwork(nn.Module):
-    """x -> SELU(x W + b) -> linear -> layers normalise(h R + agg(h) N + b), SELU between -> head. [n, d] -> [n, C]"""
+    """x -> SELU(x W + b) -> linear -> layers normalise(h R + agg(h) N + b), SELU between -> head. [n, d] -> [n, C].
+
+    Args:
+        columns: d.
+        classes: C.
+        config: widths, layers, aggregator and dropout.
+    """
 
     def __init__(self, columns: int, classes: int, config: SageConfig) -> None:
         super().__init__()
@@ -150,12 +169,12 @@ class SageModel:
     network: SageNetwork
 
     def scores(self, features: Any, around: Neighbourhoods) -> np.ndarray:
-        """[n, d] -> [n, C], float64."""
+        """Scores of every node. ``features``: [n, d], of the graph ``around`` -> [n, C], float64."""
         with torch.no_grad(), one_thread():
             return self.network.eval()(Inputs.of(self.scaling(features)), around).double().numpy()
 
     def to_arrays(self) -> dict[str, np.ndarray]:
-        """Named arrays, for a saved run."""
+        """Named arrays, for a saved model."""
         arrays = {f"sage.{name}": tensor.numpy() for name, tensor in self.network.state_dict().items()}
         arrays["scaling.row_length"] = np.array(self.scaling.row_length)
         if self.scaling.centre is not None and self.scaling.spread is not None:
@@ -164,7 +183,7 @@ class SageModel:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray], config: SageConfig) -> SageModel:
-        """The inverse of `to_arrays`."""
+        """The inverse of `to_arrays`; ``config`` as it was when the model was fitted."""
         state = {k.removeprefix("sage."): torch.from_numpy(np.array(v)) for k, v in arrays.items() if "sage." in k}
         network = SageNetwork(state["first.weight"].shape[1], state["head.weight"].shape[0], config)
         network.load_state_dict(state)
@@ -186,7 +205,18 @@ def fit_sage(
     config: SageConfig,
     seed: int,
 ) -> SageModel:
-    """Fit on the labels of ``train``, keep the epoch that validates best (the last without validation nodes). Not private."""
+    """Fit on the labels of ``train``, and keep the epoch with the best accuracy, then loss, on ``val``. Not private.
+
+    Args:
+        features: [n, d], dense or CSR.
+        around: the neighbourhoods, of all n nodes.
+        labels: [n]; only those of ``train`` and ``val`` are read.
+        train: indices of the nodes to fit on.
+        val: indices of the nodes that choose the epoch; without any the last epoch is kept.
+        classes: C.
+        config: widths and training.
+        seed: of initial weights and dropout. The global generator of torch is left as it was.
+    """
     _check_memory(features.shape[0], features.shape[1], config)
     scaling = Scaling.of(features, row_length=4.0)
     x = Inputs.of(scaling(features))
@@ -196,18 +226,13 @@ def fit_sage(
         torch.manual_seed(seed)
         network = SageNetwork(x.matrix.shape[1], classes, config)
         optimizer = torch.optim.Adam(network.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay)
-        best, state = (-1.0, 0.0), network.state_dict()
-        for epoch in range(1, config.epochs + 1):
-            network.train()
-            loss = nn.functional.cross_entropy(network(x, around)[rows], y[rows])
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            if epoch % CHECK_EVERY == 0 or epoch == config.epochs:
-                score = _validation_score(network, x, around, y, held)
-                if score >= best:
-                    best, state = score, {name: p.clone() for name, p in network.state_dict().items()}
-    network.load_state_dict(state)
+
+        def loss(_: int) -> Tensor:
+            return nn.functional.cross_entropy(network.train()(x, around)[rows], y[rows])
+
+        validation = Validation.of_module(network, lambda: network(x, around)[held], y[held], every=CHECK_EVERY)
+        (best,) = take_steps(loss, optimizer, steps=config.epochs, validation=validation)
+    network.load_state_dict(best.state)
     return SageModel(scaling, network.eval())
 
 
@@ -217,15 +242,3 @@ def _check_memory(nodes: int, columns: int, config: SageConfig) -> None:
     require_memory(
         SINGLE * numbers, f"GraphSAGE on {nodes:,} nodes with hidden = {config.hidden}, layers = {config.layers}"
     )
-
-
-def _validation_score(
-    network: SageNetwork, x: Inputs, around: Neighbourhoods, y: Tensor, held: Tensor
-) -> tuple[float, float]:
-    """(accuracy, -cross-entropy), larger is better."""
-    if len(held) == 0:
-        return 0.0, 0.0
-    with torch.no_grad():
-        scores = network.eval()(x, around)[held]
-    accuracy = float((scores.argmax(dim=1) == y[held]).double().mean())
-    return accuracy, -float(nn.functional.cross_entropy(scores, y[held]))

@@ -1,4 +1,4 @@
-"""Statistics of noisy sums of class messages: what a row of a released state says about the class of its node.
+"""The likelihood of noisy sums of class messages: what a row of a released state tells about the class of its node.
 
 Everything here is computed from public values and from the release. Profiles: B[k, c] is the expected sum of messages of
 class c that a node of class k receives.
@@ -22,8 +22,16 @@ SPREAD = 0.5
 class SumModel:
     """The distribution of a noisy sum given the class: normal around theta B[k], theta one of MULTIPLIERS.
 
-    Its variance is noise_std^2 + theta B[k] + (SPREAD theta B[k])^2. ``weights`` is the distribution of theta. profiles:
-    [C, C], weights: [T].
+    Its variance is noise_std^2 + theta B[k] + (SPREAD theta B[k])^2.
+
+    Args:
+        profiles: B, [C, C].
+        weights: [T], the distribution of theta over MULTIPLIERS.
+        noise_std: standard deviation of the noise in a sum.
+
+    >>> model = SumModel(np.array([[4.0, 0.5], [0.5, 4.0]]), np.full(len(MULTIPLIERS), 1 / len(MULTIPLIERS)), 1.0)
+    >>> model.evidence(np.array([[5.0, 0.0], [0.0, 5.0]])).argmax(axis=1).tolist()
+    [0, 1]
     """
 
     profiles: np.ndarray
@@ -35,7 +43,7 @@ class SumModel:
         return class_evidence(_log_likelihood(sums, self.profiles, self.noise_std) + np.log(self.weights))
 
     def to_arrays(self) -> dict[str, np.ndarray]:
-        """Named arrays, for a saved run."""
+        """Named arrays, for a saved model."""
         return {
             "sums.profiles": self.profiles,
             "sums.weights": self.weights,
@@ -44,18 +52,29 @@ class SumModel:
 
 
 def fit_sum_model(
-    sums: np.ndarray, judges: np.ndarray, labels: np.ndarray, prior: np.ndarray, shares: np.ndarray, noise_std: float
+    sums: np.ndarray,
+    calibration_nodes: np.ndarray,
+    labels: np.ndarray,
+    prior: np.ndarray,
+    shares: np.ndarray,
+    noise_std: float,
 ) -> SumModel:
-    """Profiles from the labelled ``judges`` (shrunk as in `vote_rates`), the distribution of degrees from all rows by EM.
+    """Profiles from the calibration nodes (shrunk as in `vote_rates`), the distribution of degrees from all rows by EM.
 
-    sums: [n, C]; judges: indices of nodes with a label that no message carried; prior: [n, C] class probabilities without the
-    release; shares: class shares of the training nodes.
+    Args:
+        sums: [n, C], released.
+        calibration_nodes: indices of nodes with a label that no message carried.
+        labels: [n]; only those of the calibration nodes are read.
+        prior: [n, C], class probabilities without the release.
+        shares: [C], class shares of the training nodes.
+        noise_std: standard deviation of the noise in a sum.
     """
     totals = sums.sum(axis=1)
     mean = (float(totals.mean()), max(float(totals.var()) / len(totals), 1e-9))
-    profiles = vote_rates(sums, judges, labels, np.ones((len(judges), len(shares))), shares, mean)
+    everyone = np.ones((len(calibration_nodes), len(shares)))
+    profiles = vote_rates(sums, calibration_nodes, labels, everyone, shares, mean)
     weights = prior.copy()
-    weights[judges] = np.eye(len(shares))[labels[judges]]
+    weights[calibration_nodes] = np.eye(len(shares))[labels[calibration_nodes]]
     some = np.arange(len(sums))[:: max(1, len(sums) // FEW)]
     g = multiplier_weights(_log_likelihood(sums[some], profiles, noise_std), weights[some])
     return SumModel(profiles, g, noise_std)

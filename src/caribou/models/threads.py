@@ -1,4 +1,4 @@
-"""Threads: the models here are small, and a thread pool costs them more than it gives."""
+"""Threads: the models here are small, and a pool of threads costs them more time than it saves."""
 
 from __future__ import annotations
 
@@ -10,10 +10,14 @@ import torch
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Run torch on one thread inside, as before outside.
+    """Torch runs on one thread inside, and on as many as before outside. Also a decorator.
 
     Measured on two busy cores: an encoder on 800 nodes takes 157 CPU seconds with two threads, which wait for each other at every
-    small product, and 3 with one. Results then do not depend on the number of cores either.
+    small product, and 3 with one. With one thread, results do not depend on the number of cores either.
+
+    >>> with one_thread():
+    ...     torch.get_num_threads()
+    1
     """
     before = torch.get_num_threads()
     torch.set_num_threads(1)

@@ -11,7 +11,8 @@ imported where it is used.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from statistics import NormalDist
 from typing import Any
@@ -119,26 +120,18 @@ def _bisect(holds: Any, fails_at: float, holds_at: float) -> float:
 # -- RDP as in the paper -------------------------------------------------------------------------------------------
 
 
-def rdp_of_gdp(*, mu: float, order: float) -> float:
-    """A mu-GDP mechanism is (order, order mu^2 / 2)-RDP (the paper's Lemma, "GDP implies RDP")."""
-    return order * mu * mu / 2
-
-
-def rdp_epsilon(*, mu: float, order: float, delta: float) -> float:
-    """epsilon = order mu^2 / 2 + log(1/delta) / (order - 1), the conversion that the paper uses (Mironov 2017, Prop. 3)."""
-    if not order > 1:
-        raise InputError(f"order must be > 1, got {order!r}")
-    return rdp_of_gdp(mu=mu, order=order) + math.log(1 / open_unit_interval(delta=delta)) / (order - 1)
-
-
 def rdp_noise_multiplier(*, epsilon: float, delta: float, order: float) -> float | None:
     """The noise per sensitivity (at kappa = 1) of the paper's RDP accounting at a fixed order; None if infeasible.
 
-    Solves order / (2 z^2) + log(1/delta)/(order - 1) = epsilon for z. At small epsilon a fixed order leaves nothing.
+    A mu-GDP mechanism is (order, order mu^2 / 2)-RDP, and epsilon = order mu^2 / 2 + log(1/delta) / (order - 1) (Mironov 2017,
+    Proposition 3). Solves order / (2 z^2) + log(1/delta)/(order - 1) = epsilon for z. At small epsilon a fixed order leaves
+    nothing.
 
     >>> round(rdp_noise_multiplier(epsilon=4, delta=1e-3, order=6), 2)
     1.07
     """
+    if not order > 1:
+        raise InputError(f"order must be > 1, got {order!r}")
     left = positive(epsilon=epsilon) - math.log(1 / open_unit_interval(delta=delta)) / (order - 1)
     return math.sqrt(order / (2 * left)) if left > 0 else None
 
@@ -151,6 +144,141 @@ def best_rdp_order(*, epsilon: float, delta: float) -> float:
     """
     t = math.log(1 / open_unit_interval(delta=delta)) / positive(epsilon=epsilon)
     return 1 + t + math.sqrt(t * t + t)
+
+
+# -- every kind of event -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Accounting:
+    """How the accountants judge one kind of event. A new distribution is a record in `events` and a row of `ACCOUNTING`.
+
+    ``dp_event``: the event of dp-accounting, with how often; None where it has none. ``pld``: the privacy loss distribution on a
+    grid. ``rdp``: the Renyi bound at one order > 1, in closed form; infinite where there is none. ``pure``: its epsilon if it is
+    pure DP, else None. ``largest_loss``: roughly, to bound the number of buckets. ``composed``: how many mechanisms it is.
+    """
+
+    dp_event: Callable[[Any], tuple[Any, int] | None]
+    pld: Callable[[Any, Mapping[str, Any]], Any]
+    rdp: Callable[[Any, float], float]
+    pure: Callable[[Any], float | None]
+    largest_loss: Callable[[Any], float]
+    composed: Callable[[Any], int] = lambda _: 1
+
+
+def _dp_events() -> Any:
+    import dp_accounting  # here: planning must not load it
+
+    return dp_accounting
+
+
+def _distributions() -> Any:
+    from dp_accounting.pld import privacy_loss_distribution
+
+    return privacy_loss_distribution
+
+
+def _subsampled_loss(event: SubsampledGaussian) -> float:
+    """Many steps: the central limit (Bu, Dong, Long and Su 2020); few: one step alone."""
+    step = 1 / event.noise_multiplier
+    mu = event.sampling_probability * math.sqrt(event.steps * math.expm1(min(step * step, 100.0)))
+    return max(_gaussian_loss(mu), _gaussian_loss(step))
+
+
+def _gaussian_loss(mu: float) -> float:
+    return mu * mu / 2 + 10 * mu
+
+
+def _subsampled_event(event: SubsampledGaussian) -> tuple[Any, int]:
+    dpa = _dp_events()
+    step = dpa.PoissonSampledDpEvent(event.sampling_probability, dpa.GaussianDpEvent(event.noise_multiplier))
+    return step, event.steps
+
+
+def _subsampled_pld(event: SubsampledGaussian, grid: Mapping[str, Any]) -> Any:
+    single = _distributions().from_gaussian_mechanism(
+        event.noise_multiplier, sampling_prob=event.sampling_probability, **grid
+    )
+    return single.self_compose(event.steps)
+
+
+def _laplace_rdp(event: Laplace, a: float) -> float:
+    """Mironov 2017, Table II."""
+    e = 1 / event.noise_multiplier
+    up = math.log(a / (2 * a - 1)) + (a - 1) * e
+    down = math.log((a - 1) / (2 * a - 1)) - a * e
+    return event.count * (up + math.log1p(math.exp(down - up))) / (a - 1)
+
+
+def _pure_rdp(event: EpsilonDelta, a: float) -> float:
+    """That of randomized response, which dominates every pure mechanism.
+
+    p = e^eps / (1 + e^eps): log(p^a (1-p)^(1-a) + (1-p)^a p^(1-a)) / (a - 1), kept stable for large eps.
+    """
+    if event.delta > 0:
+        return math.inf
+    epsilon = event.epsilon
+    log_q = -math.log1p(math.exp(epsilon)) if epsilon < 500 else -epsilon
+    return (log_q + a * epsilon + math.log1p(math.exp((1 - 2 * a) * epsilon))) / (a - 1)
+
+
+def _pure_event(event: EpsilonDelta) -> tuple[Any, int] | None:
+    """A pure epsilon event enters as epsilon^2/2-zCDP (Bun and Steinke 2016, Proposition 1.4)."""
+    if event.delta > 0:
+        return None
+    dpa = _dp_events()
+    return (dpa.ZCDpEvent(event.epsilon**2 / 2), 1) if event.epsilon > 0 else (dpa.NoOpDpEvent(), 1)
+
+
+def _pure_pld(event: EpsilonDelta, grid: Mapping[str, Any]) -> Any:
+    from dp_accounting.pld import common
+
+    parameters = common.DifferentialPrivacyParameters(event.epsilon, event.delta)
+    interval = grid["value_discretization_interval"]
+    return _distributions().from_privacy_parameters(parameters, value_discretization_interval=interval)
+
+
+ACCOUNTING: Mapping[type, Accounting] = {
+    Gaussian: Accounting(
+        dp_event=lambda e: (_dp_events().GaussianDpEvent(e.noise_multiplier), e.count),
+        pld=lambda e, grid: _distributions().from_gaussian_mechanism(e.noise_multiplier / math.sqrt(e.count), **grid),
+        rdp=lambda e, a: e.count * a / (2 * e.noise_multiplier**2),
+        pure=lambda _: None,
+        largest_loss=lambda e: _gaussian_loss(math.sqrt(e.count) / e.noise_multiplier),
+    ),
+    SubsampledGaussian: Accounting(
+        dp_event=_subsampled_event,
+        pld=_subsampled_pld,
+        rdp=lambda *_: math.inf,
+        pure=lambda _: None,
+        largest_loss=_subsampled_loss,
+        composed=lambda e: e.steps + FEW_EVENTS,  # always on the fine grid
+    ),
+    Laplace: Accounting(
+        dp_event=lambda e: (_dp_events().LaplaceDpEvent(e.noise_multiplier), e.count),
+        pld=lambda e, grid: _distributions().from_laplace_mechanism(e.noise_multiplier, **grid).self_compose(e.count),
+        rdp=_laplace_rdp,
+        pure=lambda e: e.count / e.noise_multiplier,
+        largest_loss=lambda e: e.count / e.noise_multiplier,
+        composed=lambda e: e.count,
+    ),
+    EpsilonDelta: Accounting(
+        dp_event=_pure_event,
+        pld=_pure_pld,
+        rdp=_pure_rdp,
+        pure=lambda e: e.epsilon if e.delta == 0 else None,
+        largest_loss=lambda e: e.epsilon,
+        composed=lambda _: FEW_EVENTS + 1,  # an epsilon of its own is rounded up to the grid
+    ),
+}
+"""Of every event but `NonPrivate` and `Parallel`, which are not distributions."""
+
+
+def accounting_of(event: Event) -> Accounting:
+    """The row of an event; an error for one that no accountant knows."""
+    if type(event) not in ACCOUNTING:
+        raise InputError(f"event must be one that the accountants know, got {type(event).__name__}")
+    return ACCOUNTING[type(event)]
 
 
 # -- any events ----------------------------------------------------------------------------------------------------
@@ -181,12 +309,10 @@ def pure_epsilon(events: Sequence[Event]) -> float | None:
     """Basic composition: the sum of the epsilons if every event is pure DP (delta = 0), else None."""
     total = 0.0
     for event in events:
-        if isinstance(event, Laplace):
-            total += event.count / event.noise_multiplier
-        elif isinstance(event, EpsilonDelta) and event.delta == 0:
-            total += event.epsilon
-        else:
+        pure = accounting_of(event).pure(event) if type(event) in ACCOUNTING else None
+        if pure is None:
             return None
+        total += pure
     return total
 
 
@@ -222,11 +348,9 @@ def _composed_pld(events: tuple[Event, ...], coarseness: float) -> Any:
 
 def _interval(events: Sequence[Event]) -> float:
     """The discretisation for some events: finer where many are composed, coarser where losses are large."""
-    largest = _loss_range(events)
+    largest = sum(accounting_of(event).largest_loss(event) for event in events)
     interval = PLD_INTERVAL * max(1.0, largest / 40)
-    counts = [event.count if isinstance(event, Laplace) else 1 for event in _merge_gaussians(events)]
-    # a step composes many, and an epsilon of its own is rounded up to the grid
-    if sum(counts) > FEW_EVENTS or any(isinstance(event, SubsampledGaussian | EpsilonDelta) for event in events):
+    if sum(accounting_of(event).composed(event) for event in _merge_gaussians(events)) > FEW_EVENTS:
         return interval
     return max(interval, PLD_INTERVAL * min(4.0, max(1.0, largest / 4)))
 
@@ -234,21 +358,8 @@ def _interval(events: Sequence[Event]) -> float:
 @lru_cache(maxsize=8)
 def _pld(event: Event, interval: float) -> Any:
     """The privacy loss distribution of one event on a grid. A calibration changes one event and asks for the others again."""
-    from dp_accounting.pld import common
-    from dp_accounting.pld import privacy_loss_distribution as pld
-
     grid = {"value_discretization_interval": interval, "pessimistic_estimate": True}
-    if isinstance(event, Gaussian):
-        return pld.from_gaussian_mechanism(event.noise_multiplier, **grid)
-    if isinstance(event, SubsampledGaussian):
-        single = pld.from_gaussian_mechanism(event.noise_multiplier, sampling_prob=event.sampling_probability, **grid)
-        return single.self_compose(event.steps)
-    if isinstance(event, Laplace):
-        return pld.from_laplace_mechanism(event.noise_multiplier, **grid).self_compose(event.count)
-    if isinstance(event, EpsilonDelta):
-        parameters = common.DifferentialPrivacyParameters(event.epsilon, event.delta)
-        return pld.from_privacy_parameters(parameters, value_discretization_interval=interval)
-    raise InputError(f"event must be one that the PLD accountant knows, got {type(event).__name__}")
+    return accounting_of(event).pld(event, grid)
 
 
 def _merge_gaussians(events: Sequence[Event]) -> list[Event]:
@@ -257,25 +368,6 @@ def _merge_gaussians(events: Sequence[Event]) -> list[Event]:
     others: list[Event] = [event for event in events if not isinstance(event, Gaussian)]
     mu = gaussian_mu(gaussians)
     return [Gaussian(1 / mu), *others] if gaussians and mu else others
-
-
-def _loss_range(events: Sequence[Event]) -> float:
-    """Roughly the largest privacy loss, to keep the number of buckets bounded for nearly noiseless events."""
-    largest = 0.0
-    for event in events:
-        if isinstance(event, Gaussian):
-            mu = math.sqrt(event.count) / event.noise_multiplier
-            largest += mu * mu / 2 + 10 * mu
-        elif isinstance(event, SubsampledGaussian):
-            step = 1 / event.noise_multiplier
-            # many steps: the central limit (Bu, Dong, Long and Su 2020); few: one step alone
-            mu = event.sampling_probability * math.sqrt(event.steps * math.expm1(min(step * step, 100.0)))
-            largest += max(mu * mu / 2 + 10 * mu, step * step / 2 + 10 * step)
-        elif isinstance(event, Laplace):
-            largest += event.count / event.noise_multiplier
-        elif isinstance(event, EpsilonDelta):
-            largest += event.epsilon
-    return largest
 
 
 def rdp_epsilon_of(events: Sequence[Event], delta: float) -> float | None:
@@ -291,26 +383,35 @@ def rdp_epsilon_of(events: Sequence[Event], delta: float) -> float | None:
         return 0.0
     if any(isinstance(event, NonPrivate) for event in events):
         return math.inf
-    if any(isinstance(event, EpsilonDelta) and event.delta > 0 for event in events):
-        return None
-    import dp_accounting as dpa
+    composed = [accounting_of(event).dp_event(event) for event in events]
     from dp_accounting.rdp import RdpAccountant
 
     accountant = RdpAccountant([1 + x / 10 for x in range(1, 100)] + list(range(11, 64)) + [128, 256, 512, 1024, 4096])
-    for event in events:
-        if isinstance(event, Gaussian):
-            accountant.compose(dpa.GaussianDpEvent(event.noise_multiplier), event.count)
-        elif isinstance(event, SubsampledGaussian):
-            step = dpa.PoissonSampledDpEvent(event.sampling_probability, dpa.GaussianDpEvent(event.noise_multiplier))
-            accountant.compose(step, event.steps)
-        elif isinstance(event, Laplace):
-            accountant.compose(dpa.LaplaceDpEvent(event.noise_multiplier), event.count)
-        elif isinstance(event, EpsilonDelta):
-            if event.epsilon > 0:
-                accountant.compose(dpa.ZCDpEvent(event.epsilon**2 / 2))
-        else:
-            raise InputError(f"event must be one that the RDP accountant knows, got {type(event).__name__}")
+    for entry in composed:
+        if entry is None:
+            return None
+        accountant.compose(*entry)
     return float(accountant.get_epsilon(delta))
+
+
+def rdp_at(events: Sequence[Event], order: float) -> float:
+    """The Renyi divergence bound of a composition at one order > 1, in closed form. Groups: the largest."""
+    total = 0.0
+    for event in events:
+        if isinstance(event, Parallel):
+            total += max(rdp_at(group, order) for group in event.groups)
+        else:
+            bound = accounting_of(event).rdp(event, order)
+            if math.isinf(bound):
+                raise InputError(f"event must be Gaussian, Laplace or pure epsilon for a Renyi bound, got {event!r}")
+            total += bound
+    return total
+
+
+def has_rdp(events: Sequence[Event]) -> bool:
+    """Whether every event, in every group, has a Renyi bound in closed form."""
+    kinds = [event for choice in choices(events) for event in choice]
+    return all(type(e) in ACCOUNTING and math.isfinite(ACCOUNTING[type(e)].rdp(e, 2.0)) for e in kinds)
 
 
 # -- in the words of an attacker -----------------------------------------------------------------------------------

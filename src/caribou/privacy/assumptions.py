@@ -23,6 +23,13 @@ SIDE_CHANNELS = (
 )
 
 
+LAYER_ASSUMPTIONS = {
+    "attention": "The rows that give the edge weights are public: they were computed without looking at any edge.",
+    "gcn": "The matrix Theta of the layer is public: it was chosen without looking at private data.",
+}
+"""What the theorem of a layer assumes about inputs that are not among its parameters."""
+
+
 class AssumptionName(Enum):
     """What a guarantee can rest on."""
 
@@ -37,7 +44,7 @@ class AssumptionName(Enum):
     INITIAL_STATE = "initial state"
     OWN_PREDICTIONS = "own predictions"
     PUBLIC_FEATURES = "public features"
-    PUBLIC_ROWS = "public rows"
+    LAYER = "layer"
     PARALLEL_COMPOSITION = "parallel composition"
     RELEASED_WEIGHTS = "weights"
 
@@ -178,6 +185,12 @@ def _initial_state(p: Mapping[str, Any]) -> str:
     return "Row i of X^(0) is a function of the data of node i alone, and of what was released privately before."
 
 
+def _layer(p: Mapping[str, Any]) -> str:
+    if p["layer"] not in LAYER_ASSUMPTIONS:
+        raise CertificateError(f"layer must be one of {', '.join(LAYER_ASSUMPTIONS)}, got {p['layer']!r}")
+    return LAYER_ASSUMPTIONS[p["layer"]]
+
+
 def _plain(words: str) -> Callable[[Mapping[str, Any]], str]:
     return lambda _: words
 
@@ -235,10 +248,7 @@ _SENTENCES: dict[AssumptionName, tuple[_Kinds, Callable[[Mapping[str, Any]], str
             "row of this graph and was chosen without looking at it. The program cannot check that."
         ),
     ),
-    AssumptionName.PUBLIC_ROWS: (
-        _NOTHING,
-        _plain("The weights of edges are computed from public rows of their two ends, which no edge has entered."),
-    ),
+    AssumptionName.LAYER: ({"layer": str}, _layer),
     AssumptionName.PARALLEL_COMPOSITION: (
         _NOTHING,
         _plain(

@@ -10,15 +10,10 @@ from typing import Any
 from caribou._validate import integer, positive
 from caribou.errors import CalibrationError, InputError
 from caribou.privacy.accounting import epsilon_of, gdp_mu
+from caribou.privacy.arithmetic import Arithmetic, sum_arithmetic
 from caribou.privacy.budget import Budget
 from caribou.privacy.events import EpsilonDelta, Event, Gaussian, NonPrivate
-from caribou.privacy.sensitivity import (
-    Arithmetic,
-    Sensitivity,
-    SumSensitivity,
-    convergence_factor,
-    sum_arithmetic,
-)
+from caribou.privacy.sensitivity import Sensitivity, SumSensitivity, convergence_factor
 
 
 @dataclass(frozen=True)
@@ -92,7 +87,7 @@ def calibrate_propagation(
         return CalibratedPropagation(sensitivity, hops, kappa, math.inf, 0.0, arithmetic)
     if sensitivity.value == 0:
         raise CalibrationError(
-            "sensitivity is 0 (alpha1 = 0 at edge level): such a release does not use the private edges"
+            "sensitivity is 0 (the layer gives edges no weight): such a release does not use the private edges"
         )
     noise_std = _smallest_noise_std(sensitivity.value, math.sqrt(kappa) / mu, arithmetic)
     return CalibratedPropagation(sensitivity, hops, kappa, mu, noise_std, arithmetic)
@@ -227,8 +222,3 @@ def smallest_noise_multiplier(
     while overspend(root, 1.0) > 0:
         root += precision / 2
     return math.exp(root)
-
-
-def randomized_response_probability(epsilon: float) -> float:
-    """The largest probability of a truthful bit under epsilon-DP: e^eps / (1 + e^eps) (Warner 1965)."""
-    return 1 / (1 + math.exp(-positive(epsilon=epsilon)))

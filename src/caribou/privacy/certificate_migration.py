@@ -405,12 +405,12 @@ _MECHANISMS: Mapping[str, Callable[[_Line, _Old], MechanismRecord]] = {
 
 
 def _public_parameters(old: _Old, records: Sequence[MechanismRecord]) -> dict[str, Any]:
-    """The declared values, with those that format 1 left out: what is None, and what sums did not have to declare."""
+    """The declared values, with those that format 1 left out: None, the one layer, and what sums did not have to declare."""
     public = dict(old.public)
     for made in map(rebuild, records):
         for key, value in made.public.items():
-            undeclared = value is None or (made.mechanism is Mechanism.NEIGHBOUR_SUMS and key in ("hops", "columns"))
-            if key not in public and undeclared:
+            of_sums = made.mechanism is Mechanism.NEIGHBOUR_SUMS and key in ("hops", "columns")
+            if key not in public and (value is None or of_sums or key == "layer"):
                 public[key] = value
     return public
 

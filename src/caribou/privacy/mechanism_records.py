@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
 from caribou._validate import integer, non_negative, open_unit_interval, positive, unit_interval
 from caribou.errors import CertificateError
 from caribou.privacy.accounting import randomized_response_epsilon
-from caribou.privacy.assumptions import Assumption, AssumptionName, initial_state
+from caribou.privacy.arithmetic import sum_arithmetic
+from caribou.privacy.assumptions import LAYER_ASSUMPTIONS, Assumption, AssumptionName, initial_state
 from caribou.privacy.budget import PrivacyUnit
 from caribou.privacy.calibration import (
     CalibratedPropagation,
@@ -38,14 +39,11 @@ from caribou.privacy.events import (
 from caribou.privacy.scope import Scope, ScopeKind
 from caribou.privacy.selection import RandomTrials, selection_epsilon
 from caribou.privacy.sensitivity import (
-    STORAGES,
-    Bounds,
     adjacency_gradient_edge_sensitivity,
     adjacency_gradient_node_sensitivity,
     convergence_factor,
-    layer_sensitivity,
     neighbourhood_gradient_sensitivity,
-    sum_arithmetic,
+    recomputed_sensitivity,
     sum_sensitivity,
 )
 
@@ -86,6 +84,7 @@ class Mechanism(Enum):
     RANDOMIZED_RESPONSE = "randomized response on pairs"
     EXPONENTIAL = "exponential mechanism"
     PRIVATE_SELECTION = "private selection"
+    OWN = "own mechanism"
     NO_RELEASE = "no release"
     NO_NOISE = "no noise"
 
@@ -103,8 +102,8 @@ class MechanismRecord:
     """One mechanism of a release.
 
     ``name``: what it is for, in words. ``details``: the figures. ``costs``: the events that each group pays. ``scope``,
-    ``needs`` and ``public`` follow from the figures: where the theorem holds, the assumptions it needs and the public parameters
-    that it fixes.
+    ``needs``, ``public`` and ``reads_edges`` follow from the figures: where the theorem holds, the assumptions it needs, the
+    public parameters that it fixes, and whether it looks at edges.
     """
 
     mechanism: Mechanism
@@ -115,6 +114,7 @@ class MechanismRecord:
     scope: Scope = field(default_factory=Scope, compare=False)
     needs: tuple[Assumption, ...] = field(default=(), compare=False)
     public: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    reads_edges: bool = field(default=True, compare=False)
 
     @property
     def event(self) -> Event:
@@ -186,6 +186,7 @@ def message_passing_record(calibrated: CalibratedPropagation, groups: Sequence[G
     cap = s.bounds.degree_cap
     cuts = s.unit is PrivacyUnit.NODE and cap is not None and cap < arithmetic.nodes - 1
     truncation = (Assumption(AssumptionName.TRUNCATION),) if cuts else ()
+    layer_inputs = (Assumption(AssumptionName.LAYER, {"layer": s.layer}),) if s.layer in LAYER_ASSUMPTIONS else ()
     return MechanismRecord(
         Mechanism.MESSAGE_PASSING,
         Mechanism.MESSAGE_PASSING.value,
@@ -193,12 +194,11 @@ def message_passing_record(calibrated: CalibratedPropagation, groups: Sequence[G
         calibrated.to_dict(),
         _each(groups or everyone(s.unit), calibrated.event),
         scope=Scope(ScopeKind.DEGREES_WITHIN_CAP, cap) if cuts else Scope(),
-        needs=(initial_state(s.unit), *truncation),
+        needs=(initial_state(s.unit), *layer_inputs, *truncation),
         public={
             "hops": calibrated.hops,
-            "contraction": s.contraction,
-            "alpha1": s.alpha1,
-            "beta": s.beta,
+            "layer": s.layer,
+            **{key: value for key, value in s.parameters if key != "columns"},
             "degree_floor": s.bounds.degree_floor,
             "degree_cap": cap,
             "nodes": arithmetic.nodes,
@@ -211,11 +211,11 @@ def _rebuilt_message_passing(d: Mapping[str, Any], groups: Sequence[Group]) -> M
     s, a = d["sensitivity"], d["arithmetic"]
     if s["bounds"]["nodes"] != a["nodes"]:
         raise CertificateError(f"nodes must be the same in bounds and arithmetic, got {s['bounds']['nodes']!r}")
-    theorem = layer_sensitivity(
-        s["unit"], contraction=s["contraction"], alpha1=s["alpha1"], beta=s["beta"], bounds=Bounds(**s["bounds"])
-    )
+    theorem = recomputed_sensitivity(s)
+    if dict(theorem.parameters).get("columns", a["columns"]) != a["columns"]:
+        raise CertificateError(f"columns must be the same in layer and arithmetic, got {a['columns']!r}")
     kappa = convergence_factor(hops=d["hops"], contraction=theorem.contraction)
-    arithmetic = STORAGES[a["storage"]](nodes=a["nodes"], columns=a["columns"], beta=theorem.beta)
+    arithmetic = theorem.arithmetic(nodes=a["nodes"], columns=a["columns"], storage=a["storage"])
     noise_std = _noise(d["noise_std"])
     mu = math.inf
     if noise_std > 0:
@@ -368,6 +368,7 @@ def descent_record(
             *((Assumption(AssumptionName.RELEASED_WEIGHTS),) if examples is Examples.ROWS_OF_A else ()),
         ),
         public={} if degree_cap is None else {"degree_cap": degree_cap},
+        reads_edges=examples is not Examples.OWN_ROWS,
     )
 
 
@@ -397,6 +398,7 @@ def mean_record(name: str, *, noise_std: float) -> MechanismRecord:
         "rows of norm at most 1: one row moves the sum by at most 1 in L2",
         {"sensitivity": 1.0, "noise_std": noise_std},
         _each((Group.TRAINING,), event),
+        reads_edges=False,
     )
 
 
@@ -521,6 +523,7 @@ def exponential_record(name: str, *, epsilon: float, candidates: int | None) -> 
         "(McSherry and Talwar 2007, monotone scores)",
         {"epsilon": epsilon if math.isfinite(epsilon) else None, "candidates": candidates, "sensitivity": 1.0},
         _each((Group.VALIDATION,), event),
+        reads_edges=False,
     )
 
 
@@ -575,6 +578,7 @@ def selection_record(
         scope=Scope.weakest(record.scope for record in every),
         # whether *no* edge is read is a question to all trials together
         needs=tuple({a.name: a for a in determined if a.name is not AssumptionName.NO_EDGE_READ}.values()),
+        reads_edges=any(record.reads_edges for record in every),
     )
 
 
@@ -639,6 +643,24 @@ def _rebuilt_selection(d: Mapping[str, Any], _: Sequence[Group]) -> MechanismRec
     )
 
 
+# -- a user's own -------------------------------------------------------------------------------------------------------
+
+
+def own_record(
+    name: str,
+    theorem: str,
+    unit: PrivacyUnit,
+    costs: Mapping[Group, Sequence[Event]],
+    *,
+    details: Mapping[str, Any] | None = None,
+    reads_edges: bool = True,
+) -> MechanismRecord:
+    """A mechanism that this library does not know: its cost is declared with its theorem, and a verifier can only repeat it."""
+    paid = {group: tuple(events) for group, events in costs.items()}
+    figures = {**(details or {}), "unit": unit.value, "theorem": theorem, "reads_edges": reads_edges}
+    return MechanismRecord(Mechanism.OWN, name, theorem, figures, paid, reads_edges=reads_edges)
+
+
 # -- nothing ----------------------------------------------------------------------------------------------------------
 
 
@@ -650,6 +672,7 @@ def no_release_record(unit: PrivacyUnit, why: str) -> MechanismRecord:
         "nothing that is protected is read",
         {"unit": unit.value, "why": why},
         _each(everyone(unit), EpsilonDelta(0.0)),
+        reads_edges=False,
     )
 
 
@@ -704,12 +727,14 @@ UNITS: Mapping[Mechanism, tuple[PrivacyUnit, ...]] = {
 def rebuild(record: MechanismRecord) -> MechanismRecord:
     """The record that its own figures give, under the same name. Malformed figures are a `CaribouError`."""
     try:
+        if record.mechanism is Mechanism.OWN:
+            d = dict(record.details)
+            unit, theorem, reads = PrivacyUnit.parse(d.pop("unit")), _words(d.pop("theorem")), d.pop("reads_edges")
+            return own_record(record.name, theorem, unit, record.costs, details=d, reads_edges=reads is True)
         made = _REBUILDS[record.mechanism](record.details, tuple(record.costs))
     except (KeyError, TypeError, AttributeError, ValueError, OverflowError, ZeroDivisionError) as error:
         raise CertificateError(f"{record.name}: details are missing or malformed: {error!r}") from error
-    return MechanismRecord(
-        made.mechanism, record.name, made.theorem, made.details, made.costs, made.scope, made.needs, made.public
-    )
+    return replace(made, name=record.name)
 
 
 def unit_of(record: MechanismRecord) -> tuple[PrivacyUnit, ...]:
@@ -718,16 +743,6 @@ def unit_of(record: MechanismRecord) -> tuple[PrivacyUnit, ...]:
         return UNITS[record.mechanism]
     figures = record.details.get("sensitivity", record.details)
     return (PrivacyUnit.parse(figures["unit"] if isinstance(figures, Mapping) else record.details["unit"]),)
-
-
-def reads_edges(record: MechanismRecord) -> bool:
-    """Whether the mechanism looks at an edge, from its figures. A search does if one of its trials does."""
-    if record.mechanism is Mechanism.NOISY_DESCENT:
-        return _parsed(Examples, record.details["examples"]) is not Examples.OWN_ROWS
-    if record.mechanism is Mechanism.PRIVATE_SELECTION:
-        trials = record.details["trials"]
-        return any(reads_edges(MechanismRecord.from_dict(r)) for trial in trials for r in trial["mechanisms"])
-    return record.mechanism not in (Mechanism.NOISY_MEAN, Mechanism.EXPONENTIAL, Mechanism.NO_RELEASE)
 
 
 def determined_assumptions(records: Sequence[MechanismRecord], unit: PrivacyUnit) -> tuple[Assumption, ...]:
@@ -740,8 +755,8 @@ def determined_assumptions(records: Sequence[MechanismRecord], unit: PrivacyUnit
         found.append(Assumption(AssumptionName.PARALLEL_COMPOSITION))
     if unit is PrivacyUnit.NODE:
         found.append(Assumption(AssumptionName.OWN_PREDICTIONS))
-        if not any(reads_edges(record) for record in records):
-            found.append(Assumption(AssumptionName.NO_EDGE_READ))
+    if not any(record.reads_edges for record in records):
+        found.append(Assumption(AssumptionName.NO_EDGE_READ))
     return tuple({assumption.name: assumption for assumption in found}.values())
 
 
@@ -752,6 +767,7 @@ DETERMINED = frozenset(
         AssumptionName.NO_EDGE_READ,
         AssumptionName.INITIAL_STATE,
         AssumptionName.OWN_PREDICTIONS,
+        AssumptionName.LAYER,
         AssumptionName.PARALLEL_COMPOSITION,
         AssumptionName.RELEASED_WEIGHTS,
     )
@@ -786,14 +802,22 @@ def _listed(groups: Iterable[Group]) -> str:
     return ", ".join(sorted(group.value for group in groups)) or "nobody"
 
 
-DECLARED_DETAILS: Mapping[Mechanism, tuple[str, ...]] = {
-    Mechanism.NEIGHBOUR_SUMS: ("arithmetic.nodes", "arithmetic.columns"),
-    Mechanism.NOISY_DESCENT: ("schedule",),
-    Mechanism.EXPONENTIAL: ("candidates",),
-    Mechanism.PRIVATE_SELECTION: ("epsilon_of_a_trial", "order", "trials: order", "trials: complete"),
-    Mechanism.NO_RELEASE: ("why",),
+DECLARED_FIELDS: Mapping[Mechanism, tuple[str, ...]] = {
+    Mechanism.MESSAGE_PASSING: ("details.sensitivity.parameters",),
+    Mechanism.NEIGHBOUR_SUMS: ("details.arithmetic.nodes", "details.arithmetic.columns"),
+    Mechanism.NOISY_DESCENT: ("details.schedule",),
+    Mechanism.EXPONENTIAL: ("details.candidates",),
+    Mechanism.PRIVATE_SELECTION: (
+        "details.epsilon_of_a_trial",
+        "details.order",
+        "details.trials: order",
+        "details.trials: complete",
+    ),
+    Mechanism.OWN: ("theorem", "details", "costs"),
+    Mechanism.NO_RELEASE: ("details.why",),
 }
-"""Figures that do not enter a cost, by mechanism: a verifier can only repeat them. Those of a search's trials come on top."""
+"""Fields of a record that its cost does not follow from, by mechanism: a verifier can only repeat them. Those of a search's
+trials come on top. Some are checked as far as they go: a number of a layer that enters the bound, nodes that are public."""
 
 
 def groups_of(records: Sequence[MechanismRecord]) -> dict[Group, tuple[Event, ...]]:

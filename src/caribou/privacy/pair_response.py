@@ -17,7 +17,7 @@ from caribou.privacy.accounting import randomized_response_epsilon
 from caribou.privacy.budget import Budget
 from caribou.privacy.events import EpsilonDelta, Event, NonPrivate
 
-_COIN_BITS = 64
+_GRID_BITS = 64
 _INWARD = 2.0**-48
 
 
@@ -28,7 +28,7 @@ def pair_count(nodes: int) -> int:
 
 @dataclass(frozen=True)
 class PairResponse:
-    """The record that the mechanism takes. Both probabilities are multiples of 2^-64, so that coins can be exact.
+    """The record that the mechanism takes. Both probabilities are multiples of 2^-64, so that drawing them can be exact.
 
     >>> round(PairResponse(0.75, 0.25).epsilon, 4)
     1.0986
@@ -39,8 +39,8 @@ class PairResponse:
 
     def __post_init__(self) -> None:
         for name, p in (("keep_one", self.keep_one), ("make_one", self.make_one)):
-            if not math.ldexp(unit_interval(**{name: p}), _COIN_BITS).is_integer():
-                raise InputError(f"{name} must be a multiple of 2^-{_COIN_BITS}, got {p!r}")
+            if not math.ldexp(unit_interval(**{name: p}), _GRID_BITS).is_integer():
+                raise InputError(f"{name} must be a multiple of 2^-{_GRID_BITS}, got {p!r}")
 
     @property
     def epsilon(self) -> float:
@@ -157,12 +157,12 @@ def _laplace_tail(x: float) -> float:
 
 
 def _inward(keep: float, make: float) -> PairResponse:
-    """Both probabilities on the grid of the coins, nearer to each other than given: both likelihood ratios shrink."""
+    """Both probabilities on the grid of the sampler, nearer to each other than given: both likelihood ratios shrink."""
     # a new edge is never impossible: its probability is at least one step of the grid
-    b = math.ldexp(max(1, math.ceil(math.ldexp(make * (1 + _INWARD), _COIN_BITS))), -_COIN_BITS)
+    b = math.ldexp(max(1, math.ceil(math.ldexp(make * (1 + _INWARD), _GRID_BITS))), -_GRID_BITS)
     # 1 - a must not shrink either: the same relative allowance on the side of the answer "no edge"
     a = min(keep * (1 - _INWARD), 1 - (1 - keep) * (1 + _INWARD))
-    a = math.ldexp(math.floor(math.ldexp(a, _COIN_BITS)), -_COIN_BITS)
+    a = math.ldexp(math.floor(math.ldexp(a, _GRID_BITS)), -_GRID_BITS)
     b = min(b, 1.0)
     return PairResponse(max(a, b), b)
 

@@ -1,8 +1,8 @@
 """Private selection: what it costs to try several settings on private data and keep the best.
 
 Two ways. *Composition*: N trials, everything about each of them may be seen; they compose. *Random stopping*: the number of
-trials is random and hidden, each trial draws its settings anew by secret coins, and only the best trial is seen; the cost then
-grows with the logarithm of the number of trials (Papernot and Steinke 2022, Theorem 2).
+trials is random and hidden, each trial draws its settings anew by private randomness, and only the best trial is seen; the cost
+then grows with the logarithm of the number of trials (Papernot and Steinke 2022, Theorem 2).
 """
 
 from __future__ import annotations
@@ -13,43 +13,13 @@ from dataclasses import dataclass
 
 from caribou._validate import integer, open_unit_interval
 from caribou.errors import CalibrationError, InputError
-from caribou.privacy.accounting import epsilon_of
+from caribou.privacy.accounting import epsilon_of, has_rdp, rdp_at
 from caribou.privacy.budget import Budget
-from caribou.privacy.events import EpsilonDelta, Event, Gaussian, Laplace, Parallel, choices
+from caribou.privacy.events import Event
 
 ORDERS = tuple(1 + x / 8 for x in range(1, 80)) + tuple(float(x) for x in range(11, 64)) + (96.0, 128.0, 256.0, 1024.0)
 SHAPES = (0.0, 1.0)
 """Distributions of the number of trials: logarithmic (0) and geometric (1)."""
-
-
-def rdp_at(events: Sequence[Event], order: float) -> float:
-    """The Renyi divergence bound of a composition at one order > 1, in closed form.
-
-    Gaussian: count order / (2 m^2). Laplace: Mironov 2017, Table II. Pure epsilon: that of randomized response, which
-    dominates every pure mechanism. Groups: the largest.
-    """
-    a, total = order, 0.0
-    for event in events:
-        if isinstance(event, Gaussian):
-            total += event.count * a / (2 * event.noise_multiplier**2)
-        elif isinstance(event, Laplace):
-            e = 1 / event.noise_multiplier
-            up = math.log(a / (2 * a - 1)) + (a - 1) * e
-            down = math.log((a - 1) / (2 * a - 1)) - a * e
-            total += event.count * (up + math.log1p(math.exp(down - up))) / (a - 1)
-        elif isinstance(event, EpsilonDelta) and event.delta == 0:
-            total += _randomized_response_rdp(event.epsilon, a)
-        elif isinstance(event, Parallel):
-            total += max(rdp_at(group, a) for group in event.groups)
-        else:
-            raise InputError(f"event must be Gaussian, Laplace or pure epsilon for private selection, got {event!r}")
-    return total
-
-
-def _randomized_response_rdp(epsilon: float, a: float) -> float:
-    # p = e^eps / (1 + e^eps): log(p^a (1-p)^(1-a) + (1-p)^a p^(1-a)) / (a - 1), kept stable for large eps
-    log_q = -math.log1p(math.exp(epsilon)) if epsilon < 500 else -epsilon
-    return (log_q + a * epsilon + math.log1p(math.exp((1 - 2 * a) * epsilon))) / (a - 1)
 
 
 @dataclass(frozen=True)
@@ -100,8 +70,8 @@ def selection_epsilon(costs: Sequence[Sequence[Event]], trials: RandomTrials, de
 
     and epsilon = r'(a) + log((a - 1)/a) - (log delta + log a)/(a - 1) (Canonne, Kamath and Steinke 2020), least over a, b.
     A trial draws its settings at random and shows them, so its bound r is the largest over the settings. Assumes that trials are
-    independent and identically distributed (settings with replacement, from secret coins), that the best is taken by a total
-    order of what a trial shows, and that neither their number nor the other trials are seen.
+    independent and identically distributed (settings with replacement, by private randomness), that the best is taken by a
+    total order of what a trial shows, and that neither their number nor the other trials are seen.
     """
     delta = open_unit_interval(delta=delta)
     e, g = 1 + trials.shape, trials.stop
@@ -165,8 +135,7 @@ def plan_selection(
         return epsilon_of(list(different.pop()) * trials, budget.delta)
 
     plans = [_calibrated(composed, trials, None, budget)]
-    known = [event for cost in costs(budget.epsilon) for choice in choices(cost) for event in choice]
-    bounded = all(isinstance(e, Gaussian | Laplace) or (isinstance(e, EpsilonDelta) and e.delta == 0) for e in known)
+    bounded = all(has_rdp(cost) for cost in costs(budget.epsilon))
     for shape in SHAPES if bounded and trials > 1 else ():
         random = RandomTrials.of_mean(shape, trials)
 

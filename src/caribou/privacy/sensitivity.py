@@ -2,17 +2,22 @@
 
 Letters: C_L = contraction, alpha_1 = alpha1, alpha_2 = 1 - alpha1, beta, F = degree_floor, M = degree_cap, n = nodes,
 K = hops. The operator is W = S^(-1/2) (A + I) S^(-1/2) with s_i = max(deg_i, F) + 1, rows of every state lie in the unit
-ball. Proofs: docs/privacy.md. Attacks on every statement: tests/privacy/test_sensitivity_attack.py.
+ball. Proofs: docs/privacy.md. Attacks on every statement: tests/privacy/test_sensitivity_attack.py and tests/layers.
+
+A layer has its theorem here, under its name in `LAYER_THEOREMS`: numbers in, a `Sensitivity` out. So whoever verifies a
+certificate needs neither the layer nor torch.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from caribou._validate import half_open_unit_interval, integer, non_negative, positive, unit_interval
+from caribou._validate import finite, half_open_unit_interval, integer, non_negative, one_of, positive, unit_interval
 from caribou.errors import InputError
+from caribou.privacy.arithmetic import STORAGES, Arithmetic
 from caribou.privacy.budget import PrivacyUnit
 
 _ROUND_UP = 1 + 2.0**-44
@@ -26,6 +31,11 @@ class Bounds:
     ``degree_floor`` (F) enters the normalisation max(deg, F) + 1; ``degree_cap`` (M) cuts the graph at node level and is
     refused at edge level; ``nodes`` is n. ``degree_floor=None`` means F = M where a cap is given (no normalisation
     changes when a node leaves), else 0.
+
+    Args:
+        degree_floor: F.
+        degree_cap: M, at node level.
+        nodes: n.
 
     >>> Bounds(degree_cap=20).degree_floor
     20
@@ -56,21 +66,63 @@ class Sensitivity:
     """The bound of one step of message passing, together with everything it was derived from.
 
     ``value`` bounds ||phi_G(X) - phi_G'(X)||_F over all neighbouring graphs G, G' and all X with rows in the unit ball;
-    ``contraction`` is the Lipschitz constant of phi_G for every G. A calibration takes this record, not a number, so that
-    noise cannot be paired with the bound of another map.
+    ``contraction`` is the Lipschitz constant of phi_G for every G. ``layer`` names the map and its theorem, ``parameters`` are
+    the public numbers that the theorem takes, as sorted pairs. ``residual`` says how much more than the product W X a step
+    computes, for its rounding error (`double_precision`). A calibration takes this record, not a number, so that noise cannot be
+    paired with the bound of another map.
     """
 
     value: float
     unit: PrivacyUnit
     contraction: float
-    alpha1: float
-    beta: float
+    layer: str
+    parameters: tuple[tuple[str, Any], ...]
+    residual: float
     bounds: Bounds
     theorem: str
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values."""
-        return {**asdict(self), "unit": self.unit.value, "bounds": asdict(self.bounds)}
+        return {
+            **asdict(self),
+            "unit": self.unit.value,
+            "parameters": dict(self.parameters),
+            "bounds": asdict(self.bounds),
+        }
+
+    def arithmetic(self, *, nodes: int, columns: int, storage: str = "double") -> Arithmetic:
+        """The rounding error of one step of this layer for n x d states that lie in ``storage`` precision between steps.
+
+        >>> s = layer_sensitivity("edge", contraction=0.9, alpha1=1.0, beta=0.5, bounds=Bounds(degree_floor=10))
+        >>> s.arithmetic(nodes=100, columns=8) == double_precision(nodes=100, columns=8, residual=0.5)
+        True
+        """
+        bound = STORAGES[one_of(tuple(STORAGES), storage=storage)]
+        if storage != "double" and self.layer != "contractive":
+            raise InputError(
+                f"storage must be double for the layer {self.layer!r} (no bound is known), got {storage!r}"
+            )
+        return bound(nodes=nodes, columns=columns, residual=self.residual)
+
+
+def recomputed_sensitivity(record: Mapping[str, Any]) -> Sensitivity:
+    """The bound that the theorem gives for what a record (`Sensitivity.to_dict`) says it was derived from.
+
+    Of the record only unit, layer, parameters and bounds are read. Records of version 0.1.0 name no layer: they are of the
+    contractive one and hold its numbers at the top.
+
+    >>> s = layer_sensitivity("edge", contraction=0.9, alpha1=1.0, beta=0.5, bounds=Bounds(degree_floor=10))
+    >>> recomputed_sensitivity({**s.to_dict(), "value": 0.0}) == s
+    True
+    """
+    bounds = Bounds(**record["bounds"])
+    if "layer" not in record:
+        numbers = {key: record[key] for key in ("contraction", "alpha1", "beta")}
+        return layer_sensitivity(record["unit"], **numbers, bounds=bounds)
+    theorem = LAYER_THEOREMS.get(record["layer"])
+    if theorem is None:
+        raise InputError(f"layer must be one of {', '.join(LAYER_THEOREMS)}, got {record['layer']!r}")
+    return theorem(record["unit"], record["parameters"], bounds)
 
 
 def layer_sensitivity(
@@ -86,11 +138,7 @@ def layer_sensitivity(
     alpha1 = unit_interval(alpha1=alpha1)
     beta = non_negative(beta=beta)
     if unit is PrivacyUnit.EDGE:
-        if bounds.degree_cap is not None:
-            # One edge can free a slot for another: cutting reacts to it in more places than the theorem counts.
-            raise InputError(
-                f"degree_cap must be None at edge level (cutting degrees is not covered), got {bounds.degree_cap}"
-            )
+        _refuse_cap_at_edge_level(bounds)
         value = edge_sensitivity(
             contraction=contraction, alpha1=alpha1, degree_floor=bounds.degree_floor, nodes=bounds.nodes
         )
@@ -100,7 +148,16 @@ def layer_sensitivity(
         theorem = "node sensitivity under a degree cap (docs/privacy.md, Theorem 3)"
     else:
         raise InputError(f"unit must be edge or node, got {unit!r}")
-    return Sensitivity(value, unit, contraction, alpha1, beta, bounds, theorem)
+    parameters = (("alpha1", alpha1), ("beta", beta), ("contraction", contraction))
+    return Sensitivity(value, unit, contraction, "contractive", parameters, beta, bounds, theorem)
+
+
+def _refuse_cap_at_edge_level(bounds: Bounds) -> None:
+    if bounds.degree_cap is not None:
+        # One edge can free a slot for another: cutting reacts to it in more places than the theorem counts.
+        raise InputError(
+            f"degree_cap must be None at edge level (cutting degrees is not covered), got {bounds.degree_cap}"
+        )
 
 
 def edge_sensitivity(*, contraction: float, alpha1: float, degree_floor: int, nodes: int | None = None) -> float:
@@ -164,18 +221,19 @@ def node_sensitivity(*, contraction: float, alpha1: float, bounds: Bounds) -> fl
     """
     contraction = half_open_unit_interval(contraction=contraction)
     alpha1 = unit_interval(alpha1=alpha1)
-    if bounds.degree_cap is None:
-        raise InputError("degree_cap must be a whole number >= 1 at node level, got None")
+    T = _capped_other_rows(bounds)
     if alpha1 < 1 and bounds.nodes is None:
         raise InputError("nodes must be given at node level when alpha1 < 1 (the mean over all nodes enters), got None")
     mean = 0.0 if alpha1 == 1 else (1 - alpha1) / math.sqrt(bounds.nodes or 1)
-    others = contraction * (alpha1 * _other_rows(bounds.degree_cap, bounds) + mean)
+    others = contraction * (alpha1 * T + mean)
     return math.sqrt(1 + others**2) * _ROUND_UP
 
 
-def _other_rows(M: int, bounds: Bounds) -> float:
-    """T of Theorem 3."""
-    F, s = bounds.degree_floor, bounds.normaliser
+def _capped_other_rows(bounds: Bounds) -> float:
+    """T of Theorem 3: how far the rows of W X move, but for the own row of the node that leaves."""
+    if bounds.degree_cap is None:
+        raise InputError("degree_cap must be a whole number >= 1 at node level, got None")
+    M, F, s = bounds.degree_cap, bounds.degree_floor, bounds.normaliser
     if F >= M:
         return math.sqrt(M) / (F + 1)
 
@@ -190,6 +248,153 @@ def _other_rows(M: int, bounds: Bounds) -> float:
     rescaled_rows = max(q(d) * r(d) for d in range(F, min(M, F + 8)))
     rescaled_columns = q(F)
     return lost_messages + math.sqrt(M) * (rescaled_rows + rescaled_columns)
+
+
+# -- further layers ------------------------------------------------------------------------------------------------
+
+
+def attention_sensitivity(
+    unit: PrivacyUnit | str, *, contraction: float, beta: float, sharpness: float, bounds: Bounds
+) -> Sensitivity:
+    """The sensitivity of the contractive attention layer, C_L W X + beta X^(0) with public edge weights (edge level only).
+
+    ``sharpness`` shapes the weights and does not enter the bound, which holds for all weights in [0, 1] (Theorem L1). Rounding:
+    a weighted degree is itself a rounded sum of up to n weights, so W X errs twice as much as with whole degrees.
+
+    >>> bounds = Bounds(degree_floor=10)
+    >>> round(attention_sensitivity("edge", contraction=1.0, beta=0.0, sharpness=2.0, bounds=bounds).value, 4)
+    0.1841
+    """
+    unit = PrivacyUnit.parse(unit)
+    contraction = half_open_unit_interval(contraction=contraction)
+    beta = non_negative(beta=beta)
+    sharpness = non_negative(sharpness=sharpness)
+    if unit is not PrivacyUnit.EDGE:
+        raise InputError(
+            "unit must be edge for the attention layer (its weights come from rows that only edge level makes public), "
+            f"got {unit.value}"
+        )
+    _refuse_cap_at_edge_level(bounds)
+    value = weighted_edge_sensitivity(contraction=contraction, degree_floor=bounds.degree_floor, nodes=bounds.nodes)
+    theorem = "edge sensitivity with public edge weights (docs/privacy.md, Theorem L1)"
+    parameters = (("beta", beta), ("contraction", contraction), ("sharpness", sharpness))
+    return Sensitivity(value, unit, contraction, "attention", parameters, 1 + beta, bounds, theorem)
+
+
+def weighted_edge_sensitivity(*, contraction: float, degree_floor: int, nodes: int | None = None) -> float:
+    """Theorem L1: Delta = C_L sqrt(2) / (F + 1) sqrt((1 + F m)^2 + F m^2), m = 1 - sqrt((F + 1) / (F + 2)).
+
+    W = S^(-1/2) (A_w + I) S^(-1/2), where A_w has one weight in [0, 1] per edge and s_i = max(sum of the weights at i, F) + 1.
+    The maximum over all weighted graphs, all weights of the new edge and all X with rows in the unit ball; reached by two stars
+    of F leaves with weights 1, whose centres are joined. If ``nodes`` = n is declared and F >= n - 1, no normalisation ever
+    changes and Delta = C_L sqrt(2) / (F + 1).
+
+    Assumes that the weight of a pair does not depend on the edges. Unit: L2 (Frobenius) norm.
+
+    >>> [round(weighted_edge_sensitivity(contraction=1.0, degree_floor=F), 4) for F in (0, 1, 2, 3, 5, 10, 20, 50)]
+    [1.4142, 0.8469, 0.6044, 0.47, 0.3255, 0.1841, 0.0986, 0.0412]
+    """
+    contraction = half_open_unit_interval(contraction=contraction)
+    F = integer(at_least=0, degree_floor=degree_floor)
+    if nodes is not None and integer(at_least=1, nodes=nodes) <= F + 1:
+        return contraction * math.sqrt(2) / (F + 1) * _ROUND_UP
+    m = 1 / ((F + 2) * (1 + math.sqrt((F + 1) / (F + 2))))  # 1 - sqrt((F + 1) / (F + 2)) without cancellation
+    return contraction * math.sqrt(2 * ((1 + F * m) ** 2 + F * m**2)) / (F + 1) * _ROUND_UP
+
+
+def spectral_sensitivity(
+    unit: PrivacyUnit | str, *, contraction: float, theta0: float, theta1: float, beta: float, bounds: Bounds
+) -> Sensitivity:
+    """The sensitivity of the spectral layer, C_L (theta_0 X + theta_1 W X) + beta X^(0) with |theta_0| + |theta_1| <= 1.
+
+    Theorem L2: at edge level |theta_1| times that of W X; at node level sqrt(1 + (C_L |theta_1| T)^2), T of Theorem 3.
+
+    >>> half = {"contraction": 1.0, "theta0": 0.5, "theta1": -0.5, "beta": 0.0}
+    >>> round(spectral_sensitivity("edge", **half, bounds=Bounds(degree_floor=10)).value, 4)
+    0.0925
+    """
+    unit = PrivacyUnit.parse(unit)
+    contraction = half_open_unit_interval(contraction=contraction)
+    theta0, theta1 = finite(theta0=theta0), finite(theta1=theta1)
+    beta = non_negative(beta=beta)
+    # Decimal fractions that sum to 1 may exceed it by half a unit in the last place: part of the rounding error of a step.
+    if abs(theta0) + abs(theta1) > 1:
+        raise InputError(f"|theta0| + |theta1| must be at most 1, got {theta0!r} and {theta1!r}")
+    if unit is PrivacyUnit.EDGE:
+        _refuse_cap_at_edge_level(bounds)
+        product = edge_sensitivity(
+            contraction=contraction, alpha1=1.0, degree_floor=bounds.degree_floor, nodes=bounds.nodes
+        )
+        value = abs(theta1) * product
+    elif unit is PrivacyUnit.NODE:
+        value = math.sqrt(1 + (contraction * abs(theta1) * _capped_other_rows(bounds)) ** 2) * _ROUND_UP
+    else:
+        raise InputError(f"unit must be edge or node, got {unit!r}")
+    theorem = f"{unit.value} sensitivity of a polynomial in W (docs/privacy.md, Theorem L2)"
+    parameters = (("beta", beta), ("contraction", contraction), ("theta0", theta0), ("theta1", theta1))
+    return Sensitivity(value, unit, contraction, "spectral", parameters, beta, bounds, theorem)
+
+
+ACTIVATIONS = ("identity", "relu", "tanh")
+"""Activations of the GCN layer: 1-Lipschitz, and 0 at 0."""
+
+
+def gcn_sensitivity(
+    unit: PrivacyUnit | str,
+    *,
+    contraction: float,
+    beta: float,
+    activation: str,
+    columns: int,
+    spectral_norm: float,
+    bounds: Bounds,
+) -> Sensitivity:
+    """The sensitivity of the contractive GCN layer, C_L sigma(W X Theta) + beta X^(0), Theta public, ||Theta||_2 <= 1.
+
+    Theorem L3: as for W X, at edge level Theorem 2, at node level sqrt(1 + (C_L T)^2), T of Theorem 3. ``spectral_norm`` is the
+    bound on ||Theta||_2 that was enforced, ``columns`` = d the size of Theta. Rounding: the product with Theta adds d u times
+    || |Theta| ||_2 <= ||Theta||_F <= sqrt(d).
+
+    >>> numbers = {"contraction": 0.9, "beta": 0.0, "activation": "tanh", "columns": 16, "spectral_norm": 1.0}
+    >>> round(gcn_sensitivity("edge", **numbers, bounds=Bounds(degree_floor=10)).value, 4)
+    0.1664
+    """
+    unit = PrivacyUnit.parse(unit)
+    contraction = half_open_unit_interval(contraction=contraction)
+    beta = non_negative(beta=beta)
+    activation = one_of(ACTIVATIONS, activation=activation)
+    columns = integer(at_least=1, columns=columns)
+    spectral_norm = half_open_unit_interval(spectral_norm=spectral_norm)
+    if unit is PrivacyUnit.EDGE:
+        _refuse_cap_at_edge_level(bounds)
+        value = edge_sensitivity(
+            contraction=contraction, alpha1=1.0, degree_floor=bounds.degree_floor, nodes=bounds.nodes
+        )
+    elif unit is PrivacyUnit.NODE:
+        value = math.sqrt(1 + (contraction * _capped_other_rows(bounds)) ** 2) * _ROUND_UP
+    else:
+        raise InputError(f"unit must be edge or node, got {unit!r}")
+    theorem = f"{unit.value} sensitivity of a graph convolution (docs/privacy.md, Theorem L3)"
+    parameters = (
+        ("activation", activation),
+        ("beta", beta),
+        ("columns", columns),
+        ("contraction", contraction),
+        ("spectral_norm", spectral_norm),
+    )
+    residual = math.sqrt(columns) + beta
+    return Sensitivity(value, unit, contraction, "gcn", parameters, residual, bounds, theorem)
+
+
+LayerTheorem = Callable[[PrivacyUnit | str, Mapping[str, Any], Bounds], Sensitivity]
+
+LAYER_THEOREMS: dict[str, LayerTheorem] = {
+    "contractive": lambda unit, parameters, bounds: layer_sensitivity(unit, bounds=bounds, **parameters),
+    "attention": lambda unit, parameters, bounds: attention_sensitivity(unit, bounds=bounds, **parameters),
+    "spectral": lambda unit, parameters, bounds: spectral_sensitivity(unit, bounds=bounds, **parameters),
+    "gcn": lambda unit, parameters, bounds: gcn_sensitivity(unit, bounds=bounds, **parameters),
+}
+"""The theorem of every layer by its name: (unit, public parameters, bounds) -> `Sensitivity`. Raises if there is none."""
 
 
 def neighbourhood_gradient_sensitivity(*, degree_cap: int, own_share: float, own_example: bool = True) -> float:
@@ -336,91 +541,6 @@ def convergence_factor(*, hops: int, contraction: float) -> float:
         return float(K)
     h = -math.log(c) / 2
     return min(float(K), math.tanh(K * h) / math.tanh(h) * _ROUND_UP)
-
-
-@dataclass(frozen=True)
-class Arithmetic:
-    """How far the computed map may be from the exact one: ||computed phi(X) - phi(X)||_F <= fixed + per_noise_std * std.
-
-    If every computed step is within e of its exact value, the proof of Theorem 1 goes through with the sensitivity
-    Delta + 2 e (each of the two worlds errs by at most e); so the release is calibrated to that. ``nodes`` and
-    ``columns`` say for which size the bound was derived, ``storage`` in which precision states lie between steps.
-    """
-
-    fixed: float = 0.0
-    per_noise_std: float = 0.0
-    nodes: int = 0
-    columns: int = 0
-    storage: str = "double"
-
-    def error(self, noise_std: float) -> float:
-        """e for this noise."""
-        return self.fixed + self.per_noise_std * noise_std
-
-
-GRID_BITS = 28
-
-
-def grid_spacing(*, noise_std: float) -> float:
-    """The power of two to whose multiples value and noise are rounded before they are added: about 2^-28 noise_std.
-
-    Fine enough to cost nothing (2^-28 sqrt(n d) of the noise), coarse enough that neither the low bits of the value nor the
-    finitely many points of the sampler show in a sum.
-    """
-    return 2.0 ** (math.floor(math.log2(noise_std)) - GRID_BITS)
-
-
-def double_precision(*, nodes: int, columns: int, beta: float) -> Arithmetic:
-    """The error bound of one step in IEEE double precision, for every graph with ``nodes`` nodes.
-
-    With u = 2^-53, row i of W X sums deg_i + 1 <= n products; its error is at most (n + 32) u sum_j W_ij, whatever the order
-    of summation, and sqrt(sum_i (sum_j W_ij)^2) = ||W 1|| <= sqrt(n); the norm in a projection sums d squares; mean and residual
-    are covered by the 32 and the factor (1 + beta). Rounding value and noise to the grid moves each of the n d entries by at
-    most g <= 2^-28 noise_std in all, and adding them by at most 16 u noise_std more than the value's own rounding.
-    """
-    n, d = integer(at_least=1, nodes=nodes), integer(at_least=1, columns=columns)
-    entries = math.sqrt(n * d)
-    u = 2.0**-53
-    return Arithmetic(
-        fixed=(n + d + 32) * u * math.sqrt(n) * (1 + non_negative(beta=beta)),
-        per_noise_std=(2.0**-GRID_BITS + 16 * u) * entries,
-        nodes=n,
-        columns=d,
-    )
-
-
-def single_storage(*, nodes: int, columns: int, beta: float) -> Arithmetic:
-    """The error bound of one step that is computed in double precision from states stored in single precision.
-
-    Stored are y = S^(-1/2) X and X^(0), each entry rounded once: y_jk = a_j x_jk (1 + h), |h| <= 2^-24, up to double rounding.
-    The product is S^(-1/2) (A + I) y = W (X + H), where H has entries h x_jk; so it errs by ||W H|| <= ||H|| <= 2^-24 sqrt(n),
-    because ||W|| <= 1 and rows of X have length at most 1. The residual errs by beta 2^-24 sqrt(n). All else is
-    `double_precision`; the factor covers double rounding and numbers below 2^-126. Rounding the last state is post-processing.
-
-    >>> round(single_storage(nodes=10**6, columns=16, beta=0.0).fixed, 6)
-    6e-05
-    """
-    double = double_precision(nodes=nodes, columns=columns, beta=beta)
-    rounding = 2.0**-24 * (1 + 2.0**-20) * math.sqrt(nodes) * (1 + beta)
-    return Arithmetic(double.fixed + rounding, double.per_noise_std, double.nodes, double.columns, "single")
-
-
-STORAGES = {"double": double_precision, "single": single_storage}
-"""The bounds by the precision in which states are stored."""
-
-
-def sum_arithmetic(*, nodes: int, columns: int, radius: float | None) -> Arithmetic:
-    """The error bound of a sum over neighbours in double precision, for messages on the grid of the noise.
-
-    Such sums are exact, and so is adding the noise: without clipping (``radius`` = None) there is no error at all. Clipping to
-    r takes a row off the grid. With u = 2^-53: a norm sums d squares and a quotient is rounded, (d + 8) u r for each of n
-    rows; rounding value and noise to the grid moves each of the n d entries by at most 2^-28 noise_std in all.
-    """
-    n, d = integer(at_least=1, nodes=nodes), integer(at_least=1, columns=columns)
-    if radius is None:
-        return Arithmetic(nodes=n, columns=d)
-    fixed = (d + 8) * 2.0**-53 * positive(radius=radius) * math.sqrt(n)
-    return Arithmetic(fixed, 2.0**-GRID_BITS * math.sqrt(n * d), n, d)
 
 
 def _paper_c(minimum_degree: int) -> float:

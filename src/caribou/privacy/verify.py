@@ -19,7 +19,7 @@ from caribou.privacy.budget import Budget
 from caribou.privacy.certificate import NO_PRIVACY, Certificate
 from caribou.privacy.events import Event, Laplace, NonPrivate, event_to_dict, event_words
 from caribou.privacy.mechanism_records import (
-    DECLARED_DETAILS,
+    DECLARED_FIELDS,
     DETERMINED,
     RESPONSE_DETAILS,
     Mechanism,
@@ -362,9 +362,15 @@ def _declare(rebuilt: tuple[MechanismRecord, ...], c: Certificate, report: _Repo
         [*names, "mechanisms: order", "mechanisms: complete"],
     )
     for place, record in enumerate(rebuilt):
-        for path in _declared_details(record):
+        if record.mechanism is Mechanism.OWN:
+            fields = [f"mechanisms.{place}.{path}" for path in DECLARED_FIELDS[record.mechanism]]
+            report.declare(f"declared: cost of {record.name}", record.theorem, fields)
+            continue
+        for path in _declared_fields(record):
             report.declare(
-                f"declared: {record.name}: {path}", "does not enter the cost", [f"mechanisms.{place}.details.{path}"]
+                f"declared: {record.name}: {path.removeprefix('details.')}",
+                "the cost does not follow from it",
+                [f"mechanisms.{place}.{path}"],
             )
     report.declare("declared: released", "; ".join(c.released), ["released"])
     report.declare("declared: public parameters", ", ".join(c.public_parameters) or "none", ["public_parameters"])
@@ -375,16 +381,16 @@ def _declare(rebuilt: tuple[MechanismRecord, ...], c: Certificate, report: _Repo
     )
 
 
-def _declared_details(record: MechanismRecord) -> list[str]:
-    """Paths of figures that do not enter the cost, those of a search's trials included."""
-    found = list(DECLARED_DETAILS.get(record.mechanism, ()))
+def _declared_fields(record: MechanismRecord) -> list[str]:
+    """Paths of fields that the cost does not follow from, those of a search's trials included."""
+    found = list(DECLARED_FIELDS.get(record.mechanism, ()))
     if record.mechanism is Mechanism.PRIVATE_SELECTION:
         for number, trial in enumerate(record.details["trials"]):
-            here = f"trials.{number}.mechanisms"
-            found += [f"trials.{number}.settings", f"{here}: order", f"{here}: complete"]
+            here = f"details.trials.{number}.mechanisms"
+            found += [f"details.trials.{number}.settings", f"{here}: order", f"{here}: complete"]
             for place, stored in enumerate(trial["mechanisms"]):
                 inner = MechanismRecord.from_dict(stored)
-                paths = ["name", *(f"details.{path}" for path in _declared_details(inner))]
+                paths = ["name", *_declared_fields(inner)]
                 if inner.mechanism is Mechanism.RANDOMIZED_RESPONSE:
                     paths += [f"details.{key}" for key in RESPONSE_DETAILS]
                 found += [f"{here}.{place}.{path}" for path in paths]

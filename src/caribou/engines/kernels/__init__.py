@@ -125,16 +125,12 @@ def name() -> str:
     return f"{'numpy' if _library() is None else 'compiled'} {VERSION}"
 
 
-def round_rows(rows: Rows, y: Shards, finish: Finish, out: np.ndarray) -> np.ndarray:
-    """One round for consecutive rows, in one pass: out [rows, d] = the new y (or x, if last). Returns the sum of the new x."""
-    noises = iter([finish.noise])
-    return round_tiles(rows, y, finish, noises, rows.count, out)[0]
-
-
 def round_tiles(
     rows: Rows, y: Shards, finish: Finish, noises: Iterator[np.ndarray | None], tile: int, out: np.ndarray
 ) -> np.ndarray:
-    """`round_rows` for every ``tile`` rows, each with its own noise; ``finish`` is that of all rows. Returns sums, [tiles, d].
+    """One round for consecutive rows in one pass, ``tile`` of them at a time, each with its own noise: out [rows, d] = the new y.
+
+    ``finish`` is that of all rows; the last round writes x instead of y. Returns the sums of the new x, [tiles, d].
 
     The next noise is asked for when the one before has been used.
     """

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Protocol
 
@@ -21,8 +21,7 @@ from scipy.special import softmax
 from caribou._validate import below_one, integer, one_of, open_unit_interval
 from caribou.errors import InputError
 from caribou.graph import Graph
-from caribou.graph.operator import normalize
-from caribou.layers.contractive import ContractiveGraphLayer
+from caribou.layers import AttentionLayer, BoundedLayer, ContractiveGraphLayer, GCNLayer, SpectralLayer
 from caribou.mechanisms.edge_votes import VoteBudget
 from caribou.mechanisms.message_passing import propagate
 from caribou.mechanisms.noise_source import NoiseSource
@@ -49,13 +48,21 @@ from caribou.privacy.calibration import (
 from caribou.privacy.events import Gaussian
 from caribou.privacy.mechanism_records import edge_votes_record, message_passing_record
 from caribou.privacy.plan import ReleasePlan
-from caribou.privacy.sensitivity import Bounds, double_precision
+from caribou.privacy.sensitivity import Bounds
 from caribou.privacy.sizes import Sizes
 from caribou.randomness import Streams
 
 MESSAGES = ("labels", "probabilities", "embeddings", "features")
 CLASS_MESSAGES = ("labels", "probabilities")
 CLASSIFIERS = ("evidence", "mlp")
+THETA = "layer.theta"
+LAYER_SETTINGS: Mapping[str, tuple[str, ...]] = {
+    "contractive": (),
+    "attention": ("sharpness",),
+    "spectral": ("theta0", "theta1"),
+    "gcn": ("activation",),
+}
+"""The layers of ``--set layer=...`` and their own settings."""
 SMALLEST_NOISE = 0.2
 """Noise, in messages, that the model of sums assumes at least; sums of soft messages are never exact counts."""
 
@@ -87,7 +94,8 @@ class Caribou:
     they fit the classification module. ``classifier``: "evidence" (Bayes and ridge heads on a model of the noisy sums; class
     messages only) or "mlp" (base MLPs on X^(0) and X^(K), combined); None = "evidence" where it can be.
     ``classifier_hidden``: width of the base MLPs. ``votes``: share of epsilon for votes (`caribou.methods.edge.votes`) whose
-    outcome joins X^(0) in the classification module; 0 = none.
+    result joins X^(0) in the classification module; 0 = none. ``layer``: "contractive" (the paper's), "attention", "spectral" or
+    "gcn" (`caribou.layers`), ``layer_settings``: what it has beside contraction and beta (`LAYER_SETTINGS`).
 
     Formal guarantee: X^(K) is mu-GDP at edge level with mu of the budget (docs/privacy.md, Theorems 1 and 2), or with what is
     left of it beside the votes (Theorem 4), composed by PLD; all else is computed from the releases and from public values.
@@ -104,10 +112,12 @@ class Caribou:
     classifier: str | None = None
     classifier_hidden: int = 64
     votes: float = 0.0
+    layer: str = "contractive"
+    layer_settings: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         integer(at_least=1, hops=self.hops)
-        ContractiveGraphLayer(self.contraction, self.alpha1, self.beta)  # checks its own arguments
+        self._check_layer()
         if self.degree_floor is not None:
             integer(at_least=0, degree_floor=self.degree_floor)
         one_of(MESSAGES, messages=self.messages)
@@ -122,6 +132,20 @@ class Caribou:
         if self.votes > 0 and self._classifier != "evidence":
             raise InputError(f"votes must be 0 unless the classifier is evidence, got {self.votes!r}")
 
+    def _check_layer(self) -> None:
+        one_of(tuple(LAYER_SETTINGS), layer=self.layer)
+        known = LAYER_SETTINGS[self.layer]
+        if not isinstance(self.layer_settings, Mapping) or set(self.layer_settings) - set(known):
+            raise InputError(
+                f"layer_settings must be of {', '.join(known) or 'nothing'} for {self.layer}, got {self.layer_settings!r}"
+            )
+        object.__setattr__(self, "layer_settings", dict(self.layer_settings))
+        if self.layer != "contractive" and self.alpha1 != 1:
+            raise InputError(f"alpha1 must be 1 for the layer {self.layer}, got {self.alpha1!r}")
+        if self.layer != "contractive" and self.classifier == "evidence":
+            raise InputError(f"classifier must be mlp for the layer {self.layer}, got 'evidence'")
+        self.layer_of(np.zeros((1, 1)))  # checks its own arguments
+
     def settings(self) -> Mapping[str, Any]:
         """The public settings."""
         return asdict(self) | {"hidden": list(self.hidden)}
@@ -133,8 +157,9 @@ class Caribou:
     def fit(self, plan: ReleasePlan, graph: Graph, streams: Streams, noise: NoiseSource) -> Outputs:
         """The paper's pipeline: encode, pass messages K times with noise, classify."""
         roles = Roles.draw(graph, self.calibration, streams)
-        view = self._encode(graph, roles, streams)  # X^(0), rows in the unit ball: public
-        state = self._propagate(graph, view.start, plan.parts["propagation"], noise)  # only X^(K) comes back
+        view = self._with_theta(self._encode(graph, roles, streams), streams)  # X^(0), rows in the unit ball: public
+        theta = view.arrays.get(THETA)
+        state = self._propagate(graph, view.start, plan.parts["propagation"], theta, noise)  # only X^(K) comes back
         decoded = self._vote(plan, graph, view, streams, noise)
         view = view.after(decoded)
         model = self._classify(view, state, plan.parts["propagation"], roles, streams)
@@ -156,7 +181,7 @@ class Caribou:
     ) -> Outputs:
         """Predict another graph. With label messages its training nodes send their labels, if it has any."""
         view = self._view(graph, weights, labelled_nodes(graph))
-        state = self._propagate(graph, view.start, plan.parts["propagation"], noise)
+        state = self._propagate(graph, view.start, plan.parts["propagation"], weights.get(THETA), noise)
         decoded = self._vote(plan, graph, view, streams, noise)
         return self._outputs(plan, view.after(decoded), model_from_arrays(weights), state, decoded)
 
@@ -176,6 +201,13 @@ class Caribou:
         head = fit_prior_head(log_prior[roles.train], roles.labels[roles.train])
         arrays = prior.encoder.to_arrays() | {f"calibration.{k}": v for k, v in head.to_arrays().items()}
         return self._view(graph, arrays, roles.senders, log_prior)
+
+    def _with_theta(self, view: View, streams: Streams) -> View:
+        """With the matrix of a GCN layer, drawn from the public seed and kept with the model."""
+        if self.layer != "gcn":
+            return view
+        theta = GCNLayer(view.start.shape[1], seed=streams.seed).theta.numpy()
+        return replace(view, arrays={**view.arrays, THETA: theta})
 
     def _view(
         self,
@@ -226,14 +258,13 @@ class Caribou:
         return self.hidden[-1] if self.messages == "embeddings" and self.hidden else sizes.classes
 
     def _calibrate(self, sizes: Sizes, mu: float) -> CalibratedPropagation:
-        n = sizes.nodes
+        n, columns = sizes.nodes, self._columns(sizes)
         floor = default_floor(hops=self.hops, nodes=n, mu=mu) if self.degree_floor is None else self.degree_floor
-        return calibrate_propagation(
-            self._layer.sensitivity(PrivacyUnit.EDGE, Bounds(degree_floor=floor, nodes=n)),
-            hops=self.hops,
-            mu=mu,
-            arithmetic=double_precision(nodes=n, columns=self._columns(sizes), beta=self.beta),
-        )
+        # the bound does not depend on the public rows or the public matrix, so any will do
+        layer = self.layer_of(np.zeros((1, columns)))
+        sensitivity = layer.sensitivity(PrivacyUnit.EDGE, Bounds(degree_floor=floor, nodes=n))
+        arithmetic = sensitivity.arithmetic(nodes=n, columns=columns)
+        return calibrate_propagation(sensitivity, hops=self.hops, mu=mu, arithmetic=arithmetic)
 
     def _vote(
         self, plan: ReleasePlan, graph: Graph, view: View, streams: Streams, noise: NoiseSource
@@ -243,16 +274,32 @@ class Caribou:
         prior = Prior(np.exp(view.own), float("nan"), Encoder.from_arrays(view.arrays))
         return run_rounds(VotesEdge(), graph, prior, plan.parts["votes"], streams, noise.stream("votes"))
 
-    @property
-    def _layer(self) -> ContractiveGraphLayer:
-        return ContractiveGraphLayer(self.contraction, self.alpha1, self.beta)
+    def layer_of(self, start: np.ndarray, theta: np.ndarray | None = None) -> BoundedLayer:
+        """The layer. ``start``: the public X^(0), whose rows give the weights of attention; ``theta``: the matrix of a GCN."""
+        common: dict[str, Any] = {"contraction": self.contraction, "beta": self.beta}
+        if self.layer == "contractive":
+            return ContractiveGraphLayer(alpha1=self.alpha1, **common)
+        if self.layer == "attention":
+            return AttentionLayer(start, **common, **self.layer_settings)
+        if self.layer == "spectral":
+            return SpectralLayer(**common, **self.layer_settings)
+        if self.layer == "gcn":
+            d = start.shape[1]
+            return GCNLayer(d, theta=np.eye(d) if theta is None else theta, **common, **self.layer_settings)
+        raise InputError(f"layer must be one of {', '.join(LAYER_SETTINGS)}, got {self.layer!r}")
 
     def _propagate(
-        self, graph: Graph, start: np.ndarray, calibrated: CalibratedPropagation, noise: NoiseSource
+        self,
+        graph: Graph,
+        start: np.ndarray,
+        calibrated: CalibratedPropagation,
+        theta: np.ndarray | None,
+        noise: NoiseSource,
     ) -> np.ndarray:
-        operator = normalize(graph, calibrated.sensitivity.bounds)
+        layer = self.layer_of(start, theta)
+        operator = layer.operator(graph, calibrated.sensitivity.bounds)
         stream = noise.stream("propagation")
-        return propagate(self._layer, operator, torch.from_numpy(start), calibrated, stream).numpy()
+        return propagate(layer, operator, torch.from_numpy(start), calibrated, stream).numpy()
 
     def _classify(
         self, view: View, state: np.ndarray, calibrated: CalibratedPropagation, roles: Roles, streams: Streams
@@ -275,7 +322,7 @@ class Caribou:
     @property
     def _classifier(self) -> str:
         if self.classifier is None:
-            return "evidence" if self.messages in CLASS_MESSAGES else "mlp"
+            return "evidence" if self.messages in CLASS_MESSAGES and self.layer == "contractive" else "mlp"
         return self.classifier
 
     def _outputs(
@@ -415,9 +462,12 @@ def fit_evidence_model(
 
 
 def message_unit(calibrated: CalibratedPropagation) -> float:
-    """One message is this part of a state: (F + 1) / (C_L alpha_1)."""
+    """One message is this part of a state: (F + 1) / (C_L alpha_1); |theta_1| in the place of alpha_1 for a spectral layer."""
     s = calibrated.sensitivity
-    return (s.bounds.degree_floor + 1) / max(s.contraction * s.alpha1, 1e-12)
+    numbers = dict(s.parameters)
+    return (s.bounds.degree_floor + 1) / max(
+        s.contraction * abs(numbers.get("alpha1", numbers.get("theta1", 1.0))), 1e-12
+    )
 
 
 def message_sums(view: View, state: np.ndarray, calibrated: CalibratedPropagation) -> np.ndarray:
@@ -425,7 +475,7 @@ def message_sums(view: View, state: np.ndarray, calibrated: CalibratedPropagatio
     unit = message_unit(calibrated)
     if calibrated.hops > 1:
         return state * unit
-    return (state - calibrated.sensitivity.beta * view.start) * unit - view.start
+    return (state - calibrated.sensitivity.residual * view.start) * unit - view.start
 
 
 def state_columns(state: np.ndarray, calibrated: CalibratedPropagation) -> np.ndarray:

@@ -27,21 +27,17 @@ from scipy.special import softmax
 from caribou._validate import integer, open_unit_interval
 from caribou.errors import InputError
 from caribou.graph import Graph
-from caribou.mechanisms.neighbour_sums import bounded_adjacency, noisy_sums, unit_length
+from caribou.mechanisms.bounded_rows import unit_length
+from caribou.mechanisms.neighbour_sums import bounded_adjacency, noisy_sums
 from caribou.mechanisms.noise_source import NoiseSource
-from caribou.mechanisms.noisy_descent import (
-    Descent,
-    average_noise_variance,
-    noisy_gradient_descent,
-    path_length_schedule,
-    shrink_rows,
-)
+from caribou.mechanisms.noisy_descent import Descent, average_noise_variance, noisy_gradient_descent
 from caribou.memory import DOUBLE, require_memory
 from caribou.methods.base import Outputs, require_unit
 from caribou.methods.edge.caribou import log_probabilities
 from caribou.methods.node.mlp import full_batch
 from caribou.models.classifier import ClassifierConfig, classify, fit_classifier
 from caribou.models.encoder import HIDDEN, cross_fit, widths
+from caribou.models.linear import path_length_schedule, shrink_rows
 from caribou.privacy.allocation import AllocatedPart
 from caribou.privacy.assumptions import Assumption, AssumptionName
 from caribou.privacy.budget import Budget, PrivacyUnit

@@ -17,7 +17,8 @@ from scipy.special import softmax
 
 from caribou._validate import integer
 from caribou.graph import Graph
-from caribou.mechanisms.neighbour_sums import bounded_adjacency, noisy_sums, unit_length
+from caribou.mechanisms.bounded_rows import unit_length
+from caribou.mechanisms.neighbour_sums import bounded_adjacency, noisy_sums
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods.base import Outputs, require_unit
 from caribou.models.classifier import ClassifierConfig, classify, fit_classifier, module_from_arrays

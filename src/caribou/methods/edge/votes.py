@@ -40,7 +40,7 @@ class VotesEdge:
     ``voter_confidence``: unlabelled nodes vote in the first round if the encoder is this sure of them. ``round_confidence``: a
     node votes in a later round once its posterior has closed this share of the gap between guessing and certainty.
     ``max_rounds``: stop after so many. ``calibration``: share of the training nodes that receive votes, to fit the head.
-    ``noise``: geometric (pure epsilon, delta unused) or gaussian (the mu-GDP that the budget buys).
+    ``noise``: discrete_laplace (pure epsilon, delta unused) or gaussian (the mu-GDP that the budget buys).
 
     Formal guarantee: the transcript is budget.epsilon-DP at edge level, with Gaussian noise (budget.epsilon, budget.delta)-DP
     (docs/privacy.md, Theorem 4); everything else is computed from it and from public values.
@@ -191,7 +191,7 @@ class _Decoder:
         rates = self._rates(counts)
         evidence, joint = self._best_count_model(counts, rates)
         self.rates = rates["labelled"]
-        # Calibration nodes receive votes only of those before them; their counts are brought to what an unlabelled node would receive.
+        # Calibration nodes receive votes only of those before them; their counts are brought to those of an unlabelled node.
         received = np.ones(self.n)
         received[self.calibration] = self.before_calibration / len(self.train)
         self.known = Evidence(self.log_prior, evidence, counts / np.maximum(received, 0.25)[:, None])

@@ -43,7 +43,7 @@ from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.calibration import CalibratedPropagation, budget_mu, calibrate_propagation, remaining_epsilon
 from caribou.privacy.mechanism_records import NODES, PARTS, exponential_record, message_passing_record
 from caribou.privacy.plan import ReleasePlan
-from caribou.privacy.sensitivity import Bounds, double_precision
+from caribou.privacy.sensitivity import Bounds
 from caribou.privacy.sizes import Sizes
 from caribou.randomness import Streams
 
@@ -133,7 +133,7 @@ class CaribouNdp:
             released=(*base.released, "the last state X^(K) of all nodes", "the classifier on top of it"),
             description="caribou-ndp, fitted",
             public_parameters=public_parameters(sizes, self.settings()),
-            assumptions=node_assumptions(self.base, reads_edges=True),
+            assumptions=node_assumptions(self.base),
             parts=parts,
         )
 
@@ -161,7 +161,7 @@ class CaribouNdp:
             released=("the last state X^(K) of all nodes",),
             description="caribou-ndp, predicted",
             public_parameters=public_parameters(sizes, self.settings()),
-            assumptions=node_assumptions(self.base, reads_edges=True),
+            assumptions=node_assumptions(self.base),
             parts={"propagation": calibrated},
         )
 
@@ -211,13 +211,10 @@ class CaribouNdp:
         return ContractiveGraphLayer(self.contraction, self.alpha1, self.beta)
 
     def _calibrate(self, sizes: Sizes, mu: float) -> CalibratedPropagation:
-        n = sizes.nodes
-        return calibrate_propagation(
-            self._layer.sensitivity(PrivacyUnit.NODE, Bounds(degree_cap=self.degree_cap, nodes=n)),
-            hops=self.hops,
-            mu=mu,
-            arithmetic=double_precision(nodes=n, columns=sizes.classes, beta=self.beta),
-        )
+        bounds = Bounds(degree_cap=self.degree_cap, nodes=sizes.nodes)
+        sensitivity = self._layer.sensitivity(PrivacyUnit.NODE, bounds)
+        arithmetic = sensitivity.arithmetic(nodes=sizes.nodes, columns=sizes.classes)
+        return calibrate_propagation(sensitivity, hops=self.hops, mu=mu, arithmetic=arithmetic)
 
     def _propagate(
         self,

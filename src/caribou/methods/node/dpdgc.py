@@ -99,7 +99,7 @@ class DpdgcNdp:
             released=("the weights W", "the noisy product A W", "weights of the classifier", *base.released),
             description="dpdgc-ndp, fitted",
             public_parameters=public_parameters(sizes, self.settings()),
-            assumptions=(*node_assumptions(self.base, reads_edges=True), RELEASED_WEIGHTS),
+            assumptions=(*node_assumptions(self.base), RELEASED_WEIGHTS),
             parts={"base": base, "structure": structure, "sums": sums, "head": head},
         )
 

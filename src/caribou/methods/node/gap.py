@@ -89,7 +89,7 @@ class GapNdp:
             released=("the noisy sums of every hop", "weights of the classifier", *base.released),
             description="gap-ndp, fitted",
             public_parameters=public_parameters(sizes, self.settings()),
-            assumptions=node_assumptions(self.base, reads_edges=True),
+            assumptions=node_assumptions(self.base),
             parts={"base": base, "sums": sums, "head": head},
         )
 
@@ -111,7 +111,7 @@ class GapNdp:
             released=("the noisy sums of every hop",),
             description="gap-ndp, predicted",
             public_parameters=public_parameters(sizes, self.settings()),
-            assumptions=node_assumptions(self.base, reads_edges=True),
+            assumptions=node_assumptions(self.base),
             parts={"sums": sums},
         )
 

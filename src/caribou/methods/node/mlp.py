@@ -35,23 +35,21 @@ from torch import nn
 from caribou._validate import boolean, integer, non_negative, open_unit_interval, positive
 from caribou.errors import InputError
 from caribou.graph import Graph
+from caribou.mechanisms.bounded_rows import Rows
 from caribou.mechanisms.exponential import choose
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.mechanisms.noisy_descent import (
     Descent,
     Optimizer,
     average_noise_variance,
-    chain_logits,
-    network_from_arrays,
     noisy_gradient_descent,
-    path_length_schedule,
-    random_feature_count,
-    selu_network,
-    shrink_rows,
     train_privately,
 )
+from caribou.mechanisms.noisy_mean import private_mean
 from caribou.methods.base import Outputs, require_unit
-from caribou.models.features import Rows, centred_unit_rows, private_mean, unit_root_rows, with_random_features
+from caribou.models.features import centred_unit_rows, unit_root_rows, with_random_features
+from caribou.models.linear import path_length_schedule, random_feature_count, shrink_rows
+from caribou.models.network import chain_logits, network_from_arrays, selu_network
 from caribou.models.public_features import PublicBasis, public_basis, read_public_features
 from caribou.models.public_weights import random_directions
 from caribou.privacy.allocation import AllocatedPart, Part
@@ -199,7 +197,7 @@ class MlpDp:
             released=released,
             description="mlp-dp, fitted",
             public_parameters=public_parameters(sizes, self.settings()),
-            assumptions=node_assumptions(self, reads_edges=False),
+            assumptions=node_assumptions(self),
             parts={"base": base},
         )
 
@@ -237,7 +235,7 @@ class MlpDp:
             released=("nothing about this graph",),
             description="mlp-dp, predicted",
             public_parameters={"nodes": sizes.nodes, "columns": sizes.columns, "classes": sizes.classes},
-            assumptions=node_assumptions(self, reads_edges=False),
+            assumptions=node_assumptions(self),
         )
 
     def predict_graph(
@@ -452,11 +450,10 @@ def public_parameters(sizes: Sizes, settings: Mapping[str, Any]) -> dict[str, An
     return {"nodes": sizes.nodes, "columns": sizes.columns, "classes": sizes.classes, **parts, **settings}
 
 
-def node_assumptions(base: MlpDp | None, *, reads_edges: bool) -> tuple[Assumption, ...]:
-    """What every node-level method assumes beside its mechanisms: about predictions, a public sample, and edges."""
+def node_assumptions(base: MlpDp | None) -> tuple[Assumption, ...]:
+    """What every node-level method assumes beside its mechanisms: about predictions, and about a public sample."""
     sample = base is not None and base.public_features is not None
     return (
-        *(() if reads_edges else (Assumption(AssumptionName.NO_EDGE_READ),)),
         Assumption(AssumptionName.OWN_PREDICTIONS),
         *((Assumption(AssumptionName.PUBLIC_FEATURES),) if sample else ()),
     )

@@ -29,22 +29,19 @@ from scipy.special import softmax
 from caribou._validate import integer, non_negative, open_unit_interval, positive
 from caribou.errors import InputError
 from caribou.graph import Graph
+from caribou.mechanisms.bounded_rows import Rows, row_norms, unit_length
 from caribou.mechanisms.exponential import choose
-from caribou.mechanisms.neighbour_sums import bounded_adjacency, noisy_sums, unit_length
+from caribou.mechanisms.neighbour_sums import bounded_adjacency, noisy_sums
 from caribou.mechanisms.noise_source import NoiseSource
-from caribou.mechanisms.noisy_descent import (
-    Descent,
-    average_noise_variance,
-    noisy_gradient_descent,
-    path_length_schedule,
-    shrink_rows,
-)
+from caribou.mechanisms.noisy_descent import Descent, average_noise_variance, noisy_gradient_descent
+from caribou.mechanisms.noisy_mean import private_mean
 from caribou.memory import DOUBLE, require_memory
 from caribou.methods.base import Outputs, require_unit
 from caribou.methods.node.caribou import DEFAULT_WEIGHT, WEIGHTS
 from caribou.methods.node.mlp import full_batch, node_assumptions
 from caribou.methods.node.shared import calibrate_node_sums, centred, default_radius
-from caribou.models.features import Rows, centred_unit_rows, private_mean, row_norms, unit_root_rows
+from caribou.models.features import centred_unit_rows, unit_root_rows
+from caribou.models.linear import path_length_schedule, shrink_rows
 from caribou.privacy.allocation import AllocatedPart
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.calibration import CalibratedSums, budget_mu, remaining_epsilon
@@ -144,7 +141,7 @@ class SageNdp:
             ),
             description="sage-ndp, fitted",
             public_parameters=self._public(sizes),
-            assumptions=node_assumptions(None, reads_edges=True),
+            assumptions=node_assumptions(None),
             parts={"training": TrainingPlan(mean, schedule, training, sensitivity), "sums": sums, "choice": choice},
         )
 
@@ -180,7 +177,7 @@ class SageNdp:
             released=("the noisy sums of messages of all nodes",),
             description="sage-ndp, predicted",
             public_parameters=self._public(sizes),
-            assumptions=node_assumptions(None, reads_edges=True),
+            assumptions=node_assumptions(None),
             parts={"sums": sums},
         )
 

@@ -12,10 +12,11 @@ import numpy as np
 from caribou._validate import open_unit_interval
 from caribou.errors import InputError
 from caribou.graph import Graph
-from caribou.mechanisms.neighbour_sums import unit_length
+from caribou.mechanisms.bounded_rows import unit_length
 from caribou.mechanisms.noise_source import NoiseSource
-from caribou.mechanisms.noisy_descent import Descent, noisy_gradient_descent, path_length_schedule
+from caribou.mechanisms.noisy_descent import Descent, noisy_gradient_descent
 from caribou.methods.node.mlp import MlpDp, base_model, full_batch, training_record
+from caribou.models.linear import path_length_schedule
 from caribou.privacy.allocation import AllocatedPart
 from caribou.privacy.budget import PrivacyUnit
 from caribou.privacy.calibration import CalibratedSums, calibrate_sums

@@ -7,7 +7,7 @@ model of `mlp-dp`. A public switch, from epsilon and a *declared* average degree
 Who is protected, and how (PrivacyUnit.NODE; the split, its sizes and the number of classes are public):
 
 * A **training node** is in the Gaussians of the linear model and in at most M rows of counts. In each of these rows its vote
-  moves the clipped counts by at most 1 in L1 (`clip_counts`). Senders choose their receivers by public coins of the pair, and
+  moves the clipped counts by at most 1 in L1 (`clip_counts`). Senders choose their receivers by a public hash of the pair, and
   receivers are never senders: without this node, nobody else's votes change. So it pays the composition of the Gaussians with
   M Laplace mechanisms of multiplier b, computed by PLD. (One shift of L1 norm 1 on a single entry is the worst way to move a
   row: see `split_shift_is_dominated` below.) This holds for every graph, without any condition on degrees.
@@ -145,7 +145,7 @@ class VotesNdp:
             released=(*base.released, "noisy votes of all nodes", "weight beta"),
             description="votes-ndp, fitted",
             public_parameters=public_parameters(sizes, self.settings()),
-            assumptions=node_assumptions(self.base, reads_edges=True),
+            assumptions=node_assumptions(self.base),
             parts={"base": base, "votes": votes},
         )
 
@@ -190,7 +190,7 @@ class VotesNdp:
             released=("noisy votes of all nodes",),
             description="votes-ndp, predicted",
             public_parameters=public_parameters(sizes, self.settings()),
-            assumptions=node_assumptions(self.base, reads_edges=True),
+            assumptions=node_assumptions(self.base),
             parts={"votes": votes},
         )
 

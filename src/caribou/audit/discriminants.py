@@ -1,0 +1,203 @@
+"""Discriminants between two tables of runs: scores that are fitted on some runs, and one threshold that others choose."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from caribou.audit.transcripts import Layout, Runs, finite
+
+FITTED = (
+    "mean projection",
+    "clear projection",
+    "discriminant of the transcript",
+    "likelihood ratio of fitted Gaussians",
+    "likelihood ratio of fitted Laplace noise",
+    "energy",
+    "discriminant",
+)
+MAX_CORRELATED = 200
+"""Columns up to which correlations between entries of a transcript are estimated."""
+THRESHOLDS = 41
+
+
+@dataclass(frozen=True)
+class Test:
+    """Says "with" where sign (score - threshold) > 0; ``second``: "with" means the second world, else the first."""
+
+    __test__ = False  # not a test of pytest
+
+    column: int
+    threshold: float
+    sign: int
+    second: bool
+
+    def describe(self, names: tuple[str, ...]) -> str:
+        """In words."""
+        side = ">" if self.sign > 0 else "<"
+        return f"{names[self.column]} {side} {self.threshold:.6g} says {'second' if self.second else 'first'} graph"
+
+
+@dataclass(frozen=True, eq=False)
+class Discriminants:
+    """Fitted scores. A call gives one column per score: the adversary's own, statistics, and the fitted ones."""
+
+    names: tuple[str, ...]
+    given: tuple[str, ...]  # of these names, those that were not fitted
+    layout: Layout
+    usual: np.ndarray  # stands for an entry that is not finite; [entries]
+    keep: np.ndarray
+    linear: np.ndarray  # [kept entries, 3]
+    means: tuple[np.ndarray, np.ndarray]
+    variances: tuple[np.ndarray, np.ndarray]
+    medians: tuple[np.ndarray, np.ndarray]
+    per_scale: np.ndarray  # 1 / scale of Laplace noise where the worlds clearly differ, else 0
+    own: np.ndarray
+    uncorrelated: int  # columns if they were too many for their correlations, else 0
+
+    def __call__(self, runs: Runs) -> np.ndarray:
+        """[runs, columns]"""
+        x = usual_where_missing(self.layout(runs), self.usual)[:, self.keep]
+        scores = runs.columns(self.given)
+        ratio = sum(
+            side * ((x - mean) ** 2 / (2 * variance) + np.log(variance) / 2)
+            for side, mean, variance in zip((1, -1), self.means, self.variances, strict=True)
+        )
+        quadratic = np.asarray(ratio).sum(axis=1) if x.shape[1] else np.zeros(len(x))
+        a, b = self.medians
+        laplace = (np.abs(x - a) - np.abs(x - b)) @ self.per_scale
+        centre, spread = sum(self.means) / 2, sum(self.variances) / 2
+        energy = ((x - centre) ** 2 / spread).sum(axis=1)
+        fitted = [x @ self.linear, *(c[:, None] for c in (quadratic, laplace, energy, scores @ self.own))]
+        return finite(np.concatenate([scores, *fitted], axis=1))
+
+
+def usual_where_missing(x: np.ndarray, usual: np.ndarray) -> np.ndarray:
+    """Entries that are infinite or NaN say nothing here; their number is a score of its own. [runs, entries]"""
+    return np.where(np.isfinite(x), x, usual)
+
+
+def _usual(x: np.ndarray) -> np.ndarray:
+    """The median of the finite entries of each column, 0 if there are none. [entries]"""
+    out = np.zeros(x.shape[1])
+    whole = np.isfinite(x).all(axis=0)
+    out[whole] = np.median(x[:, whole], axis=0)
+    for column in np.flatnonzero(~whole):
+        values = x[np.isfinite(x[:, column]), column]
+        out[column] = np.median(values) if len(values) else 0.0
+    return out
+
+
+def fit_discriminants(a: Runs, b: Runs) -> Discriminants:
+    """Scores fitted on runs of both worlds: standardised difference of means, Fisher's direction, Gaussian likelihood ratio."""
+    layout = Layout.of((a, b))
+    given = tuple(dict.fromkeys((*a.names, *b.names)))
+    xa, xb = layout(a), layout(b)
+    usual = _usual(np.concatenate([xa, xb]))
+    xa, xb = usual_where_missing(xa, usual), usual_where_missing(xb, usual)
+    keep = np.flatnonzero(np.ptp(np.concatenate([xa, xb]), axis=0) > 0)
+    xa, xb = xa[:, keep], xb[:, keep]
+    linear = np.concatenate([fitted_projections(xa, xb), _whole_discriminant(xa, xb)[:, None]], axis=1)
+    means = (xa.mean(axis=0), xb.mean(axis=0))
+    pooled = (xa.var(axis=0) + xb.var(axis=0)) / 2
+    floor = 1e-12 * (1 + means[0] ** 2 + means[1] ** 2)
+    variances = tuple(_shrunk_variance(x.var(axis=0), pooled, len(x)) + floor for x in (xa, xb))
+    own = discriminant(a.columns(given), b.columns(given))
+    medians = (np.median(xa, axis=0), np.median(xb, axis=0))
+    scale = (np.abs(xa - medians[0]).mean(axis=0) + np.abs(xb - medians[1]).mean(axis=0)) / 2 + np.sqrt(floor)
+    per_scale = (linear[:, 1] != 0) / scale
+    return Discriminants(
+        (*given, *FITTED),
+        given,
+        layout,
+        usual,
+        keep,
+        linear,
+        means,
+        (variances[0], variances[1]),
+        medians,
+        per_scale,
+        own,
+        0 if correlated(xa) else xa.shape[1],
+    )
+
+
+def _shrunk_variance(own: np.ndarray, pooled: np.ndarray, runs: int) -> np.ndarray:
+    """The world's own variance where it clearly differs from the pooled one (4 standard errors), else the pooled one."""
+    error = pooled * math.sqrt(2 / max(runs, 2))
+    return np.where(np.abs(own - pooled) > 4 * error, own, pooled)
+
+
+def fitted_projections(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """The standardised difference of the means, all of it and its clear part. [entries, 2]"""
+    spread = np.sqrt((a.var(axis=0) + b.var(axis=0)) / 2)
+    steady = spread <= 1e-12 * (1 + np.abs(a.mean(axis=0)) + np.abs(b.mean(axis=0)))
+    gap = b.mean(axis=0) - a.mean(axis=0)
+    scale = np.where(steady, 1.0, spread)
+    t = gap / scale * math.sqrt(len(a) / 2)
+    t[steady] = 0.0  # constant in each world: the likelihood ratio of fitted Gaussians decides by it alone
+    return np.stack([t / scale, np.where(np.abs(t) > 3, t, 0) / scale], axis=1)
+
+
+def _whole_discriminant(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Fisher's direction of all entries where there are enough runs for their correlations, else zeros. [entries]"""
+    return discriminant(a, b) if correlated(a) else np.zeros(a.shape[1])
+
+
+def correlated(x: np.ndarray) -> bool:
+    """Whether there are runs enough to estimate how columns go together. [runs, columns]"""
+    return x.shape[1] <= min(MAX_CORRELATED, len(x) // 2)
+
+
+def discriminant(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Fisher's direction: the pooled covariance's inverse times the difference of the means. [columns]"""
+    if a.shape[1] == 0:
+        return np.zeros(0)
+    scale = np.sqrt(a.var(axis=0) + b.var(axis=0))
+    scale = np.where(scale > 0, scale, 1.0)
+    pooled = np.atleast_2d(np.cov((a / scale).T) + np.cov((b / scale).T)) / 2
+    gap = (b.mean(axis=0) - a.mean(axis=0)) / scale
+    return (np.linalg.pinv(pooled, rcond=1e-9, hermitian=True) @ gap) / scale
+
+
+# -- one threshold -------------------------------------------------------------------------------------------------
+
+
+def best_test(a: np.ndarray, b: np.ndarray, bounds: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> Test:
+    """The test with the largest bound, over all columns, some thresholds, both signs and both directions. [runs, columns] each
+
+    ``bounds``: from false and true counts of many tests to their bounds.
+    """
+    best, chosen = -math.inf, Test(0, 0.0, 1, True)
+    for column in range(a.shape[1]):
+        values = np.array(thresholds(a[:, column], b[:, column]))
+        if len(values) == 0:
+            continue
+        above = [len(x) - np.searchsorted(np.sort(x[:, column]), values, side="right") for x in (a, b)]
+        for sign, (in_a, in_b) in ((1, above), (-1, [len(a) - above[0], len(b) - above[1]])):
+            for second, counts in ((True, (in_a, in_b)), (False, (in_b, in_a))):
+                each = bounds(*counts)
+                if each.max() > best:
+                    best, chosen = float(each.max()), Test(column, float(values[each.argmax()]), sign, second)
+    return chosen
+
+
+def thresholds(a: np.ndarray, b: np.ndarray) -> list[float]:
+    """Midpoints between values: evenly by rank, and closer towards both ends, where tests with few false alarms are."""
+    values = np.unique(np.concatenate([a, b]))
+    values = values[np.isfinite(values)]
+    if len(values) < 2:
+        return []
+    middles = (values[1:] + values[:-1]) / 2
+    ends = 2 ** np.arange(0, max(1, int(math.log2(len(middles) + 1))))
+    ranks = np.concatenate([np.linspace(0, len(middles) - 1, THRESHOLDS).round(), ends - 1, len(middles) - ends])
+    return [float(t) for t in middles[np.unique(np.clip(ranks, 0, len(middles) - 1).astype(int))]]
+
+
+def hits(a: np.ndarray, b: np.ndarray, test: Test) -> tuple[int, int]:
+    """Runs that the test recognises: falsely, truly."""
+    in_a, in_b = (int((test.sign * (x[:, test.column] - test.threshold) > 0).sum()) for x in (a, b))
+    return (in_a, in_b) if test.second else (in_b, in_a)

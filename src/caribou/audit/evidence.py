@@ -1,0 +1,136 @@
+"""Evidence against a claim: what a distinguishing game, or one run with canaries, has proven."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from caribou.audit.bounds import epsilon_of_rates, pessimistic_rates
+from caribou.audit.claims import Claim
+from caribou.audit.metrics import Scored
+from caribou.audit.schedule import first_block
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """One block: the test that was chosen before it, its counts on the block, and what they prove."""
+
+    runs: int
+    test: str
+    false: int
+    true: int
+    confidence: float
+    leak: float
+    """Proven, in the unit of the claim."""
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """What a distinguishing game showed. ``leak``: the largest proven lower bound, in the unit of ``claim``."""
+
+    claim: Claim
+    pair: str
+    target: str
+    judgements: tuple[Judgement, ...]
+    confidence: float
+    planned: int
+    seed: int
+    judged: Scored
+    """The chosen score on the last block, and which runs had the edge or node."""
+    pairs: int = 1
+    """The game chose its pair among this many."""
+    uncorrelated: int = 0
+    """Columns of the transcript if they were too many to estimate their correlations, else 0."""
+
+    @property
+    def best(self) -> Judgement:
+        """The block that proved most."""
+        return max(self.judgements, key=lambda judgement: judgement.leak)
+
+    @property
+    def leak(self) -> float:
+        """The largest lower bound, in the unit of the claim."""
+        return self.best.leak
+
+    @property
+    def epsilon_lower(self) -> float:
+        """The largest lower bound on epsilon at the claimed delta."""
+        return self.claim.as_epsilon(self.leak)
+
+    @property
+    def epsilon_by_rates(self) -> float:
+        """The largest lower bound on epsilon that follows from rates alone, in either direction of a test; of any mechanism."""
+        delta, out = 0.0 if self.claim.pure else self.claim.delta, 0.0
+        for judged in self.judgements:
+            fpr, tpr = pessimistic_rates(judged.false, judged.true, judged.runs, judged.confidence)
+            out = max(out, epsilon_of_rates(fpr, tpr, delta), epsilon_of_rates(1 - tpr, 1 - fpr, delta))
+        return out
+
+    @property
+    def runs(self) -> int:
+        """Runs per graph that were made."""
+        return first_block(self.planned) + sum(judgement.runs for judgement in self.judgements)
+
+    @property
+    def rejects_claim(self) -> bool:
+        """Whether more than the claim is proven."""
+        return self.leak > self.claim.size
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        best = self.best
+        return {
+            "pair": self.pair,
+            "target": self.target,
+            "kind": self.claim.kind,
+            "claimed": self.claim.size,
+            "proven": self.leak,
+            "epsilon_lower": self.epsilon_lower,
+            "epsilon_lower_by_rates": self.epsilon_by_rates,
+            "runs_per_graph": self.runs,
+            "confidence": self.confidence,
+            "test": best.test,
+            "false_positives": best.false,
+            "true_positives": best.true,
+            "judged_runs": best.runs,
+            "seed": self.seed,
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class OneRun:
+    """What one run with canaries showed: ``correct`` of ``guesses`` membership bits among ``canaries`` were guessed.
+
+    ``scored``: all scores with their membership bits, for a curve; None if all bits are equal.
+    """
+
+    canaries: int
+    guesses: int
+    correct: int
+    delta: float
+    confidence: float
+    epsilon_lower: float
+    scored: Scored | None
+    seed: int
+
+    def describe(self) -> str:
+        """In one sentence."""
+        return (
+            f"one run: {self.correct} of {self.guesses} guesses about {self.canaries} canary edges are right, which proves "
+            f"epsilon >= {self.epsilon_lower:.3g} at delta = {self.delta:g} and confidence {self.confidence:.4g}"
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return {
+            "canaries": self.canaries,
+            "guesses": self.guesses,
+            "correct": self.correct,
+            "epsilon_lower": self.epsilon_lower,
+            "confidence": self.confidence,
+            "seed": self.seed,
+        }
+
+
+Proof = Evidence | OneRun
+"""Whatever proves a lower bound on epsilon at a stated confidence."""

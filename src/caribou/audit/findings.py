@@ -1,0 +1,57 @@
+"""What every attack is asked, and what every attack answers: the same two records, whatever is attacked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from caribou.audit.evidence import Proof
+from caribou.audit.metrics import AttackResult
+
+Progress = Callable[[str, int, int, float], None]
+"""Called with the name of a part, its steps done and planned, and the largest epsilon proven so far."""
+
+
+class Promise(StrEnum):
+    """Which promise an attack puts to the test."""
+
+    CLAIM = "claim"
+    """The claimed epsilon or mu itself: the attack proves a lower bound, and may reject the claim."""
+    POST_PROCESSING = "post-processing"
+    """That a fit reads private edges through its noise alone."""
+    RATES = "rates"
+    """The true positive rates that a certificate allows: the attack draws who is a member, and measures."""
+    NONE = "none"
+    """No promise: the data decide who is a member, so that public data alone may tell as much as a leak."""
+
+
+def no_progress(name: str, done: int, planned: int, epsilon: float) -> None:
+    """Tells nobody."""
+
+
+@dataclass(frozen=True)
+class Terms:
+    """The terms on which an attack is made.
+
+    ``runs``: None = as many as the attack takes by default. ``confidence``: of each lower bound that it proves. ``workers``:
+    processes that may play runs side by side.
+    """
+
+    runs: int | None = None
+    confidence: float = 0.95
+    workers: int = 1
+    progress: Progress = no_progress
+
+
+@dataclass(frozen=True, eq=False)
+class Findings:
+    """What an attack found, by the name of its part: rates that it measured, and lower bounds that it proved.
+
+    ``skipped``: parts that were not made, and why. ``notes``: what else a reader must know, one sentence each.
+    """
+
+    measured: Mapping[str, AttackResult] = field(default_factory=dict)
+    proofs: Mapping[str, Proof] = field(default_factory=dict)
+    skipped: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()

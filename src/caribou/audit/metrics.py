@@ -1,0 +1,269 @@
+"""Metrics of an attack: ROC, AUC, average precision, true positive rates, and the rates that a certificate allows.
+
+A score is larger where the adversary believes in membership. Tied scores are one threshold. Every rate comes from the score
+itself, never from hard labels.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import special, stats
+
+from caribou._validate import open_unit_interval
+from caribou.errors import InputError
+from caribou.privacy.accounting import largest_true_positive_rate
+from caribou.privacy.budget import Budget, PrivacyUnit
+from caribou.privacy.events import Event
+
+FALSE_POSITIVE_RATES = (0.001, 0.01, 0.1)
+CONFIDENCE = 0.95
+CURVE_POINTS = 1001
+
+NO_BOUND = (
+    "the attack did not draw who is a member, so public data alone may tell as much (similar nodes are often joined)."
+)
+"""Why no allowed rate stands beside an attack that is not `AttackResult.bounded`."""
+
+
+@dataclass(frozen=True, eq=False)
+class AttackResult:
+    """How well one attack did, beside what the certificate allows.
+
+    ``auc`` (1/2 = guessing) with its interval at 95 %; ``average_precision``; ``tpr_at_fpr``: true positive rates at three false
+    positive rates; ``tpr_allowed``: the largest ones that the certificate allows in a game about one protected unit, 1 where it
+    promises nothing; ``roc``: the curve; ``details``: plain JSON; ``note``: what was attacked, and how noise was handled.
+
+    ``details["bound_applies"]``: whether the attack drew the membership bits, so that a rate above ``tpr_allowed`` speaks against
+    the certificate. Where the data decide (similar nodes are joined more often), public data alone may reach more.
+    """
+
+    name: str
+    auc: float
+    auc_interval: tuple[float, float]
+    average_precision: float
+    tpr_at_fpr: Mapping[float, float]
+    tpr_allowed: Mapping[float, float]
+    roc: tuple[np.ndarray, np.ndarray]
+    details: Mapping[str, Any]
+    note: str
+
+    @property
+    def bounded(self) -> bool:
+        """Whether the certificate bounds these rates: random bits chose the members, as in every game that proves something."""
+        return bool(self.details.get("bound_applies", True))
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values, without the curve."""
+        return {
+            "auc": self.auc,
+            "auc_interval": list(self.auc_interval),
+            "average_precision": self.average_precision,
+            "tpr_at_fpr": {f"{rate:g}": value for rate, value in self.tpr_at_fpr.items()},
+            "tpr_allowed": {f"{rate:g}": value for rate, value in self.tpr_allowed.items()},
+            "details": dict(self.details),
+            "note": self.note,
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Scored:
+    """The scores of one run, and who really is a member. Both [m]; both kinds must be there."""
+
+    scores: np.ndarray
+    members: np.ndarray
+
+    def __post_init__(self) -> None:
+        scores, members = np.asarray(self.scores, dtype=np.float64), np.asarray(self.members, dtype=bool)
+        if scores.ndim != 1 or scores.shape != members.shape:
+            raise InputError(f"scores and members must be 1-D of one length, got {scores.shape} and {members.shape}")
+        if not np.isfinite(scores).all():
+            raise InputError("scores must be finite, got NaN or infinity")
+        if members.all() or not members.any():
+            raise InputError(f"members must hold both kinds, got {int(members.sum())} of {len(members)}")
+        object.__setattr__(self, "scores", scores)
+        object.__setattr__(self, "members", members)
+
+
+# -- one run -------------------------------------------------------------------------------------------------------
+
+
+def threshold_counts(scored: Scored) -> tuple[np.ndarray, np.ndarray]:
+    """False and true positives at every distinct threshold, from the strictest on. [k + 1] each, beginning with 0, 0."""
+    order = np.argsort(-scored.scores, kind="stable")
+    last = np.append(np.flatnonzero(np.diff(scored.scores[order])), len(order) - 1)
+    true = np.cumsum(scored.members[order])[last]
+    return np.append(0, 1 + last - true), np.append(0, true)
+
+
+def roc_curve(scored: Scored) -> tuple[np.ndarray, np.ndarray]:
+    """False and true positive rates, from (0, 0) to (1, 1).
+
+    >>> [x.tolist() for x in roc_curve(Scored([3.0, 2.0, 2.0, 1.0], [True, True, False, False]))]
+    [[0.0, 0.0, 0.5, 1.0], [0.0, 0.5, 1.0, 1.0]]
+    """
+    false, true = threshold_counts(scored)
+    return false / false[-1], true / true[-1]
+
+
+def area_under_curve(scored: Scored) -> float:
+    """P(score of a member > score of another) + P(equal) / 2: Mann and Whitney's U over the number of pairs.
+
+    >>> area_under_curve(Scored([3.0, 2.0, 2.0, 1.0], [True, True, False, False]))
+    0.875
+    """
+    return float(placements(scored)[0].mean())
+
+
+def placements(scored: Scored) -> tuple[np.ndarray, np.ndarray]:
+    """For every member the share of others below it, for every other the share of members above it; ties count one half.
+
+    The structural components of DeLong, DeLong and Clarke-Pearson 1988; the mean of either is the AUC.
+    """
+    ranks = stats.rankdata(scored.scores)
+    inside, outside = scored.scores[scored.members], scored.scores[~scored.members]
+    above = (ranks[scored.members] - stats.rankdata(inside)) / len(outside)
+    below = (ranks[~scored.members] - stats.rankdata(outside)) / len(inside)
+    return above, 1 - below
+
+
+def area_interval(scored: Scored, confidence: float = CONFIDENCE) -> tuple[float, float]:
+    """DeLong's interval of the AUC, on the scale of its logit so that it stays in [0, 1].
+
+    var = var(placements of members) / m + var(placements of others) / n. Assumes independent items; pairs that share a node are
+    not, and there the interval over runs (`mean_interval`) counts. At AUC 0 or 1, where the variance vanishes, the other end is
+    Clopper and Pearson's for min(m, n) trials without a failure.
+    """
+    above, below = placements(scored)
+    area, fewest = float(above.mean()), min(len(above), len(below))
+    level = (1 - open_unit_interval(confidence=confidence)) / 2
+    if not 0 < area < 1:
+        end = level ** (1 / fewest)
+        return (end, 1.0) if area >= 1 else (0.0, 1 - end)
+    variance = sum(float(part.var(ddof=1)) / len(part) for part in (above, below) if len(part) > 1)
+    width = stats.norm.ppf(1 - level) * math.sqrt(variance) / (area * (1 - area))
+    centre = math.log(area / (1 - area))
+    return float(special.expit(centre - width)), float(special.expit(centre + width))
+
+
+def average_precision(scored: Scored) -> float:
+    """sum over thresholds of (recall gained) x precision, without interpolation."""
+    false, true = threshold_counts(scored)
+    return float((np.diff(true) * true[1:] / (true[1:] + false[1:])).sum() / true[-1])
+
+
+def true_positive_rate(scored: Scored, false_positive_rate: float) -> float:
+    """The largest measured TPR of a threshold whose FPR is at most the given one; nothing is interpolated."""
+    fpr, tpr = roc_curve(scored)
+    return float(tpr[fpr <= false_positive_rate].max())
+
+
+@dataclass(frozen=True)
+class TopPairs:
+    """How good the highest scores are: precision and recall of the first ``predicted`` ones, F1, and the hits among them."""
+
+    predicted: int
+    precision: float
+    recall: float
+    f1: float
+    hits: int
+
+
+def top_scores(scored: Scored, predicted: int) -> TopPairs:
+    """The ``predicted`` highest scores are called members. Hits among tied scores at the border are counted in proportion."""
+    predicted = min(max(1, predicted), len(scored.scores))
+    false, true = threshold_counts(scored)
+    hits = float(np.interp(predicted, false + true, true))
+    precision, recall = hits / predicted, hits / float(true[-1])
+    f1 = 0.0 if hits == 0 else 2 * precision * recall / (precision + recall)
+    return TopPairs(predicted, precision, recall, f1, round(hits))
+
+
+# -- several runs --------------------------------------------------------------------------------------------------
+
+
+def mean_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> tuple[float, float]:
+    """Student's interval of a mean; a single value gives no width and is returned twice.
+
+    >>> [round(x, 3) for x in mean_interval([0.4, 0.5, 0.6])]
+    [0.252, 0.748]
+    """
+    mean = float(np.mean(values))
+    if len(values) < 2:
+        return mean, mean
+    quantile = stats.t.ppf((1 + open_unit_interval(confidence=confidence)) / 2, len(values) - 1)
+    width = float(quantile * np.std(values, ddof=1) / math.sqrt(len(values)))
+    return mean - width, mean + width
+
+
+def allowed_rates(
+    events: Sequence[Event] | None, delta: float, rates: Sequence[float] = FALSE_POSITIVE_RATES
+) -> dict[float, float]:
+    """The largest TPR that the events allow at each FPR; ``None``: what is attacked is not covered, so everything is allowed."""
+    if events is None:
+        return dict.fromkeys(rates, 1.0)
+    return {rate: largest_true_positive_rate(events, delta=delta, false_positive_rate=rate) for rate in rates}
+
+
+def edge_rates(events: Sequence[Event] | None, budget: Budget | None) -> dict[float, float]:
+    """What a certificate allows in a game about one edge. At node level: T(T(FPR)), T the largest TPR in a game about one node.
+
+    An edge is added by taking one of its nodes out and putting it back with the edge: two steps between neighbours.
+    """
+    if events is None or budget is None:
+        return dict.fromkeys(FALSE_POSITIVE_RATES, 1.0)
+    once = allowed_rates(events, budget.delta)
+    if budget.unit is PrivacyUnit.EDGE:
+        return once
+    return {
+        rate: 1.0 if first >= 1 else largest_true_positive_rate(events, delta=budget.delta, false_positive_rate=first)
+        for rate, first in once.items()
+    }
+
+
+def node_rates(events: Sequence[Event], budget: Budget) -> dict[float, float]:
+    """What a certificate allows in a game about one node: everything, if it is about edges."""
+    return allowed_rates(events if budget.unit is PrivacyUnit.NODE else None, budget.delta)
+
+
+def summarise(
+    name: str,
+    runs: Sequence[Scored],
+    *,
+    allowed: Mapping[float, float],
+    details: Mapping[str, Any],
+    note: str,
+) -> AttackResult:
+    """Means over runs: scores of different runs are not on one scale and are never pooled.
+
+    The interval of the AUC is Student's over the runs if there are three or more, else the mean of DeLong's.
+    """
+    areas = [area_under_curve(run) for run in runs]
+    if len(runs) > 2:
+        low, high = mean_interval(areas)
+    else:
+        low, high = (float(np.mean(ends)) for ends in zip(*map(area_interval, runs), strict=True))
+    return AttackResult(
+        name,
+        float(np.mean(areas)),
+        (max(0.0, low), min(1.0, high)),
+        float(np.mean([average_precision(run) for run in runs])),
+        {rate: float(np.mean([true_positive_rate(run, rate) for run in runs])) for rate in allowed},
+        dict(allowed),
+        mean_curve(runs),
+        {"runs": len(runs), "auc_of_runs": areas, **details},
+        note,
+    )
+
+
+def mean_curve(runs: Sequence[Scored]) -> tuple[np.ndarray, np.ndarray]:
+    """The ROC of one run, or the mean over runs at equal false positive rates. [k], [k]"""
+    curves = [roc_curve(run) for run in runs]
+    if len(curves) == 1 and len(curves[0][0]) <= CURVE_POINTS:
+        return curves[0]
+    grid = np.union1d(np.linspace(0, 1, CURVE_POINTS), np.geomspace(1e-4, 1, 101))
+    return grid, np.mean([np.interp(grid, *curve) for curve in curves], axis=0)

@@ -1,0 +1,141 @@
+"""The power of an audit: how many runs it takes to reject the claim of a mechanism that leaks twice as much."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+
+from scipy import stats
+
+from caribou.audit.claims import Claim
+from caribou.audit.evidence import Evidence, Judgement
+from caribou.audit.schedule import BLOCKS, block_sizes, error_shares
+
+FACTOR = 2.0
+"""An audit must be able to see a mechanism that leaks this many times what it claims."""
+POWER = 0.9
+CHOOSING_A_TEST = {"mu": 1.5, "epsilon": 1.0}
+CHOOSING_A_PAIR = 4 / 3
+"""How many times the runs of the best test it takes if earlier runs choose the test, and the pair out of several.
+
+Measured, not derived: docs/decisions.md. A test between Gaussians needs its threshold and its direction; one of randomized
+response has a single threshold.
+"""
+MIN_SEEN = 1.0
+"""Of a claim of zero, which has no double: the epsilon that the runs must be able to see."""
+MAX_RUNS = 10**7
+"""More are not feasible."""
+
+
+def runs_for_power(claim: Claim, confidence: float, pairs: int = 1) -> int | None:
+    """Runs per graph that reject a claim with probability POWER if the mechanism leaks FACTOR times as much; None: not feasible.
+
+    By the best test. For mu-GDP: Gaussians at distance FACTOR mu, where each threshold is a test. Otherwise: randomized response
+    of FACTOR epsilon, whose single test has TPR = e^eps / (1 + e^eps) and FPR = 1 - TPR. The number is multiplied by what it
+    costs to choose a test, and one of ``pairs``.
+    """
+    best = _smallest(lambda runs: power(claim, runs, confidence) >= POWER)
+    if best is None:
+        return None
+    return _two_digits(best * CHOOSING_A_TEST[claim.kind] * (CHOOSING_A_PAIR if pairs > 1 else 1.0))
+
+
+def powerful(evidence: Evidence) -> bool:
+    """Whether the planned runs were enough to see FACTOR times the claim."""
+    needed = runs_for_power(evidence.claim, evidence.confidence, evidence.pairs)
+    return needed is not None and evidence.planned >= needed
+
+
+def power(claim: Claim, runs: int, confidence: float) -> float:
+    """The probability that ``runs`` runs reject the claim of a mechanism that leaks FACTOR times as much.
+
+    Of the best test, on the last block.
+    """
+    judged = block_sizes(runs)[-1]
+    level = 1 - error_shares(BLOCKS - 1)[-1] * (1 - confidence)
+    return _power(claim.kind, claim.size, claim, judged, level)
+
+
+@lru_cache(maxsize=4096)
+def _power(kind: str, size: float, claim: Claim, judged: int, level: float) -> float:
+    surest = ((1 - level) / 2) ** (1 / judged)  # the limits of rates after all or none of the runs
+    if claim.leak(1 - surest, surest) <= size:
+        return 0.0
+    if kind == "mu":
+        half = FACTOR * size / 2
+        rates = [(stats.norm.cdf(-half - shift), stats.norm.cdf(half - shift)) for shift in (0.0, half / 2, half)]
+    else:
+        truth = 1 / (1 + math.exp(-min(FACTOR * size or MIN_SEEN, 700.0)))
+        rates = [(1 - truth, truth)]
+    return max(_rejection_rate(claim, fpr, tpr, judged, level) for fpr, tpr in rates)
+
+
+def _rejection_rate(claim: Claim, fpr: float, tpr: float, judged: int, level: float) -> float:
+    """P[proven > size] for two binomial counts: the smallest true count that rejects the claim, for each likely false count."""
+    low, high = (int(stats.binom.ppf(q, judged, fpr)) for q in (1e-4, 1 - 1e-4))
+    step = max(1, (high - low) // 40)
+    total = weight = 0.0
+    for false in range(low, high + 1, step):
+        p = float(stats.binom.pmf(false, judged, fpr))
+        total += p * float(stats.binom.sf(needed_hits(claim, false, judged, level) - 1, judged, tpr))
+        weight += p
+    return total / weight if weight > 0 else 0.0
+
+
+def needed_hits(claim: Claim, false: int, judged: int, level: float) -> int:
+    """The smallest number of true positives that rejects the claim beside ``false`` false ones; judged + 1 if none does."""
+    low, high = 0, judged + 1
+    while low < high:
+        middle = (low + high) // 2
+        if claim.proven(false, middle, judged, level) > claim.size:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+def rarest_seen(claim: Claim, judged: int, confidence: float) -> float:
+    """How often an event must happen to reject the claim on ``judged`` runs; a rarer one is not seen.
+
+    Of an event that never happens in one of the two worlds, so that it alone rejects any claim: the smallest true count k that
+    proves more than the claim beside no false one, over the runs. For a pure claim that is about 4 e^epsilon / judged.
+    """
+    return min(1.0, needed_hits(claim, 0, judged, confidence) / judged)
+
+
+def runs_to_reject(evidence: Evidence, judged: Judgement | None = None) -> int | None:
+    """Runs per graph with which the rates of a block (by default the last one) would reject the claim; None if no number does."""
+    claim, last = evidence.claim, judged or evidence.judgements[-1]
+    if claim.leak(last.false / last.runs, last.true / last.runs) <= claim.size:
+        return None
+
+    def enough(runs: int) -> bool:
+        judged = block_sizes(runs)[-1]
+        counts: Sequence[int] = [round(hits * judged / last.runs) for hits in (last.false, last.true)]
+        return claim.proven(counts[0], counts[1], judged, last.confidence) > claim.size
+
+    return _smallest(enough)
+
+
+def _smallest(enough: Callable[[int], bool]) -> int | None:
+    """The smallest number of runs, to two digits, that is enough; None if MAX_RUNS are not."""
+    high = 80
+    while not enough(high):
+        high *= 2
+        if high > MAX_RUNS:
+            return None
+    low = high // 2
+    while high - low > max(8, low // 50):
+        middle = (low + high) // 2
+        if enough(middle):
+            high = middle
+        else:
+            low = middle
+    return _two_digits(high)
+
+
+def _two_digits(runs: float) -> int:
+    """Rounded up."""
+    unit = 10 ** max(0, len(str(int(runs))) - 2)
+    return unit * math.ceil(runs / unit - 1e-9)

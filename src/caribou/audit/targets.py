@@ -1,0 +1,193 @@
+"""Audit targets: one run of what is audited, and the transcript of all that an adversary sees of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, Protocol
+
+import numpy as np
+
+from caribou.audit import fits
+from caribou.audit.transcripts import WHOLE, Transcript, checked_transcript, word_number
+from caribou.errors import InputError
+from caribou.graph import Graph
+from caribou.mechanisms.noise_source import NoiseSource
+from caribou.methods import Fitted, Method
+from caribou.privacy.budget import Budget
+from caribou.privacy.certificate import Certificate
+from caribou.randomness import Streams
+
+QUERIES = 16
+"""How often the adversary repeats a question whose first two answers differ."""
+
+
+class AuditTarget(Protocol):
+    """One run of what is audited: any function of a graph and a noise source.
+
+    It may also have ``many(graph, runs, noise)``: the same with a first axis of independent runs
+    (`caribou.audit.batched_mechanisms`).
+    """
+
+    def __call__(self, graph: Graph, noise: NoiseSource) -> Transcript:
+        """Everything that is handed out after one run on ``graph``. Privacy noise comes from ``noise``."""
+        ...
+
+
+@dataclass(frozen=True)
+class FitTarget:
+    """One fit of a method, and everything that it hands out; the adversary asks for predictions twice.
+
+    ``hidden``: at node level, the node whose own row of predictions is not part of the claim.
+    """
+
+    method: Method
+    budget: Budget
+    streams: Streams = field(default_factory=lambda: Streams(0))
+    hidden: int | None = None
+
+    def __call__(self, graph: Graph, noise: NoiseSource) -> Transcript:
+        """Fit and hand out."""
+        fitted = fits.fit(self.method, graph, self.budget, self.streams, noise)
+        return handed_out(self.method, fitted, graph, self.hidden)
+
+
+@dataclass(frozen=True)
+class PredictTarget:
+    """One prediction of a graph with public weights: at edge level all that depends on private edges.
+
+    The weights come from one fit on the same graph without any edge (`without_edges`), so that thousands of runs take seconds.
+    They are public and not part of the transcript. The adversary asks for predictions twice. They are part of the transcript
+    where they differ from the probabilities.
+    """
+
+    method: Method
+    budget: Budget
+    weights: Mapping[str, np.ndarray]
+    streams: Streams = field(default_factory=lambda: Streams(0))
+
+    def __call__(self, graph: Graph, noise: NoiseSource) -> Transcript:
+        """Predict ``graph`` and hand out."""
+        predicted = fits.predict_graph(self.method, self.weights, graph, self.budget, self.streams, noise)
+        public = Fitted(predicted.probabilities, predicted.certificate, predicted.released)
+        out = arrays_of(public, slice(None))
+        answers = asked(lambda: np.asarray(self.method.predict(self.weights, predicted.released, graph)), slice(None))
+        if set(answers) == {"predictions"} and np.array_equal(answers["predictions"], predicted.probabilities):
+            return out  # equal columns would only make a transcript too wide to estimate correlations
+        return out | answers
+
+
+@dataclass(frozen=True)
+class BlackBoxTarget:
+    """A model that is reached through predictions only.
+
+    ``train(graph, noise)`` returns a function from a graph to predictions [n, C]. The adversary asks it about the training
+    graph, several times if the answers differ.
+    """
+
+    train: Callable[[Graph, NoiseSource], Callable[[Graph], np.ndarray]]
+    hidden: int | None = None
+
+    def __call__(self, graph: Graph, noise: NoiseSource) -> Transcript:
+        """Train and ask."""
+        ask = self.train(graph, noise)
+        if not callable(ask):
+            raise InputError(f"train must return a function from a graph to predictions, got {type(ask).__name__}")
+        return asked(lambda: _predictions(ask(graph), graph.num_nodes), others(graph.num_nodes, self.hidden))
+
+
+def _predictions(answer: Any, nodes: int) -> np.ndarray:
+    array = checked_transcript({"predictions": answer})["predictions"]
+    if array.ndim != 2 or len(array) != nodes:
+        raise InputError(f"predictions must have one row for each of the {nodes} nodes, got shape {array.shape}")
+    return array
+
+
+def without_edges(graph: Graph) -> Graph:
+    """The same nodes, features, labels and split: at edge level all that is public of a graph."""
+    return Graph.from_edges(
+        graph.features,
+        np.empty((2, 0), dtype=np.int64),
+        labels=graph.labels,
+        split=graph.split,
+        name=graph.name,
+        num_classes=graph.num_classes,
+    )
+
+
+def handed_out(method: Method, fitted: Fitted, graph: Graph, hidden: int | None) -> dict[str, np.ndarray]:
+    """All arrays of a fit by name, and its predictions for every node but ``hidden``."""
+    rows = others(graph.num_nodes, hidden)
+    answers = asked(lambda: np.asarray(method.predict(fitted.weights, fitted.released, graph)), rows)
+    return arrays_of(fitted, rows) | answers
+
+
+def arrays_of(fitted: Fitted, rows: np.ndarray | slice) -> dict[str, np.ndarray]:
+    """All arrays of a fit or a prediction by name, these rows of its probabilities, and what its certificate states."""
+    out = {f"released.{name}": np.asarray(array) for name, array in fitted.released.items()}
+    out |= {f"weights.{name}": np.asarray(array) for name, array in fitted.weights.items()}
+    out["probabilities"] = fitted.probabilities[rows]
+    out["certificate"] = stated_numbers(fitted.certificate)
+    return out
+
+
+def asked(query: Callable[[], np.ndarray], rows: np.ndarray | slice) -> dict[str, np.ndarray]:
+    """The answer to a question that is asked twice; if the answers differ, the mean of many and the first one."""
+    first, second = query()[rows], query()[rows]
+    if np.array_equal(first, second, equal_nan=True):
+        return {"predictions": first}
+    answers = np.stack([first, second, *(query()[rows] for _ in range(QUERIES - 2))])
+    return {"predictions": answers.mean(axis=0), "one prediction": first}
+
+
+UNSTATED = ("created", "certificate_id")
+"""What differs between two certificates of the same cost: the time, and a random name."""
+
+
+def stated_numbers(certificate: Certificate) -> np.ndarray:
+    """All that a certificate states, as numbers, because its statements are published as well. [values]
+
+    A truth value is 0 or 1. A word or the name of a field is a number that follows from it: equal words, equal numbers.
+    """
+    out: list[float] = []
+    for name, value in certificate.to_dict().items():
+        if name not in UNSTATED:
+            out += [word_number(name), *_known_numbers(json.dumps(value, default=_plain))]
+    return np.array(out)
+
+
+def _plain(value: Any) -> Any:
+    """What is no plain JSON value in a certificate of a user's own: numbers as numbers, anything else by its text."""
+    return value.tolist() if isinstance(value, np.ndarray | np.generic) else str(value)
+
+
+@lru_cache(maxsize=4096)
+def _known_numbers(text: str) -> tuple[float, ...]:
+    """Remembered: most fields are the same in all runs of an audit."""
+    return tuple(_numbers(json.loads(text)))
+
+
+def _numbers(value: Any) -> Iterator[float]:
+    """Of a plain JSON value."""
+    if isinstance(value, dict):
+        for name, item in value.items():
+            yield word_number(name)
+            yield from _numbers(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _numbers(item)
+    elif isinstance(value, int) and abs(value) > WHOLE:
+        yield from (float(value >> 32), float(value & (2**32 - 1)))
+    elif isinstance(value, int | float):
+        yield float(value)
+    elif isinstance(value, str) or value is None:
+        yield word_number(str(value))
+    else:
+        raise InputError(f"certificate must state plain JSON values, got {type(value).__name__}")
+
+
+def others(nodes: int, hidden: int | None) -> np.ndarray:
+    """Which rows are handed out. [n], bool"""
+    return np.arange(nodes) != (-1 if hidden is None else hidden)

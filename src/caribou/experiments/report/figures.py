@@ -1,0 +1,161 @@
+"""Figures, drawn with Matplotlib into SVG and PNG. Each is given series of numbers and says in words what it shows."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from caribou.experiments.report.blocks import Figure
+from caribou.experiments.report.summary import MIN_SEEDS, Mean
+
+COLOURS = {
+    "votes": "#0b6e99", "caribou": "#c2410c", "gap": "#4d7c0f", "sage": "#7e22ce",
+    "dpdgc": "#a16207", "lapgraph": "#be185d", "mlp": "#6b7280",
+}  # fmt: skip
+MARKERS = {"votes": "o", "caribou": "s", "gap": "^", "sage": "D", "dpdgc": "v", "lapgraph": "P", "mlp": "x"}
+MORE_MARKERS = ("o", "s", "^", "D", "v", "P", "x")
+STROKES = ("-", "--", ":", "-.")
+MIN_WIDTH = 640
+"""Below this width the text of three panels cannot be read: the figure scrolls instead. [px]"""
+
+Series = Mapping[Any, Mean]
+
+
+def family(method: str) -> str:
+    """The method without its privacy unit, and without what a label says besides.
+
+    >>> family("gap-ndp"), family("mlp"), family("caribou, exact")
+    ('gap', 'mlp', 'caribou')
+    """
+    return re.split("[-,]", method)[0]
+
+
+def style(name: str) -> dict[str, Any]:
+    """Colour and marker of a method: colour is never the only difference."""
+    return {"color": COLOURS.get(family(name), "#374151"), "marker": MARKERS.get(family(name), "."), "markersize": 5}
+
+
+def styles(labels: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """A style per label, no two alike: labels of one family differ by stroke, and by colour where there is one family only."""
+    from matplotlib import colormaps
+
+    families = {family(label) for label in labels}
+    found, seen = {}, dict.fromkeys(families, 0)
+    for label in labels:
+        k = seen[family(label)]
+        seen[family(label)] += 1
+        found[label] = {**style(label), "linestyle": STROKES[k % len(STROKES)]}
+        if len(families) == 1 and len(labels) > 1:
+            found[label]["color"] = colormaps["viridis"](0.9 * k / (len(labels) - 1))
+            found[label]["marker"] = MORE_MARKERS[k % len(MORE_MARKERS)]
+    return found
+
+
+def curves(
+    name: str,
+    title: str,
+    panels: Mapping[str, Mapping[str, Series]],
+    *,
+    x: str,
+    y: str = "test accuracy, %",
+    log: bool = True,
+    lines: Mapping[str, Mapping[str, float]] | None = None,
+    percent: bool = True,
+    caption: str = "",
+) -> Figure:
+    """One panel per key, one line with its 95 % interval per method; ``lines``: horizontal lines by panel and label."""
+
+    looks = styles(list(dict.fromkeys(method for methods in panels.values() for method in methods)))
+
+    def draw(axes: Sequence[Any]) -> None:
+        for ax, (panel, methods) in zip(axes, panels.items(), strict=False):
+            for method, series in methods.items():
+                _line(ax, method, series, 100 if percent else 1, looks[method])
+            for label, height in (lines or {}).get(panel, {}).items():
+                ax.axhline(100 * height, linestyle=":", linewidth=1.2, color=style(label)["color"], label=label)
+            ax.set_title(panel, fontsize=10)
+            ax.set_xlabel(x)
+            if log:
+                ax.set_xscale("log", base=2)
+                ticks = sorted({v for series in methods.values() for v in series})
+                ax.set_xticks(ticks, [f"{t:g}" for t in ticks])
+            ax.grid(alpha=0.25)
+            if percent:
+                low, high = ax.get_ylim()
+                ax.set_ylim(max(0, low), min(100, high))
+        axes[0].set_ylabel(y)
+
+    words = "; ".join(f"{panel}: {_in_words(methods, percent)}" for panel, methods in panels.items())
+    return figure(name, title, len(panels), draw, f"{title}. {words}", caption)
+
+
+def _line(ax: Any, method: str, series: Series, factor: float, look: Mapping[str, Any]) -> None:
+    xs = sorted(series)
+    means = [series[v].value * factor for v in xs]
+    widths = [0.0 if series[v].count < MIN_SEEDS else series[v].half_width * factor for v in xs]
+    ax.errorbar(xs, means, yerr=widths, label=method, linewidth=1.4, capsize=2, **look)
+
+
+def figure(
+    name: str,
+    title: str,
+    panels: int,
+    draw: Callable[[Sequence[Any]], None],
+    alternative: str,
+    caption: str,
+    legend: bool = True,
+) -> Figure:
+    """Draw ``panels`` panels, three in a row, with one legend. ``alternative``: what the figure shows, in words."""
+    import matplotlib as mpl
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+    from matplotlib.figure import Figure as Canvas
+
+    columns = min(3, panels)
+    rows = -(-panels // columns)
+    # a fixed salt gives the same file for the same records
+    with mpl.rc_context({"svg.hashsalt": name, "font.size": 9, "svg.fonttype": "path"}):
+        canvas = Canvas(figsize=(3.4 * columns + 0.6, 2.7 * rows + 0.7), layout="constrained")
+        axes = [canvas.add_subplot(rows, columns, k + 1) for k in range(panels)]
+        draw(axes)
+        if legend:
+            shown: dict[str, Any] = {}
+            for ax in axes:
+                for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
+                    shown.setdefault(label, handle)
+            if shown:
+                across = min(2 * columns, len(shown))  # two of the longest labels fit under a panel
+                canvas.legend(shown.values(), shown.keys(), loc="outside lower center", ncols=across, fontsize=8)
+        svg, png = io.StringIO(), io.BytesIO()
+        # savefig would draw twice, and compute the layout each time
+        FigureCanvasSVG(canvas).print_svg(svg, metadata={"Date": None})
+        canvas.set_layout_engine("none")
+        canvas.set_dpi(150)
+        FigureCanvasAgg(canvas).print_png(png, metadata={"Software": None})
+    min_width = MIN_WIDTH if columns == 3 else 0
+    return Figure(name, title, alternative, _inline(svg.getvalue(), name, min_width), png.getvalue(), caption)
+
+
+def _inline(svg: str, name: str, min_width: int) -> str:
+    """The element alone, with ids of its own where they are needed, as wide as its place: many figures share one page."""
+    element = re.sub(r"<metadata>.*?</metadata>", "", svg[svg.index("<svg") :], flags=re.DOTALL)
+    opening, rest = element.split(">", 1)
+    width = re.search(r'\bwidth="([0-9.]+)pt"', opening)
+    opening = re.sub(r'\s(width|height)="[^"]*"', "", opening)
+    natural = "" if width is None else f' style="max-width: {1.4 * float(width[1]):.0f}px; min-width: {min_width}px"'
+    element = f'{opening} aria-hidden="true"{natural}>{rest}'
+    used = set(
+        re.findall(r'(?:href="#|url\(#)([^")]+)', element)
+    )  # equal pictures have equal ids, which nothing refers to
+    element = re.sub(r' id="([^"]+)"', lambda found: f' id="{name}-{found[1]}"' if found[1] in used else "", element)
+    return re.sub(r'(href="#|url\(#)([^")]+)', rf"\g<1>{name}-\g<2>", element)
+
+
+def _in_words(methods: Mapping[str, Series], percent: bool) -> str:
+    factor = 100 if percent else 1
+    return "; ".join(
+        f"{method} " + ", ".join(f"{x:g}: {factor * m.value:.3g}" for x, m in sorted(series.items()))
+        for method, series in methods.items()
+    )

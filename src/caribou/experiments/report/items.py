@@ -1,0 +1,123 @@
+"""The parts of a report: one per experiment. An experiment that nobody wrote tables for gets general ones."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from caribou.experiments.records import Record, cell_key
+from caribou.experiments.report.blocks import Block, Entry, Table
+from caribou.experiments.report.costs import cost_table
+from caribou.experiments.report.scores import (
+    SCORES,
+    Score,
+    axis_curves,
+    epsilon_curves,
+    interval_words,
+    score_table,
+    settings_note,
+)
+from caribou.experiments.report.summary import grouped, mean_of, value_of
+
+Records = Sequence[Record]
+
+
+@dataclass(frozen=True)
+class Item:
+    """A part of the report: its experiment, and what is made of the records. ``paper``: what it is in a publication."""
+
+    experiment: str
+    title: str
+    paper: str
+    build: Callable[[Records], Sequence[Block]]
+
+
+def general_item(name: str, title: str = "", paper: str = "") -> Item:
+    """Tables and curves for the records of any experiment."""
+    return Item(name, title or name, paper, lambda records: general_blocks(name, records))
+
+
+COMMON = ("method", "dataset", "epsilon", "seed", "kind", "chosen", "settings")
+"""Axes that have their place in a table; what else differs between cells is said with the method."""
+
+
+def general_blocks(name: str, records: Records) -> list[Block]:
+    """The score by method, data set and epsilon, its curves and the costs; where there is no score, all measures by cell."""
+    scores = [score for score in SCORES if any(score.measure in record.measures for record in records)]
+    if not scores or not all({"method", "dataset", "epsilon"} <= set(record.cell) for record in records):
+        return [measures_table(name, records)]
+    score, differing = scores[0], varying(records)
+    shown = [replace(r, cell={**r.cell, "method": _label(r, differing)}) for r in records]
+    means = grouped(shown, "epsilon", "method", "dataset", measure=score.measure)
+    caption = f"{score.caption}, {interval_words(means)} Bold: best, underlined: second. {settings_note(records)}"
+    blocks: list[Block] = [score_table(f"{name}-table", score.title, shown, means, score, caption=caption)]
+    if len({r.cell["epsilon"] for r in records} - {"inf"}) > 1:
+        blocks += epsilon_curves(f"{name}-curves", shown, score)
+    blocks += _curves_over_the_one_that_differs(name, records, score, differing)
+    if any("cpu_seconds" in record.measures for record in records):
+        blocks.append(cost_table(name, shown))
+    return blocks
+
+
+def _curves_over_the_one_that_differs(
+    name: str, records: Records, score: Score, differing: Sequence[str]
+) -> list[Block]:
+    """Curves over a setting or axis of numbers, if it is the only one that differs and every cell has it."""
+    if len(differing) != 1:
+        return []
+    (by,) = differing
+    values = {json.dumps(value_of(r.cell, by)) for r in records}
+    if len(values) < 2 or not all(_is_number(value_of(r.cell, by)) for r in records):
+        return []
+    caption = "Bars: 95 % intervals over the seeds."
+    title = f"{score.title} against {by}"
+    return [axis_curves(f"{name}-{by}", title, records, by, x=by, score=score, caption=caption)]
+
+
+def measures_table(name: str, records: Records) -> Table:
+    """A row per cell, seeds together; a column per measure that is a number."""
+    differing = [
+        n for n in dict.fromkeys(n for r in records for n in _names(r)) if n != "seed" and _differs(records, n)
+    ]
+    labelled: dict[str, list[Record]] = {}
+    for record in records:
+        cell = {key: value for key, value in record.cell.items() if key != "seed"}
+        labelled.setdefault(cell_key(cell), []).append(record)
+    columns = list(dict.fromkeys(m for r in records for m, value in r.measures.items() if _is_number(value)))
+    rows = []
+    for group in labelled.values():
+        label = ", ".join(_said(group[0], n) for n in differing if value_of(group[0].cell, n) is not None) or name
+        values = [[r.measures[m] for r in group if _is_number(r.measures.get(m))] for m in columns]
+        entries = [Entry(f"{mean_of(found).value:.4g}") if found else Entry() for found in values]
+        rows.append((Entry(label), *entries))
+    return Table(f"{name}-measures", "Measures", ("cell", *columns), (("", tuple(rows)),), "Means over the seeds.")
+
+
+def varying(records: Records) -> list[str]:
+    """The axes and settings, besides the common ones, in which cells differ."""
+    names = dict.fromkeys(name for record in records for name in _names(record) if name not in COMMON)
+    return [name for name in names if _differs(records, name)]
+
+
+def _names(record: Record) -> list[str]:
+    return [*(name for name in record.cell if name != "settings"), *record.cell.get("settings", {})]
+
+
+def _differs(records: Records, name: str) -> bool:
+    return len({json.dumps(value_of(record.cell, name), sort_keys=True) for record in records}) > 1
+
+
+def _label(record: Record, differing: Sequence[str]) -> str:
+    said = [_said(record, name) for name in differing if value_of(record.cell, name) is not None]
+    return ", ".join([str(record.cell["method"]), *said])
+
+
+def _said(record: Record, name: str) -> str:
+    value = value_of(record.cell, name)
+    return f"{name} {value if isinstance(value, str) else json.dumps(value)}"
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

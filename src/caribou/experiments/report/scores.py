@@ -1,0 +1,147 @@
+"""A score of methods by data set and epsilon: the table of means with intervals, and curves over an axis."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from caribou.experiments.records import Record
+from caribou.experiments.report.blocks import NOT_RUN, Block, Entry, Figure, Table, marked
+from caribou.experiments.report.figures import curves
+from caribou.experiments.report.summary import Mean, axis, budget_words, grouped, seed_words, seeds_of
+
+Records = Sequence[Record]
+Published = Callable[[str, str, Any], float | None]
+"""What a publication has for a method, a data set and an epsilon, in the unit of the table; None where it has nothing."""
+
+
+@dataclass(frozen=True)
+class Score:
+    """What is compared. ``measure``: its name in records. ``axis`` and ``caption``: with its unit, for figures and tables."""
+
+    measure: str
+    title: str
+    axis: str
+    caption: str
+    percent: bool
+
+    def text(self, mean: Mean) -> str:
+        """A mean with its interval, in the unit of the score."""
+        return mean.percent() if self.percent else mean.decimals()
+
+    def published(self, value: float | None) -> str:
+        """A published figure in the same form."""
+        if value is None:
+            return ""
+        return f"{value:.1f}" if self.percent else f"{value:.3f}"
+
+
+ACCURACY = Score("test_accuracy", "Accuracy", "test accuracy, %", "Test accuracy in %", percent=True)
+AUC = Score("auc", "AUC of the attack", "AUC", "AUC", percent=False)
+SCORES = (ACCURACY, AUC)
+
+
+def score_table(
+    name: str,
+    title: str,
+    records: Records,
+    means: Mapping[Any, Mean],
+    score: Score = ACCURACY,
+    *,
+    published: Published = lambda method, dataset, epsilon: None,
+    dataset_title: Callable[[str], str] = str,
+    caption: str = "",
+) -> Table:
+    """A group of rows per epsilon, a row per method, a column per data set. The best and second of a column are marked.
+
+    ``means``: by (epsilon, method, data set). ``published``: figures that stand beneath ours.
+    """
+    datasets = axis(records, "dataset")
+    groups = []
+    for epsilon in axis(records, "epsilon"):
+        methods = [m for m in axis(records, "method") if any((epsilon, m, d) in means for d in datasets)]
+        columns = []
+        for dataset in datasets:
+            beside = {method: score.published(published(method, dataset, epsilon)) for method in methods}
+            column = [_entry(score, means.get((epsilon, method, dataset)), beside[method]) for method in methods]
+            columns.append(marked(column))
+        rows = [(Entry(method), *(column[k] for column in columns)) for k, method in enumerate(methods)]
+        groups.append((budget_words(epsilon), tuple(rows)))
+    return Table(name, title, ("method", *map(dataset_title, datasets)), tuple(groups), caption)
+
+
+def _entry(score: Score, mean: Mean | None, published: str) -> Entry:
+    if mean is None:
+        return Entry(NOT_RUN, paper=published, title=NOT_RUN)
+    return Entry(score.text(mean), mean.value, published, title=seed_words(mean.count))
+
+
+def interval_words(means: Mapping[Any, Mean]) -> str:
+    """What the figures of a table are, for its caption."""
+    return f"mean ± half of the 95 % interval (from 3 seeds on); seeds: {seeds_of(means.values())}."
+
+
+def settings_note(records: Records) -> str:
+    """For how many fits settings were searched."""
+    searched = sum(bool(r.measures.get("searched")) for r in records)
+    if not searched:
+        return "No settings were searched."
+    if searched == len(records):
+        return "Settings were searched on validation nodes for all of them."
+    return f"Settings were searched on validation nodes for {searched} of {len(records)} fits; the others have the defaults."
+
+
+def epsilon_curves(name: str, records: Records, score: Score = ACCURACY) -> list[Block]:
+    """The score over epsilon, one panel per data set, a dotted line for what has no privacy; nothing if no epsilon is finite."""
+    private = [r for r in records if r.cell["epsilon"] != "inf"]
+    panels: dict[str, dict[str, Any]] = {}
+    lines: dict[str, dict[str, float]] = {}
+    for dataset in axis(records, "dataset"):
+        panels[dataset] = {}
+        for method in axis(private, "method"):
+            here = [r for r in private if r.cell["dataset"] == dataset and r.cell["method"] == method]
+            if here:
+                panels[dataset][method] = grouped(here, "epsilon", measure=score.measure)
+        free = [r for r in records if r.cell["dataset"] == dataset and r.cell["epsilon"] == "inf"]
+        lines[dataset] = {method: m.value for method, m in grouped(free, "method", measure=score.measure).items()}
+    panels = {dataset: methods for dataset, methods in panels.items() if methods}
+    if not panels:
+        return []
+    caption = "Bars: 95 % intervals over the seeds. Dotted: without privacy (mlp: without the graph)."
+    return [
+        curves(
+            name,
+            f"{score.title} against epsilon",
+            panels,
+            x="epsilon",
+            y=score.axis,
+            lines=lines,
+            percent=score.percent,
+            caption=caption,
+        )
+    ]
+
+
+def axis_curves(
+    name: str,
+    title: str,
+    records: Records,
+    by: str,
+    *,
+    x: str,
+    score: Score = ACCURACY,
+    caption: str = "",
+) -> Figure:
+    """The score over an axis or setting, one panel per data set, one line per method and epsilon."""
+    panels: dict[str, dict[str, Any]] = {}
+    for dataset in axis(records, "dataset"):
+        here = [r for r in records if r.cell["dataset"] == dataset]
+        lines = {}
+        for method in axis(here, "method"):
+            for epsilon in axis([r for r in here if r.cell["method"] == method], "epsilon"):
+                some = [r for r in here if (r.cell["method"], r.cell["epsilon"]) == (method, epsilon)]
+                label = method if epsilon == "inf" else f"{method}, ε = {epsilon:g}"
+                lines[label] = grouped(some, by, measure=score.measure)
+        panels[dataset] = lines
+    return curves(name, title, panels, x=x, y=score.axis, log=False, percent=score.percent, caption=caption)

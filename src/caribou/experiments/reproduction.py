@@ -1,0 +1,123 @@
+"""The paper's evaluation: where its grids, search spaces, settings, records and report are.
+
+They lie in ``reproduction/`` of the source tree, beside the package, and are no part of an installed one. The folder is looked
+for from the current folder upward, then from the package upward.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+
+from caribou.errors import InputError
+
+NAME = "reproduction"
+_PARTS = ("experiments", "items.py")
+"""What a folder of that name must have to be the one."""
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """The folder and what is where in it."""
+
+    folder: Path
+
+    @property
+    def experiments(self) -> Path:
+        """The grids, one TOML file each."""
+        return self.folder / "experiments"
+
+    @property
+    def settings(self) -> Path:
+        """The settings that the hyper-parameter search found."""
+        return self.experiments / "settings.toml"
+
+    @property
+    def spaces(self) -> Path:
+        """The search spaces, one TOML file per method."""
+        return self.experiments / "spaces"
+
+    @property
+    def trials(self) -> Path:
+        """The trials of the hyper-parameter search, one file per data set."""
+        return self.experiments / "trials"
+
+    @property
+    def results(self) -> Path:
+        """The records, one file per experiment."""
+        return self.folder / "results"
+
+    def module(self, name: str) -> ModuleType:
+        """A module of the folder's own code (``items``): it is loaded by its path, because the folder is not installed."""
+        loaded = sys.modules.get(NAME)
+        if loaded is None or str(self.folder) not in map(str, getattr(loaded, "__path__", ())):
+            here = [str(self.folder)]
+            spec = spec_from_file_location(NAME, self.folder / "__init__.py", submodule_search_locations=here)
+            if spec is None or spec.loader is None:
+                raise InputError(f"{NAME} must be a folder of Python modules, got {str(self.folder)!r}")
+            sys.modules[NAME] = package = module_from_spec(spec)
+            spec.loader.exec_module(package)
+        return import_module(f"{NAME}.{name}")
+
+
+def find() -> Reproduction | None:
+    """The folder of the source tree that this is run in, or of the one that the package is used from; None outside of both."""
+    for start in _starts():
+        for folder in (start, *start.parents):
+            for candidate in (folder / NAME, folder):
+                if candidate.name == NAME and all((candidate / part).exists() for part in _PARTS):
+                    return Reproduction(candidate)
+    return None
+
+
+def require() -> Reproduction:
+    """The same, or an error that says where was looked."""
+    found = find()
+    if found is None:
+        raise InputError(absent())
+    return found
+
+
+def absent() -> str:
+    """What to say where the folder is not found."""
+    here, package = _starts()
+    return (
+        f"the paper's evaluation comes with the source tree, not with the package: no folder {NAME}/ was found from "
+        f"{str(here)!r} upward or from {str(package)!r} upward; run this inside the source tree, or give the path"
+    )
+
+
+def experiment_file(given: str | os.PathLike[str]) -> Path:
+    """The file of an experiment: a path, or the name of one of the paper's (``edge-accuracy``)."""
+    path = Path(given)
+    if path.is_file():
+        return path
+    refusal = f"file must be an experiment, got {os.fspath(given)!r}, which is no file"
+    found = find()
+    if found is None:
+        raise InputError(f"{refusal}; {absent()}")
+    for candidate in (found.experiments / f"{path.name}.toml", found.folder / path, found.experiments / path):
+        if candidate.is_file():
+            return candidate
+    raise InputError(f"{refusal} and no name of an experiment in {found.experiments} (caribou run --list)")
+
+
+def results_folder(given: str | os.PathLike[str] | None) -> Path:
+    """A folder of records: as given, or that of the paper's evaluation where nothing is given or no such folder is here."""
+    if given is not None and Path(given).is_dir():
+        return Path(given)
+    found = find()
+    if given is None:
+        return require().results
+    if found is not None and (found.folder / given).is_dir():
+        return found.folder / given
+    raise InputError(f"results must be a folder of records, got {os.fspath(given)!r}, which is no folder")
+
+
+def _starts() -> tuple[Path, Path]:
+    return Path.cwd(), Path(__file__).resolve().parent

@@ -1,1 +1,0 @@
-"""Reports: tables, figures and one self-contained page, from records only."""

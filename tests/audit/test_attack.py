@@ -1,0 +1,132 @@
+"""The protocol of an attack: all attacks are made through it, fit as often as they say, and keep to what they promise to test."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from audit.known_bad_mechanisms.whole_methods import CleanFit, Sound
+from caribou.audit import fits
+from caribou.audit.attack import ATTACKS, Attack
+from caribou.audit.audited_method import AuditedMethod
+from caribou.audit.findings import Findings, Promise, Terms
+from caribou.audit.gmia import Sizes
+from caribou.cli.audit import audit
+from caribou.datasets import load
+from caribou.methods import Method
+from caribou.methods.node.mlp import MlpDp
+from caribou.privacy.budget import Budget, PrivacyUnit
+
+GRAPH = load("csbm:nodes=60,features=4,classes=2,average_degree=4", seed=0)
+TERMS = {Promise.CLAIM: Terms(40), Promise.RATES: Terms(8)}
+SMALL: dict[str, dict[str, Any]] = {"linkteller": {"nodes": 30}, "gmia": {"sizes": Sizes(6, 8)}, "lira": {"targets": 4}}
+PROMISES = {
+    Promise.CLAIM: "the claim",
+    Promise.POST_PROCESSING: "whether a fit reads edges through its noise alone",
+    Promise.RATES: "the rates that the certificate allows",
+    Promise.NONE: "no promise",
+}
+
+
+@dataclass(frozen=True)
+class Made:
+    """What an attack said that it would do, and what it did."""
+
+    said: int
+    counted: int
+    found: Findings
+
+
+def make(name: str, method: Method, unit: str, monkeypatch: pytest.MonkeyPatch) -> Made:
+    attack: Any = replace(ATTACKS[name], **SMALL.get(name, {}))
+    audited = AuditedMethod("mine", method, Budget(2.0, 1e-5, unit), GRAPH)
+    terms = TERMS.get(attack.promise, Terms(2))
+    calls, fit = [], fits.fit
+    monkeypatch.setattr(fits, "fit", lambda *arguments: calls.append(1) or fit(*arguments))
+    found = attack.run(audited, terms)
+    counted = len(calls)
+    return Made(attack.fits(audited, terms), counted, found)
+
+
+METHODS: list[tuple[Method, str]] = [(Sound(), "edge"), (CleanFit(), "edge"), (MlpDp(), "node")]
+
+
+@pytest.mark.parametrize(
+    ("name", "method", "unit"),
+    [
+        pytest.param(name, method, unit, id=f"{name}-{type(method).__name__}")
+        for name, attack in ATTACKS.items()
+        for method, unit in METHODS
+        if PrivacyUnit(unit) in attack.units
+    ],
+)
+def test_an_attack_fits_as_often_as_it_says(
+    name: str, method: Method, unit: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attack = ATTACKS[name]
+    made = make(name, method, unit, monkeypatch)
+    assert 0 < made.counted <= made.said
+    if attack.promise is not Promise.CLAIM:
+        assert made.counted == made.said, "only a game may stop early"
+    assert bool(made.found.proofs) == (attack.promise is Promise.CLAIM)
+    if attack.promise in (Promise.RATES, Promise.NONE):
+        assert list(made.found.measured) == [name]
+        assert made.found.measured[name].bounded == (attack.promise is Promise.RATES)
+
+
+def test_names_are_those_of_the_attacks_and_every_promise_is_tested() -> None:
+    assert all(attack.name == name for name, attack in ATTACKS.items())
+    assert {attack.promise for attack in ATTACKS.values()} == set(Promise)
+    assert set().union(*(attack.units for attack in ATTACKS.values())) == set(PrivacyUnit)
+
+
+def test_games_are_as_many_as_lower_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    for method, unit, games in ((Sound(), "edge", 1), (CleanFit(), "edge", 2), (MlpDp(), "node", 1)):
+        audited = AuditedMethod("mine", method, Budget(2.0, 1e-5, unit), GRAPH)
+        assert ATTACKS["distinguish"].games(audited) == games
+        assert ATTACKS["onerun"].games(audited) == 1
+        assert not any(attack.games(audited) for attack in ATTACKS.values() if attack.promise is not Promise.CLAIM), (
+            "an attack that measures takes no share of the error"
+        )
+    assert len(make("distinguish", CleanFit(), "edge", monkeypatch).found.proofs) == 2
+
+
+def test_an_attack_needs_no_base_class() -> None:
+    """Whatever has the members is an attack: a type checker says so, and the audit asks for nothing else."""
+
+    class Constant:
+        name, promise, units, needs_graph = "constant", Promise.NONE, frozenset(PrivacyUnit), False
+
+        def fits(self, audited: AuditedMethod, terms: Terms) -> int:
+            return 0
+
+        def games(self, audited: AuditedMethod) -> int:
+            return 0
+
+        def run(self, audited: AuditedMethod, terms: Terms) -> Findings:
+            return Findings(notes=(f"{audited.name} at {np.float64(terms.confidence):g}",))
+
+    attack: Attack = Constant()
+    assert attack.run(AuditedMethod("mine", Sound(), Budget(1.0)), Terms()).notes == ("mine at 0.95",)
+
+
+def test_the_page_says_of_every_attack_what_it_is() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "auditing.md").read_text(encoding="utf-8")
+    rows = [line.split("|")[1:-1] for line in page.splitlines() if line.startswith("| `")]
+    said = {cells[0].strip(" `"): [cell.strip() for cell in cells[1:]] for cells in rows if len(cells) == 5}
+    assert list(said) == list(ATTACKS)
+    for name, attack in ATTACKS.items():
+        tested, units, graph, _ = said[name]
+        assert tested.startswith(PROMISES[attack.promise]), name
+        assert set(units.split(", ")) == {unit.value for unit in attack.units}, name
+        assert (graph == "yes") == attack.needs_graph, name
+
+
+def test_the_command_lists_every_attack() -> None:
+    listed = inspect.signature(audit).parameters["attacks"].annotation
+    assert f"all (default) or {', '.join(ATTACKS)}; commas between." in listed

@@ -1,0 +1,84 @@
+"""What was promised: kinds of claims, what events and certificates make of them, and what a claim allows."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from audit.known_bad_mechanisms.known_bad import claim_of, gaussian_claim, pure_claim
+from caribou.audit import fits
+from caribou.audit.claims import Claim, weaker_than_asked
+from caribou.audit.pairs import member_pair
+from caribou.errors import InputError
+from caribou.mechanisms.noise_source import NoiseSource
+from caribou.methods.node.mlp import MlpDp
+from caribou.privacy.budget import Budget, PrivacyUnit
+from caribou.privacy.events import EpsilonDelta, Event, Gaussian, Laplace, NonPrivate, Parallel
+from caribou.privacy.mechanism_records import Group, own_record
+from caribou.randomness import Streams
+
+
+def test_kinds_of_claims() -> None:
+    budget = Budget(2.0, 1e-5)
+    assert gaussian_claim(budget).kind == "mu"
+    assert pure_claim(budget).pure
+    mixed = claim_of([Gaussian(5.0), EpsilonDelta(0.5)], budget)
+    assert (mixed.kind, mixed.pure) == ("epsilon", False)
+    assert mixed.size <= 2.0
+    assert Claim(2.0, 1e-5).size == 2.0
+    assert not claim_of([NonPrivate()], budget).is_private
+    groups = claim_of([Parallel(((Gaussian(5.0),), (Gaussian(2.0),)))], budget)
+    assert groups.mu == pytest.approx(0.5)
+    assert claim_of([Parallel(((Gaussian(5.0),), (Laplace(1.0),)))], budget).kind == "epsilon"
+    with pytest.raises(InputError, match="epsilon must be a number > 0"):
+        Claim(0.0, 1e-5)
+
+
+def test_events_that_cost_more_than_the_stated_epsilon_do_not_widen_a_claim() -> None:
+    stated = gaussian_claim(Budget(1.0, 1e-5))
+    wide = Claim(1.0, 1e-5, events=(Gaussian(0.05),))
+    assert wide.mu == 20
+    assert wide.size == pytest.approx(stated.size, rel=1e-6)
+    assert Claim(1.0, 1e-5, events=(Gaussian(100.0),)).size == 0.01, "events that cost less are held to what they cost"
+    assert Claim(1.0, 0.0, events=(Gaussian(0.05),)).kind == "epsilon"
+    assert wide.proven(300, 700, 1000, 0.975) > wide.size, "the stated epsilon is held against it"
+
+
+@pytest.mark.parametrize("cheap", [Gaussian(9.0), EpsilonDelta(0.5)])
+def test_a_group_that_spends_more_than_was_asked_for_breaks_the_promise(cheap: Event) -> None:
+    budget = Budget(1.0, 1e-5, "node")
+    fit = fits.fit(MlpDp(), member_pair().joined, budget, Streams(0), NoiseSource.seeded(0)).certificate
+    assert weaker_than_asked(fit, budget) is None
+    costs = {Group.TRAINING: (cheap,), Group.OTHERS: (Gaussian(0.5),)}
+    worse = replace(fit, mechanisms=(own_record("a mechanism", "a test", PrivacyUnit.NODE, costs),))
+    assert "claims epsilon = 9.99" in (weaker_than_asked(worse, budget) or "")
+
+
+def test_what_a_claim_allows() -> None:
+    claim = gaussian_claim(Budget(4.0, 1e-5))
+    for fpr in (0.001, 0.1, 0.6):
+        assert claim.leak(fpr, claim.allowed(fpr)) == pytest.approx(claim.size, rel=1e-9)
+    pure = pure_claim(Budget(1.0, 1e-5))
+    assert pure.allowed(0.1) == pytest.approx(0.1 * math.e)
+    assert pure.leak(0.1, pure.allowed(0.1)) == pytest.approx(1.0)
+    assert claim.as_epsilon(claim.size) == pytest.approx(4.0, rel=1e-6)
+    assert claim.as_epsilon(0.0) == 0
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "words"),
+    [
+        ("abc", 0.0, "epsilon must be a number > 0 (inf means no privacy), got 'abc'"),
+        (-1, 0.0, "epsilon must be a number > 0 (inf means no privacy), got -1"),
+        (None, 0.0, "epsilon must be a number > 0 (inf means no privacy), got None"),
+        (math.nan, 0.0, "epsilon must be a number > 0 (inf means no privacy), got nan"),
+        (1.0, 2, "delta must be in [0, 1), got 2"),
+        (1.0, "x", "delta must be in [0, 1), got 'x'"),
+    ],
+)
+def test_a_bad_claim_is_named(epsilon: object, delta: object, words: str) -> None:
+    with pytest.raises(InputError) as refused:
+        Claim(epsilon, delta)  # type: ignore[arg-type]
+    assert str(refused.value) == words

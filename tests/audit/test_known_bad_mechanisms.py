@@ -1,0 +1,31 @@
+"""Known bad mechanisms: the audit rejects the claim of each within its stated number of runs, at epsilon 1 and 8."""
+
+from __future__ import annotations
+
+import pytest
+
+from audit.known_bad_mechanisms import baselines, handling, message_passing, whole_methods
+from caribou.audit.distinguish import distinguish
+from caribou.audit.verdict import VIOLATED, judge
+from caribou.privacy.budget import Budget
+
+KNOWN_BAD = {**message_passing.MECHANISMS, **baselines.MECHANISMS, **handling.MECHANISMS, **whole_methods.MECHANISMS}
+
+
+def test_none_is_missing() -> None:
+    assert len(KNOWN_BAD) == 19
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 8.0])
+@pytest.mark.parametrize("name", KNOWN_BAD)
+def test_every_claim_is_rejected(name: str, epsilon: float) -> None:
+    bad = KNOWN_BAD[name]
+    target, pair, claim = bad.make(Budget(epsilon, 1e-5, bad.unit))
+    evidence = distinguish(target, pair, claim, runs=bad.runs, confidence=0.95, name=name)
+    verdict = judge(
+        {"distinguish": evidence}, claim, confidence=0.95, reproduce=f"distinguish(..., seed={evidence.seed})"
+    )
+    best = evidence.best
+    assert verdict.word == VIOLATED, f"NOT REJECTED: {name}: {best} of {claim.size}"
+    assert verdict.epsilon_lower > epsilon
+    assert best.test in verdict.reasons[0]

@@ -1,0 +1,170 @@
+"""Scores: against the examples in scikit-learn's documentation, scipy's Mann-Whitney test, and definitions by brute force."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from caribou.audit.metrics import (
+    AttackResult,
+    Scored,
+    allowed_rates,
+    area_interval,
+    area_under_curve,
+    average_precision,
+    edge_rates,
+    mean_curve,
+    mean_interval,
+    node_rates,
+    roc_curve,
+    summarise,
+    top_scores,
+    true_positive_rate,
+)
+from caribou.errors import InputError
+from caribou.privacy.budget import Budget
+from caribou.privacy.events import EpsilonDelta, Gaussian, NonPrivate
+
+# The example of scikit-learn's user guide (roc_curve, roc_auc_score, average_precision_score).
+DOCUMENTED = Scored([0.1, 0.4, 0.35, 0.8], [False, False, True, True])
+TIED = Scored(
+    [0.9, 0.8, 0.8, 0.7, 0.6, 0.5, 0.5, 0.5, 0.2, 0.1],
+    [True, True, False, True, False, True, False, False, True, False],
+)
+
+
+def normal(members: int, others: int, shift: float, seed: int = 0) -> Scored:
+    rng = np.random.default_rng(seed)
+    scores = np.concatenate([shift + rng.standard_normal(members), rng.standard_normal(others)])
+    return Scored(scores, np.arange(members + others) < members)
+
+
+def brute_force_auc(scored: Scored) -> float:
+    inside, outside = scored.scores[scored.members], scored.scores[~scored.members]
+    gaps = inside[:, None] - outside[None, :]
+    return float(((gaps > 0) + (gaps == 0) / 2).mean())
+
+
+def brute_force_precision(scored: Scored) -> float:
+    total, before = 0.0, 0.0
+    for threshold in sorted(set(scored.scores.tolist()), reverse=True):
+        called = scored.scores >= threshold
+        recall = scored.members[called].sum() / scored.members.sum()
+        total += (recall - before) * scored.members[called].mean()
+        before = recall
+    return float(total)
+
+
+def test_documented_example() -> None:
+    assert area_under_curve(DOCUMENTED) == 0.75
+    assert average_precision(DOCUMENTED) == pytest.approx(0.8333, abs=1e-4)
+    fpr, tpr = roc_curve(DOCUMENTED)
+    assert fpr.tolist() == [0, 0, 0.5, 0.5, 1]
+    assert tpr.tolist() == [0, 0.5, 0.5, 1, 1]
+
+
+@pytest.mark.parametrize("scored", [TIED, normal(37, 80, 0.7), Scored([1.0] * 5, [True, False, True, False, False])])
+def test_against_definitions(scored: Scored) -> None:
+    assert area_under_curve(scored) == pytest.approx(brute_force_auc(scored), abs=1e-12)
+    assert average_precision(scored) == pytest.approx(brute_force_precision(scored), abs=1e-12)
+    inside, outside = scored.scores[scored.members], scored.scores[~scored.members]
+    u = stats.mannwhitneyu(inside, outside).statistic
+    assert area_under_curve(scored) == pytest.approx(u / (len(inside) * len(outside)), abs=1e-12)
+    fpr, tpr = roc_curve(scored)
+    assert np.trapezoid(tpr, fpr) == pytest.approx(area_under_curve(scored), abs=1e-12)
+
+
+def test_equal_scores_say_nothing() -> None:
+    blind = Scored(np.zeros(1000), np.arange(1000) < 10)
+    assert area_under_curve(blind) == 0.5
+    assert average_precision(blind) == pytest.approx(0.01)
+    assert [true_positive_rate(blind, rate) for rate in (0.001, 0.1, 1.0)] == [0, 0, 1]
+
+
+def test_true_positive_rate_is_measured_not_interpolated() -> None:
+    scored = Scored([5.0, 4.0, 3.0, 2.0, 1.0], [True, False, True, False, False])
+    assert true_positive_rate(scored, 0.0) == 0.5
+    assert true_positive_rate(scored, 0.33) == 0.5
+    assert true_positive_rate(scored, 1 / 3) == 1.0
+
+
+def test_interval_covers_the_true_area() -> None:
+    """Gaussians at distance 1: AUC = Phi(1 / sqrt 2). At 95 % an interval misses in about one of 20 samples, not in half."""
+    truth = float(stats.norm.cdf(1 / math.sqrt(2)))
+    intervals = [area_interval(normal(40, 60, 1.0, seed)) for seed in range(400)]
+    missed = np.mean([not low <= truth <= high for low, high in intervals])
+    assert 0.01 < missed < 0.09
+    assert all(0 <= low < high <= 1 for low, high in intervals)
+
+
+def test_interval_of_a_perfect_attack_has_a_width() -> None:
+    low, high = area_interval(normal(30, 50, 100.0))
+    assert (low, high) == (pytest.approx(0.025 ** (1 / 30)), 1.0)
+    assert area_interval(normal(30, 50, -100.0)) == (0.0, pytest.approx(1 - 0.025 ** (1 / 30)))
+
+
+def test_top_scores() -> None:
+    top = top_scores(TIED, 3)
+    assert (top.hits, top.precision, top.recall) == (2, pytest.approx(2 / 3), pytest.approx(0.4))
+    assert top.f1 == pytest.approx(0.5)
+    blind = Scored(np.zeros(100), np.arange(100) < 10)
+    assert top_scores(blind, 50).precision == pytest.approx(0.1), "ties are shared out, not sorted by luck"
+    nothing = top_scores(Scored([2.0, 1.0], [False, True]), 1)
+    assert (nothing.hits, nothing.f1) == (0, 0)
+
+
+def test_several_runs_are_averaged_not_pooled() -> None:
+    """Two perfect runs on different scales: pooled they would look imperfect."""
+    runs = [Scored([1.0, 2.0], [False, True]), Scored([11.0, 12.0], [False, True]), Scored([0.1, 0.2], [False, True])]
+    result = summarise("x", runs, allowed=allowed_rates([NonPrivate()], 1e-5), details={"k": 1}, note="n")
+    assert result.auc == 1.0
+    assert result.details == {"runs": 3, "auc_of_runs": [1.0, 1.0, 1.0], "k": 1}
+    assert mean_interval([0.7]) == (0.7, 0.7)
+    fpr, tpr = mean_curve(runs)
+    assert np.all(np.diff(fpr) > 0)
+    assert tpr[-1] == 1
+
+
+def test_what_certificates_allow() -> None:
+    gaussian = allowed_rates([Gaussian(0.5)], 1e-5)
+    assert gaussian[0.01] == pytest.approx(stats.norm.cdf(stats.norm.ppf(0.01) + 2))
+    assert allowed_rates([EpsilonDelta(1.0)], 1e-5)[0.01] == pytest.approx(math.e * 0.01)
+    assert set(allowed_rates([NonPrivate()], 1e-5).values()) == {1.0}
+    assert set(allowed_rates(None, 1e-5).values()) == {1.0}
+    assert allowed_rates([], 1e-5) == {0.001: 0.001, 0.01: 0.01, 0.1: 0.1}, "nothing was released: guessing only"
+
+
+def test_an_edge_is_two_steps_between_node_neighbours() -> None:
+    """Gaussians: two steps of mu are one of 2 mu."""
+    events, node, edge = [Gaussian(2.0)], Budget(1.0, 1e-5, "node"), Budget(1.0, 1e-5, "edge")
+    twice = stats.norm.cdf(stats.norm.ppf(0.01) + 2 * 0.5)
+    assert edge_rates(events, node)[0.01] == pytest.approx(twice)
+    assert edge_rates(events, edge) == node_rates(events, node) == allowed_rates(events, 1e-5)
+    assert set(node_rates(events, edge).values()) == {1.0}, "edge-level privacy promises nothing about nodes"
+    assert set(edge_rates([NonPrivate()], node).values()) == set(edge_rates(None, None).values()) == {1.0}
+
+
+def test_json_is_plain() -> None:
+    result = summarise("x", [TIED], allowed=allowed_rates([Gaussian(1.0)], 1e-5), details={}, note="n")
+    assert isinstance(result, AttackResult)
+    plain = json.loads(json.dumps(result.to_json()))
+    assert set(plain["tpr_at_fpr"]) == {"0.001", "0.01", "0.1"}
+    assert plain["auc"] == result.auc
+    assert "roc" not in plain
+
+
+@pytest.mark.parametrize(
+    ("scores", "members", "words"),
+    [
+        ([1.0, 2.0], [True, True], "both kinds"),
+        ([1.0, math.nan], [True, False], "finite"),
+        ([1.0], [True, False], "one length"),
+    ],
+)
+def test_bad_scores_are_refused(scores: list[float], members: list[bool], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        Scored(scores, members)

@@ -1,0 +1,98 @@
+"""How many runs reject the claim of a mechanism that leaks twice as much, and how rare an event may be to be seen."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from audit.counted_evidence import counted
+from audit.known_bad_mechanisms.known_bad import gaussian_claim, pure_claim
+from caribou.audit.claims import Claim
+from caribou.audit.power import (
+    FACTOR,
+    POWER,
+    needed_hits,
+    power,
+    powerful,
+    rarest_seen,
+    runs_for_power,
+    runs_to_reject,
+)
+from caribou.audit.schedule import block_sizes
+from caribou.privacy.budget import Budget
+from caribou.privacy.events import EpsilonDelta
+
+
+def test_choosing_a_pair_takes_runs_as_well() -> None:
+    for claim in (gaussian_claim(Budget(2.0, 1e-5)), pure_claim(Budget(2.0, 1e-5))):
+        assert runs_for_power(claim, 0.95, pairs=8) > 1.2 * runs_for_power(claim, 0.95)
+
+
+@pytest.mark.parametrize(("epsilon", "at_most"), [(1.0, 3000), (2.0, 900), (8.0, 200)])
+def test_gaussian_claims_need_few_runs(epsilon: float, at_most: int) -> None:
+    assert runs_for_power(gaussian_claim(Budget(epsilon, 1e-5)), 0.95) <= at_most
+
+
+def test_pure_claims_of_a_large_epsilon_need_many() -> None:
+    """Rates of e^-8 must be seen: no way around e^8 runs."""
+    assert runs_for_power(pure_claim(Budget(8.0, 1e-5)), 0.95) > 2 * math.exp(8)
+    assert runs_for_power(pure_claim(Budget(1.0, 1e-5)), 0.95) < 400
+
+
+def test_a_claim_of_zero_needs_more_than_the_fewest_runs() -> None:
+    assert runs_for_power(Claim(1.0, 1e-5, events=(EpsilonDelta(0.0),)), 0.95) > 80
+
+
+def test_the_power_is_just_enough_at_the_runs_of_the_best_test() -> None:
+    claim = gaussian_claim(Budget(1.0, 1e-5))
+    needed = runs_for_power(claim, 0.95)
+    assert power(claim, round(needed / 1.5), 0.95) >= POWER > power(claim, needed // 3, 0.95)
+
+
+def test_the_stated_power_is_that_of_simulated_games() -> None:
+    """Randomized response of twice the claimed epsilon, its only test judged on the last block."""
+    claim, runs, confidence = pure_claim(Budget(1.0, 1e-5)), 120, 0.95
+    judged, truth = block_sizes(runs)[-1], 1 / (1 + math.exp(-FACTOR))
+    rng = np.random.default_rng(0)
+    false, true = rng.binomial(judged, 1 - truth, 4000), rng.binomial(judged, truth, 4000)
+    proven = claim.proven_by_each(false, true, judged, 1 - (1 - confidence) / 2)
+    stated = power(claim, runs, confidence)
+    assert 0.5 < stated < 0.99
+    assert (proven > claim.size).mean() == pytest.approx(stated, abs=4 * math.sqrt(0.25 / 4000))
+
+
+def test_needed_hits_is_the_smallest_number_that_rejects() -> None:
+    for claim in (gaussian_claim(Budget(2.0, 1e-5)), pure_claim(Budget(1.0, 1e-5))):
+        for false in (0, 7, 30):
+            hits = needed_hits(claim, false, 200, 0.975)
+            assert claim.proven(false, hits, 200, 0.975) > claim.size >= claim.proven(false, hits - 1, 200, 0.975)
+    assert needed_hits(pure_claim(Budget(8.0, 1e-5)), 5, 10, 0.975) == 11, "no count of so few runs does"
+
+
+def test_a_claim_that_no_feasible_number_of_runs_decides() -> None:
+    claim = pure_claim(Budget(20.0, 1e-5))
+    assert runs_for_power(claim, 0.95) is None
+    assert not powerful(replace(counted(claim, 0, 1000), planned=10**8))
+
+
+def test_the_rates_that_were_seen_say_how_many_runs_would_reject() -> None:
+    claim = gaussian_claim(Budget(2.0, 1e-5))
+    more = runs_to_reject(counted(claim, 375, 640))
+    assert more is not None
+    judged = more // 2
+    assert claim.proven(round(0.375 * judged), round(0.64 * judged), judged, 0.975) > claim.size
+    assert runs_to_reject(counted(claim, 500, 500)) is None
+
+
+def test_the_rarest_event_that_is_seen() -> None:
+    claim = pure_claim(Budget(1.0, 1e-5))
+    share = rarest_seen(claim, 1000, 0.975)
+    seen, unseen = (
+        claim.proven(0, hits, 1000, 0.975) > claim.size for hits in (round(1000 * share), round(1000 * share) - 1)
+    )
+    assert seen
+    assert not unseen
+    assert rarest_seen(claim, 10, 0.975) == 1.0

@@ -1,0 +1,148 @@
+"""The page of any records: what is measured, failed, unreadable and missing, on every screen; whole or not at all."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from caribou.errors import InputError
+from caribou.experiments.grid import Experiment, available
+from caribou.experiments.records import FAILED, OK, Record, append, read_all, result_file
+from caribou.experiments.report import page as page_module
+from caribou.experiments.report.page import Section, sections, write_report
+
+CHROMIUM = next(
+    (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
+)
+STUDY = """
+title = "My study"
+kind = "train"
+[[grid]]
+method = ["gap-edp", "mlp", "votes-edp", "sage-edp"]
+dataset = ["a-graph-of-mine", "another-graph-of-mine", "a-third-one", "a-fourth-one"]
+epsilon = [1, 2, 4, 8]
+seeds = 3
+"""
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A user's grid with invented records, one cell missing, one failed, one damaged line, and records without a grid."""
+    folder = tmp_path_factory.mktemp("world")
+    (folder / "study.toml").write_text(STUDY)
+    (experiment,) = available(folder)
+    for number, cell in enumerate(experiment.cells("laptop")[1:]):
+        append(folder / "records", Record("study", cell, OK, {"test_accuracy": 0.5 + number % 40 / 100}, commit="abc"))
+    append(folder / "records", Record("study", {**cell, "seed": 7}, FAILED, error="Traceback\nout of <memory>"))
+    append(folder / "records", Record("loose", {"kind": "noise", "hops": 2}, OK, {"noise": 1.5}))
+    with open(result_file(folder / "records", "study"), "ab") as stream:
+        stream.write(b'{"experiment"\n')
+    return folder
+
+
+def known(world: Path) -> dict[str, Experiment]:
+    return {experiment.name: experiment for experiment in available(world)}
+
+
+@pytest.fixture(scope="module")
+def parts(world: Path) -> list[Section]:
+    return sections(read_all(world / "records")[0], known(world), "laptop", results=world / "records")
+
+
+@pytest.fixture(scope="module")
+def page(world: Path, parts: list[Section]) -> Path:
+    _, problems = read_all(world / "records")
+    return write_report(world / "report", parts, problems, "laptop", "Said <besides>.")
+
+
+def test_every_experiment_with_a_grid_or_records_has_a_section(page: Path) -> None:
+    html = page.read_text()
+    assert re.findall(r'<h2 id="([^"]+)">([^<]+)<', html)[1:] == [("study", "My study"), ("loose", "loose")]
+    assert "Said &lt;besides&gt;." in html
+    assert "Paper:" not in html
+    written = {file.name for file in page.parent.iterdir()}
+    assert written == {
+        "index.html", "study-table.csv", "study-table.tex", "study-curves.svg", "study-curves.png", "loose-measures.csv",
+        "loose-measures.tex",
+    }  # fmt: skip
+
+
+def test_damage_and_failures_are_on_the_page(page: Path) -> None:
+    html = page.read_text()
+    assert "study.jsonl, line" in html
+    assert "out of &lt;memory&gt;" in html
+    assert not re.findall(r"https?://(?!www\.w3\.org/)", html), "the page must not need a network"
+
+
+def test_what_is_missing_is_said_with_its_command(page: Path, parts: list[Section], world: Path) -> None:
+    study = parts[0]
+    assert (study.measured, study.missing, study.commits) == (191, 1, ("abc",))
+    assert study.command == f"caribou run {world}/study.toml --scale laptop --resume --out {world}/records"
+    assert study.command in page.read_text()
+    assert (parts[1].missing, parts[1].command) == (0, "")
+
+
+def test_the_same_records_give_the_same_files(page: Path, world: Path, tmp_path: Path) -> None:
+    records, problems = read_all(world / "records")
+    again = sections(records, known(world), "laptop", results=world / "records")
+    copy = write_report(tmp_path / "again", again, problems, "laptop", "Said <besides>.")
+    for file in page.parent.iterdir():
+        assert (copy.parent / file.name).read_bytes() == file.read_bytes(), file.name
+
+
+def test_a_folder_with_something_else_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("keep")
+    with pytest.raises(InputError, match="out must be a new folder or an earlier report"):
+        write_report(tmp_path, [], [], "smoke")
+    assert [file.name for file in tmp_path.iterdir()] == ["mine.txt"]
+
+
+def test_an_earlier_report_is_replaced_or_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = tmp_path / "new" / "report"
+    write_report(out, [], [], "smoke")
+    (out / "old.csv").write_text("from the time before")
+    write_report(out, [], [], "smoke", "Second.")
+    assert [file.name for file in out.iterdir()] == ["index.html"]
+
+    def disk_full(*_: object) -> str:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(page_module, "render", disk_full)
+    with pytest.raises(InputError, match=r"out must be a folder that can be written, got .*: No space left"):
+        write_report(out, [], [], "smoke", "Third.")
+    assert "Second." in (out / "index.html").read_text()
+    assert [file.name for file in out.parent.iterdir()] == ["report"]
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: the page is not rendered")
+@pytest.mark.parametrize("width", [390, 1400])
+def test_nothing_overflows_and_nothing_is_logged(page: Path, width: int, tmp_path: Path) -> None:
+    probe = tmp_path / "probe.html"
+    script = (
+        "<script>window.addEventListener('load', () => { const d = document.documentElement;"
+        "document.title = 'widths ' + d.scrollWidth + ' ' + d.clientWidth; });</script></body>"
+    )
+    probe.write_text(page.read_text().replace("</body>", script))
+    flags = (
+        "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
+        "--disable-component-update --disable-sync --enable-logging=stderr --v=0"
+    )
+    # headless windows have a least width; an iframe gives the page the width of a phone
+    frame = tmp_path / "frame.html"
+    frame.write_text(
+        f'<iframe src="probe.html" style="width:{width}px;height:3000px;border:0" onload="'
+        'document.title=this.contentDocument.title"></iframe>'
+    )
+    done = subprocess.run(
+        [str(CHROMIUM), *flags.split(), "--allow-file-access-from-files", f"--user-data-dir={tmp_path / 'profile'}",
+         "--dump-dom", "--virtual-time-budget=5000", frame.as_uri()],
+        capture_output=True, text=True, timeout=120, check=True,
+    )  # fmt: skip
+    found = re.search(r"<title>widths (\d+) (\d+)</title>", done.stdout)
+    assert found, done.stdout[:500]
+    assert int(found[1]) <= int(found[2]), "the page is wider than the screen"
+    assert "CONSOLE" not in done.stderr

@@ -1,0 +1,101 @@
+"""Where the paper's evaluation is: found from the current folder or the package upward, or said where was looked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from caribou.errors import InputError
+from caribou.experiments import reproduction
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The package lies outside of every source tree."""
+    package = tmp_path / "site-packages" / "caribou" / "experiments"
+    package.mkdir(parents=True)
+    monkeypatch.setattr(reproduction, "_starts", lambda: (Path.cwd(), package))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def tree(folder: Path) -> Path:
+    """A source tree as far as it counts."""
+    found = folder / "reproduction"
+    (found / "experiments").mkdir(parents=True)
+    (found / "results").mkdir()
+    (found / "__init__.py").write_text("")
+    (found / "items.py").write_text("from reproduction import numbers\nITEMS = [numbers.ONE]\n")
+    (found / "numbers.py").write_text("ONE = 1\n")
+    (found / "experiments" / "table.toml").write_text("")
+    return found
+
+
+def test_ours_is_found_from_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for here in (tmp_path, ROOT, ROOT / "docs", ROOT / "reproduction", ROOT / "reproduction" / "experiments"):
+        monkeypatch.chdir(here)
+        found = reproduction.require()
+        assert found.folder == ROOT / "reproduction"
+        for path in (found.experiments, found.spaces, found.trials, found.results):
+            assert path.is_dir()
+        assert found.settings.is_file()
+
+
+def test_the_tree_that_one_stands_in_comes_before_that_of_the_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine = tree(tmp_path)
+    (tmp_path / "src" / "deep").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "src" / "deep")
+    found = reproduction.find()
+    assert found is not None
+    assert found.folder == mine
+
+
+def test_a_folder_that_only_has_the_name_is_passed_over(elsewhere: Path) -> None:
+    (elsewhere / "reproduction").mkdir()
+    assert reproduction.find() is None
+    with pytest.raises(InputError) as refusal:
+        reproduction.require()
+    words = str(refusal.value)
+    assert f"from '{elsewhere}' upward or from '{elsewhere}/site-packages/caribou/experiments' upward" in words
+
+
+def test_names_and_paths_of_experiments(elsewhere: Path) -> None:
+    with pytest.raises(InputError, match="got 'table', which is no file; the paper's evaluation comes with the source"):
+        reproduction.experiment_file("table")
+    file = tree(elsewhere) / "experiments" / "table.toml"
+    for given in ("table", "table.toml", "experiments/table.toml", "reproduction/experiments/table.toml", file):
+        assert reproduction.experiment_file(given).resolve() == file
+    (elsewhere / "table").mkdir()  # a folder of that name is no experiment
+    assert reproduction.experiment_file("table") == file
+    with pytest.raises(InputError, match=r"got 'other', which is no file and no name of an experiment in .*--list"):
+        reproduction.experiment_file("other")
+
+
+def test_folders_of_records(elsewhere: Path) -> None:
+    with pytest.raises(InputError, match="results must be a folder of records, got 'results', which is no folder"):
+        reproduction.results_folder("results")
+    with pytest.raises(InputError, match="comes with the source tree"):
+        reproduction.results_folder(None)
+    theirs = tree(elsewhere) / "results"
+    assert reproduction.results_folder(None) == reproduction.results_folder("results") == theirs
+    (elsewhere / "results").mkdir()
+    assert reproduction.results_folder("results") == Path("results"), "one's own comes first"
+
+
+def test_code_is_loaded_by_its_path(elsewhere: Path) -> None:
+    import sys
+
+    kept = {name: module for name, module in sys.modules.items() if name.partition(".")[0] == "reproduction"}
+    for name in kept:
+        del sys.modules[name]
+    try:
+        assert reproduction.Reproduction(tree(elsewhere)).module("items").ITEMS == [1]
+    finally:
+        for name in [name for name in sys.modules if name.partition(".")[0] == "reproduction"]:
+            del sys.modules[name]
+        sys.modules.update(kept)

@@ -1,0 +1,104 @@
+"""One graph has one content, however it is stored; another graph has another."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from caribou.engines.blocks import BlockFiles, Layout
+from caribou.engines.preparation import Memory, prepare
+from caribou.engines.sources import EdgeTable, FeatureTable
+from caribou.errors import LedgerError
+from caribou.graph import Graph
+from caribou.graph.fingerprint import graph_content_1
+from caribou.privacy.events import EpsilonDelta
+from caribou.privacy.ledger import Ledger
+
+RNG = np.random.default_rng(3)
+NODES, COLUMNS = 300, 5
+PAIRS = RNG.integers(0, NODES, (2, 900))
+FEATURES = np.where(RNG.random((NODES, COLUMNS)) < 0.3, 0.0, RNG.standard_normal((NODES, COLUMNS))).astype(np.float32)
+GRAPH = Graph.from_edges(FEATURES, PAIRS)
+
+
+def content(graph: Graph) -> tuple[bytes, ...]:
+    return tuple(graph.content())
+
+
+def test_storage_does_not_matter() -> None:
+    same = [
+        Graph.from_edges(FEATURES.astype(np.float64), PAIRS),
+        Graph.from_edges(sp.csr_array(FEATURES), PAIRS),
+        Graph.from_edges(sp.csc_array(FEATURES.astype(np.float64)), PAIRS[::-1, ::-1]),
+        Graph.from_edges(FEATURES, np.concatenate([PAIRS, PAIRS[::-1], PAIRS[:, :50]], axis=1)),
+        Graph.from_edges(FEATURES + np.float32(-0.0), PAIRS, labels=np.arange(NODES) % 3).random_split(1),
+        GRAPH.renamed("another name"),
+    ]
+    assert {content(graph) for graph in same} == {content(GRAPH)}
+
+
+def test_content_matters() -> None:
+    changed = FEATURES.copy()
+    changed[7, 2] += 1e-3
+    moved = np.roll(FEATURES, 1, axis=1)
+    u, v = map(int, GRAPH.edge_index[:, 0])
+    missing = next(w for w in range(1, NODES) if not GRAPH.has_edge(0, w))
+    others = [
+        Graph.from_edges(changed, PAIRS),
+        Graph.from_edges(moved, PAIRS),
+        Graph.from_edges(FEATURES[:, :4], PAIRS),
+        GRAPH.without_edge(u, v),
+        GRAPH.with_edge(0, missing),
+        Graph.from_edges(np.concatenate([FEATURES, np.zeros((1, COLUMNS), np.float32)]), PAIRS),
+    ]
+    found = [content(graph) for graph in others]
+    assert len({*found, content(GRAPH)}) == len(others) + 1
+
+
+@pytest.mark.parametrize("cap", [None, 1, 4])
+@pytest.mark.parametrize("shift", [4, 6, 16])
+def test_row_blocks_on_disk_have_the_content_of_the_graph(tmp_path: Path, cap: int | None, shift: int) -> None:
+    np.save(tmp_path / "edges.npy", PAIRS[::-1].T)
+    np.save(tmp_path / "x.npy", FEATURES.astype(np.float64))
+    work = tmp_path / "work"
+    work.mkdir()
+    found = prepare(
+        EdgeTable.open(tmp_path / "edges.npy"),
+        FeatureTable.open(tmp_path / "x.npy"),
+        BlockFiles(work, Layout(NODES, COLUMNS, shift)),
+        degree_floor=3,
+        degree_cap=cap,
+        cap_key=shift,
+        memory=Memory(),
+    )
+    assert found == content(GRAPH)
+
+
+def test_entries_of_version_1_stay_valid_and_are_still_compared(tmp_path: Path) -> None:
+    """A ledger from before: its fingerprint has no version. The same graph is known by it, another one is refused."""
+    ledger = Ledger(tmp_path / "book.sqlite")
+    old = ledger.fingerprint(graph_content_1(GRAPH), version=1)
+    assert ":" not in old
+    ledger.charge("survey", "edge", [EpsilonDelta(1.0)], description="before", fingerprints=[])
+    with ledger._file.transaction(write=True) as entries:
+        entries.append_change(ledger._now(), "survey", "fingerprint", None, old=None, new=old)
+    assert ledger.check() == ()
+    assert ledger.fingerprint_versions() == (2, 1)
+
+    def prints(graph: Graph) -> list[str]:
+        return [ledger.fingerprint(graph.content(v), version=v) for v in ledger.fingerprint_versions()]
+
+    with pytest.raises(LedgerError, match="known to this ledger as 'survey'"):
+        ledger.charge("other", "edge", [EpsilonDelta(1.0)], description="again", fingerprints=prints(GRAPH))
+    u, v = map(int, GRAPH.edge_index[:, 0])
+    with pytest.raises(LedgerError, match="has changed since"):
+        ledger.charge(
+            "survey", "edge", [EpsilonDelta(1.0)], description="changed", fingerprints=prints(GRAPH.without_edge(u, v))
+        )
+    ledger.charge("survey", "edge", [EpsilonDelta(1.0)], description="after", fingerprints=prints(GRAPH))
+    assert [str(c.new).partition(":")[0] for c in ledger.history("survey")] == [old, "2"]
+    assert ledger.total("survey", "edge").epsilon_spent == pytest.approx(2.0, rel=1e-4)
+    assert ledger.check() == ()

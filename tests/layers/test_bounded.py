@@ -1,0 +1,233 @@
+"""The protocol: every layer has its theorem, its record, its place in a release; one from outside works like those inside."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+import torch
+
+from caribou.engines.rounds import steps_of
+from caribou.errors import InputError
+from caribou.graph import Graph
+from caribou.graph.operator import Operator, normalize_weighted
+from caribou.layers import (
+    LAYERS,
+    AttentionLayer,
+    BoundedLayer,
+    BoundedModule,
+    ContractiveGraphLayer,
+    FusedStep,
+    GCNLayer,
+    SpectralLayer,
+    layer_from_record,
+)
+from caribou.mechanisms.message_passing import propagate
+from caribou.mechanisms.noise_source import NoiseSource
+from caribou.privacy.assumptions import LAYER_ASSUMPTIONS
+from caribou.privacy.budget import Budget, PrivacyUnit
+from caribou.privacy.calibration import calibrate_propagation
+from caribou.privacy.certificate import Certificate
+from caribou.privacy.sensitivity import (
+    LAYER_THEOREMS,
+    Bounds,
+    Sensitivity,
+    recomputed_sensitivity,
+)
+from caribou.privacy.verify import verify
+from caribou.release import release
+
+NODES, COLUMNS = 20, 3
+RNG = np.random.default_rng(0)
+GRAPH = Graph.from_edges(RNG.standard_normal((NODES, COLUMNS)), RNG.integers(0, NODES, (2, 40)))
+PUBLIC: dict[str, dict[str, Any]] = {"attention": {"rows": GRAPH.features}, "gcn": {"seed": 3}}
+MADE: dict[str, BoundedLayer] = {
+    "contractive": ContractiveGraphLayer(0.8, 0.7, 0.3),
+    "attention": AttentionLayer(GRAPH.features, sharpness=1.5, contraction=0.8, beta=0.3),
+    "spectral": SpectralLayer(theta0=0.25, theta1=-0.5, contraction=0.8, beta=0.3),
+    "gcn": GCNLayer(COLUMNS, seed=3, activation="relu", contraction=0.8, beta=0.3),
+}
+
+
+def certified(layer: BoundedLayer) -> Certificate:
+    return release(GRAPH, layer, hops=3, budget=Budget(2), bounds=Bounds(5)).certificate
+
+
+def test_every_layer_has_a_theorem_and_is_tested_here() -> None:
+    assert set(LAYERS) == set(LAYER_THEOREMS) == set(MADE)
+    assert set(LAYER_ASSUMPTIONS) <= set(LAYERS)
+
+
+@pytest.mark.parametrize("name", list(MADE))
+def test_a_layer_carries_what_its_theorem_needs(name: str) -> None:
+    layer, bounds = MADE[name], Bounds(5, nodes=NODES)
+    assert isinstance(layer, BoundedLayer)
+    s = layer.sensitivity("edge", bounds)
+    assert (s.layer, s.unit, s.bounds) == (name, PrivacyUnit.EDGE, bounds)
+    assert dict(s.parameters) == layer.parameters_dict()
+    assert list(s.parameters) == sorted(s.parameters)
+    assert layer.lipschitz <= s.contraction
+    assert hash(s) == hash(layer.sensitivity("edge", bounds))
+    record = json.loads(json.dumps(s.to_dict()))
+    assert recomputed_sensitivity(record) == s
+    again = layer_from_record(json.loads(json.dumps(layer.record())), **PUBLIC.get(name, {}))
+    assert again.record() == layer.record()
+    x = torch.from_numpy(RNG.standard_normal((NODES, COLUMNS)))
+    operator = layer.operator(GRAPH, bounds)
+    assert torch.equal(layer(x, operator, x), again(x, operator, x))
+    assert layer(x, operator, x).shape == x.shape
+
+
+@pytest.mark.parametrize("name", list(MADE))
+def test_propagate_takes_any_layer_and_only_its_own_noise(name: str) -> None:
+    layer, bounds = MADE[name], Bounds(5)
+    s = layer.sensitivity("edge", bounds)
+    start = torch.from_numpy(np.array(GRAPH.features, dtype=np.float64))
+    arithmetic = s.arithmetic(nodes=NODES, columns=COLUMNS)
+    calibrated = calibrate_propagation(s, hops=2, mu=1.0, arithmetic=arithmetic)
+    operator = layer.operator(GRAPH, bounds)
+    state = propagate(layer, operator, start, calibrated, NoiseSource.secure())
+    assert torch.linalg.vector_norm(state, dim=1).max() <= 1 + 1e-12
+    noise = NoiseSource.secure()
+    for other in MADE.values():
+        if other is not layer:
+            with pytest.raises(InputError, match="calibrated must belong to this layer"):
+                propagate(other, other.operator(GRAPH, bounds), start, calibrated, noise)
+    bare = calibrate_propagation(s, hops=2, mu=1.0)
+    with pytest.raises(InputError, match="calibrated must include the arithmetic error of this size"):
+        propagate(layer, operator, start, bare, noise)
+    assert noise.draws == 0
+
+
+@pytest.mark.parametrize("name", list(MADE))
+def test_a_certificate_holds_the_layer_and_tampering_with_it_fails(name: str) -> None:
+    certificate = certified(MADE[name])
+    assert verify(certificate).passed
+    others = [key for key in MADE if key != name]
+    s = ("mechanisms", 0, "details", "sensitivity")
+    changes: list[tuple[tuple[Any, ...], Any]] = [
+        ((*s, "layer"), others[0]),
+        ((*s, "layer"), "unheard of"),
+        ((*s, "layer"), ["contractive"]),
+        ((*s, "parameters"), {}),
+        ((*s, "parameters"), None),
+        ((*s, "residual"), 0.0),
+        ((*s, "contraction"), 0.5),
+        ((*s, "parameters", "contraction"), 0.5),
+        ((*s, "parameters", "beta"), 0.0),
+        ((*s, "parameters", "more"), 1.0),
+        ((*s, "bounds", "degree_floor"), 50),
+        ((*s, "more"), 1.0),
+        (("public_parameters", "layer"), others[0]),
+        (("public_parameters", "beta"), 0.0),
+    ]
+    for path, value in changes:
+        record = json.loads(certificate.to_json())
+        target = record
+        for key in path[:-1]:
+            target = target[key]
+        assert target.get(path[-1]) != value
+        target[path[-1]] = value
+        assert not verify(Certificate.from_dict(record)).passed, f"{path} = {value!r} was not noticed"
+    record = json.loads(certificate.to_json())
+    if name in LAYER_ASSUMPTIONS:
+        record["assumptions"] = [a for a in record["assumptions"] if a["name"] != "layer"]
+        assert not verify(Certificate.from_dict(record)).passed
+
+
+def test_single_storage_is_bounded_for_the_contractive_layer_only() -> None:
+    size = {"nodes": NODES, "columns": COLUMNS, "storage": "single"}
+    assert MADE["contractive"].sensitivity("edge", Bounds(5)).arithmetic(**size).storage == "single"
+    for name in ("attention", "spectral", "gcn"):
+        with pytest.raises(InputError, match="storage must be double for the layer"):
+            MADE[name].sensitivity("edge", Bounds(5)).arithmetic(**size)
+    with pytest.raises(InputError, match="storage must be one of double, single"):
+        MADE["gcn"].sensitivity("edge", Bounds(5)).arithmetic(nodes=1, columns=1, storage="half")
+
+
+def test_the_engines_take_layers_with_a_fused_step_only() -> None:
+    numbers = MADE["contractive"].parameters_dict()
+    assert ContractiveGraphLayer.fused_step(numbers) == FusedStep(0.8 * 0.7, 0.8 * (1 - 0.7), 0.3)
+    for name, layer in MADE.items():
+        calibrated = calibrate_propagation(layer.sensitivity("edge", Bounds(5)), hops=2, mu=1.0)
+        if name == "contractive":
+            assert [step.start_weight for step in steps_of(calibrated)] == [0.3, 0.3]
+            continue
+        with pytest.raises(InputError, match=rf"layer must offer a fused step .*got '{name}'"):
+            steps_of(calibrated)
+
+
+def test_unknown_layers_and_things_that_are_no_layer_are_refused() -> None:
+    with pytest.raises(InputError, match="layer must be one of contractive, attention, spectral, gcn, got 'mine'"):
+        layer_from_record({"layer": "mine", "parameters": {}})
+    with pytest.raises(InputError, match=r"layer must be one of contractive.*got 'mine'"):
+        recomputed_sensitivity({"layer": "mine", "parameters": {}, "unit": "edge", "bounds": {}})
+    with pytest.raises(InputError, match=r"layer must be a BoundedLayer, got Linear"):
+        release(GRAPH, torch.nn.Linear(3, 3), hops=1, budget=Budget(1), bounds=Bounds(5))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("wrong", [np.full(2, 1.5), np.full(2, -0.1), np.full(2, np.nan), np.ones(3)])
+def test_weights_outside_of_the_unit_interval_are_refused(wrong: np.ndarray) -> None:
+    graph = Graph.from_edges(np.zeros((3, 1)), [[0, 1], [1, 2]])
+    with pytest.raises(InputError, match=r"weights must be one number in \[0, 1\] per edge"):
+        normalize_weighted(graph, Bounds(1), lambda u, v: wrong, weighting="test")
+
+
+# -- a layer from outside ----------------------------------------------------------------------------------------------
+
+
+class LazyLayer(BoundedModule):
+    """(X + W X) / 2 times C_L, as somebody else might write it."""
+
+    name: ClassVar[str] = "lazy"
+
+    def __init__(self, contraction: float = 0.9) -> None:
+        super().__init__()
+        self.contraction, self.beta = contraction, 0.0
+
+    def forward(self, x: torch.Tensor, operator: Operator, x0: torch.Tensor | None = None) -> torch.Tensor:
+        return self._finished((x + operator.aggregate(x)) / 2, operator, x0)
+
+    def parameters_dict(self) -> dict[str, Any]:
+        return {"contraction": self.contraction}
+
+
+def lazy_theorem(unit: PrivacyUnit | str, parameters: Any, bounds: Bounds) -> Sensitivity:
+    half = SpectralLayer(theta0=0.5, theta1=0.5, contraction=parameters["contraction"]).sensitivity(unit, bounds)
+    return replace(half, layer="lazy", parameters=tuple(sorted(parameters.items())))
+
+
+@pytest.fixture
+def lazy(monkeypatch: pytest.MonkeyPatch) -> LazyLayer:
+    monkeypatch.setitem(LAYERS, "lazy", LazyLayer)
+    monkeypatch.setitem(LAYER_THEOREMS, "lazy", lazy_theorem)
+    return LazyLayer(0.7)
+
+
+def test_a_layer_from_outside_releases_and_verifies(lazy: LazyLayer) -> None:
+    assert isinstance(lazy, BoundedLayer)
+    certificate = certified(lazy)
+    assert verify(certificate).passed
+    assert certificate.public_parameters["layer"] == "lazy"
+    assert layer_from_record(lazy.record()).record() == lazy.record()
+    spectral = SpectralLayer(theta0=0.5, theta1=0.5, contraction=0.7)
+    x = torch.eye(NODES, dtype=torch.float64)
+    operator = lazy.operator(GRAPH, Bounds(5))
+    assert torch.allclose(lazy(x, operator), spectral(x, operator))
+
+
+def test_a_layer_that_claims_more_contraction_than_it_has_is_refused(
+    lazy: LazyLayer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(LazyLayer, "lipschitz", 0.95)
+    with pytest.raises(InputError, match=r"must be at least its Lipschitz constant, 0.95, got 0.7"):
+        certified(lazy)
+
+
+def test_a_certificate_of_a_layer_that_is_not_known_does_not_verify(lazy: LazyLayer) -> None:
+    certificate = certified(lazy)
+    LAYER_THEOREMS.pop("lazy")
+    assert not verify(certificate).passed

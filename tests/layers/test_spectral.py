@@ -1,0 +1,193 @@
+"""The spectral layer: Theorem L2 attacked at edge and node level; contraction; low-pass and high-pass."""
+
+from __future__ import annotations
+
+import math
+
+import networkx as nx
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from caribou.errors import CalibrationError, InputError
+from caribou.graph import Graph
+from caribou.layers import ContractiveGraphLayer, SpectralLayer, project_rows
+from caribou.privacy.budget import Budget
+from caribou.privacy.sensitivity import Bounds, edge_sensitivity
+from caribou.privacy.verify import verify
+from caribou.release import release
+from graph_families import small_graphs, structured_node_cases
+from layer_attacks import attack_edges, edge_pairs, matrix_of, node_change, proven_mu, star_pair, star_rows
+
+# -- the bound ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("floor", "theta0", "theta1"), [(0, 0.4, -0.6), (1, 0.0, 1.0), (3, -0.7, -0.3), (10, 0.5, 0.5)]
+)
+def test_edge_bound_is_never_exceeded_and_nearly_reached(floor: int, theta0: float, theta1: float) -> None:
+    """All graphs with up to 5 nodes and the structured ones. A bound 5 % too small would be exceeded."""
+    layer = SpectralLayer(theta0=theta0, theta1=theta1, contraction=1.0)
+    assert attack_edges(lambda graph: layer, Bounds(floor), edge_pairs(24), floor) > 0.98
+
+
+@pytest.mark.parametrize("floor", [2, 5, 20, 50])
+def test_stars_nearly_reach_the_edge_bound_for_other_floors(floor: int) -> None:
+    layer = SpectralLayer(theta0=0.5, theta1=-0.5, contraction=0.7)
+    assert attack_edges(lambda graph: layer, Bounds(floor), [star_pair(floor)], floor) > 0.98
+
+
+@pytest.mark.parametrize("cap", [2, 5, 20])
+def test_node_bound_is_never_exceeded_and_reached_for_floor_equal_cap(cap: int) -> None:
+    layer = SpectralLayer(theta0=0.25, theta1=-0.75, contraction=1.0)
+    best = best_other = 0.0
+    cases = structured_node_cases(cap)
+    cases += [(g, v) for g in small_graphs() for v in range(g.number_of_nodes())]
+    for nxg, v in cases:
+        if max(dict(nxg.degree).values()) > cap:
+            continue
+        bounds = Bounds(degree_cap=cap, nodes=nxg.number_of_nodes())
+        bound = layer.sensitivity("node", bounds).value
+        others, reached = node_change(layer, nxg, v, bounds)
+        assert reached <= bound * (1 + 1e-9), f"bound {bound} exceeded: {reached} by {nxg.edges}, node {v}"
+        best, best_other = max(best, reached / bound), max(best_other, others / math.sqrt(bound**2 - 1))
+    assert best > 0.99
+    assert best_other > 0.99, f"the other rows reach only {best_other:.3f} of their part: a bound 5 % smaller must fail"
+
+
+@pytest.mark.parametrize(("floor", "cap"), [(0, 5), (3, 5), (5, 20)])
+def test_node_bound_holds_for_floors_below_the_cap(floor: int, cap: int) -> None:
+    layer = SpectralLayer(theta0=-0.4, theta1=0.6, contraction=0.9)
+    for nxg, v in structured_node_cases(cap):
+        if max(dict(nxg.degree).values()) <= cap:
+            bounds = Bounds(floor, cap)
+            assert node_change(layer, nxg, v, bounds)[1] <= layer.sensitivity("node", bounds).value * (1 + 1e-9)
+
+
+def test_the_bound_scales_with_theta1_alone() -> None:
+    bounds = Bounds(7)
+    product = edge_sensitivity(contraction=0.8, alpha1=1.0, degree_floor=7)
+    for theta0, theta1 in ((0.0, 1.0), (0.5, 0.25), (-0.75, -0.25)):
+        layer = SpectralLayer(theta0=theta0, theta1=theta1, contraction=0.8)
+        assert layer.sensitivity("edge", bounds).value == abs(theta1) * product
+    node = Bounds(degree_cap=20)
+    whole = SpectralLayer(theta0=0.0, theta1=1.0, contraction=0.8).sensitivity("node", node).value
+    assert whole == pytest.approx(ContractiveGraphLayer(0.8).sensitivity("node", node).value, rel=1e-12)
+
+
+# -- the map -----------------------------------------------------------------------------------------------------------
+
+
+@st.composite
+def graphs(draw: st.DrawFn) -> Graph:
+    n = draw(st.integers(1, 12))
+    pairs = draw(st.lists(st.tuples(st.integers(0, n - 1), st.integers(0, n - 1)), max_size=40))
+    return Graph.from_edges(np.zeros((n, 1)), np.array(pairs, dtype=np.int64).reshape(-1, 2).T)
+
+
+@settings(deadline=None)
+@given(
+    graph=graphs(),
+    contraction=st.floats(0.05, 1),
+    theta0=st.floats(-1, 1),
+    share=st.floats(-1, 1),
+    beta=st.floats(0, 5),
+    floor=st.integers(0, 12),
+    seed=st.integers(0, 2**16),
+)
+def test_one_step_contracts(
+    graph: Graph, contraction: float, theta0: float, share: float, beta: float, floor: int, seed: int
+) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    x, y, x0 = (torch.randn(graph.num_nodes, 3, dtype=torch.float64, generator=generator) for _ in range(3))
+    layer = SpectralLayer(theta0=theta0, theta1=share * (1 - abs(theta0)), contraction=contraction, beta=beta)
+    operator = layer.operator(graph, Bounds(floor))
+    after = torch.linalg.norm(layer(x, operator, x0) - layer(y, operator, x0))
+    assert after <= layer.lipschitz * torch.linalg.norm(x - y) * (1 + 1e-12) + 1e-12
+    inner = torch.linalg.norm(project_rows(layer(x, operator, x0)) - project_rows(layer(y, operator, x0)))
+    assert inner <= after * (1 + 1e-12) + 1e-12
+
+
+def test_low_pass_smooths_and_high_pass_sharpens() -> None:
+    """A regular bipartite graph, whose two sides differ: W X is nearly -X there, and X where they are alike."""
+    graph = Graph.from_edges(np.zeros((12, 1)), np.array(list(nx.complete_bipartite_graph(6, 6).edges)).T)
+    sides = torch.tensor([[1.0]] * 6 + [[-1.0]] * 6, dtype=torch.float64)
+    for theta1, differing, alike in ((0.5, 1 / 7, 1.0), (-0.5, 6 / 7, 0.0)):
+        layer = SpectralLayer(theta0=0.5, theta1=theta1, contraction=1.0)
+        operator = layer.operator(graph, Bounds(6))
+        assert torch.allclose(layer(sides, operator), differing * sides)
+        assert torch.allclose(layer(sides.abs(), operator), alike * sides.abs(), atol=1e-12)
+
+
+def test_with_theta0_zero_it_is_the_contractive_layer() -> None:
+    rng = np.random.default_rng(0)
+    graph = Graph.from_edges(np.zeros((20, 1)), rng.integers(0, 20, (2, 50)))
+    layer = SpectralLayer(theta0=0.0, theta1=1.0, contraction=0.8)
+    assert np.array_equal(matrix_of(layer, graph, Bounds(2)), matrix_of(ContractiveGraphLayer(0.8), graph, Bounds(2)))
+
+
+def test_zeroed_out_nodes_send_and_receive_nothing() -> None:
+    rng = np.random.default_rng(0)
+    graph = Graph.from_edges(rng.standard_normal((12, 3)), rng.integers(0, 12, (2, 30))).without_node(4)
+    layer = SpectralLayer(theta0=0.6, theta1=-0.4, beta=1.0)
+    operator = layer.operator(graph, Bounds(degree_cap=12), np.random.default_rng(0))
+    x = torch.from_numpy(rng.standard_normal((12, 3)))
+    moved = x.clone()
+    moved[4] += 5
+    out = layer(x, operator, torch.ones_like(x))
+    assert torch.equal(out, layer(moved, operator, torch.ones_like(x)))
+    assert torch.equal(out[4], torch.zeros(3, dtype=torch.float64))
+
+
+# -- the mechanism -----------------------------------------------------------------------------------------------------
+
+
+def test_two_worlds_are_as_hard_to_tell_apart_as_claimed() -> None:
+    """`propagate` of a high-pass layer on the worst pair; halved noise is rejected."""
+    pair, bounds = star_pair(3), Bounds(3)
+    layer = SpectralLayer(theta0=0.2, theta1=-0.8, contraction=0.9)
+    start = star_rows(3)
+    assert 0.5 < proven_mu(lambda copies: layer, pair, start, bounds, hops=1) <= 1.0
+    assert proven_mu(lambda copies: layer, pair, start, bounds, hops=4) <= 1.0
+    assert proven_mu(lambda copies: layer, pair, start, bounds, hops=1, noise_factor=0.5) > 1.0
+
+
+@pytest.mark.parametrize("unit", ["edge", "node"])
+def test_a_release_verifies(unit: str) -> None:
+    rng = np.random.default_rng(0)
+    graph = Graph.from_edges(rng.standard_normal((30, 4)), rng.integers(0, 30, (2, 60)))
+    layer = SpectralLayer(theta0=0.5, theta1=-0.5, beta=0.3)
+    bounds = Bounds(5, 20 if unit == "node" else None)
+    certificate = release(graph, layer, hops=4, budget=Budget(2, 1e-5, unit), bounds=bounds).certificate
+    verification = verify(certificate)
+    assert verification.passed, [check for check in verification.checks if not check.passed]
+    assert certificate.public_parameters["theta1"] == -0.5
+
+
+def test_errors() -> None:
+    for arguments, match in (
+        ({"theta0": 0.6, "theta1": -0.5}, r"\|theta0\| \+ \|theta1\| must be at most 1, got 0.6 and -0.5"),
+        ({"theta0": math.nan}, "theta0 must be a finite number, got nan"),
+        ({"theta1": "a"}, "theta1 must be a finite number"),
+        ({"contraction": 1.1}, "contraction must be in"),
+        ({"beta": -1.0}, "beta must be"),
+    ):
+        with pytest.raises(InputError, match=match):
+            SpectralLayer(**arguments)
+    layer = SpectralLayer()
+    with pytest.raises(InputError, match="degree_cap must be None at edge level"):
+        layer.sensitivity("edge", Bounds(degree_cap=3))
+    with pytest.raises(InputError, match="degree_cap must be a whole number >= 1 at node level"):
+        layer.sensitivity("node", Bounds(3))
+    graph = Graph.from_edges(np.ones((6, 2)), [[0, 1], [1, 2]])
+    with pytest.raises(CalibrationError, match="sensitivity is 0"):
+        release(graph, SpectralLayer(theta0=1.0, theta1=0.0), hops=1, budget=Budget(1), bounds=Bounds(2))
+    operator = layer.operator(graph, Bounds(2))
+    with pytest.raises(InputError, match="one row per node"):
+        layer(torch.ones(4, 2), operator)
+    with pytest.raises(InputError, match="x0 must have the shape of x"):
+        SpectralLayer(beta=1.0)(torch.ones(6, 2), operator)
+    with pytest.raises(InputError, match="operator must be an Operator"):
+        layer(torch.ones(6, 2), graph)

@@ -1,0 +1,129 @@
+"""The classification module: its formula, which epoch is kept, which labels it reads, and a saved one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from caribou.errors import InputError
+from caribou.models.classifier import (
+    ClassificationModule,
+    ClassifierConfig,
+    classify,
+    fit_classifier,
+    module_from_arrays,
+)
+
+N, CLASSES = 90, 3
+RNG = np.random.default_rng(0)
+LABELS = RNG.integers(CLASSES, size=N)
+INPUTS = [np.eye(CLASSES, 5)[LABELS] + 0.7 * RNG.standard_normal((N, 5)), RNG.standard_normal((N, 2))]
+TRAIN, VAL, REST = np.arange(40), np.arange(40, 60), np.arange(60, N)
+CONFIG = ClassifierConfig(hidden=6, epochs=25, learning_rate=0.05)
+
+
+def fit(seed: int = 1, val: np.ndarray = VAL, labels: np.ndarray = LABELS, **changes) -> ClassificationModule:
+    config = replace(CONFIG, **changes)
+    return fit_classifier(INPUTS, labels, train=TRAIN, val=val, classes=CLASSES, config=config, seed=seed)
+
+
+def arrays(module: ClassificationModule) -> dict[str, np.ndarray]:
+    return {name: value.numpy() for name, value in module.state_dict().items()}
+
+
+def same(one: ClassificationModule, two: ClassificationModule) -> bool:
+    return all(np.array_equal(a, b) for a, b in zip(arrays(one).values(), arrays(two).values(), strict=True))
+
+
+def selu(x: np.ndarray) -> np.ndarray:
+    """Klambauer et al. 2017, with their two constants."""
+    return 1.0507009873554805 * np.where(x > 0, x, 1.6732632423543772 * (np.exp(x) - 1))
+
+
+def test_scores_are_the_formula_written_out() -> None:
+    module = fit()
+    w = {name: value.astype(np.float64) for name, value in arrays(module).items()}
+    bases = [x @ w[f"bases.{i}.0.weight"].T + w[f"bases.{i}.0.bias"] for i, x in enumerate(INPUTS)]
+    expected = selu(np.hstack(bases)) @ w["head.weight"].T + w["head.bias"]
+    scores = classify(module, INPUTS)
+    assert scores.dtype == np.float64
+    assert np.allclose(scores, expected, atol=1e-4)
+
+
+def test_the_epoch_that_validates_best_is_kept() -> None:
+    """A fit without validation rows keeps its last epoch, so fits of 1, 2, ... epochs walk through the states of one fit.
+
+    Half the validation labels are wrong, so that a state in between is the best.
+    """
+    labels = LABELS.copy()
+    labels[VAL[::2]] = (labels[VAL[::2]] + 1) % CLASSES
+    epochs = 14
+    walk = [fit(val=VAL[:0], epochs=k) for k in range(1, epochs + 1)]
+
+    def score(module: ClassificationModule) -> tuple[float, float]:
+        logits, y = torch.from_numpy(classify(module, INPUTS)[VAL]).float(), torch.from_numpy(labels[VAL])
+        accuracy = float((logits.argmax(dim=1) == y).double().mean())
+        return accuracy, -round(float(torch.nn.functional.cross_entropy(logits, y)), 5)
+
+    scores = [score(module) for module in walk]
+    best = max(range(epochs), key=lambda k: (scores[k], k))
+    assert best < epochs - 1, "otherwise the last would do"
+    assert same(fit(epochs=epochs, labels=labels), walk[best])
+
+
+def test_deterministic_per_seed_and_the_global_generator_is_left_alone() -> None:
+    state = torch.get_rng_state()
+    assert same(fit(), fit())
+    assert not same(fit(), fit(seed=2))
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_labels_outside_training_and_validation_are_not_read() -> None:
+    other = LABELS.copy()
+    other[REST] = (other[REST] + 1) % CLASSES
+    assert same(fit(), fit(labels=other))
+    other = LABELS.copy()
+    other[TRAIN[0]] = (other[TRAIN[0]] + 1) % CLASSES
+    assert not same(fit(), fit(labels=other))
+
+
+def test_it_learns_from_every_input() -> None:
+    accuracy = (classify(fit(epochs=80), INPUTS).argmax(axis=1) == LABELS)[REST].mean()
+    assert accuracy > 0.65
+    swapped = fit_classifier(
+        INPUTS[::-1], LABELS, train=TRAIN, val=VAL, classes=CLASSES, config=replace(CONFIG, epochs=80), seed=1
+    )
+    assert (classify(swapped, INPUTS[::-1]).argmax(axis=1) == LABELS)[REST].mean() > 0.65
+
+
+def test_inputs_are_not_changed_and_may_be_read_only() -> None:
+    frozen = [x.copy() for x in INPUTS]
+    for x in frozen:
+        x.setflags(write=False)
+    module = fit_classifier(frozen, LABELS, train=TRAIN, val=VAL, classes=CLASSES, config=CONFIG, seed=1)
+    assert same(module, fit())
+    assert np.array_equal(frozen[0], INPUTS[0])
+
+
+def test_a_saved_module_gives_the_same_scores() -> None:
+    module = fit()
+    state = torch.get_rng_state()
+    again = module_from_arrays(arrays(module))
+    assert torch.equal(torch.get_rng_state(), state)
+    assert np.array_equal(classify(again, INPUTS), classify(module, INPUTS))
+    broken = arrays(module) | {"head.weight": np.zeros((CLASSES, 5), dtype=np.float32)}
+    with pytest.raises(InputError, match=r"head\.weight must have 12 columns, got 5"):
+        module_from_arrays(broken)
+
+
+def test_settings_that_make_no_sense_are_refused() -> None:
+    for changes, message in (
+        ({"hidden": 0}, "hidden must be a whole number >= 1"),
+        ({"epochs": 0}, "epochs must be a whole number >= 1"),
+        ({"dropout": 1.5}, "dropout must be in"),
+    ):
+        with pytest.raises(InputError, match=message):
+            ClassifierConfig(**changes)

@@ -1,0 +1,262 @@
+"""Heads: they recover known weights, are the optimum of their loss, and are chosen on rows that they were not fitted on."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+from scipy.special import log_softmax, logsumexp, softmax
+
+from caribou.errors import InputError
+from caribou.models import heads
+from caribou.models.heads import (
+    FOLDS,
+    KNOTS,
+    AverageHead,
+    BayesHead,
+    Evidence,
+    PriorHead,
+    RidgeHead,
+    choose_head,
+    choose_head_by_folds,
+    cross_entropies,
+    fit_average_head,
+    fit_bayes_head,
+    fit_prior_head,
+    fit_ridge_head,
+    head_from_arrays,
+)
+
+C = 3
+
+
+def drawn(n: int, seed: int, a: float = 1.0, b: float = 0.5, bias=(0.0, 0.0, 0.0)) -> tuple[Evidence, np.ndarray]:
+    """Labels from softmax(a prior + b evidence + bias): the Bayes head is the truth."""
+    rng = np.random.default_rng(seed)
+    prior = log_softmax(rng.standard_normal((n, C)), axis=1)
+    counts = rng.poisson(2.0, (n, C)).astype(np.float64)
+    evidence = 1.5 * (counts - counts.max(axis=1, keepdims=True))
+    p = softmax(a * prior + b * evidence + np.array(bias), axis=1)
+    return Evidence(prior, evidence, counts), (p.cumsum(axis=1) < rng.random((n, 1))).sum(axis=1)
+
+
+def next_class(n: int, seed: int) -> tuple[Evidence, np.ndarray]:
+    """Nodes of class c receive votes of class c + 1, and the evidence does not know: only a linear map of counts does."""
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(C, size=n)
+    counts = rng.poisson(0.5 + 4.0 * np.eye(C)[(labels + 1) % C]).astype(np.float64)
+    prior = log_softmax(0.3 * rng.standard_normal((n, C)), axis=1)
+    return Evidence(prior, counts - counts.max(axis=1, keepdims=True), counts), labels
+
+
+# -- fits ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_bayes_head_recovers_known_weights() -> None:
+    known, labels = drawn(30_000, 0, a=0.8, b=0.7, bias=(0.5, 0.0, -0.5))
+    theta = fit_bayes_head(known, labels).theta
+    assert theta[0] == pytest.approx(0.8, abs=0.08)
+    assert theta[1] == pytest.approx(0.7, abs=0.05)
+    assert np.allclose(theta[2:] - theta[2:].mean(), [0.5, 0, -0.5], atol=0.08)
+
+
+def test_the_prior_head_recovers_known_weights() -> None:
+    known, labels = drawn(30_000, 1, a=1.7, b=0.0, bias=(-0.4, 0.4, 0.0))
+    theta = fit_prior_head(known.prior, labels).theta
+    assert theta[0] == pytest.approx(1.7, abs=0.1)
+    assert np.allclose(theta[1:] - theta[1:].mean(), [-0.4, 0.4, 0], atol=0.08)
+
+
+def test_few_rows_are_pulled_to_the_start() -> None:
+    """The penalty is a normal prior around a = 1, b = 1/2: nobody is believed on one row."""
+    known, labels = drawn(1, 0)
+    theta = fit_bayes_head(known, labels).theta
+    assert abs(theta[0] - 1) < 1.5
+    assert abs(theta[1] - 0.5) < 1.5
+    assert np.isfinite(fit_ridge_head(known, labels, 0.03).theta).all()
+
+
+def test_fits_are_the_optimum_of_their_loss() -> None:
+    """The loss written in NumPy, minimised by another optimiser from another start."""
+    known, labels = drawn(200, 2, a=0.5, b=0.9)
+    rows = np.arange(200)
+
+    def bayes(t: np.ndarray) -> float:
+        scores = t[0] * known.prior + t[1] * known.evidence + t[2:]
+        penalty = 1e-3 * (t[2:] ** 2).sum() + ((t[0] - 1) ** 2 + (t[1] - 0.5) ** 2) / 400
+        return float((logsumexp(scores, axis=1) - scores[rows, labels]).mean() + penalty)
+
+    def prior(t: np.ndarray) -> float:
+        scores = t[0] * known.prior + t[1:]
+        return float(
+            (logsumexp(scores, axis=1) - scores[rows, labels]).mean()
+            + 1e-3 * (t[1:] ** 2).sum()
+            + (t[0] - 1) ** 2 / 400
+        )
+
+    start = np.random.default_rng(0).standard_normal(2 + C)
+    assert np.allclose(fit_bayes_head(known, labels).theta, minimize(bayes, start, tol=1e-12).x, atol=1e-3)
+    assert np.allclose(fit_prior_head(known.prior, labels).theta, minimize(prior, start[1:], tol=1e-12).x, atol=1e-3)
+
+
+def test_the_ridge_holds_the_linear_map_back() -> None:
+    known, labels = drawn(300, 3)
+    sizes = [
+        np.linalg.norm(fit_ridge_head(known, labels, ridge).theta[2 + C + len(KNOTS) :]) for ridge in (30, 0.3, 3e-3)
+    ]
+    assert sizes == sorted(sizes)
+    assert sizes[0] < 0.1 * sizes[2]
+
+
+def test_the_ridge_head_learns_what_the_bayes_head_cannot_say() -> None:
+    known, labels = next_class(300, 0)
+    other, other_labels = next_class(300, 1)
+
+    def accuracy(head: heads.Head) -> float:
+        return float((head(other).argmax(axis=1) == other_labels).mean())
+
+    assert accuracy(fit_ridge_head(known, labels, 0.03)) > 0.8 > 0.6 > accuracy(fit_bayes_head(known, labels))
+
+
+def test_ridge_scores_are_the_formula_written_out() -> None:
+    known, labels = drawn(80, 4)
+    head = fit_ridge_head(known, labels, 0.3)
+    k = len(KNOTS)
+    columns = np.concatenate([known.prior, known.counts, np.clip(known.counts, -1, 4)], axis=1)
+    standardised = (columns - columns.mean(axis=0)) / columns.std(axis=0)
+    t = head.theta
+    expected = t[0] * known.prior + t[1] * known.evidence + t[2 : 2 + C]
+    expected = expected + np.interp(known.counts, KNOTS, t[2 + C : 2 + C + k])
+    expected = expected + standardised @ t[2 + C + k :].reshape(3 * C, C)
+    assert np.allclose(head(known), expected)
+
+
+def test_splines_interpolate_between_the_knots() -> None:
+    """sum_j f(knot_j) hat_j(x) is linear interpolation, constant outside; hats sum to 1."""
+    counts = np.array([[-9.0, -3.0, -0.7], [0.0, 3.3, 8.0], [40.0, 64.0, 1e6]])
+    values = np.random.default_rng(0).standard_normal(len(KNOTS))
+    splines = heads._splines(counts)
+    assert np.allclose(splines @ values, np.interp(counts, KNOTS, values))
+    assert np.allclose(splines.sum(axis=2), 1)
+    assert (splines >= 0).all()
+
+
+# -- choice --------------------------------------------------------------------------------------------------------
+
+
+def test_the_bayes_head_is_kept_unless_another_is_clearly_better() -> None:
+    (known, labels), (validation, validation_labels) = drawn(200, 5), drawn(200, 6)
+    head, refit = choose_head(known, labels, validation, validation_labels, PriorHead(np.array([0.0, 0, 0, 0])))
+    assert isinstance(head, BayesHead)
+    assert isinstance(refit(known, labels), BayesHead)
+    (known, labels), (validation, validation_labels) = next_class(200, 2), next_class(200, 3)
+    head, refit = choose_head(known, labels, validation, validation_labels, PriorHead(np.array([1.0, 0, 0, 0])))
+    assert isinstance(head, RidgeHead | AverageHead)
+    assert type(refit(validation, validation_labels)) is type(head)
+
+
+def test_the_prior_head_is_chosen_where_counts_mislead() -> None:
+    """Calibration rows on which evidence looks perfect, validation rows on which it is noise."""
+    rng = np.random.default_rng(0)
+    n, labels = 300, rng.integers(C, size=300)
+    good = 6.0 * np.eye(C)[labels]
+    prior = log_softmax(2.0 * np.eye(C)[labels] + rng.standard_normal((n, C)), axis=1)
+    noise = 6.0 * np.eye(C)[rng.integers(C, size=n)]
+    candidate = PriorHead(np.array([1.0, 0.0, 0.0, 0.0]))
+    head, refit = choose_head(Evidence(prior, good, good), labels, Evidence(prior, noise, noise), labels, candidate)
+    assert head is candidate
+    assert refit(Evidence(prior, good, good), labels) is candidate
+
+
+def test_without_validation_nodes_it_is_the_bayes_head() -> None:
+    known, labels = next_class(100, 4)
+    nobody = known.rows(np.arange(0))
+    head, _ = choose_head(known, labels, nobody, labels[:0], PriorHead(np.zeros(1 + C)))
+    assert isinstance(head, BayesHead)
+
+
+def test_only_a_gain_of_more_than_one_standard_error_counts() -> None:
+    losses = np.array([1.0, 2.0, 1.0, 2.0])
+    assert heads._first_unless_clearly_better([losses, losses - 0.2]) == 1, (
+        "the same gain on every row: no error at all"
+    )
+    noisy = losses - np.array([3.0, -2.9, 3.0, -2.9])
+    assert noisy.mean() < losses.mean()
+    assert heads._first_unless_clearly_better([losses, noisy]) == 0
+    assert heads._first_unless_clearly_better([losses, losses - 0.2, losses - 0.5]) == 2
+
+
+def test_scores_of_folds_are_out_of_fold(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A row's own label may be anything: its score stays as it is, bit by bit, as long as the same kind is chosen."""
+    monkeypatch.setattr(heads, "RIDGES", (0.03,))
+    known, labels = next_class(120, 5)
+    prior_head = PriorHead(np.array([1.0, 0.0, 0.0, 0.0]))
+    head, scores = choose_head_by_folds(known, labels, prior_head, np.random.default_rng(0))
+    for row in (0, 17):
+        other = labels.copy()
+        other[row] = (other[row] + 1) % C
+        other_head, other_scores = choose_head_by_folds(known, other, prior_head, np.random.default_rng(0))
+        assert type(other_head) is type(head)
+        assert np.array_equal(other_scores[row], scores[row])
+        same = (other_scores == scores).all(axis=1).mean()
+        assert same == pytest.approx(1 / FOLDS), "its own fold, and nobody else"
+    assert (scores.argmax(axis=1) == labels).mean() > 0.7
+
+
+def test_the_head_of_folds_is_fitted_on_all_rows_and_reproducible() -> None:
+    known, labels = drawn(120, 7)
+    prior_head = PriorHead(np.array([0.0, 0.0, 0.0, 0.0]))
+    head, _ = choose_head_by_folds(known, labels, prior_head, np.random.default_rng(1))
+    assert isinstance(head, BayesHead)
+    assert np.array_equal(head.theta, fit_bayes_head(known, labels).theta)
+    few = known.rows(np.arange(FOLDS - 1))
+    head, scores = choose_head_by_folds(few, labels[: FOLDS - 1], prior_head, np.random.default_rng(1))
+    assert head is prior_head
+    assert np.array_equal(scores, prior_head(few))
+
+
+# -- records -------------------------------------------------------------------------------------------------------
+
+
+def test_every_kind_of_head_survives_its_arrays() -> None:
+    known, labels = drawn(60, 8)
+    ridge = fit_ridge_head(known, labels, 0.3)
+    for head in (
+        fit_prior_head(known.prior, labels),
+        fit_bayes_head(known, labels),
+        ridge,
+        fit_average_head(known, labels),
+    ):
+        again = head_from_arrays(head.to_arrays())
+        assert type(again) is type(head)
+        assert np.array_equal(again(known), head(known))
+    with pytest.raises(InputError, match=r"one kind .* got \['bayes', 'prior'\]"):
+        head_from_arrays({"bayes.theta": np.zeros(5), "prior.theta": np.zeros(4)})
+    with pytest.raises(InputError, match="one kind"):
+        head_from_arrays({"tree.depth": np.zeros(1)})
+
+
+def test_an_average_is_the_mean_of_the_scores() -> None:
+    known, _ = drawn(5, 9)
+    parts = (PriorHead(np.array([1.0, 0, 0, 0])), BayesHead(np.array([2.0, 1.0, 0, 0, 3])))
+    assert np.allclose(AverageHead(parts)(known), (parts[0](known) + parts[1](known)) / 2)
+    assert len(fit_average_head(*drawn(40, 1)).heads) == 1 + len(heads.RIDGES)
+
+
+def test_cross_entropies() -> None:
+    scores, labels = np.random.default_rng(0).standard_normal((6, C)), np.array([0, 1, 2, 2, 1, 0])
+    assert np.allclose(cross_entropies(scores, labels), logsumexp(scores, axis=1) - scores[np.arange(6), labels])
+
+
+def test_evidence_adds_up_and_is_taken_by_rows() -> None:
+    known, _ = drawn(4, 0)
+    more = known.plus(np.ones((4, C)), 2 * np.ones((4, C)))
+    assert np.array_equal(more.evidence, known.evidence + 1)
+    assert np.array_equal(more.counts, known.counts + 2)
+    assert np.array_equal(more.prior, known.prior)
+    taken = more.rows(np.array([3, 0]))
+    assert np.array_equal(taken.evidence, more.evidence[[3, 0]])
+    assert np.array_equal(taken.counts, more.counts[[3, 0]])
+    only = Evidence.of_prior(known.prior)
+    assert not only.evidence.any()
+    assert not only.counts.any()

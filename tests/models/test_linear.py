@@ -1,0 +1,84 @@
+"""The public schedule of the linear model, its random features, and shrinkage."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from caribou.errors import InputError
+from caribou.mechanisms.noise_source import NoiseSource
+from caribou.mechanisms.noisy_descent import average_noise_variance, noisy_gradient_descent
+from caribou.models import linear
+from caribou.models.linear import default_logit_noise, path_length_schedule, random_feature_count, shrink_rows
+from descent_support import full_batch
+
+
+def test_random_feature_count_is_a_public_switch() -> None:
+    below, above = (random_feature_count(mu=m, train_size=1000, classes=2, nodes=2000) for m in (0.94, 0.96))
+    assert (below, above) == (0, linear.RANDOM_FEATURES)
+    assert random_feature_count(mu=math.inf, train_size=10**6, classes=2, nodes=2**20) == 128
+
+
+@pytest.mark.parametrize("mu", [0.05, 0.4, 1.0, 3.9])
+@pytest.mark.parametrize("train_size", [30, 2000, 90_000])
+def test_the_schedule_leaves_the_stated_noise_in_the_logits(mu: float, train_size: int) -> None:
+    """T steps of std step_size c z, z = sqrt(T) / mu: a walk whose end has std logit_noise in every entry of W."""
+    for logit_noise in (None, 0.5):
+        schedule = path_length_schedule(mu=mu, train_size=train_size, logit_noise=logit_noise, clip=0.3)
+        z = math.sqrt(schedule.steps) / mu
+        end = math.sqrt(schedule.steps) * schedule.step_size * schedule.clip * z
+        assert end == pytest.approx(logit_noise or default_logit_noise(mu), rel=1e-12)
+        assert linear.MIN_STEPS <= schedule.steps <= linear.MAX_STEPS
+        assert schedule.momentum == (0.8 if schedule.steps == linear.MAX_STEPS else 0.0)
+
+
+def test_more_budget_means_a_longer_path_up_to_the_largest() -> None:
+    steps = [path_length_schedule(mu=mu, train_size=2000).steps for mu in (0.1, 0.5, 1.0, 2.0)]
+    assert steps == sorted(steps)
+    assert steps[0] < steps[-1]
+    assert path_length_schedule(mu=math.inf, train_size=100) == path_length_schedule(mu=4.0, train_size=100)
+    assert path_length_schedule(mu=9.0, train_size=100) == path_length_schedule(mu=4.0, train_size=100)
+    assert path_length_schedule(mu=3.9, train_size=100) != path_length_schedule(mu=4.0, train_size=100)
+
+
+def test_the_noise_in_logits_is_between_its_limits() -> None:
+    assert default_logit_noise(1.0) == 0.8
+    assert default_logit_noise(1e-6) == 1.2
+    assert default_logit_noise(4.0) == 0.8
+    assert default_logit_noise(0.5) == pytest.approx(0.8 * 2 ** (1 / 3))
+
+
+def test_schedules_that_make_no_sense_are_refused() -> None:
+    with pytest.raises(InputError, match="train_size must be a whole number >= 1"):
+        path_length_schedule(mu=1.0, train_size=0)
+    with pytest.raises(InputError, match="logit_noise must be a finite number > 0"):
+        path_length_schedule(mu=1.0, train_size=10, logit_noise=-1.0)
+
+
+def test_shrinkage_by_hand() -> None:
+    """||W_j||^2 after centring is 2, 18 and 0; k (C - 1) s^2 = 0.5 * 2 * 6 = 6."""
+    weights = np.array([[1.0, 0.0, -1.0], [5.0, 2.0, -1.0], [7.0, 7.0, 7.0]])
+    shrunk = shrink_rows(weights, noise_variance=6.0, strength=0.5)
+    assert np.allclose(shrunk, [[0, 0, 0], [2, 0, -2], [0, 0, 0]])
+    assert np.allclose(shrink_rows(weights, noise_variance=6.0, strength=0.0), weights - weights.mean(axis=1)[:, None])
+
+
+def test_shrinkage_takes_noise_out_of_a_fit_without_examples() -> None:
+    """The variance that is predicted is that of the fit: at k = 1 almost nothing of pure noise is left."""
+    schedule = path_length_schedule(mu=1.0, train_size=500)
+    part = full_batch(schedule.steps, math.sqrt(schedule.steps))
+    noise_alone = noisy_gradient_descent(
+        np.zeros((0, 400)),
+        np.zeros(0, dtype=np.int64),
+        classes=20,
+        schedule=schedule,
+        calibrated=part,
+        noise=NoiseSource.seeded(0),
+    )
+    variance = average_noise_variance(schedule, part)
+    left = [np.linalg.norm(shrink_rows(noise_alone, noise_variance=variance, strength=k)) for k in (0.0, 0.5, 1.0, 3.0)]
+    assert left == sorted(left, reverse=True)
+    assert left[2] < 0.3 * left[0]
+    assert left[3] == 0

@@ -1,0 +1,54 @@
+"""The network that is trained privately, and its outputs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+from torch import nn
+
+from caribou.errors import InputError
+from caribou.models.features import centred_unit_rows
+from caribou.models.network import chain_logits, network_from_arrays, selu_network
+from descent_support import C, D, N, Residual, data, mlp, vector
+
+
+def test_network_and_its_outputs() -> None:
+    x, _ = data()
+    one, two, other = (selu_network(D, 6, C, np.random.default_rng(s)) for s in (1, 1, 2))
+    assert np.array_equal(vector(one), vector(two))
+    assert not np.array_equal(vector(one), vector(other))
+    assert np.array_equal(chain_logits(one, x), np.zeros((N, C)))
+    chain = mlp()
+    expected = chain(torch.from_numpy(x)).detach().numpy()
+    assert np.allclose(chain_logits(chain, x), expected)
+    assert np.allclose(chain_logits(chain, sp.csr_array(x)), expected)
+    with pytest.raises(InputError, match="must be a chain"):
+        chain_logits(Residual(), x)
+
+
+def test_centred_sparse_rows_give_the_outputs_of_the_explicit_matrix() -> None:
+    rows = centred_unit_rows(sp.csr_array(data()[0]), np.full(D, 0.2))
+    assert np.allclose(chain_logits(mlp(), rows), chain_logits(mlp(), rows.times(np.eye(D))))
+
+
+def test_only_the_last_weights_are_drawn_and_not_by_the_global_generator() -> None:
+    before = torch.get_rng_state()
+    network = selu_network(D, 400, C, np.random.default_rng(0))
+    assert torch.equal(torch.get_rng_state(), before)
+    values = {name: p.detach() for name, p in network.named_parameters()}
+    assert all(float(values[name].abs().max()) == 0 for name in ("0.weight", "0.bias", "2.bias"))
+    assert float(values["2.weight"].std()) == pytest.approx(400**-0.5, rel=0.1)
+    assert all(p.dtype == torch.float64 and p.requires_grad for p in network.parameters())
+
+
+def test_a_saved_network_gives_the_same_outputs() -> None:
+    x, _ = data()
+    torch.manual_seed(5)
+    network = nn.Sequential(nn.Linear(D, 6), nn.SELU(), nn.Linear(6, C)).double()
+    arrays = {name: p.detach().numpy().copy() for name, p in network.named_parameters()} | {"mean": np.zeros(D)}
+    again = network_from_arrays(arrays)
+    assert np.array_equal(chain_logits(again, x), chain_logits(network, x))
+    arrays["0.weight"][:] = 0
+    assert np.array_equal(chain_logits(again, x), chain_logits(network, x)), "it owns its parameters"

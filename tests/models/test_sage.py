@@ -1,0 +1,173 @@
+"""GraphSAGE: aggregation and its gradient against dense algebra, which epoch is kept, what it reads, and a saved one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+from scipy.special import softmax
+
+from caribou.datasets import load
+from caribou.errors import InputError
+from caribou.models.sage import CHECK_EVERY, Inputs, Neighbourhoods, SageConfig, SageModel, SageNetwork, fit_sage
+
+GRAPH = load("csbm:nodes=120,classes=3,features=6,average_degree=8,signal=1.5", seed=1)
+PAIRS = np.asarray(GRAPH.edge_index)
+PAIRS = PAIRS[:, PAIRS[0] < PAIRS[1]]
+AROUND = Neighbourhoods.of(PAIRS, GRAPH.num_nodes)
+DENSE = np.asarray(GRAPH.adjacency().todense())
+CONFIG = SageConfig(hidden=8, epochs=20, learning_rate=0.03)
+SPLIT, LABELS = GRAPH.split, np.array(GRAPH.labels)
+
+
+def fit(seed: int = 1, val=None, labels: np.ndarray = LABELS, features=None, around=AROUND, **changes) -> SageModel:
+    return fit_sage(
+        GRAPH.features if features is None else features,
+        around,
+        labels,
+        train=SPLIT.train,
+        val=SPLIT.val if val is None else val,
+        classes=3,
+        config=replace(CONFIG, **changes),
+        seed=seed,
+    )
+
+
+def same(one: SageModel, two: SageModel) -> bool:
+    return all(np.array_equal(a, b) for a, b in zip(one.to_arrays().values(), two.to_arrays().values(), strict=True))
+
+
+@pytest.mark.parametrize("aggregator", ["mean", "sum"])
+def test_aggregation_and_its_gradient_are_those_of_the_dense_matrix(aggregator: str) -> None:
+    x, right = torch.randn(120, 4), torch.randn(120, 4)
+    factor = torch.from_numpy(1 / np.maximum(DENSE.sum(axis=1, keepdims=True), 1)).float()
+    matrix = torch.from_numpy(DENSE).float() * (factor if aggregator == "mean" else 1)
+    ours, theirs = x.clone().requires_grad_(), x.clone().requires_grad_()
+    out, expected = AROUND.aggregate(ours, aggregator), matrix @ theirs
+    assert torch.allclose(out, expected, atol=1e-5)
+    (out * right).sum().backward()
+    (expected * right).sum().backward()
+    assert torch.allclose(ours.grad, theirs.grad, atol=1e-5)
+
+
+def test_sparse_features_give_the_products_and_gradients_of_dense_ones() -> None:
+    x = np.random.default_rng(0).standard_normal((9, 5)) * (np.random.default_rng(1).random((9, 5)) < 0.4)
+    results = []
+    for features in (x, sp.csr_array(x)):
+        weight = torch.ones(5, 2, requires_grad=True)
+        out = Inputs.of(features).times(weight)
+        (out**2).sum().backward()
+        results.append((out.detach(), weight.grad))
+    for a, b in zip(*results, strict=True):
+        assert torch.allclose(a, b, atol=1e-5)
+
+
+def test_a_node_without_neighbours_aggregates_zero() -> None:
+    lonely = Neighbourhoods.of(np.array([[0], [1]]), nodes=3)
+    assert lonely.aggregate(torch.ones(3, 2), "mean")[2].tolist() == [0, 0]
+    none = Neighbourhoods.of(np.zeros((2, 0), dtype=np.int64), nodes=3)
+    assert none.aggregate(torch.ones(3, 2), "sum").abs().sum() == 0
+
+
+def test_scores_are_the_formula_written_out() -> None:
+    model = fit(layers=2)
+    w = {name.removeprefix("sage."): value.astype(np.float64) for name, value in model.to_arrays().items()}
+
+    def selu(x: np.ndarray) -> np.ndarray:
+        return 1.0507009873554805 * np.where(x > 0, x, 1.6732632423543772 * (np.exp(x) - 1))
+
+    h = selu(model.scaling(GRAPH.features) @ w["first.weight"].T + w["first.bias"])
+    h = h @ w["second.weight"].T + w["second.bias"]
+    mean = DENSE / np.maximum(DENSE.sum(axis=1, keepdims=True), 1)
+    for i in range(2):
+        h = selu(h)
+        h = h @ w[f"roots.{i}.weight"].T + w[f"roots.{i}.bias"] + mean @ h @ w[f"neighbours.{i}.weight"].T
+        h /= np.linalg.norm(h, axis=1, keepdims=True)
+    expected = selu(h) * 8**0.5 @ w["head.weight"].T + w["head.bias"]
+    assert np.allclose(model.scores(GRAPH.features, AROUND), expected, atol=1e-4)
+
+
+def test_the_best_of_the_epochs_that_were_looked_at_is_kept() -> None:
+    """Fits without validation nodes keep their last epoch: the states of one fit after 5, 10, ... epochs, and the last.
+
+    Validation labels are wrong, so that training moves away from them and an early state is the best.
+    """
+    wrong = LABELS.copy()
+    wrong[SPLIT.val] = (wrong[SPLIT.val] + 1) % 3
+    looks = [*range(CHECK_EVERY, 33, CHECK_EVERY), 33]
+    walk = [fit(val=SPLIT.val[:0], epochs=k) for k in looks]
+
+    def score(model: SageModel) -> tuple[float, float]:
+        logits, y = model.scores(GRAPH.features, AROUND)[SPLIT.val], wrong[SPLIT.val]
+        loss = -np.log(softmax(logits, axis=1)[np.arange(len(y)), y]).mean()
+        return float((logits.argmax(axis=1) == y).mean()), -round(float(loss), 5)
+
+    scores = [score(model) for model in walk]
+    best = max(range(len(looks)), key=lambda k: (scores[k], k))
+    assert best < len(looks) - 1, "otherwise the last would do"
+    assert same(fit(epochs=33, labels=wrong), walk[best])
+
+
+def test_deterministic_per_seed_and_the_global_generator_is_left_alone() -> None:
+    state = torch.get_rng_state()
+    assert same(fit(), fit())
+    assert not same(fit(), fit(seed=2))
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_test_labels_are_not_read_but_edges_are() -> None:
+    other = LABELS.copy()
+    other[SPLIT.test] = (other[SPLIT.test] + 1) % 3
+    assert same(fit(), fit(labels=other))
+    assert not same(fit(), fit(around=Neighbourhoods.of(PAIRS[:, :-5], GRAPH.num_nodes)))
+
+
+def test_neighbours_help() -> None:
+    def accuracy(around: Neighbourhoods) -> float:
+        model = fit(around=around, epochs=60)
+        return float((model.scores(GRAPH.features, around).argmax(axis=1) == LABELS)[SPLIT.test].mean())
+
+    assert accuracy(AROUND) > accuracy(Neighbourhoods.of(PAIRS[:, :0], GRAPH.num_nodes)) + 0.05
+
+
+def test_features_stored_sparse_or_dense_give_the_same_model() -> None:
+    x = (np.random.default_rng(0).random((120, 30)) < 0.1).astype(np.float32) + 0.0
+    dense, sparse = (fit(features=f) for f in (x, sp.csr_array(x)))
+    assert dense.scaling.centre is None, "few entries: rows of one length, not standardised columns"
+    assert np.allclose(dense.scores(x, AROUND), sparse.scores(sp.csr_array(x), AROUND), atol=1e-3)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_a_saved_model_gives_the_same_scores(sparse: bool) -> None:
+    x = (
+        sp.csr_array((np.random.default_rng(0).random((120, 30)) < 0.1).astype(np.float32))
+        if sparse
+        else GRAPH.features
+    )
+    model = fit(features=x)
+    again = SageModel.from_arrays(model.to_arrays(), CONFIG)
+    assert np.array_equal(again.scores(x, AROUND), model.scores(x, AROUND))
+
+
+def test_dropout_is_for_training_only() -> None:
+    torch.manual_seed(0)
+    network = SageNetwork(6, 3, replace(CONFIG, dropout=0.5))
+    x = Inputs.of(np.array(GRAPH.features))
+    assert torch.equal(network.eval()(x, AROUND), network(x, AROUND))
+    assert not torch.equal(network.train()(x, AROUND), network(x, AROUND))
+
+
+def test_settings_that_make_no_sense_are_refused() -> None:
+    for changes, message in (
+        ({"hidden": 0}, "hidden must be"),
+        ({"layers": 0}, "layers must be"),
+        ({"aggregator": "max"}, "aggregator must be one of mean, sum, got 'max'"),
+        ({"dropout": -0.1}, "dropout must be in"),
+        ({"learning_rate": 0.0}, "learning_rate must be"),
+        ({"epochs": 0}, "epochs must be"),
+    ):
+        with pytest.raises(InputError, match=message):
+            SageConfig(**changes)

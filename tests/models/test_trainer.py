@@ -1,0 +1,160 @@
+"""The training loop: against a loop written out, which state is kept, and when it looks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from caribou.errors import InputError
+from caribou.models.trainer import Score, Validation, at_least, first_larger, take_steps
+
+
+def counter() -> tuple[Tensor, torch.optim.Optimizer, Callable[[int], Tensor]]:
+    """A parameter that every step raises by 1."""
+    x = torch.zeros(1, requires_grad=True)
+    return x, torch.optim.SGD([x], lr=1.0), lambda step: -x.sum()
+
+
+def scored(x: Tensor, scores: list[float], **rules) -> Validation[float]:
+    """The state after step k has the k-th score."""
+    return Validation(lambda: [(scores[round(x.item()) - 1], 0.0)], lambda _: x.item(), **rules)
+
+
+def network(seed: int) -> nn.Sequential:
+    torch.manual_seed(seed)
+    return nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.4), nn.ReLU(), nn.Linear(8, 3))
+
+
+X = torch.randn(40, 4, generator=torch.Generator().manual_seed(0))
+Y = (X[:, 0] > 0).long() + (X[:, 1] > 0.5).long()
+
+
+def test_it_is_the_loop_written_out() -> None:
+    """Bit by bit, with dropout and a learning rate that falls: the loop draws nothing and leaves nothing over."""
+    ours, theirs = network(1), network(1)
+    torch.manual_seed(7)
+    optimizer = torch.optim.Adam(theirs.parameters(), lr=0.1)
+    for step in range(1, 13):
+        for group in optimizer.param_groups:
+            group["lr"] = 0.1 / step
+        loss = nn.functional.cross_entropy(theirs(X[step : step + 20]), Y[step : step + 20])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    torch.manual_seed(7)
+    take_steps(
+        lambda step: nn.functional.cross_entropy(ours.train()(X[step : step + 20]), Y[step : step + 20]),
+        torch.optim.Adam(ours.parameters(), lr=0.1),
+        steps=12,
+        validation=Validation.of_module(ours, lambda: ours(X), Y),
+        learning_rate=lambda step: 0.1 / step,
+    )
+    for a, b in zip(ours.parameters(), theirs.parameters(), strict=True):
+        assert torch.equal(a, b)
+
+
+def test_the_best_state_is_kept_and_the_model_left_in_its_last() -> None:
+    x, optimizer, loss = counter()
+    (best,) = take_steps(loss, optimizer, steps=6, validation=scored(x, [1, 3, 2, 5, 4, 0]))
+    assert (best.step, best.score, best.state) == (4, (5, 0.0), 4.0)
+    assert x.item() == 6
+
+
+@pytest.mark.parametrize(("improves", "kept"), [(at_least, 5), (first_larger, 2)])
+def test_of_equal_scores_the_rule_decides(improves: Callable[[Score, Score], bool], kept: int) -> None:
+    x, optimizer, loss = counter()
+    validation = scored(x, [1, 3, 3, 2, 3, 0], improves=improves)
+    (best,) = take_steps(loss, optimizer, steps=6, validation=validation)
+    assert best.step == kept
+
+
+def test_the_second_entry_decides_between_equal_first_ones_or_not_at_all() -> None:
+    assert at_least((0.5, 2.0), (0.5, 1.0))
+    assert not at_least((0.5, 0.0), (0.5, 1.0))
+    assert not at_least((0.4, 9.0), (0.5, 1.0))
+    assert not first_larger((0.5, 2.0), (0.5, 1.0))
+
+
+def test_it_looks_when_it_is_due_and_after_the_last_step() -> None:
+    x, optimizer, loss = counter()
+    seen: list[int] = []
+
+    def scores() -> list[Score]:
+        seen.append(round(x.item()))
+        return [(0.0, 0.0)]
+
+    take_steps(loss, optimizer, steps=8, validation=Validation(scores, lambda _: None, due={2, 3, 6}.__contains__))
+    assert seen == [2, 3, 6, 8]
+
+
+def test_models_side_by_side_each_keep_their_own_best() -> None:
+    x, optimizer, loss = counter()
+    table = {1: (5, 1, 0), 2: (4, 2, 7), 3: (3, 9, 1)}
+    validation = Validation(
+        lambda: [(float(s), 0.0) for s in table[round(x.item())]],
+        lambda model: (model, x.item()),
+        improves=first_larger,
+    )
+    best = take_steps(loss, optimizer, steps=3, validation=validation)
+    assert [b.state for b in best] == [(0, 1.0), (1, 3.0), (2, 2.0)]
+
+
+def test_without_validation_nothing_is_kept_and_the_rate_is_left_alone() -> None:
+    x, optimizer, loss = counter()
+    assert take_steps(loss, optimizer, steps=3) == []
+    assert x.item() == 3
+    assert optimizer.param_groups[0]["lr"] == 1.0
+
+
+class TestOfModule:
+    def test_scores_are_accuracy_and_minus_cross_entropy_without_dropout(self) -> None:
+        module = network(0)
+        ((accuracy, minus_loss),) = Validation.of_module(module.train(), lambda: module(X), Y).scores()
+        logits = module.eval()(X).detach()
+        assert accuracy == pytest.approx(float((logits.argmax(dim=1) == Y).double().mean()))
+        assert minus_loss == pytest.approx(-float(nn.functional.cross_entropy(logits, Y)))
+
+    def test_the_kept_state_is_a_copy_and_the_best_of_the_fit(self) -> None:
+        """Labels of validation that training moves away from: an early state is the best, and later steps do not touch it."""
+        module = network(2)
+        opposed = (Y + 1) % 3
+        validation = Validation.of_module(module, lambda: module(X), opposed)
+        torch.manual_seed(0)
+        (best,) = take_steps(
+            lambda _: nn.functional.cross_entropy(module.train()(X), Y),
+            torch.optim.Adam(module.parameters(), lr=0.05),
+            steps=40,
+            validation=validation,
+        )
+        assert best.step < 40
+        assert validation.scores()[0] < best.score
+        module.load_state_dict(best.state)
+        assert validation.scores()[0] == best.score
+
+    def test_without_validation_rows_nothing_is_predicted_and_the_last_state_is_kept(self) -> None:
+        module = network(0)
+
+        def predict() -> Tensor:
+            raise AssertionError("nobody to predict")
+
+        (best,) = take_steps(
+            lambda _: nn.functional.cross_entropy(module(X), Y),
+            torch.optim.SGD(module.parameters(), lr=0.1),
+            steps=7,
+            validation=Validation.of_module(module, predict, Y[:0], every=3),
+        )
+        assert best.step == 7
+        assert all(torch.equal(best.state[name], value) for name, value in module.state_dict().items())
+
+    def test_it_looks_every_so_many_steps(self) -> None:
+        due = Validation.of_module(network(0), lambda: X, Y, every=5).due
+        assert [step for step in range(1, 16) if due(step)] == [5, 10, 15]
+
+
+def test_no_steps_are_refused() -> None:
+    _, optimizer, loss = counter()
+    with pytest.raises(InputError, match="steps must be a whole number >= 1, got 0"):
+        take_steps(loss, optimizer, steps=0)

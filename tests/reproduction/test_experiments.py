@@ -1,0 +1,81 @@
+"""The grids, search spaces and tuned settings of the paper's evaluation fit the methods of today."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+
+from caribou.experiments.grid import SCALES, available
+from caribou.experiments.hyperparameters import read_settings
+from caribou.experiments.measures import ATTACKS, GCN, budget_of, settings_of
+from caribou.experiments.search import read_spaces
+from caribou.experiments.search import settings_of as settings_in
+from caribou.methods import METHODS
+
+ROOT = Path(__file__).parents[2]
+PAPER = ROOT / "reproduction"
+
+
+@pytest.mark.parametrize("experiment", available(PAPER / "experiments"), ids=lambda e: e.name)
+def test_ours_name_known_methods_at_every_scale(experiment) -> None:
+    for scale in SCALES:
+        cells = experiment.cells(scale)
+        assert cells
+        assert {cell["method"] for cell in cells if "method" in cell} <= {*METHODS, GCN}
+        assert {cell["attack"] for cell in cells if cell["kind"] == "audit"} <= set(ATTACKS)
+        # what is not private takes no epsilon: a scale must not put one there
+        for cell in cells:
+            if "method" in cell and cell["method"] != GCN:
+                METHODS[cell["method"]].check(cell["method"], budget_of(cell))
+
+
+def test_chosen_settings_are_used_and_own_ones_come_on_top(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(PAPER)
+    cell = {"method": "caribou-edp", "dataset": "cora", "epsilon": 4, "chosen": True}
+    stored = settings_of(cell)
+    assert stored, "the stored settings differ from the defaults here"
+    name = next(iter(stored))
+    assert settings_of({**cell, "settings": {name: "mine"}}) == {**stored, name: "mine"}
+    assert settings_of({**cell, "chosen": False}) == {}
+
+
+def test_the_stored_entries_are_settings_of_their_methods() -> None:
+    entries = read_settings(PAPER / "experiments/settings.toml")
+    assert entries
+    for entry in entries:
+        info = METHODS[entry.method]
+        info.create(**entry.settings)
+        assert (info.private and not info.data_independent) == (entry.epsilon < math.inf), entry
+        if entry.tried:
+            assert entry.tried == 8
+            assert entry.seeds
+            assert entry.version
+            assert entry.default_accuracy is None or entry.default_accuracy <= entry.validation_accuracy
+        else:
+            assert entry.settings == {}
+
+
+def test_every_method_has_a_declared_space_of_the_same_size_with_its_defaults() -> None:
+    spaces = read_spaces(PAPER / "experiments/spaces")
+    assert set(spaces) == set(METHODS)
+    for name, space in spaces.items():
+        listed = settings_in(name, space)
+        assert len(listed) == 8, name
+        created = [METHODS[name].create(**settings) for settings in listed]
+        assert created[0] == METHODS[name].create(), name
+        assert all(a != b for i, a in enumerate(created) for b in created[:i]), f"{name} has a setting twice"
+
+
+def test_the_page_shows_the_accuracies_of_the_file() -> None:
+    names = {"Cora": "cora", "Photo": "photo", "Berkeley13": "berkeley13"}
+    entries = {entry.key: entry for entry in read_settings(PAPER / "experiments" / "settings.toml")}
+    page = (ROOT / "docs" / "choosing.md").read_text(encoding="utf-8")
+    rows = [line.strip("| ").split(" | ") for line in page.splitlines() if line.startswith("| `")]
+    shown = [row for row in rows if len(row) == 6]
+    assert len(shown) == 7
+    for method, dataset, epsilon, _, default, tuned in shown:
+        entry = entries[method.strip("`"), names[dataset], float(epsilon)]
+        assert 100 * entry.default_accuracy == pytest.approx(float(default), abs=0.051)
+        assert 100 * entry.validation_accuracy == pytest.approx(float(tuned), abs=0.051)
