@@ -104,7 +104,7 @@ def tune(
             randomness = source.stream("trials")
             number = selected.random.number(_uniforms(randomness, 1)[0])
             tried = [recipes[int(u * len(recipes))] for u in _uniforms(randomness, number)]
-        # what a trial learns after a draw is not a figure of the search
+        # what a draw of the best trial adds has no place in the certificate, which is about all trials
         return Drawn(_best_trial(tried, search, graph, seed, source, progress))
 
     released = execute(search, graph, run, noise=noise, ledger=ledger, replace_fingerprint=replace_fingerprint)

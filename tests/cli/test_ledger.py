@@ -9,6 +9,7 @@ import sqlite3
 import subprocess
 import sys
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,14 @@ from typer.testing import CliRunner
 
 from caribou.cli.ledger import ledger_app
 from caribou.errors import BudgetExceeded, CertificateError, InputError, LedgerError
+from caribou.mechanisms.noise_source import NoiseSource
 from caribou.privacy import accounting
 from caribou.privacy.budget import Budget, PrivacyUnit
-from caribou.privacy.certificate import Assumption, Certificate, MechanismRecord, certify, standing_assumptions
+from caribou.privacy.certificate import Certificate
 from caribou.privacy.events import EpsilonDelta, Gaussian, Laplace, NonPrivate, SubsampledGaussian
 from caribou.privacy.ledger import Ledger
+from caribou.privacy.mechanism_records import mean_record
+from caribou.privacy.plan import ReleasePlan
 
 
 @pytest.fixture(autouse=True)
@@ -196,15 +200,12 @@ class TestBudget:
         call("budget", "survey", "--epsilon", "1", "--unit", "person", code=2)
 
 
-def certificate(*assumptions: Assumption, theorem: str = "a test") -> Certificate:
-    parts = [
-        MechanismRecord("encoder", Gaussian(4.0), {"theorem": theorem}),
-        MechanismRecord("classifier", Gaussian(5.0), {"theorem": theorem}),
-    ]
-    balance = standing_assumptions(PrivacyUnit.NODE, noise_is_secret=True, noise_origin="a test")
-    return certify(
-        Budget(3, unit="node"), parts, released=["X"], public_parameters={}, assumptions=[*balance, *assumptions]
-    )
+def certificate(noise: NoiseSource | None = None, theorem: str | None = None) -> Certificate:
+    encoder, classifier = mean_record("encoder", noise_std=4.0), mean_record("classifier", noise_std=5.0)
+    if theorem is not None:
+        encoder = replace(encoder, theorem=theorem)
+    plan = ReleasePlan(Budget(3, unit="node"), (encoder, classifier), released=("X",), description="a test")
+    return plan.certificate(noise or NoiseSource.secure())
 
 
 class TestAdd:
@@ -222,10 +223,12 @@ class TestAdd:
         assert len(Ledger("caribou-ledger.sqlite").entries()) == 1
 
     def test_void_certificate_is_no_evidence(self, folder: Path) -> None:
-        certificate(Assumption("noise", "the noise is secret", holds=False)).save("c.json")
+        made = certificate(NoiseSource.seeded(1))
+        made.save("c.json")
         error = failure("add", "survey", "--certificate", "c.json")
         assert isinstance(error, CertificateError)
-        assert "void as a guarantee (the noise is secret)" in str(error)
+        assert f"void as a guarantee ({made.void_reasons[0]})" in str(error)
+        assert "a fixed seed: whoever knows it can subtract the noise" in str(error)
         assert "--epsilon inf --unit node" in str(error)
         assert os.listdir(folder) == ["c.json"]
 
@@ -235,6 +238,15 @@ class TestAdd:
         assert isinstance(error, CertificateError)
         assert "does not verify (encoder: theorem" in str(error)
         assert os.listdir(folder) == ["c.json"]
+
+    def test_a_certificate_without_privacy_costs_everything_whatever_its_events_say(self, folder: Path) -> None:
+        record = json.loads(certificate().to_json())
+        record |= {"epsilon": "inf", "status": "no privacy"}
+        (folder / "c.json").write_text(json.dumps(record))
+        call("add", "survey", "--certificate", "c.json")
+        (release,) = Ledger("caribou-ledger.sqlite").entries()
+        assert release.events == (NonPrivate(),)
+        assert release.certificate_id == record["certificate_id"]
 
     def test_missing_certificate_makes_no_ledger(self, folder: Path) -> None:
         assert isinstance(failure("add", "survey", "--certificate", "no.json"), CertificateError)

@@ -404,7 +404,8 @@ def test_the_certificate_is_printed(world: Path, caribou: Caribou) -> None:
     assert caribou("certificate", run).out == (run / "certificate.json").read_text()
     assert caribou("certificate", run, "--markdown").out == (run / "certificate.md").read_text()
     caribou("verify", run / "certificate.json")
-    assert "run must be a folder" in caribou("certificate", run / "certificate.json", code=2).err
+    assert caribou("certificate", run / "certificate.json").out == (run / "certificate.json").read_text()
+    assert "cannot be read" in caribou("certificate", run / "nothing", code=2).err
 
 
 # -- bad input -----------------------------------------------------------------------------------------------------

@@ -1,8 +1,7 @@
-"""Certificates: round trip, verification, and every kind of tampering."""
+"""Certificates as documents: round trip, words, files, and the schema that is shipped with the package."""
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import json
 import math
@@ -10,57 +9,33 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
 
 from caribou.errors import CertificateError
-from caribou.privacy.arithmetic import double_precision
-from caribou.privacy.budget import Budget
-from caribou.privacy.calibration import budget_mu, calibrate_propagation
-from caribou.privacy.certificate import (
-    FIELDS,
-    Certificate,
-    MechanismRecord,
-    certify,
-    initial_state_assumption,
-    propagation_record,
-    standing_assumptions,
-    verify,
-)
-from caribou.privacy.events import EpsilonDelta, Gaussian, Laplace, NonPrivate, SubsampledGaussian
-from caribou.privacy.sensitivity import Bounds, layer_sensitivity
+from caribou.mechanisms.noise_source import NoiseSource
+from caribou.privacy import certificate as certificate_module
+from caribou.privacy.assumptions import LAYER_ASSUMPTIONS, AssumptionName
+from caribou.privacy.budget import PrivacyUnit
+from caribou.privacy.certificate import DEEPEST, FIELDS, STATUSES, Certificate, schema
+from caribou.privacy.events import EpsilonDelta, Gaussian, Laplace, NonPrivate, Parallel, SubsampledGaussian
+from caribou.privacy.events import event_to_dict as as_json
+from caribou.privacy.mechanism_records import Examples, Group, Mechanism
+from caribou.privacy.pair_response import asymmetric_response
+from caribou.privacy.scope import Scope, ScopeKind
+from caribou.privacy.sensitivity import ACTIVATIONS, LAYER_THEOREMS, STORAGES
+from caribou.privacy.verify import verify
+from certificate_support import EDGES, SIZES, certificates, certified, edited, embeddings, plan_of, reload
+
+ALL = sorted(certificates())
 
 
-def make(epsilon: float = 4.0, unit: str = "edge", secret: bool = True) -> Certificate:
-    budget = Budget(epsilon, 1e-5, unit)
-    bounds = Bounds(degree_floor=10, degree_cap=10 if unit == "node" else None, nodes=100)
-    sensitivity = layer_sensitivity(unit, contraction=0.8, alpha1=0.9, beta=0.5, bounds=bounds)
-    arithmetic = double_precision(nodes=100, columns=5, residual=0.5)
-    calibrated = calibrate_propagation(sensitivity, hops=8, mu=budget_mu(budget), arithmetic=arithmetic)
-    return certify(
-        budget,
-        [propagation_record(calibrated)],
-        released=["the last state"],
-        public_parameters={
-            "nodes": 100,
-            "columns": 5,
-            "hops": 8,
-            "contraction": 0.8,
-            "alpha1": 0.9,
-            "beta": 0.5,
-            "degree_floor": 10,
-            "degree_cap": bounds.degree_cap,
-        },
-        assumptions=[
-            *standing_assumptions(budget.unit, noise_is_secret=secret, noise_origin="a test"),
-            initial_state_assumption(budget.unit),
-        ],
-    )
+def make(unit: str = "edge") -> Certificate:
+    return certified(embeddings(unit))
 
 
 @pytest.mark.parametrize("unit", ["edge", "node"])
 def test_round_trip_and_verification(unit: str, tmp_path: Path) -> None:
-    certificate = make(unit=unit)
+    certificate = make(unit)
     certificate.save(tmp_path / "c.json")
     again = Certificate.load(tmp_path / "c.json")
     assert again == certificate
@@ -72,14 +47,23 @@ def test_round_trip_and_verification(unit: str, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [tmp_path / "c.json"]
 
 
+@pytest.mark.parametrize("name", ALL)
+def test_every_certificate_survives_json(name: str) -> None:
+    made = certificates()[name]
+    again = reload(made.to_dict())
+    assert again == made
+    assert again.to_json() == made.to_json()
+    assert made.to_markdown().startswith("# Privacy certificate")
+
+
 def test_what_the_certificate_says() -> None:
     record = make().to_dict()
-    for field in ("unit", "adjacency", "epsilon", "delta", "mu", "released", "events", "assumptions", "versions"):
+    for field in ("unit", "adjacency", "epsilon", "delta", "mu", "released", "mechanisms", "assumptions", "versions"):
         assert record[field], field
     assert record["attack_success"]["largest_true_positive_rate_at"].keys() == {"0.001", "0.01"}
     names = {a["name"] for a in record["assumptions"]}
     assert names >= {"randomness", "floating point", "hidden states", "hyper-parameters"}
-    assert "truncation" in {a["name"] for a in make(unit="node").to_dict()["assumptions"]}
+    assert "truncation" in {a["name"] for a in make("node").to_dict()["assumptions"]}
     text = make().to_markdown()
     for words in (
         "Privacy unit | edge",
@@ -93,72 +77,22 @@ def test_what_the_certificate_says() -> None:
     json.loads(make().to_json())
 
 
-def _set(path: tuple[Any, ...], value: Any) -> Any:
-    def change(record: dict[str, Any]) -> None:
-        target: Any = record
-        for key in path[:-1]:
-            target = target[key]
-        target[path[-1]] = value
-
-    return change
+def test_who_pays_is_for_people_too() -> None:
+    text = certificates()["votes-ndp"].to_markdown()
+    assert "## Who pays" in text
+    assert "| validation nodes | 7.99" in text
+    assert "8 Laplace mechanisms of multiplier" in text
+    assert "2 records, see the JSON" in certificates()["search, random"].to_markdown()
 
 
-DETAILS = ("events", 0, "details")
+def test_a_certificate_holds_nothing_about_the_graph_but_what_is_public() -> None:
+    """From plans alone: there is nothing private to hold. What a draw adds is released."""
+    made = certificates()["sage-edp"]
+    drawn = asymmetric_response(epsilon=made.mechanisms[1].details["epsilon"], edges=EDGES, nodes=SIZES.nodes)
+    assert made.mechanisms[1].details["keep_one"] == drawn.keep_one
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        _set(("epsilon",), 3.9),
-        _set(("epsilon_spent",), 3.5),
-        _set(("epsilon_spent",), 4.5),
-        _set(("delta",), 1e-6),
-        _set(("mu",), 0.5),
-        _set(("events", 0, "event", "noise_multiplier"), 2.0),
-        _set(("events", 0, "event", "noise_multiplier"), 0.9),
-        _set(("events", 0, "event", "count"), 2),
-        _set((*DETAILS, "noise_std"), 0.01),
-        _set((*DETAILS, "hops"), 80),
-        _set((*DETAILS, "kappa"), 1.0),
-        _set((*DETAILS, "mu"), 1e-9),
-        _set((*DETAILS, "noise_multiplier"), 1e9),
-        _set((*DETAILS, "noise_std"), "5"),
-        _set((*DETAILS, "sensitivity", "value"), 0.01),
-        _set((*DETAILS, "sensitivity", "contraction"), 0.99),
-        _set((*DETAILS, "sensitivity", "parameters", "alpha1"), 1.0),
-        _set((*DETAILS, "sensitivity", "bounds", "degree_floor"), 3),
-        _set((*DETAILS, "sensitivity", "unit"), "node"),
-        _set(("unit",), "node"),
-        _set(("assumptions", 0, "holds"), False),
-        _set(("assumptions", 0, "holds"), "true"),
-        _set(("assumptions",), []),
-        lambda record: record["assumptions"].pop(1),
-        _set(("status",), "private!"),
-        lambda record: record["assumptions"].pop(),
-        _set(("events",), []),
-        _set(("attack_success", "largest_true_positive_rate_at", "0.01"), 0.01),
-        _set(("attack_success", "largest_true_positive_rate_at"), {}),
-        _set((*DETAILS, "arithmetic", "error"), -1.0),
-        _set((*DETAILS, "arithmetic", "error"), 0.0),
-        _set((*DETAILS, "arithmetic", "nodes"), 10),
-        _set((*DETAILS, "arithmetic"), {}),
-        _set(DETAILS, {}),
-        _set(("events", 0, "name"), "something else"),
-        _set(("public_parameters", "hops"), 2),
-        _set(("public_parameters",), {}),
-        _set((*DETAILS, "sensitivity"), "small"),
-    ],
-)
-def test_every_tampering_fails(change: Any) -> None:
-    record = make().to_dict()
-    before = copy.deepcopy(record)
-    change(record)
-    assert record != before
-    try:
-        certificate = Certificate.from_dict(record)
-    except CertificateError:
-        return
-    assert not verify(certificate).passed
+# -- what is not a certificate ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -166,11 +100,15 @@ def test_every_tampering_fails(change: Any) -> None:
     [
         (
             '{"a": 1}',
-            "not a certificate of CARIBOU: it has no format, certificate_id, created, status, scope and 14 more",
+            "not a certificate of CARIBOU: it has no format, certificate_id, created, status, scope and 15 more",
+        ),
+        (
+            '{"format": 2, "epsilon": 4}',
+            "not a certificate of CARIBOU: it has no certificate_id, created, .* and 13 more",
         ),
         (
             '{"format": 1, "epsilon": 4}',
-            "not a certificate of CARIBOU: it has no certificate_id, created, .* and 12 more",
+            "not a certificate of CARIBOU: it has no certificate_id, created, .* and 13 more",
         ),
         ("[1, 2]", "not a certificate of CARIBOU: must be a JSON object, got list"),
         ("3.5", "not a certificate of CARIBOU: must be a JSON object, got float"),
@@ -189,8 +127,9 @@ def test_a_field_that_is_missing_and_another_format_are_named() -> None:
     for name in record:
         with pytest.raises(CertificateError, match=f"it has no {name}$"):
             Certificate.from_dict({key: value for key, value in record.items() if key != name})
-    with pytest.raises(CertificateError, match=r"format must be 1, .* got 2"):
-        Certificate.from_dict({**record, "format": 2})
+    for other in (3, 1, 2.5, "2", True, None):
+        with pytest.raises(CertificateError, match=r"format must be 2, .* got"):
+            Certificate.from_dict({**record, "format": other})
 
 
 def test_words_cannot_be_changed_either(tmp_path: Path) -> None:
@@ -199,80 +138,73 @@ def test_words_cannot_be_changed_either(tmp_path: Path) -> None:
         ("scope", "all"),
         ("status", "safe"),
         ("trust_model", "none"),
+        ("side_channels", []),
         ("note", 1),
     ):
         with pytest.raises(CertificateError, match=name):
-            Certificate.from_dict({**make(unit="node").to_dict(), name: value})
+            Certificate.from_dict({**make("node").to_dict(), name: value})
     path = tmp_path / "c.json"
     make().save(path)
     text = path.read_text()
     path.write_text(text.replace('"epsilon": 4.0', '"epsilon": 0.1, "epsilon": 4.0'))
     with pytest.raises(CertificateError, match="twice"):
         Certificate.load(path)
-    path.write_text(text.replace('"epsilon": 4.0', '"epsilon": NaN'))
-    with pytest.raises(CertificateError, match="finite"):
+    for number in ("NaN", "Infinity", "1e400"):
+        path.write_text(text.replace('"epsilon": 4.0', f'"epsilon": {number}'))
+        with pytest.raises(CertificateError, match="finite"):
+            Certificate.load(path)
+    path.write_text(text.replace('"epsilon": 4.0', f'"epsilon": {"9" * 5000}'))
+    with pytest.raises(CertificateError, match="cannot be read"):
         Certificate.load(path)
     make().save(tmp_path / "c.md")
     with pytest.raises(CertificateError, match=r"give the \.json"):
         Certificate.load(tmp_path / "c.md")
 
 
-def test_node_level_says_its_scope() -> None:
-    node = make(unit="node")
-    assert "degrees are all at most the degree cap" in node.to_markdown()
-    assert node.status == "private in scope"
-    assert (make().scope, make().status) == ("every graph", "private")
-
-
-def test_void_and_non_private_certificates_fail() -> None:
-    void = make(secret=False)
-    assert void.status == "void"
-    assert not verify(void).passed
-    budget = Budget(math.inf)
-    free = certify(
-        budget,
-        [MechanismRecord("plain", NonPrivate())],
-        released=["everything"],
-        public_parameters={},
-        assumptions=standing_assumptions(budget.unit, noise_is_secret=True, noise_origin="a test"),
-    )
-    assert free.status == "no privacy"
-    again = Certificate.from_dict(json.loads(free.to_json()))
-    assert math.isinf(again.epsilon)
-    assert not verify(again).passed
-
-
-def test_certify_refuses_an_overspent_claim() -> None:
-    with pytest.raises(CertificateError, match="epsilon_spent must be <= epsilon"):
-        certify(
-            Budget(1.0, 1e-5),
-            [MechanismRecord("too little noise", Gaussian(3.0))],
-            released=[],
-            public_parameters={},
-            assumptions=(),
-        )
-
-
 @pytest.mark.parametrize(
-    "events",
+    ("field", "value", "why"),
     [
-        [SubsampledGaussian(1.5, 0.05, 100), Gaussian(4.0), SubsampledGaussian(2.0, 0.05, 50)],
-        [Laplace(1.0)],
-        [EpsilonDelta(0.5, 1e-7), Gaussian(3.0)],
+        ("certificate_id", "abc", "32 hexadecimal digits"),
+        ("certificate_id", "A" * 32, "32 hexadecimal digits"),
+        ("created", "yesterday", "must be a time"),
+        ("created", "2026-02-30T00:00:00Z", "must be a time"),
+        ("released", [], "a list with an entry"),
+        ("released", ["X", "X"], "once"),
+        ("released", [""], "must hold words"),
+        ("released", ["X\n# Privacy certificate"], "one line of printable letters"),
+        ("released", ["\x1b[32mverified"], "one line of printable letters"),
+        ("released", ["X \u202e etavirp"], "one line of printable letters"),
+        ("mechanisms", [], "a list with an entry"),
+        ("versions", {"python": "3"}, "must name caribou-gnn"),
+        ("versions", {"python": "3", "caribou-gnn": ""}, "must hold words"),
+        ("groups", {"": 1.0}, "must name its fields by words"),
+        ("epsilon", True, "finite number"),
+        ("epsilon_spent", "4", "finite number"),
     ],
 )
-def test_other_events_verify_too(events: list) -> None:
-    budget = Budget(8.0, 1e-5, "edge")
-    certificate = certify(
-        budget,
-        [MechanismRecord(f"part {i}", e, {"theorem": "a test"}) for i, e in enumerate(events)],
-        released=["a model"],
-        public_parameters={},
-        assumptions=standing_assumptions(budget.unit, noise_is_secret=True, noise_origin="a test"),
-    )
-    assert certificate.mu is None
-    result = verify(Certificate.from_dict(json.loads(certificate.to_json())))
-    assert result.passed, [c for c in result.checks if not c.passed]
+def test_malformed_fields_are_named(field: str, value: Any, why: str) -> None:
+    with pytest.raises(CertificateError, match=why):
+        Certificate.from_dict({**make().to_dict(), field: value})
+
+
+def test_values_are_plain_and_shallow() -> None:
+    record = make().to_dict()
+    with pytest.raises(CertificateError, match="must hold JSON values, got set"):
+        Certificate.from_dict(edited(record, ("public_parameters", "beta"), {1}))
+    with pytest.raises(CertificateError, match="name its fields by words"):
+        Certificate.from_dict(edited(record, ("public_parameters", "beta"), {1: 2}))
+    deep: Any = 1
+    for _ in range(DEEPEST):
+        deep = {"a": deep}
+    with pytest.raises(CertificateError, match="nested"):
+        Certificate.from_dict(edited(record, ("public_parameters", "beta"), deep))
+
+
+def test_assumptions_stand_once_and_in_order() -> None:
+    record = make().to_dict()
+    for changed in (record["assumptions"][::-1], [*record["assumptions"], record["assumptions"][-1]]):
+        with pytest.raises(CertificateError, match="every assumption once, in the order"):
+            Certificate.from_dict({**record, "assumptions": changed})
 
 
 def test_unreadable_files(tmp_path: Path) -> None:
@@ -282,9 +214,11 @@ def test_unreadable_files(tmp_path: Path) -> None:
         b"[]",
         b"\xff\xfe",
         b'{"format": 1}',
+        b'{"format": 2}',
         b'{"format": 99}',
         b"null",
         b'{"format": 1, "unit": 3}',
+        b'{"format": 1, "events": 3}',
     ):
         path = tmp_path / "bad.json"
         path.write_bytes(content)
@@ -300,27 +234,154 @@ def test_unreadable_files(tmp_path: Path) -> None:
         make().save(tmp_path / "c.pdf")
 
 
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers(-5, 5) | st.floats(allow_nan=False) | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
-    max_leaves=5,
+# -- status -------------------------------------------------------------------------------------------------------------
+
+
+def test_node_level_says_its_scope() -> None:
+    node = make("node")
+    assert "degrees are all at most the degree cap 10" in node.to_markdown()
+    assert node.status == "private in scope"
+    assert node.scope == Scope(ScopeKind.DEGREES_WITHIN_CAP, 10)
+    assert (make().scope, make().status) == (Scope(), "private")
+
+
+def test_the_four_statuses() -> None:
+    void = embeddings().certificate(NoiseSource.seeded(3))
+    found = [make().status, make("node").status, void.status, certificates()["caribou-inf"].status]
+    assert tuple(found) == STATUSES
+    assert "**VOID as a guarantee.**" in void.to_markdown()
+    assert "**NO PRIVACY" in certificates()["caribou-inf"].to_markdown()
+    assert not void.is_private or void.void_reasons
+
+
+def test_a_cap_that_cuts_nothing_needs_no_scope() -> None:
+    made = certificates()["embeddings, nothing cut"]
+    assert made.status == "private"
+    assert AssumptionName.TRUNCATION not in {a.name for a in made.assumptions}
+
+
+# -- details that exist only after a draw ---------------------------------------------------------------------------------
+
+
+def test_details_are_filled_once_and_change_no_cost() -> None:
+    made = plan_of("sage-edp", {"count_share": 0.1}, 8.0).certificate(NoiseSource.secure())
+    pairs = made.mechanisms[1].details["epsilon"]
+    drawn = asymmetric_response(epsilon=pairs, edges=EDGES, nodes=SIZES.nodes).to_dict()
+    filled = made.with_details(Mechanism.RANDOMIZED_RESPONSE, released_edge_count=EDGES, **drawn)
+    assert (filled.cost, filled.scope, filled.epsilon_spent) == (made.cost, made.scope, made.epsilon_spent)
+    assert filled.certificate_id == made.certificate_id
+    assert filled.mechanisms[0] == made.mechanisms[0]
+    assert verify(filled).passed
+    with pytest.raises(CertificateError, match="must be open"):
+        filled.with_details(Mechanism.RANDOMIZED_RESPONSE, released_edge_count=EDGES, **drawn)
+    with pytest.raises(CertificateError, match=r"must be open in .*, got epsilon"):
+        made.with_details(Mechanism.RANDOMIZED_RESPONSE, epsilon=0.1)
+    with pytest.raises(CertificateError, match=r"must be open in .*, got note"):
+        made.with_details(Mechanism.RANDOMIZED_RESPONSE, note=1)
+    with pytest.raises(CertificateError, match="must be one of the certificate"):
+        made.with_details(Mechanism.NODE_VOTES, noise_scale=1.0)
+    truth = {"keep_one": 1.0, "make_one": 0.0, "epsilon_of_answers": 0.0}
+    with pytest.raises(CertificateError, match="must keep epsilon"):
+        made.with_details(Mechanism.RANDOMIZED_RESPONSE, released_edge_count=EDGES, **truth)
+
+
+# -- the schema ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def validator() -> Draft202012Validator:
+    Draft202012Validator.check_schema(schema())
+    return Draft202012Validator(schema())
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_certificates_of_every_method_are_valid(name: str, validator: Draft202012Validator) -> None:
+    record = json.loads(certificates()[name].to_json())
+    assert [error.json_path for error in validator.iter_errors(record)] == []
+
+
+def test_the_schema_has_the_enums_of_the_library() -> None:
+    parts = schema()["$defs"]
+    assert tuple(schema()["properties"]) == tuple(schema()["required"]) == FIELDS
+    assert schema()["properties"]["format"] == {"const": certificate_module.FORMAT}
+    assert tuple(schema()["properties"]["status"]["enum"]) == STATUSES
+    for place, kind in (
+        (parts["unit"], PrivacyUnit),
+        (parts["group"], Group),
+        (parts["scope"]["properties"]["kind"], ScopeKind),
+        (parts["mechanism"]["properties"]["mechanism"], Mechanism),
+        (parts["assumption"]["properties"]["name"], AssumptionName),
+        (parts["details_of_noisy_gradient_descent"]["properties"]["examples"], Examples),
+    ):
+        assert place["enum"] == [member.value for member in kind]
+    messages = parts["details_of_perturbed_message_passing"]["properties"]
+    assert messages["arithmetic"]["properties"]["storage"]["enum"] == list(STORAGES)
+    step = parts["sensitivity_of_a_step"]
+    assert step["properties"]["layer"]["enum"] == list(LAYER_THEOREMS)
+    assert [rule["if"]["properties"]["layer"]["const"] for rule in step["allOf"]] == list(LAYER_THEOREMS)
+    gcn = step["allOf"][-1]["then"]["properties"]["parameters"]["properties"]
+    assert gcn["activation"]["enum"] == list(ACTIVATIONS)
+    layers = [rule for rule in parts["assumption"]["allOf"] if rule["if"]["properties"]["name"] == {"const": "layer"}]
+    assert layers[0]["then"]["properties"]["parameters"]["properties"]["layer"]["enum"] == list(LAYER_ASSUMPTIONS)
+    rates = schema()["properties"]["attack_success"]["properties"]["largest_true_positive_rate_at"]["required"]
+    assert rates == [str(fpr) for fpr in certificate_module.FALSE_POSITIVE_RATES]
+
+
+def test_the_schema_has_the_events_of_the_library() -> None:
+    events = [Gaussian(2.0), SubsampledGaussian(2.0, 0.5, 3), Laplace(1.0, 2), EpsilonDelta(1.0), NonPrivate()]
+    events.append(Parallel(((Gaussian(2.0),), (Laplace(1.0), EpsilonDelta(1.0)))))
+    parts = schema()["$defs"]
+    known = {ref["$ref"].rpartition("/")[2].removesuffix("_event") for ref in parts["event"]["oneOf"]}
+    assert known == {as_json(event)["kind"] for event in events}
+    one = Draft202012Validator({"$defs": parts, "$ref": "#/$defs/event"})
+    for event in events:
+        record = json.loads(json.dumps(as_json(event)))
+        assert one.is_valid(record)
+        assert not one.is_valid({**record, "note": 1})
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("format",), 1),
+        (("status",), "safe"),
+        (("unit",), "person"),
+        (("note",), 1),
+        (("scope", "kind"), "some graphs"),
+        (("scope", "limit"), 5),
+        (("epsilon",), 0),
+        (("epsilon",), "4"),
+        (("delta",), 1),
+        (("groups", "friends"), 1.0),
+        (("mechanisms", 0, "mechanism"), "magic"),
+        (("mechanisms", 0, "mechanism"), "noisy mean"),
+        (("mechanisms", 0, "note"), 1),
+        (("mechanisms", 0, "details", "note"), 1),
+        (("mechanisms", 0, "details", "hops"), 0.5),
+        (("mechanisms", 0, "details", "sensitivity", "bounds", "nodes"), None),
+        (("mechanisms", 0, "costs", "every edge"), []),
+        (("mechanisms", 0, "costs", "every edge", 0, "kind"), "cauchy"),
+        (("mechanisms", 0, "costs", "every edge", 0, "note"), 1),
+        (("assumptions", 0, "name"), "hope"),
+        (("assumptions", 0, "holds"), "true"),
+        (("assumptions", 0, "parameters"), {}),
+        (("assumptions", 1, "parameters"), {"a": 1}),
+        (("attack_success", "largest_true_positive_rate_at", "0.5"), 0.5),
+        (("released",), []),
+        (("versions",), {}),
+    ],
 )
-TEMPLATE = make().to_dict()
+def test_the_schema_is_strict(path: tuple[Any, ...], value: Any, validator: Draft202012Validator) -> None:
+    record = json.loads(make().to_json())
+    assert validator.is_valid(record)
+    assert not validator.is_valid(edited(record, path, value))
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(data=st.data(), value=JSON)
-def test_fuzzed_certificates_fail_cleanly(data: st.DataObject, value: Any) -> None:
-    """Whatever a field is replaced by, the outcome is our error or a verdict, and never a crash."""
-    record = copy.deepcopy(TEMPLATE)
-    target: Any = record
-    while True:
-        keys = list(target) if isinstance(target, dict) else list(range(len(target)))
-        key = data.draw(st.sampled_from(keys))
-        if isinstance(target[key], dict | list) and target[key] and data.draw(st.booleans()):
-            target = target[key]
-            continue
-        target[key] = value
-        break
-    with contextlib.suppress(CertificateError):
-        verify(Certificate.from_dict(record))
+def test_what_the_schema_refuses_is_refused_on_reading() -> None:
+    record = json.loads(make().to_json())
+    for key in list(record["mechanisms"][0]):
+        changed = copy.deepcopy(record)
+        del changed["mechanisms"][0][key]
+        with pytest.raises(CertificateError):
+            Certificate.from_dict(changed)
+    assert math.isfinite(make().epsilon)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from caribou.estimators import Model
     from caribou.graph import Graph
+    from caribou.privacy.certificate import Certificate
 
 TABLES = (".csv", ".parquet")
 _Run = Annotated[Path, typer.Argument(help="The folder that caribou train --out wrote.")]
@@ -97,17 +98,47 @@ def embed(
 
 
 def certificate(
-    run: _Run,
+    run: Annotated[Path, typer.Argument(help="The folder that caribou train --out wrote, or a certificate in JSON.")],
     markdown: Annotated[bool, typer.Option("--markdown", help="For people, instead of JSON.")] = False,
+    sign: Annotated[
+        Path | None,
+        typer.Option(help="Sign it with this private key (PEM, Ed25519) and write the signature beside it."),
+    ] = None,
 ) -> None:
-    """Print the certificate of a run; caribou verify RUN/certificate.json recomputes it.
+    """Print the certificate of a run, or sign it. caribou verify RUN recomputes it and, with --key, checks the signature.
+
+    The signature is written to certificate.json.sig. The passphrase of an encrypted key is taken from CARIBOU_KEY_PASSPHRASE. A
+    certificate that does not verify is not signed.
 
     Example: caribou certificate run --markdown
     """
-    from caribou.saved_model import read_model
+    from caribou.cli.verify import certificate_file, read_bytes
+    from caribou.privacy.certificate import Certificate
 
-    found = read_model(run).certificate
-    typer.echo(found.to_markdown() if markdown else found.to_json(), nl=False)
+    path = certificate_file(run)
+    data = read_bytes(path)
+    found = Certificate.from_json(data, source=str(path))
+    if sign is None:
+        typer.echo(found.to_markdown() if markdown else found.to_json(), nl=False)
+        return
+    if markdown:
+        raise InputError("markdown must not go with --sign: the JSON is signed")
+    _require_verified(found, path)
+    from caribou.privacy.signature import write_signature
+
+    target, signer = write_signature(path, data, sign)
+    typer.echo(f"signed {path} as {signer}: {target}")
+
+
+def _require_verified(found: Certificate, path: Path) -> None:
+    """A signature vouches for a claim. What claims nothing (no privacy) may be signed, too."""
+    from caribou.privacy.verify import verify
+
+    failing = [check for check in verify(found).checks if not check.passed] if found.is_private else []
+    if failing:
+        raise InputError(
+            f"certificate must verify to be signed, got {path}, in which {failing[0].name} fails; see caribou verify"
+        )
 
 
 def _new_release(model: Model, data: Graph, out: Path, ledger: Path | None) -> np.ndarray:

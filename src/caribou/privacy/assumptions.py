@@ -5,7 +5,7 @@ Nothing is decided by the words. A reader finds them in the certificate; the pro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
@@ -23,13 +23,6 @@ SIDE_CHANNELS = (
 )
 
 
-LAYER_ASSUMPTIONS = {
-    "attention": "The rows that give the edge weights are public: they were computed without looking at any edge.",
-    "gcn": "The matrix Theta of the layer is public: it was chosen without looking at private data.",
-}
-"""What the theorem of a layer assumes about inputs that are not among its parameters."""
-
-
 class AssumptionName(Enum):
     """What a guarantee can rest on."""
 
@@ -44,7 +37,8 @@ class AssumptionName(Enum):
     INITIAL_STATE = "initial state"
     OWN_PREDICTIONS = "own predictions"
     PUBLIC_FEATURES = "public features"
-    LAYER = "layer"
+    PUBLIC_ROWS = "public rows"
+    PUBLIC_MATRIX = "public matrix"
     PARALLEL_COMPOSITION = "parallel composition"
     RELEASED_WEIGHTS = "weights"
 
@@ -57,6 +51,8 @@ class AssumptionName(Enum):
         raise CertificateError(f"assumption must be one of {', '.join(n.value for n in cls)}, got {word!r}")
 
 
+LAYER_ASSUMPTIONS = {"attention": AssumptionName.PUBLIC_ROWS, "gcn": AssumptionName.PUBLIC_MATRIX}
+"""What the theorem of a layer assumes about inputs that are not among its parameters. A search may need both."""
 STANDING = (
     AssumptionName.RANDOMNESS,
     AssumptionName.FLOATING_POINT,
@@ -80,18 +76,25 @@ class Assumption:
     holds: bool = True
 
     def __post_init__(self) -> None:
-        _ = self.statement  # figures that do not belong to the name are refused here
+        kinds, _ = _SENTENCES[self.name]
+        if set(self.parameters) != set(kinds):
+            listed = ", ".join(kinds) or "nothing"
+            raise CertificateError(
+                f"assumption {self.name.value!r} must have the parameters {listed}, got {sorted(self.parameters)}"
+            )
+        for key, kind in kinds.items():
+            if not isinstance(self.parameters[key], kind):
+                raise CertificateError(
+                    f"assumption {self.name.value!r} must have another {key}, got {self.parameters[key]!r}"
+                )
+        if self.name is AssumptionName.RANDOMNESS and self.holds is not self.parameters["secret"]:
+            raise CertificateError("assumption 'randomness' must hold exactly if the noise is secret")
+        _ = self.statement  # a unit that does not exist is refused here
 
     @property
     def statement(self) -> str:
         """The sentence, generated from name and figures."""
-        needed, sentence = _SENTENCES[self.name]
-        if set(self.parameters) != set(needed):
-            listed = ", ".join(needed) or "nothing"
-            raise CertificateError(
-                f"assumption {self.name.value!r} must have the parameters {listed}, got {sorted(self.parameters)}"
-            )
-        return sentence(self.parameters)
+        return _SENTENCES[self.name][1](self.parameters)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values."""
@@ -112,9 +115,13 @@ class Assumption:
         made = cls(AssumptionName.parse(record["name"]), dict(record["parameters"]), record["holds"])
         if record["statement"] != made.statement:
             raise CertificateError(f"assumption {made.name.value!r} must say {made.statement!r}")
-        if made.name is AssumptionName.RANDOMNESS and made.holds is not made.parameters["secret"]:
-            raise CertificateError("assumption 'randomness' must hold exactly if the noise is secret")
         return made
+
+
+def in_order(assumptions: Iterable[Assumption]) -> tuple[Assumption, ...]:
+    """Each assumption once, in the order of `AssumptionName`. Of two with one name the later one counts."""
+    by_name = {assumption.name: assumption for assumption in assumptions}
+    return tuple(by_name[name] for name in AssumptionName if name in by_name)
 
 
 # -- the assumptions of a plan, and those that the noise adds ---------------------------------------------------------
@@ -145,7 +152,7 @@ def initial_state(unit: PrivacyUnit) -> Assumption:
 
 
 def _randomness(p: Mapping[str, Any]) -> str:
-    if p["secret"] is not True:
+    if not p["secret"]:
         return (
             f"The privacy noise was drawn from {p['origin']}: whoever knows it can subtract the noise. "
             "Such a run is for experiments only."
@@ -174,20 +181,16 @@ def _initial_state(p: Mapping[str, Any]) -> str:
     return "Row i of X^(0) is a function of the data of node i alone, and of what was released privately before."
 
 
-def _layer(p: Mapping[str, Any]) -> str:
-    if p["layer"] not in LAYER_ASSUMPTIONS:
-        raise CertificateError(f"layer must be one of {', '.join(LAYER_ASSUMPTIONS)}, got {p['layer']!r}")
-    return LAYER_ASSUMPTIONS[p["layer"]]
-
-
 def _plain(words: str) -> Callable[[Mapping[str, Any]], str]:
     return lambda _: words
 
 
-_SENTENCES: dict[AssumptionName, tuple[tuple[str, ...], Callable[[Mapping[str, Any]], str]]] = {
-    AssumptionName.RANDOMNESS: (("secret", "origin", "resumable"), _randomness),
+_Kinds = Mapping[str, type | tuple[type, ...]]
+_NOTHING: _Kinds = {}
+_SENTENCES: dict[AssumptionName, tuple[_Kinds, Callable[[Mapping[str, Any]], str]]] = {
+    AssumptionName.RANDOMNESS: ({"secret": bool, "origin": str, "resumable": bool}, _randomness),
     AssumptionName.FLOATING_POINT: (
-        (),
+        _NOTHING,
         _plain(
             "Steps are computed in double precision; their rounding error, and that of stored states, is bounded and added to "
             "the sensitivity; value and noise are rounded to a common power-of-two grid, so their sum is exact. The Gaussian "
@@ -195,14 +198,14 @@ _SENTENCES: dict[AssumptionName, tuple[tuple[str, ...], Callable[[Mapping[str, A
             "outside the proof."
         ),
     ),
-    AssumptionName.HIDDEN_STATES: (("resumable",), _hidden_states),
-    AssumptionName.HYPER_PARAMETERS: (("search",), _hyper_parameters),
+    AssumptionName.HIDDEN_STATES: ({"resumable": bool}, _hidden_states),
+    AssumptionName.HYPER_PARAMETERS: ({"search": (str, type(None))}, _hyper_parameters),
     AssumptionName.PUBLIC_VALUES: (
-        (),
+        _NOTHING,
         _plain("The public parameters listed here were declared, not computed from the private graph."),
     ),
     AssumptionName.TRUNCATION: (
-        (),
+        _NOTHING,
         _plain(
             "The guarantee is for the graph after its degrees were cut to the degree cap. If the cut removed an edge, how "
             "the cut itself reacts to one node is not covered: a freed place goes to another edge. Whether it did is "
@@ -210,7 +213,7 @@ _SENTENCES: dict[AssumptionName, tuple[tuple[str, ...], Callable[[Mapping[str, A
         ),
     ),
     AssumptionName.CHOICE_OF_RECEIVERS: (
-        (),
+        _NOTHING,
         _plain(
             "Each training node sends its label to at most M neighbours, chosen by a public hash of the pair. For training nodes "
             "that needs no condition: their messages go with them and nobody else's change. For validation and test nodes the "
@@ -218,10 +221,10 @@ _SENTENCES: dict[AssumptionName, tuple[tuple[str, ...], Callable[[Mapping[str, A
             "would choose another, which is not covered. Whether there is such a sender is private and therefore not stated."
         ),
     ),
-    AssumptionName.NO_EDGE_READ: ((), _plain("Nothing is truncated: no edge is read.")),
-    AssumptionName.INITIAL_STATE: (("unit",), _initial_state),
+    AssumptionName.NO_EDGE_READ: (_NOTHING, _plain("Nothing is truncated: no edge is read.")),
+    AssumptionName.INITIAL_STATE: ({"unit": str}, _initial_state),
     AssumptionName.OWN_PREDICTIONS: (
-        (),
+        _NOTHING,
         _plain(
             "Covered is what is listed as released. The prediction for a node is computed from it and from the node's own "
             "features, for whoever already holds those features; publishing a node's own prediction discloses what the model "
@@ -229,22 +232,29 @@ _SENTENCES: dict[AssumptionName, tuple[tuple[str, ...], Callable[[Mapping[str, A
         ),
     ),
     AssumptionName.PUBLIC_FEATURES: (
-        (),
+        _NOTHING,
         _plain(
             "Centre and projection are computed from a sample of feature rows that the curator declares public: it contains no "
             "row of this graph and was chosen without looking at it. The program cannot check that."
         ),
     ),
-    AssumptionName.LAYER: (("layer",), _layer),
+    AssumptionName.PUBLIC_ROWS: (
+        _NOTHING,
+        _plain("The rows that give the edge weights are public: they were computed without looking at any edge."),
+    ),
+    AssumptionName.PUBLIC_MATRIX: (
+        _NOTHING,
+        _plain("The matrix Theta of the layer is public: it was chosen without looking at private data."),
+    ),
     AssumptionName.PARALLEL_COMPOSITION: (
-        (),
+        _NOTHING,
         _plain(
             "The split is public and its parts are disjoint: a node pays for the mechanisms of its own group only, and the "
             "release costs what the costliest group pays."
         ),
     ),
     AssumptionName.RELEASED_WEIGHTS: (
-        (),
+        _NOTHING,
         _plain("W was released before A W was computed, and its rows were brought to length 1 in place."),
     ),
 }

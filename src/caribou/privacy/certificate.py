@@ -12,8 +12,10 @@ import json
 import math
 import os
 import platform
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import cache
 from importlib import metadata, resources
 from pathlib import Path
@@ -21,10 +23,10 @@ from typing import Any, NoReturn
 
 from caribou._files import atomic_write
 from caribou.errors import CaribouError, CertificateError
-from caribou.privacy.assumptions import SIDE_CHANNELS, TRUST_MODEL, Assumption
+from caribou.privacy.assumptions import SIDE_CHANNELS, TRUST_MODEL, Assumption, in_order
 from caribou.privacy.budget import PrivacyUnit
 from caribou.privacy.events import Event
-from caribou.privacy.mechanism_records import Mechanism, MechanismRecord, composed
+from caribou.privacy.mechanism_records import Mechanism, MechanismRecord, composed, rebuild
 from caribou.privacy.scope import Scope
 
 FORMAT = 2
@@ -46,6 +48,9 @@ FIELDS = (
 )
 """Of a certificate in JSON; all must be there, and nothing else."""
 FALSE_POSITIVE_RATES = (0.001, 0.01)
+TIME = "%Y-%m-%dT%H:%M:%SZ"
+"""How a certificate writes when it was made (UTC)."""
+STATUSES = ("private", "private in scope", "void", "no privacy")
 NO_PRIVACY = "NO PRIVACY: epsilon is infinite; this document certifies nothing"
 
 
@@ -110,7 +115,10 @@ class Certificate:
             fixed = [key for key in values if key not in record.details or record.details[key] is not None]
             if fixed:
                 raise CertificateError(f"details must be open in {record.name!r}, got {', '.join(fixed)}")
-            return replace(record, details={**record.details, **values})
+            made = replace(record, details={**record.details, **values})
+            if rebuild(made).costs != record.costs:
+                raise CertificateError(f"details must not change what {record.name!r} costs, got {values!r}")
+            return made
 
         return replace(self, mechanisms=tuple(map(filled, self.mechanisms)))
 
@@ -161,24 +169,37 @@ class Certificate:
     def load(cls, path: str | os.PathLike[str]) -> Certificate:
         """Read a JSON certificate; anything missing, unknown or of the wrong type is an error naming the field."""
         try:
-            text = Path(path).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise CertificateError(f"certificate {path} cannot be read: {getattr(error, 'strerror', error)}") from error
+            data = Path(path).read_bytes()
+        except OSError as error:
+            raise CertificateError(f"certificate {path} cannot be read: {error.strerror}") from error
+        return cls.from_json(data, source=str(path))
+
+    @classmethod
+    def from_json(cls, data: bytes | str, *, source: str = "certificate") -> Certificate:
+        """The inverse of `to_json`. ``source``: where the document came from, for errors."""
+        try:
+            text = data if isinstance(data, str) else data.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise CertificateError(f"certificate {source} cannot be read: {error}") from error
         try:
             record = json.loads(text, object_pairs_hook=_no_duplicates, parse_constant=_no_constants)
-        except (json.JSONDecodeError, RecursionError) as error:
+        except (
+            ValueError,
+            RecursionError,
+        ) as error:  # ValueError: not JSON, or a number of more digits than Python reads
             hint = " (this is the Markdown; give the .json)" if text.startswith("# Privacy certificate") else ""
-            raise CertificateError(f"certificate {path} cannot be read: not JSON{hint}: {error}") from error
+            raise CertificateError(f"certificate {source} cannot be read: not JSON{hint}: {error}") from error
         try:
             return cls.from_dict(record)
         except CertificateError as error:
-            raise CertificateError(f"{path}: {error}") from error
+            raise CertificateError(f"{source}: {error}") from error
 
     @classmethod
     def from_dict(cls, record: Any) -> Certificate:
         """The inverse of `to_dict`; a certificate of format 1 is brought to format 2 first."""
         if not isinstance(record, dict):
             raise CertificateError(f"not a certificate of CARIBOU: must be a JSON object, got {type(record).__name__}")
+        _require_plain(record)
         if record.get("format") == 1 and "events" in record:
             from caribou.privacy.certificate_migration import from_format_1
 
@@ -254,12 +275,39 @@ def schema() -> dict[str, Any]:
     return document
 
 
+DEEPEST = 16
+"""How deep the values of a certificate may be nested. Those of the library are not deeper than 10."""
+
+
+def _require_plain(value: Any, depth: int = 0) -> None:
+    """JSON values only: finite numbers, and words in one line of printable letters, so that nothing hides in what is shown."""
+    if depth > DEEPEST:
+        raise CertificateError(f"certificate must not be nested deeper than {DEEPEST} levels, got more")
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            if not isinstance(key, str) or not key:
+                raise CertificateError(f"certificate must name its fields by words, got {key!r}")
+            _require_plain(key, depth)
+            _require_plain(inner, depth + 1)
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            _require_plain(inner, depth + 1)
+    elif isinstance(value, str):
+        if not value.isprintable():
+            raise CertificateError(f"certificate must hold words in one line of printable letters, got {value!r}")
+    elif isinstance(value, float):
+        if not math.isfinite(value):
+            raise CertificateError(f"certificate must hold finite numbers, got {value!r}")
+    elif value is not None and not isinstance(value, bool | int):
+        raise CertificateError(f"certificate must hold JSON values, got {type(value).__name__}")
+
+
 def _require_fields(record: Mapping[str, Any]) -> None:
     missing = [name for name in FIELDS if name not in record]
     if missing:
         more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
         raise CertificateError(f"not a certificate of CARIBOU: it has no {', '.join(missing[:5])}{more}")
-    if record["format"] != FORMAT or isinstance(record["format"], bool):
+    if record["format"] != FORMAT or not isinstance(record["format"], int):
         raise CertificateError(f"format must be {FORMAT}, that of this version of caribou, got {record['format']!r}")
     unknown = sorted(set(record) - set(FIELDS))
     if unknown:
@@ -268,15 +316,17 @@ def _require_fields(record: Mapping[str, Any]) -> None:
 
 def _read(cls: type[Certificate], record: Mapping[str, Any]) -> Certificate:
     for name in ("mechanisms", "assumptions", "released"):
-        if not isinstance(record[name], list):
-            raise CertificateError(f"certificate field {name!r} must be a list, got {record[name]!r}")
-    for name in ("certificate_id", "created"):
-        if not isinstance(record[name], str) or not record[name]:
-            raise CertificateError(f"certificate field {name!r} must be a word, got {record[name]!r}")
+        if not isinstance(record[name], list) or not record[name]:
+            raise CertificateError(f"certificate field {name!r} must be a list with an entry, got {record[name]!r}")
     assumptions = tuple(Assumption.from_dict(a) for a in record["assumptions"])
-    names = [a.name for a in assumptions]
-    if len(set(names)) != len(names):
-        raise CertificateError("certificate must state every assumption once, got one twice")
+    if assumptions != in_order(assumptions):
+        raise CertificateError("certificate must state every assumption once, in the order of their names, got another")
+    released = tuple(_word(item, "released") for item in record["released"])
+    if len(set(released)) != len(released):
+        raise CertificateError(f"certificate must list what is released once, got {record['released']!r}")
+    missing = {"python", "caribou-gnn"} - set(record["versions"])
+    if missing:
+        raise CertificateError(f"certificate field 'versions' must name {' and '.join(sorted(missing))}, got nothing")
     rates = record["attack_success"]["largest_true_positive_rate_at"]
     return cls(
         unit=PrivacyUnit.parse(record["unit"]),
@@ -285,15 +335,15 @@ def _read(cls: type[Certificate], record: Mapping[str, Any]) -> Certificate:
         epsilon_spent=_from_json(record["epsilon_spent"], "epsilon_spent"),
         mu=None if record["mu"] is None else _from_json(record["mu"], "mu"),
         scope=Scope.from_dict(record["scope"]),
-        released=tuple(_word(item, "released") for item in record["released"]),
+        released=released,
         mechanisms=tuple(MechanismRecord.from_dict(m) for m in record["mechanisms"]),
         groups={_word(k, "groups"): _from_json(v, f"groups[{k}]") for k, v in record["groups"].items()},
         public_parameters=dict(record["public_parameters"]),
         assumptions=assumptions,
         largest_true_positive_rates={str(k): _from_json(v, f"attack_success[{k}]") for k, v in rates.items()},
         versions={_word(k, "versions"): _word(v, "versions") for k, v in record["versions"].items()},
-        created=record["created"],
-        certificate_id=record["certificate_id"],
+        created=_time(record["created"]),
+        certificate_id=_number_of(record["certificate_id"]),
     )
 
 
@@ -324,9 +374,24 @@ def _from_json(x: Any, name: str) -> float:
 
 
 def _word(x: Any, name: str) -> str:
-    if not isinstance(x, str):
+    if not isinstance(x, str) or not x:
         raise CertificateError(f"certificate field {name!r} must hold words, got {x!r}")
     return x
+
+
+def _time(x: Any) -> str:
+    try:
+        return datetime.strptime(_word(x, "created"), TIME).strftime(TIME)
+    except ValueError:
+        raise CertificateError(
+            f"certificate field 'created' must be a time like 2026-01-31T12:00:00Z, got {x!r}"
+        ) from None
+
+
+def _number_of(x: Any) -> str:
+    if not re.fullmatch("[0-9a-f]{32}", _word(x, "certificate_id")):
+        raise CertificateError(f"certificate field 'certificate_id' must be 32 hexadecimal digits, got {x!r}")
+    return str(x)
 
 
 def _flat(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:

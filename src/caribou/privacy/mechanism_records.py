@@ -8,12 +8,12 @@ fixes; these follow from its figures and are not stored.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
-from caribou._validate import integer, positive, unit_interval
+from caribou._validate import integer, non_negative, open_unit_interval, positive, unit_interval
 from caribou.errors import CertificateError
 from caribou.privacy.accounting import randomized_response_epsilon
 from caribou.privacy.arithmetic import sum_arithmetic
@@ -142,14 +142,29 @@ class MechanismRecord:
         for key, kind in (("name", str), ("theorem", str), ("details", Mapping), ("costs", Mapping)):
             if not isinstance(record[key], kind):
                 raise CertificateError(f"mechanism field {key!r} must be of another type, got {record[key]!r}")
-        costs = {Group.parse(g): tuple(event_from_dict(e) for e in events) for g, events in record["costs"].items()}
-        if not costs or any(not events for events in costs.values()):
+        if not record["costs"] or not all(isinstance(e, list) and e for e in record["costs"].values()):
             raise CertificateError(
                 f"mechanism {record['name']!r} must say who pays which events, got {record['costs']!r}"
             )
+        costs = {Group.parse(g): tuple(map(_stated_event, events)) for g, events in record["costs"].items()}
         return cls(
             Mechanism.parse(record["mechanism"]), record["name"], record["theorem"], dict(record["details"]), costs
         )
+
+
+def _stated_event(record: Any) -> Event:
+    """The event of a stored record, which must state every field: nothing is filled in by a default."""
+    event = event_from_dict(record)
+    if _keys(record) != _keys(event_to_dict(event)):
+        raise CertificateError(f"event must state each of its fields, got {record!r}")
+    return event
+
+
+def _keys(value: Any) -> Any:
+    """The shape of a JSON value: its keys, and those of everything inside."""
+    if isinstance(value, Mapping):
+        return {key: _keys(inner) for key, inner in value.items()}
+    return [_keys(inner) for inner in value] if isinstance(value, list) else None
 
 
 def _each(groups: Sequence[Group], *events: Event) -> dict[Group, tuple[Event, ...]]:
@@ -171,7 +186,7 @@ def message_passing_record(calibrated: CalibratedPropagation, groups: Sequence[G
     cap = s.bounds.degree_cap
     cuts = s.unit is PrivacyUnit.NODE and cap is not None and cap < arithmetic.nodes - 1
     truncation = (Assumption(AssumptionName.TRUNCATION),) if cuts else ()
-    layer_inputs = (Assumption(AssumptionName.LAYER, {"layer": s.layer}),) if s.layer in LAYER_ASSUMPTIONS else ()
+    layer_inputs = (Assumption(LAYER_ASSUMPTIONS[s.layer]),) if s.layer in LAYER_ASSUMPTIONS else ()
     return MechanismRecord(
         Mechanism.MESSAGE_PASSING,
         Mechanism.MESSAGE_PASSING.value,
@@ -194,7 +209,11 @@ def message_passing_record(calibrated: CalibratedPropagation, groups: Sequence[G
 
 def _rebuilt_message_passing(d: Mapping[str, Any], groups: Sequence[Group]) -> MechanismRecord:
     s, a = d["sensitivity"], d["arithmetic"]
+    if s["bounds"]["nodes"] != a["nodes"]:
+        raise CertificateError(f"nodes must be the same in bounds and arithmetic, got {s['bounds']['nodes']!r}")
     theorem = recomputed_sensitivity(s)
+    if dict(theorem.parameters).get("columns", a["columns"]) != a["columns"]:
+        raise CertificateError(f"columns must be the same in layer and arithmetic, got {a['columns']!r}")
     kappa = convergence_factor(hops=d["hops"], contraction=theorem.contraction)
     arithmetic = theorem.arithmetic(nodes=a["nodes"], columns=a["columns"], storage=a["storage"])
     noise_std = _noise(d["noise_std"])
@@ -217,7 +236,14 @@ def sums_record(calibrated: CalibratedSums, groups: Sequence[Group] | None = Non
         _each(groups or everyone(s.unit), calibrated.event),
         scope=Scope(ScopeKind.DEGREES_WITHIN_CAP, s.degree_cap) if node else Scope(),
         needs=(initial_state(s.unit), *((Assumption(AssumptionName.TRUNCATION),) if node else ())),
-        public={"nodes": calibrated.arithmetic.nodes, "degree_cap": s.degree_cap, "radius": s.radius},
+        public={
+            "nodes": calibrated.arithmetic.nodes,
+            "hops": calibrated.hops,
+            "degree_cap": s.degree_cap,
+            "radius": s.radius,
+            # at node level the public columns are those of the features
+            **({} if node else {"columns": calibrated.arithmetic.columns}),
+        },
     )
 
 
@@ -337,7 +363,10 @@ def descent_record(
         },
         costs,
         scope=Scope() if degree_cap is None else Scope(ScopeKind.DEGREES_WITHIN_CAP, degree_cap),
-        needs=() if degree_cap is None else (Assumption(AssumptionName.TRUNCATION),),
+        needs=(
+            *(() if degree_cap is None else (Assumption(AssumptionName.TRUNCATION),)),
+            *((Assumption(AssumptionName.RELEASED_WEIGHTS),) if examples is Examples.ROWS_OF_A else ()),
+        ),
         public={} if degree_cap is None else {"degree_cap": degree_cap},
         reads_edges=examples is not Examples.OWN_ROWS,
     )
@@ -467,8 +496,11 @@ def randomized_response_record(*, epsilon: float, after: Mapping[str, Any] | Non
 
 
 def _rebuilt_response(d: Mapping[str, Any], _: Sequence[Group]) -> MechanismRecord:
-    if any(d[key] is None for key in RESPONSE_DETAILS):
-        raise CertificateError(f"randomized response must state {', '.join(RESPONSE_DETAILS)}, got nothing")
+    still_open = [key for key in RESPONSE_DETAILS if d[key] is None]
+    if len(still_open) == len(RESPONSE_DETAILS):
+        return randomized_response_record(epsilon=d["epsilon"])
+    if still_open:
+        raise CertificateError(f"randomized response must state {', '.join(still_open)}, got nothing")
     keep, make = unit_interval(keep_one=d["keep_one"]), unit_interval(make_one=d["make_one"])
     used = randomized_response_epsilon(keep_one=keep, make_one=make)
     if used > d["epsilon"] * (1 + 1e-9):
@@ -481,8 +513,8 @@ def _rebuilt_response(d: Mapping[str, Any], _: Sequence[Group]) -> MechanismReco
 # -- choices ----------------------------------------------------------------------------------------------------------
 
 
-def exponential_record(name: str, *, epsilon: float, candidates: int) -> MechanismRecord:
-    """A choice among candidates by their number of correct validation nodes."""
+def exponential_record(name: str, *, epsilon: float, candidates: int | None) -> MechanismRecord:
+    """A choice among candidates by their number of correct validation nodes. None: their number was not written down."""
     event: Event = EpsilonDelta(epsilon) if math.isfinite(epsilon) else NonPrivate()
     return MechanismRecord(
         Mechanism.EXPONENTIAL,
@@ -509,46 +541,96 @@ def selection_record(
     """The best of several trials. ``trials``: per setting its ``settings`` and its ``mechanisms`` as stored records.
 
     ``order``: the settings of a fixed number of trials, which compose. ``random``: the distribution of a hidden number of trials
-    instead. ``score_noise``: scale of the Laplace noise on each trial's score, None where scores are public. The scope is the
-    weakest, and the assumptions are those of all settings that could have been tried, whichever was chosen.
+    instead. ``score_noise``: scale of the Laplace noise on each trial's score, None where scores are public (edge level). The
+    scope is the weakest, and the assumptions are those of all settings that could have been tried, whichever was chosen.
     """
-    groups = everyone(unit)
-    score: tuple[Event, ...] = () if score_noise is None else (Laplace(score_noise),)
-    rebuilt = [[rebuild(MechanismRecord.from_dict(record)) for record in trial["mechanisms"]] for trial in trials]
-    costs = [(*composed(records), *score) for records in rebuilt]
-    if random is None:
-        paid = tuple(event for place in order for event in costs[place])
-        theorem = f"composition of {len(order)} trials"
-    else:
-        paid = (EpsilonDelta(selection_epsilon(costs, random, delta), delta),)
-        theorem = (
-            "best of a hidden random number of trials (Papernot and Steinke 2022, Theorem 2, "
-            f"eta = {random.shape:g}, gamma = {random.stop:.6g})"
-        )
+    if (score_noise is None) != (unit is PrivacyUnit.EDGE):
+        raise CertificateError(f"score_noise must be given at node level and only there, got {score_noise!r}")
+    rebuilt = [_rebuilt_trial(trial, unit) for trial in trials]
+    paid, theorem = _selection_cost(
+        [composed(records) for records in rebuilt],
+        expected_trials=expected_trials,
+        order=order,
+        random=random,
+        score_noise=score_noise,
+        delta=delta,
+    )
     every = [record for records in rebuilt for record in records]
+    determined = [a for records in rebuilt for a in determined_assumptions(records, unit)]
     return MechanismRecord(
         Mechanism.PRIVATE_SELECTION,
         Mechanism.PRIVATE_SELECTION.value,
         theorem,
         {
             "unit": unit.value,
-            "epsilon_of_a_trial": epsilon_of_a_trial,
+            "epsilon_of_a_trial": positive(epsilon_of_a_trial=epsilon_of_a_trial),
             "expected_trials": expected_trials,
             "order": list(order),
             "random": None if random is None else {"shape": random.shape, "stop": random.stop},
             "score_noise": score_noise,
             "delta": delta,
-            "trials": [dict(trial) for trial in trials],
+            "trials": [
+                {"settings": dict(trial["settings"]), "mechanisms": [record.to_dict() for record in records]}
+                for trial, records in zip(trials, rebuilt, strict=True)
+            ],
         },
-        _each(groups, *paid),
+        _each(everyone(unit), *paid),
         scope=Scope.weakest(record.scope for record in every),
-        needs=tuple({a.name: a for record in every for a in record.needs}.values()),
+        # whether *no* edge is read is a question to all trials together
+        needs=tuple({a.name: a for a in determined if a.name is not AssumptionName.NO_EDGE_READ}.values()),
         reads_edges=any(record.reads_edges for record in every),
     )
 
 
+def _rebuilt_trial(trial: Mapping[str, Any], unit: PrivacyUnit) -> tuple[MechanismRecord, ...]:
+    """The mechanisms of one setting, made again from their figures."""
+    if not isinstance(trial, Mapping) or set(trial) != {"settings", "mechanisms"} or not trial["mechanisms"]:
+        raise CertificateError(f"trial must have settings and mechanisms, got {sorted(map(str, trial))}")
+    records = tuple(rebuild(MechanismRecord.from_dict(record)) for record in trial["mechanisms"])
+    for record in records:
+        if unit not in unit_of(record):
+            raise CertificateError(f"{record.name} of a trial must have a theorem at {unit.value} level, got none")
+    problem = wrong_payers(records, unit)
+    if problem is not None:
+        raise CertificateError(f"trial must be paid by whom it touches: {problem}")
+    return records
+
+
+def _selection_cost(
+    costs: Sequence[tuple[Event, ...]],
+    *,
+    expected_trials: int,
+    order: Sequence[int],
+    random: RandomTrials | None,
+    score_noise: float | None,
+    delta: float,
+) -> tuple[tuple[Event, ...], str]:
+    """What everybody pays for a search over trials of these costs, and by which theorem."""
+    score: tuple[Event, ...] = () if score_noise is None else (Laplace(score_noise),)
+    number = integer(at_least=1, expected_trials=expected_trials)
+    if random is None:
+        places = [integer(at_least=0, order=place) for place in order]
+        if len(places) != number or max(places, default=len(costs)) >= len(costs):
+            raise CertificateError(f"order must name a setting for each of {number} trials, got {list(order)!r}")
+        paid = tuple(event for place in places for event in (*costs[place], *score))
+        return paid, f"composition of {number} trials"
+    if len(order) > 0:
+        raise CertificateError(f"order must be empty where the number of trials is random, got {list(order)!r}")
+    if abs(random.mean - number) > 1e-6 * number:
+        raise CertificateError(f"expected_trials must be the mean {random.mean:g} of their number, got {number}")
+    whole = [(*cost, *score) for cost in costs]
+    return (EpsilonDelta(selection_epsilon(whole, random, delta), delta),), (
+        "best of a hidden random number of trials (Papernot and Steinke 2022, Theorem 2, "
+        f"eta = {random.shape:g}, gamma = {random.stop:.6g})"
+    )
+
+
 def _rebuilt_selection(d: Mapping[str, Any], _: Sequence[Group]) -> MechanismRecord:
-    random = None if d["random"] is None else RandomTrials(**d["random"])
+    random = None
+    if d["random"] is not None:
+        if set(d["random"]) != {"shape", "stop"}:
+            raise CertificateError(f"random must have shape and stop, got {d['random']!r}")
+        random = RandomTrials(non_negative(shape=d["random"]["shape"]), d["random"]["stop"])
     return selection_record(
         PrivacyUnit.parse(d["unit"]),
         d["trials"],
@@ -557,7 +639,7 @@ def _rebuilt_selection(d: Mapping[str, Any], _: Sequence[Group]) -> MechanismRec
         order=d["order"],
         random=random,
         score_noise=d["score_noise"],
-        delta=d["delta"],
+        delta=open_unit_interval(delta=d["delta"]),
     )
 
 
@@ -625,10 +707,10 @@ _REBUILDS: Mapping[Mechanism, _Rebuild] = {
     Mechanism.EXPONENTIAL: lambda d, _: exponential_record(
         "",
         epsilon=math.inf if d["epsilon"] is None else positive(epsilon=d["epsilon"]),
-        candidates=integer(at_least=1, candidates=d["candidates"]),
+        candidates=None if d["candidates"] is None else integer(at_least=1, candidates=d["candidates"]),
     ),
     Mechanism.PRIVATE_SELECTION: _rebuilt_selection,
-    Mechanism.NO_RELEASE: lambda d, _: no_release_record(PrivacyUnit.parse(d["unit"]), str(d["why"])),
+    Mechanism.NO_RELEASE: lambda d, _: no_release_record(PrivacyUnit.parse(d["unit"]), _words(d["why"])),
     Mechanism.NO_NOISE: lambda d, _: no_noise_record(PrivacyUnit.parse(d["unit"]), ""),
 }
 UNITS: Mapping[Mechanism, tuple[PrivacyUnit, ...]] = {
@@ -647,8 +729,8 @@ def rebuild(record: MechanismRecord) -> MechanismRecord:
     try:
         if record.mechanism is Mechanism.OWN:
             d = dict(record.details)
-            unit, theorem, reads = PrivacyUnit.parse(d.pop("unit")), str(d.pop("theorem")), d.pop("reads_edges") is True
-            return own_record(record.name, theorem, unit, record.costs, details=d, reads_edges=reads)
+            unit, theorem, reads = PrivacyUnit.parse(d.pop("unit")), _words(d.pop("theorem")), d.pop("reads_edges")
+            return own_record(record.name, theorem, unit, record.costs, details=d, reads_edges=reads is True)
         made = _REBUILDS[record.mechanism](record.details, tuple(record.costs))
     except (KeyError, TypeError, AttributeError, ValueError, OverflowError, ZeroDivisionError) as error:
         raise CertificateError(f"{record.name}: details are missing or malformed: {error!r}") from error
@@ -663,6 +745,82 @@ def unit_of(record: MechanismRecord) -> tuple[PrivacyUnit, ...]:
     return (PrivacyUnit.parse(figures["unit"] if isinstance(figures, Mapping) else record.details["unit"]),)
 
 
+def determined_assumptions(records: Sequence[MechanismRecord], unit: PrivacyUnit) -> tuple[Assumption, ...]:
+    """The assumptions that follow from the mechanisms and from how they are paid.
+
+    Of those in `DETERMINED`, a certificate states these and no others.
+    """
+    found = [assumption for record in records for assumption in record.needs]
+    if len(groups_of(records)) > 1:
+        found.append(Assumption(AssumptionName.PARALLEL_COMPOSITION))
+    if unit is PrivacyUnit.NODE:
+        found.append(Assumption(AssumptionName.OWN_PREDICTIONS))
+    if not any(record.reads_edges for record in records):
+        found.append(Assumption(AssumptionName.NO_EDGE_READ))
+    return tuple({assumption.name: assumption for assumption in found}.values())
+
+
+DETERMINED = frozenset(
+    (
+        AssumptionName.TRUNCATION,
+        AssumptionName.CHOICE_OF_RECEIVERS,
+        AssumptionName.NO_EDGE_READ,
+        AssumptionName.INITIAL_STATE,
+        AssumptionName.OWN_PREDICTIONS,
+        AssumptionName.PUBLIC_ROWS,
+        AssumptionName.PUBLIC_MATRIX,
+        AssumptionName.PARALLEL_COMPOSITION,
+        AssumptionName.RELEASED_WEIGHTS,
+    )
+)
+"""Assumptions that a certificate states exactly if its mechanisms call for them."""
+
+
+def wrong_payers(records: Sequence[MechanismRecord], unit: PrivacyUnit) -> str | None:
+    """What is wrong with who pays, in words; None if nothing is.
+
+    Either every protected unit pays everything, or (node level) each part of the split pays its own. What every node is in must
+    be paid by every part. A step that reads nothing protected stands alone.
+    """
+    payers = set(groups_of(records))
+    split = unit is PrivacyUnit.NODE and payers <= set(PARTS)
+    if payers != set(everyone(unit)) and not split:
+        return f"groups must be {everyone(unit)[0].value} or parts of the split, got {_listed(payers)}"
+    for record in records:
+        missing = set(PARTS) - set(record.costs)
+        if split and missing and record.mechanism in _OF_EVERYBODY:
+            return f"{record.name} must be paid by every part of the split, got nothing from {_listed(missing)}"
+    if len(records) > 1 and any(record.mechanism is Mechanism.NO_RELEASE for record in records):
+        return "no release must stand alone, got other mechanisms beside it"
+    return None
+
+
+_OF_EVERYBODY = (Mechanism.MESSAGE_PASSING, Mechanism.NEIGHBOUR_SUMS)
+"""Mechanisms that every node is in, so that who pays is not a figure of their own."""
+
+
+def _listed(groups: Iterable[Group]) -> str:
+    return ", ".join(sorted(group.value for group in groups)) or "nobody"
+
+
+DECLARED_FIELDS: Mapping[Mechanism, tuple[str, ...]] = {
+    Mechanism.MESSAGE_PASSING: ("details.sensitivity.parameters",),
+    Mechanism.NEIGHBOUR_SUMS: ("details.arithmetic.nodes", "details.arithmetic.columns"),
+    Mechanism.NOISY_DESCENT: ("details.schedule",),
+    Mechanism.EXPONENTIAL: ("details.candidates",),
+    Mechanism.PRIVATE_SELECTION: (
+        "details.epsilon_of_a_trial",
+        "details.order",
+        "details.trials: order",
+        "details.trials: complete",
+    ),
+    Mechanism.OWN: ("theorem", "details", "costs"),
+    Mechanism.NO_RELEASE: ("details.why",),
+}
+"""Fields of a record that its cost does not follow from, by mechanism: a verifier can only repeat them. Those of a search's
+trials come on top. Some are checked as far as they go: a number of a layer that enters the bound, nodes that are public."""
+
+
 def groups_of(records: Sequence[MechanismRecord]) -> dict[Group, tuple[Event, ...]]:
     """The events of every group that pays anything, in the order of `Group`."""
     payers = {group for record in records for group in record.costs}
@@ -675,7 +833,9 @@ def groups_of(records: Sequence[MechanismRecord]) -> dict[Group, tuple[Event, ..
 
 def composed(records: Sequence[MechanismRecord]) -> tuple[Event, ...]:
     """What to compose with other releases: the events, or all groups side by side where there are several."""
-    lists = choices([Parallel(tuple(groups_of(records).values()))])
+    # the trials of a search may have groups of their own, so a group's events may hold further choices
+    each = tuple(choice for events in groups_of(records).values() for choice in choices(events))
+    lists = choices([Parallel(each)])
     return lists[0] if len(lists) == 1 else (Parallel(tuple(lists)),)
 
 
@@ -683,6 +843,12 @@ def _noise(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
         raise CertificateError(f"noise must be a finite number >= 0, got {value!r}")
     return float(value)
+
+
+def _words(value: Any) -> str:
+    if not isinstance(value, str) or not value:
+        raise CertificateError(f"words must be given, got {value!r}")
+    return value
 
 
 def _parsed(kind: type[Examples], word: Any) -> Examples:

@@ -14,11 +14,17 @@ from typing import Any, Protocol
 
 from caribou.errors import CertificateError
 from caribou.privacy.accounting import epsilon_of, largest_true_positive_rate
-from caribou.privacy.assumptions import Assumption, AssumptionName, randomness, standing
+from caribou.privacy.assumptions import Assumption, in_order, randomness, standing
 from caribou.privacy.budget import Budget
-from caribou.privacy.certificate import FALSE_POSITIVE_RATES, Certificate, versions
-from caribou.privacy.events import Event, NonPrivate, gaussian_mu
-from caribou.privacy.mechanism_records import MechanismRecord, composed, groups_of
+from caribou.privacy.certificate import FALSE_POSITIVE_RATES, TIME, Certificate, versions
+from caribou.privacy.events import Event, NonPrivate, choices, gaussian_mu
+from caribou.privacy.mechanism_records import (
+    DETERMINED,
+    MechanismRecord,
+    composed,
+    determined_assumptions,
+    groups_of,
+)
 from caribou.privacy.scope import Scope
 from caribou.privacy.sizes import Sizes
 
@@ -48,8 +54,8 @@ class ReleasePlan:
 
     ``mechanisms``: calibrated parts as records. ``released``: what leaves the curator, in words. ``public_parameters``: declared
     values; those that a mechanism fixes are added to them. ``assumptions``: those of the method, beside the standing ones and
-    those that mechanisms need. ``resumable``: key and states outlive a crash in a private folder. ``search``: the theorem that
-    accounts for a search on the private graph. ``parts``: the calibrated parts by name, for whoever runs the plan.
+    those that follow from the mechanisms. ``resumable``: key and states outlive a crash in a private folder. ``search``: the
+    theorem that accounts for a search on the private graph. ``parts``: the calibrated parts by name, for whoever runs the plan.
     """
 
     budget: Budget
@@ -84,18 +90,18 @@ class ReleasePlan:
         return Scope.weakest(record.scope for record in self.mechanisms)
 
     def all_assumptions(self, noise: Randomness) -> tuple[Assumption, ...]:
-        """Standing assumptions, those of the mechanisms and those of the method, each once."""
+        """Standing assumptions, those that follow from the mechanisms and those of the method, each once, in the order of names.
+
+        Of the assumptions that follow from mechanisms (`DETERMINED`) exactly those are stated that do, whatever the method lists:
+        in a search one trial may read no edge where another one does.
+        """
         listed = [
             randomness(secret=noise.is_secret, origin=noise.origin, resumable=self.resumable),
             *standing(resumable=self.resumable, selection=self.search),
-            *(assumption for record in self.mechanisms for assumption in record.needs),
-            *self.assumptions,
+            *(assumption for assumption in self.assumptions if assumption.name not in DETERMINED),
+            *determined_assumptions(self.mechanisms, self.budget.unit),
         ]
-        if not any(record.reads_edges for record in self.mechanisms):
-            listed.append(Assumption(AssumptionName.NO_EDGE_READ))
-        if len(groups_of(self.mechanisms)) > 1:
-            listed.append(Assumption(AssumptionName.PARALLEL_COMPOSITION))
-        return tuple({assumption.name: assumption for assumption in listed}.values())
+        return in_order(listed)
 
     def certificate(self, noise: Randomness, now: datetime | None = None) -> Certificate:
         """The certificate of this plan; its number is fixed here. A plan that exceeds its budget is refused."""
@@ -117,7 +123,7 @@ class ReleasePlan:
             assumptions=self.all_assumptions(noise),
             largest_true_positive_rates=attack_rates(cost, budget.delta),
             versions=versions(),
-            created=(now or datetime.now(UTC)).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            created=(now or datetime.now(UTC)).strftime(TIME),
             certificate_id=uuid.uuid4().hex,
         )
 
@@ -136,7 +142,11 @@ def attack_rates(cost: Sequence[Event], delta: float) -> dict[str, float]:
 
 def group_epsilons(records: Sequence[MechanismRecord], delta: float) -> dict[str, float]:
     """What each group pays in all, as epsilon at ``delta``."""
-    return {group.value: epsilon_of(events, delta) for group, events in groups_of(records).items()}
+    # by the same lists as `composed`, so that an accountant need not compose them twice
+    return {
+        group.value: max(epsilon_of(choice, delta) for choice in choices(events))
+        for group, events in groups_of(records).items()
+    }
 
 
 __all__ = ["Randomness", "ReleasePlan", "Sizes", "attack_rates", "exact_mu", "group_epsilons"]

@@ -1,49 +1,62 @@
 """Verification: everything that a certificate claims, recomputed from its own figures.
 
-What no program can know (whether the release was really made this way, words, versions, times) is listed as declared.
+What no program can know (whether the release was really made this way, words, versions, times) is listed as declared, with the
+fields that it stands in. docs/certificates.md has the list.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from caribou._validate import integer
 from caribou.errors import CaribouError
 from caribou.privacy.accounting import epsilon_of, pld_epsilon, rdp_epsilon_of
-from caribou.privacy.assumptions import STANDING, AssumptionName
+from caribou.privacy.assumptions import STANDING, Assumption, AssumptionName
 from caribou.privacy.budget import Budget
 from caribou.privacy.certificate import NO_PRIVACY, Certificate
-from caribou.privacy.events import Event, NonPrivate, event_to_dict
+from caribou.privacy.events import Event, Laplace, NonPrivate, event_to_dict, event_words
 from caribou.privacy.mechanism_records import (
-    PARTS,
-    Group,
+    DECLARED_FIELDS,
+    DETERMINED,
+    RESPONSE_DETAILS,
     Mechanism,
     MechanismRecord,
     composed,
-    everyone,
+    determined_assumptions,
     groups_of,
     rebuild,
     unit_of,
+    wrong_payers,
 )
+from caribou.privacy.pair_response import PairResponse, asymmetric_response, laplace_threshold_response
 from caribou.privacy.plan import attack_rates, exact_mu, group_epsilons
 from caribou.privacy.scope import Scope
+
+FORGERY = "a consistent forgery cannot be told without a signature"
+"""What a verification cannot do: figures that were all recomputed for other numbers follow from each other, too."""
 
 
 @dataclass(frozen=True)
 class Check:
-    """One line of a verification. ``declared``: a statement that no program can check, only repeat."""
+    """One line of a verification.
+
+    ``declared``: a statement that no program can check, only repeat; ``fields`` says where it stands, as paths of the JSON
+    ("mechanisms.0.details.schedule"), and "path: order" where only the order of a list is meant.
+    """
 
     name: str
     passed: bool
     detail: str
     declared: bool = False
+    fields: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Verification:
-    """The outcome of `verify`: every check, and the epsilons that were recomputed."""
+    """The outcome of `verify`: every check, and the epsilons that were recomputed (nan where they could not be)."""
 
     checks: tuple[Check, ...]
     epsilon_pld: float
@@ -53,6 +66,11 @@ class Verification:
     def passed(self) -> bool:
         """True if every check passed."""
         return all(check.passed for check in self.checks)
+
+    @property
+    def declared(self) -> tuple[str, ...]:
+        """The fields that were repeated and not checked, as paths of the JSON."""
+        return tuple(field for check in self.checks if check.declared for field in check.fields)
 
 
 class _Report:
@@ -64,8 +82,12 @@ class _Report:
     def check(self, name: str, passed: bool, detail: str) -> None:
         self.checks.append(Check(name, bool(passed), detail))
 
-    def declare(self, name: str, detail: str, holds: bool = True) -> None:
-        self.checks.append(Check(name, holds, detail, declared=True))
+    def declare(self, name: str, detail: str, fields: Iterable[str], holds: bool = True) -> None:
+        self.checks.append(Check(name, holds, detail, declared=True, fields=tuple(fields)))
+
+    @property
+    def sound(self) -> bool:
+        return all(check.passed for check in self.checks)
 
 
 def verify(certificate: Certificate) -> Verification:
@@ -77,16 +99,22 @@ def verify(certificate: Certificate) -> Verification:
     see: whether the release was really made this way. A consistent forgery passes; only a signature can tell.
     """
     c, report = certificate, _Report()
-    report.check("private", c.is_private, f"epsilon = {c.epsilon:g}" if c.is_private else NO_PRIVACY)
-    report.check("mechanisms", len(c.mechanisms) > 0, f"{len(c.mechanisms)} mechanism(s)")
+    pld, rdp = math.nan, None
+    rebuilt: tuple[MechanismRecord, ...] = ()
     try:
-        rebuilt = tuple(_rebuilt(record, c, report) for record in c.mechanisms)
-        _check_payers(rebuilt, c, report)
+        rebuilt = tuple(_check_record(record, c, report) for record in c.mechanisms)
+        _check_together(rebuilt, c, report)
+        # events that do not follow from their own figures cost nothing that could be compared with the claim
+        comparable = report.sound
+        report.check("private", c.is_private, f"epsilon = {c.epsilon:g}" if c.is_private else NO_PRIVACY)
+        _check_noise(rebuilt, report)
         _check_assumptions(rebuilt, c, report)
-        pld, rdp = _check_cost(rebuilt, c, report)
-    except (CaribouError, OverflowError, ZeroDivisionError) as error:
+        if comparable:
+            pld, rdp = _check_cost(c, report)
+        else:
+            report.check("cost", False, "not recomputed: the mechanisms contradict their own figures")
+    except (CaribouError, OverflowError, ZeroDivisionError, RecursionError) as error:
         report.check("figures", False, str(error))
-        return Verification(tuple(report.checks), math.nan, None)
     _declare(rebuilt, c, report)
     return Verification(tuple(report.checks), pld, rdp)
 
@@ -94,7 +122,7 @@ def verify(certificate: Certificate) -> Verification:
 # -- one mechanism ----------------------------------------------------------------------------------------------------
 
 
-def _rebuilt(record: MechanismRecord, c: Certificate, report: _Report) -> MechanismRecord:
+def _check_record(record: MechanismRecord, c: Certificate, report: _Report) -> MechanismRecord:
     """The record made again from its figures, and every difference between the two."""
     name = record.name
     made = rebuild(record)
@@ -113,37 +141,97 @@ def _rebuilt(record: MechanismRecord, c: Certificate, report: _Report) -> Mechan
     costs = same_payers and all(_pays(record.costs[g], made.costs[g]) for g in record.costs)
     stated = "; ".join(f"{g.value} {_short(events)}" for g, events in record.costs.items())
     needed = "; ".join(f"{g.value} {_short(events)}" for g, events in made.costs.items())
-    report.check(f"{name}: noise", costs, f"stated {stated}; recomputed {needed}")
-    if any(isinstance(event, NonPrivate) for events in made.costs.values() for event in events):
-        report.check(f"{name}: noise", False, "there is none")
-    wrong = [key for key, value in made.public.items() if key not in c.public_parameters]
-    wrong += [
-        key
-        for key, value in made.public.items()
-        if key in c.public_parameters and not _same(c.public_parameters[key], value)
-    ]
-    report.check(f"{name}: public parameters", not wrong, f"differ in {wrong}" if wrong else "as used")
+    report.check(f"{name}: noise", costs, needed if costs else f"stated {stated}; recomputed {needed}")
+    public = {key: value for key, value in made.public.items() if not _public_is(c, key, value)}
+    report.check(f"{name}: public parameters", not public, f"must be {public}" if public else "as used")
+    if record.mechanism in _FURTHER:
+        problem = _FURTHER[record.mechanism](made, c)
+        report.check(f"{name}: agreement", problem is None, problem or "with the rest of the certificate")
     return made
+
+
+def _public_is(c: Certificate, key: str, value: Any) -> bool:
+    return key in c.public_parameters and _same(c.public_parameters[key], value)
+
+
+def _response_problem(record: MechanismRecord, c: Certificate) -> str | None:
+    """The probabilities must be those that one of the two rules gives for the released count and the public size."""
+    d = record.details
+    if any(d[key] is None for key in RESPONSE_DETAILS):
+        return f"must state {', '.join(RESPONSE_DETAILS)} after the draw, got nothing"
+    nodes = integer(at_least=1, nodes=c.public_parameters.get("nodes"))
+    rules: tuple[Callable[..., PairResponse], ...] = (asymmetric_response, laplace_threshold_response)
+    for rule in rules:
+        made = rule(epsilon=d["epsilon"], edges=d["released_edge_count"], nodes=nodes)
+        if _close(d["keep_one"], made.keep_one, 1e-9) and _close(d["make_one"], made.make_one, 1e-9):
+            return None
+    return f"no rule gives these probabilities for {d['released_edge_count']} edges among {nodes} nodes"
+
+
+def _selection_problem(record: MechanismRecord, c: Certificate) -> str | None:
+    """The search must be judged at the delta of the claim, on the declared graph, and no trial may cost more than stated."""
+    d = record.details
+    if d["delta"] != c.delta:
+        return f"delta must be that of the claim, {c.delta:g}, got {d['delta']:g}"
+    score: tuple[Event, ...] = () if d["score_noise"] is None else (Laplace(d["score_noise"]),)
+    most = d["epsilon_of_a_trial"]
+    costs = set()
+    for trial in d["trials"]:
+        records = [rebuild(MechanismRecord.from_dict(mechanism)) for mechanism in trial["mechanisms"]]
+        for inner in records:
+            if "nodes" in inner.public and not _public_is(c, "nodes", inner.public["nodes"]):
+                return f"nodes of every trial must be the public ones, got {inner.public['nodes']}"
+            settings = {key: value for key, value in trial["settings"].items() if value is not None}
+            wrong = [key for key in inner.public if key in settings and not _same(settings[key], inner.public[key])]
+            if wrong:
+                return f"settings of a trial must be those of its mechanisms, got another {', '.join(wrong)}"
+        costs.add((*composed(records), *score))
+    spent = max(epsilon_of(cost, c.delta) for cost in costs)
+    # PLD rounds up where a score is composed with a trial
+    return None if spent <= most + 1e-3 * max(1.0, most) else f"a trial costs {spent:.6g}, stated {most:.6g}"
+
+
+_FURTHER: Mapping[Mechanism, Callable[[MechanismRecord, Certificate], str | None]] = {
+    Mechanism.RANDOMIZED_RESPONSE: _response_problem,
+    Mechanism.PRIVATE_SELECTION: _selection_problem,
+}
 
 
 def _pays(stated: tuple[Event, ...], needed: tuple[Event, ...]) -> bool:
     """Whether the stated events are the needed ones, never cheaper than a hair allows."""
     if len(stated) != len(needed):
         return False
-    for one, two in zip(stated, needed, strict=True):
-        a, b = event_to_dict(one), event_to_dict(two)
-        if a.keys() != b.keys() or _differences(a, b):
-            return False
-        # more noise, or less epsilon, than the figures give would be a smaller cost
-        for key, sign in (("noise_multiplier", 1), ("epsilon", -1), ("delta", -1)):
-            if key in a and sign * a[key] > sign * b[key] + 1e-9 * abs(b[key]):
+    return all(_dear(event_to_dict(a), event_to_dict(b)) for a, b in zip(stated, needed, strict=True))
+
+
+def _dear(stated: Any, needed: Any) -> bool:
+    """Whether a stated event, as JSON values, is the needed one: the same kind and counts, and no more noise or less epsilon."""
+    if isinstance(stated, list) and isinstance(needed, list):
+        return len(stated) == len(needed) and all(_dear(a, b) for a, b in zip(stated, needed, strict=True))
+    if not isinstance(stated, Mapping):
+        return False
+    if stated.keys() != needed.keys() or stated["kind"] != needed["kind"]:
+        return False
+    for key in stated.keys() - {"kind"}:
+        sign = _CHEAPER.get(key)
+        if sign is None:
+            same = _dear(stated[key], needed[key]) if isinstance(stated[key], list) else stated[key] == needed[key]
+            if not same:
                 return False
+        elif not _close(stated[key], needed[key], 1e-6) or _above(sign * stated[key], sign * needed[key]):
+            return False
     return True
 
 
-def _short(events: tuple[Event, ...]) -> str:
-    from caribou.privacy.events import event_words
+def _above(stated: float, needed: float) -> bool:
+    return stated > needed + 1e-9 * abs(needed)
 
+
+_CHEAPER = {"noise_multiplier": 1, "epsilon": -1, "delta": -1}
+"""Which way a number of an event must be moved to cost less."""
+
+
+def _short(events: tuple[Event, ...]) -> str:
     words = [event_words(event) for event in events[:4]]
     return ", ".join(words) + (f" and {len(events) - 4} more" if len(events) > 4 else "")
 
@@ -151,46 +239,68 @@ def _short(events: tuple[Event, ...]) -> str:
 # -- all mechanisms together --------------------------------------------------------------------------------------------
 
 
-def _check_payers(rebuilt: tuple[MechanismRecord, ...], c: Certificate, report: _Report) -> None:
-    """Every protected unit pays everything, or each part of the split pays its own; what everybody is in, everybody pays."""
-    payers = set(groups_of(rebuilt))
-    allowed = payers == set(everyone(c.unit)) or (c.unit.value == "node" and payers <= set(PARTS))
-    report.check("who pays", allowed, ", ".join(sorted(g.value for g in payers)))
-    shared = (Mechanism.MESSAGE_PASSING, Mechanism.NEIGHBOUR_SUMS)
-    for record in rebuilt:
-        if record.mechanism in shared and not set(record.costs) >= set(everyone(c.unit)):
-            missing = [g.value for g in PARTS if g not in record.costs]
-            report.check(f"{record.name}: who pays", not missing, f"must be paid by {', '.join(missing) or 'all'}")
+def _check_together(rebuilt: tuple[MechanismRecord, ...], c: Certificate, report: _Report) -> None:
+    """Who pays, and for which graphs all theorems hold."""
+    problem = wrong_payers(rebuilt, c.unit)
+    report.check("who pays", problem is None, problem or ", ".join(group.value for group in groups_of(rebuilt)))
     scope = Scope.weakest(record.scope for record in rebuilt)
-    report.check("scope", c.scope == scope, f"stated {c.scope.words}; the mechanisms give {scope.words}")
+    same = c.scope == scope
+    report.check("scope", same, scope.words if same else f"stated {c.scope.words}; the mechanisms give {scope.words}")
+
+
+def _check_noise(rebuilt: tuple[MechanismRecord, ...], report: _Report) -> None:
+    """There must be some."""
+    for record in rebuilt:
+        if any(isinstance(event, NonPrivate) for events in record.costs.values() for event in events):
+            report.check(f"{record.name}: noise", False, "there is none")
 
 
 def _check_assumptions(rebuilt: tuple[MechanismRecord, ...], c: Certificate, report: _Report) -> None:
+    """What follows from the mechanisms must be stated, and nothing that only seems to."""
     stated = {assumption.name: assumption for assumption in c.assumptions}
-    needed = {assumption.name: assumption for record in rebuilt for assumption in record.needs}
-    required = [*STANDING, *needed]
-    if len(groups_of(rebuilt)) > 1:
-        required.append(AssumptionName.PARALLEL_COMPOSITION)
+    needed = {assumption.name: assumption for assumption in determined_assumptions(rebuilt, c.unit)}
+    required = [*STANDING, *needed, *_of_public_sample(rebuilt, c)]
     for name in required:
         if name not in stated:
             report.check(f"assumption: {name.value}", False, "must be stated, got nothing")
         elif name in needed and dict(stated[name].parameters) != dict(needed[name].parameters):
             report.check(f"assumption: {name.value}", False, f"must say {needed[name].statement!r}")
-    readers = [record.name for record in rebuilt if record.reads_edges]
-    if (AssumptionName.NO_EDGE_READ in stated) is bool(readers):
-        report.check("assumption: no edge is read", False, f"edges are read by {', '.join(readers) or 'no mechanism'}")
+    for name in stated:
+        if name in DETERMINED and name not in needed:
+            report.check(f"assumption: {name.value}", False, "must not be stated: the mechanisms say otherwise")
+    searches = [record.theorem for record in rebuilt if record.mechanism is Mechanism.PRIVATE_SELECTION]
     search = stated.get(AssumptionName.HYPER_PARAMETERS)
-    theorems = [r.theorem for r in rebuilt if r.mechanism is Mechanism.PRIVATE_SELECTION]
-    if search is not None and search.parameters["search"] != (theorems[0] if theorems else None):
-        report.check("assumption: hyper-parameters", False, f"must name the search {theorems}")
-    for assumption in c.assumptions:
-        report.declare(f"assumption: {assumption.name.value}", assumption.statement, assumption.holds)
+    if search is not None and _stated_searches(search) != searches:
+        report.check(f"assumption: {search.name.value}", False, f"must name the search {searches or 'nothing'}")
+    kept = {
+        stated[name].parameters["resumable"]
+        for name in (AssumptionName.RANDOMNESS, AssumptionName.HIDDEN_STATES)
+        if name in stated
+    }
+    if len(kept) > 1:
+        report.check("assumption: hidden states", False, "must be kept where the key is, got another place")
 
 
-def _check_cost(rebuilt: tuple[MechanismRecord, ...], c: Certificate, report: _Report) -> tuple[float, float | None]:
+def _stated_searches(hyper_parameters: Assumption) -> list[str]:
+    search = hyper_parameters.parameters["search"]
+    return [] if search is None else [search]
+
+
+def _of_public_sample(rebuilt: tuple[MechanismRecord, ...], c: Certificate) -> tuple[AssumptionName, ...]:
+    """The assumption on a public sample of features, if the declared settings, or those of a trial, name one."""
+    settings: list[Mapping[str, Any]] = [c.public_parameters]
+    for record in rebuilt:
+        if record.mechanism is Mechanism.PRIVATE_SELECTION:
+            settings += [trial["settings"] for trial in record.details["trials"]]
+    models = [value.get("base", value) for value in settings]
+    used = any(isinstance(model, Mapping) and model.get("public_features") is not None for model in models)
+    return (AssumptionName.PUBLIC_FEATURES,) if used else ()
+
+
+def _check_cost(c: Certificate, report: _Report) -> tuple[float, float | None]:
     """Epsilon by three accountants, mu, groups and attack rates from the stated events, which were found to be the right ones."""
     budget = Budget(c.epsilon, c.delta, c.unit)
-    cost = composed(c.mechanisms)
+    cost = c.cost
     spent, pld = epsilon_of(cost, budget.delta), pld_epsilon(cost, budget.delta)
     rdp = rdp_epsilon_of(cost, budget.delta)
     report.check(
@@ -209,7 +319,9 @@ def _check_cost(rebuilt: tuple[MechanismRecord, ...], c: Certificate, report: _R
         report.check("mu", _close(c.mu, mu, 1e-9), f"stated {c.mu}, recomputed {mu}")
     groups = group_epsilons(c.mechanisms, budget.delta)
     same = groups.keys() == c.groups.keys() and all(_close(c.groups[g], groups[g], 1e-6) for g in groups)
-    report.check("groups", same, f"stated {dict(c.groups)}, recomputed {groups}")
+    report.check(
+        "groups", same, _figures(groups) if same else f"stated {_figures(c.groups)}; recomputed {_figures(groups)}"
+    )
     rates = attack_rates(cost, budget.delta)
     same = rates.keys() == c.largest_true_positive_rates.keys()
     report.check("attack success", same, f"stated for {', '.join(c.largest_true_positive_rates)}")
@@ -221,24 +333,74 @@ def _check_cost(rebuilt: tuple[MechanismRecord, ...], c: Certificate, report: _R
     return pld, rdp
 
 
+def _figures(groups: Mapping[str, float]) -> str:
+    return ", ".join(f"{group} {epsilon:.6g}" for group, epsilon in groups.items())
+
+
+# -- what is declared -------------------------------------------------------------------------------------------------
+
+
 def _declare(rebuilt: tuple[MechanismRecord, ...], c: Certificate, report: _Report) -> None:
-    """What the figures do not determine."""
-    fixed = {key for record in rebuilt for key in record.public}
-    free = [key for key in c.public_parameters if key not in fixed]
-    if free:
-        report.declare("declared: public parameters", ", ".join(free))
-    for record in rebuilt:
+    """What the figures do not determine, with the fields that it stands in."""
+    for place, assumption in enumerate(c.assumptions):
+        report.declare(
+            f"assumption: {assumption.name.value}", assumption.statement, [f"assumptions.{place}"], assumption.holds
+        )
+    optional = [n.value for n in AssumptionName if n not in DETERMINED and n not in STANDING]
+    report.declare(
+        "declared: that no other assumption is needed", f"such as {', '.join(optional)}", ["assumptions: complete"]
+    )
+    report.declare(
+        "declared: claim",
+        f"epsilon = {c.epsilon:g}, delta = {c.delta:g}; it may be less than what holds",
+        ["epsilon", "delta"],
+    )
+    names = [f"mechanisms.{place}.name" for place in range(len(c.mechanisms))]
+    report.declare(
+        "declared: names and order of the mechanisms, and that there is no other",
+        "; ".join(record.name for record in c.mechanisms),
+        [*names, "mechanisms: order", "mechanisms: complete"],
+    )
+    for place, record in enumerate(rebuilt):
         if record.mechanism is Mechanism.OWN:
-            report.declare(f"declared: cost of {record.name}", record.theorem)
-    report.declare("declared: released", "; ".join(c.released))
-    report.declare("declared: names of mechanisms", "; ".join(record.name for record in c.mechanisms))
-    report.declare("declared: versions, time and number", f"{c.certificate_id}, {c.created}")
+            fields = [f"mechanisms.{place}.{path}" for path in DECLARED_FIELDS[record.mechanism]]
+            report.declare(f"declared: cost of {record.name}", record.theorem, fields)
+            continue
+        for path in _declared_fields(record):
+            report.declare(
+                f"declared: {record.name}: {path.removeprefix('details.')}",
+                "the cost does not follow from it",
+                [f"mechanisms.{place}.{path}"],
+            )
+    report.declare("declared: released", "; ".join(c.released), ["released"])
+    report.declare("declared: public parameters", ", ".join(c.public_parameters) or "none", ["public_parameters"])
+    report.declare(
+        "declared: number, time and versions",
+        f"{c.certificate_id}, {c.created}, {', '.join(f'{k} {v}' for k, v in c.versions.items())}",
+        ["certificate_id", "created", "versions"],
+    )
+
+
+def _declared_fields(record: MechanismRecord) -> list[str]:
+    """Paths of fields that the cost does not follow from, those of a search's trials included."""
+    found = list(DECLARED_FIELDS.get(record.mechanism, ()))
+    if record.mechanism is Mechanism.PRIVATE_SELECTION:
+        for number, trial in enumerate(record.details["trials"]):
+            here = f"details.trials.{number}.mechanisms"
+            found += [f"details.trials.{number}.settings", f"{here}: order", f"{here}: complete"]
+            for place, stored in enumerate(trial["mechanisms"]):
+                inner = MechanismRecord.from_dict(stored)
+                paths = ["name", *_declared_fields(inner)]
+                if inner.mechanism is Mechanism.RANDOMIZED_RESPONSE:
+                    paths += [f"details.{key}" for key in RESPONSE_DETAILS]
+                found += [f"{here}.{place}.{path}" for path in paths]
+    return found
 
 
 # -- comparing --------------------------------------------------------------------------------------------------------
 
 
-def _differences(stated: Any, true: Any, path: str = "", tolerance: float = 1e-6) -> list[str]:
+def _differences(stated: Any, true: Any, path: str = "") -> list[str]:
     """Where two JSON values differ by more than rounding."""
     if isinstance(stated, Mapping) and isinstance(true, Mapping):
         keys = dict.fromkeys([*stated, *true])
@@ -247,13 +409,13 @@ def _differences(stated: Any, true: Any, path: str = "", tolerance: float = 1e-6
             if (key in stated) != (key in true):
                 found.append(f"{path}{key} ({'unknown' if key in stated else 'missing'})")
             else:
-                found += _differences(stated[key], true[key], f"{path}{key}.", tolerance)
+                found += _differences(stated[key], true[key], f"{path}{key}.")
         return found
     if isinstance(stated, list | tuple) and isinstance(true, list | tuple):
         if len(stated) != len(true):
             return [f"{path}length"]
         return [d for k, (a, b) in enumerate(zip(stated, true, strict=True)) for d in _differences(a, b, f"{path}{k}.")]
-    return [] if _same(stated, true, tolerance) else [f"{path.rstrip('.')} (stated {stated!r}, recomputed {true!r})"]
+    return [] if _same(stated, true) else [f"{path.rstrip('.')} (stated {stated!r}, recomputed {true!r})"]
 
 
 def _same(stated: Any, true: Any, tolerance: float = 1e-9) -> bool:
@@ -273,4 +435,4 @@ def _close(stated: Any, true: float | None, tolerance: float) -> bool:
     return abs(stated - true) <= tolerance * max(1e-300, abs(true)) + 1e-15
 
 
-__all__ = ["Check", "Group", "Verification", "verify"]
+__all__ = ["FORGERY", "Check", "Verification", "verify"]

@@ -1,0 +1,212 @@
+"""``caribou verify`` and ``caribou certificate --sign``: what people and programs see."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import Result
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
+from typer.testing import CliRunner
+
+from caribou.cli import app
+from caribou.errors import CertificateError, InputError, RunError
+from caribou.mechanisms.noise_source import NoiseSource
+from caribou.privacy.budget import Budget
+from caribou.privacy.certificate import Certificate
+from caribou.privacy.verify import FORGERY
+from caribou.saved_model import SavedModel, read_model, write_model
+from certificate_support import certificates, embeddings
+
+OLD = Path(__file__).parents[1] / "privacy" / "format_1"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.delenv("CARIBOU_KEY_PASSPHRASE", raising=False)
+    key = Ed25519PrivateKey.generate()
+    Path("key.pem").touch(mode=0o600)
+    Path("key.pem").write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    Path("pub.pem").write_bytes(key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
+    certificates()["embeddings, edge"].save("c.json")
+    return tmp_path
+
+
+def call(*arguments: str, code: int = 0) -> Result:
+    result = CliRunner().invoke(app, list(arguments))
+    assert result.exit_code == code, (result.output, result.exception)
+    return result
+
+
+def failure(*arguments: str) -> BaseException:
+    result = CliRunner().invoke(app, list(arguments))
+    assert result.exception is not None
+    return result.exception
+
+
+def document(*arguments: str, code: int = 0) -> dict[str, Any]:
+    return json.loads(call("verify", *arguments, "--json", code=code).stdout)
+
+
+def run_folder() -> Path:
+    made = certificates()["votes-edp"]
+    saved = SavedModel(
+        method="votes-edp",
+        settings={},
+        budget=Budget(made.epsilon, made.delta, made.unit),
+        certificate=made,
+        weights={"w": np.zeros(2)},
+        released={"r": np.zeros(2)},
+        nodes=80,
+        columns=32,
+        classes=("a", "b"),
+    )
+    return write_model(saved, "run")
+
+
+# -- without a key ------------------------------------------------------------------------------------------------------
+
+
+def test_what_people_see() -> None:
+    output = call("verify", "c.json").stdout
+    recomputed, _, declared = output.partition("declared by the curator")
+    assert "perturbed message passing: noise" in recomputed
+    assert "epsilon spent" in recomputed
+    for words in ("assumption: randomness", "released", "public parameters", "number, time and versions"):
+        assert words in declared
+    assert "verified: private, epsilon = 4, delta = 1e-05 at edge level" in declared
+    assert output.splitlines()[-1] == f"{FORGERY}: --key PUB checks one"
+
+
+def test_what_programs_see() -> None:
+    found = document("c.json")
+    assert (found["verified"], found["signature"], found["signer"]) == (True, "not checked", None)
+    assert (found["file"], found["status"], found["epsilon"]) == ("c.json", "private", 4.0)
+    assert found["epsilon_pld"] == pytest.approx(4.0, abs=2e-3)
+    assert found["epsilon_rdp"] > 4.0
+    assert set(found["checks"][0]) == {"name", "passed", "detail", "declared", "fields"}
+    assert any(check["declared"] and check["fields"] == ["released"] for check in found["checks"])
+
+
+def test_what_fails_is_named() -> None:
+    record = json.loads(Path("c.json").read_text())
+    record["mechanisms"][0]["details"]["kappa"] /= 2
+    Path("c.json").write_text(json.dumps(record))
+    output = call("verify", "c.json", code=3).stdout
+    assert "FAILS" in output
+    assert "kappa" in output
+    assert "NOT VERIFIED: this certificate guarantees nothing" in output
+    found = document("c.json", code=3)
+    assert (found["verified"], found["epsilon_pld"]) == (False, None)
+
+
+def test_void_and_no_privacy_have_exit_code_3() -> None:
+    embeddings().certificate(NoiseSource.seeded(1)).save("void.json")
+    assert "subtract the noise" in call("verify", "void.json", code=3).stdout
+    certificates()["caribou-inf"].save("free.json")
+    found = document("free.json", code=3)
+    assert (found["status"], found["epsilon"], found["verified"]) == ("no privacy", "inf", False)
+
+
+def test_words_of_the_file_are_not_markup() -> None:
+    record = json.loads(Path("c.json").read_text())
+    record["mechanisms"][0]["name"] = "[/bold] [green]ok[/green]"
+    record["released"] = ["[red]X"]
+    Path("c.json").write_text(json.dumps(record))
+    assert "[/bold] [green]ok[/green]: noise" in call("verify", "c.json").stdout
+    record["mechanisms"][0]["name"] = "x\n\x1b[32mverified"
+    Path("c.json").write_text(json.dumps(record))
+    assert isinstance(failure("verify", "c.json"), CertificateError)
+
+
+def test_files_that_are_no_certificates() -> None:
+    Path("bad.json").write_text("{")
+    assert "not JSON" in str(failure("verify", "bad.json"))
+    assert "cannot be read" in str(failure("verify", "missing.json"))
+    assert isinstance(failure("verify", "."), RunError)
+
+
+def test_a_certificate_of_format_1_is_verified_and_printed_in_format_2() -> None:
+    call("verify", str(OLD / "votes-ndp.json"))
+    Path("new.json").write_text(call("certificate", str(OLD / "votes-ndp.json")).stdout)
+    assert json.loads(Path("new.json").read_text())["format"] == 2
+    call("verify", "new.json")
+    assert Certificate.load("new.json") == Certificate.load(OLD / "votes-ndp.json")
+
+
+# -- with a key ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_signed_certificate() -> None:
+    before = Path("c.json").read_bytes()
+    line = call("certificate", "c.json", "--sign", "key.pem").stdout
+    assert line.startswith("signed c.json as ed25519:")
+    assert "c.json.sig" in line
+    assert Path("c.json").read_bytes() == before
+    output = call("verify", "c.json", "--key", "pub.pem").stdout
+    signer = document("c.json", "--key", "pub.pem")["signer"]
+    assert f"signed by {signer}" in output
+    assert FORGERY not in output
+    assert document("c.json", "--key", "pub.pem")["signature"] == "valid"
+    Path("c.json.sig").rename("elsewhere.sig")
+    assert document("c.json", "--key", "pub.pem", "--signature", "elsewhere.sig")["verified"] is True
+
+
+def test_a_missing_signature_and_a_wrong_one() -> None:
+    found = document("c.json", "--key", "pub.pem", code=3)
+    assert (found["signature"], found["verified"]) == ("missing", False)
+    call("certificate", "c.json", "--sign", "key.pem")
+    certificates()["embeddings, node"].save("other.json")
+    found = document("other.json", "--key", "pub.pem", "--signature", "c.json.sig", code=3)
+    assert (found["signature"], found["verified"]) == ("invalid", False)
+    output = call("verify", "other.json", "--key", "pub.pem", "--signature", "c.json.sig", code=3).stdout
+    assert "NOT SIGNED" in output
+    assert "NOT VERIFIED: its figures agree, but anybody could have written them" in output
+
+
+def test_a_signature_tells_the_consistent_forgery() -> None:
+    call("certificate", "c.json", "--sign", "key.pem")
+    forged = embeddings(epsilon=0.1).certificate(NoiseSource.secure())
+    forged.save("c.json")
+    call("verify", "c.json")
+    assert document("c.json", "--key", "pub.pem", code=3)["signature"] == "invalid"
+
+
+def test_a_run_is_signed_and_still_read() -> None:
+    run = run_folder()
+    before = sorted(os.listdir(run))
+    call("certificate", str(run), "--sign", "key.pem")
+    assert sorted({*os.listdir(run)} - {*before}) == ["certificate.json.sig"]
+    assert read_model(run).certificate.status == "private"
+    assert document(str(run), "--key", "pub.pem")["signature"] == "valid"
+    assert document(str(run / "certificate.json"), "--key", "pub.pem")["signature"] == "valid"
+    Path(run / "certificate.json").write_text(Path("c.json").read_text())
+    assert isinstance(failure("verify", str(run), "--key", "pub.pem"), RunError)
+
+
+def test_only_what_verifies_is_signed() -> None:
+    record = json.loads(Path("c.json").read_text())
+    record["epsilon_spent"] /= 2
+    Path("c.json").write_text(json.dumps(record))
+    error = failure("certificate", "c.json", "--sign", "key.pem")
+    assert isinstance(error, InputError)
+    assert "must verify to be signed" in str(error)
+    embeddings().certificate(NoiseSource.seeded(1)).save("void.json")
+    assert "must verify to be signed" in str(failure("certificate", "void.json", "--sign", "key.pem"))
+    assert not list(Path().glob("*.sig"))
+    certificates()["caribou-inf"].save("free.json")  # it claims nothing
+    call("certificate", "free.json", "--sign", "key.pem")
+
+
+def test_wrong_combinations() -> None:
+    assert "must go with --key" in str(failure("verify", "c.json", "--signature", "c.json.sig"))
+    assert "must not go with --sign" in str(failure("certificate", "c.json", "--markdown", "--sign", "key.pem"))
+    assert "key must be a file that exists" in str(failure("verify", "c.json", "--key", "missing.pem"))
+    assert "which is a public key" in str(failure("certificate", "c.json", "--sign", "pub.pem"))

@@ -1,0 +1,102 @@
+"""Assumptions: a name, figures, and a sentence that follows from both."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from caribou.errors import CaribouError, CertificateError
+from caribou.privacy.assumptions import (
+    STANDING,
+    Assumption,
+    AssumptionName,
+    in_order,
+    initial_state,
+    randomness,
+    standing,
+)
+from caribou.privacy.budget import PrivacyUnit
+
+PARAMETERS: dict[AssumptionName, dict[str, Any]] = {
+    AssumptionName.RANDOMNESS: {"secret": True, "origin": "the operating system", "resumable": False},
+    AssumptionName.HIDDEN_STATES: {"resumable": False},
+    AssumptionName.HYPER_PARAMETERS: {"search": None},
+    AssumptionName.INITIAL_STATE: {"unit": "edge"},
+    AssumptionName.LAYER: {"layer": "gcn"},
+}
+EVERY = [Assumption(name, PARAMETERS.get(name, {})) for name in AssumptionName]
+
+
+@pytest.mark.parametrize("assumption", EVERY, ids=lambda a: a.name.value)
+def test_every_name_has_a_sentence_and_survives_json(assumption: Assumption) -> None:
+    assert assumption.statement.endswith(".")
+    assert Assumption.from_dict(assumption.to_dict()) == assumption
+
+
+def test_sentences_differ() -> None:
+    assert len({a.statement for a in EVERY}) == len(EVERY)
+    assert initial_state(PrivacyUnit.EDGE).statement != initial_state(PrivacyUnit.NODE).statement
+
+
+def test_figures_are_in_the_sentence() -> None:
+    assert "a lottery" in randomness(secret=True, origin="a lottery", resumable=False).statement
+    seeded = randomness(secret=False, origin="a fixed seed", resumable=False)
+    assert "whoever knows it can subtract the noise" in seeded.statement
+    assert not seeded.holds
+    assert "private folder" in randomness(secret=True, origin="x", resumable=True).statement
+    found = Assumption(AssumptionName.HYPER_PARAMETERS, {"search": "composition of 3 trials"}).statement
+    assert "composition of 3 trials" in found
+
+
+@pytest.mark.parametrize("assumption", EVERY, ids=lambda a: a.name.value)
+def test_parameters_of_another_kind_are_refused(assumption: Assumption) -> None:
+    with pytest.raises(CertificateError, match="must have the parameters"):
+        Assumption(assumption.name, {**assumption.parameters, "note": 1})
+    for key in assumption.parameters:
+        with pytest.raises(CaribouError):
+            Assumption(assumption.name, {**assumption.parameters, key: 1}, assumption.holds)
+        left = {k: v for k, v in assumption.parameters.items() if k != key}
+        with pytest.raises(CertificateError, match="must have the parameters"):
+            Assumption(assumption.name, left)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"name": "hope"},
+        {"statement": "All is well."},
+        {"holds": "true"},
+        {"holds": 1},
+        {"holds": None},
+        {"parameters": []},
+        {"parameters": {"secret": False, "origin": "the operating system", "resumable": False}},
+        {"note": 1},
+    ],
+)
+def test_other_records_are_refused(change: dict[str, Any]) -> None:
+    record = {**EVERY[0].to_dict(), **change}
+    with pytest.raises(CertificateError):
+        Assumption.from_dict(record)
+    for record in (None, [], {}, "randomness"):
+        with pytest.raises(CertificateError):
+            Assumption.from_dict(record)
+
+
+def test_randomness_holds_exactly_if_it_is_secret() -> None:
+    for secret in (True, False):
+        with pytest.raises(CertificateError, match="exactly if the noise is secret"):
+            Assumption(
+                AssumptionName.RANDOMNESS, {"secret": secret, "origin": "x", "resumable": False}, holds=not secret
+            )
+
+
+def test_standing_assumptions_are_those_of_every_release() -> None:
+    stated = [randomness(secret=True, origin="x", resumable=False), *standing(resumable=False)]
+    assert tuple(a.name for a in stated) == STANDING
+
+
+def test_order_is_that_of_the_names_and_the_later_one_counts() -> None:
+    assert in_order(EVERY[::-1]) == tuple(EVERY)
+    other = initial_state(PrivacyUnit.NODE)
+    assert in_order([initial_state(PrivacyUnit.EDGE), other]) == (other,)

@@ -1,0 +1,418 @@
+"""Mechanism records: each is what its own figures give, and costs what the theorem says, computed by hand."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from caribou.errors import CaribouError, CertificateError
+from caribou.privacy.arithmetic import double_precision
+from caribou.privacy.assumptions import AssumptionName
+from caribou.privacy.budget import PrivacyUnit
+from caribou.privacy.calibration import calibrate_propagation, calibrate_sums
+from caribou.privacy.events import EpsilonDelta, Gaussian, Laplace, NonPrivate, Parallel, event_to_dict
+from caribou.privacy.mechanism_records import (
+    DECLARED_FIELDS,
+    EDGES,
+    NODES,
+    PARTS,
+    Examples,
+    Group,
+    Mechanism,
+    MechanismRecord,
+    composed,
+    descent_record,
+    descent_sensitivity,
+    determined_assumptions,
+    edge_count_record,
+    edge_votes_record,
+    everyone,
+    exponential_record,
+    groups_of,
+    mean_record,
+    message_passing_record,
+    no_noise_record,
+    no_release_record,
+    node_votes_record,
+    randomized_response_record,
+    rebuild,
+    selection_record,
+    sums_record,
+    unit_of,
+    wrong_payers,
+)
+from caribou.privacy.pair_response import asymmetric_response
+from caribou.privacy.scope import Scope, ScopeKind
+from caribou.privacy.selection import RandomTrials, selection_epsilon
+from caribou.privacy.sensitivity import Bounds, layer_sensitivity, sum_sensitivity
+from certificate_support import certificates, same
+
+EDGE, NODE = PrivacyUnit.EDGE, PrivacyUnit.NODE
+
+
+def messages(unit: str = "edge", *, cap: int = 10, mu: float = 0.5) -> MechanismRecord:
+    bounds = Bounds(degree_floor=10, degree_cap=cap if unit == "node" else None, nodes=100)
+    sensitivity = layer_sensitivity(unit, contraction=0.8, alpha1=1.0, beta=0.5, bounds=bounds)
+    arithmetic = double_precision(nodes=100, columns=5, residual=0.5)
+    calibrated = calibrate_propagation(sensitivity, hops=8, mu=mu, arithmetic=arithmetic)
+    return message_passing_record(calibrated, PARTS if unit == "node" else None)
+
+
+def sums(unit: str = "edge") -> MechanismRecord:
+    bound = sum_sensitivity(unit, **({} if unit == "edge" else {"degree_cap": 20, "radius": 4.0}))
+    return sums_record(calibrate_sums(bound, hops=2, mu=0.5, nodes=100, columns=4))
+
+
+def descent(examples: Examples = Examples.OWN_ROWS, unit: PrivacyUnit = NODE, **more: Any) -> MechanismRecord:
+    figures = {"steps": 9, "noise_multiplier": 6.0, "clip": 0.5, "schedule": {"step_size": 0.1}}
+    return descent_record("training", unit=unit, examples=examples, **figures, **more)
+
+
+def drawn() -> MechanismRecord:
+    answers = asymmetric_response(epsilon=2.0, edges=50, nodes=40).to_dict()
+    return randomized_response_record(epsilon=2.0, after={"released_edge_count": 50, **answers})
+
+
+def search(random: RandomTrials | None = None) -> MechanismRecord:
+    trial = {"settings": {"clip": 0.5}, "mechanisms": [descent().to_dict(), choice().to_dict()]}
+    return selection_record(
+        NODE,
+        [trial],
+        epsilon_of_a_trial=10.0,
+        expected_trials=2,
+        order=() if random else (0, 0),
+        random=random,
+        score_noise=10.0,
+        delta=1e-5,
+    )
+
+
+def choice() -> MechanismRecord:
+    return exponential_record("choice", epsilon=1.5, candidates=4)
+
+
+RECORDS = {
+    "messages": messages(),
+    "messages, node": messages("node"),
+    "sums": sums(),
+    "sums, node": sums("node"),
+    "own rows": descent(),
+    "rows of A, edge": descent(Examples.ROWS_OF_A, EDGE),
+    "rows of A, node": descent(Examples.ROWS_OF_A, degree_cap=20),
+    "neighbourhoods": descent(Examples.NEIGHBOURHOODS, degree_cap=4, own_share=0.5),
+    "mean": mean_record("mean", noise_std=3.0),
+    "edge votes": edge_votes_record(epsilon=2.0, mu=math.inf),
+    "edge votes, Gaussian": edge_votes_record(epsilon=math.inf, mu=0.5),
+    "node votes": node_votes_record(receivers_per_sender=8, row_clip=12.0, validation_row_clip=9.6, noise_scale=1.5),
+    "edge count": edge_count_record(epsilon=0.5),
+    "response": drawn(),
+    "response, planned": randomized_response_record(epsilon=2.0),
+    "choice": choice(),
+    "search": search(),
+    "search, random": search(RandomTrials.of_mean(1.0, 2)),
+    "no release": no_release_record(EDGE, "no edge is read"),
+}
+NOISELESS = {
+    "messages": messages(mu=math.inf),
+    "descent": descent_record("training", unit=NODE, steps=3, noise_multiplier=0.0, clip=1.0),
+    "mean": mean_record("mean", noise_std=0.0),
+    "edge votes": edge_votes_record(epsilon=math.inf, mu=math.inf),
+    "node votes": node_votes_record(receivers_per_sender=2, row_clip=4.0, validation_row_clip=4.0, noise_scale=0.0),
+    "choice": exponential_record("choice", epsilon=math.inf, candidates=2),
+    "graph": no_noise_record(EDGE, "the graph itself"),
+}
+
+
+def stored(record: MechanismRecord) -> MechanismRecord:
+    return MechanismRecord.from_dict(json.loads(json.dumps(record.to_dict())))
+
+
+def costs(record: MechanismRecord) -> dict[str, Any]:
+    return json.loads(json.dumps(record.to_dict()["costs"]))
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_rebuilding_is_the_identity(name: str) -> None:
+    record = RECORDS[name]
+    assert stored(record) == record
+    again = rebuild(stored(record))
+    assert same(json.loads(json.dumps(again.to_dict())), json.loads(json.dumps(record.to_dict())))
+    assert (again.scope, again.needs, again.public) == (record.scope, record.needs, record.public)
+
+
+@pytest.mark.parametrize("name", NOISELESS)
+def test_without_noise_nothing_is_private(name: str) -> None:
+    record = NOISELESS[name]
+    assert rebuild(stored(record)) == record
+    assert {event for events in record.costs.values() for event in events} == {NonPrivate()}
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_a_figure_that_is_missing_or_of_another_kind_is_refused(name: str) -> None:
+    record = RECORDS[name]
+    for key in record.details:
+        left = {k: v for k, v in record.details.items() if k != key}
+        try:
+            assert key in rebuild(replace(record, details=left)).details  # so that a verifier finds it missing
+        except CertificateError:
+            continue
+    for value in (True, "1", [], {}, -1.0, math.nan):
+        for key, stated in record.details.items():
+            if isinstance(stated, float | int) and key not in ("sensitivity", "sensitivity_in_clips", "kappa", "mu"):
+                changed = replace(record, details={**record.details, key: value})
+                try:
+                    assert rebuild(changed).details != changed.details
+                except CaribouError:
+                    continue
+
+
+# -- golden costs ---------------------------------------------------------------------------------------------------------
+
+
+def test_cost_of_messages() -> None:
+    """Calibrated to mu = 1/2: one Gaussian of multiplier 2, whatever the hops; the noise is Delta sqrt(kappa) / mu."""
+    record = messages()
+    assert record.event == Gaussian(2.0)
+    assert set(record.costs) == set(EDGES)
+    d = record.details
+    c8 = 0.8**8
+    assert d["kappa"] == pytest.approx((1 - c8) * 1.8 / ((1 + c8) * 0.2))
+    assert d["noise_std"] == pytest.approx(d["sensitivity"]["value"] * math.sqrt(d["kappa"]) * 2, rel=1e-6)
+    assert record.scope == Scope()
+    assert [a.name for a in record.needs] == [AssumptionName.INITIAL_STATE]
+    node = messages("node")
+    assert set(node.costs) == set(PARTS)
+    assert node.scope == Scope(ScopeKind.DEGREES_WITHIN_CAP, 10)
+    assert [a.name for a in node.needs] == [AssumptionName.INITIAL_STATE, AssumptionName.TRUNCATION]
+    uncut = messages("node", cap=99)
+    assert (uncut.scope, [a.name for a in uncut.needs]) == (Scope(), [AssumptionName.INITIAL_STATE])
+
+
+def test_cost_of_sums() -> None:
+    """mu = 1/2 over 2 hops: 2 Gaussians of multiplier sqrt(2) / mu; edge sensitivity sqrt(2), node sqrt(20 + 4^2) = 6."""
+    record = sums()
+    assert same(costs(record), {"every edge": [event_to_dict(Gaussian(2 * math.sqrt(2) * (1 + 2.0**-44), 2))]})
+    assert record.details["sensitivity"]["value"] == pytest.approx(math.sqrt(2))
+    assert record.details["noise_std"] == pytest.approx(4.0)  # sqrt(2) sqrt(2) / (1/2)
+    assert record.public == {"nodes": 100, "hops": 2, "degree_cap": None, "radius": None, "columns": 4}
+    node = sums("node")
+    assert node.details["sensitivity"]["value"] == pytest.approx(6.0)
+    assert node.scope == Scope(ScopeKind.DEGREES_WITHIN_CAP, 20)
+    assert set(node.costs) == set(NODES)
+
+
+def test_cost_of_descent() -> None:
+    """9 steps of multiplier 6 are mu = 1/2. Noise: multiplier x clips x clip."""
+    own = descent()
+    assert own.costs == {Group.TRAINING: (Gaussian(6.0, 9),)}
+    assert own.details["noise_std"] == 3.0
+    edge = descent(Examples.ROWS_OF_A, EDGE)
+    assert edge.costs == {Group.EVERY_EDGE: (Gaussian(6.0, 9),)}
+    assert edge.details["noise_std"] == pytest.approx(3 * 2.0424, abs=1e-3)  # sqrt(7 - 2 sqrt(2)) = 2.0424
+    assert [a.name for a in edge.needs] == [AssumptionName.RELEASED_WEIGHTS]
+    node = descent(Examples.ROWS_OF_A, degree_cap=20)
+    assert node.details["sensitivity_in_clips"] == pytest.approx(1 + 20 * math.sqrt(2 - 1 / math.sqrt(2)))
+    assert node.costs == dict.fromkeys(PARTS, (Gaussian(6.0, 9),))
+    assert node.scope == Scope(ScopeKind.DEGREES_WITHIN_CAP, 20)
+    around = descent(Examples.NEIGHBOURHOODS, degree_cap=4, own_share=0.5)
+    with_own, without = 5.0611, 4.0611
+    assert around.details["sensitivity_in_clips"] == pytest.approx(with_own, abs=1e-4)
+    assert around.costs[Group.TRAINING] == (Gaussian(6.0, 9),)
+    for group in (Group.VALIDATION, Group.OTHERS):
+        (event,) = around.costs[group]
+        assert isinstance(event, Gaussian)
+        assert (event.noise_multiplier, event.count) == (pytest.approx(6.0 * with_own / without, rel=1e-4), 9)
+
+
+@pytest.mark.parametrize(
+    ("examples", "unit", "figures"),
+    [
+        (Examples.OWN_ROWS, EDGE, {}),
+        (Examples.OWN_ROWS, NODE, {"degree_cap": 3}),
+        (Examples.ROWS_OF_A, EDGE, {"degree_cap": 3}),
+        (Examples.ROWS_OF_A, NODE, {}),
+        (Examples.ROWS_OF_A, NODE, {"degree_cap": 3, "own_share": 0.5}),
+        (Examples.NEIGHBOURHOODS, EDGE, {"degree_cap": 3, "own_share": 0.5}),
+        (Examples.NEIGHBOURHOODS, NODE, {"own_share": 0.5}),
+        (Examples.NEIGHBOURHOODS, NODE, {"degree_cap": 3}),
+    ],
+)
+def test_a_descent_without_a_theorem_is_refused(examples: Examples, unit: PrivacyUnit, figures: dict[str, Any]) -> None:
+    with pytest.raises(CaribouError):
+        descent_sensitivity(examples, unit, **figures)
+
+
+def test_cost_of_votes() -> None:
+    """M = 8 rows at scale 3/2; a row of clip 12 moves by 12 / 1.5 = 8, of clip 9.6 by 6.4."""
+    assert edge_votes_record(epsilon=2.0, mu=math.inf).event == EpsilonDelta(2.0)
+    assert edge_votes_record(epsilon=math.inf, mu=0.5).event == Gaussian(2.0)
+    votes = RECORDS["node votes"]
+    assert same(
+        costs(votes),
+        {
+            "training nodes": [event_to_dict(Laplace(1.5, 8))],
+            "validation nodes": [event_to_dict(Laplace(1 / 6.4))],
+            "test nodes and the rest": [event_to_dict(Laplace(1 / 8))],
+        },
+    )
+    assert votes.scope == Scope(ScopeKind.TRAINING_NODES, 8)
+    with pytest.raises(CertificateError, match="one kind of noise"):
+        rebuild(replace(RECORDS["edge votes"], details={**RECORDS["edge votes"].details, "noise_std": 1.0}))
+
+
+def test_cost_of_pairs() -> None:
+    assert edge_count_record(epsilon=0.5).event == EpsilonDelta(0.5)
+    record = drawn()
+    assert record.event == EpsilonDelta(2.0)
+    keep, make = record.details["keep_one"], record.details["make_one"]
+    assert record.details["epsilon_of_answers"] == pytest.approx(
+        max(math.log(keep / make), math.log((1 - make) / (1 - keep)))
+    )
+    for change in ({"keep_one": 0.99}, {"make_one": 0.0}, {"released_edge_count": -1}, {"keep_one": None}):
+        with pytest.raises(CaribouError):
+            rebuild(replace(record, details={**record.details, **change}))
+
+
+def test_cost_of_choices() -> None:
+    assert choice().costs == {Group.VALIDATION: (EpsilonDelta(1.5),)}
+    assert rebuild(replace(choice(), details={**choice().details, "candidates": None})).event == EpsilonDelta(1.5)
+    nothing = no_release_record(NODE, "nothing is read")
+    assert nothing.costs == {Group.EVERY_NODE: (EpsilonDelta(0.0),)}
+    with pytest.raises(CertificateError, match="must cost one event"):
+        _ = RECORDS["node votes"].event
+
+
+def test_cost_of_a_search() -> None:
+    """Two trials of (training or choice) and two noisy scores; or the theorem, on one trial."""
+    once = (Parallel(((Gaussian(6.0, 9),), (EpsilonDelta(1.5),))), Laplace(10.0))
+    composition = search()
+    (paid,) = composition.costs.values()
+    assert sorted(map(repr, paid)) == sorted(map(repr, once * 2))
+    assert composition.theorem == "composition of 2 trials"
+    random = RandomTrials.of_mean(1.0, 2)
+    hidden = search(random)
+    assert hidden.event == EpsilonDelta(selection_epsilon([once], random, 1e-5), 1e-5)
+    assert {a.name for a in hidden.needs} == {AssumptionName.PARALLEL_COMPOSITION, AssumptionName.OWN_PREDICTIONS}
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"score_noise": None}, "score_noise must be given at node level"),
+        ({"order": [0]}, "order must name a setting"),
+        ({"order": [0, 1]}, "order must name a setting"),
+        ({"order": [0, -1]}, "order must be a whole number"),
+        ({"order": [0, True]}, "order must be a whole number"),
+        ({"expected_trials": 3}, "order must name a setting"),
+        ({"random": {"shape": True, "stop": 0.5}}, "shape"),
+        ({"random": {"shape": 1.0, "stop": 0.5, "note": 1}}, "shape and stop"),
+        ({"random": {"shape": 1.0, "stop": 0.5}}, "order must be empty"),
+        ({"random": {"shape": 1.0, "stop": 0.1}, "order": []}, "expected_trials must be the mean 10"),
+        ({"epsilon_of_a_trial": 0}, "epsilon_of_a_trial"),
+        ({"delta": 0.0}, "delta"),
+        ({"trials": [{"settings": {}, "mechanisms": []}]}, "trial must have settings and mechanisms"),
+        ({"trials": [{"settings": {}, "mechanisms": [messages().to_dict()]}]}, "must have a theorem at node level"),
+        (
+            {"trials": [{"settings": {}, "mechanisms": [no_release_record(NODE, "x").to_dict()] * 2}]},
+            "must stand alone",
+        ),
+    ],
+)
+def test_a_search_that_contradicts_itself_is_refused(change: dict[str, Any], why: str) -> None:
+    record = search()
+    with pytest.raises(CaribouError, match=why):
+        rebuild(replace(record, details={**record.details, **change}))
+
+
+# -- several together -----------------------------------------------------------------------------------------------------
+
+
+def test_who_pays_what_together() -> None:
+    records = (descent(), messages("node"), choice())
+    groups = groups_of(records)
+    assert list(groups) == [Group.TRAINING, Group.VALIDATION, Group.OTHERS]
+    assert groups[Group.TRAINING] == (Gaussian(6.0, 9), Gaussian(2.0))
+    assert groups[Group.VALIDATION] == (Gaussian(2.0), EpsilonDelta(1.5))
+    (event,) = composed(records)
+    assert isinstance(event, Parallel)
+    # the rest pays less than both others and is left out
+    assert {frozenset(group) for group in event.groups} == {
+        frozenset(groups[Group.TRAINING]),
+        frozenset(groups[Group.VALIDATION]),
+    }
+    assert composed((messages(), RECORDS["edge votes"])) == (EpsilonDelta(2.0), Gaussian(2.0))
+
+
+def test_groups_inside_groups_are_spread_out() -> None:
+    paid = composed((search(),))
+    assert len(paid) == 1
+    assert isinstance(paid[0], Parallel)
+    assert all(not isinstance(event, Parallel) for group in paid[0].groups for event in group)
+
+
+def test_payers_must_be_those_who_are_touched() -> None:
+    assert wrong_payers((messages(),), EDGE) is None
+    assert wrong_payers((descent(), messages("node")), NODE) is None
+    few = replace(messages("node"), costs={Group.TRAINING: (Gaussian(2.0),)})
+    assert "must be paid by every part" in str(wrong_payers((few,), NODE))
+    assert "groups must be every edge" in str(wrong_payers((descent(),), EDGE))
+    mixed = (descent(), replace(messages("node"), costs={Group.EVERY_NODE: (Gaussian(2.0),)}))
+    assert "groups must be every node or parts" in str(wrong_payers(mixed, NODE))
+    nothing = no_release_record(NODE, "x")
+    assert wrong_payers((nothing,), NODE) is None
+    assert "stand alone" in str(wrong_payers((nothing, nothing), NODE))
+    assert (everyone(EDGE), everyone(NODE)) == (EDGES, NODES)
+
+
+def test_who_reads_an_edge() -> None:
+    reading = {name for name, record in RECORDS.items() if record.reads_edges}
+    assert set(RECORDS) - reading == {"own rows", "mean", "choice", "search", "search, random", "no release"}
+    assert rebuild(certificates()["search at node level"].mechanisms[0]).reads_edges
+
+
+def test_assumptions_that_follow() -> None:
+    def names(*records: MechanismRecord, unit: PrivacyUnit = NODE) -> set[str]:
+        return {a.name.value for a in determined_assumptions(records, unit)}
+
+    assert names(messages(), unit=EDGE) == {"initial state"}
+    assert names(descent()) == {"own predictions", "no edge is read"}
+    assert names(descent(), choice()) == {"own predictions", "no edge is read", "parallel composition"}
+    assert names(descent(), descent(Examples.ROWS_OF_A, degree_cap=3)) == {
+        "own predictions",
+        "truncation",
+        "parallel composition",
+        "weights",
+    }
+
+
+def test_units_at_which_a_mechanism_has_a_theorem() -> None:
+    at_edges = {name for name, record in RECORDS.items() if EDGE in unit_of(record)}
+    at_nodes = {name for name, record in RECORDS.items() if NODE in unit_of(record)}
+    assert at_edges | at_nodes == set(RECORDS)
+    assert not at_edges & at_nodes
+    assert {"node votes", "mean", "choice"} <= at_nodes
+
+
+def test_records_of_another_form_are_refused() -> None:
+    record = messages().to_dict()
+    for change in (
+        {"mechanism": "magic"},
+        {"name": 3},
+        {"details": []},
+        {"costs": {}},
+        {"costs": {"friends": []}},
+        {"costs": {"every edge": []}},
+        {"costs": {"every edge": {}}},
+        {"costs": {"every edge": [{"kind": "gaussian", "noise_multiplier": 2.0}]}},
+        {"costs": {"every edge": [{"kind": "cauchy"}]}},
+        {"note": 1},
+    ):
+        with pytest.raises(CaribouError):
+            MechanismRecord.from_dict({**record, **change})
+    with pytest.raises(CertificateError):
+        MechanismRecord.from_dict(None)
+    assert set(DECLARED_FIELDS) <= set(Mechanism)
