@@ -39,7 +39,7 @@ def test_the_certificate_covers_the_whole_search(name: str) -> None:
     assert (found.score is None) == (METHODS[name].unit is cb.PrivacyUnit.NODE)  # a private figure stays inside
 
 
-def test_random_trials_draw_settings_with_replacement_from_secret_coins(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_random_trials_draw_settings_with_replacement_from_private_randomness(monkeypatch: pytest.MonkeyPatch) -> None:
     """The theorem is about independent trials: neither the public seed nor the order of the space decides what is tried."""
     tried: list[float] = []
     original = type(METHODS["mlp-dp"].create()).fit
@@ -73,7 +73,7 @@ def test_the_best_score_wins_on_public_data() -> None:
     assert scores[tuple(found.settings["hidden"])] == found.score
 
 
-def test_a_ledger_is_booked_once_for_the_whole_search_or_refuses(tmp_path: Path) -> None:
+def test_a_ledger_is_charged_once_for_the_whole_search_or_refuses(tmp_path: Path) -> None:
     ledger = cb.Ledger(tmp_path / "book.sqlite")
     ledger.set_budget(GRAPH.name, budget("mlp-dp"))
     tune("mlp-dp", GRAPH, budget("mlp-dp"), trials=2, ledger=ledger)

@@ -486,7 +486,7 @@ class TestDeclaredSizes:
     def graph(self) -> Graph:
         return Graph.from_edges(np.eye(20), [[0, 1], [1, 2]], labels=[0, 1] * 10)
 
-    def test_they_follow_from_the_coins_alone(self) -> None:
+    def test_they_follow_from_the_seed_alone(self) -> None:
         whole = self.graph().random_split(3)
         for node in range(20):
             early = self.graph().without_node(node).random_split(3)

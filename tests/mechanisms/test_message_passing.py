@@ -447,7 +447,7 @@ def proven_mu(a: np.ndarray, b: np.ndarray) -> float:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("hops", [1, 4, 16])
-def test_whole_mechanism_is_consistent_and_halved_noise_is_convicted(hops: int) -> None:
+def test_whole_mechanism_is_consistent_and_halved_noise_is_rejected(hops: int) -> None:
     copies = 40_000
     without, with_edge, x = worst_pair(3)
     a = final_states(without, x, hops, 1.0, copies, extra_hop=False)
@@ -461,7 +461,7 @@ def test_whole_mechanism_is_consistent_and_halved_noise_is_convicted(hops: int) 
         assert proven_mu(a, b) > 1.0, "halved noise must be convicted"
 
 
-def test_twins_cannot_be_read_off_the_release_and_an_unnoised_last_hop_is_convicted() -> None:
+def test_twins_cannot_be_read_off_the_release_and_an_unnoised_last_hop_is_rejected() -> None:
     """Adjacent nodes with equal closed neighbourhoods have equal rows after an un-noised hop, with probability 1."""
     clique = Graph.from_edges(np.zeros((5, 1)), np.array(list(nx.complete_graph(5).edges)).T)
     x = torch.linspace(-1, 1, 5, dtype=torch.float64).reshape(-1, 1)
@@ -513,7 +513,7 @@ def _without_loops(matrix: torch.Tensor, present: torch.Tensor) -> torch.Tensor:
 
 
 @pytest.mark.slow
-def test_node_level_is_consistent_and_a_missing_inner_projection_is_convicted() -> None:
+def test_node_level_is_consistent_and_a_missing_inner_projection_is_rejected() -> None:
     star = Graph.from_edges(np.zeros((4, 1)), np.array([[0, 0, 0], [1, 2, 3]]))
     gone = star.without_node(0)
     honest = proven_mu(node_states(gone, 40_000, True), node_states(star, 40_000, True))

@@ -144,7 +144,7 @@ def test_the_weights_of_the_binomial_are_right_to_the_stated_bound(monkeypatch: 
         assert abs(Fraction(cumulative, total) - below) < Fraction(1, 2**100)
 
 
-def test_integers_are_uniform_and_coins_are_exact() -> None:
+def test_integers_are_uniform_and_bernoulli_draws_are_exact() -> None:
     noise = NoiseSource.secure()
     sample = noise.integers(60_000, below=6)
     assert p_value(np.bincount(sample, minlength=6), np.full(6, 10_000.0)) > 1e-6
@@ -307,7 +307,7 @@ def test_directed_entries_drawn_one_by_one_cost_twice_as_much() -> None:
     assert math.log(tpr / fpr) > 1.8 * epsilon
 
 
-def test_a_density_per_chunk_with_the_sensitivity_of_the_whole_is_convicted() -> None:
+def test_a_density_per_chunk_with_the_sensitivity_of_the_whole_is_rejected() -> None:
     """Noise for 1 / n^2 on a density that one entry moves by 1 / (500 n): n / 500 times too little."""
     n, chunk, epsilon, draws = 2708, 500, 0.1, 100_000
     rng = np.random.default_rng(6)

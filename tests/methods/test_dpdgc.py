@@ -153,7 +153,7 @@ def test_bicliques_nearly_reach_the_node_bound_and_exceed_the_published_one(cap:
 # -- A W -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_normalisation_that_is_lost_in_a_copy_is_convicted() -> None:
+def test_a_normalisation_that_is_lost_in_a_copy_is_rejected() -> None:
     """The published flaw: rows are normalised in a copy, the product uses the others. Ours bounds what is multiplied."""
     rng = np.random.default_rng(0)
     n, scale = 30, 1e-8

@@ -395,7 +395,7 @@ FAULTS: dict[str, tuple[str, Callable[[pytest.MonkeyPatch], None]]] = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS)
-def test_planted_faults_are_convicted_at_the_claim(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_planted_faults_are_rejected_at_the_claim(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     name, plant = FAULTS[fault]
     game = GAMES[name][0]()
     plant(monkeypatch)
@@ -515,7 +515,7 @@ def test_another_graph_costs_a_receiver_its_whole_epsilon(method: VotesNdp) -> N
 
 @pytest.mark.parametrize("method", NODE_METHODS)
 @pytest.mark.parametrize("times", [1, 3])
-def test_what_is_booked_covers_every_group_however_often(method: object, times: int) -> None:
+def test_what_is_charged_covers_every_group_however_often(method: object, times: int) -> None:
     """Composed with itself, a pure epsilon adds up faster than Gaussians of the same epsilon: a ledger must know both."""
     graph, budget = member_graph(), Budget(1.0, 1e-5, "node")
     cost = method.plan(graph.sizes(budget.unit), budget).cost

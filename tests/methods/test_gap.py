@@ -156,7 +156,7 @@ def test_no_node_moves_the_transcript_by_more_than_mu(method: GapNdp, transcript
     assert max(found) > 0.05 * budget_mu(budget)
 
 
-def test_public_coins_leave_the_noise_as_it_is() -> None:
+def test_the_public_seed_leaves_the_noise_as_it_is() -> None:
     budget = Budget(3.0, **EDGE)
     drawn = []
     for seed in (0, 1):

@@ -163,7 +163,7 @@ def test_streams_are_independent(graph: Graph) -> None:
 
 
 @pytest.mark.parametrize("method", [RANDOM, NETWORK])
-def test_public_coins_leave_the_noise_as_it_is(method, graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_public_seed_leaves_the_noise_as_it_is(method, graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     """Random features and initial weights follow the public seed; every draw of noise is bit-identical."""
     drawn: list[np.ndarray] = []
     original = NoiseSource.gaussian

@@ -71,7 +71,7 @@ def test_edge_bound_is_never_exceeded_and_nearly_reached(floor: int) -> None:
 
 
 @pytest.mark.parametrize("floor", [0, 1, 3, 10])
-def test_the_edge_attack_would_convict_a_bound_that_is_5_percent_too_small(floor: int) -> None:
+def test_the_edge_attack_would_reject_a_bound_that_is_5_percent_too_small(floor: int) -> None:
     rng = np.random.default_rng(1)
     too_small = 0.95 * edge_sensitivity(contraction=1, alpha1=1, degree_floor=floor)
     reached = 0.0
