@@ -157,11 +157,12 @@ class Model:
     def predict_proba(self, data: Any = None, *, training_graph: bool = False) -> np.ndarray:
         """Class probabilities. [n, C]
 
-        Without ``data``, or with what `fit` was given: of the training graph, free. With ``data``: of another graph, which is a
-        new release within the same budget, about that graph (a warning says so; it is charged in the ledger that `fit` was
-        given). ``training_graph=True`` declares that it is the training graph again, so that what was released is used and
-        nothing is spent (needed at node level after loading: a run holds no features). Its nodes must be in the order of the
-        training graph; at edge level names of nodes are compared, at node level a run holds none.
+        Without ``data``, or with what `fit` was given, these are the nodes of the training graph, and nothing is spent. With
+        ``data`` these are the nodes of another graph, which costs a new release about that graph within the same budget. A
+        warning says so, and the ledger that `fit` was given is charged. ``training_graph=True`` declares that ``data`` is the
+        training graph again: what was released is used, and nothing is spent. This is needed at node level after loading,
+        because a saved model holds no features. The nodes must be in the order of training. At edge level their names are
+        compared; at node level a saved model holds none.
         """
         if data is None or data is self._source or data is self._graph:
             return self._own_probabilities()
@@ -205,7 +206,7 @@ class Model:
         )
 
     def score(self, part: str = "test", data: Any = None) -> float:
-        """Accuracy on a part of the split: "train", "val" or "test". At node level not for publication (it reads labels)."""
+        """Accuracy on a part of the split: "train", "val" or "test". Not for publication at node level: it reads labels."""
         if part not in PARTS:
             raise InputError(f"part must be one of {', '.join(PARTS)}, got {part!r}")
         if data is None and self._graph is None:
@@ -218,7 +219,7 @@ class Model:
     # -- storage ---------------------------------------------------------------------------------------------------
 
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """Write weights, releases, settings and certificate to a new folder; never the graph, a seed or a hidden state."""
+        """Write weights, released arrays, settings and certificate to a new folder; never the graph, a seed or a hidden state."""
         check_target(folder)
         write_model(self._saved(), folder)
 
@@ -478,7 +479,22 @@ def _plain(value: Any) -> Any:
 
 
 def load(folder: str | os.PathLike[str]) -> Model:
-    """A saved model: weights, settings, certificate. The same as `Model.load`."""
+    """A saved model: weights, settings, certificate. The same as `Model.load`.
+
+    Args:
+        folder: what `Model.save` or ``caribou train --out`` wrote.
+
+    Returns:
+        The model, without the graph.
+
+    >>> import tempfile, caribou as cb
+    >>> graph = cb.datasets.load("csbm", nodes=200, seed=1)
+    >>> model = cb.Model("mlp-dp", cb.Budget(4, 1e-5, "node")).fit(graph)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     model.save(folder + "/run")
+    ...     cb.load(folder + "/run").certificate == model.certificate
+    True
+    """
     return Model.load(folder)
 
 

@@ -200,7 +200,18 @@ class Account:
 
 @dataclass(frozen=True, eq=False)
 class Embeddings:
-    """Released embeddings: the last state, and the certificate that says what it cost."""
+    """Released embeddings, as `release` returns them.
+
+    Args:
+        state: X^(K), [n, d], float64, rows in the unit ball.
+        certificate: what it cost.
+
+    >>> import caribou as cb
+    >>> graph = cb.datasets.load("csbm", nodes=60, seed=1)
+    >>> budget, bounds = cb.Budget(4, 1e-5, "edge"), cb.Bounds(degree_floor=10)
+    >>> isinstance(cb.release(graph, cb.ContractiveGraphLayer(), hops=1, budget=budget, bounds=bounds), Embeddings)
+    True
+    """
 
     state: Tensor  # [n, d], float64, rows in the unit ball
     certificate: Certificate

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from caribou._files import atomic_file
 from caribou._validate import integer
 from caribou.errors import InputError
 from caribou.privacy.accounting import PAPER_RDP_ORDER
@@ -205,12 +206,10 @@ def _draw(rows: list[PlanRow], budget: Budget, contraction: float, path: Path) -
     axes.set_title(f"{budget}, $C_L$ = {contraction:g}", fontsize=11)
     axes.grid(alpha=0.25)
     axes.legend(frameon=False)
-    temporary = path.with_name(f".{path.name}.tmp{path.suffix}")
     try:
-        figure.savefig(temporary, dpi=160)
-        temporary.replace(path)
+        with atomic_file(path) as temporary:
+            figure.savefig(temporary, dpi=160)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
         raise InputError(f"plot must be writable, got {str(path)!r}: {error}") from error
     finally:
         plt.close(figure)

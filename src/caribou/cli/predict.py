@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from caribou._files import atomic_file
 from caribou.cli.options import Column, GraphSource, LedgerOption, Name, NodeTable
 from caribou.errors import InputError
 from caribou.privacy.budget import PrivacyUnit
@@ -167,11 +168,8 @@ def _write_table(table: pd.DataFrame, out: Path) -> None:
 
 def _write_whole(out: Path, write: Callable[[Path], object]) -> None:
     """Whole or not at all."""
-    temporary = out.with_name(f".{out.name}.tmp{out.suffix}")
     try:
-        write(temporary)
-        temporary.replace(out)
+        with atomic_file(out) as temporary:
+            write(temporary)
     except OSError as error:
         raise InputError(f"out must be a file that can be written, got {str(out)!r}: {error.strerror}") from error
-    finally:
-        temporary.unlink(missing_ok=True)

@@ -37,6 +37,20 @@ def read_graph(
 ) -> Graph:
     """Read a graph from one file, or from an edge table and a node table.
 
+    Args:
+        path: the file, the edge table, or a folder of arrays.
+        nodes: the node table of an edge table.
+        seed: the public seed that draws a split where the file has none.
+        name: of the graph, which a ledger charges (default: the file without its ending).
+        id_column: title of the column of node ids; the four below likewise.
+        label_column: of the labels.
+        split_column: of the split.
+        source_column: of one end of an edge.
+        target_column: of the other end.
+
+    Returns:
+        The graph.
+
     ``.npz``: plain arrays, see `caribou.datasets.npz`.
 
     ``.csv`` or ``.parquet`` (``.pq``): ``path`` is the edge table, ``nodes`` the node table; CSV is UTF-8 with a line of

@@ -13,7 +13,6 @@ Other arrays are ignored.
 from __future__ import annotations
 
 import os
-import tempfile
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from caribou._files import atomic_file
 from caribou.errors import CaribouError, DataError
 from caribou.graph import Graph, Split
 
@@ -176,7 +176,13 @@ def _scalar(arrays: dict[str, np.ndarray], key: str, path: Path) -> int:
 def write_graph(graph: Graph, path: str | os.PathLike[str], *, compress: bool = True) -> Path:
     """Write ``graph`` as one ``.npz`` file that `read_graph` reads back. Private data: the file holds everything.
 
-    The file appears complete or not at all: it is written under a temporary name in the same folder, then renamed.
+    Args:
+        graph: what to write.
+        path: a file that ends in .npz; it appears complete or not at all, readable by its owner alone.
+        compress: smaller, and slower to write.
+
+    Returns:
+        The path.
 
     >>> import tempfile, numpy as np
     >>> from caribou.datasets import read_graph, write_graph
@@ -188,19 +194,12 @@ def write_graph(graph: Graph, path: str | os.PathLike[str], *, compress: bool = 
     target = Path(path)
     if target.suffix.lower() != ".npz":
         raise DataError(f"{target}: the file to write must end in .npz, got {target.suffix or 'no ending'!r}")
-    temporary = None
     try:
-        handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent)
-        with os.fdopen(handle, "wb") as file:
-            (np.savez_compressed if compress else np.savez)(file, **_contents(graph))
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, target)
+        with atomic_file(target) as temporary:
+            (np.savez_compressed if compress else np.savez)(temporary, **_contents(graph))
+            temporary.chmod(0o600)  # it holds private data
     except OSError as error:
         raise DataError(f"{target}: cannot be written ({error.strerror or error})") from error
-    finally:
-        if temporary is not None and os.path.exists(temporary):
-            os.unlink(temporary)
     return target
 
 

@@ -45,16 +45,17 @@ from caribou.randomness import Streams
 class Graph:
     """Node features, an undirected unweighted graph without self loops, labels and a split. Immutable.
 
-    features: n x d, float32 or float64; a NumPy array or a ``scipy.sparse.csr_array``.
-    indptr, indices: compressed rows of the symmetric adjacency matrix, indices sorted inside each row.
-    labels: class of each node as int64, -1 = unknown; or None.
-    split: training, validation and test nodes, or None.
-    cleaning: what was dropped while the graph was built (private).
-    absent: sorted indices of nodes that were taken out by `without_node`; their index stays.
-    class_names, node_ids, feature_names: the user's own words for classes, nodes and feature columns.
-    id_title: what the user's table calls its column of node ids.
-    num_classes: number of classes, a *public* fact: it does not change when a node is taken out. 0 = read it from the
-        class names, or else from the labels.
+    Args:
+        features: n x d, float32 or float64; a NumPy array or a ``scipy.sparse.csr_array``.
+        indptr, indices: compressed rows of the symmetric adjacency matrix, indices sorted inside each row.
+        labels: class of each node as int64, -1 = unknown; or None.
+        split: training, validation and test nodes, or None.
+        cleaning: what was dropped while the graph was built (private).
+        absent: sorted indices of nodes that were taken out by `without_node`; their index stays.
+        class_names, node_ids, feature_names: the user's own words for classes, nodes and feature columns.
+        id_title: what the user's table calls its column of node ids.
+        num_classes: number of classes, a *public* fact: it does not change when a node is taken out. 0 = read it from the
+            class names, or else from the labels.
 
     Arrays are copied (unless they are already read-only) and sealed; a write raises ``ValueError``. Use
     `Graph.from_edges` to build a graph from a plain list of edges.

@@ -22,6 +22,11 @@ class Split:
     ``n_removed``: how many nodes were taken out of each part by `without`, or left out for want of a label; the `declared` sizes
     count them.
 
+    Args:
+        train: indices of the training nodes.
+        val: indices of the validation nodes.
+        test: indices of the test nodes.
+
     >>> Split(train=[2, 0], val=[1], test=[3]).train.tolist()
     [0, 2]
     """

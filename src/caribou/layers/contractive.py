@@ -26,6 +26,13 @@ class ContractiveGraphLayer(BoundedModule):
     Formal guarantee: `sensitivity` bounds the change of one step over all neighbouring graphs and all X with rows in
     the unit ball (docs/privacy.md, Theorems 2 and 3).
 
+    Args:
+        contraction: C_L.
+        alpha1: weight of the neighbours; the mean over all nodes has the rest.
+        beta: weight of X^(0).
+
+    Shapes: X, X^(0) and the result are [n, d].
+
     >>> import torch
     >>> layer = ContractiveGraphLayer(contraction=0.8, alpha1=1.0, beta=0.5)
     >>> edge_index = torch.tensor([[0, 1], [1, 2]])                     # the path 0 - 1 - 2; either direction will do

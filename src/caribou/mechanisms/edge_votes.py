@@ -53,7 +53,7 @@ class VoteBudget:
 
     @property
     def event(self) -> Event:
-        """What the transcript costs: one count moves by 1, so (epsilon, 0)-DP with discrete Laplace noise, mu-GDP with Gaussian."""
+        """What the transcript costs: one count moves by 1: (epsilon, 0)-DP with discrete Laplace noise, mu-GDP with Gaussian."""
         if math.isfinite(self.mu):
             return Gaussian(self.noise_std)
         return EpsilonDelta(self.epsilon) if math.isfinite(self.epsilon) else NonPrivate()

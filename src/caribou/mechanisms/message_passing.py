@@ -32,6 +32,27 @@ def propagate(
     Formal guarantee: X^(K) is calibrated.mu-GDP at calibrated.sensitivity.unit (docs/privacy.md, Theorem 1), given that
     ``start`` is public at edge level, and at node level a row-wise function of the node's own data and of private releases. The
     intermediate states are not part of the guarantee and exist only inside this function.
+
+    Args:
+        layer: one step.
+        operator: what the layer takes of the private graph.
+        start: X^(0), [n, d].
+        calibrated: noise for this layer, these bounds, this size and K hops.
+        noise: private randomness.
+
+    Returns:
+        X^(K), [n, d], float64, rows in the unit ball.
+
+    >>> from caribou.layers import ContractiveGraphLayer
+    >>> from caribou.privacy.calibration import calibrate_propagation
+    >>> from caribou.privacy.sensitivity import Bounds
+    >>> graph = Graph.from_edges(np.eye(3), [[0, 1], [1, 2]])
+    >>> layer, bounds = ContractiveGraphLayer(0.8), Bounds(degree_floor=2, nodes=3)
+    >>> bound = layer.sensitivity("edge", bounds)
+    >>> calibrated = calibrate_propagation(bound, hops=4, mu=1.0, arithmetic=bound.arithmetic(nodes=3, columns=3))
+    >>> start = torch.eye(3, dtype=torch.float64)
+    >>> propagate(layer, layer.operator(graph, bounds), start, calibrated, NoiseSource.secure()).shape
+    torch.Size([3, 3])
     """
     check_pairing(layer, operator, start, calibrated)
     x0 = operator.mask(project_rows(start.detach().to(torch.float64)))

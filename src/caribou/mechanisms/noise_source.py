@@ -33,6 +33,10 @@ class NoiseSource:
     ``is_secret`` is True only for a key from the operating system; certificates of other sources are void. ``draws``
     counts the calls that drew noise.
 
+    Args:
+        key: 32 bytes.
+        origin: where the key came from, in words, for the certificate.
+
     >>> noise = NoiseSource.secure()
     >>> noise.gaussian((2, 3), std=1.0).shape, noise.draws, noise.is_secret
     ((2, 3), 1, True)

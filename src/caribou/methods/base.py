@@ -59,7 +59,7 @@ class Method(Protocol):
     """A frozen record of public settings that can be planned and fitted. No call changes the graph.
 
     A plan is made from public numbers alone; whoever runs it hands it back. A method writes no certificate and opens no ledger:
-    call it through `caribou.release.fit` and `caribou.release.predict_graph`.
+    call it through `caribou.methods.fit` and `caribou.methods.predict_graph`.
     """
 
     def plan(self, sizes: Sizes, budget: Budget) -> ReleasePlan:
@@ -218,7 +218,7 @@ METHODS = {
         "a private model, with perturbed message passing of label codes where it pays",
     ),
     "votes-edp": MethodInfo(
-        PrivacyUnit.EDGE, "caribou.methods.edge.votes:VotesEdge", "votes in waves, every pair of nodes asked once"
+        PrivacyUnit.EDGE, "caribou.methods.edge.votes:VotesEdge", "votes in rounds, every pair of nodes asked once"
     ),
     "votes-ndp": MethodInfo(
         PrivacyUnit.NODE, "caribou.methods.node.votes:VotesNdp", "a private linear model, with votes where they pay"

@@ -124,7 +124,8 @@ def rdp_noise_multiplier(*, epsilon: float, delta: float, order: float) -> float
     """The noise per sensitivity (at kappa = 1) of the paper's RDP accounting at a fixed order; None if infeasible.
 
     A mu-GDP mechanism is (order, order mu^2 / 2)-RDP, and epsilon = order mu^2 / 2 + log(1/delta) / (order - 1) (Mironov 2017,
-    Proposition 3). Solves order / (2 z^2) + log(1/delta)/(order - 1) = epsilon for z. At small epsilon a fixed order leaves nothing.
+    Proposition 3). Solves order / (2 z^2) + log(1/delta)/(order - 1) = epsilon for z. At small epsilon a fixed order leaves
+    nothing.
 
     >>> round(rdp_noise_multiplier(epsilon=4, delta=1e-3, order=6), 2)
     1.07

@@ -16,7 +16,11 @@ private data. It is below 1/n for graphs of up to 10^5 nodes; for larger graphs 
 
 
 class PrivacyUnit(Enum):
-    """What one person can hide: the neighbouring relation of the guarantee."""
+    """What is protected: the neighbouring relation of the guarantee.
+
+    >>> PrivacyUnit.parse("node") is PrivacyUnit.NODE
+    True
+    """
 
     EDGE = "edge"
     NODE = "node"
@@ -49,6 +53,11 @@ LARGEST_EPSILON = 700.0
 @dataclass(frozen=True)
 class Budget:
     """A total (epsilon, delta) at a privacy unit.
+
+    Args:
+        epsilon: > 0, or inf for no privacy.
+        delta: in (0, 1); None = `DEFAULT_DELTA`.
+        unit: "edge" or "node".
 
     ``delta=None`` takes the documented public default `DEFAULT_DELTA`. ``epsilon=inf`` means no privacy; everything
     produced under it is labelled so.

@@ -110,10 +110,13 @@ class Balance:
 
 
 class Ledger:
-    """The record of all releases of all data sets of one owner. See the module for what it guarantees and what not.
+    """The record of all releases of all data sets of one owner. The module says what it guarantees and what it does not.
 
-    A missing file is created with mode 0600 (``create=False``: it is an error). ``clock`` gives the time of entries;
-    ``busy_timeout`` is how many seconds an operation waits for another process.
+    Args:
+        path: the SQLite file; a missing one is created with mode 0600.
+        create: False makes a missing file an error.
+        clock: gives the time of entries.
+        busy_timeout: how many seconds an operation waits for another process.
 
     >>> import tempfile
     >>> from caribou.privacy.events import Gaussian

@@ -32,6 +32,11 @@ class Bounds:
     refused at edge level; ``nodes`` is n. ``degree_floor=None`` means F = M where a cap is given (no normalisation
     changes when a node leaves), else 0.
 
+    Args:
+        degree_floor: F.
+        degree_cap: M, at node level.
+        nodes: n.
+
     >>> Bounds(degree_cap=20).degree_floor
     20
     >>> Bounds(degree_floor=10)

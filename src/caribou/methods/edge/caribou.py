@@ -55,6 +55,7 @@ from caribou.randomness import Streams
 MESSAGES = ("labels", "probabilities", "embeddings", "features")
 CLASS_MESSAGES = ("labels", "probabilities")
 CLASSIFIERS = ("evidence", "mlp")
+THETA = "layer.theta"
 LAYER_SETTINGS: Mapping[str, tuple[str, ...]] = {
     "contractive": (),
     "attention": ("sharpness",),
@@ -143,7 +144,7 @@ class Caribou:
             raise InputError(f"alpha1 must be 1 for the layer {self.layer}, got {self.alpha1!r}")
         if self.layer != "contractive" and self.classifier == "evidence":
             raise InputError(f"classifier must be mlp for the layer {self.layer}, got 'evidence'")
-        self.layer_of(np.zeros((1, 1)), seed=0)  # checks its own arguments
+        self.layer_of(np.zeros((1, 1)))  # checks its own arguments
 
     def settings(self) -> Mapping[str, Any]:
         """The public settings."""
@@ -156,8 +157,9 @@ class Caribou:
     def fit(self, plan: ReleasePlan, graph: Graph, streams: Streams, noise: NoiseSource) -> Outputs:
         """The paper's pipeline: encode, pass messages K times with noise, classify."""
         roles = Roles.draw(graph, self.calibration, streams)
-        view = self._encode(graph, roles, streams)  # X^(0), rows in the unit ball: public
-        state = self._propagate(graph, view.start, plan.parts["propagation"], streams, noise)  # only X^(K) comes back
+        view = self._with_theta(self._encode(graph, roles, streams), streams)  # X^(0), rows in the unit ball: public
+        theta = view.arrays.get(THETA)
+        state = self._propagate(graph, view.start, plan.parts["propagation"], theta, noise)  # only X^(K) comes back
         decoded = self._vote(plan, graph, view, streams, noise)
         view = view.after(decoded)
         model = self._classify(view, state, plan.parts["propagation"], roles, streams)
@@ -179,7 +181,7 @@ class Caribou:
     ) -> Outputs:
         """Predict another graph. With label messages its training nodes send their labels, if it has any."""
         view = self._view(graph, weights, labelled_nodes(graph))
-        state = self._propagate(graph, view.start, plan.parts["propagation"], streams, noise)
+        state = self._propagate(graph, view.start, plan.parts["propagation"], weights.get(THETA), noise)
         decoded = self._vote(plan, graph, view, streams, noise)
         return self._outputs(plan, view.after(decoded), model_from_arrays(weights), state, decoded)
 
@@ -199,6 +201,13 @@ class Caribou:
         head = fit_prior_head(log_prior[roles.train], roles.labels[roles.train])
         arrays = prior.encoder.to_arrays() | {f"calibration.{k}": v for k, v in head.to_arrays().items()}
         return self._view(graph, arrays, roles.senders, log_prior)
+
+    def _with_theta(self, view: View, streams: Streams) -> View:
+        """With the matrix of a GCN layer, drawn from the public seed and kept with the model."""
+        if self.layer != "gcn":
+            return view
+        theta = GCNLayer(view.start.shape[1], seed=streams.seed).theta.numpy()
+        return replace(view, arrays={**view.arrays, THETA: theta})
 
     def _view(
         self,
@@ -252,7 +261,7 @@ class Caribou:
         n, columns = sizes.nodes, self._columns(sizes)
         floor = default_floor(hops=self.hops, nodes=n, mu=mu) if self.degree_floor is None else self.degree_floor
         # the bound does not depend on the public rows or the public matrix, so any will do
-        layer = self.layer_of(np.zeros((1, columns)), seed=0)
+        layer = self.layer_of(np.zeros((1, columns)))
         sensitivity = layer.sensitivity(PrivacyUnit.EDGE, Bounds(degree_floor=floor, nodes=n))
         arithmetic = sensitivity.arithmetic(nodes=n, columns=columns)
         return calibrate_propagation(sensitivity, hops=self.hops, mu=mu, arithmetic=arithmetic)
@@ -265,8 +274,8 @@ class Caribou:
         prior = Prior(np.exp(view.own), float("nan"), Encoder.from_arrays(view.arrays))
         return run_rounds(VotesEdge(), graph, prior, plan.parts["votes"], streams, noise.stream("votes"))
 
-    def layer_of(self, start: np.ndarray, *, seed: int) -> BoundedLayer:
-        """The layer. ``start``: the public X^(0), whose rows give the weights of attention; ``seed`` draws Theta of the GCN."""
+    def layer_of(self, start: np.ndarray, theta: np.ndarray | None = None) -> BoundedLayer:
+        """The layer. ``start``: the public X^(0), whose rows give the weights of attention; ``theta``: the matrix of a GCN."""
         common: dict[str, Any] = {"contraction": self.contraction, "beta": self.beta}
         if self.layer == "contractive":
             return ContractiveGraphLayer(alpha1=self.alpha1, **common)
@@ -275,7 +284,8 @@ class Caribou:
         if self.layer == "spectral":
             return SpectralLayer(**common, **self.layer_settings)
         if self.layer == "gcn":
-            return GCNLayer(start.shape[1], seed=seed, **common, **self.layer_settings)
+            d = start.shape[1]
+            return GCNLayer(d, theta=np.eye(d) if theta is None else theta, **common, **self.layer_settings)
         raise InputError(f"layer must be one of {', '.join(LAYER_SETTINGS)}, got {self.layer!r}")
 
     def _propagate(
@@ -283,10 +293,10 @@ class Caribou:
         graph: Graph,
         start: np.ndarray,
         calibrated: CalibratedPropagation,
-        streams: Streams,
+        theta: np.ndarray | None,
         noise: NoiseSource,
     ) -> np.ndarray:
-        layer = self.layer_of(start, seed=streams.model_seed)
+        layer = self.layer_of(start, theta)
         operator = layer.operator(graph, calibrated.sensitivity.bounds)
         stream = noise.stream("propagation")
         return propagate(layer, operator, torch.from_numpy(start), calibrated, stream).numpy()
