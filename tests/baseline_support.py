@@ -1,14 +1,19 @@
-"""Shared by the tests of the baselines GAP and DPDGC: one graph, and checks that hold at either unit."""
+"""Shared by the tests of the baselines: one graph, checks that hold at either unit, and attacks on gradients."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
+import networkx as nx
 import numpy as np
+import scipy.sparse as sp
 
 import caribou as cb
 from caribou import methods
 from caribou.graph import Graph
+from caribou.mechanisms.bounded_rows import Rows
+from caribou.mechanisms.clipped_gradients import linear_clipped_sum
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods import Method
 from caribou.privacy.budget import Budget, PrivacyUnit
@@ -26,9 +31,25 @@ def accuracy(probabilities: np.ndarray, graph: Graph = GRAPH) -> float:
     return float(np.mean(probabilities[test].argmax(axis=1) == graph.labels[test]))
 
 
-def verified_certificate(method: Method, budget: Budget, folder: Path) -> Certificate:
+def check_contract(method: Method, graph: Graph, budget: Budget) -> None:
+    """A fit is a function of its seeds, changes no input, predicts again what it predicted, and survives JSON."""
+    x = graph.features
+    arrays = (x.data if sp.issparse(x) else x, graph.indices, graph.indptr, graph.labels)
+    before = [np.asarray(a).tobytes() for a in arrays]
+    one, two, three = (methods.fit(method, graph, budget, Streams(1), NoiseSource.seeded(s)) for s in (5, 5, 6))
+    assert one.probabilities.shape == (graph.num_nodes, graph.num_classes)
+    assert np.allclose(one.probabilities.sum(axis=1), 1)
+    assert np.array_equal(one.probabilities, two.probabilities)
+    assert not np.array_equal(one.probabilities, three.probabilities)
+    assert before == [np.asarray(a).tobytes() for a in arrays]
+    assert one.certificate.status == "void"  # a fixed noise seed
+    assert np.array_equal(method.predict(one.weights, one.released, graph), one.probabilities)
+    assert json.loads(json.dumps(dict(method.settings()))) == dict(method.settings())
+
+
+def verified_certificate(method: Method, budget: Budget, folder: Path, graph: Graph = GRAPH) -> Certificate:
     """The certificate of a fit with secret noise, through a file: it verifies, and says what its unit promises."""
-    certificate = methods.fit(method, GRAPH, budget, Streams(0), NoiseSource.secure()).certificate
+    certificate = methods.fit(method, graph, budget, Streams(0), NoiseSource.secure()).certificate
     certificate.save(folder / "c.json")
     loaded = Certificate.load(folder / "c.json")
     at_node_level = budget.unit is PrivacyUnit.NODE
@@ -55,3 +76,24 @@ def wrong_sums_are_found(document: dict) -> None:
         sums["details"].update(original)
     sums["details"]["sensitivity"]["value"] = 1.0  # a directed entry, or a forgotten own row
     assert not verify(Certificate.from_dict(document)).passed
+
+
+def gradient_sum(adjacency: np.ndarray, labels: np.ndarray, weights: np.ndarray, examples: np.ndarray) -> np.ndarray:
+    """What the method adds noise to, with clip 1. [n, C]"""
+    rows = Rows.of(sp.csr_array(adjacency[examples]))
+    return linear_clipped_sum(rows, labels[examples], weights, 1.0)
+
+
+def weights_to_try(n: int, classes: int, rng: np.random.Generator) -> list[np.ndarray]:
+    """Random weights of all sizes, and saturated ones: every node shouts for one class, some louder than others."""
+    random = [rng.standard_normal((n, classes)) * size for size in (0.3, 3.0, 100.0)]
+    shouted = []
+    for _ in range(6):
+        w = np.zeros((n, classes))
+        w[np.arange(n), rng.integers(classes, size=n)] = 100.0 * 10.0 ** rng.integers(0, 3, size=n)
+        shouted.append(w)
+    return random + shouted
+
+
+def dense(nxg: nx.Graph) -> np.ndarray:
+    return nx.to_numpy_array(nxg, nodelist=range(nxg.number_of_nodes()))

@@ -1,11 +1,11 @@
-"""The SAGE baselines: contract, certificates, options, and attacks on the node-level bounds."""
+"""The methods sage-edp and sage-inf: contract, certificates, and the distribution of the whole release by enumeration."""
 
 from __future__ import annotations
 
 import itertools
-import json
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,6 +13,7 @@ import scipy.sparse as sp
 from scipy import stats
 
 import caribou as cb
+from baseline_support import accuracy, check_contract, verified_certificate
 from caribou import methods
 from caribou.errors import InputError
 from caribou.graph import Graph, Split
@@ -20,10 +21,8 @@ from caribou.mechanisms.noise_source import NoiseSource
 from caribou.mechanisms.randomized_response import perturb
 from caribou.methods import METHODS
 from caribou.methods.edge.sage import SageEdge
-from caribou.methods.node.sage import SageNdp
 from caribou.privacy.accounting import epsilon_of
 from caribou.privacy.events import NonPrivate
-from caribou.privacy.mechanism_records import Mechanism
 from caribou.privacy.pair_response import (
     asymmetric_response,
     laplace_threshold_response,
@@ -40,51 +39,25 @@ SPARSE = replace(GRAPH, features=sp.csr_array(np.where(np.asarray(GRAPH.features
 QUICK = SageEdge(epochs=25, hidden=16)
 
 
-def accuracy(probabilities: np.ndarray, graph: Graph = GRAPH) -> float:
-    test = graph.split.test
-    return float(np.mean(probabilities[test].argmax(axis=1) == graph.labels[test]))
+def fit(method: SageEdge, epsilon: float, graph: Graph = GRAPH, seed: int = 1, noise_seed: int = 1):
+    return methods.fit(method, graph, cb.Budget(epsilon), Streams(seed), NoiseSource.seeded(noise_seed))
 
 
-def fit(method, epsilon: float, graph: Graph = GRAPH, seed: int = 1, noise_seed: int = 1):
-    unit = "node" if isinstance(method, SageNdp) else "edge"
-    return methods.fit(method, graph, cb.Budget(epsilon, 1e-5, unit), Streams(seed), NoiseSource.seeded(noise_seed))
-
-
-# -- the contract --------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("method", [QUICK, SageNdp()])
 @pytest.mark.parametrize("graph", [GRAPH, SPARSE])
-def test_contract(method, graph: Graph) -> None:
-    x = graph.features
-    arrays = (x.data if sp.issparse(x) else x, graph.indices, graph.indptr, graph.labels)
-    before = [np.asarray(a).tobytes() for a in arrays]
-    one, two, three = (fit(method, 4.0, graph, noise_seed=s) for s in (5, 5, 6))
-    assert one.probabilities.shape == (200, 3)
-    assert np.allclose(one.probabilities.sum(axis=1), 1)
-    assert np.array_equal(one.probabilities, two.probabilities)
-    assert not np.array_equal(one.probabilities, three.probabilities)
-    assert before == [np.asarray(a).tobytes() for a in arrays]
-    assert one.certificate.status == "void"
-    assert np.array_equal(method.predict(one.weights, one.released, graph), one.probabilities)
-    assert json.loads(json.dumps(dict(method.settings()))) == dict(method.settings())
+def test_contract(graph: Graph) -> None:
+    check_contract(QUICK, graph, cb.Budget(4.0))
 
 
-@pytest.mark.parametrize("method", [QUICK, SageNdp()])
-def test_certificates_verify_and_the_cost_is_known_before(method) -> None:
-    unit = "node" if isinstance(method, SageNdp) else "edge"
-    budget = cb.Budget(3.0, 1e-5, unit)
-    fitted = methods.fit(method, GRAPH, budget, Streams(0), NoiseSource.secure())
-    certificate = fitted.certificate
-    assert [c for c in verify(certificate).checks if not c.passed] == []
+def test_the_certificate_verifies_and_its_cost_is_known_before(tmp_path: Path) -> None:
+    budget = cb.Budget(3.0)
+    certificate = verified_certificate(QUICK, budget, tmp_path, GRAPH)
     assert 2.98 < certificate.epsilon_spent <= 3.0
-    assert epsilon_of(method.plan(GRAPH.sizes(budget.unit), budget).cost, 1e-5) == pytest.approx(
+    assert epsilon_of(QUICK.plan(GRAPH.sizes(budget.unit), budget).cost, 1e-5) == pytest.approx(
         certificate.epsilon_spent, rel=1e-6
     )
     proofs = ("docs/methods/sage.md", "docs/privacy.md")
-    theorems = [m.theorem for m in certificate.mechanisms[1:] if m.mechanism is not Mechanism.EXPONENTIAL]
-    assert all(any(page in theorem for page in proofs) for theorem in theorems)
-    endless = fit(method, math.inf)
+    assert all(any(page in m.theorem for page in proofs) for m in certificate.mechanisms[1:])
+    endless = fit(QUICK, math.inf)
     assert endless.certificate.status == "no privacy"
     assert NonPrivate() in [e for m in endless.certificate.mechanisms for paid in m.costs.values() for e in paid]
 
@@ -93,22 +66,17 @@ def test_another_graph_is_predicted_with_a_release_of_its_own() -> None:
     other = cb.datasets.load(
         "csbm", nodes=150, classes=3, average_degree=8.0, homophily=0.9, signal=0.8, features=6, seed=9
     ).with_split(None)
-    for method in (QUICK, SageNdp()):
-        fitted = fit(method, 8.0)
-        unit = "node" if isinstance(method, SageNdp) else "edge"
-        budget = cb.Budget(2.0, 1e-5, unit)
-        released = methods.predict_graph(method, fitted.weights, other, budget, Streams(0), NoiseSource.secure())
-        assert released.probabilities.shape == (150, 3)
-        assert verify(released.certificate).passed
-        assert epsilon_of(released.certificate.cost, 1e-5) == pytest.approx(
-            released.certificate.epsilon_spent, rel=1e-6
-        )
-        assert np.array_equal(method.predict(fitted.weights, released.released, other), released.probabilities)
+    fitted = fit(QUICK, 8.0)
+    released = methods.predict_graph(QUICK, fitted.weights, other, cb.Budget(2.0), Streams(0), NoiseSource.secure())
+    assert released.probabilities.shape == (150, 3)
+    assert verify(released.certificate).passed
+    assert epsilon_of(released.certificate.cost, 1e-5) == pytest.approx(released.certificate.epsilon_spent, rel=1e-6)
+    assert np.array_equal(QUICK.predict(fitted.weights, released.released, other), released.probabilities)
 
 
 def test_edges_help_and_noise_takes_them_away() -> None:
     clear, hidden = fit(QUICK, math.inf), fit(QUICK, 0.1)
-    assert accuracy(clear.probabilities) > accuracy(hidden.probabilities) + 0.05
+    assert accuracy(clear.probabilities, GRAPH) > accuracy(hidden.probabilities, GRAPH) + 0.05
     assert np.array_equal(clear.released["edges"].shape, (2, GRAPH.num_edges))
     assert hidden.released["edges"].shape[1] <= GRAPH.num_edges + 100 * 60
 
@@ -117,27 +85,7 @@ def test_test_labels_are_never_used() -> None:
     labels = np.array(GRAPH.labels)
     labels[GRAPH.split.test] = labels[GRAPH.split.test][::-1]
     other = replace(GRAPH, labels=labels)
-    for method in (QUICK, SageNdp()):
-        assert np.array_equal(fit(method, 2.0).probabilities, fit(method, 2.0, graph=other).probabilities)
-
-
-@pytest.mark.parametrize(
-    ("method", "changes"),
-    [
-        *((QUICK, change) for change in (
-            {"hidden": 8}, {"layers": 1}, {"aggregator": "sum"}, {"dropout": 0.2}, {"epochs": 10},
-            {"count_share": 0.3}, {"max_edges": 50},
-        )),
-        *((SageNdp(), change) for change in (
-            {"degree_cap": 3}, {"own_share": 0.6}, {"mean_share": 0.4}, {"sums_share": 0.4}, {"radius": 0.5},
-            {"clip": 0.1}, {"shrinkage": 1.5}, {"train_size": 100},
-        )),
-    ],
-)  # fmt: skip
-def test_every_option_has_an_effect(method, changes: dict) -> None:
-    weights, other = fit(method, 4.0), fit(replace(method, **changes), 4.0)
-    name = "sums" if isinstance(method, SageNdp) else "probabilities"
-    assert not np.array_equal(weights.released[name], other.released[name])
+    assert np.array_equal(fit(QUICK, 2.0).probabilities, fit(QUICK, 2.0, graph=other).probabilities)
 
 
 def test_max_edges_bounds_the_perturbed_graph() -> None:
@@ -149,31 +97,19 @@ def test_max_edges_bounds_the_perturbed_graph() -> None:
 def test_errors_have_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InputError, match="unit must be edge for sage-edp"):
         methods.fit(QUICK, GRAPH, cb.Budget(1, unit="node"), Streams(0), NoiseSource.secure())
-    with pytest.raises(InputError, match="unit must be node"):
-        methods.fit(SageNdp(), GRAPH, cb.Budget(1), Streams(0), NoiseSource.secure())
     monkeypatch.setattr("caribou.mechanisms.randomized_response.MOST_PAIRS", 10)
     with pytest.raises(InputError, match=r"at most 10 edges, got .* expected among 19,900 pairs"):
         fit(QUICK, 1.0)
-    for cls, wrong in (
-        (SageEdge, {"layers": 0}),
-        (SageEdge, {"aggregator": "max"}),
-        (SageEdge, {"count_share": 1.0}),
-        (SageEdge, {"max_edges": -1}),
-        (SageNdp, {"own_share": 0.1}),
-        (SageNdp, {"degree_cap": 0}),
-        (SageNdp, {"sums_share": 0.99}),
-        (SageNdp, {"radius": 0.0}),
-    ):
+    for wrong in ({"layers": 0}, {"aggregator": "max"}, {"count_share": 1.0}, {"max_edges": -1}):
         with pytest.raises(InputError, match=next(iter(wrong))):
-            cls(**wrong)
-    fitted, narrow = fit(SageNdp(), 4.0), Graph.from_edges(np.zeros((200, 2)), [[0], [1]])
-    with pytest.raises(InputError, match="6 columns of the model, got 2"):
-        SageNdp().predict(fitted.weights, fitted.released, narrow)
+            SageEdge(**wrong)
+    for bad in (None, Split([], GRAPH.split.val, GRAPH.split.test)):
+        with pytest.raises(InputError, match="labels and a split"):
+            fit(QUICK, 1.0, GRAPH.with_split(bad))
 
 
 def test_the_methods_are_in_the_table() -> None:
     assert isinstance(METHODS["sage-edp"].create(), SageEdge)
-    assert isinstance(METHODS["sage-ndp"].create(), SageNdp)
     with pytest.raises(InputError, match="epsilon must be inf for sage-inf"):
         METHODS["sage-inf"].check("sage-inf", cb.Budget(1.0))
 
@@ -241,9 +177,3 @@ def test_the_release_has_the_enumerated_distribution() -> None:
 
 
 # -- the sums (Theorem 6: attacked in tests/mechanisms/test_aggregation.py) ------------------------------------------
-
-
-def test_without_training_nodes_there_is_one_clear_error() -> None:
-    for method, bad in itertools.product((QUICK, SageNdp()), (None, Split([], GRAPH.split.val, GRAPH.split.test))):
-        with pytest.raises(InputError, match="labels and a split"):
-            fit(method, 1.0, GRAPH.with_split(bad))

@@ -20,7 +20,7 @@ from caribou.errors import InputError
 from caribou.graph import Graph, Split
 from caribou.mechanisms.node_votes import VotePlan
 from caribou.mechanisms.noise_source import NoiseSource
-from caribou.methods.node.mlp import RANDOM_FEATURE_SHARE, Base, MlpDp, full_batch
+from caribou.methods.node.mlp import RANDOM_FEATURE_SHARE, Base, MlpDp, apply_model, full_batch
 from caribou.methods.node.votes import VotesNdp
 from caribou.models.features import centred_unit_rows, unit_root_rows, with_random_features
 from caribou.models.network import chain_logits
@@ -29,7 +29,11 @@ from caribou.privacy.accounting import epsilon_of
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.calibration import budget_mu
 from caribou.privacy.certificate import Certificate
-from caribou.privacy.events import Gaussian, NonPrivate, gaussian_mu
+from caribou.privacy.events import (
+    Gaussian,
+    NonPrivate,
+    gaussian_mu,
+)
 from caribou.privacy.mechanism_records import Group, groups_of
 from caribou.privacy.verify import verify
 from caribou.randomness import Streams
@@ -356,3 +360,22 @@ def test_node_membership_attack_on_the_whole_base(extra: dict) -> None:
     assert mu is not None
     assert separation <= mu + 4 * math.sqrt(2 / runs)
     assert separation > 0.1 * mu  # the attack sees the node
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_predictions_of_others_do_not_show_how_many_entries_a_node_has(sparse: bool) -> None:
+    """A fifth of all entries is filled, less without node 0. Given the same weights, nobody else's row may move by one bit."""
+    rng = np.random.default_rng(0)
+    n, d = 30, 40
+    x = np.zeros((n, d))
+    x.ravel()[rng.permutation(np.arange(d, n * d))[: n * d // 5 - 9]] = rng.random(n * d // 5 - 9) + 0.1
+    x[0, :10] = 1.0
+    assert (x != 0).sum() > 0.2 * x.size > (x[1:] != 0).sum()
+    features = sp.csr_array(x) if sparse else x
+    split = Split(range(20), range(20, 25), range(25, n))
+    graph = Graph.from_edges(features, [[0], [1]], labels=np.arange(n) % 3, split=split)
+    smaller = graph.without_node(0)
+    for base in (MlpDp(), MlpDp(random_features=8), MlpDp(hidden=3)):
+        fitted = methods.fit(base, graph, Budget(4.0, **NODE), Streams(0), NoiseSource.seeded(0))
+        logits = [apply_model(fitted.weights, g)[1:] for g in (graph, smaller)]
+        assert np.array_equal(*logits)

@@ -1,9 +1,10 @@
-"""The method sage-ndp: attacks on its gradient bound, its rows and messages, and what each group of nodes pays."""
+"""The method sage-ndp: contract, attacks on its gradient bound, its rows and messages, and what each group of nodes pays."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import networkx as nx
 import numpy as np
@@ -12,13 +13,18 @@ import scipy.sparse as sp
 from scipy.special import softmax
 
 import caribou as cb
+from baseline_support import check_contract, verified_certificate
 from caribou import methods
-from caribou.graph import Graph
+from caribou.errors import InputError
+from caribou.graph import Graph, Split
 from caribou.mechanisms.bounded_rows import Rows, row_norms
 from caribou.mechanisms.clipped_gradients import linear_clipped_sum
 from caribou.mechanisms.noise_source import NoiseSource
+from caribou.methods import METHODS
 from caribou.methods.node.sage import SageNdp, messages, neighbourhood_rows
-from caribou.privacy.mechanism_records import Group, groups_of
+from caribou.privacy.accounting import epsilon_of
+from caribou.privacy.events import NonPrivate
+from caribou.privacy.mechanism_records import Group, Mechanism, groups_of
 from caribou.privacy.sensitivity import neighbourhood_gradient_sensitivity
 from caribou.privacy.verify import verify
 from caribou.randomness import Streams
@@ -28,9 +34,69 @@ GRAPH = cb.datasets.load(
 )
 
 
-def fit(method, epsilon: float, graph: Graph = GRAPH, seed: int = 1, noise_seed: int = 1):
-    unit = "node" if isinstance(method, SageNdp) else "edge"
-    return methods.fit(method, graph, cb.Budget(epsilon, 1e-5, unit), Streams(seed), NoiseSource.seeded(noise_seed))
+SPARSE = replace(GRAPH, features=sp.csr_array(np.where(np.asarray(GRAPH.features) > 1.2, 1.0, 0.0)))
+NODE = {"delta": 1e-5, "unit": "node"}
+
+
+def fit(method: SageNdp, epsilon: float, graph: Graph = GRAPH):
+    return methods.fit(method, graph, cb.Budget(epsilon, **NODE), Streams(1), NoiseSource.seeded(1))
+
+
+@pytest.mark.parametrize("graph", [GRAPH, SPARSE])
+def test_contract(graph: Graph) -> None:
+    check_contract(SageNdp(), graph, cb.Budget(4.0, **NODE))
+
+
+def test_the_certificate_verifies_and_its_cost_is_known_before(tmp_path: Path) -> None:
+    budget = cb.Budget(3.0, **NODE)
+    certificate = verified_certificate(SageNdp(), budget, tmp_path, GRAPH)
+    assert 2.98 < certificate.epsilon_spent <= 3.0
+    assert epsilon_of(SageNdp().plan(GRAPH.sizes(budget.unit), budget).cost, 1e-5) == pytest.approx(
+        certificate.epsilon_spent, rel=1e-6
+    )
+    proofs = ("docs/methods/sage.md", "docs/privacy.md")
+    theorems = [m.theorem for m in certificate.mechanisms[1:] if m.mechanism is not Mechanism.EXPONENTIAL]
+    assert all(any(page in theorem for page in proofs) for theorem in theorems)
+    endless = fit(SageNdp(), math.inf)
+    assert endless.certificate.status == "no privacy"
+    assert NonPrivate() in [e for m in endless.certificate.mechanisms for paid in m.costs.values() for e in paid]
+
+
+def test_another_graph_is_predicted_with_a_release_of_its_own() -> None:
+    other = cb.datasets.load(
+        "csbm", nodes=150, classes=3, average_degree=8.0, homophily=0.9, signal=0.8, features=6, seed=9
+    ).with_split(None)
+    fitted, budget = fit(SageNdp(), 8.0), cb.Budget(2.0, **NODE)
+    released = methods.predict_graph(SageNdp(), fitted.weights, other, budget, Streams(0), NoiseSource.secure())
+    assert released.probabilities.shape == (150, 3)
+    assert verify(released.certificate).passed
+    assert epsilon_of(released.certificate.cost, 1e-5) == pytest.approx(released.certificate.epsilon_spent, rel=1e-6)
+    assert np.array_equal(SageNdp().predict(fitted.weights, released.released, other), released.probabilities)
+
+
+def test_test_labels_are_never_used() -> None:
+    labels = np.array(GRAPH.labels)
+    labels[GRAPH.split.test] = labels[GRAPH.split.test][::-1]
+    other = replace(GRAPH, labels=labels)
+    assert np.array_equal(fit(SageNdp(), 2.0).probabilities, fit(SageNdp(), 2.0, graph=other).probabilities)
+
+
+def test_errors_have_numbers() -> None:
+    assert isinstance(METHODS["sage-ndp"].create(), SageNdp)
+    with pytest.raises(InputError, match="unit must be node"):
+        methods.fit(SageNdp(), GRAPH, cb.Budget(1), Streams(0), NoiseSource.secure())
+    for wrong in ({"own_share": 0.1}, {"degree_cap": 0}, {"sums_share": 0.99}, {"radius": 0.0}):
+        with pytest.raises(InputError, match=next(iter(wrong))):
+            SageNdp(**wrong)
+    fitted, narrow = fit(SageNdp(), 4.0), Graph.from_edges(np.zeros((200, 2)), [[0], [1]])
+    with pytest.raises(InputError, match="6 columns of the model, got 2"):
+        SageNdp().predict(fitted.weights, fitted.released, narrow)
+    for bad in (None, Split([], GRAPH.split.val, GRAPH.split.test)):
+        with pytest.raises(InputError, match="labels and a split"):
+            fit(SageNdp(), 1.0, GRAPH.with_split(bad))
+
+
+# -- attacks on the gradient bound (Theorem N1) --------------------------------------------------------------------
 
 
 def star_worlds(cap: int, own_share: float, seed: int) -> float:

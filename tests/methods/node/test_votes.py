@@ -17,11 +17,16 @@ from caribou.mechanisms.node_votes import VotePlan, vote_counts
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods.node.mlp import MlpDp
 from caribou.methods.node.votes import SELECTION_SHARE, VotesNdp, base_mu, default_plan
-from caribou.privacy.accounting import epsilon_of, pure_epsilon
+from caribou.privacy.accounting import epsilon_of, largest_true_positive_rate, pure_epsilon
 from caribou.privacy.budget import Budget
-from caribou.privacy.events import EpsilonDelta, Gaussian, Laplace
+from caribou.privacy.events import (
+    EpsilonDelta,
+    Gaussian,
+    Laplace,
+)
 from caribou.privacy.mechanism_records import Group, groups_of
 from caribou.privacy.sizes import Sizes
+from caribou.privacy.verify import verify
 from caribou.randomness import Streams
 
 NODE = {"delta": 1e-5, "unit": "node"}
@@ -126,3 +131,29 @@ def test_cora(epsilon: float, floor: float, seeds: int) -> None:
         test = graph.split.test
         scores.append((fitted.probabilities[test].argmax(axis=1) == graph.labels[test]).mean())
     assert np.mean(scores) > floor
+
+
+def test_the_certified_attack_rate_covers_every_group(graph: Graph) -> None:
+    """A receiver of votes pays a pure epsilon: at few false alarms it is found more often than a Gaussian would allow."""
+    method, budget = VotesNdp(votes=VotePlan(2, 0.5), weight=1.0), Budget(4.0, 1e-5, "node")
+    certificate = methods.fit(method, graph, budget, Streams(0), NoiseSource.secure()).certificate
+    laplace = 0.5 * math.exp(budget.epsilon) * 2 * 0.001  # Laplace noise, shift epsilon scales: TPR = e^epsilon FPR
+    assert certificate.largest_true_positive_rates["0.001"] >= laplace * (1 - 1e-3)
+    voters_alone = largest_true_positive_rate(
+        groups_of(certificate.mechanisms)[Group.TRAINING], delta=1e-5, false_positive_rate=0.001
+    )
+    assert voters_alone < 0.5 * laplace, "this is what a certificate about voters alone would say"
+    assert certificate.mu is None
+    assert verify(certificate).passed
+
+
+@pytest.mark.parametrize("method", [VotesNdp(votes=VotePlan(2, 0.5)), VotesNdp(votes=VotePlan(2, 0.5), weight=1.0)])
+def test_another_graph_costs_a_receiver_its_whole_epsilon(method: VotesNdp, graph: Graph) -> None:
+    budget = Budget(4.0, 1e-5, "node")
+    weights = methods.fit(method, graph, budget, Streams(0), NoiseSource.secure()).weights
+    certificate = methods.predict_graph(method, weights, graph, budget, Streams(0), NoiseSource.secure()).certificate
+    assert certificate.epsilon_spent == pytest.approx(4.0, rel=1e-4)
+    assert verify(certificate).passed
+    assert (
+        epsilon_of(method.plan_graph(graph.sizes(budget.unit), budget, weights).cost, 1e-5) >= certificate.epsilon_spent
+    )
