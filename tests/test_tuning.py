@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 import caribou as cb
-from caribou.cli import app
-from caribou.errors import BudgetExceeded, CaribouError, InputError
+from caribou.errors import BudgetExceeded, InputError
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods import METHODS, fit
 from caribou.privacy.verify import verify
@@ -91,27 +88,3 @@ def test_spaces_are_of_known_settings() -> None:
     for bad in ({}, {"a": 3}, {"a": []}):
         with pytest.raises(InputError, match="space"):
             combinations("x", bad, {})
-
-
-def test_the_command(tmp_path: Path) -> None:
-    space = tmp_path / "space.toml"
-    space.write_text("clip = [0.2, 0.4]\n")
-    common = ["tune", "mlp-dp", "--dataset", "csbm:nodes=150", "--trials", "2", "--space", str(space)]
-    out = tmp_path / "tuned"
-    result = CliRunner().invoke(app, [*common, "--epsilon", "8", "--out", str(out), "--json"])
-    assert result.exit_code == 0, result.output
-    document = json.loads(result.stdout[result.stdout.index("{") :])
-    assert document["settings"]["clip"] in (0.2, 0.4)
-    assert document["certificate"]["status"].startswith("private")
-    assert cb.load(out).settings["clip"] == document["settings"]["clip"]
-    public = CliRunner().invoke(app, [*common, "--public"])
-    assert "free" in public.stdout
-    for extra, words in (
-        (["--public", "--out", str(tmp_path / "x")], "out and ledger must not"),
-        (["--space", str(tmp_path / "none.toml")], "space must be a file"),
-        (["--set", "clip=0.3"], "space must leave something"),
-    ):
-        failed = CliRunner().invoke(app, [*common, *extra])
-        assert isinstance(failed.exception, CaribouError)
-        assert words in str(failed.exception)
-    assert not (tmp_path / "x").exists()
