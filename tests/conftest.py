@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
+import numpy as np
 import pytest
+import scipy.sparse as sp
 import torch
 from hypothesis import settings
 
@@ -37,4 +40,36 @@ def quick_learning() -> Iterator[None]:
 def quick_encoder() -> Iterator[None]:
     """The same for one test of a module whose other tests need the real encoder."""
     with _few_steps():
+        yield
+
+
+class EncodersByContent(dict[Any, encoder.Prior]):
+    """Encoders by all that they read, and no edge: features, labels, split, public seed, widths and way to fit."""
+
+    @staticmethod
+    def content(key: encoder.Key) -> tuple[Any, ...]:
+        graph, streams, hidden = key
+        split, labels = graph.for_learning(public=True)
+        x = graph.features
+        features = (x.data, x.indices, x.indptr) if sp.issparse(x) else (x,)
+        arrays = (*features, labels, split.train, split.val, split.test)
+        return (*(np.asarray(a).tobytes() for a in arrays), streams.seed, hidden, encoder.configurations(graph))
+
+    def __contains__(self, key: object) -> bool:
+        return super().__contains__(self.content(key))  # type: ignore[arg-type]
+
+    def __getitem__(self, key: encoder.Key) -> encoder.Prior:
+        return super().__getitem__(self.content(key))
+
+    def __setitem__(self, key: encoder.Key, prior: encoder.Prior) -> None:
+        super().__setitem__(self.content(key), prior)
+
+
+ENCODERS = EncodersByContent()
+
+
+@pytest.fixture
+def kept_encoder() -> Iterator[None]:
+    """An encoder is fitted once per process: for tests of what comes after it. That it reads no edge: `test_encoder`."""
+    with encoder.kept_encoders(ENCODERS):
         yield

@@ -189,7 +189,7 @@ def book(tmp_path: Path) -> Ledger:
 
 
 @pytest.mark.parametrize("name", SPENDING)
-def test_the_cost_is_booked_before_noise_is_drawn(name: str, book: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cost_is_charged_before_noise_is_drawn(name: str, book: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(NoiseSource, "_next_stream", refuse)
     model = model_of(name)
     with pytest.raises(RuntimeError, match="no noise today"):
@@ -240,7 +240,7 @@ def test_what_spends_nothing_is_charged_as_nothing(book: Ledger) -> None:
 
 
 @pytest.mark.parametrize("name", SPENDING)
-def test_a_graph_that_cannot_be_used_books_nothing(name: str, book: Ledger, fitted: Callable[[str], Model]) -> None:
+def test_a_graph_that_cannot_be_used_is_not_charged(name: str, book: Ledger, fitted: Callable[[str], Model]) -> None:
     for bad in (GRAPH.with_split(None), Graph(GRAPH.features, GRAPH.indptr, GRAPH.indices)):
         with pytest.raises(InputError, match="must have labels and a split"):
             model_of(name).fit(bad, ledger=book)
@@ -250,7 +250,7 @@ def test_a_graph_that_cannot_be_used_books_nothing(name: str, book: Ledger, fitt
     assert book.entries() == ()
 
 
-def test_an_interrupted_fit_stays_booked_and_leaves_no_model(book: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_fit_stays_charged_and_leaves_no_model(book: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(self: NoiseSource) -> Any:
         raise KeyboardInterrupt
 
@@ -302,7 +302,7 @@ def test_labels_of_another_graph_are_found_by_name() -> None:
     assert numbered.with_classes(["a", "b"]).num_classes == 2
 
 
-def test_predicting_the_training_graph_again_costs_nothing_and_another_one_is_booked(book: Ledger) -> None:
+def test_predicting_the_training_graph_again_costs_nothing_and_another_one_is_charged(book: Ledger) -> None:
     book.set_budget(GRAPH.name, Budget(8, 1e-5, "edge"))
     model = Model("gap-edp", Budget(2, 1e-5, "edge")).fit(GRAPH, ledger=book)
     spent = book.total(GRAPH.name, "edge").epsilon_spent

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 import caribou as cb
-from caribou.cli import app
-from caribou.errors import BudgetExceeded, CaribouError, InputError
+from caribou.errors import BudgetExceeded, InputError
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods import METHODS, fit
 from caribou.privacy.verify import verify
@@ -39,7 +36,7 @@ def test_the_certificate_covers_the_whole_search(name: str) -> None:
     assert (found.score is None) == (METHODS[name].unit is cb.PrivacyUnit.NODE)  # a private figure stays inside
 
 
-def test_random_trials_draw_settings_with_replacement_from_secret_coins(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_random_trials_draw_settings_with_replacement_from_private_randomness(monkeypatch: pytest.MonkeyPatch) -> None:
     """The theorem is about independent trials: neither the public seed nor the order of the space decides what is tried."""
     tried: list[float] = []
     original = type(METHODS["mlp-dp"].create()).fit
@@ -73,7 +70,7 @@ def test_the_best_score_wins_on_public_data() -> None:
     assert scores[tuple(found.settings["hidden"])] == found.score
 
 
-def test_a_ledger_is_booked_once_for_the_whole_search_or_refuses(tmp_path: Path) -> None:
+def test_a_ledger_is_charged_once_for_the_whole_search_or_refuses(tmp_path: Path) -> None:
     ledger = cb.Ledger(tmp_path / "book.sqlite")
     ledger.set_budget(GRAPH.name, budget("mlp-dp"))
     tune("mlp-dp", GRAPH, budget("mlp-dp"), trials=2, ledger=ledger)
@@ -91,27 +88,3 @@ def test_spaces_are_of_known_settings() -> None:
     for bad in ({}, {"a": 3}, {"a": []}):
         with pytest.raises(InputError, match="space"):
             combinations("x", bad, {})
-
-
-def test_the_command(tmp_path: Path) -> None:
-    space = tmp_path / "space.toml"
-    space.write_text("clip = [0.2, 0.4]\n")
-    common = ["tune", "mlp-dp", "--dataset", "csbm:nodes=150", "--trials", "2", "--space", str(space)]
-    out = tmp_path / "tuned"
-    result = CliRunner().invoke(app, [*common, "--epsilon", "8", "--out", str(out), "--json"])
-    assert result.exit_code == 0, result.output
-    document = json.loads(result.stdout[result.stdout.index("{") :])
-    assert document["settings"]["clip"] in (0.2, 0.4)
-    assert document["certificate"]["status"].startswith("private")
-    assert cb.load(out).settings["clip"] == document["settings"]["clip"]
-    public = CliRunner().invoke(app, [*common, "--public"])
-    assert "free" in public.stdout
-    for extra, words in (
-        (["--public", "--out", str(tmp_path / "x")], "out and ledger must not"),
-        (["--space", str(tmp_path / "none.toml")], "space must be a file"),
-        (["--set", "clip=0.3"], "space must leave something"),
-    ):
-        failed = CliRunner().invoke(app, [*common, *extra])
-        assert isinstance(failed.exception, CaribouError)
-        assert words in str(failed.exception)
-    assert not (tmp_path / "x").exists()

@@ -203,7 +203,7 @@ def test_labels_that_the_model_does_not_know_are_said(world: Path, tmp_path: Pat
     assert "charged in no ledger" in shown.err
 
 
-def test_nothing_is_booked_for_a_folder_that_cannot_be_written(world: Path, tmp_path: Path, caribou: Caribou) -> None:
+def test_nothing_is_charged_for_a_folder_that_cannot_be_written(world: Path, tmp_path: Path, caribou: Caribou) -> None:
     ledger = Ledger(tmp_path / "l.sqlite")
     where = ("--graph", world / "second.npz", "--ledger", ledger.path)
     for command in (
@@ -227,7 +227,7 @@ def test_an_interruption_is_one_line_and_code_130(tmp_path: Path, world: Path) -
     assert not (tmp_path / "run").exists()
 
 
-def test_train_saves_a_run_and_books_it(world: Path, tmp_path: Path, caribou: Caribou) -> None:
+def test_train_saves_a_run_and_charges_it(world: Path, tmp_path: Path, caribou: Caribou) -> None:
     book, out = tmp_path / "ledger.sqlite", tmp_path / "run"
     arguments = ("train", "votes-edp", "--graph", world / "first.npz", "--epsilon", 2, "--ledger", book)
     shown = caribou(*arguments, "--out", out, "--json").out

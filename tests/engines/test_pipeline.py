@@ -157,7 +157,7 @@ def test_a_lock_of_a_folder_that_was_made_anew_is_not_taken(tables: Tables, monk
 
 
 @pytest.mark.parametrize("there", ["out.npy", "out.certificate.json"])
-def test_a_finished_release_is_not_replaced_or_booked_again(tables: Tables, there: str) -> None:
+def test_a_finished_release_is_not_replaced_or_charged_again(tables: Tables, there: str) -> None:
     request, ledger = tables.request(), Ledger(tables.folder / "ledger.sqlite")
     release_files(request, ledger=ledger)
     for path in (request.out, request.certificate_path):
@@ -211,7 +211,7 @@ def _die_after_the_result(patch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("die", [_die_before_booking, _die_after_booking, _die_with_the_key, _die_after_the_result])
 @pytest.mark.parametrize("engine", ["local", "outofcore"])
-def test_a_killed_run_is_booked_once(
+def test_a_killed_run_is_charged_once(
     tables: Tables, engine: str, die: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     request, path = tables.request(engine=engine), tables.folder / "ledger.sqlite"
@@ -362,7 +362,7 @@ def test_a_full_disk_leaves_no_partial_release(tables: Tables, monkeypatch: pyte
     assert leftovers(tables) == {"ledger.sqlite", "out.npy", "out.certificate.json"}
 
 
-def test_a_disk_too_small_is_refused_before_booking(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_too_small_is_refused_before_the_charge(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
     ledger = Ledger(tables.folder / "ledger.sqlite")
     monkeypatch.setattr(module.shutil, "disk_usage", lambda _: type("Usage", (), {"free": 1000}))
     with pytest.raises(RunError, match="MB free"):

@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from caribou.errors import InputError
 from caribou.layers import contractive
 from caribou.mechanisms.bounded_rows import Rows, project_rows, row_norms, unit_length
+from caribou.models.features import unit_root_rows
 
 PAIRS = arrays(np.float64, (2, 3), elements=st.floats(-1e6, 1e6))
 
@@ -41,6 +42,15 @@ def test_unit_length_is_not_lipschitz_and_keeps_zero_rows() -> None:
     assert np.allclose(y, [[1, 0], [-1, 0], [0, 0], [0.6, 0.8]])
     assert np.linalg.norm(y[0] - y[1]) > 1e8 * np.linalg.norm(x[0] - x[1]), "so a projection must not be replaced by it"
     assert np.array_equal(unit_length(x, np.array([2.0, 1.0, 0.0, 5.0])), x / np.array([[2.0], [1.0], [1e-300], [5.0]]))
+
+
+@given(arrays(np.float64, (4, 3), elements=st.floats(-1e100, 1e100)))
+@example(np.array([[1e-200, 0.0, 0.0], [5e-324, 5e-324, 0.0], [1e-155, 0.0, 0.0], [1e-149, 0.0, 0.0]]))
+def test_no_row_of_unit_length_is_longer_however_short_it_was(x: np.ndarray) -> None:
+    """The squares of a row below 1e-154 are 0: divided by that, it would be as long as one likes."""
+    assert (row_norms(unit_length(x)) <= 1 + 1e-12).all()
+    assert (row_norms(unit_root_rows(x)) <= 1 + 1e-12).all()
+    assert (row_norms(unit_root_rows(sp.csr_array(x))) <= 1 + 1e-12).all()
 
 
 def test_norms_of_sparse_and_dense_rows() -> None:

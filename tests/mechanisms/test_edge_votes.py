@@ -115,7 +115,7 @@ def test_likelihood_ratio_attack_reaches_the_claim_and_not_more(epsilon: float) 
     assert 0.9 * epsilon < proven <= epsilon
 
 
-def test_noise_of_the_release_is_two_sided_geometric() -> None:
+def test_noise_of_the_release_is_discrete_laplace() -> None:
     n, epsilon = 50_000, 0.7
     box = NoisyCounts(
         Graph.from_edges(np.zeros((n, 1)), np.zeros((2, 0), dtype=int)), 2, VoteBudget(epsilon), NoiseSource.secure()

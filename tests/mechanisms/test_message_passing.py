@@ -12,7 +12,7 @@ import torch
 
 from caribou.errors import BudgetExceeded, CalibrationError, CaribouError, InputError
 from caribou.graph import Graph
-from caribou.graph.operator import Operator, cap_degrees, normalize
+from caribou.graph.operator import Operator, normalize
 from caribou.layers.contractive import ContractiveGraphLayer, project_rows
 from caribou.mechanisms import message_passing
 from caribou.mechanisms.message_passing import propagate
@@ -279,32 +279,6 @@ def test_the_ledger_refuses_before_noise_is_drawn(tmp_path) -> None:
     assert ledger.entries()[0].status == "released"
 
 
-def test_degree_cap_at_node_level_is_applied() -> None:
-    star = Graph.from_edges(np.ones((30, 2)), np.array([[0] * 29, list(range(1, 30))]))
-    layer = ContractiveGraphLayer(1.0)
-    operator = normalize(star, Bounds(degree_cap=3), np.random.default_rng(0))
-    x = torch.zeros(30, 2, dtype=torch.float64)
-    x[0] = 1
-    assert int((layer(x, operator)[1:].abs().sum(dim=1) > 0).sum()) == 3
-    with pytest.raises(InputError, match="sampling must be a generator"):
-        normalize(star, Bounds(degree_cap=3))
-
-
-def test_the_cut_is_stable_when_a_node_leaves() -> None:
-    """Each former neighbour takes at most one other edge instead; nothing else is reshuffled."""
-    graph = random_graph(200, seed=5)
-    full = cap_degrees(graph.adjacency(), 6, np.random.default_rng(1)).toarray()
-    assert full.sum(axis=1).max() == 6
-    for v in range(0, 200, 7):
-        less = cap_degrees(graph.without_node(v).adjacency(), 6, np.random.default_rng(1)).toarray()
-        changed = full != less
-        changed[v] = changed[:, v] = False
-        assert changed.sum() // 2 <= graph.degrees[v]
-        assert set(np.flatnonzero(changed.any(axis=1))) <= set(
-            np.flatnonzero(changed[graph.neighbours(v)].any(axis=0))
-        ) | set(graph.neighbours(v))
-
-
 def test_the_border_names_what_is_wrong(tmp_path) -> None:
     graph = random_graph()
     good = {"hops": 2, "budget": Budget(1), "bounds": Bounds(degree_floor=5)}
@@ -447,7 +421,7 @@ def proven_mu(a: np.ndarray, b: np.ndarray) -> float:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("hops", [1, 4, 16])
-def test_whole_mechanism_is_consistent_and_halved_noise_is_convicted(hops: int) -> None:
+def test_whole_mechanism_is_consistent_and_halved_noise_is_rejected(hops: int) -> None:
     copies = 40_000
     without, with_edge, x = worst_pair(3)
     a = final_states(without, x, hops, 1.0, copies, extra_hop=False)
@@ -461,7 +435,7 @@ def test_whole_mechanism_is_consistent_and_halved_noise_is_convicted(hops: int) 
         assert proven_mu(a, b) > 1.0, "halved noise must be convicted"
 
 
-def test_twins_cannot_be_read_off_the_release_and_an_unnoised_last_hop_is_convicted() -> None:
+def test_twins_cannot_be_read_off_the_release_and_an_unnoised_last_hop_is_rejected() -> None:
     """Adjacent nodes with equal closed neighbourhoods have equal rows after an un-noised hop, with probability 1."""
     clique = Graph.from_edges(np.zeros((5, 1)), np.array(list(nx.complete_graph(5).edges)).T)
     x = torch.linspace(-1, 1, 5, dtype=torch.float64).reshape(-1, 1)
@@ -513,25 +487,13 @@ def _without_loops(matrix: torch.Tensor, present: torch.Tensor) -> torch.Tensor:
 
 
 @pytest.mark.slow
-def test_node_level_is_consistent_and_a_missing_inner_projection_is_convicted() -> None:
+def test_node_level_is_consistent_and_a_missing_inner_projection_is_rejected() -> None:
     star = Graph.from_edges(np.zeros((4, 1)), np.array([[0, 0, 0], [1, 2, 3]]))
     gone = star.without_node(0)
     honest = proven_mu(node_states(gone, 40_000, True), node_states(star, 40_000, True))
     assert 0.15 < honest <= 1.0, f"proven mu {honest}"
     broken = proven_mu(node_states(gone, 40_000, False), node_states(star, 40_000, False))
     assert broken > 1.0, f"the missing inner projection must be convicted, got {broken}"
-
-
-def test_zeroed_out_nodes_send_and_receive_nothing() -> None:
-    graph = random_graph(12, seed=2).without_node(4)
-    layer = ContractiveGraphLayer(0.9, alpha1=0.5, beta=1.0)
-    operator = normalize(graph, Bounds(degree_cap=20, nodes=12), np.random.default_rng(0))
-    x = torch.randn(12, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    moved = x.clone()
-    moved[4] += 5
-    x0 = torch.ones_like(x)
-    assert torch.equal(layer(x, operator, x0), layer(moved, operator, x0))
-    assert torch.equal(layer(x, operator, x0)[4], torch.zeros(3, dtype=torch.float64))
 
 
 def test_unit_is_not_mixed_up() -> None:

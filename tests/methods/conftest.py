@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from caribou import methods
 from caribou.graph import Graph
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.privacy.budget import Budget
@@ -33,9 +32,11 @@ def transcript_mu(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[float]]
             return released
 
         monkeypatch.setattr(NoiseSource, "add_gaussian", record)
-        methods.fit(method, graph, budget, Streams(seed), NoiseSource.seeded(seed))
+        plan = method.plan(graph.sizes(budget.unit), budget)
+        method.fit(plan, graph, Streams(seed), NoiseSource.seeded(seed))
         found = []
         for neighbour in neighbours:
+            assert neighbour.sizes(budget.unit) == graph.sizes(budget.unit), "the plan depends on the private graph"
             steps = iter(recorded)
             total = 0.0
 
@@ -47,7 +48,7 @@ def transcript_mu(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[float]]
                 return released
 
             monkeypatch.setattr(NoiseSource, "add_gaussian", replay)
-            methods.fit(method, neighbour, budget, Streams(seed), NoiseSource.seeded(seed))
+            method.fit(plan, neighbour, Streams(seed), NoiseSource.seeded(seed))
             assert next(steps, None) is None, "the number of releases depends on the private graph"
             found.append(total**0.5)
         monkeypatch.setattr(NoiseSource, "add_gaussian", original)

@@ -17,7 +17,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
 import torch
 
 import caribou.methods.edge.caribou as edge_module
@@ -29,41 +28,32 @@ import caribou.models.count_likelihood as counts_module
 import caribou.models.heads as head
 from audit.collected_runs import Proven, prove
 from caribou.audit.bounds import epsilon_bound, mu_bound
-from caribou.errors import InputError
 from caribou.graph import Graph, Split
 from caribou.graph.operator import normalize
 from caribou.layers.contractive import ContractiveGraphLayer, project_rows
 from caribou.mechanisms.node_votes import VotePlan, clip_counts, vote_counts
 from caribou.mechanisms.noise_source import NoiseSource
-from caribou.methods import Outputs, fit, predict_graph
-from caribou.methods.edge.caribou import Caribou, Roles, allocate_edge
+from caribou.methods import Outputs, fit
+from caribou.methods.edge.caribou import Caribou, Roles
 from caribou.methods.edge.votes import VotesEdge
 from caribou.methods.node.caribou import CaribouNdp, centred, joint_rows
 from caribou.methods.node.mlp import MlpDp, apply_model
 from caribou.methods.node.votes import VotesNdp
 from caribou.models.classifier import ClassifierConfig
 from caribou.models.encoder import cross_fit
-from caribou.privacy.accounting import epsilon_of, gdp_epsilon, largest_true_positive_rate
+from caribou.privacy.accounting import epsilon_of, gdp_epsilon
 from caribou.privacy.budget import Budget
 from caribou.privacy.events import (
-    EpsilonDelta,
-    Gaussian,
-    Laplace,
     Parallel,
-    choices,
-    event_from_dict,
-    event_to_dict,
     gaussian_mu,
 )
-from caribou.privacy.mechanism_records import Group, groups_of
-from caribou.privacy.verify import verify
+from caribou.privacy.mechanism_records import groups_of
 from caribou.randomness import Streams
 
 RUNS = 300
 STREAMS = Streams(0)
 EDGE, NODE = Budget(4.0, 0.085, "edge"), Budget(4.0, 0.085, "node")
 """About 2-GDP: an attack on so few runs can prove most of it, and twice as much if the noise is halved."""
-
 Scores = dict[str, float]
 
 
@@ -177,7 +167,7 @@ def state_shift(method: Caribou, budget: Budget, worlds: tuple[Graph, Graph]) ->
     """What the edge does to one step from the public X^(0): the direction of the likelihood ratio."""
     roles = Roles.draw(worlds[0], method.calibration, STREAMS)
     view = method._encode(worlds[0], roles, STREAMS)
-    calibrated = method._calibrate(worlds[0], view.start.shape[1], allocate_edge(budget, method.votes).mu)
+    calibrated = method.plan(worlds[0].sizes(budget.unit), budget).parts["propagation"]
     layer, x = ContractiveGraphLayer(method.contraction), torch.from_numpy(view.start)
     bounds = calibrated.sensitivity.bounds
     without, with_edge = (layer(project_rows(x), normalize(g, bounds)).numpy() for g in worlds)
@@ -249,6 +239,7 @@ EDGE_GAMES: dict[str, tuple[Callable[[], Game], float]] = {
 
 
 # -- node level ----------------------------------------------------------------------------------------------------
+
 
 MEMBER = 0
 DECLARED = 40
@@ -323,7 +314,6 @@ NODE_GAMES: dict[str, tuple[Callable[[], Game], float]] = {
     ),
     "votes-ndp, a receiver": (receiver_game, 0.4),
 }
-
 GAMES = EDGE_GAMES | NODE_GAMES
 
 
@@ -395,7 +385,7 @@ FAULTS: dict[str, tuple[str, Callable[[pytest.MonkeyPatch], None]]] = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS)
-def test_planted_faults_are_convicted_at_the_claim(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_planted_faults_are_rejected_at_the_claim(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     name, plant = FAULTS[fault]
     game = GAMES[name][0]()
     plant(monkeypatch)
@@ -465,57 +455,12 @@ def test_without_validation_nodes_the_choice_does_not_react_to_a_node(method: ob
             assert scalars[0] == scalars[1]
 
 
-@pytest.mark.parametrize("sparse", [False, True])
-def test_predictions_of_others_do_not_show_how_many_entries_a_node_has(sparse: bool) -> None:
-    """A fifth of all entries is filled, less without node 0. Given the same weights, nobody else's row may move by one bit."""
-    rng = np.random.default_rng(0)
-    n, d = 30, 40
-    x = np.zeros((n, d))
-    x.ravel()[rng.permutation(np.arange(d, n * d))[: n * d // 5 - 9]] = rng.random(n * d // 5 - 9) + 0.1
-    x[0, :10] = 1.0
-    assert (x != 0).sum() > 0.2 * x.size > (x[1:] != 0).sum()
-    features = sp.csr_array(x) if sparse else x
-    split = Split(range(20), range(20, 25), range(25, n))
-    graph = Graph.from_edges(features, [[0], [1]], labels=np.arange(n) % 3, split=split)
-    smaller = graph.without_node(0)
-    for base in (MlpDp(), MlpDp(random_features=8), MlpDp(hidden=3)):
-        fitted = fit(base, graph, NODE, STREAMS, NoiseSource.seeded(0))
-        logits = [apply_model(fitted.weights, g)[1:] for g in (graph, smaller)]
-        assert np.array_equal(*logits)
-
-
 # -- groups of nodes that pay differently ---------------------------------------------------------------------------
-
-
-def test_the_certified_attack_rate_covers_every_group() -> None:
-    """A receiver of votes pays a pure epsilon: at few false alarms it is found more often than a Gaussian would allow."""
-    method, budget = VotesNdp(votes=VotePlan(2, 0.5), weight=1.0), Budget(4.0, 1e-5, "node")
-    certificate = fit(method, member_graph(), budget, STREAMS, NoiseSource.secure()).certificate
-    laplace = 0.5 * math.exp(budget.epsilon) * 2 * 0.001  # Laplace noise, shift epsilon scales: TPR = e^epsilon FPR
-    assert certificate.largest_true_positive_rates["0.001"] >= laplace * (1 - 1e-3)
-    voters_alone = largest_true_positive_rate(
-        groups_of(certificate.mechanisms)[Group.TRAINING], delta=1e-5, false_positive_rate=0.001
-    )
-    assert voters_alone < 0.5 * laplace, "this is what a certificate about voters alone would say"
-    assert certificate.mu is None
-    assert verify(certificate).passed
-
-
-@pytest.mark.parametrize("method", [VotesNdp(votes=VotePlan(2, 0.5)), VotesNdp(votes=VotePlan(2, 0.5), weight=1.0)])
-def test_another_graph_costs_a_receiver_its_whole_epsilon(method: VotesNdp) -> None:
-    graph, budget = member_graph(), Budget(4.0, 1e-5, "node")
-    weights = fit(method, graph, budget, STREAMS, NoiseSource.secure()).weights
-    certificate = predict_graph(method, weights, graph, budget, STREAMS, NoiseSource.secure()).certificate
-    assert certificate.epsilon_spent == pytest.approx(4.0, rel=1e-4)
-    assert verify(certificate).passed
-    assert (
-        epsilon_of(method.plan_graph(graph.sizes(budget.unit), budget, weights).cost, 1e-5) >= certificate.epsilon_spent
-    )
 
 
 @pytest.mark.parametrize("method", NODE_METHODS)
 @pytest.mark.parametrize("times", [1, 3])
-def test_what_is_booked_covers_every_group_however_often(method: object, times: int) -> None:
+def test_what_is_charged_covers_every_group_however_often(method: object, times: int) -> None:
     """Composed with itself, a pure epsilon adds up faster than Gaussians of the same epsilon: a ledger must know both."""
     graph, budget = member_graph(), Budget(1.0, 1e-5, "node")
     cost = method.plan(graph.sizes(budget.unit), budget).cost
@@ -525,23 +470,6 @@ def test_what_is_booked_covers_every_group_however_often(method: object, times: 
     for group in groups_of(certificate.mechanisms).values():
         assert booked >= epsilon_of(group * times, 1e-5) * (1 - 2e-3)
     assert times > 1 or booked <= budget.epsilon * (1 + 1e-9)
-
-
-def test_parallel_events() -> None:
-    gaussian, pure = Gaussian(2.0), EpsilonDelta(1.0)
-    both = Parallel(((gaussian,), (pure,), (gaussian, Laplace(9.0))))
-    assert event_from_dict(event_to_dict(both)) == both
-    assert choices([both]) == [(gaussian, Laplace(9.0)), (pure,)]
-    assert len(choices([both] * 5)) == 6, "equal releases are not told apart"
-    alone = max(epsilon_of(group, 1e-5) for group in both.groups)
-    assert epsilon_of([both], 1e-5) == alone
-    many = [Parallel(((Gaussian(50.0 + k),), (EpsilonDelta(0.01 + k / 1000),))) for k in range(8)]
-    assert min(map(len, choices(many))) >= 14, "too many to be compared one by one: all are charged"
-    for bad in ((), ((both,),)):
-        with pytest.raises(InputError, match="groups must be"):
-            Parallel(bad)
-    with pytest.raises(InputError, match="parallel"):
-        event_from_dict({"kind": "parallel", "groups": 3})
 
 
 # -- the judge itself ----------------------------------------------------------------------------------------------

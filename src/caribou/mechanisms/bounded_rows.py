@@ -39,7 +39,7 @@ def project_rows(x: np.ndarray, radius: float) -> np.ndarray:
 
 
 def unit_length(x: np.ndarray, norms: np.ndarray | None = None) -> np.ndarray:
-    """Rows divided by their length; a zero row stays zero. [n, d] -> [n, d].
+    """Rows divided by their length; one that is shorter than 1e-150 becomes zero. [n, d] -> [n, d].
 
     Not Lipschitz: for public or released rows, or for rows whose sum is bounded by their new length.
 
@@ -51,7 +51,12 @@ def unit_length(x: np.ndarray, norms: np.ndarray | None = None) -> np.ndarray:
     [[0.6, 0.8], [0.0, 0.0]]
     """
     lengths = np.linalg.norm(x, axis=1, keepdims=True) if norms is None else norms[:, None]
-    return x / np.maximum(lengths, 1e-300)
+    return x / or_infinite(lengths)
+
+
+def or_infinite(lengths: np.ndarray) -> np.ndarray:
+    """Lengths to divide by; those below 1e-150, whose squares have lost their digits or are 0, are infinite: 0 is left."""
+    return np.where(lengths > 1e-150, lengths, np.inf)
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,7 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from caribou.errors import InputError
-from caribou.mechanisms.bounded_rows import Rows, row_norms, unit_length
+from caribou.mechanisms.bounded_rows import Rows, or_infinite, row_norms, unit_length
 from caribou.memory import DOUBLE, require_memory
 
 SHORTEST_RESIDUAL = 0.1
@@ -39,7 +39,7 @@ def unit_root_rows(features: Any) -> np.ndarray | sp.csr_array:
         return unit_length(rooted, row_norms(rooted))
     x = sp.csr_array(features, dtype=np.float64, copy=True)
     x.data = np.sign(x.data) * np.sqrt(np.abs(x.data))
-    x.data /= np.repeat(np.maximum(row_norms(x), 1e-300), np.diff(x.indptr))
+    x.data /= np.repeat(or_infinite(row_norms(x)), np.diff(x.indptr))
     return x
 
 

@@ -57,7 +57,7 @@ def test_the_graph_is_unchanged_and_the_transcript_holds_integers() -> None:
 
 
 @pytest.mark.usefixtures("quick_encoder")
-def test_the_public_coins_do_not_move_the_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_public_seed_does_not_move_the_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     """Changing the seed of the public coins leaves the drawn noise bit-identical."""
     drawn: list[np.ndarray] = []
     original = NoiseSource.discrete_laplace

@@ -1,0 +1,65 @@
+"""Options that several commands share: which graph they name, and one line for what does not fit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from caribou.cli.options import GraphSource, column_titles, warn_of_no_edges
+from caribou.errors import InputError
+
+
+@pytest.fixture
+def tables(tmp_path: Path) -> tuple[Path, Path]:
+    edges, nodes = tmp_path / "friends.csv", tmp_path / "people.csv"
+    edges.write_text("a,b\n1,2\n")
+    nodes.write_text("who,age\n1,30\n2,40\n3,50\n")
+    return edges, nodes
+
+
+def test_a_data_set_or_a_file_under_its_own_name_or_another(tables: tuple[Path, Path]) -> None:
+    edges, nodes = tables
+    assert GraphSource(dataset="chain-s").load(seed=3).name == "chain-s"
+    assert GraphSource(dataset="chain-s", name="mine").load().name == "mine"
+    source = GraphSource(graph=edges, nodes=nodes, columns=("id=who", "source=b", "target=a"))
+    assert str(source) == str(edges)
+    graph = source.load()
+    assert (graph.name, graph.num_nodes, graph.num_edges) == ("friends", 3, 1)
+
+
+def test_what_does_not_go_together_is_named(tables: tuple[Path, Path]) -> None:
+    edges, nodes = tables
+    for source in (GraphSource(), GraphSource(dataset="chain-s", graph=edges)):
+        with pytest.raises(InputError, match="give either --dataset NAME or --graph FILE"):
+            source.load()
+    for source in (GraphSource(dataset="chain-s", nodes=nodes), GraphSource(dataset="chain-s", columns=("id=x",))):
+        with pytest.raises(InputError, match="nodes and column must go with --graph, got --dataset"):
+            source.load()
+
+
+@pytest.mark.parametrize("pair", ["id", "id=", "=who", "name=who", "ID=who", ""])
+def test_a_column_is_a_role_and_a_title(pair: str) -> None:
+    rule = "column must be ROLE=TITLE with a role of id, label, split, source, target, got"
+    with pytest.raises(InputError, match=f"{rule} {pair!r}"):
+        column_titles([pair])
+
+
+def test_titles_may_hold_anything_and_roles_come_once() -> None:
+    assert column_titles(["id=a=b", "label= y "]) == {"id_column": "a=b", "label_column": " y "}
+    with pytest.raises(InputError, match="column must name a role once, got id twice"):
+        column_titles(["id=a", "id=b"])
+
+
+def test_no_edges_are_said_once_and_on_stderr_alone(
+    tables: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    edges, nodes = tables
+    edges.write_text("a,b\n")
+    source = GraphSource(graph=edges, nodes=nodes, columns=("id=who",))
+    source.load()
+    source.load(again=True)
+    warn_of_no_edges(1, edges)
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err == f"warning: {edges} holds no edges (do not publish this line: it is about the private graph)\n"

@@ -1,0 +1,108 @@
+"""``caribou plan``: the rows that are documented, the paper's table, pictures, and one line for bad input."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from cli_support import run
+
+
+def plan(*arguments: str) -> dict:
+    done = run("plan", *arguments, "--json")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_plan_json_has_the_documented_rows() -> None:
+    flags = "--unit edge --epsilon 4 --delta 1e-5 --hops 1,2,4,8,16,32,64,128 --contraction 0.9 --alpha1 1.0 --degree-floor 10"
+    document = plan(*flags.split())
+    rows = document["rows"]
+    assert [row["hops"] for row in rows] == [1, 2, 4, 8, 16, 32, 64, 128]
+    for row in rows:
+        assert row.keys() >= {
+            "hops",
+            "kappa",
+            "sensitivity",
+            "mu",
+            "noise_std",
+            "noise_multiplier",
+            "rdp_noise_multiplier",
+            "linear_noise_multiplier",
+        }
+        assert row["sensitivity"] == pytest.approx(0.9 * 0.18493, rel=1e-4)
+        assert row["noise_std"] == pytest.approx(row["noise_multiplier"] * row["sensitivity"])
+        assert row["noise_multiplier"] < row["rdp_best_noise_multiplier"] <= row["rdp_noise_multiplier"]
+        assert row["rdp_noise_multiplier"] <= row["linear_noise_multiplier"] * (1 + 1e-12)
+    assert rows[0]["noise_multiplier"] == pytest.approx(1.0812, abs=1e-4)
+    assert rows[-1]["kappa"] == pytest.approx(19, abs=1e-3)
+
+
+def test_plan_reproduces_the_noise_table_of_the_paper() -> None:
+    rows = plan("--epsilon", "4", "--delta", "1e-3", "--contraction", "0.9")["rows"]
+    assert rows[0]["rdp_noise_multiplier"] == pytest.approx(1.07, abs=0.005)
+    assert rows[-1]["rdp_noise_multiplier"] == pytest.approx(4.67, abs=0.005)
+    assert rows[-1]["linear_noise_multiplier"] == pytest.approx(12.11, abs=0.005)
+
+
+def test_plan_at_node_level_and_where_the_fixed_order_is_infeasible() -> None:
+    document = plan("--unit", "node", "--epsilon", "1", "--degree-cap", "20", "--nodes", "2708", "--alpha1", "0.8")
+    assert document["degree_floor"] == 20
+    assert document["rows"][0]["rdp_fixed_noise_multiplier"] is None
+    assert document["rows"][0]["rdp_noise_multiplier"] == document["rows"][0]["rdp_best_noise_multiplier"]
+    assert any("Order 6" in note for note in document["notes"])
+
+
+def test_plan_draws_a_picture(tmp_path: Path) -> None:
+    for suffix, magic in ((".png", b"\x89PNG"), (".svg", b"<?xml"), (".pdf", b"%PDF")):
+        path = tmp_path / f"plot{suffix}"
+        done = run("plan", "--plot", str(path))
+        assert done.returncode == 0, done.stderr
+        assert path.read_bytes().startswith(magic)
+    assert len(list(tmp_path.iterdir())) == 3
+
+
+def test_plan_table_for_people() -> None:
+    done = run("plan", "--hops", "1,128")
+    assert done.returncode == 0
+    assert "epsilon = 4, delta = 1e-05 at edge level" in done.stdout
+    assert "128" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--hops", "0"], "hops must be whole numbers >= 1"),
+        (["--hops", "1,,2"], "hops must be"),
+        (["--hops", "a"], "hops must be"),
+        (["--epsilon", "-1"], "epsilon must be a number > 0"),
+        (["--epsilon", "nan"], "epsilon must be"),
+        (["--epsilon", "inf"], "epsilon must be finite"),
+        (["--delta", "1"], "delta must be in the open interval"),
+        (["--delta", "0"], "delta must be"),
+        (["--contraction", "1.2"], "contraction must be in (0, 1], got 1.2"),
+        (["--contraction", "0"], "contraction must be"),
+        (["--alpha1", "1.5"], "alpha1 must be in [0, 1]"),
+        (["--unit", "graph"], "unit must be one of edge, node"),
+        (["--unit", "node"], "degree_cap must be"),
+        (["--unit", "node", "--degree-cap", "5", "--alpha1", "0.5"], "nodes must be given"),
+        (["--degree-floor", "-1"], "degree_floor must be"),
+        (["--rdp-order", "1"], "rdp_order must be"),
+        (["--plot", "x.txt"], "plot must end in"),
+        (["--plot", "/nowhere/x.png"], "plot must be in a folder that exists"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_2(arguments: list[str], message: str, tmp_path: Path) -> None:
+    done = run("plan", *arguments, cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr.startswith("error: ")
+    assert message in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_zero_alpha_needs_no_noise() -> None:
+    assert plan("--alpha1", "0", "--hops", "3")["rows"][0]["noise_std"] == 0

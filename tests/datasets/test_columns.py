@@ -1,0 +1,82 @@
+"""Columns of a node table: what a cell means, and the message for one that means nothing."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from caribou.datasets import columns
+from caribou.errors import DataError
+
+
+def place(k):
+    return f"nodes.csv: row {k + 1}"
+
+
+def cells(*values):
+    return np.array(values, dtype=object)
+
+
+@given(st.lists(st.integers(-(10**17), 10**17), min_size=1, max_size=5))
+def test_a_number_is_the_same_id_however_it_is_stored(numbers):
+    as_text = columns.texts(pd.Series([f" {n} " for n in numbers]), "id", place)
+    assert as_text.tolist() == [str(n) for n in numbers]
+    assert columns.texts(pd.Series(numbers), "id", place).tolist() == as_text.tolist()
+    exact = [n for n in numbers if abs(n) < 2**53]
+    assert columns.texts(pd.Series(exact, dtype=float), "id", place).tolist() == [str(n) for n in exact]
+
+
+def test_texts_lose_blanks_and_nothing_else():
+    found = columns.texts(pd.Series([" 01 ", "", None, "a b", True, 2.0]), "id", place)
+    assert found.tolist() == ["01", None, None, "a b", "True", "2"]
+    for bad in (1.5, np.inf, [1], b"x"):
+        with pytest.raises(DataError, match=r"nodes.csv: row 2: column 'id' must hold text or whole numbers, got"):
+            columns.texts(pd.Series(["a", bad], dtype=object), "id", place)
+
+
+def test_ids_are_numbers_only_if_all_of_them_are_plain():
+    assert columns.unique_ids(cells("3", "-1"), "id", place).dtype == np.int64
+    for odd in ("01", "1_0", "٣", "9" * 19):
+        assert columns.unique_ids(cells("3", odd), "id", place).tolist() == ["3", odd]
+    with pytest.raises(DataError, match=r"row 3: column 'id' must hold unique ids, got 'a' again \(first in row 1\)"):
+        columns.unique_ids(cells("a", "b", "a"), "id", place)
+    with pytest.raises(DataError, match="row 2: column 'id' must hold an id, got an empty cell"):
+        columns.unique_ids(cells("a", None), "id", place)
+
+
+def test_positions_are_those_of_the_ids():
+    assert columns.positions(cells("c", "a", "c"), cells("a", "b", "c"), "to", place).tolist() == [2, 0, 2]
+    with pytest.raises(DataError, match="row 2: column 'to' must hold an id of the node table, got 'x'"):
+        columns.positions(cells("c", "x"), cells("a", "b", "c"), "to", place)
+
+
+@given(st.lists(st.sampled_from(["b", "a", "10", "9", None]), min_size=1, max_size=8))
+def test_classes_are_numbered_in_their_order(found):
+    labels, names = columns.classes(cells(*found), "label", place)
+    assert [None if k < 0 else names[k] for k in labels] == found
+    numeric = set(found) <= {"10", "9", None}
+    assert list(names) == sorted({c for c in found if c}, key=float if numeric else str)
+
+
+def test_splits_are_words():
+    split = columns.parts(cells("TRAIN", "validation", None, "test", "valid"), "split", place)
+    assert [part.tolist() for part in (split.train, split.val, split.test)] == [[0], [1, 4], [3]]
+    with pytest.raises(DataError, match="row 1: column 'split' must be train, val or test, got 'dev'"):
+        columns.parts(cells("dev"), "split", place)
+
+
+def test_numbers_are_single_precision_and_finite():
+    frame = pd.DataFrame({"a": [1, 2], "b": ["0.5", " 3 "], "c": [True, False]})
+    found = columns.numbers(frame, ["b", "a", "c"], place)
+    assert found.dtype == np.float32
+    assert found.tolist() == [[0.5, 1, 1], [3, 2, 0]]
+    for bad, message in (
+        (["1", "x" * 80], r"row 2: column 'a' must hold numbers, got 'x{56}\.\.\.; hint"),
+        ([1.0, np.nan], r"row 2: column 'a' must hold numbers, got an empty cell \(nan\)"),
+        ([-np.inf, 1.0], "row 1: column 'a' must hold finite numbers, got -inf"),
+        ([1.0, 4e38], r"row 2: column 'a' must hold numbers of at most 3.4e\+38 in size, got 4e\+38"),
+    ):
+        with pytest.raises(DataError, match=message) as caught:
+            columns.numbers(pd.DataFrame({"a": bad}), ["a"], place, "; hint")
+        assert "\n" not in str(caught.value)

@@ -1,0 +1,165 @@
+"""The bounded operator: W by hand, its norm, the degree cap, and what a node that leaves can change."""
+
+from __future__ import annotations
+
+import math
+
+import networkx as nx
+import numpy as np
+import pytest
+import torch
+
+from caribou.errors import InputError
+from caribou.graph import Graph
+from caribou.graph.operator import (
+    cap_degrees,
+    first_of_each_row,
+    normalize,
+    normalize_weighted,
+    operator_of,
+    pair_hash,
+)
+from caribou.layers.contractive import ContractiveGraphLayer
+from caribou.privacy.sensitivity import (
+    Bounds,
+)
+from graph_families import (
+    graph_of,
+    small_graphs,
+    structured_edge_cases,
+)
+
+
+def random_graph(n: int = 40, seed: int = 0, columns: int = 6) -> Graph:
+    rng = np.random.default_rng(seed)
+    edges = np.array(list(nx.gnp_random_graph(n, 0.15, seed=seed).edges)).T
+    return Graph.from_edges(rng.standard_normal((n, columns)), edges)
+
+
+def test_degree_cap_at_node_level_is_applied() -> None:
+    star = Graph.from_edges(np.ones((30, 2)), np.array([[0] * 29, list(range(1, 30))]))
+    layer = ContractiveGraphLayer(1.0)
+    operator = normalize(star, Bounds(degree_cap=3), np.random.default_rng(0))
+    x = torch.zeros(30, 2, dtype=torch.float64)
+    x[0] = 1
+    assert int((layer(x, operator)[1:].abs().sum(dim=1) > 0).sum()) == 3
+    with pytest.raises(InputError, match="sampling must be a generator"):
+        normalize(star, Bounds(degree_cap=3))
+
+
+def test_the_cut_is_stable_when_a_node_leaves() -> None:
+    """Each former neighbour takes at most one other edge instead; nothing else is reshuffled."""
+    graph = random_graph(200, seed=5)
+    full = cap_degrees(graph.adjacency(), 6, np.random.default_rng(1)).toarray()
+    assert full.sum(axis=1).max() == 6
+    for v in range(0, 200, 7):
+        less = cap_degrees(graph.without_node(v).adjacency(), 6, np.random.default_rng(1)).toarray()
+        changed = full != less
+        changed[v] = changed[:, v] = False
+        assert changed.sum() // 2 <= graph.degrees[v]
+        assert set(np.flatnonzero(changed.any(axis=1))) <= set(
+            np.flatnonzero(changed[graph.neighbours(v)].any(axis=0))
+        ) | set(graph.neighbours(v))
+
+
+def test_zeroed_out_nodes_send_and_receive_nothing() -> None:
+    graph = random_graph(12, seed=2).without_node(4)
+    layer = ContractiveGraphLayer(0.9, alpha1=0.5, beta=1.0)
+    operator = normalize(graph, Bounds(degree_cap=20, nodes=12), np.random.default_rng(0))
+    x = torch.randn(12, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    moved = x.clone()
+    moved[4] += 5
+    x0 = torch.ones_like(x)
+    assert torch.equal(layer(x, operator, x0), layer(moved, operator, x0))
+    assert torch.equal(layer(x, operator, x0)[4], torch.zeros(3, dtype=torch.float64))
+
+
+FLOORS = (0, 1, 2, 3, 4, 5, 10)
+
+
+def dense_operator(graph: Graph, bounds: Bounds) -> np.ndarray:
+    return normalize(graph, bounds, np.random.default_rng(0)).matrix.to_dense().numpy()
+
+
+@pytest.mark.parametrize("floor", FLOORS)
+def test_operator_norm_is_at_most_one(floor: int) -> None:
+    graphs = [g for g, _ in structured_edge_cases()] + small_graphs() + [nx.complete_graph(60), nx.star_graph(59)]
+    for g in graphs:
+        norm = np.linalg.norm(dense_operator(graph_of(g), Bounds(degree_floor=floor)), 2)
+        assert norm <= 1 + 1e-6
+
+
+def test_degree_cap_holds_and_is_symmetric() -> None:
+    rng = np.random.default_rng(3)
+    for nxg in (nx.star_graph(30), nx.complete_graph(20), nx.gnp_random_graph(60, 0.3, seed=1), nx.empty_graph(3)):
+        for cap in (1, 2, 7):
+            operator = normalize(graph_of(nxg), Bounds(degree_cap=cap), rng).matrix.to_dense().numpy()
+            adjacency = (operator - np.diag(np.diag(operator))) > 0
+            assert adjacency.sum(axis=1).max(initial=0) <= cap
+            assert (adjacency == adjacency.T).all()
+
+
+def test_a_path_by_hand() -> None:
+    """W = S^(-1/2) (A + I) S^(-1/2) with s = max(degree, F) + 1: of 0 - 1 - 2 with F = 0, s = 2, 3, 2."""
+    path = Graph.from_edges(np.zeros((3, 1)), [[0, 1], [1, 2]])
+    root = 1 / math.sqrt(6)
+    by_hand = np.array([[1 / 2, root, 0], [root, 1 / 3, root], [0, root, 1 / 2]])
+    assert np.allclose(dense_operator(path, Bounds(degree_floor=0)), by_hand)
+    assert np.allclose(dense_operator(path, Bounds(degree_floor=9)), (path.adjacency().toarray() + np.eye(3)) / 10)
+    operator = normalize(path, Bounds(degree_floor=0))
+    x = torch.arange(6, dtype=torch.float64).reshape(3, 2)
+    assert torch.allclose(operator.aggregate(x), torch.from_numpy(by_hand) @ x)
+    assert operator.mean(x).tolist() == [[2.0, 3.0]]
+    assert operator.mask(x) is x
+
+
+def test_an_absent_node_is_in_no_row_and_in_no_mean() -> None:
+    graph = Graph.from_edges(np.ones((3, 1)), [[0, 1], [1, 2]]).without_node(2)
+    operator = normalize(graph, Bounds(degree_floor=1))
+    assert (operator.matrix.to_dense()[2] == 0).all()
+    x = torch.ones(3, 2, dtype=torch.float64)
+    assert operator.mean(x).tolist() == [[2 / 3, 2 / 3]], "n stays"
+    assert operator.mask(x)[2].tolist() == [0.0, 0.0]
+
+
+def test_equal_weights_are_the_plain_operator_and_others_shrink_it() -> None:
+    graph = random_graph(30, seed=1)
+    bounds = Bounds(degree_floor=4)
+    plain = dense_operator(graph, bounds)
+    same = normalize_weighted(graph, bounds, lambda u, v: np.ones(len(u)), weighting="attention")
+    assert np.allclose(same.matrix.to_dense().numpy(), plain)
+    assert same.weighting == "attention"
+    rng = np.random.default_rng(0)
+    other = normalize_weighted(graph, bounds, lambda u, v: rng.random(len(u)), weighting="attention")
+    matrix = other.matrix.to_dense().numpy()
+    assert np.allclose(matrix, matrix.T)
+    assert np.linalg.norm(matrix, 2) <= 1 + 1e-9
+    for bad in (lambda u, v: np.full(len(u), 1.1), lambda u, v: np.zeros(1), lambda u, v: np.full(len(u), np.nan)):
+        with pytest.raises(InputError, match=r"weights must be one number in \[0, 1\] per edge"):
+            normalize_weighted(graph, bounds, bad, weighting="attention")
+
+
+def test_whatever_describes_a_graph_becomes_an_operator() -> None:
+    graph, bounds = random_graph(10, seed=3), Bounds(degree_floor=2)
+    operator = normalize(graph, bounds)
+    assert operator_of(operator, 10, bounds) is operator
+    for described in (graph, torch.from_numpy(np.array(graph.edge_index))):
+        found = operator_of(described, 10, bounds)
+        assert torch.equal(found.matrix.to_dense(), operator.matrix.to_dense())
+    with pytest.raises(InputError, match="adjacency must be an Operator, a Graph or an edge_index tensor, got list"):
+        operator_of([[0], [1]], 10, bounds)  # type: ignore[arg-type]
+
+
+def test_the_order_of_pairs_does_not_depend_on_other_pairs_nor_on_the_end_that_asks() -> None:
+    rng = np.random.default_rng(0)
+    rows, columns = rng.integers(0, 20, (2, 200))
+    kept = first_of_each_row(rows, columns, 3, key=7)
+    for v in range(20):
+        assert kept[rows == v].sum() == min(3, (rows == v).sum())
+    # without the entries of one row, the others keep theirs
+    others = rows != 4
+    assert np.array_equal(first_of_each_row(rows[others], columns[others], 3, key=7), kept[others])
+    forth, back = (first_of_each_row(np.zeros(9, int), np.arange(9), 4, key=7, directed=d) for d in (False, True))
+    assert forth.sum() == back.sum() == 4
+    u, v = np.array([3, 8]), np.array([8, 3])
+    assert len(set(pair_hash(1, u, v).tolist())) == 2, "ordered pairs have hashes of their own"

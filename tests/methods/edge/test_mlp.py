@@ -1,0 +1,45 @@
+"""The method mlp: it reads no edge, draws no noise and spends nothing."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import caribou as cb
+from caribou import methods
+from caribou.errors import InputError
+from caribou.graph import Graph
+from caribou.mechanisms.noise_source import NoiseSource
+from caribou.methods.edge.mlp import Mlp
+from caribou.models.encoder import cross_fit
+from caribou.randomness import Streams
+
+GRAPH = cb.datasets.load("csbm:nodes=120,signal=3", seed=2)
+pytestmark = pytest.mark.usefixtures("quick_learning")
+
+
+def test_it_is_the_encoder_whatever_the_edges_and_the_noise() -> None:
+    bare = Graph.from_edges(GRAPH.features, GRAPH.edge_index[:, :0], GRAPH.labels, GRAPH.split)
+    noise = NoiseSource.secure()
+    fits = [methods.fit(Mlp(), graph, cb.Budget(1.0), Streams(0), noise) for graph in (GRAPH, bare)]
+    assert np.array_equal(fits[0].probabilities, fits[1].probabilities)
+    assert np.array_equal(fits[0].probabilities, cross_fit(GRAPH, Streams(0)).probabilities)
+    assert noise.draws == 0
+    assert fits[0].certificate.epsilon_spent == 0
+    assert fits[0].certificate.status == "private"
+
+
+def test_another_graph_costs_nothing_either() -> None:
+    fitted = methods.fit(Mlp(hidden=()), GRAPH, cb.Budget(1.0), Streams(0))
+    other = cb.datasets.load("csbm:nodes=60,signal=3", seed=5)
+    result = methods.predict_graph(Mlp(hidden=()), fitted.weights, other, cb.Budget(1.0), Streams(0))
+    assert result.probabilities.shape == (60, 4)
+    assert result.certificate.epsilon_spent == 0
+    assert Mlp().plan(GRAPH.sizes(cb.PrivacyUnit.EDGE), cb.Budget(1.0)).is_free
+
+
+def test_bad_input() -> None:
+    with pytest.raises(InputError, match="hidden must be a list of widths such as"):
+        Mlp(hidden=64)
+    with pytest.raises(InputError, match="unit must be edge for mlp, got node"):
+        methods.fit(Mlp(), GRAPH, cb.Budget(1.0, unit="node"), Streams(0))

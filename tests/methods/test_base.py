@@ -1,0 +1,60 @@
+"""The table of methods: every entry can be made, and what does not fit is named. The promises of methods: `test_contract`."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+import caribou as cb
+from caribou import methods
+from caribou.errors import InputError
+from caribou.methods import METHODS, Fitted, Outputs, method_info
+from caribou.methods.base import require_unit
+from caribou.privacy.budget import Budget, PrivacyUnit
+from caribou.privacy.ledger import Ledger
+from caribou.randomness import Streams
+
+GRAPH = cb.datasets.load("csbm:nodes=60", seed=0)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_entry_is_a_frozen_record_of_its_unit(name: str) -> None:
+    info = method_info(name)
+    method = info.create()
+    assert dataclasses.is_dataclass(method)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        setattr(method, dataclasses.fields(method)[0].name, 1)  # type: ignore[arg-type]
+    assert info.unit is (PrivacyUnit.NODE if name.endswith(("-ndp", "mlp-dp")) else PrivacyUnit.EDGE)
+    assert info.private is not name.endswith("-inf")
+    unit = next(u for u in PrivacyUnit if u is not info.unit)
+    with pytest.raises(InputError, match=f"unit must be {info.unit.value} for {name}, got {unit.value}"):
+        info.check(name, Budget(float("inf"), unit=unit))
+    if not info.private:
+        with pytest.raises(InputError, match=f"epsilon must be inf for {name}, which is not private, got 2"):
+            info.check(name, Budget(2.0, unit=info.unit))
+
+
+def test_unknown_names_are_listed() -> None:
+    with pytest.raises(InputError, match=r"method must be one of caribou-edp, .*, mlp, got 'gcn'"):
+        method_info("gcn")
+    with pytest.raises(InputError, match=r"setting must be one of hidden, got depth, width"):
+        method_info("mlp").create(width=3, depth=2)
+    require_unit(Budget(1.0), PrivacyUnit.EDGE, "x")
+
+
+def test_what_cannot_be_fitted_is_refused_before_it_is_charged(tmp_path) -> None:
+    book = Ledger(tmp_path / "ledger.sqlite")
+    method, budget = method_info("mlp-dp").create(), Budget(1.0, unit="node")
+    with pytest.raises(InputError, match="labels and a split"):
+        methods.fit(method, GRAPH.with_split(None), budget, Streams(0), ledger=book)
+    assert book.entries() == ()
+    fitted = methods.fit(method, GRAPH, budget, Streams(0), ledger=book)
+    assert [entry.certificate_id for entry in book.entries()] == [fitted.certificate.certificate_id]
+
+
+def test_outputs_become_a_fit_with_its_certificate() -> None:
+    fitted = methods.fit(method_info("mlp-dp").create(), GRAPH, Budget(1.0, unit="node"), Streams(0))
+    again = Fitted.of(Outputs(fitted.probabilities, {"a": fitted.probabilities}), fitted.certificate)
+    assert again.certificate is fitted.certificate
+    assert set(again.released) == {"a"}
