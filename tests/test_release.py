@@ -18,6 +18,7 @@ import pytest
 from typer.testing import CliRunner
 
 import caribou as cb
+import caribou.layers as cb_layers
 from caribou.cli import app
 from caribou.engines.pipeline import Request, release_files
 from caribou.errors import BudgetExceeded, CaribouError, InputError, LedgerError
@@ -148,7 +149,7 @@ def test_one_graph_has_one_fingerprint_at_every_door(tmp_path: Path) -> None:
     for door in (*DOORS, RAY):
         door.leave(GRAPH, book, tmp_path)
     assert len(book.entries("survey")) == len(DOORS) + 1
-    assert len(fingerprint(book, "survey")) == 1
+    assert [f.partition(":")[0] for f in fingerprint(book, "survey")] == ["2", "2e"]
 
 
 @every_door
@@ -282,6 +283,150 @@ def test_the_promise_of_a_search_is_that_of_its_weakest_setting() -> None:
     (record,) = certificate.mechanisms
     assert [trial["settings"]["graph_share"] for trial in record.details["trials"]] == [0.0, 0.0, 0.5, 0.5]
     assert verify(certificate).passed
+
+
+# -- the same edges, another file --------------------------------------------------------------------------------------
+
+
+def test_the_same_edges_with_other_features_are_not_released_under_another_name(book: Ledger, tmp_path: Path) -> None:
+    embeddings(GRAPH, book, tmp_path)
+    x = np.asarray(GRAPH.features, dtype=np.float64)
+    changed = [x / np.linalg.norm(x, axis=1, keepdims=True), x[:, :3], x[:, ::-1], x.astype(np.float16), np.round(x, 3)]
+    for features in changed:
+        graph = Graph.from_edges(features, GRAPH.edge_index, labels=GRAPH.labels, split=GRAPH.split, name="other")
+        with pytest.raises(LedgerError, match="known to this ledger as 'survey'"):
+            embeddings(graph, book, tmp_path)
+        with pytest.raises(LedgerError, match="has changed since its last release"):
+            embeddings(graph.renamed("survey"), book, tmp_path)
+    assert len(book.entries()) == 1
+    fewer = GRAPH.without_edge(*map(int, GRAPH.edge_index[:, 0])).edge_index
+    for edges in (np.empty((2, 0), dtype=int), fewer):
+        graph = Graph.from_edges(
+            x[:, :2], edges, labels=GRAPH.labels, split=GRAPH.split, name=f"{edges.shape[1]} entries"
+        )
+        embeddings(graph, book, tmp_path)
+    empty = Graph.from_edges(x[:, 1:3], np.empty((2, 0), dtype=int), name="another without edges")
+    embeddings(empty, book, tmp_path)
+
+
+def test_a_graph_is_known_as_its_owner_has_it_and_not_as_the_model_reads_it(book: Ledger) -> None:
+    names = [f"column {k}" for k in range(GRAPH.num_features)]
+
+    def named(order: list[str], name: str) -> Graph:
+        graph = Graph.from_edges(
+            GRAPH.features, GRAPH.edge_index, labels=GRAPH.labels, split=GRAPH.split, name=name, feature_names=names
+        )
+        return graph.with_columns(order)
+
+    model = Model("gap-edp", BUDGET).fit(named(names, "first"), ledger=book)
+    other = named(names[::-1], "first")
+    own = other.without_edge(*map(int, other.edge_index[:, 0])).renamed("second")
+    embeddings(own, book, Path())
+    model.predict_graph(own, ledger=book)
+    assert len(book.entries("second")) == 2
+    assert len([c for c in book.history("second") if str(c.new).startswith("2:")]) == 1
+
+
+def test_a_copy_of_a_charged_model_does_not_release_for_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A copy holds no ledger, and a relative path does not lead to another one."""
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    model = Model("gap-edp", BUDGET).fit(GRAPH, ledger="book.sqlite")
+    model.save("run")
+    book = Ledger("book.sqlite")
+    book.set_budget("other", cb.Budget(1.0, 1e-5, "edge"))
+    other = GRAPH.without_edge(*map(int, GRAPH.edge_index[:, 0])).renamed("other")
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    with pytest.raises(BudgetExceeded):
+        model.predict_proba(other)
+    assert not (tmp_path / "elsewhere" / "book.sqlite").exists()
+    for copied in (
+        copy.copy(model),
+        copy.deepcopy(model),
+        pickle.loads(pickle.dumps(model)),
+        cb.load(tmp_path / "run"),
+    ):
+        with pytest.raises(InputError, match=r"ledger must be given.*predict_graph\(data, ledger=...\)"):
+            copied.predict_proba(other)
+        with pytest.raises(BudgetExceeded):
+            copied.predict_graph(other, ledger=book)
+    with pytest.warns(UserWarning, match="charged in no ledger"):
+        Model("gap-edp", BUDGET).fit(GRAPH).predict_proba(other)
+    assert len(book.entries()) == 1
+
+
+def test_a_used_noise_source_is_refused_before_anything_is_charged(book: Ledger) -> None:
+    noise = NoiseSource.secure()
+    Model("gap-edp", BUDGET).fit(GRAPH, noise=noise)
+    with pytest.raises(InputError, match="noise must be a new source"):
+        Model("gap-edp", BUDGET).fit(GRAPH, ledger=book, noise=noise)
+    assert book.entries() == ()
+
+
+def test_a_resumed_release_needs_its_own_entry(tmp_path: Path) -> None:
+    """Interrupted after it was charged; then another ledger stands at the same place."""
+    u, v = GRAPH.edge_index
+    np.save(tmp_path / "edges.npy", np.stack([u[u < v], v[u < v]], axis=1))
+    np.save(tmp_path / "x.npy", np.asarray(GRAPH.features, dtype=np.float32))
+    request = Request(
+        edges=tmp_path / "edges.npy", features=tmp_path / "x.npy", out=tmp_path / "out.npy", budget=BUDGET, hops=2
+    )
+
+    def stop(number: int, *_: int) -> None:
+        if number == 2:
+            raise KeyboardInterrupt
+
+    path = tmp_path / "book.sqlite"
+    with pytest.raises(KeyboardInterrupt):
+        release_files(request, ledger=path, progress=stop)
+    path.rename(tmp_path / "moved.sqlite")
+    Ledger(path).set_budget("graph", cb.Budget(0.1, 1e-5, "edge"))
+    with pytest.raises(LedgerError, match="does not hold certificate"):
+        release_files(request, ledger=path)
+    assert not request.out.exists()
+    path.unlink()
+    (tmp_path / "moved.sqlite").rename(path)
+    certificate = release_files(request, ledger=path).certificate
+    (entry,) = Ledger(path).entries()
+    assert (entry.certificate_id, entry.status) == (certificate.certificate_id, "released")
+
+
+def test_a_search_over_perturbed_graphs_can_be_made_and_public_data_takes_no_ledger(book: Ledger) -> None:
+    found = tune("sage-edp", GRAPH, BUDGET, trials=2, space={"hidden": [4, 8], "epochs": [2]}, ledger=book)
+    assert found.fitted is not None
+    assert verify(found.fitted.certificate).passed
+    assert len(book.entries()) == 1
+    with pytest.raises(InputError, match="ledger must not be given for public data"):
+        tune("gap-edp", GRAPH, BUDGET, trials=1, space={"hops": [1, 2]}, public=True, ledger=book)
+
+
+def test_the_assumptions_of_a_search_are_those_of_all_settings() -> None:
+    space = {"layer": ["attention", "gcn"], "hops": [1, 2]}
+    found = tune("caribou-edp", GRAPH, BUDGET, trials=2, space=space)
+    assert found.fitted is not None
+    names = {assumption.name.value for assumption in found.fitted.certificate.assumptions}
+    assert {"public rows", "public matrix"} <= names
+    assert verify(found.fitted.certificate).passed
+
+
+@pytest.mark.parametrize("sharpness", [0.0, 2.0])
+def test_no_public_row_makes_a_refusal_tell_of_an_edge(sharpness: float) -> None:
+    rows = np.zeros((4, 1))
+    rows[0] = 1e200
+    layer = cb_layers.AttentionLayer(rows, sharpness=sharpness)
+    for edges in ([[0], [1]], [[2], [3]]):
+        operator = layer.operator(Graph.from_edges(np.eye(4), edges), cb.Bounds(degree_floor=1))
+        assert np.isfinite(operator.matrix.to_dense().numpy()).all()
+
+
+def test_uncovered_rows_do_not_leave_with_a_pickle() -> None:
+    node, edge = (
+        Model(name, cb.Budget(4.0, 1e-5, unit)).fit(GRAPH) for name, unit in (("mlp-dp", "node"), ("mlp", "edge"))
+    )
+    assert pickle.loads(pickle.dumps(node._result)).probabilities.size == 0
+    assert pickle.loads(pickle.dumps(edge._result)).probabilities.shape == (120, 3)
 
 
 # -- a model never carries the graph ---------------------------------------------------------------------------------

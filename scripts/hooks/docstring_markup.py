@@ -1,15 +1,18 @@
 """A Griffe extension for the API page: docstrings are Markdown with doctests and ``name: meaning`` lines.
 
-Doctests become fenced blocks (Markdown would read ``>>>`` as quotations), and runs of ``name: meaning`` lines become lists.
+Doctests become fenced blocks (Markdown would read ``>>>`` as quotations). Runs of ``name: meaning`` lines become lists,
+also below a title such as ``Args:``.
 """
 
 from __future__ import annotations
 
 import re
+import textwrap
 from typing import Any
 
 import griffe
 
+_SECTION = re.compile(r"^(Args|Returns|Raises|Shapes):$")
 _FIELD = re.compile(r"^([a-z_][a-z0-9_]*(?:, [a-z_][a-z0-9_]*)*): (?=\S)")
 
 
@@ -46,6 +49,9 @@ def _paragraph(part: str) -> str:
 
 
 def _listed(lines: list[str]) -> str:
+    if lines and (section := _SECTION.match(lines[0])):
+        body = textwrap.dedent("\n".join(lines[1:])).split("\n")
+        return f"**{section[1]}**\n\n{_listed(body)}"
     if not lines or not _FIELD.match(lines[0]):
         return "\n".join(lines)
     return "\n".join(_FIELD.sub(r"- `\1`: ", line) if _FIELD.match(line) else f"  {line.strip()}" for line in lines)

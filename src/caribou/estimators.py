@@ -13,6 +13,7 @@ import os
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -23,6 +24,7 @@ from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods.base import Fitted, fit, method_info, predict_graph
 from caribou.privacy.budget import Budget, PrivacyUnit, warn_of_large_delta
 from caribou.privacy.certificate import Certificate
+from caribou.privacy.ledger import Ledger
 from caribou.privacy.plan import ReleasePlan
 from caribou.randomness import Streams
 from caribou.release import LedgerLike
@@ -61,7 +63,8 @@ class Model:
         self._fitted: Fitted | None = None
         self._graph: Graph | None = None
         self._source: Any = None  # what fit was given, if it was not a Graph
-        self._ledger: LedgerLike | None = None
+        self._ledger: Ledger | Path | None = None
+        self._charged = False
         self._shape: tuple[int, int] = (0, 0)
         self._classes: tuple[str, ...] = ()
         self._node_ids: tuple[str, ...] | None = None
@@ -101,7 +104,9 @@ class Model:
             ledger=ledger,
             replace_fingerprint=replace_fingerprint,
         )
-        self._ledger, self._source = ledger, data
+        # absolute: after a change of the working folder a relative path would lead to another ledger
+        self._ledger = ledger if ledger is None or isinstance(ledger, Ledger) else Path(os.path.abspath(ledger))
+        self._charged, self._source = ledger is not None, data
         return self._take(fitted, graph)
 
     def plan(self, data: Any) -> ReleasePlan:
@@ -109,9 +114,20 @@ class Model:
         return self._recipe.plan(as_graph(data).sizes(self.budget.unit), self.budget)
 
     @classmethod
-    def of(cls, method: str, budget: Budget, settings: Mapping[str, Any], fitted: Fitted, graph: Graph) -> Model:
-        """A model that was fitted elsewhere, e.g. by a search for its settings."""
-        return Model(method, budget, **settings)._take(fitted, graph)
+    def of(
+        cls,
+        method: str,
+        budget: Budget,
+        settings: Mapping[str, Any],
+        fitted: Fitted,
+        graph: Graph,
+        *,
+        charged: bool = False,
+    ) -> Model:
+        """A model that was fitted elsewhere, e.g. by a search for its settings. ``charged``: in a ledger."""
+        model = Model(method, budget, **settings)
+        model._charged = charged
+        return model._take(fitted, graph)
 
     def _take(self, fitted: Fitted, graph: Graph) -> Self:
         self._fitted, self._graph = fitted, graph
@@ -157,11 +173,12 @@ class Model:
     def predict_proba(self, data: Any = None, *, training_graph: bool = False) -> np.ndarray:
         """Class probabilities. [n, C]
 
-        Without ``data``, or with what `fit` was given: of the training graph, free. With ``data``: of another graph, which is a
-        new release within the same budget, about that graph (a warning says so; it is charged in the ledger that `fit` was
-        given). ``training_graph=True`` declares that it is the training graph again, so that what was released is used and
-        nothing is spent (needed at node level after loading: a run holds no features). Its nodes must be in the order of the
-        training graph; at edge level names of nodes are compared, at node level a run holds none.
+        Without ``data``, or with what `fit` was given, these are the nodes of the training graph, and nothing is spent. With
+        ``data`` these are the nodes of another graph, which costs a new release about that graph within the same budget. A
+        warning says so, and the ledger that `fit` was given is charged. ``training_graph=True`` declares that ``data`` is the
+        training graph again: what was released is used, and nothing is spent. This is needed at node level after loading,
+        because a saved model holds no features. The nodes must be in the order of training. At edge level their names are
+        compared; at node level a saved model holds none.
         """
         if data is None or data is self._source or data is self._graph:
             return self._own_probabilities()
@@ -169,14 +186,29 @@ class Model:
         if training_graph:
             self._check_nodes(graph)
             return self._recipe.predict(self._result.weights, self._result.released, graph)
-        result = self.predict_graph(graph, ledger=self._ledger)
+        ledger = self._open_ledger()
+        result = self.predict_graph(data, ledger=ledger)
         if result.certificate.epsilon_spent > 0:
+            where = "charged in no ledger" if ledger is None else f"charged in {ledger.path}"
             warnings.warn(
-                f"another graph costs a new release: {self.budget} about {graph.name!r}; "
+                f"another graph costs a new release: {self.budget} about {graph.name!r}, {where}; "
                 "use Model.predict_graph to keep its certificate",
                 stacklevel=2,
             )
         return result.probabilities
+
+    def _open_ledger(self) -> Ledger | None:
+        """The ledger of the fit. A copy, or a loaded model, does not hold it: then another graph must be charged by name."""
+        if self._ledger is None and self._charged:
+            raise InputError(
+                "ledger must be given for another graph: this model was charged in one, which a copy or a saved model does not "
+                "hold; use predict_graph(data, ledger=...)"
+            )
+        return (
+            self._ledger
+            if self._ledger is None or isinstance(self._ledger, Ledger)
+            else Ledger(self._ledger, create=False)
+        )
 
     def predict(self, data: Any = None, *, training_graph: bool = False) -> np.ndarray:
         """The most likely class of every node, as a number. [n]; see `predict_proba`."""
@@ -191,7 +223,8 @@ class Model:
         replace_fingerprint: bool = False,
     ) -> Fitted:
         """Predict another graph: probabilities, what was released about it, and the certificate of that release."""
-        graph = self._aligned(as_graph(data))
+        private = as_graph(data)
+        graph = self._aligned(private)
         warn_of_large_delta(self.budget, graph.num_nodes)
         return predict_graph(
             self._recipe,
@@ -202,10 +235,11 @@ class Model:
             noise,
             ledger=ledger,
             replace_fingerprint=replace_fingerprint,
+            private=private,
         )
 
     def score(self, part: str = "test", data: Any = None) -> float:
-        """Accuracy on a part of the split: "train", "val" or "test". At node level not for publication (it reads labels)."""
+        """Accuracy on a part of the split: "train", "val" or "test". Not for publication at node level: it reads labels."""
         if part not in PARTS:
             raise InputError(f"part must be one of {', '.join(PARTS)}, got {part!r}")
         if data is None and self._graph is None:
@@ -218,7 +252,7 @@ class Model:
     # -- storage ---------------------------------------------------------------------------------------------------
 
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """Write weights, releases, settings and certificate to a new folder; never the graph, a seed or a hidden state."""
+        """Write weights, released arrays, settings and certificate to a new folder; never the graph, a seed or a hidden state."""
         check_target(folder)
         write_model(self._saved(), folder)
 
@@ -252,6 +286,7 @@ class Model:
             node_ids=self._node_ids,
             feature_names=self._feature_names,
             id_title=self._id_title,
+            charged=self._charged,
         )
 
     @staticmethod
@@ -260,7 +295,7 @@ class Model:
         model._fitted = Fitted(np.empty((0, 0)), saved.certificate, saved.released, saved.weights)
         model._shape = (saved.nodes, saved.columns)
         model._classes, model._node_ids, model._feature_names = saved.classes, saved.node_ids, saved.feature_names
-        model._id_title = saved.id_title
+        model._id_title, model._charged = saved.id_title, saved.charged
         return model
 
     @property

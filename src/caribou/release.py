@@ -115,6 +115,10 @@ def execute(
     """
     if ledger is not None and plan.budget.is_private and not noise.is_secret:
         raise InputError(f"noise must come from the operating system when a ledger is given, got {noise.origin}")
+    if ledger is not None and not noise.is_new:
+        raise InputError(
+            "noise must be a new source when a ledger is given (a part of it would repeat), got a used one"
+        )
     account = None if ledger is None else Account(ledger, private.name)
     certificate = (
         plan.certificate(noise)
@@ -126,6 +130,8 @@ def execute(
             account.charge(certificate, private, plan.description, replace_fingerprint, journal)
         if journal is not None:
             journal.charged()
+    elif account is not None:
+        account.require(certificate)
     drawn = run(noise)
     for mechanism, values in drawn.details.items():
         certificate = certificate.with_details(mechanism, **values)
@@ -174,11 +180,7 @@ class Account:
                 certificate.unit,
                 certificate.cost,
                 description=description,
-                fingerprints=[
-                    ledger.fingerprint(content, version=version)
-                    for version in ledger.fingerprint_versions()
-                    if (content := private.content(version)) is not None
-                ],
+                fingerprints=self._fingerprints(ledger, private, replace_fingerprint),
                 replace_fingerprint=replace_fingerprint,
                 certificate_id=certificate.certificate_id,
             )
@@ -187,9 +189,38 @@ class Account:
                 journal.refused()
             raise
 
+    def _fingerprints(self, ledger: Ledger, private: Private, replace: bool) -> list[str]:
+        """Of the content in every version that the ledger holds, and of the edges alone."""
+        found: list[str] = []
+        for version in ledger.fingerprint_versions():
+            content = private.content(version)
+            if content is None and not replace:
+                raise LedgerError(
+                    f"data set {self.name!r}: this ledger holds fingerprints of version {version}, which cannot be computed "
+                    "from files; release the graph from memory, or replace the fingerprint to declare whom it is about"
+                )
+            if content is not None:
+                found.append(ledger.fingerprint(content, version=version))
+        from caribou.graph.fingerprint import edges_of
+
+        edges = edges_of(tuple(private.content() or ()))
+        return found if edges is None else [*found, ledger.edge_fingerprint(edges)]
+
+    def require(self, certificate: Certificate) -> None:
+        """The entry of an interrupted run must still be there: another ledger at the same place knows nothing of it."""
+        if self._ledger is None:
+            raise LedgerError(f"ledger {self.path}: does not exist, and the interrupted run was charged there")
+        if not self.holds(certificate):
+            raise LedgerError(
+                f"ledger {self.path}: does not hold certificate {certificate.certificate_id}, under which the interrupted run "
+                "was charged; give that ledger, or remove the run with --discard"
+            )
+
     def mark_released(self, certificate: Certificate) -> None:
-        """Note that the release was made; a ledger that has gone since is an error, never made anew."""
+        """Note that the release was made; a ledger that has gone since, or lost the entry, is an error."""
         ledger = self._ledger or Ledger(self.path, create=False)
+        self._ledger = ledger
+        self.require(certificate)
         for entry in ledger.entries(self.name):
             if entry.certificate_id == certificate.certificate_id:
                 ledger.annotate(entry.id, "released")

@@ -36,7 +36,8 @@ WEIGHTS, RELEASED, CERTIFICATE, NODES = "weights.safetensors", "released.safeten
 @dataclass(frozen=True, eq=False)
 class SavedModel:
     """A fitted method as it is stored. ``classes``: names of the classes, in the order of the columns of probabilities;
-    ``feature_names``: those of the feature columns, in their order; ``id_title``: what the column of ``node_ids`` is called."""
+    ``feature_names``: those of the feature columns, in their order; ``id_title``: what the column of ``node_ids`` is called;
+    ``charged``: whether the fit was charged in a ledger."""
 
     method: str
     settings: Mapping[str, Any]
@@ -50,6 +51,7 @@ class SavedModel:
     node_ids: tuple[str, ...] | None = field(default=None)
     feature_names: tuple[str, ...] | None = field(default=None)
     id_title: str | None = field(default=None)
+    charged: bool = False
 
 
 def write_model(saved: SavedModel, folder: str | os.PathLike[str]) -> Path:
@@ -113,6 +115,7 @@ def read_model(folder: str | os.PathLike[str]) -> SavedModel:
             node_ids=_read_ids(base / NODES) if NODES in record["files"] else None,
             feature_names=_names(record.get("feature_names")),
             id_title=_word(record.get("id_title")),
+            charged=record.get("charged") is True,
         )
     except (KeyError, TypeError, ValueError, CaribouError) as error:
         raise RunError(f"run {base} cannot be read: {error}") from error
@@ -158,6 +161,7 @@ def _write_files(saved: SavedModel, folder: Path) -> None:
         "classes": list(saved.classes),
         "feature_names": None if saved.feature_names is None else list(saved.feature_names),
         "id_title": saved.id_title,
+        "charged": saved.charged,
         "files": {path.name: _digest(path) for path in sorted(folder.iterdir())},
     }
     (folder / RECORD).write_text(json.dumps(record, indent=2, allow_nan=False) + "\n", encoding="utf-8")

@@ -88,6 +88,8 @@ def tune(
     recipes = [info.create(**values) for values in combinations(name, space or SPACES.get(name, {}), fixed or {})]
     order = np.resize(Streams(seed).generator("tune").permutation(len(recipes)), trials)
     listed = [recipes[i] for i in order]  # without repetition until all have been drawn once
+    if public and ledger is not None:
+        raise InputError("ledger must not be given for public data, of which nothing is charged")
     if public:
         return _public_search(listed, graph, budget, seed, noise, progress)
     graph.for_learning(public=budget.unit is PrivacyUnit.EDGE)

@@ -45,7 +45,7 @@ class Made:
 def make(name: str, method: Method, unit: str, monkeypatch: pytest.MonkeyPatch) -> Made:
     attack: Any = replace(ATTACKS[name], **SMALL.get(name, {}))
     audited = AuditedMethod("mine", method, Budget(2.0, 1e-5, unit), GRAPH)
-    terms = TERMS.get(attack.promise, Terms(2))
+    terms = TERMS.get(attack.promise, Terms(1))
     calls, fit = [], fits.fit
     monkeypatch.setattr(fits, "fit", lambda *arguments: calls.append(1) or fit(*arguments))
     found = attack.run(audited, terms)

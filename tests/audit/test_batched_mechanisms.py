@@ -88,14 +88,15 @@ def test_batched_responses_have_the_law_of_the_perturbed_graph(rule: Callable[..
     """Count and adjacency together, on a path of three nodes, against `perturb` run by run; another epsilon is told apart."""
     path = Graph.from_edges(np.zeros((3, 1)), [[0, 1], [1, 2]])
     pairs, noise = split_pair_budget(Budget(1.5), 0.3), NoiseSource.seeded(8)
-    counts, bits = np.zeros((RUNS, 1)), np.zeros((RUNS, 3))
-    for run in range(RUNS):
+    runs = 1500
+    counts, bits = np.zeros((runs, 1)), np.zeros((runs, 3))
+    for run in range(runs):
         found = perturb(path, pairs, noise.stream(f"run {run}"), rule, max_edges=None)
         counts[run], (u, v) = found.count, found.pairs
         bits[run, v * (v - 1) // 2 + u] = 1
     one_by_one = outcomes(counts, bits)
-    for epsilon, same in ((1.5, True), (1.2, False), (1.9, False)):
-        batch = BatchedResponse(Budget(epsilon), rule, 0.3).many(path, RUNS, NoiseSource.seeded(9))
+    for epsilon, same in ((1.5, True), (0.9, False), (2.4, False)):
+        batch = BatchedResponse(Budget(epsilon), rule, 0.3).many(path, runs, NoiseSource.seeded(9))
         assert (p_value(one_by_one, outcomes(batch["edge_count"], batch["bits"])) > 1e-3) == same, epsilon
     single = BatchedResponse(Budget(1.5), rule, 0.3)(path, NoiseSource.seeded(9))
     assert (single["edge_count"].shape, single["bits"].shape) == ((1,), (3,))

@@ -23,7 +23,6 @@ PARAMETERS: dict[AssumptionName, dict[str, Any]] = {
     AssumptionName.HIDDEN_STATES: {"resumable": False},
     AssumptionName.HYPER_PARAMETERS: {"search": None},
     AssumptionName.INITIAL_STATE: {"unit": "edge"},
-    AssumptionName.LAYER: {"layer": "gcn"},
 }
 EVERY = [Assumption(name, PARAMETERS.get(name, {})) for name in AssumptionName]
 

@@ -347,7 +347,7 @@ def other_layer(r: Record) -> None:
     numbers = {"beta": s["parameters"]["beta"], "contraction": s["parameters"]["contraction"], "alpha1": 1.0}
     s["layer"], s["parameters"] = "contractive", numbers
     r["public_parameters"] |= {"layer": "contractive", **numbers}
-    forget(r, AssumptionName.LAYER)
+    forget(r, AssumptionName.PUBLIC_MATRIX)
 
 
 def layer_of_fewer_columns(r: Record) -> None:
@@ -358,8 +358,8 @@ def layer_of_fewer_columns(r: Record) -> None:
 
 
 def input_of_another_layer(r: Record) -> None:
-    needs(any(a["name"] == "layer" and a["parameters"]["layer"] == "gcn" for a in r["assumptions"]))
-    assume(r, Assumption(AssumptionName.LAYER, {"layer": "attention"}))
+    needs(any(a["name"] == AssumptionName.PUBLIC_MATRIX.value for a in r["assumptions"]))
+    assume(r, Assumption(AssumptionName.PUBLIC_ROWS))
 
 
 def less_weight_on_edges(r: Record) -> None:
@@ -962,8 +962,6 @@ def test_an_assumption_is_removed_or_added(name: str) -> None:
         parameters: dict[str, Any] = {}
         if word is AssumptionName.INITIAL_STATE:
             parameters = {"unit": record["unit"]}
-        if word is AssumptionName.LAYER:
-            parameters = {"layer": "gcn"}
         assume(changed, Assumption(word, parameters))
         result = outcome(changed)
         if result is not None and result.passed:

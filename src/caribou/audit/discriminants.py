@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from caribou.audit.transcripts import Layout, Runs, finite
+from caribou.errors import InputError
 
 FITTED = (
     "mean projection",
@@ -171,18 +172,25 @@ def best_test(a: np.ndarray, b: np.ndarray, bounds: Callable[[np.ndarray, np.nda
 
     ``bounds``: from false and true counts of many tests to their bounds.
     """
-    best, chosen = -math.inf, Test(0, 0.0, 1, True)
+    tests: list[tuple[int, int, bool, np.ndarray]] = []
+    false: list[np.ndarray] = []
+    true: list[np.ndarray] = []
     for column in range(a.shape[1]):
         values = np.array(thresholds(a[:, column], b[:, column]))
-        if len(values) == 0:
-            continue
         above = [len(x) - np.searchsorted(np.sort(x[:, column]), values, side="right") for x in (a, b)]
         for sign, (in_a, in_b) in ((1, above), (-1, [len(a) - above[0], len(b) - above[1]])):
-            for second, counts in ((True, (in_a, in_b)), (False, (in_b, in_a))):
-                each = bounds(*counts)
-                if each.max() > best:
-                    best, chosen = float(each.max()), Test(column, float(values[each.argmax()]), sign, second)
-    return chosen
+            for second in (True, False):
+                tests.append((column, sign, second, values))
+                false.append(in_a if second else in_b)
+                true.append(in_b if second else in_a)
+    if not sum(map(len, false)):
+        return Test(0, 0.0, 1, True)
+    place = int(bounds(np.concatenate(false), np.concatenate(true)).argmax())
+    for column, sign, second, values in tests:
+        if place < len(values):
+            return Test(column, float(values[place]), sign, second)
+        place -= len(values)
+    raise InputError(f"bounds must return one bound for each of {sum(map(len, false))} tests, got more")
 
 
 def thresholds(a: np.ndarray, b: np.ndarray) -> list[float]:

@@ -254,14 +254,28 @@ def tabulate(transcripts: Sequence[Transcript], named: Sequence[Mapping[str, flo
     """Transcripts with the adversary's scores of them; names may be missing in some runs."""
     names = tuple(dict.fromkeys(name for row in named for name in row))
     own = np.array([[float(row.get(name, np.nan)) for name in names] for row in named]).reshape(len(transcripts), -1)
-    statistics = np.array([list(equality_statistics(transcript).values()) for transcript in transcripts])
     found = dict.fromkeys(name for transcript in transcripts for name in transcript)
     arrays = {name: Ragged.of([transcript.get(name) for transcript in transcripts]) for name in found}
     for name in found:
         lower = [low_words(transcript[name]) if name in transcript else None for transcript in transcripts]
         if any(words is not None for words in lower):
             arrays[f"{name}, low words"] = Ragged.of(lower)
-    return Runs(arrays, np.concatenate([own, statistics], axis=1), (*names, *STATISTICS))
+    counts = sum((equality_of(name, transcripts) for name in found), start=np.zeros((len(transcripts), 3)))
+    shapes = np.array([structure(transcript) for transcript in transcripts])
+    return Runs(arrays, np.concatenate([own, counts, shapes], axis=1), (*names, *STATISTICS))
+
+
+def equality_of(name: str, transcripts: Sequence[Transcript]) -> np.ndarray:
+    """`equality_counts` of an array that may be missing in some runs, or have another type or shape. [runs, 3]"""
+    alike: dict[tuple[np.dtype[Any], Shape], list[int]] = {}
+    for run, transcript in enumerate(transcripts):
+        if name in transcript:
+            array = np.asarray(transcript[name])
+            alike.setdefault((array.dtype, array.shape), []).append(run)
+    out = np.zeros((len(transcripts), 3))
+    for rows in alike.values():
+        out[rows] = equality_counts(np.stack([transcripts[run][name] for run in rows]))
+    return out
 
 
 def observe_batch(
@@ -273,22 +287,9 @@ def observe_batch(
     own = {
         name: np.asarray(values, dtype=np.float64) for name, values in (scores(transcripts) if scores else {}).items()
     }
-    equal, zeros, odd = np.zeros(runs), np.zeros(runs), np.zeros(runs)
-    for array in transcripts.values():
-        if array.dtype.kind == "f":
-            zeros += (array == 0).reshape(runs, -1).sum(axis=1)
-            odd += (~np.isfinite(array)).reshape(runs, -1).sum(axis=1)
-            equal += equal_rows(array) if array.ndim == 3 else 0
-    entries = np.full(runs, sum(array[0].size for array in transcripts.values()))
-    shown = structure({name: array[0] for name, array in transcripts.items()})
-    columns = [
-        *own.values(),
-        equal,
-        zeros,
-        odd,
-        entries,
-        *(np.full(runs, value) for value in (len(transcripts), *shown)),
-    ]
+    counts = sum((equality_counts(array) for array in transcripts.values()), start=np.zeros((runs, 3)))
+    shape = structure({name: array[0] for name, array in transcripts.items()})
+    columns = [*own.values(), *counts.T, *(np.full(runs, value) for value in shape)]
     arrays = {name: Ragged.of_batch(array) for name, array in transcripts.items()}
     for name, array in transcripts.items():
         if low_words(array) is not None:
@@ -299,23 +300,25 @@ def observe_batch(
 # -- statistics that noise should hide -----------------------------------------------------------------------------
 
 
-def equality_statistics(transcript: Transcript) -> dict[str, float]:
-    """What noise hides and its absence shows: equal rows, zeros, and the shape of everything that is handed out."""
-    equal, zeros, odd = 0.0, 0.0, 0.0
-    for array in map(np.asarray, transcript.values()):
-        if array.dtype.kind == "f":
-            zeros += float((array == 0).sum())
-            odd += float((~np.isfinite(array)).sum())
-            equal += float(equal_rows(array[None])[0]) if array.ndim == 2 else 0.0
-    size = sum(np.size(array) for array in transcript.values())
-    values = (equal, zeros, odd, float(size), float(len(transcript)), *structure(transcript))
-    return dict(zip(STATISTICS, values, strict=True))
+def equality_counts(array: np.ndarray) -> np.ndarray:
+    """What noise hides and its absence shows: equal rows, zeros, and entries that are not finite. [runs, ...] -> [runs, 3]"""
+    runs = len(array)
+    if array.dtype.kind != "f":
+        return np.zeros((runs, 3))
+    flat = array.reshape(runs, -1)
+    equal = equal_rows(array) if array.ndim == 3 else np.zeros(runs)
+    return np.stack([equal, (flat == 0).sum(axis=1), (~np.isfinite(flat)).sum(axis=1)], axis=1)
 
 
-def structure(transcript: Transcript) -> tuple[float, float, float]:
-    """Names in their order, types and shapes of what is handed out, each as one number: equal ones have equal numbers."""
+def structure(transcript: Transcript) -> tuple[float, float, float, float, float]:
+    """Entries and arrays that are handed out, and their names in order, types and shapes, each as one number.
+
+    Equal words have equal numbers.
+    """
     arrays = [np.asarray(array) for array in transcript.values()]
     return (
+        float(sum(array.size for array in arrays)),
+        float(len(arrays)),
         word_number("|".join(transcript)),
         word_number("|".join(array.dtype.str for array in arrays)),
         word_number("|".join(str(array.shape) for array in arrays)),

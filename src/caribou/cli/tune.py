@@ -77,7 +77,7 @@ def tune(
             progress=advance if public else lambda: None,
         )
     if found.fitted is not None and out is not None:
-        Model.of(method, budget, found.settings, found.fitted, data).save(out)
+        Model.of(method, budget, found.settings, found.fitted, data, charged=ledger is not None).save(out)
     document: dict[str, Any] = {
         "method": method,
         "dataset": str(source),

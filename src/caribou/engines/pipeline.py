@@ -108,6 +108,14 @@ def _require_new(request: Request, *, may_be_ours: bool) -> None:
             )
 
 
+def _require_own_certificate(request: Request, folder: WorkFolder) -> None:
+    """A certificate that lies there already must be that of this run: another release may have come between."""
+    if request.certificate_path.exists():
+        stored = Certificate.load(request.certificate_path).certificate_id
+        if stored != folder.record["certificate"]["certificate_id"]:
+            raise InputError(f"{request.certificate_path} must be that of this release, got the one of another")
+
+
 def _identity(request: Request, calibrated: CalibratedPropagation) -> dict[str, Any]:
     """Also what this version makes of the request: the same noise at two scales, or under two roundings, would cancel out."""
     return {**request.identity(), "noise": calibrated.noise_std, "version": __version__}
@@ -146,6 +154,7 @@ def release_files(
     resumed = folder.record["round"] if folder.stage in ("charging", "running", "released") else None
     try:
         _require_new(request, may_be_ours=folder.stage in ("running", "released"))
+        _require_own_certificate(request, folder)
         if folder.stage == "released":  # all that is missing is the note in the ledger and the removal of the folder
             certificate = Certificate.from_dict(folder.record["certificate"])
             if ledger is not None:

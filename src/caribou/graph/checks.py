@@ -53,7 +53,12 @@ def restore(record: Any, state: Mapping[str, Any]) -> None:
 
 
 def private_copy(array: np.ndarray) -> np.ndarray:
-    """The array itself when nobody can write to it (a file that is mapped read-only included), else a sealed copy."""
+    """The array itself when nobody can write to it (a file that is mapped read-only included), else a sealed copy.
+
+    A view with strides, out of alignment or in another byte order is copied, too: compiled loops read plain memory.
+    """
+    if not (array.flags.c_contiguous and array.flags.aligned and array.dtype.isnative):
+        return seal(np.ascontiguousarray(array.astype(array.dtype.newbyteorder("="), copy=True)))
     base: Any = array
     while isinstance(base, np.ndarray):
         if base.flags.writeable:

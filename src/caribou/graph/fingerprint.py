@@ -1,14 +1,15 @@
 """One content for one graph, in memory or in row blocks on disk: what a ledger's keyed fingerprint is computed from.
 
-Content is n, the undirected edges and the features, and nothing else. It does not depend on the degree cap, the seed, the
-order of rows or columns of an edge table, repeated pairs, or the precision in which features are stored (they are compared in
-single precision). Labels and split are left out: with other labels it is still a graph of the same people.
+Content is n, the undirected edges and the features, and nothing else; its edges are also known by themselves (`edges_of`). It
+does not depend on the degree cap, the seed, the order of rows or columns of an edge table, repeated pairs, or whether features
+are stored in single or double precision (they are compared in single precision). Labels and split are left out: with other
+labels it is still a graph of the same people.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -57,10 +58,22 @@ class ContentDigest:
             self._row += part.shape[0]
 
     def parts(self) -> Iterator[bytes]:
-        """The content, for `Ledger.fingerprint`."""
+        """The content, for `Ledger.fingerprint`: nodes and columns, edges, features."""
         yield self._size
         yield self._edges.digest()
         yield self._features.digest()
+
+
+NO_EDGES = hashlib.sha256().digest()
+
+
+def edges_of(content: Sequence[bytes]) -> tuple[bytes, ...] | None:
+    """The part of a content that is about edges alone: n and the edges; None for a graph without edges.
+
+    With other features it is still a graph of the same edges: a ledger knows it by this part, too.
+    """
+    size, edges, _ = content
+    return None if edges == NO_EDGES else (size[:8], edges)
 
 
 def graph_content(graph: Graph) -> Iterator[bytes]:

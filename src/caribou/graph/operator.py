@@ -81,8 +81,10 @@ def normalize_weighted(graph: Graph, bounds: Bounds, weights: PairWeights, *, we
     upper = sp.triu(graph.adjacency(), k=1).tocoo()
     u, v = upper.row.astype(np.int64), upper.col.astype(np.int64)
     values = np.asarray(weights(u, v), dtype=np.float64)
-    if values.shape != u.shape or not ((values >= 0) & (values <= 1)).all():
-        raise InputError("weights must be one number in [0, 1] per edge, got something else")
+    if values.shape != u.shape:
+        raise InputError(f"weights must be one number per edge, got shape {values.shape[1:]} for each")
+    # brought into [0, 1] and never refused: an error would tell that a certain pair is an edge
+    values = np.clip(np.nan_to_num(values, nan=0.0), 0.0, 1.0)
     half = sp.coo_array((values, (u, v)), shape=(graph.num_nodes, graph.num_nodes))
     return _operator((half + half.T).tocsr(), bounds, graph.absent, weighting)
 

@@ -61,6 +61,8 @@ class AttentionLayer(BoundedModule):
 
     def weights(self, u: np.ndarray, v: np.ndarray) -> np.ndarray:
         """w_uv of pairs: a function of the two rows alone, bit by bit. [E], [E] -> [E]"""
+        if self.sharpness == 0:
+            return np.ones(len(u))
         squares = np.zeros(len(u))
         with np.errstate(over="ignore"):  # rows infinitely far apart have weight 0
             for column in self._columns:

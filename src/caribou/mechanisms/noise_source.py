@@ -73,6 +73,11 @@ class NoiseSource:
         key = hashlib.sha256(f"caribou noise|{seed}".encode()).digest()
         return cls(key, origin="a fixed seed")
 
+    @property
+    def is_new(self) -> bool:
+        """Whether nothing was drawn and no stream was opened."""
+        return self.draws == 0 and not self._purposes
+
     def stream(self, purpose: str) -> NoiseSource:
         """An independent child (its key is the HMAC of the purpose under this key), e.g. one per part of a pipeline.
 
@@ -229,6 +234,11 @@ class BlockNoise:
         """Reproducible noise for experiments; the certificate of such a run is void."""
         key = hashlib.sha256(f"caribou block noise|{integer(at_least=0, noise_seed=seed)}".encode()).digest()
         return cls(key, origin="a fixed seed")
+
+    @property
+    def is_new(self) -> bool:
+        """Always: the address chooses the noise, and a resumed run draws the same again."""
+        return True
 
     def save(self, path: Path) -> None:
         """Write the key for its owner's eyes only (mode 0600), durably, whole or not at all. A key is never replaced."""

@@ -18,7 +18,7 @@ from caribou.privacy.mechanism_records import Mechanism
 from caribou.privacy.plan import ReleasePlan
 from caribou.privacy.sizes import Sizes
 from caribou.randomness import Streams
-from caribou.release import Drawn, LedgerLike, execute
+from caribou.release import Drawn, LedgerLike, Private, execute
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,6 +49,12 @@ class Fitted:
     released: Mapping[str, np.ndarray] = field(default_factory=dict)
     weights: Mapping[str, np.ndarray] = field(default_factory=dict)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """What leaves the process is covered: at node level a node's own row of probabilities is not, and stays."""
+        covered = self.certificate.unit is PrivacyUnit.EDGE
+        own = self.probabilities if covered else np.empty((0, 0))
+        return Fitted, (own, self.certificate, self.released, self.weights)
+
     @classmethod
     def of(cls, outputs: Outputs, certificate: Certificate) -> Fitted:
         """What a method handed back, certified."""
@@ -59,7 +65,7 @@ class Method(Protocol):
     """A frozen record of public settings that can be planned and fitted. No call changes the graph.
 
     A plan is made from public numbers alone; whoever runs it hands it back. A method writes no certificate and opens no ledger:
-    call it through `caribou.release.fit` and `caribou.release.predict_graph`.
+    call it through `caribou.methods.fit` and `caribou.methods.predict_graph`.
     """
 
     def plan(self, sizes: Sizes, budget: Budget) -> ReleasePlan:
@@ -152,12 +158,17 @@ def predict_graph(
     *,
     ledger: LedgerLike | None = None,
     replace_fingerprint: bool = False,
+    private: Private | None = None,
 ) -> Fitted:
-    """Predict another graph with fitted weights: one release about that graph. Arguments as in `fit`."""
+    """Predict another graph with fitted weights: one release about that graph. Arguments as in `fit`.
+
+    ``private``: the graph as its owner has it, if ``graph`` was brought into the columns and classes of the model; its content is
+    what a ledger knows.
+    """
     plan = method.plan_graph(graph.sizes(budget.unit), budget, weights)
     released = execute(
         plan,
-        graph,
+        private or graph,
         lambda source: _drawn(method.predict_graph(plan, weights, graph, streams, source)),
         noise=noise or NoiseSource.secure(),
         ledger=ledger,
@@ -218,7 +229,7 @@ METHODS = {
         "a private model, with perturbed message passing of label codes where it pays",
     ),
     "votes-edp": MethodInfo(
-        PrivacyUnit.EDGE, "caribou.methods.edge.votes:VotesEdge", "votes in waves, every pair of nodes asked once"
+        PrivacyUnit.EDGE, "caribou.methods.edge.votes:VotesEdge", "votes in rounds, every pair of nodes asked once"
     ),
     "votes-ndp": MethodInfo(
         PrivacyUnit.NODE, "caribou.methods.node.votes:VotesNdp", "a private linear model, with votes where they pay"

@@ -23,13 +23,6 @@ SIDE_CHANNELS = (
 )
 
 
-LAYER_ASSUMPTIONS = {
-    "attention": "The rows that give the edge weights are public: they were computed without looking at any edge.",
-    "gcn": "The matrix Theta of the layer is public: it was chosen without looking at private data.",
-}
-"""What the theorem of a layer assumes about inputs that are not among its parameters."""
-
-
 class AssumptionName(Enum):
     """What a guarantee can rest on."""
 
@@ -44,7 +37,8 @@ class AssumptionName(Enum):
     INITIAL_STATE = "initial state"
     OWN_PREDICTIONS = "own predictions"
     PUBLIC_FEATURES = "public features"
-    LAYER = "layer"
+    PUBLIC_ROWS = "public rows"
+    PUBLIC_MATRIX = "public matrix"
     PARALLEL_COMPOSITION = "parallel composition"
     RELEASED_WEIGHTS = "weights"
 
@@ -57,6 +51,8 @@ class AssumptionName(Enum):
         raise CertificateError(f"assumption must be one of {', '.join(n.value for n in cls)}, got {word!r}")
 
 
+LAYER_ASSUMPTIONS = {"attention": AssumptionName.PUBLIC_ROWS, "gcn": AssumptionName.PUBLIC_MATRIX}
+"""What the theorem of a layer assumes about inputs that are not among its parameters. A search may need both."""
 STANDING = (
     AssumptionName.RANDOMNESS,
     AssumptionName.FLOATING_POINT,
@@ -185,12 +181,6 @@ def _initial_state(p: Mapping[str, Any]) -> str:
     return "Row i of X^(0) is a function of the data of node i alone, and of what was released privately before."
 
 
-def _layer(p: Mapping[str, Any]) -> str:
-    if p["layer"] not in LAYER_ASSUMPTIONS:
-        raise CertificateError(f"layer must be one of {', '.join(LAYER_ASSUMPTIONS)}, got {p['layer']!r}")
-    return LAYER_ASSUMPTIONS[p["layer"]]
-
-
 def _plain(words: str) -> Callable[[Mapping[str, Any]], str]:
     return lambda _: words
 
@@ -248,7 +238,14 @@ _SENTENCES: dict[AssumptionName, tuple[_Kinds, Callable[[Mapping[str, Any]], str
             "row of this graph and was chosen without looking at it. The program cannot check that."
         ),
     ),
-    AssumptionName.LAYER: ({"layer": str}, _layer),
+    AssumptionName.PUBLIC_ROWS: (
+        _NOTHING,
+        _plain("The rows that give the edge weights are public: they were computed without looking at any edge."),
+    ),
+    AssumptionName.PUBLIC_MATRIX: (
+        _NOTHING,
+        _plain("The matrix Theta of the layer is public: it was chosen without looking at private data."),
+    ),
     AssumptionName.PARALLEL_COMPOSITION: (
         _NOTHING,
         _plain(

@@ -16,7 +16,7 @@ private data. It is below 1/n for graphs of up to 10^5 nodes; for larger graphs 
 
 
 class PrivacyUnit(Enum):
-    """What one person can hide: the neighbouring relation of the guarantee.
+    """What is protected: the neighbouring relation of the guarantee.
 
     >>> PrivacyUnit.parse("node") is PrivacyUnit.NODE
     True

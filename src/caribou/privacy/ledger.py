@@ -58,6 +58,7 @@ from caribou.privacy.ledger_file import (
 __all__ = ["APPLICATION_ID", "SCHEMA_VERSION", "Balance", "Change", "Charge", "Ledger", "LedgerEntry"]
 
 FINGERPRINT_VERSION = 2
+EDGES_VERSION = "2e"
 """Of what a fingerprint is computed from (`caribou.graph.fingerprint`). Entries of older versions stay valid."""
 RESOLUTION = 1e-9
 """Totals are compared with the budget up to this relative rounding. Calibration rounds the noise up and the accountant
@@ -110,7 +111,7 @@ class Balance:
 
 
 class Ledger:
-    """The record of all releases of all data sets of one owner. See the module for what it guarantees and what not.
+    """The record of all releases of all data sets of one owner. The module says what it guarantees and what it does not.
 
     Args:
         path: the SQLite file; a missing one is created with mode 0600.
@@ -175,10 +176,14 @@ class Ledger:
             mac.update(content)
         return mac.hexdigest() if version == 1 else f"{version}:{mac.hexdigest()}"
 
+    def edge_fingerprint(self, parts: Iterable[bytes]) -> str:
+        """The same for the edges of a graph alone, whatever its features: marked with an ``e``."""
+        return f"{EDGES_VERSION}:{self.fingerprint([b'edges', *parts], version=1)}"
+
     def fingerprint_versions(self) -> tuple[int, ...]:
         """The versions that a new entry must be compared in: the present one, and an older one that this ledger holds."""
         known = {_version_of(c.new) for c in self._contents().changes if isinstance(c.new, str)}
-        return tuple(sorted(known | {FINGERPRINT_VERSION}, reverse=True))
+        return (FINGERPRINT_VERSION, 1) if "1" in known else (FINGERPRINT_VERSION,)
 
     def set_budget(self, name: str, budget: Budget) -> Balance:
         """Set the total of (data set, ``budget.unit``). Every change is kept in the history.
@@ -374,7 +379,7 @@ class Ledger:
     ) -> None:
         """Tie the name to its content, in every version that was given; each is compared with entries of its own version."""
         for fingerprint in fingerprints:
-            if not (isinstance(fingerprint, str) and re.fullmatch(r"([1-9][0-9]*:)?[0-9a-f]{64}", fingerprint)):
+            if not (isinstance(fingerprint, str) and re.fullmatch(r"([1-9][0-9]*e?:)?[0-9a-f]{64}", fingerprint)):
                 raise InputError(
                     f"fingerprint must be 64 hexadecimal digits as Ledger.fingerprint gives, got {fingerprint!r}"
                 )
@@ -385,7 +390,8 @@ class Ledger:
                     "(a new name does not reset what has been spent)"
                 )
         for fingerprint in fingerprints:
-            old = contents.fingerprint(name, _version_of(fingerprint))
+            version = _version_of(fingerprint)
+            old = contents.fingerprint(name, version)
             if contents.owner(fingerprint) == name:
                 continue
             if old is not None and not replace:
@@ -394,7 +400,7 @@ class Ledger:
                     "if it is about other people, or replace the fingerprint to declare that it is about the same "
                     "people (what they have spent then stays spent)"
                 )
-            if _version_of(fingerprint) == FINGERPRINT_VERSION:  # of an older version nothing new is recorded
+            if version != "1":  # of an older version nothing new is recorded
                 entries.append_change(self._now(), name, "fingerprint", None, old=old, new=fingerprint)
 
     def _now(self) -> datetime:
@@ -446,7 +452,7 @@ class _Contents:
                 return change.new
         return None
 
-    def fingerprint(self, name: str, version: int) -> str | None:
+    def fingerprint(self, name: str, version: str) -> str | None:
         for change in reversed(self.changes):
             if change.dataset == name and isinstance(change.new, str) and _version_of(change.new) == version:
                 return change.new
@@ -457,9 +463,9 @@ class _Contents:
         return next((c.dataset for c in self.changes if c.new == fingerprint), None)
 
 
-def _version_of(fingerprint: str) -> int:
+def _version_of(fingerprint: str) -> str:
     version, colon, _ = fingerprint.partition(":")
-    return int(version) if colon else 1
+    return version if colon else "1"
 
 
 # -- judging ------------------------------------------------------------------------------------------------------

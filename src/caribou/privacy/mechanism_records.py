@@ -186,7 +186,7 @@ def message_passing_record(calibrated: CalibratedPropagation, groups: Sequence[G
     cap = s.bounds.degree_cap
     cuts = s.unit is PrivacyUnit.NODE and cap is not None and cap < arithmetic.nodes - 1
     truncation = (Assumption(AssumptionName.TRUNCATION),) if cuts else ()
-    layer_inputs = (Assumption(AssumptionName.LAYER, {"layer": s.layer}),) if s.layer in LAYER_ASSUMPTIONS else ()
+    layer_inputs = (Assumption(LAYER_ASSUMPTIONS[s.layer]),) if s.layer in LAYER_ASSUMPTIONS else ()
     return MechanismRecord(
         Mechanism.MESSAGE_PASSING,
         Mechanism.MESSAGE_PASSING.value,
@@ -767,7 +767,8 @@ DETERMINED = frozenset(
         AssumptionName.NO_EDGE_READ,
         AssumptionName.INITIAL_STATE,
         AssumptionName.OWN_PREDICTIONS,
-        AssumptionName.LAYER,
+        AssumptionName.PUBLIC_ROWS,
+        AssumptionName.PUBLIC_MATRIX,
         AssumptionName.PARALLEL_COMPOSITION,
         AssumptionName.RELEASED_WEIGHTS,
     )

@@ -42,6 +42,11 @@ class Randomness(Protocol):
         """Where the key came from, in words."""
         ...
 
+    @property
+    def is_new(self) -> bool:
+        """Whether no stream of it was opened and nothing was drawn from it, or it draws by address."""
+        ...
+
 
 @dataclass(frozen=True)
 class ReleasePlan:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,8 @@ from caribou.privacy.plan import ReleasePlan
 from caribou.privacy.sizes import Sizes
 from caribou.randomness import Streams
 
+mu_of = cache(budget_mu)
+"""Computed once for a budget: runs of an audit are many."""
 OPEN = ("edges", "note", "joined")
 """Figures that a plan leaves open, for what is known after a draw: the only place where a certificate could leak."""
 
@@ -38,7 +41,7 @@ class Sound:
         return {}
 
     def plan(self, sizes: Sizes, budget: Budget) -> ReleasePlan:
-        cost = dict.fromkeys(EDGES, (Gaussian(1 / budget_mu(budget)),))
+        cost = dict.fromkeys(EDGES, (Gaussian(1 / mu_of(budget)),))
         record = own_record("sums of codes", "a test", budget.unit, cost, details=dict.fromkeys(OPEN))
         public = {"nodes": sizes.nodes}
         return ReleasePlan(budget, (record,), released=("sums",), description="sums", public_parameters=public)
@@ -50,7 +53,7 @@ class Sound:
         return np.asarray(graph.adjacency(np.float64) @ np.eye(graph.num_classes)[graph.labels])
 
     def sums(self, graph: Graph, budget: Budget, noise: NoiseSource) -> np.ndarray:
-        return noise.add_gaussian(self.clean(graph), std=math.sqrt(2) / budget_mu(budget))
+        return noise.add_gaussian(self.clean(graph), std=math.sqrt(2) / mu_of(budget))
 
     def details(self, graph: Graph) -> dict[str, Any]:
         return {}
@@ -121,7 +124,7 @@ class HalfNoiseInTheFit(Sound):
     """A fit has half the noise of a release."""
 
     def fit(self, plan: ReleasePlan, graph: Graph, streams: Streams, noise: NoiseSource) -> Outputs:
-        S = noise.add_gaussian(self.clean(graph), std=math.sqrt(2) / budget_mu(plan.budget) / 2)
+        S = noise.add_gaussian(self.clean(graph), std=math.sqrt(2) / mu_of(plan.budget) / 2)
         return self.outputs(graph, S, {"bias": np.zeros(2)})
 
 
@@ -129,7 +132,7 @@ class LargerSensitivityOfTheFit(Sound):
     """A fit forgets to bound what it sums: ten times the sensitivity of a release, under the same noise."""
 
     def fit(self, plan: ReleasePlan, graph: Graph, streams: Streams, noise: NoiseSource) -> Outputs:
-        S = noise.add_gaussian(10 * self.clean(graph), std=math.sqrt(2) / budget_mu(plan.budget))
+        S = noise.add_gaussian(10 * self.clean(graph), std=math.sqrt(2) / mu_of(plan.budget))
         return self.outputs(graph, S, {"bias": np.zeros(2)})
 
 
@@ -159,7 +162,7 @@ class CheapFit(Sound):
     """Nothing is wrong with it: a fit spends a third of mu and says so, a release the whole budget."""
 
     def plan(self, sizes: Sizes, budget: Budget) -> ReleasePlan:
-        third = gdp_epsilon(mu=budget_mu(budget) / 3, delta=budget.delta)
+        third = gdp_epsilon(mu=mu_of(budget) / 3, delta=budget.delta)
         return super().plan(sizes, Budget(third, budget.delta, budget.unit))
 
     def plan_graph(self, sizes: Sizes, budget: Budget, weights: Mapping[str, np.ndarray]) -> ReleasePlan:
@@ -177,7 +180,7 @@ class HalfNoise(Sound):
     """Noise for twice the mu, under the name of the library's own mechanism."""
 
     def sums(self, graph: Graph, budget: Budget, noise: NoiseSource) -> np.ndarray:
-        return noise.add_gaussian(self.clean(graph), std=math.sqrt(2) / budget_mu(budget) / 2)
+        return noise.add_gaussian(self.clean(graph), std=math.sqrt(2) / mu_of(budget) / 2)
 
 
 # -- what is stated beside the release -----------------------------------------------------------------------------

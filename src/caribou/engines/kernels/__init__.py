@@ -17,6 +17,8 @@ from pathlib import Path
 
 import numpy as np
 
+from caribou.errors import InputError
+
 VERSION = 1
 """Of the arithmetic: changes whenever the bits of a result may."""
 _INTERFACE = 2
@@ -150,13 +152,13 @@ def round_tiles(
     if finish.x0 is not None:
         moving.append((rest, "x0", 4 * y.columns))
     begins = [(record, field, getattr(record, field), width) for record, field, width in moving]
-    arguments = ctypes.byref(product), ctypes.byref(rest), _address(scratch)
+    arguments = ctypes.byref(product), ctypes.byref(rest), ctypes.c_void_p(scratch.ctypes.data)
     call = _library().caribou_round  # type: ignore[union-attr]
     for number, (first, noise) in enumerate(zip(firsts, noises, strict=True)):
         for record, field, begin, width in begins:
             setattr(record, field, begin + first * width)
         product.rows = min(tile, rows.count - first)
-        rest.noise = None if noise is None else noise.ctypes.data
+        rest.noise = None if noise is None else pointer(noise, np.float64, (product.rows, y.columns))
         rest.sum = sums.ctypes.data + 8 * number * y.columns
         call(*arguments)
     return sums
@@ -167,7 +169,8 @@ def add_rows(rows: Rows, y: Shards, total: np.ndarray) -> None:
     library = _library()
     if library is not None:
         pointers = _pointers(y)
-        library.caribou_add(ctypes.byref(_product(rows, y, pointers)), _address(total))
+        address = pointer(total, np.float64, (rows.count, y.columns), written=True)
+        library.caribou_add(ctypes.byref(_product(rows, y, pointers)), ctypes.c_void_p(address))
         return
     import scipy.sparse as sp
 
@@ -189,8 +192,9 @@ def finish_rows(finish: Finish, total: np.ndarray, out: np.ndarray) -> np.ndarra
     if library is not None:
         sums = np.zeros(out.shape[1])
         rest = _rest(finish, out, sums)
+        address = pointer(total, np.float64, out.shape, written=True)
         library.caribou_finish(
-            ctypes.byref(rest), ctypes.c_int64(len(out)), ctypes.c_int32(out.shape[1]), _address(total)
+            ctypes.byref(rest), ctypes.c_int64(len(out)), ctypes.c_int32(out.shape[1]), ctypes.c_void_p(address)
         )
         return sums
     a = 1 / np.sqrt(np.maximum(finish.degrees, finish.floor) + 1.0)[:, None]
@@ -217,7 +221,9 @@ def gaussian(words: np.ndarray, out: np.ndarray, *, std: float, grid: float) -> 
     library = _library()
     if library is not None:
         numbers = (ctypes.c_double(std), ctypes.c_double(grid), ctypes.c_double(1 / grid))
-        library.caribou_gaussian(_address(words), ctypes.c_int64(pairs), *numbers, _address(out))
+        source = ctypes.c_void_p(pointer(words, np.uint64, (3 * pairs,)))
+        target = ctypes.c_void_p(pointer(out, np.float64, (2 * pairs,), written=True))
+        library.caribou_gaussian(source, ctypes.c_int64(pairs), *numbers, target)
         return
     w = words.astype(np.float64)
     radius = np.sqrt(-2 * np.log((w[:pairs] + (w[pairs : 2 * pairs] + 0.5) * 2.0**-64) * 2.0**-64))
@@ -234,14 +240,28 @@ def count_votes(
     ``first`` is the index of the first row; place (int32, -1: does not send), receives (bool) and message (int32): [n].
     """
     counts = np.zeros((rows.count, classes), dtype=np.int64)
+    n = len(place)
+    _checked_rows(rows, n)
+    if not 0 <= first <= n - rows.count:
+        raise InputError(f"first must leave room for {rows.count} rows of {n} nodes, got {first}")
+    senders = message[place >= 0]
+    if len(senders) and not (int(senders.min()) >= 0 and int(senders.max()) < classes):
+        raise InputError(f"message must be a class in 0 .. {classes - 1} of every sender")
     library = _library()
     if library is not None:
+        addresses = (
+            pointer(rows.starts, np.int64, (rows.count + 1,)),
+            pointer(rows.columns, np.int32, (int(rows.starts[-1]),)),
+            pointer(place, np.int32, (n,)),
+            pointer(receives, np.bool_, (n,)),
+            pointer(message, np.int32, (n,)),
+        )
         library.caribou_votes(
             ctypes.c_int64(rows.count),
             ctypes.c_int64(first),
-            *(_address(part) for part in (rows.starts, rows.columns, place, receives, message)),
+            *map(ctypes.c_void_p, addresses),
             ctypes.c_int32(classes),
-            _address(counts),
+            ctypes.c_void_p(counts.ctypes.data),
         )
         return counts
     u = rows.columns[int(rows.starts[0]) : int(rows.starts[-1])]
@@ -255,20 +275,47 @@ def _projected(x: np.ndarray) -> np.ndarray:
     return x / np.maximum(1, np.sqrt((x * x).sum(axis=1, keepdims=True)))
 
 
-def _address(array: np.ndarray) -> ctypes.c_void_p:
-    return ctypes.c_void_p(array.ctypes.data)
+def pointer(array: np.ndarray, kind: type | str, shape: tuple[int, ...], *, written: bool = False) -> int:
+    """The address of an array that goes to C: of exactly this type, native, contiguous, aligned, and at least this large.
+
+    C sees an address and nothing else. A strided view or another byte order would be read as other memory, silently: one edge
+    could then move a count by any amount. ``shape``: that the loop will read; the first axis may be longer.
+    """
+    dtype = np.dtype(kind)
+    if not isinstance(array, np.ndarray) or array.dtype != dtype or not array.dtype.isnative:
+        found = f"{array.dtype.str}" if isinstance(array, np.ndarray) else type(array).__name__
+        raise InputError(f"array must be of type {dtype.str}, got {found}")
+    if not (array.flags.c_contiguous and array.flags.aligned):
+        raise InputError(f"array must be contiguous and aligned, got strides {array.strides} for shape {array.shape}")
+    if array.ndim != len(shape) or array.shape[1:] != shape[1:] or array.shape[0] < shape[0]:
+        raise InputError(f"array must have at least the shape {shape}, got {array.shape}")
+    if written and not array.flags.writeable:
+        raise InputError("array must be writable, got a read-only one")
+    return array.ctypes.data
 
 
 def _pointers(y: Shards) -> np.ndarray:
-    return np.array([0 if array is None else array.ctypes.data for array in y.arrays], dtype=np.uint64)
+    addresses = [0 if a is None else pointer(a, np.float32, (len(a), y.columns)) for a in y.arrays]
+    return np.array(addresses, dtype=np.uint64)
+
+
+def _checked_rows(rows: Rows, nodes: int) -> None:
+    """Rows whose starts rise within their columns, and columns that are nodes."""
+    first, last = int(rows.starts[0]), int(rows.starts[-1])
+    if first < 0 or last > len(rows.columns) or (np.diff(rows.starts) < 0).any():
+        raise InputError(f"starts must rise within 0 .. {len(rows.columns)}, got {first} .. {last}")
+    used = rows.columns[first:last]
+    if len(used) and not (int(used.min()) >= 0 and int(used.max()) < nodes):
+        raise InputError(f"columns must be nodes in 0 .. {nodes - 1}, got {int(used.min())} .. {int(used.max())}")
 
 
 def _product(rows: Rows, y: Shards, pointers: np.ndarray) -> _Product:
+    end = int(rows.starts[-1])
     return _Product(
         rows.count,
-        rows.starts.ctypes.data,
-        rows.columns.ctypes.data,
-        int(rows.starts[-1]),
+        pointer(rows.starts, np.int64, (rows.count + 1,)),
+        pointer(rows.columns, np.int32, (end,)),
+        end,
         pointers.ctypes.data,
         y.shift,
         y.columns,
@@ -276,22 +323,27 @@ def _product(rows: Rows, y: Shards, pointers: np.ndarray) -> _Product:
 
 
 def _rest(finish: Finish, out: np.ndarray, sums: np.ndarray) -> _Rest:
+    rows, d = out.shape
     return _Rest(
-        finish.degrees.ctypes.data,
-        finish.own.ctypes.data,
+        pointer(finish.degrees, np.int64, (rows,)),
+        pointer(finish.own, np.float32, (rows, d)),
         finish.floor,
         finish.weight,
-        None if finish.mean is None else finish.mean.ctypes.data,
+        None if finish.mean is None else pointer(finish.mean, np.float64, (d,)),
         finish.beta,
-        None if finish.x0 is None else finish.x0.ctypes.data,
+        None if finish.x0 is None else pointer(finish.x0, np.float32, (rows, d)),
         int(finish.inner),
         int(finish.last),
-        None if finish.noise is None else finish.noise.ctypes.data,
+        None if finish.noise is None else _noise_pointer(finish.noise, d),
         finish.grid,
         1 / finish.grid,
-        out.ctypes.data,
-        sums.ctypes.data,
+        pointer(out, np.float32, (rows, d), written=True),
+        pointer(sums, np.float64, sums.shape, written=True),
     )
+
+
+def _noise_pointer(noise: np.ndarray, d: int) -> int:
+    return pointer(noise, np.float64, (noise.shape[0], d))
 
 
 @cache

@@ -1,0 +1,96 @@
+"""What costs time in an audit and decides nothing about privacy, made cheap: for tests of what is left."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import caribou.models.count_likelihood as counts_module
+import caribou.models.heads as heads
+import caribou.privacy.accounting as accounting
+from caribou.graph import Graph
+from caribou.methods import METHODS
+from caribou.models.classifier import ClassifierConfig
+from caribou.models.encoder import kept_encoders
+from caribou.randomness import Streams
+
+
+def remembered(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The same function; equal arguments are computed once. Its arguments are public numbers and events."""
+    known: dict[Any, Any] = {}
+
+    def call(*arguments: Any, **named: Any) -> Any:
+        key = (*(tuple(a) if isinstance(a, list | tuple) else a for a in arguments), *sorted(named.items()))
+        if key not in known:
+            known[key] = function(*arguments, **named)
+        return known[key]
+
+    return call
+
+
+def replace_everywhere(patch: pytest.MonkeyPatch, old: Any, new: Any, under: str = "caribou") -> None:
+    """In every module under ``under`` that has imported it by name."""
+    for name, module in list(sys.modules.items()):
+        if name.startswith(under):
+            for attribute in [key for key, value in vars(module).items() if value is old]:
+                patch.setattr(module, attribute, new)
+
+
+@contextmanager
+def remembered_accounts() -> Iterator[None]:
+    """Every run of an audit accounts for the same public events: equal events are accounted for once."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("gdp_epsilon", "gdp_mu", "pld_epsilon", "largest_true_positive_rate"):
+            function = getattr(accounting, name)
+            replace_everywhere(patch, function, remembered(function))
+        yield
+
+
+def one_step(loss: Callable[[torch.Tensor], torch.Tensor], start: torch.Tensor) -> np.ndarray:
+    """One step of descent in place of the optimum."""
+    theta = start.double().clone().requires_grad_()
+    (slope,) = torch.autograd.grad(loss(theta), theta)
+    return (theta - 0.3 * slope).detach().numpy()
+
+
+class EncodersByContent(dict[Any, Any]):
+    """Encoders by all that they read: features, labels, split, public randomness and widths, and no edge."""
+
+    @staticmethod
+    def _content(key: tuple[Graph, Streams, tuple[int, ...]]) -> tuple[Any, ...]:
+        graph, streams, hidden = key
+        split, labels = graph.for_learning(public=True)
+        parts = (split.train, split.val, split.test, labels, graph.features)
+        return (streams, hidden, *(np.asarray(part).tobytes() for part in parts))
+
+    def __contains__(self, key: object) -> bool:
+        return super().__contains__(self._content(key))  # type: ignore[arg-type]
+
+    def __getitem__(self, key: Any) -> Any:
+        return super().__getitem__(self._content(key))
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        super().__setitem__(self._content(key), value)
+
+
+@contextmanager
+def quick_public_steps() -> Iterator[None]:
+    """Models of released and public values are fitted in one step; an encoder, which reads no edge, is fitted once."""
+    for info in METHODS.values():  # a module that is imported later would keep what is replaced here
+        importlib.import_module(info.home.split(":")[0])
+
+    with remembered_accounts(), kept_encoders(EncodersByContent()), pytest.MonkeyPatch.context() as patch:
+        small = ClassifierConfig(hidden=4, epochs=1)
+        replace_everywhere(patch, ClassifierConfig, lambda **_: small, under="caribou.methods")
+        patch.setattr(heads, "_minimise", one_step)
+        # the same numbers; torch.manual_seed also writes down the whole stack for every kind of device that is not there
+        patch.setattr(torch, "manual_seed", torch.default_generator.manual_seed)
+        patch.setattr(counts_module, "LARGEST", 20)  # tables of the likelihood: no count of these graphs is larger
+        yield

@@ -1,0 +1,124 @@
+"""Retired words stay retired: code and pages use the words of the field (docs/decisions/0073-words-of-the-field.md)."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+TEXTS = (".py", ".c", ".html", ".md", ".svg", ".yml", ".toml")
+
+RETIRED = {
+    "ballots?": "CountQuery",
+    "vote_?box": "NoisyCounts",
+    "(class Roll|roll of (senders|voters|nodes))": "QueryOnceGuard",
+    "elect(s|ed|ing|ions?)?": "run_rounds, votes",
+    "waves?": "round",
+    "(booked|bookings?|books)": "charge, LedgerEntry",
+    "receipts?": "Charge, LedgerEntry",
+    "class Standing": "Balance",
+    "coins?": "public seed, private randomness, draw",
+    "convict(s|ed|ing|ions?)?": "reject",
+    "guilty": "rejected",
+    "acquit(s|ted|ting|tals?)?": "accept",
+    "museums?": "known_bad_mechanisms",
+    "exhibits?": "known bad mechanism",
+    "(turned noise|class Tape|coupling)": "noise replay",
+    "(two.sided.geometric|geometric noise|noise.{1,4}geometric)": "discrete Laplace",
+    "unit_clips": "sensitivity_multiple",
+    "most_rows": "max_rows",
+    "FEWEST_[A-Z]+": "MIN_",
+    "release_cost": "plan_graph",
+    r"(Model|Method)\.release": "predict_graph",
+    r"Ledger\.spend": "Ledger.charge",
+    r"ledger\.releases": "Ledger.entries",
+}
+ORDINARY = {
+    # names of random streams: another name would draw other numbers
+    "coins?": ("src/caribou/audit/lira.py", "src/caribou/audit/onerun.py"),
+}
+
+
+def found(text: str) -> Iterator[tuple[str, str]]:
+    """The patterns that occur in a text as words or as parts of a name, with the place."""
+    for pattern in RETIRED:
+        for match in re.finditer(rf"(?<![A-Za-z])({pattern})(?![A-Za-z])", text, re.IGNORECASE):
+            yield pattern, f"line {text.count(chr(10), 0, match.start()) + 1}: {match[0]}"
+
+
+def texts() -> Iterator[Path]:
+    yield from (ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "mkdocs.yml"))
+    for folder in ("src", "docs", "scripts"):
+        yield from (path for path in sorted((ROOT / folder).rglob("*")) if path.suffix in TEXTS)
+
+
+def names_of_tests() -> Iterator[tuple[Path, str]]:
+    for path in sorted((ROOT / "tests").rglob("*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        functions = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.ClassDef))
+        names = [node.name for node in functions if node.name.lower().startswith("test")]
+        yield path, "\n".join([path.stem, *names])
+
+
+def problems(path: Path, text: str) -> list[str]:
+    name = path.relative_to(ROOT).as_posix()
+    return [
+        f"{name}, {place}; use {RETIRED[pattern]}"
+        for pattern, place in found(text)
+        if name not in ORDINARY.get(pattern, ())
+    ]
+
+
+def test_code_pages_and_help_use_no_retired_word() -> None:
+    wrong = [line for path in texts() for line in problems(path, path.read_text(encoding="utf-8"))]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_names_of_tests_use_no_retired_word() -> None:
+    wrong = [line for path, names in names_of_tests() for line in problems(path, names)]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_files_where_a_word_is_ordinary_exist() -> None:
+    for name in (file for files in ORDINARY.values() for file in files):
+        assert (ROOT / name).exists(), name
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "the cost is booked before noise is drawn",
+        "BallotBox = None  # ballot",
+        "class VoteBox:",
+        "test_public_coins_leave_the_noise_as_it_is",
+        "a leak is convicted",
+        "max_waves",
+        "Geometric noise on a count",
+        'noise="geometric"',
+        "FEWEST_RUNS",
+        "Model.release",
+    ],
+)
+def test_a_retired_word_is_found(text: str) -> None:
+    assert list(found(text))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a notebook, or a bookcase",
+        "PyTorch Geometric",
+        "the difference of two geometric variables",
+        "that rolls back",
+        "we select the selected ones",
+        "the standing assumptions",
+        "it coincides",
+        "caribou.release",
+    ],
+)
+def test_ordinary_words_are_not(text: str) -> None:
+    assert not list(found(text))
