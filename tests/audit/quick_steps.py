@@ -47,7 +47,7 @@ def replace_everywhere(patch: pytest.MonkeyPatch, old: Any, new: Any, under: str
 def remembered_accounts() -> Iterator[None]:
     """Every run of an audit accounts for the same public events: equal events are accounted for once."""
     with pytest.MonkeyPatch.context() as patch:
-        for name in ("gdp_epsilon", "gdp_mu", "pld_epsilon", "largest_true_positive_rate"):
+        for name in ("gdp_epsilon", "gdp_mu", "pld_epsilon", "epsilon_of", "largest_true_positive_rate"):
             function = getattr(accounting, name)
             replace_everywhere(patch, function, remembered(function))
         yield

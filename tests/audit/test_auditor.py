@@ -31,6 +31,8 @@ from caribou.privacy.events import Gaussian
 from caribou.privacy.mechanism_records import Group
 from caribou.randomness import Streams
 
+pytestmark = pytest.mark.usefixtures("remembered_accounts")
+
 
 def audit(method: Method, epsilon: float = 4.0, runs: int = 400, **settings: Any) -> Outcome:
     audited = AuditedMethod("mine", method, Budget(epsilon, 1e-5))

@@ -9,6 +9,7 @@ from caribou.audit.distinguish import distinguish
 from caribou.audit.verdict import VIOLATED, judge
 from caribou.privacy.budget import Budget
 
+pytestmark = pytest.mark.usefixtures("remembered_accounts")
 KNOWN_BAD = {**message_passing.MECHANISMS, **baselines.MECHANISMS, **handling.MECHANISMS, **whole_methods.MECHANISMS}
 
 

@@ -11,15 +11,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from audit.known_bad_mechanisms import handling, message_passing
+from audit.known_bad_mechanisms import message_passing
 from audit.known_bad_mechanisms.known_bad import KnownBad
 from caribou.audit.auditor import Outcome
 from caribou.audit.distinguish import distinguish
 from caribou.audit.evidence import OneRun
 from caribou.audit.metrics import FALSE_POSITIVE_RATES, Scored, summarise
-from caribou.audit.report import draw, proven_bounds, write_report
-from caribou.audit.verdict import judge
-from caribou.errors import RunError
+from caribou.audit.report import draw, page, proven_bounds, write_report
+from caribou.audit.verdict import CONSISTENT, INCONCLUSIVE, VIOLATED, judge
+from caribou.errors import InputError, RunError
 from caribou.privacy.budget import Budget
 
 
@@ -39,8 +39,12 @@ def violated() -> Outcome:
     return outcome_of(message_passing.MECHANISMS["normalisation to the sphere"], "sphere & <ball>")
 
 
-def test_the_page_needs_no_other_file_and_says_everything(violated: Outcome, tmp_path: Path) -> None:
-    folder = write_report(violated, tmp_path / "report")
+@pytest.fixture(scope="module")
+def folder(violated: Outcome, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_report(violated, tmp_path_factory.mktemp("audit") / "report")
+
+
+def test_the_page_needs_no_other_file_and_says_everything(folder: Path) -> None:
     assert sorted(path.name for path in folder.iterdir()) == ["audit.html", "audit.json", "audit.png"]
     text = (folder / "audit.html").read_text(encoding="utf-8")
     assert not re.search(r"""(src|href)=["'](?!data:)""", text), "nothing is loaded from elsewhere"
@@ -56,8 +60,8 @@ def test_the_page_needs_no_other_file_and_says_everything(violated: Outcome, tmp
     assert (folder / "audit.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_figures_are_those_of_the_outcome(violated: Outcome, tmp_path: Path) -> None:
-    record = json.loads((write_report(violated, tmp_path / "r") / "audit.json").read_text(encoding="utf-8"))
+def test_figures_are_those_of_the_outcome(violated: Outcome, folder: Path) -> None:
+    record = json.loads((folder / "audit.json").read_text(encoding="utf-8"))
     assert record == violated.to_json()
     assert record["claimed"]["epsilon"] == 2.0
     assert record["verdict"] == "VIOLATED"
@@ -66,10 +70,10 @@ def test_figures_are_those_of_the_outcome(violated: Outcome, tmp_path: Path) -> 
     assert record["attacks"]["onerun"]["game"]["canaries"] == 10
 
 
-def test_no_bound_stands_beside_an_attack_that_did_not_draw_its_members(violated: Outcome, tmp_path: Path) -> None:
+def test_no_bound_stands_beside_an_attack_that_did_not_draw_its_members(violated: Outcome) -> None:
     by_nature = replace(violated.attacks["distinguish"], details={"bound_applies": False})
     outcome = replace(violated, attacks={**violated.attacks, "similarity": by_nature})
-    text = (write_report(outcome, tmp_path / "r") / "audit.html").read_text(encoding="utf-8")
+    text = page(outcome, b"")
     assert text.count("<td>no bound</td>") == len(FALSE_POSITIVE_RATES), "in one row of three"
     labels = [words.get_text() for words in draw(outcome).axes[0].get_legend().get_texts()]
     assert [label.endswith("no bound)") for label in labels if "AUC" in label] == [False, False, True]
@@ -85,11 +89,16 @@ def test_the_picture_shows_claim_attacks_and_bounds(violated: Outcome) -> None:
     assert any("claimed" in text.get_text() for text in bounds.texts)
 
 
-def test_other_verdicts_are_explained(tmp_path: Path) -> None:
-    outcome = outcome_of(handling.MECHANISMS["the noise seed stored beside the release"], "few", runs=40)
-    text = (write_report(outcome, tmp_path / "r") / "audit.html").read_text(encoding="utf-8")
-    assert outcome.verdict.word in text
-    assert outcome.verdict.word != "consistent"
+def test_every_verdict_is_explained_and_no_other_word(violated: Outcome) -> None:
+    meanings = set()
+    for word, explained in ((VIOLATED, "is rejected"), (CONSISTENT, "is consistent with"), (INCONCLUSIVE, "too thin")):
+        text = page(replace(violated, verdict=replace(violated.verdict, word=word)), b"")
+        assert f'class="verdict {word}"' in text
+        assert explained in text
+        meanings.add(text)
+    assert len(meanings) == 3
+    with pytest.raises(InputError, match="verdict must be VIOLATED, consistent or inconclusive, got 'maybe'"):
+        page(replace(violated, verdict=replace(violated.verdict, word="maybe")), b"")
 
 
 def test_an_existing_folder_is_refused_and_stays_as_it_is(violated: Outcome, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,16 @@ from caribou.estimators import Model
 from caribou.methods import METHODS, MethodInfo
 from caribou.privacy.budget import Budget, PrivacyUnit
 
-pytestmark = pytest.mark.usefixtures("quick_learning")
+pytestmark = pytest.mark.usefixtures("quick_learning", "quick_steps")
 QUICK = ("--runs", "200", "--workers", "1")
+FEW = ("--runs", "40", "--workers", "1")
+
+
+@pytest.fixture(scope="module")
+def quick_steps() -> Iterator[None]:
+    """What decides nothing about privacy is made cheap."""
+    with quick_public_steps():
+        yield
 
 
 def call(*arguments: str, code: int = 0) -> str:
@@ -70,7 +79,7 @@ def test_a_broken_method_ends_with_3_and_its_report_is_written(monkeypatch: pyte
 def test_a_saved_run_is_audited_with_its_own_claim(tmp_path: Path) -> None:
     run = tmp_path / "run"
     Model("mlp-dp", Budget(6.0, 1e-4, "node"), clip=0.5).fit(load("csbm:nodes=80", seed=1)).save(run)
-    found = document(call(str(run), "--attack", "distinguish", *QUICK, "--json"))
+    found = document(call(str(run), "--attack", "distinguish", *FEW, "--json"))
     assert found["claimed"] == {"epsilon": 6.0, "delta": 1e-4, "unit": "node", "mu": found["claimed"]["mu"]}
     assert found["subject"] == f"the method of {run} (mlp-dp)"
     assert found["notes"][0].startswith("the audit refits the method")
@@ -80,9 +89,8 @@ def test_a_saved_run_is_audited_with_its_own_claim(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_all_attacks_on_a_data_set() -> None:
-    small = ("--set", "epochs=1", "--set", "hidden=2", "--set", "layers=1", "--runs", "40", "--workers", "1")
-    with quick_public_steps():
-        found = document(call("sage-edp", "--dataset", "csbm:nodes=60", "--epsilon", "4", *small, "--json"))
+    small = ("--set", "epochs=1", "--set", "hidden=2", "--set", "layers=1", *FEW)
+    found = document(call("sage-edp", "--dataset", "csbm:nodes=60", "--epsilon", "4", *small, "--json"))
     done = set(found["attacks"]) | set(found["skipped"])
     assert done >= {"mechanism", "distinguish", "fit", *(ATTACKS.keys() - {"noise-replay"})}
     assert {"mechanism", "distinguish", "fit", "onerun", "linkteller", "gmia", "lira"} <= set(found["attacks"])
@@ -95,12 +103,12 @@ def test_all_attacks_on_a_data_set() -> None:
 def test_what_needs_a_data_set_says_so() -> None:
     assert "dataset must be given" in failure("caribou-edp", "--attack", "onerun")
     assert "dataset must be given" in failure("caribou-edp", "--attack", "onerun", "--attack", "distinguish")
-    found = document(call("mlp-dp", "--epsilon", "8", *QUICK, "--json"))
+    found = document(call("mlp-dp", "--epsilon", "8", *FEW, "--json"))
     assert set(found["skipped"]) >= {"onerun", "linkteller", "gmia", "lira"}
 
 
 def test_without_a_claim_there_is_nothing_to_reject() -> None:
-    found = document(call("sage-inf", "--attack", "distinguish", "--set", "epochs=2", *QUICK, "--json"))
+    found = document(call("sage-inf", "--attack", "distinguish", "--set", "epochs=2", *FEW, "--json"))
     assert found["verdict"] == "inconclusive"
     assert found["claimed"]["epsilon"] == "inf"
     assert "no privacy is claimed" in found["skipped"]["distinguish"]
