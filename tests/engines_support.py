@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,10 +14,12 @@ import pytest
 
 from caribou.engines import preparation
 from caribou.engines.blocks import BlockFiles, Layout
+from caribou.engines.local import LocalRunner
 from caribou.engines.pipeline import Request
 from caribou.engines.preparation import Memory, prepare, sums_of_start
 from caribou.engines.rounds import Runner, mean_of, steps_of
 from caribou.engines.sources import EdgeTable, FeatureTable
+from caribou.mechanisms.noise_source import BlockNoise
 from caribou.privacy.arithmetic import single_storage
 from caribou.privacy.budget import Budget
 from caribou.privacy.calibration import CalibratedPropagation, calibrate_propagation
@@ -98,3 +102,30 @@ def last_state(
         before_round(step.number)
         sums = runner.round(step, mean_of(sums, layout.nodes, step), lambda *_: None)
     return np.concatenate([np.array(rows) for rows in runner.shards()])
+
+
+def killed(work: Callable[[], object]) -> None:
+    """Run ``work`` in a child process that must end with os._exit(9) in the middle of it: nothing is cleaned up."""
+    sys.stdout.flush()
+    child = os.fork()
+    if child == 0:
+        try:
+            work()
+        finally:
+            os._exit(1)  # reached only if the work was not killed
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+
+
+def dying_in(number: int) -> Callable[[int, int, int], None]:
+    def progress(round_number: int, blocks: int, entries: int) -> None:
+        if (round_number, blocks) == (number, 2):
+            os._exit(9)
+
+    return progress
+
+
+def local(tables: Tables, name: str, unit: str, cap: int | None, shift: int = 11, workers: int = 2) -> np.ndarray:
+    files = tables.blocked(name, Layout(NODES, COLUMNS, shift), cap=cap)
+    blocks = [files.read(index) for index in range(files.layout.blocks)]
+    runner = LocalRunner(files.layout, blocks, files.state("x0").read(0, NODES), BlockNoise.seeded(5), workers)
+    return last_state(runner, files, calibrated_for(unit, cap))

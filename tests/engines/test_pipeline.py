@@ -4,26 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 import errno
-import fcntl
 import logging
 import os
 import re
-import shutil
 import stat
-import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from caribou.engines import folder as folder_module
 from caribou.engines import pipeline as module
 from caribou.engines.blocks import Layout, StateFile
-from caribou.engines.folder import discard
 from caribou.engines.pipeline import Request, release_files
 from caribou.errors import BudgetExceeded, CaribouError, DataError, InputError, LedgerError, RunError
 from caribou.mechanisms.noise_source import BlockNoise
@@ -31,31 +25,11 @@ from caribou.privacy.budget import Budget
 from caribou.privacy.certificate import Certificate
 from caribou.privacy.ledger import Ledger
 from caribou.privacy.verify import verify
-from engines_support import COLUMNS, NODES, Tables
+from engines_support import COLUMNS, NODES, Tables, dying_in, killed
 
 
 def seeded() -> BlockNoise:
     return BlockNoise.seeded(5)
-
-
-def killed(work: Callable[[], object]) -> None:
-    """Run ``work`` in a child process that must end with os._exit(9) in the middle of it: nothing is cleaned up."""
-    sys.stdout.flush()
-    child = os.fork()
-    if child == 0:
-        try:
-            work()
-        finally:
-            os._exit(1)  # reached only if the work was not killed
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
-
-
-def dying_in(number: int) -> Callable[[int, int, int], None]:
-    def progress(round_number: int, blocks: int, entries: int) -> None:
-        if (round_number, blocks) == (number, 2):
-            os._exit(9)
-
-    return progress
 
 
 def leftovers(tables: Tables) -> set[str]:
@@ -129,33 +103,6 @@ def louder(calibrated: Any) -> Any:
     return dataclasses.replace(calibrated, noise_std=1.01 * calibrated.noise_std)
 
 
-def test_a_folder_that_waits_there_is_made_private_or_refused(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
-    request = tables.request(engine="outofcore")
-    request.work.mkdir(mode=0o777)
-    request.work.chmod(0o777)
-    killed(lambda: release_files(request, progress=dying_in(2)))
-    assert stat.S_IMODE(request.work.stat().st_mode) == 0o700
-    monkeypatch.setattr(folder_module.os, "geteuid", lambda: 12345)
-    with pytest.raises(InputError, match="work must be a folder of the user"):
-        release_files(request)
-
-
-def test_a_lock_of_a_folder_that_was_made_anew_is_not_taken(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
-    request = tables.request()
-    flock = fcntl.flock
-
-    def late(file: Any, how: int) -> None:
-        """Between opening and locking, another process finishes, removes the folder and begins anew."""
-        shutil.rmtree(request.work)
-        request.work.mkdir(mode=0o700)
-        (request.work / "lock").write_text("")
-        flock(file, how)
-
-    monkeypatch.setattr(fcntl, "flock", late)
-    with pytest.raises(RunError, match="in use"):
-        release_files(request)
-
-
 @pytest.mark.parametrize("there", ["out.npy", "out.certificate.json"])
 def test_a_finished_release_is_not_replaced_or_charged_again(tables: Tables, there: str) -> None:
     request, ledger = tables.request(), Ledger(tables.folder / "ledger.sqlite")
@@ -224,62 +171,6 @@ def test_a_killed_run_is_charged_once(
     assert (booked.certificate_id, booked.status) == (result.certificate.certificate_id, "released")
     assert released is None or np.array_equal(released, np.load(request.out))
     assert not request.work.exists()
-
-
-def test_an_interrupted_run_is_not_continued_with_other_options_data_or_ledger(tables: Tables) -> None:
-    request, path = tables.request(engine="outofcore"), tables.folder / "ledger.sqlite"
-    killed(lambda: release_files(request, ledger=Ledger(path), progress=dying_in(2)))
-    with pytest.raises(RunError, match=r"another .*parameters"):
-        release_files(tables.request(engine="outofcore", hops=5), ledger=Ledger(path))
-    with pytest.raises(RunError, match="ledger must be"):
-        release_files(request)
-    np.save(tables.edges, tables.pairs[1:])
-    with pytest.raises(RunError, match="another inputs"):
-        release_files(request, ledger=Ledger(path))
-    assert discard(request.work)
-    assert not discard(request.work)
-    release_files(request, ledger=Ledger(path), replace_fingerprint=True)
-    assert len(Ledger(path).entries()) == 2
-
-
-def test_a_lost_key_ends_a_run(tables: Tables) -> None:
-    request = tables.request(engine="outofcore")
-    killed(lambda: release_files(request, progress=dying_in(2)))
-    (request.work / "key").unlink()
-    with pytest.raises(RunError, match="key is gone"):
-        release_files(request)
-
-
-def test_two_processes_do_not_share_a_run(tables: Tables) -> None:
-    request = tables.request()
-    inside, over = threading.Event(), threading.Event()
-
-    def progress(*_: int) -> None:
-        inside.set()
-        over.wait(30)
-
-    first = threading.Thread(target=lambda: release_files(request, progress=progress))
-    first.start()
-    assert inside.wait(30)
-    for attempt in (lambda: release_files(request), lambda: discard(request.work)):
-        with pytest.raises(RunError, match="in use"):
-            attempt()
-    over.set()
-    first.join()
-    assert request.out.exists()
-
-
-def test_an_interrupted_removal_is_finished(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
-    request, path = tables.request(), tables.folder / "ledger.sqlite"
-    with monkeypatch.context() as patch:
-        patch.setattr(folder_module, "shutil", SimpleNamespace(rmtree=lambda *_: os._exit(9)))
-        killed(lambda: release_files(request, ledger=Ledger(path)))
-    assert {entry.name for entry in request.work.iterdir()} == {"lock", "record.json"}
-    released = np.load(request.out)
-    release_files(request, ledger=Ledger(path))
-    assert not request.work.exists()
-    assert np.array_equal(released, np.load(request.out))
-    assert len(Ledger(path).entries()) == 1
 
 
 def test_refused_by_the_ledger_means_nothing_is_drawn_or_kept(tables: Tables) -> None:

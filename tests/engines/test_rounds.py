@@ -10,21 +10,13 @@ import caribou as cb
 from caribou.engines import kernels
 from caribou.engines.blocks import TILE, Layout
 from caribou.engines.local import LocalRunner
-from caribou.engines.out_of_core import OutOfCoreRunner
 from caribou.engines.rounds import Step, steps_of
 from caribou.graph.operator import normalize
 from caribou.layers.contractive import ContractiveGraphLayer, project_rows
 from caribou.mechanisms.noise_source import BlockNoise
 from caribou.privacy.arithmetic import double_precision, single_storage
 from caribou.randomness import Streams
-from engines_support import CAP, COLUMNS, NODES, Tables, calibrated_for, last_state
-
-
-def local(tables: Tables, name: str, unit: str, cap: int | None, shift: int = 11, workers: int = 2) -> np.ndarray:
-    files = tables.blocked(name, Layout(NODES, COLUMNS, shift), cap=cap)
-    blocks = [files.read(index) for index in range(files.layout.blocks)]
-    runner = LocalRunner(files.layout, blocks, files.state("x0").read(0, NODES), BlockNoise.seeded(5), workers)
-    return last_state(runner, files, calibrated_for(unit, cap))
+from engines_support import CAP, COLUMNS, NODES, Tables, calibrated_for, local
 
 
 def by_torch(tables: Tables, unit: str, cap: int | None) -> np.ndarray:
@@ -59,27 +51,6 @@ def test_numpy_loops_are_the_compiled_loops(tables: Tables, monkeypatch: pytest.
     compiled = local(tables, "a", "node", CAP)
     monkeypatch.setattr(kernels, "_library", lambda: None)
     assert np.abs(compiled - local(tables, "b", "node", CAP)).max() < 1e-5
-
-
-@pytest.mark.parametrize(("unit", "cap"), [("edge", None), ("node", CAP)])
-def test_blocks_threads_disk_and_tiles_give_the_same_bytes(tables: Tables, unit: str, cap: int | None) -> None:
-    first = local(tables, "a", unit, cap)
-    assert np.array_equal(first, local(tables, "b", unit, cap, shift=10, workers=1))
-    for name, layout in (("disk", Layout(NODES, COLUMNS, 11)), ("tiles", Layout(NODES, COLUMNS, 10, 11))):
-        files = tables.blocked(name, layout, cap=cap)
-        runner = OutOfCoreRunner(files, BlockNoise.seeded(5), residual=True, sum_rows=2048)
-        assert np.array_equal(first, last_state(runner, files, calibrated_for(unit, cap))), name
-
-
-def test_another_key_gives_another_state(tables: Tables) -> None:
-    files = tables.blocked("a", Layout(NODES, COLUMNS, 11))
-    states = [
-        last_state(
-            OutOfCoreRunner(files, BlockNoise.seeded(seed), residual=True, sum_rows=1), files, calibrated_for("edge")
-        )
-        for seed in (1, 2)
-    ]
-    assert np.abs(states[0] - states[1]).max() > 0.01
 
 
 @pytest.mark.parametrize("beta", [0.0, 0.3])

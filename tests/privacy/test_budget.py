@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+import warnings
 
 import pytest
 
 from caribou.errors import InputError
-from caribou.privacy.budget import DEFAULT_DELTA, Budget, PrivacyUnit
+from caribou.privacy.budget import DEFAULT_DELTA, Budget, PrivacyUnit, warn_of_large_delta
 
 
 def test_budget() -> None:
@@ -23,3 +24,24 @@ def test_budget() -> None:
             Budget(1, delta)
     with pytest.raises(InputError, match="unit must be one of edge, node"):
         Budget(1, unit="Edge")
+    with pytest.raises(InputError, match=r"epsilon must be at most 700 \(inf means no privacy\), got 701"):
+        Budget(701)
+
+
+def test_units_say_what_neighbours_are() -> None:
+    assert [PrivacyUnit.parse(word) for word in ("edge", PrivacyUnit.NODE)] == [PrivacyUnit.EDGE, PrivacyUnit.NODE]
+    assert "differ in one undirected edge" in PrivacyUnit.EDGE.adjacency
+    assert "one node zeroed out" in PrivacyUnit.NODE.adjacency
+    assert str(Budget(4, 1e-6, "node")) == "epsilon = 4, delta = 1e-06 at node level"
+
+
+def test_a_delta_above_one_over_n_is_warned_of() -> None:
+    """A mechanism that publishes one person at random is (0, 1/n)-DP."""
+    with pytest.warns(
+        UserWarning, match=r"delta = 1e-05 is above 1/n = 5e-06: it allows to publish a person at random"
+    ):
+        warn_of_large_delta(Budget(1.0), 200_000)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warn_of_large_delta(Budget(1.0), 100_000)
+        warn_of_large_delta(Budget(math.inf), 200_000)

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import json
+import math
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from caribou.errors import InputError
 from caribou.privacy.accounting import epsilon_of
 from caribou.privacy.events import (
     EpsilonDelta,
+    Event,
     Gaussian,
     Laplace,
+    NonPrivate,
     Parallel,
+    SubsampledGaussian,
     choices,
     event_from_dict,
     event_to_dict,
+    event_words,
+    gaussian_mu,
 )
 
 
@@ -32,3 +42,75 @@ def test_parallel_events() -> None:
             Parallel(bad)
     with pytest.raises(InputError, match="parallel"):
         event_from_dict({"kind": "parallel", "groups": 3})
+
+
+EVENTS = st.one_of(
+    st.builds(Gaussian, st.floats(1e-3, 1e3), st.integers(1, 100)),
+    st.builds(SubsampledGaussian, st.floats(1e-3, 1e3), st.floats(1e-3, 1), st.integers(1, 100)),
+    st.builds(Laplace, st.floats(1e-3, 1e3), st.integers(1, 100)),
+    st.builds(EpsilonDelta, st.floats(0, 100), st.floats(0, 1)),
+    st.just(NonPrivate()),
+)
+
+
+@given(EVENTS)
+def test_events_survive_json_and_have_words(event: Event) -> None:
+    record = json.loads(json.dumps(event_to_dict(event)))
+    assert event_from_dict(record) == event
+    assert event_words(event)
+    both = Parallel(((event,), (event, event)))
+    assert event_from_dict(json.loads(json.dumps(event_to_dict(both)))) == both
+
+
+@given(st.lists(st.builds(Gaussian, st.floats(0.1, 100), st.integers(1, 50)), max_size=5))
+def test_mu_of_gaussians_adds_up_in_squares(events: list[Gaussian]) -> None:
+    """Dong, Roth and Su 2022, Corollary 2: counting an event k times is repeating it k times."""
+    mu = gaussian_mu(events)
+    assert mu == pytest.approx(math.sqrt(sum(e.count / e.noise_multiplier**2 for e in events)))
+    single = [Gaussian(e.noise_multiplier) for e in events for _ in range(e.count)]
+    assert gaussian_mu(single) == pytest.approx(mu)
+    assert gaussian_mu([*events, Laplace(1.0)]) is None
+
+
+def test_words() -> None:
+    assert event_words(Gaussian(2.0)) == "Gaussian mechanism of multiplier 2"
+    assert event_words(SubsampledGaussian(1.5, 0.25, 3)) == (
+        "3 Gaussian mechanisms of multiplier 1.5 on Poisson samples of rate 0.25"
+    )
+    assert event_words(EpsilonDelta(0.5, 1e-6)) == "epsilon = 0.5, delta = 1e-06"
+    assert event_words(Parallel(((NonPrivate(),), (Laplace(4.0, 2),)))) == (
+        "(no noise) or (2 Laplace mechanisms of multiplier 4)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("record", "message"),
+    [
+        ({"kind": "cauchy"}, "event kind must be one of gaussian, subsampled_gaussian, .* got 'cauchy'"),
+        ({"noise_multiplier": 1.0}, "event kind must be one of .* got None"),
+        ({"kind": "gaussian", "sigma": 1.0}, r"event fields must be those of 'gaussian', got \['sigma'\]"),
+        ({"kind": "gaussian", "noise_multiplier": 0}, "noise_multiplier must be a finite number > 0, got 0"),
+        ({"kind": "laplace", "noise_multiplier": 1.0, "count": 0}, "count must be a whole number >= 1, got 0"),
+        (
+            {"kind": "subsampled_gaussian", "noise_multiplier": 1.0, "sampling_probability": 0, "steps": 1},
+            r"sampling_probability must be in \(0, 1\], got 0",
+        ),
+        ({"kind": "epsilon_delta", "epsilon": -1}, "epsilon must be a finite number >= 0, got -1"),
+        ({"kind": "epsilon_delta", "epsilon": 1, "delta": 2}, r"delta must be in \[0, 1\], got 2"),
+    ],
+)
+def test_wrong_records_are_named(record: dict, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        event_from_dict(record)
+
+
+def test_other_objects_are_no_events() -> None:
+    with pytest.raises(InputError, match=r"event must be one of gaussian, .* got str"):
+        event_to_dict("gaussian")  # type: ignore[arg-type]
+
+
+def test_a_group_within_another_is_no_choice() -> None:
+    a, b = Gaussian(1.0), EpsilonDelta(1.0)
+    assert choices([Parallel(((a,), (a, b)))]) == [tuple(sorted((a, b), key=repr))]
+    assert choices([a, b]) == [tuple(sorted((a, b), key=repr))]
+    assert choices([]) == [()]

@@ -1,0 +1,53 @@
+"""The engine in memory: the bytes do not depend on its threads, and an error of one of them ends the round."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from caribou.engines import local as module
+from caribou.engines.blocks import Layout
+from caribou.engines.local import LocalRunner
+from caribou.engines.preparation import sums_of_start
+from caribou.engines.rounds import mean_of, steps_of
+from caribou.mechanisms.noise_source import BlockNoise
+from engines_support import COLUMNS, NODES, Tables, calibrated_for, last_state
+
+
+def runner_of(tables: Tables, name: str, workers: int) -> tuple[LocalRunner, object]:
+    files = tables.blocked(name, Layout(NODES, COLUMNS, 10))
+    blocks = [files.read(index) for index in range(files.layout.blocks)]
+    return LocalRunner(files.layout, blocks, files.state("x0").read(0, NODES), BlockNoise.seeded(1), workers), files
+
+
+def test_threads_change_nothing_and_progress_counts_every_block_once(tables: Tables) -> None:
+    states = []
+    for workers in (1, 3):
+        runner, files = runner_of(tables, f"w{workers}", workers)
+        states.append(last_state(runner, files, calibrated_for("edge")))
+    assert np.array_equal(*states)
+    seen: list[tuple[int, int, int]] = []
+    step = steps_of(calibrated_for("edge"))[0]
+    runner.round(step, mean_of(sums_of_start(files), NODES, step), lambda *found: seen.append(found))
+    assert [(number, done) for number, done, _ in seen] == [(1, k + 1) for k in range(5)]
+    entries = [total for _, _, total in seen]
+    assert entries == sorted(entries)
+    assert entries[-1] == sum(files.read(index).entries for index in range(5))
+
+
+def test_an_error_in_a_block_is_raised_and_the_state_stays(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
+    runner, files = runner_of(tables, "a", 2)
+    runner.start(files.state("round-0").read(*files.layout.span(block)) for block in range(files.layout.blocks))
+    before = np.concatenate([rows.copy() for rows in runner.shards()])
+    monkeypatch.setattr(module, "advance", lambda *_: (_ for _ in ()).throw(MemoryError("no room")))
+    step = steps_of(calibrated_for("edge"))[0]
+    with pytest.raises(MemoryError, match="no room"):
+        runner.round(step, np.zeros(COLUMNS), lambda *_: None)
+    assert np.array_equal(np.concatenate(list(runner.shards())), before)
+
+
+def test_a_closed_runner_holds_no_state(tables: Tables) -> None:
+    runner, _ = runner_of(tables, "a", 1)
+    runner.close()
+    assert all(len(rows) == 0 for rows in runner.shards())
+    assert not runner.durable

@@ -1,0 +1,108 @@
+"""The table of scores and its curves: the best are marked by column, intervals are said, published figures stand beneath."""
+
+from __future__ import annotations
+
+import pytest
+
+from caribou.experiments.records import OK, Record
+from caribou.experiments.report.blocks import BEST, NOT_RUN, SECOND, Entry
+from caribou.experiments.report.scores import (
+    ACCURACY,
+    AUC,
+    axis_curves,
+    epsilon_curves,
+    interval_words,
+    score_table,
+    settings_note,
+)
+from caribou.experiments.report.summary import Mean, grouped
+
+
+def fitted(method: str, dataset: str, epsilon: object, seed: int, accuracy: float, **measures: object) -> Record:
+    cell = {"method": method, "dataset": dataset, "epsilon": epsilon, "seed": seed}
+    return Record("study", cell, OK, {"test_accuracy": accuracy, **measures})
+
+
+RECORDS = [
+    fitted(method, dataset, epsilon, seed, accuracy + 0.01 * seed)
+    for method, dataset, epsilon, accuracy in (
+        ("gap-edp", "cora", 1, 0.60),
+        ("gap-edp", "pubmed", 1, 0.70),
+        ("votes-edp", "cora", 1, 0.80),
+        ("mlp", "cora", 1, 0.50),
+        ("votes-edp", "cora", 8, 0.85),
+        ("gap-inf", "cora", "inf", 0.90),
+    )
+    for seed in range(3)
+]
+
+
+def rows(**options: object) -> dict[str, dict[str, tuple[Entry, ...]]]:
+    means = grouped(RECORDS, "epsilon", "method", "dataset")
+    table = score_table("t", "T", RECORDS, means, **options)  # type: ignore[arg-type]
+    assert table.head[0] == "method"
+    return {title: {row[0].text: row[1:] for row in found} for title, found in table.groups}
+
+
+def test_a_group_per_epsilon_a_row_per_method_and_the_best_two_of_a_column() -> None:
+    found = rows()
+    assert list(found) == ["ε = 1", "ε = 8", "ε = ∞"]
+    assert {method: entries[0].text for method, entries in found["ε = 1"].items()} == {
+        "gap-edp": "61.0 ± 2.5",
+        "votes-edp": "81.0 ± 2.5",
+        "mlp": "51.0 ± 2.5",
+    }
+    assert {method: entries[0].mark for method, entries in found["ε = 1"].items()} == {
+        "gap-edp": SECOND,
+        "votes-edp": BEST,
+        "mlp": "",
+    }
+    assert found["ε = 1"]["votes-edp"][1].text == NOT_RUN
+    assert found["ε = 1"]["gap-edp"][1].title == "3 seeds"
+    assert list(found["ε = 8"]) == ["votes-edp"], "methods without a figure at this epsilon have no row"
+
+
+def test_published_figures_and_titles_of_data_sets() -> None:
+    found = rows(published=lambda m, d, e: 79.44 if (m, d, e) == ("votes-edp", "cora", 1) else None)
+    assert found["ε = 1"]["votes-edp"][0].paper == "79.4"
+    assert found["ε = 1"]["gap-edp"][0].paper == ""
+    means = grouped(RECORDS, "epsilon", "method", "dataset")
+    assert score_table("t", "T", RECORDS, means, dataset_title=str.upper).head == ("method", "CORA", "PUBMED")
+
+
+def test_scores_have_their_unit() -> None:
+    assert ACCURACY.text(Mean(0.5, 0.01, 3)) == "50.0 ± 1.0"
+    assert AUC.text(Mean(0.5, 0.01, 3)) == "0.500 ± 0.010"
+    assert (ACCURACY.published(12.345), AUC.published(0.5), AUC.published(None)) == ("12.3", "0.500", "")
+
+
+def test_captions_say_seeds_and_what_was_searched() -> None:
+    assert "seeds: 1 to 3" in interval_words({0: Mean(0.5, 0.1, 3), 1: Mean(0.5, 0.1, 1)})
+    searched = [fitted("gap-edp", "cora", 1, seed, 0.5, searched=seed < 1) for seed in range(2)]
+    assert settings_note(RECORDS) == "No settings were searched."
+    assert "for 1 of 2 fits" in settings_note(searched)
+    assert "for all of them" in settings_note(searched[:1])
+
+
+def test_curves_over_epsilon_need_a_finite_one() -> None:
+    (figure,) = epsilon_curves("c", RECORDS)
+    assert "votes-edp 1: 81, 8: 86" in figure.alternative  # type: ignore[union-attr]
+    assert epsilon_curves("c", [r for r in RECORDS if r.cell["epsilon"] == "inf"]) == []
+
+
+def test_curves_over_an_axis_have_a_line_per_method_and_epsilon() -> None:
+    records = [
+        Record("s", {**r.cell, "hops": hops}, OK, {"test_accuracy": r.measures["test_accuracy"] - hops / 10})
+        for r in RECORDS
+        if r.cell["dataset"] == "cora"
+        for hops in (1, 2)
+    ]
+    words = axis_curves("h", "Depth", records, "hops", x="hops").alternative
+    assert "gap-edp, ε = 1 1: 51, 2: 41" in words
+    assert "gap-inf 1: 81, 2: 71" in words
+
+
+@pytest.mark.parametrize("score", [ACCURACY, AUC])
+def test_without_means_there_is_a_group_without_rows(score) -> None:
+    table = score_table("t", "T", RECORDS[:1], {}, score)
+    assert [len(found) for _, found in table.groups] == [0]
