@@ -51,5 +51,5 @@ def test_the_demo_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: 
     files = {"accuracy.png", "caribou-edp", "convergence.png", "ledger.sqlite", "votes-edp"}
     assert {p.name for p in (tmp_path / "demo-output").iterdir()} == files
     said = capsys.readouterr().out
-    assert "verified: epsilon = 4" in said
+    assert "verified: private, epsilon = 4" in said
     assert "a third fit is refused" in said

@@ -42,7 +42,7 @@ def test_pure_claims_of_a_large_epsilon_need_many() -> None:
     assert runs_for_power(pure_claim(Budget(1.0, 1e-5)), 0.95) < 400
 
 
-def test_a_claim_of_zero_needs_more_than_the_fewest_runs() -> None:
+def test_a_claim_of_zero_needs_more_than_the_min_runs() -> None:
     assert runs_for_power(Claim(1.0, 1e-5, events=(EpsilonDelta(0.0),)), 0.95) > 80
 
 

@@ -169,11 +169,17 @@ def test_unknown_layers_and_things_that_are_no_layer_are_refused() -> None:
         release(GRAPH, torch.nn.Linear(3, 3), hops=1, budget=Budget(1), bounds=Bounds(5))  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("wrong", [np.full(2, 1.5), np.full(2, -0.1), np.full(2, np.nan), np.ones(3)])
-def test_weights_outside_of_the_unit_interval_are_refused(wrong: np.ndarray) -> None:
+@pytest.mark.parametrize(("wrong", "used"), [(1.5, 1.0), (-0.1, 0.0), (np.nan, 0.0), (np.inf, 1.0)])
+def test_weights_outside_of_the_unit_interval_are_brought_into_it(wrong: float, used: float) -> None:
+    """Never refused: an error would tell that a certain pair is an edge."""
     graph = Graph.from_edges(np.zeros((3, 1)), [[0, 1], [1, 2]])
-    with pytest.raises(InputError, match=r"weights must be one number in \[0, 1\] per edge"):
-        normalize_weighted(graph, Bounds(1), lambda u, v: wrong, weighting="test")
+    made, same = (
+        normalize_weighted(graph, Bounds(1), lambda u, v, w=w: np.full(len(u), w), weighting="test").matrix.to_dense()
+        for w in (wrong, used)
+    )
+    assert torch.equal(made, same)
+    with pytest.raises(InputError, match="weights must be one number per edge"):
+        normalize_weighted(graph, Bounds(1), lambda u, v: np.ones(3), weighting="test")
 
 
 # -- a layer from outside ----------------------------------------------------------------------------------------------

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from caribou.audit.attack import ATTACKS
 from caribou.experiments.grid import SCALES, available
 from caribou.experiments.hyperparameters import read_settings
-from caribou.experiments.measures import ATTACKS, GCN, budget_of, settings_of
+from caribou.experiments.measures import GCN, budget_of, settings_of
 from caribou.experiments.search import read_spaces
 from caribou.experiments.search import settings_of as settings_in
 from caribou.methods import METHODS

@@ -447,8 +447,8 @@ def _delta_curve(events: tuple[Event, ...], delta: float, points: int = 64) -> t
     if len(events) == 1 and isinstance(events[0], EpsilonDelta) and events[0].delta == 0:
         return ((events[0].epsilon, 0.0),)
     distribution, top = compose_pld(events), epsilon_of(events, delta)
-    grid = [top * step / points for step in range(points + 1)]
-    # all at once: one pass over the losses instead of one per point
+    # all at once: one pass over the losses instead of one per point; without an epsilon at this delta, from 0 alone
+    grid = sorted({top * step / points for step in range(points + 1)}) if math.isfinite(top) else [0.0]
     return tuple(zip(grid, map(float, distribution.get_delta_for_epsilon(grid)), strict=True))
 
 

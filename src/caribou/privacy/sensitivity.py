@@ -93,6 +93,7 @@ class Sensitivity:
     def arithmetic(self, *, nodes: int, columns: int, storage: str = "double") -> Arithmetic:
         """The rounding error of one step of this layer for n x d states that lie in ``storage`` precision between steps.
 
+        >>> from caribou.privacy.arithmetic import double_precision
         >>> s = layer_sensitivity("edge", contraction=0.9, alpha1=1.0, beta=0.5, bounds=Bounds(degree_floor=10))
         >>> s.arithmetic(nodes=100, columns=8) == double_precision(nodes=100, columns=8, residual=0.5)
         True
