@@ -236,7 +236,7 @@ def loaded_by(*codes: str) -> set[str]:
     """Heavy libraries that a fresh process has loaded after running the pieces of code."""
     code = "\n".join(codes)
     probe = f"import sys, json\n{code}\njson.dump([m for m in {HEAVY!r} if m in sys.modules], sys.stderr)"
-    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True, timeout=120)
+    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True, timeout=500)
     return set(json.loads(done.stderr.splitlines()[-1]))
 
 
