@@ -1,4 +1,4 @@
-"""An attack for every Gaussian method: replay the transcript of one graph on a neighbour, and add up what moved."""
+"""Quick public steps, and an attack for every Gaussian method: replay one transcript on a neighbour, add up what moved."""
 
 from __future__ import annotations
 
@@ -10,6 +10,10 @@ import pytest
 
 from caribou.graph import Graph
 from caribou.mechanisms.noise_source import NoiseSource
+from caribou.methods.edge import caribou as caribou_module
+from caribou.methods.edge import dpdgc as dpdgc_module
+from caribou.methods.edge import gap as gap_module
+from caribou.models.classifier import ClassifierConfig
 from caribou.privacy.budget import Budget
 from caribou.randomness import Streams
 
@@ -55,3 +59,10 @@ def transcript_mu(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[float]]
         return found
 
     return attack
+
+
+@pytest.fixture
+def quick_classifier(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Classification modules in a few epochs: for tests of what is released before them."""
+    for module in (caribou_module, dpdgc_module, gap_module):
+        monkeypatch.setattr(module, "ClassifierConfig", lambda hidden: ClassifierConfig(hidden=4, epochs=2))

@@ -82,6 +82,7 @@ def test_a_normalisation_that_is_lost_in_a_copy_is_rejected() -> None:
     assert 0.999 * bound.value <= np.linalg.norm(ours[0] - ours[1]) <= bound.value
 
 
+@pytest.mark.usefixtures("quick_encoder", "quick_classifier")
 def test_released_weights_are_bounded_and_the_product_carries_its_noise() -> None:
     budget = Budget(8.0, **EDGE)
     plan = Dpdgc().plan(GRAPH.sizes(budget.unit), budget)
@@ -101,6 +102,7 @@ def test_released_weights_are_bounded_and_the_product_carries_its_noise() -> Non
     assert abs(r.std() - 1) < 5 / math.sqrt(2 * r.size) < 0.06
 
 
+@pytest.mark.usefixtures("quick_encoder", "quick_classifier")
 def test_no_edge_moves_the_transcript_by_more_than_mu(transcript_mu) -> None:
     budget = Budget(8.0, **EDGE)
     found = transcript_mu(Dpdgc(), GRAPH, some_edges(GRAPH, 15), budget)

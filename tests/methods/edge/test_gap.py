@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import math
-import os
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-import caribou as cb
 from baseline_support import GRAPH, accuracy, some_edges, verified_certificate, wrong_sums_are_found
 from caribou import methods
 from caribou.errors import InputError
@@ -27,6 +25,7 @@ EDGE = {"delta": 1e-5, "unit": "edge"}
 pytestmark = pytest.mark.usefixtures("kept_encoder")
 
 
+@pytest.mark.usefixtures("quick_classifier")
 @pytest.mark.parametrize("method", [Gap(), Gap(hops=2)])
 def test_certificate_verifies_and_a_wrong_figure_is_found(method: Gap, tmp_path: Path) -> None:
     document = verified_certificate(method, Budget(3.0, **EDGE), tmp_path).to_dict()
@@ -34,6 +33,7 @@ def test_certificate_verifies_and_a_wrong_figure_is_found(method: Gap, tmp_path:
     wrong_sums_are_found(document)
 
 
+@pytest.mark.usefixtures("quick_classifier")
 @pytest.mark.parametrize("method", [Gap(), Gap(hops=2)])
 def test_the_released_sums_carry_exactly_the_noise_they_should(method: Gap) -> None:
     """Two-sided on the end-to-end release: half the noise, or 7 % off, would be seen."""
@@ -54,7 +54,7 @@ def test_the_released_sums_carry_exactly_the_noise_they_should(method: Gap) -> N
     assert abs(r.std() - 1) < 5 / math.sqrt(2 * r.size) < 0.07
 
 
-@pytest.mark.usefixtures("quick_encoder")
+@pytest.mark.usefixtures("quick_encoder", "quick_classifier")
 @pytest.mark.parametrize("hops", [1, 3])
 def test_no_edge_moves_the_transcript_by_more_than_mu(hops: int, transcript_mu) -> None:
     budget = Budget(3.0, **EDGE)
@@ -64,6 +64,7 @@ def test_no_edge_moves_the_transcript_by_more_than_mu(hops: int, transcript_mu) 
     assert min(found) >= 0.999 * budget_mu(budget)
 
 
+@pytest.mark.usefixtures("quick_encoder")
 def test_the_public_seed_leaves_the_noise_as_it_is() -> None:
     budget = Budget(3.0, **EDGE)
     plan = Gap(hops=1).plan(GRAPH.sizes(budget.unit), budget)
@@ -97,15 +98,3 @@ def test_names_and_errors() -> None:
     for bad in ({"hops": 0}, {"hidden": 3}, {"classifier_hidden": 0}):
         with pytest.raises(InputError, match=next(iter(bad))):
             Gap(**bad)
-
-
-@pytest.mark.slow
-@pytest.mark.skipif("CARIBOU_DATA" not in os.environ, reason="needs the folder of data set files: set CARIBOU_DATA")
-def test_floors_on_cora() -> None:
-    """Generous floors; docs/methods/gap.md has the measured figures."""
-    graph = cb.datasets.load("cora", seed=0)
-    for epsilon, floor in ((1.0, 0.74), (4.0, 0.77), (16.0, 0.82), (math.inf, 0.85)):
-        budget = Budget(epsilon, **EDGE)
-        plan = Gap().plan(graph.sizes(budget.unit), budget)
-        fitted = Gap().fit(plan, graph, Streams(0), NoiseSource.secure())
-        assert accuracy(fitted.probabilities, graph) >= floor
