@@ -39,7 +39,12 @@ RETIRED = {
 }
 ORDINARY = {
     # names of random streams: another name would draw other numbers
-    "coins?": ("src/caribou/audit/lira.py", "src/caribou/audit/onerun.py"),
+    # and a sentence of certificates of format 1, as it stood
+    "coins?": (
+        "src/caribou/audit/lira.py",
+        "src/caribou/audit/onerun.py",
+        "src/caribou/privacy/certificate_migration.py",
+    ),
 }
 
 

@@ -17,8 +17,11 @@ from typer.testing import CliRunner
 from caribou.cli import app
 from caribou.errors import CertificateError, InputError, RunError
 from caribou.mechanisms.noise_source import NoiseSource
-from caribou.privacy.budget import Budget
+from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.certificate import Certificate
+from caribou.privacy.events import Gaussian
+from caribou.privacy.mechanism_records import Group, own_record
+from caribou.privacy.plan import ReleasePlan
 from caribou.privacy.verify import FORGERY
 from caribou.saved_model import SavedModel, read_model, write_model
 from certificate_support import certificates, embeddings
@@ -124,6 +127,14 @@ def test_words_of_the_file_are_not_markup() -> None:
     record["mechanisms"][0]["name"] = "x\n\x1b[32mverified"
     Path("c.json").write_text(json.dumps(record))
     assert isinstance(failure("verify", "c.json"), CertificateError)
+
+
+def test_a_declared_cost_is_said() -> None:
+    cost = {Group.EVERY_EDGE: (Gaussian(2.0),)}
+    own = own_record("my sums", "my theorem", PrivacyUnit.EDGE, cost)
+    plan = ReleasePlan(Budget(4.0, 1e-5, "edge"), (own,), released=("X",), description="a test")
+    plan.certificate(NoiseSource.secure()).save("own.json")
+    assert "the cost of my sums is declared" in call("verify", "own.json").stdout
 
 
 def test_files_that_are_no_certificates() -> None:

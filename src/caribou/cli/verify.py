@@ -11,6 +11,7 @@ import typer
 
 from caribou.errors import CertificateError, InputError
 from caribou.privacy.certificate import Certificate, json_number
+from caribou.privacy.mechanism_records import Mechanism
 from caribou.privacy.signature import NOT_CHECKED, SignatureCheck, SignatureState, check_signature, signature_path
 from caribou.privacy.verify import FORGERY, Check, Verification
 from caribou.privacy.verify import verify as verify_certificate
@@ -121,5 +122,8 @@ def _show(certificate: Certificate, result: Verification, signed: SignatureCheck
                 f"at {certificate.unit.value} level",
             )
         )
+    own = [record.name for record in certificate.mechanisms if record.mechanism is Mechanism.OWN]
+    if own:
+        console.print(Text(f"the cost of {', '.join(own)} is declared: the library does not know the mechanism"))
     if signed.state is SignatureState.NOT_CHECKED:
         console.print(f"{FORGERY}: --key PUB checks one")

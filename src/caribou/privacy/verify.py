@@ -139,8 +139,8 @@ def _check_record(record: MechanismRecord, c: Certificate, report: _Report) -> M
     report.check(f"{name}: theorem", record.theorem == made.theorem, made.theorem)
     same_payers = set(record.costs) == set(made.costs)
     costs = same_payers and all(_pays(record.costs[g], made.costs[g]) for g in record.costs)
-    stated = "; ".join(f"{g.value} {_short(events)}" for g, events in record.costs.items())
-    needed = "; ".join(f"{g.value} {_short(events)}" for g, events in made.costs.items())
+    stated = "; ".join(f"{g.value}: {_short(events)}" for g, events in record.costs.items())
+    needed = "; ".join(f"{g.value}: {_short(events)}" for g, events in made.costs.items())
     report.check(f"{name}: noise", costs, needed if costs else f"stated {stated}; recomputed {needed}")
     public = {key: value for key, value in made.public.items() if not _public_is(c, key, value)}
     report.check(f"{name}: public parameters", not public, f"must be {public}" if public else "as used")
@@ -316,7 +316,7 @@ def _check_cost(c: Certificate, report: _Report) -> tuple[float, float | None]:
             )
     mu = exact_mu(cost)
     if c.mu is not None or mu is not None:
-        report.check("mu", _close(c.mu, mu, 1e-9), f"stated {c.mu}, recomputed {mu}")
+        report.check("mu", _close(c.mu, mu, 1e-9), f"stated {_number(c.mu)}, recomputed {_number(mu)}")
     groups = group_epsilons(c.mechanisms, budget.delta)
     same = groups.keys() == c.groups.keys() and all(_close(c.groups[g], groups[g], 1e-6) for g in groups)
     report.check(
@@ -328,9 +328,15 @@ def _check_cost(c: Certificate, report: _Report) -> tuple[float, float | None]:
     for fpr, true in rates.items():
         stated = c.largest_true_positive_rates.get(fpr)
         report.check(
-            f"attack success at {float(fpr):.1%}", _close(stated, true, 1e-6), f"stated {stated}, recomputed {true:.6g}"
+            f"attack success at {float(fpr):.1%}",
+            _close(stated, true, 1e-6),
+            f"stated {_number(stated)}, recomputed {_number(true)}",
         )
     return pld, rdp
+
+
+def _number(x: float | None) -> str:
+    return "nothing" if x is None else f"{x:.6g}"
 
 
 def _figures(groups: Mapping[str, float]) -> str:
