@@ -90,6 +90,7 @@ def quick_public_steps() -> Iterator[None]:
         small = ClassifierConfig(hidden=4, epochs=1)
         replace_everywhere(patch, ClassifierConfig, lambda **_: small, under="caribou.methods")
         patch.setattr(heads, "_minimise", one_step)
+        patch.setattr(heads, "_kinds", lambda: [heads.fit_bayes_head])
         # the same numbers; torch.manual_seed also writes down the whole stack for every kind of device that is not there
         patch.setattr(torch, "manual_seed", torch.default_generator.manual_seed)
         patch.setattr(counts_module, "LARGEST", 20)  # tables of the likelihood: no count of these graphs is larger

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -22,10 +23,13 @@ from caribou.audit import fits
 from caribou.audit.audited_method import AuditedMethod
 from caribou.audit.auditor import Audit, Outcome
 from caribou.audit.evidence import OneRun
-from caribou.audit.verdict import CONSISTENT, VIOLATED
+from caribou.audit.verdict import CONSISTENT, INCONCLUSIVE, VIOLATED
+from caribou.errors import InputError
 from caribou.graph import Graph, Split
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods import Method
+from caribou.methods.edge.sage import SageEdge
+from caribou.methods.node.mlp import MlpDp
 from caribou.privacy.budget import Budget
 from caribou.privacy.events import Gaussian
 from caribou.privacy.mechanism_records import Group
@@ -58,6 +62,48 @@ def test_fits_and_predictions_are_both_watched(method: Method, game: str) -> Non
 def test_a_fit_with_a_larger_sensitivity_is_played() -> None:
     outcome = audit(LargerSensitivityOfTheFit(), runs=120)
     assert [name for name, evidence in outcome.proofs.items() if evidence.rejects_claim] == ["fit"]
+
+
+def test_all_lower_bounds_share_the_error_of_the_audit() -> None:
+    outcome = audit(CleanFit(), runs=40)
+    assert {evidence.confidence for evidence in outcome.proofs.values()} == {1 - 0.05 / 2}
+    audited = AuditedMethod("mine", CleanFit(), Budget(4.0, 1e-5), small_graph(4))
+    outcome = Audit(audited, ("distinguish", "onerun", "lira"), 40, workers=1).run()
+    assert list(outcome.proofs) == ["distinguish", "fit", "onerun"]
+    assert {proof.confidence for proof in outcome.proofs.values()} == {1 - 0.05 / 3}
+
+
+def test_an_attack_that_cannot_be_made_says_why() -> None:
+    for method, budget, skipped in (
+        (Sound(), Budget(4.0, 1e-5), {"onerun": "it attacks a graph; give a data set"}),
+        (
+            MlpDp(),
+            Budget(4.0, 1e-5, "node"),
+            {"onerun": "it judges claims at edge level, and this claim is at node level"},
+        ),
+        (
+            SageEdge(epochs=1, hidden=2),
+            Budget(math.inf),
+            {"onerun": "no privacy is claimed, so there is nothing to reject"},
+        ),
+    ):
+        outcome = Audit(AuditedMethod("mine", method, budget), ("onerun",)).run()
+        assert outcome.skipped == skipped
+        assert not outcome.proofs
+    with pytest.raises(InputError, match=r"attack must be one of distinguish, .*, got magic"):
+        Audit(AuditedMethod("mine", Sound(), Budget(1.0)), ("magic",))
+
+
+def test_the_noise_replay_alone_says_what_it_found_and_proves_nothing() -> None:
+    notes = {}
+    for method in (Sound(), CleanFit()):
+        outcome = Audit(AuditedMethod("mine", method, Budget(4.0, 1e-5)), ("noise-replay",)).run()
+        assert outcome.verdict.word == INCONCLUSIVE
+        notes[type(method).__name__] = outcome.notes
+    assert notes["Sound"] == ("noise-replay: a fit reads edges through its noise alone",)
+    assert "fits differ in predictions, probabilities, weights.bias; a game of" in notes["CleanFit"][0]
+    transductive = AuditedMethod("mine", Sound(), Budget(4.0, 1e-5), transductive=True)
+    assert "predicts no other graph" in Audit(transductive, ("noise-replay",)).run().skipped["noise-replay"]
 
 
 def test_a_prediction_is_judged_by_its_own_certificate() -> None:

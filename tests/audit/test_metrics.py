@@ -1,4 +1,4 @@
-"""Scores: against the examples in scikit-learn's documentation, scipy's Mann-Whitney test, and definitions by brute force."""
+"""Metrics: against the examples in scikit-learn's documentation, scipy's Mann-Whitney test, and definitions by brute force."""
 
 from __future__ import annotations
 

@@ -121,7 +121,7 @@ def one_run_p_value(correct: int, guesses: int, canaries: int, epsilon: float, d
 
 
 def one_run_bound(correct: int, guesses: int, canaries: int, delta: float, confidence: float = CONFIDENCE) -> float:
-    """The largest epsilon that one run refutes: every smaller one has `one_run_p_value` <= 1 - confidence.
+    """The largest epsilon that one run rejects: every smaller one has `one_run_p_value` <= 1 - confidence.
 
     >>> round(one_run_bound(95, 100, 1000, 0.0, 0.95), 2)
     2.17

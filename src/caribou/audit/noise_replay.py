@@ -71,7 +71,9 @@ class NoiseReplay:
         if replay.through_noise_alone:
             return Findings(notes=(f"{self.name}: a fit reads edges through its noise alone",))
         return Findings(
-            notes=(f"{self.name}: fits differ in {', '.join(replay.differences)}; so whole fits are played",)
+            notes=(
+                f"{self.name}: fits differ in {', '.join(replay.differences)}; a game of predictions does not speak for them",
+            )
         )
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from caribou.audit.transcripts import Scores, Transcript
+from caribou.errors import InputError
 from caribou.graph import Graph, Split
 from caribou.privacy.budget import PrivacyUnit
 
@@ -54,7 +55,8 @@ def worst_pairs(unit: PrivacyUnit | str) -> tuple[Pair, ...]:
     >>> [pair.name for pair in worst_pairs("edge")][-3:]
     ['two test nodes', 'two stars', 'two nodes with common neighbours']
     """
-    if PrivacyUnit.parse(unit) is PrivacyUnit.EDGE:
+    protected = PrivacyUnit.parse(unit)
+    if protected is PrivacyUnit.EDGE:
         return (
             edge_pair("two labelled nodes", 0, 1),
             edge_pair("a labelled node and a test node", 0, 11),
@@ -65,7 +67,9 @@ def worst_pairs(unit: PrivacyUnit | str) -> tuple[Pair, ...]:
             edge_pair("two stars", 0, 1, leaves=2),
             edge_pair("two nodes with common neighbours", 0, 1, common=2),
         )
-    return (member_pair(),)
+    if protected is PrivacyUnit.NODE:
+        return (member_pair(),)
+    raise InputError(f"unit must be edge or node, got {unit!r}")
 
 
 # -- edge level ----------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from scipy import stats
 from caribou.audit.claims import Claim
 from caribou.audit.evidence import Evidence, Judgement
 from caribou.audit.schedule import BLOCKS, block_sizes, error_shares
+from caribou.errors import InputError
 
 FACTOR = 2.0
 """An audit must be able to see a mechanism that leaks this many times what it claims."""
@@ -65,9 +66,11 @@ def _power(kind: str, size: float, claim: Claim, judged: int, level: float) -> f
     if kind == "mu":
         half = FACTOR * size / 2
         rates = [(stats.norm.cdf(-half - shift), stats.norm.cdf(half - shift)) for shift in (0.0, half / 2, half)]
-    else:
+    elif kind == "epsilon":
         truth = 1 / (1 + math.exp(-min(FACTOR * size or MIN_SEEN, 700.0)))
         rates = [(1 - truth, truth)]
+    else:
+        raise InputError(f"kind of a claim must be mu or epsilon, got {kind!r}")
     return max(_rejection_rate(claim, fpr, tpr, judged, level) for fpr, tpr in rates)
 
 
