@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from caribou._validate import integer
-from caribou.errors import CaribouError
+from caribou.errors import CaribouError, InputError
 from caribou.privacy.accounting import epsilon_of, pld_epsilon, rdp_epsilon_of
 from caribou.privacy.assumptions import STANDING, Assumption, AssumptionName
 from caribou.privacy.budget import Budget
@@ -98,6 +98,9 @@ def verify(certificate: Certificate) -> Verification:
     record; if an assumption is missing, does not belong there or does not hold; or if there is no privacy at all. What it cannot
     see: whether the release was really made this way. A consistent forgery passes; only a signature can tell.
     """
+    if not isinstance(certificate, Certificate):
+        got = type(certificate).__name__
+        raise InputError(f"certificate must be a Certificate (Certificate.load reads a file), got {got}")
     c, report = certificate, _Report()
     pld, rdp = math.nan, None
     rebuilt: tuple[MechanismRecord, ...] = ()
