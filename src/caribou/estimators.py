@@ -373,7 +373,8 @@ class Votes(Model):
         max_rounds: edge level: stop after so many rounds.
         calibration: edge level: share of the training nodes that receive votes, to fit the head.
         noise: edge level: "discrete_laplace" (pure epsilon) or "gaussian".
-        declared_average_degree: node level: what the curator declares, never what is measured; None = sparse.
+        declared_degree: node level: the degree up to which a node gets the headline epsilon; without it no vote is asked.
+        declared_average_degree: node level: what the curator declares about a typical node, never what is measured.
         votes: node level: ``{"receivers_per_sender": M, "share": s}``, or None for a public rule.
         weight: node level: weight of the votes; None = chosen on validation nodes.
         base: node level: settings of the private model under the votes, as of ``mlp-dp``.
@@ -393,6 +394,7 @@ class Votes(Model):
         max_rounds: int = 60,
         calibration: float = 0.5,
         noise: str = "discrete_laplace",
+        declared_degree: int | None = None,
         declared_average_degree: float | None = None,
         votes: Mapping[str, Any] | None = None,
         weight: float | None = None,
@@ -406,6 +408,7 @@ class Votes(Model):
             "noise": noise,
         }
         node = {
+            "declared_degree": declared_degree,
             "declared_average_degree": declared_average_degree,
             "votes": votes,
             "weight": weight,
@@ -426,7 +429,7 @@ class Caribou(Model):
         alpha1: weight of the neighbours; 1 - alpha1 goes to the mean.
         beta: weight of X^(0) in every round.
         classifier: edge level: "evidence" or "mlp"; node level: "chosen" or "trained"; None = the default of the unit.
-        degree_floor: edge level: F; None = a public rule.
+        degree_floor: F; None = a public rule.
         messages: edge level: "labels", "probabilities", "embeddings" or "features".
         hidden: edge level: widths of the encoder's hidden layers.
         calibration: edge level: share of the training nodes that do not send their label.
@@ -434,7 +437,8 @@ class Caribou(Model):
         votes: edge level: share of epsilon for votes.
         layer: edge level: "contractive", "attention", "spectral" or "gcn".
         layer_settings: edge level: what the layer has beside contraction and beta.
-        degree_cap: node level: M, and floor F = M.
+        degree_cap: node level: degrees are cut to M; None = every edge is read.
+        declared_degree: node level, with a cap: the degree up to which the headline epsilon holds; None = the cap.
         declared_average_degree: node level: what the curator declares, never what is measured.
         graph_share: node level: share of mu^2 for message passing; None = a public rule.
         classifier_share: node level: share of mu^2 for a trained classifier.
@@ -463,15 +467,15 @@ class Caribou(Model):
         votes: float = 0.0,
         layer: str = "contractive",
         layer_settings: Mapping[str, Any] | None = None,
-        degree_cap: int = 20,
+        degree_cap: int | None = None,
+        declared_degree: int | None = None,
         declared_average_degree: float | None = None,
         graph_share: float | None = None,
         classifier_share: float = 0.05,
         base: Mapping[str, Any] | None = None,
     ) -> None:
-        both = {"hops": hops, "contraction": contraction, "alpha1": alpha1, "beta": beta}
+        both = {"hops": hops, "contraction": contraction, "alpha1": alpha1, "beta": beta, "degree_floor": degree_floor}
         edge = {
-            "degree_floor": degree_floor,
             "messages": messages,
             "hidden": hidden,
             "calibration": calibration,
@@ -483,6 +487,7 @@ class Caribou(Model):
         }
         node = {
             "degree_cap": degree_cap,
+            "declared_degree": declared_degree,
             "declared_average_degree": declared_average_degree,
             "graph_share": graph_share,
             "classifier_share": classifier_share,

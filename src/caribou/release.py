@@ -254,7 +254,7 @@ def release(
     *,
     hops: int,
     budget: Budget,
-    bounds: Bounds,
+    bounds: Bounds | None = None,
     start: Tensor | np.ndarray | None = None,
     seed: int = 0,
     noise: NoiseSource | None = None,
@@ -268,7 +268,7 @@ def release(
         layer: one step of message passing, any of `caribou.layers`.
         hops: K.
         budget: epsilon, delta and the privacy unit.
-        bounds: the public degree floor and cap.
+        bounds: the public degree floor and cap (default: at node level the floor follows from n; at edge level it is 0).
         start: X^(0), [n, d] (default: the features). It must be public at edge level, and a row-wise function of each node's own
             data at node level.
         seed: the public seed, which chooses the edges that survive a degree cap.
@@ -291,7 +291,7 @@ def release(
     from caribou.mechanisms.message_passing import check_pairing, propagate, start_of
     from caribou.mechanisms.noise_source import NoiseSource
     from caribou.privacy.calibration import budget_mu, calibrate_propagation
-    from caribou.privacy.sensitivity import Bounds
+    from caribou.privacy.sensitivity import Bounds, declared_bounds
     from caribou.randomness import Streams
 
     noise = noise or NoiseSource.secure()
@@ -299,14 +299,16 @@ def release(
         graph=(graph, Graph),
         layer=(layer, BoundedLayer),
         budget=(budget, Budget),
-        bounds=(bounds, Bounds),
+        bounds=(bounds, (Bounds, type(None))),
         noise=(noise, NoiseSource),
         ledger=(ledger, (Ledger, str, os.PathLike, type(None))),
     )
-    if bounds.nodes not in (None, graph.num_nodes):
-        raise InputError(f"nodes must be the number of nodes of the graph, {graph.num_nodes}, got {bounds.nodes}")
-    warn_of_large_delta(budget, graph.num_nodes)
-    bounds = Bounds(bounds.degree_floor, bounds.degree_cap, graph.num_nodes)
+    n = graph.num_nodes
+    bounds = bounds or declared_bounds(budget.unit, nodes=n)
+    if bounds.nodes not in (None, n):
+        raise InputError(f"nodes must be the number of nodes of the graph, {n}, got {bounds.nodes}")
+    warn_of_large_delta(budget, n)
+    bounds = Bounds(bounds.degree_floor, bounds.degree_cap, n, bounds.declared_degree)
     x0 = start_of(graph, start)
     columns = x0.shape[-1] if x0.dim() == 2 else 1
     sensitivity = layer.sensitivity(budget.unit, bounds)

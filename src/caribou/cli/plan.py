@@ -13,10 +13,12 @@ import typer
 from caribou._files import atomic_file
 from caribou._validate import integer
 from caribou.errors import InputError
-from caribou.privacy.accounting import PAPER_RDP_ORDER
+from caribou.privacy.accounting import PAPER_RDP_ORDER, gdp_epsilon
 from caribou.privacy.budget import Budget, PrivacyUnit
+from caribou.privacy.calibration import budget_mu
 from caribou.privacy.depth import PlanRow, plan_rows
-from caribou.privacy.sensitivity import Bounds, Sensitivity, layer_sensitivity
+from caribou.privacy.plan import CURVE_DEGREES
+from caribou.privacy.sensitivity import Sensitivity, declared_bounds, layer_sensitivity
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -33,10 +35,21 @@ def plan(
     alpha1: Annotated[float, typer.Option(help="Weight of the neighbours; 1 - alpha1 goes to the mean.")] = 1.0,
     degree_floor: Annotated[
         int | None,
-        typer.Option(help="Public floor F of the normalisation (default: the cap, else 0).", show_default=False),
+        typer.Option(
+            help="Public floor F of the normalisation (default: the cap; else 0 at edge level, by n at node level).",
+            show_default=False,
+        ),
     ] = None,
-    degree_cap: Annotated[int | None, typer.Option(help="Public degree cap M (node level).")] = None,
-    nodes: Annotated[int | None, typer.Option(help="Number of nodes n (node level with alpha1 < 1).")] = None,
+    degree_cap: Annotated[
+        int | None, typer.Option(help="Cut degrees to M (node level); without it every edge is read.")
+    ] = None,
+    declared_degree: Annotated[
+        int | None,
+        typer.Option(
+            help="Node level: the headline epsilon is for nodes up to this degree (default: the cap, else all)."
+        ),
+    ] = None,
+    nodes: Annotated[int | None, typer.Option(help="Number of nodes n (node level).")] = None,
     columns: Annotated[
         int | None, typer.Option(help="Columns d of the state: adds the expected length of the noise of one row.")
     ] = None,
@@ -58,22 +71,32 @@ def plan(
         raise InputError("epsilon must be finite to plan noise (inf means no privacy, hence no noise), got inf")
     if not (rdp_order > 1 and math.isfinite(rdp_order)):
         raise InputError(f"rdp_order must be a finite number > 1, got {rdp_order!r}")
-    bounds = Bounds(degree_floor, degree_cap if budget.unit is PrivacyUnit.NODE else None, nodes)
+    node = budget.unit is PrivacyUnit.NODE
+    bounds = declared_bounds(
+        budget.unit,
+        nodes=nodes,
+        degree_floor=degree_floor,
+        degree_cap=degree_cap if node else None,
+        declared_degree=declared_degree if node else None,
+    )
     sensitivity = layer_sensitivity(budget.unit, contraction=contraction, alpha1=alpha1, beta=0.0, bounds=bounds)
     if columns is not None:
         integer(at_least=1, columns=columns)
+    curve = degree_curve(budget, sensitivity) if node else ()
     rows = plan_rows(budget, sensitivity, parse_hops(hops), rdp_order, columns)
     notes = _notes(budget, rows, degree_cap, rdp_order)
     if plot is not None:
         _draw(rows, budget, contraction, plot)
     if as_json:
-        typer.echo(json.dumps(_document(budget, sensitivity, rows, notes), indent=2))
+        typer.echo(json.dumps(_document(budget, sensitivity, rows, notes, curve), indent=2))
         return
     from rich.console import Console
 
     console = Console()
     console.print(_heading(budget, sensitivity, rows[0].mu), highlight=False)
     console.print(_table(rows, rdp_order))
+    if curve and curve[0][1] != curve[-1][1]:
+        console.print(_curve_table(curve, sensitivity.bounds.covered_degree))
     for note in notes:
         console.print(f"[dim]{note}[/dim]")
     if plot is not None:
@@ -116,7 +139,37 @@ def _notes(budget: Budget, rows: list[PlanRow], degree_cap: int | None, rdp_orde
     return notes
 
 
-def _document(budget: Budget, sensitivity: Sensitivity, rows: list[PlanRow], notes: list[str]) -> dict[str, Any]:
+def degree_curve(budget: Budget, sensitivity: Sensitivity) -> tuple[tuple[int, float], ...]:
+    """What a node of each degree gets if propagation has the whole budget: (degree, epsilon), in every graph."""
+    largest = [] if sensitivity.bounds.nodes is None else [sensitivity.bounds.largest_degree]
+    degrees = sorted({d for d in (*CURVE_DEGREES, sensitivity.bounds.covered_degree) if not largest or d <= largest[0]})
+    mu = budget_mu(budget)
+    return tuple(
+        (d, gdp_epsilon(mu=mu * sensitivity.at_degree(d) / sensitivity.value, delta=budget.delta))
+        for d in sorted({*degrees, *largest})
+    )
+
+
+def _curve_table(curve: tuple[tuple[int, float], ...], covered: int) -> Table:
+    from rich.table import Table
+
+    table = Table(
+        caption=f"epsilon of a node by its degree, in every graph; declared: {covered}", caption_justify="left"
+    )
+    table.add_column("degree", justify="right", no_wrap=True, min_width=7)
+    for degree, _ in curve:
+        table.add_column(str(degree), justify="right")
+    table.add_row("epsilon", *(f"{epsilon:.3g}" for _, epsilon in curve))
+    return table
+
+
+def _document(
+    budget: Budget,
+    sensitivity: Sensitivity,
+    rows: list[PlanRow],
+    notes: list[str],
+    curve: tuple[tuple[int, float], ...],
+) -> dict[str, Any]:
     return {
         "unit": budget.unit.value,
         "epsilon": budget.epsilon,
@@ -125,7 +178,9 @@ def _document(budget: Budget, sensitivity: Sensitivity, rows: list[PlanRow], not
         "alpha1": dict(sensitivity.parameters)["alpha1"],
         "degree_floor": sensitivity.bounds.degree_floor,
         "degree_cap": sensitivity.bounds.degree_cap,
+        "declared_degree": sensitivity.bounds.declared_degree,
         "nodes": sensitivity.bounds.nodes,
+        "epsilon_by_degree": [list(point) for point in curve],
         "theorem": sensitivity.theorem,
         "rows": [asdict(row) for row in rows],
         "notes": notes,

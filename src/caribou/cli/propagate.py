@@ -37,9 +37,20 @@ def propagate(
     beta: Annotated[float, typer.Option(help="Weight of X^(0) in every round.")] = 0.0,
     degree_floor: Annotated[
         int | None,
-        typer.Option(help="Public floor F of the normalisation (default: the cap, else 0).", show_default=False),
+        typer.Option(
+            help="Public floor F of the normalisation (default: the cap; else 0 at edge level, by n at node level).",
+            show_default=False,
+        ),
     ] = None,
-    degree_cap: Annotated[int | None, typer.Option(help="Public degree cap M (node level).")] = None,
+    degree_cap: Annotated[
+        int | None, typer.Option(help="Cut degrees to M (node level); without it every edge is read.")
+    ] = None,
+    declared_degree: Annotated[
+        int | None,
+        typer.Option(
+            help="Node level: the headline epsilon is for nodes up to this degree (default: the cap, else all)."
+        ),
+    ] = None,
     seed: Annotated[int, typer.Option(help="The public seed: which edges survive the cap.")] = 0,
     engine: Annotated[str, typer.Option(help="local (in memory), outofcore (on disk) or ray (a cluster).")] = "local",
     memory: Annotated[str | None, typer.Option(help="With outofcore: memory of the whole process, e.g. 4GB.")] = None,
@@ -83,6 +94,7 @@ def propagate(
         beta=beta,
         degree_floor=degree_floor,
         degree_cap=degree_cap,
+        declared_degree=declared_degree,
         seed=seed,
         engine=engine,
         memory=None if memory is None else parse_size(memory),

@@ -250,7 +250,7 @@ def _print(document: dict[str, Any], budget: str, model: Model, folders: list[Pa
     if document["epsilon_spent"] == 0:
         table.add_row("spent", "nothing: no private data is read")
     if model.method in GRAPH_OPTIONAL and GRAPH_OPTIONAL[model.method] not in model.released:
-        table.add_row("edges", "not used: at this epsilon and declared average degree they would not help")
+        table.add_row("edges", "not used: at this epsilon and with these declared degrees they would not help")
     table.add_row("test accuracy", f"{_percent(accuracy['mean'])}{interval}")
     table.add_row("validation accuracy", _percent(document["val_accuracy"]))
     if len(accuracy["runs"]) > 1:
@@ -262,7 +262,11 @@ def _print(document: dict[str, Any], budget: str, model: Model, folders: list[Pa
     if document["unit"] == "node":
         # At edge level labels are public; here an accuracy is a function of private labels, and no noise is added to it.
         table.add_row("do not publish", "the accuracies: they read private labels without noise")
-    table.add_row("in terms of attacks", attack_words(document["certificate"]))
+    for question, words in attack_words(document["certificate"]):
+        table.add_row(question, words)
+    curve = curve_words(document["certificate"])
+    if curve:
+        table.add_row("epsilon by degree", curve)
     table.add_row("seconds per fit", f"{document['seconds_per_fit']:.1f} ({document['cpu_seconds_per_fit']:.1f} CPU)")
     if document["peak_rss_mb"] is not None:
         table.add_row("peak memory", f"{document['peak_rss_mb']:.0f} MB")
@@ -276,10 +280,30 @@ def _print(document: dict[str, Any], budget: str, model: Model, folders: list[Pa
     Console().print(table)
 
 
-def attack_words(certificate: dict[str, Any]) -> str:
-    """What the promise means for an attacker, in one line."""
-    rate = certificate["attack_success"]["largest_true_positive_rate_at"]["0.01"]
-    return f"at 1 % false alarms a test finds at most {rate:.1%} of the {certificate['unit']}s that are there"
+def attack_words(certificate: dict[str, Any]) -> tuple[tuple[str, str], ...]:
+    """What the promise means for an attacker: a line for each question."""
+    unit = certificate["unit"]
+    rates = {question: rate["0.01"] for question, rate in certificate["attack_success"].items()}
+    secret = "label A or B, " if unit == "node" else "this or another edge, "
+    return (
+        (
+            "attack on presence",
+            f"at 1 % false alarms a test finds at most {rates['presence']:.1%} of the {unit}s there",
+        ),
+        (
+            "attack on replacement",
+            f"{secret}at 1 % false alarms a test is right for at most {rates['replacement']:.1%}",
+        ),
+    )
+
+
+def curve_words(certificate: dict[str, Any]) -> str:
+    """What a node of each degree is promised, where that differs: degree and epsilon."""
+    curve = certificate["epsilon_by_degree"]
+    if len({epsilon for _, epsilon in curve}) < 2:
+        return ""
+    points = [f"{degree}: {epsilon if isinstance(epsilon, str) else f'{epsilon:.3g}'}" for degree, epsilon in curve]
+    return f"{', '.join(points)} (degree: epsilon, in every graph)"
 
 
 def _shown(path: Path) -> str:

@@ -107,7 +107,8 @@ def _print(document: dict[str, Any], budget: str, out: Path | None, theorem: str
     else:
         table.add_row("cost of the search", f"{budget}, the released model included")
         table.add_row("one trial", f"epsilon = {document['epsilon_of_a_trial']:.4g}; {theorem}")
-        table.add_row("in terms of attacks", attack_words(document["certificate"]))
+        for question, words in attack_words(document["certificate"]):
+            table.add_row(question, words)
         table.add_row("certificate", document["certificate"]["status"])
     if out is not None:
         table.add_row("saved", str(out))

@@ -25,7 +25,7 @@ from caribou.mechanisms.noise_source import BlockNoise
 from caribou.privacy.budget import Budget, warn_of_large_delta
 from caribou.privacy.calibration import CalibratedPropagation, budget_mu, calibrate_propagation
 from caribou.privacy.certificate import Certificate
-from caribou.privacy.sensitivity import Bounds, layer_sensitivity
+from caribou.privacy.sensitivity import declared_bounds, layer_sensitivity
 from caribou.randomness import Streams
 from caribou.release import Account, Drawn, LedgerLike, embeddings_plan, execute
 
@@ -53,6 +53,7 @@ class Request:
     beta: float = 0.0
     degree_floor: int | None = None
     degree_cap: int | None = None
+    declared_degree: int | None = None
     seed: int = 0
     engine: str = "local"
     memory: int | None = None
@@ -87,7 +88,8 @@ class Request:
     def identity(self) -> dict[str, Any]:
         """What a resumed run must have in common with the one that was interrupted."""
         inputs = [(str(path.absolute()), _stamp(path)) for path in (self.edges, self.features)]
-        numbers = (self.hops, self.contraction, self.alpha1, self.beta, self.degree_floor, self.degree_cap, self.seed)
+        layer = (self.hops, self.contraction, self.alpha1, self.beta)
+        numbers = (*layer, self.degree_floor, self.degree_cap, self.declared_degree, self.seed)
         return {
             "inputs": [list(entry) for entry in inputs],
             "out": str(self.out.absolute()),
@@ -231,7 +233,13 @@ class _FolderJournal:
 
 def _calibrated(request: Request, features: FeatureTable) -> CalibratedPropagation:
     n, d = features.nodes, features.columns
-    bounds = Bounds(request.degree_floor, request.degree_cap, n)
+    bounds = declared_bounds(
+        request.budget.unit,
+        nodes=n,
+        degree_floor=request.degree_floor,
+        degree_cap=request.degree_cap,
+        declared_degree=request.declared_degree,
+    )
     warn_of_large_delta(request.budget, n)
     sensitivity = layer_sensitivity(
         request.budget.unit,

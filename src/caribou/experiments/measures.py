@@ -122,11 +122,17 @@ def noise_of_depth(cell: Cell, data_dir: Path | None = None, settings_file: Path
     from dataclasses import asdict
 
     from caribou.privacy.depth import plan_rows
-    from caribou.privacy.sensitivity import Bounds, layer_sensitivity
+    from caribou.privacy.sensitivity import declared_bounds, layer_sensitivity
 
     cost = Meter()
     budget = budget_of(cell)
-    bounds = Bounds(cell.get("degree_floor"), cell.get("degree_cap"), cell.get("nodes"))
+    bounds = declared_bounds(
+        budget.unit,
+        nodes=cell.get("nodes"),
+        degree_floor=cell.get("degree_floor"),
+        degree_cap=cell.get("degree_cap"),
+        declared_degree=cell.get("declared_degree"),
+    )
     sensitivity = layer_sensitivity(
         budget.unit, contraction=cell["contraction"], alpha1=cell.get("alpha1", 1.0), beta=0.0, bounds=bounds
     )

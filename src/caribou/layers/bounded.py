@@ -93,7 +93,7 @@ class BoundedModule(nn.Module):
 
     def sensitivity(self, unit: PrivacyUnit | str, bounds: Bounds) -> Sensitivity:
         """The bound of one step at a privacy unit, as a record that calibration takes."""
-        return LAYER_THEOREMS[self.name](unit, self.parameters_dict(), bounds)
+        return LAYER_THEOREMS[self.name](unit, self.parameters_dict(), bounds, None)
 
     def parameters_dict(self) -> dict[str, Any]:
         """The public parameters as plain JSON values."""

@@ -12,7 +12,6 @@ from caribou.mechanisms.bounded_rows import project_rows, unit_length
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.memory import DOUBLE, require_memory
 from caribou.privacy.arithmetic import grid_spacing
-from caribou.privacy.budget import PrivacyUnit
 from caribou.privacy.calibration import CalibratedSums
 
 
@@ -26,7 +25,8 @@ def noisy_sums(
 
     Formal guarantee: S_1 .. S_K together are calibrated.mu-GDP at calibrated.sensitivity.unit (docs/privacy.md, Theorems 5
     and 6), given that ``messages`` are public or released before, or, at node level, that row i is a function of node i's own
-    data and of such values; and that degrees are at most the cap (`bounded_adjacency`).
+    data and of such values; for a node of another degree than the declared one `CalibratedSums.event_at` says what it pays.
+    Where a cap is declared, ``adjacency`` must be cut to it (`bounded_adjacency`).
     """
     check_pairing(adjacency, messages, calibrated)
     n, d = messages.shape
@@ -72,8 +72,9 @@ def check_pairing(adjacency: sp.csr_array, messages: np.ndarray, calibrated: Cal
     sizes = (calibrated.arithmetic.nodes, calibrated.arithmetic.columns)
     if sizes != messages.shape:
         raise InputError(f"calibrated must be for {messages.shape[0]} x {messages.shape[1]} messages, got {sizes}")
-    if s.unit is PrivacyUnit.NODE and int(np.diff(adjacency.indptr).max(initial=0)) > (s.degree_cap or 0):
-        raise InputError(f"adjacency must have degrees of at most the cap {s.degree_cap}; cut it first")
+    cap = s.bounds.degree_cap
+    if cap is not None and int(np.diff(adjacency.indptr).max(initial=0)) > cap:
+        raise InputError(f"adjacency must have degrees of at most the cap {cap}; cut it first")
     std = calibrated.noise_std
     if std > 0 and n + 14 * std > 2.0**52 * grid_spacing(noise_std=std):
         raise InputError(

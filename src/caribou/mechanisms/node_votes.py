@@ -1,7 +1,7 @@
-"""Votes at node level: the labels of training nodes, counted at a bounded number of receivers, with Laplace noise.
+"""Votes at node level: the labels of training nodes, summed at their other neighbours, with Gaussian noise.
 
-Every training node (sender) sends its label to at most M of its neighbours outside the training set (receivers). A receiver's
-counts are clipped, and Laplace noise of scale b is added to every entry. What this costs whom:
+Every training node (sender) sends its label to all its neighbours outside the training set (receivers). One with more than M
+receivers sends a fraction to each. Rows are clipped, and noise is added to every entry. What this costs whom:
 `caribou.privacy.mechanism_records.node_votes_record`.
 """
 
@@ -12,41 +12,35 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from caribou._validate import half_open_unit_interval, integer
+from caribou._validate import integer, open_unit_interval
+from caribou.errors import InputError
 from caribou.graph import Graph, Split
-from caribou.graph.operator import first_of_each_row
+from caribou.mechanisms.bounded_rows import project_rows
 from caribou.mechanisms.noise_source import NoiseSource
-from caribou.privacy.arithmetic import grid_spacing
+from caribou.privacy.arithmetic import vote_weight_bits
+from caribou.privacy.calibration import CalibratedVotes
+from caribou.privacy.sensitivity import vote_weight
 
 
 @dataclass(frozen=True)
 class VotePlan:
-    """How votes are asked. ``receivers_per_sender`` = M; ``share`` of epsilon that M votes would cost as pure DP.
+    """How votes are asked. ``receivers_per_sender`` = M: whole votes up to so many, fractions above; None = always whole.
+    ``share``: what votes get of a training node's mu^2."""
 
-    b = M / (share epsilon) is the scale of the noise in votes; tau = b epsilon the clip of a receiver's row.
-    """
-
-    receivers_per_sender: int
+    receivers_per_sender: int | None
     share: float
 
     def __post_init__(self) -> None:
-        integer(at_least=1, receivers_per_sender=self.receivers_per_sender)
-        half_open_unit_interval(share=self.share)
-
-    def noise_scale(self, epsilon: float) -> float:
-        """b, in votes."""
-        return self.receivers_per_sender / (self.share * epsilon)
-
-    def row_clip(self) -> float:
-        """tau = b epsilon = M / share, in votes; rounded down."""
-        return self.receivers_per_sender / self.share * (1 - 2.0**-44)
+        if self.receivers_per_sender is not None:
+            integer(at_least=1, receivers_per_sender=self.receivers_per_sender)
+        open_unit_interval(share=self.share)
 
 
-def vote_counts(graph: Graph, split: Split, plan: VotePlan | None, seed: int) -> np.ndarray:
-    """Un-noised counts: how many senders of each class chose a node. Private. [n, C]; plan None = no bound on M.
+def vote_sums(graph: Graph, split: Split, receivers_per_sender: int | None) -> np.ndarray:
+    """Votes of each class for every node before clipping and noise. Private. [n, C]
 
-    A sender ranks its neighbours outside the training set by a public hash of the pair and takes the first M. So its choice is a
-    function of its own list of neighbours: no other sender matters to it, and no order of the edges.
+    A sender's vote depends on its own label and on how many receivers it has, and on no other sender. Fractions have few enough
+    binary places for exact sums (`vote_weight_bits`).
     """
     n = graph.num_nodes
     is_sender = np.zeros(n, dtype=bool)
@@ -54,51 +48,45 @@ def vote_counts(graph: Graph, split: Split, plan: VotePlan | None, seed: int) ->
     senders, receivers = graph.edge_index
     asked = is_sender[senders] & ~is_sender[receivers]
     senders, receivers = senders[asked], receivers[asked]
-    if plan is not None:
-        chosen = first_of_each_row(senders, receivers, plan.receivers_per_sender, seed, directed=True)
-        senders, receivers = senders[chosen], receivers[chosen]
-    counts = np.zeros((n, graph.num_classes))
-    np.add.at(counts, (receivers, graph.labels[senders]), 1)  # type: ignore[index]
-    return counts
+    places = 2.0 ** vote_weight_bits(n)
+    counts = np.bincount(senders, minlength=n)
+    weights = np.array([vote_weight(int(count), receivers_per_sender) for count in counts])
+    weights = np.floor(weights * places) / places
+    sums = np.zeros((n, graph.num_classes))
+    np.add.at(sums, (receivers, graph.labels[senders]), weights[senders])  # type: ignore[index]
+    return sums
 
 
-def clip_counts(counts: np.ndarray, row_clip: float | np.ndarray) -> np.ndarray:
-    """f(S) = S w(N), N the sum of a row: w = 1 - N/(4 tau) for N <= 2 tau, tau/N above. [n, C] -> [n, C].
+def release_votes(sums: np.ndarray, split: Split, calibrated: CalibratedVotes, noise: NoiseSource) -> np.ndarray:
+    """Clipped sums plus Gaussian noise in every entry of every row, asked or not. [n, C] -> [n, C].
 
-    One vote more or less moves f by at most 1 in L1, because w + N|w'| <= 1 along the way (= 1 below 2 tau, 2 tau/N above), and
-    ||f||_1 = N w <= tau. Rescaling a row to length tau has the second property and not the first: it moves by up to 2.
+    Rows of validation nodes have their own clip. Formal guarantee: a node of degree d pays what `CalibratedVotes` says, in every
+    graph (docs/privacy.md, Theorem 9).
     """
-    total = counts.sum(axis=1, keepdims=True)
-    tau = np.broadcast_to(np.asarray(row_clip, dtype=np.float64).reshape(-1, 1), total.shape)
-    weight = np.where(total <= 2 * tau, 1 - total / (4 * tau), tau / np.maximum(total, 1))
-    return counts * weight
+    size = (calibrated.arithmetic.nodes, calibrated.arithmetic.columns)
+    if sums.shape != size:
+        raise InputError(f"calibrated must be for votes of shape {sums.shape}, got {size}")
+    if calibrated.noise_std == 0:
+        return sums
+    clipped = project_rows(sums, calibrated.row_clip)
+    clipped[split.val] = project_rows(sums[split.val], calibrated.validation_row_clip)
+    return noise.add_gaussian(clipped, std=calibrated.noise_std)
 
 
-def release_votes(
-    counts: np.ndarray,
-    split: Split,
-    plan: VotePlan,
-    epsilon: float,
-    noise: NoiseSource,
-    *,
-    validation_share: float,
-) -> np.ndarray:
-    """Clipped counts plus Laplace noise of scale b in every entry of every row, asked or not. [n, C] -> [n, C].
+def vote_evidence(votes: np.ndarray, calibrated: CalibratedVotes) -> np.ndarray:
+    """Votes in units of the noise. [n, C]"""
+    return votes if calibrated.noise_std == 0 else votes / calibrated.noise_std
 
-    Validation rows have a clip of ``validation_share`` times the usual one. Counts and noise lie on one grid; the counts are
-    shortened by the rounding margin, so that their rounding does not add to the shift. epsilon = inf: the counts themselves.
+
+def votes_pay(*, average_degree: float, declared_degree: int, mu: float, plan: VotePlan) -> bool:
+    """The public rule: votes are asked if a typical node hears at least twice the noise of an entry.
+
+    The noise of plan and budget is about sqrt(min(d*, M) / share) / mu. Measured on Cora, PubMed, Photo, Computers and
+    Berkeley13: below a ratio of 2 what votes take from the model is more than they give (docs/decisions.md, record 0075).
+
+    >>> plan = VotePlan(273, 0.3)
+    >>> [votes_pay(average_degree=71.5, declared_degree=546, mu=mu, plan=plan) for mu in (0.5, 0.925, 1.67)]
+    [False, True, True]
     """
-    if math.isinf(epsilon):
-        return counts
-    tau = np.full(len(counts), plan.row_clip())
-    tau[split.val] *= validation_share
-    scale = plan.noise_scale(epsilon)
-    margin = 2.0**-30 + 2 * counts.shape[1] * grid_spacing(noise_std=scale)
-    return noise.add_laplace((1 - margin) * clip_counts(counts, tau), scale=scale)
-
-
-def vote_evidence(votes: np.ndarray, plan: VotePlan, epsilon: float) -> np.ndarray:
-    """Votes in units of the noise, between -1/2 and 3/4 epsilon: the likelihood ratio of Laplace noise saturates. [n, C]."""
-    if math.isinf(epsilon):
-        return votes
-    return np.clip(votes / plan.noise_scale(epsilon), -0.5, 0.75 * epsilon)
+    d = declared_degree if plan.receivers_per_sender is None else min(declared_degree, plan.receivers_per_sender)
+    return average_degree * mu * math.sqrt(plan.share / d) >= 2

@@ -97,3 +97,24 @@ def sum_arithmetic(*, nodes: int, columns: int, radius: float | None) -> Arithme
         return Arithmetic(nodes=n, columns=d)
     fixed = (d + 8) * 2.0**-53 * positive(radius=radius) * math.sqrt(n)
     return Arithmetic(fixed, 2.0**-GRID_BITS * math.sqrt(n * d), n, d)
+
+
+def vote_weight_bits(nodes: int) -> int:
+    """How many binary places a fraction of a vote has: so many that sums of n votes are exact in double precision.
+
+    >>> vote_weight_bits(2708), vote_weight_bits(10**6)
+    (40, 32)
+    """
+    return 52 - integer(at_least=1, nodes=nodes).bit_length()
+
+
+def vote_arithmetic(*, nodes: int, columns: int, radius: float, fractions: bool) -> Arithmetic:
+    """The error bound of clipped sums of votes: that of `sum_arithmetic`, and of fractions that are cut off after some places.
+
+    Votes are whole, or ``fractions`` rounded down to multiples of 2^-b, b = `vote_weight_bits`; sums are exact either way. Where
+    a receiver leaves, a rounded fraction may grow by 2^-b more than the exact one does, in at most n rows for each of at most n
+    senders: n sqrt(n) 2^-b in all. It is halved here, because a bound on the error counts twice.
+    """
+    clipped = sum_arithmetic(nodes=nodes, columns=columns, radius=radius)
+    rounded = nodes * math.sqrt(nodes) * 2.0 ** -(vote_weight_bits(nodes) + 1) if fractions else 0.0
+    return Arithmetic(clipped.fixed + rounded, clipped.per_noise_std, clipped.nodes, clipped.columns)

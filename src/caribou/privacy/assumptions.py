@@ -31,8 +31,7 @@ class AssumptionName(Enum):
     HIDDEN_STATES = "hidden states"
     HYPER_PARAMETERS = "hyper-parameters"
     PUBLIC_VALUES = "public values"
-    TRUNCATION = "truncation"
-    CHOICE_OF_RECEIVERS = "choice of receivers"
+    ORDER_OF_PAIRS = "order of pairs"
     NO_EDGE_READ = "no edge is read"
     INITIAL_STATE = "initial state"
     OWN_PREDICTIONS = "own predictions"
@@ -204,24 +203,14 @@ _SENTENCES: dict[AssumptionName, tuple[_Kinds, Callable[[Mapping[str, Any]], str
         _NOTHING,
         _plain("The public parameters listed here were declared, not computed from the private graph."),
     ),
-    AssumptionName.TRUNCATION: (
+    AssumptionName.ORDER_OF_PAIRS: (
         _NOTHING,
         _plain(
-            "The guarantee is for the graph after its degrees were cut to the degree cap. If the cut removed an edge, how "
-            "the cut itself reacts to one node is not covered: a freed place goes to another edge. Whether it did is "
-            "private and therefore not stated. It did not if no degree exceeds the declared cap."
+            "Degrees are cut to the cap by a public order of all pairs of nodes, which does not depend on the edges. What the "
+            "cut does when a node leaves is part of the bound."
         ),
     ),
-    AssumptionName.CHOICE_OF_RECEIVERS: (
-        _NOTHING,
-        _plain(
-            "Each training node sends its label to at most M neighbours, chosen by a public hash of the pair. For training nodes "
-            "that needs no condition: their messages go with them and nobody else's change. For validation and test nodes the "
-            "guarantee is for the graph after that choice: if one of them were missing, a sender with more than M neighbours "
-            "would choose another, which is not covered. Whether there is such a sender is private and therefore not stated."
-        ),
-    ),
-    AssumptionName.NO_EDGE_READ: (_NOTHING, _plain("Nothing is truncated: no edge is read.")),
+    AssumptionName.NO_EDGE_READ: (_NOTHING, _plain("No edge is read, so no degree matters.")),
     AssumptionName.INITIAL_STATE: ({"unit": str}, _initial_state),
     AssumptionName.OWN_PREDICTIONS: (
         _NOTHING,

@@ -10,10 +10,16 @@ from typing import Any
 from caribou._validate import integer, positive
 from caribou.errors import CalibrationError, InputError
 from caribou.privacy.accounting import epsilon_of, gdp_mu
-from caribou.privacy.arithmetic import Arithmetic, sum_arithmetic
+from caribou.privacy.arithmetic import Arithmetic, sum_arithmetic, vote_arithmetic
 from caribou.privacy.budget import Budget
 from caribou.privacy.events import EpsilonDelta, Event, Gaussian, NonPrivate
-from caribou.privacy.sensitivity import Sensitivity, SumSensitivity, convergence_factor
+from caribou.privacy.sensitivity import (
+    Sensitivity,
+    SumSensitivity,
+    convergence_factor,
+    vote_receiver_sensitivity,
+    vote_sender_sensitivity,
+)
 
 
 @dataclass(frozen=True)
@@ -46,6 +52,21 @@ class CalibratedPropagation:
     def event(self) -> Event:
         """What the release costs: one Gaussian mechanism of multiplier 1/mu."""
         return Gaussian(1 / self.mu) if self.is_private else NonPrivate()
+
+    def event_at(self, degree: int) -> Event:
+        """What it costs a node of this degree."""
+        if not self.is_private:
+            return NonPrivate()
+        error = self.arithmetic.error(self.noise_std)
+        return Gaussian(
+            1
+            / propagation_mu(
+                sensitivity=self.sensitivity.at_degree(degree),
+                kappa=self.kappa,
+                noise_std=self.noise_std,
+                arithmetic_error=error,
+            )
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values, enough to recompute mu."""
@@ -123,6 +144,18 @@ class CalibratedSums:
         """What the release costs: K Gaussian mechanisms."""
         return Gaussian(math.sqrt(self.hops) / self.mu, self.hops) if math.isfinite(self.mu) else NonPrivate()
 
+    def event_at(self, degree: int) -> Event:
+        """What it costs a node of this degree."""
+        if not math.isfinite(self.mu):
+            return NonPrivate()
+        mu = sums_mu(
+            sensitivity=self.sensitivity.at_degree(degree),
+            hops=self.hops,
+            noise_std=self.noise_std,
+            arithmetic_error=self.arithmetic.error(self.noise_std),
+        )
+        return Gaussian(math.sqrt(self.hops) / mu, self.hops)
+
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values, enough to recompute mu."""
         return {
@@ -160,6 +193,80 @@ def calibrate_sums(sensitivity: SumSensitivity, *, hops: int, mu: float, nodes: 
 def sums_mu(*, sensitivity: float, hops: int, noise_std: float, arithmetic_error: float) -> float:
     """mu = (Delta + 2 e) sqrt(K) / noise_std."""
     return (sensitivity + 2 * arithmetic_error) * math.sqrt(hops) / positive(noise_std=noise_std)
+
+
+@dataclass(frozen=True)
+class CalibratedVotes:
+    """The record that votes at node level take: who moves what, and the noise on every entry.
+
+    ``receivers_per_sender`` = M (None: no limit), ``declared_degree`` = d*: the degree up to which a node gets the headline.
+    ``row_clip`` and ``validation_row_clip`` bound the length of a released row before noise. ``noise_std`` = 0: no privacy.
+    """
+
+    receivers_per_sender: int | None
+    declared_degree: int
+    row_clip: float
+    validation_row_clip: float
+    noise_std: float
+    arithmetic: Arithmetic
+
+    def sender_event(self, degree: int | None = None) -> Event | None:
+        """What a training node of this degree pays (None: of the declared one); nothing if it has no edge."""
+        d = self.declared_degree if degree is None else degree
+        return self._event(vote_sender_sensitivity(receivers_per_sender=self.receivers_per_sender, degree=d), d)
+
+    def receiver_event(self, row_clip: float, degree: int | None = None) -> Event | None:
+        """What any other node pays, whose own row is clipped to ``row_clip``."""
+        d = self.declared_degree if degree is None else degree
+        M = self.receivers_per_sender
+        return self._event(vote_receiver_sensitivity(receivers_per_sender=M, row_clip=row_clip, degree=d), d)
+
+    def _event(self, sensitivity: float, degree: int) -> Event | None:
+        if self.noise_std == 0:
+            return NonPrivate()
+        moved = sensitivity + 2 * self.arithmetic.error(self.noise_std)
+        return None if degree == 0 else Gaussian(self.noise_std / moved)
+
+
+def calibrate_votes(
+    *,
+    receivers_per_sender: int | None,
+    declared_degree: int,
+    sender_mu: float,
+    receiver_mu: float,
+    validation_mu: float,
+    nodes: int,
+    columns: int,
+) -> CalibratedVotes:
+    """The smallest noise, and then the longest rows, with which nobody of degree up to d* pays more than given.
+
+    A sender pays at most ``sender_mu``. A receiver's own row may be as long as ``receiver_mu`` (a validation node's:
+    ``validation_mu``) allows beside its effect on other rows, but at least as long as one vote: noise grows until it may.
+
+    >>> votes = calibrate_votes(receivers_per_sender=50, declared_degree=100, sender_mu=0.5, receiver_mu=1.0,
+    ...                         validation_mu=0.9, nodes=1000, columns=4)
+    >>> round(votes.noise_std, 3), round(votes.row_clip, 3), round(votes.validation_row_clip, 3)
+    (14.142, 12.307, 10.652)
+    """
+    d, M = integer(at_least=1, declared_degree=declared_degree), receivers_per_sender
+    arithmetic = vote_arithmetic(nodes=nodes, columns=columns, radius=float(d), fractions=M is not None)
+    if math.isinf(sender_mu):
+        return CalibratedVotes(M, d, float(d), float(d), 0.0, arithmetic)
+    sending = vote_sender_sensitivity(receivers_per_sender=M, degree=d)
+    receiving = vote_receiver_sensitivity(receivers_per_sender=M, row_clip=1.0, degree=d)
+    noise_std = max(
+        _smallest_noise_std(sending, 1 / positive(sender_mu=sender_mu), arithmetic),
+        _smallest_noise_std(receiving, 1 / positive(receiver_mu=receiver_mu), arithmetic),
+        _smallest_noise_std(receiving, 1 / positive(validation_mu=validation_mu), arithmetic),
+    ) * (1 + 2.0**-40)
+
+    def longest(mu: float) -> float:
+        error = arithmetic.error(noise_std)
+        others = vote_receiver_sensitivity(receivers_per_sender=M, row_clip=1e-300, degree=d)
+        room = (mu * noise_std * (1 - 2.0**-40) - 2 * error) ** 2 - others**2
+        return max(1.0, min(float(d), math.sqrt(max(room, 0.0)) * (1 - 2.0**-40)))
+
+    return CalibratedVotes(M, d, longest(receiver_mu), longest(validation_mu), noise_std, arithmetic)
 
 
 def budget_mu(budget: Budget) -> float:

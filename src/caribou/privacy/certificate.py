@@ -43,14 +43,23 @@ FIELDS = (
         "delta",
         "epsilon_spent",
     ),
-    *("mu", "released", "mechanisms", "groups", "public_parameters", "assumptions", "attack_success", "trust_model"),
-    *("side_channels", "versions"),
+    *(
+        "epsilon_by_degree",
+        "mu",
+        "released",
+        "mechanisms",
+        "groups",
+        "public_parameters",
+        "assumptions",
+        "attack_success",
+    ),
+    *("trust_model", "side_channels", "versions"),
 )
 """Of a certificate in JSON; all must be there, and nothing else."""
 FALSE_POSITIVE_RATES = (0.001, 0.01)
 TIME = "%Y-%m-%dT%H:%M:%SZ"
 """How a certificate writes when it was made (UTC)."""
-STATUSES = ("private", "private in scope", "void", "no privacy")
+STATUSES = ("private", "private by degree", "void", "no privacy")
 NO_PRIVACY = "NO PRIVACY: epsilon is infinite; this document certifies nothing"
 
 
@@ -58,7 +67,9 @@ NO_PRIVACY = "NO PRIVACY: epsilon is infinite; this document certifies nothing"
 class Certificate:
     """A published claim of privacy. `ReleasePlan.certificate` makes it, `save` stores it, `verify` checks it.
 
-    ``groups``: what each group of units pays, as epsilon. All other fields as in docs/certificates.md.
+    ``groups``: what each group of units pays, as epsilon. ``epsilon_by_degree``: what a node of each degree is promised, in every
+    graph (node level). ``attack_success``: the largest true positive rates, by question and false positive rate. All other
+    fields as in docs/certificates.md.
     """
 
     unit: PrivacyUnit
@@ -72,7 +83,8 @@ class Certificate:
     groups: Mapping[str, float]
     public_parameters: Mapping[str, Any]
     assumptions: tuple[Assumption, ...]
-    largest_true_positive_rates: Mapping[str, float]
+    attack_success: Mapping[str, Mapping[str, float]]
+    epsilon_by_degree: tuple[tuple[int, float], ...]
     versions: Mapping[str, str]
     created: str
     certificate_id: str
@@ -94,12 +106,12 @@ class Certificate:
 
     @property
     def status(self) -> str:
-        """``private``, ``private in scope`` (not for every graph, see `scope`), ``void`` or ``no privacy``."""
+        """``private``, ``private by degree`` (the headline up to a declared degree, see `scope`), ``void`` or ``no privacy``."""
         if not self.is_private:
             return "no privacy"
         if self.void_reasons:
             return "void"
-        return "private" if self.scope.is_every_graph else "private in scope"
+        return "private" if self.scope.is_every_graph else "private by degree"
 
     def with_details(self, mechanism: Mechanism, **values: Any) -> Certificate:
         """The certificate with figures that exist only after a draw. Events, scope and epsilon cannot change.
@@ -137,13 +149,14 @@ class Certificate:
             "epsilon": json_number(self.epsilon),
             "delta": self.delta,
             "epsilon_spent": json_number(self.epsilon_spent),
+            "epsilon_by_degree": [[degree, json_number(epsilon)] for degree, epsilon in self.epsilon_by_degree],
             "mu": None if self.mu is None else json_number(self.mu),
             "released": list(self.released),
             "mechanisms": [record.to_dict() for record in self.mechanisms],
             "groups": {group: json_number(epsilon) for group, epsilon in self.groups.items()},
             "public_parameters": dict(self.public_parameters),
             "assumptions": [assumption.to_dict() for assumption in self.assumptions],
-            "attack_success": {"largest_true_positive_rate_at": dict(self.largest_true_positive_rates)},
+            "attack_success": {question: dict(rates) for question, rates in self.attack_success.items()},
             "trust_model": TRUST_MODEL,
             "side_channels": list(SIDE_CHANNELS),
             "versions": dict(self.versions),
@@ -228,13 +241,10 @@ class Certificate:
         if not self.is_private:
             lines += [f"> **{NO_PRIVACY}**", ""]
         elif not self.scope.is_every_graph:
-            lines += [f"> **Scope.** This promise is for {self.scope.words}.", ""]
+            lines += [f"> **Scope.** The headline is for {self.scope.words}.", ""]
         for reason in self.void_reasons:
             lines += [f"> **VOID as a guarantee.** {reason}", ""]
-        rates = ", ".join(
-            f"at {float(fpr):.1%} false alarms a test finds at most {rate:.2%} of the {self.unit.value}s that are there"
-            for fpr, rate in self.largest_true_positive_rates.items()
-        )
+        rates = {question: ", ".join(_rate(*rate) for rate in r.items()) for question, r in self.attack_success.items()}
         mu = "" if self.mu is None or math.isinf(self.mu) else f" (mu-GDP with mu = {self.mu:.5g})"
         lines += [
             "| what | promise |",
@@ -243,7 +253,8 @@ class Certificate:
             f"| Neighbouring graphs | {self.unit.adjacency} |",
             f"| Guarantee | epsilon = {self.epsilon:g}, delta = {self.delta:g} |",
             f"| Spent | epsilon = {self.epsilon_spent:.6g}{mu} |",
-            f"| In terms of attacks | {rates} |",
+            f"| Attack: is this {self.unit.value} there? | {rates['presence']} |",
+            f"| Attack: is it this one or that one? | {rates['replacement']} |",
             f"| Released | {'; '.join(self.released)} |",
             f"| Certificate | {self.certificate_id}, {self.created} |",
             "",
@@ -251,6 +262,15 @@ class Certificate:
         if len(self.groups) > 1:
             lines += ["## Who pays", "", "| group | epsilon |", "|---|---|"]
             lines += [f"| {group} | {epsilon:.6g} |" for group, epsilon in self.groups.items()]
+            lines.append("")
+        if self.epsilon_by_degree and not self.scope.is_every_graph:
+            lines += [
+                "## What a node of each degree is promised, in every graph",
+                "",
+                "| degree | epsilon |",
+                "|---|---|",
+            ]
+            lines += [f"| {degree} | {epsilon:.6g} |" for degree, epsilon in self.epsilon_by_degree]
             lines.append("")
         lines += ["## Mechanisms", ""]
         for record in self.mechanisms:
@@ -327,7 +347,6 @@ def _read(cls: type[Certificate], record: Mapping[str, Any]) -> Certificate:
     missing = {"python", "caribou-gnn"} - set(record["versions"])
     if missing:
         raise CertificateError(f"certificate field 'versions' must name {' and '.join(sorted(missing))}, got nothing")
-    rates = record["attack_success"]["largest_true_positive_rate_at"]
     return cls(
         unit=PrivacyUnit.parse(record["unit"]),
         epsilon=_from_json(record["epsilon"], "epsilon"),
@@ -340,7 +359,11 @@ def _read(cls: type[Certificate], record: Mapping[str, Any]) -> Certificate:
         groups={_word(k, "groups"): _from_json(v, f"groups[{k}]") for k, v in record["groups"].items()},
         public_parameters=dict(record["public_parameters"]),
         assumptions=assumptions,
-        largest_true_positive_rates={str(k): _from_json(v, f"attack_success[{k}]") for k, v in rates.items()},
+        attack_success={
+            _word(question, "attack_success"): {str(k): _from_json(v, f"attack_success[{k}]") for k, v in rates.items()}
+            for question, rates in record["attack_success"].items()
+        },
+        epsilon_by_degree=tuple(_point(point) for point in record["epsilon_by_degree"]),
         versions={_word(k, "versions"): _word(v, "versions") for k, v in record["versions"].items()},
         created=_time(record["created"]),
         certificate_id=_number_of(record["certificate_id"]),
@@ -371,6 +394,18 @@ def _from_json(x: Any, name: str) -> float:
     if isinstance(x, bool) or not isinstance(x, int | float) or not math.isfinite(x):
         raise CertificateError(f"certificate field {name!r} must be a finite number or 'inf', got {x!r}")
     return float(x)
+
+
+def _point(x: Any) -> tuple[int, float]:
+    if not isinstance(x, list) or len(x) != 2 or isinstance(x[0], bool) or not isinstance(x[0], int) or x[0] < 0:
+        raise CertificateError(
+            f"certificate field 'epsilon_by_degree' must hold pairs of degree and epsilon, got {x!r}"
+        )
+    return x[0], _from_json(x[1], "epsilon_by_degree")
+
+
+def _rate(false_positive_rate: str, rate: float) -> str:
+    return f"at most {rate:.2%} right at {float(false_positive_rate):.1%} false alarms"
 
 
 def _word(x: Any, name: str) -> str:

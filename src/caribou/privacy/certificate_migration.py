@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from caribou.errors import CaribouError, CertificateError
@@ -30,7 +30,6 @@ from caribou.privacy.events import (
     EpsilonDelta,
     Event,
     Gaussian,
-    Laplace,
     NonPrivate,
     event_from_dict,
     event_to_dict,
@@ -43,6 +42,7 @@ from caribou.privacy.mechanism_records import (
     Group,
     Mechanism,
     MechanismRecord,
+    composed,
     descent_record,
     determined_assumptions,
     edge_count_record,
@@ -52,12 +52,12 @@ from caribou.privacy.mechanism_records import (
     mean_record,
     no_noise_record,
     no_release_record,
-    node_votes_record,
     randomized_response_record,
     rebuild,
 )
-from caribou.privacy.plan import group_epsilons
+from caribou.privacy.plan import attack_success, epsilon_by_degree, group_epsilons
 from caribou.privacy.scope import Scope
+from caribou.privacy.sensitivity import Bounds
 
 FIELDS_1 = (
     *("format", "certificate_id", "created", "status", "scope", "unit", "adjacency", "epsilon", "delta"),
@@ -70,7 +70,8 @@ def from_format_1(record: Mapping[str, Any]) -> dict[str, Any]:
     """A certificate of format 1 as one of format 2, in JSON values.
 
     Its number and its time stay. Raises `CertificateError` for anything that format 1 could not have held, and for a certificate
-    that cannot be migrated faithfully: a private search, of which format 1 does not hold the trials.
+    that cannot be migrated faithfully: a private search, of which format 1 does not hold the trials, and a node-level release
+    that read edges, which format 1 promised for graphs within a degree cap only.
     """
     try:
         return _migrated(record)
@@ -85,24 +86,33 @@ def _migrated(record: Mapping[str, Any]) -> dict[str, Any]:
     if differing:
         raise CertificateError(f"fields must be those of format 1, got {', '.join(differing)} missing or unknown")
     old = _Old.of(record)
+    if old.unit is PrivacyUnit.NODE and any(line.name in _READ_EDGES for line in old.lines):
+        raise CertificateError(
+            "at node level its promise ended at a degree cap, which graphs exceed; make the release again"
+        )
     records = _mechanisms(old)
     scope = Scope.weakest(rebuild(made).scope for made in records)
     assumptions = _assumptions(old, records)
     _check_words(record, old.unit, all(assumption.holds for assumption in assumptions))
     holds = all(assumption.holds for assumption in assumptions)
     private = record["epsilon"] != "inf"
-    reach = "private" if scope.is_every_graph else "private in scope"
+    cost, delta = composed(records), record["delta"]
+    rates = {"presence": record["attack_success"]["largest_true_positive_rate_at"]}
+    curve = epsilon_by_degree(tuple(map(rebuild, records)), old.unit, delta, old.public.get("nodes"))
     return {
         "format": FORMAT,
         **{key: record[key] for key in ("certificate_id", "created")},
-        "status": "no privacy" if not private else reach if holds else "void",
+        "status": "no privacy" if not private else "private" if holds else "void",
         "scope": scope.to_dict(),
-        **{key: record[key] for key in ("unit", "adjacency", "epsilon", "delta", "epsilon_spent", "mu", "released")},
+        **{key: record[key] for key in ("unit", "adjacency", "epsilon", "delta", "epsilon_spent")},
+        "epsilon_by_degree": [[degree, json_number(epsilon)] for degree, epsilon in curve],
+        **{key: record[key] for key in ("mu", "released")},
         "mechanisms": [made.to_dict() for made in records],
         "groups": {g: json_number(epsilon) for g, epsilon in group_epsilons(records, record["delta"]).items()},
         "public_parameters": _public_parameters(old, records),
         "assumptions": [assumption.to_dict() for assumption in assumptions],
-        **{key: record[key] for key in ("attack_success", "trust_model", "side_channels", "versions")},
+        "attack_success": {**attack_success(cost, delta), **rates},
+        **{key: record[key] for key in ("trust_model", "side_channels", "versions")},
     }
 
 
@@ -279,10 +289,17 @@ def _calibrated(mechanism: Mechanism) -> Callable[[_Line, _Old], MechanismRecord
     def make(line: _Line, old: _Old) -> MechanismRecord:
         _require_shape(line.figures, _SHAPES[line.name], line.name)
         stated = dict.fromkeys(old.payers, (line.event,))
-        made = rebuild(MechanismRecord(mechanism, line.name, "", line.figures, stated))
-        return replace(made, details=_overlaid(made.details, line.figures), costs=stated)
+        figures = {**line.figures, "sensitivity": _with_bounds(line.figures["sensitivity"])}
+        made = rebuild(MechanismRecord(mechanism, line.name, "", figures, stated))
+        return replace(made, details=_overlaid(made.details, figures), costs=stated)
 
     return make
+
+
+def _with_bounds(sensitivity: Mapping[str, Any]) -> dict[str, Any]:
+    """The bounds of an edge-level release, which declares no degree."""
+    rest = {key: value for key, value in sensitivity.items() if key != "degree_cap"}
+    return {**rest, "bounds": asdict(Bounds(**sensitivity.get("bounds", {})))}
 
 
 def _require_shape(stated: Any, shape: _Shape, name: str) -> None:
@@ -300,34 +317,13 @@ def _overlaid(made: Any, stated: Any) -> Any:
     return {key: _overlaid(value, stated[key]) if key in stated else value for key, value in made.items()}
 
 
-def _edge_votes(line: _Line) -> MechanismRecord:
+def _votes(line: _Line, old: _Old) -> MechanismRecord:
     line.require("sensitivity", "noise")
     if isinstance(line.event, Gaussian):
         if line.event.count != 1:
             raise CertificateError(f"votes must cost one event, got {line.event.count}")
         return edge_votes_record(epsilon=math.inf, mu=1 / line.multiplier)
     return edge_votes_record(epsilon=line.epsilon, mu=math.inf)
-
-
-def _votes(line: _Line, old: _Old) -> MechanismRecord:
-    if "noise" in line.figures:
-        return _edge_votes(line)
-    line.require("receivers_per_sender", "row_clip", "noise_scale")
-    scale, clip = line.figures["noise_scale"], line.figures["row_clip"]
-    if isinstance(line.event, NonPrivate):
-        scale, smaller = 0.0, clip
-    else:
-        # the clip of a validation node's row was not written down, but what it costs was
-        rows = [event for event in old.groups.get(Group.VALIDATION, ()) if isinstance(event, Laplace)]
-        if len(rows) != 1:
-            raise CertificateError("groups must say what the votes cost a validation node, got nothing")
-        smaller = clip if _same_event(rows[0], Laplace(scale / clip)) else scale / rows[0].noise_multiplier
-    return node_votes_record(
-        receivers_per_sender=line.figures["receivers_per_sender"],
-        row_clip=clip,
-        validation_row_clip=smaller,
-        noise_scale=scale,
-    )
 
 
 def _edge_count(line: _Line, old: _Old) -> MechanismRecord:
@@ -349,7 +345,6 @@ def _mean(line: _Line, old: _Old) -> MechanismRecord:
 
 def _descent(examples: Examples) -> Callable[[_Line, _Old], MechanismRecord]:
     def make(line: _Line, old: _Old) -> MechanismRecord:
-        cuts = examples is not Examples.OWN_ROWS and old.unit is PrivacyUnit.NODE
         made = descent_record(
             line.name,
             unit=old.unit,
@@ -357,8 +352,6 @@ def _descent(examples: Examples) -> Callable[[_Line, _Old], MechanismRecord]:
             noise_multiplier=line.multiplier,
             clip=line.figures["clip"],
             examples=examples,
-            degree_cap=old.public["degree_cap"] if cuts else None,
-            own_share=old.public["own_share"] if examples is Examples.NEIGHBOURHOODS else None,
             schedule=line.rest("steps", "clip", "sensitivity_in_clips"),
         )
         stated = line.figures.get("sensitivity_in_clips", made.details["sensitivity_in_clips"])
@@ -396,12 +389,18 @@ _MECHANISMS: Mapping[str, Callable[[_Line, _Old], MechanismRecord]] = {
     "noisy gradient descent": _descent(Examples.OWN_ROWS),
     "training of the classifier": _descent(Examples.OWN_ROWS),
     "training of W on rows of A": _descent(Examples.ROWS_OF_A),
-    "training on neighbourhoods": _descent(Examples.NEIGHBOURHOODS),
     "private selection": _selection,
     "no release": _no_release,
     "the graph itself": _no_noise,
 }
-"""The mechanisms of format 1 by name."""
+"""The mechanisms of format 1 by name, but for training on neighbourhoods, which was of node level only."""
+_READ_EDGES = (
+    "perturbed message passing",
+    "noisy sums over neighbours",
+    "votes",
+    "training of W on rows of A",
+    "training on neighbourhoods",
+)
 
 
 def _public_parameters(old: _Old, records: Sequence[MechanismRecord]) -> dict[str, Any]:
@@ -445,16 +444,7 @@ _SENTENCES_1: Mapping[str, tuple[str, ...]] = {
         "Declared by the curator: fixed before the data was seen. A search on the private graph costs more.",
     ),
     "public values": ("The public parameters listed here were declared, not computed from the private graph.",),
-    "truncation": (
-        "The guarantee is for the graph after its degrees were cut to the degree cap. If the cut removed an edge, how the cut "
-        "itself reacts to one node is not covered: a freed place goes to another edge. Whether it did is private and therefore "
-        "not stated. It did not if no degree exceeds the declared cap.",
-        "Each training node votes for at most M neighbours, chosen by public coins of the pair. For training nodes that needs no "
-        "condition: their votes go with them and nobody else's change. For validation and test nodes the guarantee is for the "
-        "graph after that choice: if one of them were missing, a voter with more than M neighbours would vote for another, which "
-        "is not covered. Whether there is such a voter is private and therefore not stated.",
-        "Nothing is truncated: no edge is read.",
-    ),
+    "truncation": ("Nothing is truncated: no edge is read.",),
     "initial state": (
         "X^(0) is public: it was computed without looking at any edge.",
         "Row i of X^(0) is a function of the data of node i alone, and of what was released privately before.",
@@ -471,14 +461,6 @@ _SENTENCES_1: Mapping[str, tuple[str, ...]] = {
     "weights": ("W was released before A W was computed, and its rows were brought to length 1 in place.",),
 }
 """The sentences of format 1 that hold no figure, as they stood."""
-_SCOPES_1 = (
-    "every graph",
-    "training nodes of every graph; validation and test nodes of graphs in which no training node has more neighbours than it "
-    "votes for",
-    "graphs whose degrees are all at most the degree cap; where a larger degree had to be cut, a node can cost more, and this "
-    "certificate promises nothing",
-)
-_TRUNCATIONS = (AssumptionName.TRUNCATION, AssumptionName.CHOICE_OF_RECEIVERS, AssumptionName.NO_EDGE_READ)
 
 
 def _assumptions(old: _Old, records: Sequence[MechanismRecord]) -> tuple[Assumption, ...]:
@@ -489,7 +471,7 @@ def _assumptions(old: _Old, records: Sequence[MechanismRecord]) -> tuple[Assumpt
     found = {assumption.name.value: assumption for assumption in _standing(old)}
     passes = any(record.mechanism is Mechanism.MESSAGE_PASSING for record in records)
     for assumption in determined_assumptions(tuple(map(rebuild, records)), old.unit):
-        name = "truncation" if assumption.name in _TRUNCATIONS else assumption.name.value
+        name = "truncation" if assumption.name is AssumptionName.NO_EDGE_READ else assumption.name.value
         if name in old.assumptions:
             found[name] = replace(assumption, holds=old.assumptions[name][1])
         elif name != "initial state" or not passes:
@@ -543,15 +525,11 @@ def _check_sentences(old: _Old) -> None:
 
 def _check_words(record: Mapping[str, Any], unit: PrivacyUnit, holds: bool) -> None:
     """The words that followed from other fields in format 1."""
-    scope = record["scope"]
-    if scope not in _SCOPES_1:
-        raise CertificateError(f"scope must be one of format 1, got {scope!r}")
-    status = "private" if scope == _SCOPES_1[0] else "private in scope"
+    status = "private" if holds else "void"
     if record["epsilon"] == "inf":
         status = "no privacy"
-    elif not holds:
-        status = "void"
     expected = {
+        "scope": "every graph",
         "status": status,
         "adjacency": unit.adjacency,
         "trust_model": TRUST_MODEL,

@@ -9,19 +9,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from enum import Enum
 from typing import Any
 
 from caribou._validate import integer, non_negative, open_unit_interval, positive, unit_interval
 from caribou.errors import CertificateError
 from caribou.privacy.accounting import randomized_response_epsilon
-from caribou.privacy.arithmetic import sum_arithmetic
+from caribou.privacy.arithmetic import sum_arithmetic, vote_arithmetic
 from caribou.privacy.assumptions import LAYER_ASSUMPTIONS, Assumption, AssumptionName, initial_state
 from caribou.privacy.budget import PrivacyUnit
 from caribou.privacy.calibration import (
     CalibratedPropagation,
     CalibratedSums,
+    CalibratedVotes,
     propagation_mu,
     sums_mu,
 )
@@ -39,6 +40,7 @@ from caribou.privacy.events import (
 from caribou.privacy.scope import Scope, ScopeKind
 from caribou.privacy.selection import RandomTrials, selection_epsilon
 from caribou.privacy.sensitivity import (
+    Bounds,
     adjacency_gradient_edge_sensitivity,
     adjacency_gradient_node_sensitivity,
     convergence_factor,
@@ -101,9 +103,10 @@ class Mechanism(Enum):
 class MechanismRecord:
     """One mechanism of a release.
 
-    ``name``: what it is for, in words. ``details``: the figures. ``costs``: the events that each group pays. ``scope``,
-    ``needs``, ``public`` and ``reads_edges`` follow from the figures: where the theorem holds, the assumptions it needs, the
-    public parameters that it fixes, and whether it looks at edges.
+    ``name``: what it is for, in words. ``details``: the figures. ``costs``: the events that each group pays, a node up to the
+    declared degree. ``scope``, ``needs``, ``public``, ``reads_edges`` and ``by_degree`` follow from the figures: where the
+    headline holds, the assumptions it needs, the public parameters that it fixes, whether it looks at edges, and what a node of
+    any degree pays (None: the same for all).
     """
 
     mechanism: Mechanism
@@ -115,6 +118,13 @@ class MechanismRecord:
     needs: tuple[Assumption, ...] = field(default=(), compare=False)
     public: Mapping[str, Any] = field(default_factory=dict, compare=False)
     reads_edges: bool = field(default=True, compare=False)
+    by_degree: Callable[[int], Mapping[Group, tuple[Event, ...]]] | None = field(
+        default=None, compare=False, repr=False
+    )
+
+    def costs_at(self, degree: int) -> Mapping[Group, tuple[Event, ...]]:
+        """What each group pays for a node of this degree."""
+        return self.costs if self.by_degree is None else self.by_degree(degree)
 
     @property
     def event(self) -> Event:
@@ -171,6 +181,21 @@ def _each(groups: Sequence[Group], *events: Event) -> dict[Group, tuple[Event, .
     return dict.fromkeys(groups, tuple(events))
 
 
+def _reach(bounds: Bounds) -> Scope:
+    """Every node, or those up to the degree for which the noise was calibrated."""
+    if bounds.nodes is not None and bounds.covered_degree >= bounds.largest_degree:
+        return Scope()
+    return Scope(ScopeKind.NODES_UP_TO_DEGREE, bounds.covered_degree)
+
+
+def _of_the_cut(bounds: Bounds) -> tuple[Assumption, ...]:
+    return (Assumption(AssumptionName.ORDER_OF_PAIRS),) if bounds.cuts else ()
+
+
+def _public_bounds(bounds: Bounds) -> dict[str, Any]:
+    return {"degree_cap": bounds.degree_cap, "declared_degree": bounds.declared_degree, "nodes": bounds.nodes}
+
+
 def everyone(unit: PrivacyUnit) -> tuple[Group, ...]:
     """The group of all protected units."""
     return EDGES if unit is PrivacyUnit.EDGE else NODES
@@ -183,27 +208,28 @@ def message_passing_record(calibrated: CalibratedPropagation, groups: Sequence[G
     """Perturbed message passing. ``groups``: who pays, all protected units unless a split is part of the release."""
     s = calibrated.sensitivity
     arithmetic = calibrated.arithmetic
-    cap = s.bounds.degree_cap
-    cuts = s.unit is PrivacyUnit.NODE and cap is not None and cap < arithmetic.nodes - 1
-    truncation = (Assumption(AssumptionName.TRUNCATION),) if cuts else ()
+    node = s.unit is PrivacyUnit.NODE
+    payers = groups or everyone(s.unit)
     layer_inputs = (Assumption(LAYER_ASSUMPTIONS[s.layer]),) if s.layer in LAYER_ASSUMPTIONS else ()
     return MechanismRecord(
         Mechanism.MESSAGE_PASSING,
         Mechanism.MESSAGE_PASSING.value,
         f"{s.theorem}; the last of K states is mu-GDP (docs/privacy.md, Theorem 1)",
         calibrated.to_dict(),
-        _each(groups or everyone(s.unit), calibrated.event),
-        scope=Scope(ScopeKind.DEGREES_WITHIN_CAP, cap) if cuts else Scope(),
-        needs=(initial_state(s.unit), *layer_inputs, *truncation),
+        _each(payers, calibrated.event),
+        scope=_reach(s.bounds) if node else Scope(),
+        needs=(initial_state(s.unit), *layer_inputs, *(_of_the_cut(s.bounds) if node else ())),
         public={
             "hops": calibrated.hops,
             "layer": s.layer,
             **{key: value for key, value in s.parameters if key != "columns"},
             "degree_floor": s.bounds.degree_floor,
-            "degree_cap": cap,
+            "degree_cap": s.bounds.degree_cap,
+            "declared_degree": s.bounds.declared_degree,
             "nodes": arithmetic.nodes,
             "columns": arithmetic.columns,
         },
+        by_degree=(lambda degree: _each(payers, calibrated.event_at(degree))) if node else None,
     )
 
 
@@ -228,28 +254,33 @@ def sums_record(calibrated: CalibratedSums, groups: Sequence[Group] | None = Non
     """Noisy sums over neighbours, every hop released."""
     s = calibrated.sensitivity
     node = s.unit is PrivacyUnit.NODE
+    payers = groups or everyone(s.unit)
     return MechanismRecord(
         Mechanism.NEIGHBOUR_SUMS,
         Mechanism.NEIGHBOUR_SUMS.value,
         s.theorem,
         calibrated.to_dict(),
-        _each(groups or everyone(s.unit), calibrated.event),
-        scope=Scope(ScopeKind.DEGREES_WITHIN_CAP, s.degree_cap) if node else Scope(),
-        needs=(initial_state(s.unit), *((Assumption(AssumptionName.TRUNCATION),) if node else ())),
+        _each(payers, calibrated.event),
+        scope=_reach(s.bounds) if node else Scope(),
+        needs=(initial_state(s.unit), *(_of_the_cut(s.bounds) if node else ())),
         public={
-            "nodes": calibrated.arithmetic.nodes,
             "hops": calibrated.hops,
-            "degree_cap": s.degree_cap,
             "radius": s.radius,
             # at node level the public columns are those of the features
             **({} if node else {"columns": calibrated.arithmetic.columns}),
+            **_public_bounds(s.bounds),
+            "nodes": calibrated.arithmetic.nodes,
         },
+        by_degree=(lambda degree: _each(payers, calibrated.event_at(degree))) if node else None,
     )
 
 
 def _rebuilt_sums(d: Mapping[str, Any], groups: Sequence[Group]) -> MechanismRecord:
     s, a = d["sensitivity"], d["arithmetic"]
-    theorem = sum_sensitivity(s["unit"], degree_cap=s["degree_cap"], radius=s["radius"])
+    bounds = Bounds(**s["bounds"])
+    if PrivacyUnit.parse(s["unit"]) is PrivacyUnit.NODE and bounds.nodes != a["nodes"]:
+        raise CertificateError(f"nodes must be the same in bounds and arithmetic, got {bounds.nodes!r}")
+    theorem = sum_sensitivity(s["unit"], bounds=bounds, radius=s["radius"])
     arithmetic = sum_arithmetic(nodes=a["nodes"], columns=a["columns"], radius=theorem.radius)
     noise_std, mu = _noise(d["noise_std"]), math.inf
     if noise_std > 0:
@@ -276,42 +307,54 @@ DESCENT_THEOREMS = {
     ),
     Examples.ROWS_OF_A: (
         "an edge is in two examples of softmax(a_i W) and moves the sum of clipped gradients by at most 2.0425 clips "
-        "(docs/privacy.md, Theorem 7), a node in those of at most D neighbours by 1 + 1.137 D clips (Theorem 8); T steps are "
-        "(sqrt(T) / multiplier)-GDP"
+        "(docs/privacy.md, Theorem 7), a node of degree d in those of its neighbours by 1 + 1.137 d clips (Theorem 8; with a cut "
+        "to D, Theorem 9: min(d, D) + 2 d in place of d); T steps are (sqrt(T) / multiplier)-GDP"
     ),
     Examples.NEIGHBOURHOODS: (
-        "clipped gradients of target nodes: one node moves each sum by at most 1 + M sqrt(2 - k) clips; T steps are "
-        "(sqrt(T) / multiplier)-GDP (docs/methods/sage.md, Theorem N1)"
+        "clipped gradients of target nodes: a node of degree d moves each sum by at most 1 + d sqrt(2 - k) clips (with a cut to "
+        "D, min(d, D) + 2 d in place of d); T steps are (sqrt(T) / multiplier)-GDP (docs/methods/sage.md, Theorem N1)"
     ),
 }
 
 
 def descent_sensitivity(
-    examples: Examples, unit: PrivacyUnit, *, degree_cap: int | None = None, own_share: float | None = None
+    examples: Examples,
+    unit: PrivacyUnit,
+    *,
+    bounds: Bounds | None = None,
+    own_share: float | None = None,
+    message_scale: int | None = None,
+    degree: int | None = None,
 ) -> tuple[float, float]:
     """By how many clips a unit moves a sum of gradients: one with an example of its own, and one without.
+
+    ``degree``: of the node (None: the declared one).
 
     >>> descent_sensitivity(Examples.OWN_ROWS, PrivacyUnit.NODE)
     (1.0, 0.0)
     """
-    if examples is Examples.OWN_ROWS and unit is PrivacyUnit.NODE and degree_cap is None and own_share is None:
+    plain = own_share is None and message_scale is None
+    if examples is Examples.OWN_ROWS and unit is PrivacyUnit.NODE and bounds is None and plain:
         return 1.0, 0.0
-    if examples is Examples.ROWS_OF_A and own_share is None:
-        if unit is PrivacyUnit.EDGE and degree_cap is None:
+    if examples is Examples.ROWS_OF_A and plain:
+        if unit is PrivacyUnit.EDGE and bounds is None:
             value = adjacency_gradient_edge_sensitivity()
             return value, value
-        if unit is PrivacyUnit.NODE and degree_cap is not None:
-            value = adjacency_gradient_node_sensitivity(degree_cap=degree_cap)
+        if unit is PrivacyUnit.NODE and bounds is not None:
+            value = adjacency_gradient_node_sensitivity(bounds=bounds, degree=degree)
             return value, value
-    if examples is Examples.NEIGHBOURHOODS and unit is PrivacyUnit.NODE and degree_cap is not None:
+    if examples is Examples.NEIGHBOURHOODS and unit is PrivacyUnit.NODE and bounds is not None and message_scale:
         share = float("nan") if own_share is None else own_share
-        return (
-            neighbourhood_gradient_sensitivity(degree_cap=degree_cap, own_share=share),
-            neighbourhood_gradient_sensitivity(degree_cap=degree_cap, own_share=share, own_example=False),
+        with_own, without = (
+            neighbourhood_gradient_sensitivity(
+                message_scale=message_scale, own_share=share, bounds=bounds, own_example=own, degree=degree
+            )
+            for own in (True, False)
         )
+        return with_own, without
     raise CertificateError(
-        f"examples must be bounded at {unit.value} level by what is declared, got {examples.value} with degree_cap = "
-        f"{degree_cap} and own_share = {own_share}"
+        f"examples must be bounded at {unit.value} level by what is declared, got {examples.value} with bounds = {bounds}, "
+        f"own_share = {own_share} and message_scale = {message_scale}"
     )
 
 
@@ -323,15 +366,22 @@ def descent_record(
     noise_multiplier: float,
     clip: float,
     examples: Examples = Examples.OWN_ROWS,
-    degree_cap: int | None = None,
+    bounds: Bounds | None = None,
     own_share: float | None = None,
+    message_scale: int | None = None,
     schedule: Mapping[str, Any] | None = None,
 ) -> MechanismRecord:
     """Full-batch noisy gradient descent. ``noise_multiplier``: noise per step and per unit of sensitivity; 0 without noise.
 
     ``schedule``: further figures of the training, which do not enter the cost.
     """
-    with_own, without = descent_sensitivity(examples, unit, degree_cap=degree_cap, own_share=own_share)
+
+    def moved(degree: int | None = None) -> tuple[float, float]:
+        return descent_sensitivity(
+            examples, unit, bounds=bounds, own_share=own_share, message_scale=message_scale, degree=degree
+        )
+
+    with_own, _ = moved()
     steps, clip = integer(at_least=1, steps=steps), positive(clip=clip)
 
     def event(sensitivity: float) -> Event:
@@ -339,12 +389,13 @@ def descent_record(
             return NonPrivate()
         return Gaussian(noise_multiplier * (with_own / sensitivity), steps)
 
-    if unit is PrivacyUnit.EDGE:
-        costs = _each(EDGES, event(with_own))
-    else:
-        costs = _each((Group.TRAINING,), event(with_own))
-        if without > 0:
-            costs |= _each((Group.VALIDATION, Group.OTHERS), event(without))
+    def costs(degree: int | None = None) -> dict[Group, tuple[Event, ...]]:
+        own, without = moved(degree)
+        if unit is PrivacyUnit.EDGE:
+            return _each(EDGES, event(own))
+        paid = _each((Group.TRAINING,), event(own))
+        return paid | _each((Group.VALIDATION, Group.OTHERS), event(without)) if without > 0 else paid
+
     return MechanismRecord(
         Mechanism.NOISY_DESCENT,
         name,
@@ -352,8 +403,9 @@ def descent_record(
         {
             "unit": unit.value,
             "examples": examples.value,
-            "degree_cap": degree_cap,
+            "bounds": None if bounds is None else asdict(bounds),
             "own_share": own_share,
+            "message_scale": message_scale,
             "sensitivity_in_clips": with_own,
             "clip": clip,
             "steps": steps,
@@ -361,20 +413,27 @@ def descent_record(
             "noise_std": noise_multiplier * with_own * clip,
             "schedule": dict(schedule or {}),
         },
-        costs,
-        scope=Scope() if degree_cap is None else Scope(ScopeKind.DEGREES_WITHIN_CAP, degree_cap),
+        costs(),
+        scope=Scope() if bounds is None else _reach(bounds),
         needs=(
-            *(() if degree_cap is None else (Assumption(AssumptionName.TRUNCATION),)),
+            *(() if bounds is None else _of_the_cut(bounds)),
             *((Assumption(AssumptionName.RELEASED_WEIGHTS),) if examples is Examples.ROWS_OF_A else ()),
         ),
-        public={} if degree_cap is None else {"degree_cap": degree_cap},
+        public={} if bounds is None else _public_bounds(bounds),
         reads_edges=examples is not Examples.OWN_ROWS,
+        by_degree=None if bounds is None else costs,
     )
 
 
 def _rebuilt_descent(d: Mapping[str, Any], _: Sequence[Group]) -> MechanismRecord:
     unit, examples = PrivacyUnit.parse(d["unit"]), _parsed(Examples, d["examples"])
-    with_own, _without = descent_sensitivity(examples, unit, degree_cap=d["degree_cap"], own_share=d["own_share"])
+    figures = {
+        "examples": examples,
+        "bounds": None if d["bounds"] is None else Bounds(**d["bounds"]),
+        "own_share": d["own_share"],
+        "message_scale": d["message_scale"],
+    }
+    with_own, _without = descent_sensitivity(unit=unit, **figures)
     multiplier = _noise(d["noise_std"]) / (with_own * positive(clip=d["clip"]))
     return descent_record(
         "",
@@ -382,9 +441,7 @@ def _rebuilt_descent(d: Mapping[str, Any], _: Sequence[Group]) -> MechanismRecor
         steps=d["steps"],
         noise_multiplier=multiplier,
         clip=d["clip"],
-        examples=examples,
-        degree_cap=d["degree_cap"],
-        own_share=d["own_share"],
+        **figures,
         schedule=d["schedule"],
     )
 
@@ -431,36 +488,63 @@ def _rebuilt_edge_votes(d: Mapping[str, Any], _: Sequence[Group]) -> MechanismRe
     return edge_votes_record(epsilon=epsilon, mu=mu)
 
 
-def node_votes_record(
-    *, receivers_per_sender: int, row_clip: float, validation_row_clip: float, noise_scale: float
-) -> MechanismRecord:
-    """Counts of classes by at most M receivers per training node, rows clipped, Laplace noise on every entry.
+def node_votes_record(votes: CalibratedVotes) -> MechanismRecord:
+    """Votes of training nodes for their other neighbours, rows clipped, Gaussian noise on every entry.
 
-    A training node is in at most M rows, each of which it moves by at most 1 in L1; any other node moves its own row by at most
-    the clip of that row. ``noise_scale`` = 0: no noise.
+    A training node moves the rows of its receivers; any other node its own row, and those that its senders give more when it is
+    gone. What each pays depends on its degree.
     """
-    M, b = integer(at_least=1, receivers_per_sender=receivers_per_sender), noise_scale
-    costs: dict[Group, tuple[Event, ...]] = _each(PARTS, NonPrivate())
-    if b > 0:
-        costs = {
-            Group.TRAINING: (Laplace(b, M),),
-            Group.VALIDATION: (Laplace(b / positive(validation_row_clip=validation_row_clip)),),
-            Group.OTHERS: (Laplace(b / positive(row_clip=row_clip)),),
+
+    def costs(degree: int | None = None) -> dict[Group, tuple[Event, ...]]:
+        events = {
+            Group.TRAINING: votes.sender_event(degree),
+            Group.VALIDATION: votes.receiver_event(votes.validation_row_clip, degree),
+            Group.OTHERS: votes.receiver_event(votes.row_clip, degree),
         }
+        return {group: () if event is None else (event,) for group, event in events.items()}
+
+    nodes = votes.arithmetic.nodes
+    everybody = votes.declared_degree >= nodes - 1
     return MechanismRecord(
         Mechanism.NODE_VOTES,
         "votes",
-        "a training node moves at most M rows by at most 1 in L1 each (radial clip, w + N|w'| <= 1): M Laplace mechanisms; any "
-        "other node moves its own row by at most the row clip in L1",
+        "a training node of degree d moves rows by at most sqrt(min(d, M)) in L2; any other node its own clipped row, and d rows "
+        "that its senders give more to (docs/privacy.md, Theorem 9)",
         {
-            "receivers_per_sender": M,
-            "row_clip": row_clip,
-            "validation_row_clip": validation_row_clip,
-            "noise_scale": noise_scale,
+            "receivers_per_sender": votes.receivers_per_sender,
+            "declared_degree": votes.declared_degree,
+            "row_clip": votes.row_clip,
+            "validation_row_clip": votes.validation_row_clip,
+            "noise_std": votes.noise_std,
+            "arithmetic": {
+                "error": votes.arithmetic.error(votes.noise_std),
+                "nodes": nodes,
+                "columns": votes.arithmetic.columns,
+            },
         },
-        costs,
-        scope=Scope(ScopeKind.TRAINING_NODES, M),
-        needs=(Assumption(AssumptionName.CHOICE_OF_RECEIVERS),),
+        costs(),
+        scope=Scope() if everybody else Scope(ScopeKind.NODES_UP_TO_DEGREE, votes.declared_degree),
+        public={"declared_degree": votes.declared_degree, "nodes": nodes},
+        by_degree=costs,
+    )
+
+
+def _rebuilt_node_votes(d: Mapping[str, Any], _: Sequence[Group]) -> MechanismRecord:
+    receivers = d["receivers_per_sender"]
+    if receivers is not None:
+        receivers = integer(at_least=1, receivers_per_sender=receivers)
+    declared, a = integer(at_least=1, declared_degree=d["declared_degree"]), d["arithmetic"]
+    return node_votes_record(
+        CalibratedVotes(
+            receivers_per_sender=receivers,
+            declared_degree=declared,
+            row_clip=positive(row_clip=d["row_clip"]),
+            validation_row_clip=positive(validation_row_clip=d["validation_row_clip"]),
+            noise_std=_noise(d["noise_std"]),
+            arithmetic=vote_arithmetic(
+                nodes=a["nodes"], columns=a["columns"], radius=float(declared), fractions=receivers is not None
+            ),
+        )
     )
 
 
@@ -547,14 +631,18 @@ def selection_record(
     if (score_noise is None) != (unit is PrivacyUnit.EDGE):
         raise CertificateError(f"score_noise must be given at node level and only there, got {score_noise!r}")
     rebuilt = [_rebuilt_trial(trial, unit) for trial in trials]
-    paid, theorem = _selection_cost(
-        [composed(records) for records in rebuilt],
-        expected_trials=expected_trials,
-        order=order,
-        random=random,
-        score_noise=score_noise,
-        delta=delta,
-    )
+
+    def cost(degree: int | None = None) -> tuple[tuple[Event, ...], str]:
+        return _selection_cost(
+            [composed(records, degree) for records in rebuilt],
+            expected_trials=expected_trials,
+            order=order,
+            random=random,
+            score_noise=score_noise,
+            delta=delta,
+        )
+
+    paid, theorem = cost()
     every = [record for records in rebuilt for record in records]
     determined = [a for records in rebuilt for a in determined_assumptions(records, unit)]
     return MechanismRecord(
@@ -579,6 +667,9 @@ def selection_record(
         # whether *no* edge is read is a question to all trials together
         needs=tuple({a.name: a for a in determined if a.name is not AssumptionName.NO_EDGE_READ}.values()),
         reads_edges=any(record.reads_edges for record in every),
+        by_degree=(lambda degree: _each(everyone(unit), *cost(degree)[0]))
+        if any(record.by_degree is not None for record in every)
+        else None,
     )
 
 
@@ -696,12 +787,7 @@ _REBUILDS: Mapping[Mechanism, _Rebuild] = {
     Mechanism.NOISY_DESCENT: _rebuilt_descent,
     Mechanism.NOISY_MEAN: lambda d, _: mean_record("", noise_std=_noise(d["noise_std"])),
     Mechanism.EDGE_VOTES: _rebuilt_edge_votes,
-    Mechanism.NODE_VOTES: lambda d, _: node_votes_record(
-        receivers_per_sender=d["receivers_per_sender"],
-        row_clip=positive(row_clip=d["row_clip"]),
-        validation_row_clip=positive(validation_row_clip=d["validation_row_clip"]),
-        noise_scale=_noise(d["noise_scale"]),
-    ),
+    Mechanism.NODE_VOTES: _rebuilt_node_votes,
     Mechanism.EDGE_COUNT: lambda d, _: edge_count_record(epsilon=d["epsilon"]),
     Mechanism.RANDOMIZED_RESPONSE: _rebuilt_response,
     Mechanism.EXPONENTIAL: lambda d, _: exponential_record(
@@ -762,8 +848,7 @@ def determined_assumptions(records: Sequence[MechanismRecord], unit: PrivacyUnit
 
 DETERMINED = frozenset(
     (
-        AssumptionName.TRUNCATION,
-        AssumptionName.CHOICE_OF_RECEIVERS,
+        AssumptionName.ORDER_OF_PAIRS,
         AssumptionName.NO_EDGE_READ,
         AssumptionName.INITIAL_STATE,
         AssumptionName.OWN_PREDICTIONS,
@@ -807,6 +892,7 @@ DECLARED_FIELDS: Mapping[Mechanism, tuple[str, ...]] = {
     Mechanism.MESSAGE_PASSING: ("details.sensitivity.parameters",),
     Mechanism.NEIGHBOUR_SUMS: ("details.arithmetic.nodes", "details.arithmetic.columns"),
     Mechanism.NOISY_DESCENT: ("details.schedule",),
+    Mechanism.NODE_VOTES: ("details.arithmetic.columns",),
     Mechanism.EXPONENTIAL: ("details.candidates",),
     Mechanism.PRIVATE_SELECTION: (
         "details.epsilon_of_a_trial",
@@ -821,20 +907,22 @@ DECLARED_FIELDS: Mapping[Mechanism, tuple[str, ...]] = {
 trials come on top. Some are checked as far as they go: a number of a layer that enters the bound, nodes that are public."""
 
 
-def groups_of(records: Sequence[MechanismRecord]) -> dict[Group, tuple[Event, ...]]:
-    """The events of every group that pays anything, in the order of `Group`."""
-    payers = {group for record in records for group in record.costs}
+def groups_of(records: Sequence[MechanismRecord], degree: int | None = None) -> dict[Group, tuple[Event, ...]]:
+    """The events of every group that pays anything, in the order of `Group`; those of a node of ``degree``, if one is given."""
+    paid = [record.costs if degree is None else record.costs_at(degree) for record in records]
+    payers = {group for costs in paid for group in costs}
     return {
-        group: tuple(event for record in records for event in record.costs.get(group, ()))
-        for group in Group
-        if group in payers
+        group: tuple(event for costs in paid for event in costs.get(group, ())) for group in Group if group in payers
     }
 
 
-def composed(records: Sequence[MechanismRecord]) -> tuple[Event, ...]:
-    """What to compose with other releases: the events, or all groups side by side where there are several."""
+def composed(records: Sequence[MechanismRecord], degree: int | None = None) -> tuple[Event, ...]:
+    """What to compose with other releases: the events, or all groups side by side where there are several.
+
+    ``degree``: of the node that pays; None = up to the declared degree.
+    """
     # the trials of a search may have groups of their own, so a group's events may hold further choices
-    each = tuple(choice for events in groups_of(records).values() for choice in choices(events))
+    each = tuple(choice for events in groups_of(records, degree).values() for choice in choices(events))
     lists = choices([Parallel(each)])
     return lists[0] if len(lists) == 1 else (Parallel(tuple(lists)),)
 

@@ -10,14 +10,15 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any, Protocol
 
 from caribou.errors import CertificateError
 from caribou.privacy.accounting import epsilon_of, largest_true_positive_rate
 from caribou.privacy.assumptions import Assumption, in_order, randomness, standing
-from caribou.privacy.budget import Budget
+from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.certificate import FALSE_POSITIVE_RATES, TIME, Certificate, versions
-from caribou.privacy.events import Event, NonPrivate, choices, gaussian_mu
+from caribou.privacy.events import Event, Gaussian, NonPrivate, choices, gaussian_mu
 from caribou.privacy.mechanism_records import (
     DETERMINED,
     MechanismRecord,
@@ -121,7 +122,10 @@ class ReleasePlan:
             groups=group_epsilons(self.mechanisms, budget.delta),
             public_parameters=dict(self.public_parameters),
             assumptions=self.all_assumptions(noise),
-            largest_true_positive_rates=attack_rates(cost, budget.delta),
+            attack_success=attack_success(cost, budget.delta),
+            epsilon_by_degree=epsilon_by_degree(
+                self.mechanisms, budget.unit, budget.delta, self.public_parameters.get("nodes")
+            ),
             versions=versions(),
             created=(now or datetime.now(UTC)).strftime(TIME),
             certificate_id=uuid.uuid4().hex,
@@ -133,11 +137,56 @@ def exact_mu(cost: Sequence[Event]) -> float | None:
     return None if any(isinstance(event, NonPrivate) for event in cost) else gaussian_mu(cost)
 
 
-def attack_rates(cost: Sequence[Event], delta: float) -> dict[str, float]:
-    """The largest true positive rate of any test, by false positive rate."""
-    return {
-        str(fpr): largest_true_positive_rate(cost, delta=delta, false_positive_rate=fpr) for fpr in FALSE_POSITIVE_RATES
-    }
+def attack_success(cost: Sequence[Event], delta: float) -> dict[str, dict[str, float]]:
+    """The largest true positive rate of any test, by what is asked and by false positive rate.
+
+    ``presence``: is this unit there? That is one step between neighbours, with the trade-off curve of the release.
+    ``replacement``: is it this one or that one (label A or B, an edge to one person or to another)? That is two steps: out, and
+    in again. If a test
+    reaches at most T(a) at false positive rate a over one step, it reaches at most T(T(a)) over two (Dong, Roth and Su 2022,
+    Theorem 2.14): 2 mu for mu-GDP, 2 epsilon for pure epsilon.
+
+    >>> rates = attack_success([Gaussian(1.0)], 1e-5)
+    >>> {question: round(rate["0.01"], 4) for question, rate in rates.items()}
+    {'presence': 0.0924, 'replacement': 0.3721}
+    """
+
+    def presence(fpr: float) -> float:
+        return largest_true_positive_rate(cost, delta=delta, false_positive_rate=fpr)
+
+    one = {str(fpr): presence(fpr) for fpr in FALSE_POSITIVE_RATES}
+    return {"presence": one, "replacement": {fpr: presence(rate) for fpr, rate in one.items()}}
+
+
+CURVE_DEGREES = (0, 1, 2, 5, 10, 20, 50, 100, 1000)
+"""Where a certificate states the curve by degree, beside the declared degree and n - 1."""
+
+
+def epsilon_by_degree(
+    records: Sequence[MechanismRecord], unit: PrivacyUnit, delta: float, nodes: int | None
+) -> tuple[tuple[int, float], ...]:
+    """What a node of each degree is promised, in every graph: epsilon at ``delta`` of the worst group. Empty at edge level.
+
+    ``nodes`` = n bounds the degrees; None where a mechanism of the user's own says nothing about it.
+    """
+    if unit is PrivacyUnit.EDGE:
+        return ()
+    declared = Scope.weakest(record.scope for record in records).limit
+    largest = [] if nodes is None else [max(0, nodes - 1)]
+    degrees = {*CURVE_DEGREES, *([] if declared is None else [declared])}
+    listed = sorted({d for d in degrees if nodes is None or d < nodes} | set(largest))
+    return tuple((degree, epsilon_at(records, delta, degree)) for degree in listed)
+
+
+def epsilon_at(records: Sequence[MechanismRecord], delta: float, degree: int) -> float:
+    """What a node of this degree is promised, in every graph."""
+    return max(_epsilon(choice, delta) for choice in choices(composed(records, degree)))
+
+
+@lru_cache(maxsize=512)
+def _epsilon(events: tuple[Event, ...], delta: float) -> float:
+    """Cached: most degrees of a curve cost the same, and a verifier asks again."""
+    return epsilon_of(events, delta)
 
 
 def group_epsilons(records: Sequence[MechanismRecord], delta: float) -> dict[str, float]:
@@ -149,4 +198,14 @@ def group_epsilons(records: Sequence[MechanismRecord], delta: float) -> dict[str
     }
 
 
-__all__ = ["Randomness", "ReleasePlan", "Sizes", "attack_rates", "exact_mu", "group_epsilons"]
+__all__ = [
+    "Gaussian",
+    "Randomness",
+    "ReleasePlan",
+    "Sizes",
+    "attack_success",
+    "epsilon_at",
+    "epsilon_by_degree",
+    "exact_mu",
+    "group_epsilons",
+]

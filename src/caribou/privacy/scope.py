@@ -1,4 +1,4 @@
-"""For which graphs, and for which nodes of them, a promise holds."""
+"""For which nodes of a graph a promise holds. It holds in every graph."""
 
 from __future__ import annotations
 
@@ -15,15 +15,14 @@ class ScopeKind(Enum):
     """How far a promise reaches, from the widest to the narrowest."""
 
     EVERY_GRAPH = "every graph"
-    TRAINING_NODES = "training nodes of every graph"
-    DEGREES_WITHIN_CAP = "graphs within the degree cap"
+    NODES_UP_TO_DEGREE = "nodes up to a declared degree, in every graph"
 
 
 @dataclass(frozen=True)
 class Scope:
-    """The reach of a promise. ``limit``: the public number M that it depends on; None for every graph.
+    """The reach of a promise. ``limit``: the declared degree up to which the headline holds; None: for every node.
 
-    >>> Scope.weakest([Scope(), Scope(ScopeKind.DEGREES_WITHIN_CAP, 20), Scope(ScopeKind.DEGREES_WITHIN_CAP, 10)]).limit
+    >>> Scope.weakest([Scope(), Scope(ScopeKind.NODES_UP_TO_DEGREE, 20), Scope(ScopeKind.NODES_UP_TO_DEGREE, 10)]).limit
     10
     """
 
@@ -46,15 +45,10 @@ class Scope:
         """The scope as a phrase after "for"."""
         if self.kind is ScopeKind.EVERY_GRAPH:
             return "every graph"
-        if self.kind is ScopeKind.TRAINING_NODES:
+        if self.kind is ScopeKind.NODES_UP_TO_DEGREE:
             return (
-                "training nodes of every graph; validation and test nodes of graphs in which no training node has more than "
-                f"{self.limit} neighbours outside the training set"
-            )
-        if self.kind is ScopeKind.DEGREES_WITHIN_CAP:
-            return (
-                f"graphs whose degrees are all at most the degree cap {self.limit}; where a larger degree had to be cut, a node "
-                "can cost more, and this certificate promises nothing"
+                f"every graph, and in it every node of degree at most {self.limit}; a node of larger degree is promised the "
+                "epsilon that the curve by degree gives for it"
             )
         raise CertificateError(f"scope must be known, got {self.kind!r}")
 
@@ -77,13 +71,6 @@ class Scope:
 
     @staticmethod
     def weakest(scopes: Iterable[Scope]) -> Scope:
-        """A scope within which every one of these promises holds.
-
-        Degrees within the smallest limit imply both conditions: no sender then has more receivers than degrees.
-        """
-        limited = [scope for scope in scopes if not scope.is_every_graph]
-        if not limited:
-            return Scope()
-        order = list(ScopeKind)
-        kind = max((scope.kind for scope in limited), key=order.index)
-        return Scope(kind, min(scope.limit for scope in limited if scope.limit is not None))
+        """The scope within which every one of these promises holds: the smallest declared degree."""
+        limits = [scope.limit for scope in scopes if scope.limit is not None]
+        return Scope(ScopeKind.NODES_UP_TO_DEGREE, min(limits)) if limits else Scope()

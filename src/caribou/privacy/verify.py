@@ -32,7 +32,7 @@ from caribou.privacy.mechanism_records import (
     wrong_payers,
 )
 from caribou.privacy.pair_response import PairResponse, asymmetric_response, laplace_threshold_response
-from caribou.privacy.plan import attack_rates, exact_mu, group_epsilons
+from caribou.privacy.plan import attack_success, epsilon_by_degree, exact_mu, group_epsilons
 from caribou.privacy.scope import Scope
 
 FORGERY = "a consistent forgery cannot be told without a signature"
@@ -113,7 +113,7 @@ def verify(certificate: Certificate) -> Verification:
         _check_noise(rebuilt, report)
         _check_assumptions(rebuilt, c, report)
         if comparable:
-            pld, rdp = _check_cost(c, report)
+            pld, rdp = _check_cost(rebuilt, c, report)
         else:
             report.check("cost", False, "not recomputed: the mechanisms contradict their own figures")
     except (CaribouError, OverflowError, ZeroDivisionError, RecursionError) as error:
@@ -300,7 +300,7 @@ def _of_public_sample(rebuilt: tuple[MechanismRecord, ...], c: Certificate) -> t
     return (AssumptionName.PUBLIC_FEATURES,) if used else ()
 
 
-def _check_cost(c: Certificate, report: _Report) -> tuple[float, float | None]:
+def _check_cost(rebuilt: tuple[MechanismRecord, ...], c: Certificate, report: _Report) -> tuple[float, float | None]:
     """Epsilon by three accountants, mu, groups and attack rates from the stated events, which were found to be the right ones."""
     budget = Budget(c.epsilon, c.delta, c.unit)
     cost = c.cost
@@ -325,17 +325,34 @@ def _check_cost(c: Certificate, report: _Report) -> tuple[float, float | None]:
     report.check(
         "groups", same, _figures(groups) if same else f"stated {_figures(c.groups)}; recomputed {_figures(groups)}"
     )
-    rates = attack_rates(cost, budget.delta)
-    same = rates.keys() == c.largest_true_positive_rates.keys()
-    report.check("attack success", same, f"stated for {', '.join(c.largest_true_positive_rates)}")
-    for fpr, true in rates.items():
-        stated = c.largest_true_positive_rates.get(fpr)
-        report.check(
-            f"attack success at {float(fpr):.1%}",
-            _close(stated, true, 1e-6),
-            f"stated {_number(stated)}, recomputed {_number(true)}",
-        )
+    _check_curve(rebuilt, c, report)
+    _check_attacks(c, report)
     return pld, rdp
+
+
+def _check_curve(rebuilt: tuple[MechanismRecord, ...], c: Certificate, report: _Report) -> None:
+    """What a node of each degree is promised, from the figures of the mechanisms."""
+    curve = epsilon_by_degree(rebuilt, c.unit, c.delta, c.public_parameters.get("nodes"))
+    stated = dict(c.epsilon_by_degree)
+    same = [d for d, _ in curve] == [d for d, _ in c.epsilon_by_degree]
+    same = same and all(_close(stated[d], epsilon, 1e-6) for d, epsilon in curve)
+    shown = ", ".join(f"{d}: {epsilon:.4g}" for d, epsilon in curve) or "none at edge level"
+    report.check("epsilon by degree", same, shown if same else f"recomputed {shown}")
+
+
+def _check_attacks(c: Certificate, report: _Report) -> None:
+    true = attack_success(c.cost, c.delta)
+    shape = {question: list(rates) for question, rates in true.items()}
+    same = shape == {question: list(rates) for question, rates in c.attack_success.items()}
+    report.check("attack success", same, f"stated for {', '.join(c.attack_success)}")
+    for question, rates in true.items():
+        for fpr, rate in rates.items():
+            stated = c.attack_success.get(question, {}).get(fpr)
+            report.check(
+                f"attack success, {question}, at {float(fpr):.1%}",
+                _close(stated, rate, 1e-6),
+                f"stated {_number(stated)}, recomputed {_number(rate)}",
+            )
 
 
 def _number(x: float | None) -> str:

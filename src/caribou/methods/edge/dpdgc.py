@@ -50,7 +50,7 @@ from caribou.privacy.mechanism_records import (
     sums_record,
 )
 from caribou.privacy.plan import ReleasePlan
-from caribou.privacy.sensitivity import sum_sensitivity
+from caribou.privacy.sensitivity import Bounds, sum_sensitivity
 from caribou.privacy.sizes import Sizes
 from caribou.randomness import Streams
 
@@ -191,9 +191,9 @@ class StructurePlan:
     record: MechanismRecord
 
 
-def plan_structure(unit: PrivacyUnit, *, mu: float, train_size: int, degree_cap: int | None = None) -> StructurePlan:
+def plan_structure(unit: PrivacyUnit, *, mu: float, train_size: int, bounds: Bounds | None = None) -> StructurePlan:
     """Noisy descent of softmax(a_i W) on rows of A that is mu-GDP."""
-    multiple, _ = descent_sensitivity(Examples.ROWS_OF_A, unit, degree_cap=degree_cap)
+    multiple, _ = descent_sensitivity(Examples.ROWS_OF_A, unit, bounds=bounds)
     schedule = path_length_schedule(mu=mu / multiple, train_size=train_size, clip=CLIP)
     descent = full_batch("training of W on rows of A", schedule.steps, mu)
     record = descent_record(
@@ -203,7 +203,7 @@ def plan_structure(unit: PrivacyUnit, *, mu: float, train_size: int, degree_cap:
         noise_multiplier=descent.noise_multiplier,
         clip=schedule.clip,
         examples=Examples.ROWS_OF_A,
-        degree_cap=degree_cap,
+        bounds=bounds,
         schedule={"step_size": schedule.step_size, "momentum": schedule.momentum},
     )
     return StructurePlan(schedule, descent, multiple, record)

@@ -1,7 +1,7 @@
 """``caribou-ndp``: the paper's pipeline with everything private, for a person with all their data.
 
 Encoder: the private model of `mlp-dp`. Messages: label codes (training nodes) and the encoder's class probabilities (others).
-Perturbed message passing on the graph with degrees cut to M, floor F = M, inner projection. Classification: logits of the
+Perturbed message passing over every edge, with a floor F from n alone and inner projection. Classification: logits of the
 encoder plus gamma times the centred state, gamma chosen on validation nodes by the exponential mechanism, or a linear model on
 both that is trained privately. A public rule gives the graph nothing where it would not pay: then this is `mlp-dp`.
 
@@ -14,7 +14,7 @@ Who pays what (PrivacyUnit.NODE; the split, its sizes and the number of classes 
 * A **validation node** pays the propagation and, if gamma is chosen, the exponential mechanism with what is left of epsilon. A
   **test node** pays the propagation only. Groups are disjoint; the largest cost is that of training nodes, and each keeps the
   budget.
-* The cut to M is not covered (Theorem 3 is for graphs of degree at most M); the certificate says so.
+* No degree is cut and none is declared: Theorem 3 with the largest degree n - 1 holds for every node of every graph.
 """
 
 from __future__ import annotations
@@ -38,12 +38,19 @@ from caribou.mechanisms.message_passing import propagate
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods.base import Outputs, require_unit
 from caribou.methods.node.mlp import MlpDp, apply_model, node_assumptions, public_parameters
-from caribou.methods.node.shared import centred, checked_base, fit_linear_head, plan_linear_head, side_by_side
+from caribou.methods.node.shared import (
+    centred,
+    check_degrees,
+    checked_base,
+    fit_linear_head,
+    plan_linear_head,
+    side_by_side,
+)
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.calibration import CalibratedPropagation, budget_mu, calibrate_propagation, remaining_epsilon
 from caribou.privacy.mechanism_records import NODES, PARTS, exponential_record, message_passing_record
 from caribou.privacy.plan import ReleasePlan
-from caribou.privacy.sensitivity import Bounds
+from caribou.privacy.sensitivity import declared_bounds
 from caribou.privacy.sizes import Sizes
 from caribou.randomness import Streams
 
@@ -72,17 +79,21 @@ def default_graph_share(epsilon: float, declared_average_degree: float | None) -
 class CaribouNdp:
     """Public settings of ``caribou-ndp``.
 
-    ``hops``, ``contraction``, ``alpha1``, ``beta``: the layer. ``degree_cap`` = M, and floor F = M. ``declared_average_degree``:
-    what the curator declares, never what is measured; None = not very dense. ``graph_share``: share of mu^2 for message passing;
-    None = `default_graph_share`; 0 = `mlp-dp`. ``classifier``: "chosen" (gamma on validation nodes) or "trained" (a private
-    linear model on logits and state, for ``classifier_share`` of mu^2). ``base``: the encoder, or its settings by name.
+    ``hops``, ``contraction``, ``alpha1``, ``beta``: the layer. ``degree_floor`` = F; None = the cap, else `node_floor` of n.
+    ``degree_cap`` = M: degrees are cut to it, and the headline holds up to ``declared_degree`` (None = M); None = every edge is
+    read, and the headline holds for every node. ``declared_average_degree``: what the curator declares, never what is measured;
+    None = not very dense. ``graph_share``: share of mu^2 for message passing; None = `default_graph_share`; 0 = `mlp-dp`.
+    ``classifier``: "chosen" (gamma on validation nodes) or "trained" (a private linear model on logits and state, for
+    ``classifier_share`` of mu^2). ``base``: the encoder, or its settings by name.
     """
 
     hops: int = 1
     contraction: float = 0.9
     alpha1: float = 1.0
     beta: float = 0.0
-    degree_cap: int = 20
+    degree_floor: int | None = None
+    degree_cap: int | None = None
+    declared_degree: int | None = None
     declared_average_degree: float | None = None
     graph_share: float | None = None
     classifier: str = "chosen"
@@ -91,7 +102,9 @@ class CaribouNdp:
 
     def __post_init__(self) -> None:
         integer(at_least=1, hops=self.hops)
-        integer(at_least=1, degree_cap=self.degree_cap)
+        check_degrees(self.degree_cap, self.declared_degree)
+        if self.degree_floor is not None:
+            integer(at_least=0, degree_floor=self.degree_floor)
         ContractiveGraphLayer(self.contraction, self.alpha1, self.beta)  # checks its own arguments
         object.__setattr__(self, "base", checked_base(self.base, "validation nodes choose the weight"))
         if self.declared_average_degree is not None:
@@ -211,7 +224,13 @@ class CaribouNdp:
         return ContractiveGraphLayer(self.contraction, self.alpha1, self.beta)
 
     def _calibrate(self, sizes: Sizes, mu: float) -> CalibratedPropagation:
-        bounds = Bounds(degree_cap=self.degree_cap, nodes=sizes.nodes)
+        bounds = declared_bounds(
+            PrivacyUnit.NODE,
+            nodes=sizes.nodes,
+            degree_floor=self.degree_floor,
+            degree_cap=self.degree_cap,
+            declared_degree=self.declared_degree,
+        )
         sensitivity = self._layer.sensitivity(PrivacyUnit.NODE, bounds)
         arithmetic = sensitivity.arithmetic(nodes=sizes.nodes, columns=sizes.classes)
         return calibrate_propagation(sensitivity, hops=self.hops, mu=mu, arithmetic=arithmetic)

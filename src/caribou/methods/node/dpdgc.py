@@ -1,12 +1,13 @@
 """``dpdgc-ndp``: DPDGC (Chien et al. 2023) with everything private, sound for a node with all its data. Transductive.
 
-Features: the private model of `mlp-dp`. Structure: W trained privately on rows of A, degrees cut to D, rows at length 1; A W with
-every row clipped to a radius and noise. Classifier: a linear model on logits and A W, trained privately.
+Features: the private model of `mlp-dp`. Structure: W trained privately on rows of A, rows at length 1; A W with every row clipped
+to a radius and noise. Classifier: a linear model on logits and A W, trained privately.
 
-Changed from the published method: W is bounded in the matrix that is multiplied, and the own row of a node is counted
-(Theorem 6); the D + 1 examples that a node is in add up in the training of W, 1 + 1.137 D clips and not sqrt(D + 1)
-(Theorem 8); no batch normalisation, and validation nodes choose nothing. Honest noise leaves little of the structure: training W
-gets a small share of the budget, and the features carry the result.
+Changed from the published method: W is bounded in the matrix that is multiplied, and the own row of a node is counted (Theorem
+6); the d + 1 examples that a node is in add up in the training of W, 1 + 1.137 d clips and not sqrt(D + 1) (Theorem 8); every
+edge is read by default, and noise is calibrated for a declared degree (Theorem 9); no batch normalisation, and validation nodes
+choose nothing. Honest noise leaves little of the structure: training W gets a small share of the budget, and the features carry
+the result.
 
 Who pays what (PrivacyUnit.NODE; the split, its sizes and the number of classes are public): every node pays for W (it is in its
 neighbours' rows) and for A W; a **training node** also the Gaussians of features and classifier. All compose to mu of the budget.
@@ -22,7 +23,7 @@ from typing import Any, NoReturn
 import numpy as np
 from scipy.special import softmax
 
-from caribou._validate import integer, positive
+from caribou._validate import positive
 from caribou.errors import InputError
 from caribou.graph import Graph
 from caribou.mechanisms.neighbour_sums import bounded_adjacency, noisy_sums
@@ -32,11 +33,12 @@ from caribou.methods.edge.dpdgc import RELEASED_WEIGHTS, check_size, plan_struct
 from caribou.methods.node.mlp import MlpDp, apply_model, node_assumptions, public_parameters
 from caribou.methods.node.shared import (
     calibrate_node_sums,
+    check_degrees,
     check_shares,
     checked_base,
-    default_radius,
     fit_linear_head,
     messages,
+    node_bounds,
     plan_linear_head,
     side_by_side,
 )
@@ -44,6 +46,7 @@ from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.calibration import CalibratedSums, budget_mu
 from caribou.privacy.mechanism_records import PARTS, sums_record
 from caribou.privacy.plan import ReleasePlan
+from caribou.privacy.sensitivity import Bounds
 from caribou.privacy.sizes import Sizes
 from caribou.randomness import Streams
 
@@ -52,14 +55,15 @@ from caribou.randomness import Streams
 class DpdgcNdp:
     """Public settings of ``dpdgc-ndp``.
 
-    ``degree_cap`` = D, ``radius`` = r (None = `default_radius`): as in ``gap-ndp``. ``training_share``, ``sums_share``,
+    ``declared_degree``, ``degree_cap`` and ``radius``: as in ``gap-ndp``. ``training_share``, ``sums_share``,
     ``classifier_share``: shares of mu^2 for training W, for A W and for the classifier; the rest is for the features. ``base``:
     the model of the features, or its settings by name.
 
-    Formal guarantee: docs/privacy.md, Theorems 6 and 8, for the graph with degrees cut to D.
+    Formal guarantee: docs/privacy.md, Theorems 6, 8 and 9, for every graph, by degree.
     """
 
-    degree_cap: int = 20
+    declared_degree: int | None = None
+    degree_cap: int | None = None
     radius: float | None = None
     training_share: float = 0.05
     sums_share: float = 0.05
@@ -67,7 +71,7 @@ class DpdgcNdp:
     base: MlpDp = field(default_factory=MlpDp)
 
     def __post_init__(self) -> None:
-        integer(at_least=1, degree_cap=self.degree_cap)
+        check_degrees(self.degree_cap, self.declared_degree)
         if self.radius is not None and positive(radius=self.radius) < 1:
             raise InputError(f"radius must be >= 1, the length of one message, got {self.radius!r}")
         object.__setattr__(self, "base", checked_base(self.base, "validation nodes choose nothing"))
@@ -89,7 +93,7 @@ class DpdgcNdp:
             PrivacyUnit.NODE,
             mu=math.sqrt(self.training_share) * mu,
             train_size=sizes.train if self.base.train_size is None else self.base.train_size,
-            degree_cap=self.degree_cap,
+            bounds=self._bounds(sizes),
         )
         sums = self._calibrate(sizes, math.sqrt(self.sums_share) * mu)
         head = plan_linear_head(sizes, math.sqrt(self.classifier_share) * mu, self.base.train_size)
@@ -140,9 +144,8 @@ class DpdgcNdp:
         rows = side_by_side([messages(apply_model(weights, graph)), released["product"]])
         return np.asarray(softmax(rows @ weights["classifier"], axis=1))
 
-    @property
-    def _radius(self) -> float:
-        return default_radius(self.degree_cap) if self.radius is None else float(self.radius)
+    def _bounds(self, sizes: Sizes) -> Bounds:
+        return node_bounds(sizes, self.degree_cap, self.declared_degree)
 
     def _calibrate(self, sizes: Sizes, mu: float) -> CalibratedSums:
-        return calibrate_node_sums(sizes, mu, degree_cap=self.degree_cap, radius=self._radius)
+        return calibrate_node_sums(sizes, mu, bounds=self._bounds(sizes), radius=self.radius)

@@ -1,10 +1,12 @@
 """``gap-ndp``: GAP (Sajadmanesh et al. 2023) with everything private, sound for a node with all its data.
 
-Encoder: the private model of `mlp-dp`; its centred logits, at length 1, are Z_0. K noisy sums over neighbours on the graph with
-degrees cut to D, every row clipped to a radius before noise. Classifier: a linear model on Z_0 .. Z_K, trained privately.
+Encoder: the private model of `mlp-dp`; its centred logits, at length 1, are Z_0. K noisy sums over neighbours, every row clipped
+to a radius before noise. Classifier: a linear model on Z_0 .. Z_K, trained privately.
 
-Changed from the published method: a node's own row of the sums is counted (sqrt(D + r^2), not sqrt(D), which needs the clipping
-to r), training is the full-batch descent of `mlp-dp`, without batch normalisation, and validation nodes choose nothing.
+Changed from the published method: a node's own row of the sums is counted (sqrt(d + r^2), not sqrt(D), which needs the clipping
+to r). Every edge is read by default, so the bound needs no condition on the graph: a node pays for its own degree d, and noise
+is calibrated for a declared one. Where degrees are cut to D, what the cut does when a node leaves is counted. Training is the
+full-batch descent of `mlp-dp`, without batch normalisation, and validation nodes choose nothing.
 
 Who pays what (PrivacyUnit.NODE; the split, its sizes and the number of classes are public): every node pays the sums; a
 **training node** also the Gaussians of encoder and classifier. All Gaussians compose to mu of the budget.
@@ -29,11 +31,12 @@ from caribou.methods.base import Outputs, require_unit
 from caribou.methods.node.mlp import MlpDp, apply_model, node_assumptions, public_parameters
 from caribou.methods.node.shared import (
     calibrate_node_sums,
+    check_degrees,
     check_shares,
     checked_base,
-    default_radius,
     fit_linear_head,
     messages,
+    node_bounds,
     plan_linear_head,
     side_by_side,
 )
@@ -49,15 +52,17 @@ from caribou.randomness import Streams
 class GapNdp:
     """Public settings of ``gap-ndp``.
 
-    ``hops`` = K. ``degree_cap`` = D: degrees are cut to it. ``radius`` = r: rows of the sums are clipped to it; None =
-    `default_radius`. ``sums_share``, ``classifier_share``: shares of mu^2; the rest is the encoder's. ``base``: the encoder, or
-    its settings by name.
+    ``hops`` = K. ``declared_degree``: the degree up to which a node gets the headline epsilon; None = the cap, else 100.
+    ``degree_cap`` = D: degrees are cut to it; None = every edge is read. ``radius`` = r: rows of the sums are clipped to it; None
+    = the root of the declared degree. ``sums_share``, ``classifier_share``: shares of mu^2; the rest is the encoder's.
+    ``base``: the encoder, or its settings by name.
 
-    Formal guarantee: docs/privacy.md, Theorem 6, for the graph with degrees cut to D.
+    Formal guarantee: docs/privacy.md, Theorems 6 and 9, for every graph, by degree.
     """
 
     hops: int = 1
-    degree_cap: int = 20
+    declared_degree: int | None = None
+    degree_cap: int | None = None
     radius: float | None = None
     sums_share: float = 0.1
     classifier_share: float = 0.1
@@ -65,7 +70,7 @@ class GapNdp:
 
     def __post_init__(self) -> None:
         integer(at_least=1, hops=self.hops)
-        integer(at_least=1, degree_cap=self.degree_cap)
+        check_degrees(self.degree_cap, self.declared_degree)
         if self.radius is not None and positive(radius=self.radius) < 1:
             raise InputError(f"radius must be >= 1, the length of one message, got {self.radius!r}")
         object.__setattr__(self, "base", checked_base(self.base, "validation nodes choose nothing"))
@@ -137,12 +142,9 @@ class GapNdp:
 
     # -- its steps -------------------------------------------------------------------------------------------------
 
-    @property
-    def _radius(self) -> float:
-        return default_radius(self.degree_cap) if self.radius is None else float(self.radius)
-
     def _calibrate(self, sizes: Sizes, mu: float) -> CalibratedSums:
-        return calibrate_node_sums(sizes, mu, degree_cap=self.degree_cap, radius=self._radius, hops=self.hops)
+        bounds = node_bounds(sizes, self.degree_cap, self.declared_degree)
+        return calibrate_node_sums(sizes, mu, bounds=bounds, radius=self.radius, hops=self.hops)
 
     def _aggregate(
         self, graph: Graph, start: np.ndarray, calibrated: CalibratedSums, streams: Streams, noise: NoiseSource

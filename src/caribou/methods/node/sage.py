@@ -1,10 +1,9 @@
 """``sage-ndp``: one SAGE layer at node level, trained on 1-hop neighbourhoods (after Daigavane et al. 2021), applied privately.
 
-Layer: h_i = (sqrt(w) z_i, sqrt(1 - w) a_i) with z_i the centred unit row of node i and a_i = ||z_i|| / M times the sum of its
-neighbours' rows, on the graph with degrees cut to M; logits h_i W. Training: full-batch noisy gradient descent on the clipped
-gradients of the *target* nodes; one node is in its own example and in those of at most M neighbours. Prediction: the
-neighbours' part of the logits is released once, for all nodes, as noisy sums of unit messages; its weight is chosen on
-validation nodes.
+Layer: h_i = (sqrt(w) z_i, sqrt(1 - w) a_i) with z_i the centred unit row of node i and a_i = ||z_i|| / m times the sum of its
+neighbours' rows, brought to length at most ||z_i||; logits h_i W. Training: full-batch noisy gradient descent on the clipped
+gradients of the *target* nodes; one node is in its own example and in those of its neighbours. Prediction: the neighbours' part
+of the logits is released once, for all nodes, as noisy sums of unit messages; its weight is chosen on validation nodes.
 
 Who pays what (PrivacyUnit.NODE; the split, its sizes and the number of classes are public):
 
@@ -12,7 +11,7 @@ Who pays what (PrivacyUnit.NODE; the split, its sizes and the number of classes 
   mechanisms that compose to mu of the budget.
 * A **validation node** is in its neighbours' examples and in the sums, but in no example of its own; with what that leaves of
   epsilon it takes part in the choice of the weight. **Test nodes** and the rest: the same without the choice.
-* The cut to M is not covered; the certificate says so.
+* Noise is calibrated for a declared degree; a node of any other degree pays what the curve by degree says, in every graph.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from scipy.special import softmax
 from caribou._validate import integer, non_negative, open_unit_interval, positive
 from caribou.errors import InputError
 from caribou.graph import Graph
-from caribou.mechanisms.bounded_rows import Rows, row_norms, unit_length
+from caribou.mechanisms.bounded_rows import Rows, project_rows, row_norms, unit_length
 from caribou.mechanisms.exponential import choose
 from caribou.mechanisms.neighbour_sums import bounded_adjacency, noisy_sums
 from caribou.mechanisms.noise_source import NoiseSource
@@ -39,7 +38,7 @@ from caribou.memory import DOUBLE, require_memory
 from caribou.methods.base import Outputs, require_unit
 from caribou.methods.node.caribou import DEFAULT_WEIGHT, WEIGHTS
 from caribou.methods.node.mlp import full_batch, node_assumptions
-from caribou.methods.node.shared import calibrate_node_sums, centred, default_radius
+from caribou.methods.node.shared import calibrate_node_sums, centred, check_degrees, node_bounds
 from caribou.models.features import centred_unit_rows, unit_root_rows
 from caribou.models.linear import path_length_schedule, shrink_rows
 from caribou.privacy.allocation import AllocatedPart
@@ -59,7 +58,7 @@ from caribou.privacy.mechanism_records import (
     sums_record,
 )
 from caribou.privacy.plan import ReleasePlan
-from caribou.privacy.sensitivity import neighbourhood_gradient_sensitivity
+from caribou.privacy.sensitivity import Bounds, neighbourhood_gradient_sensitivity
 from caribou.privacy.sizes import Sizes
 from caribou.randomness import Streams
 
@@ -68,12 +67,14 @@ from caribou.randomness import Streams
 class SageNdp:
     """Public settings of ``sage-ndp``.
 
-    ``degree_cap`` = M; ``own_share`` = w, what a node's own row holds of its example. ``mean_share``: the part of mu for the
-    mean; ``sums_share``: share of mu^2 for the released sums. ``radius``: bound r on a row of sums; None = sqrt(M). ``clip``,
-    ``shrinkage``, ``train_size``: as in `MlpDp`.
+    ``declared_degree``, ``degree_cap`` and ``radius``: as in `GapNdp`. ``message_scale`` = m: so many equal rows of neighbours
+    have the length of the own row; ``own_share`` = w, what a node's own row holds of its example. ``mean_share``: the part of mu
+    for the mean; ``sums_share``: share of mu^2 for the released sums. ``clip``, ``shrinkage``, ``train_size``: as in `MlpDp`.
     """
 
-    degree_cap: int = 2
+    declared_degree: int | None = None
+    degree_cap: int | None = None
+    message_scale: int = 2
     own_share: float = 0.85
     mean_share: float = 0.2
     sums_share: float = 0.15
@@ -83,7 +84,11 @@ class SageNdp:
     train_size: int | None = None
 
     def __post_init__(self) -> None:
-        neighbourhood_gradient_sensitivity(degree_cap=self.degree_cap, own_share=self.own_share)  # checks both
+        check_degrees(self.degree_cap, self.declared_degree)
+        one = Bounds(nodes=2, declared_degree=1)
+        neighbourhood_gradient_sensitivity(
+            message_scale=self.message_scale, own_share=self.own_share, bounds=one
+        )  # checks both
         open_unit_interval(mean_share=self.mean_share)
         open_unit_interval(sums_share=self.sums_share)
         if self.mean_share**2 + self.sums_share >= 1:
@@ -105,8 +110,13 @@ class SageNdp:
         """Mean, training and sums as Gaussians that compose to the whole budget, and a choice that validation nodes pay."""
         require_unit(budget, PrivacyUnit.NODE, "sage-ndp")
         mu, size = budget_mu(budget), self._size(sizes)
+        bounds = self._bounds(sizes)
         sensitivity, _ = descent_sensitivity(
-            Examples.NEIGHBOURHOODS, PrivacyUnit.NODE, degree_cap=self.degree_cap, own_share=self.own_share
+            Examples.NEIGHBOURHOODS,
+            PrivacyUnit.NODE,
+            bounds=bounds,
+            own_share=self.own_share,
+            message_scale=self.message_scale,
         )
         share = math.sqrt(1 - self.mean_share**2 - self.sums_share)
         schedule = path_length_schedule(mu=share * mu / sensitivity, train_size=size, clip=self.clip)
@@ -122,8 +132,9 @@ class SageNdp:
                 noise_multiplier=training.noise_multiplier,
                 clip=schedule.clip,
                 examples=Examples.NEIGHBOURHOODS,
-                degree_cap=self.degree_cap,
+                bounds=bounds,
                 own_share=self.own_share,
+                message_scale=self.message_scale,
                 schedule={"step_size": schedule.step_size, "momentum": schedule.momentum},
             ),
             sums_record(sums, PARTS),
@@ -239,7 +250,7 @@ class SageNdp:
         split, labels = graph.for_learning()
         wide = plan.training.widened(plan.sensitivity)
         averaged = noisy_gradient_descent(
-            neighbourhood_rows(rows, adjacency, split.train, self.degree_cap, self.own_share),
+            neighbourhood_rows(rows, adjacency, split.train, self.message_scale, self.own_share),
             labels[split.train],
             classes=graph.num_classes,
             schedule=plan.schedule,
@@ -250,12 +261,11 @@ class SageNdp:
         variance = average_noise_variance(plan.schedule, wide)
         return shrink_rows(averaged, noise_variance=variance, strength=self.shrinkage)
 
-    @property
-    def _radius(self) -> float:
-        return default_radius(self.degree_cap) if self.radius is None else float(self.radius)
+    def _bounds(self, sizes: Sizes) -> Bounds:
+        return node_bounds(sizes, self.degree_cap, self.declared_degree)
 
     def _calibrate(self, sizes: Sizes, mu: float) -> CalibratedSums:
-        return calibrate_node_sums(sizes, mu, degree_cap=self.degree_cap, radius=self._radius)
+        return calibrate_node_sums(sizes, mu, bounds=self._bounds(sizes), radius=self.radius)
 
     def _logits(self, rows: Rows, layer: np.ndarray, sums: np.ndarray, gamma: float) -> np.ndarray:
         own = math.sqrt(self.own_share) * rows.times(layer[: len(layer) // 2])
@@ -276,16 +286,19 @@ class TrainingPlan:
 
 
 def neighbourhood_rows(
-    rows: Rows, adjacency: sp.csr_array, targets: np.ndarray, degree_cap: int, own_share: float
+    rows: Rows, adjacency: sp.csr_array, targets: np.ndarray, message_scale: int, own_share: float
 ) -> Rows:
-    """h_i = (sqrt(w) z_i, sqrt(1 - w) a_i), a_i = ||z_i|| / M times the sum of z_j over the neighbours. [targets, 2 d]"""
+    """h_i = (sqrt(w) z_i, sqrt(1 - w) a_i), a_i = ||z_i|| / m times the sum of z_j over the neighbours, projected onto the ball
+    of radius ||z_i||. [targets, 2 d]
+    """
     near = sp.csr_array(adjacency[targets], dtype=np.float64)
     scaled = near if rows.scale is None else near @ sp.diags_array(rows.scale)
     sums = scaled @ rows.matrix
     around = np.asarray(sums.todense() if sp.issparse(sums) else sums)
     if rows.shift is not None:
         around = around - np.outer(np.asarray(scaled.sum(axis=1)).ravel(), rows.shift)
-    around *= (rows.norms[targets] / degree_cap)[:, None]
+    # first to length 1, then to that of the own row: one product for rows of different radius
+    around = project_rows(around / message_scale, 1.0) * rows.norms[targets][:, None]
     own = rows.take(targets)
     w = own_share
     scale = np.full(len(targets), math.sqrt(w)) * (1 if own.scale is None else own.scale)

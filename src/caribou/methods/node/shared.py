@@ -21,7 +21,7 @@ from caribou.privacy.allocation import AllocatedPart
 from caribou.privacy.budget import PrivacyUnit
 from caribou.privacy.calibration import CalibratedSums, calibrate_sums
 from caribou.privacy.mechanism_records import MechanismRecord
-from caribou.privacy.sensitivity import sum_sensitivity
+from caribou.privacy.sensitivity import Bounds, sum_sensitivity
 from caribou.privacy.sizes import Sizes
 
 
@@ -40,18 +40,35 @@ def side_by_side(parts: list[np.ndarray]) -> np.ndarray:
     return np.concatenate([unit_length(part) / math.sqrt(len(parts)) for part in parts], axis=1)
 
 
-def default_radius(degree_cap: int) -> float:
-    """The radius at which a node's own row costs as much as all rows of its neighbours: sqrt(D).
+DECLARED_DEGREE = 100
+"""The degree up to which baselines calibrate their headline if none is declared: the bound that GAP and DPDGC publish."""
 
-    >>> default_radius(100)
-    10.0
+
+def check_degrees(degree_cap: int | None, declared_degree: int | None) -> None:
+    """The settings on degrees must make sense for some graph."""
+    Bounds(degree_cap=degree_cap, declared_degree=declared_degree)
+
+
+def node_bounds(sizes: Sizes, degree_cap: int | None, declared_degree: int | None) -> Bounds:
+    """What is declared about degrees: without a cap every edge is read, and a node pays for its own degree.
+
+    >>> node_bounds(Sizes(nodes=1000, columns=8, classes=4, train=700, val=100, test=200), None, None).covered_degree
+    100
     """
-    return math.sqrt(degree_cap)
+    if declared_degree is None and degree_cap is None:
+        declared_degree = DECLARED_DEGREE
+    return Bounds(degree_cap=degree_cap, nodes=sizes.nodes, declared_degree=declared_degree)
 
 
-def calibrate_node_sums(sizes: Sizes, mu: float, *, degree_cap: int, radius: float, hops: int = 1) -> CalibratedSums:
-    """K noisy sums of messages in class space over neighbours, degrees at most the cap, that are mu-GDP together."""
-    bound = sum_sensitivity(PrivacyUnit.NODE, degree_cap=degree_cap, radius=radius)
+def calibrate_node_sums(
+    sizes: Sizes, mu: float, *, bounds: Bounds, radius: float | None, hops: int = 1
+) -> CalibratedSums:
+    """K noisy sums of messages in class space over neighbours that are mu-GDP together for nodes up to the declared degree.
+
+    ``radius`` None: sqrt(d*), at which a node's own row costs as much as all rows of its neighbours.
+    """
+    length = math.sqrt(bounds.covered_degree) if radius is None else float(radius)
+    bound = sum_sensitivity(PrivacyUnit.NODE, bounds=bounds, radius=length)
     return calibrate_sums(bound, hops=hops, mu=mu, nodes=sizes.nodes, columns=sizes.classes)
 
 

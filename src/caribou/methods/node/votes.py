@@ -1,33 +1,21 @@
-"""``votes-ndp``: the labels of neighbours, asked once, under a node-level guarantee. Graph-free where votes would not pay.
+"""``votes-ndp``: the labels of neighbours under a node-level guarantee for every graph. Graph-free where votes would not pay.
 
-Every training node (sender) sends its label to at most M of its neighbours outside the training set (receivers). A receiver's
-counts are clipped, Laplace noise of scale b is added to every entry, and the head adds them to the logits of the private linear
-model of `mlp-dp`. A public switch, from epsilon and a *declared* average degree, decides whether votes are asked at all.
+Every training node (sender) sends its label to all its neighbours outside the training set (receivers); one with more than M
+receivers sends the fraction sqrt(M / N) to each. Rows of votes are clipped, Gaussian noise is added to every entry, and the head
+adds them to the logits of the private linear model of `mlp-dp`. A public rule, from the budget and *declared* degrees, decides
+whether votes are asked at all. Without declared degrees they are not.
 
-Who is protected, and how (PrivacyUnit.NODE; the split, its sizes and the number of classes are public):
+Who is protected, and how (PrivacyUnit.NODE; the split, its sizes and the number of classes are public; docs/privacy.md,
+Theorem 9):
 
-* A **training node** is in the Gaussians of the linear model and in at most M rows of counts. In each of these rows its vote
-  moves the clipped counts by at most 1 in L1 (`clip_counts`). Senders choose their receivers by a public hash of the pair, and
-  receivers are never senders: without this node, nobody else's votes change. So it pays the composition of the Gaussians with
-  M Laplace mechanisms of multiplier b, computed by PLD. (One shift of L1 norm 1 on a single entry is the worst way to move a
-  row: see `split_shift_is_dominated` below.) This holds for every graph, without any condition on degrees.
-* A **test node** (and any node in no part of the split) is in one row only, its own, which moves from f(S) to 0: at most tau in
-  L1, so it pays tau / b = epsilon, pure.
-* A **validation node** pays 4/5 of epsilon for its own row (a smaller tau) and 1/5 for the choice of the head's weight beta by
-  the exponential mechanism. Given the noisy rows, it adds 0 or 1 to every candidate's count of correct answers, in one direction.
-* The three groups are disjoint: by parallel composition the release costs the largest of the three, each within the budget.
-  The certificate lists the events of training nodes and the other groups' events under ``groups``.
-* **The condition.** Without a receiver, a sender that had chosen it among *more* than M neighbours would choose another, whose
-  row then also moves: once per such sender, and nothing bounds their number. For validation and test nodes the guarantee is
-  therefore for the graph after the choice. The certificate says so.
+* A **training node** of degree d is in the Gaussians of the linear model, and moves rows of votes by at most sqrt(min(d, M)).
+* A **test node** (and any node in no part of the split) moves its own row, by at most its clip, and the rows of other receivers
+  of its senders: a fraction grows when one receiver is gone, at most d of them do.
+* A **validation node** pays for the same with a smaller clip, and with what is left of epsilon for the choice of the head's
+  weight beta by the exponential mechanism. Given the noisy rows, it adds 0 or 1 to every candidate's count of correct answers.
+* Noise and clips are calibrated so that each of the three keeps the budget up to the declared degree d*. What a node of any
+  other degree pays follows from public numbers; the certificate lists it.
 * Released are weights, mean, noisy rows of all n nodes and beta. Predictions: as in `mlp-dp`.
-
-split_shift_is_dominated: let P, Q be Laplace(1) at 0 and at a vector with entries t_1 >= t_2 >= 0. The hockey-stick curve of one
-entry shifted by t is H_t(e) = max(0, 1 - exp((e - t)/2), 1 - exp(e)). For e >= 0, with e = t_1 + t_2 - 2a, a >= 0, the curve of
-the pair is 1 - E min(1, exp((e - t_1 - loss_2)/2)) (the third branch needs loss_2 > e + t_1 >= t_2 and never occurs). The loss
-of the second entry is t_2 - 2y, y = 0 with probability 1/2, otherwise exponential of mass 1/2, capped at t_2: the integral gives
-1 - exp(-a) (1 + min(a, t_2)/2) <= 1 - exp(-a) = H_(t_1 + t_2)(e). For a < 0 both curves are 0. By
-symmetry the same holds for e < 0, and by induction for any number of entries.
 """
 
 from __future__ import annotations
@@ -35,36 +23,34 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from scipy.special import softmax
 
-from caribou._validate import non_negative
+from caribou._validate import integer, non_negative
 from caribou.errors import InputError
 from caribou.graph import Graph
 from caribou.mechanisms.exponential import choose
-from caribou.mechanisms.node_votes import VotePlan, release_votes, vote_counts, vote_evidence
+from caribou.mechanisms.node_votes import VotePlan, release_votes, vote_evidence, vote_sums, votes_pay
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods.base import Outputs, require_unit
 from caribou.methods.node.mlp import MlpDp, apply_model, node_assumptions, public_parameters
 from caribou.methods.node.shared import checked_base
 from caribou.privacy.budget import Budget, PrivacyUnit
-from caribou.privacy.calibration import smallest_noise_multiplier
-from caribou.privacy.events import Gaussian, Laplace
-from caribou.privacy.mechanism_records import MechanismRecord, exponential_record, node_votes_record
+from caribou.privacy.calibration import CalibratedVotes, budget_mu, calibrate_votes, remaining_epsilon
+from caribou.privacy.mechanism_records import Group, exponential_record, groups_of, node_votes_record
 from caribou.privacy.plan import ReleasePlan
 from caribou.privacy.sizes import Sizes
 from caribou.randomness import Streams
 
-DENSE_FROM, VERY_DENSE_FROM = 10.0, 50.0
-"""Declared average degree from which a graph counts as dense or very dense."""
 WEIGHTS = (0.0, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0, 1.5, 2.5)
 """The head's candidates for beta; 0 ignores the votes."""
 DEFAULT_WEIGHT = 4
-SELECTION_SHARE = 0.2
-"""What a validation node spends of its epsilon on the choice of beta; the rest protects its row."""
+SHARE = 0.3
+"""What votes get of a training node's mu^2, if they are asked."""
+VALIDATION_SHARE = 0.8
+"""What the votes get of a validation node's mu^2; the rest is left for the choice of beta."""
 
 
 def vote_plan(value: Any) -> VotePlan | None:
@@ -76,37 +62,24 @@ def vote_plan(value: Any) -> VotePlan | None:
     raise InputError(f"votes must have receivers_per_sender and share and nothing else, got {value!r}")
 
 
-def default_plan(epsilon: float, declared_average_degree: float | None) -> VotePlan | None:
-    """The public switch: None = do not ask. Without a declared degree the graph counts as sparse.
-
-    Thresholds and shares were compared on validation nodes of public graphs (Cora, PubMed, Photo, Computers, Berkeley13).
-
-    >>> default_plan(4.0, None) is None, default_plan(8.0, 4), default_plan(4.0, 30)
-    (True, VotePlan(receivers_per_sender=2, share=0.5), VotePlan(receivers_per_sender=8, share=0.5))
-    """
-    degree = 0.0 if declared_average_degree is None else declared_average_degree
-    if degree >= VERY_DENSE_FROM:
-        return None if epsilon < 2 else VotePlan(16, 0.85)
-    if degree >= DENSE_FROM:
-        return None if epsilon < 3 else VotePlan(8, 0.5 if epsilon < 6 else 0.7)
-    return None if epsilon < 6 else VotePlan(2, 0.5)
-
-
 @dataclass(frozen=True)
 class VotesNdp:
     """Public settings of ``votes-ndp``.
 
-    ``declared_average_degree``: what the curator declares about the graph, never what the graph is measured to have; None =
-    sparse. ``votes``: overrides the switch. ``weight``: beta of the head; None = chosen on validation nodes. ``base``: the
-    model under the votes, or its settings by name.
+    ``declared_degree``: the degree d* up to which a node gets the headline epsilon; ``declared_average_degree``: what the
+    curator declares about a typical node. Both are declared, never measured; without the first no vote is asked, without the
+    second only if ``votes`` says so. ``votes``: overrides the rule. ``weight``: beta of the head; None = chosen on validation
+    nodes. ``base``: the model under the votes, or its settings by name.
 
     >>> from caribou.datasets import load
     >>> from caribou.methods import fit
-    >>> fitted = fit(VotesNdp(), load("csbm:nodes=200", seed=0), Budget(8, 1e-5, "node"), Streams(0))
-    >>> sorted(fitted.released), fitted.certificate.epsilon_spent <= 8
-    (['evidence', 'votes'], True)
+    >>> method = VotesNdp(declared_degree=30, declared_average_degree=20)
+    >>> fitted = fit(method, load("csbm:nodes=200", seed=0), Budget(16, 1e-5, "node"), Streams(0))
+    >>> sorted(fitted.released), fitted.certificate.status, fitted.certificate.scope.limit
+    (['evidence', 'votes'], 'private by degree', 30)
     """
 
+    declared_degree: int | None = None
     declared_average_degree: float | None = None
     votes: VotePlan | None = None
     weight: float | None = None
@@ -115,8 +88,14 @@ class VotesNdp:
     def __post_init__(self) -> None:
         object.__setattr__(self, "votes", vote_plan(self.votes))
         object.__setattr__(self, "base", checked_base(self.base, "validation nodes choose the weight"))
+        if self.declared_degree is not None:
+            integer(at_least=1, declared_degree=self.declared_degree)
         if self.declared_average_degree is not None:
             non_negative(declared_average_degree=self.declared_average_degree)
+        if self.votes is not None and self.declared_degree is None:
+            raise InputError(
+                "declared_degree must be given where votes are asked (the degree up to which epsilon holds), got None"
+            )
         if self.weight is not None:
             non_negative(weight=self.weight)
 
@@ -127,18 +106,28 @@ class VotesNdp:
     def plan(self, sizes: Sizes, budget: Budget) -> ReleasePlan:
         """The Gaussians of the model and the votes, or only the former where the switch says so.
 
-        A training node pays the model and at most M votes; any other node its own row; a validation node also the choice of
-        the weight. Every group keeps the budget.
+        Every group keeps the budget up to the declared degree.
         """
         require_unit(budget, PrivacyUnit.NODE, "votes-ndp")
-        votes = self.plan_votes(budget)
-        if votes is None:
+        asked = self.plan_votes(budget)
+        if asked is None:
             return self.base.plan(sizes, budget)
-        base = self.base.plan_base(sizes, base_mu(budget, votes))
-        records = (*base.records, vote_record(budget, votes, chooses=self.weight is None))
+        mu = budget_mu(budget)
+        votes = self._calibrate(
+            sizes,
+            asked,
+            sender_mu=math.sqrt(asked.share) * mu,
+            receiver_mu=mu,
+            validation_mu=mu * (math.sqrt(VALIDATION_SHARE) if self.weight is None else 1),
+        )
+        base = self.base.plan_base(sizes, math.sqrt(1 - asked.share) * mu * (1 - 2.0**-40))
+        parts: dict[str, Any] = {"base": base, "votes": votes}
+        records = (*base.records, node_votes_record(votes))
         if self.weight is None:
-            epsilon = SELECTION_SHARE * budget.epsilon * (1 - 2.0**-44)
-            records = (*records, exponential_record("choice of the weight", epsilon=epsilon, candidates=len(WEIGHTS)))
+            paid = groups_of(records)[Group.VALIDATION]
+            parts["choice"] = remaining_epsilon(paid, budget)
+            chosen = exponential_record("choice of the weight", epsilon=parts["choice"], candidates=len(WEIGHTS))
+            records = (*records, chosen)
         return ReleasePlan(
             budget,
             records,
@@ -146,28 +135,28 @@ class VotesNdp:
             description="votes-ndp, fitted",
             public_parameters=public_parameters(sizes, self.settings()),
             assumptions=node_assumptions(self.base),
-            parts={"base": base, "votes": votes},
+            parts=parts,
         )
 
     def fit(self, plan: ReleasePlan, graph: Graph, streams: Streams, noise: NoiseSource) -> Outputs:
         """Train the linear model and ask the votes, or only the former where the switch says so.
 
-        Formal guarantee: (epsilon, delta)-DP at node level for everything in ``released`` and ``weights``; for validation and
-        test nodes under the condition on truncation (see the module). ``streams.sampling`` holds the public seed.
+        Formal guarantee: (epsilon, delta)-DP at node level for everything in ``released`` and ``weights``, in every graph, for
+        nodes up to the declared degree; for the others by the curve of the certificate.
         """
         if "votes" not in plan.parts:
             return self.base.fit(plan, graph, streams, noise)
         split, labels = graph.for_learning()
         base = self.base.fit_base(plan.parts["base"], graph, streams, noise)
         logits = base.logits(self.base.shrinkage)
-        released = self._votes(plan, graph, streams, noise, chooses=self.weight is None)
+        released = self._votes(plan, graph, noise)
         weight = self.weight
         if weight is None:
             chosen = choose(
                 [logits[split.val] + beta * released["evidence"][split.val] for beta in WEIGHTS],
                 labels[split.val],
                 declared=split.declared[1],
-                epsilon=SELECTION_SHARE * plan.budget.epsilon,
+                epsilon=plan.parts["choice"],
                 noise=noise.stream("choice"),
                 default=DEFAULT_WEIGHT,
             )
@@ -181,12 +170,14 @@ class VotesNdp:
     def plan_graph(self, sizes: Sizes, budget: Budget, weights: Mapping[str, np.ndarray]) -> ReleasePlan:
         """Votes of another graph's labelled training nodes; without any, nothing is released."""
         require_unit(budget, PrivacyUnit.NODE, "votes-ndp")
-        votes = self.plan_votes(budget) if sizes.train > 0 else None
-        if votes is None or "vote_weight" not in weights:
+        asked = self.plan_votes(budget) if sizes.train > 0 else None
+        if asked is None or "vote_weight" not in weights:
             return self.base.plan_graph(sizes, budget, weights)
+        mu = budget_mu(budget)
+        votes = self._calibrate(sizes, asked, sender_mu=mu, receiver_mu=mu, validation_mu=mu)
         return ReleasePlan(
             budget,
-            (vote_record(budget, votes, chooses=False),),
+            (node_votes_record(votes),),
             released=("noisy votes of all nodes",),
             description="votes-ndp, predicted",
             public_parameters=public_parameters(sizes, self.settings()),
@@ -205,7 +196,7 @@ class VotesNdp:
         """Ask the votes on another graph; the model is used as it is."""
         if "votes" not in plan.parts:
             return self.base.predict_graph(plan, weights, graph, streams, noise)
-        released = self._votes(plan, graph, streams, noise, chooses=False)
+        released = self._votes(plan, graph, noise)
         return Outputs(self.predict(weights, released, graph), released, weights)
 
     def predict(
@@ -218,43 +209,34 @@ class VotesNdp:
         return softmax(logits, axis=1)
 
     def plan_votes(self, budget: Budget) -> VotePlan | None:
-        """How votes are asked; None = not at all."""
-        return self.votes or default_plan(budget.epsilon, self.declared_average_degree)
+        """How votes are asked; None = not at all.
 
-    def _votes(
-        self, plan: ReleasePlan, graph: Graph, streams: Streams, noise: NoiseSource, *, chooses: bool
-    ) -> dict[str, np.ndarray]:
-        votes: VotePlan = plan.parts["votes"]
-        split, _ = graph.for_learning()
-        seed = int(streams.sampling.integers(2**63))
-        counts = vote_counts(graph, split, votes if plan.budget.is_private else None, seed)
-        smaller = SELECTION_SHARE if chooses else 0.0
-        noisy = release_votes(
-            counts, split, votes, plan.budget.epsilon, noise.stream("votes"), validation_share=1 - smaller
+        >>> dense = VotesNdp(declared_degree=546, declared_average_degree=71.5)
+        >>> [dense.plan_votes(Budget(epsilon, 1e-5, "node")) is None for epsilon in (2, 4)], VotesNdp().plan_votes(Budget(8))
+        ([True, False], None)
+        """
+        if self.votes is not None or self.declared_degree is None:
+            return self.votes
+        plan = VotePlan(math.ceil(self.declared_degree / 2), SHARE)
+        average = self.declared_average_degree or 0.0
+        d = self.declared_degree
+        return plan if votes_pay(average_degree=average, declared_degree=d, mu=budget_mu(budget), plan=plan) else None
+
+    def _calibrate(
+        self, sizes: Sizes, asked: VotePlan, *, sender_mu: float, receiver_mu: float, validation_mu: float
+    ) -> CalibratedVotes:
+        return calibrate_votes(
+            receivers_per_sender=asked.receivers_per_sender,
+            declared_degree=min(self.declared_degree or 1, max(1, sizes.nodes - 1)),
+            sender_mu=sender_mu,
+            receiver_mu=receiver_mu,
+            validation_mu=validation_mu,
+            nodes=sizes.nodes,
+            columns=sizes.classes,
         )
-        return {"votes": noisy, "evidence": vote_evidence(noisy, votes, plan.budget.epsilon)}
 
-
-# -- the cost ------------------------------------------------------------------------------------------------------
-
-
-def vote_record(budget: Budget, votes: VotePlan, *, chooses: bool) -> MechanismRecord:
-    """The votes as a line of a certificate. Validation rows have a smaller clip if validation nodes also choose the weight."""
-    return node_votes_record(
-        receivers_per_sender=votes.receivers_per_sender,
-        row_clip=votes.row_clip(),
-        validation_row_clip=votes.row_clip() * (1 - SELECTION_SHARE if chooses else 1),
-        noise_scale=votes.noise_scale(budget.epsilon) if budget.is_private else 0.0,
-    )
-
-
-def base_mu(budget: Budget, votes: VotePlan) -> float:
-    """The GDP parameter left for the linear model: the largest mu whose Gaussian composes with the votes within the budget."""
-    return _base_mu(budget.epsilon, budget.delta, votes) if budget.is_private else math.inf
-
-
-@lru_cache(maxsize=64)
-def _base_mu(epsilon: float, delta: float, votes: VotePlan) -> float:
-    cost = Laplace(votes.noise_scale(epsilon), votes.receivers_per_sender)
-    budget = Budget(epsilon, delta, "node")
-    return 1 / smallest_noise_multiplier(lambda m: [Gaussian(m), cost], budget, precision=1e-3)
+    def _votes(self, plan: ReleasePlan, graph: Graph, noise: NoiseSource) -> dict[str, np.ndarray]:
+        votes: CalibratedVotes = plan.parts["votes"]
+        split, _ = graph.for_learning()
+        noisy = release_votes(vote_sums(graph, split, votes.receivers_per_sender), split, votes, noise.stream("votes"))
+        return {"votes": noisy, "evidence": vote_evidence(noisy, votes)}
