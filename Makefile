@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 JOBS   ?= auto
 STAMP  := $(VENV)/.installed
 
-.PHONY: setup demo test test-fast lint format docs cli-reference settings-reference result-pages report pack-records bench bench-methods clean
+.PHONY: setup demo test test-fast lint format docs cli-reference settings-reference pictures result-pages report pack-records bench bench-methods clean
 
 setup: $(STAMP)
 
@@ -44,6 +44,9 @@ cli-reference: setup
 
 settings-reference: setup
 	$(BIN)/python scripts/settings_reference.py > docs/settings.md
+
+pictures: setup
+	$(BIN)/python scripts/degree_curves.py
 
 result-pages: setup
 	$(BIN)/python -m reproduction.pages

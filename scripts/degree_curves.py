@@ -1,0 +1,57 @@
+"""The picture of docs/privacy.md: what a node of each degree is promised by every node-level method. `make pictures`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import matplotlib
+
+from caribou.methods import method_info
+from caribou.privacy.budget import Budget
+from caribou.privacy.plan import epsilon_at
+from caribou.privacy.sizes import Sizes
+
+SIZES = Sizes(nodes=20_000, columns=500, classes=7, train=14_000, val=2_000, test=4_000)
+BUDGET = Budget(8.0, 1e-5, "node")
+CURVES = (
+    ("mlp-dp", {}, "#7f7f7f", "-"),
+    ("caribou-ndp", {"graph_share": 0.5}, "#0072b2", "-"),
+    ("gap-ndp", {}, "#e69f00", "-"),
+    ("dpdgc-ndp", {}, "#009e73", "-"),
+    ("votes-ndp", {"declared_degree": 100, "votes": {"receivers_per_sender": 50, "share": 0.3}}, "#d55e00", "-"),
+    ("sage-ndp", {}, "#cc79a7", "-"),
+    ("caribou-ndp, degrees cut to 100", {"graph_share": 0.5, "degree_cap": 100}, "#0072b2", "--"),
+)
+DEGREES = sorted({round(10 ** (k / 12)) for k in range(0, 49)})
+
+
+def draw(target: Path) -> None:
+    """One line per method, labelled at its end."""
+    matplotlib.use("Agg")
+    matplotlib.rcParams["svg.hashsalt"] = "caribou"
+    from matplotlib import pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(8.2, 4.6), layout="constrained")
+    for label, settings, colour, style in CURVES:
+        plan = method_info(label.split(",")[0]).create(**settings).plan(SIZES, BUDGET)
+        values = [epsilon_at(plan.mechanisms, BUDGET.delta, degree) for degree in DEGREES]
+        shown = [(d, e) for d, e in zip(DEGREES, values, strict=True) if e <= 40]
+        axes.plot(*zip(*shown, strict=True), style, color=colour, label=label, linewidth=2)
+    axes.axhline(BUDGET.epsilon, color="black", linewidth=0.8, linestyle=":")
+    axes.axvline(100, color="black", linewidth=0.8, linestyle=":")
+    axes.annotate("declared degree", (100, 1.0), xytext=(4, 0), textcoords="offset points", fontsize=9)
+    axes.annotate("headline epsilon", (1, BUDGET.epsilon), xytext=(2, 4), textcoords="offset points", fontsize=9)
+    axes.set_xscale("log")
+    axes.set_yscale("log", base=2)
+    axes.set_yticks([1, 2, 4, 8, 16, 32], ["1", "2", "4", "8", "16", "32"])
+    axes.set_ylim(0.9, 40)
+    axes.set_xlabel("degree of the node")
+    axes.set_ylabel("epsilon that it is promised, in every graph")
+    axes.grid(alpha=0.25)
+    axes.legend(frameon=False, fontsize=9, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    figure.savefig(target, metadata={"Date": None})
+    plt.close(figure)
+
+
+if __name__ == "__main__":
+    draw(Path(__file__).parent.parent / "docs" / "images" / "epsilon-by-degree.svg")
