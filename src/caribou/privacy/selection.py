@@ -26,7 +26,8 @@ SHAPES = (0.0, 1.0)
 class RandomTrials:
     """The distribution of the number of trials: truncated negative binomial with ``shape`` (eta) 0 or 1 and ``stop`` (gamma).
 
-    shape 0: P(k) = (1 - gamma)^k / (k log(1/gamma)); shape 1: P(k) = gamma (1 - gamma)^(k - 1); k = 1, 2, ...
+    shape 0: P(k) = (1 - gamma)^k / (k log(1/gamma)); shape 1: P(k) = gamma (1 - gamma)^(k - 1); k = 1, 2, ... Drawn by
+    `NoiseSource.trial_number`.
     """
 
     shape: float
@@ -51,14 +52,6 @@ class RandomTrials:
             middle = math.sqrt(low * high)
             low, high = (middle, high) if cls(shape, middle).mean > mean else (low, middle)
         return cls(shape, high)
-
-    def number(self, uniform: float) -> int:
-        """The number of trials for a uniform variable in (0, 1): inverse of the distribution function."""
-        g, k, reached = self.stop, 0, 0.0
-        while reached < uniform and k < 10**6:
-            k += 1
-            reached += g * (1 - g) ** (k - 1) if self.shape == 1 else (1 - g) ** k / (k * math.log(1 / g))
-        return max(1, k)
 
 
 def selection_epsilon(costs: Sequence[Sequence[Event]], trials: RandomTrials, delta: float) -> float:
