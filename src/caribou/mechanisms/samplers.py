@@ -3,9 +3,9 @@
 A stream is a cipher in counter mode; ``stream.update(bytes(k))`` gives its next k bytes.
 
 All samplers are exact (docs/privacy.md, Theorem 11): if the bytes are uniform, every value has exactly the probability that its
-formula says. A value is a function of uniform real numbers. Their first bits, in double precision, decide nearly all values; where
-they leave a doubt, `uniform_reals` draws further bits and decides with rational bounds. The premise about doubles: IEEE arithmetic,
-and log, cos and sin that err by at most 4 units in the last place.
+formula says. A value is a function of uniform real numbers. Their first bits, in double precision, decide nearly all values;
+where they leave a doubt, `uniform_reals` draws further bits and decides with rational bounds. The premise about doubles: IEEE
+arithmetic, and log, cos and sin that err by at most 4 units in the last place.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from caribou._validate import integer, open_unit_interval
 from caribou.errors import CalibrationError, InputError
 from caribou.privacy.accounting import epsilon_of, has_rdp, rdp_at
-from caribou.privacy.budget import Budget
+from caribou.privacy.budget import SMALLEST_EPSILON, Budget
 from caribou.privacy.events import Event
 
 ORDERS = tuple(1 + x / 8 for x in range(1, 80)) + tuple(float(x) for x in range(11, 64)) + (96.0, 128.0, 256.0, 1024.0)
@@ -148,5 +148,7 @@ def _calibrated(
     low, high = 0.0, budget.epsilon
     for _ in range(16):
         middle = (low + high) / 2
+        if middle < 2 * SMALLEST_EPSILON:  # twice: a part of it is a budget, too
+            break
         low, high = (middle, high) if total(middle) <= budget.epsilon else (low, middle)
     return None if low == 0 else SelectionPlan(low, trials, random, total(low))
