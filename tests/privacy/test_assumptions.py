@@ -110,7 +110,7 @@ def test_randomness_holds_exactly_if_it_is_secret() -> None:
 
 
 def test_standing_assumptions_are_those_of_every_release() -> None:
-    stated = [randomness(secret=True, origin="x", resumable=False), *standing(resumable=False)]
+    stated = [randomness(secret=True, origin="x", resumable=False), floating_point([]), *standing(resumable=False)]
     assert tuple(a.name for a in stated) == STANDING
 
 

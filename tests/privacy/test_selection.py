@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from caribou.errors import InputError
+from caribou.errors import CalibrationError, InputError
 from caribou.privacy.accounting import epsilon_of, rdp_at, rdp_epsilon_of
 from caribou.privacy.budget import SMALLEST_EPSILON, Budget
 from caribou.privacy.calibration import budget_mu
