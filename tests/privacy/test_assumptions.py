@@ -54,8 +54,9 @@ def test_figures_are_in_the_sentence() -> None:
 def test_the_samplers_are_named() -> None:
     said = floating_point([Sampler.LAPLACE, Sampler.DISCRETE_LAPLACE, Sampler.LAPLACE])
     assert said.parameters == {"samplers": ["Laplace", "discrete Laplace"]}
-    assert "Sampled exactly, with no distance to add (docs/privacy.md, Theorem 11): Laplace noise rounded to a grid, discrete" in (
-        said.statement
+    assert (
+        "Sampled exactly, with no distance to add (docs/privacy.md, Theorem 11): Laplace noise rounded to a grid, discrete"
+        in (said.statement)
     )
     assert "outside the proof" not in "".join(floating_point([s]).statement for s in Sampler if s.value[0] != "d")
     assert "outside the proof" in floating_point([Sampler.DOUBLE_PRECISION]).statement
