@@ -22,7 +22,7 @@ from caribou.privacy.budget import PrivacyUnit
 
 PARAMETERS: dict[AssumptionName, dict[str, Any]] = {
     AssumptionName.RANDOMNESS: {"secret": True, "origin": "the operating system", "resumable": False},
-    AssumptionName.FLOATING_POINT: {"samplers": ["Gaussian", "coin flips"]},
+    AssumptionName.FLOATING_POINT: {"samplers": ["Gaussian", "Bernoulli"]},
     AssumptionName.HIDDEN_STATES: {"resumable": False},
     AssumptionName.HYPER_PARAMETERS: {"search": None},
     AssumptionName.INITIAL_STATE: {"unit": "edge"},

@@ -407,8 +407,8 @@ def test_samplers_that_follow() -> None:
         "edge votes": {Sampler.DISCRETE_LAPLACE},
         "edge count": {Sampler.DISCRETE_LAPLACE},
         "node votes": {Sampler.LAPLACE},
-        "response": {Sampler.COIN_FLIPS},
-        "response, planned": {Sampler.COIN_FLIPS},
+        "response": {Sampler.BERNOULLI},
+        "response, planned": {Sampler.BERNOULLI},
         "choice": {Sampler.EXPONENTIAL_CHOICE},
         "search": {Sampler.GAUSSIAN, Sampler.LAPLACE, Sampler.EXPONENTIAL_CHOICE},
         "search, random": set(Sampler) - {Sampler.DISCRETE_LAPLACE, Sampler.OWN, Sampler.DOUBLE_PRECISION},
@@ -417,7 +417,7 @@ def test_samplers_that_follow() -> None:
     for name, record in RECORDS.items():
         assert samplers_of(record) == others.get(name, {Sampler.GAUSSIAN}), name
     sampled = replace(descent(), costs={Group.TRAINING: (SubsampledGaussian(1.0, 0.1, 5),)})
-    assert samplers_of(sampled) == {Sampler.GAUSSIAN, Sampler.COIN_FLIPS}
+    assert samplers_of(sampled) == {Sampler.GAUSSIAN, Sampler.BERNOULLI}
     assert samplers_of(no_noise_record(EDGE, "nothing")) == set()
     assert samplers_of(own_record("mine", "my theorem", EDGE, {Group.EVERY_EDGE: (Gaussian(1.0),)})) == {Sampler.OWN}
 

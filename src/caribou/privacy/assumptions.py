@@ -58,7 +58,7 @@ class Sampler(Enum):
     LAPLACE = "Laplace"
     DISCRETE_LAPLACE = "discrete Laplace"
     EXPONENTIAL_CHOICE = "exponential choice"
-    COIN_FLIPS = "coin flips"
+    BERNOULLI = "Bernoulli"
     TRIAL_NUMBER = "number of trials"
     OWN = "own"
     DOUBLE_PRECISION = "double precision"
@@ -195,7 +195,7 @@ _EXACT = {
     Sampler.LAPLACE: "Laplace noise rounded to a grid",
     Sampler.DISCRETE_LAPLACE: "discrete Laplace noise",
     Sampler.EXPONENTIAL_CHOICE: "choices of the exponential mechanism",
-    Sampler.COIN_FLIPS: "coin flips",
+    Sampler.BERNOULLI: "Bernoulli draws",
     Sampler.TRIAL_NUMBER: "the number of trials",
 }
 

@@ -775,7 +775,7 @@ def samplers_of(record: MechanismRecord) -> set[Sampler]:
         trials = [MechanismRecord.from_dict(m) for trial in record.details["trials"] for m in trial["mechanisms"]]
         found = {sampler for trial in trials for sampler in samplers_of(trial)}
         found |= set() if record.details["score_noise"] is None else {Sampler.LAPLACE}
-        return found if record.details["random"] is None else found | {Sampler.COIN_FLIPS, Sampler.TRIAL_NUMBER}
+        return found if record.details["random"] is None else found | {Sampler.BERNOULLI, Sampler.TRIAL_NUMBER}
     if record.mechanism is Mechanism.OWN:
         return {Sampler.OWN}
     events = {event for paid in record.costs.values() for event in paid}
@@ -787,14 +787,14 @@ def samplers_of(record: MechanismRecord) -> set[Sampler]:
 
 _SAMPLERS_OF_EVENTS: Mapping[type, tuple[Sampler, ...]] = {
     Gaussian: (Sampler.GAUSSIAN,),
-    SubsampledGaussian: (Sampler.GAUSSIAN, Sampler.COIN_FLIPS),
+    SubsampledGaussian: (Sampler.GAUSSIAN, Sampler.BERNOULLI),
     Laplace: (Sampler.LAPLACE,),
 }
 _SAMPLERS_OF_PURE: Mapping[Mechanism, set[Sampler]] = {
     Mechanism.EDGE_VOTES: {Sampler.DISCRETE_LAPLACE},
     Mechanism.EDGE_COUNT: {Sampler.DISCRETE_LAPLACE},
     Mechanism.NODE_VOTES: {Sampler.LAPLACE},
-    Mechanism.RANDOMIZED_RESPONSE: {Sampler.COIN_FLIPS},
+    Mechanism.RANDOMIZED_RESPONSE: {Sampler.BERNOULLI},
     Mechanism.EXPONENTIAL: {Sampler.EXPONENTIAL_CHOICE},
 }
 _OF_ALL_RECORDS = (AssumptionName.NO_EDGE_READ, AssumptionName.FLOATING_POINT)
