@@ -138,7 +138,7 @@ def test_every_test_file_is_about_a_module() -> None:
 
 
 def called_attributes(tree: ast.Module) -> list[tuple[str, str]]:
-    """Owner and name of every called attribute: ``noise.stream("x").gumbel(3)`` gives ('noise.stream("x")', "gumbel")."""
+    """Owner and name of every called attribute: ``noise.stream("x").choice(s)`` gives ('noise.stream("x")', "choice")."""
     found = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)]
     return [(ast.unparse(func.value), func.attr) for func in found if isinstance(func, ast.Attribute)]
 
@@ -174,7 +174,7 @@ DRAWS -= {"is_secret", "origin", "draws"}
 
 def test_methods_contain_no_mechanism() -> None:
     """A method hands its noise to mechanisms; it draws nothing itself but from public streams."""
-    assert {"add_gaussian", "add_laplace", "add_discrete_laplace", "gumbel", "bernoulli"} <= DRAWS
+    assert {"add_gaussian", "add_laplace", "add_discrete_laplace", "choice", "bernoulli"} <= DRAWS
     for name, tree in modules().items():
         if name.startswith("caribou.methods"):
             drawn = [

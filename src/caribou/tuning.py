@@ -102,8 +102,8 @@ def tune(
         if selected.random is not None:
             # The theorem is about independent trials of one distribution: how many, and which settings, are private randomness.
             randomness = source.stream("trials")
-            number = selected.random.number(_uniforms(randomness, 1)[0])
-            tried = [recipes[int(u * len(recipes))] for u in _uniforms(randomness, number)]
+            number = randomness.trial_number(shape=selected.random.shape, stop=selected.random.stop)
+            tried = [recipes[i] for i in randomness.integers(number, below=len(recipes))]
         # what a draw of the best trial adds has no place in the certificate, which is about all trials
         return Drawn(_best_trial(tried, search, graph, seed, source, progress))
 
@@ -262,8 +262,3 @@ def _digest(recipe: Method, fitted: Outputs | Fitted) -> str:
         for name in sorted(arrays):
             sha.update(name.encode() + np.asarray(arrays[name]).tobytes())
     return sha.hexdigest()
-
-
-def _uniforms(noise: NoiseSource, count: int) -> np.ndarray:
-    """Uniform on (0, 1), from private randomness: P(Gumbel <= x) = exp(-exp(-x)). [count]"""
-    return np.clip(np.exp(-np.exp(-noise.gumbel((count,)))), 1e-12, 1 - 1e-12)

@@ -41,25 +41,45 @@ def gaussians(words: np.ndarray, *, std: float, grid: float) -> np.ndarray:
 
 @pytest.mark.usefixtures("compiled")
 def test_compiled_gaussians_are_those_of_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What both decide is equal, on a grid that shows errors of 2^-43; what they leave open are corners and a few others."""
     words = uniform_words(3 * 40_000)
-    ours = gaussians(words, std=1.0, grid=2.0**-60)
+    ours = gaussians(words, std=1.0, grid=2.0**-42)
     monkeypatch.setattr(kernels, "_library", lambda: None)
-    theirs = gaussians(words, std=1.0, grid=2.0**-60)
-    # numpy rounds the angle before it takes the cosine, 2 pi 2^-53 at most; ours is exact there
-    assert np.abs(ours - theirs).max() < 2e-14
-    assert np.abs(theirs).max() > 9.0
+    theirs = gaussians(words, std=1.0, grid=2.0**-42)
+    both = ~np.isnan(ours) & ~np.isnan(theirs)
+    assert np.array_equal(ours[both], theirs[both])
+    assert both.mean() > 0.8
+    assert np.isnan(theirs).mean() > 0.05
 
 
 @pytest.mark.usefixtures("compiled")
 def test_compiled_gaussians_lie_on_the_grid() -> None:
     z = gaussians(uniform_words(3000), std=0.3, grid=2.0**-30)
+    z = z[~np.isnan(z)]
+    assert len(z) > 1990
     assert np.array_equal(np.rint(z * 2.0**30), z * 2.0**30)
+
+
+@pytest.mark.parametrize("library", ["compiled", "numpy"])
+def test_pairs_that_are_left_open_are_named(library: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if library == "numpy":
+        monkeypatch.setattr(kernels, "_library", lambda: None)
+    words, out = uniform_words(3 * 2000), np.empty(4000)
+    named = kernels.gaussian(words, out, std=1.0, grid=2.0**-40)
+    open_values = np.isnan(out.reshape(2, -1))
+    assert named.tolist() == np.flatnonzero(open_values.any(axis=0)).tolist()
+    assert 20 < len(named) < 400
+    assert not open_values.all(axis=0)[named].all(), "one value of a pair may be decided where the other is not"
+    middle = np.random.default_rng(0).integers(2**61, 2**63, 3 * 50, dtype=np.uint64)
+    assert len(kernels.gaussian(middle, np.empty(100), std=1.0, grid=2.0**-20)) == 0
 
 
 def test_gaussians_have_the_right_moments() -> None:
     words = np.random.default_rng(2).integers(0, 2**64, 3 * 500_000, dtype=np.uint64)
     z = gaussians(words, std=2.0, grid=2.0**-28) / 2
     n = len(z)
+    assert np.isnan(z).sum() < 100
+    z[np.isnan(z)] = 0
     assert abs(z.mean()) < 5 / np.sqrt(n)
     assert abs(z.var() - 1) < 5 * np.sqrt(2 / n)
     assert abs((z**4).mean() - 3) < 5 * np.sqrt(96 / n)

@@ -5,12 +5,28 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
+import mpmath
 import numpy as np
 import pytest
 from scipy import stats
 
+from caribou.engines import kernels
 from caribou.errors import InputError
+from caribou.mechanisms import samplers
 from caribou.mechanisms.noise_source import NoiseSource
+from caribou.mechanisms.uniform_reals import UniformReal, rounded_gaussians
+
+
+class Words:
+    """A stream of given words; an error when they are used up."""
+
+    def __init__(self, *words: int) -> None:
+        self.data = b"".join(word.to_bytes(8, "little") for word in words)
+
+    def update(self, wanted: bytes) -> bytes:
+        assert len(wanted) <= len(self.data), "more bits were drawn than are needed"
+        taken, self.data = self.data[: len(wanted)], self.data[len(wanted) :]
+        return taken
 
 
 def p_value(observed: np.ndarray, expected: np.ndarray) -> float:
@@ -40,33 +56,23 @@ def test_binomial_numbers_have_their_distribution() -> None:
     assert noise.binomial(0, probability=0.5) == 0
 
 
-def test_the_weights_of_the_binomial_are_right_to_the_stated_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Against exact fractions: the total variation is below 2^-100."""
-    from caribou.mechanisms import samplers as module
-
-    seen: list[int] = []
-    monkeypatch.setattr(module, "uniform_below", lambda stream, bound: seen.append(bound) or 0)
-    trials, p = 300, Fraction(1, 8)
-    lowest = NoiseSource.keyed(bytes(32)).binomial(trials, probability=float(p))
-    total = seen[0]
-    numbers: list[int] = []
-    for threshold in range(lowest, trials + 1):  # the cumulative weights, found by bisection on the uniform number
-        low, high = 0, total
-        while low < high:
-            middle = (low + high) // 2
-            monkeypatch.setattr(module, "uniform_below", lambda stream, bound, m=middle: m)
-            if NoiseSource.keyed(bytes(32)).binomial(trials, probability=float(p)) > threshold:
-                high = middle
-            else:
-                low = middle + 1
-        numbers.append(low)
-        if threshold > lowest + 6:
-            break
-    exact = [math.comb(trials, k) * p**k * (1 - p) ** (trials - k) for k in range(trials + 1)]
-    below = sum(exact[:lowest], Fraction(0))
-    for k, cumulative in enumerate(numbers):
-        below += exact[lowest + k]
-        assert abs(Fraction(cumulative, total) - below) < Fraction(1, 2**100)
+def test_a_binomial_number_changes_exactly_where_its_distribution_does() -> None:
+    """u just below and just above F(k), for every k of a small number of trials; the word of F(k) itself needs the next word."""
+    trials, p = 20, Fraction(5, 32)
+    below = Fraction(0)
+    for k in range(9):
+        below += math.comb(trials, k) * p**k * (1 - p) ** (trials - k)
+        word, rest = divmod(below.numerator << 64, below.denominator)
+        second = (rest << 64) // below.denominator
+        for words, number in (
+            ([word - 1], k),
+            ([word, second - 2], k),
+            ([word, second + 1], k + 1),
+            ([word + 1], k + 1),
+        ):
+            stream = Words(*words)
+            assert samplers.binomial(stream, trials, probability=float(p)) == number
+            assert not stream.data
 
 
 def test_integers_are_uniform_and_bernoulli_draws_are_exact() -> None:
@@ -78,7 +84,13 @@ def test_integers_are_uniform_and_bernoulli_draws_are_exact() -> None:
     heads = noise.bernoulli(200_000, probability=0.25).sum()
     assert abs(heads - 50_000) < 6 * math.sqrt(200_000 * 0.1875)
     with pytest.raises(InputError, match=r"probability must be a multiple of 2\^-64"):
-        noise.bernoulli(5, probability=1e-10)
+        noise.binomial(5, probability=1e-10)
+    # any double is exact: the word of p 2^64 leaves a doubt, and the next word decides at the same place of the rest
+    p = Fraction(1e-10)
+    word, rest = divmod(p.numerator << 64, p.denominator)
+    second = (rest << 64) // p.denominator
+    drawn = samplers.bernoullis(Words(word - 1, word, word, word + 1, second - 1, second + 1), 4, probability=1e-10)
+    assert drawn.tolist() == [True, True, False, False]
     with pytest.raises(InputError, match=r"probability must be in \[0, 1\]"):
         noise.binomial(5, probability=1.5)
 
@@ -97,25 +109,68 @@ def test_distribution_is_gaussian_in_body_and_tail() -> None:
     assert np.sum(np.abs(light) > 3.0) < 2 * stats.norm.sf(3.0) * N - 6 * math.sqrt(2 * stats.norm.sf(3.0) * N)
 
 
-def test_the_tail_has_no_holes() -> None:
-    """u is built from two words: also the smallest u keep 53 bits, and the support ends at 13.4, not at 9.5 or 5.8."""
-    from caribou.mechanisms.samplers import exponentials
+def thresholds(epsilon: float, k: int) -> tuple[int, int]:
+    """The first and the second word of e^(-epsilon k)."""
+    with mpmath.workprec(400):
+        x = mpmath.exp(-mpmath.mpf(epsilon) * k) * mpmath.mpf(2) ** 64
+        return int(mpmath.floor(x)), int(mpmath.floor(mpmath.frac(x) * mpmath.mpf(2) ** 64))
 
-    class Words:
-        def __init__(self, first: int, second: int) -> None:
-            self.data = np.array([first, second], dtype="<u8").tobytes()
 
-        def update(self, wanted: bytes) -> bytes:
-            return self.data[: len(wanted)]
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0, 16.0, 40.0])
+def test_geometric_cells_end_exactly_at_their_thresholds(epsilon: float) -> None:
+    """G falls with u, so its law is that of the words where it changes: all of them, to 128 bits."""
+    for k in range(1, max(1, int(36 / epsilon)) + 1, 7 if epsilon < 1 else 1):
+        word, second = thresholds(epsilon, k)
+        stream = Words(word - 2, word - 1, word, word, word + 1, word + 2, second - 1, second + 1)
+        assert samplers.geometrics(stream, 6, rate=epsilon).tolist() == [k, k, k, k - 1, k - 1, k - 1]
+        assert not stream.data, "exactly the word of the threshold needs another one"
 
-    assert math.sqrt(2 * exponentials(Words(0, 0), 1)[0]) == pytest.approx(13.37, abs=0.01)
-    assert exponentials(Words(2**64 - 1, 2**64 - 1), 1)[0] >= 0
-    # between w = 3 and w = 4 the second word fills the gap: a single word could give nothing in between
-    between = [float(exponentials(Words(3, k << 60), 1)[0]) for k in range(16)]
-    assert len(set(between)) == 16
-    gaps = -np.diff(between)
-    assert (gaps > 0).all()
-    assert gaps.max() < 0.022  # one word alone would leave a gap of log(4.5/3.5) = 0.25
+
+def test_the_tail_has_no_end() -> None:
+    """With u of 128 bits noise ended at 89 / epsilon, and above epsilon = 89.4 there was none."""
+    zeros = [0, 0, 1 << 63]  # after the first word: u = 2^-193, -log u = 133.8
+    assert samplers.geometrics(Words(0, *zeros), 1, rate=1.0)[0] == 133
+    assert samplers.geometrics(Words(0, *zeros), 1, rate=100.0)[0] == 1
+    far = samplers.laplaces(Words(0, 1 << 63, *zeros), 1, scale=1.0, grid=2.0**-28)
+    assert far[0] == pytest.approx(192 * math.log(2), abs=1e-6)
+    drawn = Words(0, 0, 1 << 61, 0, 1 << 63)  # the same u, and an eighth of a turn
+    pair = samplers.gaussians(drawn, 2, std=1.0, grid=2.0**-28)
+    assert pair == pytest.approx([math.sqrt(193 * math.log(2))] * 2, abs=1e-6)
+
+
+def exact_gaussians(words: np.ndarray, further: Words, *, std: float, grid: float, pair: int) -> tuple[float, float]:
+    high, low, turn = (int(word) for word in words.reshape(3, -1)[:, pair])
+    u, v = UniformReal(high << 64 | low, 128, further), UniformReal(turn, 64, further)
+    first, second = rounded_gaussians(u, v, Fraction(std) / Fraction(grid))
+    return first * grid, second * grid
+
+
+@pytest.mark.parametrize("compiled", [True, False], ids=["compiled", "numpy"])
+@pytest.mark.parametrize(("std", "bits"), [(1.0, 28), (0.7, 42)])
+def test_what_double_precision_decides_is_right(
+    monkeypatch: pytest.MonkeyPatch, compiled: bool, std: float, bits: int
+) -> None:
+    """Against rational bounds, on a grid so fine that every tenth pair is open: a bound too small would show."""
+    if not compiled:
+        monkeypatch.setattr(kernels, "_library", lambda: None)
+    pairs = 400
+    words = np.random.default_rng(bits).integers(0, 2**64, 3 * pairs, dtype=np.uint64)
+    words[:3], words[pairs : pairs + 3] = [0, 2**64 - 1, 2**64 - 2**20], [5, 2**64 - 1, 0]
+    out, grid = np.empty(2 * pairs), 2.0**-bits
+    doubtful = kernels.gaussian(words, out, std=std, grid=grid)
+    assert {0, 1, 2} <= set(doubtful.tolist()), "far in the tail and next to the centre doubles decide nothing"
+    assert len(doubtful) == 3 if bits == 28 else 10 < len(doubtful) < pairs / 2
+    for pair in set(range(pairs)) - set(doubtful.tolist()):
+        assert (out[pair], out[pair + pairs]) == exact_gaussians(words, Words(), std=std, grid=grid, pair=pair)
+
+
+def test_compiled_and_numpy_gaussians_are_equal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both round the same real numbers, whatever the last bits of their logarithms are."""
+    found = []
+    for library in (kernels._library(), None):
+        monkeypatch.setattr(kernels, "_library", lambda chosen=library: chosen)
+        found.append(NoiseSource.seeded(3).gaussian((20_000,), std=0.3))
+    assert np.array_equal(*found)
 
 
 def test_grid_cells_have_gaussian_probability() -> None:
@@ -129,26 +184,125 @@ def test_grid_cells_have_gaussian_probability() -> None:
     assert stats.chi2.sf(distorted, 60) < 1e-6
 
 
-def test_other_distributions() -> None:
-    source = NoiseSource.secure()
-    laplace = source.laplace((N,), scale=3.0)
-    assert stats.kstest(laplace / 3.0, "laplace").pvalue > 1e-6
-    assert stats.kstest(laplace / 3.0 * 1.05, "laplace").pvalue < 1e-6
-    assert stats.kstest(laplace / 3.0 * 0.95, "laplace").pvalue < 1e-6
-    assert stats.kstest(source.gumbel((N,)), "gumbel_r").pvalue > 1e-6
-    for epsilon in (0.3, 1.0, 4.0):
-        counts = source.discrete_laplace((N,), epsilon=epsilon)
-        a = math.exp(-epsilon)
-        k = np.arange(-3, 4)
-        expected = (1 - a) / (1 + a) * a ** np.abs(k) * N
-        observed = np.array([(counts == value).sum() for value in k])
-        assert (np.abs(observed - expected) < 6 * np.sqrt(expected) + 1).all()
-        # 5 % off in epsilon is rejected
-        for wrong in (0.95 * epsilon, 1.05 * epsilon):
-            b = math.exp(-wrong)
-            other = (1 - b) / (1 + b) * N
-            assert abs((counts == 0).sum() - other) > 4 * math.sqrt(other * (1 - other / N)) or epsilon > 2
-    assert (source.discrete_laplace((5,), epsilon=math.inf) == 0).all()
+def test_laplace_noise() -> None:
+    sample = NoiseSource.seeded(8).laplace((N // 2,), scale=3.0) / 3.0
+    assert stats.kstest(sample, "laplace").pvalue > 1e-6
+    for wrong in (0.95, 1.05):
+        assert stats.kstest(sample * wrong, "laplace").pvalue < 1e-6
+
+
+def test_laplace_noise_is_rounded_exactly() -> None:
+    """Against 200 digits, on a grid so fine that double precision leaves a third of the values open."""
+    count, grid = 300, 2.0**-41
+    drawn = np.random.default_rng(4).integers(2**62, 2**64, (2, count), dtype=np.uint64)
+    found = samplers.laplaces(Words(*map(int, drawn.ravel())), count, scale=1.5, grid=grid)
+    with mpmath.workprec(700):
+        for place, (u, v) in enumerate(drawn.T.tolist()):
+            ends = [1.5 * mpmath.log(mpmath.mpf(v + b) / mpmath.mpf(u + 1 - b)) / grid for b in (0, 1)]
+            assert [int(mpmath.floor(x + 0.5)) * grid for x in ends] == [found[place]] * 2
+
+
+def discrete_laplace_law(epsilon: float, k: np.ndarray) -> np.ndarray:
+    a = math.exp(-epsilon)
+    return np.asarray((1 - a) / (1 + a) * a ** np.abs(k))
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 0.3, 1.0, 4.0])
+def test_discrete_laplace_noise(epsilon: float) -> None:
+    sample = NoiseSource.seeded(9).discrete_laplace((N,), epsilon=epsilon)
+    k = np.arange(-300, 301)
+    observed = np.bincount(sample + 300, minlength=601)
+    assert p_value(observed, N * discrete_laplace_law(epsilon, k)) > 1e-6
+    for wrong in (0.95 * epsilon, 1.05 * epsilon):
+        assert p_value(observed, N * discrete_laplace_law(wrong, k)) < 1e-6
+
+
+def test_discrete_laplace_noise_at_the_ends_of_the_budget() -> None:
+    """epsilon = 40: one value in 10^17 is not 0. epsilon = 2^-20: a million wide, and the last bit is fair."""
+    noise = NoiseSource.seeded(10)
+    assert (noise.discrete_laplace((N,), epsilon=40.0) == 0).all()
+    sample = noise.discrete_laplace((N,), epsilon=2.0**-20)
+    assert stats.kstest(sample * 2.0**-20, "laplace").pvalue > 1e-6
+    assert abs((sample & 1).sum() - N / 2) < 6 * math.sqrt(N / 4)
+    assert (noise.discrete_laplace((5,), epsilon=math.inf) == 0).all()
+    with pytest.raises(InputError, match=r"epsilon must be at least 2\^-40 for discrete Laplace noise, got 1e-15"):
+        noise.discrete_laplace((5,), epsilon=1e-15)
+
+
+def test_noise_too_fine_for_its_grid_is_refused() -> None:
+    for grid in (2.0**-50, 0.3):
+        with pytest.raises(InputError, match=r"grid must be a power of two and at least 2\^-44 of the scale 1\.0"):
+            NoiseSource.seeded(1).gaussian((3,), std=1.0, grid=grid)
+        with pytest.raises(InputError, match="grid must be a power of two"):
+            NoiseSource.seeded(1).laplace((3,), scale=1.0, grid=grid)
+
+
+def test_discrete_laplace_and_gaussian_noise_against_opendp() -> None:
+    """OpenDP samples by exact rejection (Canonne, Kamath and Steinke 2020), from other bits: two independent exact samplers."""
+    dp = pytest.importorskip("opendp.prelude", reason="opendp, the oracle of this test, is not installed")
+    dp.enable_features("contrib")
+    count, noise = 20_000, NoiseSource.seeded(11)
+    for epsilon in (0.5, 2.0):
+        space = dp.vector_domain(dp.atom_domain(T=int)), dp.l1_distance(T=int)
+        theirs = np.array(dp.m.make_laplace(*space, scale=1 / epsilon)([0] * count))
+        ours = noise.discrete_laplace((count,), epsilon=epsilon)
+        assert two_sample_p_value(ours, theirs) > 1e-6
+        assert two_sample_p_value(noise.discrete_laplace((count,), epsilon=1.3 * epsilon), theirs) < 1e-6
+    space = dp.vector_domain(dp.atom_domain(T=int)), dp.l2_distance(T=float)
+    theirs = np.array(dp.m.make_gaussian(*space, scale=2.0**12)([0] * count))
+    ours = noise.gaussian((count,), std=2.0**12, grid=1.0)
+    assert stats.ks_2samp(ours, theirs).pvalue > 1e-6
+    assert stats.ks_2samp(1.3 * ours, theirs).pvalue < 1e-6
+
+
+def two_sample_p_value(first: np.ndarray, second: np.ndarray) -> float:
+    cells = np.arange(-6, 7)
+    table = np.array([[(np.clip(x, -6, 6) == k).sum() for k in cells] for x in (first, second)])
+    return float(stats.chi2_contingency(table[:, table.min(axis=0) > 5]).pvalue)
+
+
+def test_choices_of_the_exponential_mechanism() -> None:
+    scores, epsilon, count = [7, 10, 9, 10, 2], 0.5, 2500
+    law = np.exp(epsilon * np.array(scores))
+    noise = NoiseSource.seeded(12)
+    observed = np.bincount([noise.choice(scores, epsilon=epsilon) for _ in range(count)], minlength=5)
+    assert p_value(observed, count * law / law.sum()) > 1e-6
+    wrong = np.exp(1.3 * epsilon * np.array(scores))
+    assert p_value(observed, count * wrong / wrong.sum()) < 1e-6
+    # a place is kept exactly if u < e^(-epsilon behind): the words around that threshold, and the next word on it
+    word, second = thresholds(epsilon, 1)
+    for words, kept in (([word - 1], 1), ([word + 1, 0], 0), ([word, second - 1], 1), ([word, second + 1, 0], 0)):
+        assert samplers.exponential_choice(Bytes(1, *words), [5, 4], epsilon=epsilon) == kept
+    assert noise.choice([3], epsilon=40.0) == 0
+    with pytest.raises(InputError, match="epsilon must be"):
+        noise.choice([3, 4], epsilon=math.inf)
+    with pytest.raises(InputError, match="score must be a whole number >= 0, got 0.5"):
+        noise.choice([0.5], epsilon=1.0)  # type: ignore[list-item]
+
+
+class Bytes(Words):
+    """The first number, and every one that is asked for as a byte, is a byte; the others are words."""
+
+    def __init__(self, *numbers: int) -> None:
+        self.numbers = list(numbers)
+
+    def update(self, wanted: bytes) -> bytes:
+        return self.numbers.pop(0).to_bytes(len(wanted), "little")
+
+
+@pytest.mark.parametrize(("shape", "stop"), [(0.0, 0.05), (1.0, 0.2)])
+def test_the_number_of_trials(shape: float, stop: float) -> None:
+    noise, count = NoiseSource.seeded(13), 1500
+    k = np.arange(1, 400)
+
+    def law(g: float) -> np.ndarray:
+        return np.asarray((1 - g) ** k / (k * math.log(1 / g)) if shape == 0 else g * (1 - g) ** (k - 1))
+
+    observed = np.bincount([noise.trial_number(shape=shape, stop=stop) for _ in range(count)], minlength=400)[1:]
+    assert p_value(observed, count * law(stop)) > 1e-6
+    assert p_value(observed, count * law(1.5 * stop)) < 1e-6
+    with pytest.raises(InputError, match="shape must be 0 or 1"):
+        noise.trial_number(shape=0.5, stop=stop)
 
 
 def test_pairs_from_one_radius_are_independent() -> None:

@@ -154,7 +154,7 @@ def _recorded_fit(name: str, settings: str, seed: int, noise: int | None) -> Rec
     coins: set[tuple[int, str]] = set()
     before = global_coins()
     with pytest.MonkeyPatch.context() as patch:
-        for kind in ("gaussian", "laplace", "discrete_laplace", "gumbel"):
+        for kind in ("gaussian", "laplace", "discrete_laplace", "choice", "bernoulli"):
             patch.setattr(NoiseSource, kind, noting(kind, getattr(NoiseSource, kind), drawn))
         seed_of = randomness.stream_seed
         patch.setattr(randomness, "stream_seed", lambda s, purpose: coins.add((s, purpose)) or seed_of(s, purpose))
@@ -166,7 +166,7 @@ def _recorded_fit(name: str, settings: str, seed: int, noise: int | None) -> Rec
 def noting(kind: str, draw: Any, drawn: list[tuple[str, bytes]]) -> Any:
     def noted(self: NoiseSource, *args: Any, **kwargs: Any) -> np.ndarray:
         z = draw(self, *args, **kwargs)
-        drawn.append((kind, z.tobytes()))
+        drawn.append((kind, np.asarray(z).tobytes()))
         return z
 
     return noted

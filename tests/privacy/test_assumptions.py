@@ -11,6 +11,8 @@ from caribou.privacy.assumptions import (
     STANDING,
     Assumption,
     AssumptionName,
+    Sampler,
+    floating_point,
     in_order,
     initial_state,
     randomness,
@@ -20,6 +22,7 @@ from caribou.privacy.budget import PrivacyUnit
 
 PARAMETERS: dict[AssumptionName, dict[str, Any]] = {
     AssumptionName.RANDOMNESS: {"secret": True, "origin": "the operating system", "resumable": False},
+    AssumptionName.FLOATING_POINT: {"samplers": ["Gaussian", "Bernoulli"]},
     AssumptionName.HIDDEN_STATES: {"resumable": False},
     AssumptionName.HYPER_PARAMETERS: {"search": None},
     AssumptionName.INITIAL_STATE: {"unit": "edge"},
@@ -46,6 +49,23 @@ def test_figures_are_in_the_sentence() -> None:
     assert "private folder" in randomness(secret=True, origin="x", resumable=True).statement
     found = Assumption(AssumptionName.HYPER_PARAMETERS, {"search": "composition of 3 trials"}).statement
     assert "composition of 3 trials" in found
+
+
+def test_the_samplers_are_named() -> None:
+    said = floating_point([Sampler.LAPLACE, Sampler.DISCRETE_LAPLACE, Sampler.LAPLACE])
+    assert said.parameters == {"samplers": ["Laplace", "discrete Laplace"]}
+    assert (
+        "Sampled exactly, with no distance to add (docs/privacy.md, Theorem 11): Laplace noise rounded to a grid, discrete"
+        in (said.statement)
+    )
+    assert "outside the proof" not in "".join(floating_point([s]).statement for s in Sampler if s.value[0] != "d")
+    assert "outside the proof" in floating_point([Sampler.DOUBLE_PRECISION]).statement
+    assert "Sampled exactly" not in floating_point([Sampler.DOUBLE_PRECISION, Sampler.OWN]).statement
+    assert "Sampled" not in floating_point([]).statement
+    assert len({floating_point([sampler]).statement for sampler in Sampler}) == len(Sampler)
+    for wrong in (["dice"], ["Laplace", "Gaussian"], ["Gaussian", "Gaussian"], [1]):
+        with pytest.raises(CertificateError, match="sampler"):
+            Assumption(AssumptionName.FLOATING_POINT, {"samplers": wrong})
 
 
 @pytest.mark.parametrize("assumption", EVERY, ids=lambda a: a.name.value)
@@ -91,7 +111,7 @@ def test_randomness_holds_exactly_if_it_is_secret() -> None:
 
 
 def test_standing_assumptions_are_those_of_every_release() -> None:
-    stated = [randomness(secret=True, origin="x", resumable=False), *standing(resumable=False)]
+    stated = [randomness(secret=True, origin="x", resumable=False), floating_point([]), *standing(resumable=False)]
     assert tuple(a.name for a in stated) == STANDING
 
 

@@ -24,8 +24,17 @@ def test_budget() -> None:
             Budget(1, delta)
     with pytest.raises(InputError, match="unit must be one of edge, node"):
         Budget(1, unit="Edge")
-    with pytest.raises(InputError, match=r"epsilon must be at most 700 \(inf means no privacy\), got 701"):
-        Budget(701)
+
+
+def test_budgets_that_promise_nothing_or_leave_nothing_are_refused() -> None:
+    """At epsilon = 90 a sampler in double precision drew no noise at all; below 1e-15 the last bit of a count showed."""
+    assert [Budget(epsilon).epsilon for epsilon in (2.0**-20, 32, 40, math.inf)] == [2.0**-20, 32, 40, math.inf]
+    for epsilon in (math.nextafter(2.0**-20, 0), 1e-15, math.nextafter(40, 41), 89.5, 701):
+        with pytest.raises(InputError) as error:
+            Budget(epsilon)
+        assert str(error.value) == (
+            f"epsilon must be between 2^-20 and 40, or inf for no privacy (--epsilon), got {epsilon!r}"
+        )
 
 
 def test_units_say_what_neighbours_are() -> None:

@@ -95,7 +95,7 @@ class TestAppendOnly:
         with pytest.raises(LedgerError, match="chain of records is broken"):
             damaged.charge("survey", "edge", pure(1), description="four")
         with pytest.raises(LedgerError, match="chain of records is broken"):
-            damaged.set_budget("survey", Budget(100))
+            damaged.set_budget("survey", Budget(10))
 
     def test_unreadable_entry_is_a_ledger_error(self, filled: Ledger) -> None:
         sql(filled.path, "UPDATE releases SET events = '{' WHERE id = 2", triggers=False)

@@ -11,10 +11,18 @@ import pytest
 
 from caribou.errors import CaribouError, CertificateError
 from caribou.privacy.arithmetic import double_precision
-from caribou.privacy.assumptions import AssumptionName
+from caribou.privacy.assumptions import AssumptionName, Sampler
 from caribou.privacy.budget import PrivacyUnit
 from caribou.privacy.calibration import calibrate_propagation, calibrate_sums
-from caribou.privacy.events import EpsilonDelta, Gaussian, Laplace, NonPrivate, Parallel, event_to_dict
+from caribou.privacy.events import (
+    EpsilonDelta,
+    Gaussian,
+    Laplace,
+    NonPrivate,
+    Parallel,
+    SubsampledGaussian,
+    event_to_dict,
+)
 from caribou.privacy.mechanism_records import (
     DECLARED_FIELDS,
     EDGES,
@@ -38,8 +46,10 @@ from caribou.privacy.mechanism_records import (
     no_noise_record,
     no_release_record,
     node_votes_record,
+    own_record,
     randomized_response_record,
     rebuild,
+    samplers_of,
     selection_record,
     sums_record,
     unit_of,
@@ -376,7 +386,9 @@ def test_who_reads_an_edge() -> None:
 
 def test_assumptions_that_follow() -> None:
     def names(*records: MechanismRecord, unit: PrivacyUnit = NODE) -> set[str]:
-        return {a.name.value for a in determined_assumptions(records, unit)}
+        found = {a.name.value for a in determined_assumptions(records, unit)}
+        assert "floating point" in found
+        return found - {"floating point"}
 
     assert names(messages(), unit=EDGE) == {"initial state"}
     assert names(descent()) == {"own predictions", "no edge is read"}
@@ -387,6 +399,27 @@ def test_assumptions_that_follow() -> None:
         "parallel composition",
         "weights",
     }
+
+
+def test_samplers_that_follow() -> None:
+    """Of every mechanism, from its figures alone."""
+    others = {
+        "edge votes": {Sampler.DISCRETE_LAPLACE},
+        "edge count": {Sampler.DISCRETE_LAPLACE},
+        "node votes": {Sampler.LAPLACE},
+        "response": {Sampler.BERNOULLI},
+        "response, planned": {Sampler.BERNOULLI},
+        "choice": {Sampler.EXPONENTIAL_CHOICE},
+        "search": {Sampler.GAUSSIAN, Sampler.LAPLACE, Sampler.EXPONENTIAL_CHOICE},
+        "search, random": set(Sampler) - {Sampler.DISCRETE_LAPLACE, Sampler.OWN, Sampler.DOUBLE_PRECISION},
+        "no release": set(),
+    }
+    for name, record in RECORDS.items():
+        assert samplers_of(record) == others.get(name, {Sampler.GAUSSIAN}), name
+    sampled = replace(descent(), costs={Group.TRAINING: (SubsampledGaussian(1.0, 0.1, 5),)})
+    assert samplers_of(sampled) == {Sampler.GAUSSIAN, Sampler.BERNOULLI}
+    assert samplers_of(no_noise_record(EDGE, "nothing")) == set()
+    assert samplers_of(own_record("mine", "my theorem", EDGE, {Group.EVERY_EDGE: (Gaussian(1.0),)})) == {Sampler.OWN}
 
 
 def test_units_at_which_a_mechanism_has_a_theorem() -> None:

@@ -6,9 +6,9 @@ import math
 
 import pytest
 
-from caribou.errors import InputError
+from caribou.errors import CalibrationError, InputError
 from caribou.privacy.accounting import epsilon_of, rdp_at, rdp_epsilon_of
-from caribou.privacy.budget import Budget
+from caribou.privacy.budget import SMALLEST_EPSILON, Budget
 from caribou.privacy.calibration import budget_mu
 from caribou.privacy.events import EpsilonDelta, Event, Gaussian, Laplace, SubsampledGaussian
 from caribou.privacy.selection import RandomTrials, plan_selection, selection_epsilon
@@ -40,9 +40,6 @@ def test_the_number_of_trials_has_its_mean_and_distribution(shape: float, mean: 
     weights = probabilities(trials)
     assert math.fsum(weights) == pytest.approx(1, abs=1e-6)
     assert math.fsum(k * w for k, w in enumerate(weights, start=1)) == pytest.approx(mean, rel=1e-4)
-    drawn = [trials.number((i + 0.5) / 4000) for i in range(4000)]
-    assert drawn.count(1) / 4000 == pytest.approx(weights[0], abs=1e-3)
-    assert drawn.count(2) / 4000 == pytest.approx(weights[1], abs=1e-3)
 
 
 @pytest.mark.parametrize("shape", [0.0, 1.0])
@@ -89,6 +86,16 @@ def test_a_plan_keeps_the_budget_and_leaves_little(trials: int) -> None:
     else:
         assert composed > budget.epsilon, "random stopping must beat composition where it is chosen"
         assert "Papernot" in plan.theorem
+
+
+def test_a_trial_never_gets_less_than_the_smallest_budget() -> None:
+    """A bisection that asked for a smaller budget would be refused by it."""
+    smallest = Budget(SMALLEST_EPSILON * 64, DELTA, "edge")
+    plan = plan_selection(gaussian_cost, trials=3, budget=smallest)
+    assert 2 * SMALLEST_EPSILON <= plan.epsilon
+    assert plan.spent <= smallest.epsilon
+    with pytest.raises(CalibrationError, match="100 trials cannot be paid for by epsilon = 6.1"):
+        plan_selection(gaussian_cost, trials=100, budget=smallest)
 
 
 def test_many_trials_cost_little_more_than_a_few() -> None:

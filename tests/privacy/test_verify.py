@@ -21,7 +21,7 @@ from caribou.errors import CertificateError
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.privacy import accounting
 from caribou.privacy import verify as verify_module
-from caribou.privacy.assumptions import Assumption, AssumptionName, in_order
+from caribou.privacy.assumptions import Assumption, AssumptionName, Sampler, floating_point, in_order
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.certificate import Certificate
 from caribou.privacy.events import Gaussian
@@ -990,9 +990,21 @@ def test_a_mechanism_that_does_not_count_can_be_left_out_and_that_is_declared() 
     record = document("mlp-dp, chosen")
     record["mechanisms"] = record["mechanisms"][:-1]
     forget(record, AssumptionName.PARALLEL_COMPOSITION)
+    assume(record, floating_point([Sampler.GAUSSIAN]))
     result = verify(reload(recounted(record)))
     assert result.passed
     assert "mechanisms: complete" in result.declared
+
+
+def test_the_samplers_must_be_those_of_the_mechanisms() -> None:
+    record = document("embeddings, edge")
+    for samplers in ([], [Sampler.DISCRETE_LAPLACE], [Sampler.GAUSSIAN, Sampler.OWN]):
+        assume(record, floating_point(samplers))
+        result = verify(reload(record))
+        assert not result.passed
+        assert "assumption: floating point" in {check.name for check in result.checks if not check.passed}
+    assume(record, floating_point([Sampler.DOUBLE_PRECISION]))  # the clause of an earlier version says less
+    assert verify(reload(record)).passed
 
 
 def own_certificate() -> Certificate:
@@ -1019,6 +1031,7 @@ def test_a_mechanism_of_ones_own_is_declared_as_a_whole() -> None:
     m["mechanism"] = Mechanism.OWN.value
     m["details"] = {"unit": "edge", "theorem": m["theorem"], "reads_edges": True}
     forget(laundered, AssumptionName.INITIAL_STATE)
+    assume(laundered, floating_point([Sampler.OWN]))
     found = verify(reload(laundered))
     assert found.passed
     assert "mechanisms.0.costs" in found.declared
@@ -1052,7 +1065,7 @@ def test_a_consistent_forgery_passes_by_nature() -> None:
     assert "signature" in FORGERY
     nothing = document("caribou-edp")
     nothing["mechanisms"] = [no_release_record(PrivacyUnit.EDGE, "no edge is read").to_dict()]
-    assume(nothing, Assumption(AssumptionName.NO_EDGE_READ))
+    assume(nothing, Assumption(AssumptionName.NO_EDGE_READ), floating_point([]))
     forget(nothing, AssumptionName.INITIAL_STATE)
     result = verify(reload(recounted(nothing)))
     assert result.passed

@@ -12,7 +12,7 @@ from caribou.mechanisms.noise_source import NoiseSource
 def choose(
     candidates: list[np.ndarray], labels: np.ndarray, *, declared: int, epsilon: float, noise: NoiseSource, default: int
 ) -> int:
-    """The place of the chosen candidate: argmax(epsilon correct_k + Gumbel) over logits [validation nodes, C].
+    """The place k of the chosen candidate, with probability proportional to e^(epsilon correct_k); logits [validation nodes, C].
 
     Formal guarantee: epsilon-DP for validation nodes. A node adds 0 or 1 to every candidate's count, all in the same
     direction, so the factor 1/2 of the general mechanism is not needed (McSherry and Talwar 2007, monotone scores). If
@@ -20,7 +20,7 @@ def choose(
     """
     if declared == 0:
         return default
-    correct = np.array([int((logits.argmax(axis=1) == labels).sum()) for logits in candidates], dtype=np.float64)
+    correct = [int((logits.argmax(axis=1) == labels).sum()) for logits in candidates]
     if math.isinf(epsilon):
-        return int(correct.argmax())
-    return int((epsilon * correct + noise.gumbel(correct.shape)).argmax())
+        return correct.index(max(correct))
+    return noise.choice(correct, epsilon=epsilon)

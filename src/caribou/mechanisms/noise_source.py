@@ -20,7 +20,6 @@ from typing import Any, NoReturn
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
-import caribou.engines.kernels as kernels
 from caribou._validate import integer, non_negative, positive, positive_or_inf
 from caribou.errors import CaribouError, InputError
 from caribou.mechanisms import samplers
@@ -95,23 +94,16 @@ class NoiseSource:
         return child
 
     def gaussian(self, shape: tuple[int, ...], *, std: float, grid: float | None = None) -> np.ndarray:
-        """Independent N(0, std^2) in double precision; with ``grid``, rounded to its multiples.
+        """Independent N(0, std^2), rounded exactly to multiples of ``grid``, a power of two (default: `grid_spacing`).
 
-        Rounding noise to the grid on which the value lies equals rounding their sum. The grid must be coarse (2^-28 std): then
-        every cell collects so many of the sampler's points that its probability is that of the Gaussian to 1e-7; on a fine grid
-        the points themselves would show, and could rule out values. Support: |z| <= 13.4 std.
+        Rounding noise to the grid on which the value lies equals rounding their sum. std = 0 gives zeros.
         """
         std = non_negative(noise_std=std)
         stream = self._next_stream()
-        size = math.prod(shape)
-        flat = np.empty(size, dtype=np.float64)
-        for start in range(0, size, samplers.CHUNK):
-            stop = min(start + samplers.CHUNK, size)
-            flat[start:stop] = samplers.gaussians(stream, stop - start)
-        flat *= std
-        if grid is not None:
-            flat = np.rint(flat / grid) * grid
-        return flat.reshape(shape)
+        if std == 0:
+            return np.zeros(shape)
+        grid = grid_spacing(noise_std=std) if grid is None else positive(grid=grid)
+        return samplers.gaussians(stream, math.prod(shape), std=std, grid=grid).reshape(shape)
 
     def add_gaussian(self, value: np.ndarray, *, std: float) -> np.ndarray:
         """value + N(0, std^2), both rounded to the common grid of `grid_spacing`. std = 0 draws nothing."""
@@ -122,15 +114,16 @@ class NoiseSource:
         return np.rint(value / grid) * grid + self.gaussian(value.shape, std=std, grid=grid) + 0.0
 
     def laplace(self, shape: tuple[int, ...], *, scale: float, grid: float | None = None) -> np.ndarray:
-        """Independent Laplace noise of the given scale (std = sqrt(2) scale) in double precision, on the grid if one is given.
+        """Independent Laplace noise of the given scale (std = sqrt(2) scale), rounded exactly to multiples of ``grid``.
 
-        The difference of two exponentials of 128-bit uniforms; support 89 scales.
+        The grid is a power of two (default: `grid_spacing`). scale = 0 gives zeros.
         """
         scale = non_negative(laplace_scale=scale)
-        flat = scale * samplers.laplaces(self._next_stream(), math.prod(shape))
-        if grid is not None:
-            flat = np.rint(flat / grid) * grid
-        return flat.reshape(shape)
+        stream = self._next_stream()
+        if scale == 0:
+            return np.zeros(shape)
+        grid = grid_spacing(noise_std=scale) if grid is None else positive(grid=grid)
+        return samplers.laplaces(stream, math.prod(shape), scale=scale, grid=grid).reshape(shape)
 
     def add_laplace(self, value: np.ndarray, *, scale: float) -> np.ndarray:
         """value + Laplace noise, both rounded to the common grid of `grid_spacing`. scale = 0 draws nothing."""
@@ -142,10 +135,12 @@ class NoiseSource:
     def discrete_laplace(self, shape: tuple[int, ...], *, epsilon: float) -> np.ndarray:
         """Independent integers with P(k) = (1 - a)/(1 + a) a^|k|, a = e^-epsilon: the noise of integer counts.
 
-        A count that moves by 1 between neighbours is epsilon-DP with it (Ghosh, Roughgarden and Sundararajan 2009). The
-        difference of two geometric variables floor(E / epsilon), E exponential. epsilon = inf gives zeros.
+        A count that moves by 1 between neighbours is epsilon-DP with it (Ghosh, Roughgarden and Sundararajan 2009), exactly: the
+        probabilities are those of the formula, with epsilon as the double that it is. epsilon = inf gives zeros.
         """
         epsilon = positive_or_inf(epsilon=epsilon)
+        if epsilon == math.inf:
+            return np.zeros(shape, dtype=np.int64)
         return samplers.discrete_laplaces(self._next_stream(), math.prod(shape), epsilon=epsilon).reshape(shape)
 
     def add_discrete_laplace(self, counts: np.ndarray, *, epsilon: float) -> np.ndarray:
@@ -154,12 +149,17 @@ class NoiseSource:
             return counts
         return counts + self.discrete_laplace(counts.shape, epsilon=epsilon)
 
-    def gumbel(self, shape: tuple[int, ...]) -> np.ndarray:
-        """Independent standard Gumbel noise: argmax(score epsilon / (2 sensitivity) + Gumbel) is the exponential mechanism."""
-        return samplers.gumbels(self._next_stream(), math.prod(shape)).reshape(shape)
+    def choice(self, scores: Sequence[int], *, epsilon: float) -> int:
+        """The exponential mechanism: the place of a whole score, with probability proportional to e^(epsilon score), exactly."""
+        chosen = [integer(at_least=0, score=score) for score in scores]
+        return samplers.exponential_choice(self._next_stream(), chosen, epsilon=positive(epsilon=epsilon))
+
+    def trial_number(self, *, shape: float, stop: float) -> int:
+        """How many trials a search makes, with the exact probabilities of `RandomTrials`."""
+        return samplers.trial_number(self._next_stream(), shape=shape, stop=stop)
 
     def bernoulli(self, count: int, *, probability: float) -> np.ndarray:
-        """Independent booleans, True with exactly ``probability``, a multiple of 2^-64: a 64-bit word below p 2^64. [count]"""
+        """Independent booleans, True with exactly ``probability``. [count]"""
         return samplers.bernoullis(self._next_stream(), count, probability=probability)
 
     def integers(self, count: int, *, below: int) -> np.ndarray:
@@ -282,10 +282,14 @@ class BlockNoise:
         stream = self._stream(round_number, first * (12 * size // 16))
         words, out = np.empty(3 * size // 2 + 2, dtype="<u8"), np.empty(size)
         room = words.view(np.uint8).data
-        for count in counts:
+        for block, count in enumerate(counts, first):
             pairs = (count + 1) // 2
             stream.update_into(_zeros(24 * pairs), room)
-            kernels.gaussian(words[: 3 * pairs], out[: 2 * pairs], std=std, grid=grid)
+
+            def further(pair: int, before: int = block * size // 2) -> Any:
+                return self._stream(round_number, _FURTHER + (before + pair << 16))
+
+            samplers.gaussians_of_words(words[: 3 * pairs], out[: 2 * pairs], std=std, grid=grid, further=further)
             yield out[:count]
 
     def _stream(self, round_number: int, position: int) -> Any:
@@ -300,6 +304,10 @@ class BlockNoise:
         raise CaribouError("BlockNoise must not be copied or stored: its key is as secret as the graph")
 
     __copy__ = __deepcopy__ = __reduce_ex__ = __getstate__ = _refuse
+
+
+_FURTHER = 1 << 95
+"""Position in a round from which on every pair of values has 2^16 words of 16 bytes of its own, beyond the words of all pairs."""
 
 
 @lru_cache(maxsize=4)

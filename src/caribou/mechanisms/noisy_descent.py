@@ -274,8 +274,7 @@ def train_privately(
 def poisson_samples(examples: int, steps: int, probability: float, noise: NoiseSource) -> Iterator[np.ndarray]:
     """Per step the indices of the examples that take part, each independently with ``probability``; 1 = all of them.
 
-    A Gumbel variable is at most -log(-log p) with probability p. ``noise``: private randomness, since amplification by sampling
-    holds only while nobody knows who was sampled.
+    ``noise``: private randomness, since amplification by sampling holds only while nobody knows who was sampled.
 
     >>> [len(batch) for batch in poisson_samples(3, 2, 1.0, NoiseSource.secure())]
     [3, 3]
@@ -285,9 +284,8 @@ def poisson_samples(examples: int, steps: int, probability: float, noise: NoiseS
         for _ in range(steps):
             yield everyone
         return
-    threshold = -math.log(-math.log(probability))
     for _ in range(steps):
-        yield everyone[noise.gumbel((examples,)) <= threshold]
+        yield everyone[noise.bernoulli(examples, probability=probability)]
 
 
 def _write(parameters: list[nn.Parameter], values: np.ndarray) -> None:

@@ -50,6 +50,27 @@ class AssumptionName(Enum):
         raise CertificateError(f"assumption must be one of {', '.join(n.value for n in cls)}, got {word!r}")
 
 
+class Sampler(Enum):
+    """How the noise of a release was sampled. All but the last two are exact (docs/privacy.md, Theorem 11)."""
+
+    GAUSSIAN = "Gaussian"
+    LAPLACE = "Laplace"
+    DISCRETE_LAPLACE = "discrete Laplace"
+    EXPONENTIAL_CHOICE = "exponential choice"
+    BERNOULLI = "Bernoulli"
+    TRIAL_NUMBER = "number of trials"
+    OWN = "own"
+    DOUBLE_PRECISION = "double precision"
+
+    @classmethod
+    def parse(cls, word: Any) -> Sampler:
+        """The sampler by its word; everything else is an error."""
+        for sampler in cls:
+            if word == sampler.value:
+                return sampler
+        raise CertificateError(f"sampler must be one of {', '.join(s.value for s in cls)}, got {word!r}")
+
+
 LAYER_ASSUMPTIONS = {"attention": AssumptionName.PUBLIC_ROWS, "gcn": AssumptionName.PUBLIC_MATRIX}
 """What the theorem of a layer assumes about inputs that are not among its parameters. A search may need both."""
 STANDING = (
@@ -132,10 +153,18 @@ def randomness(*, secret: bool, origin: str, resumable: bool) -> Assumption:
     return Assumption(AssumptionName.RANDOMNESS, figures, holds=secret)
 
 
+def floating_point(samplers: Iterable[Sampler]) -> Assumption:
+    """How far computed values and sampled noise are from the exact ones: the samplers, each once, in the order of `Sampler`."""
+    used = set(samplers)
+    return Assumption(AssumptionName.FLOATING_POINT, {"samplers": [s.value for s in Sampler if s in used]})
+
+
 def standing(*, resumable: bool, selection: str | None = None) -> tuple[Assumption, ...]:
-    """The standing assumptions of a plan, all but `randomness`. ``selection``: the theorem that accounts for a search."""
+    """The standing assumptions of a plan but `randomness` and `floating_point`, which follow from noise and mechanisms.
+
+    ``selection``: the theorem that accounts for a search.
+    """
     return (
-        Assumption(AssumptionName.FLOATING_POINT),
         Assumption(AssumptionName.HIDDEN_STATES, {"resumable": resumable}),
         Assumption(AssumptionName.HYPER_PARAMETERS, {"search": selection}),
         Assumption(AssumptionName.PUBLIC_VALUES),
@@ -158,6 +187,42 @@ def _randomness(p: Mapping[str, Any]) -> str:
         )
     kept = "only in a private folder that is removed with the release" if p["resumable"] else "in no file"
     return f"The key of the privacy noise came from {p['origin']}, is as secret as the graph and is kept {kept}."
+
+
+_EXACT = {
+    Sampler.GAUSSIAN: "Gaussian noise rounded to a grid",
+    Sampler.LAPLACE: "Laplace noise rounded to a grid",
+    Sampler.DISCRETE_LAPLACE: "discrete Laplace noise",
+    Sampler.EXPONENTIAL_CHOICE: "choices of the exponential mechanism",
+    Sampler.BERNOULLI: "Bernoulli draws",
+    Sampler.TRIAL_NUMBER: "the number of trials",
+}
+
+
+def _floating_point(p: Mapping[str, Any]) -> str:
+    used = [Sampler.parse(word) for word in p["samplers"]]
+    if used != [sampler for sampler in Sampler if sampler in used]:
+        raise CertificateError(
+            f"samplers must be different and in the order of their names, got {list(p['samplers'])!r}"
+        )
+    sentences = [
+        "Steps are computed in double precision; their rounding error, and that of stored states, is bounded and added to the "
+        "sensitivity; value and noise lie on a common power-of-two grid, so their sum is exact."
+    ]
+    exact = [_EXACT[sampler] for sampler in used if sampler in _EXACT]
+    if exact:
+        sentences.append(
+            f"Sampled exactly, with no distance to add (docs/privacy.md, Theorem 11): {', '.join(exact)}. That rests on "
+            "logarithms, sines and cosines that err by at most 4 units in the last place."
+        )
+    if Sampler.OWN in used:
+        sentences.append("How the noise of a mechanism outside this library was sampled is declared with its theorem.")
+    if Sampler.DOUBLE_PRECISION in used:
+        sentences.append(
+            "The noise was sampled in double precision by an earlier version; its distance from the exact distribution, about "
+            "1e-7 per grid cell, is outside the proof."
+        )
+    return " ".join(sentences)
 
 
 def _hidden_states(p: Mapping[str, Any]) -> str:
@@ -188,15 +253,7 @@ _Kinds = Mapping[str, type | tuple[type, ...]]
 _NOTHING: _Kinds = {}
 _SENTENCES: dict[AssumptionName, tuple[_Kinds, Callable[[Mapping[str, Any]], str]]] = {
     AssumptionName.RANDOMNESS: ({"secret": bool, "origin": str, "resumable": bool}, _randomness),
-    AssumptionName.FLOATING_POINT: (
-        _NOTHING,
-        _plain(
-            "Steps are computed in double precision; their rounding error, and that of stored states, is bounded and added to "
-            "the sensitivity; value and noise are rounded to a common power-of-two grid, so their sum is exact. The Gaussian "
-            "itself is sampled with 128-bit uniforms; the probability of a grid cell differs from the exact one by about 1e-7, "
-            "outside the proof."
-        ),
-    ),
+    AssumptionName.FLOATING_POINT: ({"samplers": list}, _floating_point),
     AssumptionName.HIDDEN_STATES: ({"resumable": bool}, _hidden_states),
     AssumptionName.HYPER_PARAMETERS: ({"search": (str, type(None))}, _hyper_parameters),
     AssumptionName.PUBLIC_VALUES: (

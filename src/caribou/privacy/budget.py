@@ -46,8 +46,10 @@ class PrivacyUnit(Enum):
         raise InputError(f"unit must be one of {', '.join(u.value for u in cls)}, got {value!r}")
 
 
-LARGEST_EPSILON = 700.0
-"""e^epsilon must be a number: accountants compute with it. Nothing is protected long before."""
+SMALLEST_EPSILON = 2.0**-20
+"""Below, noise is a million times what it hides, and nothing is left to learn."""
+LARGEST_EPSILON = 40.0
+"""Above, an adversary errs once in e^40 = 10^17 times: that is no protection, and should not be called so."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,7 @@ class Budget:
     """A total (epsilon, delta) at a privacy unit.
 
     Args:
-        epsilon: > 0, or inf for no privacy.
+        epsilon: from 2^-20 to 40, or inf for no privacy.
         delta: in (0, 1); None = `DEFAULT_DELTA`.
         unit: "edge" or "node".
 
@@ -78,8 +80,10 @@ class Budget:
 
     def __init__(self, epsilon: float, delta: float | None = None, unit: PrivacyUnit | str = PrivacyUnit.EDGE) -> None:
         object.__setattr__(self, "epsilon", positive_or_inf(epsilon=epsilon))
-        if LARGEST_EPSILON < self.epsilon < math.inf:
-            raise InputError(f"epsilon must be at most {LARGEST_EPSILON:g} (inf means no privacy), got {epsilon!r}")
+        if self.is_private and not SMALLEST_EPSILON <= self.epsilon <= LARGEST_EPSILON:
+            raise InputError(
+                f"epsilon must be between 2^-20 and {LARGEST_EPSILON:g}, or inf for no privacy (--epsilon), got {epsilon!r}"
+            )
         object.__setattr__(self, "delta", DEFAULT_DELTA if delta is None else open_unit_interval(delta=delta))
         object.__setattr__(self, "unit", PrivacyUnit.parse(unit))
 

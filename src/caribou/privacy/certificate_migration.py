@@ -21,6 +21,8 @@ from caribou.privacy.assumptions import (
     TRUST_MODEL,
     Assumption,
     AssumptionName,
+    Sampler,
+    floating_point,
     in_order,
     randomness,
 )
@@ -472,6 +474,8 @@ def _assumptions(old: _Old, records: Sequence[MechanismRecord]) -> tuple[Assumpt
     passes = any(record.mechanism is Mechanism.MESSAGE_PASSING for record in records)
     for assumption in determined_assumptions(tuple(map(rebuild, records)), old.unit):
         name = "truncation" if assumption.name is AssumptionName.NO_EDGE_READ else assumption.name.value
+        if assumption.name is AssumptionName.FLOATING_POINT:
+            continue  # its noise was sampled by that version: see `_standing`
         if name in old.assumptions:
             found[name] = replace(assumption, holds=old.assumptions[name][1])
         elif name != "initial state" or not passes:
@@ -503,6 +507,8 @@ def _standing(old: _Old) -> list[Assumption]:
             found.append(Assumption(name, {"resumable": resumable}, holds))
         elif name is AssumptionName.HYPER_PARAMETERS:
             found.append(Assumption(name, {"search": None}, holds))
+        elif name is AssumptionName.FLOATING_POINT:
+            found.append(replace(floating_point([Sampler.DOUBLE_PRECISION]), holds=holds))
         else:
             found.append(Assumption(name, {}, holds))
     return found

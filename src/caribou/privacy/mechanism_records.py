@@ -17,7 +17,14 @@ from caribou._validate import integer, non_negative, open_unit_interval, positiv
 from caribou.errors import CertificateError
 from caribou.privacy.accounting import randomized_response_epsilon
 from caribou.privacy.arithmetic import sum_arithmetic, vote_arithmetic
-from caribou.privacy.assumptions import LAYER_ASSUMPTIONS, Assumption, AssumptionName, initial_state
+from caribou.privacy.assumptions import (
+    LAYER_ASSUMPTIONS,
+    Assumption,
+    AssumptionName,
+    Sampler,
+    floating_point,
+    initial_state,
+)
 from caribou.privacy.budget import PrivacyUnit
 from caribou.privacy.calibration import (
     CalibratedPropagation,
@@ -33,6 +40,7 @@ from caribou.privacy.events import (
     Laplace,
     NonPrivate,
     Parallel,
+    SubsampledGaussian,
     choices,
     event_from_dict,
     event_to_dict,
@@ -664,8 +672,8 @@ def selection_record(
         },
         _each(everyone(unit), *paid),
         scope=Scope.weakest(record.scope for record in every),
-        # whether *no* edge is read is a question to all trials together
-        needs=tuple({a.name: a for a in determined if a.name is not AssumptionName.NO_EDGE_READ}.values()),
+        # whether *no* edge is read, and how noise is sampled, are questions to all trials together
+        needs=tuple({a.name: a for a in determined if a.name not in _OF_ALL_RECORDS}.values()),
         reads_edges=any(record.reads_edges for record in every),
         by_degree=(lambda degree: _each(everyone(unit), *cost(degree)[0]))
         if any(record.by_degree is not None for record in every)
@@ -837,6 +845,7 @@ def determined_assumptions(records: Sequence[MechanismRecord], unit: PrivacyUnit
     Of those in `DETERMINED`, a certificate states these and no others.
     """
     found = [assumption for record in records for assumption in record.needs]
+    found.append(floating_point(sampler for record in records for sampler in samplers_of(record)))
     if len(groups_of(records)) > 1:
         found.append(Assumption(AssumptionName.PARALLEL_COMPOSITION))
     if unit is PrivacyUnit.NODE:
@@ -846,8 +855,37 @@ def determined_assumptions(records: Sequence[MechanismRecord], unit: PrivacyUnit
     return tuple({assumption.name: assumption for assumption in found}.values())
 
 
+def samplers_of(record: MechanismRecord) -> set[Sampler]:
+    """How the noise of a mechanism is sampled, from its kind and its events."""
+    if record.mechanism is Mechanism.PRIVATE_SELECTION:
+        trials = [MechanismRecord.from_dict(m) for trial in record.details["trials"] for m in trial["mechanisms"]]
+        found = {sampler for trial in trials for sampler in samplers_of(trial)}
+        found |= set() if record.details["score_noise"] is None else {Sampler.LAPLACE}
+        return found if record.details["random"] is None else found | {Sampler.BERNOULLI, Sampler.TRIAL_NUMBER}
+    if record.mechanism is Mechanism.OWN:
+        return {Sampler.OWN}
+    events = {event for paid in record.costs.values() for event in paid}
+    found = {sampler for event in events for sampler in _SAMPLERS_OF_EVENTS.get(type(event), ())}
+    if any(isinstance(event, EpsilonDelta) for event in events):
+        found |= _SAMPLERS_OF_PURE.get(record.mechanism, set())
+    return found
+
+
+_SAMPLERS_OF_EVENTS: Mapping[type, tuple[Sampler, ...]] = {
+    Gaussian: (Sampler.GAUSSIAN,),
+    SubsampledGaussian: (Sampler.GAUSSIAN, Sampler.BERNOULLI),
+    Laplace: (Sampler.LAPLACE,),
+}
+_SAMPLERS_OF_PURE: Mapping[Mechanism, set[Sampler]] = {
+    Mechanism.EDGE_VOTES: {Sampler.DISCRETE_LAPLACE},
+    Mechanism.EDGE_COUNT: {Sampler.DISCRETE_LAPLACE},
+    Mechanism.RANDOMIZED_RESPONSE: {Sampler.BERNOULLI},
+    Mechanism.EXPONENTIAL: {Sampler.EXPONENTIAL_CHOICE},
+}
+_OF_ALL_RECORDS = (AssumptionName.NO_EDGE_READ, AssumptionName.FLOATING_POINT)
 DETERMINED = frozenset(
     (
+        AssumptionName.FLOATING_POINT,
         AssumptionName.ORDER_OF_PAIRS,
         AssumptionName.NO_EDGE_READ,
         AssumptionName.INITIAL_STATE,

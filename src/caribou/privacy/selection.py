@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from caribou._validate import integer, open_unit_interval
 from caribou.errors import CalibrationError, InputError
 from caribou.privacy.accounting import epsilon_of, has_rdp, rdp_at
-from caribou.privacy.budget import Budget
+from caribou.privacy.budget import SMALLEST_EPSILON, Budget
 from caribou.privacy.events import Event
 
 ORDERS = tuple(1 + x / 8 for x in range(1, 80)) + tuple(float(x) for x in range(11, 64)) + (96.0, 128.0, 256.0, 1024.0)
@@ -26,7 +26,8 @@ SHAPES = (0.0, 1.0)
 class RandomTrials:
     """The distribution of the number of trials: truncated negative binomial with ``shape`` (eta) 0 or 1 and ``stop`` (gamma).
 
-    shape 0: P(k) = (1 - gamma)^k / (k log(1/gamma)); shape 1: P(k) = gamma (1 - gamma)^(k - 1); k = 1, 2, ...
+    shape 0: P(k) = (1 - gamma)^k / (k log(1/gamma)); shape 1: P(k) = gamma (1 - gamma)^(k - 1); k = 1, 2, ... Drawn by
+    `NoiseSource.trial_number`.
     """
 
     shape: float
@@ -51,14 +52,6 @@ class RandomTrials:
             middle = math.sqrt(low * high)
             low, high = (middle, high) if cls(shape, middle).mean > mean else (low, middle)
         return cls(shape, high)
-
-    def number(self, uniform: float) -> int:
-        """The number of trials for a uniform variable in (0, 1): inverse of the distribution function."""
-        g, k, reached = self.stop, 0, 0.0
-        while reached < uniform and k < 10**6:
-            k += 1
-            reached += g * (1 - g) ** (k - 1) if self.shape == 1 else (1 - g) ** k / (k * math.log(1 / g))
-        return max(1, k)
 
 
 def selection_epsilon(costs: Sequence[Sequence[Event]], trials: RandomTrials, delta: float) -> float:
@@ -155,5 +148,7 @@ def _calibrated(
     low, high = 0.0, budget.epsilon
     for _ in range(16):
         middle = (low + high) / 2
+        if middle < 2 * SMALLEST_EPSILON:  # twice: a part of it is a budget, too
+            break
         low, high = (middle, high) if total(middle) <= budget.epsilon else (low, middle)
     return None if low == 0 else SelectionPlan(low, trials, random, total(low))

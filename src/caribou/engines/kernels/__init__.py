@@ -19,9 +19,9 @@ import numpy as np
 
 from caribou.errors import InputError
 
-VERSION = 1
+VERSION = 2
 """Of the arithmetic: changes whenever the bits of a result may."""
-_INTERFACE = 2
+_INTERFACE = 3
 """Of the compiled functions: changes whenever they are called in another way."""
 _GROUP = 128
 """Rows whose sums the compiled loop makes together, as in the C file."""
@@ -212,10 +212,13 @@ def finish_rows(finish: Finish, total: np.ndarray, out: np.ndarray) -> np.ndarra
     return x.sum(axis=0)
 
 
-def gaussian(words: np.ndarray, out: np.ndarray, *, std: float, grid: float) -> None:
+def gaussian(words: np.ndarray, out: np.ndarray, *, std: float, grid: float) -> np.ndarray:
     """Box-Muller: 3 m uniform words of 64 bits to 2 m Gaussians of standard deviation ``std`` on the grid. out: float64, [2 m]
 
     u = (w + (w' + 1/2) 2^-64) 2^-64 from the first two thirds, the angle 2 pi w 2^-64 from the last; all cosines, then all sines.
+    Returns the pairs, in order, of which double precision does not decide the nearest multiple of the grid; their entries are NaN
+    or undecided. With r = sqrt(-2 log u), 2^-20 < r < 9.75, the computed entry is within 2^-47 (r + 1/r) std of
+    sqrt(-2 log u) cos(2 pi v) std for every u and v that begin with these words (docs/privacy.md, Theorem 11).
     """
     pairs = len(words) // 3
     library = _library()
@@ -223,13 +226,20 @@ def gaussian(words: np.ndarray, out: np.ndarray, *, std: float, grid: float) -> 
         numbers = (ctypes.c_double(std), ctypes.c_double(grid), ctypes.c_double(1 / grid))
         source = ctypes.c_void_p(pointer(words, np.uint64, (3 * pairs,)))
         target = ctypes.c_void_p(pointer(out, np.float64, (2 * pairs,), written=True))
-        library.caribou_gaussian(source, ctypes.c_int64(pairs), *numbers, target)
-        return
-    w = words.astype(np.float64)
-    radius = np.sqrt(-2 * np.log((w[:pairs] + (w[pairs : 2 * pairs] + 0.5) * 2.0**-64) * 2.0**-64))
-    angle = w[2 * pairs :] * (2 * np.pi * 2.0**-64)
-    z = np.concatenate([radius * np.cos(angle), radius * np.sin(angle)]) * std
-    np.multiply(np.rint(z / grid), grid, out=out)
+        if not library.caribou_gaussian(source, ctypes.c_int64(pairs), *numbers, target):
+            return np.empty(0, dtype=np.int64)
+    else:
+        w = words.astype(np.float64)
+        radius = np.sqrt(-2 * np.log((w[:pairs] + (w[pairs : 2 * pairs] + 0.5) * 2.0**-64) * 2.0**-64))
+        angle = w[2 * pairs :] * (2 * np.pi * 2.0**-64)
+        inside = (radius > 2.0**-20) & (radius < 9.75)
+        error = np.where(inside, std / grid * 2.0**-47 * (radius + 1 / np.where(inside, radius, 1.0)), 1.0)
+        for part, turned in enumerate((np.cos(angle), np.sin(angle))):
+            x = radius * turned * std / grid
+            nearest = np.rint(x)
+            decided = np.abs(x - nearest) < 0.5 - error
+            out[part * pairs : (part + 1) * pairs] = np.where(decided, nearest * grid, np.nan)
+    return np.flatnonzero(np.isnan(out[:pairs]) | np.isnan(out[pairs : 2 * pairs]))
 
 
 def count_votes(
@@ -362,6 +372,7 @@ def _library() -> ctypes.CDLL | None:
             if library.caribou_version() == _INTERFACE:
                 for function in functions:
                     function.restype = None
+                library.caribou_gaussian.restype = ctypes.c_int64
                 return library
         except (OSError, AttributeError):
             continue

@@ -28,8 +28,10 @@
 #define GROUP 128     /* rows whose sums are made together, one pass per WIDE columns: [GROUP, d] stays in the second-level cache */
 #define WIDE 32       /* columns whose sums stay in registers */
 #define CHUNK 512     /* pairs of Gaussians per step: radii stay in the first-level cache */
+#define SMALLEST_RADIUS 0x1p-20 /* of a pair of Gaussians that double precision may decide: below, the logarithm has lost its digits, */
+#define LARGEST_RADIUS 9.75     /* and above, 128 bits of u have */
 
-int32_t EXPORT caribou_version(void) { return 2; }
+int32_t EXPORT caribou_version(void) { return 3; }
 
 typedef struct {
     int64_t rows;             /* rows of this call */
@@ -268,12 +270,20 @@ INLINE void turn(uint64_t w, double *c, double *s) {
     *s = of_bits(second ^ ((q >> 1) << 63));
 }
 
-/* 2 pairs standard Gaussians, times std, to multiples of the grid (per_grid = 0: not rounded). words: [3 pairs]
+/* x, a multiple of the grid in units of it, to the nearest one; NaN where an error of at most `error` could choose another */
+INLINE double decided(double x, double error, double grid) {
+    const double nearest = rounded(x);
+    return fabs(x - nearest) < 0.5 - error ? nearest * grid : NAN;
+}
+
+/* 2 pairs standard Gaussians, times std, to multiples of the grid. words: [3 pairs]. NaN where double precision does not decide
+ * which multiple is the nearest; returns whether there is one. The bound is that of `kernels.gaussian`.
  * Short loops one after the other: then the processor works on several numbers at a time, and what they share is in the cache. */
-CLONES EXPORT void caribou_gaussian(const uint64_t *restrict words, int64_t pairs, double std, double grid, double per_grid,
-                                    double *restrict out) {
-    const double tiny = 0x1p-64;
-    double radius[CHUNK];
+CLONES EXPORT int64_t caribou_gaussian(const uint64_t *restrict words, int64_t pairs, double std, double grid, double per_grid,
+                                       double *restrict out) {
+    const double tiny = 0x1p-64, unit = std * per_grid * 0x1p-47;
+    double radius[CHUNK], error[CHUNK];
+    int64_t doubtful = 0;
     for (int64_t first = 0; first < pairs; first += CHUNK) {
         const int64_t count = first + CHUNK < pairs ? CHUNK : pairs - first;
         const uint64_t *restrict const high = words + first, *restrict const low = high + pairs, *restrict const angle = low + pairs;
@@ -282,16 +292,20 @@ CLONES EXPORT void caribou_gaussian(const uint64_t *restrict words, int64_t pair
             radius[i] = minus_log((to_double(high[i]) + (to_double(low[i]) + 0.5) * tiny) * tiny);
         for (int64_t i = 0; i < count; i++) radius[i] = sqrt(2 * radius[i]);
         for (int64_t i = 0; i < count; i++) {
+            const double bound = unit * (radius[i] + 1 / radius[i]);
+            error[i] = radius[i] > SMALLEST_RADIUS && radius[i] < LARGEST_RADIUS ? bound : 1;
+        }
+        for (int64_t i = 0; i < count; i++) {
             double c, s;
             turn(angle[i], &c, &s);
             cosines[i] = radius[i] * c * std;
             sines[i] = radius[i] * s * std;
         }
-        if (per_grid != 0) {
-            for (int64_t i = 0; i < count; i++) cosines[i] = rounded(cosines[i] * per_grid) * grid;
-            for (int64_t i = 0; i < count; i++) sines[i] = rounded(sines[i] * per_grid) * grid;
-        }
+        for (int64_t i = 0; i < count; i++) cosines[i] = decided(cosines[i] * per_grid, error[i], grid);
+        for (int64_t i = 0; i < count; i++) sines[i] = decided(sines[i] * per_grid, error[i], grid);
+        for (int64_t i = 0; i < count; i++) doubtful |= (cosines[i] != cosines[i]) | (sines[i] != sines[i]);
     }
+    return doubtful;
 }
 
 /* ---- votes ----------------------------------------------------------------------------------------------------------------- */
