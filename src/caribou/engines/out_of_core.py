@@ -81,8 +81,8 @@ class OutOfCoreRunner:
             for tile in range(layout.tiles):
                 size = 1 << layout.tile_shift
                 y = before.read(tile * size, min(layout.nodes, (tile + 1) * size))
-                # only this tile's rows are in memory: every other address would be a mistake
-                shards = Shards([y] * (tile + 1), layout.tile_shift)
+                # only this tile's rows are in memory: every other address is refused
+                shards = Shards([y], layout.tile_shift, missing=tile)
                 for index, total, start in zip(group, totals, starts, strict=True):
                     kernels.add_rows(self._files.read_tile(index, tile, start), shards, total)
             for index, total, start in zip(group, totals, starts, strict=True):
