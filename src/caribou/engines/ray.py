@@ -17,7 +17,7 @@ import numpy as np
 from caribou.engines import kernels
 from caribou.engines.blocks import Block, BlockFiles, Layout
 from caribou.engines.kernels import Rows, Shards, empty_rows
-from caribou.engines.rounds import Progress, Step, advance, joined
+from caribou.engines.rounds import Progress, RoundGuard, Step, advance, joined
 from caribou.errors import CaribouError, InputError
 from caribou.mechanisms.noise_source import BlockNoise
 
@@ -102,6 +102,7 @@ class RayRunner:
         self._ray = ray
         self._state: list[Any] = []
         self._version = 0
+        self._guard = RoundGuard()
         actor = ray.remote(num_cpus=1, max_restarts=RETRIES, max_task_retries=RETRIES)(Worker)
         arguments = (layout, noise.for_worker(), kernels.name())
         self.actors = [actor.remote(*arguments) for _ in range(min(workers, layout.blocks))]
@@ -117,6 +118,7 @@ class RayRunner:
 
     def submit(self, index: int, step: Step, mean: np.ndarray | None, worker: int | None = None) -> list[Any]:
         """Ask for the next rows of a block: the worker that keeps it, or any other. Asking twice gives the same bytes twice."""
+        self._guard.require(step, mean, self._version)
         actor = self.actors[(index if worker is None else worker) % len(self.actors)]
         held = [self._blocks[index]]
         return actor.advance.options(num_returns=2).remote(index, step, mean, held, self._version, self._state)
