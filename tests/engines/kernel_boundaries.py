@@ -1,7 +1,7 @@
 """Runs every compiled loop of a given library on boundary sizes; a program of its own, for `test_kernels`.
 
-    python kernel_boundaries.py LIBRARY          all sizes
-    python kernel_boundaries.py LIBRARY beyond   one array that is too short, past the checks: the sanitizer must end this process
+python kernel_boundaries.py LIBRARY          all sizes
+python kernel_boundaries.py LIBRARY beyond   one array that is too short, past the checks: the sanitizer must end this process
 """
 
 from __future__ import annotations
@@ -54,7 +54,9 @@ def run_rounds(count: int, d: int, rng: np.random.Generator) -> None:
             for tile in (1024, 50):
                 out = np.empty((count, d), np.float32)
                 parts = [min(tile, count - first) for first in range(0, count, tile)]
-                kernels.round_tiles(rows, shards, finish, (np.zeros((k, d)) if full else None for k in parts), tile, out)
+                kernels.round_tiles(
+                    rows, shards, finish, (np.zeros((k, d)) if full else None for k in parts), tile, out
+                )
                 found.append(out)
             total, out = np.zeros((count, d)), np.empty((count, d), np.float32)
             kernels.add_rows(rows, shards, total)
@@ -87,7 +89,7 @@ def main(path: str, *how: str) -> None:
             place = rng.integers(-1, NODES, NODES).astype(np.int32)
             message = np.full(NODES, 4, np.int32)
             kernels.count_votes(rows_of(count, rng), first, place, np.ones(NODES, bool), message, 5)
-    print("all sizes")
+    sys.stdout.write("all sizes\n")
 
 
 if __name__ == "__main__":

@@ -24,7 +24,10 @@ def test_blocks_threads_disk_and_tiles_give_the_same_bytes(tables: Tables, unit:
 
 def test_the_noise_of_a_round_serves_one_state(tables: Tables) -> None:
     files = tables.blocked("a", Layout(NODES, COLUMNS, 11))
-    runner, step = OutOfCoreRunner(files, block_noise(5), residual=True, sum_rows=1), steps_of(calibrated_for("edge"))[0]
+    runner, step = (
+        OutOfCoreRunner(files, block_noise(5), residual=True, sum_rows=1),
+        steps_of(calibrated_for("edge"))[0],
+    )
     sums = [runner.round(step, np.zeros(COLUMNS), lambda *_: None) for _ in range(2)]  # a repetition is no second value
     assert np.array_equal(*sums)
     files.state("round-0").write(0, 2 * files.state("round-0").read(0, 1))
@@ -35,9 +38,7 @@ def test_the_noise_of_a_round_serves_one_state(tables: Tables) -> None:
 def test_another_key_gives_another_state(tables: Tables) -> None:
     files = tables.blocked("a", Layout(NODES, COLUMNS, 11))
     states = [
-        last_state(
-            OutOfCoreRunner(files, block_noise(seed), residual=True, sum_rows=1), files, calibrated_for("edge")
-        )
+        last_state(OutOfCoreRunner(files, block_noise(seed), residual=True, sum_rows=1), files, calibrated_for("edge"))
         for seed in (1, 2)
     ]
     assert np.abs(states[0] - states[1]).max() > 0.01

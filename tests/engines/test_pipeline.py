@@ -142,7 +142,9 @@ def test_two_results_under_one_key_do_not_show_the_neighbours_of_a_node(tables: 
     assert len(found) == NODES, "every row has other noise"
     np.save(tables.edges, tables.pairs)
     release_files(requests[2], new_key=fixed_key)
-    assert len(rows_that_differ(requests[0].out, requests[2].out)) == 0, "the same plan on the same graph is the same result"
+    assert len(rows_that_differ(requests[0].out, requests[2].out)) == 0, (
+        "the same plan on the same graph is the same result"
+    )
 
 
 @pytest.mark.parametrize(
@@ -175,7 +177,8 @@ def test_other_start_rows_have_other_noise_however_small_the_difference(tables: 
 
 
 @pytest.mark.parametrize(
-    ("change", "words"), [({"budget": Budget(2.0, 1e-6)}, "another plan"), ({"seed": 1}, "another plan or another graph")]
+    ("change", "words"),
+    [({"budget": Budget(2.0, 1e-6)}, "another plan"), ({"seed": 1}, "another plan or another graph")],
 )
 def test_a_run_is_bound_to_its_plan_even_if_its_request_is_forgotten(
     tables: Tables, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any], words: str

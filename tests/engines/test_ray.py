@@ -12,17 +12,20 @@ import sys
 import textwrap
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from caribou.engines import kernels
 from caribou.engines.blocks import Layout
 from caribou.engines.out_of_core import OutOfCoreRunner
 from caribou.engines.pipeline import release_files
 from caribou.engines.rounds import Step
-from caribou.errors import RunError
+from caribou.errors import CaribouError, RunError
 from caribou.mechanisms.noise_source import RunKey
+from caribou.privacy.budget import Budget
 from engines_support import COLUMNS, NODES, Tables, block_noise, calibrated_for, last_state
 
 ray = pytest.importorskip("ray", reason="ray is not installed (extra: ray)")
@@ -66,6 +69,8 @@ def test_killed_workers_and_repeated_tasks_change_no_byte(tables: Tables) -> Non
         copies = [runner.submit(index, step, mean, worker=index + 1) for index in range(LAYOUT.blocks)]
         for one, other in zip(running, copies, strict=True):
             assert ray.get(one[0]).tobytes() == ray.get(other[0]).tobytes()
+        with pytest.raises(CaribouError, match="round 2 must be asked as before"):
+            runner.submit(0, step, np.zeros(COLUMNS))
 
     try:
         assert np.array_equal(last_state(runner, files, calibrated, kill_and_ask_twice), expected)
@@ -83,6 +88,40 @@ def test_a_release_on_ray_is_that_of_one_process_and_leaves_nothing(tables: Tabl
         "edges.npy",
         "features.npy",
     }
+
+
+def test_a_second_run_under_one_key_does_not_show_the_edges_of_a_node(tables: Tables) -> None:
+    """The attack on a result of Ray's: a run on the neighbouring graph, with the same key, and the difference of the two."""
+    plan = {"hops": 1, "alpha1": 1.0, "beta": 0.0, "degree_floor": 4000, "budget": Budget(0.01, 1e-6)}
+    requests = [tables.request(f"{engine}.npy", engine=engine, **plan) for engine in ("local", "ray")]
+    release_files(requests[0], new_key=lambda: RunKey.seeded(5))
+    np.save(tables.edges, tables.pairs[~(tables.pairs == 2000).any(axis=1)])
+    release_files(requests[1], new_key=lambda: RunKey.seeded(5))
+    one, other = (np.load(request.out) for request in requests)
+    assert (one != other).any(axis=1).all(), "where nothing but edges differs, only the ends of edges would"
+    assert abs(np.corrcoef(one.ravel(), other.ravel())[0, 1]) < 5 / np.sqrt(one.size)
+
+
+def test_a_fetch_that_fails_leaves_no_mixture_of_states(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker that holds half of the next state must not take it for the one before: its noise would serve another value."""
+    from caribou.engines.ray import Worker
+
+    layout = Layout(4, 2, 1)
+    step = Step(1, 0.5, 0.0, 0.0, 2, False, False, 0.3)
+    worker = Worker(layout, block_noise(5).for_worker(), kernels.name())
+    held = (np.array([0, 1, 2]), np.array([2, 3], dtype=np.int32), None)
+    old = [np.full((2, 2), 0.25, np.float32), np.full((2, 2), 0.5, np.float32)]
+
+    def get(reference: object) -> object:
+        if reference is None:
+            raise RunError("lost")
+        return reference
+
+    monkeypatch.setattr(ray, "get", get)
+    before = worker.advance(0, step, None, [held], 1, old)[0].tobytes()
+    with pytest.raises(RunError, match="lost"):
+        worker.advance(0, replace(step, number=2), None, [held], 2, [np.ones((2, 2), np.float32), None])
+    assert worker.advance(0, step, None, [held], 1, old)[0].tobytes() == before
 
 
 def test_what_ray_writes_lies_in_a_private_folder(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:

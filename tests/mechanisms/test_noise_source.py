@@ -208,7 +208,9 @@ def test_reproducible_noise_stays_reproducible_in_a_child() -> None:
 USE = b"one plan on one graph"
 
 
-def block_gaussians(noise: BlockNoise, number: int, first: int, counts: list[int], **changes: float) -> list[np.ndarray]:
+def block_gaussians(
+    noise: BlockNoise, number: int, first: int, counts: list[int], **changes: float
+) -> list[np.ndarray]:
     numbers = {"size": 1000, "std": 1.0, "grid": 2.0**-40, **changes}
     return [z.copy() for z in noise.gaussians(number, first, counts, **numbers)]
 

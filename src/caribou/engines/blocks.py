@@ -105,7 +105,7 @@ class BlockFiles:
         for path, array, kind in ((self._starts(index), starts, "<i8"), (self._columns(index), columns, "<i4")):
             plain = np.ascontiguousarray(array, dtype=kind)
             plain.tofile(path)
-            digest.update(hashlib.sha256(plain).digest())
+            digest.update(hashlib.sha256(plain.data).digest())
         return digest.digest()
 
     def digest(self, index: int) -> bytes:

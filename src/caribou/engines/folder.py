@@ -1,7 +1,8 @@
 """The private folder of one run: what a resumed run needs, and nothing once the release is made.
 
 It holds the blocked graph, the last complete state, the key of the noise and a record of how far the run came; mode 0700, and as
-secret as the graph. The key is overwritten before it is removed. The record moves through these stages, each written durably before the next begins:
+secret as the graph. The key is overwritten before it is removed. The record moves through these stages, each written durably
+before the next begins:
 
     preparing   nothing is charged and no noise is drawn: the run can be thrown away
     prepared    the blocks are complete; from here on the run reads them and not the tables

@@ -126,8 +126,8 @@ def _identity(request: Request, calibrated: CalibratedPropagation) -> dict[str, 
 def _use(request: Request, calibrated: CalibratedPropagation, plan: ReleasePlan, folder: WorkFolder) -> bytes:
     """All that decides what noise is added to, from which the key of the noise is derived: another plan has other noise.
 
-    It holds the promise, every number of every round, the bounds and the sizes, the graph and the start rows by their digests, the
-    order in which edges are cut, and the arithmetic. Not the engine and its blocks, which change no byte of the result.
+    It holds the promise, every number of every round, the bounds and the sizes, the graph and the start rows by their digests,
+    the order in which edges are cut, and the arithmetic. It does not hold the engine and its blocks, which change no byte.
     """
     digests = folder.record["digests"]
     parts = {
@@ -238,8 +238,8 @@ class _FolderJournal:
         if self.folder.record["ledger"] != where:
             raise RunError(f"ledger must be that of the interrupted run, {self.folder.record['ledger']}")
         stored = Certificate.from_dict(self.folder.record["certificate"])
-        kept = {"versions": stored.versions, "created": stored.created, "certificate_id": stored.certificate_id}
-        if json.loads(replace(make(), **kept).to_json()) != json.loads(stored.to_json()):
+        made = replace(make(), versions=stored.versions, created=stored.created, certificate_id=stored.certificate_id)
+        if json.loads(made.to_json()) != json.loads(stored.to_json()):
             raise RunError(f"{self.folder.path}: the certificate of the interrupted run is that of another plan")
         return stored
 
@@ -315,8 +315,8 @@ def _require_unchanged(files: BlockFiles, folder: WorkFolder) -> None:
     for name, digest in found.items():
         if stored[name] != digest:
             raise RunError(
-                f"{folder.path}: the {name} are not those of the interrupted run; remove it with --discard (what is charged stays "
-                "charged)"
+                f"{folder.path}: the {name} are not those of the interrupted run; remove it with --discard (what is "
+                "charged stays charged)"
             )
 
 

@@ -1,7 +1,8 @@
 """The engine on Ray: actors keep their blocks, states move through the object store.
 
 The result of (round, block) is a function of the state, the block and the key. So a killed worker, which Ray starts again and
-whose tasks it repeats, and two copies of one task give the same bytes. Ray is imported when a runner is made.
+whose tasks it repeats, and two copies of one task give the same bytes. Workers are sent a key that is derived from that of the
+run, its plan and its graph: they can draw the noise of this run and no other. Ray is imported when a runner is made.
 """
 
 from __future__ import annotations
@@ -51,6 +52,7 @@ class Worker:
         import ray
 
         if self._version != version:
+            self._version = -1  # until all of it is there: a fetch that fails must not leave a mixture of two states
             # copied: rows are fetched in random order, and the pages of the object store are small
             for shard, reference in enumerate(state):
                 self._y[slice(*self._layout.span(shard))] = ray.get(reference)

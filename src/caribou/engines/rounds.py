@@ -69,7 +69,8 @@ class Runner(Protocol):
     """What a round needs of an engine: a map over row blocks with at-least-once execution.
 
     Work may be repeated, on any worker and in any order: the result of (round, block) is a function of the state, the block and
-    the key. A round that is asked with another step, mean or state than before is refused (`RoundGuard`). ``durable`` says that its states survive the process in the work folder without being copied there.
+    the key. A round that is asked with another step, mean or state than before is refused (`RoundGuard`). ``durable`` says that
+    its states survive the process in the work folder without being copied there.
     """
 
     durable: bool
@@ -88,7 +89,7 @@ class Runner(Protocol):
 
 
 class RoundGuard:
-    """What every round was asked with. A round may be repeated; with another step, mean or state its noise would serve two values."""
+    """What every round was asked with. It may be repeated; with another step, mean or state its noise would serve two values."""
 
     def __init__(self) -> None:
         self._asked: dict[int, tuple[Step, bytes | None, object]] = {}

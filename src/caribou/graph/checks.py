@@ -137,7 +137,7 @@ def checked_sparse(features: Any, dtype: np.dtype) -> Any:
 
 
 def _check_places(matrix: Any) -> None:
-    """Every entry of a sparse matrix lies inside of it. SciPy believes what it is given, and its loops would read other memory."""
+    """Every entry of a sparse matrix lies inside of it: SciPy believes what it is given, and would read other memory."""
     if matrix.format == "coo":
         for end, places in zip(matrix.shape, matrix.coords, strict=True):
             _require_below(end, places)

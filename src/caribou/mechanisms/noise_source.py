@@ -2,8 +2,8 @@
 
 AES-256 in counter mode gives the bits; `samplers` turns them into every distribution. The key comes from the operating
 system unless an experiment asks for a seed; it is held in memory only, and is never printed, copied or pickled. The one exception
-is `RunKey`, which outlives a crash in a private file, because a resumed run must draw the same noise again. Noise of such a run is
-drawn under a key that is derived from it and from all that decides what the noise is added to (`BlockNoise`).
+is `RunKey`, which outlives a crash in a private file, because a resumed run must draw the same noise again. Noise of such a run
+is drawn under a key that is derived from it and from all that decides what the noise is added to (`BlockNoise`).
 """
 
 from __future__ import annotations
@@ -309,10 +309,10 @@ class BlockNoise:
     """Noise by address: the same (round, block) under the same key is the same noise, whoever draws it and however often.
 
     A retried, restarted or speculative piece of work must redraw what it drew before: fresh noise would release one value twice.
-    So the address, not the order of calls, chooses the stream. Every round, size, scale and grid has a key of its own, derived from
-    that of the run; the block is the counter of AES-256 under it. One address never serves two different values, because the key
-    was derived from all that decides them (`RunKey.noise`) and a runner refuses a round that is asked otherwise
-    (`engines.rounds.RoundGuard`). Forked or copied on purpose, a source gives the same noise; it is never printed or pickled.
+    So the address, not the order of calls, chooses the stream. Every round, size, scale and grid has a derived key of its own,
+    and the block is the counter of AES-256 under it. One address never serves two different values: the key was derived from all
+    that decides them (`RunKey.noise`), and a runner refuses a round that is asked otherwise (`engines.rounds.RoundGuard`). Forked
+    or copied on purpose, a source gives the same noise; it is never printed or pickled.
 
     >>> noise = RunKey.seeded(3).noise(b"one graph")
     >>> draws = [next(noise.gaussians(1, 0, [4], size=4, std=1.0, grid=2.0**-28)).tolist() for _ in range(2)]

@@ -1,8 +1,8 @@
 """Which process this is, told apart from every process that it was forked from.
 
-A process id does not tell them apart: ids are given again, and two containers may use the same. The marker is a random number on a
-page of memory that the kernel clears in a forked child (Linux: MADV_WIPEONFORK), however the child was made. Where there is no such
-page, Python's own hook of `os.fork` draws a new number.
+A process id does not tell them apart: ids are given again, and two containers may use the same. The marker is a random number on
+a page of memory that the kernel clears in a forked child (Linux: MADV_WIPEONFORK), however the child was made. Where there is no
+such page, Python's own hook of `os.fork` draws a new number.
 """
 
 from __future__ import annotations
