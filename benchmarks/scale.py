@@ -13,6 +13,7 @@ no row were ever found in a cache, and none ever waited for.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import shutil
@@ -38,7 +39,7 @@ from caribou.engines.out_of_core import OutOfCoreRunner
 from caribou.engines.preparation import Memory, prepare
 from caribou.engines.rounds import Runner, Step
 from caribou.engines.sources import EdgeTable, FeatureTable
-from caribou.mechanisms.noise_source import BlockNoise
+from caribou.mechanisms.noise_source import RunKey
 
 NODES, PAIRS = 10**6, 10**7
 PROGRAM = """
@@ -111,7 +112,7 @@ def cpu_seconds(work: Callable[[], object], repeats: int = 3, clock: Callable[[]
     return best
 
 
-def step(number: int = 1) -> Step:
+def step(number: int) -> Step:
     return Step(number, 0.9, 1.0, 0.0, 20, False, False, 0.3)
 
 
@@ -122,7 +123,8 @@ def started(runner: Runner, files: BlockFiles) -> Runner:
 
 
 def one_round(runner: Runner) -> Callable[[], object]:
-    return lambda: runner.round(step(), None, lambda *_: None)
+    numbers = itertools.count(1)  # a round is run once: its noise must not serve two states
+    return lambda: runner.round(step(next(numbers)), None, lambda *_: None)
 
 
 def bandwidth() -> float:
@@ -188,7 +190,7 @@ def ray_seconds(files: BlockFiles, rounds: int = 4) -> float:
         times = [process.cpu_times() for process in [me, *me.children(recursive=True)] if process.is_running()]
         return sum(t.user + t.system for t in times)
 
-    runner = RayRunner(files, BlockNoise.seeded(0), residual=False, workers=2)
+    runner = RayRunner(files, RunKey.seeded(0).noise(b"benchmark"), residual=False, workers=2)
     try:
         started(runner, files)
         runner.round(step(1), None, lambda *_: None)
@@ -237,14 +239,14 @@ def measure_rounds(folder: Path, columns: int, results: dict[str, Any]) -> None:
     edges, features = tables(folder, NODES, PAIRS, columns)
     files = blocked(folder / f"blocks-{columns}", edges, features, Layout(NODES, columns, 16))
     blocks = [files.read(index) for index in range(files.layout.blocks)]
-    runner = started(LocalRunner(files.layout, blocks, None, BlockNoise.seeded(0)), files)
+    runner = started(LocalRunner(files.layout, blocks, None, RunKey.seeded(0).noise(b"benchmark")), files)
     entries = sum(block.entries for block in blocks)
     floor = (entries * (4 * columns + 4) + 8 * NODES * columns) / bandwidth()
     ours = cpu_seconds(one_round(runner), 5)
     size = f"d = {columns}"
     results["seconds"][f"floor, {size}"], results["seconds"][f"our round, {size}"] = floor, ours
     results["ratios"][f"round / floor, {size}"] = ours / floor
-    tile, draws, noise = 1024 * columns, NODES // 1024, BlockNoise.seeded(0)
+    tile, draws, noise = 1024 * columns, NODES // 1024, RunKey.seeded(0).noise(b"benchmark")
     secure = cpu_seconds(lambda: [0 for _ in noise.gaussians(1, 0, [tile] * draws, size=tile, std=1.0, grid=2.0**-28)])
     plain = cpu_seconds(lambda: [torch.randn(tile, dtype=torch.float64) for _ in range(draws)])
     results["ratios"][f"secure noise / torch.randn, {size}"] = secure / plain
@@ -253,7 +255,7 @@ def measure_rounds(folder: Path, columns: int, results: dict[str, Any]) -> None:
             continue  # it holds a row per edge, several times: 20 GB
         repeats = 1 if "Message" in name else 3
         results["ratios"][f"{name} / ours, {size}"] = cpu_seconds(work, repeats) / ours
-    disk = OutOfCoreRunner(files, BlockNoise.seeded(0), residual=False, sum_rows=1)
+    disk = OutOfCoreRunner(files, RunKey.seeded(0).noise(b"benchmark"), residual=False, sum_rows=1)
     results["ratios"][f"out of core (1 GB) / in memory, {size}"] = cpu_seconds(one_round(disk)) / ours
     runner.close()
     try:

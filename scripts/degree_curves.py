@@ -22,7 +22,7 @@ CURVES = (
     ("sage-ndp", {}, "#cc79a7", "-"),
     ("caribou-ndp, degrees cut to 100", {"graph_share": 0.5, "degree_cap": 100}, "#0072b2", "--"),
 )
-DEGREES = sorted({round(10 ** (k / 12)) for k in range(0, 49)})
+DEGREES = sorted({round(10 ** (k / 12)) for k in range(49)})
 
 
 def draw(target: Path) -> None:

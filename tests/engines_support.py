@@ -17,9 +17,9 @@ from caribou.engines.blocks import BlockFiles, Layout
 from caribou.engines.local import LocalRunner
 from caribou.engines.pipeline import Request
 from caribou.engines.preparation import Memory, prepare, sums_of_start
-from caribou.engines.rounds import Runner, mean_of, steps_of
+from caribou.engines.rounds import Runner, Step, mean_of, steps_of
 from caribou.engines.sources import EdgeTable, FeatureTable
-from caribou.mechanisms.noise_source import BlockNoise
+from caribou.mechanisms.noise_source import BlockNoise, RunKey
 from caribou.privacy.arithmetic import single_storage
 from caribou.privacy.budget import Budget
 from caribou.privacy.calibration import CalibratedPropagation, calibrate_propagation
@@ -81,6 +81,10 @@ def tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tables:
     return made
 
 
+def block_noise(seed: int) -> BlockNoise:
+    return RunKey.seeded(seed).noise(b"a test")
+
+
 def calibrated_for(unit: str, cap: int | None = None, hops: int = 3) -> CalibratedPropagation:
     bounds = Bounds(8 if cap is None else None, cap, NODES)
     sensitivity = layer_sensitivity(unit, contraction=0.9, alpha1=0.8, beta=0.3, bounds=bounds)
@@ -92,15 +96,16 @@ def last_state(
     runner: Runner,
     files: BlockFiles,
     calibrated: CalibratedPropagation,
-    before_round: Callable[[int], None] = lambda number: None,
+    before_round: Callable[[Step, np.ndarray | None], None] = lambda step, mean: None,
 ) -> np.ndarray:
     """All rounds from the prepared start."""
     layout = files.layout
     runner.start(files.state("round-0").read(*layout.span(block)) for block in range(layout.blocks))
     sums = sums_of_start(files)
     for step in steps_of(calibrated):
-        before_round(step.number)
-        sums = runner.round(step, mean_of(sums, layout.nodes, step), lambda *_: None)
+        mean = mean_of(sums, layout.nodes, step)
+        before_round(step, mean)
+        sums = runner.round(step, mean, lambda *_: None)
     return np.concatenate([np.array(rows) for rows in runner.shards()])
 
 
@@ -127,5 +132,5 @@ def dying_in(number: int) -> Callable[[int, int, int], None]:
 def local(tables: Tables, name: str, unit: str, cap: int | None, shift: int = 11, workers: int = 2) -> np.ndarray:
     files = tables.blocked(name, Layout(NODES, COLUMNS, shift), cap=cap)
     blocks = [files.read(index) for index in range(files.layout.blocks)]
-    runner = LocalRunner(files.layout, blocks, files.state("x0").read(0, NODES), BlockNoise.seeded(5), workers)
+    runner = LocalRunner(files.layout, blocks, files.state("x0").read(0, NODES), block_noise(5), workers)
     return last_state(runner, files, calibrated_for(unit, cap))

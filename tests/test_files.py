@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from caribou import _files
-from caribou._files import atomic_file, atomic_folder, atomic_write
+from caribou._files import atomic_file, atomic_folder, atomic_write, erase
 
 
 def names(folder: Path) -> list[str]:
@@ -196,3 +196,41 @@ def test_what_is_no_folder_is_not_replaced(tmp_path: Path) -> None:
         pass
     assert file.read_text() == "old"
     assert names(tmp_path) == ["file"]
+
+
+# -- erasing ----------------------------------------------------------------------------------------------------------
+
+
+def test_an_erased_file_is_overwritten_and_gone(tmp_path: Path) -> None:
+    secret, held = tmp_path / "secret", tmp_path / "held"
+    content = bytes(range(256)) * 400  # more than one piece
+    secret.write_bytes(content)
+    os.link(secret, held)
+    erase(secret)
+    assert not secret.exists()
+    left = np.frombuffer(held.read_bytes(), dtype=np.uint8)
+    assert len(left) == len(content)
+    assert (left == np.frombuffer(content, dtype=np.uint8)).mean() < 0.01  # 1 of 256 by chance
+    erase(secret)  # there is none
+
+
+def test_a_link_is_removed_and_what_it_points_to_stays(tmp_path: Path) -> None:
+    (tmp_path / "other").write_text("kept")
+    (tmp_path / "key").symlink_to("other")
+    erase(tmp_path / "key")
+    assert [path.name for path in tmp_path.iterdir()] == ["other"]
+    assert (tmp_path / "other").read_text() == "kept"
+
+
+def test_what_cannot_be_overwritten_is_removed_and_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("open", "write", "fsync"):
+        (tmp_path / name).write_text("secret")
+
+        def refuse(*_: object, **__: object) -> int:
+            raise OSError(errno.EIO, "Input/output error")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(os, name, refuse)
+            with pytest.raises(OSError, match="Input/output"):
+                erase(tmp_path / name)
+        assert not (tmp_path / name).exists()

@@ -82,6 +82,32 @@ def atomic_folder(target: str | os.PathLike[str], *, replace: bool = False) -> I
         shutil.rmtree(old, ignore_errors=True)
 
 
+def erase(path: str | os.PathLike[str]) -> None:
+    """Overwrite a file with random bytes, wait until they are on the disk, and remove it; nothing to do if there is none.
+
+    A link is removed and not followed. A file system that copies on write, a snapshot or a worn flash cell may keep the old bytes
+    all the same. Raises OSError; a file that cannot be overwritten is removed nevertheless.
+    """
+    try:
+        descriptor = os.open(path, os.O_WRONLY | getattr(os, "O_NOFOLLOW", 0))
+    except FileNotFoundError:
+        return
+    except OSError:
+        is_link = os.path.islink(path)
+        os.unlink(path)
+        if is_link:
+            return
+        raise
+    try:
+        left = os.fstat(descriptor).st_size
+        while left > 0:
+            left -= os.write(descriptor, os.urandom(min(left, 1 << 16)))
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+        os.unlink(path)
+
+
 def _beside(target: Path) -> Path:
     """A new hidden name in the folder of ``target``; short, because the name of the target may be as long as names can be."""
     return target.with_name(f".{uuid.uuid4().hex}.tmp")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import shutil
 import stat
 import threading
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,7 +18,7 @@ import pytest
 from caribou.engines import folder as folder_module
 from caribou.engines.folder import discard
 from caribou.engines.pipeline import release_files
-from caribou.errors import InputError, RunError
+from caribou.errors import BudgetExceeded, InputError, RunError
 from caribou.privacy.ledger import Ledger
 from engines_support import Tables, dying_in, killed
 
@@ -70,6 +72,47 @@ def test_a_lost_key_ends_a_run(tables: Tables) -> None:
     (request.work / "key").unlink()
     with pytest.raises(RunError, match="key is gone"):
         release_files(request)
+
+
+def held_key(request: Any, folder: Path) -> Path:
+    """Another name of the key's file: it shows what is left on the disk when the key is removed."""
+    os.link(request.work / "key", folder / "held")
+    return folder / "held"
+
+
+@pytest.mark.parametrize("how", ["released", "discarded", "refused", "restarted"])
+def test_a_key_is_overwritten_before_it_is_removed(tables: Tables, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    request = tables.request(engine="outofcore")
+    if how == "refused":  # an error before anything is charged
+        held = tables.folder / "held"
+
+        def hold(*_: Any, **__: Any) -> None:
+            os.link(request.work / "key", held)
+            raise BudgetExceeded("no")
+
+        monkeypatch.setattr(Ledger, "charge", hold)
+        with pytest.raises(BudgetExceeded):
+            release_files(request, ledger=tables.folder / "ledger.sqlite")
+        assert not request.work.exists()
+        assert held.stat().st_size > 32
+        assert b"operating system" not in held.read_bytes()
+        return
+    killed(lambda: release_files(request, progress=dying_in(2)))
+    held = held_key(request, tables.folder)
+    secret = held.read_bytes()[1:33]
+    if how == "released":
+        release_files(request)
+    elif how == "discarded":
+        (request.work / ".key.tmp").write_bytes(secret)  # a crash while the key was stored
+        os.link(request.work / ".key.tmp", tables.folder / "half")
+        assert discard(request.work)
+        assert secret not in (tables.folder / "half").read_bytes()
+    else:
+        record = json.loads((request.work / "record.json").read_text())
+        (request.work / "record.json").write_text(json.dumps({**record, "stage": "preparing"}))
+        release_files(request)
+    assert held.stat().st_size == 33 + len("the operating system")
+    assert secret not in held.read_bytes()
 
 
 def test_two_processes_do_not_share_a_run(tables: Tables) -> None:

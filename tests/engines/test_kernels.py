@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import math
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+import caribou
 from caribou.engines import kernels
 from caribou.engines.kernels import Finish, Rows, Shards
 from caribou.errors import InputError
@@ -145,96 +151,179 @@ def test_votes_are_counted_alike(monkeypatch: pytest.MonkeyPatch) -> None:
 
 # -- what goes to C -------------------------------------------------------------------------------------------------
 
+Arrays = dict[str, np.ndarray]
 
-def odd_views(array: np.ndarray) -> dict[str, np.ndarray]:
+
+def odd_views(array: np.ndarray) -> Arrays:
     """The same values as a strided, a reversed, a misaligned and a big-endian array, read-only like a mapped file."""
-    wide = np.zeros((len(array), 2), dtype=array.dtype)
-    wide[:, 1] = array
-    raw = np.zeros(array.nbytes + 1, dtype=np.uint8)
-    misaligned = raw[1:].view(array.dtype)
-    misaligned[:] = array
-    views = {
-        "strided": wide[:, 1],
-        "reversed": array[::-1].copy()[::-1],
-        "misaligned": misaligned,
-        "big-endian": array.astype(array.dtype.newbyteorder(">")),
-    }
+    wide = np.zeros((*array.shape, 2), dtype=array.dtype)
+    wide[..., 1] = array
+    views = {"strided": wide[..., 1], "reversed": array[::-1].copy()[::-1]}
+    if array.itemsize > 1:
+        misaligned = np.zeros(array.nbytes + 1, dtype=np.uint8)[1:].view(array.dtype).reshape(array.shape)
+        misaligned[...] = array
+        views |= {"misaligned": misaligned, "big-endian": array.astype(array.dtype.newbyteorder(">"))}
+    if array.ndim == 2:
+        views["by columns"] = np.asfortranarray(array)
     for view in views.values():
         view.setflags(write=False)
+    return views
+
+
+def a_round(a: Arrays) -> list[np.ndarray]:
+    finish = replace(some_rows(3)[2], **{name: a[name] for name in ("degrees", "own", "mean", "x0")})
+    y = Shards([a["y"], a["y_rest"]], 8)
+    sums = kernels.round_tiles(Rows(a["starts"], a["columns"]), y, finish, iter([a["noise"]]), 8, a["out"])
+    return [sums, a["out"]]
+
+
+def a_sum(a: Arrays) -> list[np.ndarray]:
+    kernels.add_rows(Rows(a["starts"], a["columns"]), Shards([a["y"], a["y_rest"]], 8), a["total"])
+    return [a["total"]]
+
+
+def a_finish(a: Arrays) -> list[np.ndarray]:
+    given = {name: a[name] for name in ("degrees", "own", "mean", "x0", "noise")}
+    return [kernels.finish_rows(replace(some_rows(3)[2], **given), a["total"], a["out"]), a["out"]]
+
+
+def a_gaussian(a: Arrays) -> list[np.ndarray]:
+    kernels.gaussian(a["words"], a["normal"], std=1.0, grid=2.0**-28)
+    return [a["normal"]]
+
+
+def some_votes(a: Arrays) -> list[np.ndarray]:
+    rows = Rows(a["starts"], a["columns"])
+    return [kernels.count_votes(rows, 100, a["place"], a["receives"], a["message"], 4)]
+
+
+LOOPS = {
+    a_round: "starts columns y y_rest degrees own mean x0 noise out",
+    a_sum: "starts columns y y_rest total",
+    a_finish: "degrees own mean x0 noise total out",
+    a_gaussian: "words normal",
+    some_votes: "starts columns place receives message",
+}
+WRITTEN = ("out", "total", "normal")
+PLACES = [(loop, name) for loop, names in LOOPS.items() for name in names.split()]
+
+
+def arguments() -> Arrays:
+    """Fresh arguments of every loop: 7 rows, 3 columns, 500 nodes."""
+    rng = np.random.default_rng(4)
+    rows, y, finish = some_rows(3)
     return {
-        name: view for name, view in views.items() if array.itemsize > 1 or name not in ("misaligned", "big-endian")
+        "starts": rows.starts,
+        "columns": rows.columns,
+        "y": y[:256].copy(),
+        "y_rest": y[256:].copy(),
+        "degrees": finish.degrees,
+        "own": finish.own.copy(),
+        "mean": finish.mean,
+        "x0": finish.x0,
+        "noise": finish.noise,
+        "total": rng.standard_normal((7, 3)),
+        "out": np.zeros((7, 3), np.float32),
+        "words": rng.integers(0, 2**64, 9, dtype=np.uint64),
+        "normal": np.zeros(6),
+        "place": rng.integers(-1, 6, 500).astype(np.int32),
+        "receives": rng.random(500) < 0.7,
+        "message": rng.integers(0, 4, 500).astype(np.int32),
     }
 
 
-def star_votes() -> dict[str, np.ndarray]:
-    return {
-        "starts": np.array([0, 3, 4, 5, 6], dtype=np.int64),
-        "columns": np.array([1, 2, 3, 0, 0, 0], dtype=np.int32),
-        "place": np.array([4, 0, 1, 2], dtype=np.int32),
-        "receives": np.array([True, False, False, False]),
-        "message": np.array([0, 1, 1, 0], dtype=np.int32),
-    }
+@pytest.fixture(params=["compiled", "numpy"])
+def implementation(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    if request.param == "numpy":
+        monkeypatch.setattr(kernels, "_library", lambda: None)
+    else:
+        request.getfixturevalue("compiled")
+    return str(request.param)
 
 
-@pytest.mark.parametrize("part", ["starts", "columns", "place", "receives", "message"])
-@pytest.mark.usefixtures("compiled")
-def test_no_loop_reads_other_memory(part: str) -> None:
-    """A view that C would read as other memory is refused; the same values in plain memory give the right counts."""
-    arrays = star_votes()
-
-    def votes(**changed: np.ndarray) -> np.ndarray:
-        a = {**arrays, **changed}
-        return kernels.count_votes(Rows(a["starts"], a["columns"]), 0, a["place"], a["receives"], a["message"], 2)
-
-    assert votes().tolist() == [[1, 2], [0, 0], [0, 0], [0, 0]]
-    for name, view in odd_views(arrays[part]).items():
-        assert np.array_equal(view, arrays[part])
+@pytest.mark.parametrize(("loop", "name"), PLACES)
+def test_every_loop_refuses_what_it_would_read_as_other_memory(
+    loop: Callable[[Arrays], list[np.ndarray]], name: str, implementation: str
+) -> None:
+    """The same values in plain memory, read-only where nothing is written, give what they gave."""
+    expected = loop(arguments())
+    for kind, view in odd_views(arguments()[name]).items():
+        assert np.array_equal(view, arguments()[name]), kind
         with pytest.raises(InputError, match="array must be"):
-            votes(**{part: view})
-        assert np.array_equal(votes(**{part: np.array(view, dtype=arrays[part].dtype)}), votes()), name
+            loop({**arguments(), name: view})
+        plain = np.array(view, dtype=view.dtype.newbyteorder("="), order="C")
+        plain.setflags(write=name in WRITTEN)
+        for one, other in zip(expected, loop({**arguments(), name: plain}), strict=True):
+            assert np.array_equal(one, other), kind
 
 
-@pytest.mark.usefixtures("compiled")
-def test_rounds_and_gaussians_refuse_other_memory() -> None:
-    rows, y, finish = some_rows(16)
-    out = np.empty((7, 16), np.float32)
-    wide = np.zeros((len(y), 32), np.float32)
-    wide[:, ::2] = y
-    for bad in (wide[:, ::2], y.astype(">f4"), y.astype(np.float64), np.asfortranarray(y)):
-        with pytest.raises(InputError, match="array must be"):
-            kernels.add_rows(rows, Shards([bad]), np.zeros((7, 16)))
-    for change in (
-        {"degrees": np.repeat(finish.degrees, 2)[::2]},
-        {"own": finish.own[:, ::-1]},
-        {"noise": finish.noise[:3]},
-    ):
-        with pytest.raises(InputError, match="array must"):
-            whole_round(rows, Shards([y]), replace(finish, **change), out)
-    with pytest.raises(InputError, match="array must be of type"):
-        kernels.gaussian(np.zeros(6, dtype=">u8"), np.empty(4), std=1.0, grid=2.0**-28)
-    with pytest.raises(InputError, match="array must have at least"):
-        kernels.gaussian(np.zeros(6, dtype=np.uint64), np.empty(3), std=1.0, grid=2.0**-28)
-    sealed = np.empty(4)
-    sealed.setflags(write=False)
-    with pytest.raises(InputError, match="array must be writable"):
-        kernels.gaussian(np.zeros(6, dtype=np.uint64), sealed, std=1.0, grid=2.0**-28)
+@pytest.mark.parametrize(("loop", "name"), [place for place in PLACES if place != (some_votes, "starts")])
+def test_every_loop_refuses_an_array_that_is_too_short(
+    loop: Callable[[Arrays], list[np.ndarray]], name: str, implementation: str
+) -> None:
+    whole = arguments()[name]
+    with pytest.raises(InputError, match=r"must (have|rise|be|leave)"):
+        loop({**arguments(), name: whole[: len(whole) // 2].copy()})
+    with pytest.raises(InputError, match=r"must (have|be)"):
+        loop({**arguments(), name: np.stack([whole, whole])})
+    if name in WRITTEN:
+        sealed = whole.copy()
+        sealed.setflags(write=False)
+        with pytest.raises(InputError, match="array must be writable"):
+            loop({**arguments(), name: sealed})
 
 
-def test_votes_stay_within_their_arrays() -> None:
-    arrays = star_votes()
-    rows = Rows(arrays["starts"], arrays["columns"])
-    rest = (arrays["place"], arrays["receives"], arrays["message"])
-    for bad, words in (
-        (Rows(np.array([0, 9], dtype=np.int64), arrays["columns"]), "starts must rise"),
-        (Rows(np.array([3, 0], dtype=np.int64), arrays["columns"]), "starts must rise"),
-        (Rows(arrays["starts"], np.array([1, 2, 3, 0, 0, 4], dtype=np.int32)), "columns must be nodes"),
-    ):
-        with pytest.raises(InputError, match=words):
-            kernels.count_votes(bad, 0, *rest, 2)
+@pytest.mark.parametrize("loop", [loop for loop, names in LOOPS.items() if "columns" in names])
+def test_every_loop_stays_within_its_rows(loop: Callable[[Arrays], list[np.ndarray]], implementation: str) -> None:
+    a = arguments()
+    for at, node in ((0, 500), (-1, -1), (5, 2**31 - 1)):
+        columns = a["columns"].copy()
+        columns[at] = node
+        with pytest.raises(InputError, match=r"columns must be nodes in 0 \.\. 499, got another one"):
+            loop({**arguments(), "columns": columns})
+    for at, start in ((0, -1), (3, 100), (-1, 10_000), (2, -(2**40))):
+        starts = a["starts"].copy()
+        starts[at] = start
+        with pytest.raises(InputError, match="starts must rise within"):
+            loop({**arguments(), "starts": starts})
+    with pytest.raises(InputError, match="starts must have one entry more"):
+        loop({**arguments(), "starts": np.empty(0, np.int64)})
+
+
+def test_rows_that_are_not_in_memory_are_not_read(implementation: str) -> None:
+    """Out of core, one tile of y is there: a neighbour outside of it is refused, and nothing else is read in its place."""
+    y, total = np.arange(8, dtype=np.float32).reshape(4, 2), np.zeros((1, 2))
+    inside, outside = (Rows(np.array([0, 2]), np.array(c, dtype=np.int32)) for c in ([4, 7], [3, 7]))
+    kernels.add_rows(inside, Shards([y], 2, missing=1), total)
+    assert total.tolist() == [[6, 8]]
+    with pytest.raises(InputError, match=r"columns must be nodes in 4 \.\. 7"):
+        kernels.add_rows(outside, Shards([y], 2, missing=1), total)
+    with pytest.raises(InputError, match="arrays must have 2\\^2 rows"):
+        kernels.add_rows(inside, Shards([y[:3].copy(), y], 2), total)
+    with pytest.raises(InputError, match="arrays must be at least one"):
+        kernels.add_rows(inside, Shards([], 2), total)
+
+
+def test_out_is_memory_of_its_own(implementation: str) -> None:
+    """In place, a row would be overwritten before its neighbours have read it."""
+    rows, y, finish = some_rows(3)
+    with pytest.raises(InputError, match="out must be memory of its own"):
+        whole_round(rows, Shards([y]), finish, y[:7])
+    words = np.zeros(9, dtype=np.uint64)
+    with pytest.raises(InputError, match="out must be memory of its own"):
+        kernels.gaussian(words, words[:6].view(np.float64), std=1.0, grid=2.0**-28)
+
+
+def test_votes_stay_within_their_arrays(implementation: str) -> None:
+    a = arguments()
+    rest = (a["place"], a["receives"])
+    rows = Rows(a["starts"], a["columns"])
     with pytest.raises(InputError, match="first must leave room"):
-        kernels.count_votes(rows, 1, *rest, 2)
+        kernels.count_votes(rows, 494, *rest, a["message"], 4)
     with pytest.raises(InputError, match="message must be a class"):
-        kernels.count_votes(rows, 0, *rest, 1)
+        kernels.count_votes(rows, 0, *rest, a["message"], 3)
+    with pytest.raises(InputError, match="classes must be"):
+        kernels.count_votes(rows, 0, *rest, a["message"], 2**32)
 
 
 @pytest.mark.usefixtures("compiled")
@@ -254,3 +343,34 @@ def test_a_mapped_edge_list_is_counted_like_any_other(tmp_path: Path) -> None:
         counts.append(answers.ask(new, np.arange(4.0), np.array([0, 1, 1, 0])))
     assert np.array_equal(*counts)
     assert counts[0].sum() == 3
+
+
+# -- under a sanitizer ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("compiled")
+def test_no_loop_leaves_its_arrays_under_address_sanitizer(tmp_path: Path) -> None:
+    """Every loop on boundary sizes, built with -fsanitize=address; and the sanitizer does see a loop that leaves its array."""
+    compiler = shutil.which("gcc") or shutil.which("cc")
+    if compiler is None:
+        pytest.skip("no C compiler, so the loops cannot be built with AddressSanitizer")
+    runtime = subprocess.run([compiler, "-print-file-name=libasan.so"], capture_output=True, text=True, check=True)
+    preloaded = Path(runtime.stdout.strip())
+    if not preloaded.is_absolute() or not preloaded.exists():
+        pytest.skip("the compiler comes without libasan, the runtime of AddressSanitizer")
+    source, library = Path(kernels.__file__).with_name("_fused.c"), tmp_path / "sanitized.so"
+    flags = ["-O1", "-g", "-std=gnu11", "-ffp-contract=off", "-fsanitize=address", "-shared", "-fPIC"]
+    subprocess.run([compiler, *flags, str(source), "-o", str(library), "-lm"], check=True)
+    environment = {
+        **os.environ,
+        "LD_PRELOAD": str(preloaded),
+        "ASAN_OPTIONS": "detect_leaks=0",  # those of the interpreter
+        "PYTHONPATH": str(Path(caribou.__file__).parent.parent),
+    }
+    program = [sys.executable, str(Path(__file__).with_name("kernel_boundaries.py")), str(library)]
+    sound = subprocess.run(program, env=environment, capture_output=True, text=True, check=False)
+    assert (sound.returncode, sound.stdout) == (0, "all sizes\n"), sound.stderr[-3000:]
+    beyond = subprocess.run([*program, "beyond"], env=environment, capture_output=True, text=True, check=False)
+    assert beyond.returncode != 0
+    assert "heap-buffer-overflow" in beyond.stderr

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -10,14 +12,14 @@ from caribou.engines.blocks import Layout
 from caribou.engines.local import LocalRunner
 from caribou.engines.preparation import sums_of_start
 from caribou.engines.rounds import mean_of, steps_of
-from caribou.mechanisms.noise_source import BlockNoise
-from engines_support import COLUMNS, NODES, Tables, calibrated_for, last_state
+from caribou.errors import CaribouError
+from engines_support import COLUMNS, NODES, Tables, block_noise, calibrated_for, last_state
 
 
 def runner_of(tables: Tables, name: str, workers: int) -> tuple[LocalRunner, object]:
     files = tables.blocked(name, Layout(NODES, COLUMNS, 10))
     blocks = [files.read(index) for index in range(files.layout.blocks)]
-    return LocalRunner(files.layout, blocks, files.state("x0").read(0, NODES), BlockNoise.seeded(1), workers), files
+    return LocalRunner(files.layout, blocks, files.state("x0").read(0, NODES), block_noise(1), workers), files
 
 
 def test_threads_change_nothing_and_progress_counts_every_block_once(tables: Tables) -> None:
@@ -27,9 +29,9 @@ def test_threads_change_nothing_and_progress_counts_every_block_once(tables: Tab
         states.append(last_state(runner, files, calibrated_for("edge")))
     assert np.array_equal(*states)
     seen: list[tuple[int, int, int]] = []
-    step = steps_of(calibrated_for("edge"))[0]
+    step = replace(steps_of(calibrated_for("edge"))[0], number=4)
     runner.round(step, mean_of(sums_of_start(files), NODES, step), lambda *found: seen.append(found))
-    assert [(number, done) for number, done, _ in seen] == [(1, k + 1) for k in range(5)]
+    assert [(number, done) for number, done, _ in seen] == [(4, k + 1) for k in range(5)]
     entries = [total for _, _, total in seen]
     assert entries == sorted(entries)
     assert entries[-1] == sum(files.read(index).entries for index in range(5))
@@ -44,6 +46,21 @@ def test_an_error_in_a_block_is_raised_and_the_state_stays(tables: Tables, monke
     with pytest.raises(MemoryError, match="no room"):
         runner.round(step, np.zeros(COLUMNS), lambda *_: None)
     assert np.array_equal(np.concatenate(list(runner.shards())), before)
+
+
+def test_the_noise_of_a_round_serves_one_state(tables: Tables) -> None:
+    """Round 1 on two states: what the caller could subtract are the two values without noise."""
+    runner, files = runner_of(tables, "a", 1)
+    first, second = steps_of(calibrated_for("edge"))[:2]
+    blocks = range(files.layout.blocks)
+    runner.start(files.state("round-0").read(*files.layout.span(block)) for block in blocks)
+    runner.round(first, np.zeros(COLUMNS), lambda *_: None)
+    with pytest.raises(CaribouError, match="round 1 must be asked as before"):
+        runner.round(first, np.zeros(COLUMNS), lambda *_: None)
+    runner.start(2 * files.state("round-0").read(*files.layout.span(block)) for block in blocks)
+    with pytest.raises(CaribouError, match="round 1 must be asked as before"):
+        runner.round(first, np.zeros(COLUMNS), lambda *_: None)
+    runner.round(second, np.zeros(COLUMNS), lambda *_: None)
 
 
 def test_a_closed_runner_holds_no_state(tables: Tables) -> None:

@@ -20,7 +20,7 @@ from caribou.engines import pipeline as module
 from caribou.engines.blocks import Layout, StateFile
 from caribou.engines.pipeline import Request, release_files
 from caribou.errors import BudgetExceeded, CaribouError, DataError, InputError, LedgerError, RunError
-from caribou.mechanisms.noise_source import BlockNoise
+from caribou.mechanisms.noise_source import RunKey
 from caribou.privacy.budget import Budget
 from caribou.privacy.certificate import Certificate
 from caribou.privacy.ledger import Ledger
@@ -28,8 +28,8 @@ from caribou.privacy.verify import verify
 from engines_support import COLUMNS, NODES, Tables, dying_in, killed
 
 
-def seeded() -> BlockNoise:
-    return BlockNoise.seeded(5)
+def seeded() -> RunKey:
+    return RunKey.seeded(5)
 
 
 def leftovers(tables: Tables) -> set[str]:
@@ -59,7 +59,7 @@ def test_parquet_is_npy(tables: Tables) -> None:
     import pyarrow.parquet as pq
 
     for out in ("out.npy", "table.parquet"):
-        release_files(tables.request(out), new_noise=seeded)
+        release_files(tables.request(out), new_key=seeded)
     table = pq.read_table(tables.folder / "table.parquet").to_pandas()
     assert table["node"].tolist() == list(range(NODES))
     assert np.array_equal(table.drop(columns="node").to_numpy(), np.load(tables.folder / "out.npy"))
@@ -75,7 +75,7 @@ def test_the_groups_of_a_parquet_file_do_not_tell_of_the_blocks(
     found = []
     for shift in (10, 12, 16):
         monkeypatch.setattr(module.Memory, "layout", lambda _, nodes, columns, __, s=shift: Layout(nodes, columns, s))
-        release_files(tables.request(f"{shift}.parquet"), new_noise=seeded)
+        release_files(tables.request(f"{shift}.parquet"), new_key=seeded)
         file = pq.ParquetFile(tables.folder / f"{shift}.parquet")
         found.append([file.metadata.row_group(k).num_rows for k in range(file.metadata.num_row_groups)])
     assert found == [[1500, 1500, 1500, NODES - 4500]] * 3
@@ -96,6 +96,112 @@ def test_a_run_is_not_finished_with_another_calibration_or_version(
         patch.setattr(module, "__version__", "99")
         with pytest.raises(RunError, match="another version"):
             release_files(request)
+    release_files(request)
+
+
+# -- one key, two results -----------------------------------------------------------------------------------------------
+
+VICTIM = 2000
+SHALLOW = {"hops": 1, "alpha1": 1.0, "beta": 0.0, "degree_floor": 4000, "budget": Budget(0.01, 1e-6)}
+
+
+def without_victim(tables: Tables) -> np.ndarray:
+    """The edges of the neighbouring graph in which a node has none."""
+    return tables.pairs[~(tables.pairs == VICTIM).any(axis=1)]
+
+
+def few_hops(tables: Tables, out: str, **changes: Any) -> Request:
+    """A request whose result depends on an edge in the rows of its two ends alone, but for the noise."""
+    return tables.request(out, **{**SHALLOW, **changes})
+
+
+def rows_that_differ(one: Path, other: Path) -> np.ndarray:
+    """The attack: what two results have in common cancels out, the noise above all."""
+    return np.flatnonzero((np.load(one) != np.load(other)).any(axis=1))
+
+
+def neighbours(tables: Tables) -> np.ndarray:
+    pairs = tables.pairs[(tables.pairs == VICTIM).any(axis=1) & (tables.pairs[:, 0] != tables.pairs[:, 1])]
+    return np.unique(pairs)
+
+
+def fixed_key() -> RunKey:
+    """The same secret key again and again, as two processes with one key file have it."""
+    return RunKey(bytes(range(32)), origin="the operating system", is_secret=True)
+
+
+@pytest.mark.parametrize("engine", ["local", "outofcore"])
+def test_two_results_under_one_key_do_not_show_the_neighbours_of_a_node(tables: Tables, engine: str) -> None:
+    """At epsilon = 0.01 the rows in which two results differed once were a node and its neighbours, exactly."""
+    requests = [few_hops(tables, f"{name}.npy", engine=engine) for name in ("with", "without", "again")]
+    release_files(requests[0], new_key=fixed_key)
+    np.save(tables.edges, without_victim(tables))
+    release_files(requests[1], new_key=fixed_key)
+    found = rows_that_differ(requests[0].out, requests[1].out)
+    assert len(neighbours(tables)) < 100
+    assert len(found) == NODES, "every row has other noise"
+    np.save(tables.edges, tables.pairs)
+    release_files(requests[2], new_key=fixed_key)
+    assert len(rows_that_differ(requests[0].out, requests[2].out)) == 0, (
+        "the same plan on the same graph is the same result"
+    )
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"budget": Budget(0.02, 1e-6)},
+        {"budget": Budget(0.01, 1e-7)},
+        {"contraction": 0.8},
+        {"beta": 0.1},
+        {"degree_floor": 4001},
+        {"hops": 2},
+    ],
+)
+def test_another_plan_under_one_key_has_other_noise(tables: Tables, change: dict[str, Any]) -> None:
+    """Two budgets, one key: T / s - T' / s' would be free of noise. At this epsilon a row is its noise, projected."""
+    one, other = few_hops(tables, "one.npy"), few_hops(tables, "other.npy", **change)
+    for request in (one, other):
+        release_files(request, new_key=fixed_key)
+    first, second = np.load(one.out).ravel(), np.load(other.out).ravel()
+    assert abs(np.corrcoef(first, second)[0, 1]) < 5 / np.sqrt(len(first))
+
+
+def test_other_start_rows_have_other_noise_however_small_the_difference(tables: Tables) -> None:
+    """Features that a fingerprint in single precision takes for the same."""
+    one, other = few_hops(tables, "one.npy"), few_hops(tables, "other.npy")
+    for request in (one, other):
+        release_files(request, new_key=fixed_key)
+        np.save(tables.rows, tables.features.astype(np.float32))
+    assert len(rows_that_differ(one.out, other.out)) == NODES
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [({"budget": Budget(2.0, 1e-6)}, "another plan"), ({"seed": 1}, "another plan or another graph")],
+)
+def test_a_run_is_bound_to_its_plan_even_if_its_request_is_forgotten(
+    tables: Tables, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any], words: str
+) -> None:
+    """A record that names neither budget nor anything else: the key itself remembers what it was used for."""
+    monkeypatch.setattr(module, "_identity", lambda *_: {})
+    request = tables.request(engine="outofcore")
+    killed(lambda: release_files(request, progress=dying_in(2)))
+    with pytest.raises(RunError, match=words):
+        release_files(tables.request(engine="outofcore", **change))
+    release_files(request)
+
+
+@pytest.mark.parametrize("file", ["block-000001.columns", "block-000000.starts", "x0.state", "round-1.state"])
+def test_a_run_is_not_finished_on_other_blocks_or_another_state(tables: Tables, file: str) -> None:
+    request = tables.request(engine="outofcore")
+    killed(lambda: release_files(request, progress=dying_in(2)))
+    path = request.work / file
+    before = path.read_bytes()
+    path.write_bytes(before[:-1] + bytes([before[-1] ^ 1]))
+    with pytest.raises(RunError, match="not those of the interrupted run"):
+        release_files(request)
+    path.write_bytes(before)
     release_files(request)
 
 
@@ -121,14 +227,14 @@ def test_a_finished_release_is_not_replaced_or_charged_again(tables: Tables, the
 @pytest.mark.parametrize("engine", ["local", "outofcore"])
 def test_a_killed_run_is_finished_with_the_same_noise(tables: Tables, engine: str) -> None:
     whole = tables.request("whole.npy", engine=engine)
-    release_files(whole, new_noise=seeded)
+    release_files(whole, new_key=seeded)
     request = tables.request(engine=engine)
-    killed(lambda: release_files(request, new_noise=seeded, progress=dying_in(3)))
+    killed(lambda: release_files(request, new_key=seeded, progress=dying_in(3)))
     assert not request.out.exists()
     assert stat.S_IMODE(request.work.stat().st_mode) == 0o700
     assert stat.S_IMODE((request.work / "key").stat().st_mode) == 0o600
     # another key is offered, and must not be taken
-    result = release_files(request, new_noise=BlockNoise.secure)
+    result = release_files(request, new_key=RunKey.secure)
     assert result.resumed_at == (2 if engine == "outofcore" else 0)
     assert np.array_equal(np.load(request.out), np.load(whole.out))
     assert leftovers(tables) == {"out.npy", "out.certificate.json", "whole.npy", "whole.certificate.json"}
@@ -179,7 +285,7 @@ def test_refused_by_the_ledger_means_nothing_is_drawn_or_kept(tables: Tables) ->
     with pytest.raises(BudgetExceeded):
         release_files(tables.request(), ledger=ledger)
     with pytest.raises(InputError, match="operating system"):
-        release_files(tables.request(), ledger=ledger, new_noise=seeded)
+        release_files(tables.request(), ledger=ledger, new_key=seeded)
     assert leftovers(tables) == {"ledger.sqlite"}
     assert ledger.entries() == ()
 
@@ -189,7 +295,7 @@ def test_a_refused_release_makes_no_ledger(tables: Tables) -> None:
     with pytest.raises(InputError, match="dataset must be 1 to 500 printable"):
         release_files(tables.request(name=" graph"), ledger=path)
     with pytest.raises(InputError, match="operating system"):
-        release_files(request, ledger=path, new_noise=seeded)
+        release_files(request, ledger=path, new_key=seeded)
     with pytest.raises(LedgerError, match="in a folder that exists"):
         release_files(request, ledger=tables.folder / "nowhere" / "ledger.sqlite")
     np.save(tables.edges, [[0, NODES]])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -10,18 +12,34 @@ import caribou as cb
 from caribou.engines import kernels
 from caribou.engines.blocks import TILE, Layout
 from caribou.engines.local import LocalRunner
-from caribou.engines.rounds import Step, steps_of
+from caribou.engines.rounds import RoundGuard, Step, steps_of
+from caribou.errors import CaribouError
 from caribou.graph.operator import normalize
 from caribou.layers.contractive import ContractiveGraphLayer, project_rows
-from caribou.mechanisms.noise_source import BlockNoise
 from caribou.privacy.arithmetic import double_precision, single_storage
 from caribou.randomness import Streams
-from engines_support import CAP, COLUMNS, NODES, Tables, calibrated_for, local
+from engines_support import CAP, COLUMNS, NODES, Tables, block_noise, calibrated_for, local
+
+
+def test_a_round_is_repeated_as_it_was_or_refused() -> None:
+    guard, step, mean = RoundGuard(), steps_of(calibrated_for("edge"))[0], np.arange(3.0)
+    for _ in range(2):
+        guard.require(step, mean, 1)
+    for other in (
+        (replace(step, noise_std=2 * step.noise_std), mean, 1),
+        (replace(step, degree_floor=9), mean, 1),
+        (step, mean + 1e-15, 1),
+        (step, None, 1),
+        (step, mean, 2),
+    ):
+        with pytest.raises(CaribouError, match="round 1 must be asked as before"):
+            guard.require(*other)
+    guard.require(replace(step, number=2), mean + 1, 2)
 
 
 def by_torch(tables: Tables, unit: str, cap: int | None) -> np.ndarray:
     """The rounds of `mechanisms.message_passing` in double precision, with the noise of the blocks."""
-    calibrated, noise = calibrated_for(unit, cap), BlockNoise.seeded(5)
+    calibrated, noise = calibrated_for(unit, cap), block_noise(5)
     graph = cb.Graph.from_edges(tables.features, tables.pairs.T)
     operator = normalize(graph, calibrated.sensitivity.bounds, Streams(0).sampling)
     layer = ContractiveGraphLayer(0.9, 0.8, 0.3)
@@ -59,7 +77,7 @@ def test_stored_states_err_by_less_than_their_bound_and_by_more_than_that_of_dou
 ) -> None:
     files = tables.blocked("a", Layout(NODES, COLUMNS, 11))
     blocks = [files.read(index) for index in range(files.layout.blocks)]
-    runner = LocalRunner(files.layout, blocks, files.state("x0").read(0, NODES) if beta else None, BlockNoise.seeded(0))
+    runner = LocalRunner(files.layout, blocks, files.state("x0").read(0, NODES) if beta else None, block_noise(0))
     runner.start(files.state("round-0").read(*files.layout.span(block)) for block in range(files.layout.blocks))
     runner.round(Step(1, 0.5, 0.0, beta, 8, False, True, 0.0), None, lambda *_: None)
     x0 = project_rows(torch.from_numpy(tables.features))

@@ -7,6 +7,16 @@ from hypothesis import given
 
 from caribou.errors import InputError
 from caribou.graph import Cleaning, Graph, Split
+from caribou.layers import ContractiveGraphLayer
+from caribou.mechanisms.edge_votes import NoisyCounts, VoteBudget
+from caribou.mechanisms.neighbour_sums import bounded_adjacency, noisy_sums
+from caribou.mechanisms.noise_source import NoiseSource
+from caribou.mechanisms.randomized_response import perturb
+from caribou.privacy.budget import Budget
+from caribou.privacy.calibration import calibrate_sums
+from caribou.privacy.pair_response import PairBudget, asymmetric_response
+from caribou.privacy.sensitivity import Bounds, sum_sensitivity
+from caribou.release import release
 from graph_support import edge_lists, path_graph
 
 
@@ -102,3 +112,112 @@ def test_bad_input_is_named(changes, message):
 def test_bad_rows_are_refused(indptr, indices, message):
     with pytest.raises(InputError, match=message):
         Graph(np.zeros((3, 1)), np.array(indptr), np.array(indices))
+
+
+# -- memory -----------------------------------------------------------------------------------------------------------
+
+
+def lying_otherwise(array, folder):
+    """The same values, read-only, as they may lie in memory: none of them can be handed to a compiled loop as it is."""
+    table = np.stack([np.full_like(array, 7), array], axis=-1)
+    np.save(folder / "table.npy", table)
+    raw = np.zeros(array.nbytes + 1, dtype=np.uint8)
+    raw[1:] = np.frombuffer(np.ascontiguousarray(array).tobytes(), dtype=np.uint8)
+    odd = {
+        "mapped column": np.load(folder / "table.npy", mmap_mode="r")[..., 1],
+        "strided": table[..., 1],
+        "reversed": array[::-1].copy()[::-1],
+        "misaligned": np.frombuffer(raw.tobytes(), dtype=array.dtype, offset=1).reshape(array.shape),
+        "big-endian": array.astype(array.dtype.newbyteorder(">")),
+        "64 bits": array.astype(np.uint64 if array.dtype.kind == "i" else np.float64),
+    }
+    for view in odd.values():
+        view.setflags(write=False)
+    return odd
+
+
+def released_of(graph):
+    """What every mechanism that reads edges draws of a graph, from the same noise, and its fingerprint."""
+    n, noise = graph.num_nodes, NoiseSource.seeded
+    layer, bounds = ContractiveGraphLayer(contraction=0.8), Bounds(degree_floor=5)
+    embeddings = release(graph, layer, hops=2, budget=Budget(4, 1e-5, "edge"), bounds=bounds, noise=noise(1))
+    sums = calibrate_sums(sum_sensitivity("edge"), hops=1, mu=1.0, nodes=n, columns=3)
+    adjacency = bounded_adjacency(graph, None, np.random.default_rng(0))
+    votes = NoisyCounts(graph, 2, VoteBudget(1.0), noise(2))
+    new = np.arange(n) % 2 == 0
+    return {
+        "embeddings": embeddings.state.numpy(),
+        "sums": noisy_sums(adjacency, np.array(graph.features[:, :3], dtype=float), sums, noise(3))[0],
+        "votes": votes.ask(new, np.arange(float(n)), np.arange(n) % 2),
+        "pairs": perturb(graph, PairBudget(1.0, 1.0), noise(4), asymmetric_response, max_edges=None).pairs,
+        "content": np.frombuffer(b"".join(graph.content()), dtype=np.uint8),
+    }
+
+
+def test_nothing_depends_on_how_arrays_lie_in_memory(tmp_path):
+    """A read-only column of a mapped edge list was once read as other memory: one edge moved a transcript by 182."""
+    rng = np.random.default_rng(0)
+    features = rng.standard_normal((60, 4)).astype(np.float32)
+    plain = Graph.from_edges(features, rng.integers(0, 60, (2, 300)), labels=rng.integers(0, 2, 60))
+    expected = released_of(plain)
+    parts = {"features": plain.features, "indptr": plain.indptr, "indices": plain.indices, "labels": plain.labels}
+    for name, array in parts.items():
+        for lying, view in lying_otherwise(array, tmp_path).items():
+            graph = Graph(**{**parts, name: view})
+            stored = getattr(graph, name)
+            assert stored.flags.c_contiguous
+            assert stored.flags.aligned
+            assert stored.dtype.isnative
+            assert np.array_equal(stored, array)
+            for mechanism, value in released_of(graph).items():
+                if lying != "64 bits" or name != "features":  # double precision may differ in its last digits
+                    assert np.array_equal(value, expected[mechanism]), (name, lying, mechanism)
+
+
+def test_indices_of_a_mapped_file_are_checked_in_a_copy(tmp_path):
+    """Whoever writes to the file afterwards must not turn a checked index into one that is out of bounds."""
+    graph = path_graph()
+    np.save(tmp_path / "indices.npy", graph.indices)
+    mapped = np.load(tmp_path / "indices.npy", mmap_mode="r")
+    ours = Graph(graph.features, graph.indptr, mapped)
+    np.load(tmp_path / "indices.npy", mmap_mode="r+")[:] = 2**31 - 1
+    assert int(mapped[0]) == 2**31 - 1
+    assert np.array_equal(ours.indices, graph.indices)
+
+
+BAD_PLACES = [
+    ("csr", [0, 1, 2, 3], [0, 1, 9], r"sparse indices in \[0, 4\), got 0 to 9"),
+    ("csr", [0, 1, 2, 3], [0, -1, 2], r"sparse indices in \[0, 4\), got -1 to 2"),
+    ("csr", [0, 3, 1, 3], [0, 1, 2], "indptr that rises from 0 in 3 steps"),
+    ("csr", [0, 1, 2, 4], [0, 1, 2], "as many indices and values"),
+    ("csc", [0, 1, 2, 3, 3], [0, 1, 3], r"sparse indices in \[0, 3\), got 0 to 3"),
+    ("coo", None, [0, 1, 4], r"sparse indices in \[0, 4\), got 0 to 4"),
+]
+
+
+@pytest.mark.parametrize(("kind", "starts", "places", "message"), BAD_PLACES)
+@pytest.mark.parametrize("sealed", [False, True])
+def test_no_entry_of_sparse_features_lies_outside(kind, starts, places, message, sealed):
+    """SciPy multiplies with whatever lies there: released rows would be other memory of the process."""
+    features = getattr(sp, f"{kind}_array")((np.ones(3, np.float32), ([0, 1, 2], [0, 1, 2])), shape=(3, 4))
+    if kind == "coo":
+        features.coords = (features.coords[0], np.array(places))
+    else:
+        features.indptr, features.indices = np.array(starts), np.array(places)
+        features.has_canonical_format = True
+    if sealed:
+        for name in ("data", "indices", "indptr") if kind != "coo" else ("data",):
+            getattr(features, name).setflags(write=False)
+    with pytest.raises(InputError, match=message):
+        Graph.from_edges(features, [[0], [1]])
+
+
+def test_a_sparse_matrix_is_not_believed_to_be_sorted():
+    parts = (np.array([1, 2, 3, 4], np.float32), np.array([2, 1, 0, 0]), np.array([0, 2, 2, 4]))
+    features = sp.csr_array(parts, shape=(3, 4))
+    features.has_canonical_format = True
+    for part in (features.data, features.indices, features.indptr):
+        part.setflags(write=False)
+    stored = Graph.from_edges(features, [[0], [1]]).features
+    assert stored.indices.tolist() == [1, 2, 0]
+    assert stored.toarray().tolist() == [[0, 2, 1, 0], [0, 0, 0, 0], [7, 0, 0, 0]]

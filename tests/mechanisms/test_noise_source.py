@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import copy
 import math
+import multiprocessing
 import os
 import pickle
+import struct
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -14,8 +17,10 @@ from scipy import stats
 
 from caribou.engines import kernels
 from caribou.errors import CaribouError, InputError
-from caribou.mechanisms import samplers
-from caribou.mechanisms.noise_source import BlockNoise, NoiseSource
+from caribou.mechanisms import noise_source, samplers
+from caribou.mechanisms.noise_source import BlockNoise, NoiseSource, RunKey
+from caribou.mechanisms.process_marker import MARKER
+from forks_support import raw_fork, told_by_a_child
 
 KEY = bytes(range(32))
 N = 200_000
@@ -131,64 +136,154 @@ def test_threads_do_not_share_a_draw() -> None:
     assert source.draws == 400
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_a_forked_child_does_not_repeat_the_noise_of_its_parent() -> None:
+# -- forks --------------------------------------------------------------------------------------------------------------
+
+needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+
+
+def draw(source: NoiseSource) -> bytes:
+    return source.gaussian((8,), std=1.0).tobytes()
+
+
+def in_a_fork(source: NoiseSource, draw: Callable[[NoiseSource], bytes] = draw) -> bytes:
+    return told_by_a_child(lambda: draw(source))
+
+
+def in_a_fork_of_c(source: NoiseSource) -> bytes:
+    return told_by_a_child(lambda: draw(source), raw_fork)
+
+
+def in_a_fork_of_a_fork(source: NoiseSource) -> bytes:
+    return in_a_fork(source, in_a_fork)
+
+
+def in_a_worker(source: NoiseSource) -> bytes:
+    context = multiprocessing.get_context("fork")
+    results = context.SimpleQueue()
+    worker = context.Process(target=lambda: results.put(draw(source)))
+    worker.start()
+    worker.join()
+    return results.get()
+
+
+@needs_fork
+@pytest.mark.parametrize("elsewhere", [in_a_fork, in_a_fork_of_a_fork, in_a_worker, in_a_fork_of_c])
+@pytest.mark.parametrize("same_pid", [False, True])
+def test_a_forked_child_does_not_repeat_the_noise_of_its_parent(
+    elsewhere: Callable[[NoiseSource], bytes], same_pid: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Process ids are given again, and are equal in two containers: they must not decide."""
+    if elsewhere is in_a_fork_of_c and not MARKER.is_wiped:
+        pytest.skip("the kernel of this machine has no memory that is cleared in a child (MADV_WIPEONFORK)")
+    if same_pid:
+        monkeypatch.setattr(os, "getpid", lambda: 4321)
     source = NoiseSource.secure()
-    read, write = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.write(write, source.gaussian((8,), std=1.0).tobytes())
-        os._exit(0)
-    os.close(write)
-    theirs = np.frombuffer(os.read(read, 64))
-    os.waitpid(child, 0)
-    os.close(read)
-    assert not np.array_equal(theirs, source.gaussian((8,), std=1.0))
+    for drawn_from in (source, source.stream("part")):
+        drawn = [elsewhere(drawn_from), elsewhere(drawn_from), draw(drawn_from)]
+        assert len(set(drawn)) == 3
+        assert {len(bytes_drawn) for bytes_drawn in drawn} == {64}
 
 
-def block_gaussians(noise: BlockNoise, number: int, first: int, counts: list[int]) -> list[np.ndarray]:
-    return [z.copy() for z in noise.gaussians(number, first, counts, size=1000, std=1.0, grid=2.0**-40)]
+@needs_fork
+def test_streams_opened_in_two_children_are_not_the_same() -> None:
+    source = NoiseSource.secure()
+    drawn = [in_a_fork(source, lambda root: draw(root.stream("part"))) for _ in range(2)]
+    assert len({*drawn, draw(source.stream("part"))}) == 3
 
 
-def test_block_noise_depends_on_key_round_and_block_alone() -> None:
-    noise = BlockNoise.seeded(1)
+@needs_fork
+def test_a_child_of_many_threads_draws_at_once() -> None:
+    """A thread that is drawing while another one forks is left behind, with the lock it held."""
+    with noise_source._LOCK:
+        assert len(in_a_fork(NoiseSource.secure())) == 64
+
+
+@needs_fork
+def test_reproducible_noise_stays_reproducible_in_a_child() -> None:
+    source = NoiseSource.seeded(1)
+    assert in_a_fork(source) == draw(source)
+
+
+# -- noise by address ---------------------------------------------------------------------------------------------------
+
+USE = b"one plan on one graph"
+
+
+def block_gaussians(
+    noise: BlockNoise, number: int, first: int, counts: list[int], **changes: float
+) -> list[np.ndarray]:
+    numbers = {"size": 1000, "std": 1.0, "grid": 2.0**-40, **changes}
+    return [z.copy() for z in noise.gaussians(number, first, counts, **numbers)]
+
+
+def test_block_noise_depends_on_key_use_round_and_block_alone() -> None:
+    noise = RunKey.seeded(1).noise(USE)
     (first,) = block_gaussians(noise, 1, 2, [1000])
     again = block_gaussians(BlockNoise.from_worker(noise.for_worker()), 1, 0, [1000, 1000, 1000, 7])
     assert np.array_equal(first, again[2])
+    assert np.array_equal(first, block_gaussians(RunKey.seeded(1).noise(USE), 1, 2, [1000])[0])
     others = [
         *again[:2],
         block_gaussians(noise, 2, 2, [1000])[0],
         block_gaussians(noise, 1, 3, [1000])[0],
-        block_gaussians(BlockNoise.seeded(2), 1, 2, [1000])[0],
+        block_gaussians(RunKey.seeded(2).noise(USE), 1, 2, [1000])[0],
+        block_gaussians(RunKey.seeded(1).noise(USE + b"!"), 1, 2, [1000])[0],
     ]
     for other in others:
         assert abs(np.corrcoef(first, other)[0, 1]) < 5 / np.sqrt(1000)
 
 
+@pytest.mark.parametrize("change", [{"std": 1.25}, {"grid": 2.0**-39}, {"size": 1004}])
+def test_noise_at_another_scale_grid_or_width_is_other_noise(change: dict[str, float]) -> None:
+    """The same noise at two scales: T / s - T' / s' would be the values without noise."""
+    noise = RunKey.seeded(1).noise(USE)
+    (one,) = block_gaussians(noise, 1, 0, [1000])
+    (other,) = block_gaussians(noise, 1, 0, [1000], **change)
+    assert abs(np.corrcoef(one, other)[0, 1]) < 5 / np.sqrt(1000)
+
+
+def test_a_key_has_one_use_and_one_place(tmp_path: Path) -> None:
+    key = RunKey.seeded(1)
+    assert key.is_new
+    key.noise(USE)
+    key.noise(USE)
+    assert not key.is_new
+    with pytest.raises(CaribouError, match="a key must have one use"):
+        key.noise(USE + b"!")
+    assert key.seal(USE) != key.seal(USE + b"!") != RunKey.seeded(2).seal(USE + b"!")
+    key.save(tmp_path / "one")
+    with pytest.raises(CaribouError, match="a key must be stored once"):
+        key.save(tmp_path / "two")
+    with pytest.raises(CaribouError, match="a key must be stored once"):
+        RunKey.load(tmp_path / "one").save(tmp_path / "two")
+
+
 def test_streams_of_rounds_and_blocks_do_not_overlap() -> None:
     """The words themselves: 1000 values take 12,000 bytes, and the next block goes on exactly there."""
-    noise = BlockNoise.seeded(1)
-    whole = noise._stream(1, 0).update(bytes(3 * 12_000))
-    assert noise._stream(1, 750).update(bytes(24_000)) == whole[12_000:]
-    assert noise._stream(2, 0).update(bytes(64)) not in whole
+    noise = RunKey.seeded(1).noise(USE)
+    whole = noise._stream(b"1", 0).update(bytes(3 * 12_000))
+    assert noise._stream(b"1", 750).update(bytes(24_000)) == whole[12_000:]
+    assert noise._stream(b"2", 0).update(bytes(64)) not in whole
 
 
 @pytest.mark.parametrize(("counts", "size"), [([8], 6), ([9], 8), ([4, 8], 8), ([0], 8)])
 def test_block_sizes_are_checked(counts: list[int], size: int) -> None:
     with pytest.raises(InputError, match="size must be"):
-        next(BlockNoise.seeded(1).gaussians(1, 0, counts, size=size, std=1.0, grid=2.0**-28))
+        next(RunKey.seeded(1).noise(USE).gaussians(1, 0, counts, size=size, std=1.0, grid=2.0**-28))
 
 
 def test_block_noise_is_the_sampler_of_the_library() -> None:
     """The same words give the same Gaussians: only their address is new."""
-    noise = BlockNoise.seeded(1)
+    noise = RunKey.seeded(1).noise(USE)
     (ours,) = (z.copy() for z in noise.gaussians(3, 7, [901], size=1000, std=1.0, grid=2.0**-28))
-    assert np.array_equal(ours, samplers.gaussians(noise._stream(3, 7 * 750), 901, std=1.0, grid=2.0**-28))
+    address = struct.pack(">QQdd", 3, 1000, 1.0, 2.0**-28)
+    drawn = samplers.gaussians(noise._stream(address, 7 * 750), 901, std=1.0, grid=2.0**-28)
+    assert np.array_equal(ours, drawn)
 
 
 def test_further_bits_of_a_block_depend_on_the_address_of_their_pair_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """All pairs in doubt: decided with further bits, however many blocks are drawn at once, and next to what doubles say."""
-    decided = block_gaussians(BlockNoise.seeded(1), 1, 2, [1000])[0]
+    decided = block_gaussians(RunKey.seeded(1).noise(USE), 1, 2, [1000])[0]
     asked = []
     stream = BlockNoise._stream
     monkeypatch.setattr(BlockNoise, "_stream", lambda self, *address: asked.append(address) or stream(self, *address))
@@ -198,7 +293,7 @@ def test_further_bits_of_a_block_depend_on_the_address_of_their_pair_alone(monke
         return np.arange(len(drawn) // 3)
 
     monkeypatch.setattr(kernels, "gaussian", all_in_doubt)
-    noise = BlockNoise.seeded(1)
+    noise = RunKey.seeded(1).noise(USE)
     (alone,) = block_gaussians(noise, 1, 2, [1000])
     addresses = asked[1:]
     assert len(set(addresses)) == 500
@@ -209,20 +304,33 @@ def test_further_bits_of_a_block_depend_on_the_address_of_their_pair_alone(monke
     assert np.array_equal(alone, decided)
 
 
-def test_block_noise_key_is_private_and_never_replaced(tmp_path: Path) -> None:
-    noise, path = BlockNoise.secure(), tmp_path / "key"
-    noise.save(path)
+def test_the_key_of_a_run_is_private_and_never_replaced(tmp_path: Path) -> None:
+    key, path = RunKey.secure(), tmp_path / "key"
+    key.save(path)
     assert path.stat().st_mode & 0o777 == 0o600
-    loaded = BlockNoise.load(path)
-    assert loaded.for_worker() == noise.for_worker()
+    loaded = RunKey.load(path)
+    assert loaded.noise(USE).for_worker() == key.noise(USE).for_worker()
     assert loaded.is_secret
+    assert loaded.noise(USE).is_secret
+    before = path.read_bytes()
     with pytest.raises(FileExistsError):
-        BlockNoise.secure().save(path)
-    assert BlockNoise.load(path).for_worker() == noise.for_worker()
-    assert noise.for_worker()[1:33].hex() not in repr(noise)
-    for refuse in (copy.copy, copy.deepcopy, pickle.dumps):
-        with pytest.raises(CaribouError):
-            refuse(noise)
+        RunKey.secure().save(path)
+    assert path.read_bytes() == before
+    assert [entry.name for entry in tmp_path.iterdir()] == ["key"]
+    secret = before[1:33]
+    assert secret not in key.noise(USE).for_worker(), "a worker gets a derived key, and can draw nothing else"
+    for source in (key, key.noise(USE)):
+        assert secret.hex() not in repr(source)
+        for refuse in (copy.copy, copy.deepcopy, pickle.dumps):
+            with pytest.raises(CaribouError):
+                refuse(source)
+
+
+def test_no_count_is_set_back_and_no_seed_is_called_secret() -> None:
+    source = NoiseSource.seeded(1)
+    for name, value in (("draws", 0), ("is_secret", True)):
+        with pytest.raises(AttributeError):
+            setattr(source, name, value)
 
 
 @pytest.mark.parametrize("kind", ["gaussian", "laplace"])

@@ -144,7 +144,7 @@ class ReplayedNoise(NoiseSource):
         return noisy
 
     def _next_stream(self) -> Any:
-        self.draws += 1
+        self._draws += 1
         return self._inner._next_stream()
 
 

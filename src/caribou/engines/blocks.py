@@ -6,6 +6,7 @@ tile that is plain compressed rows. States are plain float32 arrays of n x d.
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -98,10 +99,21 @@ class BlockFiles:
     folder: Path
     layout: Layout
 
-    def write(self, index: int, starts: np.ndarray, columns: np.ndarray) -> None:
-        """Store one block: starts [tiles, rows + 1] into columns."""
-        starts.astype("<i8", copy=False).tofile(self._starts(index))
-        columns.astype("<i4", copy=False).tofile(self._columns(index))
+    def write(self, index: int, starts: np.ndarray, columns: np.ndarray) -> bytes:
+        """Store one block: starts [tiles, rows + 1] into columns. Returns its digest."""
+        digest = hashlib.sha256()
+        for path, array, kind in ((self._starts(index), starts, "<i8"), (self._columns(index), columns, "<i4")):
+            plain = np.ascontiguousarray(array, dtype=kind)
+            plain.tofile(path)
+            digest.update(hashlib.sha256(plain.data).digest())
+        return digest.digest()
+
+    def digest(self, index: int) -> bytes:
+        """The digest of a block as it lies in its files now: private, and equal to that of `write` while nothing changed it."""
+        digest = hashlib.sha256()
+        for path in (self._starts(index), self._columns(index)):
+            digest.update(_file_digest(path))
+        return digest.digest()
 
     def read(self, index: int) -> Block:
         """Load one block into memory."""
@@ -159,6 +171,10 @@ class StateFile:
             file.seek(4 * first * self.layout.columns)
             file.write(np.ascontiguousarray(rows, dtype="<f4").data)
 
+    def digest(self) -> bytes:
+        """Of all rows; the same however they are divided into blocks. Private."""
+        return _file_digest(self.path)
+
     def sync(self) -> None:
         """Wait until the file is on disk."""
         with open(self.path, "rb") as file:
@@ -167,3 +183,8 @@ class StateFile:
     def remove(self) -> None:
         """Delete the file, if there is one."""
         self.path.unlink(missing_ok=True)
+
+
+def _file_digest(path: Path) -> bytes:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").digest()

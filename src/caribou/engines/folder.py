@@ -1,7 +1,8 @@
 """The private folder of one run: what a resumed run needs, and nothing once the release is made.
 
 It holds the blocked graph, the last complete state, the key of the noise and a record of how far the run came; mode 0700, and as
-secret as the graph. The record moves through these stages, each written durably before the next begins:
+secret as the graph. The key is overwritten before it is removed. The record moves through these stages, each written durably
+before the next begins:
 
     preparing   nothing is charged and no noise is drawn: the run can be thrown away
     prepared    the blocks are complete; from here on the run reads them and not the tables
@@ -22,10 +23,11 @@ from typing import IO, Any
 
 import numpy as np
 
+from caribou._files import erase
 from caribou.errors import InputError, RunError
-from caribou.mechanisms.noise_source import BlockNoise
+from caribou.mechanisms.noise_source import RunKey
 
-FORMAT = 2
+FORMAT = 3
 STAGES = ("preparing", "prepared", "charging", "running", "released")
 
 
@@ -72,18 +74,28 @@ class WorkFolder:
         temporary.replace(self.path / "record.json")
         self._sync()
 
-    def first_noise(self, new: Callable[[], BlockNoise]) -> BlockNoise:
-        """The noise of this run, before anything is charged: a new key is stored, and serves from now on."""
+    def first_key(self, new: Callable[[], RunKey]) -> RunKey:
+        """The key of this run, before anything is charged: a new one is stored, and serves from now on."""
         if not self.key.exists():
             new().save(self.key)
             self._sync()
-        return BlockNoise.load(self.key)
+        return RunKey.load(self.key)
 
-    def noise(self) -> BlockNoise:
-        """The noise of this run; without its key the run cannot be finished."""
+    def run_key(self) -> RunKey:
+        """The key of this run; without it the run cannot be finished."""
         if not self.key.exists():
             raise RunError(f"{self.path}: the key is gone; the release cannot be completed with the same noise")
-        return BlockNoise.load(self.key)
+        return RunKey.load(self.key)
+
+    def bind(self, key: RunKey, use: bytes) -> None:
+        """Note what the key is used for, before noise is drawn; a run that would use it for anything else is refused."""
+        sealed = key.seal(use)
+        if self.record.setdefault("use", sealed) != sealed:
+            raise RunError(
+                f"{self.path}: the key of this run belongs to another plan or another graph, whose noise would repeat; remove "
+                "the run with --discard (what is charged stays charged)"
+            )
+        self.update()
 
     def save_sums(self, number: int, sums: np.ndarray) -> None:
         """The sums of the rows after a round, which the next one needs; private."""
@@ -108,6 +120,7 @@ class WorkFolder:
 
     def remove(self) -> None:
         """Delete everything; the record goes last, so that an interrupted removal is found and finished."""
+        _erase_keys(self.path)
         for entry in self.path.iterdir():
             if entry.name not in ("lock", "record.json"):
                 entry.unlink()
@@ -115,6 +128,7 @@ class WorkFolder:
         self._lock.close()
 
     def _restart(self, request: Mapping[str, Any]) -> None:
+        _erase_keys(self.path)
         for entry in self.path.iterdir():
             if entry.name != "lock":
                 entry.unlink()
@@ -179,5 +193,12 @@ def discard(path: Path) -> bool:
     if not path.is_dir():
         return False
     with _locked(path):
+        _erase_keys(path)
         shutil.rmtree(path)
     return True
+
+
+def _erase_keys(folder: Path) -> None:
+    """The key, and what a crash left while it was stored: whoever has it can take the noise off the release."""
+    for name in ("key", ".key.tmp"):
+        erase(folder / name)

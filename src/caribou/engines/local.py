@@ -9,7 +9,7 @@ import numpy as np
 
 from caribou.engines.blocks import Block, Layout
 from caribou.engines.kernels import Shards, empty_rows
-from caribou.engines.rounds import Progress, Step, advance, joined
+from caribou.engines.rounds import Progress, RoundGuard, Step, advance, joined
 from caribou.mechanisms.noise_source import BlockNoise
 
 
@@ -23,14 +23,17 @@ class LocalRunner:
     ) -> None:
         self._layout, self._blocks, self._x0, self._noise, self._workers = layout, blocks, x0, noise, workers
         self._y, self._next = (empty_rows(layout.nodes, layout.columns) for _ in range(2))
+        self._guard, self._version = RoundGuard(), 0
 
     def start(self, shards: Iterator[np.ndarray]) -> None:
         """Take over a state."""
         for block, rows in zip(self._blocks, shards, strict=True):
             self._y[block.first : block.first + block.count] = rows
+        self._version += 1
 
     def round(self, step: Step, mean: np.ndarray | None, progress: Progress) -> np.ndarray:
         """Run one round."""
+        self._guard.require(step, mean, self._version)
         sums: list[np.ndarray | None] = [None] * len(self._blocks)
         entries = 0
         with ThreadPoolExecutor(self._workers) as pool:
@@ -41,6 +44,7 @@ class LocalRunner:
                 entries += block.entries
                 progress(step.number, done, entries)
         self._y, self._next = self._next, self._y
+        self._version += 1
         return joined(sums)
 
     def shards(self) -> Iterator[np.ndarray]:

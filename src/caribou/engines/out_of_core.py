@@ -14,7 +14,7 @@ import numpy as np
 from caribou.engines import kernels
 from caribou.engines.blocks import TILE, BlockFiles, StateFile
 from caribou.engines.kernels import Shards
-from caribou.engines.rounds import Progress, Step, advance, drawn, finish_of, joined
+from caribou.engines.rounds import Progress, RoundGuard, Step, advance, drawn, finish_of, joined
 from caribou.mechanisms.noise_source import BlockNoise
 
 
@@ -28,6 +28,7 @@ class OutOfCoreRunner:
         self._x0 = files.state("x0") if residual else None
         self._together = max(1, sum_rows >> files.layout.shift)
         self._state: StateFile | None = None
+        self._guard = RoundGuard()
 
     def start(self, shards: Iterator[np.ndarray]) -> None:
         """Rounds read the state file of the round before; nothing is taken over."""
@@ -35,6 +36,8 @@ class OutOfCoreRunner:
     def round(self, step: Step, mean: np.ndarray | None, progress: Progress) -> np.ndarray:
         """Run one round, from the state of round number - 1 to that of this one."""
         before = self._files.state(f"round-{step.number - 1}")
+        written = before.path.stat()
+        self._guard.require(step, mean, (written.st_ino, written.st_size, written.st_mtime_ns))
         after = self._files.state(f"round-{step.number}")
         after.remove()
         whole = self._files.layout.tiles == 1
@@ -81,8 +84,8 @@ class OutOfCoreRunner:
             for tile in range(layout.tiles):
                 size = 1 << layout.tile_shift
                 y = before.read(tile * size, min(layout.nodes, (tile + 1) * size))
-                # only this tile's rows are in memory: every other address would be a mistake
-                shards = Shards([y] * (tile + 1), layout.tile_shift)
+                # only this tile's rows are in memory: every other address is refused
+                shards = Shards([y], layout.tile_shift, missing=tile)
                 for index, total, start in zip(group, totals, starts, strict=True):
                     kernels.add_rows(self._files.read_tile(index, tile, start), shards, total)
             for index, total, start in zip(group, totals, starts, strict=True):

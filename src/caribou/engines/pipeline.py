@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +18,15 @@ from caribou._validate import integer, one_of
 from caribou.engines import kernels
 from caribou.engines.blocks import BlockFiles, Layout, regrouped
 from caribou.engines.folder import WorkFolder
-from caribou.engines.preparation import Memory, prepare, sums_of_start
+from caribou.engines.preparation import Memory, joined_digest, prepare, sums_of_start
 from caribou.engines.rounds import Progress, Runner, mean_of, steps_of
 from caribou.engines.sources import EdgeTable, FeatureTable
 from caribou.errors import InputError, RunError
-from caribou.mechanisms.noise_source import BlockNoise
+from caribou.mechanisms.noise_source import BlockNoise, RunKey
 from caribou.privacy.budget import Budget, warn_of_large_delta
 from caribou.privacy.calibration import CalibratedPropagation, budget_mu, calibrate_propagation
 from caribou.privacy.certificate import Certificate
+from caribou.privacy.plan import ReleasePlan
 from caribou.privacy.sensitivity import declared_bounds, layer_sensitivity
 from caribou.randomness import Streams
 from caribou.release import Account, Drawn, LedgerLike, embeddings_plan, execute
@@ -123,6 +125,25 @@ def _identity(request: Request, calibrated: CalibratedPropagation) -> dict[str, 
     return {**request.identity(), "noise": calibrated.noise_std, "version": __version__}
 
 
+def _use(request: Request, calibrated: CalibratedPropagation, plan: ReleasePlan, folder: WorkFolder) -> bytes:
+    """All that decides what noise is added to, from which the key of the noise is derived: another plan has other noise.
+
+    It holds the promise, every number of every round, the bounds and the sizes, the graph and the start rows by their digests,
+    the order in which edges are cut, and the arithmetic. It does not hold the engine and its blocks, which change no byte.
+    """
+    digests = folder.record["digests"]
+    parts = {
+        "budget": request.identity()["budget"],
+        "mechanisms": [record.to_dict() for record in plan.mechanisms],
+        "steps": [vars(step) for step in steps_of(calibrated)],
+        "cap order": request.seed,
+        "content": folder.record["content"],
+        "start": [digests["x0"], digests["start"]],
+        "arithmetic": [__version__, kernels.name()],
+    }
+    return json.dumps(parts, sort_keys=True).encode()
+
+
 @dataclass(frozen=True)
 class ReleasedFile:
     """The certificate of a finished release, and from which round it was resumed (None: it was not)."""
@@ -137,7 +158,7 @@ def release_files(
     ledger: LedgerLike | None = None,
     replace_fingerprint: bool = False,
     progress: Progress = lambda *_: None,
-    new_noise: Callable[[], BlockNoise] = BlockNoise.secure,
+    new_key: Callable[[], RunKey] = RunKey.secure,
 ) -> ReleasedFile:
     """Release X^(K) of the graph in the files under the whole budget, or finish a release that was interrupted.
 
@@ -164,17 +185,20 @@ def release_files(
             return ReleasedFile(certificate, resumed)
         files = _prepared(request, edges, features, calibrated, memory, folder)
 
-        def run(noise: BlockNoise) -> Drawn[None]:
-            _run(request, calibrated, folder, files, memory, noise, progress)
+        def run(key: RunKey) -> Drawn[None]:
+            use = _use(request, calibrated, plan, folder)
+            folder.bind(key, use)
+            _run(request, calibrated, folder, files, memory, key.noise(use), progress)
             Certificate.from_dict(folder.record["certificate"]).save(request.certificate_path)
             folder.update(stage="released")
             return Drawn(None)
 
+        plan = embeddings_plan(request.budget, calibrated, start="features", resumable=True)
         released = execute(
-            embeddings_plan(request.budget, calibrated, start="features", resumable=True),
+            plan,
             _FileContent(request.name, tuple(bytes.fromhex(part) for part in folder.record["content"])),
             run,
-            noise=folder.first_noise(new_noise) if folder.stage == "prepared" else folder.noise(),
+            noise=folder.first_key(new_key) if folder.stage == "prepared" else folder.run_key(),
             ledger=ledger,
             replace_fingerprint=replace_fingerprint,
             journal=_FolderJournal(folder),
@@ -215,7 +239,11 @@ class _FolderJournal:
             self.folder.update(stage="charging", certificate=make().to_dict(), ledger=where)
         if self.folder.record["ledger"] != where:
             raise RunError(f"ledger must be that of the interrupted run, {self.folder.record['ledger']}")
-        return Certificate.from_dict(self.folder.record["certificate"])
+        stored = Certificate.from_dict(self.folder.record["certificate"])
+        made = replace(make(), versions=stored.versions, created=stored.created, certificate_id=stored.certificate_id)
+        if json.loads(made.to_json()) != json.loads(stored.to_json()):
+            raise RunError(f"{self.folder.path}: the certificate of the interrupted run is that of another plan")
+        return stored
 
     @property
     def is_charged(self) -> bool:
@@ -261,12 +289,14 @@ def _prepared(
     folder: WorkFolder,
 ) -> BlockFiles:
     if folder.stage != "preparing":
-        return BlockFiles(folder.path, Layout(**folder.record["layout"]))
+        files = BlockFiles(folder.path, Layout(**folder.record["layout"]))
+        _require_unchanged(files, folder)
+        return files
     layout = memory.layout(features.nodes, features.columns, edges.count)
     _check_space(request, layout, edges.count, folder.path)
     files = BlockFiles(folder.path, layout)
     bounds = calibrated.sensitivity.bounds
-    content = prepare(
+    prepared = prepare(
         edges,
         features,
         files,
@@ -275,8 +305,27 @@ def _prepared(
         cap_key=int(Streams(request.seed).sampling.integers(2**63)),
         memory=memory,
     )
-    folder.update(stage="prepared", layout=vars(layout), content=[part.hex() for part in content])
+    x0, start = (files.state(name).digest().hex() for name in ("x0", "round-0"))
+    digests = {"blocks": prepared.blocks.hex(), "x0": x0, "start": start, "state": start}
+    content = [part.hex() for part in prepared.content]
+    folder.update(stage="prepared", layout=vars(layout), content=content, digests=digests)
     return files
+
+
+def _require_unchanged(files: BlockFiles, folder: WorkFolder) -> None:
+    """A resumed run draws the noise that it drew before: it must be added to the same blocks and the same state."""
+    stored, number = folder.record["digests"], folder.record["round"]
+    found = {
+        "blocks": joined_digest(files.digest(index) for index in range(files.layout.blocks)).hex(),
+        "x0": files.state("x0").digest().hex(),
+        "state": files.state(f"round-{number}").digest().hex(),
+    }
+    for name, digest in found.items():
+        if stored[name] != digest:
+            raise RunError(
+                f"{folder.path}: the {name} are not those of the interrupted run; remove it with --discard (what is "
+                "charged stays charged)"
+            )
 
 
 def _check_space(request: Request, layout: Layout, pairs: int, work: Path) -> None:
@@ -329,7 +378,7 @@ def _checkpoint(number: int, runner: Runner, folder: WorkFolder, files: BlockFil
             state.write(files.layout.span(block)[0], rows)
         state.sync()
     folder.save_sums(number, sums)
-    folder.update(round=number)
+    folder.update(round=number, digests={**folder.record["digests"], "state": state.digest().hex()})
     files.state(f"round-{number - 1}").remove()
     (folder.path / f"sums-{number - 1}.npy").unlink(missing_ok=True)
 

@@ -7,8 +7,9 @@ that it keeps to the bucket of the other.
 
 from __future__ import annotations
 
+import hashlib
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -59,6 +60,17 @@ class Memory:
         return max(1, self.free // 4 // (8 * columns))
 
 
+@dataclass(frozen=True)
+class Prepared:
+    """Digests of what was prepared, as private as the graph.
+
+    content: of the graph, for a ledger's keyed fingerprint. blocks: of the stored blocks.
+    """
+
+    content: tuple[bytes, ...]
+    blocks: bytes
+
+
 def prepare(
     edges: EdgeTable,
     features: FeatureTable,
@@ -68,8 +80,8 @@ def prepare(
     degree_cap: int | None,
     cap_key: int,
     memory: Memory,
-) -> tuple[bytes, ...]:
-    """Write the blocks of the graph, X^(0) and y^(0) = S^(-1/2) X^(0) into the folder; the content for a ledger's fingerprint.
+) -> Prepared:
+    """Write the blocks of the graph, X^(0) and y^(0) = S^(-1/2) X^(0) into the folder.
 
     The graph is made symmetric, simple and free of self loops first; ``cap_key`` is the public key of the order of pairs.
     """
@@ -81,12 +93,18 @@ def prepare(
     limit = max(1 << 16, memory.free // 2 // _PER_ENTRY)
     if degree_cap is not None:
         buckets = _capped(buckets, degree_cap, cap_key, limit, digest)
+    stored = []
     for index in range(files.layout.blocks):
         pieces = buckets.sorted_pieces(index, limit)
-        _store(files, index, pieces if degree_cap is not None else _digested(pieces, digest))
+        stored.append(_store(files, index, pieces if degree_cap is not None else _digested(pieces, digest)))
         buckets.remove(index)
     _store_states(features, files, degree_floor, digest)
-    return tuple(digest.parts())
+    return Prepared(tuple(digest.parts()), joined_digest(stored))
+
+
+def joined_digest(blocks: Iterable[bytes]) -> bytes:
+    """One digest of the digests of all blocks in order."""
+    return hashlib.sha256(b"".join(blocks)).digest()
 
 
 def _digested(pieces: Iterator[np.ndarray], digest: ContentDigest) -> Iterator[np.ndarray]:
@@ -197,7 +215,7 @@ def _first_of_each_row(keys: np.ndarray, cap: int, cap_key: int) -> np.ndarray:
     return keys[first_of_each_row(rows, columns, cap, cap_key)]
 
 
-def _store(files: BlockFiles, index: int, pieces: Iterator[np.ndarray]) -> None:
+def _store(files: BlockFiles, index: int, pieces: Iterator[np.ndarray]) -> bytes:
     layout = files.layout
     first, last = layout.span(index)
     counts = np.zeros((layout.tiles, last - first), dtype=np.int64)
@@ -216,7 +234,7 @@ def _store(files: BlockFiles, index: int, pieces: Iterator[np.ndarray]) -> None:
     ends = np.cumsum(counts.ravel()).reshape(counts.shape)
     starts = np.concatenate([ends[:, :1] - counts[:, :1], ends], axis=1)
     flat = [part for parts in columns for part in parts]
-    files.write(index, starts, np.concatenate(flat) if flat else np.empty(0, np.int32))
+    return files.write(index, starts, np.concatenate(flat) if flat else np.empty(0, np.int32))
 
 
 def _store_states(features: FeatureTable, files: BlockFiles, degree_floor: int, digest: ContentDigest) -> None:

@@ -1,7 +1,8 @@
 """The engine on Ray: actors keep their blocks, states move through the object store.
 
 The result of (round, block) is a function of the state, the block and the key. So a killed worker, which Ray starts again and
-whose tasks it repeats, and two copies of one task give the same bytes. Ray is imported when a runner is made.
+whose tasks it repeats, and two copies of one task give the same bytes. Workers are sent a key that is derived from that of the
+run, its plan and its graph: they can draw the noise of this run and no other. Ray is imported when a runner is made.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import numpy as np
 from caribou.engines import kernels
 from caribou.engines.blocks import Block, BlockFiles, Layout
 from caribou.engines.kernels import Rows, Shards, empty_rows
-from caribou.engines.rounds import Progress, Step, advance, joined
+from caribou.engines.rounds import Progress, RoundGuard, Step, advance, joined
 from caribou.errors import CaribouError, InputError
 from caribou.mechanisms.noise_source import BlockNoise
 
@@ -51,6 +52,7 @@ class Worker:
         import ray
 
         if self._version != version:
+            self._version = -1  # until all of it is there: a fetch that fails must not leave a mixture of two states
             # copied: rows are fetched in random order, and the pages of the object store are small
             for shard, reference in enumerate(state):
                 self._y[slice(*self._layout.span(shard))] = ray.get(reference)
@@ -102,6 +104,7 @@ class RayRunner:
         self._ray = ray
         self._state: list[Any] = []
         self._version = 0
+        self._guard = RoundGuard()
         actor = ray.remote(num_cpus=1, max_restarts=RETRIES, max_task_retries=RETRIES)(Worker)
         arguments = (layout, noise.for_worker(), kernels.name())
         self.actors = [actor.remote(*arguments) for _ in range(min(workers, layout.blocks))]
@@ -117,6 +120,7 @@ class RayRunner:
 
     def submit(self, index: int, step: Step, mean: np.ndarray | None, worker: int | None = None) -> list[Any]:
         """Ask for the next rows of a block: the worker that keeps it, or any other. Asking twice gives the same bytes twice."""
+        self._guard.require(step, mean, self._version)
         actor = self.actors[(index if worker is None else worker) % len(self.actors)]
         held = [self._blocks[index]]
         return actor.advance.options(num_returns=2).remote(index, step, mean, held, self._version, self._state)

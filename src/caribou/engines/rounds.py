@@ -11,7 +11,7 @@ import numpy as np
 from caribou.engines import kernels
 from caribou.engines.blocks import TILE, Block
 from caribou.engines.kernels import Finish, Shards
-from caribou.errors import InputError
+from caribou.errors import CaribouError, InputError
 from caribou.layers import LAYERS
 from caribou.mechanisms.noise_source import BlockNoise
 from caribou.privacy.arithmetic import grid_spacing
@@ -69,7 +69,8 @@ class Runner(Protocol):
     """What a round needs of an engine: a map over row blocks with at-least-once execution.
 
     Work may be repeated, on any worker and in any order: the result of (round, block) is a function of the state, the block and
-    the key. ``durable`` says that its states survive the process in the work folder without being copied there.
+    the key. A round that is asked with another step, mean or state than before is refused (`RoundGuard`). ``durable`` says that
+    its states survive the process in the work folder without being copied there.
     """
 
     durable: bool
@@ -85,6 +86,19 @@ class Runner(Protocol):
 
     def close(self) -> None:
         """Give back whatever is held, also after a failure."""
+
+
+class RoundGuard:
+    """What every round was asked with. It may be repeated; with another step, mean or state its noise would serve two values."""
+
+    def __init__(self) -> None:
+        self._asked: dict[int, tuple[Step, bytes | None, object]] = {}
+
+    def require(self, step: Step, mean: np.ndarray | None, state: object) -> None:
+        """Note a round on first sight; refuse it if it was asked otherwise before. ``state``: tells states apart."""
+        asked = (step, None if mean is None else mean.tobytes(), state)
+        if self._asked.setdefault(step.number, asked) != asked:
+            raise CaribouError(f"round {step.number} must be asked as before (its noise would repeat), got another one")
 
 
 def advance(

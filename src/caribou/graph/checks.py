@@ -52,19 +52,25 @@ def restore(record: Any, state: Mapping[str, Any]) -> None:
         object.__setattr__(record, key, seal(value))
 
 
-def private_copy(array: np.ndarray) -> np.ndarray:
-    """The array itself when nobody can write to it (a file that is mapped read-only included), else a sealed copy.
+def is_plain(array: np.ndarray) -> bool:
+    """Whether the array lies in memory as compiled loops read it: row by row without gaps, aligned, in native byte order."""
+    return array.flags.c_contiguous and array.flags.aligned and array.dtype.isnative
 
-    A view with strides, out of alignment or in another byte order is copied, too: compiled loops read plain memory.
+
+def private_copy(array: np.ndarray, *, mapped: bool = True) -> np.ndarray:
+    """The array itself when nobody can write to it, else a sealed copy in plain memory.
+
+    ``mapped``: a file that is mapped read-only counts as such. Another process can still write to it, so it must not hold
+    indices: they are bounds-checked once.
     """
-    if not (array.flags.c_contiguous and array.flags.aligned and array.dtype.isnative):
+    if not is_plain(array):
         return seal(np.ascontiguousarray(array.astype(array.dtype.newbyteorder("="), copy=True)))
     base: Any = array
     while isinstance(base, np.ndarray):
         if base.flags.writeable:
             return seal(array.copy())
         base = base.base
-    return array if base is None or isinstance(base, mmap) else seal(array.copy())
+    return array if base is None or (mapped and isinstance(base, mmap)) else seal(array.copy())
 
 
 def index_array(name: str, values: Any) -> np.ndarray:
@@ -113,17 +119,53 @@ def first_bad(features: Any, good: np.ndarray) -> tuple[int, int, Any]:
 def checked_sparse(features: Any, dtype: np.dtype) -> Any:
     if max(features.shape) > MAX_NODES:
         raise InputError(f"features must have at most {MAX_NODES} columns, got {features.shape[1]}")
-    if isinstance(features, sp.csr_array) and features.dtype == dtype:
+    _check_places(features)
+    if isinstance(features, sp.csr_array) and features.dtype == dtype and _is_canonical(features):
         parts = (features.data, features.indices, features.indptr)
-        if features.has_canonical_format and not any(part.flags.writeable for part in parts):
+        if all(is_plain(part) and not part.flags.writeable for part in parts):
             return features
     # A fresh matrix on own arrays: sum_duplicates works in place, and a shared array could be changed by its owner.
-    matrix = sp.csr_array(features, dtype=dtype, copy=True)
+    rows = features.tocsr()
+    parts = (rows.data.astype(dtype), np.array(rows.indices), np.array(rows.indptr))
+    matrix = sp.csr_array(parts, shape=features.shape)
+    _check_places(matrix)
     matrix.sum_duplicates()
     if matrix.nnz <= MAX_NODES and matrix.indices.dtype != np.int32:
         narrow = (matrix.data, matrix.indices.astype(np.int32), matrix.indptr.astype(np.int32))
         matrix = sp.csr_array(narrow, shape=matrix.shape)
     return seal(matrix)
+
+
+def _check_places(matrix: Any) -> None:
+    """Every entry of a sparse matrix lies inside of it: SciPy believes what it is given, and would read other memory."""
+    if matrix.format == "coo":
+        for end, places in zip(matrix.shape, matrix.coords, strict=True):
+            _require_below(end, places)
+    elif matrix.format in ("csr", "csc", "bsr"):
+        block = matrix.blocksize if matrix.format == "bsr" else (1, 1)
+        rows, columns = (size // length for size, length in zip(matrix.shape, block, strict=True))
+        lines, end = (columns, rows) if matrix.format == "csc" else (rows, columns)
+        starts, entries = matrix.indptr, len(matrix.indices)
+        if len(starts) != lines + 1 or int(starts[0]) != 0 or (starts[1:] < starts[:-1]).any():
+            raise InputError(f"features must have an indptr that rises from 0 in {lines} steps, got another one")
+        if not int(starts[-1]) <= entries == len(matrix.data):
+            raise InputError("features must have as many indices and values as its indptr says, got another number")
+        _require_below(end, matrix.indices[: int(starts[-1])])
+
+
+def _require_below(end: int, places: np.ndarray) -> None:
+    if len(places) and not (int(places.min()) >= 0 and int(places.max()) < end):
+        raise InputError(f"features must have sparse indices in [0, {end}), got {places.min()} to {places.max()}")
+
+
+def _is_canonical(matrix: Any) -> bool:
+    """Whether indices rise inside every row; a matrix says so of itself, but anybody can set that."""
+    if int(matrix.indptr[-1]) != len(matrix.indices):
+        return False
+    rises = matrix.indices[1:] > matrix.indices[:-1]
+    starts = matrix.indptr[1:-1]
+    rises[starts[(starts > 0) & (starts < len(matrix.indices))] - 1] = True
+    return bool(rises.all())
 
 
 def checked_rows(indptr: Any, indices: Any, n: int) -> tuple[np.ndarray, np.ndarray]:
@@ -134,12 +176,14 @@ def checked_rows(indptr: Any, indices: Any, n: int) -> tuple[np.ndarray, np.ndar
             raise InputError(f"{name} must be a 1-D integer array, got {array.dtype} of shape {array.shape}")
     if len(starts) != n + 1:
         raise InputError(f"indptr must have n + 1 = {n + 1} entries, got {len(starts)}")
+    # first a copy, then the checks: what is checked is what will be read
+    starts, columns = private_copy(starts, mapped=False), private_copy(columns, mapped=False)
     if int(starts[0]) != 0 or int(starts[-1]) != len(columns) or (starts[1:] < starts[:-1]).any():
         raise InputError(f"indptr must rise from 0 to {len(columns)} (the length of indices)")
     if len(columns) and not (int(columns.min()) >= 0 and int(columns.max()) < n):
         raise InputError(f"indices must be node indices in [0, {n}), got {int(columns.min())} to {int(columns.max())}")
-    starts = private_copy(starts.astype(np.int32 if len(columns) <= MAX_NODES else np.int64, copy=False))
-    columns = private_copy(columns.astype(np.int32, copy=False))
+    starts = seal(starts.astype(np.int32 if len(columns) <= MAX_NODES else np.int64, copy=False))
+    columns = seal(columns.astype(np.int32, copy=False))
     rows = np.repeat(np.arange(n, dtype=np.int32), np.diff(starts))
     if (rows == columns).any():
         raise InputError(f"indices must hold no self loop, got one at node {int(rows[rows == columns][0])}")

@@ -2,7 +2,8 @@
 
 AES-256 in counter mode gives the bits; `samplers` turns them into every distribution. The key comes from the operating
 system unless an experiment asks for a seed; it is held in memory only, and is never printed, copied or pickled. The one exception
-is `BlockNoise`, whose key outlives a crash in a private file, because a resumed run must draw the same noise again.
+is `RunKey`, which outlives a crash in a private file, because a resumed run must draw the same noise again. Noise of such a run
+is drawn under a key that is derived from it and from all that decides what the noise is added to (`BlockNoise`).
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import hashlib
 import hmac
 import math
 import os
+import struct
 import threading
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
@@ -20,9 +22,11 @@ from typing import Any, NoReturn
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
+from caribou._files import erase
 from caribou._validate import integer, non_negative, positive, positive_or_inf
 from caribou.errors import CaribouError, InputError
 from caribou.mechanisms import samplers
+from caribou.mechanisms.process_marker import MARKER
 from caribou.privacy.arithmetic import grid_spacing
 
 
@@ -42,22 +46,19 @@ class NoiseSource:
     """
 
     def __init__(self, key: bytes, *, origin: str) -> None:
-        if not isinstance(key, bytes) or len(key) != 32:
-            raise InputError(f"key must be 32 bytes, got {type(key).__name__} of length {_length(key)}")
+        _check_key(key)
         self.__key = key
+        self.__is_secret = False  # only `secure` and its streams may say otherwise
         self.origin = origin
-        self.is_secret = False  # only `secure` and its streams may say otherwise
-        self.draws = 0
+        self._draws = 0
         self._purposes: set[str] = set()
-        self._process = os.getpid()
-        # Two threads that took the same number would draw the same noise for two different values.
-        self._lock = threading.Lock()
+        self._process = MARKER.read()
 
     @classmethod
     def secure(cls) -> NoiseSource:
         """Fresh noise under a key from the operating system: what a release uses."""
         source = cls(os.urandom(32), origin="the operating system")
-        source.is_secret = True
+        source.__is_secret = True
         return source
 
     @classmethod
@@ -73,6 +74,16 @@ class NoiseSource:
         return cls(key, origin="a fixed seed")
 
     @property
+    def is_secret(self) -> bool:
+        """Whether the key came from the operating system."""
+        return self.__is_secret
+
+    @property
+    def draws(self) -> int:
+        """How many calls drew noise: the number of the next draw, which nobody sets back."""
+        return self._draws
+
+    @property
     def is_new(self) -> bool:
         """Whether nothing was drawn and no stream was opened."""
         return self.draws == 0 and not self._purposes
@@ -82,7 +93,7 @@ class NoiseSource:
 
         Each purpose can be used once: a second child of the same name would repeat the noise of the first.
         """
-        with self._lock:
+        with _LOCK:
             self._rekey_after_fork()
             if purpose in self._purposes:
                 raise CaribouError(
@@ -90,7 +101,7 @@ class NoiseSource:
                 )
             self._purposes.add(purpose)
             child = NoiseSource(hmac.digest(self.__key, purpose.encode(), "sha256"), origin=self.origin)
-        child.is_secret = self.is_secret
+        child.__is_secret = self.__is_secret
         return child
 
     def gaussian(self, shape: tuple[int, ...], *, std: float, grid: float | None = None) -> np.ndarray:
@@ -175,23 +186,24 @@ class NoiseSource:
         return samplers.binomial(self._next_stream(), trials, probability=probability)
 
     def _next_stream(self) -> Any:
-        with self._lock:
+        with _LOCK:
             self._rekey_after_fork()
             stream = self._cipher_stream()
-            self.draws += 1
+            self._draws += 1
         return stream
 
     def _cipher_stream(self) -> Any:
         # One counter block per draw: the upper half of the initial block is the number of the draw, the lower half counts.
-        initial = self.draws.to_bytes(8, "big") + bytes(8)
+        initial = self._draws.to_bytes(8, "big") + bytes(8)
         return Cipher(algorithms.AES(self.__key), modes.CTR(initial)).encryptor()
 
     def _rekey_after_fork(self) -> None:
         """A forked child holds a copy of the key: without a new one, two releases would carry the same noise."""
-        if self._process != os.getpid():
-            if self.is_secret:
+        here = MARKER.read()
+        if self._process != here:
+            if self.__is_secret:
                 self.__key = hashlib.sha256(self.__key + os.urandom(32)).digest()
-            self._process = os.getpid()
+            self._process = here
 
     def __repr__(self) -> str:
         return f"NoiseSource(origin={self.origin!r}, draws={self.draws})"
@@ -202,69 +214,135 @@ class NoiseSource:
     __copy__ = __deepcopy__ = __reduce_ex__ = __getstate__ = _refuse
 
 
+class RunKey:
+    """The key of one run that can be resumed. It draws nothing: noise comes from a key that `noise` derives from it.
+
+    Everything that decides what noise is added to goes into the derivation. So a run that is resumed with another budget, another
+    graph or another scale would draw independent noise, and no two results under one key can be subtracted.
+
+    >>> key = RunKey.seeded(3)
+    >>> key.is_new, key.noise(b"this plan, this graph").is_secret, key.is_new
+    (True, False, False)
+    """
+
+    def __init__(self, key: bytes, *, origin: str, is_secret: bool = False) -> None:
+        _check_key(key)
+        self.__key = key
+        self.__use: bytes | None = None
+        self.__is_stored = False
+        self.origin = origin
+        self.__is_secret = is_secret
+
+    @classmethod
+    def secure(cls) -> RunKey:
+        """A fresh key from the operating system: what a release uses."""
+        return cls(os.urandom(32), origin="the operating system", is_secret=True)
+
+    @classmethod
+    def seeded(cls, seed: int) -> RunKey:
+        """A reproducible key for experiments; the certificate of such a run is void."""
+        key = hashlib.sha256(f"caribou block noise|{integer(at_least=0, noise_seed=seed)}".encode()).digest()
+        return cls(key, origin="a fixed seed")
+
+    @property
+    def is_secret(self) -> bool:
+        """Whether the key came from the operating system."""
+        return self.__is_secret
+
+    @property
+    def is_new(self) -> bool:
+        """Whether no noise was derived from this object. A resumed run reads its key anew and derives the same noise again."""
+        return self.__use is None
+
+    def noise(self, use: bytes) -> BlockNoise:
+        """The noise of one use of this key: ``use`` states all that decides what it is added to. A key has one use."""
+        if self.__use not in (None, use):
+            raise CaribouError("a key must have one use, got another plan or another graph under the same key")
+        self.__use = use
+        derived = hmac.digest(self.__key, b"caribou noise by block" + hashlib.sha256(use).digest(), "sha256")
+        return BlockNoise(derived, origin=self.origin, is_secret=self.__is_secret)
+
+    def seal(self, use: bytes) -> str:
+        """A keyed digest of a use, to be stored and compared: without the key it tells nothing about the graph."""
+        return hmac.new(self.__key, b"caribou use of a key" + hashlib.sha256(use).digest(), "sha256").hexdigest()
+
+    def save(self, path: Path) -> None:
+        """Write the key for its owner's eyes only (mode 0600), durably, whole or not at all. A key is never replaced.
+
+        It is stored in one place only: two runs would otherwise share it.
+        """
+        if self.__is_stored:
+            raise CaribouError("a key must be stored once, got a second place for the same key")
+        self.__is_stored = True
+        temporary = path.with_name(f".{path.name}.tmp")
+        erase(temporary)
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(_packed(self.__key, self.origin, self.__is_secret))
+            file.flush()
+            os.fsync(file.fileno())
+        try:
+            os.link(temporary, path)  # unlike a rename it fails where a key is already
+        except BaseException:
+            erase(temporary)
+            raise
+        temporary.unlink()
+
+    @classmethod
+    def load(cls, path: Path) -> RunKey:
+        """Read what `save` wrote."""
+        key, origin, is_secret = _unpacked(path.read_bytes())
+        found = cls(key, origin=origin, is_secret=is_secret)
+        found.__is_stored = True
+        return found
+
+    def __repr__(self) -> str:
+        return f"RunKey(origin={self.origin!r})"
+
+    def _refuse(self, *_: object) -> NoReturn:
+        raise CaribouError("a RunKey must not be copied or pickled: it is as secret as the graph")
+
+    __copy__ = __deepcopy__ = __reduce_ex__ = __getstate__ = _refuse
+
+
 class BlockNoise:
     """Noise by address: the same (round, block) under the same key is the same noise, whoever draws it and however often.
 
     A retried, restarted or speculative piece of work must redraw what it drew before: fresh noise would release one value twice.
-    So the address, not the order of calls, chooses the stream: AES-256 in counter mode from the counter (round, position) on.
-    It is the caller's duty that one address never serves two different values: one key per run, one address per row block and
-    round. Forked or copied on purpose, a source gives the same noise; it is never printed or pickled.
+    So the address, not the order of calls, chooses the stream. Every round, size, scale and grid has a derived key of its own,
+    and the block is the counter of AES-256 under it. One address never serves two different values: the key was derived from all
+    that decides them (`RunKey.noise`), and a runner refuses a round that is asked otherwise (`engines.rounds.RoundGuard`). Forked
+    or copied on purpose, a source gives the same noise; it is never printed or pickled.
 
-    >>> noise = BlockNoise.seeded(3)
+    >>> noise = RunKey.seeded(3).noise(b"one graph")
     >>> draws = [next(noise.gaussians(1, 0, [4], size=4, std=1.0, grid=2.0**-28)).tolist() for _ in range(2)]
     >>> draws[0] == draws[1]
     True
     """
 
     def __init__(self, key: bytes, *, origin: str, is_secret: bool = False) -> None:
-        if not isinstance(key, bytes) or len(key) != 32:
-            raise InputError(f"key must be 32 bytes, got {type(key).__name__} of length {_length(key)}")
+        _check_key(key)
         self.__key = key
-        self.__streams = hmac.digest(key, b"caribou noise by block", "sha256")
         self.origin = origin
-        self.is_secret = is_secret
-
-    @classmethod
-    def secure(cls) -> BlockNoise:
-        """Under a fresh key from the operating system: what a release uses."""
-        return cls(os.urandom(32), origin="the operating system", is_secret=True)
-
-    @classmethod
-    def seeded(cls, seed: int) -> BlockNoise:
-        """Reproducible noise for experiments; the certificate of such a run is void."""
-        key = hashlib.sha256(f"caribou block noise|{integer(at_least=0, noise_seed=seed)}".encode()).digest()
-        return cls(key, origin="a fixed seed")
+        self.__is_secret = is_secret
 
     @property
-    def is_new(self) -> bool:
-        """Always: the address chooses the noise, and a resumed run draws the same again."""
-        return True
-
-    def save(self, path: Path) -> None:
-        """Write the key for its owner's eyes only (mode 0600), durably, whole or not at all. A key is never replaced."""
-        temporary = path.with_name(f".{path.name}.tmp")
-        temporary.unlink(missing_ok=True)
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(self.for_worker())
-            file.flush()
-            os.fsync(file.fileno())
-        os.link(temporary, path)  # unlike a rename it fails where a key is already
-        temporary.unlink()
-
-    @classmethod
-    def load(cls, path: Path) -> BlockNoise:
-        """Read what `save` wrote."""
-        return cls.from_worker(path.read_bytes())
+    def is_secret(self) -> bool:
+        """Whether the key of the run came from the operating system."""
+        return self.__is_secret
 
     def for_worker(self) -> bytes:
-        """The key with its origin, to be handed to a worker of the same run and to nobody else: it is as secret as the graph."""
-        return bytes([self.is_secret]) + self.__key + self.origin.encode()
+        """The key of this noise with its origin, to be handed to a worker of the same run and to nobody else.
+
+        It is as secret as the graph. The key of the run cannot be had from it: a worker can draw no other noise.
+        """
+        return _packed(self.__key, self.origin, self.__is_secret)
 
     @classmethod
     def from_worker(cls, secret: bytes) -> BlockNoise:
         """The inverse of `for_worker`."""
-        return cls(secret[1:33], origin=secret[33:].decode(), is_secret=secret[:1] == b"\x01")
+        key, origin, is_secret = _unpacked(secret)
+        return cls(key, origin=origin, is_secret=is_secret)
 
     def gaussians(
         self, round_number: int, first: int, counts: Sequence[int], *, size: int, std: float, grid: float
@@ -279,7 +357,8 @@ class BlockNoise:
             raise InputError(
                 f"size must be a multiple of 4 and bound every count, only the last may differ, got {size}"
             )
-        stream = self._stream(round_number, first * (12 * size // 16))
+        address = struct.pack(">QQdd", round_number, size, std, grid)
+        stream = self._stream(address, first * (12 * size // 16))
         words, out = np.empty(3 * size // 2 + 2, dtype="<u8"), np.empty(size)
         room = words.view(np.uint8).data
         for block, count in enumerate(counts, first):
@@ -287,15 +366,16 @@ class BlockNoise:
             stream.update_into(_zeros(24 * pairs), room)
 
             def further(pair: int, before: int = block * size // 2) -> Any:
-                return self._stream(round_number, _FURTHER + (before + pair << 16))
+                return self._stream(address, _FURTHER + (before + pair << 16))
 
-            samplers.gaussians_of_words(words[: 3 * pairs], out[: 2 * pairs], std=std, grid=grid, further=further)
+            drawn = words[: 3 * pairs].astype(np.uint64, copy=False)
+            samplers.gaussians_of_words(drawn, out[: 2 * pairs], std=std, grid=grid, further=further)
             yield out[:count]
 
-    def _stream(self, round_number: int, position: int) -> Any:
-        """From 16-byte word ``position`` of the round on: 2^96 of them never reach the next round."""
-        initial = round_number.to_bytes(4, "big") + position.to_bytes(12, "big")
-        return Cipher(algorithms.AES(self.__streams), modes.CTR(initial)).encryptor()
+    def _stream(self, address: bytes, position: int) -> Any:
+        """From 16-byte word ``position`` on, under the key of an address: the same noise at two scales would cancel out."""
+        key = hmac.digest(self.__key, address, "sha256")
+        return Cipher(algorithms.AES(key), modes.CTR(position.to_bytes(16, "big"))).encryptor()
 
     def __repr__(self) -> str:
         return f"BlockNoise(origin={self.origin!r})"
@@ -308,6 +388,30 @@ class BlockNoise:
 
 _FURTHER = 1 << 95
 """Position in a round from which on every pair of values has 2^16 words of 16 bytes of its own, beyond the words of all pairs."""
+_LOCK = threading.Lock()
+"""Held while a source takes its next number: two threads with the same one would draw the same noise for two values."""
+
+
+def _free_lock() -> None:
+    global _LOCK  # a thread that held it was left behind in the parent
+    _LOCK = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_free_lock)
+
+
+def _packed(key: bytes, origin: str, is_secret: bool) -> bytes:
+    return bytes([is_secret]) + key + origin.encode()
+
+
+def _unpacked(secret: bytes) -> tuple[bytes, str, bool]:
+    return secret[1:33], secret[33:].decode(), secret[:1] == b"\x01"
+
+
+def _check_key(key: bytes) -> None:
+    if not isinstance(key, bytes) or len(key) != 32:
+        raise InputError(f"key must be 32 bytes, got {type(key).__name__} of length {_length(key)}")
 
 
 @lru_cache(maxsize=4)

@@ -23,6 +23,7 @@ VERSION = 2
 """Of the arithmetic: changes whenever the bits of a result may."""
 _INTERFACE = 3
 """Of the compiled functions: changes whenever they are called in another way."""
+_INT32_MAX = 2**31 - 1
 _GROUP = 128
 """Rows whose sums the compiled loop makes together, as in the C file."""
 
@@ -46,15 +47,25 @@ class Rows:
 
 @dataclass(frozen=True, eq=False)
 class Shards:
-    """y = S^(-1/2) X in arrays of 2^shift rows (float32, [rows, d]): wherever they lie, row j is found in one step."""
+    """y = S^(-1/2) X in arrays of 2^shift rows (float32, [rows, d]): wherever they lie, row j is found in one step.
+
+    The last array may be shorter. ``missing``: how many arrays of 2^shift rows would come before the first, and are not there.
+    """
 
     arrays: Sequence[np.ndarray]
     shift: int = 62
+    missing: int = 0
 
     @property
     def columns(self) -> int:
         """d."""
         return int(self.arrays[0].shape[1])
+
+    @property
+    def nodes(self) -> range:
+        """The rows that can be read."""
+        first = self.missing << self.shift if self.missing else 0
+        return range(first, first + sum(len(array) for array in self.arrays))
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,51 +147,67 @@ def round_tiles(
 
     The next noise is asked for when the one before has been used.
     """
+    if tile < 1:
+        raise InputError(f"tile must be at least 1, got {tile}")
+    _check_product(rows, y)
+    _check_finish(finish, (rows.count, y.columns), out)
+    for array in y.arrays:
+        _check_apart(out, array)
     firsts = range(0, rows.count, tile)
     sums = np.zeros((len(firsts), y.columns))
-    if _library() is None:
+    library = _library()
+    if library is None:
         for number, (first, noise) in enumerate(zip(firsts, noises, strict=True)):
             part = slice(first, min(rows.count, first + tile))
+            finish_part = finish.part(part, _checked_noise(noise, (part.stop - first, y.columns)))
             total = np.zeros((part.stop - first, y.columns))
-            add_rows(rows.part(first, part.stop), y, total)
-            sums[number] = finish_rows(finish.part(part, noise), total, out[part])
+            _add_with_numpy(rows.part(first, part.stop), y, total)
+            sums[number] = _finish_with_numpy(finish_part, total, out[part])
         return sums
     pointers, scratch = _pointers(y), np.empty((_GROUP, y.columns))
-    product, rest = _product(rows, y, pointers), _rest(finish, out, sums)
+    product, rest = _product(rows, y, pointers), _rest(replace(finish, noise=None), out, sums)
     # only addresses move from tile to tile: asking NumPy for them again would cost as much as a small product
     moving = [(product, "starts", 8), (rest, "degrees", 8), (rest, "own", 4 * y.columns), (rest, "out", 4 * y.columns)]
     if finish.x0 is not None:
         moving.append((rest, "x0", 4 * y.columns))
     begins = [(record, field, getattr(record, field), width) for record, field, width in moving]
-    arguments = ctypes.byref(product), ctypes.byref(rest), ctypes.c_void_p(scratch.ctypes.data)
-    call = _library().caribou_round  # type: ignore[union-attr]
+    sum_begin = pointer(sums, np.float64, sums.shape, written=True)
+    arguments = ctypes.byref(product), ctypes.byref(rest), _address(scratch, np.float64, scratch.shape, written=True)
     for number, (first, noise) in enumerate(zip(firsts, noises, strict=True)):
         for record, field, begin, width in begins:
             setattr(record, field, begin + first * width)
         product.rows = min(tile, rows.count - first)
-        rest.noise = None if noise is None else pointer(noise, np.float64, (product.rows, y.columns))
-        rest.sum = sums.ctypes.data + 8 * number * y.columns
-        call(*arguments)
+        checked = _checked_noise(noise, (product.rows, y.columns))
+        rest.noise = None if checked is None else pointer(checked, np.float64, checked.shape)
+        rest.sum = sum_begin + 8 * number * y.columns
+        library.caribou_round(*arguments)
     return sums
 
 
 def add_rows(rows: Rows, y: Shards, total: np.ndarray) -> None:
     """total [rows, d] += the sum of y over the neighbours, term by term in ascending order."""
+    _check_product(rows, y)
+    check_array(total, np.float64, (rows.count, y.columns), written=True)
     library = _library()
-    if library is not None:
-        pointers = _pointers(y)
-        address = pointer(total, np.float64, (rows.count, y.columns), written=True)
-        library.caribou_add(ctypes.byref(_product(rows, y, pointers)), ctypes.c_void_p(address))
+    if library is None:
+        _add_with_numpy(rows, y, total)
         return
+    pointers = _pointers(y)
+    library.caribou_add(
+        ctypes.byref(_product(rows, y, pointers)), _address(total, np.float64, total.shape, written=True)
+    )
+
+
+def _add_with_numpy(rows: Rows, y: Shards, total: np.ndarray) -> None:
     import scipy.sparse as sp
 
     first, last = int(rows.starts[0]), int(rows.starts[-1])
     columns = rows.columns[first:last]
     shift = min(y.shift, 31)
     taken = np.empty((len(columns), y.columns))
-    for number, array in enumerate(y.arrays):
+    for number, array in enumerate(y.arrays, start=y.missing):
         here = columns >> shift == number
-        if array is not None and here.any():
+        if here.any():
             taken[here] = array[columns[here] & ((1 << shift) - 1)]
     counting = (np.ones(len(columns)), np.arange(len(columns)), rows.starts - first)
     total += sp.csr_array(counting, shape=(rows.count, len(columns))) @ taken
@@ -188,15 +215,25 @@ def add_rows(rows: Rows, y: Shards, total: np.ndarray) -> None:
 
 def finish_rows(finish: Finish, total: np.ndarray, out: np.ndarray) -> np.ndarray:
     """The rest of the round for summed rows; ``total`` is used up. Returns the sum of the new x, [d]."""
+    if out.ndim != 2:
+        raise InputError(f"out must be rows of columns, got the shape {out.shape}")
+    _check_finish(finish, out.shape, out)
+    check_array(total, np.float64, out.shape, written=True)
+    _checked_noise(finish.noise, out.shape)
     library = _library()
-    if library is not None:
-        sums = np.zeros(out.shape[1])
-        rest = _rest(finish, out, sums)
-        address = pointer(total, np.float64, out.shape, written=True)
-        library.caribou_finish(
-            ctypes.byref(rest), ctypes.c_int64(len(out)), ctypes.c_int32(out.shape[1]), ctypes.c_void_p(address)
-        )
-        return sums
+    if library is None:
+        return _finish_with_numpy(finish, total, out)
+    sums = np.zeros(out.shape[1])
+    library.caribou_finish(
+        ctypes.byref(_rest(finish, out, sums)),
+        ctypes.c_int64(len(out)),
+        ctypes.c_int32(out.shape[1]),
+        _address(total, np.float64, out.shape, written=True),
+    )
+    return sums
+
+
+def _finish_with_numpy(finish: Finish, total: np.ndarray, out: np.ndarray) -> np.ndarray:
     a = 1 / np.sqrt(np.maximum(finish.degrees, finish.floor) + 1.0)[:, None]
     x = (total + finish.own) * (finish.weight * a)
     if finish.mean is not None:
@@ -221,11 +258,14 @@ def gaussian(words: np.ndarray, out: np.ndarray, *, std: float, grid: float) -> 
     sqrt(-2 log u) cos(2 pi v) std for every u and v that begin with these words (docs/privacy.md, Theorem 11).
     """
     pairs = len(words) // 3
+    check_array(words, np.uint64, (3 * pairs,))
+    check_array(out, np.float64, (2 * pairs,), written=True)
+    _check_apart(out, words)
     library = _library()
     if library is not None:
         numbers = (ctypes.c_double(std), ctypes.c_double(grid), ctypes.c_double(1 / grid))
-        source = ctypes.c_void_p(pointer(words, np.uint64, (3 * pairs,)))
-        target = ctypes.c_void_p(pointer(out, np.float64, (2 * pairs,), written=True))
+        source = _address(words, np.uint64, words.shape)
+        target = _address(out, np.float64, out.shape, written=True)
         if not library.caribou_gaussian(source, ctypes.c_int64(pairs), *numbers, target):
             return np.empty(0, dtype=np.int64)
     else:
@@ -249,29 +289,30 @@ def count_votes(
 
     ``first`` is the index of the first row; place (int32, -1: does not send), receives (bool) and message (int32): [n].
     """
-    counts = np.zeros((rows.count, classes), dtype=np.int64)
     n = len(place)
-    _checked_rows(rows, n)
+    _check_rows(rows, range(n))
+    for array, kind in ((place, np.int32), (receives, np.bool_), (message, np.int32)):
+        check_array(array, kind, (n,))
     if not 0 <= first <= n - rows.count:
         raise InputError(f"first must leave room for {rows.count} rows of {n} nodes, got {first}")
+    if not 1 <= classes <= _INT32_MAX:
+        raise InputError(f"classes must be in 1 .. {_INT32_MAX}, got {classes}")
     senders = message[place >= 0]
     if len(senders) and not (int(senders.min()) >= 0 and int(senders.max()) < classes):
         raise InputError(f"message must be a class in 0 .. {classes - 1} of every sender")
+    counts = np.zeros((rows.count, classes), dtype=np.int64)
     library = _library()
     if library is not None:
-        addresses = (
-            pointer(rows.starts, np.int64, (rows.count + 1,)),
-            pointer(rows.columns, np.int32, (int(rows.starts[-1]),)),
-            pointer(place, np.int32, (n,)),
-            pointer(receives, np.bool_, (n,)),
-            pointer(message, np.int32, (n,)),
-        )
         library.caribou_votes(
             ctypes.c_int64(rows.count),
             ctypes.c_int64(first),
-            *map(ctypes.c_void_p, addresses),
+            _address(rows.starts, np.int64, (rows.count + 1,)),
+            _address(rows.columns, np.int32, rows.columns.shape),
+            _address(place, np.int32, (n,)),
+            _address(receives, np.bool_, (n,)),
+            _address(message, np.int32, (n,)),
             ctypes.c_int32(classes),
-            ctypes.c_void_p(counts.ctypes.data),
+            _address(counts, np.int64, counts.shape, written=True),
         )
         return counts
     u = rows.columns[int(rows.starts[0]) : int(rows.starts[-1])]
@@ -285,48 +326,97 @@ def _projected(x: np.ndarray) -> np.ndarray:
     return x / np.maximum(1, np.sqrt((x * x).sum(axis=1, keepdims=True)))
 
 
-def pointer(array: np.ndarray, kind: type | str, shape: tuple[int, ...], *, written: bool = False) -> int:
-    """The address of an array that goes to C: of exactly this type, native, contiguous, aligned, and at least this large.
+# -- what goes to C ---------------------------------------------------------------------------------------------------
+# C sees an address and nothing else. A strided view, another byte order or an index out of bounds would be read as other memory,
+# silently: one edge could then move a count by any amount. Both implementations check the same, so that a call which one of them
+# refuses never works in the other.
 
-    C sees an address and nothing else. A strided view or another byte order would be read as other memory, silently: one edge
-    could then move a count by any amount. ``shape``: that the loop will read; the first axis may be longer.
-    """
+
+def check_array(array: np.ndarray, kind: type, shape: tuple[int, ...], *, written: bool = False) -> None:
+    """An array that a loop may take: of exactly this type and shape, native, contiguous, aligned, writable if it is written."""
     dtype = np.dtype(kind)
     if not isinstance(array, np.ndarray) or array.dtype != dtype or not array.dtype.isnative:
         found = f"{array.dtype.str}" if isinstance(array, np.ndarray) else type(array).__name__
         raise InputError(f"array must be of type {dtype.str}, got {found}")
+    if array.shape != shape:
+        raise InputError(f"array must have the shape {shape}, got {array.shape}")
     if not (array.flags.c_contiguous and array.flags.aligned):
         raise InputError(f"array must be contiguous and aligned, got strides {array.strides} for shape {array.shape}")
-    if array.ndim != len(shape) or array.shape[1:] != shape[1:] or array.shape[0] < shape[0]:
-        raise InputError(f"array must have at least the shape {shape}, got {array.shape}")
     if written and not array.flags.writeable:
         raise InputError("array must be writable, got a read-only one")
+
+
+def pointer(array: np.ndarray, kind: type, shape: tuple[int, ...], *, written: bool = False) -> int:
+    """The address of an array that passes `check_array`: the only way to C."""
+    check_array(array, kind, shape, written=written)
     return array.ctypes.data
 
 
-def _pointers(y: Shards) -> np.ndarray:
-    addresses = [0 if a is None else pointer(a, np.float32, (len(a), y.columns)) for a in y.arrays]
-    return np.array(addresses, dtype=np.uint64)
+def _address(array: np.ndarray, kind: type, shape: tuple[int, ...], *, written: bool = False) -> ctypes.c_void_p:
+    return ctypes.c_void_p(pointer(array, kind, shape, written=written))
 
 
-def _checked_rows(rows: Rows, nodes: int) -> None:
-    """Rows whose starts rise within their columns, and columns that are nodes."""
+def _check_rows(rows: Rows, nodes: range) -> None:
+    """Rows whose starts rise within their columns, and columns that are among ``nodes``."""
+    if len(rows.starts) == 0:
+        raise InputError("starts must have one entry more than there are rows, got none")
+    check_array(rows.starts, np.int64, (rows.count + 1,))
+    check_array(rows.columns, np.int32, (len(rows.columns),))
     first, last = int(rows.starts[0]), int(rows.starts[-1])
     if first < 0 or last > len(rows.columns) or (np.diff(rows.starts) < 0).any():
         raise InputError(f"starts must rise within 0 .. {len(rows.columns)}, got {first} .. {last}")
     used = rows.columns[first:last]
-    if len(used) and not (int(used.min()) >= 0 and int(used.max()) < nodes):
-        raise InputError(f"columns must be nodes in 0 .. {nodes - 1}, got {int(used.min())} .. {int(used.max())}")
+    if len(used) and not (int(used.min()) >= nodes.start and int(used.max()) < nodes.stop):
+        raise InputError(f"columns must be nodes in {nodes.start} .. {nodes.stop - 1}, got another one")
+
+
+def _check_product(rows: Rows, y: Shards) -> None:
+    if not (len(y.arrays) and 0 <= y.shift <= 62 and 0 <= y.missing << y.shift <= _INT32_MAX):
+        raise InputError(f"arrays must be at least one of 2^shift rows, got {len(y.arrays)} with shift {y.shift}")
+    for array in y.arrays:
+        check_array(array, np.float32, (len(array), y.columns))
+    if any(len(array) != 1 << y.shift for array in y.arrays[:-1]) or len(y.arrays[-1]) > 1 << y.shift:
+        raise InputError(f"arrays must have 2^{y.shift} rows each, the last at most, got {[*map(len, y.arrays)]}")
+    _check_rows(rows, y.nodes)
+
+
+def _check_finish(finish: Finish, shape: tuple[int, ...], out: np.ndarray) -> None:
+    """All but the noise, which may come tile by tile."""
+    check_array(finish.degrees, np.int64, shape[:1])
+    check_array(finish.own, np.float32, shape)
+    if finish.mean is not None:
+        check_array(finish.mean, np.float64, shape[1:])
+    if finish.x0 is not None:
+        check_array(finish.x0, np.float32, shape)
+        _check_apart(out, finish.x0)
+    check_array(out, np.float32, shape, written=True)
+    _check_apart(out, finish.own)
+
+
+def _checked_noise(noise: np.ndarray | None, shape: tuple[int, ...]) -> np.ndarray | None:
+    if noise is not None:
+        check_array(noise, np.float64, shape)
+    return noise
+
+
+def _check_apart(written: np.ndarray, read: np.ndarray) -> None:
+    """A row that is overwritten before it is read would be another row."""
+    if np.may_share_memory(written, read):
+        raise InputError("out must be memory of its own, got a part of what is read")
+
+
+def _pointers(y: Shards) -> np.ndarray:
+    addresses = [pointer(array, np.float32, (len(array), y.columns)) for array in y.arrays]
+    return np.array([0] * y.missing + addresses, dtype=np.uint64)
 
 
 def _product(rows: Rows, y: Shards, pointers: np.ndarray) -> _Product:
-    end = int(rows.starts[-1])
     return _Product(
         rows.count,
         pointer(rows.starts, np.int64, (rows.count + 1,)),
-        pointer(rows.columns, np.int32, (end,)),
-        end,
-        pointers.ctypes.data,
+        pointer(rows.columns, np.int32, rows.columns.shape),
+        int(rows.starts[-1]),
+        pointer(pointers, np.uint64, pointers.shape),
         y.shift,
         y.columns,
     )
@@ -344,16 +434,12 @@ def _rest(finish: Finish, out: np.ndarray, sums: np.ndarray) -> _Rest:
         None if finish.x0 is None else pointer(finish.x0, np.float32, (rows, d)),
         int(finish.inner),
         int(finish.last),
-        None if finish.noise is None else _noise_pointer(finish.noise, d),
+        None if finish.noise is None else pointer(finish.noise, np.float64, (rows, d)),
         finish.grid,
         1 / finish.grid,
         pointer(out, np.float32, (rows, d), written=True),
         pointer(sums, np.float64, sums.shape, written=True),
     )
-
-
-def _noise_pointer(noise: np.ndarray, d: int) -> int:
-    return pointer(noise, np.float64, (noise.shape[0], d))
 
 
 @cache
