@@ -12,7 +12,7 @@ import pytest
 from caribou.errors import BudgetExceeded, InputError, LedgerError
 from caribou.privacy import accounting
 from caribou.privacy.budget import DEFAULT_DELTA, Budget, PrivacyUnit
-from caribou.privacy.events import EpsilonDelta, Gaussian, Laplace, NonPrivate, SubsampledGaussian
+from caribou.privacy.events import EpsilonDelta, Event, Gaussian, Laplace, NonPrivate, Parallel, SubsampledGaussian
 from caribou.privacy.ledger import Ledger
 from ledger_support import NOON, pure, run
 
@@ -52,20 +52,21 @@ class TestBudget:
         with pytest.raises(BudgetExceeded):
             ledger.charge("survey", "edge", pure(2e-10), description="it does not add up")
 
-    def test_data_sets_and_units_are_separate_accounts(self, ledger: Ledger) -> None:
-        for name, unit in (("a", "edge"), ("a", "node"), ("b", "edge")):
-            ledger.set_budget(name, Budget(1, unit=unit))
-            ledger.charge(name, unit, pure(1), description="all of it")
-        assert [(s.dataset, s.unit, s.epsilon_spent, s.epsilon_left) for s in ledger.datasets()] == [
-            ("a", EDGE, 1.0, 0.0),
-            ("a", NODE, 1.0, 0.0),
-            ("b", EDGE, 1.0, 0.0),
+    def test_data_sets_are_separate_accounts(self, ledger: Ledger) -> None:
+        for name in ("a", "b"):
+            ledger.set_budget(name, Budget(1))
+            ledger.charge(name, "edge", pure(1), description="all of it")
+        assert [(s.dataset, s.unit, s.releases, s.epsilon_spent, s.epsilon_left) for s in ledger.datasets()] == [
+            ("a", EDGE, 1, 1.0, 0.0),
+            ("a", NODE, 0, math.inf, None),
+            ("b", EDGE, 1, 1.0, 0.0),
+            ("b", NODE, 0, math.inf, None),
         ]
 
     def test_without_budget_everything_is_allowed_and_counted(self, ledger: Ledger) -> None:
         charge = ledger.charge("survey", "edge", pure(7), description="one")
         assert (charge.epsilon_spent, charge.epsilon_left, charge.delta) == (7.0, None, DEFAULT_DELTA)
-        assert ledger.charge("survey", "node", [NonPrivate()], description="two").epsilon_spent == math.inf
+        assert ledger.charge("other", "node", [NonPrivate()], description="two").epsilon_spent == math.inf
         balance = ledger.total("survey", "edge")
         assert (balance.releases, balance.epsilon_spent, balance.budget) == (1, 7.0, None)
         assert not balance.exceeded
@@ -75,13 +76,6 @@ class TestBudget:
         assert ledger.set_budget("survey", Budget(1)).epsilon_left == 0.25
         with pytest.raises(BudgetExceeded):
             ledger.charge("survey", "edge", pure(0.5), description="two")
-
-    def test_release_at_the_level_without_budget_is_refused(self, ledger: Ledger) -> None:
-        ledger.set_budget("survey", Budget(1, unit="edge"))
-        with pytest.raises(BudgetExceeded, match=r"budget is at edge level .* at node level.*--unit node"):
-            ledger.charge("survey", "node", pure(0.5), description="one")
-        ledger.set_budget("survey", Budget(1, unit="node"))
-        assert ledger.charge("survey", "node", pure(0.5), description="one").epsilon_left == 0.5
 
     def test_release_without_noise_is_refused_under_a_budget(self, ledger: Ledger) -> None:
         ledger.set_budget("survey", Budget(8))
@@ -165,6 +159,68 @@ class TestBudget:
         with pytest.raises(LedgerError, match="nan"):
             ledger.charge("survey", "edge", pure(1), description="one")
         assert ledger.entries() == ()
+
+
+class TestUnits:
+    """Every release counts at both units."""
+
+    @pytest.mark.parametrize("events", [pure(0.25), pure(0.0), []], ids=["costs", "costs nothing", "no event"])
+    def test_an_edge_level_release_leaves_nothing_at_node_level(self, ledger: Ledger, events: list[Event]) -> None:
+        ledger.charge("survey", "edge", events, description="features and labels are public now")
+        assert ledger.total("survey", "node").epsilon_spent == math.inf
+        with pytest.raises(LedgerError, match=r"node budget must be inf .*release 1.*got 4; .*--unit edge"):
+            ledger.set_budget("survey", Budget(4, unit="node"))
+        assert ledger.set_budget("survey", Budget(math.inf, unit="node")).epsilon_left == math.inf
+        assert ledger.charge("survey", "node", pure(1), description="for the record").epsilon_spent == math.inf
+
+    @pytest.mark.parametrize("events", [pure(0.25), []])
+    def test_it_is_refused_under_a_node_budget_whatever_it_costs(self, ledger: Ledger, events: list[Event]) -> None:
+        ledger.set_budget("survey", Budget(8, unit="node"))
+        ledger.set_budget("survey", Budget(8, unit="edge"))
+        for attempt in (
+            lambda: ledger.charge("survey", "edge", events, description="one"),
+            lambda: ledger.require("survey", "edge", events),
+        ):
+            with pytest.raises(
+                BudgetExceeded, match=r"node level: .*an edge-level release makes .*--epsilon inf --unit"
+            ):
+                attempt()
+        assert ledger.entries() == ()
+        assert ledger.charge("survey", "node", pure(1), description="one").epsilon_left == 7
+
+    def test_one_that_was_published_ends_the_node_budget(self, ledger: Ledger) -> None:
+        ledger.set_budget("survey", Budget(8, unit="node"))
+        ledger.record_past("survey", "edge", pure(0.25), description="in the newspaper")
+        assert ledger.total("survey", "node").exceeded
+        for epsilon in (1.0, 0.0):
+            with pytest.raises(BudgetExceeded, match="release 1 at edge level makes features and labels public"):
+                ledger.charge("survey", "node", pure(epsilon), description="two")
+
+    def test_a_node_level_release_counts_twice_at_edge_level(self, ledger: Ledger) -> None:
+        ledger.set_budget("survey", Budget(1, unit="edge"))
+        charge = ledger.charge("survey", "node", pure(0.25), description="one")
+        assert (charge.unit, charge.epsilon_spent, charge.epsilon_left) == (NODE, 0.25, None)
+        assert (ledger.total("survey", "edge").epsilon_spent, ledger.total("survey", "node").epsilon_spent) == (
+            0.5,
+            0.25,
+        )
+        for check in (ledger.require, lambda *a: ledger.charge(*a, description="two")):
+            with pytest.raises(BudgetExceeded, match=r"edge level: .* epsilon = 1\.25 .* counts twice"):
+                check("survey", "node", pure(0.375))
+        assert ledger.charge("survey", "edge", pure(0.5), description="two").epsilon_left == 0
+        assert ledger.cumulative("survey", "edge") == {2: 1.0}
+        assert ledger.cumulative("survey", "node") == {1: 0.25}
+        with pytest.raises(BudgetExceeded):
+            ledger.charge("survey", "node", pure(2**-20), description="three")
+
+    def test_groups_and_gaussians_count_twice_too(self, path: Path) -> None:
+        ledger = Ledger(path)
+        ledger.charge("survey", "node", [Gaussian(4.0), Gaussian(8.0, 2)], description="one")
+        mu = 2 * math.sqrt(1 / 16 + 2 / 64)
+        assert ledger.total("survey", "edge").epsilon_spent == pytest.approx(accounting.gdp_epsilon(mu=mu, delta=1e-5))
+        ledger.charge("other", "node", [Parallel(((Gaussian(4.0),), (Laplace(8.0),)))], description="one")
+        worst = max(accounting.epsilon_of([e], 1e-5) for e in (Gaussian(2.0), Laplace(4.0)))
+        assert ledger.total("other", "edge").epsilon_spent == pytest.approx(worst)
 
 
 class TestRealAccountant:
