@@ -8,6 +8,7 @@ import math
 import multiprocessing
 import os
 import pickle
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -149,7 +150,7 @@ def test_one_graph_has_one_fingerprint_at_every_door(tmp_path: Path) -> None:
     for door in (*DOORS, RAY):
         door.leave(GRAPH, book, tmp_path)
     assert len(book.entries("survey")) == len(DOORS) + 1
-    assert [f.partition(":")[0] for f in fingerprint(book, "survey")] == ["2", "2e"]
+    assert [f.partition(":")[0] for f in fingerprint(book, "survey")] == ["2", "2e", "2d"]
 
 
 @every_door
@@ -158,6 +159,21 @@ def test_a_second_name_is_refused_whichever_door_came_first(door: Door, book: Le
     with pytest.raises(LedgerError, match="known to this ledger as 'survey'"):
         door.leave(GRAPH.renamed("other"), book, tmp_path)
     assert [entry.dataset for entry in book.entries()] == ["survey"]
+
+
+@every_door
+def test_a_look_alike_under_another_name_is_warned_of(door: Door, book: Ledger, tmp_path: Path) -> None:
+    """Its nodes in another order: no fingerprint knows it, its degrees do."""
+    embeddings(GRAPH, book, tmp_path)
+    order = np.random.default_rng(7).permutation(GRAPH.num_nodes)
+    alike = Graph.from_edges(
+        GRAPH.features, order[GRAPH.edge_index], labels=GRAPH.labels, split=GRAPH.split, name="other"
+    )
+    with pytest.warns(UserWarning, match=r"'other'.*same degrees is known to this ledger as 'survey'.*--replace-"):
+        door.leave(alike, book, tmp_path)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message=".*same degrees")
+        embeddings(alike.without_edge(*map(int, alike.edge_index[:, 0])).renamed("third"), book, tmp_path)
 
 
 @every_door

@@ -37,6 +37,8 @@ import hmac
 import math
 import os
 import re
+import unicodedata
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -63,6 +65,7 @@ __all__ = ["APPLICATION_ID", "SCHEMA_VERSION", "Balance", "Change", "Charge", "L
 
 FINGERPRINT_VERSION = 2
 EDGES_VERSION = "2e"
+DEGREES_VERSION = "2d"
 """Of what a fingerprint is computed from (`caribou.graph.fingerprint`). Entries of older versions stay valid."""
 RESOLUTION = 1e-9
 """Totals are compared with the budget up to this relative rounding. Calibration rounds the noise up and the accountant
@@ -184,6 +187,10 @@ class Ledger:
         """The same for the edges of a graph alone, whatever its features: marked with an ``e``."""
         return f"{EDGES_VERSION}:{self.fingerprint([b'edges', *parts], version=1)}"
 
+    def degree_fingerprint(self, parts: Iterable[bytes]) -> str:
+        """The same for the sorted degrees of a graph, marked with a ``d``: known under another name, it is a reason to warn."""
+        return f"{DEGREES_VERSION}:{self.fingerprint([b'degrees', *parts], version=1)}"
+
     def fingerprint_versions(self) -> tuple[int, ...]:
         """The versions that a new entry must be compared in: the present one, and an older one that this ledger holds."""
         known = {_version_of(c.new) for c in self._contents().changes if isinstance(c.new, str)}
@@ -200,6 +207,7 @@ class Ledger:
             raise InputError(f"budget must be a Budget, got {type(budget).__name__}")
         with self._file.transaction(write=True) as entries:
             contents = _Contents(*entries.read_intact())
+            _require_one_spelling(contents, name)
             _require_node_protection(contents, name, budget)
             balance = _balance(contents, name, budget.unit, budget)
             old = contents.budget(name, budget.unit)
@@ -226,7 +234,8 @@ class Ledger:
         counts as spent whatever happens afterwards.
 
         ``fingerprints`` (see `fingerprint`) tie the name to the content: a name whose content has changed, and
-        content that is known under another name, are refused. ``replace_fingerprint=True`` is the owner's
+        content that is known under another name, are refused. Degrees that are known under another name are warned of. An
+        owner who turns warnings into errors refuses such a release, too. ``replace_fingerprint=True`` is the owner's
         declaration that the new content is about the same people; what they have spent stays spent.
         """
         return self._append_release(
@@ -240,8 +249,9 @@ class Ledger:
         """
         unit = PrivacyUnit.parse(unit)
         ledger_text(dataset=name)
-        planned = decode_events(encode_events(events))
-        _require_affordable(self._contents(), name, unit, planned)
+        contents = self._contents()
+        _require_one_spelling(contents, name)
+        _require_affordable(contents, name, unit, decode_events(encode_events(events)))
 
     def record_past(
         self,
@@ -349,7 +359,8 @@ class Ledger:
         new_events = decode_events(encoded)  # what is judged is what is stored
         with self._file.transaction(write=True) as entries:
             contents = _Contents(*entries.read_intact())
-            self._require_new_certificate(contents, name, certificate_id)
+            _require_one_spelling(contents, name)
+            self._require_new_certificate(contents, name, certificate_id, unit, new_events)
             self._bind_fingerprints(entries, contents, name, fingerprints, replace_fingerprint)
             if not already_made:
                 _require_affordable(contents, name, unit, new_events)
@@ -375,22 +386,30 @@ class Ledger:
     ) -> None:
         """Tie the name to its content, in every version that was given; each is compared with entries of its own version."""
         for fingerprint in fingerprints:
-            if not (isinstance(fingerprint, str) and re.fullmatch(r"([1-9][0-9]*e?:)?[0-9a-f]{64}", fingerprint)):
+            if not (isinstance(fingerprint, str) and re.fullmatch(r"([1-9][0-9]*[ed]?:)?[0-9a-f]{64}", fingerprint)):
                 raise InputError(
                     f"fingerprint must be 64 hexadecimal digits as Ledger.fingerprint gives, got {fingerprint!r}"
                 )
             owner = contents.owner(fingerprint)
-            if owner not in (None, name):
+            if owner in (None, name):
+                continue
+            if not _is_of_degrees(fingerprint):
                 raise LedgerError(
                     f"data set {name!r}: the same content is known to this ledger as {owner!r}; use that name "
                     "(a new name does not reset what has been spent)"
                 )
+            warnings.warn(
+                f"data set {name!r}: a graph with as many nodes and the same degrees is known to this ledger as {owner!r}. If "
+                f"it is about the same people, release it under that name with replace_fingerprint=True (--name {owner} "
+                "--replace-fingerprint): under a new name what they have spent is not counted",
+                stacklevel=2,
+            )
         for fingerprint in fingerprints:
             version = _version_of(fingerprint)
             old = contents.fingerprint(name, version)
-            if contents.owner(fingerprint) == name:
+            if contents.has(name, fingerprint):
                 continue
-            if old is not None and not replace:
+            if old is not None and not replace and not _is_of_degrees(fingerprint):
                 raise LedgerError(
                     f"data set {name!r}: the content under this name has changed since its last release; use a new name "
                     "if it is about other people, or replace the fingerprint to declare that it is about the same "
@@ -417,9 +436,24 @@ class Ledger:
             known = ", ".join(map(repr, names)) if names else "none"
             raise LedgerError(f"ledger {self.path}: there is no data set {name!r} (known: {known})")
 
-    def _require_new_certificate(self, contents: _Contents, name: str, certificate_id: str | None) -> None:
+    def _require_new_certificate(
+        self,
+        contents: _Contents,
+        name: str,
+        certificate_id: str | None,
+        unit: PrivacyUnit,
+        events: tuple[Event, ...],
+    ) -> None:
         for entry in contents.releases:
-            if certificate_id is not None and (entry.dataset, entry.certificate_id) == (name, certificate_id):
+            if certificate_id is None or entry.certificate_id != certificate_id:
+                continue
+            if (entry.unit, entry.events) != (unit, events):
+                raise LedgerError(
+                    f"data set {name!r}: certificate {certificate_id!r} is recorded as release {entry.id} of {entry.dataset!r} "
+                    "with another cost, so one of the two was edited; record what the other release cost with "
+                    "`caribou ledger add --epsilon E --unit U`"
+                )
+            if entry.dataset == name:
                 raise LedgerError(
                     f"data set {name!r}: certificate {certificate_id!r} is already recorded as release {entry.id}; "
                     "it is not counted twice"
@@ -459,6 +493,14 @@ class _Contents:
         """The data set that has, or ever had, this fingerprint: replaced content must not start afresh elsewhere."""
         return next((c.dataset for c in self.changes if c.new == fingerprint), None)
 
+    def has(self, name: str, fingerprint: str) -> bool:
+        """Whether the data set has, or ever had, this fingerprint."""
+        return any(c.dataset == name and c.new == fingerprint for c in self.changes)
+
+
+def _is_of_degrees(fingerprint: str) -> bool:
+    return _version_of(fingerprint) == DEGREES_VERSION
+
 
 def _version_of(fingerprint: str) -> str:
     version, colon, _ = fingerprint.partition(":")
@@ -469,7 +511,10 @@ def _version_of(fingerprint: str) -> str:
 
 
 def _epsilon(events: tuple[Event, ...], delta: float) -> float:
-    epsilon = float(accounting.epsilon_of(events, delta)) if events else 0.0
+    try:
+        epsilon = float(accounting.epsilon_of(events, delta)) if events else 0.0
+    except (ArithmeticError, ValueError):
+        return math.inf  # numbers that no accountant can compute with: what cannot be bounded is not bounded
     if not epsilon >= 0:
         raise LedgerError(f"the accountant must give epsilon >= 0 for the recorded events, got {epsilon!r}")
     return epsilon
@@ -517,7 +562,10 @@ def _why_of_units(contents: _Contents, name: str, unit: PrivacyUnit, at: Privacy
 
 def _why_infinite(total: float, events: tuple[Event, ...]) -> str:
     if math.isinf(total) and not any(isinstance(event, NonPrivate) for event in events):
-        return "; epsilon = inf means that the deltas of the releases alone exceed the budget's delta"
+        return (
+            "; epsilon = inf means that the deltas of the releases alone exceed the budget's delta, or that the total is "
+            "too large to be computed"
+        )
     return ""
 
 
@@ -559,6 +607,22 @@ def _refusal(name: str, budget: Budget, before: float, total: float) -> str:
 
 
 # -- words ----------------------------------------------------------------------------------------------
+
+
+def _require_one_spelling(contents: _Contents, name: str) -> None:
+    """Two names that look the same, or differ in case alone, would be two budgets for one data set."""
+    known = contents.names()
+    alike = [other for other in known if _folded(other) == _folded(name)]
+    if alike and name not in known:
+        raise LedgerError(
+            f"data set {name!r}: this ledger knows {alike[0]!r}, which differs in case, blanks or Unicode form alone; use that "
+            "name, or one that nobody mistakes for it"
+        )
+
+
+def _folded(name: str) -> str:
+    """A name without what the eye does not see: compatibility forms, case, width and number of blanks."""
+    return " ".join(unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold()).split())
 
 
 def ledger_text(**field: Any) -> str:
