@@ -275,13 +275,15 @@ class LedgerFile:
 class Transaction:
     """The entries of a ledger, as `LedgerFile.transaction` opens them."""
 
-    def __init__(self, connection: sqlite3.Connection, path: Path, key: bytes, seen: Mapping[str, tuple[int, str]]) -> None:
+    def __init__(
+        self, connection: sqlite3.Connection, path: Path, key: bytes, seen: Mapping[str, tuple[int, str]]
+    ) -> None:
         self._connection = connection
         self._path = path
         self._key = key
         self._seen = seen
         self.ends: dict[str, tuple[int, str]] = {}
-        """Of each chain that was looked at: how many entries it has, and the hash of the last one."""
+        """Of each chain that was found intact: how many entries it has, and the hash of the last one."""
 
     def read(self) -> tuple[tuple[LedgerEntry, ...], tuple[Change, ...]]:
         """All entries, in the order in which they were recorded."""
@@ -309,6 +311,7 @@ class Transaction:
     def chain_problems(self) -> tuple[str, ...]:
         """What the chains say was edited or removed: one line per finding."""
         problems: list[str] = []
+        ends: dict[str, tuple[int, str]] = {}
         for chain, fields in _CHAINS.items():
             previous, entries = "", 0
             seen_entries, seen_hash = self._seen.get(chain, (0, ""))
@@ -321,12 +324,16 @@ class Transaction:
                 if entries == seen_entries and previous != seen_hash:
                     problems.append(f"{chain}: entry {row['id']} is not the one that was there before")
             if entries < seen_entries:
-                problems.append(f"{chain}: an older copy was put in its place ({entries} of {seen_entries} entries found)")
-            self.ends[chain] = (entries, previous)
+                problems.append(
+                    f"{chain}: an older copy was put in its place ({entries} of {seen_entries} entries found)"
+                )
+            ends[chain] = (entries, previous)
             head = self._connection.execute("SELECT entries, hash FROM heads WHERE chain = ?", (chain,)).fetchone()
             if head is None or not _same_hash(head[1], _head_hash(self._key, chain, entries, previous)):
                 count = "an unknown number of" if head is None else head[0]
                 problems.append(f"{chain}: the end of the chain was edited ({entries} entries found, {count} recorded)")
+        if not problems:
+            self.ends.update(ends)
         return tuple(problems)
 
     def append_release(
