@@ -8,8 +8,10 @@ import math
 import multiprocessing
 import os
 import pickle
+import sqlite3
 import warnings
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -271,6 +273,75 @@ def test_reproducible_noise_and_a_ledger_exclude_each_other(door: Door, book: Le
     with pytest.raises(InputError, match="noise must come from the operating system"):
         seeded[door.name]()
     assert book.entries() == ()
+
+
+# -- what spends nothing, and what protects nothing ----------------------------------------------------------------------
+
+NO_PRIVACY = cb.Budget(math.inf, 1e-5, "edge")
+
+
+@pytest.fixture(scope="module")
+def encoder(quick_learning: None) -> Model:
+    return Model("mlp", BUDGET).fit(GRAPH.without_edge(*map(int, GRAPH.edge_index[:, 0])))
+
+
+def free_fit(graph: Graph, ledger: Any, _: Model) -> Certificate:
+    return Model("mlp", BUDGET).fit(graph, ledger=ledger).certificate
+
+
+def free_prediction(graph: Graph, ledger: Any, encoder: Model) -> Certificate:
+    return encoder.predict_graph(graph, ledger=ledger).certificate
+
+
+def free_search(graph: Graph, ledger: Any, _: Model) -> Certificate:
+    found = tune("mlp", graph, BUDGET, trials=2, space={"hidden": [[], [4]]}, ledger=ledger)
+    assert found.fitted is not None
+    return found.fitted.certificate
+
+
+def open_fit(graph: Graph, ledger: Any, _: Model) -> Certificate:
+    return Model("gap-inf", NO_PRIVACY, hops=1).fit(graph, ledger=ledger).certificate
+
+
+def open_release(graph: Graph, ledger: Any, _: Model) -> Certificate:
+    layer = cb.ContractiveGraphLayer(0.8)
+    return cb.release(graph, layer, hops=1, budget=NO_PRIVACY, bounds=cb.Bounds(5), ledger=ledger).certificate
+
+
+@pytest.mark.parametrize("leave", [free_fit, free_prediction, free_search, open_fit, open_release])
+def test_what_costs_nothing_or_everything_is_checked_and_charged_too(
+    leave: Callable[[Graph, Any, Model], Certificate], book: Ledger, tmp_path: Path, encoder: Model
+) -> None:
+    free = leave in (free_fit, free_prediction, free_search)
+    certificate = leave(GRAPH, book, encoder)
+    (entry,) = book.entries()
+    assert (entry.certificate_id, entry.status) == (certificate.certificate_id, "released")
+    assert entry.epsilon_total == (0 if free else math.inf)
+    assert book.total("survey", "node").epsilon_spent == math.inf
+    with pytest.raises(LedgerError, match="known to this ledger as 'survey'"):
+        leave(GRAPH.renamed("other"), book, encoder)
+    book.set_budget("nodes", cb.Budget(4.0, 1e-5, "node"))
+    fewer = GRAPH.without_edge(*map(int, GRAPH.edge_index[:, 5])).renamed("nodes")
+    with pytest.raises(BudgetExceeded, match="edge-level release makes features and labels public"):
+        leave(fewer, book, encoder)
+    with closing(sqlite3.connect(book.path)) as connection:
+        connection.execute("DROP TRIGGER releases_update")
+        connection.execute("UPDATE releases SET description = 'edited'")
+        connection.commit()
+    with pytest.raises(LedgerError, match="chain of records is broken"):
+        leave(GRAPH, book, encoder)
+    assert len(book.entries()) == 1
+
+
+def test_predictions_for_another_graph_are_charged_where_the_fit_was(book: Ledger) -> None:
+    """Also those that spend nothing: features and labels leave unprotected."""
+    book.set_budget("nodes", cb.Budget(4.0, 1e-5, "node"))
+    model = Model("mlp", BUDGET).fit(GRAPH, ledger=book)
+    fewer, others = (GRAPH.without_edge(*map(int, GRAPH.edge_index[:, place])) for place in (5, 7))
+    model.predict_proba(fewer.renamed("fewer"))
+    assert [(entry.dataset, entry.epsilon_total) for entry in book.entries()] == [("survey", 0), ("fewer", 0)]
+    with pytest.raises(BudgetExceeded):
+        model.predict_proba(others.renamed("nodes"))
 
 
 # -- what is handed out ------------------------------------------------------------------------------------------------
