@@ -99,6 +99,14 @@ class TestAppendOnly:
             damaged.charge("survey", "edge", pure(1), description="four")
         with pytest.raises(LedgerError, match="chain of records is broken"):
             damaged.set_budget("survey", Budget(100))
+        # Nor is a number shown that rests on them.
+        for ask in (
+            damaged.datasets,
+            lambda: damaged.total("survey", "edge"),
+            lambda: damaged.cumulative("survey", "edge"),
+        ):
+            with pytest.raises(LedgerError, match="chain of records is broken"):
+                ask()
 
     def test_unreadable_entry_is_a_ledger_error(self, filled: Ledger) -> None:
         sql(filled.path, "UPDATE releases SET events = '{' WHERE id = 2", triggers=False)

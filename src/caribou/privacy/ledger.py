@@ -249,7 +249,7 @@ class Ledger:
         """
         unit = PrivacyUnit.parse(unit)
         ledger_text(dataset=name)
-        contents = self._contents()
+        contents = self._intact()
         _require_one_spelling(contents, name)
         _require_affordable(contents, name, unit, decode_events(encode_events(events)))
 
@@ -281,13 +281,13 @@ class Ledger:
     def total(self, name: str, unit: PrivacyUnit | str) -> Balance:
         """What the data set has spent at this unit: all its events composed at the budget's delta."""
         unit = PrivacyUnit.parse(unit)
-        contents = self._contents()
+        contents = self._intact()
         self._require_known(contents, name)
         return _balance(contents, name, unit, contents.budget(name, unit))
 
     def datasets(self) -> tuple[Balance, ...]:
         """The balances of every data set at both units, by name."""
-        contents = self._contents()
+        contents = self._intact()
         return tuple(
             _balance(contents, name, unit, contents.budget(name, unit))
             for name in contents.names()
@@ -311,7 +311,7 @@ class Ledger:
     def cumulative(self, name: str, unit: PrivacyUnit | str) -> dict[int, float]:
         """The total epsilon after each release (by id) that was made at this unit, at the delta of today's budget."""
         unit = PrivacyUnit.parse(unit)
-        contents = self._contents()
+        contents = self._intact()
         self._require_known(contents, name)
         delta = _delta(contents.budget(name, unit))
         totals: dict[int, float] = {}
@@ -427,8 +427,14 @@ class Ledger:
     # -- reading --------------------------------------------------------------------------------------------------
 
     def _contents(self) -> _Contents:
+        """All records as they stand, also edited ones: to look at, not to add up."""
         with self._file.transaction(write=False) as entries:
             return _Contents(*entries.read())
+
+    def _intact(self) -> _Contents:
+        """All records, for a number that somebody will rely on: a broken chain is an error."""
+        with self._file.transaction(write=False) as entries:
+            return _Contents(*entries.read_intact())
 
     def _require_known(self, contents: _Contents, name: str) -> None:
         names = contents.names()
