@@ -8,8 +8,11 @@ import math
 import multiprocessing
 import os
 import pickle
+import sqlite3
+import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import closing
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +24,18 @@ import caribou as cb
 import caribou.layers as cb_layers
 from caribou.cli import app
 from caribou.engines.pipeline import Request, release_files
+from caribou.engines.ray import RayRunner
 from caribou.errors import BudgetExceeded, CaribouError, InputError, LedgerError
 from caribou.estimators import Model
 from caribou.graph import Graph
+from caribou.graph.fingerprint import graph_content_1
 from caribou.mechanisms.noise_source import BlockNoise, NoiseSource
 from caribou.privacy.certificate import Certificate
+from caribou.privacy.events import EpsilonDelta
 from caribou.privacy.ledger import Ledger
 from caribou.privacy.mechanism_records import Mechanism
 from caribou.privacy.verify import verify
+from caribou.release import Account
 from caribou.tuning import tune
 
 pytestmark = pytest.mark.usefixtures("quick_learning")
@@ -63,6 +70,11 @@ def no_stream(patch: pytest.MonkeyPatch) -> None:
 
 def no_block(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(BlockNoise, "_stream", refuse)
+
+
+def no_worker(patch: pytest.MonkeyPatch) -> None:
+    """On Ray the workers draw, and they are made with the key."""
+    patch.setattr(RayRunner, "__init__", refuse)
 
 
 def embeddings(graph: Graph, ledger: Any, _: Path) -> Certificate:
@@ -115,8 +127,10 @@ DOORS = [
     Door("propagate, local", from_files("local"), no_block),
     Door("propagate, out of core", from_files("outofcore"), no_block),
 ]
-RAY = Door("propagate, Ray", from_files("ray"), no_block)
+RAY = Door("propagate, Ray", from_files("ray"), no_worker)
 every_door = pytest.mark.parametrize("door", DOORS, ids=lambda door: door.name)
+every_door_and_ray = pytest.mark.parametrize("door", [*DOORS, RAY], ids=lambda door: door.name)
+"""For what happens before the first draw: Ray itself need not be started for it."""
 
 
 @pytest.fixture
@@ -129,7 +143,7 @@ def fingerprint(ledger: Ledger, name: str) -> list[str]:
     return [str(change.new) for change in ledger.history(name) if change.field == "fingerprint"]
 
 
-@pytest.mark.parametrize("door", [*DOORS, RAY], ids=lambda door: door.name)
+@every_door_and_ray
 def test_certified_charged_and_known_by_its_number(door: Door, book: Ledger, tmp_path: Path) -> None:
     certificate = door.leave(GRAPH, book, tmp_path)
     assert verify(certificate).passed
@@ -149,10 +163,10 @@ def test_one_graph_has_one_fingerprint_at_every_door(tmp_path: Path) -> None:
     for door in (*DOORS, RAY):
         door.leave(GRAPH, book, tmp_path)
     assert len(book.entries("survey")) == len(DOORS) + 1
-    assert [f.partition(":")[0] for f in fingerprint(book, "survey")] == ["2", "2e"]
+    assert [f.partition(":")[0] for f in fingerprint(book, "survey")] == ["2", "2e", "2d"]
 
 
-@every_door
+@every_door_and_ray
 def test_a_second_name_is_refused_whichever_door_came_first(door: Door, book: Ledger, tmp_path: Path) -> None:
     embeddings(GRAPH, book, tmp_path)
     with pytest.raises(LedgerError, match="known to this ledger as 'survey'"):
@@ -161,6 +175,21 @@ def test_a_second_name_is_refused_whichever_door_came_first(door: Door, book: Le
 
 
 @every_door
+def test_a_look_alike_under_another_name_is_warned_of(door: Door, book: Ledger, tmp_path: Path) -> None:
+    """Its nodes in another order: no fingerprint knows it, its degrees do."""
+    embeddings(GRAPH, book, tmp_path)
+    order = np.random.default_rng(7).permutation(GRAPH.num_nodes)
+    alike = Graph.from_edges(
+        GRAPH.features, order[GRAPH.edge_index], labels=GRAPH.labels, split=GRAPH.split, name="other"
+    )
+    with pytest.warns(UserWarning, match=r"'other'.*same degrees is known to this ledger as 'survey'.*--replace-"):
+        door.leave(alike, book, tmp_path)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message=".*same degrees")
+        embeddings(alike.without_edge(*map(int, alike.edge_index[:, 0])).renamed("third"), book, tmp_path)
+
+
+@every_door_and_ray
 def test_charged_in_full_before_the_first_draw(
     door: Door, book: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -180,7 +209,7 @@ def test_charged_in_full_before_the_first_draw(
     assert book.check() == ()
 
 
-@every_door
+@every_door_and_ray
 def test_refused_means_that_nothing_is_drawn_or_written(
     door: Door, book: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -194,7 +223,7 @@ def test_refused_means_that_nothing_is_drawn_or_written(
     assert not list(tmp_path.rglob(".out*"))
 
 
-@every_door
+@every_door_and_ray
 def test_a_refused_release_makes_no_ledger(door: Door, tmp_path: Path) -> None:
     missing = tmp_path / "no" / "folder" / "book.sqlite"
     with pytest.raises(LedgerError):
@@ -202,10 +231,10 @@ def test_a_refused_release_makes_no_ledger(door: Door, tmp_path: Path) -> None:
     assert not missing.parent.exists()
 
 
-@every_door
+@every_door_and_ray
 def test_a_crash_at_any_step_loses_no_entry(door: Door, tmp_path: Path) -> None:
     """Killed while it is charged, at the first draw, or when it is marked as released: the ledger is whole every time."""
-    for place in ("charge", "draw", "mark"):
+    for place in ("charge", "draw") if door is RAY else ("charge", "draw", "mark"):
         path = tmp_path / f"{place}.sqlite"
         process = multiprocessing.get_context("fork").Process(target=_leave_and_die, args=(door, path, tmp_path, place))
         process.start()
@@ -227,7 +256,7 @@ def _leave_and_die(door: Door, path: Path, folder: Path, place: str) -> None:
     elif place == "mark":
         Ledger.annotate = die  # type: ignore[method-assign]
     else:
-        NoiseSource._next_stream = die  # type: ignore[method-assign]
+        NoiseSource._next_stream = RayRunner.__init__ = die  # type: ignore[method-assign]
         BlockNoise._stream = die  # type: ignore[method-assign]
     door.leave(GRAPH, path, folder)
 
@@ -255,6 +284,75 @@ def test_reproducible_noise_and_a_ledger_exclude_each_other(door: Door, book: Le
     with pytest.raises(InputError, match="noise must come from the operating system"):
         seeded[door.name]()
     assert book.entries() == ()
+
+
+# -- what spends nothing, and what protects nothing ----------------------------------------------------------------------
+
+NO_PRIVACY = cb.Budget(math.inf, 1e-5, "edge")
+
+
+@pytest.fixture(scope="module")
+def encoder(quick_learning: None) -> Model:
+    return Model("mlp", BUDGET).fit(GRAPH.without_edge(*map(int, GRAPH.edge_index[:, 0])))
+
+
+def free_fit(graph: Graph, ledger: Any, _: Model) -> Certificate:
+    return Model("mlp", BUDGET).fit(graph, ledger=ledger).certificate
+
+
+def free_prediction(graph: Graph, ledger: Any, encoder: Model) -> Certificate:
+    return encoder.predict_graph(graph, ledger=ledger).certificate
+
+
+def free_search(graph: Graph, ledger: Any, _: Model) -> Certificate:
+    found = tune("mlp", graph, BUDGET, trials=2, space={"hidden": [[], [4]]}, ledger=ledger)
+    assert found.fitted is not None
+    return found.fitted.certificate
+
+
+def open_fit(graph: Graph, ledger: Any, _: Model) -> Certificate:
+    return Model("gap-inf", NO_PRIVACY, hops=1).fit(graph, ledger=ledger).certificate
+
+
+def open_release(graph: Graph, ledger: Any, _: Model) -> Certificate:
+    layer = cb.ContractiveGraphLayer(0.8)
+    return cb.release(graph, layer, hops=1, budget=NO_PRIVACY, bounds=cb.Bounds(5), ledger=ledger).certificate
+
+
+@pytest.mark.parametrize("leave", [free_fit, free_prediction, free_search, open_fit, open_release])
+def test_what_costs_nothing_or_everything_is_checked_and_charged_too(
+    leave: Callable[[Graph, Any, Model], Certificate], book: Ledger, tmp_path: Path, encoder: Model
+) -> None:
+    free = leave in (free_fit, free_prediction, free_search)
+    certificate = leave(GRAPH, book, encoder)
+    (entry,) = book.entries()
+    assert (entry.certificate_id, entry.status) == (certificate.certificate_id, "released")
+    assert entry.epsilon_total == (0 if free else math.inf)
+    assert book.total("survey", "node").epsilon_spent == math.inf
+    with pytest.raises(LedgerError, match="known to this ledger as 'survey'"):
+        leave(GRAPH.renamed("other"), book, encoder)
+    book.set_budget("nodes", cb.Budget(4.0, 1e-5, "node"))
+    fewer = GRAPH.without_edge(*map(int, GRAPH.edge_index[:, 5])).renamed("nodes")
+    with pytest.raises(BudgetExceeded, match="edge-level release makes features and labels public"):
+        leave(fewer, book, encoder)
+    with closing(sqlite3.connect(book.path)) as connection:
+        connection.execute("DROP TRIGGER releases_update")
+        connection.execute("UPDATE releases SET description = 'edited'")
+        connection.commit()
+    with pytest.raises(LedgerError, match="chain of records is broken"):
+        leave(GRAPH, book, encoder)
+    assert len(book.entries()) == 1
+
+
+def test_predictions_for_another_graph_are_charged_where_the_fit_was(book: Ledger) -> None:
+    """Also those that spend nothing: features and labels leave unprotected."""
+    book.set_budget("nodes", cb.Budget(4.0, 1e-5, "node"))
+    model = Model("mlp", BUDGET).fit(GRAPH, ledger=book)
+    fewer, others = (GRAPH.without_edge(*map(int, GRAPH.edge_index[:, place])) for place in (5, 7))
+    model.predict_proba(fewer.renamed("fewer"))
+    assert [(entry.dataset, entry.epsilon_total) for entry in book.entries()] == [("survey", 0), ("fewer", 0)]
+    with pytest.raises(BudgetExceeded):
+        model.predict_proba(others.renamed("nodes"))
 
 
 # -- what is handed out ------------------------------------------------------------------------------------------------
@@ -463,6 +561,22 @@ def test_a_model_that_leaves_the_process_holds_what_is_saved_and_no_graph(name: 
     assert (unfitted.settings["clip"], unfitted._streams.seed) == (0.2, 3)
 
 
+def test_a_model_without_privacy_does_not_carry_the_graph_either(tmp_path: Path) -> None:
+    """GraphSAGE without noise is trained on the graph itself, which is what its private twin releases."""
+    model = Model("sage-inf", NO_PRIVACY, hidden=4, epochs=2).fit(GRAPH)
+    model.save(tmp_path / "run")
+    u, v = GRAPH.edge_index
+    edges = {(int(a), int(b)) for a, b in zip(u, v, strict=True) if a < b}
+    for kept in (
+        pickle.loads(pickle.dumps(model._result)),
+        copy.deepcopy(model._result),
+        cb.load(tmp_path / "run")._result,
+    ):
+        for array in (*kept.released.values(), *kept.weights.values()):
+            pairs = array if array.ndim == 2 and len(array) == 2 else np.empty((2, 0))
+            assert not edges & {(int(a), int(b)) for a, b in pairs.T}
+
+
 # -- the command line ------------------------------------------------------------------------------------------------
 
 
@@ -505,3 +619,84 @@ def test_a_spent_graph_is_not_released_again_under_another_name(tmp_path: Path) 
             )
     assert len(Ledger(book).entries()) == 1
     assert not (tmp_path / "out.npy").exists()
+
+
+# -- one ledger, one entry -------------------------------------------------------------------------------------------------
+
+
+def test_a_new_ledger_is_not_made_without_a_word(tmp_path: Path) -> None:
+    """A ledger that was deleted, or a path with a slip of the pen, would be a budget that starts afresh."""
+    with pytest.warns(UserWarning, match=r"book.sqlite: is new, so it knows of no budget .* release of 'survey'"):
+        embeddings(GRAPH, tmp_path / "book.sqlite", tmp_path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        embeddings(GRAPH, tmp_path / "book.sqlite", tmp_path)
+        with pytest.raises(UserWarning, match="is new"):
+            embeddings(GRAPH, tmp_path / "bok.sqlite", tmp_path)
+    assert not (tmp_path / "bok.sqlite").exists()
+
+
+def test_a_number_alone_is_no_proof_that_a_release_was_charged(book: Ledger, tmp_path: Path) -> None:
+    """An entry under another name, or at another cost, is not the entry of this certificate."""
+    certificate = fitted(GRAPH, None, tmp_path)
+    cheap = [EpsilonDelta(0.0)]
+    book.record_past("other", "edge", cheap, description="edited", certificate_id=certificate.certificate_id)
+    account = Account(book, "survey")
+    assert not account.holds(certificate)
+    with pytest.raises(LedgerError, match="with another cost"):
+        account.charge(certificate, GRAPH, "a fit", False, None)
+    with pytest.raises(LedgerError, match="does not hold certificate"):
+        account.mark_released(certificate)
+
+
+def test_replacing_a_fingerprint_from_files_needs_a_name_that_the_ledger_knows(book: Ledger, tmp_path: Path) -> None:
+    """Files have no fingerprint of version 1: under a new name the declaration would open a new account for a spent graph."""
+    old = book.fingerprint(graph_content_1(GRAPH), version=1)
+    book.charge("survey", "edge", [EpsilonDelta(1.0)], description="before")
+    with book._file.transaction(write=True) as entries:
+        entries.append_change(book._now(), "survey", "fingerprint", None, old=None, new=old)
+    u, v = GRAPH.edge_index
+    np.save(tmp_path / "edges.npy", np.stack([u[u < v], v[u < v]], axis=1))
+    np.save(tmp_path / "x.npy", np.asarray(GRAPH.features, dtype=np.float32))
+    request = Request(
+        edges=tmp_path / "edges.npy",
+        features=tmp_path / "x.npy",
+        out=tmp_path / "o.npy",
+        budget=BUDGET,
+        hops=1,
+        name="new",
+    )
+    with pytest.raises(LedgerError, match="or under the name by which the ledger knows it"):
+        release_files(request, ledger=book, replace_fingerprint=True)
+    release_files(replace(request, name="survey"), ledger=book, replace_fingerprint=True)
+    assert [entry.dataset for entry in book.entries()] == ["survey", "survey"]
+
+
+def test_two_releases_at_once_do_not_share_the_last_of_a_budget(book: Ledger, tmp_path: Path) -> None:
+    """Both have made their certificate and their fingerprint before either charges; one is refused, and draws nothing."""
+    book.set_budget("survey", BUDGET)
+    context = multiprocessing.get_context("fork")
+    barrier, results = context.Barrier(2), context.Queue()
+
+    def leave() -> None:
+        original = Ledger._append_release
+
+        def wait(self: Ledger, *arguments: Any, **fields: Any) -> Any:
+            barrier.wait(60)
+            return original(self, *arguments, **fields)
+
+        Ledger._append_release = wait  # type: ignore[method-assign]
+        try:
+            results.put(embeddings(GRAPH, book.path, tmp_path).certificate_id)
+        except BudgetExceeded:
+            results.put("refused")
+
+    writers = [context.Process(target=leave) for _ in range(2)]
+    for writer in writers:
+        writer.start()
+    found = [results.get(timeout=60) for _ in writers]
+    for writer in writers:
+        writer.join(60)
+    (entry,) = book.entries()
+    assert sorted(found, key=len) == ["refused", entry.certificate_id]
+    assert entry.status == "released"

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import caribou as cb
-from caribou.errors import BudgetExceeded, InputError
+from caribou.errors import BudgetExceeded, CertificateError, InputError
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods import METHODS, fit
+from caribou.methods.base import MethodInfo, Outputs
+from caribou.privacy.assumptions import Assumption, AssumptionName
+from caribou.privacy.events import Gaussian
+from caribou.privacy.mechanism_records import Mechanism, MechanismRecord, everyone, mean_record
+from caribou.privacy.plan import ReleasePlan
+from caribou.privacy.scope import Scope, ScopeKind
+from caribou.privacy.sizes import Sizes
 from caribou.privacy.verify import verify
-from caribou.tuning import SPACES, combinations, tune
+from caribou.randomness import Streams
+from caribou.tuning import SPACES, combinations, plan_search, tune
 
 GRAPH = cb.datasets.load("csbm", nodes=200, seed=3)
 pytestmark = pytest.mark.usefixtures("quick_learning")
@@ -88,3 +99,135 @@ def test_spaces_are_of_known_settings() -> None:
     for bad in ({}, {"a": 3}, {"a": []}):
         with pytest.raises(InputError, match="space"):
             combinations("x", bad, {})
+
+
+# -- attacks on the promise of a search --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Crafted:
+    """Half right without a look at the graph; with one, right about everybody exactly if a degree exceeds the cap."""
+
+    peek: bool = False
+    hidden: int = 0  # a setting that no record shows
+    understated: bool = False
+    void: bool = False
+
+    def settings(self) -> Mapping[str, Any]:
+        return {"peek": self.peek}
+
+    def plan(self, sizes: Sizes, budget: cb.Budget) -> ReleasePlan:
+        figures = {"unit": budget.unit.value, "theorem": "ours", "reads_edges": self.peek}
+        paid = {everyone(budget.unit)[0]: (Gaussian(20.0 if self.hidden else 1e6),)}
+        scope = Scope(ScopeKind.DEGREES_WITHIN_CAP, 3) if self.peek else Scope()
+        needs = (Assumption(AssumptionName.TRUNCATION),) if self.peek else ()
+        own = MechanismRecord(
+            Mechanism.OWN, "ours", "ours", figures, paid, scope=scope, needs=needs, reads_edges=self.peek
+        )
+        return ReleasePlan(
+            budget,
+            (replace(mean_record("mean", noise_std=0.1), costs=paid) if self.understated else own,),
+            released=("ours",),
+            description="ours",
+            assumptions=(Assumption(AssumptionName.PUBLIC_FEATURES, holds=not (self.void and self.peek)),),
+            parts={"hidden": self.hidden},
+        )
+
+    def fit(self, plan: ReleasePlan, graph: cb.Graph, streams: Streams, noise: NoiseSource) -> Outputs:
+        PLANS_USED.append((self.hidden, plan.parts["hidden"]))
+        right = int(np.diff(graph.indptr).max()) > 3
+        seen = graph.labels if right else (graph.labels + 1) % 2
+        return Outputs(np.eye(2)[seen if self.peek else np.zeros(graph.num_nodes, dtype=int)])
+
+
+PLANS_USED: list[tuple[int, int]] = []
+
+
+@pytest.fixture
+def crafted(monkeypatch: pytest.MonkeyPatch) -> None:
+    PLANS_USED.clear()
+    for unit in cb.PrivacyUnit:
+        info = MethodInfo(unit, f"{__name__}:Crafted", "a method that cheats out of its scope")
+        monkeypatch.setitem(METHODS, f"crafted-{unit.value}", info)
+
+
+def world(hub: bool) -> cb.Graph:
+    pairs = [(0, k) for k in range(1, 11)] if hub else [(1, 2)]
+    graph = cb.Graph.from_edges(np.ones((3000, 2)), np.array(pairs).T, labels=np.arange(3000) % 2, name="crafted")
+    return graph.random_split(1)
+
+
+@pytest.mark.usefixtures("crafted")
+@pytest.mark.parametrize("unit", ["edge", "node"])
+def test_a_search_that_tells_two_worlds_apart_does_not_promise_every_graph(unit: str) -> None:
+    """Told apart every time at a claimed epsilon of 2, by which setting won. The winner of one world holds for every graph."""
+    worlds = {hub: world(hub) for hub in (False, True)}
+    told, turns = 0, 16
+    for turn in range(turns):
+        hub = turn % 2 == 0
+        found = tune(
+            f"crafted-{unit}", worlds[hub], cb.Budget(2.0, 1e-5, unit), trials=2, space={"peek": [False, True]}
+        )
+        told += found.settings["peek"] == hub
+        assert found.fitted is not None
+        certificate = found.fitted.certificate
+        assert certificate.status == "private in scope"
+        assert certificate.scope == Scope(ScopeKind.DEGREES_WITHIN_CAP, 3)
+        names = {assumption.name for assumption in certificate.assumptions}
+        assert AssumptionName.TRUNCATION in names
+        assert AssumptionName.NO_EDGE_READ not in names
+        tried = [trial["settings"] for trial in certificate.mechanisms[0].details["trials"]]
+        assert tried == [{"peek": False}, {"peek": True}]
+    assert told == turns
+
+
+@pytest.mark.usefixtures("crafted")
+def test_every_trial_runs_by_its_own_plan_though_the_settings_look_the_same() -> None:
+    """One of them costs next to nothing. Run twice by the plan of the other, they would cost more than was charged."""
+    for _ in range(3):
+        tune("crafted-edge", world(False), cb.Budget(2.0, 1e-5, "edge"), trials=4, space={"hidden": [0, 1]})
+    assert {asked for asked, _ in PLANS_USED} == {0, 1}
+    assert all(asked == used for asked, used in PLANS_USED)
+
+
+@pytest.mark.usefixtures("crafted")
+def test_a_trial_that_understates_its_cost_is_refused_before_anything_is_charged(tmp_path: Path) -> None:
+    """The figures decide: noise of 0.1 is not a multiplier of a million, whatever the method says."""
+    ledger, budget = cb.Ledger(tmp_path / "book.sqlite"), cb.Budget(2.0, 1e-5, "node")
+    with pytest.raises(CertificateError, match="epsilon_spent must be <= epsilon = 2"):
+        tune("crafted-node", world(False), budget, trials=2, space={"understated": [False, True]}, ledger=ledger)
+    assert ledger.entries() == ()
+    assert PLANS_USED == []
+
+
+@pytest.mark.usefixtures("crafted")
+def test_an_assumption_that_fails_for_one_setting_fails_for_the_search() -> None:
+    for peek in ([True, False], [False, True]):
+        found = tune(
+            "crafted-edge",
+            world(False),
+            cb.Budget(2.0, 1e-5, "edge"),
+            trials=2,
+            space={"peek": peek},
+            fixed={"void": True},
+        )
+        assert found.fitted is not None
+        assert found.fitted.certificate.status == "void"
+
+
+def test_repeated_settings_are_paid_for_each_time_and_a_space_is_a_list() -> None:
+    once, twice = (
+        plan_search(
+            [METHODS["votes-edp"].create(max_rounds=k) for k in rounds],
+            [0, 1],
+            GRAPH.sizes(cb.PrivacyUnit.EDGE),
+            budget("votes-edp"),
+            description="a search",
+        )
+        for rounds in ((3, 3), (3, 4))
+    )
+    assert once.cost == twice.cost
+    assert len(once.mechanisms[0].details["trials"]) == 2
+    for values in ((k for k in (1, 2)), range(2), np.array([1, 2]), {1, 2}, "12", iter([1])):
+        with pytest.raises(InputError, match=r"space\['max_rounds'\] must be a list of values"):
+            tune("votes-edp", GRAPH, budget("votes-edp"), trials=2, space={"max_rounds": values})  # type: ignore[dict-item]

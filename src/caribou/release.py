@@ -7,6 +7,7 @@ certificate is made, the cost is charged or refused, and only then is noise draw
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -157,10 +158,12 @@ class Account:
             raise LedgerError(f"ledger {self.path}: must lie in a folder that exists and can be written")
 
     def holds(self, certificate: Certificate) -> bool:
-        """Whether the certificate is charged here."""
-        if self._ledger is None:
-            return False
-        return any(entry.certificate_id == certificate.certificate_id for entry in self._ledger.entries())
+        """Whether the certificate is charged here, under this name and at its cost: the same number alone says nothing."""
+        wanted = (certificate.certificate_id, self.name, certificate.unit, certificate.cost)
+        return self._ledger is not None and any(
+            (entry.certificate_id, entry.dataset, entry.unit, entry.events) == wanted
+            for entry in self._ledger.entries()
+        )
 
     def charge(
         self,
@@ -174,7 +177,7 @@ class Account:
         if self.holds(certificate):
             return
         try:
-            ledger = self._ledger = self._ledger or Ledger(self.path)
+            ledger = self._ledger = self._ledger or self._new_ledger()
             ledger.charge(
                 self.name,
                 certificate.unit,
@@ -189,22 +192,36 @@ class Account:
                 journal.refused()
             raise
 
+    def _new_ledger(self) -> Ledger:
+        """A ledger that was deleted, or that lies elsewhere, must not be replaced by an empty one without a word."""
+        warnings.warn(
+            f"ledger {self.path}: is new, so it knows of no budget and of no earlier release of {self.name!r}",
+            stacklevel=2,
+        )
+        return Ledger(self.path)
+
     def _fingerprints(self, ledger: Ledger, private: Private, replace: bool) -> list[str]:
-        """Of the content in every version that the ledger holds, and of the edges alone."""
-        found: list[str] = []
-        for version in ledger.fingerprint_versions():
-            content = private.content(version)
-            if content is None and not replace:
+        """Of the content in every version that the ledger holds, of the edges alone, and of the degrees."""
+        from caribou.graph.fingerprint import degrees_of, edges_of, whole_of
+
+        content = tuple(private.content() or ())
+        found = [ledger.fingerprint(whole_of(content))]
+        for version in ledger.fingerprint_versions()[1:]:
+            older = private.content(version)
+            # under a new name, a declaration about "the same people" would be about nobody that the ledger knows
+            known = any(entry.dataset == self.name for entry in ledger.entries())
+            if older is None and not (replace and known):
                 raise LedgerError(
                     f"data set {self.name!r}: this ledger holds fingerprints of version {version}, which cannot be computed "
-                    "from files; release the graph from memory, or replace the fingerprint to declare whom it is about"
+                    "from files; release the graph from memory, or under the name by which the ledger knows it, with the "
+                    "fingerprint replaced"
                 )
-            if content is not None:
-                found.append(ledger.fingerprint(content, version=version))
-        from caribou.graph.fingerprint import edges_of
-
-        edges = edges_of(tuple(private.content() or ()))
-        return found if edges is None else [*found, ledger.edge_fingerprint(edges)]
+            if older is not None:
+                found.append(ledger.fingerprint(older, version=version))
+        edges, degrees = edges_of(content), degrees_of(content)
+        if edges is not None and degrees is not None:
+            found += [ledger.edge_fingerprint(edges), ledger.degree_fingerprint(degrees)]
+        return found
 
     def require(self, certificate: Certificate) -> None:
         """The entry of an interrupted run must still be there: another ledger at the same place knows nothing of it."""

@@ -11,7 +11,7 @@ import hashlib
 import itertools
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,10 +21,12 @@ from caribou.errors import InputError
 from caribou.graph import Graph
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods.base import Fitted, Method, Outputs, fit, method_info
+from caribou.privacy.assumptions import STANDING, Assumption, AssumptionName
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.events import Event, Laplace
 from caribou.privacy.mechanism_records import selection_record
 from caribou.privacy.plan import ReleasePlan
+from caribou.privacy.scope import Scope
 from caribou.privacy.selection import SelectionPlan, plan_selection
 from caribou.privacy.sizes import Sizes
 from caribou.randomness import Streams
@@ -86,24 +88,26 @@ def tune(
     integer(at_least=1, trials=trials)
     noise = noise or NoiseSource.secure()
     recipes = [info.create(**values) for values in combinations(name, space or SPACES.get(name, {}), fixed or {})]
+    # without repetition until all have been drawn once
     order = np.resize(Streams(seed).generator("tune").permutation(len(recipes)), trials)
-    listed = [recipes[i] for i in order]  # without repetition until all have been drawn once
     if public and ledger is not None:
         raise InputError("ledger must not be given for public data, of which nothing is charged")
     if public:
-        return _public_search(listed, graph, budget, seed, noise, progress)
+        return _public_search([recipes[i] for i in order], graph, budget, seed, noise, progress)
     graph.for_learning(public=budget.unit is PrivacyUnit.EDGE)
     search = plan_search(
         recipes, [int(i) for i in order], graph.sizes(budget.unit), budget, description=f"{name}, tuned"
     )
 
     def run(source: NoiseSource) -> Drawn[tuple[Method, Outputs, float]]:
-        selected, tried = search.parts["selection"], listed
+        selected, places = search.parts["selection"], [int(i) for i in order]
         if selected.random is not None:
             # The theorem is about independent trials of one distribution: how many, and which settings, are private randomness.
             randomness = source.stream("trials")
             number = randomness.trial_number(shape=selected.random.shape, stop=selected.random.stop)
-            tried = [recipes[i] for i in randomness.integers(number, below=len(recipes))]
+            places = [int(place) for place in randomness.integers(number, below=len(recipes))]
+        # by place: two settings that look the same in a record need not have the same plan
+        tried = [(recipes[place], search.parts["trials"][place]) for place in places]
         # what a draw of the best trial adds has no place in the certificate, which is about all trials
         return Drawn(_best_trial(tried, search, graph, seed, source, progress))
 
@@ -119,7 +123,8 @@ def plan_search(
 ) -> ReleasePlan:
     """The plan of a whole search: what it costs, and what it rests on, over every setting that could be tried.
 
-    Scope and assumptions are never those of the winner: the scope is the weakest, the assumptions are those of all settings.
+    Scope and assumptions are never those of the winner: the scope is the weakest, the assumptions are those of all settings. They
+    are taken from the plans of the trials as well as from the figures in the record, whichever say less.
     """
 
     def plans(epsilon: float) -> list[ReleasePlan]:
@@ -154,17 +159,30 @@ def plan_search(
         score_noise=_score_noise(budget, selection.epsilon),
         delta=budget.delta,
     )
-    assumptions = {a.name: a for plan in trials for a in plan.assumptions}
+    parts = [part for plan in trials for part in plan.mechanisms]
+    needs = {a.name: a for part in (record, *parts) for a in part.needs if a.name is not AssumptionName.NO_EDGE_READ}
+    record = replace(
+        record,
+        scope=Scope.weakest(part.scope for part in (record, *parts)),
+        needs=tuple(needs.values()),
+        reads_edges=any(part.reads_edges for part in (record, *parts)),
+    )
     return ReleasePlan(
         budget,
         (record,),
         released=(*dict.fromkeys(word for plan in trials for word in plan.released), "the chosen settings"),
         description=description,
         public_parameters={"nodes": sizes.nodes, "columns": sizes.columns, "classes": sizes.classes},
-        assumptions=tuple(assumptions.values()),
+        assumptions=_all_assumptions(trials),
         search=record.theorem,
-        parts={"selection": selection, "trials": dict(zip(map(_key, recipes), trials, strict=True))},
+        parts={"selection": selection, "trials": tuple(trials)},
     )
+
+
+def _all_assumptions(trials: Sequence[ReleasePlan]) -> tuple[Assumption, ...]:
+    """Those of every setting, each once. One that fails for a setting fails for the search. Standing ones are stated anyway."""
+    found = [a for plan in trials for a in plan.assumptions if a.name not in STANDING]
+    return tuple({a.name: a for a in sorted(found, key=lambda a: not a.holds)}.values())
 
 
 def combinations(name: str, space: Space, fixed: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -203,7 +221,7 @@ def _key(recipe: Method) -> str:
 
 
 def _best_trial(
-    tried: Sequence[Method],
+    tried: Sequence[tuple[Method, ReleasePlan]],
     search: ReleasePlan,
     graph: Graph,
     seed: int,
@@ -213,9 +231,9 @@ def _best_trial(
     """The best of the trials by a total order of what each shows."""
     scale = _score_noise(search.budget, search.parts["selection"].epsilon)
     best: tuple[tuple[float, str], Method, Outputs] | None = None
-    for number, recipe in enumerate(tried):
+    for number, (recipe, plan) in enumerate(tried):
         source = noise.stream(f"trial {number}")
-        outputs = recipe.fit(search.parts["trials"][_key(recipe)], graph, Streams(seed), source)
+        outputs = recipe.fit(plan, graph, Streams(seed), source)
         correct, known = _correct(outputs.probabilities, graph)
         score = correct / max(1, known)
         if scale is not None:

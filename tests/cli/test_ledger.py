@@ -60,12 +60,14 @@ class TestShow:
         call("add", "survey", "--epsilon", "0.5", "--unit", "edge")
         call("add", "free", "--epsilon", "2", "--unit", "node")
         output = call("show").stdout
-        (survey,) = [line for line in output.splitlines() if "survey" in line]
-        (free,) = [line for line in output.splitlines() if "free" in line]
-        assert [cell.strip() for cell in survey.strip("│").split("│")] == [
-            "survey", "edge", "1", "0.5", "1e-05", "4", "3.5",
-        ]  # fmt: skip
-        assert "no budget set" in free
+        rows = [[cell.strip() for cell in line.strip("│").split("│")] for line in output.splitlines() if "│" in line]
+        assert rows == [
+            ["free", "edge", "0", "4", "1e-05", "no budget set", "-"],
+            ["free", "node", "1", "2", "1e-05", "no budget set", "-"],
+            ["survey", "edge", "1", "0.5", "1e-05", "4", "3.5"],
+            ["survey", "node", "0", "inf", "1e-05", "no budget set", "-"],
+        ]
+        assert "An edge-level release leaves nothing at node level" in output
         assert "chain intact" in output
         assert "made elsewhere" not in output
 
@@ -93,13 +95,16 @@ class TestShow:
         assert report["ledger"] == str(folder / "caribou-ledger.sqlite")
         assert report["chain_intact"] is True
         assert report["problems"] == []
+        nothing = {"delta": 1e-5, "epsilon_spent": "inf", "epsilon_budget": None, "epsilon_left": None}
         assert report["datasets"] == [
+            {"name": "open", "unit": "edge", "releases": 1, **nothing},
+            {"name": "open", "unit": "node", "releases": 0, **nothing},
             {
-                "name": "open",
+                "name": "survey",
                 "unit": "edge",
                 "delta": 1e-5,
-                "releases": 1,
-                "epsilon_spent": "inf",
+                "releases": 0,
+                "epsilon_spent": pytest.approx(1.0, abs=1e-4),
                 "epsilon_budget": None,
                 "epsilon_left": None,
             },
@@ -128,12 +133,12 @@ class TestShow:
         assert second["epsilon_cumulative"] == "inf"
         assert second["events"] == [{"kind": "non_private"}]
         only = shown("--dataset", "open")
-        assert [d["name"] for d in only["datasets"]] == ["open"]
+        assert [(d["name"], d["unit"]) for d in only["datasets"]] == [("open", "edge"), ("open", "node")]
         assert [r["id"] for r in only["releases"]] == [2]
 
     def test_infinite_budget(self) -> None:
         call("budget", "survey", "--epsilon", "inf", "--unit", "edge")
-        (row,) = shown()["datasets"]
+        row = shown()["datasets"][0]
         assert (row["epsilon_budget"], row["epsilon_left"]) == ("inf", "inf")
 
     def test_missing_file_is_an_error_and_makes_nothing(self, folder: Path) -> None:
@@ -285,7 +290,7 @@ class TestAdd:
         assert shown()["releases"] == []
         output = call("add", "survey", "--epsilon", "2", "--unit", "edge", "--over-budget").stdout
         assert "no further release is allowed" in output
-        (row,) = shown()["datasets"]
+        row = shown()["datasets"][0]
         assert (row["epsilon_left"], row["releases"]) == (0.0, 1)
 
     def test_every_kind_of_event_has_words(self) -> None:

@@ -13,7 +13,7 @@ from caribou.engines.preparation import Memory, prepare
 from caribou.engines.sources import EdgeTable, FeatureTable
 from caribou.errors import LedgerError
 from caribou.graph import Graph
-from caribou.graph.fingerprint import graph_content_1
+from caribou.graph.fingerprint import ContentDigest, degrees_of, edges_of, graph_content_1, whole_of
 from caribou.privacy.events import EpsilonDelta
 from caribou.privacy.ledger import Ledger
 
@@ -102,3 +102,55 @@ def test_entries_of_version_1_stay_valid_and_are_still_compared(tmp_path: Path) 
     assert [str(c.new).partition(":")[0] for c in ledger.history("survey")] == [old, "2"]
     assert ledger.total("survey", "edge").epsilon_spent == pytest.approx(2.0, rel=1e-4)
     assert ledger.check() == ()
+
+
+# -- what a look-alike shares ------------------------------------------------------------------------------------------
+
+
+def test_the_degrees_know_a_graph_whose_nodes_or_features_were_changed() -> None:
+    order = np.random.default_rng(1).permutation(NODES)
+    alike = [
+        Graph.from_edges(FEATURES, order[PAIRS]),
+        Graph.from_edges(FEATURES[order], PAIRS),
+        Graph.from_edges(FEATURES[:, ::-1], PAIRS),
+        Graph.from_edges(FEATURES[:, :2] + 1, order[PAIRS]),
+    ]
+    assert {degrees_of(content(graph)) for graph in alike} == {degrees_of(content(GRAPH))}
+    assert len({whole_of(content(graph)) for graph in (*alike, GRAPH)}) == len(alike) + 1
+    assert edges_of(content(alike[0])) != edges_of(content(GRAPH))
+
+
+def test_one_edge_or_one_node_more_or_less_has_other_degrees() -> None:
+    u, v = map(int, GRAPH.edge_index[:, 0])
+    missing = next(w for w in range(1, NODES) if not GRAPH.has_edge(0, w))
+    longer = np.concatenate([FEATURES, np.zeros((1, COLUMNS), np.float32)])
+    others = [GRAPH, GRAPH.without_edge(u, v), GRAPH.with_edge(0, missing), Graph.from_edges(longer, PAIRS)]
+    assert len({degrees_of(content(graph)) for graph in others}) == len(others)
+    assert degrees_of(content(Graph.from_edges(FEATURES, np.empty((2, 0), dtype=int)))) is None
+
+
+@pytest.mark.parametrize("size", [1, 3, 7, 10**6])
+def test_pieces_of_any_size_have_the_degrees_of_the_whole(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("caribou.graph.fingerprint._KEYS", 5)
+    digest = ContentDigest(nodes=NODES, columns=COLUMNS)
+    rows = np.repeat(np.arange(NODES, dtype=np.uint64), np.diff(GRAPH.indptr))
+    keys = rows << np.uint64(32) | GRAPH.indices.astype(np.uint64)
+    for first in range(0, len(keys), size):
+        digest.add_edges(keys[first : first + size])
+    digest.add_features(FEATURES)
+    assert tuple(digest.parts()) == content(GRAPH)
+    counted = np.unique(np.diff(GRAPH.indptr)[np.diff(GRAPH.indptr) > 0], return_counts=True)
+    assert digest._rows_of_degree == dict(zip(*(part.tolist() for part in counted), strict=True))
+
+
+def test_a_digest_of_degrees_is_kept_under_the_key_of_the_ledger(tmp_path: Path) -> None:
+    one, two = Ledger(tmp_path / "one.sqlite"), Ledger(tmp_path / "two.sqlite")
+    parts = degrees_of(content(GRAPH))
+    assert parts is not None
+    assert one.degree_fingerprint(parts) != two.degree_fingerprint(parts)
+    assert one.degree_fingerprint(parts).startswith("2d:")
+    assert len({one.degree_fingerprint(parts)[3:], one.edge_fingerprint(parts)[3:], one.fingerprint(parts)[2:]}) == 3
+    one.charge("s", "edge", [EpsilonDelta(1.0)], description="x", fingerprints=[one.degree_fingerprint(parts)])
+    stored = (tmp_path / "one.sqlite").read_bytes()
+    assert parts[1] not in stored
+    assert parts[1].hex().encode() not in stored

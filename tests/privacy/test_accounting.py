@@ -12,11 +12,13 @@ from scipy.special import log_ndtr
 
 from caribou.errors import InputError
 from caribou.privacy.accounting import (
+    at_unit,
     best_rdp_order,
     epsilon_of,
     gdp_delta,
     gdp_epsilon,
     gdp_mu,
+    group_of_two,
     largest_true_positive_rate,
     log_normal_cdf,
     pld_epsilon,
@@ -24,7 +26,8 @@ from caribou.privacy.accounting import (
     rdp_epsilon_of,
     rdp_noise_multiplier,
 )
-from caribou.privacy.events import EpsilonDelta, Gaussian, Laplace, NonPrivate, SubsampledGaussian
+from caribou.privacy.budget import PrivacyUnit
+from caribou.privacy.events import EpsilonDelta, Event, Gaussian, Laplace, NonPrivate, Parallel, SubsampledGaussian
 from caribou.privacy.sensitivity import convergence_factor
 
 epsilons = st.floats(0.05, 40)
@@ -260,3 +263,69 @@ def test_bad_numbers_are_named(bad: object) -> None:
     if bad != 0.5:
         with pytest.raises(InputError, match="delta"):
             gdp_epsilon(mu=1.0, delta=bad)  # type: ignore[arg-type]
+
+
+# -- two steps apart -----------------------------------------------------------------------------------------------
+
+GRID = np.linspace(-60, 60, 240_001)
+
+
+def _normal(mean: float, std: float) -> np.ndarray:
+    return np.exp(-(((GRID - mean) / std) ** 2) / 2) / (std * math.sqrt(2 * math.pi))
+
+
+def _sampled(mean: float) -> np.ndarray:
+    return 0.7 * _normal(0, 2) + 0.3 * _normal(mean, 2)
+
+
+@pytest.mark.parametrize(
+    ("event", "first", "last", "tight"),
+    [
+        (Gaussian(2.0), _normal(-1, 2), _normal(1, 2), True),
+        (Laplace(2.0), np.exp(-abs(GRID + 1) / 2) / 4, np.exp(-abs(GRID - 1) / 2) / 4, True),
+        # in and out of a sample: the row of a person is there, not there, and there with another value
+        (SubsampledGaussian(2.0, 0.3, 1), _sampled(-1), _sampled(1), False),
+    ],
+    ids=["gaussian", "laplace", "subsampled"],
+)
+def test_no_pair_two_steps_apart_exceeds_the_bound(
+    event: Event, first: np.ndarray, last: np.ndarray, tight: bool
+) -> None:
+    """Hockey-stick divergence of the worst pair, against epsilon at that delta; half the steps would be refuted."""
+    for epsilon in (0.2, 0.5, 0.8):
+        reached = float(np.clip(first - math.exp(epsilon) * last, 0, None).sum() * (GRID[1] - GRID[0]))
+        bound = epsilon_of(group_of_two([event]), reached)
+        assert bound >= epsilon - 1e-3
+        assert not tight or bound == pytest.approx(epsilon, abs=2e-3)
+        assert not tight or epsilon_of([event], reached) < epsilon - 0.1
+
+
+def test_two_steps_of_an_epsilon_and_a_delta_are_reached_by_one_event() -> None:
+    epsilon, delta, last = 1.5, 1e-4, 1e-3
+    middle = math.exp(epsilon) * last + delta
+    first = math.exp(epsilon) * middle + delta  # the largest probability that the claim allows two steps away
+    (two,) = group_of_two([EpsilonDelta(epsilon, delta)])
+    assert isinstance(two, EpsilonDelta)
+    assert first == pytest.approx(math.exp(two.epsilon) * last + two.delta, rel=1e-9)
+    assert two.delta >= delta * (1 + math.exp(epsilon))
+    assert group_of_two([EpsilonDelta(2.0)]) == (EpsilonDelta(4.0),)
+    for lost in (
+        EpsilonDelta(1e308),
+        EpsilonDelta(800.0, 1e-9),
+        EpsilonDelta(1.0, 0.4),
+        Gaussian(5e-324),
+        NonPrivate(),
+    ):
+        assert group_of_two([lost]) == (NonPrivate(),)
+    groups = Parallel(((Gaussian(4.0, 3),), (Laplace(2.0),)))
+    assert group_of_two([groups]) == (Parallel(((Gaussian(2.0, 3),), (Laplace(1.0),))),)
+
+
+def test_what_a_release_costs_at_the_other_unit() -> None:
+    edge, node = PrivacyUnit.EDGE, PrivacyUnit.NODE
+    events = (Gaussian(4.0),)
+    assert at_unit(events, made_at=edge, at=edge) == at_unit(events, made_at=node, at=node) == events
+    assert at_unit(events, made_at=node, at=edge) == (Gaussian(2.0),)
+    assert at_unit((), made_at=edge, at=node) == (NonPrivate(),)
+    with pytest.raises(InputError, match="unit must be one of"):
+        at_unit(events, made_at=edge, at="node")  # type: ignore[arg-type]

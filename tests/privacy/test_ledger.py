@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import warnings
 from datetime import timedelta, timezone
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +14,7 @@ import pytest
 from caribou.errors import BudgetExceeded, InputError, LedgerError
 from caribou.privacy import accounting
 from caribou.privacy.budget import DEFAULT_DELTA, Budget, PrivacyUnit
-from caribou.privacy.events import EpsilonDelta, Gaussian, Laplace, NonPrivate, SubsampledGaussian
+from caribou.privacy.events import EpsilonDelta, Event, Gaussian, Laplace, NonPrivate, Parallel, SubsampledGaussian
 from caribou.privacy.ledger import Ledger
 from ledger_support import NOON, pure, run
 
@@ -52,20 +54,21 @@ class TestBudget:
         with pytest.raises(BudgetExceeded):
             ledger.charge("survey", "edge", pure(2e-10), description="it does not add up")
 
-    def test_data_sets_and_units_are_separate_accounts(self, ledger: Ledger) -> None:
-        for name, unit in (("a", "edge"), ("a", "node"), ("b", "edge")):
-            ledger.set_budget(name, Budget(1, unit=unit))
-            ledger.charge(name, unit, pure(1), description="all of it")
-        assert [(s.dataset, s.unit, s.epsilon_spent, s.epsilon_left) for s in ledger.datasets()] == [
-            ("a", EDGE, 1.0, 0.0),
-            ("a", NODE, 1.0, 0.0),
-            ("b", EDGE, 1.0, 0.0),
+    def test_data_sets_are_separate_accounts(self, ledger: Ledger) -> None:
+        for name in ("a", "b"):
+            ledger.set_budget(name, Budget(1))
+            ledger.charge(name, "edge", pure(1), description="all of it")
+        assert [(s.dataset, s.unit, s.releases, s.epsilon_spent, s.epsilon_left) for s in ledger.datasets()] == [
+            ("a", EDGE, 1, 1.0, 0.0),
+            ("a", NODE, 0, math.inf, None),
+            ("b", EDGE, 1, 1.0, 0.0),
+            ("b", NODE, 0, math.inf, None),
         ]
 
     def test_without_budget_everything_is_allowed_and_counted(self, ledger: Ledger) -> None:
         charge = ledger.charge("survey", "edge", pure(7), description="one")
         assert (charge.epsilon_spent, charge.epsilon_left, charge.delta) == (7.0, None, DEFAULT_DELTA)
-        assert ledger.charge("survey", "node", [NonPrivate()], description="two").epsilon_spent == math.inf
+        assert ledger.charge("other", "node", [NonPrivate()], description="two").epsilon_spent == math.inf
         balance = ledger.total("survey", "edge")
         assert (balance.releases, balance.epsilon_spent, balance.budget) == (1, 7.0, None)
         assert not balance.exceeded
@@ -75,13 +78,6 @@ class TestBudget:
         assert ledger.set_budget("survey", Budget(1)).epsilon_left == 0.25
         with pytest.raises(BudgetExceeded):
             ledger.charge("survey", "edge", pure(0.5), description="two")
-
-    def test_release_at_the_level_without_budget_is_refused(self, ledger: Ledger) -> None:
-        ledger.set_budget("survey", Budget(1, unit="edge"))
-        with pytest.raises(BudgetExceeded, match=r"budget is at edge level .* at node level.*--unit node"):
-            ledger.charge("survey", "node", pure(0.5), description="one")
-        ledger.set_budget("survey", Budget(1, unit="node"))
-        assert ledger.charge("survey", "node", pure(0.5), description="one").epsilon_left == 0.5
 
     def test_release_without_noise_is_refused_under_a_budget(self, ledger: Ledger) -> None:
         ledger.set_budget("survey", Budget(8))
@@ -165,6 +161,68 @@ class TestBudget:
         with pytest.raises(LedgerError, match="nan"):
             ledger.charge("survey", "edge", pure(1), description="one")
         assert ledger.entries() == ()
+
+
+class TestUnits:
+    """Every release counts at both units."""
+
+    @pytest.mark.parametrize("events", [pure(0.25), pure(0.0), []], ids=["costs", "costs nothing", "no event"])
+    def test_an_edge_level_release_leaves_nothing_at_node_level(self, ledger: Ledger, events: list[Event]) -> None:
+        ledger.charge("survey", "edge", events, description="features and labels are public now")
+        assert ledger.total("survey", "node").epsilon_spent == math.inf
+        with pytest.raises(LedgerError, match=r"node budget must be inf .*release 1.*got 4; .*--unit edge"):
+            ledger.set_budget("survey", Budget(4, unit="node"))
+        assert ledger.set_budget("survey", Budget(math.inf, unit="node")).epsilon_left == math.inf
+        assert ledger.charge("survey", "node", pure(1), description="for the record").epsilon_spent == math.inf
+
+    @pytest.mark.parametrize("events", [pure(0.25), []])
+    def test_it_is_refused_under_a_node_budget_whatever_it_costs(self, ledger: Ledger, events: list[Event]) -> None:
+        ledger.set_budget("survey", Budget(8, unit="node"))
+        ledger.set_budget("survey", Budget(8, unit="edge"))
+        for attempt in (
+            lambda: ledger.charge("survey", "edge", events, description="one"),
+            lambda: ledger.require("survey", "edge", events),
+        ):
+            with pytest.raises(
+                BudgetExceeded, match=r"node level: .*an edge-level release makes .*--epsilon inf --unit"
+            ):
+                attempt()
+        assert ledger.entries() == ()
+        assert ledger.charge("survey", "node", pure(1), description="one").epsilon_left == 7
+
+    def test_one_that_was_published_ends_the_node_budget(self, ledger: Ledger) -> None:
+        ledger.set_budget("survey", Budget(8, unit="node"))
+        ledger.record_past("survey", "edge", pure(0.25), description="in the newspaper")
+        assert ledger.total("survey", "node").exceeded
+        for epsilon in (1.0, 0.0):
+            with pytest.raises(BudgetExceeded, match="release 1 at edge level makes features and labels public"):
+                ledger.charge("survey", "node", pure(epsilon), description="two")
+
+    def test_a_node_level_release_counts_twice_at_edge_level(self, ledger: Ledger) -> None:
+        ledger.set_budget("survey", Budget(1, unit="edge"))
+        charge = ledger.charge("survey", "node", pure(0.25), description="one")
+        assert (charge.unit, charge.epsilon_spent, charge.epsilon_left) == (NODE, 0.25, None)
+        assert (ledger.total("survey", "edge").epsilon_spent, ledger.total("survey", "node").epsilon_spent) == (
+            0.5,
+            0.25,
+        )
+        for check in (ledger.require, lambda *a: ledger.charge(*a, description="two")):
+            with pytest.raises(BudgetExceeded, match=r"edge level: .* epsilon = 1\.25 .* counts twice"):
+                check("survey", "node", pure(0.375))
+        assert ledger.charge("survey", "edge", pure(0.5), description="two").epsilon_left == 0
+        assert ledger.cumulative("survey", "edge") == {2: 1.0}
+        assert ledger.cumulative("survey", "node") == {1: 0.25}
+        with pytest.raises(BudgetExceeded):
+            ledger.charge("survey", "node", pure(2**-20), description="three")
+
+    def test_groups_and_gaussians_count_twice_too(self, path: Path) -> None:
+        ledger = Ledger(path)
+        ledger.charge("survey", "node", [Gaussian(4.0), Gaussian(8.0, 2)], description="one")
+        mu = 2 * math.sqrt(1 / 16 + 2 / 64)
+        assert ledger.total("survey", "edge").epsilon_spent == pytest.approx(accounting.gdp_epsilon(mu=mu, delta=1e-5))
+        ledger.charge("other", "node", [Parallel(((Gaussian(4.0),), (Laplace(8.0),)))], description="one")
+        worst = max(accounting.epsilon_of([e], 1e-5) for e in (Gaussian(2.0), Laplace(4.0)))
+        assert ledger.total("other", "edge").epsilon_spent == pytest.approx(worst)
 
 
 class TestRealAccountant:
@@ -276,10 +334,127 @@ class TestIdentity:
         ledger.charge("survey", "edge", pure(1), description="one", certificate_id="c-1")
         for record in (ledger.charge, ledger.record_past):
             with pytest.raises(LedgerError, match="'c-1' is already recorded as release 1"):
-                record("survey", "node", pure(1), description="two", certificate_id="c-1")
+                record("survey", "edge", pure(1), description="two", certificate_id="c-1")
         # A release about two data sets costs both of them.
         assert ledger.charge("other", "edge", pure(1), description="one", certificate_id="c-1").id == 2
         assert [r.certificate_id for r in ledger.entries()] == ["c-1", "c-1"]
+
+    def test_a_certificate_number_with_another_cost_is_not_taken_for_the_same_release(self, ledger: Ledger) -> None:
+        """An edited certificate that came first must not keep the real one out without a word."""
+        ledger.record_past("survey", "edge", pure(0.0), description="edited", certificate_id="c-1")
+        for name in ("survey", "other"):
+            with pytest.raises(
+                LedgerError, match=r"'c-1' is recorded as release 1 of 'survey' with another cost.*edited"
+            ):
+                ledger.record_past(name, "edge", pure(4), description="the real one", certificate_id="c-1")
+        with pytest.raises(LedgerError, match="another cost"):
+            ledger.charge("survey", "node", pure(0.0), description="at the other unit", certificate_id="c-1")
+
+    @pytest.mark.parametrize(
+        "other", ["Survey café", "survey cafe\u0301", "survey  café", "ＳＵＲＶＥＹ café", "SURVEY CAFÉ", "ſurvey café"]
+    )
+    def test_a_name_that_differs_in_case_blanks_or_form_is_refused(self, ledger: Ledger, other: str) -> None:
+        ledger.set_budget("survey café", Budget(1))
+        ledger.charge("survey café", "edge", pure(1), description="all of it")
+        for attempt in (
+            lambda: ledger.charge(other, "edge", pure(1), description="more"),
+            lambda: ledger.record_past(other, "edge", pure(1), description="more"),
+            lambda: ledger.set_budget(other, Budget(9)),
+            lambda: ledger.require(other, "edge", pure(1)),
+        ):
+            with pytest.raises(LedgerError, match="this ledger knows 'survey café', which differs in case, blanks"):
+                attempt()
+        ledger.charge("survey cafés", "edge", pure(1), description="another one")
+        assert len(ledger.entries()) == 2
+
+    def test_a_clock_that_goes_back_forgets_nothing(self, path: Path, basic: None) -> None:
+        times = iter([NOON, NOON, NOON - timedelta(days=900), NOON - timedelta(days=901), NOON - timedelta(days=902)])
+        ledger = Ledger(path, clock=lambda: next(times))
+        ledger.set_budget("survey", Budget(1))
+        ledger.charge("survey", "edge", pure(0.75), description="one")
+        ledger.set_budget("survey", Budget(0.875))
+        with pytest.raises(BudgetExceeded, match=r"budget is 0\.875"):
+            ledger.charge("survey", "edge", pure(0.25), description="two")
+        assert ledger.charge("survey", "edge", pure(0.125), description="three").epsilon_left == 0
+        assert ledger.check() == ()
+
+    def test_degrees_that_another_name_has_are_warned_of_and_not_refused(self, ledger: Ledger) -> None:
+        def prints(content: bytes, degrees: bytes = b"degrees") -> list[str]:
+            return [ledger.fingerprint([content]), ledger.degree_fingerprint([degrees])]
+
+        ledger.charge("survey", "edge", pure(1), description="one", fingerprints=prints(b"a"))
+        with pytest.warns(UserWarning, match=r"'copy'.* known to this ledger as 'survey'.*--name survey --replace-f"):
+            ledger.charge("copy", "edge", pure(1), description="one", fingerprints=prints(b"b"))
+        assert [str(c.new)[:3] for c in ledger.history("copy")] == ["2:" + prints(b"b")[0][2], "2d:"]
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            ledger.charge("survey", "edge", pure(1), description="two", fingerprints=prints(b"a"))
+            ledger.charge("third", "edge", pure(1), description="one", fingerprints=prints(b"c", b"other degrees"))
+            with pytest.raises(UserWarning, match="known to this ledger as 'survey'"):
+                ledger.charge("fourth", "edge", pure(1), description="one", fingerprints=prints(b"d"))
+        with pytest.raises(LedgerError, match="no data set 'fourth'"):
+            ledger.history("fourth")
+        with pytest.raises(LedgerError, match="has changed"):
+            ledger.charge("survey", "edge", pure(1), description="three", fingerprints=prints(b"e", b"changed"))
+        ledger.charge(
+            "survey", "edge", pure(1), description="3", fingerprints=prints(b"e", b"changed"), replace_fingerprint=True
+        )
+        assert len(ledger.entries("survey")) == 3
+
+    @pytest.mark.parametrize("between", [False, True])
+    def test_replacing_the_fingerprint_never_opens_a_new_account(self, ledger: Ledger, between: bool) -> None:
+        """Through another name and back, or with the content of another data set: what was spent stays with its name."""
+        mine, theirs = ledger.fingerprint([b"mine"]), ledger.fingerprint([b"theirs"])
+        ledger.set_budget("mine", Budget(1))
+        ledger.charge("mine", "edge", pure(1), description="all of it", fingerprints=[mine])
+        ledger.charge("theirs", "edge", pure(1), description="one", fingerprints=[theirs])
+        if between:
+            with pytest.raises(LedgerError, match="known to this ledger as 'theirs'"):
+                ledger.charge("mine", "edge", [], description="swap", fingerprints=[theirs], replace_fingerprint=True)
+        with pytest.raises(LedgerError, match="known to this ledger as 'mine'"):
+            ledger.charge("theirs", "edge", pure(1), description="two", fingerprints=[mine], replace_fingerprint=True)
+        for replace in (False, True):
+            with pytest.raises(BudgetExceeded):
+                ledger.charge(
+                    "mine", "edge", pure(1), description="two", fingerprints=[mine], replace_fingerprint=replace
+                )
+
+
+class TestNumbers:
+    """Numbers at the border of what a float can hold never make a total smaller."""
+
+    @pytest.mark.parametrize("epsilon", [math.nan, -0.0, 0.0, -1.0, 1e308, 701.0, True, "4"])
+    def test_budgets(self, epsilon: Any) -> None:
+        with pytest.raises(InputError, match="epsilon must be"):
+            Budget(epsilon)
+
+    @pytest.mark.parametrize(
+        "event",
+        [
+            EpsilonDelta(1e308),
+            EpsilonDelta(1e308, 1e-9),
+            EpsilonDelta(1.0, 1.0),
+            Gaussian(1e-200),
+            Gaussian(5e-324),
+            Gaussian(1.0, 2**52),
+            Laplace(1e-300),
+            SubsampledGaussian(1e-5, 0.1, 20),
+        ],
+        ids=repr,
+    )
+    def test_a_published_release_beyond_all_numbers_is_recorded_and_ends_all_others(
+        self, path: Path, event: Event
+    ) -> None:
+        ledger = Ledger(path)
+        ledger.set_budget("survey", Budget(8, unit="edge"))
+        with pytest.raises(BudgetExceeded):
+            ledger.charge("survey", "edge", [event], description="one")
+        for unit in ("edge", "node"):
+            ledger.record_past("survey", unit, [event], description="one")
+        assert ledger.total("survey", "edge").exceeded
+        assert ledger.total("survey", "node").epsilon_spent == math.inf
+        with pytest.raises(BudgetExceeded):
+            ledger.charge("survey", "edge", [Laplace(100.0)], description="two")
 
 
 class TestInput:

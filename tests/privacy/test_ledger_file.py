@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
+import resource
 import signal
 import sqlite3
 import stat
@@ -11,6 +13,7 @@ import threading
 import time
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,7 +21,7 @@ from caribou.errors import BudgetExceeded, LedgerError
 from caribou.privacy import ledger as ledger_module
 from caribou.privacy.budget import Budget
 from caribou.privacy.ledger import SCHEMA_VERSION, Ledger
-from caribou.privacy.ledger_file import LedgerFile
+from caribou.privacy.ledger_file import LedgerFile, Transaction
 from ledger_support import pure, run, start
 
 
@@ -96,6 +99,14 @@ class TestAppendOnly:
             damaged.charge("survey", "edge", pure(1), description="four")
         with pytest.raises(LedgerError, match="chain of records is broken"):
             damaged.set_budget("survey", Budget(10))
+        # Nor is a number shown that rests on them.
+        for ask in (
+            damaged.datasets,
+            lambda: damaged.total("survey", "edge"),
+            lambda: damaged.cumulative("survey", "edge"),
+        ):
+            with pytest.raises(LedgerError, match="chain of records is broken"):
+                ask()
 
     def test_unreadable_entry_is_a_ledger_error(self, filled: Ledger) -> None:
         sql(filled.path, "UPDATE releases SET events = '{' WHERE id = 2", triggers=False)
@@ -428,3 +439,137 @@ class TestProcesses:
                 patient.charge("survey", "edge", pure(1), description="one")
         assert ledger.entries() == ()
         assert ledger.check() == ()
+
+
+class TestAttacks:
+    """Two writers, one of them killed, late, deceived or without room: no entry is lost and no budget is exceeded."""
+
+    def test_the_last_of_a_budget_is_spent_once(self, ledger: Ledger, path: Path) -> None:
+        """Both have read that there is room, and wait for each other before they charge."""
+        ledger.set_budget("survey", Budget(1))
+        ledger.charge("survey", "edge", pure(0.5), description="one")
+        context = multiprocessing.get_context("fork")
+        barrier, results = context.Barrier(2), context.Queue()
+
+        def spend(number: int) -> None:
+            own = Ledger(path)
+            own.require("survey", "edge", pure(0.5))
+            barrier.wait(30)
+            try:
+                own.charge("survey", "edge", pure(0.5), description=f"writer {number}")
+            except BudgetExceeded:
+                results.put("refused")
+            else:
+                results.put("charged")
+
+        writers = [context.Process(target=spend, args=(number,)) for number in range(2)]
+        for writer in writers:
+            writer.start()
+        found = sorted(results.get(timeout=30) for _ in writers)
+        for writer in writers:
+            writer.join(30)
+        assert found == ["charged", "refused"]
+        assert [entry.epsilon_total for entry in ledger.entries()] == [0.5, 1.0]
+        assert ledger.check() == ()
+
+    def test_a_writer_that_dies_after_its_charge_leaves_the_entry(self, ledger: Ledger, path: Path) -> None:
+        ledger.set_budget("survey", Budget(1))
+
+        def charge_and_die() -> None:
+            Ledger(path).charge("survey", "edge", pure(0.75), description="killed")
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        writer = multiprocessing.get_context("fork").Process(target=charge_and_die)
+        writer.start()
+        writer.join(30)
+        assert writer.exitcode == -signal.SIGKILL
+        (entry,) = ledger.entries()
+        assert (entry.description, entry.status) == ("killed", "spent")
+        with pytest.raises(BudgetExceeded):
+            ledger.charge("survey", "edge", pure(0.5), description="two")
+
+    def test_what_was_read_before_another_writer_decides_nothing(self, ledger: Ledger, path: Path) -> None:
+        ledger.set_budget("survey", Budget(1))
+        late = Ledger(path)
+        late.require("survey", "edge", pure(0.75))
+        assert late.total("survey", "edge").epsilon_left == 1
+        ledger.charge("survey", "edge", pure(0.75), description="first")
+        with pytest.raises(BudgetExceeded):
+            late.charge("survey", "edge", pure(0.75), description="late")
+
+    def test_an_older_copy_under_an_open_ledger_is_found(self, ledger: Ledger, path: Path) -> None:
+        ledger.set_budget("survey", Budget(1))
+        older = path.read_bytes()
+        ledger.charge("survey", "edge", pure(1), description="all of it")
+        newer = path.read_bytes()
+        path.write_bytes(older)
+        for _ in range(2):  # a finding is no reason to forget what was there
+            assert any("older copy" in problem for problem in ledger.check())
+            with pytest.raises(LedgerError, match=r"older copy was put in its place \(0 of 1 entries"):
+                ledger.charge("survey", "edge", pure(1), description="again")
+        Ledger(path).charge("survey", "edge", pure(0.5), description="a branch")  # who opens it now cannot know
+        with pytest.raises(LedgerError, match="entry 1 is not the one that was there before"):
+            ledger.charge("survey", "edge", pure(0.25), description="again")
+        path.write_bytes(newer)
+        assert ledger.check() == ()
+        with pytest.raises(BudgetExceeded):
+            ledger.charge("survey", "edge", pure(1), description="again")
+
+    def test_another_ledger_under_an_open_one_is_found(self, ledger: Ledger, path: Path) -> None:
+        ledger.set_budget("survey", Budget(1))
+        fresh = Ledger(path.with_name("fresh.sqlite"))
+        os.replace(fresh.path, path)
+        with pytest.raises(LedgerError, match="chain of records is broken"):
+            ledger.charge("survey", "edge", pure(1), description="one")
+        assert Ledger(path).entries() == ()
+
+    @pytest.mark.parametrize("exchange", ["replaced", "removed"])
+    def test_a_file_that_is_exchanged_while_it_is_written_is_an_error(
+        self, ledger: Ledger, path: Path, exchange: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The entry goes into a file that nobody opens again: nothing may be released on the strength of it."""
+        other = path.with_name("other.sqlite")
+        other.write_bytes(path.read_bytes())
+        original = Transaction.append_release
+
+        def exchanged(self: Transaction, *arguments: Any, **fields: Any) -> int:
+            identity = original(self, *arguments, **fields)
+            if exchange == "replaced":
+                os.replace(other, path)
+            else:
+                path.unlink()
+            return identity
+
+        monkeypatch.setattr(Transaction, "append_release", exchanged)
+        with pytest.raises(LedgerError, match="was replaced while it was written"):
+            ledger.charge("survey", "edge", pure(1), description="one")
+
+    def test_a_file_that_must_not_grow_keeps_what_it_has(self, ledger: Ledger, path: Path) -> None:
+        """As on a full disk: writing fails at some point inside the transaction, wherever that is."""
+        ledger.set_budget("survey", Budget(600))
+        for _ in range(20):
+            ledger.charge("survey", "edge", pure(1), description="x" * 400)
+        size, context = path.stat().st_size, multiprocessing.get_context("fork")
+        results = context.Queue()
+
+        def fill(limit: int) -> None:
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+            charged = 0
+            try:
+                for _ in range(200):
+                    Ledger(path).charge("survey", "edge", pure(1), description="x" * 400)
+                    charged += 1
+            except LedgerError:
+                results.put(charged)
+
+        recorded = 20
+        for limit in (512, 4096, size, size + 4096, size + 20_000):
+            writer = context.Process(target=fill, args=(limit,))
+            writer.start()
+            recorded += results.get(timeout=30)
+            writer.join(30)
+            assert len(ledger.entries()) == recorded
+            assert ledger.check() == ()
+        assert recorded > 20
+        assert ledger.charge("survey", "edge", pure(1), description="room again").epsilon_spent == recorded + 1

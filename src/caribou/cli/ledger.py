@@ -32,6 +32,10 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 EXIT_BROKEN_CHAIN = 3
+UNITS = (
+    "Every release counts at both units. An edge-level release leaves nothing at node level, because it makes features and "
+    "labels public. A node-level release counts twice at edge level."
+)
 
 ledger_app = typer.Typer(
     name="ledger",
@@ -239,6 +243,8 @@ def _print(
     console = Console()
     console.print(Text(f"ledger {opened.path}"), soft_wrap=True)
     console.print(_table_of_datasets(balances))
+    if balances:
+        console.print(UNITS, soft_wrap=True)
     if releases:
         console.print(_table_of_releases(releases, totals))
     if not problems:

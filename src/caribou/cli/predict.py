@@ -149,7 +149,8 @@ def _new_release(model: Model, data: Graph, out: Path, ledger: Path | None) -> n
         typer.echo("warning: these are the nodes of the training graph; --training-graph would spend nothing", err=True)
     result = model.predict_graph(data, ledger=ledger)
     if result.certificate.epsilon_spent == 0:
-        typer.echo("each prediction is made from a node's own features: nothing was released", err=True)
+        where = "" if ledger is None else f"; entered in {ledger} at no cost"
+        typer.echo(f"each prediction is made from a node's own features: nothing was released{where}", err=True)
         return result.probabilities
     result.certificate.save(beside)
     charged = "charged in no ledger" if ledger is None else f"charged in {ledger}"

@@ -4,11 +4,15 @@ Content is n, the undirected edges and the features, and nothing else; its edges
 does not depend on the degree cap, the seed, the order of rows or columns of an edge table, repeated pairs, or whether features
 are stored in single or double precision (they are compared in single precision). Labels and split are left out: with other
 labels it is still a graph of the same people.
+
+Beside it stands what a look-alike shares with it, n and the sorted degrees (`degrees_of`): nodes in another order, other features
+and permuted columns leave them as they are, one edge more or less does not.
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +24,8 @@ if TYPE_CHECKING:
 
 _ROWS = 1 << 14
 """Rows of features that are looked at together: bounds the memory of a dense table."""
+_KEYS = 1 << 20
+"""Entries of the adjacency matrix whose rows are counted together."""
 
 
 class ContentDigest:
@@ -32,17 +38,38 @@ class ContentDigest:
     >>> digest.add_edges(np.array([0 << 32 | 1, 1 << 32 | 0], dtype=np.uint64))
     >>> digest.add_features(np.array([[1.0], [0.0]]))
     >>> len(list(digest.parts()))
-    3
+    4
     """
 
     def __init__(self, *, nodes: int, columns: int) -> None:
         self._size = np.array([nodes, columns], dtype="<i8").tobytes()
         self._edges, self._features = hashlib.sha256(), hashlib.sha256()
         self._row = 0
+        self._rows_of_degree: Counter[int] = Counter()
+        self._open_row, self._open_degree = -1, 0
 
     def add_edges(self, keys: np.ndarray) -> None:
         """The next entries of the adjacency matrix as row 2^32 + column: sorted, unique, both directions of every edge."""
         self._edges.update(np.ascontiguousarray(keys, dtype="<u8").data)
+        for first in range(0, len(keys), _KEYS):
+            self._count(keys[first : first + _KEYS] >> np.uint64(32))
+
+    def _count(self, rows: np.ndarray) -> None:
+        """How many rows have which degree. The last row stays open: its next entries may come with the next piece."""
+        ends = np.append(np.flatnonzero(np.diff(rows)) + 1, len(rows))
+        degrees = np.diff(ends, prepend=0)
+        if int(rows[0]) == self._open_row:
+            degrees[0] += self._open_degree
+        else:
+            self._close_row()
+        values, counts = np.unique(degrees[:-1], return_counts=True)
+        self._rows_of_degree.update(dict(zip(values.tolist(), counts.tolist(), strict=True)))
+        self._open_row, self._open_degree = int(rows[-1]), int(degrees[-1])
+
+    def _close_row(self) -> None:
+        if self._open_degree:
+            self._rows_of_degree[self._open_degree] += 1
+        self._open_row, self._open_degree = -1, 0
 
     def add_features(self, rows: Any) -> None:
         """The next rows of features, dense or sparse; zeros do not count."""
@@ -58,13 +85,22 @@ class ContentDigest:
             self._row += part.shape[0]
 
     def parts(self) -> Iterator[bytes]:
-        """The content, for `Ledger.fingerprint`: nodes and columns, edges, features."""
+        """Nodes and columns, edges, features, degrees: `whole_of`, `edges_of` and `degrees_of` are what a ledger takes."""
+        self._close_row()
+        degrees = np.array(sorted(self._rows_of_degree.items()), dtype="<i8")
         yield self._size
         yield self._edges.digest()
         yield self._features.digest()
+        yield hashlib.sha256(degrees.tobytes()).digest()
 
 
 NO_EDGES = hashlib.sha256().digest()
+
+
+def whole_of(content: Sequence[bytes]) -> tuple[bytes, ...]:
+    """The part of a content that identifies the graph: nodes and columns, edges, features."""
+    size, edges, features, _ = content
+    return size, edges, features
 
 
 def edges_of(content: Sequence[bytes]) -> tuple[bytes, ...] | None:
@@ -72,8 +108,14 @@ def edges_of(content: Sequence[bytes]) -> tuple[bytes, ...] | None:
 
     With other features it is still a graph of the same edges: a ledger knows it by this part, too.
     """
-    size, edges, _ = content
+    size, edges, _, _ = content
     return None if edges == NO_EDGES else (size[:8], edges)
+
+
+def degrees_of(content: Sequence[bytes]) -> tuple[bytes, ...] | None:
+    """The part of a content that a look-alike shares: n and the sorted degrees; None for a graph without edges."""
+    size, edges, _, degrees = content
+    return None if edges == NO_EDGES else (size[:8], degrees)
 
 
 def graph_content(graph: Graph) -> Iterator[bytes]:

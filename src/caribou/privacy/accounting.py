@@ -19,6 +19,7 @@ from typing import Any
 
 from caribou._validate import non_negative, open_unit_interval, positive, unit_interval
 from caribou.errors import InputError
+from caribou.privacy.budget import PrivacyUnit
 from caribou.privacy.events import (
     EpsilonDelta,
     Event,
@@ -412,6 +413,59 @@ def has_rdp(events: Sequence[Event]) -> bool:
     """Whether every event, in every group, has a Renyi bound in closed form."""
     kinds = [event for choice in choices(events) for event in choice]
     return all(type(e) in ACCOUNTING and math.isfinite(ACCOUNTING[type(e)].rdp(e, 2.0)) for e in kinds)
+
+
+# -- more than one unit --------------------------------------------------------------------------------------------
+
+
+def group_of_two(events: Sequence[Event]) -> tuple[Event, ...]:
+    """Events that bound what the same mechanisms cost a pair of data sets that are two neighbouring steps apart.
+
+    A mechanism with trade-off function f has 1 - (1 - f)(1 - f(a)) for two steps (Dong, Roth and Su 2022, group privacy). For
+    log-concave noise of distribution function F, f(a) = F(F^-1(1 - a) - t), so two steps are the shift 2t: Gaussian and Laplace
+    multipliers halve, exactly. (epsilon, delta) becomes (2 epsilon, (1 + e^epsilon) delta): two triangle inequalities. Steps on
+    Poisson samples are a post-processing of steps without sampling, which bound them. Groups: each for itself.
+
+    >>> group_of_two([Gaussian(4.0, 3), EpsilonDelta(0.5)])
+    (Gaussian(noise_multiplier=2.0, count=3), EpsilonDelta(epsilon=1.0, delta=0.0))
+    """
+    return tuple(map(_of_two, events))
+
+
+def _of_two(event: Event) -> Event:
+    if isinstance(event, NonPrivate):
+        return event
+    if isinstance(event, Parallel):
+        return Parallel(tuple(group_of_two(group) for group in event.groups))
+    if isinstance(event, EpsilonDelta):
+        epsilon = 2 * event.epsilon
+        delta = event.delta * (1 + math.exp(min(event.epsilon, 700.0))) * (1 + 1e-15) if event.delta > 0 else 0.0
+        # the last factor: a product may have been rounded down
+        return EpsilonDelta(epsilon, delta) if epsilon < math.inf and delta < 1 else NonPrivate()
+    if isinstance(event, Gaussian | SubsampledGaussian | Laplace):
+        half = event.noise_multiplier / 2
+        if half == 0:
+            return NonPrivate()
+        if isinstance(event, Laplace):
+            return Laplace(half, event.count)
+        return Gaussian(half, event.count if isinstance(event, Gaussian) else event.steps)
+    raise InputError(f"event must be one that the accountants know, got {type(event).__name__}")
+
+
+def at_unit(events: Sequence[Event], *, made_at: PrivacyUnit, at: PrivacyUnit) -> tuple[Event, ...]:
+    """What a release with a guarantee at one privacy unit costs at a unit, as events.
+
+    Node level after an edge-level release: nothing is left, because features and labels of every node were declared public.
+    Edge level after a node-level release: two steps. An edge uv leaves by taking out the node u with it and putting u back
+    without it, and both steps are neighbours at node level.
+    """
+    if made_at is at:
+        return tuple(events)
+    if at is PrivacyUnit.NODE:
+        return (NonPrivate(),)
+    if at is PrivacyUnit.EDGE:
+        return group_of_two(events)
+    raise InputError(f"unit must be one of {', '.join(u.value for u in PrivacyUnit)}, got {at!r}")
 
 
 # -- in the words of an attacker -----------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 What the ledger guarantees
     For every data set and privacy unit with a budget (epsilon, delta), the composition of *all* releases recorded
-    under that name and unit, judged by `caribou.privacy.accounting.epsilon_of` at the budget's delta, is at most
+    under that name, judged by `caribou.privacy.accounting.epsilon_of` at the budget's delta, is at most
     epsilon (up to the rounding error `RESOLUTION`) for as long as releases go through `Ledger.charge`. A release is
     written down, durably, before its first noise is drawn, in the same transaction that checks it. Hence two
     processes can never spend the same remainder, and a crash can waste budget but never leak it: a release that
@@ -14,10 +14,13 @@ What it does not guarantee
     - Records are chained with a key that lies in the same file (mode 0600). The chain finds accidents, edits with an
       SQL shell, and edits by anybody who does not read the key; whoever reads the file can forge it, and restoring
       an older copy of the whole file is not visible.
-    - The totals of the two units are kept apart. An edge-level release gives no node-level guarantee, so it cannot
-      be added to a node-level total; a data set with a budget at one level therefore refuses releases at the other.
     - Overlapping data sets under different names are separate accounts: a person who is in both is protected by the
       composition of both.
+
+Two units
+    Every release counts at both (`caribou.privacy.accounting.at_unit`). An edge-level release declares features and labels
+    public, whatever it costs, so the node balance of its data set is infinite from then on: it is refused under a finite node
+    budget, and afterwards no such budget can be set. A node-level release counts twice at edge level.
 
 Fingerprints
     A data set is a name chosen by its owner plus a keyed hash (HMAC-SHA256) of its content. No raw data enters the
@@ -34,6 +37,8 @@ import hmac
 import math
 import os
 import re
+import unicodedata
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -42,6 +47,7 @@ from typing import Any
 
 from caribou._validate import integer, one_of
 from caribou.errors import BudgetExceeded, InputError, LedgerError
+from caribou.privacy import accounting
 from caribou.privacy.budget import DEFAULT_DELTA, Budget, PrivacyUnit
 from caribou.privacy.events import Event, NonPrivate
 from caribou.privacy.ledger_file import (
@@ -59,6 +65,7 @@ __all__ = ["APPLICATION_ID", "SCHEMA_VERSION", "Balance", "Change", "Charge", "L
 
 FINGERPRINT_VERSION = 2
 EDGES_VERSION = "2e"
+DEGREES_VERSION = "2d"
 """Of what a fingerprint is computed from (`caribou.graph.fingerprint`). Entries of older versions stay valid."""
 RESOLUTION = 1e-9
 """Totals are compared with the budget up to this relative rounding. Calibration rounds the noise up and the accountant
@@ -85,7 +92,7 @@ class Charge:
 
 @dataclass(frozen=True)
 class Balance:
-    """What a data set has spent at one unit, and what is left.
+    """What a data set has spent at one unit, and what is left. ``releases``: made at this unit; ``epsilon_spent``: of all.
 
     >>> balance = Balance("survey", PrivacyUnit.EDGE, 1e-5, releases=2, epsilon_spent=3.0, budget=Budget(4))
     >>> balance.epsilon_left, balance.exceeded
@@ -180,6 +187,10 @@ class Ledger:
         """The same for the edges of a graph alone, whatever its features: marked with an ``e``."""
         return f"{EDGES_VERSION}:{self.fingerprint([b'edges', *parts], version=1)}"
 
+    def degree_fingerprint(self, parts: Iterable[bytes]) -> str:
+        """The same for the sorted degrees of a graph, marked with a ``d``: known under another name, it is a reason to warn."""
+        return f"{DEGREES_VERSION}:{self.fingerprint([b'degrees', *parts], version=1)}"
+
     def fingerprint_versions(self) -> tuple[int, ...]:
         """The versions that a new entry must be compared in: the present one, and an older one that this ledger holds."""
         known = {_version_of(c.new) for c in self._contents().changes if isinstance(c.new, str)}
@@ -189,15 +200,16 @@ class Ledger:
         """Set the total of (data set, ``budget.unit``). Every change is kept in the history.
 
         A budget below what is already spent is accepted: the returned balance is then ``exceeded``, and no release
-        is allowed any more.
+        is allowed any more. A finite node budget is refused after an edge-level release, because it could never be kept.
         """
         ledger_text(dataset=name)
         if not isinstance(budget, Budget):
             raise InputError(f"budget must be a Budget, got {type(budget).__name__}")
-        epsilon_of = _accountant()
         with self._file.transaction(write=True) as entries:
             contents = _Contents(*entries.read_intact())
-            balance = _balance(contents, name, budget.unit, budget, epsilon_of)
+            _require_one_spelling(contents, name)
+            _require_node_protection(contents, name, budget)
+            balance = _balance(contents, name, budget.unit, budget)
             old = contents.budget(name, budget.unit)
             if old != budget:
                 entries.append_change(self._now(), name, "budget", budget.unit, old=old, new=budget)
@@ -216,13 +228,14 @@ class Ledger:
     ) -> Charge:
         """Record a release that is about to be made, or refuse it. To be called before any noise is drawn.
 
-        Formal guarantees: in one ``BEGIN IMMEDIATE`` transaction all earlier events of (data set, unit) are composed
-        with the new ones at the budget's delta (`DEFAULT_DELTA` without budget). If the total exceeds the budget
-        nothing is written and `BudgetExceeded` is raised; otherwise the release is on disk when this returns, and
+        Formal guarantees: in one ``BEGIN IMMEDIATE`` transaction all earlier events of the data set are composed with the
+        new ones, for every unit that has a budget at that budget's delta (`DEFAULT_DELTA` without one). If a total exceeds
+        its budget nothing is written and `BudgetExceeded` is raised; otherwise the release is on disk when this returns, and
         counts as spent whatever happens afterwards.
 
         ``fingerprints`` (see `fingerprint`) tie the name to the content: a name whose content has changed, and
-        content that is known under another name, are refused. ``replace_fingerprint=True`` is the owner's
+        content that is known under another name, are refused. Degrees that are known under another name are warned of. An
+        owner who turns warnings into errors refuses such a release, too. ``replace_fingerprint=True`` is the owner's
         declaration that the new content is about the same people; what they have spent stays spent.
         """
         return self._append_release(
@@ -236,14 +249,9 @@ class Ledger:
         """
         unit = PrivacyUnit.parse(unit)
         ledger_text(dataset=name)
-        contents = self._contents()
-        budget = contents.budget(name, unit)
-        if budget is None:
-            _require_no_other_budget(contents, name, unit)
-            return
-        spent, epsilon_of = contents.events(name, unit), _accountant()
-        total = _epsilon(epsilon_of, spent + decode_events(encode_events(events)), budget.delta)
-        _require_affordable(name, budget, total, spent, tuple(events), epsilon_of)
+        contents = self._intact()
+        _require_one_spelling(contents, name)
+        _require_affordable(contents, name, unit, decode_events(encode_events(events)))
 
     def record_past(
         self,
@@ -273,18 +281,17 @@ class Ledger:
     def total(self, name: str, unit: PrivacyUnit | str) -> Balance:
         """What the data set has spent at this unit: all its events composed at the budget's delta."""
         unit = PrivacyUnit.parse(unit)
-        contents = self._contents()
+        contents = self._intact()
         self._require_known(contents, name)
-        return _balance(contents, name, unit, contents.budget(name, unit), _accountant())
+        return _balance(contents, name, unit, contents.budget(name, unit))
 
     def datasets(self) -> tuple[Balance, ...]:
-        """The balance of every (data set, unit) that has a release or a budget, by name."""
-        contents = self._contents()
-        accounts = {(r.dataset, r.unit) for r in contents.releases}
-        accounts |= {(c.dataset, c.unit) for c in contents.changes if c.unit is not None}
+        """The balances of every data set at both units, by name."""
+        contents = self._intact()
         return tuple(
-            _balance(contents, name, unit, contents.budget(name, unit), _accountant())
-            for name, unit in sorted(accounts, key=lambda account: (account[0], account[1].value))
+            _balance(contents, name, unit, contents.budget(name, unit))
+            for name in contents.names()
+            for unit in PrivacyUnit
         )
 
     def entries(self, name: str | None = None) -> tuple[LedgerEntry, ...]:
@@ -302,18 +309,20 @@ class Ledger:
         return tuple(c for c in contents.changes if c.dataset == name)
 
     def cumulative(self, name: str, unit: PrivacyUnit | str) -> dict[int, float]:
-        """The total epsilon after each release (by id) of (data set, unit), at the delta of today's budget."""
+        """The total epsilon after each release (by id) that was made at this unit, at the delta of today's budget."""
         unit = PrivacyUnit.parse(unit)
-        contents = self._contents()
+        contents = self._intact()
         self._require_known(contents, name)
         delta = _delta(contents.budget(name, unit))
         totals: dict[int, float] = {}
         events: tuple[Event, ...] = ()
-        for entry in contents.of(name, unit):
-            events += entry.events
+        for entry in contents.of(name):
+            events += accounting.at_unit(entry.events, made_at=entry.unit, at=unit)
+            if entry.unit is not unit:
+                continue
             # Composing every prefix again is slow; the recorded total is the answer unless delta has changed since.
             known = entry.delta == delta
-            totals[entry.id] = entry.epsilon_total if known else _epsilon(_accountant(), events, delta)
+            totals[entry.id] = entry.epsilon_total if known else _epsilon(events, delta)
         return totals
 
     def check(self) -> tuple[str, ...]:
@@ -348,18 +357,16 @@ class Ledger:
             ledger_text(certificate_id=certificate_id)
         encoded = encode_events(events)
         new_events = decode_events(encoded)  # what is judged is what is stored
-        epsilon_of = _accountant()
         with self._file.transaction(write=True) as entries:
             contents = _Contents(*entries.read_intact())
-            self._require_new_certificate(contents, name, certificate_id)
+            _require_one_spelling(contents, name)
+            self._require_new_certificate(contents, name, certificate_id, unit, new_events)
             self._bind_fingerprints(entries, contents, name, fingerprints, replace_fingerprint)
+            if not already_made:
+                _require_affordable(contents, name, unit, new_events)
             budget = contents.budget(name, unit)
-            if budget is None and not already_made:
-                _require_no_other_budget(contents, name, unit)
             delta = _delta(budget)
-            total = _epsilon(epsilon_of, contents.events(name, unit) + new_events, delta)
-            if budget is not None and not already_made:
-                _require_affordable(name, budget, total, contents.events(name, unit), new_events, epsilon_of)
+            total = _epsilon(contents.events(name, unit) + new_events, delta)
             time = self._now()
             identity = entries.append_release(
                 time,
@@ -379,22 +386,30 @@ class Ledger:
     ) -> None:
         """Tie the name to its content, in every version that was given; each is compared with entries of its own version."""
         for fingerprint in fingerprints:
-            if not (isinstance(fingerprint, str) and re.fullmatch(r"([1-9][0-9]*e?:)?[0-9a-f]{64}", fingerprint)):
+            if not (isinstance(fingerprint, str) and re.fullmatch(r"([1-9][0-9]*[ed]?:)?[0-9a-f]{64}", fingerprint)):
                 raise InputError(
                     f"fingerprint must be 64 hexadecimal digits as Ledger.fingerprint gives, got {fingerprint!r}"
                 )
             owner = contents.owner(fingerprint)
-            if owner not in (None, name):
+            if owner in (None, name):
+                continue
+            if not _is_of_degrees(fingerprint):
                 raise LedgerError(
                     f"data set {name!r}: the same content is known to this ledger as {owner!r}; use that name "
                     "(a new name does not reset what has been spent)"
                 )
+            warnings.warn(
+                f"data set {name!r}: a graph with as many nodes and the same degrees is known to this ledger as {owner!r}. If "
+                f"it is about the same people, release it under that name with replace_fingerprint=True (--name {owner} "
+                "--replace-fingerprint): under a new name what they have spent is not counted",
+                stacklevel=2,
+            )
         for fingerprint in fingerprints:
             version = _version_of(fingerprint)
             old = contents.fingerprint(name, version)
-            if contents.owner(fingerprint) == name:
+            if contents.has(name, fingerprint):
                 continue
-            if old is not None and not replace:
+            if old is not None and not replace and not _is_of_degrees(fingerprint):
                 raise LedgerError(
                     f"data set {name!r}: the content under this name has changed since its last release; use a new name "
                     "if it is about other people, or replace the fingerprint to declare that it is about the same "
@@ -412,8 +427,14 @@ class Ledger:
     # -- reading --------------------------------------------------------------------------------------------------
 
     def _contents(self) -> _Contents:
+        """All records as they stand, also edited ones: to look at, not to add up."""
         with self._file.transaction(write=False) as entries:
             return _Contents(*entries.read())
+
+    def _intact(self) -> _Contents:
+        """All records, for a number that somebody will rely on: a broken chain is an error."""
+        with self._file.transaction(write=False) as entries:
+            return _Contents(*entries.read_intact())
 
     def _require_known(self, contents: _Contents, name: str) -> None:
         names = contents.names()
@@ -421,9 +442,24 @@ class Ledger:
             known = ", ".join(map(repr, names)) if names else "none"
             raise LedgerError(f"ledger {self.path}: there is no data set {name!r} (known: {known})")
 
-    def _require_new_certificate(self, contents: _Contents, name: str, certificate_id: str | None) -> None:
+    def _require_new_certificate(
+        self,
+        contents: _Contents,
+        name: str,
+        certificate_id: str | None,
+        unit: PrivacyUnit,
+        events: tuple[Event, ...],
+    ) -> None:
         for entry in contents.releases:
-            if certificate_id is not None and (entry.dataset, entry.certificate_id) == (name, certificate_id):
+            if certificate_id is None or entry.certificate_id != certificate_id:
+                continue
+            if (entry.unit, entry.events) != (unit, events):
+                raise LedgerError(
+                    f"data set {name!r}: certificate {certificate_id!r} is recorded as release {entry.id} of {entry.dataset!r} "
+                    "with another cost, so one of the two was edited; record what the other release cost with "
+                    "`caribou ledger add --epsilon E --unit U`"
+                )
+            if entry.dataset == name:
                 raise LedgerError(
                     f"data set {name!r}: certificate {certificate_id!r} is already recorded as release {entry.id}; "
                     "it is not counted twice"
@@ -440,11 +476,12 @@ class _Contents:
     def names(self) -> list[str]:
         return sorted({r.dataset for r in self.releases} | {c.dataset for c in self.changes})
 
-    def of(self, name: str, unit: PrivacyUnit) -> tuple[LedgerEntry, ...]:
-        return tuple(r for r in self.releases if r.dataset == name and r.unit is unit)
+    def of(self, name: str, unit: PrivacyUnit | None = None) -> tuple[LedgerEntry, ...]:
+        return tuple(r for r in self.releases if r.dataset == name and unit in (None, r.unit))
 
     def events(self, name: str, unit: PrivacyUnit) -> tuple[Event, ...]:
-        return tuple(event for entry in self.of(name, unit) for event in entry.events)
+        """What all releases of the data set, at either unit, cost at this one."""
+        return tuple(e for r in self.of(name) for e in accounting.at_unit(r.events, made_at=r.unit, at=unit))
 
     def budget(self, name: str, unit: PrivacyUnit) -> Budget | None:
         for change in reversed(self.changes):
@@ -462,6 +499,14 @@ class _Contents:
         """The data set that has, or ever had, this fingerprint: replaced content must not start afresh elsewhere."""
         return next((c.dataset for c in self.changes if c.new == fingerprint), None)
 
+    def has(self, name: str, fingerprint: str) -> bool:
+        """Whether the data set has, or ever had, this fingerprint."""
+        return any(c.dataset == name and c.new == fingerprint for c in self.changes)
+
+
+def _is_of_degrees(fingerprint: str) -> bool:
+    return _version_of(fingerprint) == DEGREES_VERSION
+
 
 def _version_of(fingerprint: str) -> str:
     version, colon, _ = fingerprint.partition(":")
@@ -470,18 +515,12 @@ def _version_of(fingerprint: str) -> str:
 
 # -- judging ------------------------------------------------------------------------------------------------------
 
-_Accountant = Callable[[Sequence[Event], float], float]
 
-
-def _accountant() -> _Accountant:
-    # Imported on use: it pulls in numerical libraries, and reading a ledger without releases does not need them.
-    from caribou.privacy.accounting import epsilon_of
-
-    return epsilon_of
-
-
-def _epsilon(epsilon_of: _Accountant, events: tuple[Event, ...], delta: float) -> float:
-    epsilon = float(epsilon_of(events, delta)) if events else 0.0
+def _epsilon(events: tuple[Event, ...], delta: float) -> float:
+    try:
+        epsilon = float(accounting.epsilon_of(events, delta)) if events else 0.0
+    except (ArithmeticError, ValueError):
+        return math.inf  # numbers that no accountant can compute with: what cannot be bounded is not bounded
     if not epsilon >= 0:
         raise LedgerError(f"the accountant must give epsilon >= 0 for the recorded events, got {epsilon!r}")
     return epsilon
@@ -495,17 +534,56 @@ def _affordable(total: float, budget: Budget) -> bool:
     return total <= budget.epsilon * (1 + RESOLUTION)
 
 
-def _require_affordable(
-    name: str,
-    budget: Budget,
-    total: float,
-    spent: tuple[Event, ...],
-    planned: tuple[Event, ...],
-    epsilon_of: _Accountant,
-) -> None:
-    if not _affordable(total, budget):
-        before = _epsilon(epsilon_of, spent, budget.delta)
-        raise BudgetExceeded(_refusal(name, budget, before, total, spent + planned))
+def _require_affordable(contents: _Contents, name: str, unit: PrivacyUnit, planned: tuple[Event, ...]) -> None:
+    """A release counts at both units, and no budget of either may be exceeded."""
+    for at in PrivacyUnit:
+        budget = contents.budget(name, at)
+        if budget is None:
+            continue
+        spent = contents.events(name, at)
+        events = spent + accounting.at_unit(planned, made_at=unit, at=at)
+        total = _epsilon(events, budget.delta)
+        if not _affordable(total, budget):
+            before = _epsilon(spent, budget.delta)
+            why = _why_of_units(contents, name, unit, at) or _why_infinite(total, events)
+            raise BudgetExceeded(_refusal(name, budget, before, total) + why)
+
+
+def _why_of_units(contents: _Contents, name: str, unit: PrivacyUnit, at: PrivacyUnit) -> str:
+    """What the other unit has to do with a refusal, and what mends it; nothing if it has nothing to do with it."""
+    standing = contents.of(name, PrivacyUnit.EDGE)
+    if at is PrivacyUnit.NODE and (unit is PrivacyUnit.EDGE or standing):
+        which = "an edge-level release" if not standing else f"release {standing[0].id} at edge level"
+        return (
+            f"; {which} makes features and labels public, so nothing is left at node level: release at node level only, or "
+            f"give up the node budget with `caribou ledger budget {name} --epsilon inf --unit node`"
+        )
+    if at is PrivacyUnit.EDGE and unit is PrivacyUnit.NODE:
+        return (
+            "; at edge level a node-level release counts twice, because an edge leaves by taking out one of its ends and "
+            "putting it back without the edge"
+        )
+    return ""
+
+
+def _why_infinite(total: float, events: tuple[Event, ...]) -> str:
+    if math.isinf(total) and not any(isinstance(event, NonPrivate) for event in events):
+        return (
+            "; epsilon = inf means that the deltas of the releases alone exceed the budget's delta, or that the total is "
+            "too large to be computed"
+        )
+    return ""
+
+
+def _require_node_protection(contents: _Contents, name: str, budget: Budget) -> None:
+    """A finite node budget promises what an edge-level release has given away."""
+    standing = contents.of(name, PrivacyUnit.EDGE)
+    if budget.unit is PrivacyUnit.NODE and budget.is_private and standing:
+        raise LedgerError(
+            f"data set {name!r}: a node budget must be inf once an edge-level release stands, which makes features and labels "
+            f"public (release {standing[0].id}), got {budget.epsilon:g}; set an edge budget with "
+            f"`caribou ledger budget {name} --epsilon E --unit edge`"
+        )
 
 
 def _left(budget: Budget | None, spent: float) -> float | None:
@@ -517,39 +595,40 @@ def _left(budget: Budget | None, spent: float) -> float | None:
     return left if left > budget.epsilon * RESOLUTION else 0.0
 
 
-def _balance(
-    contents: _Contents, name: str, unit: PrivacyUnit, budget: Budget | None, epsilon_of: _Accountant
-) -> Balance:
+def _balance(contents: _Contents, name: str, unit: PrivacyUnit, budget: Budget | None) -> Balance:
     delta = _delta(budget)
-    spent = _epsilon(epsilon_of, contents.events(name, unit), delta)
+    spent = _epsilon(contents.events(name, unit), delta)
     return Balance(name, unit, delta, len(contents.of(name, unit)), spent, budget)
 
 
-def _refusal(name: str, budget: Budget, before: float, total: float, events: tuple[Event, ...]) -> str:
+def _refusal(name: str, budget: Budget, before: float, total: float) -> str:
     left = _left(budget, before)
     # Two different numbers must not look the same in the sentence that says that one is larger.
     style = "{:.6g}" if f"{total:.6g}" != f"{budget.epsilon:.6g}" else "{!r}"
-    why = ""
-    if math.isinf(total) and not any(isinstance(event, NonPrivate) for event in events):
-        why = "; epsilon = inf means that the deltas of the releases alone exceed the budget's delta"
     return (
         f"data set {name!r}, {budget.unit.value} level: this release would bring the total to epsilon = "
         f"{style.format(total)} at delta = {budget.delta:g}; the budget is {style.format(budget.epsilon)}, "
-        f"spent so far {before:.6g}, left {left:.6g}{why}"
+        f"spent so far {before:.6g}, left {left:.6g}"
     )
 
 
-def _require_no_other_budget(contents: _Contents, name: str, unit: PrivacyUnit) -> None:
-    for other in PrivacyUnit:
-        if contents.budget(name, other) is not None:
-            raise BudgetExceeded(
-                f"data set {name!r}: its budget is at {other.value} level and this release is at {unit.value} level, "
-                f"for which none is set; set one with Ledger.set_budget or "
-                f"`caribou ledger budget {name} --epsilon E --unit {unit.value}`"
-            )
-
-
 # -- words ----------------------------------------------------------------------------------------------
+
+
+def _require_one_spelling(contents: _Contents, name: str) -> None:
+    """Two names that look the same, or differ in case alone, would be two budgets for one data set."""
+    known = contents.names()
+    alike = [other for other in known if _folded(other) == _folded(name)]
+    if alike and name not in known:
+        raise LedgerError(
+            f"data set {name!r}: this ledger knows {alike[0]!r}, which differs in case, blanks or Unicode form alone; use that "
+            "name, or one that nobody mistakes for it"
+        )
+
+
+def _folded(name: str) -> str:
+    """A name without what the eye does not see: compatibility forms, case, width and number of blanks."""
+    return " ".join(unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold()).split())
 
 
 def ledger_text(**field: Any) -> str:

@@ -5,6 +5,11 @@ The chain
     sealed in the same way, so that rows missing at the end are found too. A release's status is not part of its hash.
     The key lies in the same file, which has mode 0600.
 
+One file
+    A chain only grows. An open ledger remembers the ends of the chains that it has seen, so an older copy that is put in the
+    place of the file while it is open is found. A file that was exchanged while it was written is an error: the entry went into
+    a file that nobody will open again.
+
 Durability
     Rollback journal (``journal_mode=DELETE``), not WAL: WAL needs shared memory between the processes, so it does
     not work on network file systems, and it leaves ``-wal`` and ``-shm`` files without which a copied ledger would
@@ -23,7 +28,7 @@ import json
 import os
 import secrets
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -125,6 +130,7 @@ class LedgerFile:
     """
 
     def __init__(self, path: str | os.PathLike[str], *, create: bool, busy_timeout: float) -> None:
+        self._seen: dict[str, tuple[int, str]] = {}
         # Absolute, because a later change of the working folder must not lead to another ledger.
         self.path = Path(os.path.abspath(path))
         self._busy_timeout = positive(busy_timeout=busy_timeout)
@@ -141,8 +147,23 @@ class LedgerFile:
 
         What is written is on disk when the block is left, and nothing of it when it is left with an error.
         """
+        opened = self._identity() if write else None
         with self._begun("BEGIN IMMEDIATE" if write else "BEGIN") as connection:
-            yield Transaction(connection, self.path, self.key)
+            transaction = Transaction(connection, self.path, self.key, self._seen)
+            yield transaction
+        if write and self._identity() != opened:
+            raise LedgerError(
+                f"ledger {self.path}: was replaced while it was written, so the entry is lost; nothing may be released"
+            )
+        self._seen.update(transaction.ends)
+
+    def _identity(self) -> tuple[int, int] | None:
+        """Which file lies at the path."""
+        try:
+            found = os.stat(self.path)
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino
 
     @contextmanager
     def _begun(self, begin: str) -> Iterator[sqlite3.Connection]:
@@ -254,10 +275,15 @@ class LedgerFile:
 class Transaction:
     """The entries of a ledger, as `LedgerFile.transaction` opens them."""
 
-    def __init__(self, connection: sqlite3.Connection, path: Path, key: bytes) -> None:
+    def __init__(
+        self, connection: sqlite3.Connection, path: Path, key: bytes, seen: Mapping[str, tuple[int, str]]
+    ) -> None:
         self._connection = connection
         self._path = path
         self._key = key
+        self._seen = seen
+        self.ends: dict[str, tuple[int, str]] = {}
+        """Of each chain that was found intact: how many entries it has, and the hash of the last one."""
 
     def read(self) -> tuple[tuple[LedgerEntry, ...], tuple[Change, ...]]:
         """All entries, in the order in which they were recorded."""
@@ -285,18 +311,29 @@ class Transaction:
     def chain_problems(self) -> tuple[str, ...]:
         """What the chains say was edited or removed: one line per finding."""
         problems: list[str] = []
+        ends: dict[str, tuple[int, str]] = {}
         for chain, fields in _CHAINS.items():
             previous, entries = "", 0
+            seen_entries, seen_hash = self._seen.get(chain, (0, ""))
             query = f"SELECT {', '.join(fields)}, hash FROM {chain} ORDER BY id"
             for *values, stored in self._connection.execute(query):
                 row = dict(zip(fields, values, strict=True))
                 if not _same_hash(stored, _entry_hash(self._key, chain, previous, row)):
                     problems.append(f"{chain}: entry {row['id']} was edited, or an entry before it was removed")
                 previous, entries = str(stored), entries + 1
+                if entries == seen_entries and previous != seen_hash:
+                    problems.append(f"{chain}: entry {row['id']} is not the one that was there before")
+            if entries < seen_entries:
+                problems.append(
+                    f"{chain}: an older copy was put in its place ({entries} of {seen_entries} entries found)"
+                )
+            ends[chain] = (entries, previous)
             head = self._connection.execute("SELECT entries, hash FROM heads WHERE chain = ?", (chain,)).fetchone()
             if head is None or not _same_hash(head[1], _head_hash(self._key, chain, entries, previous)):
                 count = "an unknown number of" if head is None else head[0]
                 problems.append(f"{chain}: the end of the chain was edited ({entries} entries found, {count} recorded)")
+        if not problems:
+            self.ends.update(ends)
         return tuple(problems)
 
     def append_release(
@@ -366,6 +403,7 @@ class Transaction:
             "UPDATE heads SET entries = ?, hash = ? WHERE chain = ?",
             (identity, _head_hash(self._key, chain, identity, entry), chain),
         )
+        self.ends[chain] = (identity, entry)
         return identity
 
 

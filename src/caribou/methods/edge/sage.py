@@ -88,7 +88,7 @@ class SageEdge:
             config=self.network,
             seed=streams.model_seed,
         )
-        return self._outputs(graph, model, perturbed, around)
+        return self._outputs(plan, graph, model, perturbed, around)
 
     def plan_graph(self, sizes: Sizes, budget: Budget, weights: Mapping[str, np.ndarray]) -> ReleasePlan:
         """The perturbed graph of another graph is one more release, about its edges."""
@@ -105,7 +105,7 @@ class SageEdge:
         """Predict another graph with a fitted network."""
         perturbed = self._perturb(plan, graph, noise)
         around = Neighbourhoods.of(perturbed.pairs, graph.num_nodes)
-        return self._outputs(graph, SageModel.from_arrays(weights, self.network), perturbed, around)
+        return self._outputs(plan, graph, SageModel.from_arrays(weights, self.network), perturbed, around)
 
     def predict(
         self, weights: Mapping[str, np.ndarray], released: Mapping[str, np.ndarray], graph: Graph
@@ -123,16 +123,13 @@ class SageEdge:
         require_unit(budget, PrivacyUnit.EDGE, self.name)
         pairs = split_pair_budget(budget, self.count_share)
         records: tuple[MechanismRecord, ...] = (no_noise_record(PrivacyUnit.EDGE, "the graph itself"),)
+        graph = ("the noisy edge count", "the perturbed graph and everything computed from it")
         if budget.is_private:
             records = (edge_count_record(epsilon=pairs.count), randomized_response_record(epsilon=pairs.pairs))
         return ReleasePlan(
             budget,
             records,
-            released=(
-                "the noisy edge count",
-                "the perturbed graph and everything computed from it",
-                "class probabilities of every node",
-            ),
+            released=(*(graph if budget.is_private else ()), "class probabilities of every node"),
             description=description,
             public_parameters={"nodes": sizes.nodes, "classes": sizes.classes, **self.settings()},
             parts={"pairs": pairs},
@@ -141,11 +138,11 @@ class SageEdge:
     def _perturb(self, plan: ReleasePlan, graph: Graph, noise: NoiseSource) -> PerturbedGraph:
         return perturb(graph, plan.parts["pairs"], noise, self._response(), max_edges=self.max_edges)
 
-    def _outputs(self, graph: Graph, model: SageModel, perturbed: PerturbedGraph, around: Neighbourhoods) -> Outputs:
+    def _outputs(
+        self, plan: ReleasePlan, graph: Graph, model: SageModel, perturbed: PerturbedGraph, around: Neighbourhoods
+    ) -> Outputs:
         probabilities = softmax(model.scores(graph.features, around), axis=1)
-        released = {
-            "edge_count": np.array(perturbed.count),
-            "edges": perturbed.pairs,
-            "probabilities": probabilities,
-        }
+        released = {"probabilities": probabilities}
+        if plan.budget.is_private:  # without noise it is the graph itself, which no model carries
+            released |= {"edge_count": np.array(perturbed.count), "edges": perturbed.pairs}
         return Outputs(probabilities, released, model.to_arrays(), perturbed.details)
