@@ -17,11 +17,6 @@ class TestGraphml:
         ("old", "new", "message"),
         [
             ('<data key="d0">45</data>', "", "node 'bob': attribute 'age' is missing"),
-            (
-                '<data key="d2">blue</data>',
-                "",
-                "node 'bob': column 'label' must hold the label of a training node, got an empty value",
-            ),
             (">45<", ">x<", "not a readable GraphML file"),
             (">1.75<", ">nan<", "node 'bob': column 'height' must hold .*numbers"),
             (">1.75<", ">inf<", "node 'bob': column 'height' must hold finite numbers, got inf"),
