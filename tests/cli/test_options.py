@@ -33,8 +33,9 @@ def test_what_does_not_go_together_is_named(tables: tuple[Path, Path]) -> None:
     for source in (GraphSource(), GraphSource(dataset="chain-s", graph=edges)):
         with pytest.raises(InputError, match="give either --dataset NAME or --graph FILE"):
             source.load()
-    for source in (GraphSource(dataset="chain-s", nodes=nodes), GraphSource(dataset="chain-s", columns=("id=x",))):
-        with pytest.raises(InputError, match="nodes and column must go with --graph, got --dataset"):
+    for given in ({"nodes": nodes}, {"columns": ("id=x",)}, {"classes": "2"}):
+        source = GraphSource(dataset="chain-s", **given)
+        with pytest.raises(InputError, match="nodes, column and classes must go with --graph, got --dataset"):
             source.load()
 
 

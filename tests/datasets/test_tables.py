@@ -156,7 +156,10 @@ class TestTables:
         target = tmp_path / "n.parquet"
         for frame, message in (
             ({"id": [1, 2, 3], "f": [[1], [2], [3]]}, r"row 1: column 'f' must hold numbers, got array"),
-            ({"id": [1, 2, 3], "f": ["1", None, "3"], "g": [1, 2, 3]}, r"row 2: column 'f' must hold numbers, got an empty cell"),
+            (
+                {"id": [1, 2, 3], "f": ["1", None, "3"], "g": [1, 2, 3]},
+                r"row 2: column 'f' must hold numbers, got an empty cell",
+            ),
             ({"id": [1.0, 2.5, 3.0], "f": [1, 2, 3]}, r"row 2: column 'id' must hold text or whole numbers, got 2.5"),
             ({"id": [1, 2, 3], "label": [b"a", b"b", b"c"]}, r"row 1: column 'label' must hold text or whole"),
             ({"id": [1, 2, 3], "f": pd.to_datetime(["2020-01-01"] * 3)}, r"row 1: column 'f' must hold numbers"),

@@ -224,7 +224,9 @@ def _contents(graph: Graph) -> dict[str, Any]:
     elif graph.num_features:
         contents["x"] = x
     if graph.labels is not None:
-        contents.update(y=graph.labels, num_classes=graph.num_classes, classes_declared=int(bool(graph.classes_declared)))
+        contents.update(
+            y=graph.labels, num_classes=graph.num_classes, classes_declared=int(bool(graph.classes_declared))
+        )
     if graph.split is not None:
         contents.update(zip(_SPLIT, (graph.split.train, graph.split.val, graph.split.test), strict=True))
         contents["split_n_removed"] = np.array(graph.split.n_removed, np.int64)
