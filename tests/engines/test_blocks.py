@@ -49,7 +49,9 @@ def test_a_block_comes_back_from_its_file_whole_and_by_tile(tmp_path: Path) -> N
     assert [tile.columns[tile.starts[0] : tile.starts[2]].tolist() for tile in block.tiles] == [[0, 1], [3, 2]]
     tile = files.read_tile(1, 1, files.starts(1))
     assert (tile.starts.tolist(), tile.columns.tolist()) == ([0, 1, 2], [3, 2])
-    assert {path.name for path in tmp_path.iterdir()} == {f"block-000001.{part}" for part in ("starts", "columns", "ownless")}
+    assert {path.name for path in tmp_path.iterdir()} == {
+        f"block-000001.{part}" for part in ("starts", "columns", "ownless")
+    }
 
 
 def test_a_state_is_written_and_read_in_any_order(tmp_path: Path) -> None:
