@@ -35,11 +35,11 @@ PARTS = ("train", "val", "test")
 class Model:
     """A method of `caribou.methods.METHODS` with its settings and a budget.
 
-    ``fit`` trains on a graph (a `Graph` or a PyG ``Data``, which is not changed) and makes one release. At node level the graph must
-    declare its classes: ``Graph.from_pyg(data, classes=...)``. Predictions for that
-    graph then cost nothing; for another graph they cost a release about it, and say so. ``seed`` is the public seed (split
-    roles, initial weights); the privacy noise comes from the operating system. A model that leaves the process, by `save`,
-    ``pickle``, ``joblib`` or ``copy``, holds what `save` holds: never the graph.
+    ``fit`` trains on a graph (a `Graph` or a PyG ``Data``, which is not changed) and makes one release. At node level the
+    graph must declare its classes: ``Graph.from_pyg(data, classes=...)``. Predictions for that graph then cost nothing; for
+    another graph they cost a release about it, and say so. ``seed`` is the public seed (split roles, initial weights); the
+    privacy noise comes from the operating system. A model that leaves the process, by `save`, ``pickle``, ``joblib`` or
+    ``copy``, holds what `save` holds: never the graph.
 
     Args:
         method: its name in `caribou.methods.METHODS`.

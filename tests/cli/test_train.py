@@ -73,7 +73,9 @@ def test_one_label_of_a_table_is_in_no_file_of_a_run(tmp_path: Path) -> None:
         runs.append((record["classes"], record["columns"], certificate["public_parameters"], certificate["mechanisms"]))
     assert runs[0][0] == ["a", "b"]
     assert runs[0] == runs[1] == runs[2]
-    assert "test accuracy" in call("mlp", *files, "--seeds", "1"), "at edge level labels are public: classes may be read from them"
+    assert "test accuracy" in call("mlp", *files, "--seeds", "1"), (
+        "at edge level labels are public: classes may be read from them"
+    )
 
 
 def test_public_features_option(tmp_path: Path) -> None:

@@ -102,7 +102,7 @@ class TestTables:
             (EDGES, NODES.replace("45", "old"), r"nodes.csv: row 2: column 'age' must hold numbers, got 'old'$"),
             ("from;to\n1;2\n", NODES, r"edges.csv: .* separated by commas, got 'from;to': is the separator a comma, or ';'\?"),
             (EDGES, "id\tage\n1\t3\n", r"nodes.csv: .* separated by commas, got 'id\\tage': is the separator a comma"),
-            (EDGES, "id,age,f\n1,3,1\n2,,1\n3,1,1\n", r"nodes.csv: row 2: column 'age' must hold numbers, got an empty cell \(nan\)$"),
+            (EDGES, "id,age,f\n1,3,1\n2,,1\n3,1,1\n", r"row 2: column 'age' must hold numbers, got an empty cell \(nan\)$"),
             (EDGES, "id,age\n1,3\n2,nan\n3,1\n", r"nodes.csv: row 2: column 'age' must hold numbers, got 'nan'"),
             (EDGES, "id,age\n1,3\n2,5\n3,-inf\n", r"nodes.csv: row 3: column 'age' must hold finite .* got -inf"),
             (EDGES, "id,age\n1,3\n2,5\n3,1e300\n", r"row 3: column 'age' must hold numbers of at most 3.4e\+38 in size, got 1e"),

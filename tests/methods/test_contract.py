@@ -594,7 +594,7 @@ def test_classes_that_were_read_from_labels_are_refused(name: str) -> None:
     measured = dataclasses.replace(GRAPH, num_classes=0, classes_declared=None)
     model = cb.Model(name, budget_of(name))
     for call in (model.plan, model.fit):
-        with pytest.raises(InputError, match="classes must be declared at node level.*--classes a,b,c"):
+        with pytest.raises(InputError, match=r"classes must be declared at node level.*--classes a,b,c"):
             call(measured)
     if not METHODS[name].transductive:
         model.fit(GRAPH)

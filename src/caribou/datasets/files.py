@@ -75,8 +75,9 @@ def read_graph(
     found by value if one of the ``classes`` is a whole number, else label k is the k-th name.
 
     An empty label is unknown, and a row whose features are all empty has none: its row is zero. Split words are train, val
-    (valid, validation) and test; a node without a word is in no part, and one without a label neither trains nor chooses,
-    but counts in the declared sizes. Without a split, nodes are divided 70/10/20 at random by ``seed``; a graph without labels has no split.
+    (valid, validation) and test; a node without a word is in no part, and one without a label neither trains nor chooses, but
+    counts in the declared sizes. Without a split, nodes are divided 70/10/20 at random by ``seed``; a graph without labels has no
+    split.
 
     >>> import pathlib, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:

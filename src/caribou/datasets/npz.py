@@ -32,7 +32,7 @@ _SPLIT = ("split_train", "split_val", "split_test")
 
 
 def read_npz(path: Path, name: str, classes: Classes | None = None) -> Graph:
-    """Read one ``.npz`` file; whatever is wrong with it is a `DataError`. ``classes`` declares the classes, as in `read_graph`."""
+    """Read one ``.npz`` file; what is wrong with it is a `DataError`. ``classes`` declares the classes, as in `read_graph`."""
     try:
         arrays = _arrays(path)
     except CaribouError:

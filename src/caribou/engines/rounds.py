@@ -111,7 +111,7 @@ def finish_of(
     step: Step,
     mean: np.ndarray | None,
 ) -> Finish:
-    """What follows the product, but for the noise. Rows without features have no row of their own at node level, and only there."""
+    """What follows the product, but for the noise. At node level, and only there, rows without features have no own row."""
     return Finish(
         degrees=degrees,
         own=own,

@@ -144,8 +144,8 @@ class Graph:
         Pairs may be repeated, given in one or in both directions, and may be self loops: the result is symmetric and
         simple, and `cleaning` counts what was changed. Time and memory are linear in the number of pairs.
 
-        ``classes`` declares the classes, as node level asks for it: their number, their names (label k is the k-th), or the values
-        that labels may have. A label that is none of them is unknown. ``class_names`` and ``num_classes`` declare them as the
+        ``classes`` declares the classes, which node level asks for: their number, their names (label k is the k-th), or the
+        values that labels may have. A label that is none of them is unknown. ``class_names`` and ``num_classes`` declare them as the
         record holds them.
 
         >>> Graph.from_edges(np.zeros((3, 1)), [[0], [1]], labels=[0, 1, 7], classes=["no", "yes"]).labels.tolist()
@@ -161,11 +161,10 @@ class Graph:
         if classes is not None:
             if class_names is not None or num_classes:
                 raise InputError("classes must not go with class_names or num_classes, got both")
-            class_names = declared_names(classes)
+            declared = declared_names(classes)
             if labels is not None:
-                labels = places_of_numbers(label_array(labels, n), class_names)
-            if is_count(classes):  # the classes have no names
-                class_names, num_classes = None, len(class_names)
+                labels = places_of_numbers(label_array(labels, n), declared)
+            class_names, num_classes = (None if is_count(classes) else declared), len(declared)
         return cls(
             features=features,
             indptr=indptr,
@@ -408,7 +407,8 @@ class Graph:
         """Build a graph from a ``torch_geometric.data.Data``.
 
         x may be dense or a torch sparse tensor; without x the graph has zero feature columns. y holds one class per
-        node ([n] or [n, 1], -1 = unknown); ``classes`` declares them, as in `from_edges`. Masks are 1-D; of 2-D masks (several splits) the first column is used.
+        node ([n] or [n, 1], -1 = unknown); ``classes`` declares them, as in `from_edges`. Masks are 1-D; of 2-D masks (several
+        splits) the first column is used.
         Directed edges are symmetrised. Weights and attributes of edges are ignored with a warning: the guarantee is
         about unweighted edges.
         """
