@@ -69,13 +69,15 @@ class Tables:
 
 @pytest.fixture
 def tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tables:
-    """A graph with hubs, repeated pairs, both directions, self loops and isolated nodes, to be cut into three blocks."""
+    """A graph with hubs, repeated pairs, both directions, self loops, isolated nodes and blank rows, cut into three blocks."""
     monkeypatch.setattr(preparation, "MAX_SHIFT", 11)
     rng = np.random.default_rng(0)
     u, v = (rng.integers(0, NODES - 50, 30_000) * rng.random(30_000) ** 2 for _ in range(2))
     pairs = np.stack([u, v], axis=1).astype(np.int64)
     pairs = np.concatenate([pairs, pairs[:500], pairs[:500, ::-1], [[7, 7]]])
-    made = Tables(tmp_path, pairs, rng.standard_normal((NODES, COLUMNS)))
+    features = rng.standard_normal((NODES, COLUMNS))
+    features[[3, 1500, NODES - 60, NODES - 1]] = 0  # the last one has no edge either
+    made = Tables(tmp_path, pairs, features)
     np.save(made.edges, made.pairs)
     np.save(made.rows, made.features)
     return made

@@ -59,7 +59,10 @@ def fitted() -> Callable[[str], Model]:
 def test_pyg_data_is_accepted_and_not_changed() -> None:
     data = GRAPH.to_pyg()
     before = {key: value.clone() for key, value in data.to_dict().items() if hasattr(value, "clone")}
-    model = cb.Votes(budget=NODE).fit(data, noise=NoiseSource.seeded(1))
+    model = cb.Votes(budget=NODE).fit(Graph.from_pyg(data, classes=GRAPH.num_classes), noise=NoiseSource.seeded(1))
+    with pytest.raises(InputError, match="classes must be declared at node level"):
+        cb.Votes(budget=NODE).fit(data)
+    cb.Model("mlp", EDGE).plan(data)  # at edge level labels are public, and classes may be read from them
     after = data.to_dict()
     assert {"x", "edge_index", "y", "train_mask"} <= before.keys()
     assert all((after[key] == value).all() for key, value in before.items())
@@ -279,8 +282,13 @@ def test_another_graph_has_the_classes_of_the_model(name: str, fitted: Callable[
     seen = set()
     for labels in ([0, 1] * 20, [2] * 40, [-1] * 40, [0] * 39 + [5]):
         known = np.array(labels) >= 0
+        measured = METHODS[name].unit is PrivacyUnit.EDGE  # at node level classes are declared
         other = Graph.from_edges(
-            np.array(GRAPH.features[:40]), [[0, 1], [1, 2]], labels=np.array(labels), split=split.where(known)
+            np.array(GRAPH.features[:40]),
+            [[0, 1], [1, 2]],
+            labels=np.array(labels),
+            split=split.where(known),
+            classes=None if measured else GRAPH.num_classes,
         )
         if name == "votes-edp" and not known.any():
             with pytest.raises(InputError, match="labelled training nodes"):  # labels are public here

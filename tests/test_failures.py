@@ -76,7 +76,7 @@ def unused_nodes() -> Graph:
 
 
 STRANGE: dict[str, Callable[[], Graph]] = {
-    "no edges": lambda: Graph.from_edges(GRAPH.features, NO_EDGES, labels=GRAPH.labels, split=GRAPH.split),
+    "no edges": lambda: Graph.from_edges(GRAPH.features, NO_EDGES, labels=GRAPH.labels, split=GRAPH.split, classes=3),
     "a class missing from training": without_class_in_training,
     "one class of three": lambda: changed(labels=np.zeros(80, dtype=np.int64)),
     "one node": alone,
@@ -87,7 +87,7 @@ STRANGE: dict[str, Callable[[], Graph]] = {
     "zero features": lambda: changed(features=np.zeros((80, 6))),
     "sparse features": lambda: changed(features=sp.csr_array((np.array(GRAPH.features) > 1).astype(np.float32))),
     "a complete graph": lambda: Graph.from_edges(
-        GRAPH.features, np.stack(np.triu_indices(80, 1)), labels=GRAPH.labels, split=GRAPH.split
+        GRAPH.features, np.stack(np.triu_indices(80, 1)), labels=GRAPH.labels, split=GRAPH.split, classes=3
     ),
     "a missing node": lambda: GRAPH.without_node(int(GRAPH.split.train[0])),
 }
@@ -139,7 +139,7 @@ def test_nobody_is_left_in_training(name: str, settings: dict[str, Any]) -> None
 @every_variant
 @pytest.mark.filterwarnings("ignore:Initializing zero-element tensors")
 def test_a_graph_without_columns_is_one_clear_error_or_works(name: str, settings: dict[str, Any]) -> None:
-    graph = Graph(np.zeros((80, 0)), GRAPH.indptr, GRAPH.indices, GRAPH.labels, GRAPH.split)
+    graph = Graph(np.zeros((80, 0)), GRAPH.indptr, GRAPH.indices, GRAPH.labels, GRAPH.split, num_classes=3)
     if settings.get("messages") == "features":  # nothing to send
         with pytest.raises(CaribouError, match="must"):
             model_of(name, settings).fit(graph)

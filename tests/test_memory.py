@@ -111,7 +111,7 @@ def test_a_graph_that_is_too_wide(name: str, settings: dict, words: str, monkeyp
     """Sparse features take hardly any room themselves; what would be made of them is refused before it is made."""
     monkeypatch.setattr(memory, "machine_memory", lambda: 64 * 2**30)
     n, d = 200_000, 30_000_000
-    graph = cb.Graph.from_edges(sp.csr_array((n, d), dtype=np.float32), [[0], [1]], labels=np.arange(n) % 2)
+    graph = cb.Graph.from_edges(sp.csr_array((n, d), dtype=np.float32), [[0], [1]], labels=np.arange(n) % 2, classes=2)
     info = METHODS[name]
     budget = cb.Budget(4.0 if info.private else math.inf, 1e-5, info.unit)
     with pytest.raises(InputError, match=words):

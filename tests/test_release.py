@@ -535,7 +535,8 @@ def test_a_model_that_leaves_the_process_holds_what_is_saved_and_no_graph(name: 
     unit = "edge" if name == "votes-edp" else "node"
     marked = np.array(GRAPH.features, dtype=np.float64)
     marked[:, 0] = 0.123456789012345
-    graph = Graph.from_edges(marked, GRAPH.edge_index, labels=GRAPH.labels, split=GRAPH.split, name="survey")
+    public = {"split": GRAPH.split, "name": "survey", "classes": GRAPH.num_classes}
+    graph = Graph.from_edges(marked, GRAPH.edge_index, labels=GRAPH.labels, **public)
     model = Model(name, cb.Budget(4.0, 1e-5, unit)).fit(graph, ledger=tmp_path / "book.sqlite")
     model.save(tmp_path / "run")
     for leave in (pickle.dumps, lambda m: pickle.dumps(copy.deepcopy(m)), lambda m: pickle.dumps(copy.copy(m))):

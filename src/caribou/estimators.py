@@ -12,7 +12,6 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -36,10 +35,11 @@ PARTS = ("train", "val", "test")
 class Model:
     """A method of `caribou.methods.METHODS` with its settings and a budget.
 
-    ``fit`` trains on a graph (a `Graph` or a PyG ``Data``, which is not changed) and makes one release. Predictions for that
-    graph then cost nothing; for another graph they cost a release about it, and say so. ``seed`` is the public seed (split
-    roles, initial weights); the privacy noise comes from the operating system. A model that leaves the process, by `save`,
-    ``pickle``, ``joblib`` or ``copy``, holds what `save` holds: never the graph.
+    ``fit`` trains on a graph (a `Graph` or a PyG ``Data``, which is not changed) and makes one release. At node level the
+    graph must declare its classes: ``Graph.from_pyg(data, classes=...)``. Predictions for that graph then cost nothing; for
+    another graph they cost a release about it, and say so. ``seed`` is the public seed (split roles, initial weights); the
+    privacy noise comes from the operating system. A model that leaves the process, by `save`, ``pickle``, ``joblib`` or
+    ``copy``, holds what `save` holds: never the graph.
 
     Args:
         method: its name in `caribou.methods.METHODS`.
@@ -182,7 +182,7 @@ class Model:
         """
         if data is None or data is self._source or data is self._graph:
             return self._own_probabilities()
-        graph = self._aligned(as_graph(data))
+        graph = self._aligned(as_graph(data, self._classes or None))
         if training_graph:
             self._check_nodes(graph)
             return self._recipe.predict(self._result.weights, self._result.released, graph)
@@ -223,7 +223,7 @@ class Model:
         replace_fingerprint: bool = False,
     ) -> Fitted:
         """Predict another graph: probabilities, what was released about it, and the certificate of that release."""
-        private = as_graph(data)
+        private = as_graph(data, self._classes or None)
         graph = self._aligned(private)
         warn_of_large_delta(self.budget, graph.num_nodes)
         return predict_graph(
@@ -244,7 +244,7 @@ class Model:
             raise InputError(f"part must be one of {', '.join(PARTS)}, got {part!r}")
         if data is None and self._graph is None:
             raise InputError("data must be given to a loaded model: a run holds no labels, got None")
-        graph = self._graph if data is None else as_graph(data)
+        graph = self._graph if data is None else as_graph(data, self._classes or None)
         same = data is None
         probabilities = self._own_probabilities() if same else self.predict_proba(graph, training_graph=True)
         return accuracy(probabilities, graph, part)  # type: ignore[arg-type]
@@ -333,6 +333,7 @@ class Model:
         What a release says about sizes then follows from the model, never from the labels of the graph it is about.
         """
         self._result  # noqa: B018  an unfitted model has no columns to compare with
+        graph.sizes(self.budget.unit)  # classes that were read from private labels are refused
         if self._feature_names is not None and graph.feature_names is not None:
             graph = graph.with_columns(self._feature_names)
         if graph.num_features != self._shape[1]:
@@ -342,8 +343,6 @@ class Model:
             unknown and self.budget.unit is PrivacyUnit.EDGE
         ):  # at node level labels are private: nothing is said about them
             warnings.warn(f"labels {listed(unknown)} are no classes of the model and count as unknown", stacklevel=4)
-        if self._classes == tuple(str(k) for k in range(len(self._classes))):
-            graph = replace(graph, class_names=None)  # the model knows numbers only
         return graph.with_classes(self._classes)
 
     def _check_nodes(self, graph: Graph) -> None:
@@ -540,12 +539,12 @@ def load(folder: str | os.PathLike[str]) -> Model:
 # -- shared --------------------------------------------------------------------------------------------------------
 
 
-def as_graph(data: Any) -> Graph:
-    """A `Graph`, or what a PyG ``Data`` holds; the input is not changed."""
+def as_graph(data: Any, classes: Sequence[str] | None = None) -> Graph:
+    """A `Graph`, or what a PyG ``Data`` holds, with these ``classes`` of a model; the input is not changed."""
     if isinstance(data, Graph):
         return data
     if hasattr(data, "edge_index"):
-        return Graph.from_pyg(data)
+        return Graph.from_pyg(data, classes=classes)
     raise InputError(f"data must be a Graph or a PyG Data, got {type(data).__name__}")
 
 

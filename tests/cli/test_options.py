@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from caribou.cli.options import GraphSource, column_titles, warn_of_no_edges
+from caribou.cli.options import GraphSource, column_titles, parse_classes, warn_of_no_edges
 from caribou.errors import InputError
 
 
@@ -33,8 +33,9 @@ def test_what_does_not_go_together_is_named(tables: tuple[Path, Path]) -> None:
     for source in (GraphSource(), GraphSource(dataset="chain-s", graph=edges)):
         with pytest.raises(InputError, match="give either --dataset NAME or --graph FILE"):
             source.load()
-    for source in (GraphSource(dataset="chain-s", nodes=nodes), GraphSource(dataset="chain-s", columns=("id=x",))):
-        with pytest.raises(InputError, match="nodes and column must go with --graph, got --dataset"):
+    for given in ({"nodes": nodes}, {"columns": ("id=x",)}, {"classes": "2"}):
+        source = GraphSource(dataset="chain-s", **given)
+        with pytest.raises(InputError, match="nodes, column and classes must go with --graph, got --dataset"):
             source.load()
 
 
@@ -43,6 +44,27 @@ def test_a_column_is_a_role_and_a_title(pair: str) -> None:
     rule = "column must be ROLE=TITLE with a role of id, label, split, source, target, got"
     with pytest.raises(InputError, match=f"{rule} {pair!r}"):
         column_titles([pair])
+
+
+def test_classes_are_named_counted_or_in_a_file(tmp_path: Path) -> None:
+    (tmp_path / "classes.txt").write_text("ill\n\nwell, for now\n")
+    assert parse_classes(f"@{tmp_path / 'classes.txt'}") == ["ill", "well, for now"]
+    assert parse_classes(" 12 ") == 12
+    assert parse_classes("a, b,c") == ["a", "b", "c"]
+    with pytest.raises(InputError, match="classes must name a file of one class per line, got '@none'"):
+        parse_classes("@none")
+
+
+def test_classes_that_no_label_has_are_said_on_stderr_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = "".join(f"{k},1,{'ab'[k % 2]}\n" for k in range(12))
+    (tmp_path / "n.csv").write_text("id,x,label\n" + rows)
+    (tmp_path / "e.csv").write_text("from,to\n0,1\n")
+    for classes, said in (("a,b", 0), ("a,c", 0), ("no,yes", 1)):
+        graph = GraphSource(graph=tmp_path / "e.csv", nodes=tmp_path / "n.csv", classes=classes).load()
+        assert (graph.num_classes, graph.class_names) == (2, tuple(classes.split(",")))
+        shown = capsys.readouterr()
+        assert shown.out == ""
+        assert shown.err.count("no label") == shown.err.count("do not publish this line") == said
 
 
 def test_titles_may_hold_anything_and_roles_come_once() -> None:

@@ -135,7 +135,7 @@ def test_columns_with_other_titles_and_a_name_for_the_ledger(world: Path, tmp_pa
     table = pd.read_csv(world / "nodes.csv").rename(columns={"id": "person", "label": "answer"})
     table.to_csv(tmp_path / "people.csv", index=False)
     tables = ("--graph", world / "edges.csv", "--nodes", tmp_path / "people.csv")
-    roles = ("--column", "id=person", "--column", "label=answer")
+    roles = ("--column", "id=person", "--column", "label=answer", "--classes", "no,yes")
     ledger = tmp_path / "l.sqlite"
     caribou("train", "mlp-dp", *tables, *roles, "--name", "survey", "--ledger", ledger, "--out", tmp_path / "run")
     assert Ledger(ledger).total("survey", "node").releases == 1
@@ -157,7 +157,8 @@ def test_feature_columns_are_matched_by_name(tmp_path: Path, world: Path, caribo
     table[["id", "y2", "x", "label"]].to_csv(tmp_path / "swapped.csv", index=False)
     table.rename(columns={"y2": "other"}).to_csv(tmp_path / "other.csv", index=False)
     edges = ("--graph", world / "edges.csv", "--nodes")
-    caribou("train", "mlp-dp", *edges, tmp_path / "a.csv", "--epsilon", 8, "--out", tmp_path / "run")
+    declared = ("--classes", "no,yes")
+    caribou("train", "mlp-dp", *edges, tmp_path / "a.csv", *declared, "--epsilon", 8, "--out", tmp_path / "run")
     for name in ("a", "swapped"):
         out = ("--training-graph", "--out", tmp_path / f"{name}.p.csv")
         caribou("predict", tmp_path / "run", *edges, tmp_path / f"{name}.csv", *out)

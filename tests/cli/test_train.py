@@ -51,6 +51,33 @@ def test_every_method_by_name(method: str) -> None:
         assert 7.9 < document["epsilon_spent"] <= 8 < document["epsilon_of_all_fits"]
 
 
+@pytest.mark.usefixtures("quick_learning")
+def test_one_label_of_a_table_is_in_no_file_of_a_run(tmp_path: Path) -> None:
+    """At node level classes are declared. A label that nobody else has changes no name, no shape and no word of a run."""
+    runs = []
+    (tmp_path / "e.csv").write_text("from,to\n0,1\n")
+    for number, odd in enumerate(["a", "zebra", ""]):
+        rows = [
+            f"{k},{k % 5},{k % 3},{'ab'[k % 2]},{'train' if k < 30 else 'val' if k < 35 else 'test'}" for k in range(40)
+        ]
+        rows[39] = f"39,4,0,{odd},test"
+        (tmp_path / "n.csv").write_text("id,x,z,label,split\n" + "\n".join(rows) + "\n")
+        files = ("--graph", str(tmp_path / "e.csv"), "--nodes", str(tmp_path / "n.csv"))
+        refused = failure("mlp-dp", *files)
+        assert "classes must be declared at node level" in refused
+        assert "--classes a,b,c" in refused
+        out = tmp_path / f"run{number}"
+        call("mlp-dp", *files, "--classes", "a,b", "--out", str(out))
+        record = json.loads((out / "run.json").read_text())
+        certificate = json.loads((out / "certificate.json").read_text())
+        runs.append((record["classes"], record["columns"], certificate["public_parameters"], certificate["mechanisms"]))
+    assert runs[0][0] == ["a", "b"]
+    assert runs[0] == runs[1] == runs[2]
+    assert "test accuracy" in call("mlp", *files, "--seeds", "1"), (
+        "at edge level labels are public: classes may be read from them"
+    )
+
+
 def test_public_features_option(tmp_path: Path) -> None:
     import numpy as np
 

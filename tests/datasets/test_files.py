@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from caribou.datasets import read_graph
+from caribou.datasets import read_graph, write_graph
 from caribou.errors import InputError
 from dataset_support import fails, tables
 
@@ -24,6 +24,53 @@ def test_every_format_holds_the_same_graph(valid_files, key):
     if key != "pt":
         assert graph.class_names == ("blue", "red")
         assert graph.node_ids.tolist() == ["ann", "bob", "cid", "dan"]
+
+
+@pytest.mark.parametrize("key", ["csv", "parquet", "mixed", "graphml", "pt", "npz", "sparse"])
+def test_every_format_takes_declared_classes(valid_files, key):
+    """Their order is the declared one, a label that is none of them is unknown, and labels of numbers are numbered."""
+    measured = read_graph(*valid_files[key])
+    assert measured.classes_declared == (key in ("npz", "sparse")), "a graph file says what its writer declared"
+    names = ["blue", "red", "green"] if key == "pt" else ["red", "green", "blue"]
+    graph = read_graph(*valid_files[key], classes=names)
+    assert graph.class_names == tuple(names)
+    assert [None if k < 0 else names[k] for k in graph.labels] == ["red", "blue", "red", None]
+    fewer = read_graph(*valid_files[key], classes=["blue", "green"])
+    assert fewer.labels.tolist() == ([1, 0, 1, -1] if key == "pt" else [-1, 0, -1, -1])
+    assert fewer.num_classes == 2
+    if key != "pt":
+        assert (fewer.split.train.tolist(), fewer.split.declared) == ([1], (2, 1, 1))
+    numbered = read_graph(*valid_files[key], classes=5)
+    assert (numbered.num_classes, numbered.classes_declared) == (5, True)
+    with pytest.raises(InputError, match="classes must be at least 2, got 1"):
+        read_graph(*valid_files[key], classes=["a"])
+
+
+def test_a_folder_of_arrays_takes_declared_classes(tmp_path):
+    np.save(tmp_path / "edges.npy", np.array([[0, 1]]))
+    np.save(tmp_path / "features.npy", np.eye(12))
+    np.save(tmp_path / "labels.npy", np.array([0, 3] * 5 + [9, -7]))
+    graph = read_graph(tmp_path, classes=[3, 0])
+    assert graph.labels.tolist() == [1, 0] * 5 + [-1, -1]
+    assert graph.class_names == ("3", "0")
+
+
+@pytest.mark.parametrize("ending", ["csv", "npz"])
+def test_a_person_without_data_reads_like_one_who_was_taken_out(tmp_path, ending):
+    """Features, label and edges are gone; id and part of the split are public and stay. Nothing is refused."""
+    edges, nodes = tables(
+        tmp_path,
+        "from,to\n1,3\n",
+        "id,age,height,label,split\n1,31,1.5,a,train\n2,,,,train\n3,28,2,b,val\n4,60,1,a,test\n",
+    )
+    graph = read_graph(edges, nodes, classes=["a", "b"])
+    if ending == "npz":
+        graph = read_graph(write_graph(graph, tmp_path / "g.npz"))
+    assert graph.features.tolist() == [[31, 1.5], [0, 0], [28, 2], [60, 1]]
+    assert graph.labels.tolist() == [0, -1, 1, 0]
+    assert graph.split.train.tolist() == [0]
+    assert graph.split.declared == (2, 1, 1)
+    assert graph.classes_declared
 
 
 class TestPaths:

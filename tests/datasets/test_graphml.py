@@ -17,11 +17,6 @@ class TestGraphml:
         ("old", "new", "message"),
         [
             ('<data key="d0">45</data>', "", "node 'bob': attribute 'age' is missing"),
-            (
-                '<data key="d2">blue</data>',
-                "",
-                "node 'bob': column 'label' must hold the label of a training node, got an empty value",
-            ),
             (">45<", ">x<", "not a readable GraphML file"),
             (">1.75<", ">nan<", "node 'bob': column 'height' must hold .*numbers"),
             (">1.75<", ">inf<", "node 'bob': column 'height' must hold finite numbers, got inf"),
@@ -46,6 +41,20 @@ class TestGraphml:
         path = self.write(tmp_path, 'attr.name="label"', 'attr.name="colour"', valid_files["graphml"][0])
         fails("attribute 'colour' is missing", path)
         assert read_graph(path, label_column="colour").class_names == ("blue", "red")
+
+    def test_columns_are_the_declared_attributes(self, valid_files, tmp_path):
+        """Not those that some node happens to have: one person's attribute would be a column of everybody."""
+        line = '<data key="d0">45</data><data key="d1">1.75</data>'
+        source = valid_files["graphml"][0]
+        assert read_graph(self.write(tmp_path, line, "", source)).features[1].tolist() == [0, 0]
+        extra = '<key id="d9" for="node" attr.name="size" attr.type="double"/>\n  <graph edge'
+        text = self.write(tmp_path, "<graph edge", extra, source).read_text()
+        for node in ("ann", "bob"):
+            with_it = text.replace(f'<node id="{node}">', f'<node id="{node}"><data key="d9">1</data>')
+            (tmp_path / "g.graphml").write_text(with_it)
+            fails("attribute 'size' is missing", tmp_path / "g.graphml")
+        (tmp_path / "g.graphml").write_text(text)
+        fails("attribute 'size' is missing", tmp_path / "g.graphml")
 
     def test_no_entities(self, valid_files, tmp_path):
         laughs = '<!DOCTYPE g [<!ENTITY a "ha"><!ENTITY b "&a;&a;&a;">]>\n<graphml'

@@ -41,13 +41,17 @@ def test_a_block_comes_back_from_its_file_whole_and_by_tile(tmp_path: Path) -> N
     starts = np.array([[0, 1, 2], [2, 3, 4]])  # tile 0: rows with one entry each; tile 1: the same
     columns = np.array([0, 1, 3, 2])
     files.write(1, starts, columns)
+    files.write_ownless(1, np.array([False, True]))
     block = files.read(1)
+    assert block.ownless.tolist() == [False, True]
     assert (block.index, block.first, block.count, block.entries) == (1, 2, 2, 4)
     assert block.degrees.tolist() == files.degrees(1).tolist() == [2, 2]
     assert [tile.columns[tile.starts[0] : tile.starts[2]].tolist() for tile in block.tiles] == [[0, 1], [3, 2]]
     tile = files.read_tile(1, 1, files.starts(1))
     assert (tile.starts.tolist(), tile.columns.tolist()) == ([0, 1, 2], [3, 2])
-    assert {path.name for path in tmp_path.iterdir()} == {"block-000001.starts", "block-000001.columns"}
+    assert {path.name for path in tmp_path.iterdir()} == {
+        f"block-000001.{part}" for part in ("starts", "columns", "ownless")
+    }
 
 
 def test_a_state_is_written_and_read_in_any_order(tmp_path: Path) -> None:

@@ -110,6 +110,7 @@ def some_rows(d: int) -> tuple[Rows, np.ndarray, Finish]:
         last=False,
         noise=rng.integers(-(2**20), 2**20, (7, d)) * 2.0**-22,
         grid=2.0**-22,
+        ownless=np.array([False, True, False, False, True, True, False]),
     )
     return Rows(starts, columns), y, finish
 

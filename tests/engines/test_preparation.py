@@ -70,7 +70,7 @@ def test_start_is_projected_and_scaled(tables: Tables) -> None:
 
 def test_prepared_folder_holds_nothing_but_blocks_and_states(tables: Tables) -> None:
     files = tables.blocked("a", Layout(NODES, COLUMNS, 11), cap=CAP)
-    assert {path.suffix for path in files.folder.iterdir()} == {".starts", ".columns", ".state"}
+    assert {path.suffix for path in files.folder.iterdir()} == {".starts", ".columns", ".ownless", ".state"}
 
 
 def test_memory_chooses_blocks_and_tiles() -> None:

@@ -18,7 +18,7 @@ from caribou.graph.operator import normalize
 from caribou.layers.contractive import ContractiveGraphLayer, project_rows
 from caribou.privacy.arithmetic import double_precision, single_storage
 from caribou.randomness import Streams
-from engines_support import CAP, COLUMNS, NODES, Tables, block_noise, calibrated_for, local
+from engines_support import CAP, COLUMNS, NODES, Tables, block_noise, calibrated_for, last_state, local
 
 
 def test_a_round_is_repeated_as_it_was_or_refused() -> None:
@@ -44,6 +44,8 @@ def by_torch(tables: Tables, unit: str, cap: int | None) -> np.ndarray:
     operator = normalize(graph, calibrated.sensitivity.bounds, Streams(0).sampling)
     layer = ContractiveGraphLayer(0.9, 0.8, 0.3)
     x = x0 = project_rows(torch.from_numpy(tables.features))
+    if unit == "node":
+        operator = operator.without_own_rows(graph.without_features)
     for step in steps_of(calibrated):
         x = layer(x, operator, x0)
         x = project_rows(x) if unit == "node" else x
@@ -61,6 +63,25 @@ def test_fused_round_is_the_torch_round(tables: Tables, unit: str, cap: int | No
     assert ours.dtype == np.float32
     assert np.abs(ours - by_torch(tables, unit, cap)).max() < 1e-5
     assert np.linalg.norm(ours.astype(np.float64), axis=1).max() < 1 + 1e-6
+
+
+@pytest.mark.parametrize(("unit", "cap"), [("edge", None), ("node", CAP)])
+def test_a_blank_row_of_a_file_is_the_zeroed_out_node_at_node_level_alone(
+    tables: Tables, unit: str, cap: int | None
+) -> None:
+    """Its row is the noise alone, and what it holds after a round is read by nobody. At edge level it gets the mean."""
+    blank, calibrated = NODES - 1, calibrated_for(unit, cap, hops=1)
+    files = tables.blocked("a", Layout(NODES, COLUMNS, 11), cap=cap)
+    blocks = [files.read(index) for index in range(files.layout.blocks)]
+    assert [int(row) for row in np.flatnonzero(np.concatenate([block.ownless for block in blocks]))][-1] == blank
+    runner = LocalRunner(files.layout, blocks, files.state("x0").read(0, NODES), BlockNoise.seeded(5))
+    ours = last_state(runner, files, calibrated)[blank]
+    step = steps_of(calibrated)[0]
+    first = (NODES - 1) // TILE * TILE
+    numbers = {"size": TILE * COLUMNS, "std": step.noise_std, "grid": step.grid}
+    drawn = next(BlockNoise.seeded(5).gaussians(1, first // TILE, [(NODES - first) * COLUMNS], **numbers))
+    alone = project_rows(torch.from_numpy(drawn.reshape(-1, COLUMNS)[blank - first].copy())[None])[0].numpy()
+    assert np.array_equal(ours, alone.astype(np.float32)) == (unit == "node")
 
 
 def test_numpy_loops_are_the_compiled_loops(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:

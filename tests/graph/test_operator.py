@@ -118,7 +118,7 @@ def test_an_absent_node_is_in_no_row_and_in_no_mean() -> None:
     operator = normalize(graph, Bounds(degree_floor=1))
     assert (operator.matrix.to_dense()[2] == 0).all()
     x = torch.ones(3, 2, dtype=torch.float64)
-    assert operator.mean(x).tolist() == [[2 / 3, 2 / 3]], "n stays"
+    assert operator.mean(x).tolist() == [[2 / 3, 2 / 3], [2 / 3, 2 / 3], [0.0, 0.0]], "n stays"
     assert operator.mask(x)[2].tolist() == [0.0, 0.0]
 
 

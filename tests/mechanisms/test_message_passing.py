@@ -13,7 +13,10 @@ import torch
 from caribou.errors import BudgetExceeded, CalibrationError, CaribouError, InputError
 from caribou.graph import Graph
 from caribou.graph.operator import Operator, normalize
+from caribou.layers.bounded import BoundedLayer
 from caribou.layers.contractive import ContractiveGraphLayer, project_rows
+from caribou.layers.gcn import GCNLayer
+from caribou.layers.spectral import SpectralLayer
 from caribou.mechanisms import message_passing
 from caribou.mechanisms.message_passing import propagate
 from caribou.mechanisms.noise_source import NoiseSource
@@ -504,3 +507,126 @@ def test_unit_is_not_mixed_up() -> None:
     _, node = prepared(graph, layer, "node", 2, 1.0, Bounds(degree_cap=30, nodes=40))
     assert node.noise_std > 5 * edge.noise_std
     assert node.sensitivity.unit is PrivacyUnit.NODE
+
+
+# -- rows without data of their own (docs/privacy.md, Lemma B) -------------------------------------------------------
+
+
+LAYERS_OF_NODE_LEVEL = [
+    ContractiveGraphLayer(0.9, 1.0, 0.0),
+    ContractiveGraphLayer(0.9, 0.0, 2.0),
+    ContractiveGraphLayer(1.0, 0.4, 0.7),
+    SpectralLayer(theta0=0.5, theta1=-0.5, contraction=0.9, beta=0.3),
+    GCNLayer(2, contraction=1.0, beta=0.3),
+]
+layers_of_node_level = pytest.mark.parametrize("layer", LAYERS_OF_NODE_LEVEL, ids=str)
+
+
+def star(x: np.ndarray, leaves: int = 4) -> Graph:
+    """Node 0 in the middle of its leaves, one edge beside them, and a node alone."""
+    edges = [[0] * leaves + [leaves + 1], [*range(1, leaves + 1), leaves + 2]]
+    return Graph.from_edges(x, edges)
+
+
+def blank_copy(graph: Graph, node: int) -> Graph:
+    """What a reader makes of the same tables after a person's data were deleted: a row of zeros, and no edges."""
+    x, (u, v) = np.array(graph.features), graph.edge_index
+    x[node] = 0
+    return Graph.from_edges(x, graph.edge_index[:, (u != node) & (v != node)])
+
+
+def steps_moved(
+    layer: BoundedLayer, worlds: tuple[Graph, Graph], own: tuple[np.ndarray, np.ndarray], x: np.ndarray
+) -> float:
+    """How far Pi(phi(X)) moves between two worlds with their rows without data; X: rows in the unit ball."""
+    bounds = Bounds(degree_cap=6, nodes=worlds[0].num_nodes)
+    rows = []
+    for graph, ownless in zip(worlds, own, strict=True):
+        operator = layer.operator(graph, bounds, np.random.default_rng(0)).without_own_rows(ownless)
+        start = project_rows(torch.from_numpy(np.array(graph.features, dtype=np.float64)))
+        rows.append(project_rows(layer(torch.from_numpy(x), operator, start)).numpy())
+    return float(np.linalg.norm(rows[0] - rows[1]))
+
+
+@layers_of_node_level
+def test_a_blank_row_is_the_zeroed_out_node_bit_by_bit(layer: BoundedLayer) -> None:
+    graph = random_graph(16, seed=2, columns=2)
+    bounds = Bounds(degree_cap=5, nodes=16)
+    sensitivity = layer.sensitivity("node", bounds)
+    arithmetic = sensitivity.arithmetic(nodes=16, columns=2)
+    calibrated = calibrate_propagation(sensitivity, hops=3, mu=1.0, arithmetic=arithmetic)
+    for node in range(16):
+        states = []
+        for world in (graph.without_node(node), blank_copy(graph, node)):
+            operator = layer.operator(world, bounds, np.random.default_rng(0))
+            states.append(propagate(layer, operator, features(world), calibrated, NoiseSource.seeded(3)))
+        assert torch.equal(*states)
+
+
+def test_a_blank_row_would_move_twice_the_bound_if_it_were_a_person_with_zeros() -> None:
+    """alpha_1 = 0, beta = 2: the mean comes from one side and X^(0) from the other, so the row of v turns round."""
+    n, layer = 400, ContractiveGraphLayer(1.0, 0.0, 2.0)
+    x = np.zeros((n, 1))
+    x[:] = 1.0
+    x[0] = -1.0
+    graph = Graph.from_edges(x, np.empty((2, 0), int))
+    bounds = Bounds(degree_cap=1, nodes=n)
+    delta = layer.sensitivity("node", bounds).value
+    gone, state = blank_copy(graph, 0), project_rows(features(graph)).numpy()
+    nobody = np.zeros(n, bool)
+    kept = steps_moved(layer, (graph, gone), (nobody, nobody), state)
+    assert kept > 1.9 * delta, "as a person with zeros it keeps the mean"
+    ruled = steps_moved(layer, (graph, gone), (graph.without_features, gone.without_features), state)
+    assert ruled <= delta * (1 + 1e-12)
+
+
+@layers_of_node_level
+def test_the_bound_holds_for_every_set_of_rows_without_data(layer: BoundedLayer) -> None:
+    """Theorem 3 for a given set D of nodes with a row of their own: the two worlds have the same D outside v."""
+    rng = np.random.default_rng(0)
+    delta = layer.sensitivity("node", Bounds(degree_cap=6, nodes=8)).value
+    worst = 0.0
+    for trial in range(100):
+        x = np.where(rng.random((8, 1)) < 0.5, 0.0, rng.standard_normal((8, 2)))
+        pairs = np.array([(u, v) for u in range(8) for v in range(u) if rng.random() < 0.3 or (v == 0 and trial % 2)])
+        graph = Graph.from_edges(x, pairs.reshape(-1, 2).T)
+        if graph.degrees.max() > 6:
+            continue
+        gone = graph.without_node(0)
+        state = rng.choice([-1.0, 1.0]) * np.ones((8, 2)) / math.sqrt(2) if trial % 3 else rng.standard_normal((8, 2))
+        state = project_rows(torch.from_numpy(state)).numpy()
+        found = steps_moved(layer, (graph, gone), (graph.without_features, gone.without_features), state)
+        worst = max(worst, found)
+        assert found <= delta * (1 + 1e-12)
+    assert worst > 0.4 * delta
+
+
+def test_a_rule_that_looks_at_edges_would_break_the_bound() -> None:
+    """If "no features and no edge" made a node absent, the leaves of v would leave with it, and every one of them would count."""
+    layer = ContractiveGraphLayer(1.0, 0.0, 0.0)
+    graph = star(np.array([[1.0]] + [[0.0]] * 4 + [[1.0]] * 2))
+    worlds = graph, graph.without_node(0)
+    delta = layer.sensitivity("node", Bounds(degree_cap=6, nodes=7)).value
+    by_data = tuple(world.without_features for world in worlds)
+    by_edges = tuple(world.without_features & (world.degrees == 0) for world in worlds)
+    assert [int(blank.sum()) for blank in by_edges] == [0, 5]
+    assert steps_moved(layer, worlds, by_data, np.ones((7, 1))) <= delta * (1 + 1e-12)
+    assert steps_moved(layer, worlds, by_edges, np.ones((7, 1))) > 1.9 * delta
+
+
+@pytest.mark.parametrize("hops", [1, 3])
+def test_at_edge_level_rows_of_zeros_are_rows_like_others(hops: int) -> None:
+    """There edges are private: a rule on "has no edge" would let one edge turn a node on or off."""
+    layer, bounds = ContractiveGraphLayer(0.9, 0.5, 0.0), Bounds(degree_floor=1, nodes=6)
+    x = np.array([[1.0], [1.0], [1.0], [0.0], [0.0], [0.0]])
+    graph = Graph.from_edges(x, [[0, 1, 3], [1, 2, 2]])  # 3 hangs on one edge, 4 and 5 are alone
+    operator, calibrated = prepared(graph, layer, "edge", hops, math.inf, bounds)
+    state = propagate(layer, operator, features(graph), calibrated, NoiseSource.seeded(0)).numpy()
+    W, mine = operator.matrix.to_dense().numpy(), x
+    for _ in range(hops):
+        mine = 0.9 * (0.5 * W @ mine + 0.5 * mine.mean(axis=0))
+        mine = mine / np.maximum(1, np.abs(mine))
+    assert np.allclose(state, mine)
+    assert (state[4:] > 0).all(), "a node alone still gets the mean"
+    operator, _ = prepared(graph.without_edge(2, 3), layer, "edge", hops, math.inf, bounds)
+    assert operator.own is None

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
@@ -511,3 +512,91 @@ def _outputs(method: Method) -> dict[str, np.ndarray]:
     unit = PrivacyUnit.EDGE if isinstance(method, edge) else PrivacyUnit.NODE
     fitted = methods.fit(method, GRAPH, Budget(8.0, 1e-5, unit), Streams(1), NoiseSource.seeded(1))
     return {"own": fitted.probabilities, **fitted.released}
+
+
+# -- one person's data, and nothing handed out ------------------------------------------------------------------------
+
+
+NODE_CASES = [(n, s) for n, s in CASES if METHODS[n].unit is PrivacyUnit.NODE]
+every_node_case = pytest.mark.parametrize(
+    ("name", "settings"), NODE_CASES, ids=[f"{n}-{'-'.join(map(str, s.values()))}" for n, s in NODE_CASES]
+)
+PARTS = ("train", "val", "test")
+
+
+@functools.cache
+def people() -> tuple[pd.DataFrame, pd.DataFrame]:
+    """A node table and an edge table of a few people; in each part there is one without features, labelled."""
+    rng = np.random.default_rng(5)
+    n = 36
+    labels = np.arange(n) % 3
+    x = rng.standard_normal((n, 4)) + 2 * np.eye(4)[labels]
+    x[[7, 25, 31]] = 0
+    nodes = pd.DataFrame({"id": np.arange(n), **{f"x{k}": x[:, k] for k in range(4)}})
+    nodes["label"] = np.array(["a", "b", "c"])[labels]
+    nodes["split"] = ["train"] * 20 + ["val"] * 8 + ["test"] * 8
+    pairs = np.array(
+        [(u, v) for u in range(n) for v in range(u) if rng.random() < (0.3 if labels[u] == labels[v] else 0.05)]
+    )
+    return nodes, pd.DataFrame(pairs, columns=["from", "to"])
+
+
+def graph_of_files(folder: Path, nodes: pd.DataFrame, edges: pd.DataFrame) -> Graph:
+    folder.mkdir()
+    nodes.to_csv(folder / "nodes.csv", index=False)
+    edges.to_csv(folder / "edges.csv", index=False)
+    return cb.read_graph(folder / "edges.csv", folder / "nodes.csv", classes=["a", "b", "c"], name="people")
+
+
+def handed_out(name: str, settings: Mapping[str, Any], graph: Graph) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """All arrays of a fit, and the certificate but for its id and date; predictions are each person's own."""
+    fitted = methods.fit(create(name, settings), graph, budget_of(name, 8.0), Streams(0), NoiseSource.seeded(4))
+    certificate = {k: v for k, v in fitted.certificate.to_dict().items() if k not in ("certificate_id", "created")}
+    return {**fitted.released, **{f"weight {k}": v for k, v in fitted.weights.items()}}, certificate
+
+
+@every_node_case
+def test_a_person_deleted_from_the_files_is_the_neighbour_of_the_theorem(
+    name: str, settings: Mapping[str, Any], tmp_path: Path
+) -> None:
+    """Bit by bit: id and part of the split stay, features, label and edges are gone from the files, or from the graph."""
+    nodes, edges = people()
+    graph = graph_of_files(tmp_path / "all", nodes, edges)
+    for person in (3, 22, 30):
+        blank, others = nodes.copy(), edges[(edges["from"] != person) & (edges["to"] != person)]
+        blank["label"] = blank["label"].where(blank["id"] != person)
+        for column in ("x0", "x1", "x2", "x3"):
+            blank[column] = blank[column].where(blank["id"] != person)
+        files = graph_of_files(tmp_path / str(person), blank, others)
+        theorem, deleted = (handed_out(name, settings, world) for world in (graph.without_node(person), files))
+        assert theorem[1] == deleted[1]
+        assert theorem[0].keys() == deleted[0].keys()
+        for key, value in theorem[0].items():
+            assert np.array_equal(value, deleted[0][key]), key
+
+
+@every_node_case
+def test_one_label_changes_no_shape_and_no_name(name: str, settings: Mapping[str, Any], tmp_path: Path) -> None:
+    """A test node of a class that nobody declared, or that nobody else has, is in no file."""
+    nodes, edges = people()
+    shapes = []
+    for number, label in enumerate(["a", "zebra", None, "1.5"]):
+        changed = nodes.copy()
+        changed.loc[changed["id"] == 33, "label"] = label
+        graph = graph_of_files(tmp_path / str(number), changed, edges)
+        arrays, certificate = handed_out(name, settings, graph)
+        shapes.append(({k: v.shape for k, v in arrays.items()}, certificate["public_parameters"], graph.class_names))
+    assert all(found == shapes[0] for found in shapes)
+
+
+@pytest.mark.parametrize("name", [n for n, info in METHODS.items() if info.unit is PrivacyUnit.NODE])
+def test_classes_that_were_read_from_labels_are_refused(name: str) -> None:
+    measured = dataclasses.replace(GRAPH, num_classes=0, classes_declared=None)
+    model = cb.Model(name, budget_of(name))
+    for call in (model.plan, model.fit):
+        with pytest.raises(InputError, match=r"classes must be declared at node level.*--classes a,b,c"):
+            call(measured)
+    if not METHODS[name].transductive:
+        model.fit(GRAPH)
+        with pytest.raises(InputError, match="classes must be declared at node level"):
+            model.predict_graph(measured)

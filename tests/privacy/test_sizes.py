@@ -12,7 +12,11 @@ from caribou.privacy.budget import PrivacyUnit
 from caribou.privacy.sizes import Sizes
 
 GRAPH = Graph.from_edges(
-    np.arange(10.0).reshape(5, 2), [[0, 1, 2], [1, 2, 3]], labels=[0, 1, 2, 0, 1], split=Split([0, 1], [2], [3, 4])
+    np.arange(10.0).reshape(5, 2),
+    [[0, 1, 2], [1, 2, 3]],
+    labels=[0, 1, 2, 0, 1],
+    split=Split([0, 1], [2], [3, 4]),
+    classes=3,
 )
 
 

@@ -44,6 +44,10 @@ class AuditedMethod:
     seed: int = 0
     transductive: bool = False
 
+    def __post_init__(self) -> None:
+        if self.graph is not None:
+            self.graph.sizes(self.budget.unit)  # at node level attacks rebuild graphs of the declared classes
+
     @property
     def streams(self) -> Streams:
         """The public randomness of all attacks."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from caribou.cli.options import AsJson, Column, DataDir, Dataset, GraphFile, GraphSource, NodeTable
+from caribou.cli.options import AsJson, ClassNames, Column, DataDir, Dataset, GraphFile, GraphSource, NodeTable
 from caribou.cli.train import parse_settings
 from caribou.cli.verify import EXIT_CLAIM_FAILS
 from caribou.errors import InputError
@@ -29,6 +29,7 @@ def audit(
     graph: GraphFile = None,
     nodes: NodeTable = None,
     column: Column = None,
+    classes: ClassNames = None,
     data_dir: DataDir = None,
     epsilon: Annotated[
         float | None, typer.Option(help="Epsilon that a method claims (default: 4).", show_default=False)
@@ -72,7 +73,7 @@ def audit(
 
     if out is not None:
         check_target(out)
-    source = GraphSource(dataset, graph, nodes, column or (), None, data_dir)
+    source = GraphSource(dataset, graph, nodes, column or (), None, data_dir, classes)
     options = parse_settings(settings or [])
     job = _job(subject, source, epsilon, delta, options, ",".join(attacks or ["all"]), runs, confidence, seed, workers)
     with _bars() as progress:
@@ -158,6 +159,7 @@ def _again(
         "dataset": source.dataset,
         "graph": source.graph,
         "nodes": source.nodes,
+        "classes": source.classes,
         "epsilon": epsilon,
         "delta": delta,
     }

@@ -21,6 +21,14 @@ Column = Annotated[
     list[str] | None,
     typer.Option(help="A column with another title than the default, ROLE=TITLE: id, label, split, source or target."),
 ]
+ClassNames = Annotated[
+    str | None,
+    typer.Option(
+        "--classes",
+        help="The classes of your own graph, which node level asks for: a,b,c, or their number, or @FILE with one per line.",
+        show_default=False,
+    ),
+]
 Name = Annotated[
     str | None,
     typer.Option(help="The name that a ledger charges (default: the data set, or the file without ending)."),
@@ -51,23 +59,30 @@ class GraphSource:
     columns: Sequence[str] = ()
     name: str | None = None
     data_dir: Path | None = None
+    classes: str | None = None
 
     def __str__(self) -> str:
         return self.dataset or str(self.graph)
 
-    def load(self, seed: int = 0, *, again: bool = False) -> Graph:
-        """Read it; ``seed`` draws the split where the file has none. ``again``: what was warned of before is not said twice."""
+    def load(self, seed: int = 0, *, again: bool = False, otherwise: Sequence[str] | None = None) -> Graph:
+        """Read it; ``seed`` draws the split where the file has none. ``again``: what was warned of before is not said twice.
+
+        ``otherwise``: the classes of a file for which none are given, as a model knows them.
+        """
         from caribou.datasets import load, read_graph
 
         if (self.dataset is None) == (self.graph is None):
             raise InputError("give either --dataset NAME or --graph FILE")
         if self.graph is not None:
-            data = read_graph(self.graph, self.nodes, seed=seed, **column_titles(self.columns))
+            classes = otherwise if self.classes is None else parse_classes(self.classes)
+            data = read_graph(self.graph, self.nodes, seed=seed, classes=classes, **column_titles(self.columns))
             if not again:
                 warn_of_no_edges(data.num_edges, self.graph)
+                if classes is not None and data.labels is not None:
+                    _warn_of_no_labels(bool((data.labels >= 0).any()), self.graph)
         else:
-            if self.nodes is not None or self.columns:
-                raise InputError("nodes and column must go with --graph, got --dataset")
+            if self.nodes is not None or self.columns or self.classes is not None:
+                raise InputError("nodes, column and classes must go with --graph, got --dataset")
             data = load(str(self.dataset), data_dir=self.data_dir, seed=seed)
         return data if self.name is None else data.renamed(self.name)
 
@@ -78,6 +93,33 @@ def warn_of_no_edges(edges: int, file: Path) -> None:
         typer.echo(
             f"warning: {file} holds no edges (do not publish this line: it is about the private graph)", err=True
         )
+
+
+def _warn_of_no_labels(known: bool, file: Path) -> None:
+    """On stderr, for the owner alone: mistyped classes would otherwise show in a bad model only."""
+    if not known:
+        typer.echo(
+            f"warning: no label in {file} is one of the declared classes (do not publish this line: it is about private labels)",
+            err=True,
+        )
+
+
+def parse_classes(text: str) -> int | list[str]:
+    """``a,b,c``, a number of classes, or ``@file`` with a class per line, as an argument of `caribou.read_graph`.
+
+    >>> parse_classes("7"), parse_classes("ill, well")
+    (7, ['ill', 'well'])
+    """
+    if text.startswith("@"):
+        try:
+            lines = Path(text[1:]).read_text(encoding="utf-8-sig").splitlines()
+        except (OSError, ValueError) as error:
+            raise InputError(f"classes must name a file of one class per line, got {text!r}: {error}") from error
+        return [line.strip() for line in lines if line.strip()]
+    number = text.strip()
+    if number.isascii() and number.isdigit():
+        return int(number)
+    return [word.strip() for word in text.split(",")]
 
 
 def column_titles(pairs: Sequence[str]) -> dict[str, str]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from caribou._files import atomic_file
-from caribou.cli.options import Column, GraphSource, LedgerOption, Name, NodeTable
+from caribou.cli.options import ClassNames, Column, GraphSource, LedgerOption, Name, NodeTable
 from caribou.errors import InputError
 from caribou.privacy.budget import PrivacyUnit
 
@@ -39,6 +39,7 @@ def predict(
     graph: _Graph = None,
     nodes: NodeTable = None,
     column: Column = None,
+    classes: ClassNames = None,
     name: Name = None,
     training_graph: _Training = False,
     ledger: LedgerOption = None,
@@ -56,11 +57,13 @@ def predict(
     _check_table(out)
     model = load(run)
     if graph is None:
-        if nodes is not None or column or name is not None or training_graph:
-            raise InputError("nodes, column, name and training-graph must go with --graph, got no --graph")
+        if nodes is not None or column or classes is not None or name is not None or training_graph:
+            raise InputError("nodes, column, classes, name and training-graph must go with --graph, got no --graph")
         probabilities, ids, title = model.predict_proba(), model.node_ids, model.id_title
     else:
-        data = GraphSource(graph=graph, nodes=nodes, columns=column or (), name=name).load()
+        data = GraphSource(graph=graph, nodes=nodes, columns=column or (), name=name, classes=classes).load(
+            otherwise=model.classes if model.budget.unit is PrivacyUnit.NODE else None
+        )
         ids = None if data.node_ids is None else tuple(str(i) for i in data.node_ids)
         title = data.id_title
         if training_graph:

@@ -17,6 +17,7 @@ import typer
 from caribou._validate import integer
 from caribou.cli.options import (
     AsJson,
+    ClassNames,
     Column,
     DataDir,
     Dataset,
@@ -57,6 +58,7 @@ def train(
     graph: GraphFile = None,
     nodes: NodeTable = None,
     column: Column = None,
+    classes: ClassNames = None,
     name: Name = None,
     data_dir: DataDir = None,
     epsilon: Annotated[
@@ -109,7 +111,7 @@ def train(
     options = with_public_features(stored | parse_settings(settings or []), method, public_features)
     fits = (1 if out is not None or ledger is not None else 3) if seeds is None else integer(at_least=1, seeds=seeds)
     Model(method, budget, **options)  # bad settings are found before any data is read
-    source = GraphSource(dataset, graph, nodes, column or (), name, data_dir)
+    source = GraphSource(dataset, graph, nodes, column or (), name, data_dir, classes)
     folders = [] if out is None else _folders(check_target(out), fits)
     runs: list[_Run] = []
     with fit_progress(method, fits) as advance:

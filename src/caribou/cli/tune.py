@@ -8,7 +8,18 @@ from typing import Annotated, Any
 
 import typer
 
-from caribou.cli.options import AsJson, Column, DataDir, Dataset, GraphFile, GraphSource, LedgerOption, Name, NodeTable
+from caribou.cli.options import (
+    AsJson,
+    ClassNames,
+    Column,
+    DataDir,
+    Dataset,
+    GraphFile,
+    GraphSource,
+    LedgerOption,
+    Name,
+    NodeTable,
+)
 from caribou.cli.train import attack_words, fit_progress, parse_settings
 from caribou.errors import InputError
 
@@ -23,6 +34,7 @@ def tune(
     graph: GraphFile = None,
     nodes: NodeTable = None,
     column: Column = None,
+    classes: ClassNames = None,
     name: Name = None,
     data_dir: DataDir = None,
     epsilon: Annotated[float, typer.Option(help="Epsilon of the whole search (with --public: of each trial).")] = 4.0,
@@ -58,7 +70,7 @@ def tune(
         raise InputError("out and ledger must not be given with --public, which releases no model")
     if out is not None:
         check_target(out)
-    source = GraphSource(dataset, graph, nodes, column or (), name, data_dir)
+    source = GraphSource(dataset, graph, nodes, column or (), name, data_dir, classes)
     data = source.load(seed)
     if not public and out is None:
         typer.echo("warning: without --out the model that the search pays for is thrown away", err=True)

@@ -14,6 +14,7 @@ import numpy as np
 
 from caribou.errors import CaribouError, DataError
 from caribou.graph import Graph, Split
+from caribou.graph.classes import Classes
 
 EDGES = "edges.npy"
 
@@ -26,8 +27,8 @@ def is_array_folder(path: Path) -> bool:
         return False
 
 
-def read_arrays(folder: Path, name: str) -> Graph:
-    """Read the graph; features stay in their file."""
+def read_arrays(folder: Path, name: str, classes: Classes | None = None) -> Graph:
+    """Read the graph; features stay in their file. ``classes`` declares the classes, as in `read_graph`."""
     pairs = _array(folder / EDGES)
     if pairs.ndim == 2 and pairs.shape[0] != 2:
         pairs = pairs.T
@@ -35,7 +36,7 @@ def read_arrays(folder: Path, name: str) -> Graph:
     features = _array(folder / "features.npy", mapped=True)
     try:
         split = None if parts is None else _split(parts, features.shape[0])
-        return Graph.from_edges(features, pairs, labels=labels, split=split, name=name)
+        return Graph.from_edges(features, pairs, labels=labels, split=split, name=name, classes=classes)
     except CaribouError as error:
         raise DataError(f"{folder}: {error}") from error
 

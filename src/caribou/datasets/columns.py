@@ -31,6 +31,17 @@ def texts(column: Any, title: str, place: Place) -> np.ndarray:
     return result
 
 
+def label_texts(column: Any) -> list[str | None]:
+    """Cells of a column of labels as `texts` normalises them; None also for a cell that can be no label. Each by itself."""
+    cells: list[str | None] = []
+    for cell, empty in zip(column.astype(object), column.isna().to_numpy(dtype=bool), strict=True):
+        try:
+            cells.append(None if empty else _text(cell, "", lambda k: "", 0) or None)
+        except DataError:
+            cells.append(None)
+    return cells
+
+
 def _text(cell: Any, title: str, place: Place, k: int) -> str:
     if isinstance(cell, str):
         return cell.strip()
@@ -119,13 +130,16 @@ def parts(cells: np.ndarray, title: str, place: Place) -> Split:
 
 
 def numbers(frame: Any, titles: list[str], place: Place, hint: str = "") -> np.ndarray:
-    """The feature columns as one float32 array; each cell must be a finite number.
+    """The feature columns as one float32 array; each cell must be a finite number. A row of empty cells alone is zero.
 
     ``hint`` ends the message about a cell that is no number.
     """
     features = np.empty((len(frame), len(titles)), np.float32)
+    blank = np.ones(len(frame), dtype=bool)
+    for title in titles:
+        blank &= frame[title].isna().to_numpy(dtype=bool)
     for j, title in enumerate(titles):
-        values = _column_numbers(frame[title], title, place, hint)
+        values = _column_numbers(frame[title], title, place, hint, blank)
         with np.errstate(over="ignore"):  # reported just below, with its place
             features[:, j] = values
         bad = np.flatnonzero(~np.isfinite(features[:, j]))
@@ -144,7 +158,7 @@ def _unfit(value: float) -> str:
     return f"numbers of at most {np.finfo(np.float32).max:.2g} in size, got {value}"
 
 
-def _column_numbers(column: Any, title: str, place: Place, hint: str) -> np.ndarray:
+def _column_numbers(column: Any, title: str, place: Place, hint: str, blank: np.ndarray) -> np.ndarray:
     import pandas as pd
     from pandas.api import types
 
@@ -160,6 +174,8 @@ def _column_numbers(column: Any, title: str, place: Place, hint: str) -> np.ndar
         if len(wrong):
             k = int(wrong[0])
             raise DataError(f"{place(k)}: column {title!r} must hold numbers, got {_shown(cells.iloc[k])}{hint}")
+    values = np.where(blank, 0.0, values)
+    missing = missing & ~blank
     if missing.any() and column.dtype.kind != "f":
         k = int(np.flatnonzero(missing)[0])
         raise DataError(f"{place(k)}: column {title!r} must hold numbers, got an empty cell")

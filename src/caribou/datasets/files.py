@@ -16,6 +16,7 @@ from caribou.datasets.npz import read_npz, write_graph
 from caribou.datasets.saved import read_saved
 from caribou.errors import CaribouError, DataError, InputError
 from caribou.graph import Graph
+from caribou.graph.classes import Classes, declared_names
 from caribou.randomness import Streams
 
 __all__ = ["read_graph", "write_graph"]
@@ -34,6 +35,7 @@ def read_graph(
     split_column: str | None = None,
     source_column: str | None = None,
     target_column: str | None = None,
+    classes: Classes | None = None,
 ) -> Graph:
     """Read a graph from one file, or from an edge table and a node table.
 
@@ -47,6 +49,8 @@ def read_graph(
         split_column: of the split.
         source_column: of one end of an edge.
         target_column: of the other end.
+        classes: the declared classes, which node level asks for: their names in order, the values of labels, or the number C of
+            classes 0 .. C - 1. A label that is none of them is unknown. None: read from the labels, for edge level.
 
     Returns:
         The graph.
@@ -66,10 +70,14 @@ def read_graph(
 
     ``.graphml``: attributes of the nodes, as in a node table; every node has every feature. A DOCTYPE is refused.
 
-    Labels of tables and GraphML may be of any kind; they become classes 0..C-1 in sorted order (numerical, when all are
-    numbers) and `Graph.class_names` keeps their names. An empty label is unknown. Split words are train, val (valid,
-    validation) and test; a node without a word is in no part. Without a split, labelled nodes are divided 70/10/20 at
-    random by ``seed``; a graph without labels has no split.
+    Labels of tables and GraphML may be of any kind. Without ``classes`` they become classes 0..C-1 in sorted order (numerical,
+    when all are numbers) and `Graph.class_names` keeps their names. Labels that are numbers in a file (.npz, .pt, a folder) are
+    found by value if one of the ``classes`` is a whole number, else label k is the k-th name.
+
+    An empty label is unknown, and a row whose features are all empty has none: its row is zero. Split words are train, val
+    (valid, validation) and test; a node without a word is in no part, and one without a label neither trains nor chooses, but
+    counts in the declared sizes. Without a split, nodes are divided 70/10/20 at random by ``seed``; a graph without labels has no
+    split.
 
     >>> import pathlib, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -80,12 +88,15 @@ def read_graph(
     >>> graph.class_names, graph.labels.tolist(), graph.node_ids.tolist(), graph.has_edge(1, 2)
     (('a', 'b'), [0, 1, 0], ['ann', 'bob', 'cid'], True)
     """
-    Streams(seed)  # a bad seed is an error also where none is needed
+    Streams(seed)  # a bad seed is an error also where none is needed, and so is a bad declaration
+    if classes is not None:
+        declared_names(classes)
     if isinstance(path, str | os.PathLike) and is_array_folder(Path(path)):
         titles = tables.Titles(id_column, label_column, split_column, source_column, target_column)
         _check_arguments(Path(path), "folder", nodes, titles)
         folder = Path(path)
-        return _divided(read_arrays(folder, folder.resolve().name if name is None else name), seed, folder)
+        name = folder.resolve().name if name is None else name
+        return _divided(read_arrays(folder, name, classes), seed, folder)
     file = _regular_file("path", path)
     ending = file.suffix.lower()
     if ending not in _ENDINGS:
@@ -94,17 +105,19 @@ def read_graph(
     _check_arguments(file, ending, nodes, titles)
     name = file.stem if name is None else name
     if ending == ".npz":
-        graph = read_npz(file, name)
+        graph = read_npz(file, name, classes)
     elif ending in tables.ENDINGS:
-        graph = _from_tables(file, nodes, titles, name)
+        graph = _from_tables(file, nodes, titles, name, classes)
     elif ending == ".graphml":
-        graph = read_graphml(file, titles, name)
+        graph = read_graphml(file, titles, name, classes)
     else:
-        graph = read_saved(file, name)
+        graph = read_saved(file, name, classes)
     return _divided(graph, seed, file)
 
 
-def _from_tables(file: Path, nodes: str | os.PathLike[str] | None, titles: tables.Titles, name: str) -> Graph:
+def _from_tables(
+    file: Path, nodes: str | os.PathLike[str] | None, titles: tables.Titles, name: str, classes: Classes | None
+) -> Graph:
     if nodes is None:
         raise DataError(f"{file}: an edge table needs a node table as well (nodes)")
     node_file = _regular_file("nodes", nodes)
@@ -113,7 +126,7 @@ def _from_tables(file: Path, nodes: str | os.PathLike[str] | None, titles: table
             f"{node_file}: unknown ending {node_file.suffix!r} of a node table, must be {', '.join(tables.ENDINGS)}"
         )
     try:
-        return tables.read_tables(file, node_file, titles, name)
+        return tables.read_tables(file, node_file, titles, name, classes)
     except DataError:
         raise
     except CaribouError as error:
@@ -157,7 +170,7 @@ def _check_arguments(file: Path, ending: str, nodes: object, titles: tables.Titl
 def _divided(graph: Graph, seed: int, file: Path) -> Graph:
     """The graph with its split, or with a random one; no part is empty."""
     if graph.split is not None:
-        for part, size in zip(("train", "val", "test"), graph.split.sizes, strict=True):
+        for part, size in zip(("train", "val", "test"), graph.split.declared, strict=True):
             if size == 0:
                 raise DataError(f"{file}: split part {part} must hold at least one node, got none")
         return graph

@@ -13,15 +13,16 @@ import numpy as np
 from caribou.datasets.tables import Titles, build
 from caribou.errors import CaribouError, DataError
 from caribou.graph import Graph
+from caribou.graph.classes import Classes
 
 
-def read_graphml(path: Path, titles: Titles, name: str) -> Graph:
-    """Read one GraphML file; whatever is wrong with it is a `DataError`."""
+def read_graphml(path: Path, titles: Titles, name: str, classes: Classes | None = None) -> Graph:
+    """Read one GraphML file; whatever is wrong with it is a `DataError`. ``classes`` declares the classes, as in `read_graph`."""
     try:
         content = path.read_bytes()
-        declared = _declared_nodes(content, path)
+        declared, keys = _declared(content, path)
         network = _network(content)
-        return _graph(network, declared, titles, path, name)
+        return _graph(network, declared, keys, titles, path, name, classes)
     except CaribouError:
         raise
     except Exception as error:  # expat, ElementTree and networkx errors have no common base
@@ -29,15 +30,23 @@ def read_graphml(path: Path, titles: Titles, name: str) -> Graph:
         raise DataError(f"{path}: not a readable GraphML file ({type(error).__name__}: {message[:200]})") from error
 
 
-def _declared_nodes(content: bytes, path: Path) -> set[str]:
-    """Ids of the ``node`` elements, each once. Refuses a DOCTYPE: entities could expand without bound."""
+def _declared(content: bytes, path: Path) -> tuple[set[str], list[str]]:
+    """Ids of the ``node`` elements, each once, and the attributes that ``key`` elements declare for nodes.
+
+    The columns are the declared attributes, not those that some node happens to have. Refuses a DOCTYPE: entities could expand
+    without bound.
+    """
     found: set[str] = set()
+    keys: dict[str, None] = {}
 
     def doctype(*_: Any) -> None:
         raise DataError(f"{path}: a DOCTYPE is not allowed in GraphML (its entities may expand without bound)")
 
     def start(element: str, attributes: dict[str, str]) -> None:
-        if element.rpartition(" ")[2] != "node":
+        kind = element.rpartition(" ")[2]
+        if kind == "key" and attributes.get("for", "all") in ("node", "all") and "attr.name" in attributes:
+            keys[attributes["attr.name"]] = None
+        if kind != "node":
             return
         node = attributes.get("id")
         if node is None:
@@ -50,7 +59,7 @@ def _declared_nodes(content: bytes, path: Path) -> set[str]:
     parser.StartDoctypeDeclHandler = doctype
     parser.StartElementHandler = start
     parser.Parse(content, True)
-    return found
+    return found, list(keys)
 
 
 def _network(content: bytes) -> Any:
@@ -59,7 +68,15 @@ def _network(content: bytes) -> Any:
     return nx.read_graphml(io.BytesIO(content))
 
 
-def _graph(network: Any, declared: set[str], titles: Titles, path: Path, name: str) -> Graph:
+def _graph(
+    network: Any,
+    declared: set[str],
+    keys: list[str],
+    titles: Titles,
+    path: Path,
+    name: str,
+    classes: Classes | None,
+) -> Graph:
     import pandas as pd
 
     nodes = list(network.nodes)
@@ -73,11 +90,12 @@ def _graph(network: Any, declared: set[str], titles: Titles, path: Path, name: s
         warnings.warn(f"{path}: attributes of edges are ignored: edges are unweighted", UserWarning, stacklevel=4)
     defaults = network.graph.get("node_default", {})
     rows = [{**defaults, **network.nodes[node]} for node in nodes]
-    keys = list(dict.fromkeys(key for row in rows for key in row))
-    optional = _optional(keys, titles)
+    features = [key for key in keys if key not in _optional(keys, titles)]
     for node, row in zip(nodes, rows, strict=True):
-        for key in keys:
-            if key not in row and key not in optional:
+        if not any(key in row for key in features):
+            continue  # a node without features
+        for key in features:
+            if key not in row:
                 raise DataError(f"{path}: node {node!r}: attribute {key!r} is missing")
     frame = pd.DataFrame({key: pd.Series([row.get(key) for row in rows], dtype=object) for key in keys})
     if not keys:
@@ -85,7 +103,7 @@ def _graph(network: Any, declared: set[str], titles: Titles, path: Path, name: s
     number = {node: k for k, node in enumerate(nodes)}
     pairs = np.array([[number[u], number[v]] for u, v in network.edges()], dtype=np.int64).reshape(-1, 2).T
     ids = np.array([str(node) for node in nodes], dtype=np.str_)
-    return build(frame, titles, lambda k: f"{path}: node {nodes[k]!r}", path, pairs, ids, name)
+    return build(frame, titles, lambda k: f"{path}: node {nodes[k]!r}", path, pairs, ids, name, classes=classes)
 
 
 def _optional(keys: list[str], titles: Titles) -> set[str]:

@@ -5,7 +5,8 @@ x, or x_data, x_indices, x_indptr, x_shape: dense features, or the parts of spar
 num_nodes: number of nodes, needed only when there are neither features nor labels of that length.
 y: one class per node, -1 = unknown.
 split_train, split_val, split_test: node indices. split_n_removed: three counts, optional, see `caribou.graph.Split`.
-class_names, num_classes, node_ids, feature_names, absent: optional, see `caribou.graph.Graph`.
+class_names, num_classes, node_ids, feature_names, absent: optional, see `caribou.graph.Graph`. Names or number declare the
+classes, unless classes_declared is 0: then they were read from labels.
 
 Other arrays are ignored.
 """
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import os
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +25,14 @@ import scipy.sparse as sp
 from caribou._files import atomic_file
 from caribou.errors import CaribouError, DataError
 from caribou.graph import Graph, Split
+from caribou.graph.classes import Classes, is_count
 
 _SPARSE = ("x_data", "x_indices", "x_indptr", "x_shape")
 _SPLIT = ("split_train", "split_val", "split_test")
 
 
-def read_npz(path: Path, name: str) -> Graph:
-    """Read one ``.npz`` file; whatever is wrong with it is a `DataError`."""
+def read_npz(path: Path, name: str, classes: Classes | None = None) -> Graph:
+    """Read one ``.npz`` file; what is wrong with it is a `DataError`. ``classes`` declares the classes, as in `read_graph`."""
     try:
         arrays = _arrays(path)
     except CaribouError:
@@ -38,7 +41,7 @@ def read_npz(path: Path, name: str) -> Graph:
         message = " ".join(str(error).split())
         raise DataError(f"{path}: the npz archive is damaged ({type(error).__name__}: {message[:160]})") from error
     try:
-        return _graph(arrays, path, name)
+        return _graph(arrays, path, name, classes)
     except DataError:
         raise
     except CaribouError as error:
@@ -60,6 +63,7 @@ def _arrays(path: Path) -> dict[str, np.ndarray]:
             "num_nodes",
             "class_names",
             "num_classes",
+            "classes_declared",
             "node_ids",
             "absent",
             "feature_names",
@@ -78,7 +82,7 @@ def _arrays(path: Path) -> dict[str, np.ndarray]:
     return arrays
 
 
-def _graph(arrays: dict[str, np.ndarray], path: Path, name: str) -> Graph:
+def _graph(arrays: dict[str, np.ndarray], path: Path, name: str, classes: Classes | None) -> Graph:
     edges = _need(arrays, "edge_index", path)
     if edges.ndim != 2 or edges.shape[0] != 2 or (edges.dtype.kind not in "iu" and edges.size):
         raise DataError(f"{path}: edge_index must be 2 x E integers, got {edges.dtype} of shape {edges.shape}")
@@ -86,18 +90,27 @@ def _graph(arrays: dict[str, np.ndarray], path: Path, name: str) -> Graph:
     split = (
         Split(*(_need(arrays, key, path) for key in _SPLIT), n_removed=_n_removed(arrays, path)) if present else None
     )
-    return Graph.from_edges(
+    names = _words(arrays, "class_names", path)
+    declared = "classes_declared" not in arrays or _scalar(arrays, "classes_declared", path) != 0
+    if is_count(classes) and names is not None and not (declared and len(names) == classes):
+        names = None  # labels are numbers below the declared one, and have no names
+    number = _scalar(arrays, "num_classes", path) if classes is None and "num_classes" in arrays else 0
+    graph = Graph.from_edges(
         features=_features(arrays, path),
         edges=edges,
         labels=arrays.get("y"),
         split=split,
         name=name,
         absent=np.atleast_1d(arrays.get("absent", np.empty(0, np.int64))),
-        class_names=_words(arrays, "class_names", path),
+        classes=classes if names is None else None,
+        class_names=names,
         node_ids=arrays.get("node_ids"),
-        num_classes=_scalar(arrays, "num_classes", path) if "num_classes" in arrays else 0,
+        num_classes=number,
         feature_names=_words(arrays, "feature_names", path),
     )
+    if classes is None:
+        return graph if declared else replace(graph, classes_declared=False)
+    return graph if names is None or is_count(classes) else graph.with_classes(classes)
 
 
 def _n_removed(arrays: dict[str, np.ndarray], path: Path) -> tuple[int, int, int]:
@@ -211,7 +224,9 @@ def _contents(graph: Graph) -> dict[str, Any]:
     elif graph.num_features:
         contents["x"] = x
     if graph.labels is not None:
-        contents.update(y=graph.labels, num_classes=graph.num_classes)
+        contents.update(
+            y=graph.labels, num_classes=graph.num_classes, classes_declared=int(bool(graph.classes_declared))
+        )
     if graph.split is not None:
         contents.update(zip(_SPLIT, (graph.split.train, graph.split.val, graph.split.test), strict=True))
         contents["split_n_removed"] = np.array(graph.split.n_removed, np.int64)

@@ -15,6 +15,7 @@ import urllib.request
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -90,7 +91,12 @@ def public_graph(spec: Public, data_dir: str | os.PathLike[str] | None = None) -
         return _downloaded(spec, folder)
     graph = _parsed(spec, file)
     check_statistics(graph, spec, str(file))
-    return graph
+    return _declared(graph)
+
+
+def _declared(graph: Graph) -> Graph:
+    """The classes of a public data set are part of what its table declares, and were compared with it."""
+    return replace(graph, classes_declared=True)
 
 
 def _parsed(spec: Public, file: Path) -> Graph:
@@ -121,7 +127,7 @@ def _downloaded(spec: Public, folder: Path | None) -> Graph:
         check_statistics(graph, spec, f"download of {spec.name}")
         # Written inside the working folder and then moved: a file of that name in the cache is always complete.
         os.replace(write_graph(graph, work / spec.files[0], compress=spec.sparse), cache / spec.files[0])
-        return graph
+        return _declared(graph)
     except CaribouError:
         raise
     except Exception as error:  # urllib, fsspec, aiohttp, zipfile and pickle errors have no common base

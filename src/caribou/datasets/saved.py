@@ -10,10 +10,11 @@ from typing import Any
 
 from caribou.errors import CaribouError, DataError
 from caribou.graph import Graph
+from caribou.graph.classes import Classes
 
 
-def read_saved(path: Path, name: str) -> Graph:
-    """Read one ``.pt`` file; whatever is wrong with it is a `DataError`.
+def read_saved(path: Path, name: str, classes: Classes | None = None) -> Graph:
+    """Read one ``.pt`` file; whatever is wrong with it is a `DataError`. ``classes`` declares the classes, as in `read_graph`.
 
     Formal guarantees: the file is unpickled with ``weights_only=True``, which constructs tensors, plain containers and the
     few classes listed in `_allowed` and refuses everything else before it is imported.
@@ -32,7 +33,7 @@ def read_saved(path: Path, name: str) -> Graph:
         raise DataError(f"{path}: must hold one torch_geometric.data.Data, got {type(data).__name__}")
     try:
         _check_claims(data, path)
-        return Graph.from_pyg(data, name=name)
+        return Graph.from_pyg(data, name=name, classes=classes)
     except DataError:
         raise
     except CaribouError as error:

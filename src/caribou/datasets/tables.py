@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import re
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from caribou.datasets import columns
 from caribou.errors import CaribouError, DataError
 from caribou.graph import Graph
 from caribou.graph import listed as _listed
+from caribou.graph.classes import Classes, declared_names, places_of_names
 
 ENDINGS = (".csv", ".parquet", ".pq")
 
@@ -34,8 +35,8 @@ class Titles:
     target: str | None = None
 
 
-def read_tables(edges: Path, nodes: Path, titles: Titles, name: str) -> Graph:
-    """Read a graph from an edge table and a node table."""
+def read_tables(edges: Path, nodes: Path, titles: Titles, name: str, classes: Classes | None = None) -> Graph:
+    """Read a graph from an edge table and a node table. ``classes`` declares the classes, as in `read_graph`."""
     node_frame = _frame(nodes, *_text_columns(nodes, titles))
     id_title = _chosen(list(node_frame.columns), titles.id, _IDS, nodes, "id", needed=True)
     if len(node_frame) == 0:
@@ -45,7 +46,8 @@ def read_tables(edges: Path, nodes: Path, titles: Titles, name: str) -> Graph:
     node_ids = columns.unique_ids(ids, str(id_title), at_node)
     pairs = _pairs(edges, titles, ids)
     title = str(id_title).strip() or None
-    return build(node_frame.drop(columns=[id_title]), titles, at_node, nodes, pairs, node_ids, name, title)
+    frame = node_frame.drop(columns=[id_title])
+    return build(frame, titles, at_node, nodes, pairs, node_ids, name, title, classes)
 
 
 def build(
@@ -57,13 +59,17 @@ def build(
     node_ids: np.ndarray,
     name: str,
     id_title: str | None = None,
+    classes: Classes | None = None,
 ) -> Graph:
     """A graph from a frame of node attributes (without ids) and pairs of row numbers."""
     titles_there = list(frame.columns)
     label = _chosen(titles_there, titles.label, _LABELS, path, "label")
     split = _chosen(titles_there, titles.split, _SPLITS, path, "split")
     labels, names = None, None
-    if label is not None:
+    if label is not None and classes is not None:
+        names = declared_names(classes)
+        labels = places_of_names(columns.label_texts(frame[label]), names)
+    elif label is not None:
         labels, names = columns.classes(columns.texts(frame[label], label, place), label, place)
         if not names:
             raise DataError(f"{path}: column {label!r} must hold at least one label, got empty cells only")
@@ -72,14 +78,9 @@ def build(
         division = columns.parts(columns.texts(frame[split], split, place), split, place)
         if labels is None:
             raise DataError(f"{path}: column {split!r} needs a label column, found {_listed(titles_there)}")
-        unlabelled = division.train[labels[division.train] < 0]
-        if len(unlabelled):
-            raise DataError(
-                f"{place(int(unlabelled[0]))}: column {label!r} must hold the label of a training node, got an empty value"
-            )
     rest = [title for title in titles_there if title not in (label, split)]
     features = columns.numbers(frame, rest, place, naming_hint(label, split))
-    return Graph.from_edges(
+    graph = Graph.from_edges(
         features,
         pairs,
         labels=labels,
@@ -90,6 +91,7 @@ def build(
         feature_names=[str(title) for title in rest],
         id_title=id_title,
     )
+    return graph if label is None or classes is not None else replace(graph, classes_declared=False)
 
 
 def naming_hint(label: str | None, split: str | None) -> str:

@@ -70,11 +70,15 @@ class Layout:
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """The rows of one block; ``tiles`` holds their neighbours, one `Rows` per column tile. Private."""
+    """The rows of one block; ``tiles`` holds their neighbours, one `Rows` per column tile. Private.
+
+    ``ownless``: [rows] bool, which rows of X^(0) are zero.
+    """
 
     index: int
     first: int
     tiles: tuple[Rows, ...]
+    ownless: np.ndarray
 
     @property
     def count(self) -> int:
@@ -118,11 +122,16 @@ class BlockFiles:
     def read(self, index: int) -> Block:
         """Load one block into memory."""
         columns = np.fromfile(self._columns(index), dtype="<i4")
-        return self.block(index, self.starts(index), columns)
+        rows = tuple(Rows(row, columns) for row in self.starts(index))
+        return Block(index, self.layout.span(index)[0], rows, self.ownless(index))
 
-    def block(self, index: int, starts: np.ndarray, columns: np.ndarray) -> Block:
-        """A block from its arrays."""
-        return Block(index, self.layout.span(index)[0], tuple(Rows(row, columns) for row in starts))
+    def write_ownless(self, index: int, ownless: np.ndarray) -> None:
+        """Store which rows of X^(0) of a block are zero."""
+        ownless.astype(np.bool_, copy=False).tofile(self._ownless(index))
+
+    def ownless(self, index: int) -> np.ndarray:
+        """Which rows of X^(0) of a block are zero. [rows], bool (private at node level)"""
+        return np.fromfile(self._ownless(index), dtype=np.bool_)
 
     def starts(self, index: int) -> np.ndarray:
         """[tiles, rows + 1]."""
@@ -144,6 +153,9 @@ class BlockFiles:
 
     def _starts(self, index: int) -> Path:
         return self.folder / f"block-{index:06d}.starts"
+
+    def _ownless(self, index: int) -> Path:
+        return self.folder / f"block-{index:06d}.ownless"
 
     def _columns(self, index: int) -> Path:
         return self.folder / f"block-{index:06d}.columns"

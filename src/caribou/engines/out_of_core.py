@@ -107,7 +107,7 @@ class OutOfCoreRunner:
         first, last = self._files.layout.span(index)
         own, x0 = before.read(first, last), self._residual(first, last)
         out = np.empty((last - first, self._files.layout.columns), dtype=np.float32)
-        sums, finish = [], finish_of(degrees, own, x0, step, mean)
+        sums, finish = [], finish_of(degrees, self._files.ownless(index), own, x0, step, mean)
         for tile, z in enumerate(drawn(first, own.shape, step, self._noise)):
             part = slice(tile * TILE, min(last - first, (tile + 1) * TILE))
             values = None if z is None else z.reshape(-1, own.shape[1])

@@ -245,6 +245,7 @@ def _store_states(features: FeatureTable, files: BlockFiles, degree_floor: int, 
         digest.add_features(rows)
         x = rows / np.maximum(1, np.linalg.norm(rows, axis=1, keepdims=True))
         a = 1 / np.sqrt(np.maximum(files.degrees(index), degree_floor) + 1.0)
+        files.write_ownless(index, ~x.any(axis=1))
         x0.write(index * size, x)
         start.write(index * size, x * a[:, None])
 

@@ -67,8 +67,9 @@ class Worker:
         if index not in self._blocks:
             import ray
 
-            starts, columns, x0 = ray.get(held[0])
-            self._blocks[index] = (Block(index, self._layout.span(index)[0], (Rows(starts, columns),)), x0)
+            starts, columns, ownless, x0 = ray.get(held[0])
+            block = Block(index, self._layout.span(index)[0], (Rows(starts, columns),), np.array(ownless))
+            self._blocks[index] = (block, x0)
         return self._blocks[index]
 
 
@@ -110,9 +111,10 @@ class RayRunner:
         self.actors = [actor.remote(*arguments) for _ in range(min(workers, layout.blocks))]
         self._blocks: list[Any] = []
         for index in range(layout.blocks):
-            rows = files.read(index).tiles[0]
+            block = files.read(index)
+            rows = block.tiles[0]
             x0 = files.state("x0").read(*layout.span(index)) if residual else None
-            self._blocks.append(ray.put((rows.starts, rows.columns, x0)))
+            self._blocks.append(ray.put((rows.starts, rows.columns, block.ownless, x0)))
 
     def start(self, shards: Iterator[np.ndarray]) -> None:
         """Put a state into the object store."""

@@ -34,7 +34,7 @@ class Step:
     mean_weight: float
     start_weight: float
     degree_floor: int
-    inner_projection: bool
+    node_level: bool
     last: bool
     noise_std: float
 
@@ -57,7 +57,7 @@ def steps_of(calibrated: CalibratedPropagation) -> tuple[Step, ...]:
             mean_weight=fused.mean_weight,
             start_weight=fused.start_weight,
             degree_floor=s.bounds.degree_floor,
-            inner_projection=s.unit is PrivacyUnit.NODE,
+            node_level=s.unit is PrivacyUnit.NODE,
             last=number == calibrated.hops,
             noise_std=calibrated.noise_std,
         )
@@ -112,15 +112,20 @@ def advance(
     out: np.ndarray,
 ) -> np.ndarray:
     """One block of one round, fused; ``own`` and ``x0`` are its rows of y and X^(0). Returns the sums per tile of rows."""
-    finish = finish_of(block.degrees, own, x0, step, mean)
+    finish = finish_of(block.degrees, block.ownless, own, x0, step, mean)
     noises = (None if z is None else z.reshape(-1, own.shape[1]) for z in drawn(block.first, own.shape, step, noise))
     return kernels.round_tiles(block.tiles[0], y, finish, noises, TILE, out)
 
 
 def finish_of(
-    degrees: np.ndarray, own: np.ndarray, x0: np.ndarray | None, step: Step, mean: np.ndarray | None
+    degrees: np.ndarray,
+    ownless: np.ndarray,
+    own: np.ndarray,
+    x0: np.ndarray | None,
+    step: Step,
+    mean: np.ndarray | None,
 ) -> Finish:
-    """What follows the product, but for the noise."""
+    """What follows the product, but for the noise. At node level, and only there, rows without features have no own row."""
     return Finish(
         degrees=degrees,
         own=own,
@@ -129,10 +134,11 @@ def finish_of(
         mean=mean,
         beta=step.start_weight,
         x0=x0,
-        inner=step.inner_projection,
+        inner=step.node_level,
         last=step.last,
         noise=None,
         grid=step.grid,
+        ownless=ownless if step.node_level else None,
     )
 
 

@@ -225,12 +225,23 @@ def simple_rows(pairs: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray, Clea
     return indptr, indices, Cleaning(int(len(proper) - len(u)), int(duplicates), one_way)
 
 
-def checked_labels(labels: Any, n: int) -> np.ndarray:
+def label_array(labels: Any, n: int) -> np.ndarray:
     array = np.asarray(labels)
     if array.ndim != 1 or array.dtype.kind not in "iu":
         raise InputError(f"labels must be a 1-D integer array, got {array.dtype} of shape {array.shape}")
     if len(array) != n:
         raise InputError(f"labels must have one entry per node ({n}), got {len(array)}")
+    return array
+
+
+def checked_labels(labels: Any, n: int, classes: int) -> np.ndarray:
+    """The labels, -1 = unknown. ``classes``: their declared number; a label outside is unknown. 0: not declared."""
+    array = label_array(labels, n)
+    if classes > 0:
+        outside = (array < 0) | (array >= classes)
+        if (array[outside] != -1).any() or array.dtype.kind == "u":
+            array = np.where(outside, -1, array.astype(np.int64))
+        return private_copy(array.astype(np.int64, copy=False))
     if int(array.max()) > MAX_NODES:
         raise InputError(f"labels must be below 2^31, got {int(array.max())} at node {int(array.argmax())}")
     if int(array.min()) < -1:
@@ -240,23 +251,17 @@ def checked_labels(labels: Any, n: int) -> np.ndarray:
     return private_copy(array.astype(np.int64, copy=False))
 
 
-def checked_classes(
-    names: Sequence[str] | None, num_classes: int, labels: np.ndarray | None
-) -> tuple[tuple[str, ...] | None, int]:
-    used = 0 if labels is None else int(labels.max()) + 1
+def checked_classes(names: Sequence[str] | None, num_classes: int) -> tuple[tuple[str, ...] | None, int]:
+    """The names, and the number of classes; 0 if neither is given."""
     classes = integer(at_least=0, num_classes=num_classes)
-    if names is not None:
-        names = tuple(names)
-        if not all(isinstance(word, str) for word in names):
-            raise InputError(f"class_names must be strings, got {names!r}")
-        if classes not in (0, len(names)):
-            raise InputError(f"class_names must have num_classes = {classes} entries, got {len(names)}")
-        classes = len(names)
-    if names is None and classes == 0:
-        return None, used
-    if used > classes:
-        raise InputError(f"labels must be below the number of classes ({classes}), got {used - 1}")
-    return names, classes
+    if names is None:
+        return None, classes
+    names = tuple(names)
+    if not names or not all(isinstance(word, str) for word in names):
+        raise InputError(f"class_names must be strings, got {names!r}")
+    if classes not in (0, len(names)):
+        raise InputError(f"class_names must have num_classes = {classes} entries, got {len(names)}")
+    return names, len(names)
 
 
 def checked_ids(ids: Any, n: int) -> np.ndarray:
@@ -313,6 +318,16 @@ def checked_fractions(fractions: Sequence[float]) -> tuple[float, ...]:
     if len(shares) != 3 or not all(0 < share < 1 for share in shares) or abs(sum(shares) - 1) > 1e-9:
         raise InputError(f"fractions must be three positive numbers that sum to 1, got {tuple(fractions)!r}")
     return shares
+
+
+def zero_rows(features: Any) -> np.ndarray:
+    """Which rows are all zero. [n, d] -> [n], bool"""
+    if not sp.issparse(features):
+        zero: np.ndarray = ~np.any(features, axis=1)
+        return zero
+    zero = np.ones(features.shape[0], dtype=bool)
+    zero[np.repeat(np.arange(features.shape[0]), np.diff(features.indptr))[features.data != 0]] = False
+    return zero
 
 
 def without_row(features: Any, row: int) -> Any:

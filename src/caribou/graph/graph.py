@@ -29,13 +29,16 @@ from caribou.graph.checks import (
     checked_pairs,
     checked_rows,
     index_array,
+    label_array,
     listed,
     restore,
     seal,
     simple_rows,
     without_row,
+    zero_rows,
 )
-from caribou.graph.split import DEFAULT_FRACTIONS, Split, check_split
+from caribou.graph.classes import Classes, declared_names, is_count, places_of_names, places_of_numbers
+from caribou.graph.split import DEFAULT_FRACTIONS, Split, labelled_split
 from caribou.privacy.budget import PrivacyUnit
 from caribou.privacy.sizes import Sizes
 from caribou.randomness import Streams
@@ -48,14 +51,17 @@ class Graph:
     Args:
         features: n x d, float32 or float64; a NumPy array or a ``scipy.sparse.csr_array``.
         indptr, indices: compressed rows of the symmetric adjacency matrix, indices sorted inside each row.
-        labels: class of each node as int64, -1 = unknown; or None.
-        split: training, validation and test nodes, or None.
+        labels: class of each node as int64, -1 = unknown; or None. One outside the declared classes is unknown.
+        split: training, validation and test nodes, or None. Those without a label neither train nor choose: they are left out of
+            these parts and still counted in `Split.declared`.
         cleaning: what was dropped while the graph was built (private).
         absent: sorted indices of nodes that were taken out by `without_node`; their index stays.
         class_names, node_ids, feature_names: the user's own words for classes, nodes and feature columns.
         id_title: what the user's table calls its column of node ids.
         num_classes: number of classes, a *public* fact: it does not change when a node is taken out. 0 = read it from the
             class names, or else from the labels.
+        classes_declared: whether names and number of the classes were declared. None: they were if either is given. False: they
+            were read from the labels, which is enough at edge level and refused at node level (`Graph.sizes`).
 
     Arrays are copied (unless they are already read-only) and sealed; a write raises ``ValueError``. Use
     `Graph.from_edges` to build a graph from a plain list of edges.
@@ -80,32 +86,37 @@ class Graph:
     num_classes: int = 0
     feature_names: tuple[str, ...] | None = None
     id_title: str | None = None
+    classes_declared: bool | None = None
 
     def __post_init__(self) -> None:
         features = checked_features(self.features)
         n = features.shape[0]
         indptr, indices = checked_rows(self.indptr, self.indices, n)
-        labels = None if self.labels is None else checked_labels(self.labels, n)
-        names, classes = checked_classes(self.class_names, self.num_classes, labels)
+        names, classes = checked_classes(self.class_names, self.num_classes)
+        declared = classes > 0 if self.classes_declared is None else bool(self.classes_declared)
+        labels = None if self.labels is None else checked_labels(self.labels, n, classes)
+        if classes == 0 and labels is not None:
+            classes, declared = int(labels.max()) + 1, False
         if not isinstance(self.name, str) or not self.name:
             raise InputError(f"name must be a non-empty string, got {self.name!r}")
         if self.id_title is not None and (not isinstance(self.id_title, str) or not self.id_title):
             raise InputError(f"id_title must be a non-empty string, got {self.id_title!r}")
-        if self.split is not None:
-            check_split(self.split, n, labels)
+        split = None if self.split is None else labelled_split(self.split, n, labels)
         ids = None if self.node_ids is None else checked_ids(self.node_ids, n)
         columns = None if self.feature_names is None else checked_columns(self.feature_names, features.shape[1])
         absent = index_array("absent", self.absent)
-        check_absent(absent, features, indptr, labels, self.split)
+        check_absent(absent, features, indptr, labels, split)
         checked = {
             "features": features,
             "indptr": indptr,
             "indices": indices,
             "labels": labels,
+            "split": split,
             "absent": absent,
             "class_names": names,
             "node_ids": ids,
             "num_classes": classes,
+            "classes_declared": declared,
             "feature_names": columns,
         }
         for key, value in checked.items():
@@ -120,6 +131,7 @@ class Graph:
         split: Split | None = None,
         name: str = "graph",
         *,
+        classes: Classes | None = None,
         absent: Any = (),
         class_names: Sequence[str] | None = None,
         node_ids: Any = None,
@@ -132,6 +144,12 @@ class Graph:
         Pairs may be repeated, given in one or in both directions, and may be self loops: the result is symmetric and
         simple, and `cleaning` counts what was changed. Time and memory are linear in the number of pairs.
 
+        ``classes`` declares the classes, which node level asks for: their number, their names (label k is the k-th), or the
+        values that labels may have. A label that is none of them is unknown. ``class_names`` and ``num_classes`` declare them as the
+        record holds them.
+
+        >>> Graph.from_edges(np.zeros((3, 1)), [[0], [1]], labels=[0, 1, 7], classes=["no", "yes"]).labels.tolist()
+        [0, 1, -1]
         >>> graph = Graph.from_edges(np.zeros((3, 1)), [[0, 1, 1, 2], [1, 0, 2, 2]])
         >>> graph.num_edges, graph.cleaning
         (2, Cleaning(self_loops=1, duplicates=0, one_way=1))
@@ -140,6 +158,13 @@ class Graph:
         n = features.shape[0]
         pairs = checked_pairs(edges, n)
         indptr, indices, cleaning = simple_rows(pairs, n)
+        if classes is not None:
+            if class_names is not None or num_classes:
+                raise InputError("classes must not go with class_names or num_classes, got both")
+            declared = declared_names(classes)
+            if labels is not None:
+                labels = places_of_numbers(label_array(labels, n), declared)
+            class_names, num_classes = (None if is_count(classes) else declared), len(declared)
         return cls(
             features=features,
             indptr=indptr,
@@ -193,6 +218,15 @@ class Graph:
         """The symmetric 0/1 adjacency matrix as a ``scipy.sparse.csr_array`` that shares the graph's index arrays."""
         shape = (self.num_nodes, self.num_nodes)
         return sp.csr_array((np.ones(len(self.indices), dtype=dtype), self.indices, self.indptr), shape=shape)
+
+    @property
+    def without_features(self) -> np.ndarray:
+        """Which nodes have no features: their row is all zero. Each row is judged by itself. [n], bool (private at node level)
+
+        >>> Graph.from_edges([[1.0, 0.0], [0.0, 0.0]], [[0], [1]]).without_features.tolist()
+        [False, True]
+        """
+        return zero_rows(self.features)
 
     def neighbours(self, node: int) -> np.ndarray:
         """Sorted neighbours of ``node`` (a read-only view)."""
@@ -284,7 +318,7 @@ class Graph:
         (1, 1, 1)
         """
         if split is not None:
-            check_split(split, self.num_nodes, self.labels)
+            split = labelled_split(split, self.num_nodes, self.labels)
             check_absent(self.absent, self.features, self.indptr, self.labels, split)
         return self._changed(split=split)
 
@@ -320,8 +354,8 @@ class Graph:
             features.sort_indices()
         return self._changed(features=features, feature_names=tuple(names))
 
-    def with_classes(self, names: Sequence[str]) -> Graph:
-        """The same graph with these classes; its labels are found by name, or by number if it has no names of its own.
+    def with_classes(self, classes: Classes) -> Graph:
+        """The same graph with these classes, declared; its labels are found by name, or by number if it has no names of its own.
 
         A label that is none of them becomes unknown. So a graph that a model is asked about has the model's classes, whatever
         labels it carries.
@@ -330,15 +364,21 @@ class Graph:
         >>> graph.with_classes(["a", "b", "c"]).labels.tolist()
         [1, 2, -1]
         """
-        names = tuple(names)
+        names = declared_names(classes)
         labels = self.labels
-        if labels is not None:
-            own = self.class_names or tuple(str(k) for k in range(self.num_classes))
-            place = {name: k for k, name in enumerate(names if self.class_names else map(str, range(len(names))))}
-            table = np.array([*(place.get(name, -1) for name in own), -1], dtype=np.int64)  # the last entry: unknown
-            labels = table[labels]
+        if labels is not None and self.class_names is not None:
+            labels = np.append(places_of_names(self.class_names, names), -1)[labels]  # the last entry: unknown
+        elif labels is not None:
+            labels = places_of_numbers(labels, names)
         split = None if self.split is None or labels is None else self.split.where(labels >= 0)
-        return self._changed(labels=labels, class_names=names, num_classes=len(names), split=split)
+        named = not is_count(classes) or self.class_names is not None
+        return self._changed(
+            labels=labels,
+            class_names=names if named else None,
+            num_classes=len(names),
+            classes_declared=True,
+            split=split,
+        )
 
     def random_split(self, seed: int, fractions: Sequence[float] = DEFAULT_FRACTIONS) -> Graph:
         """The same graph with a random split of its labelled nodes, drawn from the split stream of ``seed``.
@@ -363,17 +403,18 @@ class Graph:
         return self.with_split(Split(*drawn).where(self.labels >= 0))
 
     @classmethod
-    def from_pyg(cls, data: Any, name: str = "graph") -> Graph:
+    def from_pyg(cls, data: Any, name: str = "graph", *, classes: Classes | None = None) -> Graph:
         """Build a graph from a ``torch_geometric.data.Data``.
 
         x may be dense or a torch sparse tensor; without x the graph has zero feature columns. y holds one class per
-        node ([n] or [n, 1], -1 = unknown). Masks are 1-D; of 2-D masks (several splits) the first column is used.
+        node ([n] or [n, 1], -1 = unknown); ``classes`` declares them, as in `from_edges`. Masks are 1-D; of 2-D masks (several
+        splits) the first column is used.
         Directed edges are symmetrised. Weights and attributes of edges are ignored with a warning: the guarantee is
         about unweighted edges.
         """
         from caribou.graph.pyg import graph_from_pyg
 
-        return graph_from_pyg(data, name)
+        return graph_from_pyg(data, name, classes)
 
     def to_pyg(self) -> Any:
         """A new ``torch_geometric.data.Data`` with x, edge_index, and y and the three masks where they are known.
@@ -406,11 +447,18 @@ class Graph:
         return graph_content_1(self) if version == 1 else graph_content(self)
 
     def sizes(self, unit: PrivacyUnit) -> Sizes:
-        """The public numbers: all that a plan may know. At node level the sizes of the split are the declared ones.
+        """The public numbers: all that a plan may know. At node level classes and sizes of the split are the declared ones.
+
+        Classes that were read from labels are refused at node level: one person's label would decide about a number and a name.
 
         >>> Graph.from_edges(np.eye(3), [[0], [1]], labels=[0, 1, 0]).sizes(PrivacyUnit.EDGE)
         Sizes(nodes=3, columns=3, classes=2, train=0, val=0, test=0)
         """
+        if unit is PrivacyUnit.NODE and self.labels is not None and not self.classes_declared:
+            raise InputError(
+                "classes must be declared at node level, because one person's label must not decide about a class, got classes "
+                "that were read from the labels: give classes=[...] where the graph is read or built (--classes a,b,c)"
+            )
         parts = (0, 0, 0)
         if self.split is not None and self.labels is not None:
             parts = self.split.sizes if unit is PrivacyUnit.EDGE else self.split.declared

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.sparse as sp
@@ -27,14 +27,15 @@ PairWeights = Callable[[np.ndarray, np.ndarray], np.ndarray]
 class Operator:
     """W as a sparse CSR matrix in double precision, with the public bounds under which it was built.
 
-    ``present`` is None, or a 0/1 column that is 0 for nodes that were zeroed out (the node-level neighbour): they send
-    nothing, also not to themselves or to the mean, and their rows are 0. ``weighting`` says whose weights the edges have: those
+    ``own`` is None, or a 0/1 column that is 0 for nodes without a row of their own: they have no self loop, no part in the mean
+    and no X^(0). They pass on what their neighbours send. One without an edge has a row of 0 and is read by nobody: it is the
+    zeroed-out node of the node-level neighbour. ``weighting`` says whose weights the edges have: those
     of a layer, by its name, or ``equal`` ones. A layer refuses the operator of another weighting.
     """
 
     matrix: Tensor  # [n, n], sparse CSR, float64
     bounds: Bounds
-    present: Tensor | None = None  # [n, 1]
+    own: Tensor | None = None  # [n, 1]
     weighting: str = "equal"
 
     @property
@@ -47,14 +48,25 @@ class Operator:
         return self.matrix.to(x.dtype) @ x
 
     def mean(self, x: Tensor) -> Tensor:
-        """The mean over all n indices; zeroed-out nodes contribute nothing, n stays. [n, d] -> [1, d]."""
-        if self.present is not None:
-            x = x * self.present.to(x.dtype)
-        return x.sum(dim=0, keepdim=True) / self.num_nodes
+        """The mean over all n indices, as every node with a row of its own gives to it and gets it. [n, d] -> [1 or n, d]."""
+        return self.mask(self.mask(x).sum(dim=0, keepdim=True) / self.num_nodes)
 
     def mask(self, x: Tensor) -> Tensor:
-        """Zero the rows of zeroed-out nodes. [n, d] -> [n, d]."""
-        return x if self.present is None else x * self.present.to(x.dtype)
+        """Zero the rows of nodes without a row of their own. [n, d] or [1, d] -> [n, d], unchanged if there are none."""
+        return x if self.own is None else x * self.own.to(x.dtype)
+
+    def without_own_rows(self, nodes: np.ndarray) -> Operator:
+        """The operator in which these nodes, [n] bool, have no row of their own. ||W||_2 <= 1 stays: |x'(A + D)x| for D <= I."""
+        nodes = nodes if self.own is None else nodes | (self.own.numpy()[:, 0] == 0)
+        if not nodes.any():
+            return self
+        starts, columns = self.matrix.crow_indices().numpy(), self.matrix.col_indices().numpy()
+        rows = np.repeat(np.arange(self.num_nodes), np.diff(starts))
+        keep = (rows != columns) | ~nodes[rows]
+        ends = np.concatenate([[0], np.cumsum(np.bincount(rows[keep], minlength=self.num_nodes))])
+        parts = ends.astype(starts.dtype), columns[keep], self.matrix.values().numpy()[keep]
+        own = torch.from_numpy((~nodes).astype(np.float64))[:, None]
+        return replace(self, matrix=_csr(*parts), own=own)
 
 
 def normalize(graph: Graph, bounds: Bounds, sampling: np.random.Generator | None = None) -> Operator:
@@ -163,17 +175,22 @@ def _operator(adjacency: sp.csr_array, bounds: Bounds, absent: np.ndarray, weigh
     rows = np.repeat(np.arange(n), np.diff(closed.indptr))
     values = closed.data * root[rows] * root[closed.indices]
     index = np.int32 if closed.nnz < 2**31 else np.int64
+    matrix = _csr(closed.indptr.astype(index), closed.indices.astype(index), values)
+    own = None
+    if len(absent):
+        own = torch.ones(n, 1, dtype=torch.float64)
+        own[torch.from_numpy(np.array(absent))] = 0
+    return Operator(matrix, bounds, own, weighting)
+
+
+def _csr(starts: np.ndarray, columns: np.ndarray, values: np.ndarray) -> Tensor:
+    n = len(starts) - 1
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta state")
-        matrix = torch.sparse_csr_tensor(
-            torch.from_numpy(closed.indptr.astype(index)),
-            torch.from_numpy(closed.indices.astype(index)),
+        return torch.sparse_csr_tensor(
+            torch.from_numpy(starts),
+            torch.from_numpy(columns),
             torch.from_numpy(values),
             size=(n, n),
             check_invariants=False,
         )
-    present = None
-    if len(absent):
-        present = torch.ones(n, 1, dtype=torch.float64)
-        present[torch.from_numpy(np.array(absent))] = 0
-    return Operator(matrix, bounds, present, weighting)

@@ -15,9 +15,10 @@ import scipy.sparse as sp
 from caribou._validate import integer
 from caribou.errors import InputError
 from caribou.graph import MAX_NODES, Graph, Split
+from caribou.graph.classes import Classes
 
 
-def graph_from_pyg(data: Any, name: str) -> Graph:
+def graph_from_pyg(data: Any, name: str, classes: Classes | None = None) -> Graph:
     """The graph in a ``Data``; see `Graph.from_pyg`."""
     if getattr(data, "edge_index", None) is None:
         raise InputError("data.edge_index must be a 2 x E integer tensor, got none")
@@ -32,9 +33,10 @@ def graph_from_pyg(data: Any, name: str) -> Graph:
     return Graph.from_edges(
         features=features,
         edges=edges,
-        labels=None if y is None else _pyg_labels(_tensor_array("data.y", y), n),
+        labels=None if y is None else _pyg_labels(_tensor_array("data.y", y), n, declared=classes is not None),
         split=_pyg_split(data, n),
         name=name,
+        classes=classes,
     )
 
 
@@ -115,7 +117,8 @@ def _stated_nodes(data: Any) -> int:
     raise InputError("data must state its number of nodes by x, y, a mask or num_nodes, got edges only")
 
 
-def _pyg_labels(y: np.ndarray, n: int) -> np.ndarray:
+def _pyg_labels(y: np.ndarray, n: int, *, declared: bool) -> np.ndarray:
+    """One label per node. With ``declared`` classes a value that is no whole number is unknown, and no error."""
     if y.ndim == 2 and y.shape[1] == 1:
         y = y[:, 0]
     if y.ndim != 1:
@@ -124,7 +127,9 @@ def _pyg_labels(y: np.ndarray, n: int) -> np.ndarray:
         raise InputError(f"data.y must have one entry per node ({n}), got {len(y)}")
     if y.dtype.kind == "f":
         bad = ~np.isfinite(y) | (y != np.round(y)) | (np.abs(y) > MAX_NODES)
-        if bad.any():
+        if declared:
+            y = np.where(bad, -1, y)
+        elif bad.any():
             raise InputError(f"data.y must hold whole numbers, got {y[bad][0]} at node {int(np.flatnonzero(bad)[0])}")
     elif y.dtype.kind not in "iub":
         raise InputError(f"data.y must hold whole numbers, got {y.dtype}")

@@ -78,6 +78,20 @@ class Split:
         return Split(*parts, n_removed=(train, val, test))
 
 
+def labelled_split(split: Split, n: int, labels: np.ndarray | None) -> Split:
+    """The split, checked, with the labelled nodes alone in training and validation; the declared sizes stay.
+
+    A node without a label can neither train nor choose. It is left out without an error: whether one person has a label is
+    private at node level. Test nodes stay: they are predicted, and not scored.
+    """
+    check_split(split, n, labels)
+    if labels is None or not any((labels[part] < 0).any() for part in (split.train, split.val)):
+        return split
+    kept = labels >= 0
+    kept[split.test] = True
+    return split.where(kept)
+
+
 def check_split(split: Split, n: int, labels: np.ndarray | None) -> None:
     if not isinstance(split, Split):
         raise InputError(f"split must be a Split, got {type(split).__name__}")
@@ -87,6 +101,3 @@ def check_split(split: Split, n: int, labels: np.ndarray | None) -> None:
             raise InputError(f"split.{name} must hold node indices below {n}, got {int(part[-1])}")
     if len(split.train) and labels is None:
         raise InputError("split.train needs labels, got a graph without labels")
-    if labels is not None and (labels[split.train] < 0).any():
-        node = int(split.train[labels[split.train] < 0][0])
-        raise InputError(f"split.train must hold labelled nodes, got node {node} without a label")

@@ -118,7 +118,7 @@ class BoundedModule(nn.Module):
         return ", ".join(f"{key}={value}" for key, value in self.parameters_dict().items())
 
     def _finished(self, messages: Tensor, operator: Operator, x0: Tensor | None) -> Tensor:
-        """C_L messages + beta X^(0), with rows of zeroed-out nodes at 0. [n, d] -> [n, d]"""
+        """C_L messages + beta X^(0); nodes without a row of their own have no X^(0). [n, d] -> [n, d]"""
         out = self.contraction * messages
         if self.beta > 0:
             if x0 is None or x0.shape != out.shape:
@@ -126,8 +126,8 @@ class BoundedModule(nn.Module):
                     f"x0 must have the shape of x, {tuple(out.shape)}, when beta > 0, "
                     f"got {None if x0 is None else tuple(x0.shape)}"
                 )
-            out = out + self.beta * x0
-        return operator.mask(out)
+            out = out + self.beta * operator.mask(x0)
+        return out
 
 
 def check_state(x: Tensor, operator: Operator, *, weighting: str = "equal") -> None:

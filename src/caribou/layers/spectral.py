@@ -48,7 +48,7 @@ class SpectralLayer(BoundedModule):
     def forward(self, x: Tensor, operator: Operator, x0: Tensor | None = None) -> Tensor:
         """One step. x: [n, d], x0: [n, d] (needed if beta > 0) -> [n, d]; ``operator`` from `operator`."""
         check_state(x, operator)
-        return self._finished(self.theta0 * x + self.theta1 * operator.aggregate(x), operator, x0)
+        return self._finished(self.theta0 * operator.mask(x) + self.theta1 * operator.aggregate(x), operator, x0)
 
     def parameters_dict(self) -> dict[str, Any]:
         """C_L, theta_0, theta_1 and beta."""

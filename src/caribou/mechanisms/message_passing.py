@@ -29,6 +29,10 @@ def propagate(
     bounded before the noise). ``operator`` comes from `BoundedLayer.operator`. Rows of ``start`` are projected onto the unit ball
     first.
 
+    At node level a node whose row of X^(0) is zero has no row of its own (`Operator.without_own_rows`). The rule looks at the
+    node's own data and never at its edges. So a person whose data were deleted, a row of zeros without an edge, is the zeroed-out
+    node of the theorem, bit by bit (docs/privacy.md, Lemma B). At edge level X^(0) is public, and the rule is not used.
+
     Formal guarantee: X^(K) is calibrated.mu-GDP at calibrated.sensitivity.unit (docs/privacy.md, Theorem 1), given that
     ``start`` is public at edge level, and at node level a row-wise function of the node's own data and of private releases. The
     intermediate states are not part of the guarantee and exist only inside this function.
@@ -57,6 +61,8 @@ def propagate(
     check_pairing(layer, operator, start, calibrated)
     x0 = operator.mask(project_rows(start.detach().to(torch.float64)))
     bounded_before_noise = calibrated.sensitivity.unit is PrivacyUnit.NODE
+    if bounded_before_noise:
+        operator = operator.without_own_rows(~x0.any(dim=1).numpy())
     x = x0
     with torch.no_grad():
         for _ in range(calibrated.hops):

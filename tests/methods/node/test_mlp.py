@@ -216,7 +216,9 @@ def wide(graph: Graph) -> Graph:
     """The graph with 28 columns more: more than the 50 components that are kept at least."""
     x = np.asarray(graph.features, dtype=np.float64)
     extra = np.hstack([x, x[:, :28] ** 2])
-    return Graph.from_edges(extra, graph.edge_index, labels=graph.labels, split=graph.split)
+    return Graph.from_edges(
+        extra, graph.edge_index, labels=graph.labels, split=graph.split, num_classes=graph.num_classes
+    )
 
 
 @pytest.mark.parametrize("hidden", [0, 8])
@@ -276,11 +278,11 @@ def test_odd_graphs() -> None:
     split = Split(range(6), range(6, 8), range(8, 12))
     nothing = np.empty((2, 0), dtype=int)
     graphs = [
-        Graph.from_edges(x, nothing, labels=[0, 1] * 6, split=split),
+        Graph.from_edges(x, nothing, labels=[0, 1] * 6, split=split, num_classes=2),
         Graph.from_edges(x, [[0, 1], [8, 9]], labels=[0] * 12, split=split, num_classes=2),
-        Graph.from_edges(x, [[0, 1], [8, 9]], labels=[0, 1] * 3 + [2] * 6, split=split),
-        Graph.from_edges(np.zeros((12, 4)), [[0], [8]], labels=[0, 1] * 6, split=split),
-        Graph.from_edges(x, [[0], [8]], labels=[0, 1] * 6, split=Split([0], [], [8])),
+        Graph.from_edges(x, [[0, 1], [8, 9]], labels=[0, 1] * 3 + [2] * 6, split=split, num_classes=3),
+        Graph.from_edges(np.zeros((12, 4)), [[0], [8]], labels=[0, 1] * 6, split=split, num_classes=2),
+        Graph.from_edges(x, [[0], [8]], labels=[0, 1] * 6, split=Split([0], [], [8]), num_classes=2),
         Graph.from_edges(x[:1], nothing, labels=[0], split=Split([0], [], []), num_classes=2),
     ]
     choosing = MlpDp(choose_shrinkage=True)
@@ -296,8 +298,8 @@ def test_sparse_features_stay_sparse_and_give_the_same_model(graph: Graph) -> No
     x = (rng.random((200, 300)) < 0.03) * rng.random((200, 300))
     y = (x[:, :150].sum(axis=1) > x[:, 150:].sum(axis=1)).astype(int)
     split = Split(range(140), range(140, 160), range(160, 200))
-    dense = Graph.from_edges(x, [[0], [1]], labels=y, split=split)
-    sparse = Graph.from_edges(sp.csr_array(x), [[0], [1]], labels=y, split=split)
+    dense = Graph.from_edges(x, [[0], [1]], labels=y, split=split, num_classes=2)
+    sparse = Graph.from_edges(sp.csr_array(x), [[0], [1]], labels=y, split=split, num_classes=2)
     budget = Budget(4.0, **NODE)
     base = MlpDp().fit_base(
         MlpDp().plan_base(sparse.sizes(PrivacyUnit.NODE), 1.0), sparse, Streams(0), NoiseSource.seeded(0)
@@ -373,7 +375,7 @@ def test_predictions_of_others_do_not_show_how_many_entries_a_node_has(sparse: b
     assert (x != 0).sum() > 0.2 * x.size > (x[1:] != 0).sum()
     features = sp.csr_array(x) if sparse else x
     split = Split(range(20), range(20, 25), range(25, n))
-    graph = Graph.from_edges(features, [[0], [1]], labels=np.arange(n) % 3, split=split)
+    graph = Graph.from_edges(features, [[0], [1]], labels=np.arange(n) % 3, split=split, num_classes=3)
     smaller = graph.without_node(0)
     for base in (MlpDp(), MlpDp(random_features=8), MlpDp(hidden=3)):
         fitted = methods.fit(base, graph, Budget(4.0, **NODE), Streams(0), NoiseSource.seeded(0))

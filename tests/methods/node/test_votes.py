@@ -94,7 +94,7 @@ def test_average_degree_is_never_read_from_the_graph() -> None:
     certificates = [
         methods.fit(
             VotesNdp(declared_average_degree=d),
-            Graph.from_edges(np.ones((n, 2)), edges, labels=labels, split=split),
+            Graph.from_edges(np.ones((n, 2)), edges, labels=labels, split=split, num_classes=2),
             Budget(3.0, **NODE),
             Streams(0),
             noise,

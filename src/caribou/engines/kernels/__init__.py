@@ -73,7 +73,8 @@ class Finish:
     """What follows the product: scaling by S^(-1/2), mean, residual, inner projection, noise on its grid, projection.
 
     degrees: [rows]; own: [rows, d], y of the same rows; weight = C_L alpha_1; mean = C_L alpha_2 Mean(X) or None; noise:
-    [rows, d] on ``grid``, or None; inner: project before the noise; last: give x instead of S^(-1/2) x.
+    [rows, d] on ``grid``, or None; inner: project before the noise; last: give x instead of S^(-1/2) x; ownless: [rows] bool or
+    None, rows without self loop, mean and residual, which are not in the sum either.
     """
 
     degrees: np.ndarray
@@ -87,11 +88,13 @@ class Finish:
     last: bool
     noise: np.ndarray | None
     grid: float
+    ownless: np.ndarray | None = None
 
     def part(self, rows: slice, noise: np.ndarray | None) -> Finish:
         """The same for some of the rows, with their noise."""
         x0 = None if self.x0 is None else self.x0[rows]
-        return replace(self, degrees=self.degrees[rows], own=self.own[rows], x0=x0, noise=noise)
+        ownless = None if self.ownless is None else self.ownless[rows]
+        return replace(self, degrees=self.degrees[rows], own=self.own[rows], x0=x0, noise=noise, ownless=ownless)
 
 
 class _Product(ctypes.Structure):
@@ -110,6 +113,7 @@ class _Rest(ctypes.Structure):
     _fields_ = (
         ("degrees", ctypes.c_void_p),
         ("own", ctypes.c_void_p),
+        ("ownless", ctypes.c_void_p),
         ("floor", ctypes.c_int64),
         ("weight", ctypes.c_double),
         ("mean", ctypes.c_void_p),
@@ -170,6 +174,8 @@ def round_tiles(
     moving = [(product, "starts", 8), (rest, "degrees", 8), (rest, "own", 4 * y.columns), (rest, "out", 4 * y.columns)]
     if finish.x0 is not None:
         moving.append((rest, "x0", 4 * y.columns))
+    if finish.ownless is not None:
+        moving.append((rest, "ownless", 1))
     begins = [(record, field, getattr(record, field), width) for record, field, width in moving]
     sum_begin = pointer(sums, np.float64, sums.shape, written=True)
     arguments = ctypes.byref(product), ctypes.byref(rest), _address(scratch, np.float64, scratch.shape, written=True)
@@ -235,18 +241,19 @@ def finish_rows(finish: Finish, total: np.ndarray, out: np.ndarray) -> np.ndarra
 
 def _finish_with_numpy(finish: Finish, total: np.ndarray, out: np.ndarray) -> np.ndarray:
     a = 1 / np.sqrt(np.maximum(finish.degrees, finish.floor) + 1.0)[:, None]
-    x = (total + finish.own) * (finish.weight * a)
+    ones = 1.0 if finish.ownless is None else (~finish.ownless)[:, None].astype(np.float64)
+    x = (total + ones * finish.own) * (finish.weight * a)
     if finish.mean is not None:
-        x += finish.mean
+        x += ones * finish.mean
     if finish.x0 is not None:
-        x += finish.beta * finish.x0.astype(np.float64)
+        x += ones * (finish.beta * finish.x0.astype(np.float64))
     if finish.inner:
         x = _projected(x)
     if finish.noise is not None:
         x = np.rint(x / finish.grid) * finish.grid + finish.noise
     x = _projected(x)
     out[:] = x if finish.last else x * a
-    return x.sum(axis=0)
+    return (ones * x).sum(axis=0)
 
 
 def gaussian(words: np.ndarray, out: np.ndarray, *, std: float, grid: float) -> np.ndarray:
@@ -427,6 +434,7 @@ def _rest(finish: Finish, out: np.ndarray, sums: np.ndarray) -> _Rest:
     return _Rest(
         pointer(finish.degrees, np.int64, (rows,)),
         pointer(finish.own, np.float32, (rows, d)),
+        None if finish.ownless is None else pointer(finish.ownless, np.bool_, (rows,)),
         finish.floor,
         finish.weight,
         None if finish.mean is None else pointer(finish.mean, np.float64, (d,)),

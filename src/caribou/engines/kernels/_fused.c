@@ -46,6 +46,7 @@ typedef struct {
 typedef struct {
     const int64_t *degrees;   /* [rows] */
     const float *own;         /* [rows, d], y of these rows: the self loop */
+    const uint8_t *ownless;   /* [rows], 1: no self loop, no mean, no residual, and not in the sum; or NULL */
     int64_t floor;            /* F */
     double weight;            /* C_L alpha_1 */
     const double *mean;       /* [d], C_L alpha_2 Mean(X), or NULL */
@@ -149,10 +150,14 @@ INLINE void finish_row(const Rest *r, int64_t i, int d, double *x) {
     const double a = 1 / sqrt(degree + 1);
     const double w = r->weight * a;
     const float *own = r->own + i * d;
-    for (int k = 0; k < d; k++) x[k] = (x[k] + (double)own[k]) * w;
-    if (r->mean)
+    const int has_own = !(r->ownless && r->ownless[i]);
+    if (has_own)
+        for (int k = 0; k < d; k++) x[k] = (x[k] + (double)own[k]) * w;
+    else
+        for (int k = 0; k < d; k++) x[k] *= w;
+    if (r->mean && has_own)
         for (int k = 0; k < d; k++) x[k] += r->mean[k];
-    if (r->x0) {
+    if (r->x0 && has_own) {
         const float *x0 = r->x0 + i * d;
         for (int k = 0; k < d; k++) x[k] += r->beta * (double)x0[k];
     }
@@ -162,7 +167,7 @@ INLINE void finish_row(const Rest *r, int64_t i, int d, double *x) {
         for (int k = 0; k < d; k++) x[k] = rounded(x[k] * r->per_grid) * r->grid + z[k];
     }
     project(x, d);
-    if (r->sum)
+    if (r->sum && has_own)
         for (int k = 0; k < d; k++) r->sum[k] += x[k];
     const double scale = r->last ? 1 : a;
     float *out = r->out + i * d;

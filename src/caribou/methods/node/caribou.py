@@ -212,8 +212,9 @@ class CaribouNdp:
         return default_graph_share(budget.epsilon, self.declared_average_degree)
 
     def _messages(self, graph: Graph, logits: np.ndarray) -> np.ndarray:
-        """Label codes of training nodes, class probabilities of the others: rows of length at most 1. [n, C]"""
+        """Label codes of training nodes, class probabilities of the others, 0 of those without features. [n, C]"""
         start = softmax(logits, axis=1)
+        start[graph.without_features] = 0
         if graph.labels is not None and graph.split is not None:
             train = graph.split.train[graph.labels[graph.split.train] >= 0]
             start[train] = np.eye(logits.shape[1])[graph.labels[train]]
