@@ -74,12 +74,12 @@ def test_a_blank_row_of_a_file_is_the_zeroed_out_node_at_node_level_alone(
     files = tables.blocked("a", Layout(NODES, COLUMNS, 11), cap=cap)
     blocks = [files.read(index) for index in range(files.layout.blocks)]
     assert [int(row) for row in np.flatnonzero(np.concatenate([block.ownless for block in blocks]))][-1] == blank
-    runner = LocalRunner(files.layout, blocks, files.state("x0").read(0, NODES), BlockNoise.seeded(5))
+    runner = LocalRunner(files.layout, blocks, files.state("x0").read(0, NODES), block_noise(5))
     ours = last_state(runner, files, calibrated)[blank]
     step = steps_of(calibrated)[0]
     first = (NODES - 1) // TILE * TILE
     numbers = {"size": TILE * COLUMNS, "std": step.noise_std, "grid": step.grid}
-    drawn = next(BlockNoise.seeded(5).gaussians(1, first // TILE, [(NODES - first) * COLUMNS], **numbers))
+    drawn = next(block_noise(5).gaussians(1, first // TILE, [(NODES - first) * COLUMNS], **numbers))
     alone = project_rows(torch.from_numpy(drawn.reshape(-1, COLUMNS)[blank - first].copy())[None])[0].numpy()
     assert np.array_equal(ours, alone.astype(np.float32)) == (unit == "node")
 

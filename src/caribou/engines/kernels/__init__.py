@@ -21,7 +21,7 @@ from caribou.errors import InputError
 
 VERSION = 2
 """Of the arithmetic: changes whenever the bits of a result may."""
-_INTERFACE = 3
+_INTERFACE = 4
 """Of the compiled functions: changes whenever they are called in another way."""
 _INT32_MAX = 2**31 - 1
 _GROUP = 128

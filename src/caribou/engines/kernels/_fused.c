@@ -31,7 +31,7 @@
 #define SMALLEST_RADIUS 0x1p-20 /* of a pair of Gaussians that double precision may decide: below, the logarithm has lost its digits, */
 #define LARGEST_RADIUS 9.75     /* and above, 128 bits of u have */
 
-int32_t EXPORT caribou_version(void) { return 3; }
+int32_t EXPORT caribou_version(void) { return 4; }
 
 typedef struct {
     int64_t rows;             /* rows of this call */
