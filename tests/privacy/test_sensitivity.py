@@ -243,13 +243,16 @@ def test_other_rows_by_degree_are_bounded_in_all_small_graphs() -> None:
             assert nxg.degree(v) > 0 or reached == limit == 0
 
 
-@pytest.mark.parametrize(("floor", "least"), [(0, 0.5), (1, 0.7), (3, 0.7), (10, 0.8)])
+@pytest.mark.parametrize(("floor", "least"), [(0, 0.88), (1, 0.75), (3, 0.74), (10, 0.74)])
 def test_other_rows_by_degree_for_hubs_over_nodes_just_above_the_floor(floor: int, least: float) -> None:
-    """A hub of degree d leaves, and its neighbours are where a normaliser begins to react. Never exceeded, nearly reached."""
+    """A hub of degree d leaves, and its neighbours are where a normaliser begins to react: never exceeded.
+
+    The bound adds three terms that do not point in one direction: what is reached of it is stated.
+    """
     rng = np.random.default_rng(floor)
     best = 0.0
     for degree in (1, 2, 5, 15) if floor == 10 else (1, 2, 5, 15, 40):
-        for leaves in {max(0, floor - 1), floor, floor + 1}:
+        for leaves in (floor, floor + 1):
             nxg = star_of_stars(degree, leaves)
             n = nxg.number_of_nodes()
             limit = uncut_other_rows(degree_floor=floor, largest_degree=n - 1, degree=degree)
