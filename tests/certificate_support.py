@@ -13,12 +13,12 @@ from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods.base import METHODS
 from caribou.privacy.accounting import epsilon_of
 from caribou.privacy.arithmetic import double_precision
-from caribou.privacy.budget import Budget
+from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.calibration import budget_mu, calibrate_propagation
 from caribou.privacy.certificate import Certificate, json_number
-from caribou.privacy.mechanism_records import Mechanism, MechanismRecord, composed
+from caribou.privacy.mechanism_records import Mechanism, MechanismRecord, composed, rebuild
 from caribou.privacy.pair_response import PairResponse, asymmetric_response, laplace_threshold_response
-from caribou.privacy.plan import ReleasePlan, attack_rates, exact_mu, group_epsilons
+from caribou.privacy.plan import ReleasePlan, attack_success, epsilon_by_degree, exact_mu, group_epsilons
 from caribou.privacy.scope import ScopeKind
 from caribou.privacy.sensitivity import Bounds, layer_sensitivity
 from caribou.privacy.sizes import Sizes
@@ -50,14 +50,14 @@ FITS: dict[str, tuple[str, dict[str, Any], float]] = {
     "caribou-ndp": ("caribou-ndp", {"graph_share": 0.5}, 4.0),
     "caribou-ndp, trained": ("caribou-ndp", {"graph_share": 0.5, "classifier": "trained", "degree_cap": 10}, 4.0),
     "caribou-ndp without a graph": ("caribou-ndp", {"graph_share": 0.0}, 4.0),
-    "votes-ndp": ("votes-ndp", {"declared_average_degree": 20}, 8.0),
+    "votes-ndp": ("votes-ndp", {"declared_degree": 20, "declared_average_degree": 20}, 8.0),
     "votes-ndp, fixed weight": (
         "votes-ndp",
-        {"votes": {"receivers_per_sender": 2, "share": 0.5}, "weight": 0.5},
+        {"declared_degree": 79, "votes": {"receivers_per_sender": None, "share": 0.5}, "weight": 0.5},
         4.0,
     ),
-    "sage-ndp": ("sage-ndp", {}, 4.0),
-    "gap-ndp": ("gap-ndp", {}, 4.0),
+    "sage-ndp": ("sage-ndp", {"declared_degree": 10}, 4.0),
+    "gap-ndp": ("gap-ndp", {"degree_cap": 5}, 4.0),
     "dpdgc-ndp": ("dpdgc-ndp", {}, 4.0),
     "mlp-dp": ("mlp-dp", {}, 4.0),
     "mlp-dp, chosen": ("mlp-dp", {"choose_shrinkage": True}, 4.0),
@@ -235,15 +235,17 @@ def reload(record: Any) -> Certificate:
 def recounted(record: dict[str, Any]) -> dict[str, Any]:
     """The document with all that follows from its events recomputed, as a clever forger would."""
     mechanisms = [MechanismRecord.from_dict(m) for m in record["mechanisms"]]
-    cost, delta = composed(mechanisms), record["delta"]
+    cost, delta, unit = composed(mechanisms), record["delta"], PrivacyUnit.parse(record["unit"])
     spent, mu = epsilon_of(cost, delta), exact_mu(cost)
+    curve = epsilon_by_degree([*map(rebuild, mechanisms)], unit, delta, record["public_parameters"].get("nodes"))
     holds = all(a["holds"] for a in record["assumptions"])
-    reach = "private" if record["scope"]["kind"] == ScopeKind.EVERY_GRAPH.value else "private in scope"
+    reach = "private" if record["scope"]["kind"] == ScopeKind.EVERY_GRAPH.value else "private by degree"
     return {
         **record,
         "status": "no privacy" if record["epsilon"] == "inf" else reach if holds else "void",
         "epsilon_spent": json_number(spent),
+        "epsilon_by_degree": [[degree, json_number(epsilon)] for degree, epsilon in curve],
         "mu": mu,
         "groups": {g: json_number(e) for g, e in group_epsilons(mechanisms, delta).items()},
-        "attack_success": {"largest_true_positive_rate_at": attack_rates(cost, delta)},
+        "attack_success": attack_success(cost, delta),
     }

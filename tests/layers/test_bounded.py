@@ -36,6 +36,7 @@ from caribou.privacy.sensitivity import (
     Bounds,
     Sensitivity,
     recomputed_sensitivity,
+    spectral_sensitivity,
 )
 from caribou.privacy.verify import verify
 from caribou.release import release
@@ -201,8 +202,9 @@ class LazyLayer(BoundedModule):
         return {"contraction": self.contraction}
 
 
-def lazy_theorem(unit: PrivacyUnit | str, parameters: Any, bounds: Bounds) -> Sensitivity:
-    half = SpectralLayer(theta0=0.5, theta1=0.5, contraction=parameters["contraction"]).sensitivity(unit, bounds)
+def lazy_theorem(unit: PrivacyUnit | str, parameters: Any, bounds: Bounds, degree: int | None) -> Sensitivity:
+    numbers = {"contraction": parameters["contraction"], "theta0": 0.5, "theta1": 0.5, "beta": 0.0}
+    half = spectral_sensitivity(unit, **numbers, bounds=bounds, degree=degree)
     return replace(half, layer="lazy", parameters=tuple(sorted(parameters.items())))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -97,9 +98,9 @@ def test_edge_bound_is_never_exceeded(activation: str, floor: int) -> None:
     attack(layer, larger, bounds, starts=8)
 
 
-@pytest.mark.parametrize("cap", [2, 5, 20])
-def test_node_bound_is_reached_by_a_linear_activation_and_never_exceeded(cap: int) -> None:
-    """With Theta a number, so that the layer is linear and acts on any number of columns."""
+@pytest.mark.parametrize("floor", [2, 5, 20])
+def test_node_bound_is_reached_by_a_linear_activation_and_never_exceeded(floor: int) -> None:
+    """With Theta a number, so that the layer is linear and acts on any number of columns. Reached where F is n - 1."""
 
     class Linear(GCNLayer):
         def forward(self, x: torch.Tensor, operator: object, x0: torch.Tensor | None = None) -> torch.Tensor:
@@ -108,11 +109,9 @@ def test_node_bound_is_reached_by_a_linear_activation_and_never_exceeded(cap: in
 
     layer = Linear(1, theta=np.array([[5.0]]), activation="identity", contraction=1.0)
     best = best_other = 0.0
-    for nxg, v in structured_node_cases(cap):
-        if max(dict(nxg.degree).values()) > cap:
-            continue
-        bounds = Bounds(degree_cap=cap)
-        bound = layer.sensitivity("node", bounds).value
+    for nxg, v in structured_node_cases(floor):
+        bounds = Bounds(degree_floor=floor, nodes=nxg.number_of_nodes())
+        bound = layer.sensitivity("node", bounds).at_degree(nxg.degree(v))
         others, reached = node_change(layer, nxg, v, bounds)
         assert reached <= bound * (1 + 1e-9), f"bound {bound} exceeded: {reached} by {nxg.edges}, node {v}"
         best, best_other = max(best, reached / bound), max(best_other, others / math.sqrt(bound**2 - 1))
@@ -125,12 +124,10 @@ def test_node_bound_holds_for_the_other_activations(activation: str) -> None:
     """Random rows and all rows alike; the residual pushes the own row to the surface of the ball."""
     rng = np.random.default_rng(0)
     layer = GCNLayer(4, activation=activation, contraction=1.0, beta=10.0)
-    for cap in (2, 5):
-        bounds = Bounds(degree_cap=cap)
-        bound = layer.sensitivity("node", bounds).value
-        for nxg, v in structured_node_cases(cap):
-            if max(dict(nxg.degree).values()) > cap:
-                continue
+    for size, cap in itertools.product((2, 5), (None, 2, 4)):
+        for nxg, v in structured_node_cases(size):
+            bounds = Bounds(degree_floor=size, nodes=nxg.number_of_nodes()) if cap is None else Bounds(degree_cap=cap)
+            bound = layer.sensitivity("node", bounds).at_degree(nxg.degree(v))
             edges = np.array(list(nxg.edges), dtype=np.int64).reshape(-1, 2).T
             graph = Graph.from_edges(np.zeros((nxg.number_of_nodes(), 1)), edges)
             operators = [layer.operator(g, bounds, np.random.default_rng(0)) for g in (graph, graph.without_node(v))]
@@ -257,7 +254,7 @@ def test_a_release_verifies_and_does_not_hold_theta(unit: str) -> None:
     rng = np.random.default_rng(0)
     graph = Graph.from_edges(rng.standard_normal((30, 4)), rng.integers(0, 30, (2, 60)))
     layer = GCNLayer(4, theta=rng.standard_normal((4, 4)), activation="relu", beta=0.3)
-    bounds = Bounds(5, 20 if unit == "node" else None)
+    bounds = Bounds(20, 20) if unit == "node" else Bounds(5)
     certificate = release(graph, layer, hops=4, budget=Budget(2, 1e-5, unit), bounds=bounds).certificate
     verification = verify(certificate)
     assert verification.passed, [check for check in verification.checks if not check.passed]
@@ -286,5 +283,5 @@ def test_errors() -> None:
         layer(torch.ones(6, 2), layer.operator(graph, Bounds(2)))
     with pytest.raises(InputError, match="degree_cap must be None at edge level"):
         layer.sensitivity("edge", Bounds(degree_cap=3))
-    with pytest.raises(InputError, match="degree_cap must be a whole number >= 1 at node level"):
+    with pytest.raises(InputError, match="nodes must be given at node level where no degree_cap is, got None"):
         layer.sensitivity("node", Bounds(3))

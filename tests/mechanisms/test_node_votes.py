@@ -1,201 +1,349 @@
-"""Votes at node level: brute-force sensitivities, the choice of receivers, the scale of the noise, and attacks on both ends."""
+"""Votes at node level: brute force on both sensitivities, exact fractions, the noise as it is drawn, attacks on both ends."""
 
 from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
 
+import networkx as nx
 import numpy as np
 import pytest
+from scipy.stats import norm
 
+from caribou.errors import InputError
 from caribou.graph import Graph, Split
-from caribou.graph.operator import pair_hash
-from caribou.mechanisms.node_votes import VotePlan, clip_counts, release_votes, vote_counts
+from caribou.mechanisms.bounded_rows import project_rows
+from caribou.mechanisms.node_votes import VotePlan, release_votes, vote_evidence, vote_sums, votes_pay
 from caribou.mechanisms.noise_source import NoiseSource
-from caribou.methods.node.votes import SELECTION_SHARE, base_mu
-from caribou.privacy.budget import Budget
+from caribou.privacy.arithmetic import vote_arithmetic, vote_weight_bits
+from caribou.privacy.calibration import CalibratedVotes, calibrate_votes
+from caribou.privacy.events import Event, Gaussian, NonPrivate
+from caribou.privacy.sensitivity import vote_receiver_sensitivity, vote_sender_sensitivity, vote_weight
 
-NODE = {"delta": 1e-5, "unit": "node"}
-
-
-def test_one_shift_on_one_entry_is_the_worst_row() -> None:
-    """Hockey-stick divergence of Laplace(1) shifted by (t, s - t) against (s, 0): never larger (proof in the module)."""
-    grid = np.linspace(-25, 26, 20_001)
-    step = grid[1] - grid[0]
-    density = np.exp(-np.abs(grid)) / 2
-
-    def loss(t: float) -> np.ndarray:
-        return np.abs(grid - t) - np.abs(grid)
-
-    for s in (0.25, 1.0, 3.0):
-        for t in (0.1 * s, 0.5 * s, 0.8 * s):
-            for e in (-0.9 * s, 0.0, 0.3 * s, 0.9 * s):
-                whole = max(0.0, 1 - math.exp((e - s) / 2), 1 - math.exp(e))
-                rest = e - loss(s - t)
-                one = np.maximum(0, np.maximum(1 - np.exp((rest - t) / 2), 1 - np.exp(rest)))
-                split = float((density * one).sum() * step)
-                assert split <= whole + 1e-5
+LIMITS: tuple[int | None, ...] = (None, 1, 2, 3)
+CLIP, VALIDATION_CLIP = 1.3, 0.8
 
 
-def rescaled(counts: np.ndarray, row_clip: float) -> np.ndarray:
-    """The wrong clip: scale a row down to length tau."""
-    total = counts.sum(axis=1, keepdims=True)
-    return counts * np.minimum(1, row_clip / np.maximum(total, 1))
+def clipped(graph: Graph, split: Split, limit: int | None, clips: tuple[float, float]) -> np.ndarray:
+    """What `release_votes` adds its noise to. [n, C]"""
+    sums = vote_sums(graph, split, limit)
+    rows = project_rows(sums, clips[0])
+    rows[split.val] = project_rows(sums[split.val], clips[1])
+    return rows
 
 
-def largest_single_vote_move(clip, tau: float, most: int) -> float:
-    rows = np.array(list(itertools.product(range(most), repeat=3)), dtype=float)
-    before = clip(rows, tau)
-    return max(float(np.abs(clip(rows + np.eye(3)[c], tau) - before).sum(axis=1).max()) for c in range(3))
+def worlds(largest: int) -> Iterator[tuple[Graph, np.ndarray]]:
+    """All graphs with up to so many nodes, all splits into training, validation and other, all labels of senders in 2 classes.
 
-
-@pytest.mark.parametrize("tau", [0.8, 2.0, 3.2, 4.0, 11.4])
-def test_the_clip_is_1_lipschitz_and_plain_rescaling_is_not(tau: float) -> None:
-    most = math.ceil(3 * tau) + 3
-    assert 0.5 < largest_single_vote_move(clip_counts, tau, most) <= 1 + 1e-12
-    rows = np.array(list(itertools.product(range(most), repeat=3)), dtype=float)
-    norms = np.abs(clip_counts(rows, tau)).sum(axis=1)
-    assert 0.99 * tau < norms.max() <= tau * (1 + 1e-12)
-    if tau >= 2:
-        assert largest_single_vote_move(rescaled, tau, most) > 1.2
-
-
-def all_graphs(pairs: list[tuple[int, int]]) -> list[np.ndarray]:
-    """Every set of these pairs, as 2 x E arrays."""
-    masks = itertools.product((False, True), repeat=len(pairs))
-    return [
-        np.array([p for p, kept in zip(pairs, mask, strict=True) if kept], dtype=int).reshape(-1, 2).T for mask in masks
-    ]
-
-
-def test_one_node_moves_the_votes_as_claimed_on_all_small_graphs() -> None:
-    """All graphs on 4 nodes, and all graphs between 2 senders and 4 receivers.
-
-    A sender moves at most M rows by at most 1 each, whatever is truncated; a receiver moves its own row by at most tau, where
-    nothing is truncated.
+    Graphs up to isomorphism with every assignment of parts are all labelled graphs. Labels of receivers are read by nothing.
     """
-    two_by_four = [(u, v) for u in (0, 1) for v in range(2, 6)]
-    cases = [(4, [0, 1], edges) for edges in all_graphs(list(itertools.combinations(range(4), 2)))]
-    cases += [(6, [0, 1], edges) for edges in all_graphs(two_by_four)]
-    max_rows, largest = 0, 0.0
-    for n, train, edges in cases:
-        others = [v for v in range(n) if v not in train]
-        split = Split(train, others[:1], others[1:])
-        graph = Graph.from_edges(np.ones((n, 1)), edges, labels=np.arange(n) % 2, split=split, num_classes=2)
-        for plan, tau in ((VotePlan(1, 0.5), 2.0), (VotePlan(2, 1.0), 0.7)):
-            full = clip_counts(vote_counts(graph, split, plan, 11), tau)
-            for v in train:
-                smaller = graph.without_node(v)
-                moved = np.abs(full - clip_counts(vote_counts(smaller, smaller.split, plan, 11), tau)).sum(axis=1)
-                max_rows, largest = max(max_rows, int((moved > 0).sum())), max(largest, float(moved.max()))
-                assert (moved > 0).sum() <= plan.receivers_per_sender
-                assert moved.max() <= 1 + 1e-12
-        everything = clip_counts(vote_counts(graph, split, None, 11), 0.7)
-        for v in others:
-            smaller = graph.without_node(v)
-            moved = np.abs(everything - clip_counts(vote_counts(smaller, smaller.split, None, 11), 0.7)).sum(axis=1)
-            assert moved[v] <= 0.7 + 1e-12
-            assert np.delete(moved, v).max() == 0
-    assert max_rows == 2
-    assert largest > 0.8
+    for nxg in (g for g in nx.graph_atlas_g() if 2 <= g.number_of_nodes() <= largest and g.number_of_edges() > 0):
+        n = nxg.number_of_nodes()
+        edges = np.array(list(nxg.edges)).T
+        degrees = np.array([nxg.degree(v) for v in range(n)])
+        for parts in itertools.product((0, 1, 2), repeat=n):
+            train, val, rest = (tuple(v for v in range(n) if parts[v] == part) for part in (0, 1, 2))
+            if not train or len(train) == n:
+                continue
+            for classes in itertools.product((0, 1), repeat=len(train) - 1):
+                labels = np.zeros(n, dtype=int)
+                labels[list(train[1:])] = classes  # the class of the first is 0: names of classes do not matter
+                split = Split(train, val, rest)
+                yield Graph.from_edges(np.ones((n, 1)), edges, labels=labels, split=split, num_classes=2), degrees
 
 
-def test_a_removed_receiver_frees_a_place_which_is_why_truncation_is_an_assumption() -> None:
-    """The known gap, kept visible: above M, removing a receiver moves another row."""
-    split = Split([0], [], [1, 2])
-    graph = Graph.from_edges(np.ones((3, 1)), [[0, 0], [1, 2]], labels=[0, 1, 1], split=split)
-    plan = VotePlan(1, 0.5)
-    chosen = int(vote_counts(graph, split, plan, 0).sum(axis=1).argmax())
-    smaller = graph.without_node(chosen)
-    moved = np.abs(vote_counts(graph, split, plan, 0) - vote_counts(smaller, smaller.split, plan, 0)).sum(axis=1)
-    assert np.delete(moved, chosen).max() == 1
+def attack_one_node(graph: Graph, v: int, degree: int, limit: int | None) -> float:
+    """How much of its bound a node reaches when it leaves: never more than all of it."""
+    assert graph.split is not None
+    smaller = graph.without_node(v)
+    assert smaller.split is not None
+    before, after = (clipped(g, g.split, limit, (CLIP, VALIDATION_CLIP)) for g in (graph, smaller))
+    moved = before - after
+    if v in graph.split.train:
+        bound = vote_sender_sensitivity(receivers_per_sender=limit, degree=degree)
+        assert not before[v].any()  # a sender hears nothing
+    else:
+        row_clip = VALIDATION_CLIP if v in graph.split.val else CLIP
+        bound = vote_receiver_sensitivity(receivers_per_sender=limit, row_clip=row_clip, degree=degree)
+    reached = float(np.linalg.norm(moved))
+    assert reached <= bound * (1 + 1e-9), f"{bound} exceeded: {reached}, node {v}, M = {limit}, {graph.edge_index}"
+    return reached / bound if bound else 0.0
 
 
-def test_selection_is_uniform_and_a_function_of_the_pair() -> None:
-    n = 400
-    receivers = np.arange(1, n)
-    graph = Graph.from_edges(
-        np.ones((n, 1)), np.stack([np.zeros(n - 1, int), receivers]), labels=[0] * n, split=Split([0], [], receivers)
-    )
-    taken = sum(vote_counts(graph, graph.split, VotePlan(40, 0.5), coins).sum(axis=1) for coins in range(500))
-    expected = 500 * 40 / (n - 1)
-    assert abs(taken[1:] - expected).max() < 6 * math.sqrt(expected)
-    hashes = pair_hash(3, np.zeros(5, int), np.arange(5))
-    assert np.array_equal(hashes[2:], pair_hash(3, np.zeros(3, int), np.arange(2, 5)))
-    assert len(set(hashes.tolist()) | set(pair_hash(3, np.arange(5), np.zeros(5, int)).tolist())) == 9
+@pytest.mark.parametrize("limit", LIMITS)
+def test_one_node_moves_the_votes_as_claimed_on_all_small_graphs(limit: int | None) -> None:
+    """All graphs with up to 4 nodes, all splits, all labels, every node of every part; and of those with 5 every 150th."""
+    best = {"sender": 0.0, "receiver": 0.0}
+    small = worlds(4)
+    large = (case for number, case in enumerate(worlds(5)) if case[0].num_nodes == 5 and number % 150 == 0)
+    for graph, degrees in itertools.chain(small, large):
+        assert graph.split is not None
+        for v in range(graph.num_nodes):
+            role = "sender" if v in graph.split.train else "receiver"
+            best[role] = max(best[role], attack_one_node(graph, v, int(degrees[v]), limit))
+    assert best["sender"] > 0.99
+    assert best["receiver"] > 0.95
 
 
-def star(senders: int, receivers: int) -> Graph:
+@pytest.mark.slow
+@pytest.mark.parametrize("limit", LIMITS)
+def test_one_node_moves_the_votes_as_claimed_on_all_graphs_with_five_nodes(limit: int | None) -> None:
+    for graph, degrees in worlds(5):
+        for v in range(graph.num_nodes):
+            attack_one_node(graph, v, int(degrees[v]), limit)
+
+
+def biclique(senders: int, receivers: int, classes: int = 2) -> Graph:
     """Every sender joined to every receiver; all senders of class 0."""
     n = senders + receivers
     edges = np.array([(u, v) for u in range(senders) for v in range(senders, n)]).T
     labels = np.array([0] * senders + [1] * receivers)
-    return Graph.from_edges(
-        np.ones((n, 1)), edges, labels=labels, split=Split(range(senders), [], range(senders, n)), num_classes=2
+    split = Split(range(senders), [], range(senders, n))
+    return Graph.from_edges(np.ones((n, 1)), edges, labels=labels, split=split, num_classes=classes)
+
+
+@pytest.mark.parametrize(("limit", "degree"), [(1, 1), (1, 10), (2, 40), (8, 16), (20, 5), (50, 100)])
+def test_the_worst_receiver_reaches_its_bound(limit: int, degree: int) -> None:
+    """d senders with M + 1 receivers, all the same: every sender gives the M others more when one is gone."""
+    graph = biclique(degree, limit + 1)
+    smaller = graph.without_node(degree)
+    for row_clip in (1.0, 0.5 * degree + 1, float(degree)):
+        before, after = vote_sums(graph, graph.split, limit), vote_sums(smaller, smaller.split, limit)
+        # other receivers may be of the other kind, with longer rows: they are not clipped here
+        own = project_rows(before[[degree]], row_clip)
+        others = np.delete(before - after, degree, axis=0)
+        reached = math.hypot(float(np.linalg.norm(own)), float(np.linalg.norm(others)))
+        bound = vote_receiver_sensitivity(receivers_per_sender=limit, row_clip=row_clip, degree=degree)
+        # the own row holds d fractions sqrt(M / (M + 1)): all of the bound where it is clipped
+        least = math.sqrt(limit / (limit + 1)) if row_clip > degree * math.sqrt(limit / (limit + 1)) else 0.9999
+        assert min(least, 0.95 if limit >= 10 else least) * bound <= reached <= bound * (1 + 1e-9)
+        if row_clip == 1.0:
+            assert reached >= 0.95 * bound
+
+
+@pytest.mark.parametrize(("limit", "receivers"), [(None, 7), (1, 1), (4, 4), (4, 5), (4, 400), (50, 30)])
+def test_the_sender_reaches_its_bound(limit: int | None, receivers: int) -> None:
+    graph = biclique(1, receivers)
+    smaller = graph.without_node(0)
+    moved = vote_sums(graph, graph.split, limit) - vote_sums(smaller, smaller.split, limit)
+    bound = vote_sender_sensitivity(receivers_per_sender=limit, degree=receivers)
+    assert 0.9999 * bound <= np.linalg.norm(moved) <= bound
+
+
+def test_structured_graphs_never_exceed_the_bounds() -> None:
+    """Hubs, bicliques and random graphs with random splits: every node."""
+    rng = np.random.default_rng(0)
+    cases = [nx.complete_bipartite_graph(3, 12), nx.complete_graph(12), nx.barabasi_albert_graph(40, 4, seed=0)]
+    cases += [nx.gnp_random_graph(30, 0.3, seed=1), nx.star_graph(20), nx.windmill_graph(5, 5)]
+    for nxg in cases:
+        n = nxg.number_of_nodes()
+        parts = rng.permutation(np.arange(n) % 3)
+        split = Split(*(np.flatnonzero(parts == part) for part in range(3)))
+        edges = np.array(list(nxg.edges)).T
+        labels = rng.integers(0, 2, n)
+        graph = Graph.from_edges(np.ones((n, 1)), edges, labels=labels, split=split, num_classes=2)
+        for v, limit in itertools.product(range(n), LIMITS):
+            attack_one_node(graph, v, nxg.degree(v), limit)
+
+
+def test_fractions_sum_exactly_and_depend_on_the_own_receivers_alone() -> None:
+    """Sums are those of rational arithmetic, in every order; another sender changes no weight."""
+    rng = np.random.default_rng(0)
+    n, limit = 300, 3
+    edges = rng.integers(0, n, (2, 3000))
+    split = Split(range(150), range(150, 200), range(200, n))
+    graph = Graph.from_edges(np.ones((n, 1)), edges, labels=rng.integers(0, 3, n), split=split, num_classes=3)
+    sums = vote_sums(graph, split, limit)
+    senders, receivers = graph.edge_index
+    asked = (senders < 150) & (receivers >= 150)
+    counts = np.bincount(senders[asked], minlength=n)
+    places = 2 ** vote_weight_bits(n)
+    exact = {}
+    for u, v in zip(senders[asked].tolist(), receivers[asked].tolist(), strict=True):
+        weight = vote_weight(int(counts[u]), limit)
+        fraction = Fraction(math.floor(weight * places), places)
+        assert weight - 2.0**-40 < fraction <= weight
+        key = (v, int(graph.labels[u]))
+        exact[key] = exact.get(key, Fraction(0)) + fraction
+    assert len({counts[u] for u in range(150)}) > 5
+    assert max(counts) > limit
+    for (v, label), total in exact.items():
+        assert Fraction(float(sums[v, label])) == total  # bit by bit
+    assert np.count_nonzero(sums) == len(exact)
+    # a sender that goes takes its own votes with it, and nothing else moves
+    gone = graph.without_node(0)
+    own = np.zeros_like(sums)
+    own[receivers[asked & (senders == 0)], graph.labels[0]] = (
+        math.floor(vote_weight(counts[0], limit) * places) / places
+    )
+    assert np.array_equal(sums - vote_sums(gone, gone.split, limit), own)
+
+
+def test_weights_are_whole_up_to_the_limit_and_of_constant_length_above() -> None:
+    for limit in (1, 3, 10):
+        for votes in range(1, 200):
+            weight = vote_weight(votes, limit)
+            assert weight == 1.0 if votes <= limit else votes * weight**2 == pytest.approx(limit)
+    assert vote_weight(10**6, None) == 1.0
+    assert (vote_weight_bits(1), vote_weight_bits(2**20)) == (51, 31)
+    whole = vote_arithmetic(nodes=1000, columns=4, radius=20.0, fractions=False).error(3.0)
+    cut_off = vote_arithmetic(nodes=1000, columns=4, radius=20.0, fractions=True).error(3.0)
+    assert cut_off - whole == pytest.approx(1000**1.5 * 2.0**-43, rel=1e-6)
+
+
+# -- calibration -------------------------------------------------------------------------------------------------------
+
+
+def mu_of(event: Event | None) -> float:
+    assert isinstance(event, Gaussian)
+    assert event.count == 1
+    return 1 / event.noise_multiplier
+
+
+GRID = list(
+    itertools.product(
+        (None, 1, 5, 60),
+        (1, 4, 30, 900),
+        ((0.5, 1.0, 0.9), (1.0, 0.5, 0.4), (2.0, 0.05, 0.05), (0.1, 3.0, 2.0), (0.7, 0.7, 0.1)),
+    )
+)
+
+
+@pytest.mark.parametrize(("limit", "degree", "mus"), GRID)
+def test_calibration_never_overspends_and_0_1_percent_less_noise_would(
+    limit: int | None, degree: int, mus: tuple[float, float, float]
+) -> None:
+    """The three groups at the declared degree, and at every smaller one."""
+    sender, receiver, validation = mus
+    votes = calibrate_votes(
+        receivers_per_sender=limit,
+        declared_degree=degree,
+        sender_mu=sender,
+        receiver_mu=receiver,
+        validation_mu=validation,
+        nodes=1000,
+        columns=5,
+    )
+
+    def paid(calibrated: CalibratedVotes, at: int | None = None) -> list[float]:
+        clips = (calibrated.row_clip, calibrated.validation_row_clip)
+        return [
+            mu_of(calibrated.sender_event(at)),
+            *(mu_of(calibrated.receiver_event(clip, at)) for clip in clips),
+        ]
+
+    assert all(one <= allowed for one, allowed in zip(paid(votes), mus, strict=True))
+    less = paid(replace(votes, noise_std=0.999 * votes.noise_std))
+    assert any(one > allowed for one, allowed in zip(less, mus, strict=True))
+    for smaller in {1, (degree + 1) // 2, degree}:
+        assert all(one <= allowed for one, allowed in zip(paid(votes, smaller), mus, strict=True))
+    assert votes.sender_event(0) is votes.receiver_event(votes.row_clip, 0) is None
+    assert mu_of(votes.receiver_event(votes.row_clip, degree + 7)) >= mu_of(votes.receiver_event(votes.row_clip))
+    # rows are as long as the budget allows: at least a vote, at most all of them
+    for clip, allowed in ((votes.row_clip, receiver), (votes.validation_row_clip, validation)):
+        assert 1.0 <= clip <= degree
+        if clip < degree:
+            assert mu_of(votes.receiver_event(1.001 * clip)) > allowed * (1 - 1e-6)
+
+
+def test_without_privacy_there_is_no_noise() -> None:
+    mus = dict.fromkeys(("sender_mu", "receiver_mu", "validation_mu"), math.inf)
+    votes = calibrate_votes(receivers_per_sender=2, declared_degree=9, **mus, nodes=21, columns=2)
+    assert votes.noise_std == 0
+    assert votes.sender_event() == votes.receiver_event(votes.row_clip) == votes.sender_event(0) == NonPrivate()
+    graph = biclique(1, 20)
+    sums = vote_sums(graph, graph.split, 2)
+    noise = NoiseSource.seeded(0)
+    assert np.array_equal(release_votes(sums, graph.split, votes, noise), sums)
+    assert np.array_equal(vote_evidence(sums, votes), sums)
+    assert noise.draws == 0
+
+
+# -- the release -------------------------------------------------------------------------------------------------------
+
+
+def votes_for(graph: Graph, limit: int | None, degree: int, *, mu: float = 1.0) -> CalibratedVotes:
+    return calibrate_votes(
+        receivers_per_sender=limit,
+        declared_degree=degree,
+        sender_mu=mu,
+        receiver_mu=mu,
+        validation_mu=mu,
+        nodes=graph.num_nodes,
+        columns=2,
     )
 
 
-def test_likelihood_ratio_attack_on_a_receiver_stays_within_epsilon_and_comes_close() -> None:
-    """A test node with as many equal votes as fill its clip, against its absence: the log ratio of the whole release."""
-    epsilon, plan = 3.0, VotePlan(2, 0.5)
-    budget = Budget(epsilon, **NODE)
-    graph = star(senders=60, receivers=1)
-    with_node = vote_counts(graph, graph.split, plan, 0)
-    smaller = graph.without_node(60)
-    without = vote_counts(smaller, smaller.split, plan, 0)
-    means = [clip_counts(c, plan.row_clip()) for c in (with_node, without)]
-    b = plan.noise_scale(epsilon)
-    ratios = []
-    for seed in range(300):
-        votes = release_votes(
-            with_node, graph.split, plan, budget.epsilon, NoiseSource.seeded(seed), validation_share=1 - SELECTION_SHARE
-        )
-        ratios.append(float((np.abs(votes - means[1]) - np.abs(votes - means[0])).sum()) / b)
-    assert max(ratios) <= epsilon
-    assert max(ratios) > 0.9 * epsilon
-    # the fault that this must convict: no clip at all
-    unclipped = (np.abs(with_node + b - without) - np.abs(with_node + b - with_node)).sum() / b
-    assert unclipped > 2 * epsilon
+def test_votes_of_another_shape_are_refused() -> None:
+    graph = biclique(3, 4)
+    votes = votes_for(graph, 2, 4)
+    noise = NoiseSource.seeded(0)
+    for shape in ((7, 3), (6, 2), (8, 2), (2, 7), (14,)):
+        with pytest.raises(InputError, match="calibrated must be for votes of shape"):
+            release_votes(np.zeros(shape), graph.split, votes, noise)
+    assert noise.draws == 0
+    assert release_votes(np.zeros((7, 2)), graph.split, votes, noise).shape == (7, 2)
 
 
-def test_likelihood_ratio_attack_on_a_sender_stays_within_the_composed_budget() -> None:
-    """A sender in M rows and in the Gaussians: delta(epsilon) estimated from exact log ratios, against the claim."""
-    epsilon, delta, plan = 1.0, 0.05, VotePlan(3, 0.5)
-    budget = Budget(epsilon, delta, "node")
-    graph = star(senders=1, receivers=10)
-    counts = vote_counts(graph, graph.split, plan, 0)
-    assert counts.sum() == 3
-    mean, b = clip_counts(counts, plan.row_clip()), plan.noise_scale(epsilon)
-    mu = base_mu(budget, plan)
-    rng = np.random.default_rng(0)
-    draws = 20_000
-    children = NoiseSource.seeded(0).laplace((draws, *counts.shape), scale=b)
-    gaussians = mu * (mu / 2 + rng.standard_normal(draws))  # log ratio of a mu-GDP release under its worst pair
-    votes = mean + children
-    ratios = (np.abs(votes) - np.abs(votes - mean)).sum(axis=(1, 2)) / b + gaussians
-    estimate = np.maximum(0, 1 - np.exp(epsilon - ratios))
-    error = estimate.std() / math.sqrt(draws)
-    assert estimate.mean() - 4 * error <= delta
-    assert estimate.mean() > 0.6 * delta  # the clip leaves a vote at 1 - 1/(4 tau) of its worst case
-    # planted fault: half the noise in the votes is convicted
-    votes = mean + children / 2
-    wrong = (np.abs(votes) - np.abs(votes - mean)).sum(axis=(1, 2)) / (b / 2) + gaussians
-    assert np.maximum(0, 1 - np.exp(epsilon - wrong)).mean() > 1.3 * delta
+def test_rows_are_clipped_each_to_its_own_length_and_senders_get_noise_too() -> None:
+    graph = biclique(40, 6)
+    split = Split(range(40), range(40, 43), range(43, 46))
+    votes = replace(votes_for(graph, None, 40), row_clip=9.0, validation_row_clip=4.0, noise_std=1e-3)
+    out = release_votes(vote_sums(graph, split, None), split, votes, NoiseSource.seeded(0))
+    assert np.linalg.norm(out[40:43], axis=1) == pytest.approx(4.0, abs=0.01)
+    assert np.linalg.norm(out[43:], axis=1) == pytest.approx(9.0, abs=0.01)
+    assert (out[:40] != 0).all()
+    assert vote_evidence(out, votes) == pytest.approx(out / 1e-3)
 
 
-def test_votes_noise_has_the_claimed_scale_in_every_row() -> None:
-    graph = star(senders=3, receivers=20_000)
-    plan, budget = VotePlan(2, 0.5), Budget(2.0, **NODE)
-    empty = np.zeros((graph.num_nodes, 2))
-    sample = np.abs(
-        release_votes(
-            empty, graph.split, plan, budget.epsilon, NoiseSource.secure(), validation_share=1 - SELECTION_SHARE
-        )
-    ).ravel()
-    b = plan.noise_scale(2.0)
-    assert b == pytest.approx(2.0)
-    error = b / math.sqrt(len(sample))
-    assert abs(sample.mean() - b) < 4.5 * error  # |Laplace| is exponential: mean b, std b
-    assert abs(sample.mean() - 1.05 * b) > 4.5 * error
-    assert abs(sample.mean() - 0.95 * b) > 4.5 * error
-    assert (sample > 0).all()
+@pytest.mark.parametrize("factor", [0.5, 0.95, 1.0, 1.05])
+def test_the_noise_has_the_calibrated_std_in_every_row(factor: float) -> None:
+    """Two-sided: right noise passes, 5 % off or half is seen."""
+    graph = biclique(3, 5000)
+    votes = votes_for(graph, 2, 5)
+    wrong = replace(votes, noise_std=factor * votes.noise_std)
+    sample = release_votes(np.zeros((graph.num_nodes, 2)), graph.split, wrong, NoiseSource.seeded(1))
+    deviation = (float((sample / votes.noise_std).std()) - 1) * math.sqrt(2 * sample.size)
+    assert (abs(deviation) < 5) == (factor == 1.0)
+    assert (sample != 0).all()
+
+
+@pytest.mark.parametrize("role", ["sender", "receiver"])
+def test_a_likelihood_ratio_attack_proves_the_claimed_mu_and_no_more(role: str) -> None:
+    """The whole release on the worst pair, from the noise as it is drawn; halved noise would be convicted."""
+    limit, degree, runs, mu = 2, 6, 4000, 1.0
+    graph = biclique(1, degree) if role == "sender" else biclique(degree, limit + 1)
+    leaving = 0 if role == "sender" else degree
+    smaller = graph.without_node(leaving)
+    votes = votes_for(graph, limit, degree, mu=mu)
+    sums = [vote_sums(g, g.split, limit) for g in (smaller, graph)]
+    means = [clipped(g, g.split, limit, (votes.row_clip, votes.validation_row_clip)) for g in (smaller, graph)]
+    direction = means[1] - means[0]
+
+    def proven(calibrated: CalibratedVotes) -> float:
+        noise = NoiseSource.seeded(5)
+        scores = [
+            np.array([(release_votes(s, graph.split, calibrated, noise) * direction).sum() for _ in range(runs)])
+            for s in sums
+        ]
+        threshold = (scores[0].mean() + scores[1].mean()) / 2
+        return float(norm.ppf(np.mean(scores[1] > threshold)) - norm.ppf(np.mean(scores[0] > threshold)))
+
+    error = 4 * math.sqrt(2 / runs) / norm.pdf(mu / 2) / 2
+    # of the receiver's bound the clipped rows of the others leave a part
+    assert (0.95 if role == "sender" else 0.6) * mu - error <= proven(votes) <= mu + error
+    assert proven(replace(votes, noise_std=votes.noise_std / 2)) > mu + error
+
+
+def test_votes_are_asked_where_a_typical_node_hears_twice_the_noise() -> None:
+    plan = VotePlan(16, 0.25)
+    # min(d*, M) = 16: the ratio is 40 mu / 8
+    for mu, pays in ((0.39, False), (0.41, True)):
+        assert votes_pay(average_degree=40, declared_degree=100, mu=mu, plan=plan) == pays
+    assert votes_pay(average_degree=40, declared_degree=1, mu=0.11, plan=VotePlan(None, 0.25))
+    for arguments in ((0, 0.5), (2.5, 0.5), (4, 0.0), (4, 1.0)):
+        with pytest.raises(InputError):
+            VotePlan(*arguments)
