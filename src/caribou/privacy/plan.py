@@ -142,9 +142,8 @@ def attack_success(cost: Sequence[Event], delta: float) -> dict[str, dict[str, f
 
     ``presence``: is this unit there? That is one step between neighbours, with the trade-off curve of the release.
     ``replacement``: is it this one or that one (label A or B, an edge to one person or to another)? That is two steps: out, and
-    in again. If a test
-    reaches at most T(a) at false positive rate a over one step, it reaches at most T(T(a)) over two (Dong, Roth and Su 2022,
-    Theorem 2.14): 2 mu for mu-GDP, 2 epsilon for pure epsilon.
+    in again. If a test reaches at most T(a) at false positive rate a over one step, it reaches at most T(T(a)) over two (Dong,
+    Roth and Su 2022, Theorem 2.14): 2 mu for mu-GDP, 2 epsilon for pure epsilon.
 
     >>> rates = attack_success([Gaussian(1.0)], 1e-5)
     >>> {question: round(rate["0.01"], 4) for question, rate in rates.items()}
@@ -152,7 +151,8 @@ def attack_success(cost: Sequence[Event], delta: float) -> dict[str, dict[str, f
     """
 
     def presence(fpr: float) -> float:
-        return largest_true_positive_rate(cost, delta=delta, false_positive_rate=fpr)
+        # T(1) = 1: without privacy one step leaves nothing to find
+        return largest_true_positive_rate(cost, delta=delta, false_positive_rate=fpr) if fpr < 1 else 1.0
 
     one = {str(fpr): presence(fpr) for fpr in FALSE_POSITIVE_RATES}
     return {"presence": one, "replacement": {fpr: presence(rate) for fpr, rate in one.items()}}
