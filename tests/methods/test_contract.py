@@ -87,7 +87,7 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("mlp", {}),
     ("sage-edp", {"epochs": 20, "hidden": 16}),
     ("sage-inf", {"epochs": 20, "hidden": 16, "layers": 1}),
-    ("sage-ndp", {"degree_cap": 1}),
+    ("sage-ndp", {"declared_degree": 1}),
     ("lapgraph-edp", {"epochs": 20, "hidden": 16}),
     ("gap-edp", {}),
     ("gap-edp", {"hops": 3, "hidden": []}),
