@@ -7,6 +7,7 @@ from pathlib import Path
 
 import networkx as nx
 import numpy as np
+import pytest
 import scipy.sparse as sp
 
 import caribou as cb
@@ -53,9 +54,14 @@ def verified_certificate(method: Method, budget: Budget, folder: Path, graph: Gr
     certificate.save(folder / "c.json")
     loaded = Certificate.load(folder / "c.json")
     at_node_level = budget.unit is PrivacyUnit.NODE
-    assert loaded.status == ("private in scope" if at_node_level else "private")
+    assert loaded.status == ("private by degree" if at_node_level else "private")
     assert [c for c in verify(loaded).checks if not c.passed] == []
-    assert ("truncation" in {a.name.value for a in loaded.assumptions}) == at_node_level
+    cut = at_node_level and getattr(method, "degree_cap", None) is not None
+    assert ("order of pairs" in {a.name.value for a in loaded.assumptions}) == cut
+    assert bool(loaded.epsilon_by_degree) == at_node_level
+    if at_node_level:
+        assert dict(loaded.epsilon_by_degree)[loaded.scope.limit] == pytest.approx(loaded.epsilon_spent, rel=1e-6)
+        assert [e for _, e in loaded.epsilon_by_degree] == sorted(e for _, e in loaded.epsilon_by_degree)
     return loaded
 
 

@@ -55,6 +55,22 @@ def test_plan_at_node_level_and_where_the_fixed_order_is_infeasible() -> None:
     assert any("Order 6" in note for note in document["notes"])
 
 
+def test_plan_at_node_level_states_epsilon_by_degree() -> None:
+    """Every edge read, headline up to a degree; with all nodes covered the largest degree pays the headline."""
+    some = plan("--unit", "node", "--epsilon", "4", "--nodes", "2708", "--degree-floor", "10", "--declared-degree", "30")
+    curve = dict(map(tuple, some["epsilon_by_degree"]))
+    assert list(curve) == [0, 1, 2, 5, 10, 20, 30, 50, 100, 1000, 2707]
+    assert list(curve.values()) == sorted(curve.values())
+    assert curve[30] == pytest.approx(4, rel=1e-6)
+    assert curve[20] < 4 < curve[50]
+    everybody = plan("--unit", "node", "--epsilon", "4", "--nodes", "2708")
+    assert everybody["degree_floor"] == 105
+    assert everybody["epsilon_by_degree"][-1] == [2707, pytest.approx(4, rel=1e-6)]
+    shown = run("plan", "--unit", "node", "--nodes", "2708", "--degree-cap", "20").stdout
+    assert "epsilon of a node by its degree, in every graph; declared: 20" in shown
+    assert plan("--hops", "1")["epsilon_by_degree"] == []
+
+
 def test_plan_draws_a_picture(tmp_path: Path) -> None:
     for suffix, magic in ((".png", b"\x89PNG"), (".svg", b"<?xml"), (".pdf", b"%PDF")):
         path = tmp_path / f"plot{suffix}"
@@ -86,7 +102,8 @@ def test_plan_table_for_people() -> None:
         (["--contraction", "0"], "contraction must be"),
         (["--alpha1", "1.5"], "alpha1 must be in [0, 1]"),
         (["--unit", "graph"], "unit must be one of edge, node"),
-        (["--unit", "node"], "degree_cap must be"),
+        (["--unit", "node"], "nodes must be given at node level"),
+        (["--unit", "node", "--degree-cap", "5", "--declared-degree", "6"], "declared_degree must be at most degree_cap"),
         (["--unit", "node", "--degree-cap", "5", "--alpha1", "0.5"], "nodes must be given"),
         (["--degree-floor", "-1"], "degree_floor must be"),
         (["--rdp-order", "1"], "rdp_order must be"),

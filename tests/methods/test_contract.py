@@ -74,11 +74,13 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("caribou-ndp", {}),
     ("caribou-ndp", {"graph_share": 0.5, "hops": 3}),
     ("caribou-ndp", {"graph_share": 0.5, "classifier": "trained"}),
+    ("caribou-ndp", {"graph_share": 0.5, "degree_cap": 5, "declared_degree": 3}),
     ("votes-edp", {}),
     ("votes-edp", {"noise": "gaussian"}),
     ("votes-ndp", {}),
-    ("votes-ndp", {"votes": PLAN}),
-    ("votes-ndp", {"votes": PLAN, "weight": 0.5, "base": {"hidden": 8}}),
+    ("votes-ndp", {"declared_degree": 30, "votes": PLAN}),
+    ("votes-ndp", {"declared_degree": 30, "votes": {"receivers_per_sender": None, "share": 0.5}}),
+    ("votes-ndp", {"declared_degree": 30, "votes": PLAN, "weight": 0.5, "base": {"hidden": 8}}),
     ("mlp-dp", {}),
     ("mlp-dp", {"hidden": 8}),
     ("mlp-dp", {"random_features": 20}),
@@ -86,7 +88,7 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("mlp", {}),
     ("sage-edp", {"epochs": 20, "hidden": 16}),
     ("sage-inf", {"epochs": 20, "hidden": 16, "layers": 1}),
-    ("sage-ndp", {"degree_cap": 1}),
+    ("sage-ndp", {"declared_degree": 1}),
     ("lapgraph-edp", {"epochs": 20, "hidden": 16}),
     ("gap-edp", {}),
     ("gap-edp", {"hops": 3, "hidden": []}),
@@ -288,11 +290,11 @@ def test_certificates_verify_or_say_what_they_are_not(name: str, settings: dict[
         assert secret.status == "no privacy"
         assert not verify(secret).passed
         return
-    assert secret.status == ("private" if secret.scope.is_every_graph else "private in scope")
+    assert secret.status == ("private" if secret.scope.is_every_graph else "private by degree")
     if METHODS[name].unit is PrivacyUnit.EDGE or name == "mlp-dp":
         assert secret.status == "private"
     if name in ("gap-ndp", "dpdgc-ndp", "sage-ndp"):
-        assert secret.status == "private in scope"
+        assert secret.status == "private by degree"
     assert verify(secret).passed
     assert secret.epsilon_spent <= 4.0
     seeded = fit(name, settings).certificate
@@ -388,7 +390,9 @@ ALTERNATIVES: dict[type, dict[str, tuple[dict[str, Any], Any]]] = {
         "contraction": (GRAPHIC | DEEP, 0.5),
         "alpha1": (GRAPHIC, 0.5),
         "beta": (GRAPHIC | DEEP, 0.5),
+        "degree_floor": (GRAPHIC, 9),
         "degree_cap": (GRAPHIC, 5),
+        "declared_degree": (GRAPHIC | {"degree_cap": 5}, 3),
         "declared_average_degree": ({}, 60),
         "graph_share": ({}, 0.5),
         "classifier": (GRAPHIC, "trained"),
@@ -403,9 +407,10 @@ ALTERNATIVES: dict[type, dict[str, tuple[dict[str, Any], Any]]] = {
         "noise": ({}, "gaussian"),
     },
     VotesNdp: {
-        "declared_average_degree": ({}, 60),
-        "votes": ({}, VotePlan(1, 0.9)),
-        "weight": ({}, 0.123),
+        "declared_degree": ({"declared_average_degree": 60}, 20),
+        "declared_average_degree": ({"declared_degree": 20}, 60),
+        "votes": ({"declared_degree": 20}, VotePlan(1, 0.9)),
+        "weight": ({"declared_degree": 20, "votes": PLAN}, 0.123),
         "base": ({}, MlpDp(clip=0.1)),
     },
     VotePlan: {
@@ -427,7 +432,9 @@ ALTERNATIVES: dict[type, dict[str, tuple[dict[str, Any], Any]]] = {
     SageEdge: SAGE,
     LapGraph: SAGE,
     SageNdp: {
+        "declared_degree": ({}, 7),
         "degree_cap": ({}, 4),
+        "message_scale": ({}, 7),
         "own_share": ({}, 0.5),
         "mean_share": ({}, 0.6),
         "sums_share": ({}, 0.4),
@@ -439,6 +446,7 @@ ALTERNATIVES: dict[type, dict[str, tuple[dict[str, Any], Any]]] = {
     Gap: {"hops": ({}, 2), "hidden": ({}, (8,)), "classifier_hidden": ({}, 8)},
     GapNdp: {
         "hops": ({}, 2),
+        "declared_degree": ({}, 7),
         "degree_cap": ({}, 5),
         "radius": ({}, 2.0),
         "sums_share": ({}, 0.4),
@@ -452,6 +460,7 @@ ALTERNATIVES: dict[type, dict[str, tuple[dict[str, Any], Any]]] = {
         "classifier_hidden": ({}, 8),
     },
     DpdgcNdp: {
+        "declared_degree": ({}, 7),
         "degree_cap": ({}, 5),
         "radius": ({}, 2.0),
         "training_share": ({}, 0.3),
@@ -501,7 +510,7 @@ def _usual(cls: type, settings: str) -> dict[str, np.ndarray]:
 def _outcome(cls: type, others: str, field: str, value: Any) -> dict[str, np.ndarray]:
     """Predictions and releases with one setting at a value; None = the usual one."""
     if cls is VotePlan:
-        return _outputs(VotesNdp(votes=VotePlan(**json.loads(others), **{field: value})))
+        return _outputs(VotesNdp(declared_degree=20, votes=VotePlan(**json.loads(others), **{field: value})))
     if value is None:
         return _usual(cls, others)
     return _outputs(cls(**(json.loads(others) | {field: value})))

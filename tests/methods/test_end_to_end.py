@@ -31,7 +31,8 @@ from caribou.audit.bounds import epsilon_bound, mu_bound
 from caribou.graph import Graph, Split
 from caribou.graph.operator import normalize
 from caribou.layers.contractive import ContractiveGraphLayer, project_rows
-from caribou.mechanisms.node_votes import VotePlan, clip_counts, vote_counts
+from caribou.mechanisms.bounded_rows import project_rows as numpy_rows
+from caribou.mechanisms.node_votes import VotePlan, vote_sums
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods import Outputs, fit
 from caribou.methods.edge.caribou import Caribou, Roles
@@ -43,11 +44,8 @@ from caribou.models.classifier import ClassifierConfig
 from caribou.models.encoder import cross_fit
 from caribou.privacy.accounting import epsilon_of, gdp_epsilon
 from caribou.privacy.budget import Budget
-from caribou.privacy.events import (
-    Parallel,
-    gaussian_mu,
-)
-from caribou.privacy.mechanism_records import groups_of
+from caribou.privacy.events import gaussian_mu
+from caribou.privacy.mechanism_records import Group, groups_of
 from caribou.randomness import Streams
 
 RUNS = 300
@@ -92,7 +90,8 @@ def remembered_encoder(graph: Graph, streams: Streams, hidden: tuple[int, ...] =
 
 @dataclass(frozen=True)
 class Game:
-    """Two worlds, a method, and what the adversary makes of a run. ``hidden``: the node whose own row it does not get."""
+    """Two worlds, a method, and what the adversary makes of a run. ``hidden``: the node whose own row it does not get, one of
+    the group ``payer``."""
 
     method: object
     budget: Budget
@@ -101,6 +100,7 @@ class Game:
     hidden: int | None = None
     pure: bool = False
     runs: int = RUNS
+    payer: Group = Group.TRAINING
 
     def play(self) -> Proven:
         """Fit ``runs`` times in each world and judge."""
@@ -126,9 +126,9 @@ class Game:
 
     @property
     def mu(self) -> float | None:
-        """The claim, if it is one of GDP; of several groups of nodes, that of training nodes."""
-        cost = self.method.plan(self.worlds[0].sizes(self.budget.unit), self.budget).cost
-        return gaussian_mu(cost[0].groups[0] if isinstance(cost[0], Parallel) else cost)
+        """The claim, if it is one of GDP; of several groups of nodes, that of the node that is attacked."""
+        plan = self.method.plan(self.worlds[0].sizes(self.budget.unit), self.budget)
+        return gaussian_mu(groups_of(plan.mechanisms).get(self.payer, plan.cost))
 
     def share(self, proven: Proven) -> float:
         """How much of the claim was proven; above 1 it is refuted."""
@@ -260,7 +260,7 @@ def member_graph() -> Graph:
 def member_game(method: object, budget: Budget = NODE, runs: int = RUNS) -> Game:
     """The training node with everything of its own, or not at all."""
     graph = member_graph()
-    plan = getattr(method, "votes", None)
+    votes = method.plan(graph.sizes(budget.unit), budget).parts.get("votes")
 
     def scores(fitted: Outputs) -> Scores:
         logits = apply_model(fitted.weights, graph)
@@ -273,9 +273,7 @@ def member_game(method: object, budget: Budget = NODE, runs: int = RUNS) -> Game
                 out["own class"] = float(row @ fitted.weights["classifier"][:, 2])
                 out["class"] = float(np.abs(fitted.weights["classifier"][:, 2]).max())
         if "votes" in fitted.released:
-            votes, scale = fitted.released["votes"][[10, 11], 2], plan.noise_scale(budget.epsilon)
-            cast = 1 - 1 / (4 * plan.row_clip())
-            out["votes"] = float((np.abs(votes) - np.abs(votes - cast)).sum()) / scale
+            out["votes"] = float(fitted.released["votes"][[10, 11], 2].sum()) / votes.noise_std**2
             out["both"] = out["votes"] + 2 * out["own logit"]
         return out
 
@@ -283,25 +281,25 @@ def member_game(method: object, budget: Budget = NODE, runs: int = RUNS) -> Game
 
 
 def receiver_game() -> Game:
-    """A test node whose row of votes is full, or not there: pure epsilon."""
-    method, budget = VotesNdp(votes=VotePlan(1, 0.5), weight=1.0, base=BASE), Budget(2.0, 1e-5, "node")
+    """A test node whose row of votes is full, or not there."""
     senders, v = 20, 20
+    method = VotesNdp(declared_degree=senders, votes=VotePlan(None, 0.5), weight=1.0, base=BASE)
     labels = np.array([0] * senders + [1, 1, 0])
     edges = np.array([(u, v) for u in range(senders)]).T
     split = Split(range(senders), [v + 2], [v, v + 1])
     graph = Graph.from_edges(np.ones((v + 3, 2)), edges, labels=labels, split=split, num_classes=2)
-    full = clip_counts(vote_counts(graph, split, method.votes, 0), method.votes.row_clip())[v]
-    scale = method.votes.noise_scale(budget.epsilon)
+    votes = method.plan(graph.sizes(NODE.unit), NODE).parts["votes"]
+    full = numpy_rows(vote_sums(graph, split, None), votes.row_clip)[v]
 
     def scores(fitted: Outputs) -> Scores:
-        votes = fitted.released["votes"][v]
-        return {"likelihood ratio": float((np.abs(votes) - np.abs(votes - full)).sum()) / scale}
+        return {"likelihood ratio": float(fitted.released["votes"][v] @ full) / votes.noise_std**2}
 
-    return Game(method, budget, (graph.without_node(v), graph), scores, hidden=v, pure=True, runs=700)
+    worlds = (graph.without_node(v), graph)
+    return Game(method, NODE, worlds, scores, hidden=v, payer=Group.OTHERS)
 
 
 def message_passing(classifier: str) -> CaribouNdp:
-    return CaribouNdp(graph_share=0.5, classifier=classifier, degree_cap=2, beta=1.0, base=BASE)
+    return CaribouNdp(graph_share=0.5, classifier=classifier, degree_floor=11, declared_degree=2, beta=1.0, base=BASE)
 
 
 NODE_GAMES: dict[str, tuple[Callable[[], Game], float]] = {
@@ -309,7 +307,9 @@ NODE_GAMES: dict[str, tuple[Callable[[], Game], float]] = {
     "caribou-ndp, chosen weight": (lambda: member_game(message_passing("chosen"), runs=500), 0.4),
     "caribou-ndp, trained classifier": (lambda: member_game(message_passing("trained"), runs=500), 0.4),
     "votes-ndp, a voter": (
-        lambda: member_game(VotesNdp(votes=VotePlan(2, 0.5), base=BASE), Budget(3.0, 0.02, "node"), runs=600),
+        lambda: member_game(
+            VotesNdp(declared_degree=2, votes=VotePlan(2, 0.5), base=BASE), Budget(3.0, 0.02, "node"), runs=600
+        ),
         0.1,
     ),
     "votes-ndp, a receiver": (receiver_game, 0.4),
@@ -419,9 +419,10 @@ NODE_METHODS = [
     UNDECLARED,
     MlpDp(choose_shrinkage=True),
     MlpDp(hidden=2),
+    CaribouNdp(graph_share=0.5),
     CaribouNdp(graph_share=0.5, degree_cap=2),
     CaribouNdp(graph_share=0.5, degree_cap=2, classifier="trained"),
-    VotesNdp(votes=VotePlan(2, 0.5)),
+    VotesNdp(declared_degree=2, votes=VotePlan(2, 0.5)),
 ]
 
 

@@ -46,10 +46,10 @@ def test_edge_level_on_cora() -> None:
     assert all(reached for _, reached in found.values()), found
 
 
-@pytest.mark.parametrize(("epsilon", "floor"), [(1.0, 0.55), (8.0, 0.75)])
+@pytest.mark.parametrize(("epsilon", "floor"), [(1.0, 0.55), (8.0, 0.735)])
 def test_votes_at_node_level_on_cora(epsilon: float, floor: float) -> None:
     # fits are quick and vary by several points with their noise: five on each of three splits
-    model = Model("votes-ndp", cb.Budget(epsilon, 1e-5, "node"), declared_average_degree=4)
+    model = Model("votes-ndp", cb.Budget(epsilon, 1e-5, "node"), declared_degree=70, declared_average_degree=4)
     graphs = [cb.datasets.load("cora", seed=seed) for seed in range(3)]
     scores = [model.fit(graph).score("test") for graph in graphs for _ in range(5)]
     assert sum(scores) / len(scores) >= floor

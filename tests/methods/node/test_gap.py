@@ -19,7 +19,7 @@ from caribou.methods.node.mlp import MlpDp, apply_model
 from caribou.methods.node.shared import messages
 from caribou.privacy.budget import Budget
 from caribou.privacy.calibration import budget_mu, calibrate_sums
-from caribou.privacy.sensitivity import sum_sensitivity
+from caribou.privacy.sensitivity import Bounds, sum_sensitivity
 from caribou.randomness import Streams
 
 NODE = {"delta": 1e-5, "unit": "node"}
@@ -37,12 +37,13 @@ def test_certificate_verifies_and_a_wrong_figure_is_found(method: GapNdp, tmp_pa
 def test_the_released_sums_carry_exactly_the_noise_they_should(method: GapNdp) -> None:
     """Two-sided on the end-to-end release: half the noise, or 7 % off, would be seen."""
     budget, cap = Budget(3.0, **NODE), method.degree_cap
+    bounds = Bounds(degree_cap=cap, nodes=300, declared_degree=100 if cap is None else None)
     plan = method.plan(GRAPH.sizes(budget.unit), budget)
     residuals = []
     for seed in range(3):
         fitted = method.fit(plan, GRAPH, Streams(0), NoiseSource.seeded(seed))
         start = messages(apply_model(fitted.weights, GRAPH))
-        bound = sum_sensitivity("node", degree_cap=cap, radius=method.radius or math.sqrt(cap))
+        bound = sum_sensitivity("node", bounds=bounds, radius=method.radius or 10.0)
         mu = math.sqrt(method.sums_share) * budget_mu(budget)
         hops = next(m for m in plan.mechanisms if "sums" in m.name).details["hops"]
         calibrated = calibrate_sums(bound, hops=hops, mu=mu, nodes=300, columns=start.shape[1])
@@ -54,10 +55,12 @@ def test_the_released_sums_carry_exactly_the_noise_they_should(method: GapNdp) -
     assert abs(r.std() - 1) < 5 / math.sqrt(2 * r.size) < 0.07
 
 
-@pytest.mark.parametrize("method", [GapNdp(degree_cap=40), GapNdp(hops=2, degree_cap=40, radius=3.0)])
+@pytest.mark.parametrize(
+    "method", [GapNdp(declared_degree=40), GapNdp(hops=2, declared_degree=40, radius=3.0), GapNdp(degree_cap=40)]
+)
 def test_no_node_moves_the_transcript_by_more_than_mu(method: GapNdp, transcript_mu) -> None:
-    """With a cap above every degree, and nodes of every group."""
-    assert GRAPH.degrees.max() <= method.degree_cap
+    """Every degree is within the declared one; nodes of every group."""
+    assert GRAPH.degrees.max() <= 40
     budget = Budget(3.0, **NODE)
     order = np.argsort(GRAPH.degrees)
     nodes = [*order[-4:], *GRAPH.split.train[:4], *GRAPH.split.test[:2], *GRAPH.split.val[:2]]
@@ -84,6 +87,7 @@ def test_names_and_errors() -> None:
     for bad in (
         {"hops": 0},
         {"degree_cap": 0},
+        {"declared_degree": 0},
         {"radius": 0.5},
         {"sums_share": 1.0},
         {"classifier_share": 0.95},

@@ -39,7 +39,7 @@ from caribou.privacy.verify import verify
 from caribou.randomness import Streams
 
 NODE = {"delta": 1e-5, "unit": "node"}
-VOTING = VotesNdp(votes=VotePlan(2, 0.5))
+VOTING = VotesNdp(declared_degree=30, votes=VotePlan(2, 0.5))
 RANDOM, NETWORK = MlpDp(random_features=40), MlpDp(hidden=8)
 METHODS = [
     MlpDp(),
@@ -47,7 +47,7 @@ METHODS = [
     RANDOM,
     NETWORK,
     VOTING,
-    VotesNdp(votes=VotePlan(2, 0.5), base=NETWORK),
+    VotesNdp(declared_degree=30, votes=VotePlan(2, 0.5), base=NETWORK),
 ]
 
 
@@ -84,12 +84,12 @@ def test_certificate_verifies_and_survives_a_file(method, graph: Graph, tmp_path
     certificate = methods.fit(method, graph, Budget(3.0, **NODE), Streams(0), NoiseSource.secure()).certificate
     certificate.save(tmp_path / "c.json")
     loaded = Certificate.load(tmp_path / "c.json")
-    assert loaded.status == ("private in scope" if method is VOTING else "private")
+    assert loaded.status == ("private by degree" if method is VOTING else "private")
     failed = [c for c in verify(loaded).checks if not c.passed]
     assert failed == []
     names = {a.name.value for a in loaded.assumptions}
-    edges = "choice of receivers" if method is VOTING else "no edge is read"
-    assert {edges, "own predictions", "parallel composition"} <= names
+    assert {"own predictions", "parallel composition"} <= names
+    assert ("no edge is read" in names) == (method is not VOTING)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -130,7 +130,10 @@ def test_the_unit_must_be_node_and_training_nodes_must_exist(method, graph: Grap
         (VOTING, {"votes": VotePlan(2, 0.3)}),
         (VOTING, {"weight": 3.0}),
         (VOTING, {"base": MlpDp(clip=0.1)}),
-        (VotesNdp(), {"declared_average_degree": 20.0}),
+        (VOTING, {"votes": VotePlan(None, 0.5)}),
+        (VOTING, {"declared_degree": 60}),
+        (VotesNdp(declared_degree=20), {"declared_average_degree": 60.0}),
+        (VotesNdp(declared_average_degree=60.0), {"declared_degree": 20}),
     ],
 )
 def test_every_option_has_an_effect(base, changes: dict, graph: Graph) -> None:
@@ -247,7 +250,7 @@ def test_a_public_sample_replaces_the_private_mean(graph: Graph, sample: Path, h
 
 def test_a_public_sample_under_votes(graph: Graph, sample: Path) -> None:
     graph = wide(graph)
-    method = VotesNdp(votes=VotePlan(2, 0.5), base={"public_features": str(sample)})
+    method = VotesNdp(declared_degree=30, votes=VotePlan(2, 0.5), base={"public_features": str(sample)})
     assert method.base == MlpDp(public_features=str(sample))
     certificate = methods.fit(method, graph, Budget(3.0, **NODE), Streams(0), NoiseSource.seeded(0)).certificate
     assert certificate.public_parameters["base"]["public_features"] == "200 rows"

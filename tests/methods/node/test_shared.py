@@ -18,9 +18,9 @@ from caribou.methods.node.shared import (
     centred,
     check_shares,
     checked_base,
-    default_radius,
     fit_linear_head,
     messages,
+    node_bounds,
     plan_linear_head,
     side_by_side,
 )
@@ -48,12 +48,13 @@ def test_rows_side_by_side_have_length_at_most_one(part: np.ndarray, count: int)
 
 
 def test_sums_are_calibrated_to_mu_with_the_own_row_at_the_radius() -> None:
-    """Theorem 6: one node moves the sums by sqrt(D + r^2), so the noise is that over mu; at sqrt(D) both parts are equal."""
-    assert default_radius(16) == 4.0
+    """Theorem 6: one node moves the sums by sqrt(d + r^2), so the noise is that over mu; at sqrt(d) both parts are equal."""
     sizes = Sizes(nodes=50, columns=8, classes=3)
     for hops in (1, 3):
-        calibrated = calibrate_node_sums(sizes, 0.5, degree_cap=16, radius=4.0, hops=hops)
-        assert calibrated.noise_std == pytest.approx(np.sqrt(hops * (16 + 16)) / 0.5, rel=1e-4)
+        for radius in (None, 4.0):
+            bounds = node_bounds(sizes, None, 16)
+            calibrated = calibrate_node_sums(sizes, 0.5, bounds=bounds, radius=radius, hops=hops)
+            assert calibrated.noise_std == pytest.approx(np.sqrt(hops * (16 + 16)) / 0.5, rel=1e-4)
 
 
 def test_the_head_costs_its_mu_and_is_a_function_of_the_noise() -> None:

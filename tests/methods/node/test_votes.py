@@ -12,25 +12,25 @@ import pytest
 
 import caribou
 from caribou import methods
+from caribou.errors import InputError
 from caribou.graph import Graph, Split
-from caribou.mechanisms.node_votes import VotePlan, vote_counts
+from caribou.mechanisms.node_votes import VotePlan
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods.node.mlp import MlpDp
-from caribou.methods.node.votes import SELECTION_SHARE, VotesNdp, base_mu, default_plan
-from caribou.privacy.accounting import epsilon_of, largest_true_positive_rate, pure_epsilon
+from caribou.methods.node.votes import SHARE, VotesNdp
+from caribou.privacy.accounting import epsilon_of, largest_true_positive_rate
 from caribou.privacy.budget import Budget
-from caribou.privacy.events import (
-    EpsilonDelta,
-    Gaussian,
-    Laplace,
-)
-from caribou.privacy.mechanism_records import Group, groups_of
+from caribou.privacy.calibration import budget_mu
+from caribou.privacy.events import EpsilonDelta, gaussian_mu
+from caribou.privacy.mechanism_records import Group, Mechanism, groups_of
+from caribou.privacy.plan import epsilon_at
 from caribou.privacy.sizes import Sizes
 from caribou.privacy.verify import verify
 from caribou.randomness import Streams
 
 NODE = {"delta": 1e-5, "unit": "node"}
-VOTING = VotesNdp(votes=VotePlan(2, 0.5))
+SIZES = Sizes(300, 8, 3, 200, 40, 60)
+VOTING = VotesNdp(declared_degree=30, votes=VotePlan(2, 0.5))
 
 
 @pytest.fixture(scope="module")
@@ -38,54 +38,56 @@ def graph() -> Graph:
     return caribou.datasets.load("csbm:nodes=300", seed=1)
 
 
-def test_streams_are_independent(graph: Graph) -> None:
-    """Public coins do not touch the linear model; noise does not touch the choice of receivers."""
+def test_public_coins_touch_nothing(graph: Graph) -> None:
+    """Neither the linear model nor the votes draw any: every edge is read, and fractions need no choice of receivers."""
     budget = Budget(3.0, **NODE)
-    one, two = (methods.fit(VOTING, graph, budget, Streams(s), NoiseSource.seeded(0)) for s in (0, 1))
-    assert np.array_equal(one.weights["weights"], two.weights["weights"])
-    mlp = [methods.fit(MlpDp(), graph, budget, Streams(s), NoiseSource.seeded(0)).probabilities for s in (0, 1)]
-    assert np.array_equal(*mlp)
-    # the votes differ by clipped counts alone: the noise is bit-identical, so rows without votes are equal
-    coins = [int(Streams(s).sampling.integers(2**63)) for s in (0, 1)]
-    counts = [vote_counts(graph, graph.split, VOTING.votes, c) for c in coins]
-    same = (counts[0] == counts[1]).all(axis=1)
-    assert 0 < same.sum() < 300
-    assert np.array_equal(one.released["votes"][same], two.released["votes"][same])
+    for method in (VOTING, MlpDp()):
+        one, two = (methods.fit(method, graph, budget, Streams(s), NoiseSource.seeded(0)) for s in (0, 1))
+        assert np.array_equal(one.probabilities, two.probabilities)
+        assert all(np.array_equal(one.released[name], two.released[name]) for name in one.released)
 
 
-@pytest.mark.parametrize(
-    ("epsilon", "plan", "expected"),
-    [(2, VotePlan(16, 0.5), 0.438), (4, VotePlan(8, 0.7), 0.469), (8, VotePlan(2, 0.5), 0.977)],
-)
-def test_golden_composition_of_votes_and_training(epsilon: float, plan: VotePlan, expected: float) -> None:
-    """votes.md, node level: mu_1 at delta 1e-5 (there from a coarser search)."""
-    budget = Budget(epsilon, **NODE)
-    mu = base_mu(budget, plan)
-    assert mu == pytest.approx(expected, rel=0.01)
-    assert (
-        epsilon_of([Gaussian(1 / mu), Laplace(plan.noise_scale(epsilon), plan.receivers_per_sender)], 1e-5) <= epsilon
-    )
-    assert (
-        epsilon_of([Gaussian(0.997 / mu), Laplace(plan.noise_scale(epsilon), plan.receivers_per_sender)], 1e-5)
-        > epsilon
-    )
+@pytest.mark.parametrize("plan", [VotePlan(16, 0.5), VotePlan(8, 0.7), VotePlan(None, 0.3)])
+@pytest.mark.parametrize("epsilon", [2, 8])
+def test_votes_and_training_share_mu_squared(epsilon: float, plan: VotePlan) -> None:
+    """A training node of the declared degree: votes for their share of mu^2, the model for the rest, the budget in all."""
+    budget, method = Budget(epsilon, **NODE), VotesNdp(declared_degree=30, votes=plan)
+    made = method.plan(SIZES, budget)
+    votes = next(record for record in made.mechanisms if record.mechanism is Mechanism.NODE_VOTES)
+    sending = gaussian_mu(votes.costs[Group.TRAINING])
+    assert sending <= math.sqrt(plan.share) * budget_mu(budget)
+    whole = gaussian_mu(groups_of(made.mechanisms)[Group.TRAINING])
+    assert math.hypot(sending, math.sqrt(1 - plan.share) * budget_mu(budget)) == pytest.approx(whole, rel=1e-6)
+    if plan.receivers_per_sender != 8:  # there the receivers need more noise than the senders' share would buy
+        assert whole == pytest.approx(budget_mu(budget), rel=1e-6)
+        d = 30 if plan.receivers_per_sender is None else plan.receivers_per_sender
+        assert votes.details["noise_std"] == pytest.approx(math.sqrt(d / plan.share) / budget_mu(budget), rel=1e-4)
 
 
 @pytest.mark.parametrize("chooses", [True, False])
+@pytest.mark.parametrize("receivers", [None, 2, 16])
 @pytest.mark.parametrize("epsilon", [0.7, 6.0])
-def test_every_group_keeps_the_budget(epsilon: float, chooses: bool) -> None:
+def test_every_group_keeps_the_budget_up_to_the_declared_degree(
+    epsilon: float, receivers: int | None, chooses: bool
+) -> None:
     budget = Budget(epsilon, **NODE)
-    plan = VotePlan(2, 0.5)
-    method = VotesNdp(votes=plan, weight=None if chooses else 1.0)
-    groups = groups_of(method.plan(Sizes(300, 8, 3, 200, 40, 60), budget).mechanisms)
-    assert epsilon_of(groups[Group.TRAINING], 1e-5) <= epsilon
-    for group in (Group.VALIDATION, Group.OTHERS):
-        assert epsilon * (1 - 1e-9) < pure_epsilon(groups[group]) <= epsilon
-    spent_on_choice = [e.epsilon for e in groups[Group.VALIDATION] if isinstance(e, EpsilonDelta)]
-    assert spent_on_choice == ([pytest.approx(SELECTION_SHARE * epsilon)] if chooses else [])
+    method = VotesNdp(declared_degree=30, votes=VotePlan(receivers, 0.3), weight=None if chooses else 1.0)
+    made = method.plan(SIZES, budget)
+    groups = groups_of(made.mechanisms)
+    for group, events in groups.items():
+        assert epsilon_of(events, 1e-5) <= epsilon, group
+    assert epsilon_of(groups[Group.OTHERS], 1e-5) == pytest.approx(epsilon, rel=1e-4), (
+        "a receiver's clip wastes nothing"
+    )
+    assert epsilon_of(groups[Group.VALIDATION], 1e-5) > 0.95 * epsilon
+    chosen = [e for e in groups[Group.VALIDATION] if isinstance(e, EpsilonDelta)]
+    assert len(chosen) == chooses
+    curve = [epsilon_at(made.mechanisms, 1e-5, degree) for degree in (0, 5, 29, 30, 31, 299)]
+    assert curve == sorted(curve)
+    assert curve[3] <= epsilon < curve[4] < curve[5]
 
 
-def test_average_degree_is_never_read_from_the_graph() -> None:
+def test_degrees_are_never_read_from_the_graph() -> None:
     """The same settings ask the same way on an empty and on a complete graph."""
     n = 60
     pairs = np.array(list(itertools.combinations(range(n), 2))).T
@@ -93,9 +95,9 @@ def test_average_degree_is_never_read_from_the_graph() -> None:
     split = Split(range(40), range(40, 50), range(50, n))
     certificates = [
         methods.fit(
-            VotesNdp(declared_average_degree=d),
+            VotesNdp(declared_degree=40, declared_average_degree=d),
             Graph.from_edges(np.ones((n, 2)), edges, labels=labels, split=split, num_classes=2),
-            Budget(3.0, **NODE),
+            Budget(6.0, **NODE),
             Streams(0),
             noise,
         ).certificate
@@ -104,52 +106,71 @@ def test_average_degree_is_never_read_from_the_graph() -> None:
     ]
     events = [groups_of(c.mechanisms)[Group.TRAINING] for c in certificates]
     assert [c.cost for c in certificates[::2]] == [c.cost for c in certificates[1::2]]
+    assert [c.epsilon_by_degree for c in certificates[::2]] == [c.epsilon_by_degree for c in certificates[1::2]]
     assert events[0] == events[1]
     assert events[2] == events[3]
-    assert not any(isinstance(e, Laplace) for e in events[0])
-    assert any(isinstance(e, Laplace) for e in events[2])
+    asked = [any(m.mechanism is Mechanism.NODE_VOTES for m in c.mechanisms) for c in certificates]
+    assert asked == [False, False, True, True]
 
 
 def test_switch() -> None:
-    assert [default_plan(e, None) is None for e in (1, 5.9, 6, 16)] == [True, True, False, False]
-    assert [default_plan(e, 49) for e in (2.9, 3.0, 6.0)] == [None, VotePlan(8, 0.5), VotePlan(8, 0.7)]
-    assert [default_plan(e, 50) for e in (1.9, 2.0)] == [None, VotePlan(16, 0.85)]
-    assert default_plan(8.0, 9.99) == VotePlan(2, 0.5)
+    """Berkeley13 asks from epsilon = 4 on, Photo from 16 on, Cora not at all; nothing is asked without both degrees."""
+
+    def asked(degree: int | None, average: float | None) -> list[bool]:
+        method = VotesNdp(declared_degree=degree, declared_average_degree=average)
+        return [method.plan_votes(Budget(epsilon, **NODE)) is not None for epsilon in (2, 4, 8, 16)]
+
+    assert asked(550, 71.5) == [False, True, True, True]
+    assert asked(660, 31) == [False, False, False, True]
+    assert asked(70, 4) == asked(550, None) == asked(None, 71.5) == [False] * 4
+    plan = VotesNdp(declared_degree=551, declared_average_degree=71.5).plan_votes(Budget(8.0, **NODE))
+    assert plan == VotePlan(276, SHARE)
+    with pytest.raises(InputError, match="declared_degree must be given where votes are asked"):
+        VotesNdp(votes=VotePlan(2, 0.5))
+    for bad in ({"declared_degree": 0}, {"declared_average_degree": -1}, {"weight": -1.0}):
+        with pytest.raises(InputError, match=next(iter(bad))):
+            VotesNdp(**bad)
 
 
 @pytest.mark.skipif(
     not (Path(os.environ.get("CARIBOU_DATA", "/nonexistent")) / "cora.npz").exists(), reason="no data folder"
 )
 @pytest.mark.parametrize(
-    ("epsilon", "floor", "seeds"), [(1.0, 0.51, 3), (4.0, 0.68, 3), (8.0, 0.74, 1), (math.inf, 0.82, 1)]
+    ("epsilon", "floor", "seeds"), [(1.0, 0.51, 3), (4.0, 0.68, 3), (8.0, 0.72, 3), (math.inf, 0.82, 1)]
 )
 def test_cora(epsilon: float, floor: float, seeds: int) -> None:
-    scores = []
+    """Its degrees as anybody may look them up; the rule asks for votes only where nothing is private."""
+    scores, method = [], VotesNdp(declared_degree=70, declared_average_degree=4)
     for seed in range(seeds):
         graph = caribou.datasets.load("cora", seed=seed)
-        fitted = methods.fit(VotesNdp(), graph, Budget(epsilon, **NODE), Streams(seed), NoiseSource.seeded(seed))
+        fitted = methods.fit(method, graph, Budget(epsilon, **NODE), Streams(seed), NoiseSource.seeded(seed))
         test = graph.split.test
         scores.append((fitted.probabilities[test].argmax(axis=1) == graph.labels[test]).mean())
     assert np.mean(scores) > floor
 
 
 def test_the_certified_attack_rate_covers_every_group(graph: Graph) -> None:
-    """A receiver of votes pays a pure epsilon: at few false alarms it is found more often than a Gaussian would allow."""
-    method, budget = VotesNdp(votes=VotePlan(2, 0.5), weight=1.0), Budget(4.0, 1e-5, "node")
+    """The rates are those of the group that pays most: with few receivers per sender that is not the voters."""
+    method, budget = VotesNdp(declared_degree=30, votes=VotePlan(2, 0.1), weight=1.0), Budget(4.0, 1e-5, "node")
     certificate = methods.fit(method, graph, budget, Streams(0), NoiseSource.secure()).certificate
-    laplace = 0.5 * math.exp(budget.epsilon) * 2 * 0.001  # Laplace noise, shift epsilon scales: TPR = e^epsilon FPR
-    assert certificate.largest_true_positive_rates["0.001"] >= laplace * (1 - 1e-3)
-    voters_alone = largest_true_positive_rate(
-        groups_of(certificate.mechanisms)[Group.TRAINING], delta=1e-5, false_positive_rate=0.001
-    )
-    assert voters_alone < 0.5 * laplace, "this is what a certificate about voters alone would say"
-    assert certificate.mu is None
+    rates = {
+        group: largest_true_positive_rate(events, delta=1e-5, false_positive_rate=0.001)
+        for group, events in groups_of(certificate.mechanisms).items()
+    }
+    assert certificate.attack_success["presence"]["0.001"] >= max(rates.values()) * (1 - 1e-9)
+    assert rates[Group.TRAINING] < 0.95 * rates[Group.OTHERS], "what a certificate about voters alone would say"
+    assert certificate.attack_success["replacement"]["0.001"] > 2 * certificate.attack_success["presence"]["0.001"]
+    assert certificate.status == "private by degree"
+    assert certificate.scope.limit == 30
     assert verify(certificate).passed
 
 
-@pytest.mark.parametrize("method", [VotesNdp(votes=VotePlan(2, 0.5)), VotesNdp(votes=VotePlan(2, 0.5), weight=1.0)])
-def test_another_graph_costs_a_receiver_its_whole_epsilon(method: VotesNdp, graph: Graph) -> None:
-    budget = Budget(4.0, 1e-5, "node")
+@pytest.mark.parametrize("weight", [None, 1.0])
+@pytest.mark.parametrize("receivers", [None, 2])
+def test_another_graph_costs_its_nodes_the_whole_epsilon(
+    receivers: int | None, weight: float | None, graph: Graph
+) -> None:
+    method, budget = VotesNdp(declared_degree=30, votes=VotePlan(receivers, 0.5), weight=weight), Budget(4.0, **NODE)
     weights = methods.fit(method, graph, budget, Streams(0), NoiseSource.secure()).weights
     certificate = methods.predict_graph(method, weights, graph, budget, Streams(0), NoiseSource.secure()).certificate
     assert certificate.epsilon_spent == pytest.approx(4.0, rel=1e-4)
