@@ -1,6 +1,6 @@
 """Privacy noise: the only place that draws it.
 
-AES-256 in counter mode gives the bits; `samplers` turns them into every distribution. The key comes from the operating
+AES-256 in counter mode gives the bits; `samplers` turns them into every distribution, exactly. The key comes from the operating
 system unless an experiment asks for a seed; it is held in memory only, and is never printed, copied or pickled. The one exception
 is `BlockNoise`, whose key outlives a crash in a private file, because a resumed run must draw the same noise again.
 """
