@@ -276,7 +276,7 @@ def test_choices_of_the_exponential_mechanism() -> None:
     assert noise.choice([3], epsilon=40.0) == 0
     with pytest.raises(InputError, match="epsilon must be"):
         noise.choice([3, 4], epsilon=math.inf)
-    with pytest.raises(InputError, match="score must be a whole number >= 0, got 0.5"):
+    with pytest.raises(InputError, match=r"score must be a whole number >= 0, got 0\.5"):
         noise.choice([0.5], epsilon=1.0)  # type: ignore[list-item]
 
 
