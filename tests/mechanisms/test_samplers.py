@@ -164,6 +164,26 @@ def test_what_double_precision_decides_is_right(
         assert (out[pair], out[pair + pairs]) == exact_gaussians(words, Words(), std=std, grid=grid, pair=pair)
 
 
+def test_functions_in_double_precision_keep_the_premise_of_theorem_11() -> None:
+    """log, cos and sin of NumPy, as they are called: within 4 units in the last place, also next to 1 and to the axes."""
+    rng = np.random.default_rng(6)
+    u = np.concatenate(
+        [rng.random(500), 1 - rng.random(300) * 2.0 ** -np.arange(300) % 1, 2.0 ** -rng.uniform(0, 128, 300)]
+    )
+    u = u[(u > 0) & (u < 1)]
+    angle = np.concatenate(
+        [rng.random(800) * 2 * np.pi, np.arange(1, 9) * np.pi / 4, np.arange(1, 9) * np.pi / 4 + 1e-9]
+    )
+    with mpmath.workprec(200):
+        for function, exact, points in (
+            (np.log, mpmath.log, u),
+            (np.cos, mpmath.cos, angle),
+            (np.sin, mpmath.sin, angle),
+        ):
+            for x, y in zip(points.tolist(), function(points).tolist(), strict=True):
+                assert abs(exact(mpmath.mpf(x)) - y) <= 4 * np.spacing(abs(y))
+
+
 def test_compiled_and_numpy_gaussians_are_equal(monkeypatch: pytest.MonkeyPatch) -> None:
     """Both round the same real numbers, whatever the last bits of their logarithms are."""
     found = []
