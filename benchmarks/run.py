@@ -1,7 +1,8 @@
 """What ``make bench`` prints: ratios measured in one run, because absolute times mean little across machines.
 
 (a) one round of message passing against its bare sparse product; (b) secure noise against torch.randn; (c) the whole
-release against depth; (d) building the operator, with and without a degree cap, against one round.
+release against depth; (d) building the operator, with and without a degree cap, against one round; (e) exact samplers against
+the same formulas in double precision.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from rich.table import Table
 import caribou as cb
 from caribou.graph.operator import normalize
 from caribou.layers.contractive import project_rows
+from caribou.mechanisms import samplers
 from caribou.mechanisms.message_passing import propagate
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.privacy.arithmetic import double_precision
@@ -67,6 +69,32 @@ def measure(nodes: int, average_degree: float, columns: int) -> dict[str, float]
     }
 
 
+def exact_noise(count: int = 10**6) -> dict[str, float]:
+    """(e): the exact samplers against what they would be in double precision with 128-bit uniforms."""
+
+    def exponentials(size: int) -> np.ndarray:
+        words = samplers.words(NoiseSource.seeded(0)._next_stream(), 2 * size).astype(np.float64)
+        return np.asarray(-np.log((words[:size] + (words[size:] + 0.5) * 2.0**-64) * 2.0**-64))
+
+    def rounded_gaussians() -> np.ndarray:
+        radius = np.sqrt(2 * exponentials(count // 2))
+        angle = samplers.words(NoiseSource.seeded(0)._next_stream(), count // 2) * (2 * np.pi * 2.0**-64)
+        return np.rint(np.concatenate([radius * np.cos(angle), radius * np.sin(angle)]) * 2.0**28) * 2.0**-28
+
+    noise = NoiseSource.seeded(0)
+    ratios = {}
+    for epsilon in (0.1, 1.0, 4.0, 16.0):
+        exact = cpu_seconds(lambda e=epsilon: noise.discrete_laplace((count,), epsilon=e))  # type: ignore[misc]
+        plain = cpu_seconds(
+            lambda e=epsilon: np.floor(exponentials(count) / e) - np.floor(exponentials(count) / e)  # type: ignore[misc]
+        )
+        ratios[f"discrete Laplace, epsilon = {epsilon:g}"] = exact / plain
+    plain = cpu_seconds(lambda: np.rint((exponentials(count) - exponentials(count)) * 2.0**28) * 2.0**-28)
+    ratios["Laplace"] = cpu_seconds(lambda: noise.laplace((count,), scale=1.0)) / plain
+    ratios["Gaussian"] = cpu_seconds(lambda: noise.gaussian((count,), std=1.0)) / cpu_seconds(rounded_gaussians)
+    return ratios
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--nodes", type=int, default=50_000)
@@ -87,8 +115,15 @@ def main() -> None:
     products = ", ".join(f"{1000 * results[columns][PRODUCT]:.3g} ms at d = {columns}" for columns in results)
     console.print(f"one bare sparse product: {products}")
     console.print(table)
+    samplers_table = Table(title="exact samplers / the same in double precision", title_justify="left")
+    samplers_table.add_column("noise")
+    samplers_table.add_column("ratio", justify="right")
+    ratios = exact_noise()
+    for name, ratio in ratios.items():
+        samplers_table.add_row(name, f"{ratio:.3g}")
+    console.print(samplers_table)
     arguments.out.mkdir(exist_ok=True)
-    (arguments.out / "core.json").write_text(json.dumps(results, indent=2) + "\n")
+    (arguments.out / "core.json").write_text(json.dumps({**results, "exact noise": ratios}, indent=2) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Privacy noise: the only place that draws it.
 
-AES-256 in counter mode gives the bits; `samplers` turns them into every distribution. The key comes from the operating
+AES-256 in counter mode gives the bits; `samplers` turns them into every distribution, exactly. The key comes from the operating
 system unless an experiment asks for a seed; it is held in memory only, and is never printed, copied or pickled. The one exception
 is `RunKey`, which outlives a crash in a private file, because a resumed run must draw the same noise again. Noise of such a run
 is drawn under a key that is derived from it and from all that decides what the noise is added to (`BlockNoise`).

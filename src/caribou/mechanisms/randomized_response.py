@@ -85,8 +85,7 @@ def perturbed_pairs(graph: Graph, response: PairResponse, noise: NoiseSource) ->
 
     Every edge is kept with probability a, every other pair becomes an edge with probability b, all independently: a boolean per
     edge, a binomial number of new pairs, and that many different non-edges, all equally likely (draws that hit an edge or a pair
-    twice are repeated). Formal guarantee: response.epsilon-DP at edge level (`PairResponse`), up to 2^-100 in total variation
-    for the sampler of the number.
+    twice are repeated). Formal guarantee: response.epsilon-DP at edge level (`PairResponse`).
     """
     N = pair_count(graph.num_nodes)
     edges = pair_numbers(graph)

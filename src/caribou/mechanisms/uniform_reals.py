@@ -14,6 +14,7 @@ import math
 from collections.abc import Sequence
 from decimal import Decimal
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 _GUARD = 64
@@ -100,10 +101,11 @@ def rounded_gaussians(u: UniformReal, v: UniformReal, factor: Fraction) -> tuple
         p = max(u.bits, v.bits) + _GUARD
         low, high = u.minus_log(p)
         radii = math.isqrt(low << (p + 1)), math.isqrt(high << (p + 1)) + 1
+        unit = factor / (1 << (2 * p))
         found = []
         for ends in v.turned(p):
-            products = [Fraction(r * c, 1 << (2 * p)) for r in radii for c in ends]
-            found.append([math.floor(factor * x + half) for x in (min(products), max(products))])
+            products = [r * c for r in radii for c in ends]
+            found.append([math.floor(unit * x + half) for x in (min(products), max(products))])
         if all(bottom == top for bottom, top in found):
             return found[0][0], found[1][0]
         u.refine()
@@ -139,9 +141,14 @@ def _minus_log(numerator: int, bits: int, p: int) -> Enclosure:
     """-log(numerator 2^-bits). `decimal` rounds logarithms correctly; 30 spare digits make the rest smaller than one unit."""
     digits = math.ceil(p * math.log10(2)) + len(str(bits)) + 30
     with decimal.localcontext(decimal.Context(prec=digits, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN)):
-        x = (bits * Decimal(2).ln() - Decimal(numerator).ln()) * Decimal(1 << p)
+        x = (bits * _log_2(digits) - Decimal(numerator).ln()) * Decimal(1 << p)
         nearest = int(x.to_integral_value(rounding=decimal.ROUND_FLOOR))
     return nearest - 1, nearest + 2
+
+
+@lru_cache(maxsize=16)
+def _log_2(digits: int) -> Decimal:
+    return Decimal(2).ln(decimal.Context(prec=digits))
 
 
 def _cos_sin(numerator: int, bits: int, p: int) -> tuple[int, int]:
@@ -162,6 +169,7 @@ def _cos_sin(numerator: int, bits: int, p: int) -> tuple[int, int]:
     return ((c, s), (-s, c), (-c, -s), (s, -c))[quarter & 3]
 
 
+@lru_cache(maxsize=16)
 def _pi(p: int) -> int:
     """pi 2^p to within one unit (Machin: 16 arctan 1/5 - 4 arctan 1/239)."""
     q = p + 32

@@ -37,8 +37,8 @@ GRID_BITS = 28
 def grid_spacing(*, noise_std: float) -> float:
     """The power of two to whose multiples value and noise are rounded before they are added: about 2^-28 noise_std.
 
-    Fine enough to cost nothing (2^-28 sqrt(n d) of the noise), coarse enough that neither the low bits of the value nor the
-    finitely many points of the sampler show in a sum.
+    Fine enough to cost nothing (2^-28 sqrt(n d) of the noise), coarse enough that the low bits of the value do not show in a sum,
+    and that double precision decides nearly every rounding of the noise.
     """
     return 2.0 ** (math.floor(math.log2(noise_std)) - GRID_BITS)
 
