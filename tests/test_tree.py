@@ -211,6 +211,18 @@ def test_noise_is_drawn_in_one_file() -> None:
         assert not calls(tree) & draws, f"{name} draws noise: {calls(tree) & draws}"
 
 
+def test_addresses_are_taken_in_one_function() -> None:
+    """C reads whatever an address leads to: `pointer` checks the array first, and `empty_rows` only asks how it is aligned."""
+    for name, tree in modules().items():
+        functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+        taking = {function.name for function in functions if "ctypes" in attributes(ast.Module([function], []))}
+        if name == "caribou.engines.kernels":
+            assert taking == {"pointer", "empty_rows"}
+        else:
+            assert not taking, f"{name} takes addresses in {taking}"
+            assert not {imported for imported in imports(tree) if imported.split(".")[0] in ("ctypes", "cffi")}, name
+
+
 def test_mechanisms_do_not_compute_sensitivities_and_layers_draw_nothing() -> None:
     for name, tree in modules().items():
         imported = imports(tree)

@@ -231,7 +231,7 @@ class TestFacebook:
         with pytest.raises(DataError, match="at least 6 known years, got 3"):
             load("facebook", data_dir=tmp_path)
 
-    def test_bad_files(self, tmp_path):
+    def test_bad_files(self, tmp_path, monkeypatch):
         target = tmp_path / "f.mat"
         target.write_bytes(b"MATLAB 5.0 MAT-file, broken")
         with pytest.raises(DataError, match="not a Facebook100"):
@@ -241,6 +241,13 @@ class TestFacebook:
             facebook_graph(target)
         with pytest.raises(DataError, match="A must be n x n and local_info n x 7"):
             facebook_graph(self.mat(target, info=[[1, 2, 3, 4, 5, 6, 7]]))
+        outside = sp.csc_matrix(np.eye(7))
+        outside.indices[6] = 10**6  # SciPy would write there when it turns columns into rows
+        with monkeypatch.context() as patch:
+            found = {"A": outside, "local_info": np.ones((7, 7), np.int32)}
+            patch.setattr("scipy.io.loadmat", lambda *_, **__: found)
+            with pytest.raises(DataError, match=r"A must have sparse indices in \[0, 7\), got 0 to 1000000"):
+                facebook_graph(target)
         content = self.mat(tmp_path / "g.mat").read_bytes()
         target.write_bytes(content[: len(content) // 2])
         with pytest.raises(DataError, match="not a Facebook100"):

@@ -54,6 +54,25 @@ def test_a_block_comes_back_from_its_file_whole_and_by_tile(tmp_path: Path) -> N
     }
 
 
+def test_a_digest_is_that_of_what_lies_in_the_files(tmp_path: Path) -> None:
+    """The digest of a state does not depend on how its rows were divided; that of a block changes with any of its bytes."""
+    files = BlockFiles(tmp_path, Layout(nodes=4, columns=2, shift=1))
+    written = files.write(0, np.array([[0, 1, 2]]), np.array([1, 0]))
+    assert written == files.digest(0)
+    for path in (tmp_path / "block-000000.starts", tmp_path / "block-000000.columns"):
+        before = path.read_bytes()
+        path.write_bytes(before[:-1] + bytes([before[-1] ^ 1]))
+        assert files.digest(0) != written
+        path.write_bytes(before)
+    rows, found = np.arange(8, dtype=np.float32).reshape(4, 2), set()
+    for size in (1, 2, 4):
+        state = files.state(f"by {size}")
+        for first in range(0, 4, size):
+            state.write(first, rows[first : first + size])
+        found.add(state.digest())
+    assert len(found) == 1
+
+
 def test_a_state_is_written_and_read_in_any_order(tmp_path: Path) -> None:
     state = StateFile(tmp_path / "x.state", Layout(5, 3, 1))
     rows = np.random.default_rng(0).standard_normal((5, 3)).astype(np.float32)

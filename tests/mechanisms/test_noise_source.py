@@ -142,7 +142,8 @@ needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 
 
 def draw(source: NoiseSource) -> bytes:
-    return source.gaussian((8,), std=1.0).tobytes()
+    """A draw, and the key that the source has afterwards."""
+    return source.gaussian((4,), std=1.0).tobytes() + source._NoiseSource__key  # type: ignore[attr-defined]
 
 
 def in_a_fork(source: NoiseSource, draw: Callable[[NoiseSource], bytes] = draw) -> bytes:
@@ -180,15 +181,17 @@ def test_a_forked_child_does_not_repeat_the_noise_of_its_parent(
     source = NoiseSource.secure()
     for drawn_from in (source, source.stream("part")):
         drawn = [elsewhere(drawn_from), elsewhere(drawn_from), draw(drawn_from)]
-        assert len(set(drawn)) == 3
-        assert {len(bytes_drawn) for bytes_drawn in drawn} == {64}
+        assert {len(each) for each in drawn} == {64}
+        assert len({each[:32] for each in drawn}) == 3, "the same noise"
+        assert len({each[32:] for each in drawn}) == 3, "the same key"
 
 
 @needs_fork
 def test_streams_opened_in_two_children_are_not_the_same() -> None:
     source = NoiseSource.secure()
     drawn = [in_a_fork(source, lambda root: draw(root.stream("part"))) for _ in range(2)]
-    assert len({*drawn, draw(source.stream("part"))}) == 3
+    drawn.append(draw(source.stream("part")))
+    assert len({each[:32] for each in drawn}) == len({each[32:] for each in drawn}) == 3
 
 
 @needs_fork
@@ -202,6 +205,14 @@ def test_a_child_of_many_threads_draws_at_once() -> None:
 def test_reproducible_noise_stays_reproducible_in_a_child() -> None:
     source = NoiseSource.seeded(1)
     assert in_a_fork(source) == draw(source)
+
+
+def test_memory_that_is_copied_as_a_whole_does_not_repeat_its_noise() -> None:
+    """A snapshot of a virtual machine, started twice: key, number and marker are the same in both."""
+    source, twin = NoiseSource.secure(), object.__new__(NoiseSource)
+    vars(twin).update(vars(source))
+    assert draw(source)[32:] == draw(twin)[32:]
+    assert draw(source)[:32] != draw(twin)[:32]
 
 
 # -- noise by address ---------------------------------------------------------------------------------------------------

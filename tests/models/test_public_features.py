@@ -73,5 +73,9 @@ def test_public_features_that_cannot_be_used_are_refused(tmp_path: Path) -> None
         refused(name, "must be a table of numbers")
     for name in ("objects.npy", "other.npz", "broken.npz", "words.csv"):
         refused(name, "must be readable")
+    outside = sp.csr_array(np.eye(3))
+    outside.indices[2] = 10**6  # SciPy would multiply with whatever lies there
+    sp.save_npz(tmp_path / "outside.npz", outside)
+    refused("outside.npz", r"must have sparse indices in \[0, 3\), got 0 to 1000000")
     refused("missing.npy", "must be an existing file")
     refused("table.txt", "must end in .npy")

@@ -26,6 +26,7 @@ from caribou.datasets.npz import read_npz, write_graph
 from caribou.datasets.table import Public, check_statistics
 from caribou.errors import CaribouError, DataError
 from caribou.graph import Graph, Split
+from caribou.graph.checks import check_places
 
 #: Environment variable that names the folder of data set files.
 FOLDER_VARIABLE = "CARIBOU_DATA"
@@ -240,6 +241,8 @@ def _facebook_arrays(path: Path) -> tuple[Any, np.ndarray]:
 
     try:
         content = loadmat(path, variable_names=["A", "local_info"])
+        if sp.issparse(content["A"]):
+            check_places(A=content["A"])
         adjacency, info = sp.csr_array(content["A"]), np.asarray(content["local_info"])
     except Exception as error:  # damaged files fail anywhere inside the reader
         raise DataError(f"{path}: not a Facebook100 .mat file ({type(error).__name__}: {error})") from error

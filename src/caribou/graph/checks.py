@@ -119,7 +119,7 @@ def first_bad(features: Any, good: np.ndarray) -> tuple[int, int, Any]:
 def checked_sparse(features: Any, dtype: np.dtype) -> Any:
     if max(features.shape) > MAX_NODES:
         raise InputError(f"features must have at most {MAX_NODES} columns, got {features.shape[1]}")
-    _check_places(features)
+    check_places(features=features)
     if isinstance(features, sp.csr_array) and features.dtype == dtype and _is_canonical(features):
         parts = (features.data, features.indices, features.indptr)
         if all(is_plain(part) and not part.flags.writeable for part in parts):
@@ -128,7 +128,7 @@ def checked_sparse(features: Any, dtype: np.dtype) -> Any:
     rows = features.tocsr()
     parts = (rows.data.astype(dtype), np.array(rows.indices), np.array(rows.indptr))
     matrix = sp.csr_array(parts, shape=features.shape)
-    _check_places(matrix)
+    check_places(features=matrix)
     matrix.sum_duplicates()
     if matrix.nnz <= MAX_NODES and matrix.indices.dtype != np.int32:
         narrow = (matrix.data, matrix.indices.astype(np.int32), matrix.indptr.astype(np.int32))
@@ -136,26 +136,27 @@ def checked_sparse(features: Any, dtype: np.dtype) -> Any:
     return seal(matrix)
 
 
-def _check_places(matrix: Any) -> None:
+def check_places(**given: Any) -> None:
     """Every entry of a sparse matrix lies inside of it: SciPy believes what it is given, and would read other memory."""
+    ((name, matrix),) = given.items()
     if matrix.format == "coo":
         for end, places in zip(matrix.shape, matrix.coords, strict=True):
-            _require_below(end, places)
+            _require_below(end, places, name)
     elif matrix.format in ("csr", "csc", "bsr"):
         block = matrix.blocksize if matrix.format == "bsr" else (1, 1)
         rows, columns = (size // length for size, length in zip(matrix.shape, block, strict=True))
         lines, end = (columns, rows) if matrix.format == "csc" else (rows, columns)
         starts, entries = matrix.indptr, len(matrix.indices)
         if len(starts) != lines + 1 or int(starts[0]) != 0 or (starts[1:] < starts[:-1]).any():
-            raise InputError(f"features must have an indptr that rises from 0 in {lines} steps, got another one")
+            raise InputError(f"{name} must have an indptr that rises from 0 in {lines} steps, got another one")
         if not int(starts[-1]) <= entries == len(matrix.data):
-            raise InputError("features must have as many indices and values as its indptr says, got another number")
-        _require_below(end, matrix.indices[: int(starts[-1])])
+            raise InputError(f"{name} must have as many indices and values as its indptr says, got another number")
+        _require_below(end, matrix.indices[: int(starts[-1])], name)
 
 
-def _require_below(end: int, places: np.ndarray) -> None:
+def _require_below(end: int, places: np.ndarray, name: str) -> None:
     if len(places) and not (int(places.min()) >= 0 and int(places.max()) < end):
-        raise InputError(f"features must have sparse indices in [0, {end}), got {places.min()} to {places.max()}")
+        raise InputError(f"{name} must have sparse indices in [0, {end}), got {places.min()} to {places.max()}")
 
 
 def _is_canonical(matrix: Any) -> bool:

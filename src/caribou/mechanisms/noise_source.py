@@ -195,14 +195,19 @@ class NoiseSource:
     def _cipher_stream(self) -> Any:
         # One counter block per draw: the upper half of the initial block is the number of the draw, the lower half counts.
         initial = self._draws.to_bytes(8, "big") + bytes(8)
-        return Cipher(algorithms.AES(self.__key), modes.CTR(initial)).encryptor()
+        # A snapshot of the whole machine that is started twice has this key and this number twice; fresh bytes it has not.
+        key = self._freshened() if self.__is_secret else self.__key
+        return Cipher(algorithms.AES(key), modes.CTR(initial)).encryptor()
+
+    def _freshened(self) -> bytes:
+        return hashlib.sha256(self.__key + os.urandom(32)).digest()
 
     def _rekey_after_fork(self) -> None:
         """A forked child holds a copy of the key: without a new one, two releases would carry the same noise."""
         here = MARKER.read()
         if self._process != here:
             if self.__is_secret:
-                self.__key = hashlib.sha256(self.__key + os.urandom(32)).digest()
+                self.__key = self._freshened()
             self._process = here
 
     def __repr__(self) -> str:

@@ -16,6 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from caribou.errors import DataError
+from caribou.graph.checks import check_places
 from caribou.mechanisms.bounded_rows import Rows
 from caribou.models.features import centred_unit_rows, stretched_rows, unit_root_rows
 
@@ -118,7 +119,9 @@ def _read(file: Path) -> Any:
                 return arrays["features"]
             if "format" not in arrays.files:
                 raise KeyError("no array 'features', and no sparse matrix")
-        return sp.csr_array(sp.load_npz(file))
+        matrix = sp.load_npz(file)
+        check_places(public_features=matrix)
+        return sp.csr_array(matrix)
     import pandas as pd
 
     if ending == ".parquet":
