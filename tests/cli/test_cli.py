@@ -55,8 +55,8 @@ def test_ledger_from_the_outside(tmp_path: Path) -> None:
     assert refused.returncode == 2
     assert "survey" in refused.stderr
     shown = json.loads(run("ledger", "show", "--json", cwd=tmp_path).stdout)
-    (entry,) = shown["datasets"]
-    assert entry["name"] == "survey"
+    entry, nodes = shown["datasets"]
+    assert (entry["name"], entry["unit"], nodes["unit"], nodes["epsilon_spent"]) == ("survey", "edge", "node", "inf")
     assert entry["releases"] == 1
     assert entry["epsilon_spent"] == pytest.approx(1.5, abs=1e-3)
     assert entry["epsilon_budget"] == 2

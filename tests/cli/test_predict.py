@@ -343,6 +343,30 @@ def test_another_graph_without_a_release(method: str, world: Path, tmp_path: Pat
     assert [file.name for file in tmp_path.iterdir()] == ["p.csv"]
 
 
+def test_a_look_alike_is_warned_of_and_charged_where_its_owner_says(
+    world: Path, tmp_path: Path, caribou: Caribou
+) -> None:
+    """The second graph with its nodes in another order: one line that names the other data set and the option."""
+    graph = cb.read_graph(world / "second.npz")
+    order = np.random.default_rng(1).permutation(graph.num_nodes)
+    cb.datasets.write_graph(cb.Graph.from_edges(graph.features, order[graph.edge_index]), tmp_path / "other.npz")
+    book = tmp_path / "book.sqlite"
+    cb.Ledger(book)
+
+    def predict(number: int, file: Path, name: str, *more: str, code: int = 0) -> Outcome:
+        out = tmp_path / f"{number}.csv"
+        where = ("--graph", file, "--name", name, "--ledger", book, "--out", out)
+        return caribou("predict", world / "caribou-edp", *where, *more, code=code)
+
+    assert "same degrees" not in predict(1, world / "second.npz", "second").err
+    (line,) = [x for x in predict(2, tmp_path / "other.npz", "other").err.splitlines() if "same degrees" in x]
+    assert line.startswith("warning: data set 'other'")
+    assert "--name second --replace-fingerprint" in line
+    assert "has changed since" in predict(3, world / "first.npz", "second", code=2).err
+    predict(4, world / "first.npz", "second", "--replace-fingerprint")
+    assert [entry.dataset for entry in cb.Ledger(book).entries()] == ["second", "other", "second"]
+
+
 def test_bad_predictions(world: Path, tmp_path: Path, caribou: Caribou) -> None:
     def failure(*arguments: Any) -> str:
         return caribou("predict", *arguments, code=2).err

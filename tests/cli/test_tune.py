@@ -37,3 +37,20 @@ def test_a_search_is_saved_and_what_does_not_fit_is_refused(tmp_path: Path) -> N
         assert isinstance(failed.exception, CaribouError)
         assert words in str(failed.exception)
     assert not (tmp_path / "x").exists()
+
+
+def test_a_graph_that_has_changed_is_tuned_again_where_the_owner_says_whom_it_is_about(tmp_path: Path) -> None:
+    for number in (1, 2):
+        graph = cb.datasets.load("csbm", nodes=90, classes=3, features=4, seed=number)
+        cb.datasets.write_graph(graph, tmp_path / f"{number}.npz")
+    book, space = tmp_path / "book.sqlite", tmp_path / "space.toml"
+    space.write_text("hidden = [[], [4]]\n")
+
+    def call(number: int, *more: str) -> BaseException | None:
+        files = ["--graph", str(tmp_path / f"{number}.npz"), "--space", str(space), "--ledger", str(book)]
+        return CliRunner().invoke(app, ["tune", "mlp", "--trials", "1", "--name", "people", *files, *more]).exception
+
+    assert call(1) is None
+    assert "has changed since its last release" in str(call(2))
+    assert call(2, "--replace-fingerprint") is None
+    assert [entry.dataset for entry in cb.Ledger(book).entries()] == ["people", "people"]

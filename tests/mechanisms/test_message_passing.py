@@ -277,7 +277,7 @@ def test_the_ledger_refuses_before_noise_is_drawn(tmp_path) -> None:
     with pytest.raises(BudgetExceeded):
         release(graph, layer, noise=noise, **arguments)
     assert noise.draws == 0
-    (standing,) = ledger.datasets()
+    standing = ledger.total(graph.name, "edge")
     assert standing.releases == 1
     assert ledger.entries()[0].status == "released"
 
@@ -322,7 +322,7 @@ def test_changed_content_is_refused_unless_declared(tmp_path) -> None:
     with pytest.raises(CaribouError, match="changed"):
         release(changed, layer, **arguments)
     release(changed, layer, replace_fingerprint=True, **arguments)
-    (standing,) = Ledger(tmp_path / "book.sqlite").datasets()
+    standing = Ledger(tmp_path / "book.sqlite").total(graph.name, "edge")
     assert standing.releases == 2
 
 

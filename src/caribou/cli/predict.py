@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from caribou._files import atomic_file
-from caribou.cli.options import ClassNames, Column, GraphSource, LedgerOption, Name, NodeTable
+from caribou.cli.options import ClassNames, Column, GraphSource, LedgerOption, Name, NodeTable, ReplaceFingerprint
 from caribou.errors import InputError
 from caribou.privacy.budget import PrivacyUnit
 
@@ -43,6 +43,7 @@ def predict(
     name: Name = None,
     training_graph: _Training = False,
     ledger: LedgerOption = None,
+    replace_fingerprint: ReplaceFingerprint = False,
 ) -> None:
     """Write the class of every node, with its probability. The column of ids keeps its title (node, where it has none).
 
@@ -69,7 +70,7 @@ def predict(
         if training_graph:
             probabilities = model.predict_proba(data, training_graph=True)
         else:
-            probabilities = _new_release(model, data, out, ledger)
+            probabilities = _new_release(model, data, out, ledger, replace_fingerprint)
     _write_table(_predictions(probabilities, model.classes, ids, title), out)
     typer.echo(f"wrote {len(probabilities)} predictions to {out}")
     if model.budget.unit is PrivacyUnit.NODE:
@@ -144,13 +145,13 @@ def _require_verified(found: Certificate, path: Path) -> None:
         )
 
 
-def _new_release(model: Model, data: Graph, out: Path, ledger: Path | None) -> np.ndarray:
+def _new_release(model: Model, data: Graph, out: Path, ledger: Path | None, replace_fingerprint: bool) -> np.ndarray:
     beside = out.with_suffix(".certificate.json")
     if beside.exists():
         raise InputError(f"certificate of the new release must be a new file, got {str(beside)!r}, which exists")
     if model.node_ids is not None and data.node_ids is not None and set(model.node_ids) == set(map(str, data.node_ids)):
         typer.echo("warning: these are the nodes of the training graph; --training-graph would spend nothing", err=True)
-    result = model.predict_graph(data, ledger=ledger)
+    result = model.predict_graph(data, ledger=ledger, replace_fingerprint=replace_fingerprint)
     if result.certificate.epsilon_spent == 0:
         where = "" if ledger is None else f"; entered in {ledger} at no cost"
         typer.echo(f"each prediction is made from a node's own features: nothing was released{where}", err=True)

@@ -19,6 +19,7 @@ from caribou.cli.options import (
     LedgerOption,
     Name,
     NodeTable,
+    ReplaceFingerprint,
 )
 from caribou.cli.train import attack_words, fit_progress, parse_settings
 from caribou.errors import InputError
@@ -48,6 +49,7 @@ def tune(
     seed: Annotated[int, typer.Option(help="The public seed (split, models).")] = 0,
     out: Annotated[Path | None, typer.Option(help="Save the best model to this new folder.")] = None,
     ledger: LedgerOption = None,
+    replace_fingerprint: ReplaceFingerprint = False,
     as_json: AsJson = False,
 ) -> None:
     """Try several settings and keep the best, within one budget.
@@ -86,6 +88,7 @@ def tune(
             fixed=parse_settings(settings or []),
             seed=seed,
             ledger=ledger,
+            replace_fingerprint=replace_fingerprint,
             progress=advance if public else lambda: None,
         )
     if found.fitted is not None and out is not None:
