@@ -145,8 +145,8 @@ class Graph:
         simple, and `cleaning` counts what was changed. Time and memory are linear in the number of pairs.
 
         ``classes`` declares the classes, which node level asks for: their number, their names (label k is the k-th), or the
-        values that labels may have. A label that is none of them is unknown. ``class_names`` and ``num_classes`` declare them as the
-        record holds them.
+        values that labels may have. A label that is none of them is unknown. ``class_names`` and ``num_classes`` declare them as
+        the record holds them.
 
         >>> Graph.from_edges(np.zeros((3, 1)), [[0], [1]], labels=[0, 1, 7], classes=["no", "yes"]).labels.tolist()
         [0, 1, -1]
