@@ -8,6 +8,7 @@ from torch_geometric.data import Data
 
 from caribou.errors import InputError
 from caribou.graph import Graph, Split
+from caribou.privacy.budget import PrivacyUnit
 from graph_support import assert_same
 
 
@@ -101,3 +102,30 @@ def test_a_pyg_data_must_state_its_number_of_nodes() -> None:
     assert Graph.from_pyg(Data(edge_index=edges, num_nodes=30)).num_nodes == 30
     assert Graph.from_pyg(Data(edge_index=edges, y=np.zeros(30, np.int64))).num_nodes == 30
     assert Graph.from_pyg(Data(edge_index=edges, train_mask=torch.zeros(30, dtype=torch.bool))).num_nodes == 30
+
+
+@pytest.mark.parametrize("part", ["train", "val", "test"])
+def test_a_person_without_data_reads_like_one_who_was_taken_out(part):
+    """A row of zeros without edges, label -1 or no number; the part of the split is public and stays in its mask."""
+    graph = Graph.from_edges(
+        np.eye(6) + 1,
+        [[0, 1, 2, 3], [1, 2, 3, 4]],
+        labels=[0, 1, 2, 0, 1, 2],
+        split=Split([0, 1], [2, 3], [4, 5]),
+        classes=3,
+    )
+    node = int(getattr(graph.split, part)[1])
+    gone = graph.without_node(node)
+    for unknown in (-1.0, float("nan"), 7.0, 1.5):
+        data = gone.to_pyg()
+        data[f"{part}_mask"][node] = True
+        data.y = data.y.double()
+        data.y[node] = unknown
+        back = Graph.from_pyg(data, classes=3)
+        assert np.array_equal(back.features, gone.features)
+        assert np.array_equal(back.edge_index, gone.edge_index)
+        assert np.array_equal(back.labels, gone.labels)
+        for name in ("train", "val"):
+            assert np.array_equal(getattr(back.split, name), getattr(gone.split, name))
+        assert back.split.declared == gone.split.declared == (2, 2, 2)
+        assert back.sizes(PrivacyUnit.NODE) == gone.sizes(PrivacyUnit.NODE)
