@@ -126,7 +126,7 @@ def test_a_part_that_cannot_be_made_leaves_the_others() -> None:
     outcome = Audit(audited, ("distinguish", "onerun"), 40, workers=1).run()
     assert list(outcome.proofs) == ["distinguish"]
     assert "room for" in outcome.skipped["onerun"]
-    alike = replace(outcome, proofs={"onerun": OneRun(2, 2, 1, 0.0, 0.95, 0.0, None, 0)})
+    alike = replace(outcome, proofs={"onerun": OneRun(outcome.verdict.claim, 2, 2, 1, 0.95, None, 0)})
     assert alike.to_json()["attacks"]["onerun"]["game"]["guesses"] == 2
 
 

@@ -9,7 +9,20 @@ from functools import cached_property
 import numpy as np
 
 from caribou._validate import below_one, positive_or_inf
-from caribou.audit.bounds import epsilon_bound, epsilon_of_rates, many_bounds, mu_bound, mu_of_rates
+from caribou.audit.bounds import (
+    TradeOff,
+    curve_bound,
+    curve_p_value,
+    epsilon_bound,
+    epsilon_of_rates,
+    gaussian_trade_off,
+    many_bounds,
+    mu_bound,
+    mu_of_rates,
+    one_run_bound,
+    one_run_p_value,
+    trade_off_of_points,
+)
 from caribou.privacy.accounting import (
     epsilon_of,
     gdp_epsilon,
@@ -22,6 +35,8 @@ from caribou.privacy.certificate import Certificate
 from caribou.privacy.events import EpsilonDelta, Event, NonPrivate, choices, gaussian_mu
 from caribou.privacy.mechanism_records import groups_of
 
+CURVE_DELTAS = (1e-4, 1e-3, 1e-2, 0.03, 0.1, 0.2, 0.4)
+"""Where the curve of composed events is read, beside the claimed delta."""
 ROUNDING = 1e-6
 """Of an epsilon that was computed from mu and back."""
 
@@ -120,6 +135,42 @@ class Claim:
         """`proven` of many tests on the same runs, to choose one of them. [tests]"""
         delta = None if self.kind == "mu" else 0.0 if self.pure else self.delta
         return many_bounds(false, true, runs, delta=delta, confidence=confidence)
+
+    # -- what right guesses about canaries show --------------------------------------------------------------------
+
+    @cached_property
+    def trade_off(self) -> TradeOff:
+        """The curve of the claim: exact for mu-GDP and for a pure claim, else that of several points (epsilon, delta) of it."""
+        if self.kind == "mu":
+            return gaussian_trade_off(self.size)
+        if self.pure or not self.events:
+            return trade_off_of_points([(self.size, 0.0 if self.pure else self.delta)])
+        deltas = [delta for delta in CURVE_DELTAS if delta > self.delta]
+        points = [(epsilon_of(self.events, delta), delta) for delta in deltas]
+        return trade_off_of_points([(self.size, self.delta), *points])
+
+    def p_value_of_guesses(self, correct: int, guesses: int, canaries: int) -> float:
+        """The largest probability of so many right guesses under the claim: the smaller of two bounds on one probability."""
+        delta = 0.0 if self.pure else self.delta
+        stated = self.as_epsilon(self.size)
+        by_size = one_run_p_value(correct, guesses, canaries, stated, delta) if math.isfinite(stated) else 1.0
+        return min(by_size, curve_p_value(correct, guesses, canaries, self.trade_off))
+
+    def proven_by_guesses(self, correct: int, guesses: int, canaries: int, confidence: float) -> float:
+        """A lower bound on `leak` from right guesses in one run.
+
+        By the family of curves of `kind`: Gaussian ones for mu, else those of (epsilon, delta) at the claimed delta.
+        """
+        if self.kind == "mu":
+            return curve_bound(correct, guesses, canaries, gaussian_trade_off, confidence)
+        if self.pure:
+            return one_run_bound(correct, guesses, canaries, 0.0, confidence)
+        by_curve = curve_bound(
+            correct, guesses, canaries, lambda epsilon: trade_off_of_points([(epsilon, self.delta)]), confidence
+        )
+        return max(by_curve, one_run_bound(correct, guesses, canaries, self.delta, confidence))
+
+    # -- in other words --------------------------------------------------------------------------------------------
 
     def as_epsilon(self, leak: float) -> float:
         """A leak as an epsilon at the claimed delta."""

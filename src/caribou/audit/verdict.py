@@ -106,17 +106,18 @@ def judge(
         One word with its reasons, and the largest proven epsilon.
     """
     games, runs = _by_kind(proofs)
-    guessed = max((run.epsilon_lower for run in runs), default=0.0)
+    guessed = max((run.epsilon_by_rates for run in runs), default=0.0)
     each = [(e.epsilon_lower, BY_MU if e.claim.kind == "mu" else BY_RATES) for e in games.values()]
-    lower, by = max([*each, *((run.epsilon_lower, BY_GUESSES) for run in runs)], default=(0.0, BY_RATES))
+    each += [(run.epsilon_lower, BY_MU if run.claim.kind == "mu" else BY_GUESSES) for run in runs]
+    lower, by = max(each, default=(0.0, BY_RATES))
 
     def said(word: str, reasons: Sequence[str], more_runs: int | None = None) -> Verdict:
-        mu = max((e.leak for e in games.values() if e.claim.kind == "mu"), default=None)
+        mu = max((proof.leak for proof in (*games.values(), *runs) if proof.claim.kind == "mu"), default=None)
         rates = max([e.epsilon_by_rates for e in games.values()] + [guessed])
         return Verdict(word, claim, lower, confidence, tuple(reasons), more_runs, reproduce, by, mu, rates)
 
     rejections = [*broken, *(describe_violation(name, e) for name, e in games.items() if e.rejects_claim)]
-    rejections += [run.describe() for run in runs if run.epsilon_lower > claim.epsilon]
+    rejections += [run.describe() for run in runs if run.rejects_claim]
     if rejections:
         return said(VIOLATED, rejections)
     whole = {name: e for name, e in games.items() if name not in parts}
