@@ -96,14 +96,14 @@ def test_a_mean_over_the_declared_size_is_consistent(epsilon: float) -> None:
 
 # -- whole methods -------------------------------------------------------------------------------------------------
 
-METHOD_RUNS = {"edge": {1.0: 280, 8.0: 240}, "node": {1.0: 200, 8.0: 200}}
+METHOD_RUNS = {"edge": {1.0: 280, 8.0: 240}, "node": {1.0: 220, 8.0: 200}}
 """As many as a known bad method of the same unit gets, and enough to see twice the claim: otherwise none is consistent."""
 DELTA = {1.0: 0.3, 8.0: 1e-5}
 """At these deltas so few runs see twice the claim; at 1e-5 epsilon = 1 would take 3,600."""
 QUICK: dict[str, dict[str, Any]] = {
     "sage-edp": {"epochs": 1, "hidden": 2, "layers": 1, "max_edges": 20},
     "lapgraph-edp": {"epochs": 1, "hidden": 2, "layers": 1, "max_edges": 20},
-    "caribou-ndp": {"graph_share": 0.5, "degree_cap": 2, "classifier": "trained"},
+    "caribou-ndp": {"graph_share": 0.5, "degree_cap": 12, "classifier": "trained"},
     "gap-ndp": {"degree_cap": 2},
 }
 GAUSSIAN = [

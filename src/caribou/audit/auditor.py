@@ -19,12 +19,10 @@ from caribou.audit.metrics import AttackResult
 from caribou.audit.schedule import MIN_RUNS
 from caribou.audit.verdict import Verdict, judge
 from caribou.errors import InputError
-from caribou.privacy.budget import PrivacyUnit
 from caribou.privacy.certificate import Certificate, json_number
 
 SAME_COST = 1e-3
 """Relative: accounting rounds up, by an amount that depends on the size of the graph."""
-ONE_KIND_OF_NODE = "only a training node was there or not: nothing was tried about validation and test nodes"
 NEEDS_PRIVACY = (Promise.CLAIM, Promise.POST_PROCESSING)
 """Promises that exist only where privacy is claimed."""
 
@@ -108,6 +106,7 @@ class Audit:
         share = 1 - (1 - self.confidence) / max(1, sum(attack.games(self.audited) for attack in made))
         fits = {attack.name: attack.fits(self.audited, self._terms(attack, share, progress)) for attack in made}
         proofs: dict[str, Proof] = {}
+        untried: tuple[str, ...] = ()
         attacks: dict[str, AttackResult] = {}
         notes = _about_stored(self.stored, self.audited.fitted.certificate)
         for attack in made:
@@ -116,6 +115,7 @@ class Audit:
             attacks |= found.measured
             skipped |= found.skipped
             notes += found.notes
+            untried += found.untried
         verdict = judge(
             proofs,
             self.audited.claim,
@@ -123,7 +123,7 @@ class Audit:
             reproduce=self.reproduce,
             parts=(MECHANISM,),
             broken=self._broken(),
-            untried=(ONE_KIND_OF_NODE,) if self.audited.budget.unit is PrivacyUnit.NODE else (),
+            untried=untried,
         )
         return Outcome(self.subject or self.audited.name, verdict, proofs, attacks, skipped, tuple(notes), fits)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -23,6 +23,7 @@ from caribou.audit.bounds import (
     one_run_p_value,
     trade_off_of_points,
 )
+from caribou.graph import Graph
 from caribou.privacy.accounting import (
     epsilon_of,
     gdp_epsilon,
@@ -32,8 +33,9 @@ from caribou.privacy.accounting import (
 )
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.certificate import Certificate
-from caribou.privacy.events import EpsilonDelta, Event, NonPrivate, choices, gaussian_mu
-from caribou.privacy.mechanism_records import groups_of
+from caribou.privacy.events import EpsilonDelta, Event, Gaussian, NonPrivate, choices, gaussian_mu
+from caribou.privacy.mechanism_records import Group, groups_of
+from caribou.privacy.scope import Scope, ScopeKind
 
 CURVE_DELTAS = (1e-4, 1e-3, 1e-2, 0.03, 0.1, 0.2, 0.4)
 """Where the curve of composed events is read, beside the claimed delta."""
@@ -65,11 +67,30 @@ class Claim:
         object.__setattr__(self, "unit", PrivacyUnit.parse(self.unit))
 
     @classmethod
-    def of_certificate(cls, certificate: Certificate, group: str | None = None) -> Claim:
-        """The claim of a certificate; with ``group``, that about one group of nodes where groups pay differently."""
-        groups = {payer.value: events for payer, events in groups_of(certificate.mechanisms).items()}
-        events = groups.get(group or "", certificate.cost)
-        return cls(certificate.epsilon, certificate.delta, certificate.unit, tuple(events))
+    def of_certificate(cls, certificate: Certificate, group: Group | None = None, degree: int | None = None) -> Claim:
+        """The claim of a certificate about one edge, or about one node of a ``group`` of the split and of a ``degree``.
+
+        Where groups pay differently, each has its own events. Where the certificate has a curve over degrees, a node of degree d
+        is promised the epsilon of the smallest degree on the curve that is at least d, and nothing beyond the last one.
+        """
+        groups = groups_of(certificate.mechanisms)
+        events = certificate.cost if group is None else groups.get(group, certificate.cost)
+        claim = cls(certificate.epsilon, certificate.delta, certificate.unit, tuple(events))
+        curve = getattr(certificate, "epsilon_by_degree", ())
+        if degree is None or not curve:
+            return claim
+        return claim._at(min((float(epsilon) for reached, epsilon in curve if reached >= degree), default=math.inf))
+
+    def _at(self, promised: float) -> Claim:
+        """The same promise with another epsilon. A larger one is kept by larger shifts under the same kind of noise."""
+        if promised <= self.epsilon or not self.events:
+            return replace(self, epsilon=promised)
+        if not math.isfinite(promised) or not (self.pure or self.kind == "mu"):
+            return replace(self, epsilon=promised, events=())
+        event: Event = EpsilonDelta(promised)
+        if not self.pure:
+            event = Gaussian(1 / gdp_mu(epsilon=promised, delta=self.delta))
+        return replace(self, epsilon=promised, events=(event,))
 
     @property
     def is_private(self) -> bool:
@@ -193,6 +214,17 @@ class Claim:
             return "no privacy is claimed"
         text = f"epsilon = {self.epsilon:g}, " + ("delta = 0" if self.pure else f"delta = {self.delta:g}")
         return f"{text} at {self.unit.value} level" + (f" (mu = {self.size:.4g})" if self.kind == "mu" else "")
+
+
+def in_scope(scope: Scope, graph: Graph, node: int | None) -> bool:
+    """Whether a promise with this scope is about a node (None: an edge) of this graph.
+
+    Degrees within the limit meet every condition that a scope can have.
+    """
+    if scope.limit is None or int(graph.degrees.max(initial=0)) <= scope.limit:
+        return True
+    training = node is not None and graph.split is not None and bool(np.isin(node, graph.split.train))
+    return scope.kind is ScopeKind.TRAINING_NODES and training
 
 
 def weaker_than_asked(certificate: Certificate, budget: Budget) -> str | None:

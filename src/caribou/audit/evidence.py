@@ -43,6 +43,8 @@ class Evidence:
     """The game chose its pair among this many."""
     uncorrelated: int = 0
     """Columns of the transcript if they were too many to estimate their correlations, else 0."""
+    constant: bool = False
+    """Whether every run of both graphs handed out the same numbers."""
 
     @property
     def best(self) -> Judgement:

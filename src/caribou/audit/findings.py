@@ -48,10 +48,12 @@ class Terms:
 class Findings:
     """What an attack found, by the name of its part: rates that it measured, and lower bounds that it proved.
 
-    ``skipped``: parts that were not made, and why. ``notes``: what else a reader must know, one sentence each.
+    ``skipped``: parts that were not made, and why. ``notes``: what else a reader must know, one sentence each. ``untried``: what
+    no game has tried; a verdict without a rejection says it.
     """
 
     measured: Mapping[str, AttackResult] = field(default_factory=dict)
     proofs: Mapping[str, Proof] = field(default_factory=dict)
     skipped: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    untried: tuple[str, ...] = ()
