@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from time import perf_counter
 from typing import Any, ClassVar
 
 import numpy as np
@@ -21,18 +22,20 @@ import numpy as np
 from caribou._validate import integer, open_unit_interval
 from caribou.audit.audited_method import AuditedMethod
 from caribou.audit.batched_mechanisms import certified_mechanism
+from caribou.audit.catalogue import CATALOGUE, Promise
 from caribou.audit.claims import Claim, in_scope
 from caribou.audit.discriminants import Discriminants, Test, best_test, fit_discriminants, hits
 from caribou.audit.evidence import Evidence, Judgement
-from caribou.audit.findings import Findings, Promise, Terms
+from caribou.audit.findings import Findings, Terms
 from caribou.audit.metrics import FALSE_POSITIVE_RATES, AttackResult, Scored, summarise
 from caribou.audit.pairs import Pair, worst_pairs
 from caribou.audit.players import FAILED, Play, players, run_seed
 from caribou.audit.power import runs_for_power
 from caribou.audit.schedule import MIN_RUNS, block_sizes, error_shares, heats, planned_runs
 from caribou.audit.targets import AuditTarget, FitTarget, PredictTarget
-from caribou.audit.transcripts import Runs, checked_transcript, observe, observe_batch
+from caribou.audit.transcripts import Runs, Transcript, checked_transcript, observe, observe_batch
 from caribou.errors import InputError
+from caribou.graph import Graph
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.privacy.budget import PrivacyUnit
 from caribou.privacy.certificate import Certificate
@@ -41,6 +44,8 @@ FIT_SHARE = 0.4
 """Of the runs before a block: these fit discriminants, the others choose the test."""
 MECHANISM = "mechanism"
 """The game that plays the noise of a certificate by the library's own mechanisms, not the audited method."""
+TIMED = 100
+"""Runs of a mechanism that are made to see how long one takes."""
 MIN_METHOD_RUNS, MAX_METHOD_RUNS, MAX_MECHANISM_RUNS = 2_000, 5_000, 60_000
 
 NO_GAME_OF_FITS = (
@@ -70,15 +75,28 @@ class Distinguish:
     """Plays the mechanism of the certificate, the method itself, and whole fits where a prediction does not speak for them."""
 
     name: ClassVar[str] = "distinguish"
-    promise: ClassVar[Promise] = Promise.CLAIM
-    units: ClassVar[frozenset[PrivacyUnit]] = frozenset(PrivacyUnit)
-    needs_graph: ClassVar[bool] = False
+    promise: ClassVar[Promise] = CATALOGUE[name].promise
+    units: ClassVar[frozenset[PrivacyUnit]] = CATALOGUE[name].units
+    needs_graph: ClassVar[bool] = CATALOGUE[name].needs_graph
 
     def fits(self, audited: AuditedMethod, terms: Terms) -> int:
         """Those of the claim, and those of the games that play whole fits if no game stops early."""
         played = [game for game in self.plan(audited).values() if isinstance(game.target, FitTarget)]
         planned = [planned_runs(len(game.pairs), self._runs(game, audited, terms)) for game in played]
         return audited.claim_fits + sum(planned)
+
+    def runs(self, audited: AuditedMethod, terms: Terms) -> int:
+        """Runs on both graphs of all games, if none stops early."""
+        games = self.plan(audited).values()
+        return sum(planned_runs(len(game.pairs), self._runs(game, audited, terms)) for game in games)
+
+    def seconds(self, audited: AuditedMethod, terms: Terms) -> float:
+        """By one fit or prediction of each kind of game, and by a few runs of a mechanism."""
+        total = 0.0
+        for game in self.plan(audited).values():
+            runs = planned_runs(len(game.pairs), self._runs(game, audited, terms))
+            total += runs * _seconds(game, audited) / (terms.workers if game.in_processes else 1)
+        return total
 
     def games(self, audited: AuditedMethod) -> int:
         """How many games the plan has."""
@@ -135,6 +153,21 @@ class Distinguish:
             name=f"{audited.name}, {name}",
             progress=lambda done, planned, bound: terms.progress(name, done, planned, bound),
         )
+
+
+def _seconds(game: Planned, audited: AuditedMethod) -> float:
+    """How long one run of a game takes, about."""
+    if isinstance(game.target, FitTarget):
+        return audited.fit_seconds
+    if isinstance(game.target, PredictTarget):
+        return audited.prediction_seconds
+    start = perf_counter()
+    _block(_play_nothing, game.target, game.pairs[0], 0, TIMED, audited.seed)
+    return (perf_counter() - start) / (2 * TIMED)
+
+
+def _play_nothing(target: AuditTarget, graph: Graph, seeds: Sequence[int]) -> list[Transcript]:
+    raise InputError("a mechanism must be played in batches, got single runs")
 
 
 def claim_about(certificate: Certificate, pair: Pair) -> Claim:

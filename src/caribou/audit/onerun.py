@@ -19,10 +19,11 @@ import numpy as np
 
 from caribou._validate import integer, open_unit_interval
 from caribou.audit.audited_method import AuditedMethod
+from caribou.audit.catalogue import CATALOGUE, Promise
 from caribou.audit.claims import Claim
 from caribou.audit.discriminants import discriminant
 from caribou.audit.evidence import OneRun
-from caribou.audit.findings import Findings, Promise, Terms
+from caribou.audit.findings import Findings, Terms
 from caribou.audit.metrics import FALSE_POSITIVE_RATES, Scored, summarise
 from caribou.audit.targets import AuditTarget, FitTarget
 from caribou.audit.transcripts import Transcript, checked_transcript, finite
@@ -47,13 +48,17 @@ class CanaryRun:
     """One run with canary edges against the claim of a method."""
 
     name: ClassVar[str] = "onerun"
-    promise: ClassVar[Promise] = Promise.CLAIM
-    units: ClassVar[frozenset[PrivacyUnit]] = frozenset({PrivacyUnit.EDGE})
-    needs_graph: ClassVar[bool] = True
+    promise: ClassVar[Promise] = CATALOGUE[name].promise
+    units: ClassVar[frozenset[PrivacyUnit]] = CATALOGUE[name].units
+    needs_graph: ClassVar[bool] = CATALOGUE[name].needs_graph
 
     def fits(self, audited: AuditedMethod, terms: Terms) -> int:
         """Those of the claim, the probes, the shadow runs and the real one, whatever the terms are."""
         return audited.claim_fits + PROBES + SHADOWS + 1
+
+    def seconds(self, audited: AuditedMethod, terms: Terms) -> float:
+        """As long as the fits take on the graph."""
+        return self.fits(audited, terms) * audited.graph_seconds
 
     def games(self, audited: AuditedMethod) -> int:
         """One lower bound."""

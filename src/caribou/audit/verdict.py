@@ -117,7 +117,7 @@ def judge(
     lower, by = max(each, default=(0.0, BY_RATES))
 
     def said(word: str, reasons: Sequence[str], more_runs: int | None = None) -> Verdict:
-        mu = max((proof.leak for proof in (*games.values(), *runs) if proof.claim.kind == "mu"), default=None)
+        mu = max((proof.leak for proof in proofs.values() if proof.claim.kind == "mu"), default=None)
         rates = max([e.epsilon_by_rates for e in games.values()] + [guessed])
         return Verdict(word, claim, lower, confidence, tuple(reasons), more_runs, reproduce, by, mu, rates)
 
