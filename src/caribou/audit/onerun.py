@@ -37,7 +37,7 @@ SHADOWS = 6
 PROBES = 2
 """Runs under the same noise, without any canary and with all of them."""
 GUESS_SHARES = (0.02, 0.05, 0.1, 0.2, 0.4, 0.7, 1.0)
-"""Which share of the canaries is guessed; a shadow run chooses it, never the real one."""
+"""Which share of the canaries is guessed; the shadow runs choose it, never the real one."""
 MAX_CANARIES = 1000
 MEMBERSHIP = "canary coins {}"
 """The public stream of the membership bits of a run. The label is part of every result, so it stays."""
@@ -122,17 +122,20 @@ def one_run(
     for run in range(shadows + 1):
         present = np.less(streams.generator(MEMBERSHIP.format(run)).random(pairs.shape[1]), 0.5)
         played.append((canary_scores(play(present, run), pairs, graph, changes), present))
-    tables = _aligned([scores for scores, _ in played])
-    runs = list(zip(tables, (present for _, present in played), strict=True))
-    # how many are guessed is chosen on the last shadow run, with what the others teach
-    totals, truth = _learned(runs[: shadows - 1])(runs[shadows - 1][0]), runs[shadows - 1][1]
+    # how many are guessed is chosen on the shadow runs alone, each of them guessed with what the others teach
+    taught = _aligned(played[:shadows])
+    guessed = [
+        (_learned(taught[:left] + taught[left + 1 :])(table), present) for left, (table, present) in enumerate(taught)
+    ]
 
     def proven(share: float) -> float:
-        guesses, correct = _guess(totals, truth, share)
-        return claim.proven_by_guesses(correct, guesses, len(truth), confidence)
+        counts = [_guess(totals, truth, share) for totals, truth in guessed]
+        correct = sum(right for _, right in counts) // shadows
+        return claim.proven_by_guesses(correct, counts[0][0], pairs.shape[1], confidence)
 
     share = max(GUESS_SHARES, key=proven)
-    totals, truth = _learned(runs[:shadows])(runs[shadows][0]), runs[shadows][1]
+    *taught, (table, truth) = _aligned(played)
+    totals = _learned(taught)(table)
     guesses, correct = _guess(totals, truth, share)
     scored = Scored(totals, truth) if 0 < truth.sum() < len(truth) else None
     return OneRun(claim, len(truth), guesses, correct, confidence, scored, seed)
@@ -220,10 +223,10 @@ def canary_scores(
     return out
 
 
-def _aligned(tables: Sequence[dict[str, np.ndarray]]) -> list[np.ndarray]:
-    """The columns that every run has. [m, k] per run"""
-    names = [name for name in tables[0] if all(name in table for table in tables)]
-    return [finite(np.stack([table[name] for name in names], axis=1)) for table in tables]
+def _aligned(played: Sequence[tuple[dict[str, np.ndarray], np.ndarray]]) -> list[tuple[np.ndarray, np.ndarray]]:
+    """The columns that every one of these runs has, beside its membership bits. [m, k] and [m] per run"""
+    names = [name for name in played[0][0] if all(name in table for table, _ in played)]
+    return [(finite(np.stack([table[name] for name in names], axis=1)), present) for table, present in played]
 
 
 def _learned(shadows: Sequence[tuple[np.ndarray, np.ndarray]]) -> Callable[[np.ndarray], np.ndarray]:
