@@ -14,7 +14,8 @@ from audit.known_bad_mechanisms.whole_methods import CleanFit, Sound
 from caribou.audit import fits
 from caribou.audit.attack import ATTACKS, Attack
 from caribou.audit.audited_method import AuditedMethod
-from caribou.audit.findings import Findings, Promise, Terms
+from caribou.audit.catalogue import TESTED, Promise
+from caribou.audit.findings import Findings, Terms
 from caribou.audit.gmia import Sizes
 from caribou.cli.audit import audit
 from caribou.datasets import load
@@ -25,12 +26,6 @@ from caribou.privacy.budget import Budget, PrivacyUnit
 GRAPH = load("csbm:nodes=60,features=4,classes=2,average_degree=4", seed=0)
 TERMS = {Promise.CLAIM: Terms(40), Promise.RATES: Terms(8)}
 SMALL: dict[str, dict[str, Any]] = {"linkteller": {"nodes": 30}, "gmia": {"sizes": Sizes(6, 8)}, "lira": {"targets": 4}}
-PROMISES = {
-    Promise.CLAIM: "the claim",
-    Promise.POST_PROCESSING: "whether a fit reads edges through its noise alone",
-    Promise.RATES: "the rates that the certificate allows",
-    Promise.NONE: "no promise",
-}
 
 
 @dataclass(frozen=True)
@@ -105,6 +100,9 @@ def test_an_attack_needs_no_base_class() -> None:
         def fits(self, audited: AuditedMethod, terms: Terms) -> int:
             return 0
 
+        def seconds(self, audited: AuditedMethod, terms: Terms) -> float:
+            return 0.0
+
         def games(self, audited: AuditedMethod) -> int:
             return 0
 
@@ -122,7 +120,7 @@ def test_the_page_says_of_every_attack_what_it_is() -> None:
     assert list(said) == list(ATTACKS)
     for name, attack in ATTACKS.items():
         tested, units, graph, _ = said[name]
-        assert tested.startswith(PROMISES[attack.promise]), name
+        assert tested.startswith(TESTED[attack.promise]), name
         assert set(units.split(", ")) == {unit.value for unit in attack.units}, name
         assert (graph == "yes") == attack.needs_graph, name
 

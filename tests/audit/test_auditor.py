@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from audit.known_bad_mechanisms.evasive import ExactOnLargeGraphs, KeptAnswers
+from audit.known_bad_mechanisms.node_level import ExactHubs, ExactTestRows
 from audit.known_bad_mechanisms.whole_methods import (
     CheapFit,
     CleanFit,
@@ -22,7 +24,11 @@ from audit.known_bad_mechanisms.whole_methods import (
 from caribou.audit import fits
 from caribou.audit.audited_method import AuditedMethod
 from caribou.audit.auditor import Audit, Outcome
+from caribou.audit.claims import in_scope
+from caribou.audit.distinguish import Distinguish, covered_pairs
 from caribou.audit.evidence import OneRun
+from caribou.audit.findings import Terms
+from caribou.audit.pairs import worst_pairs
 from caribou.audit.verdict import CONSISTENT, INCONCLUSIVE, VIOLATED
 from caribou.errors import InputError
 from caribou.graph import Graph, Split
@@ -30,6 +36,7 @@ from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods import Method
 from caribou.methods.edge.sage import SageEdge
 from caribou.methods.node.mlp import MlpDp
+from caribou.methods.node.sage import SageNdp
 from caribou.privacy.budget import Budget
 from caribou.privacy.events import Gaussian
 from caribou.privacy.mechanism_records import Group
@@ -126,7 +133,7 @@ def test_a_part_that_cannot_be_made_leaves_the_others() -> None:
     outcome = Audit(audited, ("distinguish", "onerun"), 40, workers=1).run()
     assert list(outcome.proofs) == ["distinguish"]
     assert "room for" in outcome.skipped["onerun"]
-    alike = replace(outcome, proofs={"onerun": OneRun(2, 2, 1, 0.0, 0.95, 0.0, None, 0)})
+    alike = replace(outcome, proofs={"onerun": OneRun(outcome.verdict.claim, 2, 2, 1, 0.95, None, 0)})
     assert alike.to_json()["attacks"]["onerun"]["game"]["guesses"] == 2
 
 
@@ -158,3 +165,41 @@ def test_a_claim_beyond_what_was_asked_for_is_violated() -> None:
     assert outcome.verdict.word == VIOLATED
     assert "claims epsilon = 8" in outcome.verdict.reasons[0]
     assert "epsilon = 1.0" in outcome.verdict.reasons[0]
+
+
+@pytest.mark.parametrize(("method", "pair"), [(ExactTestRows(), "a test node"), (ExactHubs(), "every other node")])
+def test_nodes_of_every_part_and_hubs_are_played(method: Method, pair: str) -> None:
+    """Nothing about a training node with two neighbours shows these leaks."""
+    audited = AuditedMethod("mine", method, Budget(8.0, 1e-5, "node"))
+    outcome = Audit(audited, ("distinguish",), 120, workers=1).run()
+    assert outcome.verdict.word == VIOLATED
+    assert pair in outcome.proofs["distinguish"].pair
+
+
+def test_what_lies_beyond_the_scope_of_a_certificate_is_not_played_and_said() -> None:
+    method = SageNdp(degree_cap=2)
+    audited = AuditedMethod("mine", method, Budget(8.0, 1e-5, "node"))
+    played, left = covered_pairs(audited)
+    assert len(played) + len(left) == len(worst_pairs("node"))
+    scope = audited.fitted.certificate.scope
+    assert [in_scope(scope, pair.joined, pair.hidden) for pair in (*played, *left)] == [True] * len(played) + [
+        False
+    ] * len(left)
+    findings = Distinguish().run(audited, Terms(40))
+    assert len(findings.untried) == len(left)
+    assert all("promises nothing there" in text for text in findings.untried)
+
+
+def test_a_leak_on_large_graphs_alone_is_found_by_canaries_in_the_graph_of_the_user() -> None:
+    audited = AuditedMethod("mine", ExactOnLargeGraphs(), Budget(1.0, 1e-5), small_graph(60))
+    outcome = Audit(audited, ("distinguish", "onerun"), 400, workers=1).run()
+    assert outcome.verdict.word == VIOLATED
+    assert not outcome.proofs["distinguish"].rejects_claim
+    assert outcome.proofs["onerun"].rejects_claim
+
+
+def test_answers_that_were_kept_from_another_run_are_not_taken_for_privacy() -> None:
+    audited = AuditedMethod("mine", KeptAnswers(), Budget(8.0, 1e-5), transductive=True)
+    outcome = Audit(audited, ("distinguish",), 400, workers=1).run()
+    assert outcome.verdict.word == INCONCLUSIVE
+    assert "every run handed out the same numbers" in outcome.verdict.reasons[-1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -9,15 +10,21 @@ import pytest
 from scipy import stats
 
 from caribou.audit.bounds import (
+    curve_bound,
+    curve_p_value,
     epsilon_bound,
+    gaussian_trade_off,
     many_bounds,
     mu_bound,
+    needed_mass,
     one_run_bound,
     one_run_p_value,
     pessimistic_rates,
     rate_limits,
+    trade_off_of_points,
 )
 from caribou.errors import InputError
+from caribou.privacy.accounting import gdp_epsilon
 
 
 def test_limits_are_those_of_clopper_and_pearson() -> None:
@@ -114,3 +121,111 @@ def test_one_run_bound_covers_randomized_response_of_all_canaries() -> None:
     bounds = np.array([known[int(v)] for v in correct])
     assert (bounds > epsilon).mean() <= 0.1 + 3 * math.sqrt(0.09 / 1000)
     assert bounds.mean() > 0.75 * epsilon
+
+
+# -- by the trade-off curve of a claim -----------------------------------------------------------------------------
+
+
+def test_the_curve_of_a_gaussian_claim_proves_more_than_its_epsilon_and_delta() -> None:
+    """78 of 90 guesses about 450 canaries: epsilon >= 1.34 by (epsilon, delta), mu >= 0.55 by the curve, which is 2.22."""
+    assert one_run_bound(78, 90, 450, 1e-5, 0.95) == pytest.approx(1.34, abs=0.01)
+    mu = curve_bound(78, 90, 450, gaussian_trade_off, 0.95)
+    assert gdp_epsilon(mu=mu, delta=1e-5) == pytest.approx(2.22, abs=0.01)
+    assert curve_p_value(78, 90, 450, gaussian_trade_off(mu)) <= 0.05 * 1.001
+    assert curve_p_value(78, 90, 450, gaussian_trade_off(mu + 1e-3)) > 0.05
+
+
+def test_curves_read_backwards() -> None:
+    for tpr in (0.0, 0.01, 0.3, 0.9, 1.0):
+        assert gaussian_trade_off(0.0)(tpr) == pytest.approx(tpr)
+        assert 0 <= gaussian_trade_off(1.0)(tpr) <= tpr
+        assert 0 <= trade_off_of_points([(1.0, 1e-3)])(tpr) <= tpr
+    rate = stats.norm.sf(1.3)
+    assert gaussian_trade_off(0.7)(stats.norm.sf(1.3 - 0.7)) == pytest.approx(rate)
+    assert trade_off_of_points([(1.0, 0.0)])(0.2) == pytest.approx(0.2 / math.e)
+    assert trade_off_of_points([(1.0, 0.0)])(1 - 0.2 / math.e) == pytest.approx(0.8)
+
+
+def test_impossible_counts_need_more_than_all_probability() -> None:
+    assert needed_mass(1.0, 10, 10, 10, gaussian_trade_off(0.0)) > 1
+    assert needed_mass(2.0**-10, 10, 10, 10, gaussian_trade_off(0.0)) <= 1
+    assert curve_p_value(5, 10, 10, gaussian_trade_off(3.0)) == 1.0
+    assert curve_bound(5, 10, 20, gaussian_trade_off, 0.95) == 0.0
+    with pytest.raises(InputError, match="correct <= guesses <= canaries"):
+        curve_bound(5, 4, 10, gaussian_trade_off, 0.95)
+
+
+def exact_curve(table: np.ndarray, bits: int) -> list[tuple[float, float]]:
+    """(epsilon, delta(epsilon)) of a finite mechanism at every likelihood ratio of its neighbours. [2^bits, outputs]"""
+    pairs = [(u, u ^ (1 << k)) for u in range(2**bits) for k in range(bits)]
+    ratios = np.concatenate([np.log(table[u] / table[w]) for u, w in pairs])
+    epsilons = np.unique(np.concatenate([[0.0], ratios[ratios > 0]]))
+    return [
+        (float(e), max(float(np.maximum(table[u] - math.exp(e) * table[w], 0).sum()) for u, w in pairs))
+        for e in epsilons
+    ]
+
+
+def best_chance(table: np.ndarray, bits: int, guesses: int, correct: int) -> float:
+    """P[at least ``correct`` of ``guesses`` are right] of the best adversary, who chooses which bits to guess."""
+    truth = (np.arange(2**bits)[:, None] >> np.arange(bits)) & 1
+    answers = [a for a in itertools.product((0, 1, -1), repeat=bits) if sum(g >= 0 for g in a) == guesses]
+    right = np.array([((truth == np.array(a)) & (np.array(a) >= 0)).sum(axis=1) >= correct for a in answers])
+    return float((right.astype(float) @ table / 2**bits).max(axis=0).sum())
+
+
+@pytest.mark.parametrize("bits", [2, 3])
+def test_no_mechanism_and_no_adversary_exceed_the_p_value_of_its_own_curve(bits: int) -> None:
+    """Brute force: random mechanisms that use up their own curve, revealing ones among them, and all ways to guess."""
+    rng, close = np.random.default_rng(bits), 0.0
+    for k in range(60):
+        table = rng.dirichlet(np.full(4, rng.choice([0.1, 0.5, 3.0])), 2**bits) + 1e-6
+        if k % 4 == 0:  # a mechanism that tells all with a small probability
+            table = np.concatenate([0.9 * table, 0.1 * np.eye(2**bits) + 1e-9], axis=1)
+        table /= table.sum(axis=1, keepdims=True)
+        curve = trade_off_of_points(exact_curve(table, bits))
+        for guesses in range(1, bits + 1):
+            for correct in range(1, guesses + 1):
+                chance = best_chance(table, bits, guesses, correct)
+                bound = curve_p_value(correct, guesses, bits, curve)
+                assert chance <= bound * (1 + 1e-9)
+                close = max(close, chance / bound if bound < 1 else 0.0)
+    assert close > 0.8, "the bound is nearly attained somewhere"
+
+
+def surest_right(scores: np.ndarray, present: np.ndarray, each: int) -> np.ndarray:
+    """Right guesses if the highest and as many lowest scores are guessed. [runs, m] -> [runs]"""
+    order = np.argsort(scores, axis=1)
+    low, high = (np.take_along_axis(present, part, axis=1) for part in (order[:, :each], order[:, -each:]))
+    return (~low).sum(axis=1) + high.sum(axis=1)
+
+
+@pytest.mark.parametrize("mu", [0.3, 1.0, 2.0])
+def test_gaussian_claims_that_are_used_up_are_rarely_rejected(mu: float) -> None:
+    """A released value per canary; the sum of all bits; and both, each with half of the budget."""
+    rng, m, runs = np.random.default_rng(11), 120, 400
+    present = rng.random((runs, m)) < 0.5
+    own = mu * present + rng.standard_normal((runs, m))
+    total = mu * (present.sum(axis=1) - m / 2)[:, None]
+    shared = np.sign(total + rng.standard_normal((runs, 1)))
+    half = mu * present + math.sqrt(2) * rng.standard_normal((runs, m))
+    half += np.sign(total + math.sqrt(2) * rng.standard_normal((runs, 1))) * 1e-3
+    for scores in (own, half):
+        for each in (3, 15, 60):
+            correct = surest_right(scores, present, each)
+            known = {int(v): curve_bound(int(v), 2 * each, m, gaussian_trade_off, 0.95) for v in np.unique(correct)}
+            rejected = np.mean([known[int(v)] > mu for v in correct])
+            assert rejected <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / runs)
+    right = (present == (shared > 0)).sum(axis=1)  # the sum is one number, and tells on which side most bits are
+    known = {int(v): curve_bound(int(v), m, m, gaussian_trade_off, 0.95) for v in np.unique(right)}
+    assert np.mean([known[int(v)] > mu for v in right]) <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / runs)
+
+
+def test_most_of_a_gaussian_claim_is_proven_by_one_run() -> None:
+    rng, mu, m = np.random.default_rng(12), 2.0, 1000
+    present = rng.random((20, m)) < 0.5
+    correct = surest_right(mu * present + rng.standard_normal((20, m)), present, 100)
+    proven = [curve_bound(int(v), 200, m, gaussian_trade_off, 0.95) for v in correct]
+    assert np.mean(proven) > 0.6 * mu
+    loose = [one_run_bound(int(v), 200, m, 1e-5, 0.95) for v in correct]
+    assert np.mean([gdp_epsilon(mu=p, delta=1e-5) for p in proven]) > 1.5 * np.mean(loose)

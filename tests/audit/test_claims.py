@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
 from audit.known_bad_mechanisms.known_bad import claim_of, gaussian_claim, pure_claim
 from caribou.audit import fits
-from caribou.audit.claims import Claim, weaker_than_asked
-from caribou.audit.pairs import member_pair
+from caribou.audit.claims import Claim, in_scope, weaker_than_asked
+from caribou.audit.pairs import member_pair, worst_pairs
 from caribou.errors import InputError
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods.node.mlp import MlpDp
+from caribou.privacy.accounting import gdp_mu
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.events import EpsilonDelta, Event, Gaussian, Laplace, NonPrivate, Parallel
 from caribou.privacy.mechanism_records import Group, own_record
+from caribou.privacy.scope import Scope, ScopeKind
 from caribou.randomness import Streams
 
 
@@ -82,3 +85,61 @@ def test_a_bad_claim_is_named(epsilon: object, delta: object, words: str) -> Non
     with pytest.raises(InputError) as refused:
         Claim(epsilon, delta)  # type: ignore[arg-type]
     assert str(refused.value) == words
+
+
+def test_right_guesses_are_weighed_by_the_curve_of_the_claim() -> None:
+    """A claim is rejected exactly where more than its size is proven; composed noise has a curve as well."""
+    for claim in (gaussian_claim(Budget(2.0, 1e-5)), pure_claim(Budget(2.0, 1e-5)), Claim(2.0, 1e-5)):
+        for correct in range(60, 101, 2):
+            proven = claim.proven_by_guesses(correct, 100, 400, 0.95)
+            assert (proven > claim.size) == (claim.p_value_of_guesses(correct, 100, 400) <= 0.05), (claim, correct)
+    gaussian, composed = (
+        Claim(3.0, 1e-5, events=(Gaussian(2.0),)),
+        Claim(9.0, 1e-5, events=(Gaussian(2.0), Laplace(2.0))),
+    )
+    assert composed.kind == "epsilon"
+    for tpr in (0.05, 0.3, 0.9):  # more is composed, so tests may be better, but not better than the claim allows
+        assert composed.trade_off(tpr) <= gaussian.trade_off(tpr)
+        fpr = composed.trade_off(tpr)
+        assert composed.allowed(fpr) == pytest.approx(tpr, abs=0.05)
+    stated = Claim(composed.size, 1e-5)
+    assert composed.p_value_of_guesses(90, 100, 400) < stated.p_value_of_guesses(90, 100, 400)
+    assert not Claim(math.inf, 1e-5).is_private
+    assert Claim(math.inf, 1e-5).proven_by_guesses(99, 100, 400, 0.95) > 2
+
+
+def certificate_with(curve: list[list[float]], *events: Event) -> SimpleNamespace:
+    """What a claim reads of a certificate, with a curve over degrees."""
+    return SimpleNamespace(
+        epsilon=4.0, delta=1e-5, unit=PrivacyUnit.NODE, cost=events, mechanisms=(), epsilon_by_degree=curve
+    )
+
+
+def test_a_node_is_promised_the_epsilon_of_its_degree() -> None:
+    curve = [[0, 1.0], [5, 4.0], [20, 9.0]]
+    gaussian = certificate_with(curve, Gaussian(1 / gdp_mu(epsilon=4.0, delta=1e-5)))
+    for degree, epsilon in ((0, 1.0), (1, 4.0), (5, 4.0), (6, 9.0), (20, 9.0)):
+        claim = Claim.of_certificate(gaussian, degree=degree)
+        assert (claim.epsilon, claim.kind) == (epsilon, "mu")
+        assert claim.as_epsilon(claim.size) == pytest.approx(epsilon, rel=1e-4)
+    assert not Claim.of_certificate(gaussian, degree=21).is_private, "beyond the curve nothing is promised"
+    assert Claim.of_certificate(gaussian).epsilon == 4.0, "an unknown degree has the headline"
+    without = certificate_with([], *gaussian.cost)
+    assert Claim.of_certificate(without, degree=50) == Claim.of_certificate(without)
+    pure = Claim.of_certificate(certificate_with(curve, EpsilonDelta(4.0)), degree=10)
+    assert (pure.pure, pure.size) == (True, 9.0)
+    mixed = Claim.of_certificate(certificate_with(curve, Gaussian(3.0), EpsilonDelta(2.0)), degree=10)
+    assert (mixed.kind, mixed.size, mixed.pure) == ("epsilon", 9.0, False)
+
+
+def test_a_promise_is_about_the_graphs_of_its_scope() -> None:
+    hub, few = worst_pairs("node")[4].joined, worst_pairs("node")[0].joined
+    assert in_scope(Scope(), hub, 11)
+    within = Scope(ScopeKind.DEGREES_WITHIN_CAP, 2)
+    assert (in_scope(within, few, 0), in_scope(within, hub, 11)) == (True, False)
+    training = Scope(ScopeKind.TRAINING_NODES, 2)
+    assert (in_scope(training, hub, 0), in_scope(training, hub, 11), in_scope(training, hub, None)) == (
+        True,
+        False,
+        False,
+    )

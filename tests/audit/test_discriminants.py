@@ -11,6 +11,7 @@ from caribou.audit.bounds import many_bounds
 from caribou.audit.discriminants import (
     FITTED,
     MAX_CORRELATED,
+    Partners,
     Test,
     best_test,
     correlated,
@@ -98,3 +99,26 @@ def test_missing_entries_say_nothing_and_wide_tables_have_no_correlations() -> N
     assert correlated(np.zeros((2 * MAX_CORRELATED, MAX_CORRELATED)))
     assert not correlated(np.zeros((2 * MAX_CORRELATED - 1, MAX_CORRELATED)))
     assert not correlated(np.zeros((10_000, MAX_CORRELATED + 1)))
+
+
+def test_a_direction_without_variance_is_not_left_out() -> None:
+    """Two columns with one noise: each hides its shift, their difference shows it."""
+    rng = np.random.default_rng(3)
+    z = rng.standard_normal((2, 100))
+    a, b = (np.stack([noise, noise + shift], axis=1) for noise, shift in zip(z, (0.0, 1e-3), strict=True))
+    direction = discriminant(a, b)
+    assert (a @ direction).max() < (b @ direction).min()
+
+
+def test_partners_are_columns_with_one_noise() -> None:
+    rng = np.random.default_rng(4)
+    z, other = rng.standard_normal((2, 60, 300)), rng.standard_normal((2, 60, 5))
+    a, b = (np.concatenate([z[k], 2 * z[k] + 0.1 * k, other[k]], axis=1) for k in (0, 1))
+    found = Partners.of(a, b)
+    assert sorted(found.first.tolist()) == list(range(300, 600))
+    assert np.allclose(found.slope, 2)
+    assert np.allclose(found(b)[:, a.shape[1] :], 0.1)
+    assert len(Partners.of(other[0], other[1]).first) == 0
+    same = np.concatenate([z[0], z[0]], axis=1)
+    assert len(Partners.of(same, same).first) == 0, "equal columns say nothing twice"
+    assert len(Partners.of(a[:, :1], b[:, :1]).first) == 0

@@ -10,6 +10,7 @@ import pytest
 from audit.counted_evidence import SCORED, counted
 from audit.known_bad_mechanisms.known_bad import gaussian_claim, pure_claim
 from caribou.audit.bounds import epsilon_bound
+from caribou.audit.claims import Claim
 from caribou.audit.evidence import OneRun
 from caribou.privacy.accounting import gdp_epsilon
 from caribou.privacy.budget import Budget
@@ -42,7 +43,7 @@ def test_json_is_plain_and_holds_the_counts() -> None:
     record = json.loads(json.dumps(counted(gaussian_claim(Budget(2.0, 1e-5)), 300, 700).to_json()))
     assert (record["false_positives"], record["true_positives"], record["judged_runs"]) == (300, 700, 1000)
     assert record["proven"] > record["claimed"]
-    run = OneRun(500, 100, 99, 1e-5, 0.95, 2.9, SCORED, 7)
+    run = OneRun(Claim(2.0, 1e-5), 500, 100, 99, 0.95, SCORED, 7)
     record = json.loads(json.dumps(run.to_json()))
     assert (record["canaries"], record["guesses"], record["correct"], record["seed"]) == (500, 100, 99, 7)
-    assert "99 of 100 guesses about 500 canary edges are right, which proves epsilon >= 2.9" in run.describe()
+    assert "99 of 100 guesses about 500 canary edges are right, which proves epsilon >= 3.01" in run.describe()

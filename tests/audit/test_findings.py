@@ -6,12 +6,12 @@ import dataclasses
 
 import pytest
 
-from caribou.audit.findings import Findings, Promise, Terms, no_progress
+from caribou.audit.findings import Findings, Terms, no_progress
 
 
 def test_findings_are_empty_by_default_and_share_nothing() -> None:
     one, two = Findings(), Findings()
-    assert [one.measured, one.proofs, one.skipped, one.notes] == [{}, {}, {}, ()]
+    assert [one.measured, one.proofs, one.skipped, one.notes, one.untried] == [{}, {}, {}, (), ()]
     assert one.measured is not two.measured
     assert one.proofs is not one.measured
     with pytest.raises(dataclasses.FrozenInstanceError):
@@ -26,8 +26,3 @@ def test_terms_leave_the_runs_to_the_attack_and_tell_nobody(capsys: pytest.Captu
     terms.progress("linkteller", 1, 3, 0.0)
     captured = capsys.readouterr()
     assert captured.out + captured.err == ""
-
-
-def test_promises_are_told_apart_by_their_words() -> None:
-    assert [promise.value for promise in Promise] == ["claim", "post-processing", "rates", "none"]
-    assert Promise("rates") is Promise.RATES

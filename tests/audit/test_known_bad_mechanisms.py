@@ -4,17 +4,39 @@ from __future__ import annotations
 
 import pytest
 
-from audit.known_bad_mechanisms import baselines, handling, message_passing, whole_methods
+from audit.known_bad_mechanisms import (
+    baselines,
+    evasive,
+    factorisation,
+    handling,
+    memory,
+    message_passing,
+    node_level,
+    reused_noise,
+    search,
+    whole_methods,
+)
 from caribou.audit.distinguish import distinguish
 from caribou.audit.verdict import VIOLATED, judge
 from caribou.privacy.budget import Budget
 
 pytestmark = pytest.mark.usefixtures("remembered_accounts")
-KNOWN_BAD = {**message_passing.MECHANISMS, **baselines.MECHANISMS, **handling.MECHANISMS, **whole_methods.MECHANISMS}
+KNOWN_BAD = {
+    **message_passing.MECHANISMS,
+    **baselines.MECHANISMS,
+    **handling.MECHANISMS,
+    **reused_noise.MECHANISMS,
+    **factorisation.MECHANISMS,
+    **memory.MECHANISMS,
+    **search.MECHANISMS,
+    **node_level.MECHANISMS,
+    **evasive.MECHANISMS,
+    **whole_methods.MECHANISMS,
+}
 
 
 def test_none_is_missing() -> None:
-    assert len(KNOWN_BAD) == 19
+    assert len(KNOWN_BAD) == 30
 
 
 @pytest.mark.parametrize("epsilon", [1.0, 8.0])

@@ -6,6 +6,7 @@ import numpy as np
 
 from caribou.audit.pairs import edge_pair, member_pair, star_graphs, worst_pairs, worst_rows
 from caribou.graph.operator import normalize
+from caribou.privacy.mechanism_records import Group
 from caribou.privacy.sensitivity import Bounds, edge_sensitivity
 
 
@@ -50,3 +51,17 @@ def test_scores_of_ends_are_left_out_where_rows_are_not_finite_or_not_of_nodes()
     assert scores({"t": table, "short": np.ones((5, 2)), "flat": np.ones(12)}) == {}
     assert set(scores({"one column": np.ones((12, 1))})) == {"one column, likeness of the ends"}
     assert scores({"edges": np.array([[0, 1], [5, 6]])}) == {"edges lists the pair": 0.0}
+
+
+def test_nodes_of_every_part_are_played_and_hubs_among_them() -> None:
+    pairs = worst_pairs("node")
+    assert {pair.group for pair in pairs} == {Group.TRAINING, Group.VALIDATION, Group.OTHERS}
+    hubs = [pair for pair in pairs if pair.degree == pair.joined.num_nodes - 1]
+    assert {pair.group for pair in hubs} == {Group.TRAINING, Group.OTHERS}
+    for pair in pairs:
+        assert pair.without.absent.tolist() == [pair.hidden]
+        assert pair.joined.labels[pair.hidden] == 2
+        assert pair.joined.degrees[pair.hidden] == pair.degree > 0
+    assert edge_pair("x", 0, 1).degree is None
+    crowded = next(pair for pair in pairs if pair.joined.degrees.min() == pair.joined.num_nodes - 1)
+    assert crowded.without.degrees.max() > 3, "neighbourhoods stay longer than a cap when the node leaves"

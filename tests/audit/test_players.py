@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 from audit.known_bad_mechanisms.known_bad import edge_pair, graph
-from caribou.audit.players import CHUNK, players, run_seed
+from caribou.audit.claims import Claim
+from caribou.audit.distinguish import distinguish
+from caribou.audit.players import CHUNK, FAILED, players, run_seed
 from caribou.errors import InputError
 from caribou.graph import Graph
 from caribou.mechanisms.noise_source import NoiseSource
@@ -50,3 +52,19 @@ def test_what_a_player_cannot_take_is_named() -> None:
         pass
     with players(1) as play, pytest.raises(InputError, match="target must return a mapping"):
         play(lambda *_: None, PAIR.joined, [1])
+
+
+def test_an_error_is_what_a_run_hands_out() -> None:
+    """Words tell errors apart; an error of the program itself is not swallowed."""
+
+    def refuses(g: Graph, noise: NoiseSource) -> dict[str, np.ndarray]:
+        raise InputError(f"got {g.num_edges} edges")
+
+    with players(1) as play:
+        (without,), (joined,) = (play(refuses, graph, [1]) for graph in PAIR.worlds)
+        assert list(without) == list(joined) == [FAILED]
+        assert without[FAILED] != joined[FAILED]
+        with pytest.raises(AttributeError):
+            play(lambda g, noise: g.nothing, PAIR.joined, [1])
+    with pytest.raises(InputError, match="got 1 edges"):
+        distinguish(refuses, PAIR, Claim(1.0, 0.0), runs=40)  # every run fails: that is no evidence of privacy

@@ -28,7 +28,7 @@ def outcome_of(bad: KnownBad, name: str, runs: int | None = None) -> Outcome:
     game = distinguish(target, pair, claim, runs=runs or bad.runs)
     allowed = {rate: claim.allowed(rate) for rate in FALSE_POSITIVE_RATES}
     result = summarise("distinguish", [game.judged], allowed=allowed, details={}, note="<the pair & the score>")
-    one_run = OneRun(10, 4, 3, 1e-5, 0.95, 0.0, Scored(np.arange(4.0), np.array([0, 1, 0, 1], dtype=bool)), 0)
+    one_run = OneRun(claim, 10, 4, 3, 0.95, Scored(np.arange(4.0), np.array([0, 1, 0, 1], dtype=bool)), 0)
     proofs = {"distinguish": game, "onerun": one_run}
     verdict = judge(proofs, claim, confidence=0.95, reproduce="caribou audit <x>")
     return Outcome(name, verdict, proofs, dict.fromkeys(proofs, result), {"gmia": "no data set"})

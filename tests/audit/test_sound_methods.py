@@ -96,14 +96,16 @@ def test_a_mean_over_the_declared_size_is_consistent(epsilon: float) -> None:
 
 # -- whole methods -------------------------------------------------------------------------------------------------
 
-METHOD_RUNS = {"edge": {1.0: 280, 8.0: 240}, "node": {1.0: 200, 8.0: 200}}
+METHOD_RUNS = {"edge": {1.0: 280, 8.0: 240}, "node": {1.0: 220, 8.0: 200}}
 """As many as a known bad method of the same unit gets, and enough to see twice the claim: otherwise none is consistent."""
+MORE_RUNS = {("sage-ndp", 1.0): 340}
+"""A test node pays less there than a training node, and a smaller claim takes more runs."""
 DELTA = {1.0: 0.3, 8.0: 1e-5}
 """At these deltas so few runs see twice the claim; at 1e-5 epsilon = 1 would take 3,600."""
 QUICK: dict[str, dict[str, Any]] = {
     "sage-edp": {"epochs": 1, "hidden": 2, "layers": 1, "max_edges": 20},
     "lapgraph-edp": {"epochs": 1, "hidden": 2, "layers": 1, "max_edges": 20},
-    "caribou-ndp": {"graph_share": 0.5, "degree_cap": 2, "classifier": "trained"},
+    "caribou-ndp": {"graph_share": 0.5, "degree_cap": 12, "classifier": "trained"},
     "gap-ndp": {"degree_cap": 2},
 }
 GAUSSIAN = [
@@ -123,7 +125,8 @@ GAUSSIAN = [
 @pytest.mark.parametrize("epsilon", EPSILONS)
 @pytest.mark.parametrize("name", GAUSSIAN)
 def test_whole_methods_are_consistent(name: str, epsilon: float) -> None:
-    outcome = audit(name, epsilon, METHOD_RUNS[METHODS[name].unit.value][epsilon])
+    runs = MORE_RUNS.get((name, epsilon), METHOD_RUNS[METHODS[name].unit.value][epsilon])
+    outcome = audit(name, epsilon, runs)
     if (name, epsilon) == ("votes-ndp", 8.0):
         # Gaussian and Laplace noise composed: the claim is weighed at its delta alone, which takes as many runs as a pure one.
         assert outcome.verdict.word == INCONCLUSIVE

@@ -20,6 +20,7 @@ from caribou.audit.targets import (
 from caribou.errors import InputError
 from caribou.graph import Graph
 from caribou.mechanisms.noise_source import NoiseSource
+from caribou.methods import METHODS
 from caribou.methods.edge.sage import SageEdge
 from caribou.methods.node.mlp import MlpDp
 from caribou.privacy.budget import Budget
@@ -96,3 +97,22 @@ def test_all_that_a_certificate_states_but_time_and_name_is_seen() -> None:
         (replace(first, public_parameters={**named, "number": {2**60}}), True),
     ):
         assert np.array_equal(stated_numbers(first), stated_numbers(other)) is not seen
+
+
+@pytest.mark.parametrize("name", [name for name, info in METHODS.items() if info.private])
+def test_everything_that_a_method_hands_out_is_seen(name: str, quick_public_steps: None) -> None:
+    """Weights, released states, probabilities, predictions, and what the certificate states; at node level of hubs, too."""
+    info = METHODS[name]
+    small = {"epochs": 1, "hidden": 2, "layers": 1} if name in ("sage-edp", "lapgraph-edp") else {}
+    method, budget, pair = info.create(**small), Budget(4.0, 1e-5, info.unit), worst_pairs(info.unit)[-2]
+    target = FitTarget(method, budget)
+    target = target if pair.hidden is None else target.hiding(pair.hidden)
+    fitted = fits.fit(method, pair.joined, budget, target.streams, NoiseSource.seeded(7))
+    seen = target(pair.joined, NoiseSource.seeded(7))
+    own = {f"released.{key}": value for key, value in fitted.released.items()}
+    own |= {f"weights.{key}": value for key, value in fitted.weights.items()}
+    assert set(seen) >= {*own, "probabilities", "certificate", "predictions"}
+    for key, value in own.items():
+        assert np.array_equal(seen[key], np.asarray(value), equal_nan=True), key
+    others = pair.joined.num_nodes - (pair.hidden is not None)
+    assert seen["probabilities"].shape == (others, pair.joined.num_classes)

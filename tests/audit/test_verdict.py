@@ -68,9 +68,9 @@ def test_a_broken_promise_needs_no_game() -> None:
 
 def test_one_run_can_reject_the_claim_but_not_accept_it() -> None:
     claim = gaussian_claim(Budget(1.0, 1e-5))
-    run = OneRun(500, 100, 99, 1e-5, 0.95, 2.9, SCORED, 0)
+    run = OneRun(claim, 500, 100, 99, 0.95, SCORED, 0)
     assert judge({"onerun": run}, claim, confidence=0.95).word == VIOLATED
-    harmless = replace(run, correct=50, epsilon_lower=0.0)
+    harmless = replace(run, correct=50)
     assert judge({"onerun": harmless}, claim, confidence=0.95).word == INCONCLUSIVE
 
 

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from audit.quick_steps import quick_public_steps
 from caribou.audit.attack import ATTACKS
 from caribou.cli import app
-from caribou.cli.audit import _again
+from caribou.cli.audit import _about, _again
 from caribou.cli.options import GraphSource
 from caribou.datasets import load
 from caribou.errors import CaribouError
@@ -51,7 +51,9 @@ def failure(*arguments: str) -> str:
 
 def test_a_correct_method_is_consistent_and_the_json_has_what_it_promises() -> None:
     result = CliRunner().invoke(app, ["audit", "mlp-dp", "--epsilon", "8", "--attack", "distinguish", *QUICK, "--json"])
-    assert "distinguish: " in result.stderr, "progress in lines where there is no terminal"
+    first, *lines = result.stderr.splitlines()
+    assert first.startswith("planned: distinguish: 570 runs, 571 fits, "), "what it takes, before the first run"
+    assert any(line.startswith("distinguish: ") for line in lines), "progress in lines where there is no terminal"
     found = document(result.stdout)
     assert found["claimed"]["epsilon"] == 8
     assert found["claimed"]["delta"] == 1e-5
@@ -129,6 +131,15 @@ def test_bad_input(tmp_path: Path) -> None:
         assert failure("mlp-dp", "--attack", "distinguish", option, bad) == rule
     (tmp_path / "x").write_text("")
     assert "out must be a new or empty folder" in failure("mlp-dp", "--out", str(tmp_path))
+
+
+def test_a_time_is_said_in_words_that_fit() -> None:
+    assert [_about(seconds) for seconds in (0.2, 7.26, 250.0, 20_000.0)] == [
+        "less than a second",
+        "about 7.3 s",
+        "about 4.2 min",
+        "about 5.6 h",
+    ]
 
 
 def test_the_line_that_plays_again_keeps_all_digits() -> None:

@@ -23,18 +23,21 @@ import caribou.methods.edge.caribou as edge_module
 import caribou.methods.edge.votes as votes_module
 import caribou.methods.node.caribou as node_module
 import caribou.methods.node.mlp as mlp_module
+import caribou.methods.node.sage as sage_module
 import caribou.methods.node.shared as node_level_module
 import caribou.models.count_likelihood as counts_module
 import caribou.models.heads as head
 from audit.collected_runs import Proven, prove
+from audit.quick_steps import quick_public_steps
 from caribou.audit.bounds import epsilon_bound, mu_bound
+from caribou.audit.pairs import member_pair, worst_pairs
 from caribou.graph import Graph, Split
 from caribou.graph.operator import normalize
 from caribou.layers.contractive import ContractiveGraphLayer, project_rows
 from caribou.mechanisms.bounded_rows import project_rows as numpy_rows
 from caribou.mechanisms.node_votes import VotePlan, vote_sums
 from caribou.mechanisms.noise_source import NoiseSource
-from caribou.methods import Outputs, fit
+from caribou.methods import METHODS, Outputs, fit
 from caribou.methods.edge.caribou import Caribou, Roles
 from caribou.methods.edge.votes import VotesEdge
 from caribou.methods.node.caribou import CaribouNdp, centred, joint_rows
@@ -317,6 +320,70 @@ NODE_GAMES: dict[str, tuple[Callable[[], Game], float]] = {
 GAMES = EDGE_GAMES | NODE_GAMES
 
 
+# -- baselines -----------------------------------------------------------------------------------------------------
+
+
+def listed_game(name: str) -> Game:
+    """A perturbed graph, and a model that is trained on it: is the pair listed?"""
+    pair = worst_pairs("edge")[0]
+    method = METHODS[name].create(epochs=1, hidden=2, layers=1, max_edges=20)
+
+    def scores(fitted: Outputs) -> Scores:
+        return dict(pair.scores({"edges": fitted.released["edges"]}))
+
+    return Game(method, Budget(4.0, 1e-5, "edge"), pair.worlds, scores, pure=True, runs=160)
+
+
+def product_game() -> Game:
+    """Embeddings W and products A W with noise: what a neighbour adds to a row is known, because W is released."""
+    pair = worst_pairs("edge")[0]
+
+    def scores(fitted: Outputs) -> Scores:
+        structure, product = fitted.released["structure"], fitted.released["product"]
+        added = structure[[1, 0]]
+        return {"likelihood ratio": float((product[:2] * added).sum() - (added**2).sum() / 2)}
+
+    return Game(METHODS["dpdgc-edp"].create(), Budget(8.0, 0.085, "edge"), pair.worlds, scores, runs=160)
+
+
+def class_game(name: str, epsilon: float) -> Game:
+    """At node level: what the released weights say about the class that the node alone has, and the mean about its features."""
+    pair = member_pair()
+
+    def scores(fitted: Outputs) -> Scores:
+        weights = [w for w in fitted.weights.values() if np.ndim(w) == 2 and np.shape(w)[1] == 3]
+        own = {
+            f"own class {k}": float((w[:, 2] - w[:, :2].mean(axis=1)) @ np.sign(w[:, 2])) for k, w in enumerate(weights)
+        }
+        rows = float(np.asarray(next(iter(fitted.released.values())))[[10, 11], 2].sum())
+        return own | {"mean": float(fitted.weights["mean"][1]), "rows of neighbours": rows}
+
+    budget = Budget(epsilon, 0.085, "node")
+    return Game(METHODS[name].create(), budget, pair.worlds, scores, hidden=pair.hidden, runs=240)
+
+
+BASELINE_GAMES: dict[str, tuple[Callable[[], Game], float]] = {
+    "sage-edp": (lambda: listed_game("sage-edp"), 0.15),
+    "lapgraph-edp": (lambda: listed_game("lapgraph-edp"), 0.15),
+    "dpdgc-edp": (product_game, 0.1),
+    "sage-ndp": (lambda: class_game("sage-ndp", 1.0), 0.0),
+    "dpdgc-ndp": (lambda: class_game("dpdgc-ndp", 8.0), 0.1),
+}
+"""The bound on a neighbourhood's gradient is far from this graph: that of sage-ndp shows its power on a planted fault."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", BASELINE_GAMES)
+def test_no_attack_on_a_baseline_proves_more_than_is_claimed(name: str) -> None:
+    make, power = BASELINE_GAMES[name]
+    with quick_public_steps():
+        game = make()
+        proven = game.play()
+    text = f"{name}: share {game.share(proven):.2f}, {proven} of {game.budget.epsilon}"
+    assert not convicted(game, proven), f"VIOLATED: {text}"
+    assert game.share(proven) >= power, f"the attack has no power: {text}"
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", GAMES)
 def test_no_attack_on_the_whole_method_proves_more_than_is_claimed(name: str) -> None:
@@ -379,6 +446,7 @@ FAULTS: dict[str, tuple[str, Callable[[pytest.MonkeyPatch], None]]] = {
     "half the noise, a receiver of votes": ("votes-ndp, a receiver", half_the_noise),
     "encoder without noise": ("mlp-dp", no_noise_in(mlp_module)),
     "encoder without noise, message passing": ("caribou-ndp, chosen weight", no_noise_in(mlp_module)),
+    "a layer without noise": ("sage-ndp", no_noise_in(sage_module)),
     "classifier without noise": ("caribou-ndp, trained classifier", no_noise_in(node_level_module)),
 }
 
@@ -387,7 +455,7 @@ FAULTS: dict[str, tuple[str, Callable[[pytest.MonkeyPatch], None]]] = {
 @pytest.mark.parametrize("fault", FAULTS)
 def test_planted_faults_are_rejected_at_the_claim(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     name, plant = FAULTS[fault]
-    game = GAMES[name][0]()
+    game = (GAMES | BASELINE_GAMES)[name][0]()
     plant(monkeypatch)
     proven = game.play()
     text = f"{fault}: share {game.share(proven):.2f}, {proven} of {game.budget.epsilon}, mu {game.mu}"

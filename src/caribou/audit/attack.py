@@ -9,8 +9,9 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from caribou.audit.audited_method import AuditedMethod
+from caribou.audit.catalogue import CATALOGUE, Promise
 from caribou.audit.distinguish import Distinguish
-from caribou.audit.findings import Findings, Promise, Terms
+from caribou.audit.findings import Findings, Terms
 from caribou.audit.gmia import Gmia
 from caribou.audit.linkteller import LinkTeller
 from caribou.audit.lira import Lira
@@ -47,6 +48,10 @@ class Attack(Protocol):
         """How often it fits the method on these terms, at most; fits from which the claim is read are shared by all attacks."""
         ...
 
+    def seconds(self, audited: AuditedMethod, terms: Terms) -> float:
+        """How long it will take, about."""
+        ...
+
     def games(self, audited: AuditedMethod) -> int:
         """How many lower bounds it proves; each takes an equal share of the error of an audit."""
         ...
@@ -65,5 +70,5 @@ _ALL: tuple[Attack, ...] = (
     Gmia(),
     Lira(),
 )
-ATTACKS: Mapping[str, Attack] = {attack.name: attack for attack in _ALL}
+ATTACKS: Mapping[str, Attack] = {name: {attack.name: attack for attack in _ALL}[name] for name in CATALOGUE}
 """In the order in which an audit makes them."""

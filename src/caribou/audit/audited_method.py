@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from time import perf_counter
 
 from caribou.audit import fits
 from caribou.audit.claims import Claim
@@ -75,10 +76,33 @@ class AuditedMethod:
         """A fit on a worst-case graph, for its certificate; at edge level without any edge, so that its weights are public."""
         if self.predicts_graphs:
             return self.replay.fitted
+        return self._timed_fit[0]
+
+    @cached_property
+    def _timed_fit(self) -> tuple[Fitted, float]:
         graph = worst_pairs(self.budget.unit)[0].joined
         if self.budget.unit is PrivacyUnit.EDGE:
             graph = without_edges(graph)
-        return fits.fit(self.method, graph, self.budget, self.streams, NoiseSource.seeded(self.seed))
+        start = perf_counter()
+        fitted = fits.fit(self.method, graph, self.budget, self.streams, NoiseSource.seeded(self.seed))
+        return fitted, perf_counter() - start
+
+    @property
+    def fit_seconds(self) -> float:
+        """How long a fit on a worst-case graph took."""
+        return self.replay.fit_seconds if self.predicts_graphs else self._timed_fit[1]
+
+    @property
+    def prediction_seconds(self) -> float:
+        """How long a prediction of a worst-case graph took. Assumes: `predicts_graphs`."""
+        return self.replay.prediction_seconds
+
+    @cached_property
+    def graph_seconds(self) -> float:
+        """How long a fit on `own_graph` takes; it is made for this figure alone."""
+        start = perf_counter()
+        fits.fit(self.method, self.own_graph, self.budget, self.streams, NoiseSource.seeded(self.seed))
+        return perf_counter() - start
 
     @property
     def claim_fits(self) -> int:

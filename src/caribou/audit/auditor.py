@@ -4,27 +4,26 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from caribou._validate import integer, open_unit_interval
 from caribou.audit.attack import ATTACKS, Attack
 from caribou.audit.audited_method import AuditedMethod
+from caribou.audit.catalogue import Promise
 from caribou.audit.claims import Claim, weaker_than_asked
-from caribou.audit.distinguish import MECHANISM
+from caribou.audit.distinguish import MECHANISM, Distinguish
 from caribou.audit.evidence import Proof
-from caribou.audit.findings import Findings, Progress, Promise, Terms, no_progress
+from caribou.audit.findings import Findings, Forecast, Progress, Terms, no_progress
 from caribou.audit.metrics import AttackResult
 from caribou.audit.schedule import MIN_RUNS
 from caribou.audit.verdict import Verdict, judge
 from caribou.errors import InputError
-from caribou.privacy.budget import PrivacyUnit
 from caribou.privacy.certificate import Certificate, json_number
 
 SAME_COST = 1e-3
 """Relative: accounting rounds up, by an amount that depends on the size of the graph."""
-ONE_KIND_OF_NODE = "only a training node was there or not: nothing was tried about validation and test nodes"
 NEEDS_PRIVACY = (Promise.CLAIM, Promise.POST_PROCESSING)
 """Promises that exist only where privacy is claimed."""
 
@@ -100,14 +99,19 @@ class Audit:
         if self.workers is not None:
             integer(at_least=1, workers=self.workers)
 
-    def run(self, progress: Progress = no_progress) -> Outcome:
-        """Make all attacks, and judge."""
+    def run(
+        self, progress: Progress = no_progress, announce: Callable[[Sequence[Forecast]], None] = lambda _: None
+    ) -> Outcome:
+        """Make all attacks, and judge. ``announce`` is told what they will take before the first of them is made."""
         wanted = [attack for name, attack in ATTACKS.items() if name in self.attacks]
         skipped = {attack.name: reason for attack in wanted if (reason := self._why_not(attack))}
         made = [attack for attack in wanted if attack.name not in skipped]
         share = 1 - (1 - self.confidence) / max(1, sum(attack.games(self.audited) for attack in made))
-        fits = {attack.name: attack.fits(self.audited, self._terms(attack, share, progress)) for attack in made}
+        forecasts = [self._forecast(attack, self._terms(attack, share, progress)) for attack in made]
+        announce(forecasts)
+        fits = {forecast.attack: forecast.fits for forecast in forecasts}
         proofs: dict[str, Proof] = {}
+        untried: tuple[str, ...] = ()
         attacks: dict[str, AttackResult] = {}
         notes = _about_stored(self.stored, self.audited.fitted.certificate)
         for attack in made:
@@ -116,6 +120,7 @@ class Audit:
             attacks |= found.measured
             skipped |= found.skipped
             notes += found.notes
+            untried += found.untried
         verdict = judge(
             proofs,
             self.audited.claim,
@@ -123,7 +128,7 @@ class Audit:
             reproduce=self.reproduce,
             parts=(MECHANISM,),
             broken=self._broken(),
-            untried=(ONE_KIND_OF_NODE,) if self.audited.budget.unit is PrivacyUnit.NODE else (),
+            untried=untried,
         )
         return Outcome(self.subject or self.audited.name, verdict, proofs, attacks, skipped, tuple(notes), fits)
 
@@ -143,6 +148,10 @@ class Audit:
         """``runs`` are those of games; an attack that measures has a number of its own."""
         runs = self.runs if attack.promise is Promise.CLAIM else None
         return Terms(runs, confidence, self.workers or os.cpu_count() or 1, progress)
+
+    def _forecast(self, attack: Attack, terms: Terms) -> Forecast:
+        runs = attack.runs(self.audited, terms) if isinstance(attack, Distinguish) else 0
+        return Forecast(attack.name, attack.fits(self.audited, terms), runs, attack.seconds(self.audited, terms))
 
     def _made(self, attack: Attack, terms: Terms) -> Findings:
         try:

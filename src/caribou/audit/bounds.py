@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from statistics import NormalDist
 
@@ -94,6 +95,84 @@ def many_bounds(
 
 # -- of one run with many canaries ---------------------------------------------------------------------------------
 
+TradeOff = Callable[[float], float]
+"""A trade-off curve, read backwards: from a true positive rate to the smallest false positive rate that any test has beside it.
+
+For a curve f of false negative over false positive rates it is y -> f^-1(1 - y): convex, increasing, never above y.
+"""
+
+
+def gaussian_trade_off(mu: float) -> TradeOff:
+    """Phi(Phi^-1(TPR) - mu), the curve of mu-GDP (Dong, Roth and Su 2022)."""
+    return lambda tpr: float(special.ndtr(special.ndtri(min(tpr, 1.0)) - mu))
+
+
+def trade_off_of_points(points: Sequence[tuple[float, float]]) -> TradeOff:
+    """The curve of a mechanism that is (epsilon, delta)-DP for every one of these points.
+
+    FPR >= e^-eps (TPR - delta) and 1 - FPR <= e^eps (1 - TPR) + delta (Kairouz, Oh and Viswanath 2015).
+    """
+    slopes = [(math.exp(-epsilon), math.exp(min(epsilon, 700.0)), delta) for epsilon, delta in points]
+    return lambda tpr: max(
+        0.0, *(max(low * (tpr - delta), 1 - delta - high * (1 - tpr)) for low, high, delta in slopes)
+    )
+
+
+def needed_mass(tail: float, correct: int, guesses: int, canaries: int, trade_off: TradeOff) -> float:
+    """The least probability of all outcomes together if ``correct`` or more guesses are right with probability ``tail``.
+
+    Above 1 there is no such mechanism. Each of m canaries is in the data by a fair membership bit of its own; after one run the
+    auditor guesses r of the bits, and p_i is the probability that i of them are right. Flip the bit of one canary: a right guess
+    becomes a wrong one, and the others stay. So for every canary "this guess is right, and at least i are" is an event of the
+    world with the bit, and "this guess is wrong, and at least i - 1 are right" is the same event of the other world. Averaged
+    over canaries (the curve is convex), with
+
+        R_i = sum_(j >= i) p_j j / m,   H_i = sum_(j >= i) p_j (r - j) / m,
+
+    H_(i-1) >= trade_off(R_i) for every i. Given P[at least v right] = tail, both sums are least if all of the tail lies on v;
+    from there on down every p_i is the least that the inequality allows, and R_0 + H_0 = (r / m) sum p_i (Mahloujifar, Melis and
+    Chaudhuri 2024, "Auditing f-differential privacy in one run").
+    """
+    v, r, m = _checked_counts(correct, guesses, canaries)
+    right, wrong = v * tail / m, (r - v) * tail / m
+    for i in range(v - 1, -1, -1):
+        least = max(wrong, trade_off(right))
+        right += i / (r - i) * (least - wrong)
+        wrong = least
+    return (right + wrong) * m / r if r else tail
+
+
+def curve_p_value(correct: int, guesses: int, canaries: int, trade_off: TradeOff) -> float:
+    """The largest probability of ``correct`` or more right guesses among ``guesses`` under a trade-off curve.
+
+    Rounded up. The largest tail whose `needed_mass` is at most 1.
+
+    >>> round(curve_p_value(78, 90, 450, gaussian_trade_off(0.55)), 3)
+    0.05
+    """
+    low, high = 0.0, 1.0
+    if needed_mass(1.0, correct, guesses, canaries, trade_off) <= 1:
+        return 1.0
+    while high - low > 1e-3 * high and high > 1e-12:
+        middle = (low + high) / 2
+        if needed_mass(middle, correct, guesses, canaries, trade_off) <= 1:
+            low = middle
+        else:
+            high = middle
+    return high
+
+
+def curve_bound(
+    correct: int, guesses: int, canaries: int, curve: Callable[[float], TradeOff], confidence: float = CONFIDENCE
+) -> float:
+    """The largest parameter of a family of curves that one run rejects: of mu-GDP, ``curve`` is `gaussian_trade_off`.
+
+    >>> round(curve_bound(78, 90, 450, gaussian_trade_off, 0.95), 3)
+    0.551
+    """
+    level = 1 - open_unit_interval(confidence=confidence)
+    return _largest(lambda size: needed_mass(level, correct, guesses, canaries, curve(size)) > 1)
+
 
 def one_run_p_value(correct: int, guesses: int, canaries: int, epsilon: float, delta: float) -> float:
     """The largest probability of ``correct`` or more right guesses among ``guesses`` if the mechanism is (epsilon, delta)-DP.
@@ -103,15 +182,10 @@ def one_run_p_value(correct: int, guesses: int, canaries: int, epsilon: float, d
 
         P[correct >= v] <= P[B >= v] + 2 m delta max_(1 <= i <= v) P[v - i <= B < v] / i
 
-    (Steinke, Nasr and Jagielski 2023, "Privacy auditing with one training run").
+    (Steinke, Nasr and Jagielski 2023, "Privacy auditing with one training run"). With delta = 0 it is attained, so that no curve
+    of a pure claim says more.
     """
-    v, r, m = (
-        integer(at_least=0, correct=correct),
-        integer(at_least=0, guesses=guesses),
-        integer(at_least=0, canaries=canaries),
-    )
-    if not v <= r <= m:
-        raise InputError(f"correct <= guesses <= canaries must hold, got {v}, {r}, {m}")
+    v, r, m = _checked_counts(correct, guesses, canaries)
     q = 1 / (1 + math.exp(-epsilon))
     beyond = float(stats.binom.sf(v - 1, r, q))
     if delta == 0 or v == 0:
@@ -127,14 +201,30 @@ def one_run_bound(correct: int, guesses: int, canaries: int, delta: float, confi
     2.17
     """
     level = 1 - open_unit_interval(confidence=confidence)
+    return _largest(lambda epsilon: one_run_p_value(correct, guesses, canaries, epsilon, delta) <= level)
+
+
+def _checked_counts(correct: int, guesses: int, canaries: int) -> tuple[int, int, int]:
+    v, r, m = (
+        integer(at_least=0, correct=correct),
+        integer(at_least=0, guesses=guesses),
+        integer(at_least=0, canaries=canaries),
+    )
+    if not v <= r <= m:
+        raise InputError(f"correct <= guesses <= canaries must hold, got {v}, {r}, {m}")
+    return v, r, m
+
+
+def _largest(rejected: Callable[[float], bool]) -> float:
+    """The largest size that is rejected; 0 if none is. Assumes: whatever is smaller than a rejected size is rejected."""
     low, high = 0.0, 1.0
-    if one_run_p_value(correct, guesses, canaries, 0.0, delta) > level:
+    if not rejected(0.0):
         return 0.0
-    while one_run_p_value(correct, guesses, canaries, high, delta) <= level:
+    while rejected(high):
         low, high = high, 2 * high
     while high - low > 1e-6:
         middle = (low + high) / 2
-        if one_run_p_value(correct, guesses, canaries, middle, delta) <= level:
+        if rejected(middle):
             low = middle
         else:
             high = middle

@@ -3,13 +3,27 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 
 from caribou._validate import below_one, positive_or_inf
-from caribou.audit.bounds import epsilon_bound, epsilon_of_rates, many_bounds, mu_bound, mu_of_rates
+from caribou.audit.bounds import (
+    TradeOff,
+    curve_bound,
+    curve_p_value,
+    epsilon_bound,
+    epsilon_of_rates,
+    gaussian_trade_off,
+    many_bounds,
+    mu_bound,
+    mu_of_rates,
+    one_run_bound,
+    one_run_p_value,
+    trade_off_of_points,
+)
+from caribou.graph import Graph
 from caribou.privacy.accounting import (
     epsilon_of,
     gdp_epsilon,
@@ -19,9 +33,12 @@ from caribou.privacy.accounting import (
 )
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.certificate import Certificate
-from caribou.privacy.events import EpsilonDelta, Event, NonPrivate, choices, gaussian_mu
-from caribou.privacy.mechanism_records import groups_of
+from caribou.privacy.events import EpsilonDelta, Event, Gaussian, NonPrivate, choices, gaussian_mu
+from caribou.privacy.mechanism_records import Group, groups_of
+from caribou.privacy.scope import Scope, ScopeKind
 
+CURVE_DELTAS = (1e-4, 1e-3, 1e-2, 0.03, 0.1, 0.2, 0.4)
+"""Where the curve of composed events is read, beside the claimed delta."""
 ROUNDING = 1e-6
 """Of an epsilon that was computed from mu and back."""
 
@@ -50,11 +67,30 @@ class Claim:
         object.__setattr__(self, "unit", PrivacyUnit.parse(self.unit))
 
     @classmethod
-    def of_certificate(cls, certificate: Certificate, group: str | None = None) -> Claim:
-        """The claim of a certificate; with ``group``, that about one group of nodes where groups pay differently."""
-        groups = {payer.value: events for payer, events in groups_of(certificate.mechanisms).items()}
-        events = groups.get(group or "", certificate.cost)
-        return cls(certificate.epsilon, certificate.delta, certificate.unit, tuple(events))
+    def of_certificate(cls, certificate: Certificate, group: Group | None = None, degree: int | None = None) -> Claim:
+        """The claim of a certificate about one edge, or about one node of a ``group`` of the split and of a ``degree``.
+
+        Where groups pay differently, each has its own events. Where the certificate has a curve over degrees, a node of degree d
+        is promised the epsilon of the smallest degree on the curve that is at least d, and nothing beyond the last one.
+        """
+        groups = groups_of(certificate.mechanisms)
+        events = certificate.cost if group is None else groups.get(group, certificate.cost)
+        claim = cls(certificate.epsilon, certificate.delta, certificate.unit, tuple(events))
+        curve = getattr(certificate, "epsilon_by_degree", ())
+        if degree is None or not curve:
+            return claim
+        return claim._at(min((float(epsilon) for reached, epsilon in curve if reached >= degree), default=math.inf))
+
+    def _at(self, promised: float) -> Claim:
+        """The same promise with another epsilon. A larger one is kept by larger shifts under the same kind of noise."""
+        if promised <= self.epsilon or not self.events:
+            return replace(self, epsilon=promised)
+        if not math.isfinite(promised) or not (self.pure or self.kind == "mu"):
+            return replace(self, epsilon=promised, events=())
+        event: Event = EpsilonDelta(promised)
+        if not self.pure:
+            event = Gaussian(1 / gdp_mu(epsilon=promised, delta=self.delta))
+        return replace(self, epsilon=promised, events=(event,))
 
     @property
     def is_private(self) -> bool:
@@ -121,6 +157,42 @@ class Claim:
         delta = None if self.kind == "mu" else 0.0 if self.pure else self.delta
         return many_bounds(false, true, runs, delta=delta, confidence=confidence)
 
+    # -- what right guesses about canaries show --------------------------------------------------------------------
+
+    @cached_property
+    def trade_off(self) -> TradeOff:
+        """The curve of the claim: exact for mu-GDP and for a pure claim, else that of several points (epsilon, delta) of it."""
+        if self.kind == "mu":
+            return gaussian_trade_off(self.size)
+        if self.pure or not self.events:
+            return trade_off_of_points([(self.size, 0.0 if self.pure else self.delta)])
+        deltas = [delta for delta in CURVE_DELTAS if delta > self.delta]
+        points = [(epsilon_of(self.events, delta), delta) for delta in deltas]
+        return trade_off_of_points([(self.size, self.delta), *points])
+
+    def p_value_of_guesses(self, correct: int, guesses: int, canaries: int) -> float:
+        """The largest probability of so many right guesses under the claim: the smaller of two bounds on one probability."""
+        delta = 0.0 if self.pure else self.delta
+        stated = self.as_epsilon(self.size)
+        by_size = one_run_p_value(correct, guesses, canaries, stated, delta) if math.isfinite(stated) else 1.0
+        return min(by_size, curve_p_value(correct, guesses, canaries, self.trade_off))
+
+    def proven_by_guesses(self, correct: int, guesses: int, canaries: int, confidence: float) -> float:
+        """A lower bound on `leak` from right guesses in one run.
+
+        By the family of curves of `kind`: Gaussian ones for mu, else those of (epsilon, delta) at the claimed delta.
+        """
+        if self.kind == "mu":
+            return curve_bound(correct, guesses, canaries, gaussian_trade_off, confidence)
+        if self.pure:
+            return one_run_bound(correct, guesses, canaries, 0.0, confidence)
+        by_curve = curve_bound(
+            correct, guesses, canaries, lambda epsilon: trade_off_of_points([(epsilon, self.delta)]), confidence
+        )
+        return max(by_curve, one_run_bound(correct, guesses, canaries, self.delta, confidence))
+
+    # -- in other words --------------------------------------------------------------------------------------------
+
     def as_epsilon(self, leak: float) -> float:
         """A leak as an epsilon at the claimed delta."""
         if self.kind == "epsilon" or leak <= 0:
@@ -142,6 +214,17 @@ class Claim:
             return "no privacy is claimed"
         text = f"epsilon = {self.epsilon:g}, " + ("delta = 0" if self.pure else f"delta = {self.delta:g}")
         return f"{text} at {self.unit.value} level" + (f" (mu = {self.size:.4g})" if self.kind == "mu" else "")
+
+
+def in_scope(scope: Scope, graph: Graph, node: int | None) -> bool:
+    """Whether a promise with this scope is about a node (None: an edge) of this graph.
+
+    Degrees within the limit meet every condition that a scope can have.
+    """
+    if scope.limit is None or int(graph.degrees.max(initial=0)) <= scope.limit:
+        return True
+    training = node is not None and graph.split is not None and bool(np.isin(node, graph.split.train))
+    return scope.kind is ScopeKind.TRAINING_NODES and training
 
 
 def weaker_than_asked(certificate: Certificate, budget: Budget) -> str | None:

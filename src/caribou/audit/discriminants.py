@@ -22,6 +22,12 @@ FITTED = (
 )
 MAX_CORRELATED = 200
 """Columns up to which correlations between entries of a transcript are estimated."""
+MAX_PARTNERS = 2000
+"""Columns up to which pairs of columns with the same noise are looked for."""
+SAME_NOISE = 0.999
+"""The correlation of two columns within a world from which on they are taken to have one noise."""
+NO_VARIANCE = 1e-10
+"""Relative to the largest: directions with less variance count as if they had so much. A shift along them decides by itself."""
 THRESHOLDS = 41
 
 
@@ -43,6 +49,47 @@ class Test:
 
 
 @dataclass(frozen=True, eq=False)
+class Partners:
+    """Columns that have one noise: x_i - slope x_j is free of it, whatever else is too wide to estimate.
+
+    Noise that is used twice, in two parameters or in two releases, hides nothing of such a difference.
+    """
+
+    first: np.ndarray
+    second: np.ndarray
+    slope: np.ndarray
+
+    @staticmethod
+    def of(a: np.ndarray, b: np.ndarray) -> Partners:
+        """For every column the earlier one with which it goes together best within both worlds, if that is nearly exactly."""
+        nothing = Partners(np.arange(0), np.arange(0), np.zeros(0))
+        if not 2 <= a.shape[1] <= MAX_PARTNERS or len(a) < 4:
+            return nothing
+        within = np.concatenate([a - a.mean(axis=0), b - b.mean(axis=0)])
+        norms = np.linalg.norm(within, axis=0)
+        alive = np.flatnonzero(norms > 1e-9 * (1 + np.abs(a).max(axis=0)))
+        if len(alive) < 2:
+            return nothing
+        unit = within[:, alive] / norms[alive]
+        together = np.tril(unit.T @ unit, -1)
+        best = np.abs(together).argmax(axis=1)
+        found = np.flatnonzero(np.abs(together[np.arange(len(alive)), best]) >= SAME_NOISE)
+        first, second = alive[found], alive[best[found]]
+        slope = together[found, best[found]] * norms[first] / norms[second]
+        made = Partners(first, second, slope)
+        left = np.concatenate([made._differences(x) for x in (a, b)])
+        telling = np.ptp(left, axis=0) > 1e-9 * norms[first] if len(found) else np.zeros(0, dtype=bool)
+        return Partners(first[telling], second[telling], slope[telling])
+
+    def _differences(self, x: np.ndarray) -> np.ndarray:
+        return x[:, self.first] - self.slope * x[:, self.second]
+
+    def __call__(self, x: np.ndarray) -> np.ndarray:
+        """The columns, and behind them the differences. [runs, columns + partners]"""
+        return np.concatenate([x, self._differences(x)], axis=1) if len(self.first) else x
+
+
+@dataclass(frozen=True, eq=False)
 class Discriminants:
     """Fitted scores. A call gives one column per score: the adversary's own, statistics, and the fitted ones."""
 
@@ -50,6 +97,7 @@ class Discriminants:
     given: tuple[str, ...]  # of these names, those that were not fitted
     layout: Layout
     usual: np.ndarray  # stands for an entry that is not finite; [entries]
+    partners: Partners
     keep: np.ndarray
     linear: np.ndarray  # [kept entries, 3]
     means: tuple[np.ndarray, np.ndarray]
@@ -61,7 +109,7 @@ class Discriminants:
 
     def __call__(self, runs: Runs) -> np.ndarray:
         """[runs, columns]"""
-        x = usual_where_missing(self.layout(runs), self.usual)[:, self.keep]
+        x = self.partners(usual_where_missing(self.layout(runs), self.usual))[:, self.keep]
         scores = runs.columns(self.given)
         ratio = sum(
             side * ((x - mean) ** 2 / (2 * variance) + np.log(variance) / 2)
@@ -99,6 +147,8 @@ def fit_discriminants(a: Runs, b: Runs) -> Discriminants:
     xa, xb = layout(a), layout(b)
     usual = _usual(np.concatenate([xa, xb]))
     xa, xb = usual_where_missing(xa, usual), usual_where_missing(xb, usual)
+    partners = Partners.of(xa, xb)
+    xa, xb = partners(xa), partners(xb)
     keep = np.flatnonzero(np.ptp(np.concatenate([xa, xb]), axis=0) > 0)
     xa, xb = xa[:, keep], xb[:, keep]
     linear = np.concatenate([fitted_projections(xa, xb), _whole_discriminant(xa, xb)[:, None]], axis=1)
@@ -115,6 +165,7 @@ def fit_discriminants(a: Runs, b: Runs) -> Discriminants:
         given,
         layout,
         usual,
+        partners,
         keep,
         linear,
         means,
@@ -154,14 +205,19 @@ def correlated(x: np.ndarray) -> bool:
 
 
 def discriminant(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Fisher's direction: the pooled covariance's inverse times the difference of the means. [columns]"""
+    """Fisher's direction: the pooled covariance's inverse times the difference of the means. [columns]
+
+    A direction in which nothing varies is not left out: if the means differ along it, it tells the worlds apart by itself.
+    """
     if a.shape[1] == 0:
         return np.zeros(0)
     scale = np.sqrt(a.var(axis=0) + b.var(axis=0))
     scale = np.where(scale > 0, scale, 1.0)
     pooled = np.atleast_2d(np.cov((a / scale).T) + np.cov((b / scale).T)) / 2
     gap = (b.mean(axis=0) - a.mean(axis=0)) / scale
-    return (np.linalg.pinv(pooled, rcond=1e-9, hermitian=True) @ gap) / scale
+    sizes, directions = np.linalg.eigh(pooled)
+    sizes = np.maximum(sizes, NO_VARIANCE * max(sizes[-1], 1.0))
+    return np.asarray((directions @ ((directions.T @ gap) / sizes)) / scale)
 
 
 # -- one threshold -------------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from time import perf_counter
 from typing import Any, ClassVar
 
 import numpy as np
@@ -21,18 +22,20 @@ import numpy as np
 from caribou._validate import integer, open_unit_interval
 from caribou.audit.audited_method import AuditedMethod
 from caribou.audit.batched_mechanisms import certified_mechanism
-from caribou.audit.claims import Claim
+from caribou.audit.catalogue import CATALOGUE, Promise
+from caribou.audit.claims import Claim, in_scope
 from caribou.audit.discriminants import Discriminants, Test, best_test, fit_discriminants, hits
 from caribou.audit.evidence import Evidence, Judgement
-from caribou.audit.findings import Findings, Promise, Terms
+from caribou.audit.findings import Findings, Terms
 from caribou.audit.metrics import FALSE_POSITIVE_RATES, AttackResult, Scored, summarise
 from caribou.audit.pairs import Pair, worst_pairs
-from caribou.audit.players import Play, players, run_seed
+from caribou.audit.players import FAILED, Play, players, run_seed
 from caribou.audit.power import runs_for_power
 from caribou.audit.schedule import MIN_RUNS, block_sizes, error_shares, heats, planned_runs
 from caribou.audit.targets import AuditTarget, FitTarget, PredictTarget
-from caribou.audit.transcripts import Runs, checked_transcript, observe, observe_batch
+from caribou.audit.transcripts import Runs, Transcript, checked_transcript, observe, observe_batch
 from caribou.errors import InputError
+from caribou.graph import Graph
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.privacy.budget import PrivacyUnit
 from caribou.privacy.certificate import Certificate
@@ -41,12 +44,15 @@ FIT_SHARE = 0.4
 """Of the runs before a block: these fit discriminants, the others choose the test."""
 MECHANISM = "mechanism"
 """The game that plays the noise of a certificate by the library's own mechanisms, not the audited method."""
+TIMED = 100
+"""Runs of a mechanism that are made to see how long one takes."""
 MIN_METHOD_RUNS, MAX_METHOD_RUNS, MAX_MECHANISM_RUNS = 2_000, 5_000, 60_000
 
 NO_GAME_OF_FITS = (
     "two fits with and without edges hand out the same if their noisy values are the same, and edges move what lies below the "
     "noise no farther than in a prediction, which stands for the sensitivity of a fit"
 )
+NOT_PROMISED = "'{}' was not played: the certificate promises nothing there"
 
 
 # -- the attack on a method ----------------------------------------------------------------------------------------
@@ -69,9 +75,9 @@ class Distinguish:
     """Plays the mechanism of the certificate, the method itself, and whole fits where a prediction does not speak for them."""
 
     name: ClassVar[str] = "distinguish"
-    promise: ClassVar[Promise] = Promise.CLAIM
-    units: ClassVar[frozenset[PrivacyUnit]] = frozenset(PrivacyUnit)
-    needs_graph: ClassVar[bool] = False
+    promise: ClassVar[Promise] = CATALOGUE[name].promise
+    units: ClassVar[frozenset[PrivacyUnit]] = CATALOGUE[name].units
+    needs_graph: ClassVar[bool] = CATALOGUE[name].needs_graph
 
     def fits(self, audited: AuditedMethod, terms: Terms) -> int:
         """Those of the claim, and those of the games that play whole fits if no game stops early."""
@@ -79,22 +85,35 @@ class Distinguish:
         planned = [planned_runs(len(game.pairs), self._runs(game, audited, terms)) for game in played]
         return audited.claim_fits + sum(planned)
 
+    def runs(self, audited: AuditedMethod, terms: Terms) -> int:
+        """Runs on both graphs of all games, if none stops early."""
+        games = self.plan(audited).values()
+        return sum(planned_runs(len(game.pairs), self._runs(game, audited, terms)) for game in games)
+
+    def seconds(self, audited: AuditedMethod, terms: Terms) -> float:
+        """By one fit or prediction of each kind of game, and by a few runs of a mechanism."""
+        total = 0.0
+        for game in self.plan(audited).values():
+            runs = planned_runs(len(game.pairs), self._runs(game, audited, terms))
+            total += runs * _seconds(game, audited) / (terms.workers if game.in_processes else 1)
+        return total
+
     def games(self, audited: AuditedMethod) -> int:
         """How many games the plan has."""
         return len(self.plan(audited))
 
     def plan(self, audited: AuditedMethod) -> dict[str, Planned]:
         """Every game by name. A prediction is judged by its own certificate, which may cost less or more than that of a fit."""
-        pairs = worst_pairs(audited.budget.unit)
-        stated = audited.fitted.certificate
-        whole = FitTarget(audited.method, audited.budget, audited.streams, hidden=pairs[0].hidden)
+        pairs, stated = covered_pairs(audited)[0], audited.fitted.certificate
+        whole = FitTarget(audited.method, audited.budget, audited.streams)
         plan: dict[str, Planned] = {}
         mechanism = certified_mechanism(stated, audited.name)
         if mechanism is not None:
             target, pair = mechanism
             plan[MECHANISM] = Planned(target, [pair], stated, MIN_METHOD_RUNS, MAX_MECHANISM_RUNS, in_processes=False)
         if not audited.predicts_graphs:
-            plan[self.name] = Planned(whole, pairs, stated, MIN_METHOD_RUNS, MAX_METHOD_RUNS)
+            if pairs:
+                plan[self.name] = Planned(whole, pairs, stated, MIN_METHOD_RUNS, MAX_METHOD_RUNS)
             return plan
         predicted = audited.replay.of_prediction
         if predicted.is_private:  # else the certificate itself says that the budget is exceeded
@@ -111,21 +130,22 @@ class Distinguish:
         proofs = {name: self._play(name, game, audited, terms) for name, game in plan.items()}
         measured = {name: _measured(name, evidence) for name, evidence in proofs.items()}
         spoken_for = audited.predicts_graphs and self.name in plan and "fit" not in plan
-        return Findings(measured, proofs, {"fit": NO_GAME_OF_FITS} if spoken_for else {})
+        untried = tuple(NOT_PROMISED.format(pair.name) for pair in covered_pairs(audited)[1])
+        return Findings(measured, proofs, {"fit": NO_GAME_OF_FITS} if spoken_for else {}, untried=untried)
 
     def _runs(self, game: Planned, audited: AuditedMethod, terms: Terms) -> int:
         """Runs per graph: those that were asked for, or enough to see twice the claim, within the limits of the game."""
         if terms.runs is not None:
             return terms.runs
-        claim = Claim.of_certificate(game.certificate, game.pairs[0].group)
-        enough = runs_for_power(claim, terms.confidence, len(worst_pairs(audited.budget.unit)))
-        return max(game.least, min(enough or MAX_METHOD_RUNS, game.most))
+        claims = {claim_about(game.certificate, pair) for pair in game.pairs}
+        enough = [runs_for_power(claim, terms.confidence, len(covered_pairs(audited)[0])) for claim in claims]
+        return max(game.least, min(max(runs or MAX_METHOD_RUNS for runs in enough), game.most))
 
     def _play(self, name: str, game: Planned, audited: AuditedMethod, terms: Terms) -> Evidence:
         return distinguish(
             game.target,
             game.pairs,
-            lambda pair: Claim.of_certificate(game.certificate, pair.group),
+            lambda pair: claim_about(game.certificate, pair),
             runs=self._runs(game, audited, terms),
             confidence=terms.confidence,
             seed=audited.seed,
@@ -133,6 +153,38 @@ class Distinguish:
             name=f"{audited.name}, {name}",
             progress=lambda done, planned, bound: terms.progress(name, done, planned, bound),
         )
+
+
+def _seconds(game: Planned, audited: AuditedMethod) -> float:
+    """How long one run of a game takes, about."""
+    if isinstance(game.target, FitTarget):
+        return audited.fit_seconds
+    if isinstance(game.target, PredictTarget):
+        return audited.prediction_seconds
+    start = perf_counter()
+    _block(_play_nothing, game.target, game.pairs[0], 0, TIMED, audited.seed)
+    return (perf_counter() - start) / (2 * TIMED)
+
+
+def _play_nothing(target: AuditTarget, graph: Graph, seeds: Sequence[int]) -> list[Transcript]:
+    raise InputError("a mechanism must be played in batches, got single runs")
+
+
+def claim_about(certificate: Certificate, pair: Pair) -> Claim:
+    """What a certificate promises about the edge or the node of a pair."""
+    return Claim.of_certificate(certificate, pair.group, pair.degree)
+
+
+def covered_pairs(audited: AuditedMethod) -> tuple[list[Pair], list[Pair]]:
+    """The pairs about which the certificate promises anything, and the others."""
+    certificate, found = audited.fitted.certificate, worst_pairs(audited.budget.unit)
+    covered = [
+        in_scope(certificate.scope, pair.joined, pair.hidden) and claim_about(certificate, pair).is_private
+        for pair in found
+    ]
+    return [p for p, yes in zip(found, covered, strict=True) if yes], [
+        p for p, yes in zip(found, covered, strict=True) if not yes
+    ]
 
 
 def _measured(name: str, evidence: Evidence) -> AttackResult:
@@ -219,6 +271,7 @@ def distinguish(
         scored,
         len(candidates),
         discriminants.uncorrelated,
+        constant=len(discriminants.keep) == 0,
     )
 
 
@@ -253,12 +306,13 @@ def _most_telling(
 
 
 def _shown(worlds: Sequence[tuple[Runs, Runs]], claim: Claim) -> float:
-    """What the best test shows on the choosing part of the runs so far; for the choice of a pair."""
+    """Which share of its claim the best test shows on the choosing part of the runs so far; for the choice of a pair."""
     test, columns = _choose(worlds, claim)
     both = [Runs.join([pair[k] for pair in worlds]) for k in (0, 1)]
     start = round(FIT_SHARE * len(both[0]))
     a, b = (columns(world.part(start, len(world))) for world in both)
-    return claim.proven(*hits(a, b, test), len(a), 0.9)
+    shown = claim.proven(*hits(a, b, test), len(a), 0.9)
+    return shown / claim.size if claim.size > 0 else shown
 
 
 def _choose(worlds: Sequence[tuple[Runs, Runs]], claim: Claim) -> tuple[Test, Discriminants]:
@@ -287,13 +341,17 @@ def _judge(
 
 def _block(play: Play, target: AuditTarget, pair: Pair, start: int, size: int, seed: int) -> tuple[Runs, Runs]:
     """``size`` runs in both worlds, as tables."""
+    if pair.hidden is not None and hasattr(target, "hiding"):
+        target = target.hiding(pair.hidden)
     many = getattr(target, "many", None)
-    out = []
-    for world, graph in enumerate(pair.worlds):
-        if many is not None:
-            noise = NoiseSource.seeded(run_seed(seed, pair.name, world, start))
-            out.append(observe_batch(checked_transcript(many(graph, size, noise), runs=size), pair.batch_scores))
-        else:
-            seeds = [run_seed(seed, pair.name, world, run) for run in range(start, start + size)]
-            out.append(observe(play(target, graph, seeds), pair.scores))
-    return out[0], out[1]
+    if many is not None:
+        noises = [NoiseSource.seeded(run_seed(seed, pair.name, world, start)) for world in (0, 1)]
+        batches = [many(graph, size, noise) for graph, noise in zip(pair.worlds, noises, strict=True)]
+        a, b = (observe_batch(checked_transcript(batch, runs=size), pair.batch_scores) for batch in batches)
+        return a, b
+    seeds = [[run_seed(seed, pair.name, world, run) for run in range(start, start + size)] for world in (0, 1)]
+    played = [play(target, graph, each) for graph, each in zip(pair.worlds, seeds, strict=True)]
+    if all(FAILED in transcript for world in played for transcript in world):
+        target(pair.joined, NoiseSource.seeded(seeds[1][0]))  # nothing was handed out at all: the error says why
+    a, b = (observe(world, pair.scores) for world in played)
+    return a, b

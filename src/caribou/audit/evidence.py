@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
-from caribou.audit.bounds import epsilon_of_rates, pessimistic_rates
+from caribou.audit.bounds import epsilon_of_rates, one_run_bound, pessimistic_rates
 from caribou.audit.claims import Claim
 from caribou.audit.metrics import Scored
 from caribou.audit.schedule import first_block
+from caribou.privacy.certificate import json_number
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,8 @@ class Evidence:
     """The game chose its pair among this many."""
     uncorrelated: int = 0
     """Columns of the transcript if they were too many to estimate their correlations, else 0."""
+    constant: bool = False
+    """Whether every run of both graphs handed out the same numbers."""
 
     @property
     def best(self) -> Judgement:
@@ -104,20 +108,47 @@ class OneRun:
     ``scored``: all scores with their membership bits, for a curve; None if all bits are equal.
     """
 
+    claim: Claim
     canaries: int
     guesses: int
     correct: int
-    delta: float
     confidence: float
-    epsilon_lower: float
     scored: Scored | None
     seed: int
 
+    @cached_property
+    def leak(self) -> float:
+        """The proven lower bound, in the unit of the claim."""
+        return self.claim.proven_by_guesses(self.correct, self.guesses, self.canaries, self.confidence)
+
+    @property
+    def epsilon_lower(self) -> float:
+        """The lower bound on epsilon at the claimed delta."""
+        return self.claim.as_epsilon(self.leak)
+
+    @cached_property
+    def epsilon_by_rates(self) -> float:
+        """The lower bound on epsilon that follows from right guesses alone; of any mechanism."""
+        delta = 0.0 if self.claim.pure else self.claim.delta
+        return one_run_bound(self.correct, self.guesses, self.canaries, delta, self.confidence)
+
+    @cached_property
+    def p_value(self) -> float:
+        """The largest probability of so many right guesses if the claim holds."""
+        return self.claim.p_value_of_guesses(self.correct, self.guesses, self.canaries)
+
+    @property
+    def rejects_claim(self) -> bool:
+        """Whether so many right guesses are too rare under the claim."""
+        return self.claim.is_private and self.p_value <= 1 - self.confidence
+
     def describe(self) -> str:
         """In one sentence."""
+        gaussian = f"mu >= {self.leak:.3g}, which is " if self.claim.kind == "mu" else ""
         return (
             f"one run: {self.correct} of {self.guesses} guesses about {self.canaries} canary edges are right, which proves "
-            f"epsilon >= {self.epsilon_lower:.3g} at delta = {self.delta:g} and confidence {self.confidence:.4g}"
+            f"{gaussian}epsilon >= {self.epsilon_lower:.3g} at delta = {0.0 if self.claim.pure else self.claim.delta:g} and "
+            f"confidence {self.confidence:.4g}"
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -126,7 +157,12 @@ class OneRun:
             "canaries": self.canaries,
             "guesses": self.guesses,
             "correct": self.correct,
+            "kind": self.claim.kind,
+            "claimed": json_number(self.claim.size),
+            "proven": self.leak,
             "epsilon_lower": self.epsilon_lower,
+            "epsilon_lower_by_rates": self.epsilon_by_rates,
+            "p_value": self.p_value,
             "confidence": self.confidence,
             "seed": self.seed,
         }

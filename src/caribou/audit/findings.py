@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 
 from caribou.audit.evidence import Proof
 from caribou.audit.metrics import AttackResult
@@ -13,17 +12,14 @@ Progress = Callable[[str, int, int, float], None]
 """Called with the name of a part, its steps done and planned, and the largest epsilon proven so far."""
 
 
-class Promise(StrEnum):
-    """Which promise an attack puts to the test."""
+@dataclass(frozen=True)
+class Forecast:
+    """What an attack will take, at most: fits, runs on both graphs of its games, and seconds."""
 
-    CLAIM = "claim"
-    """The claimed epsilon or mu itself: the attack proves a lower bound, and may reject the claim."""
-    POST_PROCESSING = "post-processing"
-    """That a fit reads private edges through its noise alone."""
-    RATES = "rates"
-    """The true positive rates that a certificate allows: the attack draws who is a member, and measures."""
-    NONE = "none"
-    """No promise: the data decide who is a member, so that public data alone may tell as much as a leak."""
+    attack: str
+    fits: int
+    runs: int
+    seconds: float
 
 
 def no_progress(name: str, done: int, planned: int, epsilon: float) -> None:
@@ -48,10 +44,12 @@ class Terms:
 class Findings:
     """What an attack found, by the name of its part: rates that it measured, and lower bounds that it proved.
 
-    ``skipped``: parts that were not made, and why. ``notes``: what else a reader must know, one sentence each.
+    ``skipped``: parts that were not made, and why. ``notes``: what else a reader must know, one sentence each. ``untried``: what
+    no game has tried; a verdict without a rejection says it.
     """
 
     measured: Mapping[str, AttackResult] = field(default_factory=dict)
     proofs: Mapping[str, Proof] = field(default_factory=dict)
     skipped: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    untried: tuple[str, ...] = ()

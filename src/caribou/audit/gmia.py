@@ -24,7 +24,8 @@ from torch import Tensor, nn
 from caribou._validate import integer
 from caribou.audit import fits
 from caribou.audit.audited_method import AuditedMethod
-from caribou.audit.findings import Findings, Promise, Terms
+from caribou.audit.catalogue import CATALOGUE, Promise
+from caribou.audit.findings import Findings, Terms
 from caribou.audit.metrics import Scored, area_under_curve, node_rates, summarise
 from caribou.audit.query_modes import refusal
 from caribou.errors import InputError
@@ -118,15 +119,19 @@ class Gmia:
     """The attack; ``sizes``: how many nodes are members and others, None = the published or default ones of the graph."""
 
     name: ClassVar[str] = "gmia"
-    promise: ClassVar[Promise] = Promise.NONE
-    units: ClassVar[frozenset[PrivacyUnit]] = frozenset(PrivacyUnit)
-    needs_graph: ClassVar[bool] = True
+    promise: ClassVar[Promise] = CATALOGUE[name].promise
+    units: ClassVar[frozenset[PrivacyUnit]] = CATALOGUE[name].units
+    needs_graph: ClassVar[bool] = CATALOGUE[name].needs_graph
 
     sizes: Sizes | None = None
 
     def fits(self, audited: AuditedMethod, terms: Terms) -> int:
         """A target and a shadow model per run."""
         return 2 * (terms.runs or RUNS)
+
+    def seconds(self, audited: AuditedMethod, terms: Terms) -> float:
+        """As long as the fits take on the graph."""
+        return self.fits(audited, terms) * audited.graph_seconds
 
     def games(self, audited: AuditedMethod) -> int:
         """It proves no bound."""

@@ -21,7 +21,8 @@ import scipy.sparse as sp
 from caribou._validate import integer, one_of, positive
 from caribou.audit import fits
 from caribou.audit.audited_method import AuditedMethod
-from caribou.audit.findings import Findings, Promise, Terms
+from caribou.audit.catalogue import CATALOGUE, Promise
+from caribou.audit.findings import Findings, Terms
 from caribou.audit.metrics import (
     AttackResult,
     Scored,
@@ -74,9 +75,9 @@ class LinkTeller:
     """
 
     name: ClassVar[str] = "linkteller"
-    promise: ClassVar[Promise] = Promise.NONE
-    units: ClassVar[frozenset[PrivacyUnit]] = frozenset(PrivacyUnit)
-    needs_graph: ClassVar[bool] = True
+    promise: ClassVar[Promise] = CATALOGUE[name].promise
+    units: ClassVar[frozenset[PrivacyUnit]] = CATALOGUE[name].units
+    needs_graph: ClassVar[bool] = CATALOGUE[name].needs_graph
 
     nodes: int = NODES
     step: float = STEP
@@ -93,6 +94,10 @@ class LinkTeller:
     def fits(self, audited: AuditedMethod, terms: Terms) -> int:
         """One per run."""
         return terms.runs or RUNS
+
+    def seconds(self, audited: AuditedMethod, terms: Terms) -> float:
+        """As long as the fits take on the graph."""
+        return self.fits(audited, terms) * audited.graph_seconds
 
     def games(self, audited: AuditedMethod) -> int:
         """It proves no bound."""

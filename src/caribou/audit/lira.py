@@ -26,7 +26,8 @@ import numpy as np
 from caribou._validate import integer
 from caribou.audit import fits
 from caribou.audit.audited_method import AuditedMethod
-from caribou.audit.findings import Findings, Promise, Terms
+from caribou.audit.catalogue import CATALOGUE, Promise
+from caribou.audit.findings import Findings, Terms
 from caribou.audit.metrics import Scored, edge_rates, node_rates, summarise
 from caribou.audit.query_modes import SMALLEST, logits, refusal
 from caribou.errors import InputError
@@ -51,9 +52,9 @@ class Lira:
     """The attack; ``targets``: how many edges or nodes are attacked at once."""
 
     name: ClassVar[str] = "lira"
-    promise: ClassVar[Promise] = Promise.RATES
-    units: ClassVar[frozenset[PrivacyUnit]] = frozenset(PrivacyUnit)
-    needs_graph: ClassVar[bool] = True
+    promise: ClassVar[Promise] = CATALOGUE[name].promise
+    units: ClassVar[frozenset[PrivacyUnit]] = CATALOGUE[name].units
+    needs_graph: ClassVar[bool] = CATALOGUE[name].needs_graph
 
     targets: int = TARGETS
 
@@ -63,6 +64,10 @@ class Lira:
     def fits(self, audited: AuditedMethod, terms: Terms) -> int:
         """One per run."""
         return terms.runs or RUNS
+
+    def seconds(self, audited: AuditedMethod, terms: Terms) -> float:
+        """As long as the fits take on the graph."""
+        return self.fits(audited, terms) * audited.graph_seconds
 
     def games(self, audited: AuditedMethod) -> int:
         """It proves no bound."""

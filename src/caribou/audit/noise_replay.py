@@ -17,12 +17,14 @@ import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from caribou.audit import fits
-from caribou.audit.findings import Findings, Promise, Terms
+from caribou.audit.catalogue import CATALOGUE, Promise
+from caribou.audit.findings import Findings, Terms
 from caribou.audit.pairs import two_class_graph
 from caribou.audit.targets import handed_out, without_edges
 from caribou.mechanisms.noise_source import NoiseSource
@@ -48,13 +50,17 @@ class NoiseReplay:
     """Fits twice, predicts twice, and says what a replayed fit handed out differently."""
 
     name: ClassVar[str] = "noise-replay"
-    promise: ClassVar[Promise] = Promise.POST_PROCESSING
-    units: ClassVar[frozenset[PrivacyUnit]] = frozenset({PrivacyUnit.EDGE})
-    needs_graph: ClassVar[bool] = False
+    promise: ClassVar[Promise] = CATALOGUE[name].promise
+    units: ClassVar[frozenset[PrivacyUnit]] = CATALOGUE[name].units
+    needs_graph: ClassVar[bool] = CATALOGUE[name].needs_graph
 
     def fits(self, audited: AuditedMethod, terms: Terms) -> int:
         """Those of the claim: one without edges and one with edges, whatever the terms are."""
         return audited.claim_fits
+
+    def seconds(self, audited: AuditedMethod, terms: Terms) -> float:
+        """None: all attacks share the fits, which are made by then."""
+        return 0.0
 
     def games(self, audited: AuditedMethod) -> int:
         """It proves no bound."""
@@ -152,12 +158,15 @@ class ReplayedNoise(NoiseSource):
 class Replay:
     """A fit without any edge, and what a replayed fit with edges handed out differently.
 
-    ``certificates``: of the fit, of the replayed fit, and of a prediction.
+    ``certificates``: of the fit, of the replayed fit, and of a prediction. ``fit_seconds``, ``prediction_seconds``: how long the
+    second of each took.
     """
 
     fitted: Fitted
     certificates: tuple[Certificate, Certificate, Certificate]
     differences: tuple[str, ...]
+    fit_seconds: float = 0.0
+    prediction_seconds: float = 0.0
 
     @property
     def of_prediction(self) -> Certificate:
@@ -179,9 +188,13 @@ def replay_fits(method: Method, budget: Budget, streams: Streams, seed: int) -> 
         return ReplayedNoise(NoiseSource.seeded(seed), recording, replayed)
 
     fitted = fits.fit(method, bare, budget, streams, noise(first))
+    times = [perf_counter()]
     again = fits.fit(method, busy, budget, streams, noise(second, first))
+    times.append(perf_counter())
     fits.predict_graph(method, fitted.weights, bare, budget, streams, noise(third))
+    times.append(perf_counter())
     predicted = fits.predict_graph(method, fitted.weights, busy, budget, streams, noise(fourth, third))
+    times.append(perf_counter())
     before = handed_out(method, fitted, bare, None)
     # asked about the busy graph, predictions that multiply by clean edges differ although fit and prediction are sound
     after = [handed_out(method, fit, graph, None) for fit, graph in ((again, bare), (again, busy), (fitted, busy))]
@@ -192,7 +205,8 @@ def replay_fits(method: Method, budget: Budget, streams: Streams, seed: int) -> 
         found.append("the scales of its noise and those of a prediction")
     elif _farther(first.moved(second), third.moved(fourth)):
         found.append("how far edges move the values under its noise and those under the noise of a prediction")
-    return Replay(fitted, (fitted.certificate, again.certificate, predicted.certificate), tuple(found))
+    certificates = (fitted.certificate, again.certificate, predicted.certificate)
+    return Replay(fitted, certificates, tuple(found), times[1] - times[0], times[3] - times[2])
 
 
 def _farther(fit: Mapping[tuple[str, float], list[float]], prediction: Mapping[tuple[str, float], list[float]]) -> bool:

@@ -1,14 +1,17 @@
 """One run: a single run with many canary edges, each there or not by a membership bit of its own, proves a lower bound.
 
 The auditor knows everything but the membership bits (Steinke, Nasr and Jagielski 2023). A canary is a pair of a labelled node and
-another node; no two canaries share a node. On shadow runs, whose membership bits the auditor draws itself, it learns what the
-transcript says about every canary's ends anyway, and in which direction an edge moves it. Then it makes the real run once,
-guesses the membership bits it is surest of, and counts right guesses.
+another node; no two canaries share a node. They are placed where an edge shows most: between nodes of few neighbours, and of
+different classes where there are such. Two runs under the same noise, without any canary and with all of them, tell how far each
+edge moves every table that is handed out (the noise cancels). On shadow runs, whose membership bits the auditor draws itself, it
+learns what the transcript says about every canary's ends anyway. Then it makes the real run once, guesses the membership bits it
+is surest of, and counts right guesses. What they prove follows from the trade-off curve of the claim (`caribou.audit.bounds`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -16,10 +19,11 @@ import numpy as np
 
 from caribou._validate import integer, open_unit_interval
 from caribou.audit.audited_method import AuditedMethod
-from caribou.audit.bounds import one_run_bound
+from caribou.audit.catalogue import CATALOGUE, Promise
+from caribou.audit.claims import Claim
 from caribou.audit.discriminants import discriminant
 from caribou.audit.evidence import OneRun
-from caribou.audit.findings import Findings, Promise, Terms
+from caribou.audit.findings import Findings, Terms
 from caribou.audit.metrics import FALSE_POSITIVE_RATES, Scored, summarise
 from caribou.audit.targets import AuditTarget, FitTarget
 from caribou.audit.transcripts import Transcript, checked_transcript, finite
@@ -30,8 +34,10 @@ from caribou.privacy.budget import PrivacyUnit
 from caribou.randomness import Streams, stream_seed
 
 SHADOWS = 6
+PROBES = 2
+"""Runs under the same noise, without any canary and with all of them."""
 GUESS_SHARES = (0.02, 0.05, 0.1, 0.2, 0.4, 0.7, 1.0)
-"""Which share of the canaries is guessed; a shadow run chooses it, never the real one."""
+"""Which share of the canaries is guessed; the shadow runs choose it, never the real one."""
 MAX_CANARIES = 1000
 MEMBERSHIP = "canary coins {}"
 """The public stream of the membership bits of a run. The label is part of every result, so it stays."""
@@ -42,13 +48,17 @@ class CanaryRun:
     """One run with canary edges against the claim of a method."""
 
     name: ClassVar[str] = "onerun"
-    promise: ClassVar[Promise] = Promise.CLAIM
-    units: ClassVar[frozenset[PrivacyUnit]] = frozenset({PrivacyUnit.EDGE})
-    needs_graph: ClassVar[bool] = True
+    promise: ClassVar[Promise] = CATALOGUE[name].promise
+    units: ClassVar[frozenset[PrivacyUnit]] = CATALOGUE[name].units
+    needs_graph: ClassVar[bool] = CATALOGUE[name].needs_graph
 
     def fits(self, audited: AuditedMethod, terms: Terms) -> int:
-        """Those of the claim, the shadow runs and the real one, whatever the terms are."""
-        return audited.claim_fits + SHADOWS + 1
+        """Those of the claim, the probes, the shadow runs and the real one, whatever the terms are."""
+        return audited.claim_fits + PROBES + SHADOWS + 1
+
+    def seconds(self, audited: AuditedMethod, terms: Terms) -> float:
+        """As long as the fits take on the graph."""
+        return self.fits(audited, terms) * audited.graph_seconds
 
     def games(self, audited: AuditedMethod) -> int:
         """One lower bound."""
@@ -60,7 +70,7 @@ class CanaryRun:
         proof = one_run(
             FitTarget(audited.method, audited.budget, audited.streams),
             audited.own_graph,
-            delta=0.0 if claim.pure else claim.delta,
+            claim,
             confidence=terms.confidence,
             seed=audited.seed,
             progress=lambda done, planned: terms.progress(self.name, done, planned, 0.0),
@@ -76,8 +86,8 @@ class CanaryRun:
 def one_run(
     target: AuditTarget,
     graph: Graph,
+    claim: Claim,
     *,
-    delta: float,
     canaries: int | None = None,
     confidence: float = 0.95,
     seed: int = 0,
@@ -86,7 +96,8 @@ def one_run(
 ) -> OneRun:
     """Audit ``target`` on ``graph`` with one run, after ``shadows`` runs on which the auditor learns its score.
 
-    Assumes: edge level. ``delta`` is the claimed one (0 for a pure claim). Everything follows from ``seed``.
+    Assumes: edge level. What right guesses prove follows from the trade-off curve of ``claim``. Everything else follows from
+    ``seed``.
     """
     integer(at_least=3, shadows=shadows)
     open_unit_interval(confidence=confidence)
@@ -96,33 +107,46 @@ def one_run(
         raise InputError(
             f"graph must have room for two canary edges, got {graph.num_nodes} nodes and {pairs.shape[1]} pair"
         )
+    done = itertools.count(1)
+
+    def play(present: np.ndarray, noise_of: int | str) -> dict[str, np.ndarray]:
+        noise = NoiseSource.seeded(stream_seed(seed, f"canary noise {noise_of}") >> 11)
+        transcript = checked_transcript(target(with_canaries(base, pairs[:, present]), noise))
+        if progress:
+            progress(next(done), PROBES + shadows + 1)
+        return transcript
+
+    everyone = np.ones(pairs.shape[1], dtype=bool)
+    changes = table_changes(play(~everyone, "probe"), play(everyone, "probe"), graph.num_nodes)
     played: list[tuple[dict[str, np.ndarray], np.ndarray]] = []
     for run in range(shadows + 1):
         present = np.less(streams.generator(MEMBERSHIP.format(run)).random(pairs.shape[1]), 0.5)
-        noise = NoiseSource.seeded(stream_seed(seed, f"canary noise {run}") >> 11)
-        transcript = checked_transcript(target(with_canaries(base, pairs[:, present]), noise))
-        played.append((canary_scores(transcript, pairs, graph), present))
-        if progress:
-            progress(run + 1, shadows + 1)
-    tables = _aligned([scores for scores, _ in played])
-    runs = list(zip(tables, (present for _, present in played), strict=True))
-    # how many are guessed is chosen on the last shadow run, with what the others teach
-    totals, truth = _learned(runs[: shadows - 1])(runs[shadows - 1][0]), runs[shadows - 1][1]
+        played.append((canary_scores(play(present, run), pairs, graph, changes), present))
+    # how many are guessed is chosen on the shadow runs alone, each of them guessed with what the others teach
+    taught = _aligned(played[:shadows])
+    guessed = [
+        (_learned(taught[:left] + taught[left + 1 :])(table), present) for left, (table, present) in enumerate(taught)
+    ]
 
     def proven(share: float) -> float:
-        guesses, correct = _guess(totals, truth, share)
-        return one_run_bound(correct, guesses, len(truth), delta, confidence)
+        counts = [_guess(totals, truth, share) for totals, truth in guessed]
+        correct = sum(right for _, right in counts) // shadows
+        return claim.proven_by_guesses(correct, counts[0][0], pairs.shape[1], confidence)
 
     share = max(GUESS_SHARES, key=proven)
-    totals, truth = _learned(runs[:shadows])(runs[shadows][0]), runs[shadows][1]
+    *taught, (table, truth) = _aligned(played)
+    totals = _learned(taught)(table)
     guesses, correct = _guess(totals, truth, share)
-    bound = one_run_bound(correct, guesses, len(truth), delta, confidence)
     scored = Scored(totals, truth) if 0 < truth.sum() < len(truth) else None
-    return OneRun(len(truth), guesses, correct, delta, confidence, bound, scored, seed)
+    return OneRun(claim, len(truth), guesses, correct, confidence, scored, seed)
 
 
 def plant(graph: Graph, canaries: int | None, rng: np.random.Generator) -> tuple[Graph, np.ndarray]:
-    """The graph without any of the canary pairs, and the pairs: one end labelled for training, no node twice. [2, m]"""
+    """The graph without any of the canary pairs, and the pairs: one end labelled for training, no node twice. [2, m]
+
+    An edge moves a normalised row most where there are few others, and where its ends are opposite. So nodes with the fewest
+    neighbours are taken first (chance decides between equal ones), and ends are joined across classes.
+    """
     if graph.split is None or graph.labels is None:
         raise InputError("graph must have labels and a split to plant canary edges, got none")
     train = rng.permutation(graph.split.train)
@@ -133,7 +157,9 @@ def plant(graph: Graph, canaries: int | None, rng: np.random.Generator) -> tuple
     count = most if canaries is None else min(integer(at_least=1, canaries=canaries), most)
     if count < 1:
         raise InputError(f"graph must have room for a canary edge, got {graph.num_nodes} nodes")
-    pairs = np.stack([train[:count], rest[:count]])
+    ends = [part[np.argsort(graph.degrees[part], kind="stable")][:count] for part in (train, rest)]
+    first, second = (part[np.argsort(graph.labels[part], kind="stable")] for part in ends)
+    pairs = np.stack([first, np.roll(second, count // 2)])
     edges = graph.edge_index
     planted = np.sort(pairs, axis=0)
     keys = planted[0] * graph.num_nodes + planted[1]
@@ -152,8 +178,26 @@ def _with_edges(graph: Graph, edges: np.ndarray) -> Graph:
     )
 
 
-def canary_scores(transcript: Transcript, pairs: np.ndarray, graph: Graph) -> dict[str, np.ndarray]:
-    """Per canary and by name: what every table says about its ends, each alone and crossed with the other's class."""
+def table_changes(without: Transcript, joined: Transcript, nodes: int) -> dict[str, np.ndarray]:
+    """By name: how far all canaries together move every table with one row per node. Assumes: two runs under the same noise.
+
+    No two canaries share a node, so the rows of its ends show what one canary does, to first order.
+    """
+    out = {}
+    for name, array in joined.items():
+        before, after = np.asarray(without.get(name)), np.asarray(array)
+        if after.ndim == 2 and len(after) == nodes and after.dtype.kind == "f" and before.shape == after.shape:
+            out[name] = np.nan_to_num(after - before, nan=0.0, posinf=0.0, neginf=0.0)
+    return out
+
+
+def canary_scores(
+    transcript: Transcript, pairs: np.ndarray, graph: Graph, changes: Mapping[str, np.ndarray] | None = None
+) -> dict[str, np.ndarray]:
+    """Per canary and by name: what every table says about its ends.
+
+    Each end alone, crossed with the other's class, and both along the change that the edge makes (``changes``).
+    """
     u, v = pairs
     labels = np.maximum(np.asarray(graph.labels), 0)
     out: dict[str, np.ndarray] = {}
@@ -167,6 +211,9 @@ def canary_scores(transcript: Transcript, pairs: np.ndarray, graph: Graph) -> di
             out[f"{name} lists it"] = np.isin(keys[0], keys[1]).astype(np.float64)
         elif len(values) == graph.num_nodes:
             out[f"{name}, likeness"] = (values[u] * values[v]).sum(axis=1)
+            if changes and name in changes and changes[name].shape == values.shape:
+                along = values * changes[name]
+                out[f"{name}, along its change"] = along[u].sum(axis=1) + along[v].sum(axis=1)
             if values.shape[1] >= graph.num_classes:
                 out[f"{name}, second end"] = values[v, labels[u]]
                 out[f"{name}, first end"] = values[u, labels[v]]
@@ -176,10 +223,10 @@ def canary_scores(transcript: Transcript, pairs: np.ndarray, graph: Graph) -> di
     return out
 
 
-def _aligned(tables: Sequence[dict[str, np.ndarray]]) -> list[np.ndarray]:
-    """The columns that every run has. [m, k] per run"""
-    names = [name for name in tables[0] if all(name in table for table in tables)]
-    return [finite(np.stack([table[name] for name in names], axis=1)) for table in tables]
+def _aligned(played: Sequence[tuple[dict[str, np.ndarray], np.ndarray]]) -> list[tuple[np.ndarray, np.ndarray]]:
+    """The columns that every one of these runs has, beside its membership bits. [m, k] and [m] per run"""
+    names = [name for name in played[0][0] if all(name in table for table, _ in played)]
+    return [(finite(np.stack([table[name] for name in names], axis=1)), present) for table, present in played]
 
 
 def _learned(shadows: Sequence[tuple[np.ndarray, np.ndarray]]) -> Callable[[np.ndarray], np.ndarray]:

@@ -2,8 +2,9 @@
 
 At edge level the pairs are the graph that the sensitivity attack finds, two nodes with leaves of their own sign, joined or not
 (docs/privacy.md, Theorem 2: such stars attain the bound, or nearly so), and one edge of every kind that a method could treat
-differently: between any two parts of the split, or closing a triangle. At node level the pair differs in one training node that
-alone has its class and its direction of features.
+differently: between any two parts of the split, or closing a triangle. At node level a pair differs in one node that alone has
+its class and its direction of features: a training, a validation or a test node with few neighbours, a hub, or a node whose
+leaving frees a place in neighbourhoods that were cut.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from caribou.audit.transcripts import Scores, Transcript
 from caribou.errors import InputError
 from caribou.graph import Graph, Split
 from caribou.privacy.budget import PrivacyUnit
+from caribou.privacy.mechanism_records import Group
 
 NODES = 12
-TRAINING_GROUP = "training nodes"
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +39,12 @@ class Pair:
     scores: Scores | None = None
     batch_scores: Callable[[Transcript], Mapping[str, np.ndarray]] | None = None
     hidden: int | None = None
-    group: str | None = None
+    group: Group | None = None
+
+    @property
+    def degree(self) -> int | None:
+        """Of the node that is there or not; None at edge level."""
+        return None if self.hidden is None else int(self.joined.degrees[self.hidden])
 
     @property
     def worlds(self) -> tuple[Graph, Graph]:
@@ -50,7 +56,8 @@ def worst_pairs(unit: PrivacyUnit | str) -> tuple[Pair, ...]:
     """The pairs on which a method is audited by default; all have 12 nodes.
 
     At edge level: an edge of each of the six kinds that a split makes, because a method may treat the parts differently; the
-    stars of the sensitivity attack; and an edge that closes triangles.
+    stars of the sensitivity attack; and an edge that closes triangles. At node level: a node of each part of the split, hubs, and
+    a node of a complete graph.
 
     >>> [pair.name for pair in worst_pairs("edge")][-3:]
     ['two test nodes', 'two stars', 'two nodes with common neighbours']
@@ -68,7 +75,15 @@ def worst_pairs(unit: PrivacyUnit | str) -> tuple[Pair, ...]:
             edge_pair("two nodes with common neighbours", 0, 1, common=2),
         )
     if protected is PrivacyUnit.NODE:
-        return (member_pair(),)
+        everybody = tuple(range(NODES))
+        return (
+            member_pair(),
+            member_pair("a validation node with everything of its own", 5, (0, 11)),
+            member_pair("a test node with everything of its own", 11, (0, 4)),
+            member_pair("a training node with every other node as a neighbour", 0, everybody),
+            member_pair("a test node with every other node as a neighbour", 11, everybody),
+            member_pair("a test node where every two nodes are joined", 11, everybody, complete=True),
+        )
     raise InputError(f"unit must be edge or node, got {unit!r}")
 
 
@@ -120,22 +135,27 @@ def end_scores(u: int, v: int, graph: Graph) -> Scores:
 # -- node level ----------------------------------------------------------------------------------------------------
 
 
-def member_pair(member: int = 0) -> Pair:
-    """A training node that alone has class 2 and its direction of features, joined to two test nodes; or zeroed out."""
+def member_pair(
+    name: str = "a training node with everything of its own",
+    member: int = 0,
+    neighbours: tuple[int, ...] = (10, 11),
+    complete: bool = False,
+) -> Pair:
+    """A node that alone has class 2 and its direction of features, joined to ``neighbours``; or zeroed out.
+
+    ``complete``: all other nodes are joined to each other, too, so that every neighbourhood is longer than a cap.
+    """
     x = np.array([[1.0, 0.05]] * NODES)
     x[member] = [0.0, 1.0]
-    labels = np.array([2] + [0, 1] * ((NODES - 2) // 2) + [0])
-    edges = np.array([(member, 10), (member, 11), (1, 2)]).T
+    labels = 1 - np.arange(NODES) % 2
+    labels[member] = 2
+    edges = [(member, node) for node in neighbours if node != member]
+    edges += [(u, v) for v in range(NODES) for u in range(v)] if complete else [(1, 2)]
     split = Split(np.arange(5), np.arange(5, 8), np.arange(8, NODES))
-    graph = Graph.from_edges(x, edges, labels=labels, split=split, num_classes=3, name="pair")
-    return Pair(
-        "a training node with everything of its own",
-        graph.without_node(member),
-        graph,
-        PrivacyUnit.NODE,
-        hidden=member,
-        group=TRAINING_GROUP,
-    )
+    graph = Graph.from_edges(x, np.array(edges).T, labels=labels, split=split, num_classes=3, name="pair")
+    groups = {Group.TRAINING: split.train, Group.VALIDATION: split.val}
+    group = next((each for each, part in groups.items() if member in part), Group.OTHERS)
+    return Pair(name, graph.without_node(member), graph, PrivacyUnit.NODE, hidden=member, group=group)
 
 
 # -- the sensitivity attack ----------------------------------------------------------------------------------------

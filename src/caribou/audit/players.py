@@ -13,8 +13,11 @@ from contextlib import contextmanager
 from multiprocessing import get_context
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from caribou._validate import integer
-from caribou.audit.transcripts import Transcript, checked_transcript
+from caribou.audit.transcripts import Transcript, checked_transcript, word_number
+from caribou.errors import CaribouError
 from caribou.graph import Graph
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.randomness import stream_seed
@@ -22,6 +25,10 @@ from caribou.randomness import stream_seed
 if TYPE_CHECKING:
     from caribou.audit.targets import AuditTarget
 
+FAILED = "an error"
+"""The name under which the error of a run is part of its transcript."""
+REFUSALS = (CaribouError, ArithmeticError, LookupError, ValueError)
+"""Errors that a run may end with because of what is in the graph. Others are faults of the machine or of the program."""
 CHUNK = 25
 """Runs per task of a worker process."""
 
@@ -51,7 +58,16 @@ def run_seed(seed: int, pair: str, world: int, run: int) -> int:
 
 
 def _play(target: AuditTarget, graph: Graph, seeds: Sequence[int]) -> list[Transcript]:
-    return [checked_transcript(target(graph, NoiseSource.seeded(seed))) for seed in seeds]
+    return [_one(target, graph, seed) for seed in seeds]
+
+
+def _one(target: AuditTarget, graph: Graph, seed: int) -> Transcript:
+    """One run. An error is seen by everybody, so that it is what the run hands out."""
+    try:
+        found = target(graph, NoiseSource.seeded(seed))
+    except REFUSALS as error:
+        return {FAILED: np.array([word_number(f"{type(error).__name__}: {error}")])}
+    return checked_transcript(found)
 
 
 def _one_thread() -> None:

@@ -16,7 +16,8 @@ import scipy.sparse as sp
 from caribou._validate import integer
 from caribou.audit import fits
 from caribou.audit.audited_method import AuditedMethod
-from caribou.audit.findings import Findings, Promise, Terms
+from caribou.audit.catalogue import CATALOGUE, Promise
+from caribou.audit.findings import Findings, Terms
 from caribou.audit.linkteller import NODES, draw_nodes, pairs_of
 from caribou.audit.metrics import Scored, area_under_curve, edge_rates, summarise
 from caribou.mechanisms.noise_source import NoiseSource
@@ -31,9 +32,9 @@ class Similarity:
     """The attack on all pairs of ``nodes`` nodes."""
 
     name: ClassVar[str] = "similarity"
-    promise: ClassVar[Promise] = Promise.NONE
-    units: ClassVar[frozenset[PrivacyUnit]] = frozenset(PrivacyUnit)
-    needs_graph: ClassVar[bool] = True
+    promise: ClassVar[Promise] = CATALOGUE[name].promise
+    units: ClassVar[frozenset[PrivacyUnit]] = CATALOGUE[name].units
+    needs_graph: ClassVar[bool] = CATALOGUE[name].needs_graph
 
     nodes: int = NODES
 
@@ -43,6 +44,10 @@ class Similarity:
     def fits(self, audited: AuditedMethod, terms: Terms) -> int:
         """One per run."""
         return terms.runs or RUNS
+
+    def seconds(self, audited: AuditedMethod, terms: Terms) -> float:
+        """As long as the fits take on the graph."""
+        return self.fits(audited, terms) * audited.graph_seconds
 
     def games(self, audited: AuditedMethod) -> int:
         """It proves no bound."""

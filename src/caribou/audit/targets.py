@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Protocol
 
@@ -28,7 +28,7 @@ class AuditTarget(Protocol):
     """One run of what is audited: any function of a graph and a noise source.
 
     It may also have ``many(graph, runs, noise)``: the same with a first axis of independent runs
-    (`caribou.audit.batched_mechanisms`).
+    (`caribou.audit.batched_mechanisms`); and ``hiding(node)``: the target without what is handed to that node alone.
     """
 
     def __call__(self, graph: Graph, noise: NoiseSource) -> Transcript:
@@ -52,6 +52,10 @@ class FitTarget:
         """Fit and hand out."""
         fitted = fits.fit(self.method, graph, self.budget, self.streams, noise)
         return handed_out(self.method, fitted, graph, self.hidden)
+
+    def hiding(self, node: int) -> FitTarget:
+        """The same without the predictions for this node."""
+        return replace(self, hidden=node)
 
 
 @dataclass(frozen=True)
@@ -96,6 +100,10 @@ class BlackBoxTarget:
         if not callable(ask):
             raise InputError(f"train must return a function from a graph to predictions, got {type(ask).__name__}")
         return asked(lambda: _predictions(ask(graph), graph.num_nodes), others(graph.num_nodes, self.hidden))
+
+    def hiding(self, node: int) -> BlackBoxTarget:
+        """The same without the predictions for this node."""
+        return replace(self, hidden=node)
 
 
 def _predictions(answer: Any, nodes: int) -> np.ndarray:

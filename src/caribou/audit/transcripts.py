@@ -22,7 +22,8 @@ Scores = Callable[[Transcript], Mapping[str, float]]
 
 Shape = tuple[int, ...]
 
-STATISTICS = ("equal rows", "zeros", "not finite", "entries", "arrays", "names", "dtypes", "shapes")
+COUNTS = ("equal rows", "zeros", "not finite", "single precision")
+STATISTICS = (*COUNTS, "entries", "arrays", "names", "dtypes", "shapes")
 EXTREME = 1e9
 """What an infinite score counts as; one that is missing, or not a number, counts as the negative of it."""
 WHOLE = 2**53
@@ -260,19 +261,19 @@ def tabulate(transcripts: Sequence[Transcript], named: Sequence[Mapping[str, flo
         lower = [low_words(transcript[name]) if name in transcript else None for transcript in transcripts]
         if any(words is not None for words in lower):
             arrays[f"{name}, low words"] = Ragged.of(lower)
-    counts = sum((equality_of(name, transcripts) for name in found), start=np.zeros((len(transcripts), 3)))
+    counts = sum((equality_of(name, transcripts) for name in found), start=np.zeros((len(transcripts), len(COUNTS))))
     shapes = np.array([structure(transcript) for transcript in transcripts])
     return Runs(arrays, np.concatenate([own, counts, shapes], axis=1), (*names, *STATISTICS))
 
 
 def equality_of(name: str, transcripts: Sequence[Transcript]) -> np.ndarray:
-    """`equality_counts` of an array that may be missing in some runs, or have another type or shape. [runs, 3]"""
+    """`equality_counts` of an array that may be missing in some runs, or have another type or shape. [runs, counts]"""
     alike: dict[tuple[np.dtype[Any], Shape], list[int]] = {}
     for run, transcript in enumerate(transcripts):
         if name in transcript:
             array = np.asarray(transcript[name])
             alike.setdefault((array.dtype, array.shape), []).append(run)
-    out = np.zeros((len(transcripts), 3))
+    out = np.zeros((len(transcripts), len(COUNTS)))
     for rows in alike.values():
         out[rows] = equality_counts(np.stack([transcripts[run][name] for run in rows]))
     return out
@@ -287,7 +288,7 @@ def observe_batch(
     own = {
         name: np.asarray(values, dtype=np.float64) for name, values in (scores(transcripts) if scores else {}).items()
     }
-    counts = sum((equality_counts(array) for array in transcripts.values()), start=np.zeros((runs, 3)))
+    counts = sum((equality_counts(array) for array in transcripts.values()), start=np.zeros((runs, len(COUNTS))))
     shape = structure({name: array[0] for name, array in transcripts.items()})
     columns = [*own.values(), *counts.T, *(np.full(runs, value) for value in shape)]
     arrays = {name: Ragged.of_batch(array) for name, array in transcripts.items()}
@@ -301,13 +302,20 @@ def observe_batch(
 
 
 def equality_counts(array: np.ndarray) -> np.ndarray:
-    """What noise hides and its absence shows: equal rows, zeros, and entries that are not finite. [runs, ...] -> [runs, 3]"""
+    """What noise hides and its absence shows, in the order of `COUNTS`. [runs, ...] -> [runs, counts]
+
+    Equal rows, zeros, entries that are not finite, and entries of a double that single precision can hold: they show where noise
+    of few digits was added to nothing.
+    """
     runs = len(array)
     if array.dtype.kind != "f":
-        return np.zeros((runs, 3))
+        return np.zeros((runs, len(COUNTS)))
     flat = array.reshape(runs, -1)
     equal = equal_rows(array) if array.ndim == 3 else np.zeros(runs)
-    return np.stack([equal, (flat == 0).sum(axis=1), (~np.isfinite(flat)).sum(axis=1)], axis=1)
+    with np.errstate(over="ignore", invalid="ignore"):
+        short = (flat.astype(np.float32) == flat) if flat.dtype.itemsize > 4 else np.zeros(flat.shape, dtype=bool)
+    counts = ((flat == 0).sum(axis=1), (~np.isfinite(flat)).sum(axis=1), short.sum(axis=1))
+    return np.stack([equal, *counts], axis=1)
 
 
 def structure(transcript: Transcript) -> tuple[float, float, float, float, float]:

@@ -5,9 +5,10 @@ audit share one confidence.
 
 * ``VIOLATED``: the claim is rejected. L > c in some game; a claim that holds is rejected with probability at most 1 - confidence.
   Also if a certificate claims less than was asked for.
-* ``inconclusive``: not violated, and one of two doubts is left. Either a game that plays what is audited (not a part or a model
+* ``inconclusive``: not violated, and one of three doubts is left. Either a game that plays what is audited (not a part or a model
   of it) has too few runs: a mechanism that leaks twice its claim would be rejected with a probability below 9/10. Or a test is
-  suspicious: at confidence 9/10 it exceeds the claim. Both come with the number of runs that would decide.
+  suspicious: at confidence 9/10 it exceeds the claim. Both come with the number of runs that would decide. Or all runs of a
+  method that claims noise handed out the same.
 * ``consistent``: otherwise. The evidence is consistent with the claim: no test that was tried shows more, and the runs were
   enough to see twice as much.
 
@@ -32,6 +33,10 @@ FOUND_LITTLE = 0.1
 """Below this share of the claimed epsilon the verdict says that little was found."""
 SUSPICION = 0.9
 """At this confidence the last block is suspicious; earlier ones at a stricter level, as their share of the error is smaller."""
+UNTOUCHED = (
+    "{}: every run handed out the same numbers although the claim needs noise: the method does not use the noise that it is "
+    "given, or repeats what it has kept of an earlier run"
+)
 BY_MU = "the proven mu at the claimed delta, right if the mechanism is Gaussian as claimed"
 BY_RATES = "the rates of a test alone"
 BY_GUESSES = "right guesses about canaries in one run"
@@ -106,17 +111,18 @@ def judge(
         One word with its reasons, and the largest proven epsilon.
     """
     games, runs = _by_kind(proofs)
-    guessed = max((run.epsilon_lower for run in runs), default=0.0)
+    guessed = max((run.epsilon_by_rates for run in runs), default=0.0)
     each = [(e.epsilon_lower, BY_MU if e.claim.kind == "mu" else BY_RATES) for e in games.values()]
-    lower, by = max([*each, *((run.epsilon_lower, BY_GUESSES) for run in runs)], default=(0.0, BY_RATES))
+    each += [(run.epsilon_lower, BY_MU if run.claim.kind == "mu" else BY_GUESSES) for run in runs]
+    lower, by = max(each, default=(0.0, BY_RATES))
 
     def said(word: str, reasons: Sequence[str], more_runs: int | None = None) -> Verdict:
-        mu = max((e.leak for e in games.values() if e.claim.kind == "mu"), default=None)
+        mu = max((proof.leak for proof in proofs.values() if proof.claim.kind == "mu"), default=None)
         rates = max([e.epsilon_by_rates for e in games.values()] + [guessed])
         return Verdict(word, claim, lower, confidence, tuple(reasons), more_runs, reproduce, by, mu, rates)
 
     rejections = [*broken, *(describe_violation(name, e) for name, e in games.items() if e.rejects_claim)]
-    rejections += [run.describe() for run in runs if run.epsilon_lower > claim.epsilon]
+    rejections += [run.describe() for run in runs if run.rejects_claim]
     if rejections:
         return said(VIOLATED, rejections)
     whole = {name: e for name, e in games.items() if name not in parts}
@@ -129,6 +135,7 @@ def judge(
         return said(INCONCLUSIVE, (text,))
     doubts = [doubt for name, e in games.items() if (doubt := _suspicion(name, e)) is not None]
     doubts += [_too_few(name, e) for name, e in whole.items() if not powerful(e)]
+    doubts += [(UNTOUCHED.format(name), None) for name, e in whole.items() if e.constant and e.claim.size > 0]
     if doubts:
         enough = [needed for _, needed in doubts if needed is not None]
         return said(INCONCLUSIVE, [text for text, _ in doubts], max(enough, default=None))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,6 +19,23 @@ from caribou.errors import InputError
 
 if TYPE_CHECKING:
     from caribou.audit.auditor import Audit, Outcome
+    from caribou.audit.findings import Forecast
+
+
+def _list(wanted: bool) -> None:
+    """The table of all attacks, and nothing else."""
+    if not wanted:
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    from caribou.audit.catalogue import CATALOGUE, COLUMNS
+
+    table = Table(*COLUMNS)
+    for name, entry in CATALOGUE.items():
+        table.add_row(*entry.cells(name))
+    Console().print(table)
+    raise typer.Exit
 
 
 def audit(
@@ -60,6 +77,12 @@ def audit(
     workers: Annotated[int | None, typer.Option(help="Processes (default: one per core).", show_default=False)] = None,
     out: Annotated[Path | None, typer.Option(help="Write the report (HTML, PNG, JSON) to this new folder.")] = None,
     as_json: AsJson = False,
+    listed: Annotated[
+        bool,
+        typer.Option(
+            "--list", help="List the attacks and what each tests, and do nothing else.", is_eager=True, callback=_list
+        ),
+    ] = False,
 ) -> None:
     """Try to reject what a method or a saved run claims, and measure what known attacks reach.
 
@@ -77,7 +100,7 @@ def audit(
     options = parse_settings(settings or [])
     job = _job(subject, source, epsilon, delta, options, ",".join(attacks or ["all"]), runs, confidence, seed, workers)
     with _bars() as progress:
-        outcome = job.run(progress)
+        outcome = job.run(progress, _announce)
     if out is not None:
         write_report(outcome, out)
     if as_json:
@@ -170,6 +193,28 @@ def _again(
         words += ["--set", f"{key}={value if isinstance(value, str) else json.dumps(value)}"]
     words += ["--attack", attack, "--confidence", _exact(confidence), "--seed", str(seed)]
     return shlex.join(words)
+
+
+def _announce(forecasts: Sequence[Forecast]) -> None:
+    """What every attack will take, on stderr."""
+    for forecast in forecasts:
+        runs = f"{forecast.runs:,} runs, " if forecast.runs else ""
+        typer.echo(f"planned: {forecast.attack}: {runs}{_counted(forecast.fits)}, {_about(forecast.seconds)}", err=True)
+    if len(forecasts) > 1:
+        typer.echo(f"planned: all of them: {_about(sum(forecast.seconds for forecast in forecasts))}", err=True)
+
+
+def _counted(fits: int) -> str:
+    return f"{fits:,} fit{'' if fits == 1 else 's'}"
+
+
+def _about(seconds: float) -> str:
+    """A time that was estimated: to two digits."""
+    if seconds < 1:
+        return "less than a second"
+    if seconds < 100:
+        return f"about {seconds:.2g} s"
+    return f"about {seconds / 60:.2g} min" if seconds < 6000 else f"about {seconds / 3600:.2g} h"
 
 
 @contextmanager

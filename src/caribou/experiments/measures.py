@@ -108,7 +108,7 @@ def _attack_of(cell: Cell) -> Any:
     from dataclasses import fields, replace
 
     from caribou.audit.attack import ATTACKS
-    from caribou.audit.findings import Promise
+    from caribou.audit.catalogue import Promise
 
     measuring: dict[str, Any] = {n: a for n, a in ATTACKS.items() if a.promise in (Promise.RATES, Promise.NONE)}
     if (name := str(cell["attack"])) not in measuring:

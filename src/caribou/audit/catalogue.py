@@ -1,0 +1,84 @@
+"""The catalogue of attacks: what each sees, which promise it tests, and whether it can reject a claim.
+
+It imports nothing heavy, so that `caribou audit --list` answers at once. The attacks read their own facts here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from caribou.privacy.budget import PrivacyUnit
+
+
+class Promise(StrEnum):
+    """Which promise an attack puts to the test."""
+
+    CLAIM = "claim"
+    """The claimed epsilon or mu itself: the attack proves a lower bound, and may reject the claim."""
+    POST_PROCESSING = "post-processing"
+    """That a fit reads private edges through its noise alone."""
+    RATES = "rates"
+    """The true positive rates that a certificate allows: the attack draws who is a member, and measures."""
+    NONE = "none"
+    """No promise: the data decide who is a member, so that public data alone may tell as much as a leak."""
+
+
+TESTED: Mapping[Promise, str] = {
+    Promise.CLAIM: "the claim",
+    Promise.POST_PROCESSING: "whether a fit reads edges through its noise alone",
+    Promise.RATES: "the rates that the certificate allows: it measures",
+    Promise.NONE: "no promise: it measures",
+}
+"""What an attack tests, in words."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One attack. ``sees``: what the adversary gets; ``runs``: how many it typically takes, in words."""
+
+    sees: str
+    promise: Promise
+    units: frozenset[PrivacyUnit]
+    needs_graph: bool
+    runs: str
+
+    @property
+    def rejects(self) -> bool:
+        """Whether it can reject a claim."""
+        return self.promise is Promise.CLAIM
+
+    def cells(self, name: str) -> tuple[str, ...]:
+        """The row of a table: `COLUMNS`."""
+        units = ", ".join(sorted(unit.value for unit in self.units))
+        rejects = "yes" if self.rejects else "no"
+        return name, self.sees, units, TESTED[self.promise], rejects, "yes" if self.needs_graph else "no", self.runs
+
+
+COLUMNS = ("attack", "the adversary sees", "unit", "tests", "can reject", "needs a graph", "typical runs")
+BOTH, EDGE = frozenset(PrivacyUnit), frozenset({PrivacyUnit.EDGE})
+CATALOGUE: Mapping[str, Entry] = {
+    "distinguish": Entry(
+        "everything handed out: weights, released arrays, predictions, certificate",
+        Promise.CLAIM,
+        BOTH,
+        False,
+        "200 to 3,600 per graph (Gaussian), 200 to 36,000 (pure)",
+    ),
+    "noise-replay": Entry(
+        "everything handed out, and every value under the noise", Promise.POST_PROCESSING, EDGE, False, "2 fits"
+    ),
+    "onerun": Entry(
+        "tables with a row per node, lists of pairs, and how far an edge moves them",
+        Promise.CLAIM,
+        EDGE,
+        True,
+        "9 fits",
+    ),
+    "linkteller": Entry("predictions, asked with changed features", Promise.NONE, BOTH, True, "3 fits"),
+    "similarity": Entry("predictions", Promise.NONE, BOTH, True, "3 fits"),
+    "gmia": Entry("predictions, and a shadow model of its own", Promise.NONE, BOTH, True, "6 fits"),
+    "lira": Entry("predictions of fits with and without each target", Promise.RATES, BOTH, True, "16 fits"),
+}
+"""In the order in which an audit makes them."""

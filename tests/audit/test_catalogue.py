@@ -1,0 +1,46 @@
+"""The catalogue of attacks: it says what the attacks do, and is read without torch."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+from caribou.audit.attack import ATTACKS
+from caribou.audit.audited_method import AuditedMethod
+from caribou.audit.catalogue import CATALOGUE, COLUMNS, TESTED, Promise
+from caribou.audit.findings import Terms
+from caribou.methods.node.mlp import MlpDp
+from caribou.privacy.budget import Budget
+
+
+def test_promises_are_told_apart_by_their_words() -> None:
+    assert [promise.value for promise in Promise] == ["claim", "post-processing", "rates", "none"]
+    assert Promise("rates") is Promise.RATES
+    assert set(TESTED) == set(Promise)
+
+
+def test_it_says_what_the_attacks_do() -> None:
+    assert list(CATALOGUE) == list(ATTACKS)
+    audited = AuditedMethod("mine", MlpDp(), Budget(4.0, 1e-5, "node"))
+    for name, entry in CATALOGUE.items():
+        attack = ATTACKS[name]
+        assert (attack.promise, attack.units, attack.needs_graph) == (entry.promise, entry.units, entry.needs_graph)
+        assert entry.rejects == bool(attack.games(audited))
+        assert len(entry.cells(name)) == len(COLUMNS)
+        if entry.needs_graph:
+            fits = attack.fits(audited, Terms()) - (audited.claim_fits if entry.rejects else 0)
+            assert entry.runs == f"{fits} fits", name
+
+
+def test_the_command_lists_it_without_torch() -> None:
+    code = "import sys; from caribou.cli import app; app(['audit', '--list'], standalone_mode=False); "
+    code += "assert 'torch' not in sys.modules"
+    environment = {**os.environ, "COLUMNS": "400"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=environment, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    for name, entry in CATALOGUE.items():
+        row = next(line for line in done.stdout.splitlines() if f" {name} " in line)
+        assert all(cell in row for cell in entry.cells(name))
