@@ -93,12 +93,6 @@ def test_the_package_is_a_short_list_of_concepts() -> None:
 
 # -- tests mirror the tree -------------------------------------------------------------------------------------------
 
-OWNED_ELSEWHERE = {
-    *(f"privacy/{name}" for name in ("certificate", "certificate_migration", "verify", "plan", "scope", "assumptions")),
-    "privacy/mechanism_records",
-    *(f"cli/{name}" for name in ("ledger", "audit", "verify")),
-}
-"""Modules whose tests are being written elsewhere at the moment."""
 CROSS_CUTTING = {
     "cli/cli",  # the package itself: its console entry
     "datasets/load",  # the package itself: data sets by name
@@ -119,7 +113,7 @@ def mirrored(module: Path) -> str:
 def test_every_module_has_its_tests() -> None:
     modules = {mirrored(p) for p in SOURCE.rglob("*.py") if p.name not in ("__init__.py", "errors.py")}
     missing = {m for m in modules if not (TESTS / m).with_name(f"test_{Path(m).name}.py").exists()}
-    assert missing <= OWNED_ELSEWHERE, sorted(missing - OWNED_ELSEWHERE)
+    assert not missing, sorted(missing)
 
 
 def test_every_test_file_is_about_a_module() -> None:
@@ -262,7 +256,8 @@ def test_help_and_plan_load_nothing_heavy() -> None:
     assert loaded_by("import caribou", command("--help"), command("plan", "--json")) == set()
 
 
-def test_verify_and_ledger_do_not_load_torch(certificate: Path, tmp_path: Path) -> None:
+def test_verify_and_ledger_load_no_numerical_library(certificate: Path, tmp_path: Path) -> None:
+    """Each takes less than half a CPU second: Gaussians, or one pure epsilon, are accounted for in closed form."""
     book = ("--ledger", str(tmp_path / "ledger.sqlite"))
     loaded = loaded_by(
         command("verify", str(certificate)),
@@ -270,7 +265,7 @@ def test_verify_and_ledger_do_not_load_torch(certificate: Path, tmp_path: Path) 
         command("ledger", "add", "x", "--certificate", str(certificate), "--over-budget", *book),
         command("ledger", "show", *book),
     )
-    assert not loaded & {"torch", "torch_geometric", "pandas"}
+    assert loaded == set()
 
 
 BLOCKED = """

@@ -222,7 +222,7 @@ class Certificate:
 
     def to_markdown(self) -> str:
         """The certificate for people."""
-        from caribou.privacy.events import event_words
+        from caribou.privacy.accounting import event_words
 
         lines = ["# Privacy certificate", ""]
         if not self.is_private:

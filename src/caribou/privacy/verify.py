@@ -13,11 +13,11 @@ from typing import Any
 
 from caribou._validate import integer
 from caribou.errors import CaribouError, InputError
-from caribou.privacy.accounting import epsilon_of, pld_epsilon, rdp_epsilon_of
+from caribou.privacy.accounting import epsilon_of, event_words, pld_epsilon, rdp_epsilon_of
 from caribou.privacy.assumptions import STANDING, Assumption, AssumptionName
 from caribou.privacy.budget import Budget
 from caribou.privacy.certificate import NO_PRIVACY, Certificate
-from caribou.privacy.events import Event, Laplace, NonPrivate, event_to_dict, event_words
+from caribou.privacy.events import Event, Laplace, NonPrivate, event_to_dict
 from caribou.privacy.mechanism_records import (
     DECLARED_FIELDS,
     DETERMINED,
