@@ -158,8 +158,8 @@ class Accounting:
 
     ``words``: the event for people. ``dp_event``: the event of dp-accounting that says the same, with how often; None where it
     has none. ``pld``: the privacy loss distribution on a grid. ``rdp``: the Renyi bound at one order > 1, in closed form;
-    infinite where there is none. ``pure``: its epsilon if it is pure DP, else None. ``largest_loss``: roughly, to bound the number of
-    buckets. ``composed``: how many mechanisms it is.
+    infinite where there is none. ``pure``: its epsilon if it is pure DP, else None. ``largest_loss``: roughly, to bound the
+    number of buckets. ``composed``: how many mechanisms it is.
     """
 
     words: Callable[[Any], str]
@@ -360,6 +360,7 @@ def pld_epsilon(events: Sequence[Event], delta: float, *, coarseness: float = 1.
     return float(_composed_pld(tuple(events), coarseness).get_epsilon_for_delta(delta))
 
 
+@lru_cache(maxsize=64)
 def gaussian_pld_epsilon(*, mu: float, delta: float) -> float:
     """epsilon at ``delta`` of a mu-GDP mechanism from its privacy loss, which is N(mu^2 / 2, mu^2), on a grid and rounded up.
 
