@@ -33,8 +33,6 @@ from caribou.privacy.sensitivity import (
     edge_sensitivity,
     layer_sensitivity,
     node_sensitivity,
-    paper_edge_sensitivity,
-    paper_node_sensitivity,
 )
 from caribou.release import release
 from graph_families import (
@@ -45,6 +43,7 @@ from graph_families import (
     structured_edge_cases,
     structured_node_cases,
 )
+from paper_formulas import paper_edge_sensitivity, paper_node_sensitivity
 
 FLOORS = (0, 1, 2, 3, 4, 5, 10)
 CAPS = (2, 3, 5, 8, 20)

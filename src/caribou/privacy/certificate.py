@@ -50,7 +50,6 @@ FIELDS = (
 FALSE_POSITIVE_RATES = (0.001, 0.01)
 TIME = "%Y-%m-%dT%H:%M:%SZ"
 """How a certificate writes when it was made (UTC)."""
-STATUSES = ("private", "private in scope", "void", "no privacy")
 NO_PRIVACY = "NO PRIVACY: epsilon is infinite; this document certifies nothing"
 
 

@@ -80,11 +80,6 @@ class ReleasePlan:
         return composed(self.mechanisms)
 
     @property
-    def is_free(self) -> bool:
-        """Whether nothing protected is read."""
-        return epsilon_of(self.cost, self.budget.delta) == 0
-
-    @property
     def scope(self) -> Scope:
         """Where all theorems hold."""
         return Scope.weakest(record.scope for record in self.mechanisms)

@@ -322,7 +322,7 @@ def test_the_base_spends_exactly_its_mu(graph: Graph, epsilon: float) -> None:
     base = MlpDp().plan_base(graph.sizes(PrivacyUnit.NODE), 0.7)
     assert gaussian_mu([r.event for r in base.records]) == pytest.approx(0.7, rel=1e-9)
     assert gaussian_mu([r.event for r in base.records]) <= 0.7
-    assert full_batch("x", 9, 0.5).mu <= 0.5
+    assert gaussian_mu([full_batch("x", 9, 0.5).event]) <= 0.5
 
 
 def class_weight(fit, row: np.ndarray) -> float:
