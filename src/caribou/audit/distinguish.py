@@ -175,6 +175,13 @@ def distinguish(
 
     Returns:
         The evidence: chosen pair and test, counts, and what they prove.
+
+    >>> from caribou.audit.pairs import worst_pairs
+    >>> def without_noise(graph, noise):
+    ...     return {"edges": np.array([float(graph.num_edges)])}
+    >>> evidence = distinguish(without_noise, worst_pairs("edge")[0], Claim(0.5, delta=0.0), runs=400)
+    >>> evidence.leak > evidence.claim.epsilon
+    True
     """
     runs = integer(at_least=MIN_RUNS, runs=runs)
     open_unit_interval(confidence=confidence)

@@ -132,6 +132,16 @@ class Graph:
         Pairs may be repeated, given in one or in both directions, and may be self loops: the result is symmetric and
         simple, and `cleaning` counts what was changed. Time and memory are linear in the number of pairs.
 
+        Args:
+            features: [n, d].
+            edges: [2, E], node pairs.
+            labels: [n], or None.
+            split, name: of the graph.
+            absent, class_names, node_ids, num_classes, feature_names, id_title: as in `Graph`.
+
+        Returns:
+            The graph.
+
         >>> graph = Graph.from_edges(np.zeros((3, 1)), [[0, 1, 1, 2], [1, 0, 2, 2]])
         >>> graph.num_edges, graph.cleaning
         (2, Cleaning(self_loops=1, duplicates=0, one_way=1))
@@ -190,7 +200,10 @@ class Graph:
         return np.stack([rows, self.indices.astype(np.int64)])
 
     def adjacency(self, dtype: Any = np.float32) -> Any:
-        """The symmetric 0/1 adjacency matrix as a ``scipy.sparse.csr_array`` that shares the graph's index arrays."""
+        """The symmetric 0/1 adjacency matrix as a ``scipy.sparse.csr_array`` that shares the graph's index arrays.
+
+        ``dtype``: of its ones. [n, n]
+        """
         shape = (self.num_nodes, self.num_nodes)
         return sp.csr_array((np.ones(len(self.indices), dtype=dtype), self.indices, self.indptr), shape=shape)
 
@@ -345,6 +358,7 @@ class Graph:
 
         The public seed gives every node a part, whether it has a label or not. Nodes without a label are then left out and
         counted in `Split.n_removed`. So a label decides about its own node only, and the declared sizes follow from the seed.
+        ``fractions``: of training, validation and test nodes.
 
         >>> graph = Graph.from_edges(np.zeros((20, 1)), np.empty((2, 0), int), labels=[0, 1] * 10)
         >>> graph.random_split(seed=0).split.sizes
@@ -364,7 +378,7 @@ class Graph:
 
     @classmethod
     def from_pyg(cls, data: Any, name: str = "graph") -> Graph:
-        """Build a graph from a ``torch_geometric.data.Data``.
+        """Build a graph with this ``name`` from ``data``, a ``torch_geometric.data.Data``.
 
         x may be dense or a torch sparse tensor; without x the graph has zero feature columns. y holds one class per
         node ([n] or [n, 1], -1 = unknown). Masks are 1-D; of 2-D masks (several splits) the first column is used.
@@ -400,13 +414,13 @@ class Graph:
         return self.split, self.labels
 
     def content(self, version: int = 2) -> Iterator[bytes]:
-        """The private content, for a ledger's keyed fingerprint: see `caribou.graph.fingerprint`."""
+        """The private content, for a ledger's keyed fingerprint of this ``version``: see `caribou.graph.fingerprint`."""
         from caribou.graph.fingerprint import graph_content, graph_content_1
 
         return graph_content_1(self) if version == 1 else graph_content(self)
 
     def sizes(self, unit: PrivacyUnit) -> Sizes:
-        """The public numbers: all that a plan may know. At node level the sizes of the split are the declared ones.
+        """The public numbers: all that a plan may know. At node level (``unit``) the sizes of the split are the declared ones.
 
         >>> Graph.from_edges(np.eye(3), [[0], [1]], labels=[0, 1, 0]).sizes(PrivacyUnit.EDGE)
         Sizes(nodes=3, columns=3, classes=2, train=0, val=0, test=0)

@@ -57,7 +57,25 @@ NO_PRIVACY = "NO PRIVACY: epsilon is infinite; this document certifies nothing"
 class Certificate:
     """A published claim of privacy. `ReleasePlan.certificate` makes it, `save` stores it, `verify` checks it.
 
-    ``groups``: what each group of units pays, as epsilon. All other fields as in docs/certificates.md.
+    Args:
+        unit, epsilon, delta: what is promised.
+        epsilon_spent, mu: what the mechanisms cost together; mu where the cost is exactly mu-GDP.
+        scope: for which graphs the promise holds.
+        released: what leaves the curator, in words.
+        mechanisms: the records of what was run, with events and figures.
+        groups: what each group of units pays, as epsilon.
+        public_parameters: declared values.
+        assumptions: what the promise rests on, by name.
+        largest_true_positive_rates: of any membership test, by false positive rate.
+        versions, created, certificate_id: of the software; when; which.
+
+    docs/certificates.md describes every field.
+
+    >>> import caribou as cb
+    >>> graph, layer = cb.datasets.load("chain-s"), cb.ContractiveGraphLayer(0.8)
+    >>> made = cb.release(graph, layer, hops=4, budget=cb.Budget(2), bounds=cb.Bounds(degree_floor=2)).certificate
+    >>> made.status, Certificate.from_json(made.to_json()) == made
+    ('private', True)
     """
 
     unit: PrivacyUnit

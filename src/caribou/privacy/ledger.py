@@ -85,7 +85,9 @@ class Charge:
 
 @dataclass(frozen=True)
 class Balance:
-    """What a data set has spent at one unit, and what is left.
+    """What a ``dataset`` has spent at one ``unit``, and what is left.
+
+    ``releases``: how many. ``epsilon_spent``: by all of them together at ``delta``. ``budget``: None if none was set.
 
     >>> balance = Balance("survey", PrivacyUnit.EDGE, 1e-5, releases=2, epsilon_spent=3.0, budget=Budget(4))
     >>> balance.epsilon_left, balance.exceeded

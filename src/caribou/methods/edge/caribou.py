@@ -95,10 +95,14 @@ class Caribou:
     messages only) or "mlp" (base MLPs on X^(0) and X^(K), combined); None = "evidence" where it can be.
     ``classifier_hidden``: width of the base MLPs. ``votes``: share of epsilon for votes (`caribou.methods.edge.votes`) whose
     result joins X^(0) in the classification module; 0 = none. ``layer``: "contractive" (the paper's), "attention", "spectral" or
-    "gcn" (`caribou.layers`), ``layer_settings``: what it has beside contraction and beta (`LAYER_SETTINGS`).
+    "gcn" (`caribou.layers`), ``layer_settings``: what it has besides contraction and beta (`LAYER_SETTINGS`).
 
     Formal guarantee: X^(K) is mu-GDP at edge level with mu of the budget (docs/privacy.md, Theorems 1 and 2), or with what is
-    left of it beside the votes (Theorem 4), composed by PLD; all else is computed from the releases and from public values.
+    left of it besides the votes (Theorem 4), composed by PLD; all else is computed from the releases and from public values.
+
+    >>> plan = Caribou(hops=4).plan(Sizes(nodes=100, columns=8, classes=3, train=60), Budget(2))
+    >>> plan.scope.words, len(plan.cost)
+    ('every graph', 1)
     """
 
     hops: int = 1
