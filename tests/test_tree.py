@@ -186,7 +186,7 @@ def calls(tree: ast.Module) -> set[str]:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             owner = node.func.value
             name = owner.attr if isinstance(owner, ast.Attribute) else getattr(owner, "id", "")
-            if name.lstrip("_") not in ("noise", "stream", "coins"):
+            if name.lstrip("_") not in ("noise", "stream"):
                 found.add(node.func.attr)
     return found
 
@@ -256,12 +256,12 @@ def test_help_and_plan_load_nothing_heavy() -> None:
 
 def test_verify_and_ledger_load_no_numerical_library(certificate: Path, tmp_path: Path) -> None:
     """Each takes less than half a CPU second: Gaussians, or one pure epsilon, are accounted for in closed form."""
-    book = ("--ledger", str(tmp_path / "ledger.sqlite"))
+    ledger = ("--ledger", str(tmp_path / "ledger.sqlite"))
     loaded = loaded_by(
         command("verify", str(certificate)),
-        command("ledger", "budget", "x", "--epsilon", "2", "--unit", "edge", *book),
-        command("ledger", "add", "x", "--certificate", str(certificate), "--over-budget", *book),
-        command("ledger", "show", *book),
+        command("ledger", "budget", "x", "--epsilon", "2", "--unit", "edge", *ledger),
+        command("ledger", "add", "x", "--certificate", str(certificate), "--over-budget", *ledger),
+        command("ledger", "show", *ledger),
     )
     assert loaded == set()
 

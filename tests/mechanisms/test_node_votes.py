@@ -117,7 +117,7 @@ def test_selection_is_uniform_and_a_function_of_the_pair() -> None:
     graph = Graph.from_edges(
         np.ones((n, 1)), np.stack([np.zeros(n - 1, int), receivers]), labels=[0] * n, split=Split([0], [], receivers)
     )
-    taken = sum(vote_counts(graph, graph.split, VotePlan(40, 0.5), coins).sum(axis=1) for coins in range(500))
+    taken = sum(vote_counts(graph, graph.split, VotePlan(40, 0.5), seed).sum(axis=1) for seed in range(500))
     expected = 500 * 40 / (n - 1)
     assert abs(taken[1:] - expected).max() < 6 * math.sqrt(expected)
     hashes = pair_hash(3, np.zeros(5, int), np.arange(5))
@@ -153,7 +153,7 @@ def test_likelihood_ratio_attack_on_a_receiver_stays_within_epsilon_and_comes_cl
         ratios.append(float((np.abs(votes - means[1]) - np.abs(votes - means[0])).sum()) / b)
     assert max(ratios) <= epsilon
     assert max(ratios) > 0.9 * epsilon
-    # the fault that this must convict: no clip at all
+    # the fault that this must reject: no clip at all
     unclipped = (np.abs(with_node + b - without) - np.abs(with_node + b - with_node)).sum() / b
     assert unclipped > 2 * epsilon
 
@@ -177,7 +177,7 @@ def test_likelihood_ratio_attack_on_a_sender_stays_within_the_composed_budget() 
     error = estimate.std() / math.sqrt(draws)
     assert estimate.mean() - 4 * error <= delta
     assert estimate.mean() > 0.6 * delta  # the clip leaves a vote at 1 - 1/(4 tau) of its worst case
-    # planted fault: half the noise in the votes is convicted
+    # planted fault: half the noise in the votes is rejected
     votes = mean + children / 2
     wrong = (np.abs(votes) - np.abs(votes - mean)).sum(axis=(1, 2)) / (b / 2) + gaussians
     assert np.maximum(0, 1 - np.exp(epsilon - wrong)).mean() > 1.3 * delta

@@ -39,15 +39,15 @@ def graph() -> Graph:
 
 
 def test_streams_are_independent(graph: Graph) -> None:
-    """Public coins do not touch the linear model; noise does not touch the choice of receivers."""
+    """The public seed does not touch the linear model; noise does not touch the choice of receivers."""
     budget = Budget(3.0, **NODE)
     one, two = (methods.fit(VOTING, graph, budget, Streams(s), NoiseSource.seeded(0)) for s in (0, 1))
     assert np.array_equal(one.weights["weights"], two.weights["weights"])
     mlp = [methods.fit(MlpDp(), graph, budget, Streams(s), NoiseSource.seeded(0)).probabilities for s in (0, 1)]
     assert np.array_equal(*mlp)
     # the votes differ by clipped counts alone: the noise is bit-identical, so rows without votes are equal
-    coins = [int(Streams(s).sampling.integers(2**63)) for s in (0, 1)]
-    counts = [vote_counts(graph, graph.split, VOTING.votes, c) for c in coins]
+    seeds = [int(Streams(s).sampling.integers(2**63)) for s in (0, 1)]
+    counts = [vote_counts(graph, graph.split, VOTING.votes, seed) for seed in seeds]
     same = (counts[0] == counts[1]).all(axis=1)
     assert 0 < same.sum() < 300
     assert np.array_equal(one.released["votes"][same], two.released["votes"][same])
