@@ -22,6 +22,7 @@ from caribou._validate import below_one, integer, one_of, open_unit_interval
 from caribou.errors import InputError
 from caribou.graph import Graph
 from caribou.layers import AttentionLayer, BoundedLayer, ContractiveGraphLayer, GCNLayer, SpectralLayer
+from caribou.mechanisms.bounded_rows import unit_length
 from caribou.mechanisms.edge_votes import VoteBudget
 from caribou.mechanisms.message_passing import propagate
 from caribou.mechanisms.noise_source import NoiseSource
@@ -502,7 +503,7 @@ def unit_rows(graph: Graph) -> np.ndarray:
     n, d = x.shape
     require_memory(6 * DOUBLE * n * d, f"messages of {n:,} nodes with all {d:,} features")
     dense = np.asarray(x.todense() if sp.issparse(x) else x, dtype=np.float64)
-    return dense / np.maximum(np.linalg.norm(dense, axis=1, keepdims=True), 1e-12)
+    return unit_length(dense)
 
 
 def labelled_nodes(graph: Graph) -> np.ndarray:
