@@ -319,6 +319,13 @@ def test_losses_of_a_gaussian_are_summed_from_above(mu: float, delta: float) -> 
     assert summed == pytest.approx(theirs, abs=3e-3, rel=1e-4)
 
 
+def test_a_tiny_delta_is_never_rounded_down() -> None:
+    for delta in (1e-29, 1e-40, 1e-200):
+        exact = gdp_epsilon(mu=0.5, delta=delta)
+        assert exact - 1e-9 <= gaussian_pld_epsilon(mu=0.5, delta=delta) <= exact + 1e-3
+    assert math.isinf(gaussian_pld_epsilon(mu=0.5, delta=1e-305))
+
+
 @pytest.mark.parametrize("pure", [0.0, 1e-6, 0.5, 4.0, 40.0])
 @pytest.mark.parametrize("delta", [1e-10, 1e-5, 0.3])
 def test_a_pure_epsilon_loses_as_randomized_response(pure: float, delta: float) -> None:

@@ -364,13 +364,15 @@ def pld_epsilon(events: Sequence[Event], delta: float, *, coarseness: float = 1.
 def gaussian_pld_epsilon(*, mu: float, delta: float) -> float:
     """epsilon at ``delta`` of a mu-GDP mechanism from its privacy loss, which is N(mu^2 / 2, mu^2), on a grid and rounded up.
 
-    delta(eps) = sum over losses l > eps of p(l) (1 - e^(eps - l)), from the top down. Losses beyond 12 standard deviations count
-    as infinite. It shares no formula with `gdp_epsilon`, which it checks, and loads nothing.
+    delta(eps) = sum over losses l > eps of p(l) (1 - e^(eps - l)), from the top down. Losses far out, of less probability than
+    delta by many orders, count as infinite. It shares no formula with `gdp_epsilon`, which it checks, and loads nothing.
     """
     mean = mu * mu / 2
-    largest = mean + 12 * mu
+    largest = mean + (12 if delta > 1e-30 else 37) * mu
     interval = max(PLD_INTERVAL, largest / 100_000)
     above = _upper_tail((largest - mean) / mu)
+    if above >= delta:
+        return math.inf
     mass, weighted = above, 0.0  # sums over the losses l' >= l of p(l') and of p(l') e^(l - l')
     for step in range(math.ceil(largest / interval)):
         loss = largest - step * interval
@@ -393,7 +395,7 @@ def pure_pld_epsilon(*, pure: float, delta: float) -> float:
     (Kairouz, Oh and Viswanath 2015).
     """
     lost = delta * (1 + math.exp(-pure))
-    return max(0.0, pure + math.log1p(-lost)) if lost < 1 else 0.0
+    return max(0.0, pure + math.log1p(-lost)) * (1 + 2.0**-50) if lost < 1 else 0.0
 
 
 def compose_pld(events: Sequence[Event]) -> Any:
