@@ -318,18 +318,28 @@ def epsilon_of(events: Sequence[Event], delta: float, *, coarseness: float = 1.0
     expensive counts. ``coarseness`` > 1: a coarser PLD grid, faster and still an upper bound.
     """
     delta = open_unit_interval(delta=delta)
-    if any(isinstance(event, Parallel) for event in events):
-        return max(epsilon_of(choice, delta, coarseness=coarseness) for choice in choices(events))
-    if not events:
-        return 0.0
-    if any(isinstance(event, NonPrivate) for event in events):
-        return math.inf
-    mu = gaussian_mu(events)
-    if mu is not None:
-        return gdp_epsilon(mu=mu, delta=delta)
-    pure = pure_epsilon(events)
-    composed = pld_epsilon(events, delta, coarseness=coarseness)
-    return composed if pure is None else min(pure, composed)
+
+    def judge(paid: Sequence[Event]) -> float:
+        mu = gaussian_mu(paid)
+        if mu is not None:
+            return gdp_epsilon(mu=mu, delta=delta)
+        pure, composed = pure_epsilon(paid), pld_epsilon(paid, delta, coarseness=coarseness)
+        return composed if pure is None else min(pure, composed)
+
+    return _worst(events, judge, nothing=0.0, no_noise=math.inf)
+
+
+def _worst(
+    events: Sequence[Event], judge: Callable[[Sequence[Event]], float], *, nothing: float, no_noise: float
+) -> float:
+    """The largest figure over all that one protected unit may have to pay. ``judge`` sees distributions only."""
+    grouped = any(isinstance(event, Parallel) for event in events)
+    found = []
+    for paid in choices(events) if grouped else [tuple(events)]:
+        if any(isinstance(event, NonPrivate) for event in paid):
+            return no_noise
+        found.append(judge(paid) if paid else nothing)
+    return max(found)
 
 
 def pure_epsilon(events: Sequence[Event]) -> float | None:
@@ -346,18 +356,16 @@ def pure_epsilon(events: Sequence[Event]) -> float | None:
 def pld_epsilon(events: Sequence[Event], delta: float, *, coarseness: float = 1.0) -> float:
     """epsilon at ``delta`` by numerical composition of privacy loss distributions (pessimistic rounding)."""
     delta = open_unit_interval(delta=delta)
-    if any(isinstance(event, Parallel) for event in events):
-        return max(pld_epsilon(choice, delta, coarseness=coarseness) for choice in choices(events))
-    if not events:
-        return 0.0
-    if any(isinstance(event, NonPrivate) for event in events):
-        return math.inf
-    mu, pure = gaussian_mu(events), pure_epsilon(events)
-    if mu:
-        return gaussian_pld_epsilon(mu=mu, delta=delta)
-    if len(events) == 1 and isinstance(events[0], EpsilonDelta) and pure is not None:
-        return pure_pld_epsilon(pure=pure, delta=delta)
-    return float(_composed_pld(tuple(events), coarseness).get_epsilon_for_delta(delta))
+
+    def judge(paid: Sequence[Event]) -> float:
+        mu, pure = gaussian_mu(paid), pure_epsilon(paid)
+        if mu:
+            return gaussian_pld_epsilon(mu=mu, delta=delta)
+        if len(paid) == 1 and isinstance(paid[0], EpsilonDelta) and pure is not None:
+            return pure_pld_epsilon(pure=pure, delta=delta)
+        return float(_composed_pld(tuple(paid), coarseness).get_epsilon_for_delta(delta))
+
+    return _worst(events, judge, nothing=0.0, no_noise=math.inf)
 
 
 @lru_cache(maxsize=64)
@@ -498,21 +506,18 @@ def largest_true_positive_rate(events: Sequence[Event], *, delta: float, false_p
     1 - e^-eps (1 - delta(eps) - fpr) over the PLD curve (Kairouz, Oh and Viswanath 2015), of which every point is a bound.
     """
     fpr = open_unit_interval(false_positive_rate=false_positive_rate)
-    if any(isinstance(event, Parallel) for event in events):
-        rates = (largest_true_positive_rate(choice, delta=delta, false_positive_rate=fpr) for choice in choices(events))
-        return max(rates)
-    if any(isinstance(event, NonPrivate) for event in events):
-        return 1.0
-    if not events:
-        return fpr
-    mu = gaussian_mu(events)
-    if mu is not None:
-        normal = NormalDist()
-        return normal.cdf(normal.inv_cdf(fpr) + mu)
-    best = 1.0
-    for eps, d in _delta_curve(tuple(events), delta):
-        best = min(best, math.exp(min(eps, 700.0)) * fpr + d, 1 - math.exp(-eps) * max(0.0, 1 - d - fpr))
-    return best
+
+    def judge(paid: Sequence[Event]) -> float:
+        mu = gaussian_mu(paid)
+        if mu is not None:
+            normal = NormalDist()
+            return normal.cdf(normal.inv_cdf(fpr) + mu)
+        best = 1.0
+        for eps, d in _delta_curve(tuple(paid), delta):
+            best = min(best, math.exp(min(eps, 700.0)) * fpr + d, 1 - math.exp(-eps) * max(0.0, 1 - d - fpr))
+        return best
+
+    return _worst(events, judge, nothing=fpr, no_noise=1.0)
 
 
 @lru_cache(maxsize=8)
