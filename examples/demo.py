@@ -39,7 +39,7 @@ def test_accuracy(method: str, epsilon: float) -> float:
 
 
 def fit_and_save(graph: cb.Graph, console: Console) -> dict[str, float]:
-    """Both private methods at epsilon 4, each booked in a ledger and saved as a run."""
+    """Both private methods at epsilon 4, each charged in a ledger and saved as a run."""
     ledger = cb.Ledger(OUTPUT / "ledger.sqlite")
     ledger.set_budget(graph.name, cb.Budget(2 * EPSILON, DELTA))
     scores = {}
@@ -94,7 +94,7 @@ def main() -> None:
         console.print(f"$ caribou {' '.join(command)}", highlight=False)
         app(command, standalone_mode=False)
 
-        console.rule(f"3. Two private models at epsilon = {EPSILON:g}, each booked in a ledger")
+        console.rule(f"3. Two private models at epsilon = {EPSILON:g}, each charged in a ledger")
         scores = {method: {EPSILON: score} for method, score in fit_and_save(graph, console).items()}
         app(["ledger", "show", "--ledger", str(OUTPUT / "ledger.sqlite")], standalone_mode=False)
 

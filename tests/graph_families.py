@@ -6,6 +6,7 @@ import itertools
 
 import networkx as nx
 import numpy as np
+from hypothesis import strategies as st
 
 from caribou.graph import Graph
 
@@ -95,3 +96,11 @@ def structured_node_cases(cap: int) -> list[tuple[nx.Graph, int]]:
         g = nx.random_regular_graph(min(cap, 5), 24, seed=seed)
         cases.append((g, 0))
     return cases
+
+
+@st.composite
+def any_graphs(draw: st.DrawFn) -> Graph:
+    """Any graph with up to 12 nodes."""
+    n = draw(st.integers(1, 12))
+    pairs = draw(st.lists(st.tuples(st.integers(0, n - 1), st.integers(0, n - 1)), max_size=40))
+    return Graph.from_edges(np.zeros((n, 1)), np.array(pairs, dtype=np.int64).reshape(-1, 2).T)

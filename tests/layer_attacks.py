@@ -11,6 +11,8 @@ import numpy as np
 import torch
 from scipy import stats
 
+from audit.sensitivity_attack import largest_change
+from caribou.audit.pairs import worst_rows
 from caribou.graph import Graph
 from caribou.layers import BoundedLayer, project_rows
 from caribou.mechanisms.message_passing import propagate
@@ -52,33 +54,6 @@ def matrix_of(layer: BoundedLayer, graph: Graph, bounds: Bounds) -> np.ndarray:
     return layer(torch.eye(graph.num_nodes, dtype=torch.float64), operator).numpy()
 
 
-def worst_rows(difference: np.ndarray, rng: np.random.Generator, starts: int = 16, steps: int = 40) -> np.ndarray:
-    """Rows in the unit ball that (nearly) maximise ||D X||_F. [m, n] -> [n, 3]
-
-    The function is convex, so X_i <- (D'D X)_i / ||(D'D X)_i|| ascends: from the leading eigenvector, from equal rows, from
-    random signs and from random directions.
-    """
-    n = difference.shape[1]
-    gram = difference.T @ difference
-    x = rng.uniform(-1, 1, (starts, n, 3))
-    x[: starts // 2, :, 1:] = 0
-    x[0, :, 0], x[1, :, 0] = np.linalg.eigh(gram)[1][:, -1], 1.0
-    for _ in range(steps):
-        x = gram @ x
-        x /= np.maximum(np.linalg.norm(x, axis=2, keepdims=True), 1e-12)
-    return np.asarray(x[int(np.linalg.norm((difference @ x).reshape(starts, -1), axis=1).argmax())])
-
-
-def largest_change(difference: np.ndarray, rng: np.random.Generator) -> float:
-    """The largest ||D X||_F over rows in the unit ball that the attack reaches."""
-    active = np.flatnonzero(np.abs(difference).sum(axis=0))
-    if len(active) == 0:
-        return 0.0
-    reduced = difference[:, active]
-    reduced = reduced[np.abs(reduced).sum(axis=1) > 0]
-    return float(np.linalg.norm(reduced @ worst_rows(reduced, rng)))
-
-
 def attack_edges(layer_of: Callable[[Graph], BoundedLayer], bounds: Bounds, pairs: Iterable[Pair], seed: int) -> float:
     """The largest change of a linear layer over pairs of graphs, relative to its bound; never above 1."""
     rng = np.random.default_rng(seed)
@@ -86,7 +61,7 @@ def attack_edges(layer_of: Callable[[Graph], BoundedLayer], bounds: Bounds, pair
     for graph, other in pairs:
         layer = layer_of(graph)
         bound = layer.sensitivity("edge", bounds).value
-        reached = largest_change(matrix_of(layer, graph, bounds) - matrix_of(layer, other, bounds), rng)
+        reached = largest_change(matrix_of(layer, graph, bounds) - matrix_of(layer, other, bounds), rng, 16, 40)
         assert reached <= bound * (1 + 1e-9), f"bound {bound} exceeded: {reached} by {graph.edge_index.tolist()}"
         best = max(best, reached / bound)
     return best
@@ -124,7 +99,7 @@ def node_change(layer: BoundedLayer, nxg: nx.Graph, v: int, bounds: Bounds) -> t
     graph = graph_of(nxg)
     keep = np.arange(graph.num_nodes) != v
     difference = (matrix_of(layer, graph, bounds) - matrix_of(layer, graph.without_node(v), bounds))[keep]
-    x = torch.from_numpy(worst_rows(difference, np.random.default_rng(0)))
+    x = torch.from_numpy(worst_rows(difference, np.random.default_rng(0), 16, 40))
 
     def phi(world: Graph) -> torch.Tensor:
         operator = layer.operator(world, bounds, np.random.default_rng(0))

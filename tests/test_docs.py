@@ -5,7 +5,9 @@ from __future__ import annotations
 import ast
 import contextlib
 import doctest
+import enum
 import importlib.util
+import inspect
 import io
 import math
 import os
@@ -15,12 +17,15 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 import caribou
 from caribou.datasets import available
 from caribou.experiments.records import latest, read
+from caribou.methods import Method
 from caribou.privacy.accounting import epsilon_of, gdp_mu, largest_true_positive_rate
 from caribou.privacy.depth import plan_rows
 from caribou.privacy.events import Gaussian
@@ -243,8 +248,6 @@ def test_data_table_is_the_table_of_the_library(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_data_page_shows_messages_that_exist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import numpy as np
-
     monkeypatch.chdir(tmp_path)
     good = "id,age,label,split\nann,31,a,train\nbob,45,b,val\ncid,28,a,test\n"
 
@@ -322,6 +325,71 @@ def test_public_names_are_documented() -> None:
         doc = getattr(caribou, name).__doc__
         assert doc, f"caribou.{name} needs a docstring"
         assert not doc.startswith(f"{name}("), f"caribou.{name} has only the docstring that dataclass makes"
+
+
+def api_names() -> list[str]:
+    """Every single name that the page of the API shows; a module with ``members`` is not one."""
+    text = (DOCS / "api.md").read_text(encoding="utf-8")
+    return re.findall(
+        r"^::: (caribou(?:\.\w+)*\.[A-Za-z_]+)$(?!\n +options:\n(?: +.*\n)* +members)", text, re.MULTILINE
+    )
+
+
+def resolved(name: str) -> Any:
+    module, _, attribute = name.rpartition(".")
+    return getattr(importlib.import_module(module), attribute)
+
+
+def parameters(value: Any) -> list[str]:
+    """What a function or a constructor takes; nothing for an enum, an error or a protocol, which nobody constructs."""
+    if isinstance(value, type) and (issubclass(value, enum.Enum | Exception) or getattr(value, "_is_protocol", False)):
+        return []
+    return [name for name in inspect.signature(value).parameters if name not in ("self", "cls")]
+
+
+def lacks(value: Any, doc: str) -> list[str]:
+    """Parameters, result, shapes that a docstring does not name."""
+    found = [name for name in parameters(value) if not re.search(rf"\b{name}\b", doc)]
+    if inspect.isfunction(value):
+        found += [] if "Returns:" in doc else ["Returns"]
+        arrays = [
+            a for a in map(str, value.__annotations__.values()) if re.fullmatch(r"(np\.ndarray|Tensor)( \| None)?", a)
+        ]
+        found += ["Shapes"] if arrays and not re.search(r"\[\w+(, [^\]]+)?\]", doc) else []
+    return found
+
+
+WITHOUT_EXAMPLE = {
+    *("caribou.methods.Method", "caribou.layers.BoundedLayer", "caribou.audit.targets.AuditTarget"),  # protocols
+    *("caribou.audit.attack.Attack", "caribou.release.Released"),  # a protocol; shown by `execute`
+}
+
+
+@pytest.mark.parametrize("name", api_names())
+def test_public_names_state_arguments_result_shapes_and_an_example(name: str) -> None:
+    value = resolved(name)
+    doc = inspect.getdoc(value) or ""
+    assert not lacks(value, doc), f"the docstring of {name} lacks {', '.join(lacks(value, doc))}"
+    assert (">>>" in doc) != (name in WITHOUT_EXAMPLE), f"the docstring of {name} needs an example"
+
+
+@pytest.mark.parametrize("owner", [caribou.Graph, caribou.Model, Method])
+def test_methods_of_public_classes_name_their_arguments(owner: type) -> None:
+    for name, member in vars(owner).items():
+        function = getattr(member, "__func__", member)
+        if inspect.isfunction(function) and not name.startswith("_"):
+            doc = inspect.getdoc(function) or ""
+            missing = [p for p in parameters(function) if not re.search(rf"\b{p}\b", doc)]
+            assert not missing, f"the docstring of {owner.__name__}.{name} lacks {', '.join(missing)}"
+
+
+def test_a_docstring_that_lacks_something_is_found() -> None:
+    def function(x: np.ndarray, other: int) -> np.ndarray:
+        """Something about x."""
+        return x * other
+
+    assert lacks(function, function.__doc__ or "") == ["other", "Returns", "Shapes"]
+    assert len(api_names()) > 50
 
 
 def test_no_page_speaks_of_its_workshop() -> None:

@@ -93,12 +93,6 @@ def test_the_package_is_a_short_list_of_concepts() -> None:
 
 # -- tests mirror the tree -------------------------------------------------------------------------------------------
 
-OWNED_ELSEWHERE = {
-    *(f"privacy/{name}" for name in ("certificate", "certificate_migration", "verify", "plan", "scope", "assumptions")),
-    "privacy/mechanism_records",
-    *(f"cli/{name}" for name in ("ledger", "audit", "verify")),
-}
-"""Modules whose tests are being written elsewhere at the moment."""
 CROSS_CUTTING = {
     "cli/cli",  # the package itself: its console entry
     "datasets/load",  # the package itself: data sets by name
@@ -120,7 +114,7 @@ def mirrored(module: Path) -> str:
 def test_every_module_has_its_tests() -> None:
     modules = {mirrored(p) for p in SOURCE.rglob("*.py") if p.name not in ("__init__.py", "errors.py")}
     missing = {m for m in modules if not (TESTS / m).with_name(f"test_{Path(m).name}.py").exists()}
-    assert missing <= OWNED_ELSEWHERE, sorted(missing - OWNED_ELSEWHERE)
+    assert not missing, sorted(missing)
 
 
 def test_every_test_file_is_about_a_module() -> None:
@@ -193,7 +187,7 @@ def calls(tree: ast.Module) -> set[str]:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             owner = node.func.value
             name = owner.attr if isinstance(owner, ast.Attribute) else getattr(owner, "id", "")
-            if name.lstrip("_") not in ("noise", "stream", "coins"):
+            if name.lstrip("_") not in ("noise", "stream"):
                 found.add(node.func.attr)
     return found
 
@@ -230,8 +224,6 @@ def test_mechanisms_do_not_compute_sensitivities_and_layers_draw_nothing() -> No
             assert not any(i.endswith(("edge_sensitivity", "node_sensitivity", "layer_sensitivity")) for i in imported)
         if name.startswith("caribou.layers"):
             assert not any("noise" in i for i in imported)
-    users = [n for n, tree in modules().items() if "paper_node_sensitivity" in str(imports(tree))]
-    assert users == [], f"the paper's unsound formula is used by {users}"
 
 
 def test_no_prints_no_asserts_no_bare_except() -> None:
@@ -277,15 +269,16 @@ def test_help_and_plan_load_nothing_heavy() -> None:
     assert loaded_by("import caribou", command("--help"), command("plan", "--json")) == set()
 
 
-def test_verify_and_ledger_do_not_load_torch(certificate: Path, tmp_path: Path) -> None:
-    book = ("--ledger", str(tmp_path / "ledger.sqlite"))
+def test_verify_and_ledger_load_no_numerical_library(certificate: Path, tmp_path: Path) -> None:
+    """Each takes less than half a CPU second: Gaussians, or one pure epsilon, are accounted for in closed form."""
+    ledger = ("--ledger", str(tmp_path / "ledger.sqlite"))
     loaded = loaded_by(
         command("verify", str(certificate)),
-        command("ledger", "budget", "x", "--epsilon", "2", "--unit", "edge", *book),
-        command("ledger", "add", "x", "--certificate", str(certificate), "--over-budget", *book),
-        command("ledger", "show", *book),
+        command("ledger", "budget", "x", "--epsilon", "2", "--unit", "edge", *ledger),
+        command("ledger", "add", "x", "--certificate", str(certificate), "--over-budget", *ledger),
+        command("ledger", "show", *ledger),
     )
-    assert not loaded & {"torch", "torch_geometric", "pandas"}
+    assert loaded == set()
 
 
 BLOCKED = """

@@ -36,7 +36,7 @@ def atomic_file(path: str | os.PathLike[str]) -> Iterator[Path]:
     file that is replaced keeps its permissions, and a link is followed. Raises OSError, also if the block wrote no file.
     """
     target = Path(os.path.realpath(path))
-    place = _beside(target)
+    place = _sibling(target)
     try:
         place.mkdir(mode=0o700)  # nobody else reads what is not finished
         temporary = place / target.name
@@ -58,7 +58,7 @@ def atomic_folder(target: str | os.PathLike[str], *, replace: bool = False) -> I
     folder cannot be moved there, the old one stays. Raises OSError.
     """
     final = Path(target).absolute()
-    temporary, old = _beside(final), _beside(final)
+    temporary, old = _sibling(final), _sibling(final)
     try:
         temporary.mkdir()
         yield temporary
@@ -108,7 +108,7 @@ def erase(path: str | os.PathLike[str]) -> None:
         os.unlink(path)
 
 
-def _beside(target: Path) -> Path:
+def _sibling(target: Path) -> Path:
     """A new hidden name in the folder of ``target``; short, because the name of the target may be as long as names can be."""
     return target.with_name(f".{uuid.uuid4().hex}.tmp")
 

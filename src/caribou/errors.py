@@ -7,7 +7,15 @@ from __future__ import annotations
 
 
 class CaribouError(Exception):
-    """Base of all errors raised on purpose."""
+    """Base of all errors raised on purpose.
+
+    >>> from caribou.privacy.budget import Budget
+    >>> try:
+    ...     Budget(-1)
+    ... except CaribouError as error:
+    ...     print(error)
+    epsilon must be a number > 0 (inf means no privacy), got -1
+    """
 
 
 class InputError(CaribouError, ValueError):

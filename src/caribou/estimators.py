@@ -92,7 +92,17 @@ class Model:
         noise: NoiseSource | None = None,
         replace_fingerprint: bool = False,
     ) -> Self:
-        """Train and release within the budget. With a ``ledger`` the cost is charged, or refused, before any noise is drawn."""
+        """Train and release within the budget.
+
+        Args:
+            data: a `Graph`, or a ``torch_geometric.data.Data``, with labels and a split.
+            ledger: charge the cost, or refuse, before any noise is drawn.
+            noise: private randomness (default: a fresh key from the operating system).
+            replace_fingerprint: declares that changed content is still about the same people.
+
+        Returns:
+            The model itself.
+        """
         graph = as_graph(data)
         warn_of_large_delta(self.budget, graph.num_nodes)
         fitted = fit(
@@ -110,7 +120,7 @@ class Model:
         return self._take(fitted, graph)
 
     def plan(self, data: Any) -> ReleasePlan:
-        """What `fit` will release and cost, from public numbers alone: nothing is drawn and nothing is spent."""
+        """What `fit` will release about ``data`` and cost, from public numbers alone: nothing is drawn and nothing is spent."""
         return self._recipe.plan(as_graph(data).sizes(self.budget.unit), self.budget)
 
     @classmethod
@@ -124,7 +134,17 @@ class Model:
         *,
         charged: bool = False,
     ) -> Model:
-        """A model that was fitted elsewhere, e.g. by a search for its settings. ``charged``: in a ledger."""
+        """A model that was fitted elsewhere, e.g. by a search for its settings.
+
+        Args:
+            method, budget, settings: as in `Model`.
+            fitted: what came out.
+            graph: what it was fitted on.
+            charged: in a ledger.
+
+        Returns:
+            The model.
+        """
         model = Model(method, budget, **settings)
         model._charged = charged
         return model._take(fitted, graph)
@@ -211,7 +231,7 @@ class Model:
         )
 
     def predict(self, data: Any = None, *, training_graph: bool = False) -> np.ndarray:
-        """The most likely class of every node, as a number. [n]; see `predict_proba`."""
+        """The most likely class of every node, as a number. [n]; ``data`` and ``training_graph`` as in `predict_proba`."""
         return self.predict_proba(data, training_graph=training_graph).argmax(axis=1)
 
     def predict_graph(
@@ -222,7 +242,15 @@ class Model:
         noise: NoiseSource | None = None,
         replace_fingerprint: bool = False,
     ) -> Fitted:
-        """Predict another graph: probabilities, what was released about it, and the certificate of that release."""
+        """Predict another graph: one more release, about that graph.
+
+        Args:
+            data: the other graph.
+            ledger, noise, replace_fingerprint: as in `fit`.
+
+        Returns:
+            Class probabilities [n, C], what was released about the graph, and the certificate of that release.
+        """
         private = as_graph(data, self._classes or None)
         graph = self._aligned(private)
         warn_of_large_delta(self.budget, graph.num_nodes)
@@ -239,7 +267,10 @@ class Model:
         )
 
     def score(self, part: str = "test", data: Any = None) -> float:
-        """Accuracy on a part of the split: "train", "val" or "test". Not for publication at node level: it reads labels."""
+        """Accuracy on a part of the split: "train", "val" or "test". Not for publication at node level: it reads labels.
+
+        ``data``: the training graph, which a loaded model does not hold.
+        """
         if part not in PARTS:
             raise InputError(f"part must be one of {', '.join(PARTS)}, got {part!r}")
         if data is None and self._graph is None:
@@ -435,7 +466,7 @@ class Caribou(Model):
         classifier_hidden: edge level: width of the base MLPs.
         votes: edge level: share of epsilon for votes.
         layer: edge level: "contractive", "attention", "spectral" or "gcn".
-        layer_settings: edge level: what the layer has beside contraction and beta.
+        layer_settings: edge level: what the layer has besides contraction and beta.
         degree_cap: node level: degrees are cut to M; None = every edge is read.
         declared_degree: node level, with a cap: the degree up to which the headline epsilon holds; None = the cap.
         declared_average_degree: node level: what the curator declares, never what is measured.

@@ -38,7 +38,10 @@ LedgerLike = Ledger | str | os.PathLike[str]
 
 @dataclass(frozen=True, eq=False)
 class Released(Generic[T]):
-    """What a run handed back, with the certificate that covers it."""
+    """What a run handed back (``value``), with the ``certificate`` that covers it.
+
+    `execute` makes it; its example shows one.
+    """
 
     value: T
     certificate: Certificate
@@ -46,7 +49,11 @@ class Released(Generic[T]):
 
 @dataclass(frozen=True, eq=False)
 class Drawn(Generic[T]):
-    """A value with figures of its certificate that exist only after a draw, by mechanism."""
+    """A ``value`` with figures of its certificate that exist only after a draw (``details``), by mechanism.
+
+    >>> Drawn(3, {Mechanism.RANDOMIZED_RESPONSE: {"edge_count": 17}}).value
+    3
+    """
 
     value: T
     details: Mapping[Mechanism, Mapping[str, Any]] = field(default_factory=dict)

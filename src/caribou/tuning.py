@@ -76,12 +76,32 @@ def tune(
 ) -> Tuned:
     """Search ``space`` for the settings with the best validation accuracy.
 
-    ``public=True`` declares graph, features and labels public: every trial has the whole budget and nothing is accounted.
-    Otherwise the whole search keeps ``budget``.
+    Args:
+        name: of the method.
+        graph: with labels and a split.
+        budget: of the whole search.
+        trials: how many settings to try; on private data how many on average, if their number is random.
+        public: declares graph, features and labels public: every trial has the whole budget and nothing is accounted.
+        space: values by setting; None = that of `SPACES`.
+        fixed: settings that are not searched.
+        seed: the public seed.
+        noise: private randomness (default: a fresh key from the operating system).
+        ledger: charge the cost of the search under ``graph.name`` before any noise is drawn, or refuse.
+        replace_fingerprint: declares that changed content is still about the same people.
+        progress: called after every trial.
+
+    Returns:
+        The best settings and, unless the data was public, the model that was fitted with them and its certificate.
 
     Formal guarantee (not public): the returned model with its settings is (epsilon, delta)-DP at budget.unit. At edge level the
     score of a trial is computed from its release and public labels. At node level it is the number of correct validation
     nodes plus Laplace noise, which every node is charged for.
+
+    >>> from caribou.datasets import load
+    >>> space = {"clip": [0.2, 0.4]}
+    >>> tuned = tune("mlp-dp", load("csbm:nodes=80"), Budget(8, 1e-5, "node"), trials=1, public=True, space=space)
+    >>> tuned.settings["clip"] in space["clip"], tuned.fitted is None
+    (True, True)
     """
     info = method_info(name)
     info.check(name, budget)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import replace
 from typing import Any
@@ -24,10 +25,8 @@ from audit.known_bad_mechanisms.whole_methods import (
 from caribou.audit import fits
 from caribou.audit.audited_method import AuditedMethod
 from caribou.audit.auditor import Audit, Outcome
-from caribou.audit.claims import in_scope
-from caribou.audit.distinguish import Distinguish, covered_pairs
+from caribou.audit.distinguish import claim_about, covered_pairs
 from caribou.audit.evidence import OneRun
-from caribou.audit.findings import Terms
 from caribou.audit.pairs import worst_pairs
 from caribou.audit.verdict import CONSISTENT, INCONCLUSIVE, VIOLATED
 from caribou.errors import InputError
@@ -176,18 +175,14 @@ def test_nodes_of_every_part_and_hubs_are_played(method: Method, pair: str) -> N
     assert pair in outcome.proofs["distinguish"].pair
 
 
-def test_what_lies_beyond_the_scope_of_a_certificate_is_not_played_and_said() -> None:
-    method = SageNdp(degree_cap=2)
+def test_every_node_is_played_against_what_its_degree_is_promised() -> None:
+    method = SageNdp(declared_degree=2)
     audited = AuditedMethod("mine", method, Budget(8.0, 1e-5, "node"))
     played, left = covered_pairs(audited)
-    assert len(played) + len(left) == len(worst_pairs("node"))
-    scope = audited.fitted.certificate.scope
-    assert [in_scope(scope, pair.joined, pair.hidden) for pair in (*played, *left)] == [True] * len(played) + [
-        False
-    ] * len(left)
-    findings = Distinguish().run(audited, Terms(40))
-    assert len(findings.untried) == len(left)
-    assert all("promises nothing there" in text for text in findings.untried)
+    assert (len(played), left) == (len(worst_pairs("node")), [])
+    claims = {pair.degree: claim_about(audited.fitted.certificate, pair).epsilon for pair in played}
+    assert all(claims[more] >= claims[fewer] for fewer, more in itertools.pairwise(sorted(claims)))
+    assert max(claims.values()) > 8.0 > min(claims.values())
 
 
 def test_a_leak_on_large_graphs_alone_is_found_by_canaries_in_the_graph_of_the_user() -> None:

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 
 from audit.known_bad_mechanisms.known_bad import claim_of, gaussian_claim, pure_claim
 from caribou.audit import fits
-from caribou.audit.claims import Claim, in_scope, weaker_than_asked
-from caribou.audit.pairs import member_pair, worst_pairs
+from caribou.audit.claims import Claim, weaker_than_asked
+from caribou.audit.pairs import member_pair
 from caribou.errors import InputError
 from caribou.mechanisms.noise_source import NoiseSource
+from caribou.methods.node.gap import GapNdp
 from caribou.methods.node.mlp import MlpDp
-from caribou.privacy.accounting import gdp_mu
 from caribou.privacy.budget import Budget, PrivacyUnit
+from caribou.privacy.certificate import Certificate
 from caribou.privacy.events import EpsilonDelta, Event, Gaussian, Laplace, NonPrivate, Parallel
-from caribou.privacy.mechanism_records import Group, own_record
-from caribou.privacy.scope import Scope, ScopeKind
+from caribou.privacy.mechanism_records import PARTS, Group, own_record
+from caribou.privacy.sizes import Sizes
 from caribou.randomness import Streams
 
 
@@ -108,38 +108,18 @@ def test_right_guesses_are_weighed_by_the_curve_of_the_claim() -> None:
     assert Claim(math.inf, 1e-5).proven_by_guesses(99, 100, 400, 0.95) > 2
 
 
-def certificate_with(curve: list[list[float]], *events: Event) -> SimpleNamespace:
-    """What a claim reads of a certificate, with a curve over degrees."""
-    return SimpleNamespace(
-        epsilon=4.0, delta=1e-5, unit=PrivacyUnit.NODE, cost=events, mechanisms=(), epsilon_by_degree=curve
-    )
-
-
-def test_a_node_is_promised_the_epsilon_of_its_degree() -> None:
-    curve = [[0, 1.0], [5, 4.0], [20, 9.0]]
-    gaussian = certificate_with(curve, Gaussian(1 / gdp_mu(epsilon=4.0, delta=1e-5)))
-    for degree, epsilon in ((0, 1.0), (1, 4.0), (5, 4.0), (6, 9.0), (20, 9.0)):
-        claim = Claim.of_certificate(gaussian, degree=degree)
-        assert (claim.epsilon, claim.kind) == (epsilon, "mu")
-        assert claim.as_epsilon(claim.size) == pytest.approx(epsilon, rel=1e-4)
-    assert not Claim.of_certificate(gaussian, degree=21).is_private, "beyond the curve nothing is promised"
-    assert Claim.of_certificate(gaussian).epsilon == 4.0, "an unknown degree has the headline"
-    without = certificate_with([], *gaussian.cost)
-    assert Claim.of_certificate(without, degree=50) == Claim.of_certificate(without)
-    pure = Claim.of_certificate(certificate_with(curve, EpsilonDelta(4.0)), degree=10)
-    assert (pure.pure, pure.size) == (True, 9.0)
-    mixed = Claim.of_certificate(certificate_with(curve, Gaussian(3.0), EpsilonDelta(2.0)), degree=10)
-    assert (mixed.kind, mixed.size, mixed.pure) == ("epsilon", 9.0, False)
-
-
-def test_a_promise_is_about_the_graphs_of_its_scope() -> None:
-    hub, few = worst_pairs("node")[4].joined, worst_pairs("node")[0].joined
-    assert in_scope(Scope(), hub, 11)
-    within = Scope(ScopeKind.DEGREES_WITHIN_CAP, 2)
-    assert (in_scope(within, few, 0), in_scope(within, hub, 11)) == (True, False)
-    training = Scope(ScopeKind.TRAINING_NODES, 2)
-    assert (in_scope(training, hub, 0), in_scope(training, hub, 11), in_scope(training, hub, None)) == (
-        True,
-        False,
-        False,
-    )
+def test_a_node_is_promised_what_its_degree_costs() -> None:
+    sizes = Sizes(nodes=500, columns=8, classes=3, train=300, val=50, test=150)
+    plan = GapNdp(declared_degree=20).plan(sizes, Budget(4.0, 1e-5, "node"))
+    certificate = plan.certificate(NoiseSource.seeded(0))
+    curve = dict(certificate.epsilon_by_degree)
+    for degree in (0, 1, 20, 100, 499):
+        claims = [Claim.of_certificate(certificate, group, degree) for group in PARTS]
+        assert max(claim.spent for claim in claims) == pytest.approx(curve[degree], rel=1e-9)
+        assert all(claim.epsilon == pytest.approx(curve[degree], rel=1e-9) for claim in claims)
+        assert all(claim.kind == "mu" for claim in claims)
+    assert Claim.of_certificate(certificate).epsilon == 4.0, "an unknown degree has the headline"
+    stored = Certificate.from_json(certificate.to_json())
+    assert Claim.of_certificate(stored, Group.OTHERS, 100) == Claim.of_certificate(certificate, Group.OTHERS, 100)
+    graph_free = MlpDp().plan(sizes, Budget(4.0, 1e-5, "node")).certificate(NoiseSource.seeded(0))
+    assert Claim.of_certificate(graph_free, degree=50) == Claim.of_certificate(graph_free)

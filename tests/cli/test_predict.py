@@ -397,7 +397,7 @@ def test_a_file_that_is_there_is_not_overwritten(world: Path, tmp_path: Path, ca
         refused = caribou(*command, "--out", out, code=2).err
         assert refused == f"error: out must be a new file, got {str(out)!r}, which exists\n"
     assert out.read_text() == "mine"
-    assert list(tmp_path.iterdir()) == [out], "nothing was booked"
+    assert list(tmp_path.iterdir()) == [out], "nothing was charged"
 
 
 # -- embed and certificate -----------------------------------------------------------------------------------------

@@ -47,8 +47,8 @@ def test_release_and_certificate_lie_side_by_side(files: Path, options: tuple[st
     assert "rounding adds" in said
     certificate = Certificate.load(files / "embeddings.certificate.json")
     assert verify(certificate).passed
-    (booked,) = Ledger(ledger).entries("people")
-    assert booked.certificate_id == certificate.certificate_id
+    (entry,) = Ledger(ledger).entries("people")
+    assert entry.certificate_id == certificate.certificate_id
     assert out.exists()
 
 

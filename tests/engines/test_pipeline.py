@@ -1,4 +1,4 @@
-"""A release from files: booked once, the same noise after a crash, whole or not at all, nothing left behind."""
+"""A release from files: charged once, the same noise after a crash, whole or not at all, nothing left behind."""
 
 from __future__ import annotations
 
@@ -240,18 +240,18 @@ def test_a_killed_run_is_finished_with_the_same_noise(tables: Tables, engine: st
     assert leftovers(tables) == {"out.npy", "out.certificate.json", "whole.npy", "whole.certificate.json"}
 
 
-def _die_before_booking(patch: pytest.MonkeyPatch) -> None:
+def _die_before_the_charge(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Ledger, "charge", lambda *_, **__: os._exit(9))
 
 
-def _die_after_booking(patch: pytest.MonkeyPatch) -> None:
-    spend = Ledger.charge
+def _die_after_the_charge(patch: pytest.MonkeyPatch) -> None:
+    charge = Ledger.charge
 
-    def spend_and_die(*arguments: Any, **named: Any) -> None:
-        spend(*arguments, **named)
+    def charge_and_die(*arguments: Any, **named: Any) -> None:
+        charge(*arguments, **named)
         os._exit(9)
 
-    patch.setattr(Ledger, "charge", spend_and_die)
+    patch.setattr(Ledger, "charge", charge_and_die)
 
 
 def _die_with_the_key(patch: pytest.MonkeyPatch) -> None:
@@ -262,7 +262,9 @@ def _die_after_the_result(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Certificate, "save", lambda *_: os._exit(9))
 
 
-@pytest.mark.parametrize("die", [_die_before_booking, _die_after_booking, _die_with_the_key, _die_after_the_result])
+@pytest.mark.parametrize(
+    "die", [_die_before_the_charge, _die_after_the_charge, _die_with_the_key, _die_after_the_result]
+)
 @pytest.mark.parametrize("engine", ["local", "outofcore"])
 def test_a_killed_run_is_charged_once(
     tables: Tables, engine: str, die: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
@@ -273,8 +275,8 @@ def test_a_killed_run_is_charged_once(
         killed(lambda: release_files(request, ledger=path))
     released = np.load(request.out) if request.out.exists() else None
     result = release_files(request, ledger=path)
-    (booked,) = Ledger(path).entries()
-    assert (booked.certificate_id, booked.status) == (result.certificate.certificate_id, "released")
+    (entry,) = Ledger(path).entries()
+    assert (entry.certificate_id, entry.status) == (result.certificate.certificate_id, "released")
     assert released is None or np.array_equal(released, np.load(request.out))
     assert not request.work.exists()
 

@@ -15,19 +15,12 @@ from caribou.graph import Graph
 from caribou.graph.operator import normalize
 from caribou.layers.contractive import ContractiveGraphLayer, project_rows
 from caribou.privacy.sensitivity import Bounds
-
-
-@st.composite
-def graphs(draw: st.DrawFn) -> Graph:
-    n = draw(st.integers(1, 12))
-    pairs = draw(st.lists(st.tuples(st.integers(0, n - 1), st.integers(0, n - 1)), max_size=40))
-    edges = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
-    return Graph.from_edges(np.zeros((n, 1)), edges)
+from graph_families import any_graphs
 
 
 @settings(deadline=None)
 @given(
-    graph=graphs(),
+    graph=any_graphs(),
     contraction=st.floats(0.05, 1),
     alpha1=st.floats(0, 1),
     beta=st.floats(0, 5),

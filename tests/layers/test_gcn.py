@@ -20,7 +20,7 @@ from caribou.privacy.budget import Budget
 from caribou.privacy.sensitivity import ACTIVATIONS, Bounds
 from caribou.privacy.verify import verify
 from caribou.release import release
-from graph_families import structured_node_cases
+from graph_families import any_graphs, structured_node_cases
 from layer_attacks import Pair, ascend, edge_pairs, node_change, proven_mu, star_pair, star_rows
 
 # -- the bound ---------------------------------------------------------------------------------------------------------
@@ -173,16 +173,9 @@ def test_a_public_seed_draws_an_orthogonal_matrix() -> None:
 # -- the map -----------------------------------------------------------------------------------------------------------
 
 
-@st.composite
-def graphs(draw: st.DrawFn) -> Graph:
-    n = draw(st.integers(1, 12))
-    pairs = draw(st.lists(st.tuples(st.integers(0, n - 1), st.integers(0, n - 1)), max_size=40))
-    return Graph.from_edges(np.zeros((n, 1)), np.array(pairs, dtype=np.int64).reshape(-1, 2).T)
-
-
 @settings(deadline=None)
 @given(
-    graph=graphs(),
+    graph=any_graphs(),
     contraction=st.floats(0.05, 1),
     activation=st.sampled_from(ACTIVATIONS),
     beta=st.floats(0, 5),

@@ -18,7 +18,7 @@ from caribou.privacy.budget import Budget
 from caribou.privacy.sensitivity import Bounds, edge_sensitivity
 from caribou.privacy.verify import verify
 from caribou.release import release
-from graph_families import small_graphs, structured_node_cases
+from graph_families import any_graphs, small_graphs, structured_node_cases
 from layer_attacks import attack_edges, edge_pairs, matrix_of, node_change, proven_mu, star_pair, star_rows
 
 # -- the bound ---------------------------------------------------------------------------------------------------------
@@ -80,16 +80,9 @@ def test_the_bound_scales_with_theta1_alone() -> None:
 # -- the map -----------------------------------------------------------------------------------------------------------
 
 
-@st.composite
-def graphs(draw: st.DrawFn) -> Graph:
-    n = draw(st.integers(1, 12))
-    pairs = draw(st.lists(st.tuples(st.integers(0, n - 1), st.integers(0, n - 1)), max_size=40))
-    return Graph.from_edges(np.zeros((n, 1)), np.array(pairs, dtype=np.int64).reshape(-1, 2).T)
-
-
 @settings(deadline=None)
 @given(
-    graph=graphs(),
+    graph=any_graphs(),
     contraction=st.floats(0.05, 1),
     theta0=st.floats(-1, 1),
     share=st.floats(-1, 1),

@@ -435,7 +435,7 @@ def test_whole_mechanism_is_consistent_and_halved_noise_is_rejected(hops: int) -
         assert honest > 0.55, "the attack has no power"
         a = final_states(without, x, hops, 0.5, copies, extra_hop=False)
         b = final_states(with_edge, x, hops, 0.5, copies, extra_hop=False)
-        assert proven_mu(a, b) > 1.0, "halved noise must be convicted"
+        assert proven_mu(a, b) > 1.0, "halved noise must be rejected"
 
 
 def test_twins_cannot_be_read_off_the_release_and_an_unnoised_last_hop_is_rejected() -> None:
@@ -496,7 +496,7 @@ def test_node_level_is_consistent_and_a_missing_inner_projection_is_rejected() -
     honest = proven_mu(node_states(gone, 40_000, True), node_states(star, 40_000, True))
     assert 0.15 < honest <= 1.0, f"proven mu {honest}"
     broken = proven_mu(node_states(gone, 40_000, False), node_states(star, 40_000, False))
-    assert broken > 1.0, f"the missing inner projection must be convicted, got {broken}"
+    assert broken > 1.0, f"the missing inner projection must be rejected, got {broken}"
 
 
 def test_unit_is_not_mixed_up() -> None:

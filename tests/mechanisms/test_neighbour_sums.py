@@ -147,7 +147,7 @@ def test_stars_reach_the_node_bound_and_without_the_own_row_it_would_be_exceeded
     assert 0.9999 * bound.value <= np.linalg.norm(moved) <= bound.value * (1 + 1e-6)
     others = np.linalg.norm(moved[1:])
     assert others <= math.sqrt(degree) < np.linalg.norm(moved)
-    # without clipping the own row is d: a mechanism that skips Pi_r is convicted by its own bound
+    # without clipping the own row is d: a mechanism that skips Pi_r is rejected by its own bound
     if radius < degree:
         raw = np.asarray(adjacency_of(graph) @ z - adjacency_of(graph.without_node(0)) @ z)
         assert np.linalg.norm(raw) > 1.2 * bound.value
@@ -206,7 +206,7 @@ def proven_mu(one: np.ndarray, two: np.ndarray) -> float:
 
 @pytest.mark.parametrize(("unit", "hops"), [("edge", 1), ("edge", 2), ("node", 1), ("node", 2)])
 def test_a_likelihood_ratio_attack_proves_the_claimed_mu_and_no_more(unit: str, hops: int) -> None:
-    """The whole transcript on the worst pair; halved noise would be convicted."""
+    """The whole transcript on the worst pair; halved noise would be rejected."""
     mu, degree, runs = 1.0, 5, 6000
     graph = graph_of(nx.star_graph(degree))
     if unit == "edge":

@@ -171,7 +171,7 @@ def test_the_edge_count_is_private_and_clamped() -> None:
 
 
 def test_directed_entries_drawn_one_by_one_cost_twice_as_much() -> None:
-    """The published draw: both directions of a pair by coins of their own. The attack proves far more than epsilon."""
+    """The published draw: both directions of a pair by draws of their own. The attack proves far more than epsilon."""
     epsilon, draws = 1.0, 200_000
     p = 1 / (1 + math.exp(-epsilon))
     rng = np.random.default_rng(5)

@@ -119,9 +119,9 @@ def plan_of(name: str, settings: Mapping[str, Any]) -> ReleasePlan:
     return create(name, settings).plan(GRAPH.sizes(budget.unit), budget)
 
 
-def test_what_is_free_costs_nothing() -> None:
+def test_what_is_data_independent_costs_nothing() -> None:
     for name, info in METHODS.items():
-        assert info.data_independent == plan_of(name, {}).is_free, name
+        assert info.data_independent == (epsilon_of(plan_of(name, {}).cost, 1e-5) == 0), name
 
 
 def create(name: str, settings: Mapping[str, Any]) -> Method:
@@ -138,7 +138,7 @@ class Recorded:
 
     fitted: Fitted
     drawn: tuple[tuple[str, bytes], ...]
-    coins: frozenset[tuple[int, str]]
+    streams: frozenset[tuple[int, str]]
 
 
 def fit(name: str, settings: Mapping[str, Any], seed: int = 1, noise: int | None = 1) -> Fitted:
@@ -154,16 +154,16 @@ def recorded_fit(name: str, settings: Mapping[str, Any], seed: int = 1, noise: i
 def _recorded_fit(name: str, settings: str, seed: int, noise: int | None) -> Recorded:
     source = NoiseSource.secure() if noise is None else NoiseSource.seeded(noise)
     drawn: list[tuple[str, bytes]] = []
-    coins: set[tuple[int, str]] = set()
-    before = global_coins()
+    streams: set[tuple[int, str]] = set()
+    before = global_generators()
     with pytest.MonkeyPatch.context() as patch:
         for kind in ("gaussian", "laplace", "discrete_laplace", "choice", "bernoulli"):
             patch.setattr(NoiseSource, kind, noting(kind, getattr(NoiseSource, kind), drawn))
         seed_of = randomness.stream_seed
-        patch.setattr(randomness, "stream_seed", lambda s, purpose: coins.add((s, purpose)) or seed_of(s, purpose))
+        patch.setattr(randomness, "stream_seed", lambda s, purpose: streams.add((s, purpose)) or seed_of(s, purpose))
         fitted = methods.fit(create(name, json.loads(settings)), GRAPH, budget_of(name), Streams(seed), source)
-    assert global_coins() == before, "a fit must not draw from, or set, the generators of the process"
-    return Recorded(fitted, tuple(drawn), frozenset(coins))
+    assert global_generators() == before, "a fit must not draw from, or set, the generators of the process"
+    return Recorded(fitted, tuple(drawn), frozenset(streams))
 
 
 def noting(kind: str, draw: Any, drawn: list[tuple[str, bytes]]) -> Any:
@@ -175,7 +175,7 @@ def noting(kind: str, draw: Any, drawn: list[tuple[str, bytes]]) -> Any:
     return noted
 
 
-def global_coins() -> tuple[bytes, str]:
+def global_generators() -> tuple[bytes, str]:
     return torch.random.get_rng_state().numpy().tobytes(), str(np.random.get_state())  # noqa: NPY002
 
 
@@ -223,7 +223,7 @@ def test_public_seed_and_noise_are_unrelated(name: str, settings: dict[str, Any]
     first, other_seed, other_noise = (
         recorded_fit(name, settings, seed, noise) for seed, noise in ((1, 1), (2, 1), (1, 2))
     )
-    # a question to fewer nodes is another draw: how many are asked may depend on the public coins
+    # a question to fewer nodes is another draw: how many are asked may depend on the public seed
     pairs = [(a, b) for a, b in zip(first.drawn, other_seed.drawn, strict=False) if len(a[1]) == len(b[1])]
     assert all(a == b for a, b in pairs)
     if METHODS[name].private and name != "mlp":
@@ -231,9 +231,9 @@ def test_public_seed_and_noise_are_unrelated(name: str, settings: dict[str, Any]
         assert first.drawn[0] != other_noise.drawn[0]
     else:
         assert not first.drawn
-    assert first.coins == other_noise.coins
-    assert {seed for seed, _ in first.coins} <= {1}
-    assert {seed for seed, _ in other_seed.coins} <= {2}
+    assert first.streams == other_noise.streams
+    assert {seed for seed, _ in first.streams} <= {1}
+    assert {seed for seed, _ in other_seed.streams} <= {2}
 
 
 @every_case
@@ -246,8 +246,8 @@ def test_the_cost_is_known_before_and_covers_the_certificate(name: str, settings
 
 def covers(cost: Any, certificate: Any, budget: Budget) -> None:
     for delta in (1e-7, 1e-5, 1e-3):
-        spent, booked = epsilon_of(certificate.cost, delta), epsilon_of(cost, delta)
-        assert spent <= booked + 1e-3 * max(1.0, booked if math.isfinite(booked) else 1.0)
+        spent, charged = epsilon_of(certificate.cost, delta), epsilon_of(cost, delta)
+        assert spent <= charged + 1e-3 * max(1.0, charged if math.isfinite(charged) else 1.0)
     for events in groups_of(certificate.mechanisms).values():
         assert epsilon_of(events, budget.delta) <= budget.epsilon * (1 + 1e-9)
         assert epsilon_of(events, budget.delta) <= certificate.epsilon_spent * (1 + 1e-3)
@@ -330,7 +330,7 @@ def test_another_graph_is_predicted_within_its_own_cost(name: str, settings: dic
     plan = method.plan_graph(OTHER.sizes(budget.unit), budget, fitted.weights)
     covers(plan.cost, result.certificate, budget)
     assert verify(result.certificate).passed is METHODS[name].private
-    assert plan.is_free is (result.certificate.epsilon_spent == 0)
+    assert (epsilon_of(plan.cost, budget.delta) == 0) is (result.certificate.epsilon_spent == 0)
 
 
 @every_case

@@ -1,8 +1,8 @@
 """Distinguishing games on whole methods: fit in two neighbouring worlds, hand everything out, try to tell the worlds apart.
 
-The adversary knows the graph but for one edge or one node, all settings and all public coins. It sees released arrays, weights
+The adversary knows the graph but for one edge or one node, all settings and the public seed. It sees released arrays, weights
 and probabilities (at node level: those of the other nodes). What it proves at 99.9 % must not exceed the claim; planted faults
-must be convicted by the same code with the same number of runs.
+must be rejected by the same code with the same number of runs.
 
 Every call of a method is the real one. Two steps that see public or released values only are made cheap: the encoder is fitted
 once (at edge level it reads no edge), and of the heads only the first kind is fitted, by one step of descent.
@@ -144,7 +144,7 @@ class Game:
         return max(proven.epsilon, gdp_epsilon(mu=proven.mu, delta=self.budget.delta))
 
 
-def convicted(game: Game, proven: Proven) -> bool:
+def rejected(game: Game, proven: Proven) -> bool:
     return proven.epsilon > game.budget.epsilon or (game.mu is not None and proven.mu > game.mu)
 
 
@@ -380,7 +380,7 @@ def test_no_attack_on_a_baseline_proves_more_than_is_claimed(name: str) -> None:
         game = make()
         proven = game.play()
     text = f"{name}: share {game.share(proven):.2f}, {proven} of {game.budget.epsilon}"
-    assert not convicted(game, proven), f"VIOLATED: {text}"
+    assert not rejected(game, proven), f"VIOLATED: {text}"
     assert game.share(proven) >= power, f"the attack has no power: {text}"
 
 
@@ -393,7 +393,7 @@ def test_no_attack_on_the_whole_method_proves_more_than_is_claimed(name: str) ->
     text = (
         f"{name}: share {game.share(proven):.2f}, {proven}, epsilon {game.epsilon(proven):.2f} of {game.budget.epsilon}"
     )
-    assert not convicted(game, proven), f"VIOLATED: {text}"
+    assert not rejected(game, proven), f"VIOLATED: {text}"
     assert game.share(proven) >= power, f"the attack has no power: {text}"
 
 
@@ -459,7 +459,7 @@ def test_planted_faults_are_rejected_at_the_claim(fault: str, monkeypatch: pytes
     plant(monkeypatch)
     proven = game.play()
     text = f"{fault}: share {game.share(proven):.2f}, {proven} of {game.budget.epsilon}, mu {game.mu}"
-    assert convicted(game, proven), f"NOT CONVICTED: {text}"
+    assert rejected(game, proven), f"NOT REJECTED: {text}"
 
 
 # -- what needs no statistics: outputs that must be equal in both worlds, bit by bit ---------------------------------
@@ -534,11 +534,11 @@ def test_what_is_charged_covers_every_group_however_often(method: object, times:
     graph, budget = member_graph(), Budget(1.0, 1e-5, "node")
     cost = method.plan(graph.sizes(budget.unit), budget).cost
     certificate = fit(method, graph, budget, STREAMS, NoiseSource.secure()).certificate
-    booked = epsilon_of(cost * times, 1e-5)
-    assert booked >= epsilon_of(certificate.cost * times, 1e-5) * (1 - 2e-3)
+    charged = epsilon_of(cost * times, 1e-5)
+    assert charged >= epsilon_of(certificate.cost * times, 1e-5) * (1 - 2e-3)
     for group in groups_of(certificate.mechanisms).values():
-        assert booked >= epsilon_of(group * times, 1e-5) * (1 - 2e-3)
-    assert times > 1 or booked <= budget.epsilon * (1 + 1e-9)
+        assert charged >= epsilon_of(group * times, 1e-5) * (1 - 2e-3)
+    assert times > 1 or charged <= budget.epsilon * (1 + 1e-9)
 
 
 # -- the judge itself ----------------------------------------------------------------------------------------------

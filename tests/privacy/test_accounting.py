@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -11,10 +12,15 @@ from hypothesis import strategies as st
 from scipy.special import log_ndtr
 
 from caribou.errors import InputError
+from caribou.privacy import accounting
 from caribou.privacy.accounting import (
+    ACCOUNTING,
+    accounting_of,
     at_unit,
     best_rdp_order,
     epsilon_of,
+    event_words,
+    gaussian_pld_epsilon,
     gdp_delta,
     gdp_epsilon,
     gdp_mu,
@@ -22,11 +28,13 @@ from caribou.privacy.accounting import (
     largest_true_positive_rate,
     log_normal_cdf,
     pld_epsilon,
+    pure_pld_epsilon,
     randomized_response_epsilon,
     rdp_epsilon_of,
     rdp_noise_multiplier,
 )
 from caribou.privacy.budget import PrivacyUnit
+from caribou.privacy.certificate import schema
 from caribou.privacy.events import EpsilonDelta, Event, Gaussian, Laplace, NonPrivate, Parallel, SubsampledGaussian
 from caribou.privacy.sensitivity import convergence_factor
 
@@ -329,3 +337,67 @@ def test_what_a_release_costs_at_the_other_unit() -> None:
     assert at_unit((), made_at=edge, at=node) == (NonPrivate(),)
     with pytest.raises(InputError, match="unit must be one of"):
         at_unit(events, made_at=edge, at="node")  # type: ignore[arg-type]
+
+
+def test_words() -> None:
+    assert event_words(Gaussian(2.0)) == "Gaussian mechanism of multiplier 2"
+    assert event_words(SubsampledGaussian(1.5, 0.25, 3)) == (
+        "3 Gaussian mechanisms of multiplier 1.5 on Poisson samples of rate 0.25"
+    )
+    assert event_words(EpsilonDelta(0.5, 1e-6)) == "epsilon = 0.5, delta = 1e-06"
+    assert event_words(Parallel(((NonPrivate(),), (Laplace(4.0, 2),)))) == (
+        "(no noise) or (2 Laplace mechanisms of multiplier 4)"
+    )
+
+
+def test_every_kind_of_event_has_a_row() -> None:
+    """A new distribution is a record and a row: no accountant and no page knows a kind by name."""
+    kinds = set(get_args(Event)) - {NonPrivate, Parallel}
+    assert set(ACCOUNTING) == kinds
+    named = {f"{kind.__name__.lower()}_event".replace("_", "") for kind in get_args(Event)}
+    assert named <= {name.replace("_", "") for name in schema()["$defs"]}
+
+
+EXAMPLES = [Gaussian(1.5, 3), SubsampledGaussian(1.2, 0.1, 20), Laplace(2.0, 2), EpsilonDelta(0.5)]
+
+
+@pytest.mark.parametrize("event", EXAMPLES, ids=lambda event: type(event).__name__)
+def test_events_say_the_same_as_those_of_dp_accounting(event: Event) -> None:
+    """Our record through our table, and the event that it is translated to through dp-accounting's own accountants."""
+    from dp_accounting.pld import PLDAccountant
+    from dp_accounting.rdp import RdpAccountant
+
+    same = accounting_of(event).dp_event(event)
+    assert same is not None
+    theirs = RdpAccountant(accounting.RDP_ORDERS).compose(*same).get_epsilon(1e-6)
+    ours = rdp_epsilon_of([event], 1e-6)
+    if isinstance(event, EpsilonDelta):  # zCDP, all that theirs can say of a pure epsilon, is looser and has no losses
+        assert event.epsilon <= ours <= theirs
+    else:
+        assert ours == pytest.approx(theirs, rel=1e-9)
+        numerical = PLDAccountant(value_discretization_interval=1e-4).compose(*same).get_epsilon(1e-6)
+        assert pld_epsilon([event], 1e-6) == pytest.approx(numerical, abs=1e-3)
+
+
+@pytest.mark.parametrize("mu", [0.05, 0.27, 0.925, 4.0, 12.0])
+@pytest.mark.parametrize("delta", [1e-10, 1e-5, 1e-2])
+def test_losses_of_a_gaussian_are_summed_from_above(mu: float, delta: float) -> None:
+    exact, summed = gdp_epsilon(mu=mu, delta=delta), gaussian_pld_epsilon(mu=mu, delta=delta)
+    assert exact - 1e-9 <= summed <= exact + max(accounting.PLD_INTERVAL, mu * (mu + 24) / 200_000)
+    theirs = float(accounting.compose_pld([Gaussian(1 / mu)]).get_epsilon_for_delta(delta))
+    assert summed == pytest.approx(theirs, abs=3e-3, rel=1e-4)
+
+
+def test_a_tiny_delta_is_never_rounded_down() -> None:
+    for delta in (1e-29, 1e-40, 1e-200):
+        exact = gdp_epsilon(mu=0.5, delta=delta)
+        assert exact - 1e-9 <= gaussian_pld_epsilon(mu=0.5, delta=delta) <= exact + 1e-3
+    assert math.isinf(gaussian_pld_epsilon(mu=0.5, delta=1e-305))
+
+
+@pytest.mark.parametrize("pure", [0.0, 1e-6, 0.5, 4.0, 40.0])
+@pytest.mark.parametrize("delta", [1e-10, 1e-5, 0.3])
+def test_a_pure_epsilon_loses_as_randomized_response(pure: float, delta: float) -> None:
+    closed = pure_pld_epsilon(pure=pure, delta=delta)
+    theirs = float(accounting.compose_pld([EpsilonDelta(pure)]).get_epsilon_for_delta(delta))
+    assert theirs - 1e-3 * max(1.0, pure) <= closed <= theirs + 1e-9

@@ -16,7 +16,7 @@ from caribou.mechanisms.noise_source import NoiseSource
 from caribou.privacy import certificate as certificate_module
 from caribou.privacy.assumptions import LAYER_ASSUMPTIONS, AssumptionName
 from caribou.privacy.budget import PrivacyUnit
-from caribou.privacy.certificate import DEEPEST, FIELDS, STATUSES, Certificate, schema
+from caribou.privacy.certificate import DEEPEST, FIELDS, Certificate, schema
 from caribou.privacy.events import EpsilonDelta, Gaussian, Laplace, NonPrivate, Parallel, SubsampledGaussian
 from caribou.privacy.events import event_to_dict as as_json
 from caribou.privacy.mechanism_records import Examples, Group, Mechanism
@@ -248,7 +248,8 @@ def test_node_level_says_its_scope() -> None:
 def test_the_four_statuses() -> None:
     void = embeddings().certificate(NoiseSource.seeded(3))
     found = [make().status, make("node").status, void.status, certificates()["caribou-inf"].status]
-    assert tuple(found) == STATUSES
+    assert found == ["private", "private in scope", "void", "no privacy"]
+    assert schema()["properties"]["status"]["enum"] == found
     assert "**VOID as a guarantee.**" in void.to_markdown()
     assert "**NO PRIVACY" in certificates()["caribou-inf"].to_markdown()
     assert not void.is_private or void.void_reasons
@@ -304,7 +305,6 @@ def test_the_schema_has_the_enums_of_the_library() -> None:
     parts = schema()["$defs"]
     assert tuple(schema()["properties"]) == tuple(schema()["required"]) == FIELDS
     assert schema()["properties"]["format"] == {"const": certificate_module.FORMAT}
-    assert tuple(schema()["properties"]["status"]["enum"]) == STATUSES
     for place, kind in (
         (parts["unit"], PrivacyUnit),
         (parts["group"], Group),

@@ -22,7 +22,6 @@ from caribou.privacy.events import (
     choices,
     event_from_dict,
     event_to_dict,
-    event_words,
     gaussian_mu,
 )
 
@@ -54,10 +53,9 @@ EVENTS = st.one_of(
 
 
 @given(EVENTS)
-def test_events_survive_json_and_have_words(event: Event) -> None:
+def test_events_survive_json(event: Event) -> None:
     record = json.loads(json.dumps(event_to_dict(event)))
     assert event_from_dict(record) == event
-    assert event_words(event)
     both = Parallel(((event,), (event, event)))
     assert event_from_dict(json.loads(json.dumps(event_to_dict(both)))) == both
 
@@ -70,17 +68,6 @@ def test_mu_of_gaussians_adds_up_in_squares(events: list[Gaussian]) -> None:
     single = [Gaussian(e.noise_multiplier) for e in events for _ in range(e.count)]
     assert gaussian_mu(single) == pytest.approx(mu)
     assert gaussian_mu([*events, Laplace(1.0)]) is None
-
-
-def test_words() -> None:
-    assert event_words(Gaussian(2.0)) == "Gaussian mechanism of multiplier 2"
-    assert event_words(SubsampledGaussian(1.5, 0.25, 3)) == (
-        "3 Gaussian mechanisms of multiplier 1.5 on Poisson samples of rate 0.25"
-    )
-    assert event_words(EpsilonDelta(0.5, 1e-6)) == "epsilon = 0.5, delta = 1e-06"
-    assert event_words(Parallel(((NonPrivate(),), (Laplace(4.0, 2),)))) == (
-        "(no noise) or (2 Laplace mechanisms of multiplier 4)"
-    )
 
 
 @pytest.mark.parametrize(

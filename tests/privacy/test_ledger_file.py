@@ -338,8 +338,8 @@ class TestProcesses:
             output, errors = worker.communicate(timeout=60)
             assert worker.returncode == 0, errors
             lines += output.splitlines()
-        receipts = sorted(tuple(map(float, line.split())) for line in lines if line != "refused")
-        assert receipts == [(k, k / 64) for k in range(1, 65)]
+        entries = sorted(tuple(map(float, line.split())) for line in lines if line != "refused")
+        assert entries == [(k, k / 64) for k in range(1, 65)]
         assert len(lines) == 80
         ledger = Ledger(path)
         assert [r.epsilon_total for r in ledger.entries()] == [k / 64 for k in range(1, 65)]

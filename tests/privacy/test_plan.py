@@ -59,11 +59,9 @@ def test_groups_pay_side_by_side() -> None:
     assert alone.groups == {"training nodes": alone.epsilon_spent}
 
 
-def test_what_is_free_is_said_to_be() -> None:
-    free = plan(no_release_record(PrivacyUnit.NODE, "each prediction is of its own features"))
-    assert free.is_free
-    assert free.certificate(NoiseSource.secure()).epsilon_spent == 0
-    assert not plan(mean_record("mean", noise_std=2.0)).is_free
+def test_what_reads_nothing_protected_costs_nothing() -> None:
+    made = plan(no_release_record(PrivacyUnit.NODE, "each prediction is of its own features"))
+    assert made.certificate(NoiseSource.secure()).epsilon_spent == 0
     assert exact_mu((NonPrivate(),)) is None
 
 

@@ -43,8 +43,6 @@ from caribou.privacy.sensitivity import (
     neighbourhood_gradient_sensitivity,
     node_floor,
     node_sensitivity,
-    paper_edge_sensitivity,
-    paper_node_sensitivity,
     sum_node_sensitivity,
     sum_sensitivity,
     touched_rows,
@@ -62,6 +60,7 @@ from graph_families import (
     structured_node_cases,
     two_hubs,
 )
+from paper_formulas import paper_edge_sensitivity, paper_node_sensitivity
 
 FLOORS = (0, 1, 2, 3, 4, 5, 10)
 FLOORS_AT_NODE_LEVEL = (2, 3, 5, 8, 20)

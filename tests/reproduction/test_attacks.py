@@ -86,7 +86,7 @@ def test_without_privacy_linkteller_finds_nine_tenths(ours: list[Record]) -> Non
 
 
 def test_no_rate_of_ours_is_far_beyond_the_allowed_one(ours: list[Record]) -> None:
-    """Where coins decided. Rates are shares of some thousand verdicts about 50 targets: 0.06 leaves room for chance."""
+    """Where draws decided. Rates are shares of some thousand verdicts about 50 targets: 0.06 leaves room for chance."""
     judged = [r.measures for r in ours if r.measures["details"]["bound_applies"]]
     assert judged
     for measures in judged:

@@ -78,6 +78,12 @@ class Audit:
         reproduce: the command that makes the same audit again.
         subject: what is audited, in words; None = the name of the method.
         stored: the certificate beside a saved model; the audit compares it with the certificate of its own fits.
+
+    >>> from caribou.methods import METHODS
+    >>> from caribou.privacy.budget import Budget
+    >>> audited = AuditedMethod("mlp-dp", METHODS["mlp-dp"].create(), Budget(8.0, 1e-5, "node"))
+    >>> Audit(audited, attacks=("distinguish",), runs=400).run().verdict.word                       # doctest: +SKIP
+    'consistent'
     """
 
     audited: AuditedMethod

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -23,7 +23,6 @@ from caribou.audit.bounds import (
     one_run_p_value,
     trade_off_of_points,
 )
-from caribou.graph import Graph
 from caribou.privacy.accounting import (
     epsilon_of,
     gdp_epsilon,
@@ -33,12 +32,14 @@ from caribou.privacy.accounting import (
 )
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.certificate import Certificate
-from caribou.privacy.events import EpsilonDelta, Event, Gaussian, NonPrivate, choices, gaussian_mu
-from caribou.privacy.mechanism_records import Group, groups_of
-from caribou.privacy.scope import Scope, ScopeKind
+from caribou.privacy.events import EpsilonDelta, Event, NonPrivate, choices, gaussian_mu
+from caribou.privacy.mechanism_records import Group, composed, groups_of, rebuild
+from caribou.privacy.plan import epsilon_at
 
 CURVE_DELTAS = (1e-4, 1e-3, 1e-2, 0.03, 0.1, 0.2, 0.4)
 """Where the curve of composed events is read, beside the claimed delta."""
+LEAST = 1e-9
+"""The smallest epsilon that is weighed: a node that a mechanism does not touch is promised 0."""
 ROUNDING = 1e-6
 """Of an epsilon that was computed from mu and back."""
 
@@ -70,27 +71,18 @@ class Claim:
     def of_certificate(cls, certificate: Certificate, group: Group | None = None, degree: int | None = None) -> Claim:
         """The claim of a certificate about one edge, or about one node of a ``group`` of the split and of a ``degree``.
 
-        Where groups pay differently, each has its own events. Where the certificate has a curve over degrees, a node of degree d
-        is promised the epsilon of the smallest degree on the curve that is at least d, and nothing beyond the last one.
+        Where groups pay differently, each has its own events. A node of a ``degree`` is promised what the mechanisms cost a node
+        of that degree, in every graph.
         """
-        groups = groups_of(certificate.mechanisms)
-        events = certificate.cost if group is None else groups.get(group, certificate.cost)
-        claim = cls(certificate.epsilon, certificate.delta, certificate.unit, tuple(events))
-        curve = getattr(certificate, "epsilon_by_degree", ())
-        if degree is None or not curve:
-            return claim
-        return claim._at(min((float(epsilon) for reached, epsilon in curve if reached >= degree), default=math.inf))
-
-    def _at(self, promised: float) -> Claim:
-        """The same promise with another epsilon. A larger one is kept by larger shifts under the same kind of noise."""
-        if promised <= self.epsilon or not self.events:
-            return replace(self, epsilon=promised)
-        if not math.isfinite(promised) or not (self.pure or self.kind == "mu"):
-            return replace(self, epsilon=promised, events=())
-        event: Event = EpsilonDelta(promised)
-        if not self.pure:
-            event = Gaussian(1 / gdp_mu(epsilon=promised, delta=self.delta))
-        return replace(self, epsilon=promised, events=(event,))
+        if degree is None:
+            groups, whole, epsilon = groups_of(certificate.mechanisms), certificate.cost, certificate.epsilon
+        else:
+            records = tuple(map(rebuild, certificate.mechanisms))
+            groups, whole = groups_of(records, degree), composed(records, degree)
+            by_degree = any(record.by_degree is not None for record in records)
+            epsilon = epsilon_at(records, certificate.delta, degree) if by_degree else certificate.epsilon
+        events = whole if group is None else groups.get(group, whole)
+        return cls(max(epsilon, LEAST), certificate.delta, certificate.unit, tuple(events))
 
     @property
     def is_private(self) -> bool:
@@ -214,17 +206,6 @@ class Claim:
             return "no privacy is claimed"
         text = f"epsilon = {self.epsilon:g}, " + ("delta = 0" if self.pure else f"delta = {self.delta:g}")
         return f"{text} at {self.unit.value} level" + (f" (mu = {self.size:.4g})" if self.kind == "mu" else "")
-
-
-def in_scope(scope: Scope, graph: Graph, node: int | None) -> bool:
-    """Whether a promise with this scope is about a node (None: an edge) of this graph.
-
-    Degrees within the limit meet every condition that a scope can have.
-    """
-    if scope.limit is None or int(graph.degrees.max(initial=0)) <= scope.limit:
-        return True
-    training = node is not None and graph.split is not None and bool(np.isin(node, graph.split.train))
-    return scope.kind is ScopeKind.TRAINING_NODES and training
 
 
 def weaker_than_asked(certificate: Certificate, budget: Budget) -> str | None:

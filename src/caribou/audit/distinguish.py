@@ -23,7 +23,7 @@ from caribou._validate import integer, open_unit_interval
 from caribou.audit.audited_method import AuditedMethod
 from caribou.audit.batched_mechanisms import certified_mechanism
 from caribou.audit.catalogue import CATALOGUE, Promise
-from caribou.audit.claims import Claim, in_scope
+from caribou.audit.claims import Claim
 from caribou.audit.discriminants import Discriminants, Test, best_test, fit_discriminants, hits
 from caribou.audit.evidence import Evidence, Judgement
 from caribou.audit.findings import Findings, Terms
@@ -178,10 +178,7 @@ def claim_about(certificate: Certificate, pair: Pair) -> Claim:
 def covered_pairs(audited: AuditedMethod) -> tuple[list[Pair], list[Pair]]:
     """The pairs about which the certificate promises anything, and the others."""
     certificate, found = audited.fitted.certificate, worst_pairs(audited.budget.unit)
-    covered = [
-        in_scope(certificate.scope, pair.joined, pair.hidden) and claim_about(certificate, pair).is_private
-        for pair in found
-    ]
+    covered = [claim_about(certificate, pair).is_private for pair in found]
     return [p for p, yes in zip(found, covered, strict=True) if yes], [
         p for p, yes in zip(found, covered, strict=True) if not yes
     ]
@@ -227,6 +224,13 @@ def distinguish(
 
     Returns:
         The evidence: chosen pair and test, counts, and what they prove.
+
+    >>> from caribou.audit.pairs import worst_pairs
+    >>> def without_noise(graph, noise):
+    ...     return {"edges": np.array([float(graph.num_edges)])}
+    >>> evidence = distinguish(without_noise, worst_pairs("edge")[0], Claim(0.5, delta=0.0), runs=400)
+    >>> evidence.leak > evidence.claim.epsilon
+    True
     """
     runs = integer(at_least=MIN_RUNS, runs=runs)
     open_unit_interval(confidence=confidence)

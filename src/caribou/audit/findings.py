@@ -31,7 +31,10 @@ class Terms:
     """The terms on which an attack is made.
 
     ``runs``: None = as many as the attack takes by default. ``confidence``: of each lower bound that it proves. ``workers``:
-    processes that may play runs side by side.
+    processes that may play runs side by side. ``progress``: called as the attack goes on.
+
+    >>> Terms(runs=400).confidence
+    0.95
     """
 
     runs: int | None = None
@@ -42,10 +45,13 @@ class Terms:
 
 @dataclass(frozen=True, eq=False)
 class Findings:
-    """What an attack found, by the name of its part: rates that it measured, and lower bounds that it proved.
+    """What an attack found, by the name of its part: rates that it ``measured``, and lower bounds that it proved (``proofs``).
 
     ``skipped``: parts that were not made, and why. ``notes``: what else a reader must know, one sentence each. ``untried``: what
     no game has tried; a verdict without a rejection says it.
+
+    >>> Findings(skipped={"onerun": "it judges claims at edge level"}).proofs
+    {}
     """
 
     measured: Mapping[str, AttackResult] = field(default_factory=dict)

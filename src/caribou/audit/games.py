@@ -56,7 +56,9 @@ class Adversary(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Game:
-    """The game on one graph. ``inductive``: the model is trained on half of the nodes, fresh nodes come from the other half.
+    """The game on one ``graph`` at a privacy ``unit``, with a public ``seed``.
+
+    ``inductive``: the model is trained on half of the nodes, fresh nodes come from the other half.
 
     At edge level a used point is an edge, a fresh one a pair that is not joined. At node level a used point is a training node; a
     fresh one is a test node (transductive), or a node of the half that was never seen (inductive).

@@ -98,6 +98,26 @@ def one_run(
 
     Assumes: edge level. What right guesses prove follows from the trade-off curve of ``claim``. Everything else follows from
     ``seed``.
+
+    Args:
+        target: a function of a graph and a noise source that returns everything it hands out, as arrays by name.
+        graph: in which canary edges are placed.
+        claim: what is claimed.
+        canaries: how many; None = as many as fit, at most `MAX_CANARIES`.
+        confidence: of the lower bound.
+        seed: of canaries, membership bits and noise.
+        shadows: runs on which the auditor learns.
+        progress: called with the runs done and planned.
+
+    Returns:
+        The guesses, how many were right, and what they prove.
+
+    >>> from caribou.audit.claims import Claim
+    >>> from caribou.datasets import load
+    >>> def nearly_exact_degrees(graph, noise):
+    ...     return {"degrees": noise.add_gaussian(graph.degrees[:, None].astype(float), std=0.1)}
+    >>> one_run(nearly_exact_degrees, load("csbm:nodes=120", seed=1), Claim(4.0, 1e-5), seed=1).epsilon_lower > 1
+    True
     """
     integer(at_least=3, shadows=shadows)
     open_unit_interval(confidence=confidence)

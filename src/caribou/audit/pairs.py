@@ -27,9 +27,13 @@ NODES = 12
 class Pair:
     """Two neighbouring graphs: ``without`` and ``joined`` (with the edge or the node).
 
-    ``scores``: what the adversary, who knows both graphs, computes from a transcript; ``batch_scores``: the same for many runs.
-    ``hidden``: the node that is there or not, at node level. ``group``: the group of nodes it belongs to, where groups pay
-    differently.
+    ``name``: of the pair. ``unit``: in which the two differ. ``scores``: what the adversary, who knows both graphs, computes from
+    a transcript; ``batch_scores``: the same for many runs. ``hidden``: the node that is there or not, at node level. ``group``:
+    the group of nodes it belongs to, where groups pay differently.
+
+    >>> pair = worst_pairs("edge")[0]
+    >>> pair.name, pair.joined.num_edges - pair.without.num_edges
+    ('two labelled nodes', 1)
     """
 
     name: str
@@ -53,11 +57,14 @@ class Pair:
 
 
 def worst_pairs(unit: PrivacyUnit | str) -> tuple[Pair, ...]:
-    """The pairs on which a method is audited by default; all have 12 nodes.
+    """The pairs on which a method of this ``unit`` is audited by default; all have 12 nodes.
 
     At edge level: an edge of each of the six kinds that a split makes, because a method may treat the parts differently; the
     stars of the sensitivity attack; and an edge that closes triangles. At node level: a node of each part of the split, hubs, and
     a node of a complete graph.
+
+    Returns:
+        The pairs, each with a name.
 
     >>> [pair.name for pair in worst_pairs("edge")][-3:]
     ['two test nodes', 'two stars', 'two nodes with common neighbours']

@@ -40,7 +40,14 @@ class AuditTarget(Protocol):
 class FitTarget:
     """One fit of a method, and everything that it hands out; the adversary asks for predictions twice.
 
-    ``hidden``: at node level, the node whose own row of predictions is not part of the claim.
+    ``method``, ``budget`` and the public ``streams``: what is fitted. ``hidden``: at node level, the node whose own row of
+    predictions is not part of the claim.
+
+    >>> from caribou.datasets import load
+    >>> from caribou.methods import method_info
+    >>> target = FitTarget(method_info("mlp-dp").create(), Budget(4, 1e-5, "node"))
+    >>> sorted(target(load("csbm:nodes=80"), NoiseSource.seeded(0)))[-3:]
+    ['released.shrinkage', 'weights.mean', 'weights.weights']
     """
 
     method: Method
@@ -62,9 +69,16 @@ class FitTarget:
 class PredictTarget:
     """One prediction of a graph with public weights: at edge level all that depends on private edges.
 
-    The weights come from one fit on the same graph without any edge (`without_edges`), so that thousands of runs take seconds.
-    They are public and not part of the transcript. The adversary asks for predictions twice. They are part of the transcript
-    where they differ from the probabilities.
+    ``method``, ``budget`` and the public ``streams``: what predicts. The ``weights`` come from one fit on the same graph without
+    any edge (`without_edges`), so that thousands of runs take seconds. They are public and not part of the transcript. The
+    adversary asks for predictions twice. They are part of the transcript where they differ from the probabilities.
+
+    >>> from caribou.datasets import load
+    >>> from caribou.methods import fit, method_info
+    >>> method, budget, graph = method_info("mlp-dp").create(), Budget(4, 1e-5, "node"), load("csbm:nodes=80")
+    >>> weights = fit(method, without_edges(graph), budget, Streams(0)).weights
+    >>> "probabilities" in PredictTarget(method, budget, weights)(graph, NoiseSource.seeded(0))
+    True
     """
 
     method: Method
@@ -88,7 +102,13 @@ class BlackBoxTarget:
     """A model that is reached through predictions only.
 
     ``train(graph, noise)`` returns a function from a graph to predictions [n, C]. The adversary asks it about the training
-    graph, several times if the answers differ.
+    graph, several times if the answers differ. ``hidden``: the node whose own row is not part of the claim.
+
+    >>> class_of_row = lambda graph: np.eye(graph.num_classes)[np.zeros(graph.num_nodes, dtype=int)]
+    >>> target = BlackBoxTarget(lambda graph, noise: class_of_row)
+    >>> from caribou.datasets import load
+    >>> {name: array.shape for name, array in target(load("chain-s"), NoiseSource.seeded(0)).items()}
+    {'predictions': (48, 2)}
     """
 
     train: Callable[[Graph, NoiseSource], Callable[[Graph], np.ndarray]]

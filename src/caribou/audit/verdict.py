@@ -109,6 +109,9 @@ def judge(
 
     Returns:
         One word with its reasons, and the largest proven epsilon.
+
+    >>> judge({}, Claim(2.0, 1e-5), confidence=0.95).word
+    'inconclusive'
     """
     games, runs = _by_kind(proofs)
     guessed = max((run.epsilon_by_rates for run in runs), default=0.0)

@@ -15,17 +15,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from caribou.errors import BudgetExceeded, CertificateError, InputError
+from caribou.privacy.accounting import event_words
 from caribou.privacy.budget import DEFAULT_DELTA, Budget, PrivacyUnit
-from caribou.privacy.events import (
-    EpsilonDelta,
-    Event,
-    Gaussian,
-    Laplace,
-    NonPrivate,
-    Parallel,
-    SubsampledGaussian,
-    event_to_dict,
-)
+from caribou.privacy.events import EpsilonDelta, Event, NonPrivate, event_to_dict
 from caribou.privacy.ledger import Balance, Ledger, LedgerEntry, ledger_text
 
 if TYPE_CHECKING:
@@ -316,23 +308,4 @@ def _spent_in_words(balance: Balance) -> str:
 
 
 def _events_in_words(events: tuple[Event, ...]) -> str:
-    return "; ".join(map(_event_in_words, events)) if events else "no use of what is protected"
-
-
-def _event_in_words(event: Event) -> str:
-    if isinstance(event, Gaussian):
-        return f"{event.count} x Gaussian, noise multiplier {event.noise_multiplier:.4g}"
-    if isinstance(event, SubsampledGaussian):
-        return (
-            f"{event.steps} x Gaussian, noise multiplier {event.noise_multiplier:.4g}, "
-            f"sampling probability {event.sampling_probability:.4g}"
-        )
-    if isinstance(event, Laplace):
-        return f"{event.count} x Laplace, noise multiplier {event.noise_multiplier:.4g}"
-    if isinstance(event, EpsilonDelta):
-        return f"(epsilon = {event.epsilon:.4g}, delta = {event.delta:g})"
-    if isinstance(event, NonPrivate):
-        return "without noise"
-    if isinstance(event, Parallel):
-        return "one of: " + " | ".join(_events_in_words(group) for group in event.groups)
-    raise InputError(f"event must be one of the recorded kinds, got {type(event).__name__}")
+    return "; ".join(map(event_words, events)) if events else "no use of what is protected"

@@ -146,9 +146,11 @@ def _require_verified(found: Certificate, path: Path) -> None:
 
 
 def _new_release(model: Model, data: Graph, out: Path, ledger: Path | None, replace_fingerprint: bool) -> np.ndarray:
-    beside = out.with_suffix(".certificate.json")
-    if beside.exists():
-        raise InputError(f"certificate of the new release must be a new file, got {str(beside)!r}, which exists")
+    certificate_path = out.with_suffix(".certificate.json")
+    if certificate_path.exists():
+        raise InputError(
+            f"certificate of the new release must be a new file, got {str(certificate_path)!r}, which exists"
+        )
     if model.node_ids is not None and data.node_ids is not None and set(model.node_ids) == set(map(str, data.node_ids)):
         typer.echo("warning: these are the nodes of the training graph; --training-graph would spend nothing", err=True)
     result = model.predict_graph(data, ledger=ledger, replace_fingerprint=replace_fingerprint)
@@ -156,9 +158,11 @@ def _new_release(model: Model, data: Graph, out: Path, ledger: Path | None, repl
         where = "" if ledger is None else f"; entered in {ledger} at no cost"
         typer.echo(f"each prediction is made from a node's own features: nothing was released{where}", err=True)
         return result.probabilities
-    result.certificate.save(beside)
+    result.certificate.save(certificate_path)
     charged = "charged in no ledger" if ledger is None else f"charged in {ledger}"
-    typer.echo(f"a new release about {data.name!r}: {model.budget}, {charged}; certificate: {beside}", err=True)
+    typer.echo(
+        f"a new release about {data.name!r}: {model.budget}, {charged}; certificate: {certificate_path}", err=True
+    )
     return result.probabilities
 
 

@@ -92,7 +92,7 @@ def run(
     todo = pending(cells, out, experiment.name)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # both end the workers, too
     failed = 0
-    with _Display(experiment, total=len(cells), todo=len(todo), jobs=jobs) as display:
+    with _Display(experiment, total=len(cells), todo=len(todo)) as display:
         for step in run_cells(experiment.name, todo, jobs=jobs, data_dir=data_dir, settings_file=settings):
             if step.record is not None:
                 append(out, step.record)
@@ -140,11 +140,11 @@ def _list(folder: Path | None) -> None:
 class _Display:
     """A live table of what is running, with an estimate of the time left; one line per cell without a terminal."""
 
-    def __init__(self, experiment: Experiment, *, total: int, todo: int, jobs: int) -> None:
+    def __init__(self, experiment: Experiment, *, total: int, todo: int) -> None:
         from rich.console import Console
         from rich.live import Live
 
-        self._title, self._total, self._todo, self._jobs = experiment.title, total, todo, jobs
+        self._title, self._total, self._todo = experiment.title, total, todo
         self._done, self._last, self._started = 0, "", time.monotonic()
         self._console = Console(stderr=True)
         self._live = Live(console=self._console, transient=True, auto_refresh=False)

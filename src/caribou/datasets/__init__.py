@@ -28,8 +28,17 @@ __all__ = ["DatasetInfo", "available", "load", "read_graph", "write_graph"]
 class DatasetInfo:
     """One data set that `load` knows.
 
-    kind: "generated" or "public". edges: directed count (twice the undirected one).
-    where: "generated", the file that would be read, "needs download", or "needs file".
+    Args:
+        name: as `load` takes it.
+        kind: "generated" or "public".
+        nodes, features, classes: how many.
+        edges: directed count (twice the undirected one).
+        source: who published it, or how it is made.
+        where: "generated", the file that would be read, "needs download", or "needs file".
+
+    >>> chains = available()[0]
+    >>> chains.name, chains.kind, chains.classes
+    ('chain-s', 'generated', 2)
     """
 
     name: str
@@ -56,9 +65,17 @@ def load(
     (``chain-s:75``), and ``csbm`` with options (``csbm:nodes=500,homophily=0.9`` or keywords; see
     `caribou.datasets.csbm.BlockModel`).
 
-    Public: taken from a file in ``data_dir`` (or the folder named by the environment variable ``CARIBOU_DATA``), else
-    downloaded once. ``split="random"`` divides the labelled nodes 70/10/20 by ``seed``; ``split="public"`` is the
-    publisher's split, where there is one.
+    Public: taken from a file, else downloaded once.
+
+    Args:
+        name: of the data set, with its options after a colon.
+        data_dir: folder of files (default: that of the environment variable ``CARIBOU_DATA``).
+        seed: of the split, and of what is generated.
+        split: "random" divides the labelled nodes 70/10/20; "public" is the publisher's split, where there is one.
+        options: of a generated data set, as keywords.
+
+    Returns:
+        The graph, with labels and a split.
 
     >>> load("chain-m").split.sizes
     (10, 10, 40)
@@ -99,6 +116,12 @@ def _unknown(name: str, base: str) -> InputError:
 
 def available(data_dir: str | os.PathLike[str] | None = None) -> list[DatasetInfo]:
     """All data sets that `load` knows, and where each would come from.
+
+    Args:
+        data_dir: folder in which files are looked for (default: that of the environment variable ``CARIBOU_DATA``).
+
+    Returns:
+        One record per data set.
 
     >>> [info.name for info in available() if info.kind == "generated"]
     ['chain-s', 'chain-m', 'chain-l', 'chain-x', 'csbm']

@@ -20,6 +20,7 @@ from caribou.engines.sources import EdgeTable, FeatureTable
 from caribou.errors import InputError
 from caribou.graph.fingerprint import ContentDigest
 from caribou.graph.operator import first_of_each_row
+from caribou.mechanisms.bounded_rows import project_rows
 
 _BASE = 256 << 20
 """What the interpreter and its libraries take by themselves."""
@@ -243,9 +244,9 @@ def _store_states(features: FeatureTable, files: BlockFiles, degree_floor: int, 
     size = 1 << files.layout.shift
     for index, rows in enumerate(features.chunks(size)):
         digest.add_features(rows)
-        x = rows / np.maximum(1, np.linalg.norm(rows, axis=1, keepdims=True))
+        x = project_rows(rows, 1.0)
         a = 1 / np.sqrt(np.maximum(files.degrees(index), degree_floor) + 1.0)
-        files.write_ownless(index, ~x.any(axis=1))
+        files.write_ownless(index, np.asarray(~x.any(axis=1)))
         x0.write(index * size, x)
         start.write(index * size, x * a[:, None])
 

@@ -77,7 +77,7 @@ def tuned_settings(
     """
     file = reproduction.require().settings if file is None else file
     known = read_settings(file)
-    asked = math.inf if _is_free(method) else positive_or_inf(epsilon=epsilon)
+    asked = math.inf if _is_data_independent(method) else positive_or_inf(epsilon=epsilon)
     near = [e for e in known if e.method == method and e.dataset == dataset]
     near = near or [e for e in known if e.method == method] or list(known)
     near.sort(key=lambda e: _distance(e.epsilon, asked))
@@ -98,14 +98,14 @@ def nearest_settings(
     evaluation.
     """
     file = reproduction.require().settings if file is None else file
-    asked = math.inf if _is_free(method) else positive_or_inf(epsilon=epsilon)
+    asked = math.inf if _is_data_independent(method) else positive_or_inf(epsilon=epsilon)
     searched = [e for e in read_settings(file) if (e.method, e.dataset) == (method, dataset) and e.tried]
     if not searched:
         return TunedSettings(method, dataset, asked)
     return min(searched, key=lambda e: (_distance(e.epsilon, asked), e.epsilon))
 
 
-def _is_free(method: str) -> bool:
+def _is_data_independent(method: str) -> bool:
     from caribou.methods import method_info
 
     return method_info(method).data_independent
@@ -158,8 +158,8 @@ def write_settings(file: str | os.PathLike[str], entries: Iterable[TunedSettings
 
 def _entry(tuned: TunedSettings) -> str:
     values = {f.name: getattr(tuned, f.name) for f in fields(tuned)}
-    said = {name: value for name, value in values.items() if value not in (None, {}, (), "")}
-    return "".join(f"{name} = {toml_value(value)}\n" for name, value in said.items())
+    stated = {name: value for name, value in values.items() if value not in (None, {}, (), "")}
+    return "".join(f"{name} = {toml_value(value)}\n" for name, value in stated.items())
 
 
 def toml_value(value: Any) -> str:

@@ -144,9 +144,17 @@ class Graph:
         Pairs may be repeated, given in one or in both directions, and may be self loops: the result is symmetric and
         simple, and `cleaning` counts what was changed. Time and memory are linear in the number of pairs.
 
-        ``classes`` declares the classes, which node level asks for: their number, their names (label k is the k-th), or the
-        values that labels may have. A label that is none of them is unknown. ``class_names`` and ``num_classes`` declare them as
-        the record holds them.
+        Args:
+            features: [n, d].
+            edges: [2, E], node pairs.
+            labels: [n], or None.
+            split, name: of the graph.
+            classes: declares the classes, which node level asks for: their number, their names (label k is the k-th), or the
+                values that labels may have. A label that is none of them is unknown.
+            absent, class_names, node_ids, num_classes, feature_names, id_title: as in `Graph`.
+
+        Returns:
+            The graph.
 
         >>> Graph.from_edges(np.zeros((3, 1)), [[0], [1]], labels=[0, 1, 7], classes=["no", "yes"]).labels.tolist()
         [0, 1, -1]
@@ -215,7 +223,10 @@ class Graph:
         return np.stack([rows, self.indices.astype(np.int64)])
 
     def adjacency(self, dtype: Any = np.float32) -> Any:
-        """The symmetric 0/1 adjacency matrix as a ``scipy.sparse.csr_array`` that shares the graph's index arrays."""
+        """The symmetric 0/1 adjacency matrix as a ``scipy.sparse.csr_array`` that shares the graph's index arrays.
+
+        ``dtype``: of its ones. [n, n]
+        """
         shape = (self.num_nodes, self.num_nodes)
         return sp.csr_array((np.ones(len(self.indices), dtype=dtype), self.indices, self.indptr), shape=shape)
 
@@ -385,6 +396,7 @@ class Graph:
 
         The public seed gives every node a part, whether it has a label or not. Nodes without a label are then left out and
         counted in `Split.n_removed`. So a label decides about its own node only, and the declared sizes follow from the seed.
+        ``fractions``: of training, validation and test nodes.
 
         >>> graph = Graph.from_edges(np.zeros((20, 1)), np.empty((2, 0), int), labels=[0, 1] * 10)
         >>> graph.random_split(seed=0).split.sizes
@@ -404,7 +416,7 @@ class Graph:
 
     @classmethod
     def from_pyg(cls, data: Any, name: str = "graph", *, classes: Classes | None = None) -> Graph:
-        """Build a graph from a ``torch_geometric.data.Data``.
+        """Build a graph with this ``name`` from ``data``, a ``torch_geometric.data.Data``.
 
         x may be dense or a torch sparse tensor; without x the graph has zero feature columns. y holds one class per
         node ([n] or [n, 1], -1 = unknown); ``classes`` declares them, as in `from_edges`. Masks are 1-D; of 2-D masks (several
@@ -441,13 +453,13 @@ class Graph:
         return self.split, self.labels
 
     def content(self, version: int = 2) -> Iterator[bytes]:
-        """The private content, for a ledger's keyed fingerprint: see `caribou.graph.fingerprint`."""
+        """The private content, for a ledger's keyed fingerprint of this ``version``: see `caribou.graph.fingerprint`."""
         from caribou.graph.fingerprint import graph_content, graph_content_1
 
         return graph_content_1(self) if version == 1 else graph_content(self)
 
     def sizes(self, unit: PrivacyUnit) -> Sizes:
-        """The public numbers: all that a plan may know. At node level classes and sizes of the split are the declared ones.
+        """The public numbers: all that a plan may know. At node level (``unit``) classes and sizes of the split are declared.
 
         Classes that were read from labels are refused at node level: one person's label would decide about a number and a name.
 

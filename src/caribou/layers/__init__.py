@@ -23,7 +23,14 @@ LAYERS: dict[str, type[BoundedLayer]] = {
 
 
 def layer_from_record(record: Mapping[str, Any], **public: Any) -> BoundedLayer:
-    """The layer of a record (`BoundedLayer.record`). ``public``: public inputs that a record does not hold (rows, theta).
+    """The layer of a record (`BoundedLayer.record`).
+
+    Args:
+        record: name and parameters of the layer.
+        public: public inputs that a record does not hold (rows, theta), by name.
+
+    Returns:
+        The layer, which has this record.
 
     >>> layer_from_record(SpectralLayer(theta0=0.5, theta1=-0.5).record())
     SpectralLayer(contraction=0.9, theta0=0.5, theta1=-0.5, beta=0.0)

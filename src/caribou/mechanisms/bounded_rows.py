@@ -26,16 +26,15 @@ def row_norms(x: Any) -> np.ndarray:
 
 
 def project_rows(x: np.ndarray, radius: float) -> np.ndarray:
-    """Every row projected onto the ball of ``radius``: x_i min(1, radius / ||x_i||). [n, d] -> [n, d].
+    """Every row projected onto the ball of ``radius``: x_i / max(1, ||x_i|| / radius). [n, d] -> [n, d].
 
     Shorter rows stay as they are, bit by bit. The map is 1-Lipschitz (normalising to the sphere is not).
     `caribou.layers.contractive.project_rows` is the same map for tensors.
 
     >>> project_rows(np.array([[3.0, 4.0], [0.3, 0.4]]), 1.0).tolist()
-    [[0.6000000000000001, 0.8], [0.3, 0.4]]
+    [[0.6, 0.8], [0.3, 0.4]]
     """
-    lengths = np.linalg.norm(x, axis=1, keepdims=True)
-    return x * np.minimum(1, radius / np.maximum(lengths, 1e-300))
+    return x / np.maximum(1, np.linalg.norm(x, axis=1, keepdims=True) / radius)
 
 
 def unit_length(x: np.ndarray, norms: np.ndarray | None = None) -> np.ndarray:

@@ -122,8 +122,8 @@ class QueryOnceGuard:
         can_receive = receives & ~self._was_new
         self._was_new = self._was_new | new
         self.stages += 1
-        said = np.where(new, message, 0).astype(np.int32)
-        return CountQuery(self.stages, place, can_receive, said)
+        sent = np.where(new, message, 0).astype(np.int32)
+        return CountQuery(self.stages, place, can_receive, sent)
 
     def _check(self, new: np.ndarray, rank: np.ndarray, message: np.ndarray, receives: np.ndarray) -> None:
         for name, mask in (("new", new), ("receives", receives)):

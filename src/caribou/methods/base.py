@@ -25,7 +25,14 @@ from caribou.release import Drawn, LedgerLike, Private, execute
 class Outputs:
     """What a method hands back; a release adds the certificate and makes it a `Fitted`.
 
-    ``details``: figures of the certificate that exist only after a draw, by mechanism.
+    Args:
+        probabilities: [n, C], one row per node.
+        released: the arrays that mechanisms released, by name.
+        weights: parameters of the models that were trained on public data or privately, by name.
+        details: figures of the certificate that exist only after a draw, by mechanism.
+
+    >>> Outputs(np.full((3, 2), 0.5), weights={"bias": np.zeros(2)}).probabilities.shape
+    (3, 2)
     """
 
     probabilities: np.ndarray
@@ -38,10 +45,17 @@ class Outputs:
 class Fitted:
     """A fit with its certificate. ``released`` and ``weights`` are covered by it and may be stored or published.
 
-    ``probabilities``: [n, C], one row per node of the training graph. At edge level they may be published, too. At node
-    level a node's own row is computed from its own features: it is for that node, and not covered for anybody else.
-    ``released``: the arrays that mechanisms released (a state, a transcript), at edge level with the probabilities. ``weights``:
-    parameters of the models that were trained on public data or privately.
+    Args:
+        probabilities: [n, C], one row per node of the training graph. At edge level they may be published, too. At node level
+            a node's own row is computed from its own features: it is for that node, and not covered for anybody else.
+        certificate: what the fit costs, and what the promise rests on.
+        released: the arrays that mechanisms released (a state, a transcript), at edge level with the probabilities.
+        weights: parameters of the models that were trained on public data or privately.
+
+    >>> from caribou.datasets import load
+    >>> fitted = fit(method_info("mlp-dp").create(), load("csbm:nodes=80"), Budget(4, 1e-5, "node"), Streams(0))
+    >>> sorted(fitted.weights), fitted.certificate.unit.value
+    (['mean', 'weights'], 'node')
     """
 
     probabilities: np.ndarray
@@ -69,7 +83,7 @@ class Method(Protocol):
     """
 
     def plan(self, sizes: Sizes, budget: Budget) -> ReleasePlan:
-        """What `fit` will release and cost."""
+        """What `fit` will release and cost, from public ``sizes`` and a ``budget`` alone."""
         ...
 
     def fit(self, plan: ReleasePlan, graph: Graph, streams: Streams, noise: NoiseSource) -> Outputs:
@@ -77,7 +91,7 @@ class Method(Protocol):
         ...
 
     def plan_graph(self, sizes: Sizes, budget: Budget, weights: Mapping[str, np.ndarray]) -> ReleasePlan:
-        """What `predict_graph` will release about another graph, and cost."""
+        """What `predict_graph` will release about another graph, and cost: ``sizes`` of that graph, ``budget``, ``weights``."""
         ...
 
     def predict_graph(
@@ -88,13 +102,16 @@ class Method(Protocol):
         streams: Streams,
         noise: NoiseSource,
     ) -> Outputs:
-        """Predict another graph with fitted weights, by the plan."""
+        """Predict another ``graph`` with fitted ``weights``, by the ``plan``; ``streams`` and ``noise`` as in `fit`."""
         ...
 
     def predict(
         self, weights: Mapping[str, np.ndarray], released: Mapping[str, np.ndarray], graph: Graph
     ) -> np.ndarray:
-        """Class probabilities of the nodes that ``released`` is about, without spending anything. [n, C]"""
+        """Class probabilities of the nodes that ``released`` is about, without spending anything. [n, C]
+
+        ``weights``: of the fit. ``graph``: public at edge level but for its edges, which must not be read.
+        """
         ...
 
     def settings(self) -> Mapping[str, Any]:
@@ -129,6 +146,9 @@ def fit(
         ledger: charge the cost under ``graph.name`` before any noise is drawn, or refuse.
         replace_fingerprint: declares that changed content is still about the same people.
 
+    Returns:
+        Class probabilities [n, C], weights and released arrays, with the certificate that covers them.
+
     >>> from caribou.datasets import load
     >>> fitted = fit(method_info("mlp-dp").create(), load("csbm:nodes=200"), Budget(4, 1e-5, "node"), Streams(0))
     >>> fitted.probabilities.shape, fitted.certificate.status
@@ -160,10 +180,25 @@ def predict_graph(
     replace_fingerprint: bool = False,
     private: Private | None = None,
 ) -> Fitted:
-    """Predict another graph with fitted weights: one release about that graph. Arguments as in `fit`.
+    """Predict another graph with fitted weights: one release about that graph.
 
-    ``private``: the graph as its owner has it, if ``graph`` was brought into the columns and classes of the model; its content is
-    what a ledger knows.
+    Args:
+        method: the settings that the weights were fitted with.
+        weights: of the fit (`Fitted.weights`).
+        graph: another private graph, in the columns and classes of the model.
+        budget: of this release.
+        streams, noise, ledger, replace_fingerprint: as in `fit`.
+        private: the graph as its owner has it, if ``graph`` was brought into the columns and classes of the model; its content
+            is what a ledger knows.
+
+    Returns:
+        Class probabilities [n, C] of the other graph, with the certificate of this release.
+
+    >>> from caribou.datasets import load
+    >>> method, budget, streams = method_info("mlp-dp").create(), Budget(4, 1e-5, "node"), Streams(0)
+    >>> fitted = fit(method, load("csbm:nodes=80"), budget, streams)
+    >>> predict_graph(method, fitted.weights, load("csbm:nodes=60"), budget, streams).probabilities.shape
+    (60, 4)
     """
     plan = method.plan_graph(graph.sizes(budget.unit), budget, weights)
     released = execute(

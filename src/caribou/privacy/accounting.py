@@ -4,8 +4,8 @@
 * PLD: numerical composition of anything, through dp-accounting; the headline when not all events are Gaussian.
 * RDP: the paper's accounting, and the cross-check.
 
-The normal distribution is evaluated with the standard library, so that planning needs no heavy import; dp-accounting is
-imported where it is used.
+The normal distribution is evaluated with the standard library, and what Gaussians alone or one pure epsilon cost is summed here.
+So planning, and verifying most certificates, needs no heavy import; dp-accounting is imported for everything else.
 """
 
 from __future__ import annotations
@@ -34,6 +34,9 @@ from caribou.privacy.events import (
 
 PAPER_RDP_ORDER = 6.0
 """The Renyi order that the paper fixes in its noise table."""
+
+RDP_ORDERS = [1 + x / 10 for x in range(1, 100)] + [*range(11, 64), 128, 256, 512, 1024, 4096]
+"""The Renyi orders of which `rdp_epsilon_of` takes the best."""
 
 PLD_INTERVAL = 5e-4
 """Discretisation of the privacy loss. dp-accounting connects the dots from above, so its epsilon is an upper bound that is
@@ -154,11 +157,13 @@ def best_rdp_order(*, epsilon: float, delta: float) -> float:
 class Accounting:
     """How the accountants judge one kind of event. A new distribution is a record in `events` and a row of `ACCOUNTING`.
 
-    ``dp_event``: the event of dp-accounting, with how often; None where it has none. ``pld``: the privacy loss distribution on a
-    grid. ``rdp``: the Renyi bound at one order > 1, in closed form; infinite where there is none. ``pure``: its epsilon if it is
-    pure DP, else None. ``largest_loss``: roughly, to bound the number of buckets. ``composed``: how many mechanisms it is.
+    ``words``: the event for people. ``dp_event``: the event of dp-accounting that says the same, with how often; None where it
+    has none. ``pld``: the privacy loss distribution on a grid. ``rdp``: the Renyi bound at one order > 1, in closed form;
+    infinite where there is none. ``pure``: its epsilon if it is pure DP, else None. ``largest_loss``: roughly, to bound the
+    number of buckets. ``composed``: how many mechanisms it is.
     """
 
+    words: Callable[[Any], str]
     dp_event: Callable[[Any], tuple[Any, int] | None]
     pld: Callable[[Any, Mapping[str, Any]], Any]
     rdp: Callable[[Any, float], float]
@@ -239,8 +244,13 @@ def _pure_pld(event: EpsilonDelta, grid: Mapping[str, Any]) -> Any:
     return _distributions().from_privacy_parameters(parameters, value_discretization_interval=interval)
 
 
+def _times(count: int, what: str) -> str:
+    return what if count == 1 else f"{count} {what}s"
+
+
 ACCOUNTING: Mapping[type, Accounting] = {
     Gaussian: Accounting(
+        words=lambda e: f"{_times(e.count, 'Gaussian mechanism')} of multiplier {e.noise_multiplier:.6g}",
         dp_event=lambda e: (_dp_events().GaussianDpEvent(e.noise_multiplier), e.count),
         pld=lambda e, grid: _distributions().from_gaussian_mechanism(e.noise_multiplier / math.sqrt(e.count), **grid),
         rdp=lambda e, a: e.count * a / (2 * e.noise_multiplier**2),
@@ -248,6 +258,10 @@ ACCOUNTING: Mapping[type, Accounting] = {
         largest_loss=lambda e: _gaussian_loss(math.sqrt(e.count) / e.noise_multiplier),
     ),
     SubsampledGaussian: Accounting(
+        words=lambda e: (
+            f"{_times(e.steps, 'Gaussian mechanism')} of multiplier {e.noise_multiplier:.6g} on Poisson samples of rate "
+            f"{e.sampling_probability:.6g}"
+        ),
         dp_event=_subsampled_event,
         pld=_subsampled_pld,
         rdp=lambda *_: math.inf,
@@ -256,6 +270,7 @@ ACCOUNTING: Mapping[type, Accounting] = {
         composed=lambda e: e.steps + FEW_EVENTS,  # always on the fine grid
     ),
     Laplace: Accounting(
+        words=lambda e: f"{_times(e.count, 'Laplace mechanism')} of multiplier {e.noise_multiplier:.6g}",
         dp_event=lambda e: (_dp_events().LaplaceDpEvent(e.noise_multiplier), e.count),
         pld=lambda e, grid: _distributions().from_laplace_mechanism(e.noise_multiplier, **grid).self_compose(e.count),
         rdp=_laplace_rdp,
@@ -264,6 +279,7 @@ ACCOUNTING: Mapping[type, Accounting] = {
         composed=lambda e: e.count,
     ),
     EpsilonDelta: Accounting(
+        words=lambda e: f"epsilon = {e.epsilon:.6g}" + (f", delta = {e.delta:.3g}" if e.delta else ""),
         dp_event=_pure_event,
         pld=_pure_pld,
         rdp=_pure_rdp,
@@ -282,28 +298,49 @@ def accounting_of(event: Event) -> Accounting:
     return ACCOUNTING[type(event)]
 
 
+def event_words(event: Event) -> str:
+    """An event for people.
+
+    >>> event_words(Gaussian(2.0, 3)), event_words(EpsilonDelta(1.0))
+    ('3 Gaussian mechanisms of multiplier 2', 'epsilon = 1')
+    """
+    if isinstance(event, Parallel):
+        return " or ".join(f"({', '.join(map(event_words, group))})" for group in event.groups)
+    return "no noise" if isinstance(event, NonPrivate) else accounting_of(event).words(event)
+
+
 # -- any events ----------------------------------------------------------------------------------------------------
 
 
 def epsilon_of(events: Sequence[Event], delta: float, *, coarseness: float = 1.0) -> float:
     """The epsilon of a composition at ``delta``: exact GDP if all events are full-batch Gaussians, PLD otherwise.
 
-    Both are upper bounds; an empty list costs 0, a `NonPrivate` event makes it infinite. Of `Parallel` groups the worst choice
-    counts. ``coarseness`` > 1: a coarser PLD grid, faster and still an upper bound.
+    Both are upper bounds; an empty list costs 0, a `NonPrivate` event makes it infinite. Of `Parallel` groups the most
+    expensive counts. ``coarseness`` > 1: a coarser PLD grid, faster and still an upper bound.
     """
     delta = open_unit_interval(delta=delta)
-    if any(isinstance(event, Parallel) for event in events):
-        return max(epsilon_of(choice, delta, coarseness=coarseness) for choice in choices(events))
-    if not events:
-        return 0.0
-    if any(isinstance(event, NonPrivate) for event in events):
-        return math.inf
-    mu = gaussian_mu(events)
-    if mu is not None:
-        return gdp_epsilon(mu=mu, delta=delta)
-    pure = pure_epsilon(events)
-    composed = pld_epsilon(events, delta, coarseness=coarseness)
-    return composed if pure is None else min(pure, composed)
+
+    def judge(paid: Sequence[Event]) -> float:
+        mu = gaussian_mu(paid)
+        if mu is not None:
+            return gdp_epsilon(mu=mu, delta=delta)
+        pure, composed = pure_epsilon(paid), pld_epsilon(paid, delta, coarseness=coarseness)
+        return composed if pure is None else min(pure, composed)
+
+    return _worst(events, judge, nothing=0.0, no_noise=math.inf)
+
+
+def _worst(
+    events: Sequence[Event], judge: Callable[[Sequence[Event]], float], *, nothing: float, no_noise: float
+) -> float:
+    """The largest figure over all that one protected unit may have to pay. ``judge`` sees distributions only."""
+    grouped = any(isinstance(event, Parallel) for event in events)
+    found = []
+    for paid in choices(events) if grouped else [tuple(events)]:
+        if any(isinstance(event, NonPrivate) for event in paid):
+            return no_noise
+        found.append(judge(paid) if paid else nothing)
+    return max(found)
 
 
 def pure_epsilon(events: Sequence[Event]) -> float | None:
@@ -320,13 +357,54 @@ def pure_epsilon(events: Sequence[Event]) -> float | None:
 def pld_epsilon(events: Sequence[Event], delta: float, *, coarseness: float = 1.0) -> float:
     """epsilon at ``delta`` by numerical composition of privacy loss distributions (pessimistic rounding)."""
     delta = open_unit_interval(delta=delta)
-    if any(isinstance(event, Parallel) for event in events):
-        return max(pld_epsilon(choice, delta, coarseness=coarseness) for choice in choices(events))
-    if not events:
-        return 0.0
-    if any(isinstance(event, NonPrivate) for event in events):
+
+    def judge(paid: Sequence[Event]) -> float:
+        mu, pure = gaussian_mu(paid), pure_epsilon(paid)
+        if mu:
+            return gaussian_pld_epsilon(mu=mu, delta=delta)
+        if len(paid) == 1 and isinstance(paid[0], EpsilonDelta) and pure is not None:
+            return pure_pld_epsilon(pure=pure, delta=delta)
+        return float(_composed_pld(tuple(paid), coarseness).get_epsilon_for_delta(delta))
+
+    return _worst(events, judge, nothing=0.0, no_noise=math.inf)
+
+
+@lru_cache(maxsize=64)
+def gaussian_pld_epsilon(*, mu: float, delta: float) -> float:
+    """epsilon at ``delta`` of a mu-GDP mechanism from its privacy loss, which is N(mu^2 / 2, mu^2), on a grid and rounded up.
+
+    delta(eps) = sum over losses l > eps of p(l) (1 - e^(eps - l)), from the top down. Losses far out, of less probability than
+    delta by many orders, count as infinite. It shares no formula with `gdp_epsilon`, which it checks, and loads nothing.
+    """
+    mean = mu * mu / 2
+    largest = mean + (12 if delta > 1e-30 else 37) * mu
+    interval = max(PLD_INTERVAL, largest / 100_000)
+    above = _upper_tail((largest - mean) / mu)
+    if above >= delta:
         return math.inf
-    return float(_composed_pld(tuple(events), coarseness).get_epsilon_for_delta(delta))
+    mass, weighted = above, 0.0  # sums over the losses l' >= l of p(l') and of p(l') e^(l - l')
+    for step in range(math.ceil(largest / interval)):
+        loss = largest - step * interval
+        below = _upper_tail((loss - interval - mean) / mu)  # what lies between is rounded up to the loss
+        mass, weighted = mass + below - above, weighted * math.exp(-interval) + below - above
+        if mass - weighted * math.exp(-interval) > delta:
+            return max(0.0, loss + math.log((mass - delta) / weighted))
+        above = below
+    return 0.0
+
+
+def _upper_tail(x: float) -> float:
+    return 0.5 * math.erfc(x / math.sqrt(2))
+
+
+def pure_pld_epsilon(*, pure: float, delta: float) -> float:
+    """epsilon at ``delta`` of one pure mechanism: that of randomized response, log(e^pure - delta (1 + e^pure)), or 0.
+
+    Its losses are pure and -pure, with probabilities e^pure / (1 + e^pure) and 1 / (1 + e^pure); no pure mechanism loses more
+    (Kairouz, Oh and Viswanath 2015).
+    """
+    lost = delta * (1 + math.exp(-pure))
+    return max(0.0, pure + math.log1p(-lost)) * (1 + 2.0**-50) if lost < 1 else 0.0
 
 
 def compose_pld(events: Sequence[Event]) -> Any:
@@ -374,7 +452,8 @@ def _merge_gaussians(events: Sequence[Event]) -> list[Event]:
 def rdp_epsilon_of(events: Sequence[Event], delta: float) -> float | None:
     """epsilon at ``delta`` by Renyi accounting over many orders; None where an event has no Renyi bound.
 
-    A pure epsilon event enters as epsilon^2/2-zCDP (Bun and Steinke 2016, Proposition 1.4).
+    At order a, epsilon = r + log((a - 1) / a) - log(a delta) / (a - 1) for the bound r of `rdp_at` (Canonne, Kamath and Steinke
+    2020, Proposition 12). Events without a closed form go through dp-accounting.
     """
     delta = open_unit_interval(delta=delta)
     if any(isinstance(event, Parallel) for event in events):
@@ -384,10 +463,13 @@ def rdp_epsilon_of(events: Sequence[Event], delta: float) -> float | None:
         return 0.0
     if any(isinstance(event, NonPrivate) for event in events):
         return math.inf
+    if has_rdp(events):
+        bounds = ((a, rdp_at(events, a)) for a in RDP_ORDERS)
+        return max(0.0, min(r + math.log1p(-1 / a) - math.log(a * delta) / (a - 1) for a, r in bounds))
     composed = [accounting_of(event).dp_event(event) for event in events]
     from dp_accounting.rdp import RdpAccountant
 
-    accountant = RdpAccountant([1 + x / 10 for x in range(1, 100)] + list(range(11, 64)) + [128, 256, 512, 1024, 4096])
+    accountant = RdpAccountant(RDP_ORDERS)
     for entry in composed:
         if entry is None:
             return None
@@ -478,21 +560,18 @@ def largest_true_positive_rate(events: Sequence[Event], *, delta: float, false_p
     1 - e^-eps (1 - delta(eps) - fpr) over the PLD curve (Kairouz, Oh and Viswanath 2015), of which every point is a bound.
     """
     fpr = open_unit_interval(false_positive_rate=false_positive_rate)
-    if any(isinstance(event, Parallel) for event in events):
-        rates = (largest_true_positive_rate(c, delta=delta, false_positive_rate=fpr) for c in choices(events))
-        return max(rates)
-    if any(isinstance(event, NonPrivate) for event in events):
-        return 1.0
-    if not events:
-        return fpr
-    mu = gaussian_mu(events)
-    if mu is not None:
-        normal = NormalDist()
-        return normal.cdf(normal.inv_cdf(fpr) + mu)
-    best = 1.0
-    for eps, d in _delta_curve(tuple(events), delta):
-        best = min(best, math.exp(min(eps, 700.0)) * fpr + d, 1 - math.exp(-eps) * max(0.0, 1 - d - fpr))
-    return best
+
+    def judge(paid: Sequence[Event]) -> float:
+        mu = gaussian_mu(paid)
+        if mu is not None:
+            normal = NormalDist()
+            return normal.cdf(normal.inv_cdf(fpr) + mu)
+        best = 1.0
+        for eps, d in _delta_curve(tuple(paid), delta):
+            best = min(best, math.exp(min(eps, 700.0)) * fpr + d, 1 - math.exp(-eps) * max(0.0, 1 - d - fpr))
+        return best
+
+    return _worst(events, judge, nothing=fpr, no_noise=1.0)
 
 
 @lru_cache(maxsize=8)

@@ -59,7 +59,6 @@ FIELDS = (
 FALSE_POSITIVE_RATES = (0.001, 0.01)
 TIME = "%Y-%m-%dT%H:%M:%SZ"
 """How a certificate writes when it was made (UTC)."""
-STATUSES = ("private", "private by degree", "void", "no privacy")
 NO_PRIVACY = "NO PRIVACY: epsilon is infinite; this document certifies nothing"
 
 
@@ -67,9 +66,26 @@ NO_PRIVACY = "NO PRIVACY: epsilon is infinite; this document certifies nothing"
 class Certificate:
     """A published claim of privacy. `ReleasePlan.certificate` makes it, `save` stores it, `verify` checks it.
 
-    ``groups``: what each group of units pays, as epsilon. ``epsilon_by_degree``: what a node of each degree is promised, in every
-    graph (node level). ``attack_success``: the largest true positive rates, by question and false positive rate. All other
-    fields as in docs/certificates.md.
+    Args:
+        unit, epsilon, delta: what is promised.
+        epsilon_spent, mu: what the mechanisms cost together; mu where the cost is exactly mu-GDP.
+        scope: for which nodes the headline holds.
+        released: what leaves the curator, in words.
+        mechanisms: the records of what was run, with events and figures.
+        groups: what each group of units pays, as epsilon.
+        public_parameters: declared values.
+        assumptions: what the promise rests on, by name.
+        attack_success: the largest true positive rates of any test, by question and false positive rate.
+        epsilon_by_degree: what a node of each degree is promised, in every graph; empty at edge level.
+        versions, created, certificate_id: of the software; when; which.
+
+    docs/certificates.md describes every field.
+
+    >>> import caribou as cb
+    >>> graph, layer = cb.datasets.load("chain-s"), cb.ContractiveGraphLayer(0.8)
+    >>> made = cb.release(graph, layer, hops=4, budget=cb.Budget(2), bounds=cb.Bounds(degree_floor=2)).certificate
+    >>> made.status, Certificate.from_json(made.to_json()) == made
+    ('private', True)
     """
 
     unit: PrivacyUnit
@@ -235,7 +251,7 @@ class Certificate:
 
     def to_markdown(self) -> str:
         """The certificate for people."""
-        from caribou.privacy.events import event_words
+        from caribou.privacy.accounting import event_words
 
         lines = ["# Privacy certificate", ""]
         if not self.is_private:

@@ -1,13 +1,14 @@
 """Events: what a mechanism did, as records without behaviour. Accountants judge them.
 
-An event never holds data, a seed or a key; it can be published.
+An event never holds data, a seed or a key; it can be published. Where dp-accounting has an event that says the same,
+`caribou.privacy.accounting` translates; importing its classes would cost every command half a CPU second.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -132,13 +133,13 @@ def _parallel_from(fields: Mapping[str, Any]) -> Parallel:
     return Parallel(tuple(tuple(event_from_dict(event) for event in group) for group in groups))
 
 
-MOST_CHOICES = 64
+MAX_CHOICES = 64
 
 
 def choices(events: Iterable[Event]) -> list[tuple[Event, ...]]:
     """The lists of events that one protected unit may have to pay: one group of every `Parallel` event. No Parallel inside.
 
-    A group that is contained in another is left out. If there would be more than MOST_CHOICES lists, everything is charged
+    A group that is contained in another is left out. If there would be more than MAX_CHOICES lists, everything is charged
     together, which bounds all of them.
     """
     lists: dict[tuple[Event, ...], None] = {(): None}
@@ -147,7 +148,7 @@ def choices(events: Iterable[Event]) -> list[tuple[Event, ...]]:
         groups = _maximal(event.groups) if isinstance(event, Parallel) else [(event,)]
         everything += [e for group in groups for e in group]
         lists = {tuple(sorted((*before, *group), key=repr)): None for before in lists for group in groups}
-        if len(lists) > MOST_CHOICES:
+        if len(lists) > MAX_CHOICES:
             lists = {tuple(everything): None}
     return list(lists)
 
@@ -160,33 +161,6 @@ def _maximal(groups: tuple[tuple[Event, ...], ...]) -> list[tuple[Event, ...]]:
         if not any(counts <= Counter(other) for other in kept):
             kept.append(group)
     return kept
-
-
-def event_words(event: Event) -> str:
-    """An event for people.
-
-    >>> event_words(Gaussian(2.0, 3)), event_words(EpsilonDelta(1.0))
-    ('3 Gaussian mechanisms of multiplier 2', 'epsilon = 1')
-    """
-    if isinstance(event, Parallel):
-        return " or ".join(f"({', '.join(map(event_words, group))})" for group in event.groups)
-    return _WORDS[type(event)](event)
-
-
-_WORDS: dict[type, Callable[[Any], str]] = {
-    Gaussian: lambda e: f"{_times(e.count, 'Gaussian mechanism')} of multiplier {e.noise_multiplier:.6g}",
-    SubsampledGaussian: lambda e: (
-        f"{_times(e.steps, 'Gaussian mechanism')} of multiplier {e.noise_multiplier:.6g} on Poisson samples of rate "
-        f"{e.sampling_probability:.6g}"
-    ),
-    Laplace: lambda e: f"{_times(e.count, 'Laplace mechanism')} of multiplier {e.noise_multiplier:.6g}",
-    EpsilonDelta: lambda e: f"epsilon = {e.epsilon:.6g}" + (f", delta = {e.delta:.3g}" if e.delta else ""),
-    NonPrivate: lambda _: "no noise",
-}
-
-
-def _times(count: int, what: str) -> str:
-    return what if count == 1 else f"{count} {what}s"
 
 
 def gaussian_mu(events: Iterable[Event]) -> float | None:

@@ -92,7 +92,10 @@ class Charge:
 
 @dataclass(frozen=True)
 class Balance:
-    """What a data set has spent at one unit, and what is left. ``releases``: made at this unit; ``epsilon_spent``: of all.
+    """What a ``dataset`` has spent at one ``unit``, and what is left.
+
+    ``releases``: made at this unit. ``epsilon_spent``: by all of them together at ``delta``, those of the other unit included.
+    ``budget``: None if none was set.
 
     >>> balance = Balance("survey", PrivacyUnit.EDGE, 1e-5, releases=2, epsilon_spent=3.0, budget=Budget(4))
     >>> balance.epsilon_left, balance.exceeded

@@ -93,9 +93,15 @@ _SCHEMA = (
 
 @dataclass(frozen=True)
 class LedgerEntry:
-    """One recorded release. ``epsilon_total`` is the total after it, at ``delta``, both as they were when recorded.
+    """One recorded release: ``id``, ``time``, ``dataset`` and ``unit``, its ``events``, a ``description``, and the
+    ``certificate_id`` if it has a certificate. ``epsilon_total`` is the total after it, at ``delta``, both as they were when
+    recorded.
 
     ``status`` is ``spent`` (nothing more is known), ``released`` or ``failed``; all three count in full.
+
+    >>> when = datetime(2026, 1, 31)
+    >>> LedgerEntry(1, when, "survey", PrivacyUnit.EDGE, (), "model", None, 1e-5, epsilon_total=4.0, status="spent").dataset
+    'survey'
     """
 
     id: int

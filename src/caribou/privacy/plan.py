@@ -51,12 +51,16 @@ class Randomness(Protocol):
 
 @dataclass(frozen=True)
 class ReleasePlan:
-    """What will be released, at which cost, under which assumptions.
+    """What will be released within a ``budget``, at which cost, under which assumptions. ``description``: for the ledger.
 
     ``mechanisms``: calibrated parts as records. ``released``: what leaves the curator, in words. ``public_parameters``: declared
     values; those that a mechanism fixes are added to them. ``assumptions``: those of the method, beside the standing ones and
     those that follow from the mechanisms. ``resumable``: key and states outlive a crash in a private folder. ``search``: the
     theorem that accounts for a search on the private graph. ``parts``: the calibrated parts by name, for whoever runs the plan.
+
+    >>> from caribou.privacy.mechanism_records import mean_record
+    >>> ReleasePlan(Budget(4, 1e-5, "node"), (mean_record("mean", noise_std=3.0),), ("the mean",), "a noisy mean").cost
+    (Gaussian(noise_multiplier=3.0, count=1),)
     """
 
     budget: Budget
@@ -79,11 +83,6 @@ class ReleasePlan:
     def cost(self) -> tuple[Event, ...]:
         """What the release costs, to compose with others: events, or groups of units side by side."""
         return composed(self.mechanisms)
-
-    @property
-    def is_free(self) -> bool:
-        """Whether nothing protected is read."""
-        return epsilon_of(self.cost, self.budget.delta) == 0
 
     @property
     def scope(self) -> Scope:

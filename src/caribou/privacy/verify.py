@@ -13,11 +13,11 @@ from typing import Any
 
 from caribou._validate import integer
 from caribou.errors import CaribouError, InputError
-from caribou.privacy.accounting import epsilon_of, pld_epsilon, rdp_epsilon_of
+from caribou.privacy.accounting import epsilon_of, event_words, pld_epsilon, rdp_epsilon_of
 from caribou.privacy.assumptions import STANDING, Assumption, AssumptionName, Sampler, floating_point
 from caribou.privacy.budget import Budget
 from caribou.privacy.certificate import NO_PRIVACY, Certificate
-from caribou.privacy.events import Event, Laplace, NonPrivate, event_to_dict, event_words
+from caribou.privacy.events import Event, Laplace, NonPrivate, event_to_dict
 from caribou.privacy.mechanism_records import (
     DECLARED_FIELDS,
     DETERMINED,
@@ -97,6 +97,18 @@ def verify(certificate: Certificate) -> Verification:
     scope, the groups, epsilon, mu or an attack rate is another than the records give; if a public parameter contradicts a
     record; if an assumption is missing, does not belong there or does not hold; or if there is no privacy at all. What it cannot
     see: whether the release was really made this way. A consistent forgery passes; only a signature can tell.
+
+    Args:
+        certificate: as it was read (`Certificate.load`).
+
+    Returns:
+        Every check with its outcome, what is only declared, and epsilon by two more accountants.
+
+    >>> import caribou as cb
+    >>> graph, layer = cb.datasets.load("chain-s"), cb.ContractiveGraphLayer(0.8)
+    >>> release = cb.release(graph, layer, hops=4, budget=cb.Budget(2), bounds=cb.Bounds(degree_floor=2))
+    >>> verify(release.certificate).passed
+    True
     """
     if not isinstance(certificate, Certificate):
         got = type(certificate).__name__

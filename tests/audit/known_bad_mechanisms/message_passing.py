@@ -22,8 +22,8 @@ from caribou.privacy.sensitivity import (
     Bounds,
     convergence_factor,
     edge_sensitivity,
-    paper_edge_sensitivity,
 )
+from paper_formulas import paper_edge_sensitivity
 
 C = 0.9
 

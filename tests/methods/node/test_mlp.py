@@ -171,11 +171,11 @@ def test_a_trained_network_leaves_the_global_generator_alone(graph: Graph) -> No
 
 
 def test_stored_parameters_give_the_same_predictions(graph: Graph) -> None:
-    """Whoever holds weights, mean and the coins of the random features can apply the model."""
+    """Whoever holds weights, mean and the seed of the random features can apply the model."""
     fitted = methods.fit(RANDOM, graph, Budget(3.0, **NODE), Streams(4), NoiseSource.seeded(0))
     stored = fitted.weights
-    count, coins = stored["random_features"].tolist()
-    directions = random_directions(graph.num_features, count, np.random.default_rng(coins))
+    count, seed = stored["random_features"].tolist()
+    directions = random_directions(graph.num_features, count, np.random.default_rng(seed))
     assert count == 40
     rows = with_random_features(
         centred_unit_rows(unit_root_rows(graph.features), stored["mean"]), directions, share=RANDOM_FEATURE_SHARE
@@ -327,7 +327,7 @@ def test_the_base_spends_exactly_its_mu(graph: Graph, epsilon: float) -> None:
     base = MlpDp().plan_base(graph.sizes(PrivacyUnit.NODE), 0.7)
     assert gaussian_mu([r.event for r in base.records]) == pytest.approx(0.7, rel=1e-9)
     assert gaussian_mu([r.event for r in base.records]) <= 0.7
-    assert full_batch("x", 9, 0.5).mu <= 0.5
+    assert gaussian_mu([full_batch("x", 9, 0.5).event]) <= 0.5
 
 
 def class_weight(fit, row: np.ndarray) -> float:

@@ -183,7 +183,7 @@ def test_neighbours_examples_reach_the_bound(cap: int, own_share: float) -> None
     neighbours, whole = (neighbourhood_gradient_sensitivity(**setting, own_example=own) for own in (False, True))
     assert 0.9999 * neighbours < reached <= neighbours
     assert in_all <= whole
-    assert reached > cap, "a bound of one clip per example (as for a missing example) is convicted"
+    assert reached > cap, "a bound of one clip per example (as for a missing example) is rejected"
 
 
 def test_cosines_of_the_proof_by_random_search() -> None:

@@ -38,7 +38,7 @@ def graph() -> Graph:
     return caribou.datasets.load("csbm:nodes=300", seed=1)
 
 
-def test_public_coins_touch_nothing(graph: Graph) -> None:
+def test_the_public_seed_touches_nothing(graph: Graph) -> None:
     """Neither the linear model nor the votes draw any: every edge is read, and fractions need no choice of receivers."""
     budget = Budget(3.0, **NODE)
     for method in (VOTING, MlpDp()):

@@ -88,7 +88,7 @@ def measures_table(name: str, records: Records) -> Table:
     columns = list(dict.fromkeys(m for r in records for m, value in r.measures.items() if _is_number(value)))
     rows = []
     for group in labelled.values():
-        label = ", ".join(_said(group[0], n) for n in differing if value_of(group[0].cell, n) is not None) or name
+        label = ", ".join(_setting(group[0], n) for n in differing if value_of(group[0].cell, n) is not None) or name
         values = [[r.measures[m] for r in group if _is_number(r.measures.get(m))] for m in columns]
         entries = [Entry(f"{mean_of(found).value:.4g}") if found else Entry() for found in values]
         rows.append((Entry(label), *entries))
@@ -110,11 +110,11 @@ def _differs(records: Records, name: str) -> bool:
 
 
 def _label(record: Record, differing: Sequence[str]) -> str:
-    said = [_said(record, name) for name in differing if value_of(record.cell, name) is not None]
-    return ", ".join([str(record.cell["method"]), *said])
+    settings = [_setting(record, name) for name in differing if value_of(record.cell, name) is not None]
+    return ", ".join([str(record.cell["method"]), *settings])
 
 
-def _said(record: Record, name: str) -> str:
+def _setting(record: Record, name: str) -> str:
     value = value_of(record.cell, name)
     return f"{name} {value if isinstance(value, str) else json.dumps(value)}"
 

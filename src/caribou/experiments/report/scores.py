@@ -63,8 +63,8 @@ def score_table(
         methods = [m for m in axis(records, "method") if any((epsilon, m, d) in means for d in datasets)]
         columns = []
         for dataset in datasets:
-            beside = {method: score.published(published(method, dataset, epsilon)) for method in methods}
-            column = [_entry(score, means.get((epsilon, method, dataset)), beside[method]) for method in methods]
+            papers = {method: score.published(published(method, dataset, epsilon)) for method in methods}
+            column = [_entry(score, means.get((epsilon, method, dataset)), papers[method]) for method in methods]
             columns.append(marked(column))
         rows = [(Entry(method), *(column[k] for column in columns)) for k, method in enumerate(methods)]
         groups.append((budget_words(epsilon), tuple(rows)))

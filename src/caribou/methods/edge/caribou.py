@@ -22,6 +22,7 @@ from caribou._validate import below_one, integer, one_of, open_unit_interval
 from caribou.errors import InputError
 from caribou.graph import Graph
 from caribou.layers import AttentionLayer, BoundedLayer, ContractiveGraphLayer, GCNLayer, SpectralLayer
+from caribou.mechanisms.bounded_rows import unit_length
 from caribou.mechanisms.edge_votes import VoteBudget
 from caribou.mechanisms.message_passing import propagate
 from caribou.mechanisms.noise_source import NoiseSource
@@ -95,10 +96,14 @@ class Caribou:
     messages only) or "mlp" (base MLPs on X^(0) and X^(K), combined); None = "evidence" where it can be.
     ``classifier_hidden``: width of the base MLPs. ``votes``: share of epsilon for votes (`caribou.methods.edge.votes`) whose
     result joins X^(0) in the classification module; 0 = none. ``layer``: "contractive" (the paper's), "attention", "spectral" or
-    "gcn" (`caribou.layers`), ``layer_settings``: what it has beside contraction and beta (`LAYER_SETTINGS`).
+    "gcn" (`caribou.layers`), ``layer_settings``: what it has besides contraction and beta (`LAYER_SETTINGS`).
 
     Formal guarantee: X^(K) is mu-GDP at edge level with mu of the budget (docs/privacy.md, Theorems 1 and 2), or with what is
-    left of it beside the votes (Theorem 4), composed by PLD; all else is computed from the releases and from public values.
+    left of it besides the votes (Theorem 4), composed by PLD; all else is computed from the releases and from public values.
+
+    >>> plan = Caribou(hops=4).plan(Sizes(nodes=100, columns=8, classes=3, train=60), Budget(2))
+    >>> plan.scope.words, len(plan.cost)
+    ('every graph', 1)
     """
 
     hops: int = 1
@@ -498,7 +503,7 @@ def unit_rows(graph: Graph) -> np.ndarray:
     n, d = x.shape
     require_memory(6 * DOUBLE * n * d, f"messages of {n:,} nodes with all {d:,} features")
     dense = np.asarray(x.todense() if sp.issparse(x) else x, dtype=np.float64)
-    return dense / np.maximum(np.linalg.norm(dense, axis=1, keepdims=True), 1e-12)
+    return unit_length(dense)
 
 
 def labelled_nodes(graph: Graph) -> np.ndarray:

@@ -44,6 +44,9 @@ class VotesEdge:
 
     Formal guarantee: the transcript is budget.epsilon-DP at edge level, with Gaussian noise (budget.epsilon, budget.delta)-DP
     (docs/privacy.md, Theorem 4); everything else is computed from it and from public values.
+
+    >>> VotesEdge(max_rounds=10).plan(Sizes(nodes=100, columns=8, classes=3, train=60), Budget(2)).cost
+    (EpsilonDelta(epsilon=2.0, delta=0.0),)
     """
 
     voter_confidence: float = 0.97

@@ -85,6 +85,10 @@ class CaribouNdp:
     None = not very dense. ``graph_share``: share of mu^2 for message passing; None = `default_graph_share`; 0 = `mlp-dp`.
     ``classifier``: "chosen" (gamma on validation nodes) or "trained" (a private linear model on logits and state, for
     ``classifier_share`` of mu^2). ``base``: the encoder, or its settings by name.
+
+    >>> sizes = Sizes(nodes=1000, columns=8, classes=3, train=600, val=100, test=300)
+    >>> CaribouNdp(degree_cap=10, graph_share=0.5).plan(sizes, Budget(2, 1e-5, "node")).scope.limit
+    10
     """
 
     hops: int = 1
