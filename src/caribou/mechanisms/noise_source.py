@@ -362,7 +362,8 @@ class BlockNoise:
             raise InputError(
                 f"size must be a multiple of 4 and bound every count, only the last may differ, got {size}"
             )
-        stream = self._stream(struct.pack(">QQdd", round_number, size, std, grid), first * (12 * size // 16))
+        address = struct.pack(">QQdd", round_number, size, std, grid)
+        stream = self._stream(address, first * (12 * size // 16))
         words, out = np.empty(3 * size // 2 + 2, dtype="<u8"), np.empty(size)
         room = words.view(np.uint8).data
         for count in counts:
