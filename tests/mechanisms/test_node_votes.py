@@ -313,7 +313,7 @@ def test_the_noise_has_the_calibrated_std_in_every_row(factor: float) -> None:
 
 @pytest.mark.parametrize("role", ["sender", "receiver"])
 def test_a_likelihood_ratio_attack_proves_the_claimed_mu_and_no_more(role: str) -> None:
-    """The whole release on the worst pair, from the noise as it is drawn; halved noise would be convicted."""
+    """The whole release on the worst pair, from the noise as it is drawn; halved noise would be rejected."""
     limit, degree, runs, mu = 2, 6, 4000, 1.0
     graph = biclique(1, degree) if role == "sender" else biclique(degree, limit + 1)
     leaving = 0 if role == "sender" else degree
