@@ -29,7 +29,7 @@ from caribou.methods import Method
 from caribou.privacy.accounting import epsilon_of, gdp_mu, largest_true_positive_rate
 from caribou.privacy.depth import plan_rows
 from caribou.privacy.events import Gaussian
-from caribou.privacy.sensitivity import layer_sensitivity
+from caribou.privacy.sensitivity import declared_bounds, layer_sensitivity
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -169,8 +169,9 @@ def test_questions_show_the_figures_of_the_plan() -> None:
     for contraction in (0.5, 0.8, 0.9, 1.0):
         stds = planned_noise("edge", caribou.Bounds(20), [1, 2, 4, 8, 16, 64], contraction)
         assert table_row(f"{contraction:.1f}", [f"{std:.4f}" for std in stds]) in text
-    caps = [planned_noise("node", caribou.Bounds(degree_cap=cap), [1])[0] for cap in (5, 20, 100)]
-    sentence = f"{caps[0]:.4f} at cap 5, {caps[1]:.4f} at 20, {caps[2]:.4f} at 100"
+    sizes = [planned_noise("node", declared_bounds("node", nodes=n), [1])[0] for n in (1000, 10**4, 10**6)]
+    cut = planned_noise("node", caribou.Bounds(degree_cap=20), [1])[0]
+    sentence = f"{sizes[0]:.4f} at 1,000 nodes, {sizes[1]:.4f} at 10,000 and {sizes[2]:.4f} at a million"
     rows = [f"{floors[20] * math.sqrt(columns):.2f}" for columns in (4, 32, 128)]
     loud = planned_noise("edge", caribou.Bounds(10), [8], 0.8)[0]
     mu = gdp_mu(epsilon=4, delta=1e-5)
@@ -178,6 +179,7 @@ def test_questions_show_the_figures_of_the_plan() -> None:
     yearly = epsilon_of([Gaussian(1 / gdp_mu(epsilon=1, delta=1e-5))] * 52, 1e-5)
     for words in (
         sentence,
+        f"{cut:.4f} with a cap of 20",
         f"{rows[0]} at 4 columns, {rows[1]} at 32, {rows[2]} at 128",
         f"a row of noise has length {loud * math.sqrt(32):.2f}",
         f"divides it by {loud / planned_noise('edge', caribou.Bounds(20), [8], 0.8)[0]:.1f}.",

@@ -449,3 +449,14 @@ def test_records_of_another_form_are_refused() -> None:
     with pytest.raises(CertificateError):
         MechanismRecord.from_dict(None)
     assert set(DECLARED_FIELDS) <= set(Mechanism)
+
+
+def test_an_own_mechanism_may_promise_up_to_a_degree_and_nothing_beyond() -> None:
+    own = own_record("mine", "a theorem", NODE, {Group.EVERY_NODE: [Gaussian(2.0)]}, declared_degree=7)
+    assert own.scope == Scope(ScopeKind.NODES_UP_TO_DEGREE, 7)
+    again = rebuild(MechanismRecord.from_dict(own.to_dict()))
+    assert (again, again.scope) == (own, own.scope)
+    assert again.costs_at(7) == own.costs
+    assert again.costs_at(8) == {Group.EVERY_NODE: (NonPrivate(),)}
+    with pytest.raises(CertificateError, match="declared_degree must be None at edge level"):
+        own_record("mine", "a theorem", EDGE, {Group.EVERY_EDGE: [Gaussian(2.0)]}, declared_degree=7)

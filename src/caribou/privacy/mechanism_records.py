@@ -753,11 +753,28 @@ def own_record(
     *,
     details: Mapping[str, Any] | None = None,
     reads_edges: bool = True,
+    declared_degree: int | None = None,
 ) -> MechanismRecord:
-    """A mechanism that this library does not know: its cost is declared with its theorem, and a verifier can only repeat it."""
+    """A mechanism that this library does not know: its cost is declared with its theorem, and a verifier can only repeat it.
+
+    ``declared_degree`` (node level): the costs are those of nodes up to this degree, and nothing is promised beyond it.
+    """
     paid = {group: tuple(events) for group, events in costs.items()}
     figures = {**(details or {}), "unit": unit.value, "theorem": theorem, "reads_edges": reads_edges}
-    return MechanismRecord(Mechanism.OWN, name, theorem, figures, paid, reads_edges=reads_edges)
+    scope, by_degree = Scope(), None
+    if declared_degree is not None:
+        if unit is not PrivacyUnit.NODE:
+            raise CertificateError(f"declared_degree must be None at edge level, got {declared_degree!r}")
+        limit = integer(at_least=1, declared_degree=declared_degree)
+        figures["declared_degree"] = limit
+        scope = Scope(ScopeKind.NODES_UP_TO_DEGREE, limit)
+
+        def by_degree(degree: int) -> Mapping[Group, tuple[Event, ...]]:
+            return paid if degree <= limit else _each(tuple(paid), NonPrivate())
+
+    return MechanismRecord(
+        Mechanism.OWN, name, theorem, figures, paid, scope=scope, reads_edges=reads_edges, by_degree=by_degree
+    )
 
 
 # -- nothing ----------------------------------------------------------------------------------------------------------
@@ -824,7 +841,9 @@ def rebuild(record: MechanismRecord) -> MechanismRecord:
         if record.mechanism is Mechanism.OWN:
             d = dict(record.details)
             unit, theorem, reads = PrivacyUnit.parse(d.pop("unit")), _words(d.pop("theorem")), d.pop("reads_edges")
-            return own_record(record.name, theorem, unit, record.costs, details=d, reads_edges=reads is True)
+            limit = d.pop("declared_degree", None)
+            figures = {"details": d, "reads_edges": reads is True, "declared_degree": limit}
+            return own_record(record.name, theorem, unit, record.costs, **figures)
         made = _REBUILDS[record.mechanism](record.details, tuple(record.costs))
     except (KeyError, TypeError, AttributeError, ValueError, OverflowError, ZeroDivisionError) as error:
         raise CertificateError(f"{record.name}: details are missing or malformed: {error!r}") from error

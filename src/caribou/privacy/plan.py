@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from caribou.errors import CertificateError
 from caribou.privacy.accounting import epsilon_of, largest_true_positive_rate
-from caribou.privacy.assumptions import Assumption, in_order, randomness, standing
+from caribou.privacy.assumptions import STANDING, Assumption, in_order, randomness, standing
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.certificate import FALSE_POSITIVE_RATES, TIME, Certificate, versions
 from caribou.privacy.events import Event, Gaussian, NonPrivate, choices, gaussian_mu
@@ -93,12 +93,13 @@ class ReleasePlan:
         """Standing assumptions, those that follow from the mechanisms and those of the method, each once, in the order of names.
 
         Of the assumptions that follow from mechanisms (`DETERMINED`) exactly those are stated that do, whatever the method lists:
-        in a search one trial may read no edge where another one does.
+        in a search one trial may read no edge where another one does. A method can say that a standing assumption does not hold,
+        and cannot say it in other words.
         """
         listed = [
             randomness(secret=noise.is_secret, origin=noise.origin, resumable=self.resumable),
             *standing(resumable=self.resumable, selection=self.search),
-            *(assumption for assumption in self.assumptions if assumption.name not in DETERMINED),
+            *(a for a in self.assumptions if a.name not in DETERMINED and (a.name not in STANDING or not a.holds)),
             *determined_assumptions(self.mechanisms, self.budget.unit),
         ]
         return in_order(listed)
