@@ -24,8 +24,8 @@ CURVES = (
 )
 TITLE = "Epsilon by degree of every node-level method"
 TEXT = (
-    "Epsilon 8, declared degree 100. All curves meet the headline at degree 100. Those of mlp-dp and caribou-ndp stay at or below it "
-    "for every degree; gap-ndp rises slowly beyond it, dpdgc-ndp, votes-ndp and sage-ndp fast."
+    "Epsilon 8, declared degree 100. All curves meet the headline at degree 100. Those of mlp-dp and caribou-ndp stay at or "
+    "below it for every degree; gap-ndp rises slowly beyond it, dpdgc-ndp, votes-ndp and sage-ndp fast."
 )
 DEGREES = sorted({round(10 ** (k / 12)) for k in range(49)})
 

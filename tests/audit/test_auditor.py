@@ -60,7 +60,7 @@ def test_a_sound_method_is_consistent_and_its_fits_need_no_game() -> None:
     ("method", "game"), [(CleanFit(), "fit"), (HalfNoiseInTheFit(), "fit"), (CleanRelease(), "distinguish")]
 )
 def test_fits_and_predictions_are_both_watched(method: Method, game: str) -> None:
-    outcome = audit(method)
+    outcome = audit(method, runs=280)
     assert outcome.verdict.word == VIOLATED
     assert [name for name, evidence in outcome.proofs.items() if evidence.rejects_claim] == [game]
 
@@ -187,7 +187,7 @@ def test_every_node_is_played_against_what_its_degree_is_promised() -> None:
 
 def test_a_leak_on_large_graphs_alone_is_found_by_canaries_in_the_graph_of_the_user() -> None:
     audited = AuditedMethod("mine", ExactOnLargeGraphs(), Budget(1.0, 1e-5), small_graph(60))
-    outcome = Audit(audited, ("distinguish", "onerun"), 400, workers=1).run()
+    outcome = Audit(audited, ("distinguish", "onerun"), 40, workers=1).run()
     assert outcome.verdict.word == VIOLATED
     assert not outcome.proofs["distinguish"].rejects_claim
     assert outcome.proofs["onerun"].rejects_claim
@@ -195,6 +195,6 @@ def test_a_leak_on_large_graphs_alone_is_found_by_canaries_in_the_graph_of_the_u
 
 def test_answers_that_were_kept_from_another_run_are_not_taken_for_privacy() -> None:
     audited = AuditedMethod("mine", KeptAnswers(), Budget(8.0, 1e-5), transductive=True)
-    outcome = Audit(audited, ("distinguish",), 400, workers=1).run()
+    outcome = Audit(audited, ("distinguish",), 200, workers=1).run()
     assert outcome.verdict.word == INCONCLUSIVE
     assert "every run handed out the same numbers" in outcome.verdict.reasons[-1]
