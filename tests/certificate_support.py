@@ -69,7 +69,7 @@ SEARCHES: dict[str, tuple[str, dict[str, list[Any]], list[int], float]] = {
     "search, random": ("caribou-edp", {"hops": [1, 2]}, [0, 1] * 4, 8.0),
     "search of pairs": ("sage-edp", {"count_share": [0.1, 0.2]}, [0, 1], 8.0),
     "search at node level, composed": ("caribou-ndp", {"graph_share": [0.0, 0.5]}, [0, 1], 2.0),
-    "search at node level": ("caribou-ndp", {"graph_share": [0.0, 0.5]}, [0, 1] * 4, 8.0),
+    "search at node level": ("caribou-ndp", {"graph_share": [0.0, 0.5], "degree_cap": [10]}, [0, 1] * 4, 8.0),
     "search without edges": ("mlp-dp", {"clip": [0.2, 0.3]}, [0, 1] * 4, 8.0),
 }
 NOT_PRIVATE = tuple(name for name, (_, _, epsilon) in FITS.items() if math.isinf(epsilon))
