@@ -85,8 +85,9 @@ def test_what_the_certificate_says() -> None:
 def test_who_pays_is_for_people_too() -> None:
     text = certificates()["votes-ndp"].to_markdown()
     assert "## Who pays" in text
-    assert "| validation nodes | 7.99" in text
-    assert "1 Gaussian mechanism of multiplier" in text
+    assert "| validation nodes | 7.89" in text
+    assert "| test nodes and the rest | 8 |" in text
+    assert "training nodes: Gaussian mechanism of multiplier" in text
     assert "2 records, see the JSON" in certificates()["search, random"].to_markdown()
 
 
