@@ -289,6 +289,9 @@ def test_cost_of_votes() -> None:
         assert (event.noise_multiplier, event.count) == (pytest.approx(4.0 / distance, rel=1e-6), 1)
     assert votes.scope == Scope(ScopeKind.NODES_UP_TO_DEGREE, 16)
     assert (votes.public, votes.needs) == ({"declared_degree": 16, "nodes": 100}, ())
+    for key in ("row_clip", "validation_row_clip"):
+        with pytest.raises(CertificateError, match="row_clip must be at most declared_degree = 16"):
+            rebuild(replace(votes, details={**votes.details, key: 17.0}))
     whole = RECORDS["node votes, all whole"]
     multipliers = [event.noise_multiplier for (event,) in whole.costs.values()]  # type: ignore[union-attr]
     assert multipliers == pytest.approx([4 / math.sqrt(16), 4 / 3, 4 / 5], rel=1e-6)

@@ -1174,6 +1174,13 @@ def test_extreme_values_fail_cleanly(value: Any) -> None:
                     verify(Certificate.from_dict(edited(record, path, value)))
 
 
+@pytest.mark.parametrize("nodes", ["80", [3], {}, 2.5, True, -1, None, 10**400])
+def test_a_number_of_nodes_of_another_kind_fails_cleanly(nodes: Any) -> None:
+    """It bounds the degrees of the curve, also where no mechanism fixes it."""
+    for name in ("mlp-dp", "votes-ndp"):
+        assert caught(edited(document(name), ("public_parameters", "nodes"), nodes))
+
+
 def test_a_bottomless_document_is_refused() -> None:
     deep: Any = 1
     for _ in range(5000):

@@ -541,6 +541,8 @@ def _rebuilt_node_votes(d: Mapping[str, Any], _: Sequence[Group]) -> MechanismRe
     if receivers is not None:
         receivers = integer(at_least=1, receivers_per_sender=receivers)
     declared, a = integer(at_least=1, declared_degree=d["declared_degree"]), d["arithmetic"]
+    if max(d["row_clip"], d["validation_row_clip"]) > declared:
+        raise CertificateError(f"row_clip must be at most declared_degree = {declared}, for which rounding is bounded")
     return node_votes_record(
         CalibratedVotes(
             receivers_per_sender=receivers,
