@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import math
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from caribou.privacy.events import event_to_dict as as_json
 from caribou.privacy.mechanism_records import Examples, Group, Mechanism
 from caribou.privacy.pair_response import asymmetric_response
 from caribou.privacy.scope import Scope, ScopeKind
-from caribou.privacy.sensitivity import ACTIVATIONS, LAYER_THEOREMS, STORAGES
+from caribou.privacy.sensitivity import ACTIVATIONS, LAYER_THEOREMS, STORAGES, Bounds
 from caribou.privacy.verify import verify
 from certificate_support import EDGES, SIZES, certificates, certified, edited, embeddings, plan_of, reload
 
@@ -60,10 +61,12 @@ def test_what_the_certificate_says() -> None:
     record = make().to_dict()
     for field in ("unit", "adjacency", "epsilon", "delta", "mu", "released", "mechanisms", "assumptions", "versions"):
         assert record[field], field
-    assert record["attack_success"]["largest_true_positive_rate_at"].keys() == {"0.001", "0.01"}
+    assert record["attack_success"].keys() == {"presence", "replacement"}
+    assert all(rates.keys() == {"0.001", "0.01"} for rates in record["attack_success"].values())
+    assert record["epsilon_by_degree"] == []
     names = {a["name"] for a in record["assumptions"]}
     assert names >= {"randomness", "floating point", "hidden states", "hyper-parameters"}
-    assert "truncation" in {a["name"] for a in make("node").to_dict()["assumptions"]}
+    assert "order of pairs" in {a["name"] for a in make("node").to_dict()["assumptions"]}
     text = make().to_markdown()
     for words in (
         "Privacy unit | edge",
@@ -71,7 +74,9 @@ def test_what_the_certificate_says() -> None:
         "Neighbouring graphs",
         "kappa",
         "Trust model",
-        "false alarms a test finds at most",
+        "Attack: is this edge there? | at most",
+        "Attack: is it this one or that one? | at most",
+        "right at 0.1% false alarms",
     ):
         assert words in text
     json.loads(make().to_json())
@@ -80,8 +85,9 @@ def test_what_the_certificate_says() -> None:
 def test_who_pays_is_for_people_too() -> None:
     text = certificates()["votes-ndp"].to_markdown()
     assert "## Who pays" in text
-    assert "| validation nodes | 7.99" in text
-    assert "8 Laplace mechanisms of multiplier" in text
+    assert "| validation nodes | 7.89" in text
+    assert "| test nodes and the rest | 8 |" in text
+    assert "training nodes: Gaussian mechanism of multiplier" in text
     assert "2 records, see the JSON" in certificates()["search, random"].to_markdown()
 
 
@@ -100,15 +106,15 @@ def test_a_certificate_holds_nothing_about_the_graph_but_what_is_public() -> Non
     [
         (
             '{"a": 1}',
-            "not a certificate of CARIBOU: it has no format, certificate_id, created, status, scope and 15 more",
+            "not a certificate of CARIBOU: it has no format, certificate_id, created, status, scope and 16 more",
         ),
         (
             '{"format": 2, "epsilon": 4}',
-            "not a certificate of CARIBOU: it has no certificate_id, created, .* and 13 more",
+            "not a certificate of CARIBOU: it has no certificate_id, created, .* and 14 more",
         ),
         (
             '{"format": 1, "epsilon": 4}',
-            "not a certificate of CARIBOU: it has no certificate_id, created, .* and 13 more",
+            "not a certificate of CARIBOU: it has no certificate_id, created, .* and 14 more",
         ),
         ("[1, 2]", "not a certificate of CARIBOU: must be a JSON object, got list"),
         ("3.5", "not a certificate of CARIBOU: must be a JSON object, got float"),
@@ -239,10 +245,38 @@ def test_unreadable_files(tmp_path: Path) -> None:
 
 def test_node_level_says_its_scope() -> None:
     node = make("node")
-    assert "degrees are all at most the degree cap 10" in node.to_markdown()
-    assert node.status == "private in scope"
-    assert node.scope == Scope(ScopeKind.DEGREES_WITHIN_CAP, 10)
+    text = node.to_markdown()
+    assert "The headline is for every graph, and in it every node of degree at most 10" in text
+    assert "## What a node of each degree is promised, in every graph" in text
+    assert all(f"| {degree} | {epsilon:.6g} |" in text for degree, epsilon in node.epsilon_by_degree)
+    assert "Attack: is it this one or that one?" in text
+    assert node.status == "private by degree"
+    assert node.scope == Scope(ScopeKind.NODES_UP_TO_DEGREE, 10)
     assert (make().scope, make().status) == (Scope(), "private")
+    assert "promised, in every graph" not in make().to_markdown()
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        3,
+        {},
+        [3],
+        [[3]],
+        [[3, 1.0, 2.0]],
+        [["3", 1.0]],
+        [[True, 1.0]],
+        [[-1, 1.0]],
+        [[3, "x"]],
+        [[3.0, 1.0]],
+        [(3,)],
+    ],
+)
+def test_a_curve_of_another_form_is_refused(value: Any) -> None:
+    record = make("node").to_dict()
+    with pytest.raises(CertificateError):
+        Certificate.from_dict({**record, "epsilon_by_degree": value})
 
 
 def test_the_four_statuses() -> None:
@@ -258,7 +292,7 @@ def test_the_four_statuses() -> None:
 def test_a_cap_that_cuts_nothing_needs_no_scope() -> None:
     made = certificates()["embeddings, nothing cut"]
     assert made.status == "private"
-    assert AssumptionName.TRUNCATION not in {a.name for a in made.assumptions}
+    assert AssumptionName.ORDER_OF_PAIRS not in {a.name for a in made.assumptions}
 
 
 # -- details that exist only after a draw ---------------------------------------------------------------------------------
@@ -280,7 +314,7 @@ def test_details_are_filled_once_and_change_no_cost() -> None:
     with pytest.raises(CertificateError, match=r"must be open in .*, got note"):
         made.with_details(Mechanism.RANDOMIZED_RESPONSE, note=1)
     with pytest.raises(CertificateError, match="must be one of the certificate"):
-        made.with_details(Mechanism.NODE_VOTES, noise_scale=1.0)
+        made.with_details(Mechanism.NODE_VOTES, noise_std=1.0)
     truth = {"keep_one": 1.0, "make_one": 0.0, "epsilon_of_answers": 0.0}
     with pytest.raises(CertificateError, match="must keep epsilon"):
         made.with_details(Mechanism.RANDOMIZED_RESPONSE, released_edge_count=EDGES, **truth)
@@ -322,8 +356,10 @@ def test_the_schema_has_the_enums_of_the_library() -> None:
     gcn = step["allOf"][-1]["then"]["properties"]["parameters"]["properties"]
     assert gcn["activation"]["enum"] == list(ACTIVATIONS)
     assert set(LAYER_ASSUMPTIONS) <= set(LAYER_THEOREMS)
-    rates = schema()["properties"]["attack_success"]["properties"]["largest_true_positive_rate_at"]["required"]
+    assert schema()["properties"]["attack_success"]["required"] == list(make().attack_success)
+    rates = parts["true_positive_rates"]["required"]
     assert rates == [str(fpr) for fpr in certificate_module.FALSE_POSITIVE_RATES]
+    assert parts["bounds"]["required"] == [field.name for field in fields(Bounds)]
 
 
 def test_the_schema_has_the_events_of_the_library() -> None:
@@ -365,7 +401,16 @@ def test_the_schema_has_the_events_of_the_library() -> None:
         (("assumptions", 0, "holds"), "true"),
         (("assumptions", 0, "parameters"), {}),
         (("assumptions", 1, "parameters"), {"a": 1}),
-        (("attack_success", "largest_true_positive_rate_at", "0.5"), 0.5),
+        (("attack_success", "presence", "0.5"), 0.5),
+        (("attack_success", "replacement", "0.01"), 1.5),
+        (("attack_success", "guess"), {"0.001": 0.1, "0.01": 0.1}),
+        (("epsilon_by_degree",), [[1]]),
+        (("epsilon_by_degree",), [[1, 2.0, 3.0]]),
+        (("epsilon_by_degree",), [[1.5, 2.0]]),
+        (("epsilon_by_degree",), [[-1, 2.0]]),
+        (("epsilon_by_degree",), [[1, -2.0]]),
+        (("epsilon_by_degree",), {}),
+        (("mechanisms", 0, "details", "sensitivity", "bounds", "declared_degree"), 0),
         (("released",), []),
         (("versions",), {}),
     ],

@@ -16,16 +16,22 @@ from caribou.errors import CertificateError
 from caribou.privacy.assumptions import AssumptionName
 from caribou.privacy.certificate import Certificate, schema
 from caribou.privacy.certificate_migration import FIELDS_1, from_format_1
-from caribou.privacy.events import EpsilonDelta, Event, Laplace, event_from_dict
+from caribou.privacy.events import EpsilonDelta, Event, event_from_dict
 from caribou.privacy.mechanism_records import Group, Mechanism, groups_of
-from caribou.privacy.scope import Scope, ScopeKind
+from caribou.privacy.scope import Scope
 from caribou.privacy.verify import verify
 from certificate_support import certificates
 
 FOLDER = Path(__file__).parent / "format_1"
 FILES = sorted(path.stem for path in FOLDER.glob("*.json"))
 SEARCHES = ("tune-node",)
-MIGRATED = [name for name in FILES if name not in SEARCHES]
+READ_EDGES = (
+    *("caribou-ndp", "caribou-ndp-inf", "caribou-ndp-predicted", "caribou-ndp-trained", "dpdgc-ndp"),
+    *("embeddings-node", "embeddings-node-uncut", "gap-ndp", "gap-ndp-predicted", "sage-ndp", "sage-ndp-predicted"),
+    *("votes-ndp", "votes-ndp-predicted", "votes-ndp-weight"),
+)
+"""Node-level releases that read edges: their promise ended at a degree cap."""
+MIGRATED = [name for name in FILES if name not in (*SEARCHES, *READ_EDGES)]
 VERIFIED = [name for name in MIGRATED if not name.endswith("-inf") and name != "embeddings-seeded"]
 """Those that the `verify` of version 0.1.0 passed."""
 
@@ -63,13 +69,19 @@ def test_what_was_stated_is_kept(name: str) -> None:
     old, made = stored(name), Certificate.load(FOLDER / f"{name}.json").to_dict()
     for field in ("certificate_id", "created", "unit", "adjacency", "epsilon", "delta", "epsilon_spent", "mu"):
         assert made[field] == old[field], field
-    for field in ("released", "attack_success", "trust_model", "side_channels", "versions"):
+    for field in ("released", "trust_model", "side_channels", "versions"):
         assert made[field] == old[field], field
+    assert made["attack_success"].keys() == {"presence", "replacement"}
+    assert made["attack_success"]["presence"] == old["attack_success"]["largest_true_positive_rate_at"]
+    for fpr, rate in made["attack_success"]["replacement"].items():
+        one = made["attack_success"]["presence"][fpr]
+        assert rate > one or one in (1.0, float(fpr))  # nothing to find, or nothing paid
     kept = {key: value for key, value in old["public_parameters"].items() if key != "groups"}
     assert {key: made["public_parameters"][key] for key in kept} == kept
-    same_status = made["status"] == old["status"]
-    # a cap of n - 1 cuts nothing: format 1 had no word for it
-    assert same_status or (name == "embeddings-node-uncut" and made["status"] == "private")
+    assert made["status"] == old["status"]
+    # no edge is read, so every node is promised the same
+    curve = {epsilon for _, epsilon in made["epsilon_by_degree"]}
+    assert len(curve) == (1 if old["unit"] == "node" else 0)
 
 
 @pytest.mark.parametrize("name", MIGRATED)
@@ -86,7 +98,7 @@ def _rounded(event: Event) -> str:
 
 
 def test_the_exponential_mechanism_becomes_a_record() -> None:
-    for name in ("caribou-ndp", "votes-ndp", "sage-ndp", "mlp-dp-choose"):
+    for name in ("mlp-dp-choose",):
         made = Certificate.load(FOLDER / f"{name}.json")
         (record,) = [r for r in made.mechanisms if r.mechanism is Mechanism.EXPONENTIAL]
         stated = [event_from_dict(e) for e in stored(name)["public_parameters"]["groups"]["validation nodes"]]
@@ -96,12 +108,9 @@ def test_the_exponential_mechanism_becomes_a_record() -> None:
 
 
 def test_scopes_and_assumptions_come_from_the_records() -> None:
-    votes = Certificate.load(FOLDER / "votes-ndp.json")
-    assert votes.scope == Scope(ScopeKind.TRAINING_NODES, 8)
-    assert AssumptionName.CHOICE_OF_RECEIVERS in {a.name for a in votes.assumptions}
-    capped = Certificate.load(FOLDER / "embeddings-node.json")
-    assert capped.scope == Scope(ScopeKind.DEGREES_WITHIN_CAP, 10)
-    assert Certificate.load(FOLDER / "mlp-dp.json").scope == Scope()
+    assert {Certificate.load(FOLDER / f"{name}.json").scope for name in MIGRATED} == {Scope()}
+    alone = Certificate.load(FOLDER / "mlp-dp.json")
+    assert AssumptionName.NO_EDGE_READ in {a.name for a in alone.assumptions}
     files = Certificate.load(FOLDER / "embeddings-files.json")
     assert [a.parameters.get("resumable") for a in files.assumptions][:3] == [True, None, True]
     assert files.mechanisms[0].details["arithmetic"]["storage"] == "single"
@@ -109,11 +118,14 @@ def test_scopes_and_assumptions_come_from_the_records() -> None:
     assert (seeded.status, seeded.assumptions[0].parameters["origin"]) == ("void", "a fixed seed")
 
 
-def test_the_clip_of_a_validation_row_follows_from_its_cost() -> None:
-    made = Certificate.load(FOLDER / "votes-ndp.json")
-    (record,) = [r for r in made.mechanisms if r.mechanism is Mechanism.NODE_VOTES]
-    assert record.details["validation_row_clip"] == pytest.approx(0.8 * record.details["row_clip"])
-    assert isinstance(record.costs[Group.VALIDATION][0], Laplace)
+@pytest.mark.parametrize("name", READ_EDGES)
+def test_a_promise_that_ended_at_a_degree_cap_is_not_carried_over(name: str) -> None:
+    sentence = "at node level its promise ended at a degree cap, which graphs exceed; make the release again"
+    with pytest.raises(CertificateError, match=f"certificate of format 1 cannot be migrated: {sentence}"):
+        Certificate.load(FOLDER / f"{name}.json")
+    # neither is one that says it was of edge level
+    with pytest.raises(CertificateError):
+        from_format_1({**stored(name), "unit": "edge"})
 
 
 @pytest.mark.parametrize("name", SEARCHES)
@@ -187,16 +199,6 @@ DETAILS = ("events", 0, "details")
         ("embeddings-edge", _put("scope", value="all")),
         ("embeddings-edge", _put("trust_model", value="none")),
         ("embeddings-edge", _put("note", value=1)),
-        ("embeddings-node", _remove("assumptions", 5)),
-        ("embeddings-node-uncut", _remove("assumptions", 5)),
-        ("embeddings-node-uncut", _put("assumptions", 5, "holds", value=False)),
-        ("votes-ndp", _remove("public_parameters", "groups")),
-        ("votes-ndp", _remove("public_parameters", "groups", "validation nodes")),
-        ("votes-ndp", _remove("public_parameters", "groups", "test nodes and the rest")),
-        ("votes-ndp", _lower("public_parameters", "groups", "validation nodes", 0, "noise_multiplier")),
-        ("votes-ndp", _lower("events", 2, "details", "row_clip")),
-        ("votes-ndp", _lower("events", 2, "details", "noise_scale", by=0.5)),
-        ("votes-ndp", _put("events", 2, "event", "count", value=1)),
         ("votes-edp", _lower("events", 0, "event", "epsilon")),
         ("sage-edp", _lower("events", 1, "event", "epsilon")),
         ("sage-edp", _put("events", 1, "details", "keep_one", value=1.0)),
@@ -204,9 +206,12 @@ DETAILS = ("events", 0, "details")
         ("mlp-dp", _put("events", 1, "details", "steps", value=1)),
         ("mlp-dp", _put("events", 0, "details", "theorem", value="")),
         ("mlp-dp", _put("public_parameters", "groups", "friends", value=[])),
-        ("sage-ndp", _lower("public_parameters", "own_share")),
-        ("sage-ndp", _lower("events", 1, "details", "sensitivity_in_clips")),
-        ("dpdgc-ndp", _put("public_parameters", "degree_cap", value=2)),
+        ("mlp-dp-choose", _remove("public_parameters", "groups")),
+        ("mlp-dp-choose", _remove("public_parameters", "groups", "validation nodes")),
+        ("mlp-dp-choose", _lower("public_parameters", "groups", "validation nodes", 0, "epsilon")),
+        ("mlp-dp", _put("scope", value="graphs whose degrees are all at most the degree cap")),
+        ("mlp-dp", _put("status", value="private in scope")),
+        ("mlp-dp", _lower("attack_success", "largest_true_positive_rate_at", "0.01")),
         ("mlp", _put("events", 0, "event", "epsilon", value=0.5)),
         ("sage-inf", _put("events", 0, "event", value={"kind": "gaussian", "noise_multiplier": 9.0, "count": 1})),
         ("mlp", _put("assumptions", value=3)),

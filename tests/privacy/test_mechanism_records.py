@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from caribou.errors import CaribouError, CertificateError
-from caribou.privacy.arithmetic import double_precision
+from caribou.privacy.arithmetic import double_precision, vote_arithmetic
 from caribou.privacy.assumptions import AssumptionName, Sampler
 from caribou.privacy.budget import PrivacyUnit
-from caribou.privacy.calibration import calibrate_propagation, calibrate_sums
+from caribou.privacy.calibration import CalibratedVotes, calibrate_propagation, calibrate_sums
 from caribou.privacy.events import (
     EpsilonDelta,
     Gaussian,
@@ -22,6 +22,7 @@ from caribou.privacy.events import (
     Parallel,
     SubsampledGaussian,
     event_to_dict,
+    gaussian_mu,
 )
 from caribou.privacy.mechanism_records import (
     DECLARED_FIELDS,
@@ -73,13 +74,23 @@ def messages(unit: str = "edge", *, cap: int = 10, mu: float = 0.5) -> Mechanism
 
 
 def sums(unit: str = "edge") -> MechanismRecord:
-    bound = sum_sensitivity(unit, **({} if unit == "edge" else {"degree_cap": 20, "radius": 4.0}))
+    bounds = Bounds(nodes=100, declared_degree=20)
+    bound = sum_sensitivity(unit, **({} if unit == "edge" else {"bounds": bounds, "radius": 4.0}))
     return sums_record(calibrate_sums(bound, hops=2, mu=0.5, nodes=100, columns=4))
 
 
 def descent(examples: Examples = Examples.OWN_ROWS, unit: PrivacyUnit = NODE, **more: Any) -> MechanismRecord:
     figures = {"steps": 9, "noise_multiplier": 6.0, "clip": 0.5, "schedule": {"step_size": 0.1}}
     return descent_record("training", unit=unit, examples=examples, **figures, **more)
+
+
+def up_to(degree: int) -> Bounds:
+    return Bounds(nodes=100, declared_degree=degree)
+
+
+def node_votes(limit: int | None = 8, *, noise_std: float = 4.0) -> MechanismRecord:
+    arithmetic = vote_arithmetic(nodes=100, columns=5, radius=16.0, fractions=limit is not None)
+    return node_votes_record(CalibratedVotes(limit, 16, 5.0, 3.0, noise_std, arithmetic))
 
 
 def drawn() -> MechanismRecord:
@@ -112,12 +123,14 @@ RECORDS = {
     "sums, node": sums("node"),
     "own rows": descent(),
     "rows of A, edge": descent(Examples.ROWS_OF_A, EDGE),
-    "rows of A, node": descent(Examples.ROWS_OF_A, degree_cap=20),
-    "neighbourhoods": descent(Examples.NEIGHBOURHOODS, degree_cap=4, own_share=0.5),
+    "rows of A, node": descent(Examples.ROWS_OF_A, bounds=up_to(20)),
+    "rows of A, cut": descent(Examples.ROWS_OF_A, bounds=Bounds(degree_cap=20, nodes=100)),
+    "neighbourhoods": descent(Examples.NEIGHBOURHOODS, bounds=up_to(4), own_share=0.5, message_scale=4),
     "mean": mean_record("mean", noise_std=3.0),
     "edge votes": edge_votes_record(epsilon=2.0, mu=math.inf),
     "edge votes, Gaussian": edge_votes_record(epsilon=math.inf, mu=0.5),
-    "node votes": node_votes_record(receivers_per_sender=8, row_clip=12.0, validation_row_clip=9.6, noise_scale=1.5),
+    "node votes": node_votes(),
+    "node votes, all whole": node_votes(None),
     "edge count": edge_count_record(epsilon=0.5),
     "response": drawn(),
     "response, planned": randomized_response_record(epsilon=2.0),
@@ -131,7 +144,7 @@ NOISELESS = {
     "descent": descent_record("training", unit=NODE, steps=3, noise_multiplier=0.0, clip=1.0),
     "mean": mean_record("mean", noise_std=0.0),
     "edge votes": edge_votes_record(epsilon=math.inf, mu=math.inf),
-    "node votes": node_votes_record(receivers_per_sender=2, row_clip=4.0, validation_row_clip=4.0, noise_scale=0.0),
+    "node votes": node_votes(noise_std=0.0),
     "choice": exponential_record("choice", epsilon=math.inf, candidates=2),
     "graph": no_noise_record(EDGE, "the graph itself"),
 }
@@ -196,8 +209,8 @@ def test_cost_of_messages() -> None:
     assert [a.name for a in record.needs] == [AssumptionName.INITIAL_STATE]
     node = messages("node")
     assert set(node.costs) == set(PARTS)
-    assert node.scope == Scope(ScopeKind.DEGREES_WITHIN_CAP, 10)
-    assert [a.name for a in node.needs] == [AssumptionName.INITIAL_STATE, AssumptionName.TRUNCATION]
+    assert node.scope == Scope(ScopeKind.NODES_UP_TO_DEGREE, 10)
+    assert [a.name for a in node.needs] == [AssumptionName.INITIAL_STATE, AssumptionName.ORDER_OF_PAIRS]
     uncut = messages("node", cap=99)
     assert (uncut.scope, [a.name for a in uncut.needs]) == (Scope(), [AssumptionName.INITIAL_STATE])
 
@@ -208,10 +221,18 @@ def test_cost_of_sums() -> None:
     assert same(costs(record), {"every edge": [event_to_dict(Gaussian(2 * math.sqrt(2) * (1 + 2.0**-44), 2))]})
     assert record.details["sensitivity"]["value"] == pytest.approx(math.sqrt(2))
     assert record.details["noise_std"] == pytest.approx(4.0)  # sqrt(2) sqrt(2) / (1/2)
-    assert record.public == {"nodes": 100, "hops": 2, "degree_cap": None, "radius": None, "columns": 4}
+    assert record.public == {
+        "nodes": 100,
+        "hops": 2,
+        "degree_cap": None,
+        "declared_degree": None,
+        "radius": None,
+        "columns": 4,
+    }
     node = sums("node")
     assert node.details["sensitivity"]["value"] == pytest.approx(6.0)
-    assert node.scope == Scope(ScopeKind.DEGREES_WITHIN_CAP, 20)
+    assert node.scope == Scope(ScopeKind.NODES_UP_TO_DEGREE, 20)
+    assert [a.name for a in node.needs] == [AssumptionName.INITIAL_STATE]  # nothing is cut
     assert set(node.costs) == set(NODES)
 
 
@@ -224,11 +245,14 @@ def test_cost_of_descent() -> None:
     assert edge.costs == {Group.EVERY_EDGE: (Gaussian(6.0, 9),)}
     assert edge.details["noise_std"] == pytest.approx(3 * 2.0424, abs=1e-3)  # sqrt(7 - 2 sqrt(2)) = 2.0424
     assert [a.name for a in edge.needs] == [AssumptionName.RELEASED_WEIGHTS]
-    node = descent(Examples.ROWS_OF_A, degree_cap=20)
+    node = RECORDS["rows of A, node"]
     assert node.details["sensitivity_in_clips"] == pytest.approx(1 + 20 * math.sqrt(2 - 1 / math.sqrt(2)))
     assert node.costs == dict.fromkeys(PARTS, (Gaussian(6.0, 9),))
-    assert node.scope == Scope(ScopeKind.DEGREES_WITHIN_CAP, 20)
-    around = descent(Examples.NEIGHBOURHOODS, degree_cap=4, own_share=0.5)
+    assert node.scope == Scope(ScopeKind.NODES_UP_TO_DEGREE, 20)
+    cut = RECORDS["rows of A, cut"]  # 20 entries go and 20 edges appear, each in two rows
+    assert cut.details["sensitivity_in_clips"] == pytest.approx(1 + 60 * math.sqrt(2 - 1 / math.sqrt(2)))
+    assert AssumptionName.ORDER_OF_PAIRS in {a.name for a in cut.needs}
+    around = RECORDS["neighbourhoods"]
     with_own, without = 5.0611, 4.0611
     assert around.details["sensitivity_in_clips"] == pytest.approx(with_own, abs=1e-4)
     assert around.costs[Group.TRAINING] == (Gaussian(6.0, 9),)
@@ -242,13 +266,16 @@ def test_cost_of_descent() -> None:
     ("examples", "unit", "figures"),
     [
         (Examples.OWN_ROWS, EDGE, {}),
-        (Examples.OWN_ROWS, NODE, {"degree_cap": 3}),
-        (Examples.ROWS_OF_A, EDGE, {"degree_cap": 3}),
+        (Examples.OWN_ROWS, NODE, {"bounds": up_to(3)}),
+        (Examples.OWN_ROWS, NODE, {"message_scale": 3}),
+        (Examples.ROWS_OF_A, EDGE, {"bounds": up_to(3)}),
         (Examples.ROWS_OF_A, NODE, {}),
-        (Examples.ROWS_OF_A, NODE, {"degree_cap": 3, "own_share": 0.5}),
-        (Examples.NEIGHBOURHOODS, EDGE, {"degree_cap": 3, "own_share": 0.5}),
-        (Examples.NEIGHBOURHOODS, NODE, {"own_share": 0.5}),
-        (Examples.NEIGHBOURHOODS, NODE, {"degree_cap": 3}),
+        (Examples.ROWS_OF_A, NODE, {"bounds": up_to(3), "own_share": 0.5}),
+        (Examples.ROWS_OF_A, NODE, {"bounds": up_to(3), "message_scale": 2}),
+        (Examples.NEIGHBOURHOODS, EDGE, {"bounds": up_to(3), "own_share": 0.5, "message_scale": 3}),
+        (Examples.NEIGHBOURHOODS, NODE, {"own_share": 0.5, "message_scale": 3}),
+        (Examples.NEIGHBOURHOODS, NODE, {"bounds": up_to(3), "message_scale": 3}),
+        (Examples.NEIGHBOURHOODS, NODE, {"bounds": up_to(3), "own_share": 0.5}),
     ],
 )
 def test_a_descent_without_a_theorem_is_refused(examples: Examples, unit: PrivacyUnit, figures: dict[str, Any]) -> None:
@@ -257,19 +284,28 @@ def test_a_descent_without_a_theorem_is_refused(examples: Examples, unit: Privac
 
 
 def test_cost_of_votes() -> None:
-    """M = 8 rows at scale 3/2; a row of clip 12 moves by 12 / 1.5 = 8, of clip 9.6 by 6.4."""
+    """M = 8, d* = 16, std 4: a sender moves sqrt(8); a receiver its row of length 5 (3) and 16 g, g = sqrt(8) (1 - sqrt(8/9))."""
     assert edge_votes_record(epsilon=2.0, mu=math.inf).event == EpsilonDelta(2.0)
     assert edge_votes_record(epsilon=math.inf, mu=0.5).event == Gaussian(2.0)
     votes = RECORDS["node votes"]
-    assert same(
-        costs(votes),
-        {
-            "training nodes": [event_to_dict(Laplace(1.5, 8))],
-            "validation nodes": [event_to_dict(Laplace(1 / 6.4))],
-            "test nodes and the rest": [event_to_dict(Laplace(1 / 8))],
-        },
-    )
-    assert votes.scope == Scope(ScopeKind.TRAINING_NODES, 8)
+    others = 16 * math.sqrt(8) * (1 - math.sqrt(8 / 9))
+    moved = {
+        Group.TRAINING: math.sqrt(8),
+        Group.VALIDATION: math.hypot(3, others),
+        Group.OTHERS: math.hypot(5, others),
+    }
+    for group, distance in moved.items():
+        (event,) = votes.costs[group]
+        assert isinstance(event, Gaussian)
+        assert (event.noise_multiplier, event.count) == (pytest.approx(4.0 / distance, rel=1e-6), 1)
+    assert votes.scope == Scope(ScopeKind.NODES_UP_TO_DEGREE, 16)
+    assert (votes.public, votes.needs) == ({"declared_degree": 16, "nodes": 100}, ())
+    for key in ("row_clip", "validation_row_clip"):
+        with pytest.raises(CertificateError, match="row_clip must be at most declared_degree = 16"):
+            rebuild(replace(votes, details={**votes.details, key: 17.0}))
+    whole = RECORDS["node votes, all whole"]
+    multipliers = [event.noise_multiplier for (event,) in whole.costs.values()]  # type: ignore[union-attr]
+    assert multipliers == pytest.approx([4 / math.sqrt(16), 4 / 3, 4 / 5], rel=1e-6)
     with pytest.raises(CertificateError, match="one kind of noise"):
         rebuild(replace(RECORDS["edge votes"], details={**RECORDS["edge votes"].details, "noise_std": 1.0}))
 
@@ -393,9 +429,9 @@ def test_assumptions_that_follow() -> None:
     assert names(messages(), unit=EDGE) == {"initial state"}
     assert names(descent()) == {"own predictions", "no edge is read"}
     assert names(descent(), choice()) == {"own predictions", "no edge is read", "parallel composition"}
-    assert names(descent(), descent(Examples.ROWS_OF_A, degree_cap=3)) == {
+    assert names(descent(), descent(Examples.ROWS_OF_A, bounds=Bounds(degree_cap=3, nodes=100))) == {
         "own predictions",
-        "truncation",
+        "order of pairs",
         "parallel composition",
         "weights",
     }
@@ -406,7 +442,6 @@ def test_samplers_that_follow() -> None:
     others = {
         "edge votes": {Sampler.DISCRETE_LAPLACE},
         "edge count": {Sampler.DISCRETE_LAPLACE},
-        "node votes": {Sampler.LAPLACE},
         "response": {Sampler.BERNOULLI},
         "response, planned": {Sampler.BERNOULLI},
         "choice": {Sampler.EXPONENTIAL_CHOICE},
@@ -420,6 +455,35 @@ def test_samplers_that_follow() -> None:
     assert samplers_of(sampled) == {Sampler.GAUSSIAN, Sampler.BERNOULLI}
     assert samplers_of(no_noise_record(EDGE, "nothing")) == set()
     assert samplers_of(own_record("mine", "my theorem", EDGE, {Group.EVERY_EDGE: (Gaussian(1.0),)})) == {Sampler.OWN}
+
+
+BY_DEGREE = ("messages, node", "sums, node", "rows of A, node", "rows of A, cut", "neighbourhoods", "node votes")
+
+
+@pytest.mark.parametrize("name", [*BY_DEGREE, "node votes, all whole"])
+def test_a_node_of_larger_degree_pays_more(name: str) -> None:
+    record = rebuild(stored(RECORDS[name]))
+    declared = record.scope.limit
+    assert declared is not None
+    assert same(costs(replace(record, costs=record.costs_at(declared))), costs(record))
+    strictly = []
+    for group in record.costs:
+        paid = [gaussian_mu(record.costs_at(degree).get(group, ())) for degree in (0, 1, declared, declared + 1, 99)]
+        assert None not in paid
+        assert paid == sorted(paid)  # type: ignore[type-var]
+        assert paid[2] > paid[0]  # type: ignore[operator]
+        strictly.append(paid[-1] > paid[2])  # type: ignore[operator]
+    # a sender of M receivers or more pays the same, and so does one whose row is clipped, where all votes are whole
+    assert any(strictly) if "votes" in name else all(strictly)
+    if name.startswith("node votes"):
+        assert all(events == () for events in record.costs_at(0).values())
+
+
+def test_records_that_do_not_know_a_degree_cost_every_node_the_same() -> None:
+    for name, record in RECORDS.items():
+        if name not in BY_DEGREE and "votes, all" not in name:
+            assert record.by_degree is None, name
+            assert record.costs_at(0) == record.costs_at(10**6) == record.costs, name
 
 
 def test_units_at_which_a_mechanism_has_a_theorem() -> None:

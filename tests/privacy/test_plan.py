@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from datetime import UTC, datetime
+from statistics import NormalDist
 
 import pytest
 
@@ -20,8 +21,17 @@ from caribou.privacy.mechanism_records import (
     no_noise_record,
     no_release_record,
 )
-from caribou.privacy.plan import ReleasePlan, attack_rates, exact_mu, group_epsilons
-from certificate_support import certificates, embeddings, plan_of, search_plan
+from caribou.privacy.plan import (
+    CURVE_DEGREES,
+    ReleasePlan,
+    attack_success,
+    epsilon_at,
+    epsilon_by_degree,
+    exact_mu,
+    group_epsilons,
+)
+from caribou.privacy.sensitivity import recomputed_sensitivity
+from certificate_support import PRIVATE, certificates, embeddings, plan_of, search_plan
 
 NODE = Budget(8.0, 1e-5, PrivacyUnit.NODE)
 
@@ -71,7 +81,7 @@ def test_a_plan_without_noise_has_no_privacy() -> None:
     ).certificate(NoiseSource.secure())
     assert (made.status, made.epsilon_spent, made.mu) == ("no privacy", math.inf, None)
     assert made.groups == {"every edge": math.inf}
-    assert set(made.largest_true_positive_rates.values()) == {1.0}
+    assert {rate for rates in made.attack_success.values() for rate in rates.values()} == {1.0}
 
 
 def test_public_parameters_that_a_mechanism_fixes_are_the_mechanisms() -> None:
@@ -87,10 +97,10 @@ def test_assumptions_follow_from_the_mechanisms() -> None:
     assert {a.name for a in votes.all_assumptions(NoiseSource.secure())} == set(STANDING)
     wrong = plan(
         mean_record("mean", noise_std=2.0),
-        assumptions=(Assumption(AssumptionName.TRUNCATION), Assumption(AssumptionName.PUBLIC_FEATURES)),
+        assumptions=(Assumption(AssumptionName.ORDER_OF_PAIRS), Assumption(AssumptionName.PUBLIC_FEATURES)),
     )
     names = {a.name for a in wrong.all_assumptions(NoiseSource.secure())} - set(STANDING)
-    # a truncation that no mechanism makes is not stated; what the method alone can know is
+    # a cut that no mechanism makes is not stated; what the method alone can know is
     assert names == {AssumptionName.OWN_PREDICTIONS, AssumptionName.NO_EDGE_READ, AssumptionName.PUBLIC_FEATURES}
     for name, made in certificates().items():
         listed = [a.name for a in made.assumptions]
@@ -111,10 +121,79 @@ def test_a_certificate_has_a_number_a_time_and_versions() -> None:
     assert {"python", "caribou-gnn", "dp-accounting"} <= set(one.versions)
 
 
-def test_attack_rates_are_those_of_the_gaussian() -> None:
+def test_attack_success_is_that_of_the_gaussian() -> None:
     """Phi(Phi^-1(0.01) + 1) = 0.0924 and Phi(Phi^-1(0.001) + 1) = 0.0183 (tables of the normal distribution)."""
-    rates = attack_rates((Gaussian(1.0),), 1e-5)
+    rates = attack_success((Gaussian(1.0),), 1e-5)["presence"]
     assert rates == {"0.001": pytest.approx(0.01832, abs=1e-4), "0.01": pytest.approx(0.09236, abs=1e-4)}
+
+
+@pytest.mark.parametrize("mu", [0.1, 0.5, 1.0, 3.0, 8.0])
+def test_a_replacement_is_two_steps(mu: float) -> None:
+    """Phi(Phi^-1(a) + 2 mu) for Gaussian releases, however they compose; of pure epsilon at most 2 epsilon."""
+    normal = NormalDist()
+    for cost in ((Gaussian(1 / mu),), (Gaussian(math.sqrt(2) / mu), Gaussian(2 * math.sqrt(2) / mu, 4))):
+        rates = attack_success(cost, 1e-5)
+        for question, steps in (("presence", 1), ("replacement", 2)):
+            for fpr, rate in rates[question].items():
+                assert rate == pytest.approx(normal.cdf(normal.inv_cdf(float(fpr)) + steps * mu), rel=1e-9)
+    pure = attack_success((EpsilonDelta(mu / 2),), 1e-5)
+    for fpr, rate in pure["replacement"].items():
+        one = pure["presence"][fpr]
+        assert one == pytest.approx(min(math.exp(mu / 2) * float(fpr), 1 - math.exp(-mu / 2) * (1 - float(fpr))))
+        assert one < rate <= min(math.exp(mu) * float(fpr), 1 - math.exp(-mu) * (1 - float(fpr))) * (1 + 1e-9)
+
+
+def test_a_replacement_is_as_easy_as_the_costliest_group_allows() -> None:
+    groups = Parallel(((Gaussian(4.0),), (Gaussian(1.0),)))
+    assert attack_success((groups,), 1e-5) == attack_success((Gaussian(1.0),), 1e-5)
+    assert attack_success((EpsilonDelta(0.0),), 1e-5)["replacement"] == {"0.001": 0.001, "0.01": 0.01}
+
+
+WITHOUT_THE_WORD = ("embeddings, nothing cut", "search without edges")
+NODE_LEVEL = [n for n in PRIVATE if any(word in n for word in ("ndp", "mlp-dp", "node")) or n in WITHOUT_THE_WORD]
+
+
+@pytest.mark.parametrize("name", NODE_LEVEL)
+def test_the_curve_rises_with_the_degree_and_meets_the_headline(name: str) -> None:
+    made = certificates()[name]
+    assert made.unit is PrivacyUnit.NODE
+    curve = dict(made.epsilon_by_degree)
+    nodes = made.public_parameters["nodes"]
+    assert list(curve) == sorted({*(d for d in (*CURVE_DEGREES, made.scope.limit or 0) if d < nodes), nodes - 1})
+    assert list(curve.values()) == sorted(curve.values())
+    headline = made.scope.limit or nodes - 1
+    # what a node of the declared degree is promised is what the costliest group pays
+    assert curve[headline] == pytest.approx(made.epsilon_spent, rel=1e-6)
+    assert curve[headline] == pytest.approx(max(made.groups.values()), rel=1e-6)
+    assert all(epsilon <= made.epsilon * (1 + 1e-9) for degree, epsilon in curve.items() if degree <= headline)
+    if not made.scope.is_every_graph:
+        assert curve[nodes - 1] > made.epsilon_spent
+
+
+def test_the_curve_is_flat_where_no_edge_is_read_and_empty_at_edge_level() -> None:
+    for name, made in certificates().items():
+        if made.unit is PrivacyUnit.EDGE:
+            assert made.epsilon_by_degree == (), name
+            assert name not in NODE_LEVEL
+        elif AssumptionName.NO_EDGE_READ in {a.name for a in made.assumptions}:
+            assert len({epsilon for _, epsilon in made.epsilon_by_degree}) == 1, name
+    flat = (mean_record("mean", noise_std=2.0),)
+    assert epsilon_by_degree(flat, PrivacyUnit.EDGE, 1e-5, 50) == ()
+    assert [d for d, _ in epsilon_by_degree(flat, PrivacyUnit.NODE, 1e-5, None)] == list(CURVE_DEGREES)
+    assert [d for d, _ in epsilon_by_degree(flat, PrivacyUnit.NODE, 1e-5, 1)] == [0]
+    assert [d for d, _ in epsilon_by_degree(flat, PrivacyUnit.NODE, 1e-5, 4)] == [0, 1, 2, 3]
+
+
+def test_a_node_of_any_degree_can_be_asked_for() -> None:
+    """mu by degree is proportional to the sensitivity at that degree; the embeddings are cut to 10."""
+    plan = embeddings("node", cap=10)
+    sensitivity = plan.mechanisms[0].details["sensitivity"]
+    bound = recomputed_sensitivity(sensitivity)
+    mu = plan.mechanisms[0].details["mu"]
+    for degree in (0, 3, 10, 11, 60):
+        expected = gdp_epsilon(mu=mu * bound.at_degree(degree) / bound.value, delta=1e-5)
+        assert epsilon_at(plan.mechanisms, 1e-5, degree) == pytest.approx(expected, rel=1e-5)
+    assert epsilon_at(plan.mechanisms, 1e-5, 11) > 4.0 >= epsilon_at(plan.mechanisms, 1e-5, 10)
 
 
 def test_group_epsilons_compose_each_group_alone() -> None:

@@ -11,26 +11,25 @@ from caribou.errors import CaribouError, CertificateError
 from caribou.privacy.scope import Scope, ScopeKind
 
 EVERY = Scope()
-SENDERS = Scope(ScopeKind.TRAINING_NODES, 8)
-CAPPED = Scope(ScopeKind.DEGREES_WITHIN_CAP, 20)
+SMALL = Scope(ScopeKind.NODES_UP_TO_DEGREE, 8)
+LARGE = Scope(ScopeKind.NODES_UP_TO_DEGREE, 20)
 
 
 def test_kind_and_limit_go_together() -> None:
     assert EVERY.is_every_graph
-    assert not CAPPED.is_every_graph
+    assert not LARGE.is_every_graph
     for kind, limit in (
         (ScopeKind.EVERY_GRAPH, 5),
-        (ScopeKind.TRAINING_NODES, None),
-        (ScopeKind.DEGREES_WITHIN_CAP, None),
-        (ScopeKind.DEGREES_WITHIN_CAP, 0),
-        (ScopeKind.DEGREES_WITHIN_CAP, True),
-        (ScopeKind.DEGREES_WITHIN_CAP, 2.5),
+        (ScopeKind.NODES_UP_TO_DEGREE, None),
+        (ScopeKind.NODES_UP_TO_DEGREE, 0),
+        (ScopeKind.NODES_UP_TO_DEGREE, True),
+        (ScopeKind.NODES_UP_TO_DEGREE, 2.5),
     ):
         with pytest.raises(CaribouError):
             Scope(kind, limit)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("scope", [EVERY, SENDERS, CAPPED])
+@pytest.mark.parametrize("scope", [EVERY, SMALL, LARGE])
 def test_json_is_the_inverse(scope: Scope) -> None:
     assert Scope.from_dict(scope.to_dict()) == scope
     assert (scope.limit is None) or str(scope.limit) in scope.words
@@ -42,11 +41,11 @@ def test_json_is_the_inverse(scope: Scope) -> None:
         None,
         {},
         "every graph",
-        {**CAPPED.to_dict(), "limit": 21},
-        {**CAPPED.to_dict(), "words": "every graph"},
-        {**CAPPED.to_dict(), "kind": "every graph"},
-        {**CAPPED.to_dict(), "kind": "most graphs"},
-        {**CAPPED.to_dict(), "note": 1},
+        {**LARGE.to_dict(), "limit": 21},
+        {**LARGE.to_dict(), "words": "every graph"},
+        {**LARGE.to_dict(), "kind": "every graph"},
+        {**LARGE.to_dict(), "kind": "most graphs"},
+        {**LARGE.to_dict(), "note": 1},
         {**EVERY.to_dict(), "limit": 3},
     ],
 )
@@ -58,7 +57,8 @@ def test_other_records_are_refused(record: Any) -> None:
 def test_the_weakest_implies_all() -> None:
     assert Scope.weakest([]) == EVERY
     assert Scope.weakest([EVERY, EVERY]) == EVERY
-    assert Scope.weakest([EVERY, SENDERS]) == SENDERS
-    assert Scope.weakest([SENDERS, CAPPED]) == Scope(ScopeKind.DEGREES_WITHIN_CAP, 8)
-    for scopes in itertools.permutations([EVERY, SENDERS, CAPPED]):
-        assert Scope.weakest(scopes) == Scope(ScopeKind.DEGREES_WITHIN_CAP, 8)
+    assert Scope.weakest([EVERY, SMALL]) == SMALL
+    assert Scope.weakest([LARGE, EVERY]) == LARGE
+    assert Scope.weakest([SMALL, LARGE]) == SMALL
+    for scopes in itertools.permutations([EVERY, SMALL, LARGE]):
+        assert Scope.weakest(scopes) == SMALL

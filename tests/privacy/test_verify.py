@@ -99,7 +99,7 @@ def test_the_certificate_of_every_method_verifies(name: str) -> None:
     assert again == made
     result = verify(again)
     assert result.passed, failures(result)
-    assert made.status == ("private" if made.scope.is_every_graph else "private in scope")
+    assert made.status == ("private" if made.scope.is_every_graph else "private by degree")
     if made.epsilon_spent > 0:
         assert result.epsilon_pld == pytest.approx(made.epsilon_spent, abs=2e-3)
 
@@ -123,9 +123,9 @@ def test_seeded_noise_does_not_verify() -> None:
 def test_a_search_states_what_holds_for_all_of_its_trials() -> None:
     mixed, alone = (certificates()[name] for name in ("search at node level", "search without edges"))
     stated = {a.name for a in mixed.assumptions}
-    assert stated >= {AssumptionName.TRUNCATION, AssumptionName.INITIAL_STATE, AssumptionName.PARALLEL_COMPOSITION}
+    assert stated >= {AssumptionName.ORDER_OF_PAIRS, AssumptionName.INITIAL_STATE, AssumptionName.PARALLEL_COMPOSITION}
     assert AssumptionName.NO_EDGE_READ not in stated
-    assert mixed.status == "private in scope"
+    assert mixed.status == "private by degree"
     assert AssumptionName.NO_EDGE_READ in {a.name for a in alone.assumptions}
     assert alone.status == "private"
 
@@ -230,7 +230,7 @@ def forget(record: Record, *names: AssumptionName) -> None:
 
 def scoped(record: Record, scope: Scope) -> None:
     record["scope"] = scope.to_dict()
-    record["status"] = "private" if scope.is_every_graph else "private in scope"
+    record["status"] = "private" if scope.is_every_graph else "private by degree"
 
 
 def each_event(record: Record) -> list[Record]:
@@ -335,7 +335,7 @@ def caps(r: Record) -> list[tuple[Record, str]]:
     for m in r["mechanisms"]:
         d = m["details"]
         sensitivity = d.get("sensitivity")
-        for place in (d, sensitivity, sensitivity.get("bounds") if isinstance(sensitivity, dict) else None):
+        for place in (d.get("bounds"), sensitivity.get("bounds") if isinstance(sensitivity, dict) else None):
             if isinstance(place, dict) and place.get("degree_cap") is not None:
                 found.append((place, "degree_cap"))
     needs(len(found) > 1)
@@ -382,11 +382,14 @@ def contraction_of_the_step_only(r: Record) -> None:
 
 def cap_changed_everywhere(cap: int | None) -> Callable[[Record], None]:
     def change(r: Record) -> None:
+        needs(not certificates_scope(r).is_every_graph)  # a cap that cuts nothing can be left out
         for place, key in caps(r):
             place[key] = cap
-        scoped(r, Scope() if cap is None else Scope(ScopeKind.DEGREES_WITHIN_CAP, cap))
+            if "degree_floor" in place and cap is not None:
+                place["degree_floor"] = max(cap, place["degree_floor"])
+        scoped(r, Scope() if cap is None else Scope(ScopeKind.NODES_UP_TO_DEGREE, cap))
         if cap is None:
-            forget(r, AssumptionName.TRUNCATION)
+            forget(r, AssumptionName.ORDER_OF_PAIRS)
 
     return change
 
@@ -426,7 +429,7 @@ def node_theorem_at_edge_level(r: Record) -> None:
 def every_graph(r: Record) -> None:
     needs(not certificates_scope(r).is_every_graph)
     scoped(r, Scope())
-    forget(r, AssumptionName.TRUNCATION, AssumptionName.CHOICE_OF_RECEIVERS)
+    forget(r, AssumptionName.ORDER_OF_PAIRS)
 
 
 def certificates_scope(r: Record) -> Scope:
@@ -439,17 +442,63 @@ def wider_limit(r: Record) -> None:
     scoped(r, Scope(scope.kind, 10 * (scope.limit or 0)))
 
 
-def other_kind_of_scope(r: Record) -> None:
-    scope = certificates_scope(r)
-    needs(scope.limit)
-    kinds = [k for k in ScopeKind if k not in (scope.kind, ScopeKind.EVERY_GRAPH)]
-    scoped(r, Scope(kinds[0], scope.limit))
+def declared_degree_everywhere(degree: int) -> Callable[[Record], None]:
+    def change(r: Record) -> None:
+        needs(certificates_scope(r).limit)
+        for m in r["mechanisms"]:
+            d = m["details"]
+            sensitivity = d.get("sensitivity")
+            for place in (d, d.get("bounds"), sensitivity.get("bounds") if isinstance(sensitivity, dict) else None):
+                if isinstance(place, dict) and "declared_degree" in place:
+                    place["declared_degree"] = degree
+        r["public_parameters"]["declared_degree"] = degree
+        scoped(r, Scope(ScopeKind.NODES_UP_TO_DEGREE, degree))
+
+    return change
+
+
+def smaller_curve(r: Record) -> None:
+    needs(r["epsilon_by_degree"] and r["epsilon_spent"])
+    r["epsilon_by_degree"] = [[degree, epsilon / 2] for degree, epsilon in r["epsilon_by_degree"]]
+
+
+def flat_curve(r: Record) -> None:
+    """The headline for every degree."""
+    needs(r["epsilon_by_degree"])
+    r["epsilon_by_degree"] = [[degree, r["epsilon_spent"]] for degree, _ in r["epsilon_by_degree"]]
+
+
+def curve_hidden(r: Record) -> None:
+    r["epsilon_by_degree"] = []
+
+
+def hubs_hidden(r: Record) -> None:
+    needs(r["epsilon_by_degree"])
+    r["epsilon_by_degree"].pop()
+
+
+def curve_of_larger_degrees(r: Record) -> None:
+    needs(r["epsilon_by_degree"])
+    r["epsilon_by_degree"] = [[10 * degree, epsilon] for degree, epsilon in r["epsilon_by_degree"]]
+
+
+def curve_backwards(r: Record) -> None:
+    r["epsilon_by_degree"].reverse()
+
+
+def degree_added_to_the_curve(r: Record) -> None:
+    r["epsilon_by_degree"].append([10**6, r["epsilon_spent"]])
+
+
+def degree_stated_twice(r: Record) -> None:
+    needs(r["epsilon_by_degree"])
+    r["epsilon_by_degree"].append([*r["epsilon_by_degree"][-1]])
 
 
 def narrower_scope_than_needed(r: Record) -> None:
     needs(certificates_scope(r).is_every_graph)
-    scoped(r, Scope(ScopeKind.DEGREES_WITHIN_CAP, 5))
-    assume(r, Assumption(AssumptionName.TRUNCATION))
+    scoped(r, Scope(ScopeKind.NODES_UP_TO_DEGREE, 5))
+    assume(r, Assumption(AssumptionName.ORDER_OF_PAIRS))
 
 
 def smaller_epsilons(r: Record) -> None:
@@ -467,15 +516,34 @@ def smaller_spent(r: Record) -> None:
 
 def smaller_rates(r: Record) -> None:
     needs(r["epsilon_spent"])
-    rates = r["attack_success"]["largest_true_positive_rate_at"]
-    for fpr in rates:
-        rates[fpr] = float(fpr)
+    for rates in r["attack_success"].values():
+        for fpr in rates:
+            rates[fpr] = float(fpr)
     r["mu"] = None if r["mu"] is None else r["mu"] / 2
 
 
 def rates_elsewhere(r: Record) -> None:
-    rates = r["attack_success"]["largest_true_positive_rate_at"]
-    r["attack_success"]["largest_true_positive_rate_at"] = {"0.05": rates["0.01"], "0.1": rates["0.01"]}
+    for question, rates in r["attack_success"].items():
+        r["attack_success"][question] = {"0.05": rates["0.01"], "0.1": rates["0.01"]}
+
+
+def replacement_as_hard_as_presence(r: Record) -> None:
+    needs(r["epsilon_spent"])
+    r["attack_success"]["replacement"] = dict(r["attack_success"]["presence"])
+
+
+def replacement_forgotten(r: Record) -> None:
+    del r["attack_success"]["replacement"]
+
+
+def questions_swapped(r: Record) -> None:
+    needs(r["epsilon_spent"])
+    presence, replacement = (r["attack_success"][question] for question in ("presence", "replacement"))
+    r["attack_success"] = {"presence": replacement, "replacement": presence}
+
+
+def another_question(r: Record) -> None:
+    r["attack_success"]["guess"] = dict(r["attack_success"]["presence"])
 
 
 def group_removed_everywhere(r: Record) -> None:
@@ -496,7 +564,8 @@ def group_renamed(r: Record) -> None:
 def events_swapped_between_groups(r: Record) -> None:
     for m in r["mechanisms"]:
         costs = m["costs"]
-        if len({json.dumps(events) for events in costs.values()}) > 1:
+        first = next(iter(costs.values()))
+        if not all(same(first, events) for events in costs.values()):  # up to rounding, as a verification compares
             m["costs"] = dict(zip(costs, [*list(costs.values())[1:], next(iter(costs.values()))], strict=True))
             return
     raise NotApplicable
@@ -561,9 +630,9 @@ def no_edge_read(r: Record) -> None:
     assume(r, Assumption(AssumptionName.NO_EDGE_READ))
 
 
-def no_edge_read_instead_of_truncation(r: Record) -> None:
+def no_edge_read_instead_of_a_cut(r: Record) -> None:
     no_edge_read(r)
-    forget(r, AssumptionName.TRUNCATION, AssumptionName.CHOICE_OF_RECEIVERS)
+    forget(r, AssumptionName.ORDER_OF_PAIRS)
     scoped(r, Scope())
 
 
@@ -614,14 +683,14 @@ def holds_hidden(r: Record) -> None:
 
 
 def status_better_than_scope(r: Record) -> None:
-    needs(r["status"] == "private in scope")
+    needs(r["status"] == "private by degree")
     r["status"] = "private"
 
 
 def own_rows_instead(r: Record) -> None:
     found = [m["details"] for m in r["mechanisms"] if m["details"].get("examples") in ("rows of A", "neighbourhoods")]
     needs(found)
-    found[0].update(examples="own rows", degree_cap=None, own_share=None, sensitivity_in_clips=1.0)
+    found[0].update(examples="own rows", bounds=None, own_share=None, message_scale=None, sensitivity_in_clips=1.0)
 
 
 def fewer_clips(r: Record) -> None:
@@ -690,13 +759,14 @@ def cheaper_votes(r: Record) -> None:
 
 def fewer_receivers(r: Record) -> None:
     m = the(r, Mechanism.NODE_VOTES)
-    m["details"]["receivers_per_sender"] = m["costs"]["training nodes"][0]["count"] = 1
+    needs(m["details"]["receivers_per_sender"] != 1)
+    m["details"]["receivers_per_sender"] = 1
 
 
 def smaller_rows(r: Record) -> None:
     m = the(r, Mechanism.NODE_VOTES)
     m["details"]["row_clip"] /= 2
-    m["details"]["noise_scale"] *= 2
+    m["details"]["noise_std"] *= 2
 
 
 def rows_of_validation_only(r: Record) -> None:
@@ -866,12 +936,16 @@ CONSISTENT: list[Callable[[Record], None]] = [
     *(input_of_another_layer, less_weight_on_edges, smaller_contraction, contraction_of_the_step_only),
     *(cap_changed_everywhere(1), cap_changed_everywhere(60), cap_changed_everywhere(None)),
     *(unit_everywhere, unit_of_the_claim_only, edge_theorem_at_node_level, node_theorem_at_edge_level),
-    *(every_graph, wider_limit, other_kind_of_scope, narrower_scope_than_needed, status_better_than_scope),
+    *(every_graph, wider_limit, narrower_scope_than_needed, status_better_than_scope),
+    *(declared_degree_everywhere(1), declared_degree_everywhere(60)),
+    *(smaller_curve, flat_curve, curve_hidden, hubs_hidden, curve_of_larger_degrees, curve_backwards),
+    *(degree_added_to_the_curve, degree_stated_twice),
+    *(replacement_as_hard_as_presence, replacement_forgotten, questions_swapped, another_question),
     *(smaller_epsilons, smaller_spent, smaller_rates, rates_elsewhere),
     *(group_removed_everywhere, group_renamed, events_swapped_between_groups, events_swapped_between_mechanisms),
     *(paid_by_training_nodes_only, paid_by_a_part_of_nobody, costliest_mechanism_removed, mechanism_doubled),
     *(mechanism_called_no_release, theorems_swapped, kinds_swapped),
-    *(no_edge_read, no_edge_read_instead_of_truncation, initial_state_of_the_other_unit, search_claimed, search_denied),
+    *(no_edge_read, no_edge_read_instead_of_a_cut, initial_state_of_the_other_unit, search_claimed, search_denied),
     *(
         key_and_states_kept_apart,
         sentence_of_another,
@@ -900,9 +974,10 @@ CONSISTENT: list[Callable[[Record], None]] = [
 """Edits of several fields that agree with each other. All must be caught."""
 RECOUNTED: list[Callable[[Record], None]] = [
     *(more_noise_claimed, smaller_sensitivity, unit_everywhere, edge_theorem_at_node_level, node_theorem_at_edge_level),
-    *(every_graph, wider_limit, other_kind_of_scope, group_removed_everywhere, group_renamed),
+    *(every_graph, wider_limit, group_removed_everywhere, group_renamed),
+    *(declared_degree_everywhere(1), declared_degree_everywhere(60)),
     *(events_swapped_between_groups, events_swapped_between_mechanisms, paid_by_training_nodes_only),
-    *(paid_by_a_part_of_nobody, mechanism_called_no_release, no_edge_read_instead_of_truncation),
+    *(paid_by_a_part_of_nobody, mechanism_called_no_release, no_edge_read_instead_of_a_cut),
     *(steps_of_the_event_only, sampled_steps, own_rows_instead, cheaper_votes, cheaper_choice, choice_paid_by_others),
     *(cap_changed_everywhere(1), cap_changed_everywhere(60), trial_paid_by_few, trial_of_the_other_unit, free_scores),
     *(trial_cost_misstated, epsilon_moved_to_the_count),
@@ -1073,13 +1148,13 @@ def test_a_consistent_forgery_passes_by_nature() -> None:
 
 
 def test_everything_declared_is_repeated_with_its_words() -> None:
-    result = verify(certificates()["caribou-ndp"])
+    result = verify(certificates()["caribou-ndp, trained"])
     declared = {check.name: check.detail for check in result.checks if check.declared}
     assert "epsilon = 4" in declared["declared: claim"]
     assert "mean of the training rows" in declared["declared: released"]
     assert "graph_share" in declared["declared: public parameters"]
     assert "python" in declared["declared: number, time and versions"]
-    assert declared["assumption: truncation"].startswith("The guarantee is for the graph")
+    assert declared["assumption: order of pairs"].startswith("Degrees are cut to the cap by a public order")
 
 
 # -- nothing makes it crash -------------------------------------------------------------------------------------------
@@ -1110,6 +1185,13 @@ def test_extreme_values_fail_cleanly(value: Any) -> None:
             if "costs" in path or "details" in path or len(path) == 1:
                 with contextlib.suppress(CertificateError):
                     verify(Certificate.from_dict(edited(record, path, value)))
+
+
+@pytest.mark.parametrize("nodes", ["80", [3], {}, 2.5, True, -1, None, 10**400])
+def test_a_number_of_nodes_of_another_kind_fails_cleanly(nodes: Any) -> None:
+    """It bounds the degrees of the curve, also where no mechanism fixes it."""
+    for name in ("mlp-dp", "votes-ndp"):
+        assert caught(edited(document(name), ("public_parameters", "nodes"), nodes))
 
 
 def test_a_bottomless_document_is_refused() -> None:

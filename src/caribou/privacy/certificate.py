@@ -354,6 +354,10 @@ def _read(cls: type[Certificate], record: Mapping[str, Any]) -> Certificate:
     for name in ("mechanisms", "assumptions", "released"):
         if not isinstance(record[name], list) or not record[name]:
             raise CertificateError(f"certificate field {name!r} must be a list with an entry, got {record[name]!r}")
+    if not isinstance(record["epsilon_by_degree"], list):
+        raise CertificateError(
+            f"certificate field 'epsilon_by_degree' must be a list, got {record['epsilon_by_degree']!r}"
+        )
     assumptions = tuple(Assumption.from_dict(a) for a in record["assumptions"])
     if assumptions != in_order(assumptions):
         raise CertificateError("certificate must state every assumption once, in the order of their names, got another")

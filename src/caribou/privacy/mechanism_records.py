@@ -204,6 +204,13 @@ def _public_bounds(bounds: Bounds) -> dict[str, Any]:
     return {"degree_cap": bounds.degree_cap, "declared_degree": bounds.declared_degree, "nodes": bounds.nodes}
 
 
+def _without_floor(bounds: Bounds) -> Bounds:
+    """Bounds of a mechanism that normalises nothing: its degree floor is the default, so that no figure is free."""
+    if bounds.degree_floor != Bounds(degree_cap=bounds.degree_cap).degree_floor:
+        raise CertificateError(f"degree_floor must be left out where nothing is normalised, got {bounds.degree_floor}")
+    return bounds
+
+
 def everyone(unit: PrivacyUnit) -> tuple[Group, ...]:
     """The group of all protected units."""
     return EDGES if unit is PrivacyUnit.EDGE else NODES
@@ -269,7 +276,7 @@ def sums_record(calibrated: CalibratedSums, groups: Sequence[Group] | None = Non
         s.theorem,
         calibrated.to_dict(),
         _each(payers, calibrated.event),
-        scope=_reach(s.bounds) if node else Scope(),
+        scope=_reach(_without_floor(s.bounds)) if node else Scope(),
         needs=(initial_state(s.unit), *(_of_the_cut(s.bounds) if node else ())),
         public={
             "hops": calibrated.hops,
@@ -422,7 +429,7 @@ def descent_record(
             "schedule": dict(schedule or {}),
         },
         costs(),
-        scope=Scope() if bounds is None else _reach(bounds),
+        scope=Scope() if bounds is None else _reach(_without_floor(bounds)),
         needs=(
             *(() if bounds is None else _of_the_cut(bounds)),
             *((Assumption(AssumptionName.RELEASED_WEIGHTS),) if examples is Examples.ROWS_OF_A else ()),
@@ -542,6 +549,8 @@ def _rebuilt_node_votes(d: Mapping[str, Any], _: Sequence[Group]) -> MechanismRe
     if receivers is not None:
         receivers = integer(at_least=1, receivers_per_sender=receivers)
     declared, a = integer(at_least=1, declared_degree=d["declared_degree"]), d["arithmetic"]
+    if max(d["row_clip"], d["validation_row_clip"]) > declared:
+        raise CertificateError(f"row_clip must be at most declared_degree = {declared}, for which rounding is bounded")
     return node_votes_record(
         CalibratedVotes(
             receivers_per_sender=receivers,

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, Protocol
 
+from caribou._validate import integer
 from caribou.errors import CertificateError
 from caribou.privacy.accounting import epsilon_of, largest_true_positive_rate
 from caribou.privacy.assumptions import STANDING, Assumption, in_order, randomness, standing
@@ -172,7 +173,7 @@ def epsilon_by_degree(
     if unit is PrivacyUnit.EDGE:
         return ()
     declared = Scope.weakest(record.scope for record in records).limit
-    largest = [] if nodes is None else [max(0, nodes - 1)]
+    largest = [] if nodes is None else [max(0, integer(at_least=0, nodes=nodes) - 1)]
     degrees = {*CURVE_DEGREES, *([] if declared is None else [declared])}
     listed = sorted({d for d in degrees if nodes is None or d < nodes} | set(largest))
     return tuple((degree, epsilon_at(records, delta, degree)) for degree in listed)

@@ -2,7 +2,7 @@
 
 Letters: C_L = contraction, alpha_1 = alpha1, alpha_2 = 1 - alpha1, beta, F = degree_floor, M = degree_cap, n = nodes,
 K = hops. The operator is W = S^(-1/2) (A + I) S^(-1/2) with s_i = max(deg_i, F) + 1, rows of every state lie in the unit
-ball. Proofs: docs/privacy.md. Attacks on every statement: tests/privacy/test_sensitivity_attack.py and tests/layers.
+ball. Proofs: docs/privacy.md. Attacks on every statement: tests/privacy/test_sensitivity.py and tests/layers.
 
 A layer has its theorem here, under its name in `LAYER_THEOREMS`: numbers in, a `Sensitivity` out. So whoever verifies a
 certificate needs neither the layer nor torch.
