@@ -24,7 +24,7 @@ from caribou.experiments.records import latest, read
 from caribou.privacy.accounting import epsilon_of, gdp_mu, largest_true_positive_rate
 from caribou.privacy.depth import plan_rows
 from caribou.privacy.events import Gaussian
-from caribou.privacy.sensitivity import layer_sensitivity
+from caribou.privacy.sensitivity import declared_bounds, layer_sensitivity
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -165,7 +165,10 @@ def test_questions_show_the_figures_of_the_plan() -> None:
         stds = planned_noise("edge", caribou.Bounds(20), [1, 2, 4, 8, 16, 64], contraction)
         assert table_row(f"{contraction:.1f}", [f"{std:.4f}" for std in stds]) in text
     caps = [planned_noise("node", caribou.Bounds(degree_cap=cap), [1])[0] for cap in (5, 20, 100)]
-    sentence = f"{caps[0]:.4f} at cap 5, {caps[1]:.4f} at 20, {caps[2]:.4f} at 100"
+    uncut = planned_noise("node", declared_bounds("node", nodes=2708), [1])[0]
+    sentence = (
+        f"{caps[0]:.4f} at cap 5, {caps[1]:.4f} at 20, {caps[2]:.4f} at 100; {uncut:.4f} without a cap at 2,708 nodes"
+    )
     rows = [f"{floors[20] * math.sqrt(columns):.2f}" for columns in (4, 32, 128)]
     loud = planned_noise("edge", caribou.Bounds(10), [8], 0.8)[0]
     mu = gdp_mu(epsilon=4, delta=1e-5)

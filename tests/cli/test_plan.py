@@ -57,7 +57,9 @@ def test_plan_at_node_level_and_where_the_fixed_order_is_infeasible() -> None:
 
 def test_plan_at_node_level_states_epsilon_by_degree() -> None:
     """Every edge read, headline up to a degree; with all nodes covered the largest degree pays the headline."""
-    some = plan("--unit", "node", "--epsilon", "4", "--nodes", "2708", "--degree-floor", "10", "--declared-degree", "30")
+    some = plan(
+        "--unit", "node", "--epsilon", "4", "--nodes", "2708", "--degree-floor", "10", "--declared-degree", "30"
+    )
     curve = dict(map(tuple, some["epsilon_by_degree"]))
     assert list(curve) == [0, 1, 2, 5, 10, 20, 30, 50, 100, 1000, 2707]
     assert list(curve.values()) == sorted(curve.values())
@@ -103,7 +105,10 @@ def test_plan_table_for_people() -> None:
         (["--alpha1", "1.5"], "alpha1 must be in [0, 1]"),
         (["--unit", "graph"], "unit must be one of edge, node"),
         (["--unit", "node"], "nodes must be given at node level"),
-        (["--unit", "node", "--degree-cap", "5", "--declared-degree", "6"], "declared_degree must be at most degree_cap"),
+        (
+            ["--unit", "node", "--degree-cap", "5", "--declared-degree", "6"],
+            "declared_degree must be at most degree_cap",
+        ),
         (["--unit", "node", "--degree-cap", "5", "--alpha1", "0.5"], "nodes must be given"),
         (["--degree-floor", "-1"], "degree_floor must be"),
         (["--rdp-order", "1"], "rdp_order must be"),
