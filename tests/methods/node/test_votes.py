@@ -38,8 +38,8 @@ def graph() -> Graph:
     return caribou.datasets.load("csbm:nodes=300", seed=1)
 
 
-def test_public_coins_touch_nothing(graph: Graph) -> None:
-    """Neither the linear model nor the votes draw any: every edge is read, and fractions need no choice of receivers."""
+def test_the_public_seed_touches_nothing(graph: Graph) -> None:
+    """Neither the linear model nor the votes draw from it: every edge is read, and fractions need no choice of receivers."""
     budget = Budget(3.0, **NODE)
     for method in (VOTING, MlpDp()):
         one, two = (methods.fit(method, graph, budget, Streams(s), NoiseSource.seeded(0)) for s in (0, 1))
