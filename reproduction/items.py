@@ -117,11 +117,12 @@ def _scope_note(records: Records) -> str:
         if mixed
         else ""
     )
-    capped = any(figure_of(r.measures, "settings/degree_cap") is not None for r in records)
+    names = ("settings/degree_cap", "settings/declared_degree")
+    declared = any(figure_of(r.measures, name) is not None for r in records for name in names)
     scope = (
-        " Where degrees are cut to a cap, a node is protected in graphs within the cap; the standard graphs exceed it "
-        "(certificates: private in scope)."
-        if capped
+        " Where degrees are cut or declared, the epsilon is that of nodes up to this degree, in every graph; a node of larger "
+        "degree pays more (certificates: private by degree)."
+        if declared
         else ""
     )
     return mixture + scope

@@ -40,14 +40,20 @@ def model_of(name: str, **settings: Any) -> Model:
     return Model(name, budget_of(name), **settings)
 
 
+READING_EDGES: dict[str, dict[str, Any]] = {
+    "caribou-ndp": {"graph_share": 0.5},
+    "votes-ndp": {"declared_degree": 20, "votes": {"receivers_per_sender": 10, "share": 0.3}},
+}
+"""Settings with which methods that may leave the graph alone do not."""
+
+
 @pytest.fixture(scope="module")
 def fitted() -> Callable[[str], Model]:
     made: dict[str, Model] = {}
 
     def get(name: str) -> Model:
         if name not in made:
-            settings = {"graph_share": 0.5} if name == "caribou-ndp" else {}
-            made[name] = model_of(name, **settings).fit(GRAPH)
+            made[name] = model_of(name, **READING_EDGES.get(name, {})).fit(GRAPH)
         return made[name]
 
     return get

@@ -376,8 +376,8 @@ def test_the_promise_of_a_search_is_that_of_its_weakest_setting() -> None:
     found = tune("caribou-ndp", GRAPH, budget, trials=2, space=space)
     assert found.fitted is not None
     certificate = found.fitted.certificate
-    assert (certificate.status, certificate.scope.limit) == ("private in scope", 10)
-    assert {"truncation", "initial state"} <= {a.name.value for a in certificate.assumptions}
+    assert (certificate.status, certificate.scope.limit) == ("private by degree", 10)
+    assert {"order of pairs", "initial state"} <= {a.name.value for a in certificate.assumptions}
     (record,) = certificate.mechanisms
     assert [trial["settings"]["graph_share"] for trial in record.details["trials"]] == [0.0, 0.0, 0.5, 0.5]
     assert verify(certificate).passed

@@ -32,7 +32,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "caribou-inf": ("caribou-inf", {"hops": 3}),
     "caribou-ndp": ("caribou-ndp", {"hops": 3, "graph_share": 0.5}),
     "votes-edp": ("votes-edp", {}),
-    "votes-ndp": ("votes-ndp", {"votes": PLAN}),
+    "votes-ndp": ("votes-ndp", {"declared_degree": 20, "votes": PLAN}),
     "mlp-dp": ("mlp-dp", {"random_features": 20}),
     "mlp-dp, network": ("mlp-dp", {"hidden": 8}),
     "mlp": ("mlp", {}),

@@ -32,11 +32,11 @@ def test_stored_records_come_back_word_by_word(archive: Path, tmp_path: Path) ->
 def test_stored_records_can_all_be_read() -> None:
     records, problems = read_all(PAPER / "results")
     assert not problems
-    assert sum(len(found) for found in records.values()) >= 4_468
+    assert sum(len(found) for found in records.values()) >= 2_950
     trials = [
         trial for file in STORED if file.parent.name == "trials" for trial in read_trials(file.with_suffix(LINES))
     ]
-    assert len(trials) >= 1_504
+    assert len(trials) >= 784
 
 
 def test_every_journal_of_a_folder_is_packed(tmp_path: Path) -> None:

@@ -81,10 +81,10 @@ class Bounds:
 
     @property
     def largest_degree(self) -> int:
-        """The largest degree that a graph of n nodes can have."""
+        """The largest degree that a graph of n nodes can have; 1 for a single node, so that no bound is 0."""
         if self.nodes is None:
             raise InputError("nodes must be given at node level where no degree_cap is, got None")
-        return self.nodes - 1
+        return max(1, self.nodes - 1)
 
     @property
     def covered_degree(self) -> int:

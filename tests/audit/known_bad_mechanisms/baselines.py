@@ -20,7 +20,7 @@ from caribou.methods.node.mlp import MlpDp
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.calibration import budget_mu
 from caribou.privacy.plan import ReleasePlan
-from caribou.privacy.sensitivity import sum_sensitivity
+from caribou.privacy.sensitivity import Bounds, sum_sensitivity
 from caribou.randomness import Streams
 
 # -- DPDGC ---------------------------------------------------------------------------------------------------------
@@ -93,7 +93,9 @@ def undone_cap(budget: Budget) -> tuple[AuditTarget, Pair, Claim]:
     """A star with 30 leaves and a cap of 2, with or without its centre."""
     star = graph(31, [(0, leaf) for leaf in range(1, 31)])
     pair = Pair("a hub", star.without_node(0), star, PrivacyUnit.NODE, hidden=0)
-    noise_std = sum_sensitivity("node", degree_cap=2, radius=1.0).value / budget_mu(budget)
+    noise_std = sum_sensitivity("node", bounds=Bounds(nodes=31, declared_degree=2), radius=1.0).value / budget_mu(
+        budget
+    )
     return CapUndoneBySymmetrisation(2, noise_std), pair, gaussian_claim(budget)
 
 

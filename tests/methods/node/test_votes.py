@@ -39,7 +39,7 @@ def graph() -> Graph:
 
 
 def test_the_public_seed_touches_nothing(graph: Graph) -> None:
-    """Neither the linear model nor the votes draw any: every edge is read, and fractions need no choice of receivers."""
+    """Neither the linear model nor the votes draw from it: every edge is read, and fractions need no choice of receivers."""
     budget = Budget(3.0, **NODE)
     for method in (VOTING, MlpDp()):
         one, two = (methods.fit(method, graph, budget, Streams(s), NoiseSource.seeded(0)) for s in (0, 1))
