@@ -215,6 +215,16 @@ def test_an_assumption_that_fails_for_one_setting_fails_for_the_search() -> None
         assert found.fitted.certificate.status == "void"
 
 
+@pytest.mark.parametrize("epsilon", [0.05, 0.3, 0.7, 3.0])
+def test_a_search_that_is_calibrated_to_its_budget_is_not_refused_for_a_rounding_error(epsilon: float) -> None:
+    recipes = [METHODS["votes-edp"].create(**values) for values in combinations("votes-edp", SPACES["votes-edp"], {})]
+    sizes, order = GRAPH.sizes(cb.PrivacyUnit.EDGE), [0, 1, 2]
+    plan = plan_search(recipes, order, sizes, budget("votes-edp", epsilon), description="a search")
+    certificate = plan.certificate(NoiseSource.secure())
+    assert certificate.epsilon_spent == pytest.approx(epsilon, rel=1e-3)
+    assert certificate.epsilon_spent <= epsilon
+
+
 def test_repeated_settings_are_paid_for_each_time_and_a_space_is_a_list() -> None:
     once, twice = (
         plan_search(

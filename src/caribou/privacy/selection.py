@@ -15,7 +15,7 @@ from caribou._validate import integer, open_unit_interval
 from caribou.errors import CalibrationError, InputError
 from caribou.privacy.accounting import epsilon_of, has_rdp, rdp_at
 from caribou.privacy.budget import SMALLEST_EPSILON, Budget
-from caribou.privacy.events import Event
+from caribou.privacy.events import EpsilonDelta, Event
 
 ORDERS = tuple(1 + x / 8 for x in range(1, 80)) + tuple(float(x) for x in range(11, 64)) + (96.0, 128.0, 256.0, 1024.0)
 SHAPES = (0.0, 1.0)
@@ -133,7 +133,11 @@ def plan_selection(
         random = RandomTrials.of_mean(shape, trials)
 
         def selected(epsilon: float, random: RandomTrials = random) -> float:
-            return selection_epsilon(costs(epsilon), random, budget.delta)
+            whole = selection_epsilon(costs(epsilon), random, budget.delta)
+            if whole > budget.epsilon:
+                return whole
+            # as a certificate and a ledger judge it: the accountant rounds an (epsilon, delta) up to its grid
+            return epsilon_of([EpsilonDelta(whole, budget.delta)], budget.delta)
 
         plans.append(_calibrated(selected, trials, random, budget))
     best = max((plan for plan in plans if plan is not None), key=lambda plan: plan.epsilon, default=None)
