@@ -1,10 +1,10 @@
 """Audit: attacks on what a method hands out. The audit sees methods through their protocol only, so it can attack a broken one.
 
-`catalogue` says what every attack tests and needs no torch. `attack` is their protocol and holds all of them, one file each:
+`catalogue` says what every attack tests, and needs no torch. `attack` is their protocol and holds all of them, one file each:
 `distinguish` and `onerun` try to reject a claim, `noise_replay` asks whether a fit reads edges through its noise alone,
-`linkteller`, `similarity`, `gmia` and `lira` measure.
-`fits` is the one door to a method, `audited_method` what is attacked, `findings` what is found, `verdict` weighs the evidence,
-`auditor` does all of it and `report` draws it. `games` is the paper's auditing game.
+`linkteller`, `similarity`, `gmia` and `lira` measure. `fits` is the one door to a method, `audited_method` what is attacked,
+`findings` what is found, `verdict` weighs the evidence, `auditor` does all of it and `report` draws it. `games` is the paper's
+auditing game.
 """
 
 from __future__ import annotations

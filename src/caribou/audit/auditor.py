@@ -157,7 +157,13 @@ class Audit:
 
     def _forecast(self, attack: Attack, terms: Terms) -> Forecast:
         runs = attack.runs(self.audited, terms) if isinstance(attack, Distinguish) else 0
-        return Forecast(attack.name, attack.fits(self.audited, terms), runs, attack.seconds(self.audited, terms))
+        try:
+            seconds = attack.seconds(self.audited, terms)
+        except InputError:
+            if not attack.needs_graph:
+                raise
+            seconds = 0.0  # the graph does not suit the method; the attack will say why
+        return Forecast(attack.name, attack.fits(self.audited, terms), runs, seconds)
 
     def _made(self, attack: Attack, terms: Terms) -> Findings:
         try:
