@@ -217,6 +217,11 @@ class Model:
             )
         return result.probabilities
 
+    @property
+    def charged(self) -> bool:
+        """Whether the fit was charged in a ledger."""
+        return self._charged
+
     def _open_ledger(self) -> Ledger | None:
         """The ledger of the fit. A copy, or a loaded model, does not hold it: then another graph must be charged by name."""
         if self._ledger is None and self._charged:

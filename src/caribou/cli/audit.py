@@ -31,10 +31,12 @@ def _list(wanted: bool) -> None:
 
     from caribou.audit.catalogue import CATALOGUE, COLUMNS
 
-    table = Table(*COLUMNS)
     for name, entry in CATALOGUE.items():
-        table.add_row(*entry.cells(name))
-    Console().print(table)
+        table = Table(title=name, title_justify="left", show_header=False, box=None, pad_edge=False)
+        table.add_column(no_wrap=True)
+        for label, cell in zip(COLUMNS[1:], entry.cells(name)[1:], strict=True):
+            table.add_row(f"  {label}", cell)
+        Console().print(table)
     raise typer.Exit
 
 

@@ -83,7 +83,7 @@ def budget(
     """
     total = Budget(epsilon, delta, unit)
     ledger_text(dataset=name)  # before a new ledger is made
-    balance = Ledger(ledger).set_budget(name, total)
+    balance = _opened(ledger).set_budget(name, total)
     typer.echo(f"budget of {name}: {total}")
     typer.echo(_spent_in_words(balance))
 
@@ -113,7 +113,7 @@ def add(
     release_unit, events, certificate_id = _past_release(certificate, epsilon, delta, unit)
     ledger_text(dataset=name)  # both before a new ledger is made
     ledger_text(description=" ".join(description.split()))
-    opened = Ledger(ledger)
+    opened = _opened(ledger)
     record = opened.record_past if over_budget else opened.charge
     try:
         charge = record(name, release_unit, events, description=description, certificate_id=certificate_id)
@@ -122,6 +122,17 @@ def add(
     opened.annotate(charge.id, "released")
     typer.echo(f"recorded release {charge.id} of {name}: {_events_in_words(events)}")
     typer.echo(_spent_in_words(opened.total(name, release_unit)))
+
+
+def _opened(path: Path) -> Ledger:
+    """The ledger, made if there is none; a new one is announced, because it knows of no earlier release."""
+    from caribou.privacy.ledger import Ledger
+
+    if not path.exists():
+        typer.echo(
+            f"warning: ledger {path.absolute()} is new: it knows of no budget and of no earlier release", err=True
+        )
+    return Ledger(path)
 
 
 def _past_release(

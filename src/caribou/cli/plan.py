@@ -154,7 +154,8 @@ def _curve_table(curve: tuple[tuple[int, float], ...], covered: int) -> Table:
     from rich.table import Table
 
     table = Table(
-        caption=f"epsilon of a node by its degree, in every graph; declared: {covered}", caption_justify="left"
+        caption=f"epsilon of a node by its degree, in every graph; the headline holds up to degree {covered}",
+        caption_justify="left",
     )
     table.add_column("degree", justify="right", no_wrap=True, min_width=7)
     for degree, _ in curve:

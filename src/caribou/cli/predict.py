@@ -151,6 +151,11 @@ def _new_release(model: Model, data: Graph, out: Path, ledger: Path | None, repl
         raise InputError(
             f"certificate of the new release must be a new file, got {str(certificate_path)!r}, which exists"
         )
+    if ledger is None and model.charged:
+        raise InputError(
+            "ledger must be given (--ledger): this run was charged in one, and predictions for another graph are a new release; "
+            "--training-graph predicts the graph of training again and spends nothing"
+        )
     if model.node_ids is not None and data.node_ids is not None and set(model.node_ids) == set(map(str, data.node_ids)):
         typer.echo("warning: these are the nodes of the training graph; --training-graph would spend nothing", err=True)
     result = model.predict_graph(data, ledger=ledger, replace_fingerprint=replace_fingerprint)

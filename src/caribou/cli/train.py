@@ -252,7 +252,7 @@ def _print(document: dict[str, Any], budget: str, model: Model, folders: list[Pa
     if document["epsilon_spent"] == 0:
         table.add_row("spent", "nothing: no private data is read")
     if model.method in GRAPH_OPTIONAL and GRAPH_OPTIONAL[model.method] not in model.released:
-        table.add_row("edges", "not used: at this epsilon and with these declared degrees they would not help")
+        table.add_row("edges", _unused_edges(model))
     table.add_row("test accuracy", f"{_percent(accuracy['mean'])}{interval}")
     table.add_row("validation accuracy", _percent(document["val_accuracy"]))
     if len(accuracy["runs"]) > 1:
@@ -282,30 +282,49 @@ def _print(document: dict[str, Any], budget: str, model: Model, folders: list[Pa
     Console().print(table)
 
 
+def _unused_edges(model: Model) -> str:
+    """Why a method that may leave the edges alone did so."""
+    settings = model.settings
+    needed = (
+        ("declared_degree", "declared_average_degree") if model.method == "votes-ndp" else ("declared_average_degree",)
+    )
+    missing = [name for name in needed if settings.get(name) is None]
+    if missing:
+        return f"not used: no degree is declared ({' '.join(f'--set {name}=...' for name in missing)})"
+    return "not used: at this epsilon and with these declared degrees they would not help"
+
+
 def attack_words(certificate: dict[str, Any]) -> tuple[tuple[str, str], ...]:
     """What the promise means for an attacker: a line for each question."""
-    unit = certificate["unit"]
+    unit, limit = certificate["unit"], certificate["scope"]["limit"]
     rates = {question: rate["0.01"] for question, rate in certificate["attack_success"].items()}
-    secret = "label A or B, " if unit == "node" else "this or another edge, "
+    whom = f"every {unit}" if limit is None else f"{unit}s of degree up to {limit}"
+    secret = "does it have label A or B?" if unit == "node" else "this edge or that one?"
     return (
         (
             "attack on presence",
-            f"at 1 % false alarms a test finds at most {rates['presence']:.1%} of the {unit}s there",
+            f"is it there? At 1 % false positives at most {rates['presence']:.1%} true positives, for {whom}",
         ),
         (
             "attack on replacement",
-            f"{secret}at 1 % false alarms a test is right for at most {rates['replacement']:.1%}",
+            f"{secret} At 1 % false positives at most {rates['replacement']:.1%} true positives, for {whom}",
         ),
     )
 
 
 def curve_words(certificate: dict[str, Any]) -> str:
     """What a node of each degree is promised, where that differs: degree and epsilon."""
-    curve = certificate["epsilon_by_degree"]
+    curve, declared = certificate["epsilon_by_degree"], certificate["scope"]["limit"]
     if len({epsilon for _, epsilon in curve}) < 2:
         return ""
-    points = [f"{degree}: {epsilon if isinstance(epsilon, str) else f'{epsilon:.3g}'}" for degree, epsilon in curve]
+    points = [f"{d}{' (declared)' if d == declared else ''}: {_epsilon_words(epsilon)}" for d, epsilon in curve]
     return f"{', '.join(points)} (degree: epsilon, in every graph)"
+
+
+def _epsilon_words(epsilon: float | str) -> str:
+    if isinstance(epsilon, str):
+        return epsilon
+    return f"{epsilon:.3g}" if epsilon < 1000 else f"{epsilon:.0f}"
 
 
 def _shown(path: Path) -> str:

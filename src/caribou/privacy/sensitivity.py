@@ -83,7 +83,7 @@ class Bounds:
     def largest_degree(self) -> int:
         """The largest degree that a graph of n nodes can have; 1 for a single node, so that no bound is 0."""
         if self.nodes is None:
-            raise InputError("nodes must be given at node level where no degree_cap is, got None")
+            raise InputError("nodes must be given at node level where there is no degree_cap (--nodes), got None")
         return max(1, self.nodes - 1)
 
     @property

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -132,7 +132,7 @@ class CaribouNdp:
         require_unit(budget, PrivacyUnit.NODE, "caribou-ndp")
         share = self._share(budget)
         if share == 0:
-            return self.base.plan(sizes, budget)
+            return replace(self.base.plan(sizes, budget), description="caribou-ndp, fitted without the graph")
         mu = budget_mu(budget)
         trained = self.classifier_share if self.classifier == "trained" else 0.0
         base = self.base.plan_base(sizes, math.sqrt(1 - share - trained) * mu)

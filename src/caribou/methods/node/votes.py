@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -92,6 +92,11 @@ class VotesNdp:
             integer(at_least=1, declared_degree=self.declared_degree)
         if self.declared_average_degree is not None:
             non_negative(declared_average_degree=self.declared_average_degree)
+        if (self.declared_average_degree or 0) > (self.declared_degree or math.inf):
+            raise InputError(
+                f"declared_average_degree must be at most declared_degree = {self.declared_degree}, "
+                f"got {self.declared_average_degree}"
+            )
         if self.votes is not None and self.declared_degree is None:
             raise InputError(
                 "declared_degree must be given where votes are asked (the degree up to which epsilon holds), got None"
@@ -111,7 +116,7 @@ class VotesNdp:
         require_unit(budget, PrivacyUnit.NODE, "votes-ndp")
         asked = self.plan_votes(budget)
         if asked is None:
-            return self.base.plan(sizes, budget)
+            return replace(self.base.plan(sizes, budget), description="votes-ndp, fitted without votes")
         mu = budget_mu(budget)
         votes = self._calibrate(
             sizes,
