@@ -33,7 +33,7 @@ DEGREES = sorted({round(10 ** (k / 12)) for k in range(49)})
 def draw(target: Path) -> None:
     """One line per method, labelled at its end."""
     matplotlib.use("Agg")
-    matplotlib.rcParams["svg.hashsalt"] = "caribou"
+    matplotlib.rcParams.update({"svg.hashsalt": "caribou", "svg.fonttype": "none"})
     from matplotlib import pyplot as plt
 
     figure, axes = plt.subplots(figsize=(8.2, 4.6), layout="constrained")

@@ -106,7 +106,7 @@ def test_spaces_are_of_known_settings() -> None:
 
 @dataclass(frozen=True)
 class Crafted:
-    """Half right without a look at the graph; with one, right about everybody exactly if a degree exceeds the cap."""
+    """Half right without a look at the graph; with one, right about everybody exactly if a degree exceeds the declared one."""
 
     peek: bool = False
     hidden: int = 0  # a setting that no record shows
@@ -119,8 +119,8 @@ class Crafted:
     def plan(self, sizes: Sizes, budget: cb.Budget) -> ReleasePlan:
         figures = {"unit": budget.unit.value, "theorem": "ours", "reads_edges": self.peek}
         paid = {everyone(budget.unit)[0]: (Gaussian(20.0 if self.hidden else 1e6),)}
-        scope = Scope(ScopeKind.DEGREES_WITHIN_CAP, 3) if self.peek else Scope()
-        needs = (Assumption(AssumptionName.TRUNCATION),) if self.peek else ()
+        scope = Scope(ScopeKind.NODES_UP_TO_DEGREE, 3) if self.peek and budget.unit is cb.PrivacyUnit.NODE else Scope()
+        needs = (Assumption(AssumptionName.ORDER_OF_PAIRS),) if self.peek else ()
         own = MechanismRecord(
             Mechanism.OWN, "ours", "ours", figures, paid, scope=scope, needs=needs, reads_edges=self.peek
         )
@@ -153,7 +153,8 @@ def crafted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def world(hub: bool) -> cb.Graph:
     pairs = [(0, k) for k in range(1, 11)] if hub else [(1, 2)]
-    graph = cb.Graph.from_edges(np.ones((3000, 2)), np.array(pairs).T, labels=np.arange(3000) % 2, name="crafted")
+    labels = np.arange(3000) % 2
+    graph = cb.Graph.from_edges(np.ones((3000, 2)), np.array(pairs).T, labels=labels, name="crafted", classes=2)
     return graph.random_split(1)
 
 
@@ -171,10 +172,11 @@ def test_a_search_that_tells_two_worlds_apart_does_not_promise_every_graph(unit:
         told += found.settings["peek"] == hub
         assert found.fitted is not None
         certificate = found.fitted.certificate
-        assert certificate.status == "private in scope"
-        assert certificate.scope == Scope(ScopeKind.DEGREES_WITHIN_CAP, 3)
+        if unit == "node":
+            assert certificate.status == "private by degree"
+            assert certificate.scope == Scope(ScopeKind.NODES_UP_TO_DEGREE, 3)
         names = {assumption.name for assumption in certificate.assumptions}
-        assert AssumptionName.TRUNCATION in names
+        assert AssumptionName.ORDER_OF_PAIRS in names
         assert AssumptionName.NO_EDGE_READ not in names
         tried = [trial["settings"] for trial in certificate.mechanisms[0].details["trials"]]
         assert tried == [{"peek": False}, {"peek": True}]

@@ -189,7 +189,7 @@ class Account:
                 self.name,
                 certificate.unit,
                 certificate.cost,
-                description=description,
+                description=_described(description, certificate),
                 fingerprints=self._fingerprints(ledger, private, replace_fingerprint),
                 replace_fingerprint=replace_fingerprint,
                 certificate_id=certificate.certificate_id,
@@ -208,8 +208,8 @@ class Account:
         return Ledger(self.path)
 
     def _fingerprints(self, ledger: Ledger, private: Private, replace: bool) -> list[str]:
-        """Of the content in every version that the ledger holds, of the edges alone, and of the degrees."""
-        from caribou.graph.fingerprint import degrees_of, edges_of, whole_of
+        """Of the content in every version that the ledger holds, of the edges alone, of the degrees and of the features."""
+        from caribou.graph.fingerprint import degrees_of, edges_of, features_of, whole_of
 
         content = tuple(private.content() or ())
         found = [ledger.fingerprint(whole_of(content))]
@@ -225,10 +225,10 @@ class Account:
                 )
             if older is not None:
                 found.append(ledger.fingerprint(older, version=version))
-        edges, degrees = edges_of(content), degrees_of(content)
+        edges, degrees, features = edges_of(content), degrees_of(content), features_of(content)
         if edges is not None and degrees is not None:
             found += [ledger.edge_fingerprint(edges), ledger.degree_fingerprint(degrees)]
-        return found
+        return found if features is None else [*found, ledger.feature_fingerprint(features)]
 
     def require(self, certificate: Certificate) -> None:
         """The entry of an interrupted run must still be there: another ledger at the same place knows nothing of it."""
@@ -248,6 +248,12 @@ class Account:
         for entry in ledger.entries(self.name):
             if entry.certificate_id == certificate.certificate_id:
                 ledger.annotate(entry.id, "released")
+
+
+def _described(description: str, certificate: Certificate) -> str:
+    """What is released, and for whom the cost is the headline: a ledger shows it beside the entry."""
+    limit = certificate.scope.limit
+    return description if limit is None else f"{description}; for nodes up to degree {limit}"
 
 
 # -- embeddings -------------------------------------------------------------------------------------------------------

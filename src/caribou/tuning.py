@@ -138,6 +138,16 @@ def tune(
     return Tuned(recipe.settings(), fitted, search.parts["selection"], score if edge else None)
 
 
+def _public_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings as a certificate may hold them: that a public sample was used, and not where its file lies."""
+    shown = dict(settings)
+    if isinstance(shown.get("base"), Mapping):
+        shown["base"] = _public_settings(shown["base"])
+    if shown.get("public_features") is not None:
+        shown["public_features"] = "a sample"
+    return shown
+
+
 def plan_search(
     recipes: Sequence[Method], order: Sequence[int], sizes: Sizes, budget: Budget, *, description: str
 ) -> ReleasePlan:
@@ -169,7 +179,7 @@ def plan_search(
     record = selection_record(
         budget.unit,
         [
-            {"settings": dict(recipe.settings()), "mechanisms": [m.to_dict() for m in plan.mechanisms]}
+            {"settings": _public_settings(recipe.settings()), "mechanisms": [m.to_dict() for m in plan.mechanisms]}
             for recipe, plan in zip(recipes, trials, strict=True)
         ],
         epsilon_of_a_trial=selection.epsilon,

@@ -44,7 +44,7 @@ def test_every_method_by_name(method: str) -> None:
         assert (document["epsilon"], document["epsilon_spent"], document["epsilon_of_all_fits"]) == ("inf",) * 3
         assert document["certificate"]["status"] == "no privacy"
         return
-    assert document["certificate"]["status"] in ("private", "private in scope")
+    assert document["certificate"]["status"] in ("private", "private by degree")
     if method == "mlp":  # it reads no edge
         assert document["epsilon_spent"] == document["epsilon_of_all_fits"] == 0
     else:
@@ -104,7 +104,15 @@ def test_own_graph_and_table(tmp_path: Path) -> None:
     edges = [f"n{i},n{(i + 2) % 60}" for i in range(60)]
     (tmp_path / "edges.csv").write_text("source,target\n" + "\n".join(edges) + "\n")
     text = call(
-        "mlp-dp", "--graph", str(tmp_path / "edges.csv"), "--nodes", str(tmp_path / "nodes.csv"), "--seeds", "1"
+        "mlp-dp",
+        "--graph",
+        str(tmp_path / "edges.csv"),
+        "--nodes",
+        str(tmp_path / "nodes.csv"),
+        "--classes",
+        "a,b",
+        "--seeds",
+        "1",
     )
     assert "test accuracy" in text
     assert "epsilon = 4" in text
@@ -124,6 +132,8 @@ def test_a_graph_without_test_labels_has_no_accuracy(tmp_path: Path) -> None:
         str(tmp_path / "edges.csv"),
         "--nodes",
         str(tmp_path / "nodes.csv"),
+        "--classes",
+        "a,b",
         "--seeds",
         "2",
     ]
@@ -143,7 +153,9 @@ def test_bad_input() -> None:
     assert "epsilon must be" in failure("mlp-dp", "--dataset", "chain-s", "--epsilon", "-1")
     assert "delta must be" in failure("mlp-dp", "--dataset", "chain-s", "--delta", "1")
     assert "seeds must be" in failure("mlp-dp", "--dataset", "chain-s", "--seeds", "0")
-    assert "nodes and column must go with --graph" in failure("mlp-dp", "--dataset", "chain-s", "--nodes", "n.csv")
+    assert "nodes, column and classes must go with --graph" in failure(
+        "mlp-dp", "--dataset", "chain-s", "--nodes", "n.csv"
+    )
     assert "dataset must be one of" in failure("mlp-dp", "--dataset", "chains")
 
 

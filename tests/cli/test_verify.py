@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from pathlib import Path
@@ -145,11 +146,11 @@ def test_files_that_are_no_certificates() -> None:
 
 
 def test_a_certificate_of_format_1_is_verified_and_printed_in_format_2() -> None:
-    call("verify", str(OLD / "votes-ndp.json"))
-    Path("new.json").write_text(call("certificate", str(OLD / "votes-ndp.json")).stdout)
+    call("verify", str(OLD / "mlp-dp-choose.json"))
+    Path("new.json").write_text(call("certificate", str(OLD / "mlp-dp-choose.json")).stdout)
     assert json.loads(Path("new.json").read_text())["format"] == 2
     call("verify", "new.json")
-    assert Certificate.load("new.json") == Certificate.load(OLD / "votes-ndp.json")
+    assert Certificate.load("new.json") == Certificate.load(OLD / "mlp-dp-choose.json")
 
 
 # -- with a key ---------------------------------------------------------------------------------------------------------
@@ -168,6 +169,25 @@ def test_a_signed_certificate() -> None:
     assert document("c.json", "--key", "pub.pem")["signature"] == "valid"
     Path("c.json.sig").rename("elsewhere.sig")
     assert document("c.json", "--key", "pub.pem", "--signature", "elsewhere.sig")["verified"] is True
+
+
+def test_other_arrays_under_a_signed_certificate_are_found() -> None:
+    """The record of a run, which holds the digests of its arrays, is signed, too: nobody can put others in their place."""
+    call("train", "mlp-dp", "--dataset", "csbm:nodes=60", "--epsilon", "2", "--out", "signed-run")
+    run = Path("signed-run")
+    call("certificate", str(run), "--sign", "key.pem")
+    assert document(str(run), "--key", "pub.pem")["signature"] == "valid"
+    weights, record = run / "weights.safetensors", run / "run.json"
+    changed = bytearray(weights.read_bytes())
+    changed[-1] ^= 1
+    weights.write_bytes(bytes(changed))
+    listed = json.loads(record.read_text())
+    listed["files"][weights.name] = hashlib.sha256(bytes(changed)).hexdigest()
+    record.write_text(json.dumps(listed))
+    call("verify", str(run))  # without a key a consistent forgery cannot be told
+    assert document(str(run), "--key", "pub.pem", code=3)["signature"] == "invalid"
+    (run / "run.json.sig").unlink()
+    assert document(str(run), "--key", "pub.pem", code=3)["signature"] == "missing"
 
 
 def test_a_missing_signature_and_a_wrong_one() -> None:

@@ -109,7 +109,7 @@ def test_a_fetch_that_fails_leaves_no_mixture_of_states(monkeypatch: pytest.Monk
     layout = Layout(4, 2, 1)
     step = Step(1, 0.5, 0.0, 0.0, 2, False, False, 0.3)
     worker = Worker(layout, block_noise(5).for_worker(), kernels.name())
-    held = (np.array([0, 1, 2]), np.array([2, 3], dtype=np.int32), None)
+    held = (np.array([0, 1, 2]), np.array([2, 3], dtype=np.int32), np.zeros(2, dtype=bool), None)
     old = [np.full((2, 2), 0.25, np.float32), np.full((2, 2), 0.5, np.float32)]
 
     def get(reference: object) -> object:

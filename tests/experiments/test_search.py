@@ -50,7 +50,7 @@ def test_unequal_spaces_and_spaces_without_the_defaults_are_refused(tmp_path: Pa
     with pytest.raises(InputError, match="folder of search spaces"):
         read_spaces(tmp_path)
     (tmp_path / "mlp-dp.toml").write_text("clip = [0.3, 0.1]\n")
-    (tmp_path / "sage-ndp.toml").write_text("degree_cap = [1, 2, 3]\n")
+    (tmp_path / "sage-ndp.toml").write_text("message_scale = [1, 2, 3]\n")
     with pytest.raises(InputError, match="same number of settings, got mlp-dp 2, sage-ndp 3"):
         read_spaces(tmp_path)
     for space in ({"clip": [0.1, 0.2]}, {"clip": [0.3, "default"]}):

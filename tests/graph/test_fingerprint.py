@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from caribou import Budget, Model, datasets
 from caribou.engines.blocks import BlockFiles, Layout
 from caribou.engines.preparation import Memory, prepare
 from caribou.engines.sources import EdgeTable, FeatureTable
@@ -74,7 +75,7 @@ def test_row_blocks_on_disk_have_the_content_of_the_graph(tmp_path: Path, cap: i
         cap_key=shift,
         memory=Memory(),
     )
-    assert found == content(GRAPH)
+    assert found.content == content(GRAPH)
 
 
 def test_entries_of_version_1_stay_valid_and_are_still_compared(tmp_path: Path) -> None:
@@ -154,3 +155,16 @@ def test_a_digest_of_degrees_is_kept_under_the_key_of_the_ledger(tmp_path: Path)
     stored = (tmp_path / "one.sqlite").read_bytes()
     assert parts[1] not in stored
     assert parts[1].hex().encode() not in stored
+
+
+def test_the_same_features_under_another_name_are_warned_of(tmp_path: Path) -> None:
+    """One edge less, which a method may never read, is not a new group of people."""
+    ledger = tmp_path / "ledger.sqlite"
+    graph = datasets.load("csbm:nodes=60", seed=0).renamed("survey")
+    u, v = graph.edge_index[:, 0]
+    twin = graph.without_edge(int(u), int(v)).renamed("poll")
+    budget = Budget(1.0, 1e-5, "node")
+    with pytest.warns(UserWarning, match="is new"):
+        Model("mlp-dp", budget).fit(graph, ledger=ledger)
+    with pytest.warns(UserWarning, match="a graph with the same features is known to this ledger as 'survey'"):
+        Model("mlp-dp", budget, seed=1).fit(twin, ledger=ledger)

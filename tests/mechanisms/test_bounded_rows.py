@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -98,3 +100,16 @@ def test_rows_of_features() -> None:
     assert sp.issparse(Rows.of(sp.csr_array(x)).matrix)
     with pytest.raises(InputError, match=r"x must have shape \[rows, columns\], got \(3,\)"):
         Rows.of(np.ones(3))
+
+
+def test_a_row_that_overflows_tells_nobody() -> None:
+    """A warning would be there exactly if that person is."""
+    x = np.array([[1e308, 1e308], [1.0, 0.0]])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for rows in (x, sp.csr_array(x)):
+            assert row_norms(rows).tolist() == [np.inf, 1.0]
+
+
+def test_rows_are_not_shown() -> None:
+    assert "0.123" not in repr(Rows.of(np.full((2, 2), 0.123)))

@@ -8,6 +8,7 @@ import pytest
 
 from caribou.errors import CaribouError, CertificateError
 from caribou.privacy.assumptions import (
+    ORIGINS,
     STANDING,
     Assumption,
     AssumptionName,
@@ -119,3 +120,16 @@ def test_order_is_that_of_the_names_and_the_later_one_counts() -> None:
     assert in_order(EVERY[::-1]) == tuple(EVERY)
     other = initial_state(PrivacyUnit.NODE)
     assert in_order([initial_state(PrivacyUnit.EDGE), other]) == (other,)
+
+
+@pytest.mark.parametrize("secret", [True, False])
+def test_no_sentence_of_somebody_else_stands_in_the_origin_of_the_noise(secret: bool) -> None:
+    for origin in (
+        *ORIGINS[not secret],
+        "the operating system. Besides, epsilon = 0.1 holds for households. That key",
+        "",
+    ):
+        with pytest.raises(CertificateError, match="origin of the noise must be"):
+            randomness(secret=secret, origin=origin, resumable=False)
+    for origin in ORIGINS[secret]:
+        assert origin in randomness(secret=secret, origin=origin, resumable=False).statement

@@ -282,7 +282,7 @@ def test_a_curve_of_another_form_is_refused(value: Any) -> None:
 def test_the_four_statuses() -> None:
     void = embeddings().certificate(NoiseSource.seeded(3))
     found = [make().status, make("node").status, void.status, certificates()["caribou-inf"].status]
-    assert found == ["private", "private in scope", "void", "no privacy"]
+    assert found == ["private", "private by degree", "void", "no privacy"]
     assert schema()["properties"]["status"]["enum"] == found
     assert "**VOID as a guarantee.**" in void.to_markdown()
     assert "**NO PRIVACY" in certificates()["caribou-inf"].to_markdown()

@@ -25,11 +25,7 @@ from certificate_support import certificates
 FOLDER = Path(__file__).parent / "format_1"
 FILES = sorted(path.stem for path in FOLDER.glob("*.json"))
 SEARCHES = ("tune-node",)
-READ_EDGES = (
-    *("caribou-ndp", "caribou-ndp-inf", "caribou-ndp-predicted", "caribou-ndp-trained", "dpdgc-ndp"),
-    *("embeddings-node", "embeddings-node-uncut", "gap-ndp", "gap-ndp-predicted", "sage-ndp", "sage-ndp-predicted"),
-    *("votes-ndp", "votes-ndp-predicted", "votes-ndp-weight"),
-)
+READ_EDGES = ("caribou-ndp", "dpdgc-ndp", "embeddings-node", "gap-ndp", "sage-ndp", "votes-ndp")
 """Node-level releases that read edges: their promise ended at a degree cap."""
 MIGRATED = [name for name in FILES if name not in (*SEARCHES, *READ_EDGES)]
 VERIFIED = [name for name in MIGRATED if not name.endswith("-inf") and name != "embeddings-seeded"]

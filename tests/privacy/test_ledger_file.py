@@ -546,9 +546,9 @@ class TestAttacks:
 
     def test_a_file_that_must_not_grow_keeps_what_it_has(self, ledger: Ledger, path: Path) -> None:
         """As on a full disk: writing fails at some point inside the transaction, wherever that is."""
-        ledger.set_budget("survey", Budget(600))
+        ledger.set_budget("survey", Budget(40))
         for _ in range(20):
-            ledger.charge("survey", "edge", pure(1), description="x" * 400)
+            ledger.charge("survey", "edge", pure(0.125), description="x" * 400)
         size, context = path.stat().st_size, multiprocessing.get_context("fork")
         results = context.Queue()
 
@@ -558,7 +558,7 @@ class TestAttacks:
             charged = 0
             try:
                 for _ in range(200):
-                    Ledger(path).charge("survey", "edge", pure(1), description="x" * 400)
+                    Ledger(path).charge("survey", "edge", pure(0.125), description="x" * 400)
                     charged += 1
             except LedgerError:
                 results.put(charged)
@@ -572,4 +572,6 @@ class TestAttacks:
             assert len(ledger.entries()) == recorded
             assert ledger.check() == ()
         assert recorded > 20
-        assert ledger.charge("survey", "edge", pure(1), description="room again").epsilon_spent == recorded + 1
+        assert (
+            ledger.charge("survey", "edge", pure(0.125), description="room again").epsilon_spent == (recorded + 1) / 8
+        )

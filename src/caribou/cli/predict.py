@@ -129,7 +129,13 @@ def certificate(
         raise InputError("markdown must not go with --sign: the JSON is signed")
     _require_verified(found, path)
     from caribou.privacy.signature import write_signature
+    from caribou.saved_model import RECORD
 
+    if (
+        run.is_dir()
+    ):  # the record holds the digests of all arrays: a signed certificate beside other arrays would vouch for them
+        record = run / RECORD
+        write_signature(record, read_bytes(record), sign)
     target, signer = write_signature(path, data, sign)
     typer.echo(f"signed {path} as {signer}: {target}")
 

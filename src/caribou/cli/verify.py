@@ -43,6 +43,10 @@ def verify(
     certificate = Certificate.from_json(data, source=str(path))
     result = verify_certificate(certificate)
     signed = NOT_CHECKED if key is None else check_signature(data, signature or signature_path(path), key)
+    if key is not None and file.is_dir() and signed.state is SignatureState.VALID:
+        # the record of a run holds the digests of its arrays: it must be signed, too
+        record = file / "run.json"
+        signed = check_signature(read_bytes(record), signature_path(record), key)
     if as_json:
         typer.echo(json.dumps(_document(file, certificate, result, signed), indent=2))
     else:

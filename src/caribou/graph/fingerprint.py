@@ -118,6 +118,15 @@ def degrees_of(content: Sequence[bytes]) -> tuple[bytes, ...] | None:
     return None if edges == NO_EDGES else (size[:8], degrees)
 
 
+def features_of(content: Sequence[bytes]) -> tuple[bytes, ...] | None:
+    """The part of a content that is about features alone: nodes, columns and features; None for a graph without columns.
+
+    At node level they are what is protected: the same people with one edge more or less are still the same people.
+    """
+    size, _, features, _ = content
+    return None if int.from_bytes(size[8:16], "little") == 0 else (size, features)
+
+
 def graph_content(graph: Graph) -> Iterator[bytes]:
     """The content of a graph in memory."""
     digest = ContentDigest(nodes=graph.num_nodes, columns=graph.num_features)

@@ -31,10 +31,10 @@ class Split:
     [0, 2]
     """
 
-    train: np.ndarray
-    val: np.ndarray
-    test: np.ndarray
-    n_removed: tuple[int, int, int] = field(default=(0, 0, 0), kw_only=True)
+    train: np.ndarray = field(repr=False)  # who is there is private at node level, and a repr ends up in logs
+    val: np.ndarray = field(repr=False)
+    test: np.ndarray = field(repr=False)
+    n_removed: tuple[int, int, int] = field(default=(0, 0, 0), kw_only=True, repr=False)
 
     def __post_init__(self) -> None:
         parts = {name: index_array(f"split.{name}", getattr(self, name)) for name in ("train", "val", "test")}

@@ -20,9 +20,10 @@ def row_norms(x: Any) -> np.ndarray:
     >>> row_norms(np.array([[3.0, 4.0], [0.0, 0.0]])).tolist()
     [5.0, 0.0]
     """
-    if sp.issparse(x):
-        return np.sqrt(np.asarray(x.multiply(x).sum(axis=1)).ravel())
-    return np.sqrt(np.einsum("ij,ij->i", x, x))
+    with np.errstate(over="ignore"):  # a warning about one person's row would tell of that person
+        if sp.issparse(x):
+            return np.sqrt(np.asarray(x.multiply(x).sum(axis=1)).ravel())
+        return np.sqrt(np.einsum("ij,ij->i", x, x))
 
 
 def project_rows(x: np.ndarray, radius: float) -> np.ndarray:
@@ -58,7 +59,7 @@ def or_infinite(lengths: np.ndarray) -> np.ndarray:
     return np.where(lengths > 1e-150, lengths, np.inf)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Rows:
     """The matrix with rows (scale_i (x_i - shift), extra_i), without forming it when x is sparse.
 

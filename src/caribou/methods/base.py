@@ -35,9 +35,9 @@ class Outputs:
     (3, 2)
     """
 
-    probabilities: np.ndarray
-    released: Mapping[str, np.ndarray] = field(default_factory=dict)
-    weights: Mapping[str, np.ndarray] = field(default_factory=dict)
+    probabilities: np.ndarray = field(repr=False)  # a repr ends up in logs
+    released: Mapping[str, np.ndarray] = field(default_factory=dict, repr=False)
+    weights: Mapping[str, np.ndarray] = field(default_factory=dict, repr=False)
     details: Mapping[Mechanism, Mapping[str, Any]] = field(default_factory=dict)
 
 
@@ -58,10 +58,10 @@ class Fitted:
     (['mean', 'weights'], 'node')
     """
 
-    probabilities: np.ndarray
+    probabilities: np.ndarray = field(repr=False)  # a repr ends up in logs
     certificate: Certificate
-    released: Mapping[str, np.ndarray] = field(default_factory=dict)
-    weights: Mapping[str, np.ndarray] = field(default_factory=dict)
+    released: Mapping[str, np.ndarray] = field(default_factory=dict, repr=False)
+    weights: Mapping[str, np.ndarray] = field(default_factory=dict, repr=False)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """What leaves the process is covered: at node level a node's own row of probabilities is not, and stays."""

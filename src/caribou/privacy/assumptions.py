@@ -83,6 +83,10 @@ STANDING = (
 """The assumptions of every release. All are always stated: whether one of them matters may itself be private."""
 
 
+ORIGINS = {True: ("the operating system",), False: ("a fixed seed", "a key given by the caller")}
+"""Where a key can come from, by whether it is secret."""
+
+
 @dataclass(frozen=True)
 class Assumption:
     """Something the guarantee rests on. ``holds=False`` makes the certificate void.
@@ -109,6 +113,10 @@ class Assumption:
                 )
         if self.name is AssumptionName.RANDOMNESS and self.holds is not self.parameters["secret"]:
             raise CertificateError("assumption 'randomness' must hold exactly if the noise is secret")
+        if self.name is AssumptionName.RANDOMNESS and self.parameters["origin"] not in ORIGINS[self.holds]:
+            # it stands inside a sentence that speaks in the library's voice
+            known = " or ".join(map(repr, ORIGINS[self.holds]))
+            raise CertificateError(f"origin of the noise must be {known}, got {self.parameters['origin']!r}")
         _ = self.statement  # a unit that does not exist is refused here
 
     @property
@@ -242,7 +250,10 @@ def _hyper_parameters(p: Mapping[str, Any]) -> str:
 def _initial_state(p: Mapping[str, Any]) -> str:
     if PrivacyUnit.parse(p["unit"]) is PrivacyUnit.EDGE:
         return "X^(0) is public: it was computed without looking at any edge."
-    return "Row i of X^(0) is a function of the data of node i alone, and of what was released privately before."
+    return (
+        "Row i of X^(0) is a function of the data of node i alone, and of what was released privately before. It is 0 for a node "
+        "whose data is blank."
+    )
 
 
 def _plain(words: str) -> Callable[[Mapping[str, Any]], str]:

@@ -66,6 +66,7 @@ __all__ = ["APPLICATION_ID", "SCHEMA_VERSION", "Balance", "Change", "Charge", "L
 FINGERPRINT_VERSION = 2
 EDGES_VERSION = "2e"
 DEGREES_VERSION = "2d"
+FEATURES_VERSION = "2f"
 """Of what a fingerprint is computed from (`caribou.graph.fingerprint`). Entries of older versions stay valid."""
 RESOLUTION = 1e-9
 """Totals are compared with the budget up to this relative rounding. Calibration rounds the noise up and the accountant
@@ -193,6 +194,10 @@ class Ledger:
     def degree_fingerprint(self, parts: Iterable[bytes]) -> str:
         """The same for the sorted degrees of a graph, marked with a ``d``: known under another name, it is a reason to warn."""
         return f"{DEGREES_VERSION}:{self.fingerprint([b'degrees', *parts], version=1)}"
+
+    def feature_fingerprint(self, parts: Iterable[bytes]) -> str:
+        """The same for the features of a graph alone, marked with an ``f``: known under another name, a reason to warn, too."""
+        return f"{FEATURES_VERSION}:{self.fingerprint([b'features', *parts], version=1)}"
 
     def fingerprint_versions(self) -> tuple[int, ...]:
         """The versions that a new entry must be compared in: the present one, and an older one that this ledger holds."""
@@ -389,20 +394,20 @@ class Ledger:
     ) -> None:
         """Tie the name to its content, in every version that was given; each is compared with entries of its own version."""
         for fingerprint in fingerprints:
-            if not (isinstance(fingerprint, str) and re.fullmatch(r"([1-9][0-9]*[ed]?:)?[0-9a-f]{64}", fingerprint)):
+            if not (isinstance(fingerprint, str) and re.fullmatch(r"([1-9][0-9]*[def]?:)?[0-9a-f]{64}", fingerprint)):
                 raise InputError(
                     f"fingerprint must be 64 hexadecimal digits as Ledger.fingerprint gives, got {fingerprint!r}"
                 )
             owner = contents.owner(fingerprint)
             if owner in (None, name):
                 continue
-            if not _is_of_degrees(fingerprint):
+            if not _is_of_a_look_alike(fingerprint):
                 raise LedgerError(
                     f"data set {name!r}: the same content is known to this ledger as {owner!r}; use that name "
                     "(a new name does not reset what has been spent)"
                 )
             warnings.warn(
-                f"data set {name!r}: a graph with as many nodes and the same degrees is known to this ledger as {owner!r}. If "
+                f"data set {name!r}: a graph with {_shared(fingerprint)} is known to this ledger as {owner!r}. If "
                 f"it is about the same people, release it under that name with replace_fingerprint=True (--name {owner} "
                 "--replace-fingerprint): under a new name what they have spent is not counted",
                 stacklevel=2,
@@ -412,7 +417,7 @@ class Ledger:
             old = contents.fingerprint(name, version)
             if contents.has(name, fingerprint):
                 continue
-            if old is not None and not replace and not _is_of_degrees(fingerprint):
+            if old is not None and not replace and not _is_of_a_look_alike(fingerprint):
                 raise LedgerError(
                     f"data set {name!r}: the content under this name has changed since its last release; use a new name "
                     "if it is about other people, or replace the fingerprint to declare that it is about the same "
@@ -507,8 +512,12 @@ class _Contents:
         return any(c.dataset == name and c.new == fingerprint for c in self.changes)
 
 
-def _is_of_degrees(fingerprint: str) -> bool:
-    return _version_of(fingerprint) == DEGREES_VERSION
+def _is_of_a_look_alike(fingerprint: str) -> bool:
+    return _version_of(fingerprint) in (DEGREES_VERSION, FEATURES_VERSION)
+
+
+def _shared(fingerprint: str) -> str:
+    return "the same features" if _version_of(fingerprint) == FEATURES_VERSION else "as many nodes and the same degrees"
 
 
 def _version_of(fingerprint: str) -> str:

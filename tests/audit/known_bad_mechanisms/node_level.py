@@ -18,7 +18,7 @@ from caribou.methods.node.mlp import MlpDp
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.calibration import budget_mu
 from caribou.privacy.plan import ReleasePlan
-from caribou.privacy.sensitivity import sum_sensitivity
+from caribou.privacy.sensitivity import Bounds, sum_sensitivity
 from caribou.randomness import Streams
 
 # -- a place that is taken by another ------------------------------------------------------------------------------
@@ -48,7 +48,9 @@ def refilled_truncation(budget: Budget) -> tuple[AuditTarget, Pair, Claim]:
     leaves = [(0, leaf) for leaf in range(1, 41)] + [(leaf, leaf + 1) for leaf in range(1, 40, 2)]
     full = graph(41, leaves)
     pair = Pair("a hub", full.without_node(0), full, PrivacyUnit.NODE, hidden=0)
-    noise_std = sum_sensitivity("node", degree_cap=1, radius=1.0).value / budget_mu(budget)
+    noise_std = sum_sensitivity("node", bounds=Bounds(nodes=41, declared_degree=1), radius=1.0).value / budget_mu(
+        budget
+    )
     return RefilledTruncation(1, noise_std), pair, gaussian_claim(budget)
 
 
