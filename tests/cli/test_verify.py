@@ -214,7 +214,7 @@ def test_a_run_is_signed_and_still_read() -> None:
     run = run_folder()
     before = sorted(os.listdir(run))
     call("certificate", str(run), "--sign", "key.pem")
-    assert sorted({*os.listdir(run)} - {*before}) == ["certificate.json.sig"]
+    assert sorted({*os.listdir(run)} - {*before}) == ["certificate.json.sig", "run.json.sig"]
     assert read_model(run).certificate.status == "private"
     assert document(str(run), "--key", "pub.pem")["signature"] == "valid"
     assert document(str(run / "certificate.json"), "--key", "pub.pem")["signature"] == "valid"

@@ -43,11 +43,11 @@ def test_sentences_differ() -> None:
 
 
 def test_figures_are_in_the_sentence() -> None:
-    assert "a lottery" in randomness(secret=True, origin="a lottery", resumable=False).statement
+    assert "the operating system" in randomness(secret=True, origin="the operating system", resumable=False).statement
     seeded = randomness(secret=False, origin="a fixed seed", resumable=False)
     assert "whoever knows it can subtract the noise" in seeded.statement
     assert not seeded.holds
-    assert "private folder" in randomness(secret=True, origin="x", resumable=True).statement
+    assert "private folder" in randomness(secret=True, origin="the operating system", resumable=True).statement
     found = Assumption(AssumptionName.HYPER_PARAMETERS, {"search": "composition of 3 trials"}).statement
     assert "composition of 3 trials" in found
 
@@ -112,7 +112,11 @@ def test_randomness_holds_exactly_if_it_is_secret() -> None:
 
 
 def test_standing_assumptions_are_those_of_every_release() -> None:
-    stated = [randomness(secret=True, origin="x", resumable=False), floating_point([]), *standing(resumable=False)]
+    stated = [
+        randomness(secret=True, origin="the operating system", resumable=False),
+        floating_point([]),
+        *standing(resumable=False),
+    ]
     assert tuple(a.name for a in stated) == STANDING
 
 
