@@ -107,17 +107,20 @@ QUICK: dict[str, dict[str, Any]] = {
     "lapgraph-edp": {"epochs": 1, "hidden": 2, "layers": 1, "max_edges": 20},
     "caribou-ndp": {"graph_share": 0.5, "declared_degree": 2, "classifier": "trained"},
     "gap-ndp": {"declared_degree": 2},
+    "progap-ndp": {"declared_degree": 2},
     "votes-ndp": {"declared_degree": 2, "votes": {"receivers_per_sender": 2, "share": 0.5}, "weight": 1.0},
 }
 GAUSSIAN = [
     "caribou-edp",
     "gap-edp",
+    "progap-edp",
     "dpdgc-edp",
     "mlp-dp",
     "caribou-ndp",
     "votes-ndp",
     "sage-ndp",
     "gap-ndp",
+    "progap-ndp",
     "dpdgc-ndp",
 ]
 
