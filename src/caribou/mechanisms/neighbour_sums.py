@@ -40,9 +40,9 @@ def noisy_sums(
 class StagedSums:
     """The K sums of one calibration, released one by one: the messages of a stage may be learned from the sums before it.
 
-    Formal guarantee: as `noisy_sums`. What is said there of Z_0 is asked of the messages of every stage: they are public or
-    released before, or, at node level, row i is a function of node i's own data and of such values. Noise was calibrated for
-    K sums, so a further one is refused before an edge is read.
+    Formal guarantee: as `noisy_sums` (docs/privacy.md, Sums of learned messages). What is said there of Z_0 is asked of the
+    messages of every stage: they are public or computed from earlier releases, or, at node level, row i is a function of node
+    i's own data and of such values. Noise was calibrated for K sums, so a further one is refused before an edge is read.
 
     >>> from caribou.privacy.calibration import calibrate_sums
     >>> from caribou.privacy.sensitivity import sum_sensitivity
