@@ -44,6 +44,8 @@ FITS: dict[str, tuple[str, dict[str, Any], float]] = {
     "lapgraph-edp": ("lapgraph-edp", {"count_share": 0.1}, 8.0),
     "gap-edp": ("gap-edp", {"hops": 2}, 4.0),
     "gap-inf": ("gap-inf", {}, INF),
+    "progap-edp": ("progap-edp", {}, 4.0),
+    "progap-inf": ("progap-inf", {}, INF),
     "dpdgc-edp": ("dpdgc-edp", {}, 4.0),
     "dpdgc-inf": ("dpdgc-inf", {}, INF),
     "mlp": ("mlp", {}, 4.0),
@@ -58,12 +60,13 @@ FITS: dict[str, tuple[str, dict[str, Any], float]] = {
     ),
     "sage-ndp": ("sage-ndp", {"declared_degree": 10}, 4.0),
     "gap-ndp": ("gap-ndp", {"degree_cap": 5}, 4.0),
+    "progap-ndp": ("progap-ndp", {"degree_cap": 5}, 4.0),
     "dpdgc-ndp": ("dpdgc-ndp", {}, 4.0),
     "mlp-dp": ("mlp-dp", {}, 4.0),
     "mlp-dp, chosen": ("mlp-dp", {"choose_shrinkage": True}, 4.0),
 }
 """Every method, with the settings that change what a certificate holds: method, settings, epsilon."""
-PREDICTIONS = ("caribou-ndp", "gap-ndp", "sage-ndp", "votes-ndp", "mlp-dp", "mlp")
+PREDICTIONS = ("caribou-ndp", "gap-ndp", "progap-ndp", "sage-ndp", "votes-ndp", "mlp-dp", "mlp")
 SEARCHES: dict[str, tuple[str, dict[str, list[Any]], list[int], float]] = {
     "search, composed": ("caribou-edp", {"hops": [1, 2]}, [0, 1], 2.0),
     "search, random": ("caribou-edp", {"hops": [1, 2]}, [0, 1] * 4, 8.0),

@@ -101,7 +101,7 @@ METHOD_RUNS = {"edge": {1.0: 220, 8.0: 220}, "node": {1.0: 190, 8.0: 200}}
 """As many as a known bad method of the same unit gets, and enough to see twice the claim: otherwise none is consistent."""
 MORE_RUNS = {"sage-ndp": 300}
 """Where nodes of larger degree are promised less, more runs are needed to see twice the claim."""
-PLAYED_ELSEWHERE = {("dpdgc-edp", 1.0), ("dpdgc-ndp", 1.0), ("sage-ndp", 1.0)}
+PLAYED_ELSEWHERE = {("progap-edp", 1.0), ("progap-ndp", 1.0), ("dpdgc-edp", 1.0), ("dpdgc-ndp", 1.0), ("sage-ndp", 1.0)}
 """Whole fits of these are played in tests/methods/test_end_to_end.py as well, so that one epsilon is enough here."""
 DELTA = {1.0: 0.5, 8.0: 1e-5}
 """At these deltas so few runs see twice the claim; at 1e-5 epsilon = 1 would take 3,600."""
@@ -112,17 +112,20 @@ QUICK: dict[str, dict[str, Any]] = {
     "gap-ndp": {"declared_degree": 2},
     "dpdgc-ndp": {"declared_degree": 2},
     "sage-ndp": {"declared_degree": 2},
+    "progap-ndp": {"declared_degree": 2},
     "votes-ndp": {"declared_degree": 2, "votes": {"receivers_per_sender": 2, "share": 0.5}, "weight": 1.0},
 }
 GAUSSIAN = [
     "caribou-edp",
     "gap-edp",
+    "progap-edp",
     "dpdgc-edp",
     "mlp-dp",
     "caribou-ndp",
     "votes-ndp",
     "sage-ndp",
     "gap-ndp",
+    "progap-ndp",
     "dpdgc-ndp",
 ]
 

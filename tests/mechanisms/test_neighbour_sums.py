@@ -15,8 +15,14 @@ from scipy.stats import norm
 
 from caribou.errors import CalibrationError, InputError
 from caribou.graph import Graph
-from caribou.mechanisms.bounded_rows import project_rows
-from caribou.mechanisms.neighbour_sums import bounded_adjacency, bounded_messages, neighbour_sums, noisy_sums
+from caribou.mechanisms.bounded_rows import project_rows, unit_length
+from caribou.mechanisms.neighbour_sums import (
+    StagedSums,
+    bounded_adjacency,
+    bounded_messages,
+    neighbour_sums,
+    noisy_sums,
+)
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.privacy.arithmetic import grid_spacing
 from caribou.privacy.calibration import CalibratedSums, calibrate_sums, sums_mu
@@ -234,6 +240,46 @@ def test_a_likelihood_ratio_attack_proves_the_claimed_mu_and_no_more(unit: str, 
     assert proven <= mu + error * 0.5
     # the second hop sends what noise left of the first: its messages are not the worst ones at node level
     assert proven >= (0.9 if hops == 1 or unit == "edge" else 0.7) * mu
+
+
+@pytest.mark.parametrize("unit", ["edge", "node"])
+def test_stages_that_learn_from_their_sums_prove_the_claimed_mu_and_no_more(unit: str) -> None:
+    """All nodes send the same, the worst messages; in the second stage in a direction that the first sums chose."""
+    mu, degree, runs = 1.0, 5, 6000
+    graph = graph_of(nx.star_graph(degree))
+    n = graph.num_nodes
+    bound, other = sum_sensitivity("edge"), graph.without_edge(0, 1)
+    if unit == "node":
+        bound, other = sum_sensitivity("node", bounds=Bounds(nodes=n), radius=2.0), graph.without_node(0)
+    # many runs at once, side by side in one graph
+    calibrated = calibrate_sums(bound, hops=2, mu=mu, nodes=n * runs, columns=2)
+    worlds = [sp.csr_array(sp.kron(sp.eye_array(runs), adjacency_of(g))) for g in (other, graph)]
+    start = np.tile([1.0, 0.0], (n * runs, 1))
+
+    def log_ratios(adjacency: sp.csr_array, noise: NoiseSource) -> np.ndarray:
+        sums, total = StagedSums(adjacency, calibrated, noise), np.zeros(runs)
+        first = sums.release(start)
+        learned = np.repeat(unit_length(first.reshape(runs, n, 2).sum(axis=1)), n, axis=0)
+        for released, sent in ((first, start), (sums.release(learned), learned)):
+            without, with_it = (((released - neighbour_sums(a, sent, calibrated)) ** 2).sum(axis=1) for a in worlds)
+            total += (without - with_it).reshape(runs, n).sum(axis=1) / (2 * calibrated.noise_std**2)
+        return total
+
+    proven = proven_mu(*(log_ratios(a, NoiseSource.seeded(k)) for k, a in enumerate(worlds)))
+    error = 2 * math.sqrt(2 / runs) / norm.pdf(mu / 2)
+    assert abs(proven - mu) < error < 0.11, "the bound is kept, and reached in both stages"
+
+
+def test_no_more_sums_are_released_than_the_noise_is_for() -> None:
+    a, z = adjacency_of(graph_of(nx.star_graph(3))), np.ones((4, 3))
+    sums = StagedSums(a, calibrated_for(sum_sensitivity("edge"), 4, hops=2), NoiseSource.seeded(0))
+    with pytest.raises(InputError, match="finite"):
+        sums.release(z * math.nan)
+    drawn = [sums.release(z), sums.release(z)]
+    assert sums.left == 0
+    assert not np.isclose(*drawn).any(), "the noise of one stage was used in another"
+    with pytest.raises(InputError, match="summed 2 times at most, which the noise is for, got one more"):
+        sums.release(z)
 
 
 def test_calibration_is_exact_and_composes() -> None:

@@ -20,6 +20,7 @@ from caribou.methods.node.caribou import CaribouNdp
 from caribou.methods.node.dpdgc import DpdgcNdp
 from caribou.methods.node.gap import GapNdp
 from caribou.methods.node.mlp import MlpDp
+from caribou.methods.node.progap import ProgapNdp
 from caribou.methods.node.sage import SageNdp
 from caribou.methods.node.votes import VotesNdp
 from caribou.privacy.accounting import gdp_epsilon
@@ -67,6 +68,8 @@ METHODS: dict[str, Method] = {
     "gap-ndp": GapNdp(declared_degree=4, sums_share=0.5, base=BASE),
     "gap-ndp, two hops": GapNdp(declared_degree=4, hops=2, sums_share=0.5, radius=1.5, base=BASE),
     "gap-ndp, cut": GapNdp(degree_cap=3, sums_share=0.5, base=BASE),
+    "progap-ndp": ProgapNdp(declared_degree=4, sums_share=0.5, base=BASE),
+    "progap-ndp, cut": ProgapNdp(degree_cap=3, sums_share=0.5, base=BASE),
     "dpdgc-ndp": DpdgcNdp(declared_degree=4, training_share=0.3, sums_share=0.3, base=BASE),
     "dpdgc-ndp, cut": DpdgcNdp(degree_cap=3, training_share=0.3, sums_share=0.3, base=BASE),
     "sage-ndp": SageNdp(declared_degree=4, message_scale=1, own_share=0.3, sums_share=0.4),

@@ -26,12 +26,14 @@ from caribou.methods.edge.dpdgc import Dpdgc
 from caribou.methods.edge.gap import Gap
 from caribou.methods.edge.lapgraph import LapGraph
 from caribou.methods.edge.mlp import Mlp
+from caribou.methods.edge.progap import Progap
 from caribou.methods.edge.sage import SageEdge
 from caribou.methods.edge.votes import VotesEdge
 from caribou.methods.node.caribou import CaribouNdp
 from caribou.methods.node.dpdgc import DpdgcNdp
 from caribou.methods.node.gap import GapNdp
 from caribou.methods.node.mlp import MlpDp
+from caribou.methods.node.progap import ProgapNdp
 from caribou.methods.node.sage import SageNdp
 from caribou.methods.node.votes import VotePlan, VotesNdp
 from caribou.privacy.accounting import epsilon_of
@@ -95,6 +97,11 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("gap-inf", {}),
     ("gap-ndp", {}),
     ("gap-ndp", {"hops": 2, "degree_cap": 5, "radius": 1.5}),
+    ("progap-edp", {}),
+    ("progap-edp", {"hops": 1, "hidden": []}),
+    ("progap-inf", {"hops": 1}),
+    ("progap-ndp", {}),
+    ("progap-ndp", {"hops": 3, "degree_cap": 5, "radius": 1.5}),
     ("dpdgc-edp", {}),
     ("dpdgc-inf", {}),
     ("dpdgc-ndp", {}),
@@ -293,7 +300,7 @@ def test_certificates_verify_or_say_what_they_are_not(name: str, settings: dict[
     assert secret.status == ("private" if secret.scope.is_every_graph else "private by degree")
     if METHODS[name].unit is PrivacyUnit.EDGE or name == "mlp-dp":
         assert secret.status == "private"
-    if name in ("gap-ndp", "dpdgc-ndp", "sage-ndp"):
+    if name in ("gap-ndp", "progap-ndp", "dpdgc-ndp", "sage-ndp"):
         assert secret.status == "private by degree"
     assert verify(secret).passed
     assert secret.epsilon_spent <= 4.0
@@ -355,7 +362,7 @@ def test_settings_survive_json(name: str, settings: dict[str, Any]) -> None:
 
 
 CLASSES = (Caribou, CaribouNdp, VotesEdge, VotesNdp, VotePlan, MlpDp, Mlp)
-CLASSES += (SageEdge, SageNdp, LapGraph, Gap, GapNdp, Dpdgc, DpdgcNdp)
+CLASSES += (SageEdge, SageNdp, LapGraph, Gap, GapNdp, Progap, ProgapNdp, Dpdgc, DpdgcNdp)
 """All records of settings; `ALTERNATIVES` must have every field of theirs."""
 DEEP, GRAPHIC = {"hops": 2}, {"graph_share": 0.5}
 BRIEF = {"epochs": 10}
@@ -453,6 +460,16 @@ ALTERNATIVES: dict[type, dict[str, tuple[dict[str, Any], Any]]] = {
         "classifier_share": ({}, 0.4),
         "base": ({}, MlpDp(clip=0.1)),
     },
+    Progap: {"hops": ({}, 3), "hidden": ({}, (8,))},
+    ProgapNdp: {
+        "hops": ({}, 3),
+        "declared_degree": ({}, 7),
+        "degree_cap": ({}, 5),
+        "radius": ({}, 2.0),
+        "sums_share": ({}, 0.4),
+        "classifier_share": ({}, 0.4),
+        "base": ({}, MlpDp(clip=0.1)),
+    },
     Dpdgc: {
         "training_share": ({}, 0.2),
         "structure_share": ({}, 0.8),
@@ -517,7 +534,7 @@ def _outcome(cls: type, others: str, field: str, value: Any) -> dict[str, np.nda
 
 
 def _outputs(method: Method) -> dict[str, np.ndarray]:
-    edge = Caribou | VotesEdge | Mlp | SageEdge | Gap | Dpdgc
+    edge = Caribou | VotesEdge | Mlp | SageEdge | Gap | Progap | Dpdgc
     unit = PrivacyUnit.EDGE if isinstance(method, edge) else PrivacyUnit.NODE
     fitted = methods.fit(method, GRAPH, Budget(8.0, 1e-5, unit), Streams(1), NoiseSource.seeded(1))
     return {"own": fitted.probabilities, **fitted.released}

@@ -35,6 +35,7 @@ from caribou.graph import Graph, Split
 from caribou.graph.operator import normalize
 from caribou.layers.contractive import ContractiveGraphLayer, project_rows
 from caribou.mechanisms.bounded_rows import project_rows as numpy_rows
+from caribou.mechanisms.bounded_rows import unit_length
 from caribou.mechanisms.node_votes import VotePlan, vote_sums
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods import METHODS, Outputs, fit
@@ -43,8 +44,8 @@ from caribou.methods.edge.votes import VotesEdge
 from caribou.methods.node.caribou import CaribouNdp, centred, joint_rows
 from caribou.methods.node.mlp import MlpDp, apply_model
 from caribou.methods.node.votes import VotesNdp
-from caribou.models.classifier import ClassifierConfig
-from caribou.models.encoder import cross_fit
+from caribou.models.classifier import ClassifierConfig, embed, module_from_arrays
+from caribou.models.encoder import Encoder, cross_fit
 from caribou.privacy.accounting import epsilon_of, gdp_epsilon
 from caribou.privacy.budget import Budget
 from caribou.privacy.events import gaussian_mu
@@ -346,6 +347,23 @@ def product_game() -> Game:
     return Game(METHODS["dpdgc-edp"].create(), Budget(8.0, 0.085, "edge"), pair.worlds, scores, runs=160)
 
 
+def staged_game() -> Game:
+    """Sums in two stages: what a neighbour adds to a row is known in both, from public values and from the first sums."""
+    pair = worst_pairs("edge")[0]
+
+    def scores(fitted: Outputs) -> Scores:
+        arrays = {k.removeprefix("stage_1."): a for k, a in fitted.weights.items() if k.startswith("stage_1.")}
+        learned = embed(module_from_arrays(arrays), unit_length(fitted.released["sums_1"]))
+        public = Encoder.from_arrays(fitted.weights).embeddings(pair.joined.features)
+        first, second = (
+            float((fitted.released[name][:2] * added).sum() - (added**2).sum() / 2)
+            for name, added in (("sums_1", public[[1, 0]]), ("sums_2", unit_length(learned)[[1, 0]]))
+        )
+        return {"first stage": first, "second stage": second, "likelihood ratio": first + second}
+
+    return Game(METHODS["progap-edp"].create(), Budget(8.0, 0.085, "edge"), pair.worlds, scores, runs=160)
+
+
 def class_game(name: str, epsilon: float) -> Game:
     """At node level: what the released weights say about the class that the node alone has, and the mean about its features."""
     pair = member_pair()
@@ -366,6 +384,7 @@ BASELINE_GAMES: dict[str, tuple[Callable[[], Game], float]] = {
     "sage-edp": (lambda: listed_game("sage-edp"), 0.15),
     "lapgraph-edp": (lambda: listed_game("lapgraph-edp"), 0.15),
     "dpdgc-edp": (product_game, 0.1),
+    "progap-edp": (staged_game, 0.4),
     "sage-ndp": (lambda: class_game("sage-ndp", 1.0), 0.0),
     "dpdgc-ndp": (lambda: class_game("dpdgc-ndp", 8.0), 0.1),
 }

@@ -13,6 +13,7 @@ from caribou.models.classifier import (
     ClassificationModule,
     ClassifierConfig,
     classify,
+    embed,
     fit_classifier,
     module_from_arrays,
 )
@@ -51,6 +52,16 @@ def test_scores_are_the_formula_written_out() -> None:
     scores = classify(module, INPUTS)
     assert scores.dtype == np.float64
     assert np.allclose(scores, expected, atol=1e-4)
+
+
+def test_an_embedding_is_what_the_last_base_layer_makes_of_its_own_input() -> None:
+    module = fit()
+    w = {name: value.astype(np.float64) for name, value in arrays(module).items()}
+    expected = selu(INPUTS[-1] @ w["bases.1.0.weight"].T + w["bases.1.0.bias"])
+    found = embed(module, INPUTS[-1])
+    assert found.dtype == np.float64
+    assert np.allclose(found, expected, atol=1e-5)
+    assert np.allclose(embed(module, INPUTS[-1][:7]), found[:7], atol=1e-6), "each row alone, and no dropout"
 
 
 def test_the_epoch_that_validates_best_is_kept() -> None:

@@ -1,4 +1,4 @@
-"""Noisy sums over neighbours: the aggregation of GAP (Sajadmanesh et al. 2023), of which every hop is released."""
+"""Noisy sums over neighbours: the aggregation of GAP (Sajadmanesh et al. 2023) and ProGAP (2024), every hop released."""
 
 from __future__ import annotations
 
@@ -28,17 +28,46 @@ def noisy_sums(
     data and of such values; for a node of another degree than the declared one `CalibratedSums.event_at` says what it pays.
     Where a cap is declared, ``adjacency`` must be cut to it (`bounded_adjacency`).
     """
-    check_pairing(adjacency, messages, calibrated)
-    n, d = messages.shape
-    size = f"{calibrated.hops} noisy sums of {n:,} nodes with {d:,} columns"
-    require_memory(DOUBLE * n * d * (calibrated.hops + 5), size)
+    staged = StagedSums(adjacency, calibrated, noise)
     sums: list[np.ndarray] = []
     z = messages
     for _ in range(calibrated.hops):
-        total = neighbour_sums(adjacency, z, calibrated)
-        sums.append(noise.add_gaussian(total, std=calibrated.noise_std))
+        sums.append(staged.release(z))
         z = unit_length(sums[-1])
     return sums
+
+
+class StagedSums:
+    """The K sums of one calibration, released one by one: the messages of a stage may be learned from the sums before it.
+
+    Formal guarantee: as `noisy_sums` (docs/privacy.md, Sums of learned messages). What is said there of Z_0 is asked of the
+    messages of every stage: they are public or computed from earlier releases, or, at node level, row i is a function of node
+    i's own data and of such values. Noise was calibrated for K sums, so a further one is refused before an edge is read.
+
+    >>> from caribou.privacy.calibration import calibrate_sums
+    >>> from caribou.privacy.sensitivity import sum_sensitivity
+    >>> calibrated = calibrate_sums(sum_sensitivity("edge"), hops=2, mu=1.0, nodes=2, columns=1)
+    >>> sums = StagedSums(sp.csr_array([[0.0, 1.0], [1.0, 0.0]]), calibrated, NoiseSource.seeded(0))
+    >>> first = sums.release(np.array([[1.0], [-1.0]]))
+    >>> sums.release(np.sign(first)).shape, sums.left
+    ((2, 1), 0)
+    """
+
+    def __init__(self, adjacency: sp.csr_array, calibrated: CalibratedSums, noise: NoiseSource) -> None:
+        self._adjacency, self._calibrated, self._noise = adjacency, calibrated, noise
+        self.left = calibrated.hops
+
+    def release(self, messages: np.ndarray) -> np.ndarray:
+        """The next sum, Pi_r(A Z) + noise_std N(0, I), with fresh noise. [n, d]"""
+        hops = self._calibrated.hops
+        if self.left < 1:
+            raise InputError(f"messages must be summed {hops} times at most, which the noise is for, got one more")
+        check_pairing(self._adjacency, messages, self._calibrated)
+        n, d = messages.shape
+        require_memory(DOUBLE * n * d * (hops + 5), f"{hops} noisy sums of {n:,} nodes with {d:,} columns")
+        self.left -= 1
+        total = neighbour_sums(self._adjacency, messages, self._calibrated)
+        return self._noise.add_gaussian(total, std=self._calibrated.noise_std)
 
 
 def neighbour_sums(adjacency: sp.csr_array, messages: np.ndarray, calibrated: CalibratedSums) -> np.ndarray:

@@ -295,6 +295,17 @@ METHODS = {
     "gap-ndp": MethodInfo(
         PrivacyUnit.NODE, "caribou.methods.node.gap:GapNdp", "GAP with a private encoder and a private classifier"
     ),
+    "progap-edp": MethodInfo(
+        PrivacyUnit.EDGE,
+        "caribou.methods.edge.progap:Progap",
+        "ProGAP: trained in stages, each on noisy sums of what the stage before learned",
+    ),
+    "progap-inf": MethodInfo(
+        PrivacyUnit.EDGE, "caribou.methods.edge.progap:Progap", "the same without noise: a yardstick", private=False
+    ),
+    "progap-ndp": MethodInfo(
+        PrivacyUnit.NODE, "caribou.methods.node.progap:ProgapNdp", "ProGAP with every stage trained privately"
+    ),
     "dpdgc-edp": MethodInfo(
         PrivacyUnit.EDGE,
         "caribou.methods.edge.dpdgc:Dpdgc",

@@ -117,6 +117,18 @@ def classify(module: ClassificationModule, inputs: list[np.ndarray]) -> np.ndarr
     return scores.double().numpy()
 
 
+def embed(module: ClassificationModule, last: np.ndarray) -> np.ndarray:
+    """What the last base layer makes of its input, after SELU. [n, d] -> [n, hidden], float64.
+
+    >>> module = ClassificationModule((3, 5), classes=4, config=ClassifierConfig(hidden=8))
+    >>> embed(module, np.zeros((2, 5))).shape
+    (2, 8)
+    """
+    with torch.no_grad():
+        values = torch.selu(module.eval().bases[-1](torch.from_numpy(np.array(last, dtype=np.float32))))
+    return values.double().numpy()
+
+
 def module_from_arrays(arrays: Mapping[str, np.ndarray]) -> ClassificationModule:
     """The module of a saved model, from the arrays of its ``state_dict``."""
     numbers = sorted({int(name.split(".")[1]) for name in arrays if name.startswith("bases.")})

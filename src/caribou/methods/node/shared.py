@@ -81,10 +81,12 @@ class HeadPlan:
     record: MechanismRecord
 
 
-def plan_linear_head(sizes: Sizes, mu: float, train_size: int | None) -> HeadPlan:
-    """Noisy gradient descent of a linear head that is mu-GDP."""
+def plan_linear_head(
+    sizes: Sizes, mu: float, train_size: int | None, name: str = "training of the classifier"
+) -> HeadPlan:
+    """Noisy gradient descent of a linear head that is mu-GDP. ``name``: in the certificate."""
     schedule = path_length_schedule(mu=mu, train_size=sizes.train if train_size is None else train_size)
-    descent = full_batch("training of the classifier", schedule.steps, mu)
+    descent = full_batch(name, schedule.steps, mu)
     return HeadPlan(schedule, descent, training_record(descent, schedule))
 
 
