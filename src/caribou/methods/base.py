@@ -295,6 +295,11 @@ METHODS = {
     "gap-ndp": MethodInfo(
         PrivacyUnit.NODE, "caribou.methods.node.gap:GapNdp", "GAP with a private encoder and a private classifier"
     ),
+    "lpgnet-edp": MethodInfo(
+        PrivacyUnit.EDGE,
+        "caribou.methods.edge.lpgnet:LpgNet",
+        "LPGNet: noisy counts of predicted classes over neighbours, in stages",
+    ),
     "dpdgc-edp": MethodInfo(
         PrivacyUnit.EDGE,
         "caribou.methods.edge.dpdgc:Dpdgc",
