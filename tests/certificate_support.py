@@ -44,6 +44,7 @@ FITS: dict[str, tuple[str, dict[str, Any], float]] = {
     "lapgraph-edp": ("lapgraph-edp", {"count_share": 0.1}, 8.0),
     "gap-edp": ("gap-edp", {"hops": 2}, 4.0),
     "gap-inf": ("gap-inf", {}, INF),
+    "lpgnet-edp": ("lpgnet-edp", {}, 4.0),
     "dpdgc-edp": ("dpdgc-edp", {}, 4.0),
     "dpdgc-inf": ("dpdgc-inf", {}, INF),
     "mlp": ("mlp", {}, 4.0),

@@ -43,6 +43,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "gap-edp": ("gap-edp", {}),
     "gap-inf": ("gap-inf", {}),
     "gap-ndp": ("gap-ndp", {}),
+    "lpgnet-edp": ("lpgnet-edp", {}),
     "dpdgc-edp": ("dpdgc-edp", {}),
     "dpdgc-inf": ("dpdgc-inf", {}),
     "dpdgc-ndp": ("dpdgc-ndp", {}),

@@ -29,7 +29,7 @@ def differences(method: Method) -> tuple[str, ...]:
 
 @pytest.mark.parametrize(
     ("name", "settings"),
-    [("caribou-edp", {"hops": 2, "votes": 0.2}), ("votes-edp", {}), ("gap-edp", {}), ("mlp", {})],
+    [("caribou-edp", {"hops": 2, "votes": 0.2}), ("votes-edp", {}), ("gap-edp", {}), ("lpgnet-edp", {}), ("mlp", {})],
 )
 def test_fits_read_edges_through_noise_alone(name: str, settings: dict[str, Any]) -> None:
     assert differences(METHODS[name].create(**settings)) == ()

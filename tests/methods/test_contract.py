@@ -25,6 +25,7 @@ from caribou.methods.edge.caribou import Caribou
 from caribou.methods.edge.dpdgc import Dpdgc
 from caribou.methods.edge.gap import Gap
 from caribou.methods.edge.lapgraph import LapGraph
+from caribou.methods.edge.lpgnet import LpgNet
 from caribou.methods.edge.mlp import Mlp
 from caribou.methods.edge.sage import SageEdge
 from caribou.methods.edge.votes import VotesEdge
@@ -95,6 +96,8 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("gap-inf", {}),
     ("gap-ndp", {}),
     ("gap-ndp", {"hops": 2, "degree_cap": 5, "radius": 1.5}),
+    ("lpgnet-edp", {}),
+    ("lpgnet-edp", {"stages": 1, "hidden": []}),
     ("dpdgc-edp", {}),
     ("dpdgc-inf", {}),
     ("dpdgc-ndp", {}),
@@ -355,7 +358,7 @@ def test_settings_survive_json(name: str, settings: dict[str, Any]) -> None:
 
 
 CLASSES = (Caribou, CaribouNdp, VotesEdge, VotesNdp, VotePlan, MlpDp, Mlp)
-CLASSES += (SageEdge, SageNdp, LapGraph, Gap, GapNdp, Dpdgc, DpdgcNdp)
+CLASSES += (SageEdge, SageNdp, LapGraph, Gap, GapNdp, LpgNet, Dpdgc, DpdgcNdp)
 """All records of settings; `ALTERNATIVES` must have every field of theirs."""
 DEEP, GRAPHIC = {"hops": 2}, {"graph_share": 0.5}
 BRIEF = {"epochs": 10}
@@ -453,6 +456,7 @@ ALTERNATIVES: dict[type, dict[str, tuple[dict[str, Any], Any]]] = {
         "classifier_share": ({}, 0.4),
         "base": ({}, MlpDp(clip=0.1)),
     },
+    LpgNet: {"stages": ({}, 1), "hidden": ({}, (8,)), "classifier_hidden": ({}, 8)},
     Dpdgc: {
         "training_share": ({}, 0.2),
         "structure_share": ({}, 0.8),

@@ -346,6 +346,20 @@ def product_game() -> Game:
     return Game(METHODS["dpdgc-edp"].create(), Budget(8.0, 0.085, "edge"), pair.worlds, scores, runs=160)
 
 
+def counts_game() -> Game:
+    """Noisy counts of both stages: an edge adds 1 to one count of either end, and who predicted what is released."""
+    pair = worst_pairs("edge")[0]
+    method, budget = METHODS["lpgnet-edp"].create(), Budget(4.0, 1e-5, "edge")
+    first = remembered_encoder(pair.without, STREAMS).encoder.probabilities(pair.without.features).argmax(axis=1)
+
+    def scores(fitted: Outputs) -> Scores:
+        one, two = (fitted.released[f"counts_{stage}"] for stage in (1, 2))
+        known = np.array([one[0, first[1]], one[1, first[0]]])
+        return {"first": float(np.clip(known, 0, 1).sum()), "all": float(one[:2].sum() + two[:2].sum())}
+
+    return Game(method, budget, pair.worlds, scores, pure=True, runs=160)
+
+
 def class_game(name: str, epsilon: float) -> Game:
     """At node level: what the released weights say about the class that the node alone has, and the mean about its features."""
     pair = member_pair()
@@ -366,6 +380,7 @@ BASELINE_GAMES: dict[str, tuple[Callable[[], Game], float]] = {
     "sage-edp": (lambda: listed_game("sage-edp"), 0.15),
     "lapgraph-edp": (lambda: listed_game("lapgraph-edp"), 0.15),
     "dpdgc-edp": (product_game, 0.1),
+    "lpgnet-edp": (counts_game, 0.1),
     "sage-ndp": (lambda: class_game("sage-ndp", 1.0), 0.0),
     "dpdgc-ndp": (lambda: class_game("dpdgc-ndp", 8.0), 0.1),
 }

@@ -23,8 +23,8 @@ from caribou.graph import Graph
 from caribou.graph.operator import normalize
 from caribou.layers.contractive import ContractiveGraphLayer
 from caribou.mechanisms.edge_votes import NoisyCounts, VoteBudget
-from caribou.mechanisms.neighbour_counts import NoisyNeighbourCounts, neighbour_counts
 from caribou.mechanisms.message_passing import propagate
+from caribou.mechanisms.neighbour_counts import NoisyNeighbourCounts, neighbour_counts
 from caribou.mechanisms.neighbour_sums import bounded_adjacency, noisy_sums
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.mechanisms.randomized_response import perturbed_pairs

@@ -1,14 +1,13 @@
 """Noisy counts over neighbours: the cluster degree vectors of LPGNet (Kolluri et al. 2022), of which every stage is released.
 
-**Theorem 12.** Let every node have a class, and let a stage release, for every node and class, how many of the node's neighbours
-have the class, plus discrete Laplace noise, P(k) proportional to e^(-a |k|). All edges are counted, in both directions. The classes
-of a stage may depend on public values and on all earlier releases. Then a stage is 2 a-DP for one undirected edge, and T stages
-are 2 T a-DP together.
+Theorem 12. Every node has a class. A stage releases, for every node and class, how many of the node's neighbours have the class,
+plus discrete Laplace noise, P(k) proportional to e^(-a |k|). All edges are counted, in both directions. The classes of a stage
+may depend on public values and on all earlier releases. Then one stage is 2 a-DP for one undirected edge, and T stages
+together are 2 T a-DP.
 
-Proof: given the earlier releases, the classes are the same in both worlds. The edge uv adds 1 to the entry (u, class of v) and 1 to
-the entry (v, class of u), and touches no other: 2 in L1 (`neighbour_count_sensitivity`). Each entry's noise bounds its ratio of
-probabilities by e^a, independently of the other's. Stages multiply. Unlike votes (Theorem 4), every pair is asked in both directions and in
-every stage.
+Proof. Given the earlier releases, the classes are the same in both worlds. The edge uv adds 1 to the entry (u, class of v) and 1
+to the entry (v, class of u), and touches no other: 2 in L1 (`neighbour_count_sensitivity`). The noise of either entry bounds
+its ratio of probabilities by e^a, and stages multiply. (Votes, Theorem 4, ask every pair once and in one direction.)
 """
 
 from __future__ import annotations
@@ -55,7 +54,9 @@ class NoisyNeighbourCounts:
     def ask(self, predicted: np.ndarray) -> np.ndarray:
         """One stage: the noisy counts under these classes; one more than was calibrated for is an error. [n] -> [n, C], int64"""
         if self.asked >= self.calibrated.stages:
-            raise CaribouError(f"stages must be at most {self.calibrated.stages}, for which noise was calibrated, got one more")
+            raise CaribouError(
+                f"stages must be at most {self.calibrated.stages}, for which noise was calibrated, got one more"
+            )
         counts = neighbour_counts(self._graph, predicted, self.classes)
         self.asked += 1
         return self._noise.add_discrete_laplace(counts, epsilon=self.calibrated.noise_epsilon)

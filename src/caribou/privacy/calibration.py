@@ -275,9 +275,9 @@ def calibrate_votes(
 class CalibratedCounts:
     """The record that noisy counts over neighbours take: ``stages`` = T releases that are ``epsilon``-DP together.
 
-    Every count gets discrete Laplace noise, P(k) proportional to e^(-a |k|) with a = `noise_epsilon`. One edge moves the counts of
-    a stage by Delta = `neighbour_count_sensitivity` in L1, so a stage costs Delta a and T of them T Delta a: basic composition of
-    pure epsilons (docs/privacy.md, Theorem 12). epsilon = inf: no noise, no privacy.
+    Every count gets discrete Laplace noise, P(k) proportional to e^(-a |k|) with a = `noise_epsilon`. One edge moves the counts
+    of a stage by Delta = `neighbour_count_sensitivity` in L1, so a stage costs Delta a, and T of them T Delta a: basic
+    composition of pure epsilons (docs/privacy.md, Theorem 12). epsilon = inf: no noise, no privacy.
 
     >>> CalibratedCounts(stages=2, epsilon=4.0).noise_epsilon
     1.0

@@ -682,11 +682,11 @@ def sum_node_sensitivity(*, bounds: Bounds, radius: float, degree: int | None = 
 
 
 def neighbour_count_sensitivity() -> int:
-    """Theorem 12: ||A Y - A' Y||_1 = 2 for graphs that differ in one undirected edge uv and classes Y, one per node (one-hot rows).
+    """Theorem 12: ||A Y - A' Y||_1 = 2 for graphs that differ in one undirected edge uv, with Y the classes as one-hot rows.
 
-    The edge adds 1 to the entry (u, class of v) and 1 to the entry (v, class of u): two entries in two rows, whatever the classes,
-    equal or not. (One *directed* entry would move one count: 1.) Assumes classes that are equal in both worlds: public, or
-    computed from earlier releases. Unit: L1 norm, in counts.
+    The edge adds 1 to the entry (u, class of v) and 1 to the entry (v, class of u): two entries in two rows, whatever the
+    classes. (One *directed* entry would move one count: 1.) Assumes classes that are equal in both worlds: public, or computed
+    from earlier releases. Unit: L1 norm, in counts.
     """
     return 2
 

@@ -24,7 +24,7 @@ from caribou.privacy.certificate import Certificate
 from caribou.privacy.verify import verify
 from caribou.randomness import Streams
 
-pytestmark = pytest.mark.usefixtures("kept_encoder")
+pytestmark = pytest.mark.usefixtures("quick_learning", "kept_encoder")
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def fit(method: LpgNet, epsilon: float, graph: Graph = GRAPH, noise: int | None 
 
 
 def test_counts_help_and_say_more_with_a_larger_budget() -> None:
-    good, poor = fit(LpgNet(), 8.0), fit(LpgNet(), 0.05)
+    good, poor = (fit(LpgNet(stages=1), epsilon) for epsilon in (8.0, 0.05))
     features = Encoder.from_arrays(good.weights).probabilities(GRAPH.features)
     assert accuracy(good.probabilities) > accuracy(poor.probabilities) + 0.05
     assert accuracy(good.probabilities) > accuracy(features) + 0.05
@@ -63,7 +63,7 @@ def test_the_second_stage_counts_what_the_first_predicted() -> None:
 def test_replaying_a_fit_on_a_neighbouring_graph_spends_epsilon_exactly(
     stages: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Both worlds release the same, so only what the edge does to the counts under the noise is left: a times L1, in all epsilon."""
+    """Both worlds release the same, so what is left is what the edge does to the counts under the noise: a times L1."""
     method, budget = LpgNet(stages=stages), Budget(3.0)
     plan = method.plan(GRAPH.sizes(budget.unit), budget)
     recorded: list[tuple[np.ndarray, np.ndarray, float]] = []
@@ -102,7 +102,7 @@ def test_replaying_a_fit_on_a_neighbouring_graph_spends_epsilon_exactly(
 def test_certificate_verifies_and_a_wrong_figure_is_found(stages: int, tmp_path: Path) -> None:
     certificate = verified_certificate(LpgNet(stages=stages), Budget(3.0), tmp_path)
     document = certificate.to_dict()
-    assert document["epsilon_spent"] == pytest.approx(3.0, abs=1e-9)
+    assert 3.0 - 1e-4 < document["epsilon_spent"] <= 3.0
     (counts,) = document["mechanisms"]
     assert counts["details"]["noise_epsilon"] == pytest.approx(3.0 / (2 * stages), rel=1e-12)
     assert "Theorem 12" in counts["theorem"]

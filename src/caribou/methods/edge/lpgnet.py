@@ -1,9 +1,11 @@
 """``lpgnet-edp``: LPGNet (Kolluri et al. 2022), sound for an undirected edge.
 
 An MLP on features alone (public at edge level) predicts a class for every node. Each stage then releases, with noise, how many
-neighbours of each class every node has, fits another MLP on features and counts, and predicts the classes of the next stage.
-`votes-edp` also counts classes of neighbours, but asks every pair once and in one direction: half the noise in one stage, and nothing
-is split over stages; and its labelled nodes send their labels, not predictions.
+neighbours of each class every node has. Another MLP is fitted on this and on what the first one said, and predicts the classes
+of the next stage.
+
+`votes-edp` counts classes of neighbours, too. It asks every pair once and in one direction, where a stage here asks in both and
+T stages ask T times: its noise is 2 T times smaller. And its labelled nodes send their labels, not predictions.
 """
 
 from __future__ import annotations
@@ -20,7 +22,13 @@ from caribou.graph import Graph
 from caribou.mechanisms.neighbour_counts import NoisyNeighbourCounts
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods.base import Outputs, require_unit
-from caribou.models.classifier import ClassificationModule, ClassifierConfig, classify, fit_classifier, module_from_arrays
+from caribou.models.classifier import (
+    ClassificationModule,
+    ClassifierConfig,
+    classify,
+    fit_classifier,
+    module_from_arrays,
+)
 from caribou.models.encoder import HIDDEN, Encoder, Prior, cross_fit, widths
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.calibration import CalibratedCounts
@@ -34,8 +42,8 @@ from caribou.randomness import Streams
 class LpgNet:
     """Public settings of ``lpgnet-edp``.
 
-    ``stages`` = T: how often neighbours are counted, each at an equal share of epsilon. ``hidden``: widths of the encoder's hidden
-    layers; the last one is read by the later MLPs. ``classifier_hidden``: width of each of their base layers.
+    ``stages`` = T: how often neighbours are counted, each time for an equal share of epsilon. ``hidden``: widths of the hidden
+    layers of the first MLP. ``classifier_hidden``: width of each base layer of the others.
 
     Formal guarantee: the counts of all stages together are budget.epsilon-DP at edge level, with delta = 0 (docs/privacy.md,
     Theorem 12); all else is computed from them and from public values.
