@@ -97,7 +97,6 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("gap-ndp", {}),
     ("gap-ndp", {"hops": 2, "degree_cap": 5, "radius": 1.5}),
     ("lpgnet-edp", {}),
-    ("lpgnet-edp", {"stages": 1, "hidden": []}),
     ("dpdgc-edp", {}),
     ("dpdgc-inf", {}),
     ("dpdgc-ndp", {}),
@@ -521,7 +520,7 @@ def _outcome(cls: type, others: str, field: str, value: Any) -> dict[str, np.nda
 
 
 def _outputs(method: Method) -> dict[str, np.ndarray]:
-    edge = Caribou | VotesEdge | Mlp | SageEdge | Gap | Dpdgc
+    edge = Caribou | VotesEdge | Mlp | SageEdge | Gap | LpgNet | Dpdgc
     unit = PrivacyUnit.EDGE if isinstance(method, edge) else PrivacyUnit.NODE
     fitted = methods.fit(method, GRAPH, Budget(8.0, 1e-5, unit), Streams(1), NoiseSource.seeded(1))
     return {"own": fitted.probabilities, **fitted.released}
