@@ -455,7 +455,7 @@ ALTERNATIVES: dict[type, dict[str, tuple[dict[str, Any], Any]]] = {
         "classifier_share": ({}, 0.4),
         "base": ({}, MlpDp(clip=0.1)),
     },
-    LpgNet: {"stages": ({}, 1), "hidden": ({}, (8,)), "classifier_hidden": ({}, 8)},
+    LpgNet: {"stages": ({}, 1), "hidden": ({"stages": 1}, (8,)), "classifier_hidden": ({"stages": 1}, 8)},
     Dpdgc: {
         "training_share": ({}, 0.2),
         "structure_share": ({}, 0.8),

@@ -44,7 +44,7 @@ from caribou.methods.node.caribou import CaribouNdp, centred, joint_rows
 from caribou.methods.node.mlp import MlpDp, apply_model
 from caribou.methods.node.votes import VotesNdp
 from caribou.models.classifier import ClassifierConfig
-from caribou.models.encoder import cross_fit
+from caribou.models.encoder import Encoder, cross_fit
 from caribou.privacy.accounting import epsilon_of, gdp_epsilon
 from caribou.privacy.budget import Budget
 from caribou.privacy.events import gaussian_mu
@@ -347,15 +347,15 @@ def product_game() -> Game:
 
 
 def counts_game() -> Game:
-    """Noisy counts of both stages: an edge adds 1 to one count of either end, and who predicted what is released."""
+    """Noisy counts of both stages: an edge adds 1 to one count of either end. The first classes follow from the weights."""
     pair = worst_pairs("edge")[0]
     method, budget = METHODS["lpgnet-edp"].create(), Budget(4.0, 1e-5, "edge")
-    first = remembered_encoder(pair.without, STREAMS).encoder.probabilities(pair.without.features).argmax(axis=1)
 
     def scores(fitted: Outputs) -> Scores:
-        one, two = (fitted.released[f"counts_{stage}"] for stage in (1, 2))
-        known = np.array([one[0, first[1]], one[1, first[0]]])
-        return {"first": float(np.clip(known, 0, 1).sum()), "all": float(one[:2].sum() + two[:2].sum())}
+        one, two = (np.clip(fitted.released[f"counts_{stage}"], 0, 1) for stage in (1, 2))
+        u, v = Encoder.from_arrays(fitted.weights).probabilities(pair.without.features).argmax(axis=1)[:2]
+        first = float(one[0, v] + one[1, u])
+        return {"first": first, "both": first + float(two[:2].sum())}
 
     return Game(method, budget, pair.worlds, scores, pure=True, runs=160)
 

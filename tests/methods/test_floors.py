@@ -30,6 +30,7 @@ EDGE_LEVEL = [
     ("gap-edp", 4.0, 0.77),
     ("gap-edp", 16.0, 0.82),
     ("gap-inf", math.inf, 0.85),
+    ("lpgnet-edp", 4.0, 0.79),
 ]
 
 
