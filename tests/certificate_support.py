@@ -46,6 +46,7 @@ FITS: dict[str, tuple[str, dict[str, Any], float]] = {
     "gap-inf": ("gap-inf", {}, INF),
     "progap-edp": ("progap-edp", {}, 4.0),
     "progap-inf": ("progap-inf", {}, INF),
+    "lpgnet-edp": ("lpgnet-edp", {}, 4.0),
     "dpdgc-edp": ("dpdgc-edp", {}, 4.0),
     "dpdgc-inf": ("dpdgc-inf", {}, INF),
     "mlp": ("mlp", {}, 4.0),

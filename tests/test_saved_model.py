@@ -46,6 +46,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "progap-edp": ("progap-edp", {}),
     "progap-inf": ("progap-inf", {}),
     "progap-ndp": ("progap-ndp", {}),
+    "lpgnet-edp": ("lpgnet-edp", {}),
     "dpdgc-edp": ("dpdgc-edp", {}),
     "dpdgc-inf": ("dpdgc-inf", {}),
     "dpdgc-ndp": ("dpdgc-ndp", {}),

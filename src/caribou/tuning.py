@@ -37,6 +37,7 @@ SPACES: Mapping[str, Space] = {
     "caribou-edp": {"hops": [1, 2, 4], "contraction": [0.7, 0.9], "votes": [0.0, 0.5], "calibration": [0.1, 0.3]},
     "caribou-inf": {"hops": [1, 2, 4], "beta": [0.0, 0.3], "degree_floor": [2, 10], "calibration": [0.1, 0.3]},
     "caribou-ndp": {"graph_share": [0.0, 0.5, 0.85], "hops": [1, 2], "contraction": [0.7, 0.9]},
+    "lpgnet-edp": {"stages": [1, 2], "classifier_hidden": [16, 64]},
     "votes-edp": {"voter_confidence": [0.9, 0.97], "round_confidence": [0.3, 0.5], "calibration": [0.3, 0.5]},
     "votes-ndp": {"declared_average_degree": [4, 20, 60], "declared_degree": [100]},
     "mlp-dp": {"clip": [0.2, 0.3, 0.5], "shrinkage": [0.2, 0.4, 0.8], "mean_share": [0.1, 0.2]},

@@ -10,6 +10,7 @@ import pytest
 from scipy import stats
 
 from caribou.audit.batched_mechanisms import (
+    BatchedCounts,
     BatchedPropagation,
     BatchedResponse,
     BatchedSums,
@@ -17,14 +18,15 @@ from caribou.audit.batched_mechanisms import (
     certified_mechanism,
     disjoint_union,
 )
-from caribou.audit.pairs import member_pair, star_graphs, worst_pairs
+from caribou.audit.pairs import Pair, member_pair, star_graphs, worst_pairs
 from caribou.errors import InputError
 from caribou.graph import Graph
 from caribou.layers.contractive import ContractiveGraphLayer
 from caribou.mechanisms.edge_votes import VoteBudget
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods.edge.sage import perturb
-from caribou.privacy.budget import Budget
+from caribou.privacy.budget import Budget, PrivacyUnit
+from caribou.privacy.calibration import CalibratedCounts
 from caribou.privacy.pair_response import (
     PairResponse,
     asymmetric_response,
@@ -117,7 +119,7 @@ def test_a_certificate_gives_its_own_mechanism() -> None:
     assert certified_mechanism(node) is None
 
 
-def test_sums_and_votes_move_by_what_an_edge_does() -> None:
+def test_sums_votes_and_counts_move_by_what_an_edge_does() -> None:
     without, joined = star_graphs(0)
     sums = BatchedSums(1, 2.0, np.array([[1.0], [-1.0]]))
     a, b = (sums.many(g, RUNS, NoiseSource.seeded(5))["sums_1"].mean(axis=0) for g in (without, joined))
@@ -125,3 +127,15 @@ def test_sums_and_votes_move_by_what_an_edge_does() -> None:
     votes = BatchedVotes(VoteBudget(3.0))
     a, b = (votes.many(g, RUNS, NoiseSource.seeded(6))["stage_1"].mean(axis=0) for g in (without, joined))
     assert np.allclose(b - a, [[0, 0], [1, 0]])
+    counts = BatchedCounts(CalibratedCounts(2, 3.0), np.array([0, 1]))
+    for stage in ("counts_1", "counts_2"):
+        a, b = (counts.many(g, RUNS, NoiseSource.seeded(7))[stage].mean(axis=0) for g in (without, joined))
+        assert np.allclose(b - a, [[0, 1], [1, 0]])
+    assert counts(joined, NoiseSource.seeded(7))["counts_2"].shape == (2, 2)
+
+
+def test_the_likelihood_ratio_of_counts_is_at_most_epsilon_and_reaches_it() -> None:
+    pair = Pair("two nodes", *star_graphs(0), PrivacyUnit.EDGE)
+    counts = BatchedCounts(CalibratedCounts(2, 3.0), np.array([0, 1]))
+    ratio = counts.likelihood_ratio(pair)(counts.many(pair.joined, RUNS, NoiseSource.seeded(1)))["likelihood ratio"]
+    assert (ratio.min(), ratio.max()) == (pytest.approx(-3.0), pytest.approx(3.0))

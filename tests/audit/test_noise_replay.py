@@ -34,6 +34,7 @@ def differences(method: Method) -> tuple[str, ...]:
         ("votes-edp", {}),
         ("gap-edp", {}),
         ("progap-edp", {}),
+        ("lpgnet-edp", {}),
         ("mlp", {}),
     ],
 )

@@ -46,6 +46,7 @@ MECHANISMS: list[tuple[str, dict[str, Any], int]] = [
     ("votes-edp", {"noise": "gaussian"}, 12_000),
     ("gap-edp", {}, 12_000),
     ("gap-edp", {"hops": 3}, 12_000),
+    ("lpgnet-edp", {}, 30_000),
 ]
 """Settings and runs per graph: at least as many as any known bad mechanism of the same kind gets."""
 

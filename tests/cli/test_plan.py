@@ -69,7 +69,9 @@ def test_plan_at_node_level_states_epsilon_by_degree() -> None:
     assert everybody["degree_floor"] == 105
     assert everybody["epsilon_by_degree"][-1] == [2707, pytest.approx(4, rel=1e-6)]
     shown = run("plan", "--unit", "node", "--nodes", "2708", "--degree-cap", "20").stdout
-    assert "epsilon of a node by its degree, in every graph; the headline holds up to degree 20" in " ".join(shown.split())
+    assert "epsilon of a node by its degree, in every graph; the headline holds up to degree 20" in " ".join(
+        shown.split()
+    )
     assert plan("--hops", "1")["epsilon_by_degree"] == []
 
 

@@ -25,6 +25,7 @@ from caribou.methods.edge.caribou import Caribou
 from caribou.methods.edge.dpdgc import Dpdgc
 from caribou.methods.edge.gap import Gap
 from caribou.methods.edge.lapgraph import LapGraph
+from caribou.methods.edge.lpgnet import LpgNet
 from caribou.methods.edge.mlp import Mlp
 from caribou.methods.edge.progap import Progap
 from caribou.methods.edge.sage import SageEdge
@@ -102,6 +103,7 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("progap-inf", {"hops": 1}),
     ("progap-ndp", {}),
     ("progap-ndp", {"hops": 3, "degree_cap": 5, "radius": 1.5}),
+    ("lpgnet-edp", {}),
     ("dpdgc-edp", {}),
     ("dpdgc-inf", {}),
     ("dpdgc-ndp", {}),
@@ -362,7 +364,7 @@ def test_settings_survive_json(name: str, settings: dict[str, Any]) -> None:
 
 
 CLASSES = (Caribou, CaribouNdp, VotesEdge, VotesNdp, VotePlan, MlpDp, Mlp)
-CLASSES += (SageEdge, SageNdp, LapGraph, Gap, GapNdp, Progap, ProgapNdp, Dpdgc, DpdgcNdp)
+CLASSES += (SageEdge, SageNdp, LapGraph, Gap, GapNdp, Progap, ProgapNdp, LpgNet, Dpdgc, DpdgcNdp)
 """All records of settings; `ALTERNATIVES` must have every field of theirs."""
 DEEP, GRAPHIC = {"hops": 2}, {"graph_share": 0.5}
 BRIEF = {"epochs": 10}
@@ -470,6 +472,7 @@ ALTERNATIVES: dict[type, dict[str, tuple[dict[str, Any], Any]]] = {
         "classifier_share": ({}, 0.4),
         "base": ({}, MlpDp(clip=0.1)),
     },
+    LpgNet: {"stages": ({}, 1), "hidden": ({"stages": 1}, (8,)), "classifier_hidden": ({"stages": 1}, 8)},
     Dpdgc: {
         "training_share": ({}, 0.2),
         "structure_share": ({}, 0.8),
@@ -534,7 +537,7 @@ def _outcome(cls: type, others: str, field: str, value: Any) -> dict[str, np.nda
 
 
 def _outputs(method: Method) -> dict[str, np.ndarray]:
-    edge = Caribou | VotesEdge | Mlp | SageEdge | Gap | Progap | Dpdgc
+    edge = Caribou | VotesEdge | Mlp | SageEdge | Gap | Progap | LpgNet | Dpdgc
     unit = PrivacyUnit.EDGE if isinstance(method, edge) else PrivacyUnit.NODE
     fitted = methods.fit(method, GRAPH, Budget(8.0, 1e-5, unit), Streams(1), NoiseSource.seeded(1))
     return {"own": fitted.probabilities, **fitted.released}

@@ -364,6 +364,20 @@ def staged_game() -> Game:
     return Game(METHODS["progap-edp"].create(), Budget(8.0, 0.085, "edge"), pair.worlds, scores, runs=160)
 
 
+def counts_game() -> Game:
+    """Noisy counts of both stages: an edge adds 1 to one count of either end. The first classes follow from the weights."""
+    pair = worst_pairs("edge")[0]
+    method, budget = METHODS["lpgnet-edp"].create(), Budget(4.0, 1e-5, "edge")
+
+    def scores(fitted: Outputs) -> Scores:
+        one, two = (np.clip(fitted.released[f"counts_{stage}"], 0, 1) for stage in (1, 2))
+        u, v = Encoder.from_arrays(fitted.weights).probabilities(pair.without.features).argmax(axis=1)[:2]
+        first = float(one[0, v] + one[1, u])
+        return {"first": first, "both": first + float(two[:2].sum())}
+
+    return Game(method, budget, pair.worlds, scores, pure=True, runs=160)
+
+
 def class_game(name: str, epsilon: float) -> Game:
     """At node level: what the released weights say about the class that the node alone has, and the mean about its features."""
     pair = member_pair()
@@ -385,6 +399,7 @@ BASELINE_GAMES: dict[str, tuple[Callable[[], Game], float]] = {
     "lapgraph-edp": (lambda: listed_game("lapgraph-edp"), 0.15),
     "dpdgc-edp": (product_game, 0.1),
     "progap-edp": (staged_game, 0.4),
+    "lpgnet-edp": (counts_game, 0.1),
     "sage-ndp": (lambda: class_game("sage-ndp", 1.0), 0.0),
     "dpdgc-ndp": (lambda: class_game("dpdgc-ndp", 8.0), 0.1),
 }

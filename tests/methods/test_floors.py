@@ -33,6 +33,7 @@ EDGE_LEVEL = [
     # measured over three splits: 83.4 and 87.0
     ("progap-edp", 16.0, 0.79),
     ("progap-inf", math.inf, 0.81),
+    ("lpgnet-edp", 4.0, 0.79),
 ]
 
 

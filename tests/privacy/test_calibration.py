@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from fractions import Fraction
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,12 +14,13 @@ from caribou.privacy.accounting import epsilon_of, gdp_epsilon
 from caribou.privacy.arithmetic import Arithmetic, double_precision
 from caribou.privacy.budget import Budget
 from caribou.privacy.calibration import (
+    CalibratedCounts,
     budget_mu,
     calibrate_propagation,
     propagation_mu,
     smallest_noise_multiplier,
 )
-from caribou.privacy.events import Gaussian, SubsampledGaussian
+from caribou.privacy.events import EpsilonDelta, Gaussian, NonPrivate, SubsampledGaussian
 from caribou.privacy.sensitivity import Bounds, layer_sensitivity
 
 BOUNDS = Bounds(degree_floor=10)
@@ -107,3 +111,22 @@ def test_smallest_noise_of_subsampled_training() -> None:
     assert epsilon_of(events(m * 0.999), budget.delta) > budget.epsilon
     with pytest.raises(CalibrationError):
         smallest_noise_multiplier(lambda m: [Gaussian(0.5)], Budget(0.1, 1e-5))
+
+
+@given(epsilon=st.floats(2.0**-20, 40), stages=st.integers(1, 12))
+def test_counts_never_overspend_and_are_tight(epsilon: float, stages: int) -> None:
+    """In exact arithmetic: T stages that move by 2 each. The next larger parameter of the noise would cost more."""
+    calibrated = CalibratedCounts(stages, epsilon)
+    assert Fraction(calibrated.noise_epsilon) * 2 * stages <= Fraction(epsilon)
+    assert Fraction(math.nextafter(calibrated.noise_epsilon, math.inf)) * 2 * stages > Fraction(epsilon)
+    assert calibrated.event == EpsilonDelta(epsilon)
+
+
+def test_counts_without_noise_and_bad_stages() -> None:
+    free = CalibratedCounts(2, math.inf)
+    assert (free.noise_epsilon, free.event, free.to_dict()["noise"]) == (math.inf, NonPrivate(), "none")
+    for stages in (0, -1, 1.5, True):
+        with pytest.raises(InputError, match="stages must be"):
+            CalibratedCounts(stages, 1.0)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="epsilon must be"):
+        CalibratedCounts(1, 0.0)

@@ -13,7 +13,7 @@ from caribou.errors import CaribouError, CertificateError
 from caribou.privacy.arithmetic import double_precision, vote_arithmetic
 from caribou.privacy.assumptions import AssumptionName, Sampler
 from caribou.privacy.budget import PrivacyUnit
-from caribou.privacy.calibration import CalibratedVotes, calibrate_propagation, calibrate_sums
+from caribou.privacy.calibration import CalibratedCounts, CalibratedVotes, calibrate_propagation, calibrate_sums
 from caribou.privacy.events import (
     EpsilonDelta,
     Gaussian,
@@ -34,6 +34,7 @@ from caribou.privacy.mechanism_records import (
     Mechanism,
     MechanismRecord,
     composed,
+    counts_record,
     descent_record,
     descent_sensitivity,
     determined_assumptions,
@@ -127,6 +128,7 @@ RECORDS = {
     "rows of A, cut": descent(Examples.ROWS_OF_A, bounds=Bounds(degree_cap=20, nodes=100)),
     "neighbourhoods": descent(Examples.NEIGHBOURHOODS, bounds=up_to(4), own_share=0.5, message_scale=4),
     "mean": mean_record("mean", noise_std=3.0),
+    "counts": counts_record(CalibratedCounts(3, 2.0)),
     "edge votes": edge_votes_record(epsilon=2.0, mu=math.inf),
     "edge votes, Gaussian": edge_votes_record(epsilon=math.inf, mu=0.5),
     "node votes": node_votes(),
@@ -143,6 +145,7 @@ NOISELESS = {
     "messages": messages(mu=math.inf),
     "descent": descent_record("training", unit=NODE, steps=3, noise_multiplier=0.0, clip=1.0),
     "mean": mean_record("mean", noise_std=0.0),
+    "counts": counts_record(CalibratedCounts(2, math.inf)),
     "edge votes": edge_votes_record(epsilon=math.inf, mu=math.inf),
     "node votes": node_votes(noise_std=0.0),
     "choice": exponential_record("choice", epsilon=math.inf, candidates=2),
@@ -281,6 +284,19 @@ def test_cost_of_descent() -> None:
 def test_a_descent_without_a_theorem_is_refused(examples: Examples, unit: PrivacyUnit, figures: dict[str, Any]) -> None:
     with pytest.raises(CaribouError):
         descent_sensitivity(examples, unit, **figures)
+
+
+def test_cost_of_counts() -> None:
+    """Three stages at epsilon = 2, each moved by 2: noise of parameter 1/3, and one pure epsilon for everybody."""
+    record = RECORDS["counts"]
+    assert record.event == EpsilonDelta(2.0)
+    assert set(record.costs) == set(EDGES)
+    assert (record.details["sensitivity"], record.details["stages"]) == (2, 3)
+    assert record.details["noise_epsilon"] == pytest.approx(1 / 3, rel=1e-12)
+    assert (record.scope, record.needs, record.public) == (Scope(), (), {"stages": 3})
+    for stages in (0, 1.5, True):
+        with pytest.raises(CaribouError, match="stages"):
+            rebuild(replace(record, details={**record.details, "stages": stages}))
 
 
 def test_cost_of_votes() -> None:
@@ -440,6 +456,7 @@ def test_assumptions_that_follow() -> None:
 def test_samplers_that_follow() -> None:
     """Of every mechanism, from its figures alone."""
     others = {
+        "counts": {Sampler.DISCRETE_LAPLACE},
         "edge votes": {Sampler.DISCRETE_LAPLACE},
         "edge count": {Sampler.DISCRETE_LAPLACE},
         "response": {Sampler.BERNOULLI},

@@ -757,6 +757,21 @@ def cheaper_votes(r: Record) -> None:
     event[key] *= 0.5 if key == "epsilon" else 2
 
 
+def noise_for_one_direction(r: Record) -> None:
+    d = the(r, Mechanism.NEIGHBOUR_COUNTS)["details"]
+    d["sensitivity"], d["noise_epsilon"] = 1, 2 * d["noise_epsilon"]
+
+
+def fewer_stages(r: Record) -> None:
+    d = the(r, Mechanism.NEIGHBOUR_COUNTS)["details"]
+    d["stages"] = r["public_parameters"]["stages"] = d["stages"] - 1
+
+
+def cheaper_counts(r: Record) -> None:
+    (event,) = the(r, Mechanism.NEIGHBOUR_COUNTS)["costs"]["every edge"]
+    event["epsilon"] *= 0.5
+
+
 def fewer_receivers(r: Record) -> None:
     m = the(r, Mechanism.NODE_VOTES)
     needs(m["details"]["receivers_per_sender"] != 1)
@@ -963,6 +978,7 @@ CONSISTENT: list[Callable[[Record], None]] = [
         both_noises_on_votes,
         cheaper_votes,
     ),
+    *(noise_for_one_direction, fewer_stages, cheaper_counts),
     *(fewer_receivers, smaller_rows, rows_of_validation_only, more_truthful_answers, other_probabilities_of_equal_cost),
     *(another_edge_count, more_edges_than_pairs, epsilon_moved_to_the_count),
     *(cheaper_choice, choice_of_greater_sensitivity, choice_paid_by_others),
@@ -978,6 +994,7 @@ RECOUNTED: list[Callable[[Record], None]] = [
     *(declared_degree_everywhere(1), declared_degree_everywhere(60)),
     *(events_swapped_between_groups, events_swapped_between_mechanisms, paid_by_training_nodes_only),
     *(paid_by_a_part_of_nobody, mechanism_called_no_release, no_edge_read_instead_of_a_cut),
+    *(noise_for_one_direction, fewer_stages, cheaper_counts),
     *(steps_of_the_event_only, sampled_steps, own_rows_instead, cheaper_votes, cheaper_choice, choice_paid_by_others),
     *(cap_changed_everywhere(1), cap_changed_everywhere(60), trial_paid_by_few, trial_of_the_other_unit, free_scores),
     *(trial_cost_misstated, epsilon_moved_to_the_count),

@@ -24,11 +24,12 @@ from caribou.graph.operator import normalize
 from caribou.layers.contractive import ContractiveGraphLayer
 from caribou.mechanisms.edge_votes import NoisyCounts, VoteBudget
 from caribou.mechanisms.message_passing import propagate
+from caribou.mechanisms.neighbour_counts import NoisyNeighbourCounts, neighbour_counts
 from caribou.mechanisms.neighbour_sums import bounded_adjacency, noisy_sums
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.mechanisms.randomized_response import perturbed_pairs
 from caribou.privacy.budget import Budget, PrivacyUnit
-from caribou.privacy.calibration import calibrate_propagation, calibrate_sums
+from caribou.privacy.calibration import CalibratedCounts, calibrate_propagation, calibrate_sums
 from caribou.privacy.certificate import Certificate
 from caribou.privacy.events import EpsilonDelta, Gaussian
 from caribou.privacy.mechanism_records import Mechanism
@@ -164,6 +165,36 @@ class BatchedVotes:
         return {"stage_1": counts.reshape(runs, n, self.classes).astype(np.float64)}
 
 
+@dataclass(frozen=True, eq=False)
+class BatchedCounts:
+    """Counts of classes over neighbours, all stages released: `NoisyNeighbourCounts` itself. ``predicted``: classes, [n]."""
+
+    calibrated: CalibratedCounts
+    predicted: np.ndarray
+    classes: int = 2
+
+    def __call__(self, graph: Graph, noise: NoiseSource) -> Transcript:
+        """One run."""
+        return {name: array[0] for name, array in self.many(graph, 1, noise).items()}
+
+    def many(self, graph: Graph, runs: int, noise: NoiseSource) -> Transcript:
+        """``runs`` transcripts. [runs, n, C] per stage"""
+        counts = NoisyNeighbourCounts(disjoint_union(graph, runs), self.classes, self.calibrated, noise)
+        shape, predicted = (runs, graph.num_nodes, self.classes), np.tile(self.predicted, runs)
+        stages = range(1, self.calibrated.stages + 1)
+        return {f"counts_{t}": counts.ask(predicted).reshape(shape).astype(np.float64) for t in stages}
+
+    def likelihood_ratio(self, pair: Pair) -> Callable[[Transcript], Mapping[str, np.ndarray]]:
+        """log p(counts | joined) / p(counts | without) of discrete Laplace noise, over all stages."""
+        without, joined = (neighbour_counts(graph, self.predicted, self.classes) for graph in pair.worlds)
+
+        def scores(transcript: Transcript) -> dict[str, np.ndarray]:
+            nearer = [np.abs(x - without) - np.abs(x - joined) for x in map(np.asarray, transcript.values())]
+            return {"likelihood ratio": self.calibrated.noise_epsilon * sum(x.sum(axis=(1, 2)) for x in nearer)}
+
+        return scores
+
+
 @dataclass(frozen=True)
 class BatchedResponse:
     """Randomized response on pairs, with its noisy edge count: `perturbed_pairs` itself.
@@ -212,8 +243,8 @@ RESPONSES = {"sage-edp": asymmetric_response, "lapgraph-edp": laplace_threshold_
 def certified_mechanism(certificate: Certificate, method: str = "") -> tuple[AuditTarget, Pair] | None:
     """The edge-level mechanism of a certificate with its worst pair, ready for many runs; None if it is not one of these.
 
-    Message passing: the stars and rows of the sensitivity attack. Sums: two nodes with opposite messages. Votes: a voter and a
-    receiver. Randomized response (of a ``method`` by name): any pair.
+    Message passing: the stars and rows of the sensitivity attack. Sums: two nodes with opposite messages. Counts: two nodes of
+    different class. Votes: a voter and a receiver. Randomized response (of a ``method`` by name): any pair.
     """
     if certificate.unit is not PrivacyUnit.EDGE or not certificate.is_private:
         return None
@@ -232,6 +263,10 @@ def certified_mechanism(certificate: Certificate, method: str = "") -> tuple[Aud
         mu = math.sqrt(record.event.count) / record.event.noise_multiplier
         pair = Pair("two nodes with opposite messages", *two, PrivacyUnit.EDGE)
         return BatchedSums(record.event.count, mu, np.array([[1.0], [-1.0]])), pair
+    if record.mechanism is Mechanism.NEIGHBOUR_COUNTS and isinstance(record.event, EpsilonDelta):
+        counts = BatchedCounts(CalibratedCounts(record.details["stages"], record.event.epsilon), np.array([0, 1]))
+        pair = Pair("two nodes of different class", *two, PrivacyUnit.EDGE)
+        return counts, replace(pair, batch_scores=counts.likelihood_ratio(pair))
     if record.mechanism is Mechanism.EDGE_VOTES and isinstance(record.event, EpsilonDelta):
         return BatchedVotes(VoteBudget(record.event.epsilon)), Pair("a voter and a receiver", *two, PrivacyUnit.EDGE)
     if record.mechanism is Mechanism.EDGE_VOTES and isinstance(record.event, Gaussian):

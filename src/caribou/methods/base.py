@@ -306,6 +306,11 @@ METHODS = {
     "progap-ndp": MethodInfo(
         PrivacyUnit.NODE, "caribou.methods.node.progap:ProgapNdp", "ProGAP with every stage trained privately"
     ),
+    "lpgnet-edp": MethodInfo(
+        PrivacyUnit.EDGE,
+        "caribou.methods.edge.lpgnet:LpgNet",
+        "LPGNet: noisy counts of predicted classes over neighbours, in stages",
+    ),
     "dpdgc-edp": MethodInfo(
         PrivacyUnit.EDGE,
         "caribou.methods.edge.dpdgc:Dpdgc",

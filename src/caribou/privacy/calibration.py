@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any
 
-from caribou._validate import integer, positive
+from caribou._validate import integer, positive, positive_or_inf
 from caribou.errors import CalibrationError, InputError
 from caribou.privacy.accounting import epsilon_of, gdp_mu
 from caribou.privacy.arithmetic import Arithmetic, sum_arithmetic, vote_arithmetic
@@ -17,6 +18,7 @@ from caribou.privacy.sensitivity import (
     Sensitivity,
     SumSensitivity,
     convergence_factor,
+    neighbour_count_sensitivity,
     vote_receiver_sensitivity,
     vote_sender_sensitivity,
 )
@@ -267,6 +269,51 @@ def calibrate_votes(
         return max(1.0, min(float(d), math.sqrt(max(room, 0.0)) * (1 - 2.0**-40)))
 
     return CalibratedVotes(M, d, longest(receiver_mu), longest(validation_mu), noise_std, arithmetic)
+
+
+@dataclass(frozen=True)
+class CalibratedCounts:
+    """The record that noisy counts over neighbours take: ``stages`` = T releases that are ``epsilon``-DP together.
+
+    Every count gets discrete Laplace noise, P(k) proportional to e^(-a |k|) with a = `noise_epsilon`. One edge moves the counts
+    of a stage by Delta = `neighbour_count_sensitivity` in L1, so a stage costs Delta a, and T of them T Delta a: basic
+    composition of pure epsilons (docs/privacy.md, Theorem 12). epsilon = inf: no noise, no privacy.
+
+    >>> CalibratedCounts(stages=2, epsilon=4.0).noise_epsilon
+    1.0
+    """
+
+    stages: int
+    epsilon: float
+
+    def __post_init__(self) -> None:
+        integer(at_least=1, stages=self.stages)
+        positive_or_inf(epsilon=self.epsilon)
+
+    @property
+    def noise_epsilon(self) -> float:
+        """a = epsilon / (T Delta), rounded down: T Delta a is at most epsilon in exact arithmetic, too."""
+        moved = self.stages * neighbour_count_sensitivity()
+        a = self.epsilon / moved
+        if math.isfinite(a) and Fraction(a) * moved > Fraction(self.epsilon):
+            return math.nextafter(a, 0.0)
+        return a
+
+    @property
+    def event(self) -> Event:
+        """What all stages cost together."""
+        return EpsilonDelta(self.epsilon) if math.isfinite(self.epsilon) else NonPrivate()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values, from which the cost follows."""
+        private = math.isfinite(self.epsilon)
+        return {
+            "sensitivity": neighbour_count_sensitivity(),
+            "stages": self.stages,
+            "noise": "discrete Laplace on every released count" if private else "none",
+            "noise_epsilon": self.noise_epsilon if private else None,
+            "epsilon": self.epsilon if private else None,
+        }
 
 
 def budget_mu(budget: Budget) -> float:

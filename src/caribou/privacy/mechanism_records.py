@@ -27,6 +27,7 @@ from caribou.privacy.assumptions import (
 )
 from caribou.privacy.budget import PrivacyUnit
 from caribou.privacy.calibration import (
+    CalibratedCounts,
     CalibratedPropagation,
     CalibratedSums,
     CalibratedVotes,
@@ -88,6 +89,7 @@ class Mechanism(Enum):
     NEIGHBOUR_SUMS = "noisy sums over neighbours"
     NOISY_DESCENT = "noisy gradient descent"
     NOISY_MEAN = "noisy mean"
+    NEIGHBOUR_COUNTS = "noisy counts over neighbours"
     EDGE_VOTES = "votes at edge level"
     NODE_VOTES = "votes at node level"
     EDGE_COUNT = "noisy edge count"
@@ -474,7 +476,24 @@ def mean_record(name: str, *, noise_std: float) -> MechanismRecord:
     )
 
 
-# -- votes ------------------------------------------------------------------------------------------------------------
+# -- counts and votes -------------------------------------------------------------------------------------------------
+
+
+def counts_record(calibrated: CalibratedCounts) -> MechanismRecord:
+    """Counts of classes over all neighbours of every node, every stage released."""
+    return MechanismRecord(
+        Mechanism.NEIGHBOUR_COUNTS,
+        Mechanism.NEIGHBOUR_COUNTS.value,
+        "an edge adds 1 to one count of either end: each stage moves by 2 in L1, and stages add up (docs/privacy.md, Theorem 12)",
+        calibrated.to_dict(),
+        _each(EDGES, calibrated.event),
+        public={"stages": calibrated.stages},
+    )
+
+
+def _rebuilt_counts(d: Mapping[str, Any], _: Sequence[Group]) -> MechanismRecord:
+    epsilon = math.inf if d["epsilon"] is None else positive(epsilon=d["epsilon"])
+    return counts_record(CalibratedCounts(d["stages"], epsilon))
 
 
 def edge_votes_record(*, epsilon: float, mu: float) -> MechanismRecord:
@@ -820,6 +839,7 @@ _REBUILDS: Mapping[Mechanism, _Rebuild] = {
     Mechanism.NEIGHBOUR_SUMS: _rebuilt_sums,
     Mechanism.NOISY_DESCENT: _rebuilt_descent,
     Mechanism.NOISY_MEAN: lambda d, _: mean_record("", noise_std=_noise(d["noise_std"])),
+    Mechanism.NEIGHBOUR_COUNTS: _rebuilt_counts,
     Mechanism.EDGE_VOTES: _rebuilt_edge_votes,
     Mechanism.NODE_VOTES: _rebuilt_node_votes,
     Mechanism.EDGE_COUNT: lambda d, _: edge_count_record(epsilon=d["epsilon"]),
@@ -835,6 +855,7 @@ _REBUILDS: Mapping[Mechanism, _Rebuild] = {
 }
 UNITS: Mapping[Mechanism, tuple[PrivacyUnit, ...]] = {
     Mechanism.NOISY_MEAN: (PrivacyUnit.NODE,),
+    Mechanism.NEIGHBOUR_COUNTS: (PrivacyUnit.EDGE,),
     Mechanism.EDGE_VOTES: (PrivacyUnit.EDGE,),
     Mechanism.NODE_VOTES: (PrivacyUnit.NODE,),
     Mechanism.EDGE_COUNT: (PrivacyUnit.EDGE,),
@@ -905,6 +926,7 @@ _SAMPLERS_OF_EVENTS: Mapping[type, tuple[Sampler, ...]] = {
     Laplace: (Sampler.LAPLACE,),
 }
 _SAMPLERS_OF_PURE: Mapping[Mechanism, set[Sampler]] = {
+    Mechanism.NEIGHBOUR_COUNTS: {Sampler.DISCRETE_LAPLACE},
     Mechanism.EDGE_VOTES: {Sampler.DISCRETE_LAPLACE},
     Mechanism.EDGE_COUNT: {Sampler.DISCRETE_LAPLACE},
     Mechanism.RANDOMIZED_RESPONSE: {Sampler.BERNOULLI},

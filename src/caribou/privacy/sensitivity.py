@@ -681,6 +681,16 @@ def sum_node_sensitivity(*, bounds: Bounds, radius: float, degree: int | None = 
     return math.sqrt(others**2 + min(r, kept) ** 2) * _ROUND_UP
 
 
+def neighbour_count_sensitivity() -> int:
+    """Theorem 12: ||A Y - A' Y||_1 = 2 for graphs that differ in one undirected edge uv, with Y the classes as one-hot rows.
+
+    The edge adds 1 to the entry (u, class of v) and 1 to the entry (v, class of u): two entries in two rows, whatever the
+    classes. (One *directed* entry would move one count: 1.) Assumes classes that are equal in both worlds: public, or computed
+    from earlier releases. Unit: L1 norm, in counts.
+    """
+    return 2
+
+
 def adjacency_gradient_edge_sensitivity() -> float:
     """Theorem 7: an edge moves the sum of clipped gradients over rows of A by at most sqrt(7 - 2 sqrt(2)) = 2.0425 clips.
 

@@ -12,9 +12,11 @@ from caribou.experiments.report.summary import MIN_SEEDS, Mean
 
 COLOURS = {
     "votes": "#0b6e99", "caribou": "#c2410c", "gap": "#4d7c0f", "sage": "#7e22ce",
-    "dpdgc": "#a16207", "lapgraph": "#be185d", "mlp": "#6b7280",
+    "dpdgc": "#a16207", "lapgraph": "#be185d", "lpgnet": "#0f766e", "mlp": "#6b7280",
 }  # fmt: skip
-MARKERS = {"votes": "o", "caribou": "s", "gap": "^", "sage": "D", "dpdgc": "v", "lapgraph": "P", "mlp": "x"}
+MARKERS = {
+    "votes": "o", "caribou": "s", "gap": "^", "sage": "D", "dpdgc": "v", "lapgraph": "P", "lpgnet": "X", "mlp": "x",
+}  # fmt: skip
 MORE_MARKERS = ("o", "s", "^", "D", "v", "P", "x")
 STROKES = ("-", "--", ":", "-.")
 MIN_WIDTH = 640

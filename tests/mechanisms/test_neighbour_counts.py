@@ -1,0 +1,147 @@
+"""Counts over neighbours: one edge moves a stage by exactly two, the noise is worth its epsilon, and half of it is rejected."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import networkx as nx
+import numpy as np
+import pytest
+from scipy import stats
+
+from caribou import memory
+from caribou.errors import CaribouError, InputError
+from caribou.graph import Graph
+from caribou.mechanisms.neighbour_counts import NoisyNeighbourCounts, neighbour_counts
+from caribou.mechanisms.noise_source import NoiseSource
+from caribou.privacy.calibration import CalibratedCounts
+from caribou.privacy.sensitivity import neighbour_count_sensitivity
+
+
+def graph_of(nxg: nx.Graph) -> Graph:
+    edges = np.array(list(nxg.edges), dtype=np.int64).reshape(-1, 2).T
+    return Graph.from_edges(np.zeros((nxg.number_of_nodes(), 1)), edges)
+
+
+def test_one_edge_moves_the_counts_by_exactly_two_over_all_small_graphs() -> None:
+    """All graphs with up to 5 nodes, all their pairs, joined or not, and classes of every kind: equal, all different, random."""
+    rng = np.random.default_rng(0)
+    bound, tried = neighbour_count_sensitivity(), 0
+    for nxg in nx.graph_atlas_g():
+        n = nxg.number_of_nodes()
+        if not 2 <= n <= 5:
+            continue
+        graph = graph_of(nxg)
+        for u, v in itertools.combinations(range(n), 2):
+            other = graph.without_edge(u, v) if graph.has_edge(u, v) else graph.with_edge(u, v)
+            for predicted in (np.zeros(n, dtype=int), np.arange(n), *rng.integers(0, 3, (4, n))):
+                moved = np.abs(neighbour_counts(graph, predicted, 5) - neighbour_counts(other, predicted, 5))
+                assert moved.sum() == bound == 2
+                assert (moved[u, predicted[v]], moved[v, predicted[u]]) == (1, 1)
+                tried += 1
+    assert tried > 2000
+
+
+@pytest.mark.parametrize("stages", [1, 2, 3])
+def test_a_whole_transcript_moves_by_two_per_stage_whatever_is_asked(stages: int) -> None:
+    rng = np.random.default_rng(stages)
+    graph = graph_of(nx.gnp_random_graph(9, 0.4, seed=stages))
+    script = rng.integers(0, 4, (stages, 9))
+
+    def transcript(g: Graph) -> np.ndarray:
+        counts = NoisyNeighbourCounts(g, 4, CalibratedCounts(stages, math.inf), NoiseSource.secure())
+        return np.stack([counts.ask(predicted) for predicted in script])
+
+    for u, v in itertools.combinations(range(9), 2):
+        other = graph.without_edge(u, v) if graph.has_edge(u, v) else graph.with_edge(u, v)
+        moved = np.abs(transcript(graph) - transcript(other))
+        assert moved.sum() == 2 * stages
+        # what all stages cost together, at the parameter of the noise
+        calibrated = CalibratedCounts(stages, 3.0)
+        assert moved.sum() * calibrated.noise_epsilon <= 3.0 * (1 + 1e-15)
+        assert moved.sum() * calibrated.noise_epsilon > 3.0 * (1 - 1e-12)
+
+
+def test_a_literal_stage() -> None:
+    """Path 0 - 1 - 2 - 3 with classes 0, 1, 1, 0, counted in both directions."""
+    counts = neighbour_counts(graph_of(nx.path_graph(4)), np.array([0, 1, 1, 0]), 3)
+    assert counts.tolist() == [[0, 1, 0], [1, 1, 0], [1, 1, 0], [0, 1, 0]]
+    assert counts.dtype == np.int64
+
+
+def proven_epsilon(calibrated: CalibratedCounts, pairs: int = 200_000) -> float:
+    """Many disjoint pairs, joined or not: how much likelier it is that no count of a pair is below 1, with confidence."""
+    joined = np.stack([2 * np.arange(pairs), 2 * np.arange(pairs) + 1])
+    predicted = np.arange(2 * pairs) % 2
+    hits = []
+    for edges in (np.zeros((2, 0), dtype=int), joined):
+        graph = Graph.from_edges(np.zeros((2 * pairs, 1)), edges)
+        counts = NoisyNeighbourCounts(graph, 2, calibrated, NoiseSource.secure())
+        answers = [counts.ask(predicted) for _ in range(calibrated.stages)]
+        # node 2 i has class 0 and counts its neighbour under class 1; node 2 i + 1 the other way round
+        received = np.stack([count for a in answers for count in (a[::2, 1], a[1::2, 0])])
+        hits.append(int((received >= 1).all(axis=0).sum()))
+    level = 1e-6
+    fpr = stats.beta.ppf(1 - level, hits[0] + 1, pairs - hits[0])
+    tpr = stats.beta.ppf(level, hits[1], pairs - hits[1] + 1)
+    return math.log(tpr / fpr)
+
+
+@pytest.mark.parametrize(("stages", "epsilon"), [(1, 1.0), (1, 2.0), (2, 2.0)])
+def test_likelihood_ratio_attack_reaches_the_claim_and_not_more(stages: int, epsilon: float) -> None:
+    assert 0.85 * epsilon < proven_epsilon(CalibratedCounts(stages, epsilon)) <= epsilon
+
+
+@pytest.mark.parametrize(("stages", "epsilon"), [(1, 1.0), (2, 2.0)])
+def test_noise_for_one_direction_is_rejected(stages: int, epsilon: float) -> None:
+    """Known bad: noise for a count that moves by 1 leaves out the other end of the edge, and costs twice the claim."""
+    one_direction = CalibratedCounts(stages, neighbour_count_sensitivity() * epsilon)
+    assert one_direction.noise_epsilon == epsilon / stages
+    assert proven_epsilon(one_direction) > 1.5 * epsilon
+
+
+def test_stages_that_each_have_the_whole_budget_are_rejected() -> None:
+    """Known bad: two stages with the noise of one."""
+    assert proven_epsilon(CalibratedCounts(2, 2 * 1.0)) > 1.5 * 1.0
+
+
+def test_noise_of_the_release_is_discrete_laplace() -> None:
+    n, epsilon = 50_000, 1.4
+    empty = Graph.from_edges(np.zeros((n, 1)), np.zeros((2, 0), dtype=int))
+    counts = NoisyNeighbourCounts(empty, 2, CalibratedCounts(1, epsilon), NoiseSource.secure())
+    noise = counts.ask(np.zeros(n, dtype=int))
+    assert noise.dtype == np.int64
+
+    def share_of_zeros(a: float) -> float:
+        return (1 - math.exp(-a)) / (1 + math.exp(-a))
+
+    expected, share = share_of_zeros(epsilon / 2), float((noise == 0).mean())
+    deviation = math.sqrt(expected * (1 - expected) / noise.size)
+    assert abs(share - expected) < 6 * deviation
+    for wrong in (0.95, 1.05):
+        assert abs(share - share_of_zeros(wrong * epsilon / 2)) > 6 * deviation, "5 % off must be rejected"
+
+
+def test_it_answers_as_often_as_its_noise_was_calibrated_for() -> None:
+    graph = graph_of(nx.path_graph(3))
+    counts = NoisyNeighbourCounts(graph, 2, CalibratedCounts(2, 1.0), NoiseSource.seeded(0))
+    first, second = (counts.ask(np.zeros(3, dtype=int)) for _ in range(2))
+    assert not np.array_equal(first, second), "the noise of a stage must be new"
+    with pytest.raises(CaribouError, match="stages must be at most 2"):
+        counts.ask(np.zeros(3, dtype=int))
+
+
+def test_bad_questions(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = graph_of(nx.path_graph(3))
+    counts = NoisyNeighbourCounts(graph, 2, CalibratedCounts(1, 1.0), NoiseSource.secure())
+    for bad in (np.zeros(2, dtype=int), np.zeros(3), np.zeros((3, 1), dtype=int)):
+        with pytest.raises(InputError, match="predicted must be 3 classes"):
+            counts.ask(bad)
+    for bad in (np.array([0, 1, 2]), np.array([-1, 0, 1])):
+        with pytest.raises(InputError, match=r"predicted must be a class in 0\.\.1"):
+            counts.ask(bad)
+    assert counts.asked == 0, "a refused question is not an answer"
+    monkeypatch.setattr(memory, "machine_memory", lambda: 2**5)
+    with pytest.raises(InputError, match="1 noisy counts of 3 nodes in 2 classes must fit into memory"):
+        NoisyNeighbourCounts(graph, 2, CalibratedCounts(1, 1.0), NoiseSource.secure())
