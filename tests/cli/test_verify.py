@@ -25,9 +25,9 @@ from caribou.privacy.mechanism_records import Group, own_record
 from caribou.privacy.plan import ReleasePlan
 from caribou.privacy.verify import FORGERY
 from caribou.saved_model import SavedModel, read_model, write_model
-from certificate_support import certificates, embeddings
+from certificate_support import certificates, certificates_of_format_1, embeddings
 
-OLD = Path(__file__).parents[1] / "privacy" / "format_1"
+OLD = certificates_of_format_1()
 
 
 @pytest.fixture(autouse=True)

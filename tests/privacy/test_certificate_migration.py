@@ -6,7 +6,6 @@ import copy
 import json
 import math
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,9 +19,9 @@ from caribou.privacy.events import EpsilonDelta, Event, event_from_dict
 from caribou.privacy.mechanism_records import Group, Mechanism, groups_of
 from caribou.privacy.scope import Scope
 from caribou.privacy.verify import verify
-from certificate_support import certificates
+from certificate_support import certificates, certificates_of_format_1
 
-FOLDER = Path(__file__).parent / "format_1"
+FOLDER = certificates_of_format_1()
 FILES = sorted(path.stem for path in FOLDER.glob("*.json"))
 SEARCHES = ("tune-node",)
 READ_EDGES = ("caribou-ndp", "dpdgc-ndp", "embeddings-node", "gap-ndp", "sage-ndp", "votes-ndp")
