@@ -6,12 +6,12 @@ import atexit
 import copy
 import json
 import math
+import pathlib
 import shutil
 import tarfile
 import tempfile
 from collections.abc import Callable, Iterator
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from caribou.mechanisms.noise_source import NoiseSource
@@ -265,10 +265,10 @@ def recounted(record: dict[str, Any]) -> dict[str, Any]:
 
 
 @cache
-def certificates_of_format_1() -> Path:
+def certificates_of_format_1() -> pathlib.Path:
     """A folder with certificates that version 0.1.0 wrote, one of every kind."""
-    folder = Path(tempfile.mkdtemp(prefix="format-1-"))
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="format-1-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    with tarfile.open(Path(__file__).parent / "privacy" / "format_1.tar.xz") as packed:
+    with tarfile.open(pathlib.Path(__file__).parent / "privacy" / "format_1.tar.xz") as packed:
         packed.extractall(folder, filter="data")
     return folder
