@@ -276,5 +276,5 @@ def test_errors() -> None:
         layer(torch.ones(6, 2), layer.operator(graph, Bounds(2)))
     with pytest.raises(InputError, match="degree_cap must be None at edge level"):
         layer.sensitivity("edge", Bounds(degree_cap=3))
-    with pytest.raises(InputError, match="nodes must be given at node level where no degree_cap is, got None"):
+    with pytest.raises(InputError, match="nodes must be given at node level where there is no degree_cap"):
         layer.sensitivity("node", Bounds(3))

@@ -416,8 +416,8 @@ ALTERNATIVES: dict[type, dict[str, tuple[dict[str, Any], Any]]] = {
         "noise": ({}, "gaussian"),
     },
     VotesNdp: {
-        "declared_degree": ({"declared_average_degree": 60}, 20),
-        "declared_average_degree": ({"declared_degree": 20}, 60),
+        "declared_degree": ({"declared_average_degree": 60}, 60),
+        "declared_average_degree": ({"declared_degree": 60}, 60),
         "votes": ({"declared_degree": 20}, VotePlan(1, 0.9)),
         "weight": ({"declared_degree": 20, "votes": PLAN}, 0.123),
         "base": ({}, MlpDp(clip=0.1)),

@@ -542,7 +542,7 @@ def test_bounds_and_units_are_checked() -> None:
         Bounds(degree_floor=10**30)
     with pytest.raises(InputError, match="unit must be one of edge, node, got 'graph'"):
         layer_sensitivity("graph", contraction=0.5, alpha1=1, beta=0, bounds=BOUNDS)
-    with pytest.raises(InputError, match="nodes must be given at node level where no degree_cap is, got None"):
+    with pytest.raises(InputError, match="nodes must be given at node level where there is no degree_cap"):
         layer_sensitivity("node", contraction=0.5, alpha1=1, beta=0, bounds=BOUNDS)
     with pytest.raises(InputError, match="nodes must be given"):
         layer_sensitivity("node", contraction=0.5, alpha1=0.5, beta=0, bounds=Bounds(degree_cap=3))

@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from enum import Enum
+from functools import lru_cache
 from typing import Any
 
 from caribou._validate import integer, non_negative, open_unit_interval, positive, unit_interval
@@ -746,10 +747,16 @@ def _selection_cost(
     if abs(random.mean - number) > 1e-6 * number:
         raise CertificateError(f"expected_trials must be the mean {random.mean:g} of their number, got {number}")
     whole = [(*cost, *score) for cost in costs]
-    return (EpsilonDelta(selection_epsilon(whole, random, delta), delta),), (
+    return (EpsilonDelta(_selection_epsilon(tuple(whole), random, delta), delta),), (
         "best of a hidden random number of trials (Papernot and Steinke 2022, Theorem 2, "
         f"eta = {random.shape:g}, gamma = {random.stop:.6g})"
     )
+
+
+@lru_cache(maxsize=256)
+def _selection_epsilon(costs: tuple[tuple[Event, ...], ...], random: RandomTrials, delta: float) -> float:
+    """Cached: at most degrees of a curve a trial costs the same, and a verifier asks again."""
+    return selection_epsilon(costs, random, delta)
 
 
 def _rebuilt_selection(d: Mapping[str, Any], _: Sequence[Group]) -> MechanismRecord:

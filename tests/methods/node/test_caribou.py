@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -35,7 +36,9 @@ def test_the_graph_is_used_on_very_dense_graphs_with_a_large_epsilon_alone() -> 
 
 def test_without_the_graph_it_is_mlp_dp() -> None:
     budget = Budget(4.0, **NODE)
-    assert CaribouNdp().plan(SIZES, budget) == MlpDp().plan(SIZES, budget)
+    ours_planned, theirs_planned = (method.plan(SIZES, budget) for method in (CaribouNdp(), MlpDp()))
+    assert ours_planned.description == "caribou-ndp, fitted without the graph"
+    assert replace(ours_planned, description=theirs_planned.description) == theirs_planned
     ours, theirs = (methods.fit(m, GRAPH, budget, Streams(0), NoiseSource.seeded(1)) for m in (CaribouNdp(), MlpDp()))
     assert np.array_equal(ours.probabilities, theirs.probabilities)
 

@@ -132,8 +132,8 @@ def test_the_unit_must_be_node_and_training_nodes_must_exist(method, graph: Grap
         (VOTING, {"base": MlpDp(clip=0.1)}),
         (VOTING, {"votes": VotePlan(None, 0.5)}),
         (VOTING, {"declared_degree": 60}),
-        (VotesNdp(declared_degree=20), {"declared_average_degree": 60.0}),
-        (VotesNdp(declared_average_degree=60.0), {"declared_degree": 20}),
+        (VotesNdp(declared_degree=60), {"declared_average_degree": 60.0}),
+        (VotesNdp(declared_average_degree=60.0), {"declared_degree": 60}),
     ],
 )
 def test_every_option_has_an_effect(base, changes: dict, graph: Graph) -> None:
