@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from caribou import _validate as v
-from caribou.errors import InputError
+from caribou.errors import CertificateError, InputError
+from caribou.privacy.budget import PrivacyUnit
 
 RULES: dict[Callable[..., float], tuple[str, Callable[[float], bool]]] = {
     v.positive: ("a finite number > 0", lambda x: 0 < x < math.inf),
@@ -78,3 +79,12 @@ def test_one_field_at_a_time() -> None:
     for arguments in ({}, {"a": 1.0, "b": 2.0}):
         with pytest.raises(TypeError, match="exactly one keyword"):
             v.positive(**arguments)
+
+
+def test_a_member_of_an_enum_by_its_word() -> None:
+    assert v.member(PrivacyUnit, "edge", "unit") is PrivacyUnit.EDGE
+    for word in ("Edge", "edge ", None, 1, PrivacyUnit.EDGE):
+        with pytest.raises(InputError, match="unit must be one of edge, node, got"):
+            v.member(PrivacyUnit, word, "unit")
+    with pytest.raises(CertificateError, match="unit must be one of"):
+        v.member(PrivacyUnit, "", "unit", CertificateError)

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from enum import Enum
+from typing import Any, TypeVar
 
-from caribou.errors import InputError
+from caribou.errors import CaribouError, InputError
+
+E = TypeVar("E", bound=Enum)
 
 
 def _single(field: Mapping[str, Any]) -> tuple[str, Any]:
@@ -120,6 +123,14 @@ def integer(*, at_least: int, **field: Any) -> int:
     if k >= 2**53:
         raise InputError(f"{name} must be a whole number below 2^53, got one of {k.bit_length()} bits")
     return k
+
+
+def member(kind: type[E], word: Any, what: str, error: type[CaribouError] = InputError) -> E:
+    """The member of an enum by its word; everything else is an ``error`` that lists the words."""
+    for one in kind:
+        if word == one.value:
+            return one
+    raise error(f"{what} must be one of {', '.join(str(one.value) for one in kind)}, got {word!r}")
 
 
 def one_of(choices: tuple[str, ...], **field: Any) -> str:

@@ -44,6 +44,18 @@ ReplaceFingerprint = Annotated[
     bool,
     typer.Option("--replace-fingerprint", help="With --ledger: the graph has changed but is about the same people."),
 ]
+DegreeFloor = Annotated[
+    int | None,
+    typer.Option(
+        help="Public floor F of the normalisation (default: the cap; else 0 at edge level, by n at node level).",
+        show_default=False,
+    ),
+]
+DegreeCap = Annotated[int | None, typer.Option(help="Cut degrees to M (node level); without it every edge is read.")]
+DeclaredDegree = Annotated[
+    int | None,
+    typer.Option(help="Node level: the headline epsilon is for nodes up to this degree (default: the cap, else all)."),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on stdout, everything else on stderr.")]
 
 ROLES = ("id", "label", "split", "source", "target")

@@ -12,12 +12,13 @@ import typer
 
 from caribou._files import atomic_file
 from caribou._validate import integer
+from caribou.cli.options import DeclaredDegree, DegreeCap, DegreeFloor
 from caribou.errors import InputError
 from caribou.privacy.accounting import PAPER_RDP_ORDER, gdp_epsilon
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.calibration import budget_mu
 from caribou.privacy.depth import PlanRow, plan_rows
-from caribou.privacy.plan import CURVE_DEGREES
+from caribou.privacy.plan import curve_degrees
 from caribou.privacy.sensitivity import Sensitivity, declared_bounds, layer_sensitivity
 
 if TYPE_CHECKING:
@@ -33,22 +34,9 @@ def plan(
     hops: Annotated[str, typer.Option(help="Depths K, separated by commas.")] = DEFAULT_HOPS,
     contraction: Annotated[float, typer.Option(help="C_L in (0, 1]: the Lipschitz constant of a layer.")] = 0.9,
     alpha1: Annotated[float, typer.Option(help="Weight of the neighbours; 1 - alpha1 goes to the mean.")] = 1.0,
-    degree_floor: Annotated[
-        int | None,
-        typer.Option(
-            help="Public floor F of the normalisation (default: the cap; else 0 at edge level, by n at node level).",
-            show_default=False,
-        ),
-    ] = None,
-    degree_cap: Annotated[
-        int | None, typer.Option(help="Cut degrees to M (node level); without it every edge is read.")
-    ] = None,
-    declared_degree: Annotated[
-        int | None,
-        typer.Option(
-            help="Node level: the headline epsilon is for nodes up to this degree (default: the cap, else all)."
-        ),
-    ] = None,
+    degree_floor: DegreeFloor = None,
+    degree_cap: DegreeCap = None,
+    declared_degree: DeclaredDegree = None,
     nodes: Annotated[int | None, typer.Option(help="Number of nodes n (node level).")] = None,
     columns: Annotated[
         int | None, typer.Option(help="Columns d of the state: adds the expected length of the noise of one row.")
@@ -141,12 +129,10 @@ def _notes(budget: Budget, rows: list[PlanRow], degree_cap: int | None, rdp_orde
 
 def degree_curve(budget: Budget, sensitivity: Sensitivity) -> tuple[tuple[int, float], ...]:
     """What a node of each degree gets if propagation has the whole budget: (degree, epsilon), in every graph."""
-    largest = [] if sensitivity.bounds.nodes is None else [sensitivity.bounds.largest_degree]
-    degrees = sorted({d for d in (*CURVE_DEGREES, sensitivity.bounds.covered_degree) if not largest or d <= largest[0]})
-    mu = budget_mu(budget)
+    mu, bounds = budget_mu(budget), sensitivity.bounds
     return tuple(
         (d, gdp_epsilon(mu=mu * sensitivity.at_degree(d) / sensitivity.value, delta=budget.delta))
-        for d in sorted({*degrees, *largest})
+        for d in curve_degrees(bounds.nodes, bounds.covered_degree)
     )
 
 

@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from caribou.cli.options import AsJson, LedgerOption, ReplaceFingerprint, warn_of_no_edges
+from caribou.cli.options import (
+    AsJson,
+    DeclaredDegree,
+    DegreeCap,
+    DegreeFloor,
+    LedgerOption,
+    ReplaceFingerprint,
+    warn_of_no_edges,
+)
 from caribou.errors import InputError
 
 if TYPE_CHECKING:
@@ -35,22 +43,9 @@ def propagate(
     contraction: Annotated[float, typer.Option(help="C_L in (0, 1]: the Lipschitz constant of a layer.")] = 0.9,
     alpha1: Annotated[float, typer.Option(help="Weight of the neighbours; 1 - alpha1 goes to the mean.")] = 1.0,
     beta: Annotated[float, typer.Option(help="Weight of X^(0) in every round.")] = 0.0,
-    degree_floor: Annotated[
-        int | None,
-        typer.Option(
-            help="Public floor F of the normalisation (default: the cap; else 0 at edge level, by n at node level).",
-            show_default=False,
-        ),
-    ] = None,
-    degree_cap: Annotated[
-        int | None, typer.Option(help="Cut degrees to M (node level); without it every edge is read.")
-    ] = None,
-    declared_degree: Annotated[
-        int | None,
-        typer.Option(
-            help="Node level: the headline epsilon is for nodes up to this degree (default: the cap, else all)."
-        ),
-    ] = None,
+    degree_floor: DegreeFloor = None,
+    degree_cap: DegreeCap = None,
+    declared_degree: DeclaredDegree = None,
     seed: Annotated[int, typer.Option(help="The public seed: which edges survive the cap.")] = 0,
     engine: Annotated[str, typer.Option(help="local (in memory), outofcore (on disk) or ray (a cluster).")] = "local",
     memory: Annotated[str | None, typer.Option(help="With outofcore: memory of the whole process, e.g. 4GB.")] = None,

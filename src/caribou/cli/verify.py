@@ -45,7 +45,9 @@ def verify(
     signed = NOT_CHECKED if key is None else check_signature(data, signature or signature_path(path), key)
     if key is not None and file.is_dir() and signed.state is SignatureState.VALID:
         # the record of a run holds the digests of its arrays: it must be signed, too
-        record = file / "run.json"
+        from caribou.saved_model import RECORD
+
+        record = file / RECORD
         signed = check_signature(read_bytes(record), signature_path(record), key)
     if as_json:
         typer.echo(json.dumps(_document(file, certificate, result, signed), indent=2))

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+from caribou._validate import member
 from caribou.errors import CertificateError
 from caribou.privacy.budget import PrivacyUnit
 
@@ -44,10 +45,7 @@ class AssumptionName(Enum):
     @classmethod
     def parse(cls, word: Any) -> AssumptionName:
         """The name by its word; everything else is an error."""
-        for name in cls:
-            if word == name.value:
-                return name
-        raise CertificateError(f"assumption must be one of {', '.join(n.value for n in cls)}, got {word!r}")
+        return member(cls, word, "assumption", CertificateError)
 
 
 class Sampler(Enum):
@@ -65,10 +63,7 @@ class Sampler(Enum):
     @classmethod
     def parse(cls, word: Any) -> Sampler:
         """The sampler by its word; everything else is an error."""
-        for sampler in cls:
-            if word == sampler.value:
-                return sampler
-        raise CertificateError(f"sampler must be one of {', '.join(s.value for s in cls)}, got {word!r}")
+        return member(cls, word, "sampler", CertificateError)
 
 
 LAYER_ASSUMPTIONS = {"attention": AssumptionName.PUBLIC_ROWS, "gcn": AssumptionName.PUBLIC_MATRIX}

@@ -7,7 +7,7 @@ import warnings
 from dataclasses import dataclass
 from enum import Enum
 
-from caribou._validate import open_unit_interval, positive_or_inf
+from caribou._validate import member, open_unit_interval, positive_or_inf
 from caribou.errors import InputError
 
 DEFAULT_DELTA = 1e-5
@@ -40,10 +40,7 @@ class PrivacyUnit(Enum):
         """Accept the enum or its word; everything else is an error."""
         if isinstance(value, cls):
             return value
-        for unit in cls:
-            if value == unit.value:
-                return unit
-        raise InputError(f"unit must be one of {', '.join(u.value for u in cls)}, got {value!r}")
+        return member(cls, value, "unit")
 
 
 SMALLEST_EPSILON = 2.0**-20

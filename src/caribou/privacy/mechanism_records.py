@@ -14,7 +14,7 @@ from enum import Enum
 from functools import lru_cache
 from typing import Any
 
-from caribou._validate import integer, non_negative, open_unit_interval, positive, unit_interval
+from caribou._validate import integer, member, non_negative, open_unit_interval, positive, unit_interval
 from caribou.errors import CertificateError
 from caribou.privacy.accounting import randomized_response_epsilon
 from caribou.privacy.arithmetic import sum_arithmetic, vote_arithmetic
@@ -72,10 +72,7 @@ class Group(Enum):
     @classmethod
     def parse(cls, word: Any) -> Group:
         """The group by its word; everything else is an error."""
-        for group in cls:
-            if word == group.value:
-                return group
-        raise CertificateError(f"group must be one of {', '.join(g.value for g in cls)}, got {word!r}")
+        return member(cls, word, "group", CertificateError)
 
 
 PARTS = (Group.TRAINING, Group.VALIDATION, Group.OTHERS)
@@ -104,10 +101,7 @@ class Mechanism(Enum):
     @classmethod
     def parse(cls, word: Any) -> Mechanism:
         """The mechanism by its word; everything else is an error."""
-        for mechanism in cls:
-            if word == mechanism.value:
-                return mechanism
-        raise CertificateError(f"mechanism must be one of {', '.join(m.value for m in cls)}, got {word!r}")
+        return member(cls, word, "mechanism", CertificateError)
 
 
 @dataclass(frozen=True)
@@ -444,7 +438,7 @@ def descent_record(
 
 
 def _rebuilt_descent(d: Mapping[str, Any], _: Sequence[Group]) -> MechanismRecord:
-    unit, examples = PrivacyUnit.parse(d["unit"]), _parsed(Examples, d["examples"])
+    unit, examples = PrivacyUnit.parse(d["unit"]), member(Examples, d["examples"], "examples", CertificateError)
     figures = {
         "examples": examples,
         "bounds": None if d["bounds"] is None else Bounds(**d["bounds"]),
@@ -1032,10 +1026,3 @@ def _words(value: Any) -> str:
     if not isinstance(value, str) or not value:
         raise CertificateError(f"words must be given, got {value!r}")
     return value
-
-
-def _parsed(kind: type[Examples], word: Any) -> Examples:
-    for member in kind:
-        if word == member.value:
-            return member
-    raise CertificateError(f"examples must be one of {', '.join(m.value for m in kind)}, got {word!r}")

@@ -19,7 +19,7 @@ from caribou.privacy.accounting import epsilon_of, largest_true_positive_rate
 from caribou.privacy.assumptions import STANDING, Assumption, in_order, randomness, standing
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.certificate import FALSE_POSITIVE_RATES, TIME, Certificate, versions
-from caribou.privacy.events import Event, Gaussian, NonPrivate, choices, gaussian_mu
+from caribou.privacy.events import Event, NonPrivate, choices, gaussian_mu
 from caribou.privacy.mechanism_records import (
     DETERMINED,
     MechanismRecord,
@@ -146,6 +146,7 @@ def attack_success(cost: Sequence[Event], delta: float) -> dict[str, dict[str, f
     in again. If a test reaches at most T(a) at false positive rate a over one step, it reaches at most T(T(a)) over two (Dong,
     Roth and Su 2022, Theorem 2.14): 2 mu for mu-GDP, 2 epsilon for pure epsilon.
 
+    >>> from caribou.privacy.events import Gaussian
     >>> rates = attack_success([Gaussian(1.0)], 1e-5)
     >>> {question: round(rate["0.01"], 4) for question, rate in rates.items()}
     {'presence': 0.0924, 'replacement': 0.3721}
@@ -173,10 +174,20 @@ def epsilon_by_degree(
     if unit is PrivacyUnit.EDGE:
         return ()
     declared = Scope.weakest(record.scope for record in records).limit
-    largest = [] if nodes is None else [max(0, integer(at_least=0, nodes=nodes) - 1)]
+    return tuple((degree, epsilon_at(records, delta, degree)) for degree in curve_degrees(nodes, declared))
+
+
+def curve_degrees(nodes: int | None, declared: int | None) -> list[int]:
+    """Where a curve by degree is stated: fixed degrees, the declared one and n - 1, as far as n nodes can have them.
+
+    >>> curve_degrees(100, 7), curve_degrees(None, None)[-1]
+    ([0, 1, 2, 5, 7, 10, 20, 50, 99], 1000)
+    """
     degrees = {*CURVE_DEGREES, *([] if declared is None else [declared])}
-    listed = sorted({d for d in degrees if nodes is None or d < nodes} | set(largest))
-    return tuple((degree, epsilon_at(records, delta, degree)) for degree in listed)
+    if nodes is None:
+        return sorted(degrees)
+    largest = max(0, integer(at_least=0, nodes=nodes) - 1)
+    return sorted({d for d in degrees if d <= largest} | {largest})
 
 
 def epsilon_at(records: Sequence[MechanismRecord], delta: float, degree: int) -> float:
@@ -194,17 +205,17 @@ def group_epsilons(records: Sequence[MechanismRecord], delta: float) -> dict[str
     """What each group pays in all, as epsilon at ``delta``."""
     # by the same lists as `composed`, so that an accountant need not compose them twice
     return {
-        group.value: max(epsilon_of(choice, delta) for choice in choices(events))
+        group.value: max(_epsilon(choice, delta) for choice in choices(events))
         for group, events in groups_of(records).items()
     }
 
 
 __all__ = [
-    "Gaussian",
     "Randomness",
     "ReleasePlan",
     "Sizes",
     "attack_success",
+    "curve_degrees",
     "epsilon_at",
     "epsilon_by_degree",
     "exact_mu",

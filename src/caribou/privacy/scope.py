@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from caribou._validate import integer
+from caribou._validate import integer, member
 from caribou.errors import CertificateError
 
 
@@ -61,13 +61,10 @@ class Scope:
         """The inverse of `to_dict`; words that do not follow from the kind are an error."""
         if not isinstance(record, Mapping) or set(record) != {"kind", "limit", "words"}:
             raise CertificateError(f"scope must have kind, limit and words, got {record!r}")
-        for kind in ScopeKind:
-            if record["kind"] == kind.value:
-                made = cls(kind, record["limit"])
-                if record["words"] != made.words:
-                    raise CertificateError(f"scope must say {made.words!r}, got {record['words']!r}")
-                return made
-        raise CertificateError(f"scope must be one of {', '.join(k.value for k in ScopeKind)}, got {record['kind']!r}")
+        made = cls(member(ScopeKind, record["kind"], "scope", CertificateError), record["limit"])
+        if record["words"] != made.words:
+            raise CertificateError(f"scope must say {made.words!r}, got {record['words']!r}")
+        return made
 
     @staticmethod
     def weakest(scopes: Iterable[Scope]) -> Scope:

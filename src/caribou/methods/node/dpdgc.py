@@ -23,8 +23,6 @@ from typing import Any, NoReturn
 import numpy as np
 from scipy.special import softmax
 
-from caribou._validate import positive
-from caribou.errors import InputError
 from caribou.graph import Graph
 from caribou.mechanisms.neighbour_sums import bounded_adjacency, noisy_sums
 from caribou.mechanisms.noise_source import NoiseSource
@@ -34,6 +32,7 @@ from caribou.methods.node.mlp import MlpDp, apply_model, node_assumptions, publi
 from caribou.methods.node.shared import (
     calibrate_node_sums,
     check_degrees,
+    check_radius,
     check_shares,
     checked_base,
     fit_linear_head,
@@ -72,8 +71,7 @@ class DpdgcNdp:
 
     def __post_init__(self) -> None:
         check_degrees(self.degree_cap, self.declared_degree)
-        if self.radius is not None and positive(radius=self.radius) < 1:
-            raise InputError(f"radius must be >= 1, the length of one message, got {self.radius!r}")
+        check_radius(self.radius)
         object.__setattr__(self, "base", checked_base(self.base, "validation nodes choose nothing"))
         check_shares(
             training_share=self.training_share, sums_share=self.sums_share, classifier_share=self.classifier_share

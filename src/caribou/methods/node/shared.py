@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from caribou._validate import open_unit_interval
+from caribou._validate import open_unit_interval, positive
 from caribou.errors import InputError
 from caribou.graph import Graph
 from caribou.mechanisms.bounded_rows import unit_length
@@ -47,6 +47,12 @@ DECLARED_DEGREE = 100
 def check_degrees(degree_cap: int | None, declared_degree: int | None) -> None:
     """The settings on degrees must make sense for some graph."""
     Bounds(degree_cap=degree_cap, declared_degree=declared_degree)
+
+
+def check_radius(radius: float | None) -> None:
+    """A row of sums must have room for one message."""
+    if radius is not None and positive(radius=radius) < 1:
+        raise InputError(f"radius must be >= 1, the length of one message, got {radius!r}")
 
 
 def node_bounds(sizes: Sizes, degree_cap: int | None, declared_degree: int | None) -> Bounds:
