@@ -80,8 +80,9 @@ def run(
             f"filter must leave some of the cells of {experiment.name} at scale {scale}, got none with {wanted}"
         )
     settings = file.with_name("settings.toml")
-    if any(cell.get("chosen") for cell in cells):
-        read_settings(settings)  # a file that is missing or broken is found before anything is measured
+    for named in {cell.get("chosen", False) for cell in cells} - {False}:
+        # a file that is missing or broken is found before anything is measured
+        read_settings(settings if named is True else file.with_name(f"{named}.toml"))
     if out is None:
         paper = find()
         ours = paper is not None and file.resolve().is_relative_to(paper.experiments.resolve())
