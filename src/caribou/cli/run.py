@@ -211,6 +211,8 @@ def cell_words(cell: Mapping[str, Any]) -> str:
     for name, value in {**cell, **cell.get("settings", {})}.items():
         if name in ("method", "dataset", "attack"):
             words.append(str(value))
+        elif name == "sweep":
+            words.append(f"{len(value)} settings")
         elif name not in ("kind", "settings", "chosen"):
             words.append(f"{name} {value}")
     return ", ".join(words)
