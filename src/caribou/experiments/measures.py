@@ -85,7 +85,7 @@ def sweep_and_score(cell: Cell, data_dir: Path | None, settings_file: Path | Non
                 probabilities = model.fit(graph, noise=NoiseSource.seeded(noise_seed(one))).predict_proba()
             except CaribouError as refusal:
                 found["refusals"].append(str(refusal))
-                scores = (None, None)
+                scores: tuple[Any, ...] = (None, None)
             else:
                 scores = tuple(json_number(accuracy(probabilities, graph, part)) for part in ("test", "val"))
             found["test_accuracies"].append(scores[0])
