@@ -17,6 +17,7 @@ from caribou.experiments.report.blocks import NOT_RUN, Entry, Table, few_seeds
 from caribou.experiments.report.summary import MIN_SEEDS, mean_of, successes
 from reproduction import paper
 from reproduction.attacks import audit_blocks
+from reproduction.field import FIELD_PAGE, field_page
 
 ROOT = Path(__file__).parents[1]
 AUDIT_PAGE, README = ROOT / "docs" / "audit-results.md", ROOT / "reproduction" / "README.md"
@@ -233,6 +234,7 @@ def pages() -> dict[Path, str]:
     return {
         AUDIT_PAGE: audit_page(AUDIT_PAGE.read_text(encoding="utf-8"), records.get("audit", ())),
         CLAIMS_PAGE: claims_page(CLAIMS_PAGE.read_text(encoding="utf-8"), records),
+        FIELD_PAGE: field_page(FIELD_PAGE.read_text(encoding="utf-8"), records),
         README: with_minutes(
             README.read_text(encoding="utf-8"), available(ROOT / "reproduction" / "experiments"), records
         ),
