@@ -277,6 +277,17 @@ class TestShares:
         ]
         assert filtered((steps, steps), budget) == pytest.approx(min(conversions), rel=1e-9)
 
+    def test_a_pure_release_beside_gaussian_noise_uses_the_gaussian_share_and_no_more(self) -> None:
+        """At a small epsilon and a large delta randomized response is nearly as bad as the Gaussian that bounds it."""
+        budget, low, high = Budget(0.01, delta=0.15), 0.0, 1.0
+        for _ in range(40):
+            pure = (low + high) / 2
+            accepted = filtered((Gaussian(1e6), EpsilonDelta(pure)), budget) <= budget.epsilon
+            low, high = (pure, high) if accepted else (low, pure)
+        probability, loss = outcomes(EpsilonDelta(low), 0)
+        reached = float(excess(budget.epsilon, loss) @ probability)
+        assert 0.95 < reached / (filters.GAUSSIAN_SHARE * budget.delta) <= 1
+
     def test_deltas_of_releases_are_added_once_and_up_to_their_share(self) -> None:
         budget = Budget(4, delta=2.0**-16)
         one = EpsilonDelta(0.5, filters.ADDED_SHARE * budget.delta / 2)

@@ -74,7 +74,10 @@ def costs_nothing(release: Release) -> bool:
 
 
 def largest_pure(releases: Sequence[Release], budget: Budget) -> float:
-    """The largest epsilon of one further pure release that is accepted, rounded down; a first one may cost the whole budget."""
+    """The largest epsilon, up to the budget's, of one further pure release that is accepted, rounded down.
+
+    A first one may cost the whole budget.
+    """
     if all(map(costs_nothing, releases)):
         return budget.epsilon
 
