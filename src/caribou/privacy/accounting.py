@@ -111,9 +111,9 @@ def gdp_mu(*, epsilon: float, delta: float) -> float:
 def pure_gdp_mu(epsilon: float) -> float:
     """The smallest mu such that every epsilon-DP mechanism is mu-GDP: 2 Phi^-1(e^eps / (1 + e^eps)), rounded up.
 
-    The trade-off function of randomized response, which bounds every pure mechanism, is linear from (0, 1) to the fixed point
-    (a, a), a = 1 / (1 + e^eps), and from there to (1, 0). G_mu is convex and meets both ends, so it lies below if it does at a:
-    G_mu(a) = Phi(Phi^-1(1 - a) - mu) <= a exactly for mu >= 2 Phi^-1(1 - a).
+    The trade-off function of randomized response, which bounds every pure mechanism, is linear from (0, 1) to the fixed
+    point (a, a), a = 1 / (1 + e^eps), and from there to (1, 0). G_mu is convex and meets both ends, so it lies below if it
+    does at a: G_mu(a) = Phi(Phi^-1(1 - a) - mu) <= a exactly for mu >= 2 Phi^-1(1 - a).
 
     >>> round(pure_gdp_mu(1.0), 4), pure_gdp_mu(0.0)
     (1.232, 0.0)
@@ -122,7 +122,7 @@ def pure_gdp_mu(epsilon: float) -> float:
     if epsilon > 700:
         return math.inf
     if epsilon < 1e-3:
-        # Phi^-1(1/2 + x) <= sqrt(2 pi) x (1 + 2.1 x^2) for x = tanh(eps / 2) / 2 <= 1/4000; the probability would lose digits.
+        # Phi^-1(1/2 + x) <= sqrt(2 pi) x (1 + 2.1 x^2) for x = tanh(eps / 2) / 2 <= 1/4000; a probability loses digits.
         x = math.tanh(epsilon / 2) / 2
         return 2 * math.sqrt(2 * math.pi) * x * (1 + 2.1 * x * x) * (1 + 1e-12)
     return -2 * NormalDist().inv_cdf(1 / (1 + math.exp(epsilon))) * (1 + 1e-12)
@@ -171,9 +171,9 @@ def best_rdp_order(*, epsilon: float, delta: float) -> float:
 
 
 def rdp_conversion(*, order: float, delta: float) -> float:
-    """What is added to a Renyi bound at one order to make it an epsilon at ``delta``: log((a - 1) / a) - log(a delta) / (a - 1).
+    """What is added to a Renyi bound at the order a to make it an epsilon at ``delta``.
 
-    Canonne, Kamath and Steinke 2020, Proposition 12.
+    log((a - 1) / a) - log(a delta) / (a - 1): Canonne, Kamath and Steinke 2020, Proposition 12.
     """
     return math.log1p(-1 / order) - math.log(order * delta) / (order - 1)
 
@@ -355,16 +355,13 @@ def epsilon_of(events: Sequence[Event], delta: float, *, coarseness: float = 1.0
         pure, composed = pure_epsilon(paid), pld_epsilon(paid, delta, coarseness=coarseness)
         return composed if pure is None else min(pure, composed)
 
-    return worst_choice(events, judge, nothing=0.0, no_noise=math.inf)
+    return _worst(events, judge, nothing=0.0, no_noise=math.inf)
 
 
-def worst_choice(
+def _worst(
     events: Sequence[Event], judge: Callable[[Sequence[Event]], float], *, nothing: float, no_noise: float
 ) -> float:
-    """The largest figure over all that one protected unit may have to pay. ``judge`` sees distributions only.
-
-    ``nothing``: the figure of no event at all; ``no_noise``: that of a release without noise.
-    """
+    """The largest figure over all that one protected unit may have to pay. ``judge`` sees distributions only."""
     grouped = any(isinstance(event, Parallel) for event in events)
     found = []
     for paid in choices(events) if grouped else [tuple(events)]:
@@ -397,7 +394,7 @@ def pld_epsilon(events: Sequence[Event], delta: float, *, coarseness: float = 1.
             return pure_pld_epsilon(pure=pure, delta=delta)
         return float(_composed_pld(tuple(paid), coarseness).get_epsilon_for_delta(delta))
 
-    return worst_choice(events, judge, nothing=0.0, no_noise=math.inf)
+    return _worst(events, judge, nothing=0.0, no_noise=math.inf)
 
 
 @lru_cache(maxsize=64)
@@ -483,8 +480,8 @@ def _merge_gaussians(events: Sequence[Event]) -> list[Event]:
 def rdp_epsilon_of(events: Sequence[Event], delta: float) -> float | None:
     """epsilon at ``delta`` by Renyi accounting over many orders; None where an event has no Renyi bound.
 
-    At every order, epsilon is the bound of `rdp_at` plus `rdp_conversion`. Events without a closed form at every order go through
-    dp-accounting.
+    At every order, epsilon is the bound of `rdp_at` plus `rdp_conversion`. Events without a closed form at every order go
+    through dp-accounting.
     """
     delta = open_unit_interval(delta=delta)
     if any(isinstance(event, Parallel) for event in events):
@@ -521,11 +518,12 @@ def rdp_at(events: Sequence[Event], order: float) -> float:
     return total
 
 
+@lru_cache(maxsize=1024)
 def subsampled_rdp(event: SubsampledGaussian, order: int) -> float:
     """The Renyi divergence bound of Gaussian steps on Poisson samples at a whole order a >= 2, rounded up.
 
-    Per step log(sum over k of C(a, k) (1 - q)^(a - k) q^k e^((k^2 - k) / (2 z^2))) / (a - 1), in both directions (Mironov, Talwar
-    and Zhang 2019, Section 3.3). Without the sampling, a / (2 z^2): for orders above 10^4, and wherever that is less.
+    Per step log(sum over k of C(a, k) (1 - q)^(a - k) q^k e^((k^2 - k) / (2 z^2))) / (a - 1), in both directions (Mironov,
+    Talwar and Zhang 2019, Section 3.3). Without the sampling, a / (2 z^2): for orders above 10^4, and wherever that is less.
     """
     a, q, z = order, event.sampling_probability, event.noise_multiplier
     whole = event.steps * a / (2 * z * z)
@@ -622,7 +620,7 @@ def largest_true_positive_rate(events: Sequence[Event], *, delta: float, false_p
             best = min(best, math.exp(min(eps, 700.0)) * fpr + d, 1 - math.exp(-eps) * max(0.0, 1 - d - fpr))
         return best
 
-    return worst_choice(events, judge, nothing=fpr, no_noise=1.0)
+    return _worst(events, judge, nothing=fpr, no_noise=1.0)
 
 
 @lru_cache(maxsize=8)

@@ -1,19 +1,20 @@
 """The ledger: an SQLite file that records what each data set has spent, and refuses what it cannot afford.
 
 What the ledger guarantees
-    For every data set and privacy unit with a finite budget (epsilon, delta), *all* releases recorded under that name are
-    together (epsilon, delta)-DP (up to the rounding error `RESOLUTION`) for as long as releases go through `Ledger.charge`,
-    also if each is chosen by what the earlier ones showed: `caribou.privacy.filters` judges them. A release is written
-    down, durably, before its first noise is drawn, in the same transaction that checks it. Hence two processes can never
-    spend the same remainder, and a crash can waste budget but never leak it: a release that fails afterwards stays spent.
-    Entries are append-only, and `Ledger.check` finds entries that were edited or removed by other means.
+    For every data set and privacy unit with a finite budget (epsilon, delta), *all* releases recorded under that name
+    are together (epsilon, delta)-DP (up to the rounding error `RESOLUTION`) for as long as releases go through
+    `Ledger.charge`, also if each is chosen by what the earlier ones showed: `caribou.privacy.filters` judges them. A
+    release is written down, durably, before its first noise is drawn, in the same transaction that checks it. Hence two
+    processes can never spend the same remainder, and a crash can waste budget but never leak it: a release that
+    fails afterwards stays spent. Entries are append-only, and `Ledger.check` finds entries that were edited or
+    removed by other means.
 
 What it does not guarantee
     - It sees what it is told. A release made without it, or on a copy of the file, is not counted.
     - Records are chained with a key that lies in the same file (mode 0600). The chain finds accidents, edits with an
       SQL shell, and edits by anybody who does not read the key; whoever reads the file can forge it, and restoring
       an older copy of the whole file is not visible.
-    - The budget is fixed before. One that is raised because of what releases showed promises nothing about the two together.
+    - The budget is fixed before. One that is raised because of what releases showed promises nothing about both.
     - Without a finite budget nothing is promised, and the total is that of releases fixed in advance
       (`caribou.privacy.accounting.epsilon_of`).
     - Overlapping data sets under different names are separate accounts: a person who is in both is protected by the
@@ -98,12 +99,11 @@ class Balance:
     """What a ``dataset`` has spent at one ``unit``, and what is left.
 
     ``releases``: made at this unit. ``epsilon_spent``: by all of them together at ``delta``, those of the other unit included.
-    ``budget``: None if none was set. ``gaussian_left`` and ``pure_left``: the largest epsilon, at the budget's delta, of one
-    further release with Gaussian noise, or of a pure one; None if no budget is set.
+    ``budget``: None if none was set. ``gaussian_left`` and ``pure_left``: the largest epsilon, at the budget's delta, of
+    one further release with Gaussian noise, or of a pure one; None if no budget is set.
 
-    >>> balance = Balance(
-    ...     "survey", PrivacyUnit.EDGE, 1e-5, releases=2, epsilon_spent=3.0, budget=Budget(4), gaussian_left=0.8, pure_left=1.0
-    ... )
+    >>> left = {"gaussian_left": 0.8, "pure_left": 1.0}
+    >>> balance = Balance("survey", PrivacyUnit.EDGE, 1e-5, releases=2, epsilon_spent=3.0, budget=Budget(4), **left)
     >>> balance.epsilon_left, balance.exceeded
     (1.0, False)
     """
