@@ -90,7 +90,7 @@ def test_several_seeds_are_refused_whole_if_the_ledger_cannot_pay(
     ledger.set_budget("first", cb.Budget(6, 1e-5, "edge"))
     where = ("--graph", world / "first.npz", "--ledger", ledger.path, "--out", tmp_path / "runs")
     refused = caribou("train", "votes-edp", *where, "--epsilon", 3, "--seeds", 3, code=2)
-    assert "would bring the total to epsilon = 8.99999" in refused.err
+    assert "would bring the total to epsilon = 9 at delta" in refused.err
     assert ledger.total("first", "edge").epsilon_spent == 0
     assert not (tmp_path / "runs").exists()
     shown = caribou("train", "votes-edp", *where, "--epsilon", 3, "--seeds", 2)

@@ -150,7 +150,7 @@ def _require_all(ledger: Path, model: Model, data: Graph, fits: int) -> None:
     from caribou.privacy.ledger import Ledger
 
     if fits > 1 and os.path.lexists(ledger):
-        Ledger(ledger, create=False).require(data.name, model.budget.unit, model.plan(data).cost * fits)
+        Ledger(ledger, create=False).require(data.name, model.budget.unit, model.plan(data).cost, releases=fits)
 
 
 def _document(method: str, dataset: str, budget: Budget, runs: list[_Run]) -> dict[str, Any]:
