@@ -412,9 +412,10 @@ def test_embeddings_as_table_or_array(world: Path, tmp_path: Path, caribou: Cari
         caribou("embed", world / "named", "--out", tmp_path / f"e{ending}")
     assert np.array_equal(np.load(tmp_path / "e.npy"), state)
     for table in (pd.read_csv(tmp_path / "e.csv"), pd.read_parquet(tmp_path / "e.parquet")):
-        assert list(table.columns) == ["id", "x0", "x1"]
+        columns = [f"x{k}" for k in range(state.shape[1])]
+        assert list(table.columns) == ["id", *columns]
         assert table["id"].tolist() == [f"person {i}" for i in range(60)]
-        assert np.allclose(table[["x0", "x1"]], state)
+        assert np.allclose(table[columns], state)
     assert sorted(file.name for file in tmp_path.iterdir()) == ["e.csv", "e.npy", "e.parquet"]
 
 
