@@ -30,6 +30,9 @@ class GraphClassifier:
     Which node belongs to which graph must be public, and so must the labels that train. Labels that only the private graph knows
     void the certificate.
 
+    Columns are standardised by the release of the fit. A column that hardly varies there can lie many spreads away in another
+    release and decide alone: check predictions for another release that are all of one class (docs/downstream.md).
+
     Args:
         pooling: "mean" of the rows of a graph, which averages noise away, or their "sum", which also tells the graph's size.
         head: "linear" (softmax regression) or "mlp" (one hidden layer).
