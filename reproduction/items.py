@@ -35,6 +35,7 @@ from caribou.experiments.report.summary import (
 from reproduction import paper
 from reproduction.attacks import audit_blocks
 from reproduction.costs import dataset_title, larger_blocks, overhead_table
+from reproduction.downstream import downstream_blocks
 from reproduction.figures import boxes, heat_maps
 
 Records = Sequence[Record]
@@ -361,4 +362,5 @@ ITEMS = (
     Item("noise-depth", "Noise against depth", "table and figure of noise scales", noise_blocks),
     Item("failure", "Divergent noise", "table of the failure case", failure_blocks),
     Item("allocation", "How one budget is split", "added", allocation_blocks),
+    Item("downstream", "Link prediction and graph classification", "added", downstream_blocks),
 )

@@ -1,5 +1,5 @@
-"""Write what pages say about records: the tables of docs/audit-results.md and docs/reproduction.md, and the column ``minutes`` of
-reproduction/README.md.
+"""Write what pages say about records: the tables of docs/audit-results.md, docs/downstream.md and docs/reproduction.md, and the
+column ``minutes`` of reproduction/README.md.
 
 ``make result-pages`` runs it (``python -m reproduction.pages``); tests/reproduction/test_pages.py compares.
 """
@@ -17,18 +17,30 @@ from caribou.experiments.report.blocks import NOT_RUN, Entry, Table, few_seeds
 from caribou.experiments.report.summary import MIN_SEEDS, mean_of, successes
 from reproduction import paper
 from reproduction.attacks import audit_blocks
+from reproduction.downstream import downstream_blocks
 from reproduction.field import FIELD_PAGE, field_page
 
 ROOT = Path(__file__).parents[1]
 AUDIT_PAGE, README = ROOT / "docs" / "audit-results.md", ROOT / "reproduction" / "README.md"
 CLAIMS_PAGE = ROOT / "docs" / "reproduction.md"
+DOWNSTREAM_PAGE = ROOT / "docs" / "downstream.md"
 CORES = 2
 NOT_MEASURED = "n.m."
 
 
 def audit_page(text: str, records: Sequence[Record]) -> str:
     """The page with every table between its marks as the records have it."""
-    for table in audit_blocks(successes(records)):
+    return with_tables(text, audit_blocks(successes(records)))
+
+
+def downstream_page(text: str, records: Sequence[Record]) -> str:
+    """docs/downstream.md with its tables as the records have them."""
+    return with_tables(text, downstream_blocks(successes(records)))
+
+
+def with_tables(text: str, tables: Sequence[Table]) -> str:
+    """The text with each table between its marks."""
+    for table in tables:
         text = between_marks(text, table.name, markdown(table))
     return text
 
@@ -235,6 +247,7 @@ def pages() -> dict[Path, str]:
         AUDIT_PAGE: audit_page(AUDIT_PAGE.read_text(encoding="utf-8"), records.get("audit", ())),
         CLAIMS_PAGE: claims_page(CLAIMS_PAGE.read_text(encoding="utf-8"), records),
         FIELD_PAGE: field_page(FIELD_PAGE.read_text(encoding="utf-8"), records),
+        DOWNSTREAM_PAGE: downstream_page(DOWNSTREAM_PAGE.read_text(encoding="utf-8"), records.get("downstream", ())),
         README: with_minutes(
             README.read_text(encoding="utf-8"), available(ROOT / "reproduction" / "experiments"), records
         ),
