@@ -9,6 +9,7 @@ from caribou.experiments.records import Record
 from caribou.experiments.report.blocks import Entry, Table
 from caribou.experiments.report.summary import Mean, axis, budget_words, grouped, seed_words
 from reproduction import paper
+from reproduction.rows import dataset_title, labelled
 
 Records = Sequence[Record]
 
@@ -22,11 +23,12 @@ PRIVATE = (1, 2, 4, 8, 16, 32)
 BLACK_BOX = "black box"
 RATES = ("0.01", "0.1")
 OF_THE_PAPER = "CARIBOU, paper"
-SEEDS = "AUC, mean ± half of the 95 % interval over seeds (from 3 on); 0.5 is guessing."
+SEEDS = "AUC, mean ± half of the 95 % interval over the seeds (3, or as many as an entry says); 0.5 is guessing."
 
 
 def audit_blocks(records: Records) -> list[Table]:
     """One table per attack that was made."""
+    records = labelled(records)
     made = {"linkteller": linkteller_table, "gmia": gmia_table, "lira": lira_table}
     found = {attack: [r for r in records if r.cell["attack"] == attack] for attack in made}
     return [table(found[attack]) for attack, table in made.items() if found[attack]]
@@ -45,10 +47,10 @@ def linkteller_table(records: Records) -> Table:
             published: Sequence[Any] = {"fixed": ("inf",), "fresh": PRIVATE}.get(mode, ())
             if means:
                 theirs = _published(records, "linkteller", dataset, published)
-                groups.append((f"{dataset}: {words}", (*theirs, *_rows(records, means))))
+                groups.append((f"{dataset_title(dataset)}: {words}", (*theirs, *_rows(records, means))))
     caption = (
-        f"{SEEDS} All pairs of 500 nodes. gcn: the attack as published, on a plain GCN. caribou-inf sends features as "
-        "messages. The paper does not say how its queries draw noise."
+        f"{SEEDS} All pairs of 500 nodes. gcn: the attack as published, on a plain GCN. "
+        "The paper does not say how its queries draw noise."
     )
     return Table("audit-linkteller", "LinkTeller: which nodes are joined", _head(records), tuple(groups), caption)
 
@@ -62,10 +64,12 @@ def gmia_table(records: Records) -> Table:
         classes = grouped(once.values(), "dataset", measure="details/class_auc")[dataset].decimals()
         theirs = _published(records, "g-mia", dataset, ("inf", *PRIVATE))
         means = grouped(here, "method", "epsilon", measure="auc")
-        title = f"{dataset}: the attack (the class of a node alone, without a model: {classes})"
+        title = f"{dataset_title(dataset)}: the attack (the class of a node alone, without a model: {classes})"
         groups.append((title, (*theirs, *_rows(records, means))))
         control = grouped(here, "method", "epsilon", measure="details/same_query_auc")
-        groups.append((f"{dataset}: control, all nodes queried in the full graph", _rows(records, control)))
+        groups.append(
+            (f"{dataset_title(dataset)}: control, all nodes queried in the full graph", _rows(records, control))
+        )
     caption = f"{SEEDS} Trained on a subgraph, tested on the full graph."
     return Table("audit-gmia", "G-MIA: which nodes were in training", _head(records), tuple(groups), caption)
 
@@ -84,7 +88,7 @@ def lira_table(records: Records) -> Table:
             for rate in RATES:
                 row += [_entry(rates[rate].get(key)), Entry(f"{limits[rate][key].value:.3f}")]
             rows.append(tuple(row))
-        groups.append((dataset, tuple(rows)))
+        groups.append((dataset_title(dataset), tuple(rows)))
     head = ["method", "AUC"]
     for rate in RATES:
         head += [f"TPR at FPR {rate}", f"allowed at {rate}"]
@@ -117,14 +121,14 @@ def _published(records: Records, attack: str, dataset: str, epsilons: Sequence[A
 
 def _rows(records: Records, means: Mapping[Any, Mean]) -> tuple[tuple[Entry, ...], ...]:
     """A row per method that has a figure."""
-    methods = sorted({method for method, _ in means})
+    methods = [method for method in axis(records, "method") if any(row == method for row, _ in means)]
     return tuple((Entry(m), *(_entry(means.get((m, e))) for e in _epsilons(records))) for m in methods)
 
 
 def _entry(mean: Mean | None) -> Entry:
     if mean is None:
         return Entry("")
-    return Entry(mean.decimals(), mean.value, title=seed_words(mean.count))
+    return Entry(mean.decimals(), mean.value, title=seed_words(mean.count), seeds=mean.count)
 
 
 def _order(key: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -24,6 +24,7 @@ from caribou.cli.plan import plan
 from caribou.cli.predict import certificate, embed, predict
 from caribou.cli.propagate import propagate
 from caribou.cli.report import report
+from caribou.cli.reproduce import reproduce
 from caribou.cli.run import run
 from caribou.cli.train import train
 from caribou.cli.tune import tune
@@ -71,6 +72,7 @@ app.command()(audit)
 app.command()(verify)
 app.command()(run)
 app.command()(report)
+app.command()(reproduce)
 app.add_typer(ledger_app, name="ledger")
 app.command()(doctor)
 

@@ -51,11 +51,13 @@ def score_table(
     *,
     published: Published = lambda method, dataset, epsilon: None,
     dataset_title: Callable[[str], str] = str,
+    notes: Mapping[Any, str] | None = None,
     caption: str = "",
 ) -> Table:
     """A group of rows per epsilon, a row per method, a column per data set. The best and second of a column are marked.
 
-    ``means``: by (epsilon, method, data set). ``published``: figures that stand beneath ours.
+    ``means``: by (epsilon, method, data set). ``notes``: what an entry says on hover besides, by the same.
+    ``published``: figures that stand beneath ours.
     """
     datasets = axis(records, "dataset")
     groups = []
@@ -64,17 +66,21 @@ def score_table(
         columns = []
         for dataset in datasets:
             papers = {method: score.published(published(method, dataset, epsilon)) for method in methods}
-            column = [_entry(score, means.get((epsilon, method, dataset)), papers[method]) for method in methods]
+            column = []
+            for method in methods:
+                key = (epsilon, method, dataset)
+                column.append(_entry(score, means.get(key), papers[method], (notes or {}).get(key, "")))
             columns.append(marked(column))
         rows = [(Entry(method), *(column[k] for column in columns)) for k, method in enumerate(methods)]
         groups.append((budget_words(epsilon), tuple(rows)))
     return Table(name, title, ("method", *map(dataset_title, datasets)), tuple(groups), caption)
 
 
-def _entry(score: Score, mean: Mean | None, published: str) -> Entry:
+def _entry(score: Score, mean: Mean | None, published: str, note: str) -> Entry:
     if mean is None:
         return Entry(NOT_RUN, paper=published, title=NOT_RUN)
-    return Entry(score.text(mean), mean.value, published, title=seed_words(mean.count))
+    title = "; ".join(filter(None, (seed_words(mean.count), note)))
+    return Entry(score.text(mean), mean.value, published, title=title, seeds=mean.count)
 
 
 def interval_words(means: Mapping[Any, Mean]) -> str:
@@ -92,20 +98,33 @@ def settings_note(records: Records) -> str:
     return f"Settings were searched on validation nodes for {searched} of {len(records)} fits; the others have the defaults."
 
 
-def epsilon_curves(name: str, records: Records, score: Score = ACCURACY) -> list[Block]:
-    """The score over epsilon, one panel per data set, a dotted line for what has no privacy; nothing if no epsilon is finite."""
+def epsilon_curves(
+    name: str,
+    records: Records,
+    score: Score = ACCURACY,
+    *,
+    published: Callable[[str], Mapping[str, Mapping[Any, Mean]]] = lambda dataset: {},
+    dataset_title: Callable[[str], str] = str,
+) -> list[Block]:
+    """The score over epsilon, one panel per data set, a dotted line for what has no privacy; nothing if no epsilon is finite.
+
+    ``published``: lines of a publication, by data set.
+    """
     private = [r for r in records if r.cell["epsilon"] != "inf"]
     panels: dict[str, dict[str, Any]] = {}
     lines: dict[str, dict[str, float]] = {}
     for dataset in axis(records, "dataset"):
-        panels[dataset] = {}
+        title = dataset_title(dataset)
+        panels[title] = {}
         for method in axis(private, "method"):
             here = [r for r in private if r.cell["dataset"] == dataset and r.cell["method"] == method]
             if here:
-                panels[dataset][method] = grouped(here, "epsilon", measure=score.measure)
+                panels[title][method] = grouped(here, "epsilon", measure=score.measure)
+        if panels[title]:
+            panels[title].update(published(dataset))
         free = [r for r in records if r.cell["dataset"] == dataset and r.cell["epsilon"] == "inf"]
-        lines[dataset] = {method: m.value for method, m in grouped(free, "method", measure=score.measure).items()}
-    panels = {dataset: methods for dataset, methods in panels.items() if methods}
+        lines[title] = {method: m.value for method, m in grouped(free, "method", measure=score.measure).items()}
+    panels = {title: methods for title, methods in panels.items() if methods}
     if not panels:
         return []
     caption = "Bars: 95 % intervals over the seeds. Dotted: without privacy (mlp: without the graph)."
