@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from caribou.experiments.records import Record
-from caribou.experiments.report.blocks import Entry, Table
+from caribou.experiments.report.blocks import PAPER, Block, Entry, Figure, Table
+from caribou.experiments.report.figures import curves
 from caribou.experiments.report.summary import Mean, axis, budget_words, grouped, seed_words
 from reproduction import paper
 from reproduction.rows import dataset_title, labelled
@@ -26,7 +28,38 @@ OF_THE_PAPER = "CARIBOU, paper"
 SEEDS = "AUC, mean ± half of the 95 % interval over the seeds (3, or as many as an entry says); 0.5 is guessing."
 
 
-def audit_blocks(records: Records) -> list[Table]:
+def audit_blocks(records: Records) -> list[Block]:
+    """One table per attack that was made, and the AUCs over epsilon beside the paper's."""
+    return [*audit_tables(records), *audit_curves(records)]
+
+
+def audit_curves(records: Records) -> list[Figure]:
+    """AUC over epsilon, a panel per attack and data set; of LinkTeller with fresh noise in each query."""
+    panels: dict[str, dict[str, Any]] = {}
+    for attack, theirs, words, measure in (
+        ("linkteller", "linkteller", "LinkTeller", "details/query_modes/fresh/auc"),
+        ("gmia", "g-mia", "G-MIA", "auc"),
+    ):
+        made = [r for r in labelled(records) if r.cell["attack"] == attack and r.cell["epsilon"] != "inf"]
+        for dataset in axis(records, "dataset"):
+            here = [r for r in made if r.cell["dataset"] == dataset]
+            lines = {
+                m: grouped([r for r in here if r.cell["method"] == m], "epsilon", measure=measure)
+                for m in axis(here, "method")
+            }
+            lines = {label: line for label, line in lines.items() if line}
+            published = {e: paper.attack_auc(theirs, dataset, e) for e in PRIVATE}
+            if lines:
+                line = {e: Mean(value, math.nan, 0) for e, value in published.items() if value is not None}
+                panels[f"{words}, {dataset_title(dataset)}"] = lines | ({f"caribou, {PAPER}": line} if line else {})
+    if not panels:
+        return []
+    caption = "LinkTeller: fresh noise in each query. Bars: 95 % intervals over the seeds. 0.5 is guessing."
+    title = "AUC of attacks against epsilon"
+    return [curves("audit-figure", title, panels, x="epsilon", y="AUC", percent=False, caption=caption)]
+
+
+def audit_tables(records: Records) -> list[Table]:
     """One table per attack that was made."""
     records = labelled(records)
     made = {"linkteller": linkteller_table, "gmia": gmia_table, "lira": lira_table}

@@ -110,8 +110,8 @@ def _shown(slug: str, dataset: str, records: Records, panels: Mapping[float, Box
         groups.append((_title(of, value), tuple(lines)))
     caption = (
         f"Test accuracy in %, {seeds}. CARIBOU ({rows}): at each depth and ε the settings of the grid, the mean over "
-        "them with its 95 % interval over seeds. The paper's boxes are its five best settings of each by test accuracy, on 32 to 60 test "
-        f"nodes. {datasets_note([dataset])}"
+        "them with its 95 % interval over seeds. The paper's boxes are its five best settings of each by test "
+        f"accuracy, on 32 to 60 test nodes. {datasets_note([dataset])}"
     )
     what = "Accuracy by depth" if by == "hops" else "Accuracy by ε"
     title = f"{what} on {dataset_title(dataset)}"

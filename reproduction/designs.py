@@ -101,7 +101,7 @@ def design_table(records: ByExperiment) -> Table:
     head = (
         "framework", "mechanism", "complexity per layer, paper", "noise, paper",
         *(f"noise at K = {K}, computed" for K in DEPTHS), "EDP stars", "NDP stars",
-        "EDP stars, our rule on the paper's table", "NDP stars, our rule on the paper's table",
+        "EDP, our rule on the paper", "NDP, our rule on the paper",
     )  # fmt: skip
     caption = (
         "Noise: how many times that of one hop, at C_L = 0.9, by linear composition or the convergent bound; our DPDGC makes one "

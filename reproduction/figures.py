@@ -9,13 +9,16 @@ from statistics import median
 from typing import Any
 
 from caribou.experiments.report.blocks import PAPER, Figure
-from caribou.experiments.report.figures import COLOURS, Series, figure, mean_columns, style
+from caribou.experiments.report.figures import COLOURS, Series, family, figure, mean_columns, style
 from caribou.experiments.report.summary import Mean
 
 MIN_SPAN = 5
 """A scale of colours spans at least this, so that chance does not look like an effect. [percentage points]"""
 OURS, THEIRS = "#fed7aa", "#e5e7eb"
 """Boxes of ours and of the paper's."""
+
+HATCHES = ("", "///", "...", "xxx", "---")
+"""Bars of one family differ by these."""
 
 
 @dataclass(frozen=True)
@@ -144,7 +147,7 @@ class Map:
 
 
 def heat_maps(name: str, title: str, maps: Sequence[Map], caption: str = "") -> Figure:
-    """One panel per map, three in a row."""
+    """One panel per map, two in a row: ours, and the paper's beside it."""
     scales: dict[str, list[float]] = {}
     for panel in maps:
         scales.setdefault(panel.scale, []).extend(100 * mean.value for mean in panel.means.values())
@@ -180,7 +183,7 @@ def heat_maps(name: str, title: str, maps: Sequence[Map], caption: str = "") -> 
         for (r, c), mean in panel.means.items():
             data.append((panel.dataset, panel.parameter, f"{r:g}", f"{c:g}", *mean_columns(mean, 100)))
     alternative = f"{title}, test accuracy in %. {words}"
-    return figure(name, title, len(maps), draw, alternative, data, caption, legend=False)
+    return figure(name, title, len(maps), draw, alternative, data, caption, legend=False, across=2)
 
 
 # -- bars ----------------------------------------------------------------------------------------------------------
@@ -193,9 +196,13 @@ def bars(name: str, title: str, panels: Mapping[str, Mapping[str, Mapping[str, f
         for ax, (panel, methods) in zip(axes, panels.items(), strict=False):
             datasets = list(dict.fromkeys(dataset for values in methods.values() for dataset in values))
             width = 0.8 / max(1, len(methods))
+            families: dict[str, int] = {}
             for k, (method, values) in enumerate(methods.items()):
                 places = [datasets.index(dataset) + (k + 0.5) * width - 0.4 for dataset in values]
-                ax.bar(places, list(values.values()), width, label=method, color=style(method)["color"])
+                hatch = HATCHES[families.setdefault(family(method), 0) % len(HATCHES)]
+                families[family(method)] += 1
+                colour = style(method)["color"]
+                ax.bar(places, list(values.values()), width, label=method, color=colour, hatch=hatch, edgecolor="white")
             ax.set_yscale("log")
             ax.set_xticks(range(len(datasets)), datasets, rotation=60, ha="right", fontsize=7)
             ax.set_title(panel, fontsize=9)

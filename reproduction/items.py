@@ -41,7 +41,16 @@ from reproduction.costs import larger_blocks, overhead_blocks
 from reproduction.depth import depth_blocks
 from reproduction.designs import design_blocks
 from reproduction.figures import Map, heat_maps
-from reproduction.rows import dataset_title, datasets_note, labelled, method_of, notes, of_the_paper, settings_words
+from reproduction.rows import (
+    dataset_title,
+    datasets_note,
+    labelled,
+    method_of,
+    notes,
+    of_the_paper,
+    row_label,
+    settings_words,
+)
 
 Records = Sequence[Record]
 
@@ -62,6 +71,7 @@ def tops_blocks(records: ByExperiment) -> list[Block]:
     for name, level in (("edge-accuracy", "edge"), ("node-accuracy", "node")):
         if records.get(name):
             blocks.append(top_table(f"pu-1-{level}", f"Top accuracy, {level} level", records[name], "top1"))
+            blocks += _published_curves(f"pu-1-{level}-curves", _best_seeds(records[name]), "top1")
     if records.get("chain-tops"):
         blocks.append(chain_tops_table(records["chain-tops"]))
     return blocks
@@ -81,7 +91,8 @@ def small_degree_blocks(records: ByExperiment) -> list[Block]:
     """PU-2: the best of the seeds beside the paper's, and the means."""
     found = records["node-small-degree"]
     top = top_table("pu-2", "Top accuracy, degrees cut to 10 or 5", found, "top1-small-degree")
-    return [top, mean_table("pu-2-means", "Mean accuracy, degrees cut to 10 or 5", found, "")]
+    means = mean_table("pu-2-means", "Mean accuracy, degrees cut to 10 or 5", found, "")
+    return [top, *_published_curves("pu-2-curves", _best_seeds(found), "top1-small-degree"), means]
 
 
 def defaults_blocks(records: ByExperiment) -> list[Block]:
@@ -99,7 +110,7 @@ def mean_table(name: str, title: str, records: Records, table: str) -> Table:
         f"{ACCURACY.caption}, {interval_words(means)}{theirs} Bold: best, underlined: second. "
         f"{settings_note(records)} {_notes(records)}"
     )
-    return _beside_the_paper(name, title, rows, means, table, caption)
+    return _beside_the_paper(name, title, rows, means, table, axis(records, "dataset"), caption)
 
 
 def top_table(name: str, title: str, records: Records, table: str) -> Table:
@@ -110,7 +121,7 @@ def top_table(name: str, title: str, records: Records, table: str) -> Table:
         f"{ACCURACY.caption}, the best of {seeds_of(best.values())} seeds, as in the paper. The maximum chooses a run by its "
         f"test accuracy, so it flatters every method, most where the test set is small; compare means. {_notes(records)}"
     )
-    return _beside_the_paper(name, title, rows, best, table, caption)
+    return _beside_the_paper(name, title, rows, best, table, axis(records, "dataset"), caption)
 
 
 def tops(records: Iterable[Record], *names: str, measure: str = "test_accuracy") -> dict[Any, Mean]:
@@ -120,7 +131,13 @@ def tops(records: Iterable[Record], *names: str, measure: str = "test_accuracy")
 
 
 def _beside_the_paper(
-    name: str, title: str, rows: Records, means: Mapping[Any, Mean], table: str, caption: str
+    name: str,
+    title: str,
+    rows: Records,
+    means: Mapping[Any, Mean],
+    table: str,
+    datasets: Sequence[str],
+    caption: str,
 ) -> Table:
     def published(label: str, dataset: str, epsilon: Any) -> float | None:
         return paper.accuracy(table, method_of(label), dataset, epsilon) if of_the_paper(label) else None
@@ -132,23 +149,35 @@ def _beside_the_paper(
         means,
         published=published,
         dataset_title=dataset_title,
+        datasets=datasets,
         notes=notes(rows, "epsilon", "method", "dataset"),
         caption=caption,
     )
 
 
-def _published_curves(name: str, records: Records) -> list[Block]:
-    """Curves over epsilon, with the paper's CARIBOU and GAP beside ours."""
+def _published_curves(name: str, records: Records, table: str = "mean") -> list[Block]:
+    """Curves over epsilon, with CARIBOU and GAP of a table of the paper beside ours."""
     methods = [m for m in axis(records, "method") if m.startswith(("caribou", "gap")) and not m.endswith("-inf")]
 
     def published(dataset: str) -> dict[str, dict[Any, Mean]]:
         lines = {}
         for method in methods:
-            found = {e: paper.accuracy("mean", method, dataset, e) for e in paper.EPSILONS}
+            found = {e: paper.accuracy(table, method, dataset, e) for e in paper.EPSILONS}
             lines[f"{method}, {PAPER}"] = {e: Mean(v / 100, math.nan, 0) for e, v in found.items() if v is not None}
         return {label: line for label, line in lines.items() if line}
 
-    return epsilon_curves(name, labelled(records), published=published, dataset_title=dataset_title)
+    datasets = axis(records, "dataset")
+    return epsilon_curves(name, labelled(records), published=published, dataset_title=dataset_title, datasets=datasets)
+
+
+def _best_seeds(records: Records) -> list[Record]:
+    """Of the seeds of each row, data set and epsilon the record with the best test accuracy."""
+    best: dict[Any, Record] = {}
+    for record in records:
+        key = (row_label(record), record.cell["dataset"], record.cell["epsilon"])
+        if key not in best or record.measures["test_accuracy"] > best[key].measures["test_accuracy"]:
+            best[key] = record
+    return list(best.values())
 
 
 def _notes(records: Records) -> str:
@@ -167,7 +196,7 @@ def _notes(records: Records) -> str:
 def chain_tops_table(records: Records) -> Table:
     """Chains at the paper's size: the best run of the whole grid by test accuracy, beside what does not choose by it."""
     rows = labelled(expanded(records))
-    datasets, methods = axis(rows, "dataset"), axis(rows, "method")
+    datasets, methods = axis(records, "dataset"), axis(rows, "method")
     groups = []
     for epsilon in axis(rows, "epsilon"):
         lines = []
@@ -330,7 +359,7 @@ def degree_blocks(by_experiment: ByExperiment) -> list[Block]:
     records = [_with_share(r) for r in labelled(by_experiment["degree"])]
     degrees = axis(records, "degree_cap")
     panels, groups = {}, []
-    for dataset in axis(records, "dataset"):
+    for dataset in axis(by_experiment["degree"], "dataset"):
         for epsilon in axis(records, "epsilon"):
             here = [r for r in records if (r.cell["dataset"], r.cell["epsilon"]) == (dataset, epsilon)]
             title = f"{dataset_title(dataset)}, {budget_words(epsilon)}"

@@ -15,6 +15,8 @@ from caribou.experiments.report.summary import seed_words
 BEST, SECOND = "best", "second"
 NOT_RUN = "not run"
 PLUS_MINUS = " ± "
+LONG = 16
+"""Letters from which on an entry without a value is text, which may be broken into lines."""
 PAPER = "paper"
 """What stands before a published figure, and after a comma in the label of a published line."""
 
@@ -166,6 +168,7 @@ def _html_entry(entry: Entry, note: str) -> str:
     kind = entry.mark or ("none" if entry.text == NOT_RUN else "")
     text = f'<span class="{kind}">{escape(entry.text)}</span>' if kind else escape(entry.text)
     title = f' title="{escape(entry.title)}"' if entry.title else ""
+    title += ' class="words"' if entry.value is None and len(entry.text) > LONG else ""
     few = f" <small>({escape(note)})</small>" if note else ""
     return f"<td{title}>{text}{few}{paper}</td>"
 

@@ -155,8 +155,9 @@ def figure(
     data: Rows,
     caption: str,
     legend: bool = True,
+    across: int = 3,
 ) -> Figure:
-    """Draw ``panels`` panels, three in a row, with one legend.
+    """Draw ``panels`` panels, ``across`` in a row, with one legend.
 
     alternative: what the figure shows, in words. data: the same as rows, titles first.
     """
@@ -165,7 +166,7 @@ def figure(
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure as Canvas
 
-    columns = min(3, panels)
+    columns = min(across, panels)
     rows = -(-panels // columns)
     # a fixed salt gives the same file for the same records
     with mpl.rc_context({"svg.hashsalt": name, "font.size": 9, "svg.fonttype": "path"}):
@@ -178,8 +179,8 @@ def figure(
                 for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
                     shown.setdefault(label, handle)
             if shown:
-                across = min(2 * columns, len(shown))  # two of the longest labels fit under a panel
-                canvas.legend(shown.values(), shown.keys(), loc="outside lower center", ncols=across, fontsize=8)
+                beside = min(2 * columns, len(shown))  # two of the longest labels fit under a panel
+                canvas.legend(shown.values(), shown.keys(), loc="outside lower center", ncols=beside, fontsize=8)
         svg, png = io.StringIO(), io.BytesIO()
         # savefig would draw twice, and compute the layout each time
         FigureCanvasSVG(canvas).print_svg(svg, metadata={"Date": None})

@@ -51,15 +51,16 @@ def score_table(
     *,
     published: Published = lambda method, dataset, epsilon: None,
     dataset_title: Callable[[str], str] = str,
+    datasets: Sequence[str] | None = None,
     notes: Mapping[Any, str] | None = None,
     caption: str = "",
 ) -> Table:
     """A group of rows per epsilon, a row per method, a column per data set. The best and second of a column are marked.
 
     ``means``: by (epsilon, method, data set). ``notes``: what an entry says on hover besides, by the same.
-    ``published``: figures that stand beneath ours.
+    ``published``: figures that stand beneath ours. ``datasets``: the columns, if their order is not that of the records.
     """
-    datasets = axis(records, "dataset")
+    datasets = axis(records, "dataset") if datasets is None else datasets
     groups = []
     for epsilon in axis(records, "epsilon"):
         methods = [m for m in axis(records, "method") if any((epsilon, m, d) in means for d in datasets)]
@@ -105,15 +106,16 @@ def epsilon_curves(
     *,
     published: Callable[[str], Mapping[str, Mapping[Any, Mean]]] = lambda dataset: {},
     dataset_title: Callable[[str], str] = str,
+    datasets: Sequence[str] | None = None,
 ) -> list[Block]:
     """The score over epsilon, one panel per data set, a dotted line for what has no privacy; nothing if no epsilon is finite.
 
-    ``published``: lines of a publication, by data set.
+    ``published``: lines of a publication, by data set. ``datasets``: the panels, if their order is not that of the records.
     """
     private = [r for r in records if r.cell["epsilon"] != "inf"]
     panels: dict[str, dict[str, Any]] = {}
     lines: dict[str, dict[str, float]] = {}
-    for dataset in axis(records, "dataset"):
+    for dataset in axis(records, "dataset") if datasets is None else datasets:
         title = dataset_title(dataset)
         panels[title] = {}
         for method in axis(private, "method"):
