@@ -131,7 +131,8 @@ REDDIT2 = {
 """Accuracy of CARIBOU on Reddit2 by epsilon."""
 
 
-def _rows(name: str) -> list[dict[str, str]]:
+def rows_of(name: str) -> list[dict[str, str]]:
+    """A file of ``paper/``: one dictionary of texts per row."""
     with (Path(__file__).parent / "paper" / name).open(encoding="utf-8") as file:
         return list(csv.DictReader(file))
 
@@ -140,26 +141,26 @@ def _rows(name: str) -> list[dict[str, str]]:
 def _accuracies() -> dict[tuple[str, ...], float]:
     return {
         (r["table"], r["privacy_unit"], r["epsilon"], r["method"], r["dataset"]): float(r["accuracy_percent"])
-        for r in _rows("accuracy.csv")
+        for r in rows_of("accuracy.csv")
     }
 
 
 @cache
 def _overheads() -> dict[tuple[str, ...], float]:
     return {
-        (r["metric"], r["privacy_unit"], r["dataset"], r["method"]): float(r["value"]) for r in _rows("overhead.csv")
+        (r["metric"], r["privacy_unit"], r["dataset"], r["method"]): float(r["value"]) for r in rows_of("overhead.csv")
     }
 
 
 @cache
 def _audits() -> dict[tuple[str, ...], float]:
-    return {(r["attack"], r["dataset"], r["epsilon"]): float(r["auc"]) for r in _rows("audit.csv")}
+    return {(r["attack"], r["dataset"], r["epsilon"]): float(r["auc"]) for r in rows_of("audit.csv")}
 
 
 @cache
 def _points() -> dict[tuple[str, str, str], list[Point]]:
     found: dict[tuple[str, str, str], list[Point]] = {}
-    for row in _rows("curves.csv"):
+    for row in rows_of("curves.csv"):
         epsilon = "inf" if row["epsilon"] == "inf" else int(row["epsilon"])
         settings = {name: float(row[name]) for name in SETTINGS if row[name]}
         point = Point(row["dataset"], row["method"], epsilon, settings, float(row["accuracy_percent"]))

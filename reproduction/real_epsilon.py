@@ -110,7 +110,8 @@ class RealGraph:
 
     def _message_passing(self, method: CaribouNdp, plan: ReleasePlan, node: int) -> float:
         calibrated = plan.parts["propagation"]
-        start = torch.from_numpy(method._messages(self.graph, self.logits))
+        rows = messages(self.logits)  # embeddings of the linear encoder
+        start = torch.from_numpy(np.where(self.graph.without_features[:, None], 0.0, rows))
 
         def state(graph: Graph) -> np.ndarray:
             operator = normalize(graph, calibrated.sensitivity.bounds, Streams(0).sampling)

@@ -21,8 +21,6 @@ VOTES = "with votes, ours"
 LEAVES = "leaves the graph where it does not pay, ours"
 RAW = "raw features as messages"
 GRID = "authors' grid"
-AUTHORS_FILES = ("authors-mean", "authors-top")
-"""Values of ``chosen`` that name the authors' own settings: of the table of means, and of the table of tops."""
 
 
 def row_label(record: Record) -> str:
@@ -43,14 +41,14 @@ def _face(record: Record) -> str:
     settings = {**record.measures.get("settings", {}), **record.cell.get("settings", {})}
     if settings.get("votes"):
         return VOTES
-    if settings.get("messages") in ("labels", "probabilities"):
-        return LABELS
     if settings.get("leave_graph"):
         return LEAVES
+    if settings.get("messages") in ("labels", "probabilities"):
+        return LABELS
     if settings.get("messages") == "features":
         return RAW
     chosen = record.cell.get("chosen")
-    if chosen in AUTHORS_FILES:
+    if isinstance(chosen, str):  # a file of the authors' own settings
         return AUTHORS
     if chosen:
         return VALIDATED

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from caribou._validate import one_of
@@ -65,7 +65,8 @@ def load(
     (``chain-s:75``), and ``csbm`` with options (``csbm:nodes=500,homophily=0.9`` or keywords; see
     `caribou.datasets.csbm.BlockModel`).
 
-    Public: taken from a file, else downloaded once.
+    Public: taken from a file, else downloaded once. ``photo:connected`` leaves out nodes without an edge, as the paper does:
+    a preparation of public benchmarks.
 
     Args:
         name: of the data set, with its options after a colon.
@@ -87,8 +88,10 @@ def load(
     if not isinstance(name, str):
         raise InputError(f"dataset must be the name of a data set, got {name!r}")
     base, colon, suffix = name.partition(":")
-    if base not in CHAINS and base != "csbm" and (base not in PUBLIC or colon):
+    if base not in CHAINS and base != "csbm" and (base not in PUBLIC or (colon and suffix != public.CONNECTED)):
         raise _unknown(name, base)
+    if colon and base in PUBLIC and split == "public":
+        raise InputError(f"split must be random for {name}, which has other nodes than its publisher's, got 'public'")
     if split == "public" and not (base in PUBLIC and PUBLIC[base].public_split):
         having = ", ".join(spec.name for spec in PUBLIC.values() if spec.public_split)
         raise InputError(f"split must be random for {name}; a public split have {having}")
@@ -101,7 +104,31 @@ def load(
     if base in CHAINS:
         return chain_graph(chain_spec(name), seed)
     spec = PUBLIC[base]
-    return public.with_requested_split(public.public_graph(spec, data_dir), spec, split, seed)
+    graph = public.public_graph(spec, data_dir)
+    if colon:
+        graph = replace(public.without_isolated(graph), classes_declared=True)
+    return public.with_requested_split(graph, spec, split, seed)
+
+
+def published_delta(name: str) -> float:
+    """The delta of the paper's tables for a public or generated data set: 10^-digits of its number of directed edges.
+
+    The number is that of the table of public statistics or of the generator; no graph is read. For a private graph delta is a
+    declared constant.
+
+    >>> [published_delta(name) for name in ("cora", "photo:connected", "berkeley13", "chain-s", "chain-m")]
+    [1e-05, 1e-06, 1e-07, 0.01, 0.001]
+    """
+    base, _, suffix = name.partition(":")
+    if base in CHAINS:
+        edges = chain_spec(name).edges
+    elif base == "csbm":
+        edges = 2 * block_model(suffix, {}).edges
+    elif base in PUBLIC:
+        edges = PUBLIC[base].edges
+    else:
+        raise _unknown(name, base)
+    return float(f"1e-{len(str(edges))}")
 
 
 def _unknown(name: str, base: str) -> InputError:

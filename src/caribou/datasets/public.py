@@ -293,6 +293,28 @@ def _member(archive: zipfile.ZipFile, ending: str, dtype: Any) -> np.ndarray:
         return pd.read_csv(file, compression="gzip", header=None, dtype=dtype).to_numpy()
 
 
+def without_isolated(graph: Graph) -> Graph:
+    """The graph without the nodes that have no edge, as the paper prepares Photo and Computers.
+
+    For public benchmarks only: on a private graph it would tell who has no edge.
+    """
+    kept = np.flatnonzero(graph.degrees > 0)
+    place = np.full(graph.num_nodes, -1)
+    place[kept] = np.arange(len(kept))
+    return Graph.from_edges(
+        graph.features[kept],
+        place[graph.edge_index],
+        labels=None if graph.labels is None else graph.labels[kept],
+        num_classes=graph.num_classes,
+        name=f"{graph.name}:{CONNECTED}",
+        class_names=graph.class_names,
+    )
+
+
+CONNECTED = "connected"
+"""After the name of a public data set and a colon: without its isolated nodes."""
+
+
 def with_requested_split(graph: Graph, spec: Public, split: str, seed: int) -> Graph:
     """The publisher's split, or a random one of 70/10/20."""
     if split == "random":

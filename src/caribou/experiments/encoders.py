@@ -54,7 +54,8 @@ class EncoderFolder:
             self.charge.cpu_seconds += float(cpu)
             self.charge.peak_mb = max(self.charge.peak_mb, float(peak))
             probabilities, accuracy = arrays.pop("probabilities"), float(arrays.pop("validation_accuracy"))
-            self._own[name] = Prior(probabilities, accuracy, Encoder.from_arrays(arrays))
+            left_out = arrays.pop("left_out", None)
+            self._own[name] = Prior(probabilities, accuracy, Encoder.from_arrays(arrays), left_out)
         return self._own[name]
 
     def __setitem__(self, key: Key, prior: Prior) -> None:
@@ -66,6 +67,7 @@ class EncoderFolder:
             "cost": cost,
             "probabilities": prior.probabilities,
             "validation_accuracy": np.array(prior.validation_accuracy),
+            **({} if prior.left_out is None else {"left_out": prior.left_out}),
             **prior.encoder.to_arrays(),
         }
         # A run may outlive its temporary folder, which systems and people clean up: then the encoder is fitted again.
@@ -76,13 +78,13 @@ class EncoderFolder:
 
 @lru_cache(maxsize=2)
 def file_name(key: Key) -> str:
-    """A digest of all that an encoder is fitted on: features, labels, split, public seed, widths; edges are not read.
+    """A digest of all that an encoder is fitted on: features, labels, split, public seed, widths, folds; edges are not read.
 
     Features are hashed where they lie: a copy would show in the peak memory of the cell.
     """
-    graph, streams, hidden = key
+    graph, streams, hidden, folds = key
     x = graph.features
-    digest = hashlib.sha256(repr((streams.seed, hidden, x.shape, str(x.dtype), sp.issparse(x))).encode())
+    digest = hashlib.sha256(repr((streams.seed, hidden, folds, x.shape, str(x.dtype), sp.issparse(x))).encode())
     for part in (x.indptr, x.indices, x.data) if sp.issparse(x) else (x,):
         digest.update(hashlib.sha256(np.ascontiguousarray(part).data).digest())
     split, labels = graph.for_learning(public=True)

@@ -11,6 +11,7 @@
     seeds = 3                       # 0, 1, 2
     chosen = true                   # settings of settings.toml beside this file
     set.hops = [1, 2]               # settings of the method, each an axis
+    sweep.beta = [0.1, 1, 10]       # of kind "sweep": settings that one cell tries one after another, their product
 
     [scale.smoke]                   # replaces axes of every grid that has them
     dataset = ["chain-s"]
@@ -33,7 +34,6 @@ from caribou.experiments.hyperparameters import read_toml
 from caribou.experiments.records import cell_key
 
 SCALES = ("smoke", "laptop", "full")
-_PLAIN = ("chosen",)
 
 
 @dataclass(frozen=True)
@@ -107,8 +107,10 @@ def _product(grid: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
     for name, value in grid.items():
         if name == "seeds":
             axes["seed"] = _seeds(value)
+        elif name == "sweep":
+            axes[name] = [_swept(value)]
         elif name != "set":
-            axes[name] = [value] if name in _PLAIN or not isinstance(value, list) else value
+            axes[name] = value if isinstance(value, list) else [value]
     settings = {name: value if isinstance(value, list) else [value] for name, value in grid.get("set", {}).items()}
     for values in itertools.product(*axes.values()):
         for values_of_settings in itertools.product(*settings.values()):
@@ -116,6 +118,15 @@ def _product(grid: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
             if settings:
                 cell["settings"] = dict(zip(settings, values_of_settings, strict=True))
             yield cell
+
+
+def _swept(value: Any) -> list[dict[str, Any]]:
+    """The settings of a sweep: a list of tables as it is, or the product of a table's axes."""
+    if isinstance(value, list) and value and all(isinstance(settings, dict) for settings in value):
+        return value
+    if isinstance(value, dict) and value and all(isinstance(axis, list) and axis for axis in value.values()):
+        return [dict(zip(value, values, strict=True)) for values in itertools.product(*value.values())]
+    raise InputError(f"sweep must be a table of lists or a list of settings, got {value!r}")
 
 
 def _seeds(value: Any) -> list[int]:

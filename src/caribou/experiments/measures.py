@@ -56,9 +56,34 @@ def fit_and_score(cell: Cell, data_dir: Path | None, settings_file: Path | None 
         "val_accuracy": json_number(accuracy(probabilities, graph, "val")),
         "epsilon_spent": json_number(model.certificate.epsilon_spent),
         "settings": dict(model.settings),
-        "searched": bool(cell.get("chosen")) and _tuned(cell, settings_file).tried > 0,
+        "searched": cell.get("chosen") is True and _tuned(cell, settings_file).tried > 0,
         **spent,
     }
+
+
+def sweep_and_score(cell: Cell, data_dir: Path | None, settings_file: Path | None = None) -> dict[str, Any]:
+    """Fit a method once per settings of ``sweep``: lists of accuracies on test and validation nodes, in its order.
+
+    One record for many small fits that share data, split and encoder. Each has noise of its own.
+    """
+    from caribou.datasets import load
+    from caribou.estimators import Model, accuracy
+    from caribou.mechanisms.noise_source import NoiseSource
+    from caribou.models.encoder import kept_encoders
+    from caribou.privacy.certificate import json_number
+
+    graph = load(str(cell["dataset"]), data_dir=data_dir, seed=int(cell["seed"]))
+    name, budget, seed = str(cell["method"]), budget_of(cell), int(cell["seed"])
+    found: dict[str, list[Any]] = {"test_accuracies": [], "val_accuracies": []}
+    cost = Meter()
+    with kept_encoders():
+        for settings in cell["sweep"]:
+            model = Model(name, budget, seed=seed, **{**settings_of(cell, settings_file), **settings})
+            one = {**{key: value for key, value in cell.items() if key != "sweep"}, "swept": settings}
+            probabilities = model.fit(graph, noise=NoiseSource.seeded(noise_seed(one))).predict_proba()
+            found["test_accuracies"].append(json_number(accuracy(probabilities, graph, "test")))
+            found["val_accuracies"].append(json_number(accuracy(probabilities, graph, "val")))
+    return {**found, **cost.read()}
 
 
 def attack_and_score(cell: Cell, data_dir: Path | None, settings_file: Path | None = None) -> dict[str, Any]:
@@ -139,17 +164,29 @@ def noise_of_depth(cell: Cell, data_dir: Path | None = None, settings_file: Path
     return {**asdict(plan_rows(budget, sensitivity, [int(cell["hops"])])[0]), **cost.read()}
 
 
+PAPER_DELTA = "paper"
+"""As ``delta`` of a cell: the constant that the paper uses for the cell's public data set."""
+
+
 def budget_of(cell: Cell) -> Any:
     """The budget that a cell names: epsilon (a number or "inf"), delta, and the unit of its method or its own."""
+    from caribou.datasets import published_delta
     from caribou.methods import method_info
     from caribou.privacy.budget import Budget
 
     unit = method_info(str(cell["method"])).unit if "method" in cell else cell.get("unit", "edge")
-    return Budget(math.inf if cell["epsilon"] == "inf" else cell["epsilon"], cell.get("delta"), unit)
+    delta = cell.get("delta")
+    if delta == PAPER_DELTA:
+        delta = published_delta(str(cell["dataset"]))
+    return Budget(math.inf if cell["epsilon"] == "inf" else cell["epsilon"], delta, unit)
 
 
 def settings_of(cell: Cell, settings_file: Path | None = None) -> dict[str, Any]:
-    """The settings of a cell: those that the hyper-parameter search found if it says `chosen`, then its own."""
+    """The settings of a cell: those of a file if it says `chosen`, then its own.
+
+    ``chosen`` = true: what the hyper-parameter search found. A word: those of the file of that name beside it, which must have an
+    entry for the cell.
+    """
     own = dict(cell.get("settings", {}))
     if not cell.get("chosen"):
         return own
@@ -157,9 +194,16 @@ def settings_of(cell: Cell, settings_file: Path | None = None) -> dict[str, Any]
 
 
 def _tuned(cell: Cell, settings_file: Path | None) -> Any:
-    from caribou.experiments.hyperparameters import nearest_settings
+    from caribou.datasets.public import CONNECTED
+    from caribou.experiments import reproduction
+    from caribou.experiments.hyperparameters import nearest_settings, tuned_settings
 
-    return nearest_settings(str(cell["method"]), str(cell["dataset"]), budget_of(cell).epsilon, settings_file)
+    method, dataset, epsilon = str(cell["method"]), str(cell["dataset"]), budget_of(cell).epsilon
+    if cell["chosen"] is True:
+        # searched on the whole benchmark: a few nodes without an edge more or less change no setting
+        return nearest_settings(method, dataset.removesuffix(f":{CONNECTED}"), epsilon, settings_file)
+    file = reproduction.require().settings if settings_file is None else settings_file
+    return tuned_settings(method, dataset, epsilon, file.with_name(f"{cell['chosen']}.toml"))
 
 
 def noise_seed(cell: Cell) -> int:
@@ -185,4 +229,9 @@ class Meter:
         }
 
 
-KINDS: Mapping[str, Measure] = {"train": fit_and_score, "audit": attack_and_score, "noise": noise_of_depth}
+KINDS: Mapping[str, Measure] = {
+    "train": fit_and_score,
+    "sweep": sweep_and_score,
+    "audit": attack_and_score,
+    "noise": noise_of_depth,
+}

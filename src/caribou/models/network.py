@@ -70,3 +70,16 @@ def chain_logits(module: nn.Module, x: np.ndarray | sp.csr_array | Rows) -> np.n
         for layer in layers:
             h = affine(layer, h).detach() if isinstance(layer, nn.Linear) else layer(h)
     return np.asarray(h.numpy())
+
+
+def first_layer(module: nn.Module, x: np.ndarray | sp.csr_array | Rows) -> np.ndarray:
+    """Outputs of the first linear layer of a chain, before its activation. [n, d] -> [n, hidden].
+
+    >>> first_layer(selu_network(3, 8, 2, np.random.default_rng(0)), np.ones((1, 3))).shape
+    (1, 8)
+    """
+    layers = chain_layers(module)
+    if layers is None or not isinstance(layers[0], nn.Linear):
+        raise InputError(f"module must be a chain that begins with a linear layer, got {type(module).__name__}")
+    with torch.no_grad():
+        return np.asarray(affine(layers[0], x).detach().numpy())

@@ -21,7 +21,7 @@ from caribou.methods.node.shared import (
     fit_linear_head,
     messages,
     node_bounds,
-    plan_linear_head,
+    plan_head,
     side_by_side,
 )
 from caribou.privacy.budget import PrivacyUnit
@@ -59,7 +59,7 @@ def test_sums_are_calibrated_to_mu_with_the_own_row_at_the_radius() -> None:
 
 def test_the_head_costs_its_mu_and_is_a_function_of_the_noise() -> None:
     graph = cb.datasets.load("csbm:nodes=80", seed=1)
-    plan = plan_linear_head(graph.sizes(PrivacyUnit.NODE), 0.7, None)
+    plan = plan_head(graph.sizes(PrivacyUnit.NODE), 0.7, None)
     mu = gaussian_mu([plan.record.event])
     assert mu == pytest.approx(0.7, rel=1e-9)
     assert mu <= 0.7
@@ -68,7 +68,7 @@ def test_the_head_costs_its_mu_and_is_a_function_of_the_noise() -> None:
     assert one.shape == (graph.num_features, graph.num_classes)
     assert np.array_equal(one, two)
     assert not np.array_equal(one, three)
-    assert plan_linear_head(graph.sizes(PrivacyUnit.NODE), 0.7, 10**5).schedule != plan.schedule
+    assert plan_head(graph.sizes(PrivacyUnit.NODE), 0.7, 10**5).schedule != plan.schedule
 
 
 def test_wrong_bases_and_shares_are_named() -> None:

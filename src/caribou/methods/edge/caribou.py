@@ -1,8 +1,14 @@
-"""CARIBOU: encoder, perturbed contractive message passing, classification module, under one budget.
+"""``caribou-edp`` and ``caribou-inf``: the paper's pipeline at edge level. `Caribou.fit` reads as its Algorithm 1.
 
-At edge level (``caribou-edp``) features, labels and split are public: encoder and classification module cost nothing, and the
-messages may carry labels. At node level (``caribou-ndp``, `caribou.methods.node.caribou`) encoder and classification are
-private, too.
+1. *Encoder*: an MLP learns the training labels; X^(0) is its last hidden layer, rows of length 1. Features, labels and split are
+   public at edge level, so it costs nothing.
+2. *PCMP*: K rounds of the contractive layer (CAM: `caribou.layers.contractive`) with noise (PAM:
+   `caribou.privacy.calibration`) and projection (`caribou.mechanisms.message_passing`). Only X^(K) leaves.
+3. *Classification module*: base layers on X^(0) and on X^(K), joined, and a head (`caribou.models.classifier`).
+
+Changed from the paper, because the guarantee needs it: a public degree floor in the place of the smallest degree of the private
+graph, and exact calibration. What is ours beside it (class messages, evidence, votes) is in `caribou.methods.edge.evidence` and
+switched on by settings. At node level: `caribou.methods.node.caribou`.
 """
 
 from __future__ import annotations
@@ -10,7 +16,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from functools import lru_cache
 from typing import Any, Protocol
 
 import numpy as np
@@ -18,16 +23,26 @@ import scipy.sparse as sp
 import torch
 from scipy.special import softmax
 
-from caribou._validate import below_one, integer, one_of, open_unit_interval
+from caribou._validate import below_one, boolean, integer, one_of, open_unit_interval
 from caribou.errors import InputError
 from caribou.graph import Graph
 from caribou.layers import AttentionLayer, BoundedLayer, ContractiveGraphLayer, GCNLayer, SpectralLayer
 from caribou.mechanisms.bounded_rows import unit_length
-from caribou.mechanisms.edge_votes import VoteBudget
 from caribou.mechanisms.message_passing import propagate
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.memory import DOUBLE, require_memory
 from caribou.methods.base import Outputs, require_unit
+from caribou.methods.edge.evidence import (
+    EvidenceModel,
+    Roles,
+    View,
+    allocate_edge,
+    fit_evidence_model,
+    labelled_nodes,
+    log_probabilities,
+    message_sums,
+    message_unit,
+)
 from caribou.methods.edge.votes import Decoded, VotesEdge, require_labelled, run_rounds
 from caribou.models.classifier import (
     ClassificationModule,
@@ -36,24 +51,17 @@ from caribou.models.classifier import (
     fit_classifier,
     module_from_arrays,
 )
-from caribou.models.encoder import HIDDEN, Encoder, Prior, cross_fit, widths
-from caribou.models.heads import Evidence, Head, PriorHead, choose_head_by_folds, fit_prior_head, head_from_arrays
-from caribou.models.sum_likelihood import SumModel, fit_sum_model
+from caribou.models.encoder import HIDDEN, Encoder, Prior, cross_fit, fit_one, widths
+from caribou.models.heads import Evidence, PriorHead, fit_prior_head
 from caribou.privacy.budget import Budget, PrivacyUnit
-from caribou.privacy.calibration import (
-    CalibratedPropagation,
-    budget_mu,
-    calibrate_propagation,
-    smallest_noise_multiplier,
-)
-from caribou.privacy.events import Gaussian
+from caribou.privacy.calibration import CalibratedPropagation, calibrate_propagation
 from caribou.privacy.mechanism_records import edge_votes_record, message_passing_record
 from caribou.privacy.plan import ReleasePlan
 from caribou.privacy.sensitivity import Bounds
 from caribou.privacy.sizes import Sizes
 from caribou.randomness import Streams
 
-MESSAGES = ("labels", "probabilities", "embeddings", "features")
+MESSAGES = ("embeddings", "features", "labels", "probabilities")
 CLASS_MESSAGES = ("labels", "probabilities")
 CLASSIFIERS = ("evidence", "mlp")
 THETA = "layer.theta"
@@ -64,39 +72,47 @@ LAYER_SETTINGS: Mapping[str, tuple[str, ...]] = {
     "gcn": ("activation",),
 }
 """The layers of ``--set layer=...`` and their own settings."""
-SMALLEST_NOISE = 0.2
-"""Noise, in messages, that the model of sums assumes at least; sums of soft messages are never exact counts."""
 
 
-def default_floor(*, hops: int, nodes: int, mu: float) -> int:
-    """The degree floor from public numbers: n - 1 for one private hop, else about 8 / mu between 2 and 20.
+def default_floor(mu: float) -> int:
+    """The degree floor from public numbers: about 8 / mu between 2 and 20.
 
-    With one hop and F = n - 1 nothing is normalised and the noise is the least there is: sqrt(2) messages per unit of mu. With
-    more hops a large floor would shrink the signal by degree / F at each of them. Without noise the floor hardly matters.
+    A larger floor takes noise away and shrinks the signal of nodes whose degree is below it, by degree / F at every hop. Without
+    noise the floor hardly matters.
 
-    >>> [default_floor(hops=hops, nodes=2708, mu=mu) for hops, mu in ((1, 0.27), (1, float("inf")), (4, 0.27), (4, 3.0))]
-    [2707, 10, 20, 3]
+    >>> [default_floor(mu) for mu in (0.27, 3.0, math.inf)]
+    [20, 3, 2]
     """
-    if mu == float("inf"):
-        return 10 if hops == 1 else 2
-    if hops == 1:
-        return max(1, nodes - 1)
     return round(min(20.0, max(2.0, 8 / mu)))
+
+
+def counting_floor(*, nodes: int, mu: float) -> int:
+    """The degree floor for class messages over one hop: n - 1 with noise.
+
+    Then nothing is normalised: the state is a count of classes over the neighbours, and its noise is the least there is, sqrt(2)
+    messages per unit of mu.
+
+    >>> counting_floor(nodes=2708, mu=0.27), counting_floor(nodes=2708, mu=math.inf)
+    (2707, 10)
+    """
+    return 10 if math.isinf(mu) else max(1, nodes - 1)
 
 
 @dataclass(frozen=True)
 class Caribou:
-    """Public settings of ``caribou-edp`` and, with an infinite budget, of ``caribou-inf``.
+    """Public settings of ``caribou-edp`` and, with an infinite budget, of ``caribou-inf``. The defaults are the paper's method.
 
     ``hops`` = K, ``contraction`` = C_L, ``alpha1``, ``beta``: the layer (`ContractiveGraphLayer`). ``degree_floor``: F; None =
-    `default_floor`. ``messages``, X^(0): "labels" (class probabilities, and the labels of training nodes), "probabilities",
-    "embeddings" (last hidden layer of the encoder) or "features" (no encoder). ``hidden``: widths of the encoder's hidden
-    layers, () for none. ``calibration``: share of the training nodes that do not send their label; with the validation nodes
-    they fit the classification module. ``classifier``: "evidence" (Bayes and ridge heads on a model of the noisy sums; class
-    messages only) or "mlp" (base MLPs on X^(0) and X^(K), combined); None = "evidence" where it can be.
-    ``classifier_hidden``: width of the base MLPs. ``votes``: share of epsilon for votes (`caribou.methods.edge.votes`) whose
-    result joins X^(0) in the classification module; 0 = none. ``layer``: "contractive" (the paper's), "attention", "spectral" or
-    "gcn" (`caribou.layers`), ``layer_settings``: what it has besides contraction and beta (`LAYER_SETTINGS`).
+    `default_floor`. ``hidden``: widths of the encoder's hidden layers, () for none; the last one is the width of X^(0).
+    ``cross_fit``: X^(0) of a training node comes from an encoder that was not fitted on it. ``classifier_hidden``: width of the
+    base layers. ``layer``: "contractive" (the paper's), "attention", "spectral" or "gcn" (`caribou.layers`), ``layer_settings``:
+    what it has besides contraction and beta (`LAYER_SETTINGS`).
+
+    Ours beside the paper's: ``messages``, X^(0): "embeddings" (the paper's), "features" (no encoder), "labels" (class
+    probabilities, and the labels of training nodes) or "probabilities". ``classifier``: "mlp" (the paper's) or "evidence" (Bayes
+    and ridge heads on a model of the noisy sums; class messages only); None = "evidence" for class messages. ``calibration``:
+    with label messages, the share of the training nodes that do not send their label; with the validation nodes they fit the
+    classification module. ``votes``: share of epsilon for votes (`caribou.methods.edge.votes`), whose result joins X^(0) there.
 
     Formal guarantee: X^(K) is mu-GDP at edge level with mu of the budget (docs/privacy.md, Theorems 1 and 2), or with what is
     left of it besides the votes (Theorem 4), composed by PLD; all else is computed from the releases and from public values.
@@ -106,13 +122,14 @@ class Caribou:
     ('every graph', 1)
     """
 
-    hops: int = 1
+    hops: int = 2
     contraction: float = 0.9
     alpha1: float = 1.0
-    beta: float = 0.0
+    beta: float = 1.0
     degree_floor: int | None = None
-    messages: str = "labels"
+    messages: str = "embeddings"
     hidden: tuple[int, ...] = HIDDEN
+    cross_fit: bool = False
     calibration: float = 0.1
     classifier: str | None = None
     classifier_hidden: int = 64
@@ -127,6 +144,8 @@ class Caribou:
             integer(at_least=0, degree_floor=self.degree_floor)
         one_of(MESSAGES, messages=self.messages)
         object.__setattr__(self, "hidden", widths(self.hidden))
+        if boolean(cross_fit=self.cross_fit) and self.messages == "features":
+            raise InputError("cross_fit must be false for messages = features, which have no encoder, got True")
         open_unit_interval(calibration=self.calibration)
         if self.classifier is not None:
             one_of(CLASSIFIERS, classifier=self.classifier)
@@ -161,13 +180,13 @@ class Caribou:
 
     def fit(self, plan: ReleasePlan, graph: Graph, streams: Streams, noise: NoiseSource) -> Outputs:
         """The paper's pipeline: encode, pass messages K times with noise, classify."""
+        calibrated = plan.parts["propagation"]
         roles = Roles.draw(graph, self.calibration, streams)
-        view = self._with_theta(self._encode(graph, roles, streams), streams)  # X^(0), rows in the unit ball: public
-        theta = view.arrays.get(THETA)
-        state = self._propagate(graph, view.start, plan.parts["propagation"], theta, noise)  # only X^(K) comes back
+        view = self._encode(graph, roles, streams)  # X^(0), rows in the unit ball: public
+        state = self._propagate(graph, view, calibrated, noise)  # PCMP: only X^(K) comes back
         decoded = self._vote(plan, graph, view, streams, noise)
         view = view.after(decoded)
-        model = self._classify(view, state, plan.parts["propagation"], roles, streams)
+        model = self._classify(view, state, calibrated, roles, streams)
         return self._outputs(plan, view, model, state, decoded)
 
     def plan_graph(self, sizes: Sizes, budget: Budget, weights: Mapping[str, np.ndarray]) -> ReleasePlan:
@@ -186,7 +205,7 @@ class Caribou:
     ) -> Outputs:
         """Predict another graph. With label messages its training nodes send their labels, if it has any."""
         view = self._view(graph, weights, labelled_nodes(graph))
-        state = self._propagate(graph, view.start, plan.parts["propagation"], weights.get(THETA), noise)
+        state = self._propagate(graph, view, plan.parts["propagation"], noise)
         decoded = self._vote(plan, graph, view, streams, noise)
         return self._outputs(plan, view.after(decoded), model_from_arrays(weights), state, decoded)
 
@@ -199,18 +218,23 @@ class Caribou:
     # -- its steps -------------------------------------------------------------------------------------------------
 
     def _encode(self, graph: Graph, roles: Roles, streams: Streams) -> View:
+        """The encoder, fitted on public values, and X^(0)."""
         if self.messages == "features":
-            return self._view(graph, {}, roles.senders)
-        prior = cross_fit(graph, streams, self.hidden)
-        log_prior = log_probabilities(prior.probabilities)
-        head = fit_prior_head(log_prior[roles.train], roles.labels[roles.train])
-        arrays = prior.encoder.to_arrays() | {f"calibration.{k}": v for k, v in head.to_arrays().items()}
-        return self._view(graph, arrays, roles.senders, log_prior)
-
-    def _with_theta(self, view: View, streams: Streams) -> View:
-        """With the matrix of a GCN layer, drawn from the public seed and kept with the model."""
+            arrays: dict[str, np.ndarray] = {}
+            view = self._view(graph, arrays, roles.senders)
+        elif self.messages == "embeddings":
+            prior = (cross_fit if self.cross_fit else fit_one)(graph, streams, self.hidden)
+            start = sent_rows(graph, prior.embeddings(graph.features))
+            view = View(start, start, prior.encoder.to_arrays())
+        else:
+            prior = cross_fit(graph, streams, self.hidden)
+            log_prior = log_probabilities(prior.probabilities)
+            head = fit_prior_head(log_prior[roles.train], roles.labels[roles.train])
+            arrays = prior.encoder.to_arrays() | {f"calibration.{k}": v for k, v in head.to_arrays().items()}
+            view = self._view(graph, arrays, roles.senders, log_prior)
         if self.layer != "gcn":
             return view
+        # the matrix of a GCN layer is drawn from the public seed and kept with the model
         theta = GCNLayer(view.start.shape[1], seed=streams.seed).theta.numpy()
         return replace(view, arrays={**view.arrays, THETA: theta})
 
@@ -223,11 +247,11 @@ class Caribou:
     ) -> View:
         """What is public about every node, and its message. ``log_prior`` = None: by the encoder alone, for a new graph."""
         if self.messages == "features":
-            return View(unit_rows(graph), unit_rows(graph), {})
+            return View(unit_rows(graph), unit_rows(graph), arrays)
         encoder = Encoder.from_arrays(arrays)
         if self.messages == "embeddings":
-            embeddings = encoder.embeddings(graph.features)
-            return View(embeddings, embeddings, arrays)
+            start = sent_rows(graph, encoder.embeddings(graph.features))
+            return View(start, start, arrays)
         if log_prior is None:
             log_prior = log_probabilities(encoder.probabilities(graph.features))
         head = PriorHead(arrays["calibration.prior.theta"])
@@ -264,7 +288,10 @@ class Caribou:
 
     def _calibrate(self, sizes: Sizes, mu: float) -> CalibratedPropagation:
         n, columns = sizes.nodes, self._columns(sizes)
-        floor = default_floor(hops=self.hops, nodes=n, mu=mu) if self.degree_floor is None else self.degree_floor
+        floor = self.degree_floor
+        if floor is None:
+            counts = self.hops == 1 and self.messages in CLASS_MESSAGES
+            floor = counting_floor(nodes=n, mu=mu) if counts else default_floor(mu)
         # the bound does not depend on the public rows or the public matrix, so any will do
         layer = self.layer_of(np.zeros((1, columns)))
         sensitivity = layer.sensitivity(PrivacyUnit.EDGE, Bounds(degree_floor=floor, nodes=n))
@@ -293,18 +320,12 @@ class Caribou:
             return GCNLayer(d, theta=np.eye(d) if theta is None else theta, **common, **self.layer_settings)
         raise InputError(f"layer must be one of {', '.join(LAYER_SETTINGS)}, got {self.layer!r}")
 
-    def _propagate(
-        self,
-        graph: Graph,
-        start: np.ndarray,
-        calibrated: CalibratedPropagation,
-        theta: np.ndarray | None,
-        noise: NoiseSource,
-    ) -> np.ndarray:
-        layer = self.layer_of(start, theta)
+    def _propagate(self, graph: Graph, view: View, calibrated: CalibratedPropagation, noise: NoiseSource) -> np.ndarray:
+        """PCMP on X^(0): the only step that reads the private edges."""
+        layer = self.layer_of(view.start, view.arrays.get(THETA))
         operator = layer.operator(graph, calibrated.sensitivity.bounds)
         stream = noise.stream("propagation")
-        return propagate(layer, operator, torch.from_numpy(start), calibrated, stream).numpy()
+        return propagate(layer, operator, torch.from_numpy(view.start), calibrated, stream).numpy()
 
     def _classify(
         self, view: View, state: np.ndarray, calibrated: CalibratedPropagation, roles: Roles, streams: Streams
@@ -339,66 +360,6 @@ class Caribou:
         return Outputs(probabilities, released, {**view.arrays, **model.to_arrays()})
 
 
-# -- who knows what ------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class Roles:
-    """The public roles of labelled nodes. Senders' labels are messages; calibration and validation nodes keep theirs."""
-
-    labels: np.ndarray
-    classes: int
-    train: np.ndarray
-    senders: np.ndarray
-    calibration: np.ndarray
-    validation: np.ndarray
-
-    @classmethod
-    def draw(cls, graph: Graph, share: float, streams: Streams) -> Roles:
-        """A random ``share`` of the training nodes keeps its labels."""
-        split, labels = graph.for_learning(public=True)
-        # the order of the votes: its last nodes keep their labels here, and hear the most votes there
-        train = streams.generator("votes").permutation(split.train)
-        sent = len(train) - max(1, round(share * len(train)))
-        return cls(np.array(labels), graph.num_classes, train, train[:sent], train[sent:], np.array(split.val))
-
-    @property
-    def calibration_nodes(self) -> np.ndarray:
-        """Nodes whose label was never sent: on them the classification module is fitted and judged."""
-        return np.concatenate([self.calibration, self.validation])
-
-    @property
-    def shares(self) -> np.ndarray:
-        """Class shares of the training nodes."""
-        return np.maximum(np.bincount(self.labels[self.train], minlength=self.classes) / len(self.train), 1e-6)
-
-
-@dataclass(frozen=True, eq=False)
-class View:
-    """What is known about every node without an edge. own: what the classification module reads; start: X^(0), the message;
-    arrays: the encoder."""
-
-    own: np.ndarray
-    start: np.ndarray
-    arrays: Mapping[str, np.ndarray]
-
-    def after(self, decoded: Decoded | None) -> View:
-        """With the result of the votes in the place of the encoder's probabilities."""
-        return self if decoded is None else replace(self, own=log_probabilities(decoded.probabilities))
-
-
-@lru_cache(maxsize=64)
-def allocate_edge(budget: Budget, votes: float) -> tuple[float, VoteBudget | None]:
-    """One budget over message passing (mu) and votes: ``votes`` of epsilon, and the Gaussian that composes with them."""
-    if votes == 0:
-        return budget_mu(budget), None
-    if not budget.is_private:
-        return math.inf, VoteBudget(math.inf)
-    share = VoteBudget(votes * budget.epsilon)
-    multiplier = smallest_noise_multiplier(lambda m: [Gaussian(m), share.event], budget, precision=1e-3)
-    return 1 / multiplier, share
-
-
 # -- the classification module -------------------------------------------------------------------------------------
 
 
@@ -408,23 +369,6 @@ class Model(Protocol):
     def scores(self, view: View, state: np.ndarray, calibrated: CalibratedPropagation) -> np.ndarray: ...
 
     def to_arrays(self) -> dict[str, np.ndarray]: ...
-
-
-@dataclass(frozen=True, eq=False)
-class EvidenceModel:
-    """Bayes' rule on the noisy sums of messages, and a head that corrects it."""
-
-    sums: SumModel
-    head: Head
-
-    def scores(self, view: View, state: np.ndarray, calibrated: CalibratedPropagation) -> np.ndarray:
-        """[n, C]"""
-        sums = message_sums(view, state, calibrated)
-        return self.head(Evidence(view.own, self.sums.evidence(sums), sums))
-
-    def to_arrays(self) -> dict[str, np.ndarray]:
-        """Named arrays, for a saved run."""
-        return self.sums.to_arrays() | {f"head.{name}": array for name, array in self.head.to_arrays().items()}
 
 
 @dataclass(frozen=True, eq=False)
@@ -445,42 +389,7 @@ class ModuleModel:
 def model_from_arrays(arrays: Mapping[str, np.ndarray]) -> Model:
     """The inverse of `Model.to_arrays`."""
     module = {name.removeprefix("module."): array for name, array in arrays.items() if name.startswith("module.")}
-    if module:
-        return ModuleModel(module_from_arrays(module))
-    head = {name.removeprefix("head."): array for name, array in arrays.items() if name.startswith("head.")}
-    sums = SumModel(arrays["sums.profiles"], arrays["sums.weights"], float(arrays["sums.noise_std"]))
-    return EvidenceModel(sums, head_from_arrays(head))
-
-
-def fit_evidence_model(
-    view: View, sums: np.ndarray, roles: Roles, calibrated: CalibratedPropagation, streams: Streams
-) -> EvidenceModel:
-    """Model of the sums and head, both fitted on the calibration_nodes; the head is chosen out of fold."""
-    calibration_nodes = roles.calibration_nodes
-    noise_std = max(SMALLEST_NOISE, calibrated.noise_std * message_unit(calibrated))
-    model = fit_sum_model(sums, calibration_nodes, roles.labels, view.start, roles.shares, noise_std)
-    known = Evidence(view.own, model.evidence(sums), sums)
-    fallback = PriorHead(view.arrays["calibration.prior.theta"])
-    labels = roles.labels[calibration_nodes]
-    head, _ = choose_head_by_folds(known.rows(calibration_nodes), labels, fallback, streams.generator("folds"))
-    return EvidenceModel(model, head)
-
-
-def message_unit(calibrated: CalibratedPropagation) -> float:
-    """One message is this part of a state: (F + 1) / (C_L alpha_1); |theta_1| in the place of alpha_1 for a spectral layer."""
-    s = calibrated.sensitivity
-    numbers = dict(s.parameters)
-    return (s.bounds.degree_floor + 1) / max(
-        s.contraction * abs(numbers.get("alpha1", numbers.get("theta1", 1.0))), 1e-12
-    )
-
-
-def message_sums(view: View, state: np.ndarray, calibrated: CalibratedPropagation) -> np.ndarray:
-    """The state in messages; after one hop without the node's own message, which is known. [n, C]"""
-    unit = message_unit(calibrated)
-    if calibrated.hops > 1:
-        return state * unit
-    return (state - calibrated.sensitivity.residual * view.start) * unit - view.start
+    return ModuleModel(module_from_arrays(module)) if module else EvidenceModel.from_arrays(arrays)
 
 
 def state_columns(state: np.ndarray, calibrated: CalibratedPropagation) -> np.ndarray:
@@ -492,11 +401,6 @@ def state_columns(state: np.ndarray, calibrated: CalibratedPropagation) -> np.nd
     return state * min(message_unit(calibrated), 1 / max(length, 1e-12))
 
 
-def log_probabilities(probabilities: np.ndarray) -> np.ndarray:
-    """log p, p at least 1e-4."""
-    return np.log(np.clip(probabilities, 1e-4, 1))
-
-
 def unit_rows(graph: Graph) -> np.ndarray:
     """Dense features with rows of length 1 (or 0)."""
     x = graph.features
@@ -506,9 +410,6 @@ def unit_rows(graph: Graph) -> np.ndarray:
     return unit_length(dense)
 
 
-def labelled_nodes(graph: Graph) -> np.ndarray:
-    """Training nodes with a label; none if the graph has no labels or no split."""
-    if graph.labels is None or graph.split is None:
-        return np.zeros(0, dtype=np.int64)
-    train = np.array(graph.split.train)
-    return train[graph.labels[train] >= 0]
+def sent_rows(graph: Graph, rows: np.ndarray) -> np.ndarray:
+    """Rows of X^(0); a node without features has nothing to send, and its row is 0. [n, d]"""
+    return np.where(graph.without_features[:, None], 0.0, rows)

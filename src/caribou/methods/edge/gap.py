@@ -22,7 +22,7 @@ from caribou.mechanisms.neighbour_sums import bounded_adjacency, noisy_sums
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods.base import Outputs, require_unit
 from caribou.models.classifier import ClassifierConfig, classify, fit_classifier, module_from_arrays
-from caribou.models.encoder import HIDDEN, Encoder, cross_fit, widths
+from caribou.models.encoder import HIDDEN, Encoder, fit_one, widths
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.calibration import CalibratedSums, budget_mu, calibrate_sums
 from caribou.privacy.mechanism_records import sums_record
@@ -76,7 +76,7 @@ class Gap:
     def fit(self, plan: ReleasePlan, graph: Graph, streams: Streams, noise: NoiseSource) -> Outputs:
         """Encode, sum K times with noise, classify."""
         split, labels = graph.for_learning(public=True)
-        encoder = cross_fit(graph, streams, self.hidden).encoder
+        encoder = fit_one(graph, streams, self.hidden).encoder
         start = encoder.embeddings(graph.features)  # Z_0, rows of length 1: public
         sums = self._aggregate(graph, start, plan.parts["sums"], streams, noise)
         module = fit_classifier(

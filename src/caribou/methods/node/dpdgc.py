@@ -38,7 +38,7 @@ from caribou.methods.node.shared import (
     fit_linear_head,
     messages,
     node_bounds,
-    plan_linear_head,
+    plan_head,
     side_by_side,
 )
 from caribou.privacy.budget import Budget, PrivacyUnit
@@ -94,7 +94,7 @@ class DpdgcNdp:
             bounds=self._bounds(sizes),
         )
         sums = self._calibrate(sizes, math.sqrt(self.sums_share) * mu)
-        head = plan_linear_head(sizes, math.sqrt(self.classifier_share) * mu, self.base.train_size)
+        head = plan_head(sizes, math.sqrt(self.classifier_share) * mu, self.base.train_size)
         return ReleasePlan(
             budget,
             (*base.records, structure.record, sums_record(sums, PARTS), head.record),

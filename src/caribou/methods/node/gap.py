@@ -37,7 +37,7 @@ from caribou.methods.node.shared import (
     fit_linear_head,
     messages,
     node_bounds,
-    plan_linear_head,
+    plan_head,
     side_by_side,
 )
 from caribou.privacy.budget import Budget, PrivacyUnit
@@ -86,7 +86,7 @@ class GapNdp:
         left = 1 - self.sums_share - self.classifier_share
         base = self.base.plan_base(sizes, math.sqrt(left) * mu)
         sums = self._calibrate(sizes, math.sqrt(self.sums_share) * mu)
-        head = plan_linear_head(sizes, math.sqrt(self.classifier_share) * mu, self.base.train_size)
+        head = plan_head(sizes, math.sqrt(self.classifier_share) * mu, self.base.train_size)
         return ReleasePlan(
             budget,
             (*base.records, sums_record(sums, PARTS), head.record),

@@ -35,7 +35,7 @@ from torch import nn
 from caribou._validate import boolean, integer, non_negative, open_unit_interval, positive
 from caribou.errors import InputError
 from caribou.graph import Graph
-from caribou.mechanisms.bounded_rows import Rows
+from caribou.mechanisms.bounded_rows import Rows, unit_length
 from caribou.mechanisms.exponential import choose
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.mechanisms.noisy_descent import (
@@ -49,7 +49,7 @@ from caribou.mechanisms.noisy_mean import private_mean
 from caribou.methods.base import Outputs, require_unit
 from caribou.models.features import centred_unit_rows, unit_root_rows, with_random_features
 from caribou.models.linear import path_length_schedule, random_feature_count, shrink_rows
-from caribou.models.network import chain_logits, network_from_arrays, selu_network
+from caribou.models.network import chain_logits, first_layer, network_from_arrays, selu_network
 from caribou.models.public_features import PublicBasis, public_basis, read_public_features
 from caribou.models.public_weights import random_directions
 from caribou.privacy.allocation import AllocatedPart, Part
@@ -107,6 +107,10 @@ class Base:
         """Logits of every node. [n, C]"""
         return self.rows.times(self.weights(shrinkage))
 
+    def embeddings(self, shrinkage: float) -> np.ndarray:
+        """Centred logits of every node at length 1: a linear model has no hidden layer. [n, C]"""
+        return unit_length(centred(self.logits(shrinkage)))
+
     def parameters(self, shrinkage: float) -> dict[str, np.ndarray]:
         """All that is needed to apply the model to a row."""
         return {"weights": self.weights(shrinkage), **self.extra_params}
@@ -123,6 +127,10 @@ class NetworkBase:
     def logits(self, _: float) -> np.ndarray:
         """Logits of every node. [n, C]"""
         return chain_logits(self.module, self.rows)
+
+    def embeddings(self, _: float) -> np.ndarray:
+        """The hidden layer of every node before its activation, at length 1. [n, hidden]"""
+        return unit_length(first_layer(self.module, self.rows))
 
     def parameters(self, _: float) -> dict[str, np.ndarray]:
         """All that is needed to apply the model to a row."""
@@ -389,17 +397,35 @@ def drawn_directions(columns: int, count: int, seed: int) -> np.ndarray:
 
 def apply_model(weights: Mapping[str, np.ndarray], graph: Graph) -> np.ndarray:
     """Logits of every node from its own features and the released model. [n, C]"""
+    rows = model_rows(weights, graph)
+    if "weights" in weights:
+        return rows.times(weights["weights"])
+    return chain_logits(network_from_arrays(weights), rows)
+
+
+def apply_encoder(weights: Mapping[str, np.ndarray], graph: Graph) -> np.ndarray:
+    """Embeddings of every node from its own features and the released model, as `Base.embeddings` has them. [n, h]"""
+    if "weights" in weights:
+        return unit_length(centred(apply_model(weights, graph)))
+    return unit_length(first_layer(network_from_arrays(weights), model_rows(weights, graph)))
+
+
+def model_rows(weights: Mapping[str, np.ndarray], graph: Graph) -> Rows:
+    """Rows of every node as the released model takes them. [n, d]"""
     mean = weights.get("mean", weights.get("public_mean"))
     columns = 0 if mean is None else len(mean)
     if mean is None or columns != graph.num_features:
         raise InputError(f"graph must have the {columns} columns of the model, got {graph.num_features}")
     rows = PublicBasis(mean, weights.get("public_components")).rows(graph.features)
-    if "weights" not in weights:
-        return chain_logits(network_from_arrays(weights), rows)
     if "random_features" in weights:
         count, seed = (int(v) for v in weights["random_features"])
         rows = with_random_features(rows, drawn_directions(rows.shape[1], count, seed), share=RANDOM_FEATURE_SHARE)
-    return rows.times(weights["weights"])
+    return rows
+
+
+def centred(scores: np.ndarray) -> np.ndarray:
+    """Scores with mean 0 over the classes. [n, C]"""
+    return scores - scores.mean(axis=1, keepdims=True)
 
 
 # -- shared by the node-level methods ------------------------------------------------------------------------------

@@ -40,7 +40,7 @@ from caribou.methods.node.shared import (
     fit_linear_head,
     messages,
     node_bounds,
-    plan_linear_head,
+    plan_head,
     side_by_side,
 )
 from caribou.privacy.budget import Budget, PrivacyUnit
@@ -90,7 +90,7 @@ class ProgapNdp:
         sums = self._calibrate(sizes, math.sqrt(self.sums_share) * mu)
         each = math.sqrt(self.classifier_share / self.hops) * mu
         heads = tuple(
-            plan_linear_head(sizes, each, self.base.train_size, f"training of the head of stage {stage}")
+            plan_head(sizes, each, self.base.train_size, f"training of the head of stage {stage}")
             for stage in range(1, self.hops + 1)
         )
         return ReleasePlan(

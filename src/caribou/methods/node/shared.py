@@ -14,20 +14,17 @@ from caribou.errors import InputError
 from caribou.graph import Graph
 from caribou.mechanisms.bounded_rows import unit_length
 from caribou.mechanisms.noise_source import NoiseSource
-from caribou.mechanisms.noisy_descent import Descent, noisy_gradient_descent
-from caribou.methods.node.mlp import MlpDp, base_model, full_batch, training_record
+from caribou.mechanisms.noisy_descent import Descent, Optimizer, noisy_gradient_descent, train_privately
+from caribou.methods.node.mlp import NETWORK_RATE, MlpDp, base_model, centred, full_batch, training_record
 from caribou.models.linear import path_length_schedule
+from caribou.models.network import selu_network
 from caribou.privacy.allocation import AllocatedPart
 from caribou.privacy.budget import PrivacyUnit
 from caribou.privacy.calibration import CalibratedSums, calibrate_sums
 from caribou.privacy.mechanism_records import MechanismRecord
 from caribou.privacy.sensitivity import Bounds, sum_sensitivity
 from caribou.privacy.sizes import Sizes
-
-
-def centred(scores: np.ndarray) -> np.ndarray:
-    """Scores with mean 0 over the classes. [n, C]"""
-    return scores - scores.mean(axis=1, keepdims=True)
+from caribou.randomness import Streams
 
 
 def messages(logits: np.ndarray) -> np.ndarray:
@@ -80,20 +77,23 @@ def calibrate_node_sums(
 
 @dataclass(frozen=True)
 class HeadPlan:
-    """A linear model on rows of length at most 1, trained within its share of a budget."""
+    """A model on rows of length at most 1, trained within its share of a budget."""
 
     schedule: Descent
     descent: AllocatedPart
     record: MechanismRecord
+    train_size: int
 
 
-def plan_linear_head(
-    sizes: Sizes, mu: float, train_size: int | None, name: str = "training of the classifier"
+def plan_head(
+    sizes: Sizes, mu: float, train_size: int | None, name: str = "training of the classifier", hidden: int = 0
 ) -> HeadPlan:
-    """Noisy gradient descent of a linear head that is mu-GDP. ``name``: in the certificate."""
-    schedule = path_length_schedule(mu=mu, train_size=sizes.train if train_size is None else train_size)
+    """Noisy gradient descent of a head that is mu-GDP. ``name``: in the certificate; ``hidden``: units, 0 for a linear one."""
+    size = sizes.train if train_size is None else train_size
+    schedule = path_length_schedule(mu=mu, train_size=size)
     descent = full_batch(name, schedule.steps, mu)
-    return HeadPlan(schedule, descent, training_record(descent, schedule))
+    further = {"hidden": hidden} if hidden else {}
+    return HeadPlan(schedule, descent, training_record(descent, schedule, further), size)
 
 
 def fit_linear_head(plan: HeadPlan, rows: np.ndarray, graph: Graph, noise: NoiseSource) -> np.ndarray:
@@ -108,6 +108,25 @@ def fit_linear_head(plan: HeadPlan, rows: np.ndarray, graph: Graph, noise: Noise
         noise=noise,
         max_rows=graph.num_nodes,
     )
+
+
+def fit_network_head(
+    plan: HeadPlan, rows: np.ndarray, hidden: int, graph: Graph, streams: Streams, noise: NoiseSource
+) -> dict[str, np.ndarray]:
+    """The same with one hidden layer, by noisy Adam for as many steps: the arrays of `network_from_arrays`."""
+    split, labels = graph.for_learning()
+    module = train_privately(
+        selu_network(rows.shape[1], hidden, graph.num_classes, streams.generator("classifier")),
+        rows[split.train],
+        labels[split.train],
+        clip=plan.schedule.clip,
+        divisor=plan.train_size,
+        optimizer=Optimizer(NETWORK_RATE, "adam", average_from=0.5),
+        calibrated=plan.descent,
+        noise=noise,
+        max_rows=graph.num_nodes,
+    )
+    return {name: p.detach().numpy() for name, p in module.named_parameters()}
 
 
 def checked_base(base: MlpDp | Mapping[str, Any], why: str) -> MlpDp:
