@@ -98,7 +98,7 @@ def _accuracies() -> Iterator[Wanted]:
     items = {"top1": "pu-1", "mean": "pu-3", "top1-small-degree": "pu-2"}
     for table, unit, epsilon, theirs, dataset in paper.accuracy_cells():
         method = our_method(theirs, unit)
-        faces = ("",)
+        faces: tuple[str, ...] = ("",)
         if theirs == CARIBOU:
             faces = (f", {AUTHORS}",) if table == "top1-small-degree" else (f", {AUTHORS}", f", {VALIDATED}")
         for face in faces:

@@ -11,7 +11,7 @@ from caribou.experiments.report.costs import ADDED, CAPTION, PublishedCost, cost
 from caribou.experiments.report.summary import Mean, axis, budget_words, grouped, seed_words
 from reproduction import paper
 from reproduction.figures import bars
-from reproduction.rows import dataset_title, datasets_note, labelled, method_of, of_the_paper
+from reproduction.rows import dataset_title, datasets_note, labelled, method_of, of_the_paper, short_title
 
 Records = Sequence[Record]
 
@@ -57,7 +57,7 @@ def overhead_bars(name: str, records: Records, datasets: Sequence[str]) -> Figur
         panels[title], panels[words] = {}, {}
         for row in axis(records, "method"):
             for dataset in datasets:
-                label = dataset_title(dataset)
+                label = short_title(dataset)
                 if (row, dataset) in means and means[row, dataset].value > 0:
                     panels[title].setdefault(row, {})[label] = means[row, dataset].value
                 if (value := theirs(row, dataset)) is not None:
@@ -116,7 +116,7 @@ def larger_blocks(records: Records) -> list[Block]:
 def _bars_of(means: Mapping[Any, Mean], unit: float) -> dict[str, dict[str, float]]:
     found: dict[str, dict[str, float]] = {}
     for (dataset, method, _), mean in means.items():
-        found.setdefault(method, {}).setdefault(dataset_title(dataset), mean.value / unit)
+        found.setdefault(method, {}).setdefault(short_title(dataset), mean.value / unit)
     return found
 
 

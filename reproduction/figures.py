@@ -215,4 +215,4 @@ def bars(name: str, title: str, panels: Mapping[str, Mapping[str, Mapping[str, f
     data: list[tuple[Any, ...]] = [("panel", "method", "data set", "value")]
     for panel, methods in panels.items():
         data += [(panel, method, d, f"{v:.4g}") for method, values in methods.items() for d, v in values.items()]
-    return figure(name, title, len(panels), draw, f"{title}. {words}", data, caption)
+    return figure(name, title, len(panels), draw, f"{title}. {words}", data, caption, across=2)

@@ -42,12 +42,16 @@ from reproduction.depth import depth_blocks
 from reproduction.designs import design_blocks
 from reproduction.figures import Map, heat_maps
 from reproduction.rows import (
+    DAGGER,
+    DAGGER_NOTE,
     dataset_title,
     datasets_note,
+    delta_note,
     labelled,
     method_of,
     notes,
     of_the_paper,
+    on_paper_graphs,
     row_label,
     settings_words,
 )
@@ -103,25 +107,25 @@ def defaults_blocks(records: ByExperiment) -> list[Block]:
 
 def mean_table(name: str, title: str, records: Records, table: str) -> Table:
     """Mean over the seeds with its interval, and the figure of a table of the paper. Best and second of a column are marked."""
-    rows = labelled(records)
+    rows, moved = on_paper_graphs(labelled(records))
     means = grouped(rows, "epsilon", "method", "dataset")
     theirs = f" “{PAPER}”: its own means." if table else ""
     caption = (
         f"{ACCURACY.caption}, {interval_words(means)}{theirs} Bold: best, underlined: second. "
         f"{settings_note(records)} {_notes(records)}"
     )
-    return _beside_the_paper(name, title, rows, means, table, axis(records, "dataset"), caption)
+    return _beside_the_paper(name, title, rows, means, table, axis(records, "dataset"), moved, caption)
 
 
 def top_table(name: str, title: str, records: Records, table: str) -> Table:
     """The best of the seeds, as the paper's first table has it."""
-    rows = labelled(records)
+    rows, moved = on_paper_graphs(labelled(records))
     best = tops(rows, "epsilon", "method", "dataset")
     caption = (
         f"{ACCURACY.caption}, the best of {seeds_of(best.values())} seeds, as in the paper. The maximum chooses a run by its "
         f"test accuracy, so it flatters every method, most where the test set is small; compare means. {_notes(records)}"
     )
-    return _beside_the_paper(name, title, rows, best, table, axis(records, "dataset"), caption)
+    return _beside_the_paper(name, title, rows, best, table, axis(records, "dataset"), moved, caption)
 
 
 def tops(records: Iterable[Record], *names: str, measure: str = "test_accuracy") -> dict[Any, Mean]:
@@ -137,11 +141,13 @@ def _beside_the_paper(
     means: Mapping[Any, Mean],
     table: str,
     datasets: Sequence[str],
+    moved: frozenset[tuple[str, str]],
     caption: str,
 ) -> Table:
     def published(label: str, dataset: str, epsilon: Any) -> float | None:
         return paper.accuracy(table, method_of(label), dataset, epsilon) if of_the_paper(label) else None
 
+    columns = {r.cell["dataset"] for r in rows}
     return score_table(
         name,
         title,
@@ -149,9 +155,10 @@ def _beside_the_paper(
         means,
         published=published,
         dataset_title=dataset_title,
-        datasets=datasets,
+        datasets=[dataset for dataset in datasets if dataset in columns],
         notes=notes(rows, "epsilon", "method", "dataset"),
-        caption=caption,
+        unranked={key: DAGGER for key in means if key[1:] in moved},
+        caption=f"{caption} {DAGGER_NOTE}" if moved else caption,
     )
 
 
@@ -166,8 +173,10 @@ def _published_curves(name: str, records: Records, table: str = "mean") -> list[
             lines[f"{method}, {PAPER}"] = {e: Mean(v / 100, math.nan, 0) for e, v in found.items() if v is not None}
         return {label: line for label, line in lines.items() if line}
 
-    datasets = axis(records, "dataset")
-    return epsilon_curves(name, labelled(records), published=published, dataset_title=dataset_title, datasets=datasets)
+    rows, _ = on_paper_graphs(labelled(records))
+    columns = {r.cell["dataset"] for r in rows}
+    datasets = [dataset for dataset in axis(records, "dataset") if dataset in columns]
+    return epsilon_curves(name, rows, published=published, dataset_title=dataset_title, datasets=datasets)
 
 
 def _best_seeds(records: Records) -> list[Record]:
@@ -190,7 +199,7 @@ def _notes(records: Records) -> str:
         if declared
         else ""
     )
-    return datasets_note(axis(records, "dataset")) + scope
+    return " ".join(filter(None, (datasets_note(axis(records, "dataset")), delta_note(records), scope.strip())))
 
 
 def chain_tops_table(records: Records) -> Table:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from caribou.experiments.durations import expected
 from caribou.experiments.grid import Experiment, available
@@ -20,7 +19,7 @@ from reproduction import completeness, paper
 from reproduction.attacks import audit_tables
 from reproduction.comparison import Scores, Wins, rivals, scores_of, strongest, wins, without_graph
 from reproduction.items import ITEMS
-from reproduction.rows import AUTHORS, VALIDATED, dataset_title
+from reproduction.rows import AUTHORS, DAGGER, DAGGER_NOTE, VALIDATED, dataset_title
 
 ROOT = Path(__file__).parents[1]
 AUDIT_PAGE, README = ROOT / "docs" / "audit-results.md", ROOT / "reproduction" / "README.md"
@@ -53,7 +52,6 @@ STANDARD = ("cora", "pubmed", "photo", "computers", "berkeley13")
 CHAINS = ("chain-s:75", "chain-m:75", "chain-l:75", "chain-x:125")
 SHOWN = (1, 4, 16)
 """The budgets that a table shows; wins are counted at all six."""
-DAGGER = "†"
 
 
 def claims_page(text: str, records: Mapping[str, Sequence[Record]]) -> str:
@@ -92,7 +90,7 @@ def claims_table(scores: Scores, unit: str, datasets: Sequence[str]) -> str:
             shown = [_best(scores, epsilon, rows, dataset, paper_too="(paper)" in title) for dataset in datasets]
             lines.append(_line([str(epsilon) if number == 0 else "", title, *shown]))
     if any(DAGGER in line for line in lines):
-        lines += ["", f"{DAGGER} on the graph with its isolated nodes; not counted below."]
+        lines += ["", DAGGER_NOTE]
     return "\n".join([*lines, "", *counts_table(scores, unit, datasets)])
 
 
@@ -211,9 +209,7 @@ def minutes(experiment: Experiment, records: Sequence[Record]) -> str:
     return f"> {figure.strip('< ')} (time known for {time.known} of {time.cells} cells)"
 
 
-def current(
-    records: Mapping[str, Sequence[Record]], experiments: Sequence[Experiment]
-) -> dict[str, list[Record]]:
+def current(records: Mapping[str, Sequence[Record]], experiments: Sequence[Experiment]) -> dict[str, list[Record]]:
     """The records of cells that the grids have today."""
     return {e.name: of_cells(successes(records.get(e.name, ())), e.cells(SCALE)) for e in experiments}
 

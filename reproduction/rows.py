@@ -90,6 +90,39 @@ def _place(label: str, order: Mapping[str, int]) -> tuple[int, int]:
     return 1 + (families.index(family) if family in families else len(families)), order[label]
 
 
+DAGGER = "†"
+DAGGER_NOTE = f"{DAGGER} on the graph with its isolated nodes; not ranked."
+
+
+def on_paper_graphs(rows: Sequence[Record]) -> tuple[list[Record], frozenset[tuple[str, str]]]:
+    """Rows that were run on a graph with its isolated nodes alone, put into the column of the graph without them.
+
+    Returns the records, and (row, data set) of what was moved. Where a row has both, the graph of the paper stays.
+    """
+    run = {(r.cell["method"], r.cell["dataset"]) for r in rows}
+    graphs = {dataset for _, dataset in run}
+    found, moved = [], set()
+    for record in rows:
+        row, dataset = record.cell["method"], record.cell["dataset"]
+        same = f"{dataset}:connected"
+        if same not in graphs:
+            found.append(record)
+        elif (row, same) not in run:
+            found.append(replace(record, cell={**record.cell, "dataset": same}))
+            moved.add((row, same))
+    return found, frozenset(moved)
+
+
+def delta_note(records: Sequence[Record]) -> str:
+    """Which rows have the paper's delta; nothing where none has."""
+    private = [r for r in records if r.cell["epsilon"] != "inf" and r.cell["method"] != "mlp"]
+    others = dict.fromkeys(row_label(r) for r in private if r.cell.get("delta") != "paper")
+    if len(others) == len({row_label(r) for r in private}):
+        return ""
+    rest = f"; {', '.join(others)}: the library's default" if others else ""
+    return f"δ is the paper's constant of each data set{rest}."
+
+
 def notes(records: Iterable[Record], *names: str) -> dict[Any, str]:
     """The settings of the fits behind an entry, for its note, by the values of axes."""
     found: dict[Any, dict[str, None]] = {}
@@ -137,6 +170,16 @@ def dataset_title(name: str) -> str:
     if base == "csbm" and int(fields.get("nodes", 0)) >= 10_000:
         return f"generated, {int(fields['nodes']):,} nodes"
     return TITLES.get(name, name)
+
+
+def short_title(name: str) -> str:
+    """The same for a tick of an axis.
+
+    >>> short_title("chain-s"), short_title("chain-s:75"), short_title("berkeley13")
+    ('Chain-S', 'Chain-S:75', 'Berkeley13')
+    """
+    base, colon, options = name.partition(":")
+    return f"{CHAINS[base]}{colon}{options}" if base in CHAINS else dataset_title(name).partition(" (")[0]
 
 
 def datasets_note(datasets: Sequence[str]) -> str:

@@ -185,7 +185,9 @@ def _show(
 
 def _summary(part: Section, results: Path) -> str:
     missing = f", {part.missing} missing" if part.missing else ""
-    others = f"; {part.others} records of other cells are left out" if part.others else ""
+    others = (
+        f"; {part.others} records are of cells that this scale does not have, and are left out" if part.others else ""
+    )
     return f"{part.item.name}: {part.measured} cells measured{missing} (records: {results}){others}"
 
 

@@ -179,7 +179,7 @@ def figure(
                 for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
                     shown.setdefault(label, handle)
             if shown:
-                beside = min(2 * columns, len(shown))  # two of the longest labels fit under a panel
+                beside = _labels_across(list(shown), canvas.get_figwidth())
                 canvas.legend(shown.values(), shown.keys(), loc="outside lower center", ncols=beside, fontsize=8)
         svg, png = io.StringIO(), io.BytesIO()
         # savefig would draw twice, and compute the layout each time
@@ -191,6 +191,16 @@ def figure(
     drawn = tuple(tuple(row) for row in data)
     element = _inline(svg.getvalue(), name, min_width)
     return Figure(name, title, alternative, element, png.getvalue(), drawn, caption)
+
+
+def _labels_across(labels: Sequence[str], width: float) -> int:
+    """How many labels of a legend stand side by side without being cut off, in a figure of this width. [inch]
+
+    >>> _labels_across(["gap"] * 9, 10.8), _labels_across(["caribou-edp, validated on our splits"] * 9, 10.8)
+    (9, 3)
+    """
+    handle, letter = 0.55, 0.068  # at 8 points, with the gap between columns
+    return max(1, min(len(labels), int(width / (handle + letter * max(map(len, labels))))))
 
 
 def _inline(svg: str, name: str, min_width: int) -> str:

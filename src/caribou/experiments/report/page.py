@@ -24,7 +24,8 @@ from caribou.experiments.report.summary import successes
 class Section:
     """An item as it stands: its blocks, how many cells were measured, failed or are missing, and how to go on.
 
-    others: records of its experiments that are of other cells, and are left out. commands: what measures the missing ones.
+    others: records of its experiments that are of no cell of theirs at this scale, and are left out.
+    commands: what measures the missing ones.
     """
 
     item: Item
@@ -77,7 +78,7 @@ def section(
         sum(map(len, good.values())),
         _errors([record for some in own.values() for record in some]),
         missing,
-        sum(map(len, found.values())) - sum(map(len, own.values())),
+        sum(len(found[name]) - len(of_cells(found[name], experiments[name].cells(scale))) for name in cells),
         _commands(item, [experiments[name] for name in lacking], scale, results),
         _commits([record for some in good.values() for record in some]),
     )

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from caribou.experiments.records import Record
-from caribou.experiments.report.blocks import NOT_RUN, Block, Entry, Figure, Table, marked
+from caribou.experiments.report.blocks import NOT_RUN, PLUS_MINUS, Block, Entry, Figure, Table, marked
 from caribou.experiments.report.figures import curves
 from caribou.experiments.report.summary import Mean, axis, budget_words, grouped, seed_words, seeds_of
 
@@ -53,11 +53,13 @@ def score_table(
     dataset_title: Callable[[str], str] = str,
     datasets: Sequence[str] | None = None,
     notes: Mapping[Any, str] | None = None,
+    unranked: Mapping[Any, str] | None = None,
     caption: str = "",
 ) -> Table:
     """A group of rows per epsilon, a row per method, a column per data set. The best and second of a column are marked.
 
     ``means``: by (epsilon, method, data set). ``notes``: what an entry says on hover besides, by the same.
+    ``unranked``: entries that are not compared with the others, and the sign that says so.
     ``published``: figures that stand beneath ours. ``datasets``: the columns, if their order is not that of the records.
     """
     datasets = axis(records, "dataset") if datasets is None else datasets
@@ -70,7 +72,10 @@ def score_table(
             column = []
             for method in methods:
                 key = (epsilon, method, dataset)
-                column.append(_entry(score, means.get(key), papers[method], (notes or {}).get(key, "")))
+                entry = _entry(score, means.get(key), papers[method], (notes or {}).get(key, ""))
+                if sign := (unranked or {}).get(key):
+                    entry = replace(entry, text=_signed(entry.text, sign), value=None)
+                column.append(entry)
             columns.append(marked(column))
         rows = [(Entry(method), *(column[k] for column in columns)) for k, method in enumerate(methods)]
         groups.append((budget_words(epsilon), tuple(rows)))
@@ -82,6 +87,11 @@ def _entry(score: Score, mean: Mean | None, published: str, note: str) -> Entry:
         return Entry(NOT_RUN, paper=published, title=NOT_RUN)
     title = "; ".join(filter(None, (seed_words(mean.count), note)))
     return Entry(score.text(mean), mean.value, published, title=title, seeds=mean.count)
+
+
+def _signed(text: str, sign: str) -> str:
+    figure, plus_minus, half = text.partition(PLUS_MINUS)
+    return f"{figure}{sign}{plus_minus}{half}"
 
 
 def interval_words(means: Mapping[Any, Mean]) -> str:
