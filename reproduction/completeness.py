@@ -68,7 +68,7 @@ MISSING = (
 STAND_INS = (
     Missing(
         "UIllinois20, the paper's Facebook graph, cannot be had here; Berkeley13, another school of Facebook100, stands in",
-        "caribou reproduce pu-3 --dataset facebook",
+        "caribou train caribou-edp --graph uillinois20.npz --epsilon 4",
         dataset="facebook",
     ),
 )

@@ -1,7 +1,7 @@
 """The command line. Each command lives in `caribou.cli`; heavy libraries are imported when a command needs them.
 
-Exit codes: 0 done; 2 bad input (one line on stderr); 3 a claim does not hold (``verify``, ``audit``, a broken ledger); 130
-interrupted.
+Exit codes: 0 done; 2 bad input (one line on stderr); 3 a claim does not hold (``verify``, ``audit``, a broken ledger); 4 some
+cells failed (``run``, ``reproduce``); 130 interrupted.
 """
 
 from __future__ import annotations

@@ -179,8 +179,8 @@ def figure(
                 for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
                     shown.setdefault(label, handle)
             if shown:
-                beside = _labels_across(list(shown), canvas.get_figwidth())
-                canvas.legend(shown.values(), shown.keys(), loc="outside lower center", ncols=beside, fontsize=8)
+                side_by_side = _labels_across(list(shown), canvas.get_figwidth())
+                canvas.legend(shown.values(), shown.keys(), loc="outside lower center", ncols=side_by_side, fontsize=8)
         svg, png = io.StringIO(), io.BytesIO()
         # savefig would draw twice, and compute the layout each time
         FigureCanvasSVG(canvas).print_svg(svg, metadata={"Date": None})
