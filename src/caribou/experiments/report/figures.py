@@ -180,6 +180,7 @@ def figure(
                     shown.setdefault(label, handle)
             if shown:
                 side_by_side = _labels_across(list(shown), canvas.get_figwidth())
+                canvas.set_figheight(2.7 * rows + 0.5 + 0.2 * -(-len(shown) // side_by_side))
                 canvas.legend(shown.values(), shown.keys(), loc="outside lower center", ncols=side_by_side, fontsize=8)
         svg, png = io.StringIO(), io.BytesIO()
         # savefig would draw twice, and compute the layout each time
