@@ -1,4 +1,4 @@
-"""Write what pages say about records: tables of docs/audit-results.md, docs/reproduction.md and reproduction/README.md.
+"""Write what pages say about records: tables of docs/audit-results.md, reproduction.md, field.md and reproduction/README.md.
 
 ``make result-pages`` runs it (``python -m reproduction.pages``); tests/reproduction/test_pages.py compares.
 """
@@ -18,6 +18,7 @@ from caribou.experiments.report.summary import mean_of, successes
 from reproduction import completeness, paper
 from reproduction.attacks import audit_tables
 from reproduction.comparison import Scores, Wins, rivals, scores_of, strongest, wins, without_graph
+from reproduction.field import FIELD_PAGE, field_page
 from reproduction.items import ITEMS
 from reproduction.rows import AUTHORS, DAGGER, DAGGER_NOTE, VALIDATED, dataset_title
 
@@ -224,6 +225,7 @@ def pages() -> dict[Path, str]:
     return {
         AUDIT_PAGE: audit_page(AUDIT_PAGE.read_text(encoding="utf-8"), found["audit"]),
         CLAIMS_PAGE: claims_page(CLAIMS_PAGE.read_text(encoding="utf-8"), found),
+        FIELD_PAGE: field_page(FIELD_PAGE.read_text(encoding="utf-8"), records),
         README: readme_page(README.read_text(encoding="utf-8"), experiments, records),
     }
 

@@ -40,7 +40,7 @@ FITS: dict[str, tuple[str, dict[str, Any], float]] = {
     "caribou-edp, attention": ("caribou-edp", {"layer": "attention"}, 4.0),
     "caribou-edp, spectral": ("caribou-edp", {"layer": "spectral"}, 4.0),
     "caribou-edp, GCN": ("caribou-edp", {"layer": "gcn"}, 4.0),
-    "caribou-edp with votes": ("caribou-edp", {"votes": 0.5}, 4.0),
+    "caribou-edp with votes": ("caribou-edp", {"messages": "labels", "votes": 0.5}, 4.0),
     "caribou-inf": ("caribou-inf", {}, INF),
     "votes-edp": ("votes-edp", {}, 4.0),
     "votes-edp, Gaussian": ("votes-edp", {"noise": "gaussian"}, 4.0),
@@ -55,9 +55,10 @@ FITS: dict[str, tuple[str, dict[str, Any], float]] = {
     "dpdgc-edp": ("dpdgc-edp", {}, 4.0),
     "dpdgc-inf": ("dpdgc-inf", {}, INF),
     "mlp": ("mlp", {}, 4.0),
-    "caribou-ndp": ("caribou-ndp", {"graph_share": 0.5}, 4.0),
-    "caribou-ndp, trained": ("caribou-ndp", {"graph_share": 0.5, "classifier": "trained", "degree_cap": 10}, 4.0),
-    "caribou-ndp without a graph": ("caribou-ndp", {"graph_share": 0.0}, 4.0),
+    "caribou-ndp": ("caribou-ndp", {}, 4.0),
+    "caribou-ndp, chosen": ("caribou-ndp", {"messages": "labels", "classifier": "chosen", "graph_share": 0.5}, 4.0),
+    "caribou-ndp, trained": ("caribou-ndp", {"classifier": "mlp", "degree_cap": 10}, 4.0),
+    "caribou-ndp without a graph": ("caribou-ndp", {"messages": "labels", "leave_graph": True}, 4.0),
     "votes-ndp": ("votes-ndp", {"declared_degree": 20, "declared_average_degree": 20}, 8.0),
     "votes-ndp, fixed weight": (
         "votes-ndp",
@@ -77,8 +78,8 @@ SEARCHES: dict[str, tuple[str, dict[str, list[Any]], list[int], float]] = {
     "search, composed": ("caribou-edp", {"hops": [1, 2]}, [0, 1], 2.0),
     "search, random": ("caribou-edp", {"hops": [1, 2]}, [0, 1] * 4, 8.0),
     "search of pairs": ("sage-edp", {"count_share": [0.1, 0.2]}, [0, 1], 8.0),
-    "search at node level, composed": ("caribou-ndp", {"graph_share": [0.0, 0.5]}, [0, 1], 2.0),
-    "search at node level": ("caribou-ndp", {"graph_share": [0.0, 0.5], "degree_cap": [10]}, [0, 1] * 4, 8.0),
+    "search at node level, composed": ("caribou-ndp", {"graph_share": [0.1, 0.5]}, [0, 1], 2.0),
+    "search at node level": ("caribou-ndp", {"graph_share": [0.1, 0.5], "degree_cap": [10]}, [0, 1] * 4, 8.0),
     "search without edges": ("mlp-dp", {"clip": [0.2, 0.3]}, [0, 1] * 4, 8.0),
 }
 NOT_PRIVATE = tuple(name for name, (_, _, epsilon) in FITS.items() if math.isinf(epsilon))

@@ -372,14 +372,14 @@ def test_details_after_a_draw_cannot_change_what_was_charged() -> None:
 def test_the_promise_of_a_search_is_that_of_its_weakest_setting() -> None:
     """The winner may read no edge; the search could have chosen one that cuts degrees."""
     budget = cb.Budget(8.0, 1e-5, "node")
-    space = {"graph_share": [0.0, 0.5], "degree_cap": [10, 20]}
+    space = {"leave_graph": [True, False], "messages": ["labels"], "degree_cap": [10, 20]}
     found = tune("caribou-ndp", GRAPH, budget, trials=2, space=space)
     assert found.fitted is not None
     certificate = found.fitted.certificate
     assert (certificate.status, certificate.scope.limit) == ("private by degree", 10)
     assert {"order of pairs", "initial state"} <= {a.name.value for a in certificate.assumptions}
     (record,) = certificate.mechanisms
-    assert [trial["settings"]["graph_share"] for trial in record.details["trials"]] == [0.0, 0.0, 0.5, 0.5]
+    assert [trial["settings"]["leave_graph"] for trial in record.details["trials"]] == [True, True, False, False]
     assert verify(certificate).passed
 
 

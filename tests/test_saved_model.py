@@ -27,8 +27,8 @@ GRAPH = cb.datasets.load("csbm", nodes=130, classes=3, features=6, average_degre
 PUBLIC_SEED, NOISE_SEED = 7654321, 918273645
 PLAN = {"receivers_per_sender": 2, "share": 0.5}
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
-    "caribou-edp": ("caribou-edp", {"hops": 3, "votes": 0.3}),
-    "caribou-edp, mlp": ("caribou-edp", {"hops": 3, "classifier": "mlp", "messages": "embeddings"}),
+    "caribou-edp": ("caribou-edp", {"messages": "labels", "hops": 3, "votes": 0.3}),
+    "caribou-edp, mlp": ("caribou-edp", {"hops": 3}),
     "caribou-inf": ("caribou-inf", {"hops": 3}),
     "caribou-ndp": ("caribou-ndp", {"hops": 3, "graph_share": 0.5}),
     "votes-edp": ("votes-edp", {}),

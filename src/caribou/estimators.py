@@ -172,8 +172,8 @@ class Model:
         if "state" not in self._result.released:
             if self.method == "caribou-ndp":
                 raise InputError(
-                    "graph_share must be above 0 for embeddings, got 0 (chosen from epsilon and the declared degree): this fit "
-                    "gave the graph nothing"
+                    "leave_graph must be false for embeddings, got true with a budget and a declared degree at which the rule "
+                    "leaves the graph alone"
                 )
             raise InputError(
                 f"method must release embeddings (caribou-edp, caribou-inf, caribou-ndp), got {self.method}"
@@ -463,25 +463,27 @@ class Caribou(Model):
         contraction: C_L.
         alpha1: weight of the neighbours; 1 - alpha1 goes to the mean.
         beta: weight of X^(0) in every round.
-        classifier: edge level: "evidence" or "mlp"; node level: "chosen" or "trained"; None = the default of the unit.
+        classifier: edge level: "mlp" or "evidence"; node level: "linear", "mlp" or "chosen"; None = the default of the unit.
         degree_floor: F; None = a public rule.
-        messages: edge level: "labels", "probabilities", "embeddings" or "features".
+        messages: X^(0): "embeddings" or "labels"; edge level also "features" and "probabilities".
         hidden: edge level: widths of the encoder's hidden layers.
-        calibration: edge level: share of the training nodes that do not send their label.
-        classifier_hidden: edge level: width of the base MLPs.
+        cross_fit: edge level: X^(0) of a training node by an encoder that was not fitted on it.
+        calibration: edge level, label messages: share of the training nodes that do not send their label.
+        classifier_hidden: width of the base layers of the classification module.
         votes: edge level: share of epsilon for votes.
         layer: edge level: "contractive", "attention", "spectral" or "gcn".
         layer_settings: edge level: what the layer has besides contraction and beta.
         degree_cap: node level: degrees are cut to M; None = every edge is read.
         declared_degree: node level, with a cap: the degree up to which the headline epsilon holds; None = the cap.
-        declared_average_degree: node level: what the curator declares, never what is measured.
-        graph_share: node level: share of mu^2 for message passing; None = a public rule.
-        classifier_share: node level: share of mu^2 for a trained classifier.
+        graph_share: node level: share of mu^2 for message passing.
+        classifier_share: node level: share of mu^2 for the classification module.
+        leave_graph: node level, label messages: leave the graph alone where a public rule says that it does not pay.
+        declared_average_degree: node level: for that rule, what the curator declares, never what is measured.
         base: node level: settings of the private encoder, as of ``mlp-dp``.
 
     >>> import caribou as cb
     >>> cb.Caribou(cb.Budget(4, 1e-5, "edge"), hops=2, contraction=0.8)
-    Caribou('caribou-edp', epsilon = 4, delta = 1e-05 at edge level, hops=2, contraction=0.8)
+    Caribou('caribou-edp', epsilon = 4, delta = 1e-05 at edge level, contraction=0.8)
     """
 
     def __init__(
@@ -489,14 +491,15 @@ class Caribou(Model):
         budget: Budget,
         *,
         seed: int = 0,
-        hops: int = 1,
+        hops: int = 2,
         contraction: float = 0.9,
         alpha1: float = 1.0,
-        beta: float = 0.0,
+        beta: float = 1.0,
         classifier: str | None = None,
         degree_floor: int | None = None,
-        messages: str = "labels",
+        messages: str = "embeddings",
         hidden: Sequence[int] = (64, 16),
+        cross_fit: bool = False,
         calibration: float = 0.1,
         classifier_hidden: int = 64,
         votes: float = 0.0,
@@ -504,17 +507,25 @@ class Caribou(Model):
         layer_settings: Mapping[str, Any] | None = None,
         degree_cap: int | None = None,
         declared_degree: int | None = None,
+        graph_share: float = 0.1,
+        classifier_share: float = 0.1,
+        leave_graph: bool = False,
         declared_average_degree: float | None = None,
-        graph_share: float | None = None,
-        classifier_share: float = 0.05,
         base: Mapping[str, Any] | None = None,
     ) -> None:
-        both = {"hops": hops, "contraction": contraction, "alpha1": alpha1, "beta": beta, "degree_floor": degree_floor}
-        edge = {
+        both = {
+            "hops": hops,
+            "contraction": contraction,
+            "alpha1": alpha1,
+            "beta": beta,
+            "degree_floor": degree_floor,
             "messages": messages,
-            "hidden": hidden,
-            "calibration": calibration,
             "classifier_hidden": classifier_hidden,
+        }
+        edge = {
+            "hidden": hidden,
+            "cross_fit": cross_fit,
+            "calibration": calibration,
             "votes": votes,
             "layer": layer,
             "layer_settings": layer_settings or {},
@@ -523,9 +534,10 @@ class Caribou(Model):
         node = {
             "degree_cap": degree_cap,
             "declared_degree": declared_degree,
-            "declared_average_degree": declared_average_degree,
             "graph_share": graph_share,
             "classifier_share": classifier_share,
+            "leave_graph": leave_graph,
+            "declared_average_degree": declared_average_degree,
             "base": base or {},
             **({} if classifier is None else {"classifier": classifier}),
         }

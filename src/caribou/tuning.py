@@ -34,9 +34,9 @@ from caribou.release import Drawn, LedgerLike, execute
 
 Space = Mapping[str, Sequence[Any]]
 SPACES: Mapping[str, Space] = {
-    "caribou-edp": {"hops": [1, 2, 4], "contraction": [0.7, 0.9], "votes": [0.0, 0.5], "calibration": [0.1, 0.3]},
-    "caribou-inf": {"hops": [1, 2, 4], "beta": [0.0, 0.3], "degree_floor": [2, 10], "calibration": [0.1, 0.3]},
-    "caribou-ndp": {"graph_share": [0.0, 0.5, 0.85], "hops": [1, 2], "contraction": [0.7, 0.9]},
+    "caribou-edp": {"hops": [1, 2, 5], "contraction": [0.7, 0.9], "beta": [0.1, 1.0]},
+    "caribou-inf": {"hops": [2, 4, 8, 15], "beta": [0.1, 1.0], "degree_floor": [2, 10]},
+    "caribou-ndp": {"graph_share": [0.05, 0.1, 0.3], "hops": [1, 2], "beta": [0.1, 1.0]},
     "lpgnet-edp": {"stages": [1, 2], "classifier_hidden": [16, 64]},
     "votes-edp": {"voter_confidence": [0.9, 0.97], "round_confidence": [0.3, 0.5], "calibration": [0.3, 0.5]},
     "votes-ndp": {"declared_average_degree": [4, 20, 60], "declared_degree": [100]},

@@ -30,7 +30,7 @@ def differences(method: Method) -> tuple[str, ...]:
 @pytest.mark.parametrize(
     ("name", "settings"),
     [
-        ("caribou-edp", {"hops": 2, "votes": 0.2}),
+        ("caribou-edp", {"messages": "labels", "hops": 2, "votes": 0.2}),
         ("votes-edp", {}),
         ("gap-edp", {}),
         ("progap-edp", {}),

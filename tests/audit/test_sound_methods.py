@@ -109,7 +109,7 @@ DELTA = {1.0: 0.5, 8.0: 1e-5}
 QUICK: dict[str, dict[str, Any]] = {
     "sage-edp": {"epochs": 1, "hidden": 2, "layers": 1, "max_edges": 20},
     "lapgraph-edp": {"epochs": 1, "hidden": 2, "layers": 1, "max_edges": 20},
-    "caribou-ndp": {"graph_share": 0.5, "declared_degree": 2, "classifier": "trained"},
+    "caribou-ndp": {"graph_share": 0.5, "declared_degree": 2},
     "gap-ndp": {"declared_degree": 2},
     "dpdgc-ndp": {"declared_degree": 2},
     "sage-ndp": {"declared_degree": 2},

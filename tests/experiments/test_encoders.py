@@ -13,7 +13,7 @@ import caribou as cb
 from caribou.experiments.encoders import EncoderFolder, file_name
 from caribou.experiments.measures import measure
 from caribou.experiments.worker import measure_on_one_thread
-from caribou.models.encoder import cross_fit, kept_encoders
+from caribou.models.encoder import FOLDS, cross_fit, fit_one, kept_encoders
 from caribou.randomness import Streams
 
 pytestmark = pytest.mark.usefixtures("quick_learning")
@@ -37,12 +37,12 @@ def test_a_shared_encoder_gives_the_same_results_and_is_charged(tmp_path: Path) 
 
 def test_another_method_starts_from_the_same_encoder_another_split_does_not(tmp_path: Path) -> None:
     measure_on_one_thread(CELL, None, tmp_path)
-    assert "shared_cpu_seconds" in measure_on_one_thread({**CELL, "method": "votes-edp"}, None, tmp_path)
+    assert "shared_cpu_seconds" in measure_on_one_thread({**CELL, "method": "caribou-edp"}, None, tmp_path)
     assert "shared_cpu_seconds" not in measure_on_one_thread({**CELL, "seed": 2}, None, tmp_path)
     assert len(list(tmp_path.iterdir())) == 2
 
 
-@pytest.mark.parametrize("change", ["features", "labels", "seed", "hidden"])
+@pytest.mark.parametrize("change", ["features", "labels", "seed", "hidden", "folds"])
 def test_whatever_an_encoder_is_fitted_on_keeps_it_apart(change: str, tmp_path: Path) -> None:
     graph = cb.datasets.load("csbm", nodes=60, seed=0)
     features, labels = np.array(graph.features), np.array(graph.labels)
@@ -53,7 +53,8 @@ def test_whatever_an_encoder_is_fitted_on_keeps_it_apart(change: str, tmp_path: 
         if change == "labels":
             labels[graph.split.train[0]] = (labels[graph.split.train[0]] + 1) % graph.num_classes
         other = cb.Graph.from_edges(features, graph.edge_index, labels=labels, split=graph.split)
-        cross_fit(other, Streams(int(change == "seed")), (5,) if change == "hidden" else (4,))
+        fit = fit_one if change == "folds" else cross_fit
+        fit(other, Streams(int(change == "seed")), (5,) if change == "hidden" else (4,))
     assert len(list(tmp_path.iterdir())) == 2
 
 
@@ -71,7 +72,7 @@ def test_dense_and_sparse_features_are_told_apart(tmp_path: Path) -> None:
     """They are scaled differently."""
     graph = cb.datasets.load("csbm", nodes=60, seed=0)
     sparse = cb.Graph.from_edges(sp.csr_array(graph.features), graph.edge_index, labels=graph.labels, split=graph.split)
-    names = {file_name((g, Streams(0), (4,))) for g in (graph, sparse)}
+    names = {file_name((g, Streams(0), (4,), FOLDS)) for g in (graph, sparse)}
     assert len(names) == 2
 
 

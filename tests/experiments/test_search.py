@@ -181,8 +181,8 @@ def test_a_refused_setting_is_recorded_and_not_chosen(monkeypatch: pytest.Monkey
 @pytest.mark.usefixtures("quick_learning")
 def test_a_kept_encoder_gives_the_same_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     fits: list[tuple[int, ...]] = []
-    original = encoder._cross_fit
-    monkeypatch.setattr(encoder, "_cross_fit", lambda g, s, hidden: fits.append(hidden) or original(g, s, hidden))
+    original = encoder._fitted
+    monkeypatch.setattr(encoder, "_fitted", lambda g, s, hidden, n: fits.append(hidden) or original(g, s, hidden, n))
     study = Study("gap-edp", "csbm", 4.0, (0,))
     space = {"hops": ["default", 2]}
     data = held_out(GRAPH, 0)

@@ -14,6 +14,7 @@ import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -41,11 +42,11 @@ from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods import METHODS, Outputs, fit
 from caribou.methods.edge.caribou import Caribou, Roles
 from caribou.methods.edge.votes import VotesEdge
-from caribou.methods.node.caribou import CaribouNdp, centred, joint_rows
-from caribou.methods.node.mlp import MlpDp, apply_model
+from caribou.methods.node.caribou import CaribouNdp, joint_rows
+from caribou.methods.node.mlp import MlpDp, apply_model, centred
 from caribou.methods.node.votes import VotesNdp
 from caribou.models.classifier import ClassifierConfig, embed, module_from_arrays
-from caribou.models.encoder import Encoder, cross_fit
+from caribou.models.encoder import Encoder, cross_fit, fit_one
 from caribou.privacy.accounting import epsilon_of, gdp_epsilon
 from caribou.privacy.budget import Budget
 from caribou.privacy.events import gaussian_mu
@@ -73,19 +74,20 @@ def cheap_public_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(counts_module, "LARGEST", 20)  # tables of the likelihood: no count of these graphs is larger
     monkeypatch.setattr(edge_module, "ClassifierConfig", lambda hidden: ClassifierConfig(hidden=4, epochs=2))
     for module in (edge_module, votes_module):
-        monkeypatch.setattr(module, "cross_fit", remembered_encoder)
+        monkeypatch.setattr(module, "cross_fit", partial(remembered_encoder, cross_fit))
+    monkeypatch.setattr(edge_module, "fit_one", partial(remembered_encoder, fit_one))
 
 
 _ENCODERS: dict[bytes, object] = {}
 
 
-def remembered_encoder(graph: Graph, streams: Streams, hidden: tuple[int, ...] = (4,)) -> object:
+def remembered_encoder(real: Callable, graph: Graph, streams: Streams, hidden: tuple[int, ...] = (4,)) -> object:
     """The real encoder, of a graph *without its edges*: what is remembered cannot depend on one."""
-    key = graph.features.tobytes() + graph.labels.tobytes() + bytes([streams.seed])
+    key = real.__name__.encode() + graph.features.tobytes() + graph.labels.tobytes() + bytes([streams.seed])
     if key not in _ENCODERS:
         nothing = np.empty((2, 0), dtype=int)
         bare = Graph.from_edges(graph.features, nothing, graph.labels, graph.split, num_classes=graph.num_classes)
-        _ENCODERS[key] = cross_fit(bare, streams, (4,))
+        _ENCODERS[key] = real(bare, streams, (4,))
     return _ENCODERS[key]
 
 
@@ -210,7 +212,7 @@ def vote_game(method: VotesEdge, budget: Budget) -> Game:
 
 def both_game() -> Game:
     """Message passing and votes under one budget: the sum of both log likelihood ratios."""
-    method, budget = Caribou(votes=0.5), Budget(3.0, 0.02, "edge")
+    method, budget = Caribou(**ONE_HOP, votes=0.5), Budget(3.0, 0.02, "edge")
     without = small_graph([])
     u = int(Roles.draw(without, method.calibration, STREAMS).senders[0])
     v = 15
@@ -227,14 +229,23 @@ def both_game() -> Game:
 
 
 def signed_messages() -> Caribou:
-    return Caribou(messages="features", classifier="mlp", degree_floor=3)
+    return Caribou(messages="features", hops=1, beta=0.0, degree_floor=3)
+
+
+ONE_HOP = {"messages": "labels", "hops": 1, "beta": 0.0}
+"""Label messages over one hop: one edge moves a state by as much as the bound allows."""
 
 
 EDGE_GAMES: dict[str, tuple[Callable[[], Game], float]] = {
-    "caribou-edp, one hop": (lambda: state_game(Caribou()), 0.5),
+    "caribou-edp, as the paper has it": (lambda: state_game(Caribou(hidden=(4,))), 0.1),
+    "caribou-edp, one hop of embeddings": (lambda: state_game(Caribou(hidden=(4,), hops=1, beta=0.0)), 0.4),
+    "caribou-edp, one hop": (lambda: state_game(Caribou(**ONE_HOP)), 0.5),
     "caribou-edp, one hop, floor 3, signed messages": (lambda: state_game(signed_messages(), stars=3), 0.4),
-    "caribou-edp, three hops": (lambda: state_game(Caribou(hops=3)), 0.0),
-    "caribou-edp, three hops, floor 1": (lambda: state_game(Caribou(hops=3, degree_floor=1), stars=1), 0.0),
+    "caribou-edp, three hops": (lambda: state_game(Caribou(**ONE_HOP | {"hops": 3})), 0.0),
+    "caribou-edp, three hops, floor 1": (
+        lambda: state_game(Caribou(**ONE_HOP | {"hops": 3}, degree_floor=1), stars=1),
+        0.0,
+    ),
     "votes-edp, geometric": (lambda: vote_game(VotesEdge(max_rounds=2), Budget(2.0, 1e-5, "edge")), 0.5),
     "votes-edp, gaussian": (lambda: vote_game(VotesEdge(noise="gaussian", max_rounds=2), EDGE), 0.5),
     "caribou-edp with votes": (both_game, 0.1),
@@ -273,7 +284,7 @@ def member_game(method: object, budget: Budget = NODE, runs: int = RUNS) -> Game
             state = fitted.released["state"]
             out |= {"own state": float(state[MEMBER, 2]), "near state": float(state[[10, 11], 2].sum())}
             if "classifier" in fitted.weights:
-                row = joint_rows(centred(logits), state)[MEMBER]
+                row = joint_rows(centred(logits), state)[MEMBER]  # the rows of label messages; close for embeddings
                 out["own class"] = float(row @ fitted.weights["classifier"][:, 2])
                 out["class"] = float(np.abs(fitted.weights["classifier"][:, 2]).max())
         if "votes" in fitted.released:
@@ -302,14 +313,19 @@ def receiver_game() -> Game:
     return Game(method, NODE, worlds, scores, hidden=v, payer=Group.OTHERS)
 
 
-def message_passing(classifier: str) -> CaribouNdp:
-    return CaribouNdp(graph_share=0.5, classifier=classifier, degree_floor=11, declared_degree=2, beta=1.0, base=BASE)
+def message_passing(classifier: str, **settings: object) -> CaribouNdp:
+    one_hop = {"messages": "labels", "hops": 1, "classifier_share": 0.05} | settings
+    return CaribouNdp(graph_share=0.5, classifier=classifier, degree_floor=11, declared_degree=2, base=BASE, **one_hop)
 
 
 NODE_GAMES: dict[str, tuple[Callable[[], Game], float]] = {
     "mlp-dp": (lambda: member_game(BASE, runs=1000), 0.5),
     "caribou-ndp, chosen weight": (lambda: member_game(message_passing("chosen"), runs=500), 0.4),
-    "caribou-ndp, trained classifier": (lambda: member_game(message_passing("trained"), runs=500), 0.4),
+    "caribou-ndp, trained classifier": (lambda: member_game(message_passing("linear"), runs=500), 0.4),
+    "caribou-ndp, as the paper has it": (
+        lambda: member_game(message_passing("linear", messages="embeddings", hops=2, classifier_share=0.1), runs=500),
+        0.2,
+    ),
     "votes-ndp, a voter": (
         lambda: member_game(
             VotesNdp(declared_degree=2, votes=VotePlan(2, 0.5), base=BASE), Budget(3.0, 0.02, "node"), runs=600
@@ -475,6 +491,7 @@ FAULTS: dict[str, tuple[str, Callable[[pytest.MonkeyPatch], None]]] = {
     "un-noised last hop": ("caribou-edp, one hop", unnoised_last_hop),
     "un-noised last hop after three": ("caribou-edp, three hops", unnoised_last_hop),
     "half the noise, message passing": ("caribou-edp, one hop", half_the_noise),
+    "half the noise, embeddings": ("caribou-edp, one hop of embeddings", half_the_noise),
     "half the noise, votes": ("votes-edp, geometric", half_the_noise),
     "half the noise, training": ("mlp-dp", half_the_noise),
     "half the noise, a receiver of votes": ("votes-ndp, a receiver", half_the_noise),

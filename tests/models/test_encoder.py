@@ -25,6 +25,7 @@ from caribou.models.encoder import (
     Scaling,
     configurations,
     cross_fit,
+    fit_one,
     kept_encoders,
     widths,
 )
@@ -249,31 +250,78 @@ def test_a_saved_encoder_gives_the_same_logits(sparse: bool) -> None:
     assert (again.scaling.centre is None) == sparse
 
 
+# -- one model, and embeddings -------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("few_steps")
+def test_one_model_is_fitted_on_all_training_nodes() -> None:
+    prior = fit_one(GRAPH, Streams(0), HIDDEN)
+    assert len(prior.encoder.weights[0]) == 1
+    assert prior.left_out is None
+    assert np.array_equal(prior.embeddings(GRAPH.features), prior.encoder.embeddings(GRAPH.features))
+    labels = np.array(GRAPH.labels)
+    node = GRAPH.split.train[0]
+    labels[node] = (labels[node] + 1) % GRAPH.num_classes
+    changed = fit_one(graph_with(labels=labels), Streams(0), HIDDEN)
+    assert not np.allclose(changed.probabilities[node], prior.probabilities[node]), "its row knows its own label"
+
+
+@pytest.mark.usefixtures("few_steps")
+def test_cross_fitted_embeddings_of_a_training_node_do_not_know_its_label() -> None:
+    """Changing a training node's label changes the other models and the rotation, never the model that left it out."""
+    prior = cross_fit(GRAPH, Streams(0), HIDDEN)
+    node = GRAPH.split.train[0]
+    k = prior.left_out[node]
+    labels = np.array(GRAPH.labels)
+    labels[node] = (labels[node] + 1) % GRAPH.num_classes
+    changed = cross_fit(graph_with(labels=labels), Streams(0), HIDDEN)
+    assert changed.left_out[node] == k
+    one, two = (p.encoder.hidden(GRAPH.features)[k, node] for p in (prior, changed))
+    assert np.array_equal(one, two)
+    rows = prior.embeddings(GRAPH.features)
+    assert np.allclose(np.linalg.norm(rows, axis=1), 1)
+    turned = rows[node] @ np.linalg.pinv(one[None, :] / np.linalg.norm(one))
+    assert np.linalg.norm(rows[node]) == pytest.approx(1.0)
+    assert abs(float(turned[0])) <= 1 + 1e-9
+    others = np.setdiff1d(np.arange(GRAPH.num_nodes), GRAPH.split.train)
+    assert np.array_equal(rows[others], prior.encoder.embeddings(GRAPH.features)[others])
+
+
+def test_a_rotation_brings_one_frame_into_another() -> None:
+    rng = np.random.default_rng(0)
+    target = rng.standard_normal((40, 5))
+    turn = np.linalg.qr(rng.standard_normal((5, 5)))[0]
+    found = module._rotation(target @ turn.T, target)
+    assert np.allclose(found, turn)
+    assert np.allclose(found @ found.T, np.eye(5))
+
+
 # -- encoders that are kept ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.usefixtures("few_steps")
 def test_inside_an_encoder_is_fitted_once_per_graph_seed_and_widths(monkeypatch: pytest.MonkeyPatch) -> None:
-    fitted: list[tuple[int, tuple[int, ...]]] = []
-    original = module._cross_fit
+    fitted: list[tuple[int, tuple[int, ...], int]] = []
+    original = module._fitted
 
-    def counted(graph: Graph, streams: Streams, hidden: tuple[int, ...]) -> Prior:
-        fitted.append((streams.seed, hidden))
-        return original(graph, streams, hidden)
+    def counted(graph: Graph, streams: Streams, hidden: tuple[int, ...], folds: int) -> Prior:
+        fitted.append((streams.seed, hidden, folds))
+        return original(graph, streams, hidden, folds)
 
-    monkeypatch.setattr(module, "_cross_fit", counted)
+    monkeypatch.setattr(module, "_fitted", counted)
     store: dict = {}
     with kept_encoders(store):
         first = cross_fit(GRAPH, Streams(0), ())
         assert cross_fit(GRAPH, Streams(0), ()) is first
         cross_fit(GRAPH, Streams(1), ())
         cross_fit(GRAPH, Streams(0), (4,))
-    assert fitted == [(0, ()), (1, ()), (0, (4,))]
-    assert len(store) == 3
+        assert fit_one(GRAPH, Streams(0), ()) is not first
+    assert fitted == [(0, (), FOLDS), (1, (), FOLDS), (0, (4,), FOLDS), (0, (), 0)]
+    assert len(store) == 4
     with kept_encoders():  # a store of its own
         cross_fit(GRAPH, Streams(0), ())
     again = cross_fit(GRAPH, Streams(0), ())
-    assert len(fitted) == 5
+    assert len(fitted) == 6
     assert bits(again) == bits(first)
 
 

@@ -97,10 +97,10 @@ def require_settings(experiment: Experiment, cells: Sequence[Mapping[str, Any]])
 
     for chosen in dict.fromkeys(cell.get("chosen") for cell in cells):
         if chosen:
-            read_settings(_beside(experiment, "settings" if chosen is True else str(chosen)))
+            read_settings(_settings_file(experiment, "settings" if chosen is True else str(chosen)))
 
 
-def _beside(experiment: Experiment, name: str) -> Path:
+def _settings_file(experiment: Experiment, name: str) -> Path:
     """A file of settings in the folder of an experiment."""
     return (experiment.file or Path(experiment.name)).with_name(f"{name}.toml")
 
@@ -116,7 +116,7 @@ def measure_missing(
     todo = pending(cells, out, experiment.name)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # both end the workers, too
     failed = 0
-    settings = _beside(experiment, "settings")
+    settings = _settings_file(experiment, "settings")
     with _Display(experiment, total=len(cells), todo=len(todo)) as display:
         for step in run_cells(experiment.name, todo, jobs=jobs, data_dir=data_dir, settings_file=settings):
             if step.record is not None:
@@ -215,11 +215,13 @@ def outcome_words(record: Record) -> str:
     >>> from caribou.experiments.records import Record
     >>> outcome_words(Record("audit", {}, "ok", {"auc": 0.5})), outcome_words(Record("audit", {}, "failed", error="why"))
     ('AUC 0.500', 'why')
+    >>> outcome_words(Record("chain-tops", {}, "ok", {"test_accuracies": [0.5, None, 0.75]}))
+    '50.0% to 75.0%'
     """
     accuracy, auc = record.measures.get("test_accuracy"), record.measures.get("auc")
     if isinstance(accuracy, float):
         return f"{accuracy:.1%}"
-    if accuracies := record.measures.get("test_accuracies"):
+    if accuracies := [a for a in record.measures.get("test_accuracies", ()) if a is not None]:
         return f"{min(accuracies):.1%} to {max(accuracies):.1%}"
     return f"AUC {auc:.3f}" if isinstance(auc, float) else record.error[:80] or record.status
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from caribou.errors import InputError
+from caribou.errors import CaribouError, InputError
 from caribou.experiments.records import cell_key
 from caribou.memory import peak_mb
 
@@ -64,7 +64,8 @@ def fit_and_score(cell: Cell, data_dir: Path | None, settings_file: Path | None 
 def sweep_and_score(cell: Cell, data_dir: Path | None, settings_file: Path | None = None) -> dict[str, Any]:
     """Fit a method once per settings of ``sweep``: lists of accuracies on test and validation nodes, in its order.
 
-    One record for many small fits that share data, split and encoder. Each has noise of its own.
+    One record for many small fits that share data, split and encoder. Each has noise of its own. Settings that the method refuses
+    have no accuracy; ``refusals`` says why.
     """
     from caribou.datasets import load
     from caribou.estimators import Model, accuracy
@@ -74,16 +75,22 @@ def sweep_and_score(cell: Cell, data_dir: Path | None, settings_file: Path | Non
 
     graph = load(str(cell["dataset"]), data_dir=data_dir, seed=int(cell["seed"]))
     name, budget, seed = str(cell["method"]), budget_of(cell), int(cell["seed"])
-    found: dict[str, list[Any]] = {"test_accuracies": [], "val_accuracies": []}
+    found: dict[str, list[Any]] = {"test_accuracies": [], "val_accuracies": [], "refusals": []}
     cost = Meter()
     with kept_encoders():
         for settings in cell["sweep"]:
-            model = Model(name, budget, seed=seed, **{**settings_of(cell, settings_file), **settings})
             one = {**{key: value for key, value in cell.items() if key != "sweep"}, "swept": settings}
-            probabilities = model.fit(graph, noise=NoiseSource.seeded(noise_seed(one))).predict_proba()
-            found["test_accuracies"].append(json_number(accuracy(probabilities, graph, "test")))
-            found["val_accuracies"].append(json_number(accuracy(probabilities, graph, "val")))
-    return {**found, **cost.read()}
+            try:
+                model = Model(name, budget, seed=seed, **{**settings_of(cell, settings_file), **settings})
+                probabilities = model.fit(graph, noise=NoiseSource.seeded(noise_seed(one))).predict_proba()
+            except CaribouError as refusal:
+                found["refusals"].append(str(refusal))
+                scores: tuple[Any, ...] = (None, None)
+            else:
+                scores = tuple(json_number(accuracy(probabilities, graph, part)) for part in ("test", "val"))
+            found["test_accuracies"].append(scores[0])
+            found["val_accuracies"].append(scores[1])
+    return {**found, "refusals": sorted(set(found["refusals"])), **cost.read()}
 
 
 def attack_and_score(cell: Cell, data_dir: Path | None, settings_file: Path | None = None) -> dict[str, Any]:

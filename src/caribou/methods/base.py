@@ -253,7 +253,7 @@ METHODS = {
     "caribou-edp": MethodInfo(
         PrivacyUnit.EDGE,
         "caribou.methods.edge.caribou:Caribou",
-        "perturbed contractive message passing of class messages",
+        "the paper's CARIBOU: encoder, perturbed contractive message passing, classification module",
     ),
     "caribou-inf": MethodInfo(
         PrivacyUnit.EDGE, "caribou.methods.edge.caribou:Caribou", "the same without noise: a yardstick", private=False
@@ -261,7 +261,7 @@ METHODS = {
     "caribou-ndp": MethodInfo(
         PrivacyUnit.NODE,
         "caribou.methods.node.caribou:CaribouNdp",
-        "a private model, with perturbed message passing of label codes where it pays",
+        "the paper's CARIBOU with every part private; it always reads the graph",
     ),
     "votes-edp": MethodInfo(
         PrivacyUnit.EDGE, "caribou.methods.edge.votes:VotesEdge", "votes in rounds, every pair of nodes asked once"

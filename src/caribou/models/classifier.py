@@ -32,12 +32,36 @@ class ClassifierConfig:
     dropout: float = 0.3
     learning_rate: float = 0.01
     weight_decay: float = 1e-3
-    epochs: int = 200
+    epochs: int = 100
 
     def __post_init__(self) -> None:
         integer(at_least=1, hidden=self.hidden)
         integer(at_least=1, epochs=self.epochs)
         unit_interval(dropout=self.dropout)
+
+
+class ByteDropout(nn.Module):
+    """Dropout whose probability is a multiple of 1/256, from one random byte per value: several times faster than torch's on a CPU.
+
+    Args:
+        probability: that a value is dropped, in [0, 1]; rounded to a multiple of 1/256.
+        seed: of the bytes.
+
+    >>> ByteDropout(0.5, seed=0).eval()(torch.ones(2))
+    tensor([1., 1.])
+    """
+
+    def __init__(self, probability: float, *, seed: int) -> None:
+        super().__init__()
+        self._dropped = round(256 * probability)
+        self._bytes = np.random.default_rng(seed)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.training or self._dropped == 0:
+            return x
+        drawn = np.frombuffer(self._bytes.bytes(x.numel()), dtype=np.uint8).reshape(x.shape)
+        kept = torch.from_numpy(drawn >= self._dropped).to(x.dtype)
+        return x * kept * (256 / max(1, 256 - self._dropped))
 
 
 class ClassificationModule(nn.Module):
@@ -50,11 +74,11 @@ class ClassificationModule(nn.Module):
     torch.Size([2, 4])
     """
 
-    def __init__(self, columns: tuple[int, ...], *, classes: int, config: ClassifierConfig) -> None:
+    def __init__(self, columns: tuple[int, ...], *, classes: int, config: ClassifierConfig, seed: int = 0) -> None:
         super().__init__()
         # each in a Sequential: the names of the arrays in saved models, bases.0.0.weight
         self.bases = nn.ModuleList(nn.Sequential(nn.Linear(d, config.hidden)) for d in columns)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = ByteDropout(config.dropout, seed=seed)
         self.head = nn.Linear(config.hidden * len(columns), classes)
 
     def forward(self, inputs: list[Tensor]) -> Tensor:
@@ -90,16 +114,18 @@ def fit_classifier(
     _check_memory(inputs, config.hidden)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        module = ClassificationModule(tuple(x.shape[1] for x in inputs), classes=classes, config=config)
+        columns = tuple(part.shape[1] for part in inputs)
+        module = ClassificationModule(columns, classes=classes, config=config, seed=seed)
         x = [torch.from_numpy(np.array(part, dtype=np.float32)) for part in inputs]
         y = torch.from_numpy(np.array(labels, dtype=np.int64))
-        rows, held = torch.from_numpy(np.array(train)), torch.from_numpy(np.array(val))
+        of_train, of_val = ([part[torch.from_numpy(np.array(nodes))] for part in x] for nodes in (train, val))
+        y_train, y_val = (y[torch.from_numpy(np.array(nodes))] for nodes in (train, val))
         optimizer = torch.optim.Adam(module.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay)
 
         def loss(_: int) -> Tensor:
-            return nn.functional.cross_entropy(module.train()([part[rows] for part in x]), y[rows])
+            return nn.functional.cross_entropy(module.train()(of_train), y_train)
 
-        validation = Validation.of_module(module, lambda: module([part[held] for part in x]), y[held])
+        validation = Validation.of_module(module, lambda: module(of_val), y_val)
         (best,) = take_steps(loss, optimizer, steps=config.epochs, validation=validation)
     module.load_state_dict(best.state)
     return module.eval()

@@ -1,4 +1,4 @@
-"""The method caribou-edp: who sends what, one budget over hops and votes, states in messages, and what it refuses."""
+"""The method caribou-edp: the paper's pipeline step by step, its cost and floor, and what it refuses."""
 
 from __future__ import annotations
 
@@ -11,27 +11,29 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import caribou as cb
+from caribou import methods
 from caribou.errors import InputError
-from caribou.graph import Graph, Split
+from caribou.graph import Graph
 from caribou.graph.operator import normalize
+from caribou.layers import project_rows
 from caribou.layers.contractive import ContractiveGraphLayer
+from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods.edge.caribou import (
     MESSAGES,
     Caribou,
-    Roles,
-    View,
-    allocate_edge,
+    counting_floor,
     default_floor,
-    labelled_nodes,
-    message_sums,
     message_unit,
+    sent_rows,
     state_columns,
     unit_rows,
 )
+from caribou.models.encoder import cross_fit, fit_one
 from caribou.privacy.accounting import epsilon_of
 from caribou.privacy.budget import Budget
 from caribou.privacy.calibration import budget_mu
 from caribou.privacy.events import Gaussian
+from caribou.privacy.sensitivity import Bounds
 from caribou.privacy.sizes import Sizes
 from caribou.randomness import Streams
 
@@ -39,11 +41,25 @@ SIZES = Sizes(nodes=60, columns=8, classes=4, train=40, val=8, test=12)
 GRAPH = cb.datasets.load("csbm:nodes=60,features=8", seed=1)
 
 
-@given(hops=st.integers(1, 50), nodes=st.integers(1, 10**6), mu=st.floats(1e-3, 100))
-def test_the_default_floor_is_public_and_falls_with_mu(hops: int, nodes: int, mu: float) -> None:
-    floor = default_floor(hops=hops, nodes=nodes, mu=mu)
-    assert floor == (max(1, nodes - 1) if hops == 1 else round(min(20.0, max(2.0, 8 / mu))))
-    assert default_floor(hops=hops, nodes=nodes, mu=2 * mu) <= floor
+@given(mu=st.floats(1e-3, 100))
+def test_the_default_floor_is_public_and_falls_with_mu(mu: float) -> None:
+    assert 2 <= default_floor(2 * mu) <= default_floor(mu) <= 20
+
+
+@pytest.mark.parametrize(
+    ("settings", "floor"),
+    [
+        ({}, 3),
+        ({"hops": 1}, 3),
+        ({"messages": "labels", "hops": 1}, 59),
+        ({"messages": "labels", "hops": 2}, 3),
+        ({"messages": "labels", "hops": 1, "degree_floor": 7}, 7),
+    ],
+)
+def test_only_class_messages_over_one_hop_are_counts(settings: dict, floor: int) -> None:
+    plan = Caribou(**settings).plan(SIZES, Budget(16.0, 1e-5))
+    assert plan.parts["propagation"].sensitivity.bounds.degree_floor == floor
+    assert counting_floor(nodes=1, mu=1.0) == 1
 
 
 @pytest.mark.parametrize("hops", [1, 3, 64])
@@ -59,41 +75,6 @@ def test_any_number_of_hops_is_one_gaussian_of_the_whole_budget(hops: int, messa
     assert plan.parts["propagation"].arithmetic.columns == columns
 
 
-def test_hops_and_votes_together_keep_the_budget_and_1_percent_less_noise_does_not() -> None:
-    budget = Budget(3.0, 1e-5)
-    mu, votes = allocate_edge(budget, 0.4)
-    assert votes is not None
-    assert votes.epsilon == pytest.approx(1.2)
-    assert epsilon_of([Gaussian(1 / mu), votes.event], 1e-5) <= 3.0
-    assert epsilon_of([Gaussian(0.99 / mu), votes.event], 1e-5) > 3.0
-    assert allocate_edge(budget, 0.0) == (budget_mu(budget), None)
-    assert math.isinf(allocate_edge(Budget(math.inf), 0.4)[0])
-
-
-def test_roles_are_disjoint_and_cover_the_labelled_nodes() -> None:
-    roles = Roles.draw(GRAPH, 0.1, Streams(3))
-    assert sorted([*roles.senders, *roles.calibration]) == GRAPH.split.train.tolist()
-    assert len(roles.calibration) == round(0.1 * len(GRAPH.split.train))
-    assert sorted(roles.calibration_nodes) == sorted([*roles.calibration, *GRAPH.split.val])
-    assert roles.shares.sum() == pytest.approx(1)
-    assert np.array_equal(roles.senders, Roles.draw(GRAPH, 0.1, Streams(3)).senders)
-    assert not np.array_equal(roles.senders, Roles.draw(GRAPH, 0.1, Streams(4)).senders)
-    assert len(Roles.draw(GRAPH, 1e-9, Streams(3)).calibration) == 1, "the classification module needs a node"
-
-
-@pytest.mark.parametrize("beta", [0.0, 0.4])
-def test_after_one_hop_the_sums_of_messages_are_those_of_the_neighbours(beta: float) -> None:
-    """With F = n - 1 nothing is normalised: the state in messages is the plain sum over neighbours."""
-    start = np.eye(4)[GRAPH.labels]
-    calibrated = Caribou(beta=beta).plan(SIZES, Budget(4.0)).parts["propagation"]
-    assert calibrated.sensitivity.bounds.degree_floor == 59
-    layer, x = ContractiveGraphLayer(0.9, 1.0, beta), torch.from_numpy(start)
-    state = layer(x, normalize(GRAPH, calibrated.sensitivity.bounds), x).numpy()
-    found = message_sums(View(start, start, {}), state, calibrated)
-    assert np.allclose(found, GRAPH.adjacency(np.float64) @ start, atol=1e-9)
-    assert message_unit(calibrated) == pytest.approx(60 / 0.9)
-
-
 def test_the_noise_of_a_row_is_at_most_as_long_as_the_row_beside_it() -> None:
     noisy = Caribou(hops=4, messages="features").plan(SIZES, Budget(0.1)).parts["propagation"]
     row = np.full((1, 8), noisy.noise_std)
@@ -102,12 +83,41 @@ def test_the_noise_of_a_row_is_at_most_as_long_as_the_row_beside_it() -> None:
     assert np.allclose(state_columns(row, quiet), row * message_unit(quiet))
 
 
-def test_messages_of_features_have_length_one_and_only_labelled_nodes_send() -> None:
+def test_messages_have_length_one_or_nothing_to_say() -> None:
     x = np.array([[3.0, 4.0], [0.0, 0.0], [1.0, 0.0]])
-    graph = Graph.from_edges(x, [[0], [1]], labels=[0, 1, 0], split=Split([0, 2], [], [1]))
+    graph = Graph.from_edges(x, [[0], [1]])
     assert unit_rows(graph).tolist() == [[0.6, 0.8], [0, 0], [1, 0]]
-    assert labelled_nodes(graph).tolist() == [0, 2]
-    assert labelled_nodes(graph.with_split(None)).tolist() == []
+    assert sent_rows(graph, np.ones((3, 2))).tolist() == [[1, 1], [0, 0], [1, 1]]
+
+
+@pytest.mark.usefixtures("quick_encoder", "quick_classifier")
+def test_the_defaults_are_the_papers_pipeline() -> None:
+    """Embeddings of one encoder are X^(0), K = 2 hops of the contractive layer with residual, MLPs on X^(0) and X^(K)."""
+    settings = Caribou().settings()
+    expected = {"hops": 2, "contraction": 0.9, "alpha1": 1.0, "beta": 1.0, "messages": "embeddings", "votes": 0.0}
+    assert {name: settings[name] for name in expected} == expected
+    assert (settings["layer"], settings["cross_fit"]) == ("contractive", False)
+    budget = Budget(math.inf)
+    fitted = methods.fit(Caribou(), GRAPH, budget, Streams(0), NoiseSource.seeded(0))
+    start = fit_one(GRAPH, Streams(0), Caribou().hidden).embeddings(GRAPH.features)
+    layer, x0 = ContractiveGraphLayer(0.9, 1.0, 1.0), torch.from_numpy(start)
+    operator = normalize(GRAPH, Bounds(degree_floor=2, nodes=60))
+    state = x0
+    for _ in range(2):
+        state = project_rows(layer(state, operator, x0))
+    assert np.allclose(fitted.released["state"], state.numpy(), atol=1e-12)
+    arrays = {name.removeprefix("module."): a for name, a in fitted.weights.items() if name.startswith("module.")}
+    assert {array.shape[1] for name, array in arrays.items() if name.startswith("bases") and array.ndim == 2} == {16}
+    assert len({name.split(".")[1] for name in arrays if name.startswith("bases")}) == 2
+
+
+@pytest.mark.usefixtures("quick_encoder", "quick_classifier")
+def test_cross_fitted_embeddings_are_what_is_sent() -> None:
+    fitted = methods.fit(Caribou(cross_fit=True, hops=1), GRAPH, Budget(math.inf), Streams(0), NoiseSource.seeded(0))
+    start = cross_fit(GRAPH, Streams(0), Caribou().hidden).embeddings(GRAPH.features)
+    layer, x0 = ContractiveGraphLayer(0.9, 1.0, 1.0), torch.from_numpy(start)
+    expected = project_rows(layer(x0, normalize(GRAPH, Bounds(degree_floor=2, nodes=60)), x0))
+    assert np.allclose(fitted.released["state"], expected.numpy(), atol=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -116,7 +126,9 @@ def test_messages_of_features_have_length_one_and_only_labelled_nodes_send() -> 
         ({"hops": 0}, "hops must be a whole number >= 1, got 0"),
         ({"contraction": 1.5}, r"contraction must be in \(0, 1\], got 1.5"),
         ({"degree_floor": -1}, "degree_floor must be a whole number >= 0, got -1"),
-        ({"messages": "degrees"}, "messages must be one of labels, probabilities, embeddings, features, got 'degrees'"),
+        ({"messages": "degrees"}, "messages must be one of embeddings, features, labels, probabilities, got 'degrees'"),
+        ({"cross_fit": "yes"}, "cross_fit must be true or false, got 'yes'"),
+        ({"cross_fit": True, "messages": "features"}, "cross_fit must be false for messages = features"),
         ({"calibration": 0}, r"calibration must be in the open interval \(0, 1\), got 0"),
         ({"classifier": "tree"}, "classifier must be one of evidence, mlp, got 'tree'"),
         ({"classifier": "evidence", "messages": "features"}, "classifier must be mlp for messages = features"),

@@ -12,13 +12,13 @@ import caribou as cb
 from caribou.errors import InputError
 from caribou.mechanisms.bounded_rows import row_norms
 from caribou.mechanisms.noise_source import NoiseSource
-from caribou.methods.node.mlp import MlpDp
+from caribou.methods.node.mlp import MlpDp, centred
 from caribou.methods.node.shared import (
     calibrate_node_sums,
-    centred,
     check_shares,
     checked_base,
     fit_linear_head,
+    fit_network_head,
     messages,
     node_bounds,
     plan_head,
@@ -27,6 +27,7 @@ from caribou.methods.node.shared import (
 from caribou.privacy.budget import PrivacyUnit
 from caribou.privacy.events import gaussian_mu
 from caribou.privacy.sizes import Sizes
+from caribou.randomness import Streams
 
 ROWS = arrays(np.float64, st.tuples(st.integers(1, 6), st.integers(2, 4)), elements=st.floats(-1e3, 1e3))
 
@@ -69,6 +70,18 @@ def test_the_head_costs_its_mu_and_is_a_function_of_the_noise() -> None:
     assert np.array_equal(one, two)
     assert not np.array_equal(one, three)
     assert plan_head(graph.sizes(PrivacyUnit.NODE), 0.7, 10**5).schedule != plan.schedule
+
+
+def test_a_head_with_a_hidden_layer_costs_the_same_and_is_a_function_of_the_noise() -> None:
+    graph = cb.datasets.load("csbm:nodes=80", seed=1)
+    plan = plan_head(graph.sizes(PrivacyUnit.NODE), 0.7, None, hidden=5)
+    assert gaussian_mu([plan.record.event]) == pytest.approx(0.7, rel=1e-9)
+    assert plan.train_size == len(graph.split.train)
+    rows = side_by_side([np.asarray(graph.features, dtype=np.float64)])
+    one, two, three = (fit_network_head(plan, rows, 5, graph, Streams(0), NoiseSource.seeded(s)) for s in (0, 0, 1))
+    assert one["0.weight"].shape == (5, graph.num_features)
+    assert all(np.array_equal(one[name], two[name]) for name in one)
+    assert not np.array_equal(one["0.weight"], three["0.weight"])
 
 
 def test_wrong_bases_and_shares_are_named() -> None:

@@ -143,7 +143,7 @@ def write_report(
     target = Path(folder).absolute()
     if target.exists() and not (target.is_dir() and (not any(target.iterdir()) or (target / "index.html").exists())):
         raise InputError(f"out must be a new folder or an earlier report, got {str(folder)!r}")
-    with _said(folder):
+    with _writing(folder):
         target.parent.mkdir(parents=True, exist_ok=True)
         with atomic_folder(target, replace=True) as temporary:
             for name, content in _files(parts, problems, scale, introduction):
@@ -161,7 +161,7 @@ def add_report(
     """The same files, written into a folder that may have other content, which stays; each whole or not at all."""
     target = Path(folder)
     written = []
-    with _said(folder):
+    with _writing(folder):
         target.mkdir(parents=True, exist_ok=True)
         for name, content in _files(parts, problems, scale, introduction):
             with atomic_file(target / name) as temporary:
@@ -171,7 +171,7 @@ def add_report(
 
 
 @contextmanager
-def _said(folder: str | os.PathLike[str]) -> Iterator[None]:
+def _writing(folder: str | os.PathLike[str]) -> Iterator[None]:
     try:
         yield
     except OSError as error:

@@ -65,7 +65,7 @@ def successes(records: Iterable[Record]) -> list[Record]:
 
 
 def expanded(records: Iterable[Record]) -> list[Record]:
-    """Records of single settings: one that holds a ``sweep`` of several becomes one per setting, with its own accuracies."""
+    """Records of single settings: one that holds a ``sweep`` of several becomes one per setting that has an accuracy."""
     found = []
     for record in records:
         if "sweep" not in record.cell:
@@ -74,6 +74,8 @@ def expanded(records: Iterable[Record]) -> list[Record]:
         plain = {name: value for name, value in record.cell.items() if name != "sweep"}
         tested, validated = record.measures["test_accuracies"], record.measures["val_accuracies"]
         for settings, test, validation in zip(record.cell["sweep"], tested, validated, strict=True):
+            if test is None:  # the method refused these settings
+                continue
             cell = {**plain, "settings": {**plain.get("settings", {}), **settings}}
             # time and memory are those of the whole sweep
             whole = {**record.measures.get("settings", {}), **cell["settings"]}

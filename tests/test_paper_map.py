@@ -1,0 +1,215 @@
+"""The map of the paper leads somewhere: its files, names, anchors and commands exist, and no part of the paper is left out."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from caribou.cli import app
+from caribou.experiments.grid import available
+from caribou.methods import METHODS, method_info
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+PAGE = DOCS / "paper-map.md"
+
+LABELS = {
+    "algorithm": ["alg:PLMA"],
+    "definition": [
+        *("def::edp", "def::ndp", "def:contractive", "def:mia-game", "def:CNI"),
+        *("def:fdp_tradeoff", "def:GDP", "def:tensor_product"),
+    ],
+    "equation": [
+        *("equ:MP_GNN", "equ:mp_sequence", "equ:sensitivity", "equ:contractlayer", "equ:sensivity_edge"),
+        *("equ:sensivity_node", "eq:C_Dim_1", "eq:C_Dim", "eq:interpolated_cni", "eq:single_node_sensitivity_bound"),
+        "equ:post_processing",
+    ],
+    "theorem": [
+        *("the:rdp_composition", "thm:privacy_convergence_CNI", "thm:privacy_convergence_general"),
+        *("thm:edge-sensitivity", "thm:node-sensitivity", "the:overall_epsilon", "thm:RDP_to_DP"),
+        *("the:CGL_rdp", "cor:k-layer-privacy", "prop:lip", "prop:one-layer-privacy"),
+        *("lem:gdp_to_rdp", "lem:tradeoff_composition", "lemma:post_processing", "lem:one-step-tradeoff"),
+    ],
+    "table": [
+        *("tab:compare_design", "tab:syn_datasets", "tab:reulst_table_overall_acc_top1", "tab:noise-theory-compare"),
+        *("tab:datasets", "tab:reulst_table_running_time", "tab:reulst_table_running_time_ndp"),
+        *("tab:reulst_table_memory", "tab:reulst_table_memory_ndp", "tab:ndp_acc", "tab:privacy_audit"),
+        *("tab:reulst_table_overall_acc_top_node_5", "tab:reulst_table_overall_acc_mean", "tab:reddit2"),
+        *("tab:failure-case", "tab:eval-index"),
+    ],
+    "figure": [
+        *("img:privacy_K_summary", "img:chain", "img:overview", "fig:motivating", "fig:acc5_chains1_e_all"),
+        *("fig:acc_nodedegree_e2", "fig:non-priv", "fig:abla_nodedeg", "fig:k-study", "fig:K-study", "fig:heatmaps"),
+    ],
+    "takeaway": ["ref:find1"],
+}
+"""The labels of the paper's source. Panels of a figure go with their figure."""
+
+METHODS_OF_THE_ARTIFACT = [
+    *("mlp", "mlp-dp", "gap-inf", "gap-edp", "gap-ndp", "sage-inf", "sage-edp", "sage-ndp"),
+    *("dpdgc-inf", "dpdgc-edp", "dpdgc-ndp", "caribou-inf", "caribou-edp", "caribou-ndp"),
+]
+ITEMS = [
+    *("pu-1", "pu-2", "pu-3", "crv-eps", "crv-k", "crv-d", "crv-h"),
+    *("ov-e", "ov-n", "aud", "noise", "failure", "larger", "table-1"),
+]
+
+_CODE = re.compile(r"`([^`]+)`")
+_LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+_PATH = re.compile(r"/|\.(py|md|toml|csv|json)\b")
+
+
+def rows(text: str) -> list[list[str]]:
+    """The rows of all tables of a page, without titles and rules."""
+    lines = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| ")]
+    return [line for line in lines if line[0] not in ("in the paper", "in the artifact")]
+
+
+def ours(text: str) -> list[str]:
+    """What stands as code anywhere but in the first column, which is the paper's."""
+    return [span for row in rows(text) for cell in row[1:] for span in _CODE.findall(cell)]
+
+
+def commands(text: str) -> list[list[str]]:
+    """The words of every `caribou` command of a page."""
+    spans = [span for span in _CODE.findall(text) if span.startswith("caribou ")]
+    return [shlex.split(span)[1:] for span in spans]
+
+
+def defines(path: Path, name: str) -> bool:
+    nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+    return any(isinstance(n, ast.FunctionDef | ast.ClassDef) and n.name == name for n in nodes)
+
+
+def missing(spans: list[str]) -> list[str]:
+    """The paths, and names in files, that do not exist."""
+    found = []
+    for span in spans:
+        if _PATH.search(span) and not span.startswith(("caribou ", "make ")):
+            path, _, name = span.partition("::")
+            file = ROOT / path
+            if not file.exists() or path.endswith("/") != file.is_dir() or (name and not defines(file, name)):
+                found.append(span)
+    return found
+
+
+def cli(*names: str) -> Any:
+    """A command of the program by its words."""
+    command: Any = typer.main.get_command(app)
+    for name in names:
+        command = command.commands[name]
+    return command
+
+
+@pytest.fixture(scope="module")
+def page() -> str:
+    return PAGE.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("label", [label for labels in LABELS.values() for label in labels])
+def test_no_part_of_the_paper_is_left_out(label: str, page: str) -> None:
+    first = {span for row in rows(page) for span in _CODE.findall(row[0])}
+    assert label in first, f"docs/paper-map.md must say where {label} is"
+
+
+@pytest.mark.parametrize("words", ["CAM", "PAM", "PDM", "C1:", "C2:", *(f"takeaway {k}:" for k in (1, 2, 3, 4))])
+def test_modules_and_claims_have_a_row(words: str, page: str) -> None:
+    assert sum(row[0].startswith(words) for row in rows(page)) == 1
+
+
+def test_every_row_says_where_and_what_differs(page: str) -> None:
+    for row in rows(page):
+        assert len(row) == 3, row
+        assert _CODE.search(row[1]) or _LINK.search(row[1]), row
+        assert row[2].endswith("."), row
+
+
+def test_files_and_names_exist(page: str) -> None:
+    spans = ours(page)
+    assert sum("::" in span for span in spans) > 30
+    assert not missing(spans)
+
+
+@pytest.mark.parametrize(
+    "span",
+    ["src/caribou/nowhere.py", "src/caribou/release.py::nothing", "src/caribou/cli", "caribou.toml", "docs/cli.md/"],
+)
+def test_a_place_that_does_not_exist_is_found(span: str) -> None:
+    assert missing([span]) == [span]
+
+
+def test_anchors_exist(page: str) -> None:
+    from markdown.extensions.toc import slugify
+
+    for target in _LINK.findall(page):
+        path, _, anchor = target.partition("#")
+        text = (DOCS / path).read_text(encoding="utf-8")
+        headings = {slugify(h.replace("`", ""), "-") for h in re.findall(r"^#+ (.+)$", text, re.MULTILINE)}
+        assert not anchor or anchor in headings, target
+
+
+@pytest.mark.parametrize("name", ["paper-map.md", "field.md"])
+def test_commands_exist(name: str) -> None:
+    """Every command, its options, methods and experiments; items of `reproduce` have a test of their own."""
+    experiments = {experiment.name for experiment in available(ROOT / "reproduction" / "experiments")}
+    found = commands((DOCS / name).read_text(encoding="utf-8"))
+    assert found
+    for command, *rest in found:
+        if command == "reproduce":
+            continue
+        options = {option for parameter in cli(command).params for option in parameter.opts}
+        assert {word for word in rest if word.startswith("--")} <= options, (command, rest)
+        if command == "train":
+            method_info(rest[0])
+        if command == "run":
+            assert rest[0] in experiments, rest
+
+
+def test_make_targets_exist(page: str) -> None:
+    targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    named = {span.removeprefix("make ") for span in ours(page) if span.startswith("make ")}
+    assert named
+    assert named <= set(targets)
+
+
+def test_all_items_are_named_and_no_other(page: str) -> None:
+    named = [rest for command, *rest in commands(page) if command == "reproduce"]
+    assert {tuple(rest) for rest in named} == {(item,) for item in ITEMS}
+
+
+def test_items_exist_in_the_program() -> None:
+    try:
+        importlib.import_module("caribou.cli.reproduce")
+    except ModuleNotFoundError:
+        pytest.skip("`caribou reproduce` is not part of this version yet")
+    command = cli("reproduce")
+    choices = {str(choice) for parameter in command.params for choice in getattr(parameter.type, "choices", ())}
+    if not choices:  # an argument that is checked later: the help lists the items
+        choices = set(re.findall(r"[a-z]+(?:-[a-z0-9]+)?", command.get_help(typer.Context(command))))
+    assert set(ITEMS) <= choices
+
+
+def test_method_names_of_the_artifact_are_ours(page: str) -> None:
+    assert len(METHODS_OF_THE_ARTIFACT) == 14
+    assert set(METHODS_OF_THE_ARTIFACT) <= set(METHODS)
+    last = rows(page.partition("The fourteen method names")[2])
+    assert [name for row in last for name in _CODE.findall(row[0])] == METHODS_OF_THE_ARTIFACT
+    for row in last:
+        for name in _CODE.findall(row[0]):
+            module = METHODS[name].home.partition(":")[0]
+            assert f"src/{module.replace('.', '/')}.py" in row[1], name
+
+
+def test_defaults_are_as_the_map_says(page: str) -> None:
+    """The row about `Caribou` states them: if they change, it must."""
+    defaults: Any = method_info("caribou-edp").create()
+    assert "The defaults send class messages over one hop; `messages=embeddings`, `classifier=mlp`" in page
+    assert (defaults.messages, defaults.hops) == ("labels", 1)
+    method_info("caribou-edp").create(messages="embeddings", classifier="mlp", hops=4)
