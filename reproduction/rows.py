@@ -187,8 +187,9 @@ def datasets_note(datasets: Sequence[str]) -> str:
     words = []
     if set(datasets) & set(paper.STAND_INS):
         words.append("Berkeley13 stands in for the paper's Facebook graph, which cannot be had here.")
-    if any(name.endswith(":connected") for name in datasets):
-        words.append("Photo and Computers are without their isolated nodes, as in the paper.")
+    if connected := [TITLES[name] for name in datasets if name.endswith(":connected") and name in TITLES]:
+        verb = "are without their" if len(connected) > 1 else "is without its"
+        words.append(f"{' and '.join(connected)} {verb} isolated nodes, as in the paper.")
     if any(name.partition(":")[0] in CHAINS and ":" in name for name in datasets):
         words.append("The paper has 3 chains per class (Chain-X: 5), of 8, 10, 15 and 15 nodes.")
     return " ".join(words)

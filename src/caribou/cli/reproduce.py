@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 ALL = "all"
 DEFAULT_OUT = Path("reproduce-output")
 WIDE = 160
-"""Columns of a table that is not printed to a terminal."""
+"""Letters of a line that is not printed to a terminal."""
+TITLE_WIDTH = 24
+"""Letters of the title of a row, at least; longer ones are folded."""
 
 
 def reproduce(
@@ -192,7 +194,10 @@ def _summary(part: Section, results: Path) -> str:
 
 
 def _print(table: Table) -> None:
-    """A table for the terminal: a part per group, the paper's figure under ours, the best in bold."""
+    """A table for the terminal: a part per group, the paper's figure under ours, the best in bold.
+
+    Columns that do not fit side by side follow below, with the titles of the rows again.
+    """
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table as Shown
@@ -205,22 +210,36 @@ def _print(table: Table) -> None:
         console = Console(width=WIDE)  # a file has no edge at which to fold
     console.print(Text(table.title, style="bold"))
     for group, rows in table.groups:
-        shown = Shown(box=SIMPLE_HEAD, pad_edge=False, title=group or None, title_justify="left", title_style="italic")
-        for number, title in enumerate(table.head):
-            shown.add_column(
-                title, justify="right" if number else "left", overflow="fold", min_width=5 if number else 20
-            )
-        for row in rows:
-            cells = []
-            for entry in row:
-                few = f" ({note})" if (note := table.note(entry)) else ""
-                published = f"\npaper {entry.paper}" if entry.paper else ""
-                cells.append(
-                    Text(entry.text + few, style="bold" if entry.mark == BEST else "").append(published, style="dim")
-                )
-            shown.add_row(*cells)
-        console.print(shown)
+        for columns in _side_by_side(table, console.width):
+            shown = Shown(box=SIMPLE_HEAD, pad_edge=False, title=group or None, title_justify="left")
+            for column in columns:
+                least = min(TITLE_WIDTH, max((len(row[0].text) for row in rows), default=0)) if column == 0 else 1
+                shown.add_column(table.head[column], justify="right" if column else "left", min_width=least)
+            for row in rows:
+                cells = []
+                for entry in (row[column] for column in columns):
+                    few = f" ({note})" if (note := table.note(entry)) else ""
+                    text = Text(entry.text + few, style="bold" if entry.mark == BEST else "")
+                    cells.append(text.append(f"\npaper {entry.paper}" if entry.paper else "", style="dim"))
+                shown.add_row(*cells)
+            console.print(shown)
     console.print(Text(table.caption, style="dim"))
+
+
+def _side_by_side(table: Table, width: int) -> list[list[int]]:
+    """The columns of a table in parts that fit into a width, each with the titles of the rows."""
+    rows = [row for _, found in table.groups for row in found]
+    parts, used = [[0]], TITLE_WIDTH
+    for column in range(1, len(table.head)):
+        words = [row[column] for row in rows]
+        longest = max((len(e.text) + len(table.note(e)) + 3 * bool(table.note(e)) for e in words), default=0)
+        needed = 3 + max(min(longest, TITLE_WIDTH), *map(len, table.head[column].split()), len("paper 99.9"))
+        if len(parts[-1]) > 1 and used + needed > width:
+            parts.append([0])
+            used = TITLE_WIDTH
+        parts[-1].append(column)
+        used += needed
+    return parts
 
 
 def _list(items: Mapping[str, Item], known: Mapping[str, Experiment], paper: Reproduction, scale: str) -> None:
