@@ -34,10 +34,10 @@ from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods.node.caribou import CaribouNdp
 from caribou.methods.node.dpdgc import DpdgcNdp
 from caribou.methods.node.gap import GapNdp
-from caribou.methods.node.mlp import MlpDp, apply_model
+from caribou.methods.node.mlp import MlpDp, apply_model, centred
 from caribou.methods.node.sage import SageNdp, neighbourhood_rows
 from caribou.methods.node.sage import messages as sage_messages
-from caribou.methods.node.shared import centred, messages
+from caribou.methods.node.shared import messages
 from caribou.methods.node.votes import SHARE, VotesNdp
 from caribou.privacy.accounting import epsilon_of
 from caribou.privacy.budget import Budget
@@ -59,7 +59,7 @@ def measured_methods(declared: int) -> dict[str, object]:
     return {
         "votes-ndp": VotesNdp(declared_degree=declared, votes=votes),
         "votes-ndp, whole votes": VotesNdp(declared_degree=declared, votes=VotePlan(None, SHARE)),
-        "caribou-ndp": CaribouNdp(graph_share=0.5),
+        "caribou-ndp": CaribouNdp(graph_share=0.5, hops=1),
         "gap-ndp": GapNdp(declared_degree=declared),
         "dpdgc-ndp": DpdgcNdp(declared_degree=declared),
         "sage-ndp": SageNdp(declared_degree=declared),

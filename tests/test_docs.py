@@ -28,7 +28,8 @@ from caribou.experiments.records import latest, read
 from caribou.methods import Method
 from caribou.privacy.accounting import epsilon_of, gdp_mu, largest_true_positive_rate
 from caribou.privacy.depth import plan_rows
-from caribou.privacy.events import Gaussian
+from caribou.privacy.events import EpsilonDelta, Event, Gaussian, SubsampledGaussian
+from caribou.privacy.filters import GAUSSIAN_SHARE, total_epsilon
 from caribou.privacy.sensitivity import declared_bounds, layer_sensitivity
 
 ROOT = Path(__file__).parents[1]
@@ -175,8 +176,9 @@ def test_questions_show_the_figures_of_the_plan() -> None:
     rows = [f"{floors[20] * math.sqrt(columns):.2f}" for columns in (4, 32, 128)]
     loud = planned_noise("edge", caribou.Bounds(10), [8], 0.8)[0]
     mu = gdp_mu(epsilon=4, delta=1e-5)
-    weekly = epsilon_of([Gaussian(math.sqrt(52) / mu)], 1e-5)
-    yearly = epsilon_of([Gaussian(1 / gdp_mu(epsilon=1, delta=1e-5))] * 52, 1e-5)
+    weekly = epsilon_of([Gaussian(math.sqrt(52) / gdp_mu(epsilon=4, delta=GAUSSIAN_SHARE * 1e-5))], 1e-5)
+    yearly = total_epsilon([[Gaussian(1 / gdp_mu(epsilon=1, delta=1e-5))]] * 52, caribou.Budget(10))
+    twice = total_epsilon([[Gaussian(1 / mu)]] * 2, caribou.Budget(8))
     for words in (
         sentence,
         f"{cut:.4f} with a cap of 20",
@@ -186,11 +188,56 @@ def test_questions_show_the_figures_of_the_plan() -> None:
         f"divides it by {loud / planned_noise('edge', caribou.Bounds(10), [2], 0.8)[0]:.1f} (contraction 0.8)",
         f"takes {mu / gdp_mu(epsilon=4, delta=1e-7) - 1:.0%} more".replace("%", " %"),
         f"takes {mu / gdp_mu(epsilon=4, delta=1e-8) - 1:.0%} more".replace("%", " %"),
-        f"cost {epsilon_of([Gaussian(1 / mu)] * 2, 1e-5):.2f} together",
+        f"cost {epsilon_of([Gaussian(1 / mu)] * 2, 1e-5):.2f} together, and {twice:.2f} in a ledger with a budget",
         f"leave ε = {weekly:.3f} for each",
         f"cost {yearly:.2f} together",
     ):
         assert words in " ".join(text.split()), words
+
+
+def test_cost_of_choosing_releases_one_after_the_other() -> None:
+    """Every figure of the table is the largest that is accepted, up to its last digit: as fixed in advance, and by filters."""
+    text = (DOCS / "privacy.md").read_text(encoding="utf-8")
+    pattern = r"^\| (?=\d+ (?:pure|Gaussian|of 500))(.*?) \| (.*?) \| (.*?) \| (.*?) \|$"
+    rows = re.findall(pattern, text, re.MULTILINE)
+    assert len(rows) == 8
+
+    def event(kind: str, epsilon: float) -> Event:
+        return Gaussian(1 / gdp_mu(epsilon=epsilon, delta=1e-5)) if kind == "Gaussian" else EpsilonDelta(epsilon)
+
+    for name, *cells in rows:
+        for total, cell in zip((1.0, 4.0, 8.0), cells, strict=True):
+            numbers = [float(number) for number in re.findall(r"\d\.\d{3}", cell)]
+            assert len(numbers) == 2
+            if "Poisson" in name:
+                assert poisson_figures(total) == pytest.approx(numbers, abs=1.5e-3)
+                continue
+            kinds = [kind for count, kind in re.findall(r"(\d+) (pure|Gaussian)", name) for _ in range(int(count))]
+            for number, cost in zip(numbers, (fixed_cost, filtered_cost), strict=True):
+                low, high = (cost([event(k, number + d) for k in kinds], total) for d in (-6e-4, 6e-4))
+                assert low <= total * (1 + 1e-9) <= high * (1 + 1e-9), (name, cell)
+            assert numbers[1] <= numbers[0]
+
+
+def fixed_cost(events: list[Event], total: float) -> float:
+    return epsilon_of(events, 1e-5)
+
+
+def filtered_cost(events: list[Event], total: float) -> float:
+    return total_epsilon([[event] for event in events], caribou.Budget(total))
+
+
+def poisson_figures(total: float) -> list[float]:
+    """Of two releases: epsilon of each at the smallest noise that is accepted."""
+    figures = []
+    for cost in (fixed_cost, filtered_cost):
+        low, high = 0.0, 2.5  # 1 / multiplier
+        for _ in range(16):
+            middle = (low + high) / 2
+            accepted = cost([SubsampledGaussian(1 / middle, 0.02, 500)] * 2, total) <= total
+            low, high = (middle, high) if accepted else (low, middle)
+        figures.append(epsilon_of([SubsampledGaussian(1 / low, 0.02, 500)], 1e-5))
+    return figures
 
 
 def test_measured_figures_agree() -> None:

@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 from caribou.cli.ledger import ledger_app
 from caribou.errors import BudgetExceeded, CertificateError, InputError, LedgerError
 from caribou.mechanisms.noise_source import NoiseSource
-from caribou.privacy import accounting
+from caribou.privacy import accounting, filters
 from caribou.privacy.accounting import event_words
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.certificate import Certificate
@@ -65,7 +65,7 @@ class TestShow:
         assert rows == [
             ["free", "edge", "0", "4", "1e-05", "no budget set", "-"],
             ["free", "node", "1", "2", "1e-05", "no budget set", "-"],
-            ["survey", "edge", "1", "0.5", "1e-05", "4", "3.5"],
+            ["survey", "edge", "1", "0.5", "1e-05", "4", "2.759 for a Gaussian release or 3.5 for a pure one"],
             ["survey", "node", "0", "inf", "1e-05", "no budget set", "-"],
         ]
         assert "An edge-level release leaves nothing at node level" in output
@@ -96,7 +96,8 @@ class TestShow:
         assert report["ledger"] == str(folder / "caribou-ledger.sqlite")
         assert report["chain_intact"] is True
         assert report["problems"] == []
-        nothing = {"delta": 1e-5, "epsilon_spent": "inf", "epsilon_budget": None, "epsilon_left": None}
+        nothing = {"delta": 1e-5, "epsilon_spent": "inf", "epsilon_budget": None}
+        nothing |= dict.fromkeys(("epsilon_left", "gaussian_left", "pure_left"))
         assert report["datasets"] == [
             {"name": "open", "unit": "edge", "releases": 1, **nothing},
             {"name": "open", "unit": "node", "releases": 0, **nothing},
@@ -108,6 +109,8 @@ class TestShow:
                 "epsilon_spent": pytest.approx(1.0, abs=1e-4),
                 "epsilon_budget": None,
                 "epsilon_left": None,
+                "gaussian_left": None,
+                "pure_left": None,
             },
             {
                 "name": "survey",
@@ -117,6 +120,8 @@ class TestShow:
                 "epsilon_spent": pytest.approx(0.5, abs=1e-4),
                 "epsilon_budget": 4.0,
                 "epsilon_left": pytest.approx(3.5, abs=1e-4),
+                "gaussian_left": pytest.approx(filters.largest_gaussian([[EpsilonDelta(0.5)]], Budget(4, 1e-6))),
+                "pure_left": pytest.approx(3.5, abs=1e-4),
             },
         ]
         first, second = report["releases"]
@@ -129,6 +134,7 @@ class TestShow:
             "certificate_id": None,
             "events": [{"kind": "epsilon_delta", "epsilon": 0.5, "delta": 0.0}],
             "epsilon_cumulative": pytest.approx(0.5, abs=1e-4),
+            "epsilon_recorded": pytest.approx(0.5, abs=1e-4),
             "status": "released",
         }
         assert second["epsilon_cumulative"] == "inf"
@@ -136,6 +142,20 @@ class TestShow:
         only = shown("--dataset", "open")
         assert [(d["name"], d["unit"]) for d in only["datasets"]] == [("open", "edge"), ("open", "node")]
         assert [r["id"] for r in only["releases"]] == [2]
+
+    def test_a_total_that_is_larger_than_recorded_is_said(self) -> None:
+        """As in a ledger of an earlier version, or one whose budget was set after its releases."""
+        ledger = Ledger("caribou-ledger.sqlite")
+        for description in ("one", "two"):
+            ledger.charge("survey", "edge", [Gaussian(1.0812)], description=description)
+        assert "recorded with a total" not in call("show").stdout
+        call("budget", "survey", "--epsilon", "6", "--unit", "edge")
+        said = "survey, edge level: release 2 was recorded with a total of 5.992; by the budget and the rule of today it is 6.078"
+        for arguments in (["show"], ["show", "--dataset", "survey"]):
+            output = call(*arguments).stdout
+            assert said in output
+            assert "0 (exceeded)" in output
+        assert [r["epsilon_recorded"] < r["epsilon_cumulative"] for r in shown()["releases"]] == [False, True]
 
     def test_infinite_budget(self) -> None:
         call("budget", "survey", "--epsilon", "inf", "--unit", "edge")

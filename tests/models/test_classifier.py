@@ -10,6 +10,7 @@ import torch
 
 from caribou.errors import InputError
 from caribou.models.classifier import (
+    ByteDropout,
     ClassificationModule,
     ClassifierConfig,
     classify,
@@ -102,12 +103,27 @@ def test_labels_outside_training_and_validation_are_not_read() -> None:
 
 
 def test_it_learns_from_every_input() -> None:
-    accuracy = (classify(fit(epochs=80), INPUTS).argmax(axis=1) == LABELS)[REST].mean()
-    assert accuracy > 0.65
-    swapped = fit_classifier(
-        INPUTS[::-1], LABELS, train=TRAIN, val=VAL, classes=CLASSES, config=replace(CONFIG, epochs=80), seed=1
-    )
-    assert (classify(swapped, INPUTS[::-1]).argmax(axis=1) == LABELS)[REST].mean() > 0.65
+    """Over four seeds: thirty rows are few."""
+    for inputs in (INPUTS, INPUTS[::-1]):
+        right = []
+        for seed in range(4):
+            config = replace(CONFIG, epochs=80)
+            module = fit_classifier(inputs, LABELS, train=TRAIN, val=VAL, classes=CLASSES, config=config, seed=seed)
+            right.append((classify(module, inputs).argmax(axis=1) == LABELS)[REST].mean())
+        assert np.mean(right) > 0.65
+
+
+def test_byte_dropout_drops_its_share_and_keeps_the_mean() -> None:
+    for probability in (0.0, 0.3, 0.5, 1.0):
+        dropout = ByteDropout(probability, seed=0)
+        out = dropout.train()(torch.ones(400, 250))
+        dropped = float((out == 0).double().mean())
+        assert dropped == pytest.approx(round(256 * probability) / 256, abs=0.008)
+        if probability < 1:
+            assert float(out.mean()) == pytest.approx(1.0, abs=0.02)
+        assert torch.equal(dropout.eval()(torch.ones(3)), torch.ones(3))
+    one, two = (ByteDropout(0.3, seed=s)(torch.ones(50)) for s in (1, 1))
+    assert torch.equal(one, two)
 
 
 def test_inputs_are_not_changed_and_may_be_read_only() -> None:

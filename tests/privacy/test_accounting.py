@@ -28,10 +28,13 @@ from caribou.privacy.accounting import (
     largest_true_positive_rate,
     log_normal_cdf,
     pld_epsilon,
+    pure_gdp_mu,
     pure_pld_epsilon,
     randomized_response_epsilon,
+    rdp_conversion,
     rdp_epsilon_of,
     rdp_noise_multiplier,
+    subsampled_rdp,
 )
 from caribou.privacy.budget import PrivacyUnit
 from caribou.privacy.certificate import schema
@@ -401,3 +404,47 @@ def test_a_pure_epsilon_loses_as_randomized_response(pure: float, delta: float) 
     closed = pure_pld_epsilon(pure=pure, delta=delta)
     theirs = float(accounting.compose_pld([EpsilonDelta(pure)]).get_epsilon_for_delta(delta))
     assert theirs - 1e-3 * max(1.0, pure) <= closed <= theirs + 1e-9
+
+
+@pytest.mark.parametrize("epsilon", [1e-6, 9.99e-4, 1.001e-3, 0.1, 1.0, 4.0, 40.0, 300.0])
+def test_every_pure_mechanism_has_this_gdp_parameter_and_no_smaller_one(epsilon: float) -> None:
+    """delta of randomized response against that of the Gaussian, at every epsilon; they touch at 0."""
+    probability = 1 / (1 + math.exp(-epsilon))
+
+    def exceeds(mu: float) -> bool:
+        return any(
+            probability * -math.expm1(at - epsilon) > gdp_delta(mu=mu, epsilon=at) * (1 + 1e-9)
+            for at in np.linspace(0, epsilon, 50)
+        )
+
+    mu = pure_gdp_mu(epsilon)
+    assert not exceeds(mu)
+    if epsilon < 30:  # beyond, both are 1 in double precision
+        assert exceeds(mu * 0.999)
+
+
+def test_gdp_parameter_of_no_mechanism_and_of_all() -> None:
+    assert pure_gdp_mu(0.0) == 0
+    assert pure_gdp_mu(701.0) == math.inf
+
+
+@pytest.mark.parametrize("order", [2, 7, 48, 185])
+@pytest.mark.parametrize("event", [SubsampledGaussian(1.1, 0.01, 100), SubsampledGaussian(4.0, 0.3, 20)])
+def test_renyi_bound_on_poisson_samples_equals_dp_accounting(event: SubsampledGaussian, order: int) -> None:
+    from dp_accounting import rdp
+
+    accountant = rdp.RdpAccountant([float(order)])
+    accountant.compose(*accounting_of(event).dp_event(event))
+    delta = 1e-12
+    theirs = accountant.get_epsilon(delta) - rdp_conversion(order=order, delta=delta)
+    ours = subsampled_rdp(event, order)
+    whole = event.steps * order / (2 * event.noise_multiplier**2)
+    assert ours == pytest.approx(min(theirs, whole), rel=1e-6, abs=1e-9 * event.steps)
+    assert ours >= min(theirs, whole) * (1 - 1e-12)
+
+
+def test_renyi_bound_on_poisson_samples_is_never_more_than_without_samples() -> None:
+    whole = SubsampledGaussian(2.0, 1.0, 3)
+    assert subsampled_rdp(whole, 5) == 3 * 5 / 8
+    assert subsampled_rdp(SubsampledGaussian(2.0, 0.01, 3), 10_001) == 3 * 10_001 / 8
+    assert 0 < subsampled_rdp(SubsampledGaussian(2.0, 1e-9, 3), 2) < 1e-8

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from caribou.errors import BudgetExceeded, InputError, LedgerError
-from caribou.privacy import accounting
+from caribou.privacy import accounting, filters
 from caribou.privacy.budget import DEFAULT_DELTA, Budget, PrivacyUnit
 from caribou.privacy.events import EpsilonDelta, Event, Gaussian, Laplace, NonPrivate, Parallel, SubsampledGaussian
 from caribou.privacy.ledger import Ledger
@@ -40,7 +40,7 @@ class TestBudget:
             ledger.charge("survey", NODE, pure(0.5), description="two")
         assert str(caught.value) == (
             "data set 'survey', node level: this release would bring the total to epsilon = 1.25 at delta = 1e-06; "
-            "the budget is 1, spent so far 0.75, left 0.25"
+            "the budget is 1, spent so far 0.75, left 0.195812 for a Gaussian release or 0.25 for a pure one"
         )
 
     def test_rounding_errors_are_forgiven_once_and_nothing_larger(self, ledger: Ledger) -> None:
@@ -232,7 +232,7 @@ class TestRealAccountant:
         one, two = Gaussian(3.0), Gaussian(4.0, count=2)
         ledger.charge("survey", "node", [one], description="one")
         charge = ledger.charge("survey", "node", [two], description="two")
-        assert charge.epsilon_spent == accounting.epsilon_of([one, two], 1e-6)
+        assert charge.epsilon_spent == accounting.epsilon_of([one, two], 0.75e-6)  # the share of Gaussians
         # composition, not addition
         assert charge.epsilon_spent < sum(accounting.epsilon_of([event], 1e-6) for event in (one, two))
 
@@ -260,6 +260,74 @@ class TestRealAccountant:
         event = Gaussian(np.float32(2.0), count=np.int64(3))  # type: ignore[arg-type]
         Ledger(path).charge("survey", "edge", [event], description="from an array")
         assert Ledger(path).entries()[0].events == (Gaussian(2.0, 3),)
+
+
+class TestChosenOneAfterTheOther:
+    """Under a budget the filters judge; without one, composition as if all had been fixed in advance."""
+
+    def test_what_is_left_may_be_spent_and_no_more(self, path: Path) -> None:
+        ledger = Ledger(path)
+        ledger.set_budget("survey", Budget(4))
+        ledger.charge("survey", "edge", [Gaussian(2.0)], description="one")
+        ledger.charge("survey", "edge", pure(0.25), description="two")
+        balance = ledger.total("survey", "edge")
+        assert balance.gaussian_left is not None
+        assert balance.pure_left is not None
+        for more, left in ((Gaussian, balance.gaussian_left), (EpsilonDelta, balance.pure_left)):
+            assert 0 < left < 4
+
+            def event(epsilon: float, more: type = more) -> Event:
+                return more(1 / accounting.gdp_mu(epsilon=epsilon, delta=1e-5)) if more is Gaussian else more(epsilon)
+
+            ledger.require("survey", "edge", [event(left * 0.9999)])
+            with pytest.raises(BudgetExceeded, match=r"left [0-9.]+ for a Gaussian release or [0-9.]+ for a pure one"):
+                ledger.require("survey", "edge", [event(left * 1.001)])
+
+    def test_first_release_may_cost_the_whole_budget_after_free_ones(self, path: Path) -> None:
+        events = [Gaussian(3.0), EpsilonDelta(0.5), SubsampledGaussian(2.0, 0.05, 50)]
+        ledger = Ledger(path)
+        ledger.set_budget("survey", Budget(accounting.epsilon_of(events, DEFAULT_DELTA)))
+        ledger.charge("survey", "edge", [], description="public features only")
+        assert ledger.total("survey", "edge").pure_left == ledger.total("survey", "edge").epsilon_left
+        assert ledger.charge("survey", "edge", events, description="all of it").epsilon_left == 0
+        ledger.charge("survey", "edge", pure(0.0), description="free")
+        with pytest.raises(BudgetExceeded):
+            ledger.charge("survey", "edge", pure(2**-20), description="too much")
+
+    def test_several_planned_releases_are_not_taken_for_one(self, path: Path) -> None:
+        """Two halves of the whole delta are more than two releases may cost, one by one."""
+        half = Gaussian(math.sqrt(2) / accounting.gdp_mu(epsilon=4, delta=DEFAULT_DELTA))
+        ledger = Ledger(path)
+        ledger.set_budget("survey", Budget(4))
+        ledger.require("survey", "edge", [half, half])
+        with pytest.raises(BudgetExceeded):
+            ledger.require("survey", "edge", [half], releases=2)
+        ledger.charge("survey", "edge", [half], description="one")
+        with pytest.raises(BudgetExceeded):
+            ledger.charge("survey", "edge", [half], description="two")
+
+    def test_the_totals_of_old_entries_are_computed_anew(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A ledger of an earlier version, which composed releases as if they had been fixed in advance."""
+        budget, events = Budget(6), ([Gaussian(1.2)], pure(0.5), [Gaussian(2.0)])
+
+        def composed(made: tuple[tuple[Event, ...], ...], budget: Budget) -> float:
+            return accounting.epsilon_of([event for release in made for event in release], budget.delta)
+
+        with monkeypatch.context() as earlier:
+            earlier.setattr(filters, "total_epsilon", composed)
+            earlier.setattr(filters, "largest_pure", lambda made, b: 0.0)
+            earlier.setattr(filters, "largest_gaussian", lambda made, b: 0.0)
+            old = Ledger(path)
+            old.set_budget("survey", budget)
+            for release in events:
+                old.charge("survey", "edge", release, description="one")
+        ledger = Ledger(path)
+        assert ledger.check() == ()
+        recorded = [entry.epsilon_total for entry in ledger.entries()]
+        today = [filters.total_epsilon(events[:count], budget) for count in (1, 2, 3)]
+        assert list(ledger.cumulative("survey", "edge").values()) == today
+        assert ledger.total("survey", "edge").epsilon_spent == today[-1] > recorded[-1]
+        assert len(ledger.entries()) == 3
 
 
 class TestIdentity:

@@ -311,14 +311,17 @@ class TestFile:
 
 class TestProcesses:
     def test_eight_processes_lose_nothing_and_never_overrun(self, path: Path, basic: None) -> None:
-        """8 x 10 attempts at 1/64 each under a budget of 1, from creating the file on: exactly 64 succeed."""
+        """8 x 10 attempts at 1/64 each under a budget of 1, from creating the file on: exactly 64 succeed.
+
+        delta is so small that epsilons just add up.
+        """
         together = time.time() + 1.5
         workers = [
             start(
                 """
                 time.sleep(max(0, float(sys.argv[3]) - time.time()))
                 ledger = Ledger(sys.argv[1])
-                ledger.set_budget("survey", Budget(1))
+                ledger.set_budget("survey", Budget(1, delta=1e-300))
                 for turn in range(10):
                     try:
                         charge = ledger.charge("survey", "edge", [EpsilonDelta(1 / 64)], description=sys.argv[2])
@@ -546,7 +549,7 @@ class TestAttacks:
 
     def test_a_file_that_must_not_grow_keeps_what_it_has(self, ledger: Ledger, path: Path) -> None:
         """As on a full disk: writing fails at some point inside the transaction, wherever that is."""
-        ledger.set_budget("survey", Budget(40))
+        ledger.set_budget("survey", Budget(40, delta=1e-300))  # epsilons just add up
         for _ in range(20):
             ledger.charge("survey", "edge", pure(0.125), description="x" * 400)
         size, context = path.stat().st_size, multiprocessing.get_context("fork")

@@ -62,7 +62,7 @@ def show(
     if as_json:
         typer.echo(json.dumps(_report(opened, balances, releases, totals, problems), indent=2))
     else:
-        _print(opened, balances, releases if dataset is not None else (), totals, problems)
+        _print(opened, balances, releases, totals, problems, list_releases=dataset is not None)
     if problems:
         raise typer.Exit(EXIT_BROKEN_CHAIN)
 
@@ -210,6 +210,8 @@ def _report(
                 "epsilon_spent": _number(s.epsilon_spent),
                 "epsilon_budget": None if s.budget is None else _number(s.budget.epsilon),
                 "epsilon_left": _number(s.epsilon_left),
+                "gaussian_left": _number(s.gaussian_left),
+                "pure_left": _number(s.pure_left),
             }
             for s in balances
         ],
@@ -223,6 +225,7 @@ def _report(
                 "certificate_id": r.certificate_id,
                 "events": [event_to_dict(event) for event in r.events],
                 "epsilon_cumulative": _number(totals[r.id]),
+                "epsilon_recorded": _number(r.epsilon_total),
                 "status": r.status,
             }
             for r in releases
@@ -239,6 +242,8 @@ def _print(
     releases: tuple[LedgerEntry, ...],
     totals: dict[int, float],
     problems: tuple[str, ...],
+    *,
+    list_releases: bool,
 ) -> None:
     from rich.console import Console
     from rich.text import Text
@@ -248,16 +253,33 @@ def _print(
     console.print(_table_of_datasets(balances))
     if balances:
         console.print(UNITS, soft_wrap=True)
-    if releases:
+    if list_releases and releases:
         console.print(_table_of_releases(releases, totals))
+    for line in _raised_totals(balances, releases, totals):
+        console.print(Text(line), soft_wrap=True)
     if not problems:
         console.print("chain intact")
     for problem in problems:
         typer.echo(f"chain broken: {problem}", err=True)
 
 
+def _raised_totals(
+    balances: tuple[Balance, ...], releases: tuple[LedgerEntry, ...], totals: dict[int, float]
+) -> list[str]:
+    """Where the total of today is more than was said when the latest release was recorded: one line for each balance."""
+    lines = []
+    for s in balances:
+        made = [r for r in releases if (r.dataset, r.unit, r.delta) == (s.dataset, s.unit, s.delta)]
+        if made and totals[made[-1].id] > made[-1].epsilon_total * (1 + 1e-6):
+            lines.append(
+                f"{s.dataset}, {s.unit.value} level: release {made[-1].id} was recorded with a total of "
+                f"{made[-1].epsilon_total:.4g}; by the budget and the rule of today it is {totals[made[-1].id]:.4g}"
+            )
+    return lines
+
+
 def _table_of_datasets(balances: tuple[Balance, ...]) -> Table:
-    columns = ("data set", "unit", "releases", "epsilon spent", "at delta", "budget", "left")
+    columns = ("data set", "unit", "releases", "epsilon spent", "at delta", "budget", "left for one more")
     rows = [
         (
             s.dataset,
@@ -304,18 +326,22 @@ def _table(columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> Table:
 
 
 def _left_in_words(balance: Balance) -> str:
-    if balance.epsilon_left is None:
+    """What one further release may cost, by the kind of its noise."""
+    if balance.gaussian_left is None or balance.pure_left is None:
         return "-"
-    return "0 (exceeded)" if balance.exceeded else f"{balance.epsilon_left:.4g}"
+    if balance.exceeded:
+        return "0 (exceeded)"
+    gaussian, pure = f"{balance.gaussian_left:.4g}", f"{balance.pure_left:.4g}"
+    return gaussian if gaussian == pure else f"{gaussian} for a Gaussian release or {pure} for a pure one"
 
 
 def _spent_in_words(balance: Balance) -> str:
     spent = f"spent: epsilon = {balance.epsilon_spent:.4g} at delta = {balance.delta:g}"
-    if balance.epsilon_left is None:
+    if balance.budget is None:
         return f"{spent}; no budget set"
     if balance.exceeded:
         return f"{spent}; more than the budget: no further release is allowed"
-    return f"{spent}; left: {balance.epsilon_left:.4g}"
+    return f"{spent}; left: {_left_in_words(balance)}"
 
 
 def _events_in_words(events: tuple[Event, ...]) -> str:

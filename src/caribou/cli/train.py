@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from caribou._validate import integer
+from caribou._validate import integer, positive_or_inf
 from caribou.cli.options import (
     AsJson,
     ClassNames,
@@ -106,6 +106,10 @@ def train(
     from caribou.saved_model import check_target
 
     info = method_info(method)
+    if not info.private and epsilon is not None:
+        positive_or_inf(epsilon=epsilon)
+        typer.echo(f"note: epsilon is not used by {method}, which has no privacy", err=True)
+        epsilon = None
     budget = Budget((4.0 if info.private else math.inf) if epsilon is None else epsilon, delta, info.unit)
     stored = {} if settings_file is None else chosen_settings(method, dataset, budget.epsilon, settings_file)
     options = with_public_features(stored | parse_settings(settings or []), method, public_features)
@@ -146,7 +150,7 @@ def _require_all(ledger: Path, model: Model, data: Graph, fits: int) -> None:
     from caribou.privacy.ledger import Ledger
 
     if fits > 1 and os.path.lexists(ledger):
-        Ledger(ledger, create=False).require(data.name, model.budget.unit, model.plan(data).cost * fits)
+        Ledger(ledger, create=False).require(data.name, model.budget.unit, model.plan(data).cost, releases=fits)
 
 
 def _document(method: str, dataset: str, budget: Budget, runs: list[_Run]) -> dict[str, Any]:

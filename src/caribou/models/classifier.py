@@ -41,7 +41,7 @@ class ClassifierConfig:
 
 
 class ByteDropout(nn.Module):
-    """Dropout whose probability is a multiple of 1/256, from one random byte per value: several times faster than torch's on a CPU.
+    """Dropout by one random byte per value: several times faster on a CPU than torch's. Probabilities are multiples of 1/256.
 
     Args:
         probability: that a value is dropped, in [0, 1]; rounded to a multiple of 1/256.

@@ -108,6 +108,26 @@ def gdp_mu(*, epsilon: float, delta: float) -> float:
     return (1 - 4e-12) / multiplier
 
 
+def pure_gdp_mu(epsilon: float) -> float:
+    """The smallest mu such that every epsilon-DP mechanism is mu-GDP: 2 Phi^-1(e^eps / (1 + e^eps)), rounded up.
+
+    The trade-off function of randomized response, which bounds every pure mechanism, is linear from (0, 1) to the fixed
+    point (a, a), a = 1 / (1 + e^eps), and from there to (1, 0). G_mu is convex and meets both ends, so it lies below if it
+    does at a: G_mu(a) = Phi(Phi^-1(1 - a) - mu) <= a exactly for mu >= 2 Phi^-1(1 - a).
+
+    >>> round(pure_gdp_mu(1.0), 4), pure_gdp_mu(0.0)
+    (1.232, 0.0)
+    """
+    epsilon = non_negative(epsilon=epsilon)
+    if epsilon > 700:
+        return math.inf
+    if epsilon < 1e-3:
+        # Phi^-1(1/2 + x) <= sqrt(2 pi) x (1 + 2.1 x^2) for x = tanh(eps / 2) / 2 <= 1/4000; a probability loses digits.
+        x = math.tanh(epsilon / 2) / 2
+        return 2 * math.sqrt(2 * math.pi) * x * (1 + 2.1 * x * x) * (1 + 1e-12)
+    return -2 * NormalDist().inv_cdf(1 / (1 + math.exp(epsilon))) * (1 + 1e-12)
+
+
 def _bisect(holds: Any, fails_at: float, holds_at: float) -> float:
     """The smallest point (to 1e-13) where a monotone predicate holds, from the side where it holds."""
     while holds_at - fails_at > 1e-13 * max(1e-3, holds_at):
@@ -148,6 +168,14 @@ def best_rdp_order(*, epsilon: float, delta: float) -> float:
     """
     t = math.log(1 / open_unit_interval(delta=delta)) / positive(epsilon=epsilon)
     return 1 + t + math.sqrt(t * t + t)
+
+
+def rdp_conversion(*, order: float, delta: float) -> float:
+    """What is added to a Renyi bound at the order a to make it an epsilon at ``delta``.
+
+    log((a - 1) / a) - log(a delta) / (a - 1): Canonne, Kamath and Steinke 2020, Proposition 12.
+    """
+    return math.log1p(-1 / order) - math.log(order * delta) / (order - 1)
 
 
 # -- every kind of event -------------------------------------------------------------------------------------------
@@ -452,8 +480,8 @@ def _merge_gaussians(events: Sequence[Event]) -> list[Event]:
 def rdp_epsilon_of(events: Sequence[Event], delta: float) -> float | None:
     """epsilon at ``delta`` by Renyi accounting over many orders; None where an event has no Renyi bound.
 
-    At order a, epsilon = r + log((a - 1) / a) - log(a delta) / (a - 1) for the bound r of `rdp_at` (Canonne, Kamath and Steinke
-    2020, Proposition 12). Events without a closed form go through dp-accounting.
+    At every order, epsilon is the bound of `rdp_at` plus `rdp_conversion`. Events without a closed form at every order go
+    through dp-accounting.
     """
     delta = open_unit_interval(delta=delta)
     if any(isinstance(event, Parallel) for event in events):
@@ -464,8 +492,7 @@ def rdp_epsilon_of(events: Sequence[Event], delta: float) -> float | None:
     if any(isinstance(event, NonPrivate) for event in events):
         return math.inf
     if has_rdp(events):
-        bounds = ((a, rdp_at(events, a)) for a in RDP_ORDERS)
-        return max(0.0, min(r + math.log1p(-1 / a) - math.log(a * delta) / (a - 1) for a, r in bounds))
+        return max(0.0, min(rdp_at(events, a) + rdp_conversion(order=a, delta=delta) for a in RDP_ORDERS))
     composed = [accounting_of(event).dp_event(event) for event in events]
     from dp_accounting.rdp import RdpAccountant
 
@@ -489,6 +516,28 @@ def rdp_at(events: Sequence[Event], order: float) -> float:
                 raise InputError(f"event must be Gaussian, Laplace or pure epsilon for a Renyi bound, got {event!r}")
             total += bound
     return total
+
+
+@lru_cache(maxsize=1024)
+def subsampled_rdp(event: SubsampledGaussian, order: int) -> float:
+    """The Renyi divergence bound of Gaussian steps on Poisson samples at a whole order a >= 2, rounded up.
+
+    Per step log(sum over k of C(a, k) (1 - q)^(a - k) q^k e^((k^2 - k) / (2 z^2))) / (a - 1), in both directions (Mironov,
+    Talwar and Zhang 2019, Section 3.3). Without the sampling, a / (2 z^2): for orders above 10^4, and wherever that is less.
+    """
+    a, q, z = order, event.sampling_probability, event.noise_multiplier
+    whole = event.steps * a / (2 * z * z)
+    if a > 10_000 or q == 1:
+        return whole
+    terms = [
+        math.lgamma(a + 1) - math.lgamma(k + 1) - math.lgamma(a - k + 1)
+        + (a - k) * math.log1p(-q) + k * math.log(q) + (k * k - k) / (2 * z * z)
+        for k in range(a + 1)
+    ]  # fmt: skip
+    largest = max(terms)
+    # the last summand covers the rounding of the logarithms of factorials
+    step = largest + math.log(math.fsum(math.exp(term - largest) for term in terms)) + 2.0**-32
+    return min(whole, event.steps * max(0.0, step) / (a - 1))
 
 
 def has_rdp(events: Sequence[Event]) -> bool:

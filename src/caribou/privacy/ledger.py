@@ -1,10 +1,10 @@
 """The ledger: an SQLite file that records what each data set has spent, and refuses what it cannot afford.
 
 What the ledger guarantees
-    For every data set and privacy unit with a budget (epsilon, delta), the composition of *all* releases recorded
-    under that name, judged by `caribou.privacy.accounting.epsilon_of` at the budget's delta, is at most
-    epsilon (up to the rounding error `RESOLUTION`) for as long as releases go through `Ledger.charge`. A release is
-    written down, durably, before its first noise is drawn, in the same transaction that checks it. Hence two
+    For every data set and privacy unit with a finite budget (epsilon, delta), *all* releases recorded under that name
+    are together (epsilon, delta)-DP (up to the rounding error `RESOLUTION`) for as long as releases go through
+    `Ledger.charge`, also if each is chosen by what the earlier ones showed: `caribou.privacy.filters` judges them. A
+    release is written down, durably, before its first noise is drawn, in the same transaction that checks it. Hence two
     processes can never spend the same remainder, and a crash can waste budget but never leak it: a release that
     fails afterwards stays spent. Entries are append-only, and `Ledger.check` finds entries that were edited or
     removed by other means.
@@ -14,6 +14,9 @@ What it does not guarantee
     - Records are chained with a key that lies in the same file (mode 0600). The chain finds accidents, edits with an
       SQL shell, and edits by anybody who does not read the key; whoever reads the file can forge it, and restoring
       an older copy of the whole file is not visible.
+    - The budget is fixed before. One that is raised because of what releases showed promises nothing about both.
+    - Without a finite budget nothing is promised, and the total is that of releases fixed in advance
+      (`caribou.privacy.accounting.epsilon_of`).
     - Overlapping data sets under different names are separate accounts: a person who is in both is protected by the
       composition of both.
 
@@ -47,7 +50,7 @@ from typing import Any
 
 from caribou._validate import integer, one_of
 from caribou.errors import BudgetExceeded, InputError, LedgerError
-from caribou.privacy import accounting
+from caribou.privacy import accounting, filters
 from caribou.privacy.budget import DEFAULT_DELTA, Budget, PrivacyUnit
 from caribou.privacy.events import Event, NonPrivate
 from caribou.privacy.ledger_file import (
@@ -96,9 +99,11 @@ class Balance:
     """What a ``dataset`` has spent at one ``unit``, and what is left.
 
     ``releases``: made at this unit. ``epsilon_spent``: by all of them together at ``delta``, those of the other unit included.
-    ``budget``: None if none was set.
+    ``budget``: None if none was set. ``gaussian_left`` and ``pure_left``: the largest epsilon, at the budget's delta, of
+    one further release with Gaussian noise, or of a pure one; None if no budget is set.
 
-    >>> balance = Balance("survey", PrivacyUnit.EDGE, 1e-5, releases=2, epsilon_spent=3.0, budget=Budget(4))
+    >>> left = {"gaussian_left": 0.8, "pure_left": 1.0}
+    >>> balance = Balance("survey", PrivacyUnit.EDGE, 1e-5, releases=2, epsilon_spent=3.0, budget=Budget(4), **left)
     >>> balance.epsilon_left, balance.exceeded
     (1.0, False)
     """
@@ -109,10 +114,13 @@ class Balance:
     releases: int
     epsilon_spent: float
     budget: Budget | None
+    gaussian_left: float | None
+    pure_left: float | None
 
     @property
     def epsilon_left(self) -> float | None:
-        """Budget minus spent, at least 0; None if no budget is set. Advanced composition may allow more than this."""
+        """Budget minus spent, at least 0; None if no budget is set. What one more release may cost depends on its noise:
+        `gaussian_left`, `pure_left`."""
         return _left(self.budget, self.epsilon_spent)
 
     @property
@@ -236,10 +244,10 @@ class Ledger:
     ) -> Charge:
         """Record a release that is about to be made, or refuse it. To be called before any noise is drawn.
 
-        Formal guarantees: in one ``BEGIN IMMEDIATE`` transaction all earlier events of the data set are composed with the
-        new ones, for every unit that has a budget at that budget's delta (`DEFAULT_DELTA` without one). If a total exceeds
-        its budget nothing is written and `BudgetExceeded` is raised; otherwise the release is on disk when this returns, and
-        counts as spent whatever happens afterwards.
+        Formal guarantees: in one ``BEGIN IMMEDIATE`` transaction all earlier releases of the data set are judged together
+        with the new one, for every unit that has a budget, by the filters of that budget. If a total exceeds its budget
+        nothing is written and `BudgetExceeded` is raised; otherwise the release is on disk when this returns, and counts as
+        spent whatever happens afterwards.
 
         ``fingerprints`` (see `fingerprint`) tie the name to the content: a name whose content has changed, and
         content that is known under another name, are refused. Degrees that are known under another name are warned of. An
@@ -250,16 +258,18 @@ class Ledger:
             name, unit, events, description, certificate_id, fingerprints, replace_fingerprint, already_made=False
         )
 
-    def require(self, name: str, unit: PrivacyUnit | str, events: Sequence[Event]) -> None:
-        """Raise `BudgetExceeded` if these events would not fit as things stand. Writes and reserves nothing: `charge` decides.
+    def require(self, name: str, unit: PrivacyUnit | str, events: Sequence[Event], *, releases: int = 1) -> None:
+        """Raise `BudgetExceeded` if so many ``releases`` of these events would not fit as things stand.
 
-        For a caller that plans several releases and does not want to be stopped half way.
+        Writes and reserves nothing: `charge` decides. For a caller that plans several releases and does not want to be stopped
+        half way.
         """
+        integer(at_least=1, releases=releases)
         unit = PrivacyUnit.parse(unit)
         ledger_text(dataset=name)
         contents = self._intact()
         _require_one_spelling(contents, name)
-        _require_affordable(contents, name, unit, decode_events(encode_events(events)))
+        _require_affordable(contents, name, unit, (decode_events(encode_events(events)),) * releases)
 
     def record_past(
         self,
@@ -287,7 +297,7 @@ class Ledger:
     # -- what callers ask -----------------------------------------------------------------------------------------
 
     def total(self, name: str, unit: PrivacyUnit | str) -> Balance:
-        """What the data set has spent at this unit: all its events composed at the budget's delta."""
+        """What the data set has spent at this unit, by the filters of its budget, and what one further release may cost."""
         unit = PrivacyUnit.parse(unit)
         contents = self._intact()
         self._require_known(contents, name)
@@ -317,20 +327,20 @@ class Ledger:
         return tuple(c for c in contents.changes if c.dataset == name)
 
     def cumulative(self, name: str, unit: PrivacyUnit | str) -> dict[int, float]:
-        """The total epsilon after each release (by id) that was made at this unit, at the delta of today's budget."""
+        """The total epsilon after each release (by id) that was made at this unit, by today's budget and today's rule."""
         unit = PrivacyUnit.parse(unit)
         contents = self._intact()
         self._require_known(contents, name)
-        delta = _delta(contents.budget(name, unit))
+        budget = contents.budget(name, unit)
         totals: dict[int, float] = {}
-        events: tuple[Event, ...] = ()
+        releases: tuple[tuple[Event, ...], ...] = ()
         for entry in contents.of(name):
-            events += accounting.at_unit(entry.events, made_at=entry.unit, at=unit)
+            releases += (accounting.at_unit(entry.events, made_at=entry.unit, at=unit),)
             if entry.unit is not unit:
                 continue
-            # Composing every prefix again is slow; the recorded total is the answer unless delta has changed since.
-            known = entry.delta == delta
-            totals[entry.id] = entry.epsilon_total if known else _epsilon(events, delta)
+            # Without a budget every prefix would be composed again, which is slow; then the recorded total was computed alike.
+            known = budget is None and entry.delta == _delta(budget)
+            totals[entry.id] = entry.epsilon_total if known else _epsilon(releases, budget)
         return totals
 
     def check(self) -> tuple[str, ...]:
@@ -371,10 +381,10 @@ class Ledger:
             self._require_new_certificate(contents, name, certificate_id, unit, new_events)
             self._bind_fingerprints(entries, contents, name, fingerprints, replace_fingerprint)
             if not already_made:
-                _require_affordable(contents, name, unit, new_events)
+                _require_affordable(contents, name, unit, (new_events,))
             budget = contents.budget(name, unit)
             delta = _delta(budget)
-            total = _epsilon(contents.events(name, unit) + new_events, delta)
+            total = _epsilon((*contents.costs(name, unit), new_events), budget)
             time = self._now()
             identity = entries.append_release(
                 time,
@@ -487,9 +497,9 @@ class _Contents:
     def of(self, name: str, unit: PrivacyUnit | None = None) -> tuple[LedgerEntry, ...]:
         return tuple(r for r in self.releases if r.dataset == name and unit in (None, r.unit))
 
-    def events(self, name: str, unit: PrivacyUnit) -> tuple[Event, ...]:
-        """What all releases of the data set, at either unit, cost at this one."""
-        return tuple(e for r in self.of(name) for e in accounting.at_unit(r.events, made_at=r.unit, at=unit))
+    def costs(self, name: str, unit: PrivacyUnit) -> tuple[tuple[Event, ...], ...]:
+        """What each release of the data set, at either unit, costs at this one."""
+        return tuple(accounting.at_unit(r.events, made_at=r.unit, at=unit) for r in self.of(name))
 
     def budget(self, name: str, unit: PrivacyUnit) -> Budget | None:
         for change in reversed(self.changes):
@@ -528,9 +538,16 @@ def _version_of(fingerprint: str) -> str:
 # -- judging ------------------------------------------------------------------------------------------------------
 
 
-def _epsilon(events: tuple[Event, ...], delta: float) -> float:
+def _epsilon(releases: tuple[tuple[Event, ...], ...], budget: Budget | None) -> float:
+    """The total of all releases: by the filters of a finite budget, else as if they had been fixed in advance."""
+    events = tuple(event for release in releases for event in release)
     try:
-        epsilon = float(accounting.epsilon_of(events, delta)) if events else 0.0
+        if not events:
+            epsilon = 0.0
+        elif budget is not None and budget.is_private:
+            epsilon = float(filters.total_epsilon(releases, budget))
+        else:
+            epsilon = float(accounting.epsilon_of(events, _delta(budget)))
     except (ArithmeticError, ValueError):
         return math.inf  # numbers that no accountant can compute with: what cannot be bounded is not bounded
     if not epsilon >= 0:
@@ -546,19 +563,20 @@ def _affordable(total: float, budget: Budget) -> bool:
     return total <= budget.epsilon * (1 + RESOLUTION)
 
 
-def _require_affordable(contents: _Contents, name: str, unit: PrivacyUnit, planned: tuple[Event, ...]) -> None:
+def _require_affordable(
+    contents: _Contents, name: str, unit: PrivacyUnit, planned: tuple[tuple[Event, ...], ...]
+) -> None:
     """A release counts at both units, and no budget of either may be exceeded."""
     for at in PrivacyUnit:
         budget = contents.budget(name, at)
         if budget is None:
             continue
-        spent = contents.events(name, at)
-        events = spent + accounting.at_unit(planned, made_at=unit, at=at)
-        total = _epsilon(events, budget.delta)
+        spent = contents.costs(name, at)
+        releases = spent + tuple(accounting.at_unit(events, made_at=unit, at=at) for events in planned)
+        total = _epsilon(releases, budget)
         if not _affordable(total, budget):
-            before = _epsilon(spent, budget.delta)
-            why = _why_of_units(contents, name, unit, at) or _why_infinite(total, events)
-            raise BudgetExceeded(_refusal(name, budget, before, total) + why)
+            why = _why_of_units(contents, name, unit, at) or _why_infinite(total, releases)
+            raise BudgetExceeded(_refusal(_balance(contents, name, at, budget), budget, total) + why)
 
 
 def _why_of_units(contents: _Contents, name: str, unit: PrivacyUnit, at: PrivacyUnit) -> str:
@@ -578,11 +596,11 @@ def _why_of_units(contents: _Contents, name: str, unit: PrivacyUnit, at: Privacy
     return ""
 
 
-def _why_infinite(total: float, events: tuple[Event, ...]) -> str:
-    if math.isinf(total) and not any(isinstance(event, NonPrivate) for event in events):
+def _why_infinite(total: float, releases: tuple[tuple[Event, ...], ...]) -> str:
+    if math.isinf(total) and not any(isinstance(event, NonPrivate) for release in releases for event in release):
         return (
-            "; epsilon = inf means that the deltas of the releases alone exceed the budget's delta, or that the total is "
-            "too large to be computed"
+            "; epsilon = inf means that the deltas of the releases alone exceed the budget's delta "
+            f"({filters.ADDED_SHARE:g} of it, where there are several), or that the total is too large to be computed"
         )
     return ""
 
@@ -608,19 +626,22 @@ def _left(budget: Budget | None, spent: float) -> float | None:
 
 
 def _balance(contents: _Contents, name: str, unit: PrivacyUnit, budget: Budget | None) -> Balance:
-    delta = _delta(budget)
-    spent = _epsilon(contents.events(name, unit), delta)
-    return Balance(name, unit, delta, len(contents.of(name, unit)), spent, budget)
+    releases = contents.costs(name, unit)
+    spent = _epsilon(releases, budget)
+    gaussian = pure = _left(budget, spent)
+    if budget is not None and budget.is_private and gaussian:
+        gaussian, pure = filters.largest_gaussian(releases, budget), filters.largest_pure(releases, budget)
+    return Balance(name, unit, _delta(budget), len(contents.of(name, unit)), spent, budget, gaussian, pure)
 
 
-def _refusal(name: str, budget: Budget, before: float, total: float) -> str:
-    left = _left(budget, before)
+def _refusal(balance: Balance, budget: Budget, total: float) -> str:
     # Two different numbers must not look the same in the sentence that says that one is larger.
     style = "{:.6g}" if f"{total:.6g}" != f"{budget.epsilon:.6g}" else "{!r}"
     return (
-        f"data set {name!r}, {budget.unit.value} level: this release would bring the total to epsilon = "
+        f"data set {balance.dataset!r}, {budget.unit.value} level: this release would bring the total to epsilon = "
         f"{style.format(total)} at delta = {budget.delta:g}; the budget is {style.format(budget.epsilon)}, "
-        f"spent so far {before:.6g}, left {left:.6g}"
+        f"spent so far {balance.epsilon_spent:.6g}, left {balance.gaussian_left:.6g} for a Gaussian release or "
+        f"{balance.pure_left:.6g} for a pure one"
     )
 
 
