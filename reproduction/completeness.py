@@ -158,7 +158,7 @@ SOURCES = {
     CHAINS: ("chain-tops",),
     "pu-2": ("node-small-degree",),
     "pu-3": ("edge-accuracy", "node-accuracy"),
-    "crv-eps": ("chain-depth", "chain-depth-public"),
+    "crv-eps": ("chain-depth",),
     "crv-d": ("degree",),
     "crv-h": ("heatmaps",),
     "ov-e": ("overhead",),

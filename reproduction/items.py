@@ -519,7 +519,7 @@ def _only(name: str, build: Callable[[Records], Sequence[Block]]) -> Callable[[B
 
 
 ACCURACIES = ("edge-accuracy", "node-accuracy")
-DEPTHS = ("chain-depth", "chain-depth-public")
+DEPTHS = ("chain-depth",)
 
 ITEMS = (
     Item(

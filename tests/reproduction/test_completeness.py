@@ -33,15 +33,7 @@ def test_every_cell_of_the_paper_is_in_a_grid_or_has_a_reason() -> None:
         e.name: [_measured(e.name, cell) for cell in e.cells("laptop")] for e in available(PAPER / "experiments")
     }
     missing = absent(records)
-    known = {wanted for wanted in missing if _not_planned(wanted)}
-    assert not set(missing) - known, "\n".join(str(w) for w in missing if w not in known)
-
-
-def _not_planned(wanted: Wanted) -> bool:
-    """What no grid has yet; each line goes when its grid does."""
-    if wanted.item.startswith("aud "):
-        return wanted.dataset in ("pubmed", "computers", "facebook")
-    return wanted.item == "crv-eps" and wanted.epsilon == "inf"
+    assert not missing, "\n".join(map(str, missing))
 
 
 def _measured(name: str, cell: dict) -> Record:

@@ -22,8 +22,8 @@ RECORDS = {
     "chain-depth": [
         *(swept("caribou-edp", 4, s, SWEEP, [0.5 + s / 100, 0.6 + s / 100, 0.7, 0.8]) for s in range(3)),
         *(swept("gap-edp", 4, s, [{"hops": 1}, {"hops": 10}], [0.55, 0.65]) for s in range(3)),
+        swept("caribou-inf", "inf", 0, SWEEP[:1], [0.9]),
     ],
-    "chain-depth-public": [swept("caribou-inf", "inf", 0, SWEEP[:1], [0.9])],
 }
 
 

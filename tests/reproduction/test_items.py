@@ -28,8 +28,6 @@ WITHOUT_CARIBOU = {
     "noise-depth": "computed; no method is fitted",
     "motivation": "the paper's study of GAP",
 }
-LACKING = {"defaults", "allocation"}
-"""Grids whose smoke scale does not have CARIBOU yet."""
 
 
 def known() -> dict[str, Experiment]:
@@ -37,13 +35,11 @@ def known() -> dict[str, Experiment]:
 
 
 @pytest.mark.parametrize("name", sorted(known()))
-def test_every_smoke_scale_contains_caribou(name: str, request: pytest.FixtureRequest) -> None:
+def test_every_smoke_scale_contains_caribou(name: str) -> None:
     if name in WITHOUT_CARIBOU:
         cells = known()[name].cells("laptop")
         assert not any(str(cell.get("method")).startswith("caribou") for cell in cells), WITHOUT_CARIBOU[name]
         return
-    if name in LACKING:
-        request.applymarker(pytest.mark.xfail(strict=True, reason="take it out of LACKING when its grid is mended"))
     assert any(str(cell.get("method")).startswith("caribou") for cell in known()[name].cells("smoke"))
 
 
