@@ -40,6 +40,7 @@ from reproduction.attacks import audit_blocks
 from reproduction.costs import larger_blocks, overhead_blocks
 from reproduction.depth import depth_blocks
 from reproduction.designs import design_blocks
+from reproduction.downstream import downstream_blocks
 from reproduction.figures import Map, heat_maps
 from reproduction.rows import (
     DAGGER,
@@ -579,4 +580,11 @@ ITEMS = (
     ),
     Item("defaults", "The defaults, without any search", "added", ("defaults",), defaults_blocks),
     Item("allocation", "How one budget is split", "added", ("allocation",), allocation_blocks),
+    Item(
+        "downstream",
+        "Link prediction and graph classification",
+        "added",
+        ("downstream",),
+        _only("downstream", downstream_blocks),
+    ),
 )

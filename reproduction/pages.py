@@ -1,4 +1,4 @@
-"""Write what pages say about records: tables of docs/audit-results.md, reproduction.md, field.md and reproduction/README.md.
+"""Write what pages say about records: tables of four pages in docs/ and of reproduction/README.md.
 
 ``make result-pages`` runs it (``python -m reproduction.pages``); tests/reproduction/test_pages.py compares.
 """
@@ -18,6 +18,7 @@ from caribou.experiments.report.summary import mean_of, successes
 from reproduction import completeness, paper
 from reproduction.attacks import audit_tables
 from reproduction.comparison import Scores, Wins, rivals, scores_of, strongest, wins, without_graph
+from reproduction.downstream import downstream_blocks
 from reproduction.field import FIELD_PAGE, field_page
 from reproduction.items import ITEMS
 from reproduction.rows import AUTHORS, DAGGER, DAGGER_NOTE, VALIDATED, dataset_title
@@ -25,6 +26,7 @@ from reproduction.rows import AUTHORS, DAGGER, DAGGER_NOTE, VALIDATED, dataset_t
 ROOT = Path(__file__).parents[1]
 AUDIT_PAGE, README = ROOT / "docs" / "audit-results.md", ROOT / "reproduction" / "README.md"
 CLAIMS_PAGE = ROOT / "docs" / "reproduction.md"
+DOWNSTREAM_PAGE = ROOT / "docs" / "downstream.md"
 CORES = 2
 NOT_MEASURED = "n.m."
 SCALE = "laptop"
@@ -33,7 +35,17 @@ SCALE = "laptop"
 
 def audit_page(text: str, records: Sequence[Record]) -> str:
     """The page with every table between its marks as the records have it."""
-    for table in audit_tables(records):
+    return with_tables(text, audit_tables(records))
+
+
+def downstream_page(text: str, records: Sequence[Record]) -> str:
+    """docs/downstream.md with its tables as the records have them."""
+    return with_tables(text, downstream_blocks(records))
+
+
+def with_tables(text: str, tables: Sequence[Table]) -> str:
+    """The text with each table between its marks."""
+    for table in tables:
         text = between_marks(text, table.name, markdown(table))
     return text
 
@@ -226,6 +238,7 @@ def pages() -> dict[Path, str]:
         AUDIT_PAGE: audit_page(AUDIT_PAGE.read_text(encoding="utf-8"), found["audit"]),
         CLAIMS_PAGE: claims_page(CLAIMS_PAGE.read_text(encoding="utf-8"), found),
         FIELD_PAGE: field_page(FIELD_PAGE.read_text(encoding="utf-8"), records),
+        DOWNSTREAM_PAGE: downstream_page(DOWNSTREAM_PAGE.read_text(encoding="utf-8"), found["downstream"]),
         README: readme_page(README.read_text(encoding="utf-8"), experiments, records),
     }
 

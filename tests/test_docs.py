@@ -37,7 +37,10 @@ DOCS = ROOT / "docs"
 PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")] + sorted(DOCS.rglob("*.md"))
 RUNNABLE = [
     ROOT / "README.md",
-    *(DOCS / name for name in ("getting-started.md", "faq.md", "certificates.md", "training.md", "auditing.md")),
+    *(
+        DOCS / name
+        for name in ("getting-started.md", "faq.md", "certificates.md", "training.md", "downstream.md", "auditing.md")
+    ),
 ]
 SCRIPTS = Path(sys.executable).parent
 

@@ -195,8 +195,13 @@ def calls(tree: ast.Module) -> set[str]:
 def test_noise_is_drawn_in_one_file() -> None:
     """No module on the way from a private graph to a release draws noise but mechanisms/noise.py."""
     draws = {"randn", "normal", "normal_", "standard_normal", "laplace", "gumbel", "randn_like", "urandom"}
-    # a generated data set, initial weights, and weights drawn before any data is seen
-    public_randomness = {"caribou.datasets.csbm", "caribou.models.encoder", "caribou.models.public_weights"}
+    # generated data sets, initial weights, and weights drawn before any data is seen
+    public_randomness = {
+        "caribou.datasets.csbm",
+        "caribou.datasets.graph_collections",
+        "caribou.models.encoder",
+        "caribou.models.public_weights",
+    }
     # bytes over an erased key, and the number by which a process is known
     no_noise = {"caribou._files", "caribou.mechanisms.process_marker"}
     for name, tree in modules().items():

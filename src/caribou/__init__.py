@@ -1,7 +1,8 @@
 """CARIBOU: private graph learning whose guarantee survives attack.
 
 Names in the order of the pipeline: a graph comes in, bounds and a budget are declared, a contractive layer is run with noise, a
-state comes out with its certificate. Heavy libraries are loaded on first use, so that ``import caribou`` is cheap.
+state comes out with its certificate, and tasks are done with it. Heavy libraries are loaded on first use, so that
+``import caribou`` is cheap.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ _HOMES = {
     "Votes": "caribou.estimators",
     "Caribou": "caribou.estimators",
     "load": "caribou.estimators",
+    "LinkPredictor": "caribou.models.links",
+    "GraphClassifier": "caribou.models.graph_classifier",
     "Certificate": "caribou.privacy.certificate",
     "verify": "caribou.privacy.verify",
     "Ledger": "caribou.privacy.ledger",
@@ -45,7 +48,9 @@ __all__ = [
     "ContractiveGraphLayer",
     "Embeddings",
     "Graph",
+    "GraphClassifier",
     "Ledger",
+    "LinkPredictor",
     "Model",
     "NoiseSource",
     "PrivacyUnit",
@@ -70,6 +75,8 @@ if TYPE_CHECKING:
     from caribou.layers.contractive import ContractiveGraphLayer
     from caribou.mechanisms.message_passing import propagate
     from caribou.mechanisms.noise_source import NoiseSource
+    from caribou.models.graph_classifier import GraphClassifier
+    from caribou.models.links import LinkPredictor
     from caribou.privacy.budget import Budget, PrivacyUnit
     from caribou.privacy.certificate import Certificate
     from caribou.privacy.ledger import Ledger

@@ -1,4 +1,4 @@
-"""Cells of attacks: each attack is the one that its name says, once per cell, and says how noise was handled."""
+"""Cells of attacks (once per cell, with how noise was handled) and of downstream tasks (repeatable, by one release each)."""
 
 from __future__ import annotations
 
@@ -70,3 +70,61 @@ def test_node_attacks() -> None:
 def test_bad_cells(change: dict, message: str) -> None:
     with pytest.raises(InputError, match=message):
         measure({**LINKTELLER, **change}, None)
+
+
+LINKS = {
+    "kind": "downstream", "task": "links", "dataset": "csbm:nodes=200,signal=3", "method": "caribou-edp", "epsilon": 16,
+    "seed": 0, "settings": {"messages": "embeddings", "hops": 2, "beta": 1.0, "classifier": "mlp"},
+}  # fmt: skip
+
+
+def test_links_of_hidden_edges() -> None:
+    found = measure(LINKS, None)
+    assert set(found["by_rows"]) == {"released", "joined"}
+    assert found["auc"] == found["by_rows"]["released"]["cosine"]["auc"]
+    assert found["average_precision"] == found["by_rows"]["released"]["cosine"]["average_precision"]
+    assert found["pairs"] == 200, "a tenth of 1,000 edges, and as many other pairs"
+    assert found["epsilon_spent"] == pytest.approx(16, rel=1e-3)
+    json.dumps(found, allow_nan=False)
+    assert results(measure(LINKS, None)) == results(found), "a cell can be measured again"
+    free = measure({**LINKS, "method": "mlp", "epsilon": "inf", "settings": {}}, None)
+    assert set(free["by_rows"]) == {"embeddings", "features"}
+    assert free["epsilon_spent"] == 0
+
+
+def test_the_release_does_not_see_hidden_edges(monkeypatch: pytest.MonkeyPatch) -> None:
+    from caribou.methods.edge.gap import Gap
+
+    seen, fit = [], Gap.fit
+    monkeypatch.setattr(
+        Gap, "fit", lambda self, plan, graph, *rest: seen.append(graph) or fit(self, plan, graph, *rest)
+    )
+    measure({**LINKS, "method": "gap-edp", "settings": {}}, None)
+    assert [graph.num_edges for graph in seen] == [900]
+
+
+@pytest.mark.parametrize("method", ["caribou-edp", "gap-edp", "mlp"])
+def test_graphs_of_one_collection_and_of_another(method: str) -> None:
+    settings = LINKS["settings"] if method == "caribou-edp" else {}
+    cell = {"kind": "downstream", "task": "graphs", "dataset": "chain-s:8", "method": method, "epsilon": 16, "seed": 1}
+    one = measure({**cell, "settings": settings}, None)
+    assert one["test_graphs"] == 8, "the half without public classes"
+    assert one["test_accuracy"] == next(iter(one["by_rows"].values()))["linear"]
+    other = measure({**cell, "dataset": "chain-s:8 -> chain-m:6", "settings": settings}, None)
+    assert other["test_graphs"] == 12
+    assert other["by_rows"].keys() == one["by_rows"].keys()
+    if method == "mlp":
+        assert one["test_accuracy"] == other["test_accuracy"] == 1, "the first node of a chain tells its class"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"task": "nodes"}, "task must be one of links, graphs, got 'nodes'"),
+        ({"task": "graphs", "dataset": "cora"}, "to be a collection of graphs, got 'cora'"),
+        ({"method": "caribou-inf"}, "epsilon must be inf for caribou-inf"),
+    ],
+)
+def test_bad_tasks(change: dict, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        measure({**LINKS, **change}, None)

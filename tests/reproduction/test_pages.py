@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,14 @@ def record(method: str, seed: int, status: str = OK, **measures: float) -> Recor
 def test_pages_are_up_to_date() -> None:
     for page, content in pages.pages().items():
         assert page.read_text(encoding="utf-8") == content, "run: make result-pages"
+
+
+def test_figures_in_the_words_about_downstream_tasks_stand_in_its_tables() -> None:
+    tables, words = pages.DOWNSTREAM_PAGE.read_text(encoding="utf-8").split("## What works and what does not")
+    figures = re.findall(r"\b(?:0\.\d{3}|\d{2,3}\.\d)\b", words)
+    rows = "\n".join(line for line in tables.split("\n") if line.startswith("|"))
+    assert len(figures) > 10
+    assert not [figure for figure in figures if not re.search(rf"[|±] {re.escape(figure)} ", rows)]
 
 
 def test_minutes_by_kind_over_two_cores_with_a_shared_encoder_once() -> None:

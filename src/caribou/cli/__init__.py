@@ -18,6 +18,7 @@ from caribou.cli.audit import audit
 from caribou.cli.choose import choose
 from caribou.cli.datasets import datasets
 from caribou.cli.doctor import doctor
+from caribou.cli.downstream import graphs, links
 from caribou.cli.ledger import ledger_app
 from caribou.cli.methods import methods
 from caribou.cli.plan import plan
@@ -67,6 +68,8 @@ app.command()(propagate)
 app.command()(choose)
 app.command()(predict)
 app.command()(embed)
+app.command()(links)
+app.command()(graphs)
 app.command()(certificate)
 app.command()(audit)
 app.command()(verify)

@@ -55,7 +55,7 @@ def predict(
     """
     from caribou.estimators import load
 
-    _check_table(out)
+    check_table(out)
     model = load(run)
     if graph is None:
         if nodes is not None or column or classes is not None or name is not None or training_graph:
@@ -71,7 +71,7 @@ def predict(
             probabilities = model.predict_proba(data, training_graph=True)
         else:
             probabilities = _new_release(model, data, out, ledger, replace_fingerprint)
-    _write_table(_predictions(probabilities, model.classes, ids, title), out)
+    write_table(_predictions(probabilities, model.classes, ids, title), out)
     typer.echo(f"wrote {len(probabilities)} predictions to {out}")
     if model.budget.unit is PrivacyUnit.NODE:
         typer.echo(
@@ -91,13 +91,13 @@ def embed(
 
     from caribou.estimators import load
 
-    _check_table(out, (*TABLES, ".npy"))
+    check_table(out, (*TABLES, ".npy"))
     model = load(run)
     state = model.embeddings
     if out.suffix == ".npy":
         _write_whole(out, lambda path: np.save(path, state))
     else:
-        _write_table(_table(state, [f"x{i}" for i in range(state.shape[1])], model.node_ids, model.id_title), out)
+        write_table(_table(state, [f"x{i}" for i in range(state.shape[1])], model.node_ids, model.id_title), out)
     typer.echo(f"wrote {state.shape[0]} x {state.shape[1]} embeddings to {out}")
 
 
@@ -198,7 +198,8 @@ def _table(values: np.ndarray, columns: list[str], ids: tuple[str, ...] | None, 
     return table
 
 
-def _check_table(out: Path, endings: tuple[str, ...] = TABLES) -> None:
+def check_table(out: Path, endings: tuple[str, ...] = TABLES) -> None:
+    """A table that can be written: a known ending, a new file, in a folder that can be written."""
     from caribou.saved_model import require_writable
 
     if out.suffix not in endings:
@@ -210,7 +211,8 @@ def _check_table(out: Path, endings: tuple[str, ...] = TABLES) -> None:
     require_writable(out.absolute().parent, str(out))
 
 
-def _write_table(table: pd.DataFrame, out: Path) -> None:
+def write_table(table: pd.DataFrame, out: Path) -> None:
+    """By the ending of the file, whole or not at all."""
     if out.suffix == ".csv":
         _write_whole(out, lambda path: table.to_csv(path, index=False))
     else:

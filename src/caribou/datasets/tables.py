@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import re
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -41,7 +42,7 @@ def read_tables(edges: Path, nodes: Path, titles: Titles, name: str, classes: Cl
     id_title = _chosen(list(node_frame.columns), titles.id, _IDS, nodes, "id", needed=True)
     if len(node_frame) == 0:
         raise DataError(f"{nodes}: must hold at least one node, got a table without rows")
-    at_node = _rows_of(nodes)
+    at_node = rows_of(nodes)
     ids = columns.texts(node_frame[id_title], str(id_title), at_node)
     node_ids = columns.unique_ids(ids, str(id_title), at_node)
     pairs = _pairs(edges, titles, ids)
@@ -94,13 +95,25 @@ def build(
     return graph if label is None or classes is not None else replace(graph, classes_declared=False)
 
 
+def column_titles(path: Path) -> list[str]:
+    """Titles of the columns of a table, each once."""
+    return _header(path)
+
+
+def text_cells(path: Path, titles: Sequence[str]) -> list[np.ndarray]:
+    """The cells of some columns of a table as normalised text; None where a cell is empty. [rows] each"""
+    frame = _frame(path, set(titles), only=list(titles))
+    return [columns.texts(frame[title], title, rows_of(path)) for title in titles]
+
+
 def naming_hint(label: str | None, split: str | None) -> str:
     """The end of a message about a column that is no feature: the roles that no column plays yet."""
     free = [role for role, title in (("label", label), ("split", split)) if title is None]
     return f"; if it is not a feature, remove it or declare it the {' or '.join(free)} column" if free else ""
 
 
-def _rows_of(path: Path) -> columns.Place:
+def rows_of(path: Path) -> columns.Place:
+    """Says where a cell of a table stands, rows counted from 1."""
     return lambda k: f"{path}: row {k + 1}"
 
 
@@ -122,7 +135,7 @@ def _pairs(path: Path, titles: Titles, ids: np.ndarray) -> np.ndarray:
         warnings.warn(f"{path}: columns {_listed(others)} are ignored: edges are unweighted", UserWarning, stacklevel=4)
     frame = _frame(path, {str(source), str(target)}, only=[str(source), str(target)])
     ends = [
-        columns.positions(columns.texts(frame[title], title, _rows_of(path)), ids, title, _rows_of(path))
+        columns.positions(columns.texts(frame[title], title, rows_of(path)), ids, title, rows_of(path))
         for title in (str(source), str(target))
     ]
     return np.stack(ends)

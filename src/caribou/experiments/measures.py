@@ -149,6 +149,80 @@ def _attack_of(cell: Cell) -> Any:
     return replace(attack, **{field.name: cell[field.name] for field in fields(attack) if field.name in cell})
 
 
+def release_and_use(cell: Cell, data_dir: Path | None, settings_file: Path | None = None) -> dict[str, Any]:
+    """Release, then do a downstream ``task``: "links" (AUC and average precision of hidden pairs) or "graphs" (test accuracy).
+
+    The figure of the cell is that of the rows that stand for the method, with cosines or a linear head; ``by_rows`` has all.
+    """
+    task = str(cell.get("task"))
+    if task not in TASKS:
+        raise InputError(f"task must be one of {', '.join(TASKS)}, got {task!r}")
+    return TASKS[task](cell, data_dir, settings_file)
+
+
+def _links(cell: Cell, data_dir: Path | None, settings_file: Path | None) -> dict[str, Any]:
+    """Hide edges, release what is left, score the hidden pairs."""
+    from caribou.datasets import load
+    from caribou.experiments.downstream import hide_edges, link_figures, rows_by_name
+    from caribou.mechanisms.noise_source import NoiseSource
+    from caribou.methods import fit
+    from caribou.models.links import COSINE
+    from caribou.randomness import Streams
+
+    streams = Streams(int(cell["seed"]))
+    hidden = hide_edges(load(str(cell["dataset"]), data_dir=data_dir, seed=streams.seed), streams)
+    cost, method = Meter(), _method_of(cell, settings_file)
+    fitted = fit(method, hidden.graph, budget_of(cell), streams, NoiseSource.seeded(noise_seed(cell)))
+    rows = rows_by_name(fitted.released, fitted.weights, hidden.graph)
+    figures = {name: link_figures(values, hidden.pairs, hidden.labels) for name, values in rows.items()}
+    measured = {**next(iter(figures.values()))[COSINE], "by_rows": figures, "pairs": len(hidden.labels)}
+    return {**measured, **_terms(method, fitted), **cost.read()}
+
+
+def _graphs(cell: Cell, data_dir: Path | None, settings_file: Path | None) -> dict[str, Any]:
+    """Classify graphs of the collection ``dataset``; with ``one -> other``, graphs of the other, by a release of its own."""
+    from caribou.datasets.graph_collections import load_collection
+    from caribou.experiments import downstream
+    from caribou.mechanisms.noise_source import NoiseSource
+    from caribou.methods import fit, predict_graph
+    from caribou.randomness import Streams
+
+    streams, noise = Streams(int(cell["seed"])), NoiseSource.seeded(noise_seed(cell))
+    name, arrow, second = str(cell["dataset"]).partition(" -> ")
+    first = load_collection(name, seed=streams.seed)
+    train = downstream.training_graphs(first, streams)
+    first = first if arrow else first.with_training_graphs(train)
+    cost, method, budget = Meter(), _method_of(cell, settings_file), budget_of(cell)
+    fitted = fit(method, first.graph, budget, streams, noise.stream("first"))
+    rows = downstream.rows_by_name(fitted.released, fitted.weights, first.graph)
+    if arrow:
+        other = load_collection(second, seed=streams.child("another collection").seed)
+        again = predict_graph(method, fitted.weights, other.graph, budget, streams, noise.stream("second"))
+        theirs = downstream.rows_by_name(again.released, fitted.weights, other.graph)
+        figures = {name: downstream.inductive_accuracy(rows[name], first, theirs[name], other) for name in rows}
+        tested = len(other.labels)
+    else:
+        figures = {name: downstream.transductive_accuracy(values, first, train) for name, values in rows.items()}
+        tested = len(first.labels) - len(train)
+    measured = {"test_accuracy": next(iter(figures.values()))["linear"], "by_rows": figures, "test_graphs": tested}
+    return {**measured, **_terms(method, fitted), **cost.read()}
+
+
+def _method_of(cell: Cell, settings_file: Path | None) -> Any:
+    from caribou.methods import method_info
+
+    info = method_info(str(cell["method"]))
+    info.check(str(cell["method"]), budget_of(cell))
+    return info.create(**settings_of(cell, settings_file))
+
+
+def _terms(method: Any, fitted: Any) -> dict[str, Any]:
+    """What a release cost, and the settings it was made with."""
+    from caribou.privacy.certificate import json_number
+
+    return {"epsilon_spent": json_number(fitted.certificate.epsilon_spent), "settings": dict(method.settings())}
+
+
 def noise_of_depth(cell: Cell, data_dir: Path | None = None, settings_file: Path | None = None) -> dict[str, Any]:
     """The noise that K hops need: exact and Renyi accounting of the convergent bound, and linear composition."""
     from dataclasses import asdict
@@ -236,9 +310,12 @@ class Meter:
         }
 
 
+TASKS: Mapping[str, Measure] = {"links": _links, "graphs": _graphs}
+"""What is done with a release, by the ``task`` of a cell."""
 KINDS: Mapping[str, Measure] = {
     "train": fit_and_score,
     "sweep": sweep_and_score,
     "audit": attack_and_score,
     "noise": noise_of_depth,
+    "downstream": release_and_use,
 }

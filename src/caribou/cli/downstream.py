@@ -1,0 +1,126 @@
+"""``caribou links`` and ``graphs``: link prediction and graph classification on what a saved run released."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from caribou.cli.predict import check_table, write_table
+from caribou.errors import InputError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from caribou.estimators import Model
+
+_Run = Annotated[Path, typer.Argument(help="The folder that caribou train --out wrote.")]
+
+
+def links(
+    run: _Run,
+    pairs: Annotated[Path, typer.Option(help="The pairs to score: two columns of node ids, .csv or .parquet.")],
+    out: Annotated[Path, typer.Option(help="Write the scores to this new file: .csv or .parquet.")],
+    public_pairs: Annotated[
+        Path | None,
+        typer.Option(
+            help="Train on these pairs: two columns of node ids and label (1 = joined, 0 = not), public before the release."
+        ),
+    ] = None,
+) -> None:
+    """Score pairs of nodes by a run's released rows: a larger score means a likelier edge. This costs nothing.
+
+    Without --public-pairs the score is a cosine, and nothing is trained. Pairs of the private graph are not public: to train on
+    them voids the certificate. If --pairs has a column label (1 or 0), AUC and average precision are shown on stderr. They read
+    what the labels say: do not publish them if the labels come from the private graph.
+
+    Example: caribou links run --pairs pairs.csv --out scores.csv
+    """
+    import pandas as pd
+
+    from caribou.datasets.task_tables import read_pairs
+    from caribou.estimators import load
+    from caribou.models.links import LinkPredictor
+
+    check_table(out)
+    model = load(run)
+    rows = _rows_of(model)
+    ids = _ids_of(model, len(rows))
+    asked = read_pairs(pairs, ids)
+    if public_pairs is None:
+        predictor = LinkPredictor()
+    else:
+        known = read_pairs(public_pairs, ids)
+        if known.labels is None:
+            raise InputError(
+                f"public-pairs must have a column label (1 = joined, 0 = not), got {str(public_pairs)!r} without one: an edge "
+                "table of the private graph must not be given here"
+            )
+        predictor = LinkPredictor("logistic").fit(rows, known.pairs, known.labels)
+    scores = predictor.scores(rows, asked.pairs)
+    table = pd.DataFrame({asked.titles[0]: asked.ids[0], asked.titles[1]: asked.ids[1]})
+    table["score"] = scores
+    write_table(table, out)
+    typer.echo(f"wrote {len(scores)} scores to {out}")
+    if asked.labels is not None:
+        _show_figures(scores, asked.labels)
+
+
+def graphs(
+    run: _Run,
+    groups: Annotated[
+        Path, typer.Option(help="Which node is in which graph: columns node id and graph, .csv or .parquet.")
+    ],
+    labels: Annotated[Path, typer.Option(help="Public classes of some graphs: columns graph and label.")],
+    out: Annotated[Path, typer.Option(help="Write the classes to this new file: .csv or .parquet.")],
+    pooling: Annotated[str, typer.Option(help="mean or sum of the rows of a graph.")] = "mean",
+    head: Annotated[str, typer.Option(help="linear or mlp.")] = "linear",
+) -> None:
+    """Classify graphs, or groups of nodes, by a run's released rows. This costs nothing.
+
+    Groups and labels must be public. Labels that only the private graph knows void the certificate. Graphs without a label are
+    predicted, and those with one are predicted, too.
+
+    Example: caribou graphs run --groups groups.csv --labels labels.csv --out classes.csv
+    """
+    import pandas as pd
+
+    from caribou.datasets.task_tables import read_graph_labels, read_groups
+    from caribou.estimators import load
+    from caribou.models.graph_classifier import GraphClassifier
+
+    check_table(out)
+    classifier = GraphClassifier(pooling, head)
+    model = load(run)
+    rows = _rows_of(model)
+    grouped = read_groups(groups, _ids_of(model, len(rows)))
+    known, classes = read_graph_labels(labels, grouped.names)
+    probabilities = classifier.fit(rows, grouped.groups, known).predict_proba(rows, grouped.groups)
+    best = probabilities.argmax(axis=1)
+    table = pd.DataFrame({"graph": grouped.names, "class": [classes[k] for k in best]})
+    table["probability"] = probabilities.max(axis=1)
+    write_table(table, out)
+    typer.echo(f"wrote {len(table)} classes to {out}")
+
+
+def _rows_of(model: Model) -> np.ndarray:
+    from caribou.models.released_rows import released_rows
+
+    return released_rows(model.released)
+
+
+def _ids_of(model: Model, nodes: int) -> list[str]:
+    """The names of the nodes, or their numbers: at node level a run holds no names."""
+    return [str(k) for k in range(nodes)] if model.node_ids is None else list(model.node_ids)
+
+
+def _show_figures(scores: np.ndarray, labels: np.ndarray) -> None:
+    from caribou.audit.metrics import Scored, area_under_curve, average_precision
+
+    scored = Scored(scores, labels == 1)
+    typer.echo(
+        f"AUC {area_under_curve(scored):.3f}, average precision {average_precision(scored):.3f} (do not publish these figures if "
+        "the labels come from the private graph: they read its edges)",
+        err=True,
+    )

@@ -1,0 +1,125 @@
+"""Link prediction on released rows: which pairs of nodes are likely to be joined.
+
+Formal guarantee: scores are computed from released rows and from public values, so any number of them is post-processing, covered
+by the certificate of the release. The predictor never reads an edge of the private graph. It is not trained, or it is trained on
+pairs whose labels were public before the release.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+
+from caribou._validate import one_of, positive
+from caribou.errors import CaribouError, InputError
+from caribou.mechanisms.bounded_rows import unit_length
+from caribou.models.released_rows import refuse_graph, released_state
+from caribou.models.softmax_regression import RIDGE, SoftmaxRegression, fit_softmax_regression
+
+COSINE, LOGISTIC = "cosine", "logistic"
+PAIRS_RULE = "a table of node pairs [2, m] that were public before the release"
+
+
+class LinkPredictor:
+    """Scores of node pairs from released rows; a larger score means a likelier edge.
+
+    ``cosine``: x_u . x_v, with rows centred at their mean and of length 1. It is not trained. ``logistic``: softmax regression on
+    the entries of x_u * x_v, trained on public pairs. It learns which columns carry signal and which carry noise.
+
+    Pairs that were taken from the private graph void the certificate, whatever they are called: their labels are edges that no
+    noise covers. No program can see that in a table of numbers. A graph itself is refused.
+
+    Args:
+        kind: "cosine" or "logistic".
+        ridge: logistic: strength of the penalty.
+
+    >>> state = np.array([[1.0, 0.0], [0.9, 0.1], [-1.0, 0.0], [-0.9, -0.1]])
+    >>> LinkPredictor().scores(state, [[0, 0], [1, 2]]).round(2).tolist()
+    [0.99, -1.0]
+    """
+
+    def __init__(self, kind: str = COSINE, *, ridge: float = RIDGE) -> None:
+        self.kind = one_of((COSINE, LOGISTIC), kind=kind)
+        self.ridge = positive(ridge=ridge)
+        self._model: SoftmaxRegression | None = None
+
+    def __repr__(self) -> str:
+        return f"LinkPredictor({self.kind!r}{', fitted' if self._model is not None else ''})"
+
+    def fit(self, state: Any, public_pairs: Any, public_labels: Any) -> Self:
+        """Train on pairs that are declared public.
+
+        Args:
+            state: released rows, [n, d], or `Embeddings`.
+            public_pairs: node pairs, [2, m], whose labels were public before the release.
+            public_labels: [m], 1 = joined, 0 = not joined; both must occur.
+
+        Returns:
+            The predictor itself.
+        """
+        if self.kind != LOGISTIC:
+            raise InputError(f"kind must be {LOGISTIC} to be trained on pairs, got {self.kind!r}")
+        rows = _directions(state)
+        pairs = node_pairs(public_pairs, len(rows), "public_pairs")
+        labels = pair_labels(public_labels, pairs.shape[1], "public_labels")
+        self._model = fit_softmax_regression(_products(rows, pairs), labels, 2, self.ridge)
+        return self
+
+    def scores(self, state: Any, pairs: Any) -> np.ndarray:
+        """Scores of node pairs. The order of the two ends does not matter.
+
+        Args:
+            state: released rows, [n, d]: those of the fit, or of another release with the same columns.
+            pairs: [2, m]. Which pairs are asked about must not depend on the private graph, if the scores are published.
+
+        Returns:
+            [m]: cosines in [-1, 1], or probabilities that the pair is joined among pairs such as the public ones.
+        """
+        rows = _directions(state)
+        asked = node_pairs(pairs, len(rows), "pairs")
+        products = _products(rows, asked)
+        if self.kind == COSINE:
+            return products.sum(axis=1)
+        if self._model is None:
+            raise CaribouError("predictor must be fitted first: call fit(state, public_pairs, public_labels)")
+        if products.shape[1] != len(self._model.centre):
+            raise InputError(f"state must have {len(self._model.centre)} columns, got {products.shape[1]}")
+        return self._model(products)[:, 1]
+
+
+def node_pairs(pairs: Any, nodes: int, name: str) -> np.ndarray:
+    """Pairs of two different nodes, checked; a graph is refused without a look at its edges. [2, m], int64"""
+    refuse_graph(name, pairs, PAIRS_RULE)
+    array = np.asarray(pairs)
+    if array.ndim != 2 or array.shape[0] != 2 or array.dtype.kind not in "iu" or array.size == 0:
+        raise InputError(f"{name} must be whole numbers of shape [2, m], got {array.dtype} of shape {array.shape}")
+    array = array.astype(np.int64)
+    outside = array[(array < 0) | (array >= nodes)]
+    if len(outside):
+        raise InputError(f"{name} must be node indices in [0, {nodes}), got {outside[0]}")
+    same = array[0, array[0] == array[1]]
+    if len(same):
+        raise InputError(f"{name} must join two different nodes, got {same[0]}-{same[0]}")
+    return array
+
+
+def pair_labels(labels: Any, count: int, name: str) -> np.ndarray:
+    """Labels of pairs, checked: 1 = joined, 0 = not; both must occur. [m], int64"""
+    refuse_graph(name, labels, "labels 0 and 1 [m] that were public before the release")
+    array = np.asarray(labels)
+    if array.shape != (count,):
+        raise InputError(f"{name} must have one entry per pair ({count}), got shape {array.shape}")
+    if array.dtype.kind not in "iub" or set(np.unique(array).tolist()) != {0, 1}:
+        raise InputError(f"{name} must be 0 (not joined) and 1 (joined), each at least once, got other values")
+    return array.astype(np.int64)
+
+
+def _directions(state: Any) -> np.ndarray:
+    """Rows centred at their mean, at length 1: what all nodes have in common says nothing about pairs. [n, d]"""
+    rows = released_state(state)
+    return unit_length(rows - rows.mean(axis=0))
+
+
+def _products(rows: np.ndarray, pairs: np.ndarray) -> np.ndarray:
+    return rows[pairs[0]] * rows[pairs[1]]

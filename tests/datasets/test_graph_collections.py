@@ -1,0 +1,85 @@
+"""Collections: groups and classes are what they say, class means are shared, and features alone do not tell the class."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from caribou.datasets.graph_collections import load_collection
+from caribou.errors import InputError
+
+
+def test_each_chain_is_a_graph_of_the_class_of_its_nodes() -> None:
+    found = load_collection("chain-m:4", seed=1)
+    assert len(found.labels) == 8
+    assert np.bincount(found.groups).tolist() == [10] * 8
+    assert np.array_equal(found.labels[found.groups], found.graph.labels)
+    u, v = found.graph.edge_index
+    assert np.array_equal(found.groups[u], found.groups[v]), "no edge between chains"
+
+
+def test_hubs_are_nodes_of_the_graph_s_class() -> None:
+    found = load_collection("hubs:graphs=40,nodes=40", seed=2)
+    u, v = found.graph.edge_index
+    assert np.array_equal(found.groups[u], found.groups[v]), "separate graphs"
+    hub = found.graph.labels == found.labels[found.groups]
+    degrees = found.graph.degrees
+    assert degrees[hub].mean() > 2.5 * degrees[~hub].mean()
+    assert hub.mean() == 0.25
+
+
+def test_members_prefer_partners_of_the_group_s_class() -> None:
+    found = load_collection("partners:graphs=40,nodes=40,average_degree=20", seed=2)
+    u, v = found.graph.edge_index
+    assert (found.groups[u] != found.groups[v]).mean() > 0.9, "one network"
+    preferred = found.graph.labels[v] == found.labels[found.groups[u]]
+    assert 0.35 < preferred.mean() < 0.6, "4/7 of the edges that a member makes, 1/4 of those that others make"
+
+
+@pytest.mark.parametrize("name", ["hubs:graphs=40", "partners:graphs=40"])
+def test_every_graph_has_equally_many_nodes_of_every_class(name: str) -> None:
+    found = load_collection(name, seed=3)
+    counts = [np.bincount(found.graph.labels[found.groups == g], minlength=4).tolist() for g in range(40)]
+    assert counts == [[10] * 4] * 40
+    assert np.bincount(found.labels).tolist() == [10] * 4
+
+
+def test_class_means_are_shared_between_seeds_and_nothing_else_is() -> None:
+    one, two = load_collection("hubs:signal=6", seed=1), load_collection("partners:signal=6", seed=2)
+    means = [np.array([c.graph.features[c.graph.labels == k].mean(axis=0) for k in range(4)]) for c in (one, two)]
+    assert np.abs(means[0] - means[1]).max() < 0.15
+    assert np.linalg.norm(means[0][0] - means[0][1]) == pytest.approx(6, abs=0.4)
+    assert not np.array_equal(one.labels, load_collection("hubs:signal=6", seed=2).labels)
+    again = load_collection("hubs:signal=6", seed=1)
+    assert np.array_equal(one.graph.features, again.graph.features)
+    assert np.array_equal(one.graph.indices, again.graph.indices)
+
+
+def test_dense_partners_have_the_degrees_of_a_school() -> None:
+    found = load_collection("dense-partners")
+    assert found.graph.num_nodes == 6000
+    assert 65 < found.graph.degrees.mean() < 72
+
+
+def test_nodes_of_other_graphs_train_nothing() -> None:
+    found = load_collection("hubs:graphs=8", seed=1).with_training_graphs(np.array([1, 4]))
+    split = found.graph.split
+    assert set(found.groups[split.train]) == set(found.groups[split.val]) == {1, 4}
+    assert split.sizes == (70, 10, 240)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("cora", "dataset must be one of chain-s, .*, hubs, partners, dense-partners to be a collection"),
+        ("hubs:depth=2", "options of a collection must be <name>=<value> with a name of graphs"),
+        ("hubs:graphs", "options of a collection must be"),
+        ("hubs:graphs=few", "option graphs of a collection must be a whole number, got 'few'"),
+        ("hubs:activity=high", "option activity of a collection must be a number, got 'high'"),
+        ("hubs:graphs=3", "graphs must be a whole number >= 8"),
+        ("partners:average_degree=0", "average_degree must be a finite number > 0"),
+    ],
+)
+def test_bad_names(name: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        load_collection(name)

@@ -1,0 +1,113 @@
+"""Scores are what the formula says, symmetric in their ends, and made of rows and public pairs: never of a graph."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import caribou as cb
+from caribou.audit.metrics import Scored, area_under_curve, average_precision
+from caribou.errors import CaribouError, InputError
+from caribou.models.links import LinkPredictor
+
+RNG = np.random.default_rng(0)
+STATE = RNG.standard_normal((40, 6))
+PAIRS = np.array([(u, v) for u in range(40) for v in range(u)]).T
+PAIRS = PAIRS[:, RNG.permutation(PAIRS.shape[1])]
+
+
+def cosine(u: int, v: int) -> float:
+    x = STATE - STATE.mean(axis=0)
+    return float(x[u] @ x[v] / np.linalg.norm(x[u]) / np.linalg.norm(x[v]))
+
+
+def test_cosines_by_hand() -> None:
+    found = LinkPredictor().scores(STATE, PAIRS)
+    assert found == pytest.approx([cosine(u, v) for u, v in PAIRS.T])
+    assert np.array_equal(found, LinkPredictor().scores(STATE, PAIRS[::-1]))
+
+
+def test_what_all_rows_share_and_their_length_do_not_matter() -> None:
+    moved = 3.0 * STATE + 5.0
+    assert LinkPredictor().scores(moved, PAIRS) == pytest.approx(LinkPredictor().scores(STATE, PAIRS))
+
+
+def test_training_finds_the_column_that_carries_the_signal() -> None:
+    """Edges join nodes that agree in the first column; the other 5 are noise, which cosines cannot leave out."""
+    same = (STATE[PAIRS[0], 0] > 0) == (STATE[PAIRS[1], 0] > 0)
+    known, asked = PAIRS[:, :390], PAIRS[:, 390:]
+    trained = LinkPredictor("logistic").fit(STATE, known, same[:390]).scores(STATE, asked)
+    plain = LinkPredictor().scores(STATE, asked)
+    truth = same[390:]
+    assert area_under_curve(Scored(trained, truth)) > 0.9 > 0.8 > area_under_curve(Scored(plain, truth))
+    assert average_precision(Scored(trained, truth)) > average_precision(Scored(plain, truth))
+    assert ((trained > 0) & (trained < 1)).all()
+
+
+def test_rankings_against_brute_force() -> None:
+    """The metrics that link prediction is scored by, on its own scores, with ties."""
+    scores = LinkPredictor().scores(np.round(STATE[:12], 0), PAIRS[:, (PAIRS < 12).all(axis=0)])
+    truth = np.arange(len(scores)) % 3 == 0
+    inside, outside = scores[truth], scores[~truth]
+    wins = [(a > b) + 0.5 * (a == b) for a in inside for b in outside]
+    assert area_under_curve(Scored(scores, truth)) == pytest.approx(np.mean(wins))
+    precision, before = 0.0, 0
+    for threshold in sorted(set(scores.tolist()), reverse=True):
+        chosen = scores >= threshold
+        hits = int((chosen & truth).sum())
+        precision += (hits - before) * hits / chosen.sum() / truth.sum()
+        before = hits
+    assert average_precision(Scored(scores, truth)) == pytest.approx(precision)
+
+
+def test_a_predictor_is_used_on_another_release() -> None:
+    labels = np.arange(PAIRS.shape[1]) % 2
+    predictor = LinkPredictor("logistic").fit(STATE, PAIRS, labels)
+    assert predictor.scores(STATE[:9], [[0], [8]]).shape == (1,)
+    with pytest.raises(InputError, match="state must have 6 columns, got 5"):
+        predictor.scores(STATE[:, :5], PAIRS)
+    assert repr(predictor) == "LinkPredictor('logistic', fitted)"
+
+
+@pytest.mark.parametrize("argument", ["state", "public_pairs", "public_labels", "pairs"])
+def test_the_private_graph_is_refused_everywhere(argument: str) -> None:
+    graph = cb.datasets.load("csbm", nodes=40, seed=1)
+    labels = np.arange(PAIRS.shape[1]) % 2
+    for private in (graph, graph.to_pyg(), graph.adjacency()):
+        given = {"state": STATE, "public_pairs": PAIRS, "public_labels": labels, "pairs": PAIRS, argument: private}
+        asked = given.pop("pairs")
+        with pytest.raises(InputError, match=rf"{argument} must be .*not covered by the certificate"):
+            LinkPredictor("logistic").fit(**given).scores(STATE, asked)
+
+
+@pytest.mark.parametrize(
+    ("pairs", "message"),
+    [
+        ([0, 1], r"pairs must be whole numbers of shape \[2, m\]"),
+        ([[0.5], [1.0]], r"pairs must be whole numbers of shape \[2, m\]"),
+        (np.empty((2, 0), int), r"pairs must be whole numbers of shape \[2, m\]"),
+        ([[0], [40]], r"pairs must be node indices in \[0, 40\), got 40"),
+        ([[-1], [3]], r"pairs must be node indices in \[0, 40\), got -1"),
+        ([[0, 3], [1, 3]], "pairs must join two different nodes, got 3-3"),
+    ],
+)
+def test_bad_pairs(pairs: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        LinkPredictor().scores(STATE, pairs)
+
+
+@pytest.mark.parametrize("labels", [[1, 1, 1], [0, 1, 2], [0.0, 1.0, 1.0], [0, 1]])
+def test_bad_labels(labels: list[Any]) -> None:
+    with pytest.raises(InputError, match="public_labels must"):
+        LinkPredictor("logistic").fit(STATE, PAIRS[:, :3], labels)
+
+
+def test_bad_use() -> None:
+    with pytest.raises(InputError, match="kind must be one of cosine, logistic, got 'dot'"):
+        LinkPredictor("dot")
+    with pytest.raises(InputError, match="kind must be logistic to be trained on pairs"):
+        LinkPredictor().fit(STATE, PAIRS, np.arange(PAIRS.shape[1]) % 2)
+    with pytest.raises(CaribouError, match="predictor must be fitted first"):
+        LinkPredictor("logistic").scores(STATE, PAIRS)

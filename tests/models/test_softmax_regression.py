@@ -1,0 +1,43 @@
+"""The fit is the optimum of its penalised likelihood, and a column of no variance is harmless."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.special import log_softmax
+
+from caribou.models.softmax_regression import fit_softmax_regression
+
+
+def objective(weights: np.ndarray, z: np.ndarray, labels: np.ndarray, ridge: float) -> float:
+    logs = log_softmax(z @ weights[:-1] + weights[-1], axis=1)
+    return float(-logs[np.arange(len(labels)), labels].mean() + ridge / 2 * (weights[:-1] ** 2).sum())
+
+
+def test_no_step_in_any_direction_improves_the_optimum() -> None:
+    rng = np.random.default_rng(0)
+    x, labels = rng.standard_normal((60, 4)) * [1, 5, 0.1, 2] + 3, rng.integers(3, size=60)
+    model = fit_softmax_regression(x, labels, 3, ridge=0.05)
+    z = (x - x.mean(axis=0)) / x.std(axis=0)
+    best = objective(model.weights, z, labels, 0.05)
+    for _ in range(50):
+        step = 0.05 * rng.standard_normal(model.weights.shape)
+        assert objective(model.weights + step, z, labels, 0.05) > best
+
+
+def test_more_ridge_means_smaller_weights() -> None:
+    rng = np.random.default_rng(1)
+    x = rng.standard_normal((80, 3))
+    labels = (x[:, 0] > 0).astype(int)
+    sizes = [np.abs(fit_softmax_regression(x, labels, 2, ridge).weights[:-1]).sum() for ridge in (0.001, 0.1, 10.0)]
+    assert sizes == sorted(sizes, reverse=True)
+    assert sizes[0] > 20 * sizes[2]
+
+
+def test_a_constant_column_changes_nothing() -> None:
+    rng = np.random.default_rng(2)
+    x, labels = rng.standard_normal((40, 2)), rng.integers(2, size=40)
+    plain = fit_softmax_regression(x, labels, 2)(x)
+    wide = np.hstack([x, np.full((40, 1), 7.0)])
+    assert fit_softmax_regression(wide, labels, 2)(wide) == pytest.approx(plain, abs=1e-4)
+    assert plain.sum(axis=1) == pytest.approx(1)
