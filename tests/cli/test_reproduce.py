@@ -97,7 +97,8 @@ def test_a_part_is_run_and_shown_and_the_same_command_goes_on(monkeypatch: pytes
 
 def test_time_is_told_from_the_paper_s_records_before_anything_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     invented(monkeypatch)
-    assert re.search(r"42 of 42 cells are missing; about \d+ min, 2 at a time", call("failure", "--out", "out"))
+    shown = call("noise", "--out", "out")
+    assert "noise: 48 of 48 cells are missing; about 1 s, 2 at a time" in shown
 
 
 def test_data_sets_go_by_their_own_and_by_the_paper_s_name(monkeypatch: pytest.MonkeyPatch) -> None:
