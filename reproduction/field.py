@@ -76,7 +76,7 @@ def field_page(text: str, records: Mapping[str, Sequence[Record]]) -> str:
 
 
 def _searched_alike(record: Record) -> bool:
-    """Whether a record belongs to the row of its method: of CARIBOU that is the paper's, with settings chosen as for the others."""
+    """Whether a record belongs to the row of its method: CARIBOU's is the paper's, with settings chosen as for the others."""
     method, _, face = row_label(record).partition(", ")
     return not method.startswith("caribou") or face == VALIDATED
 
