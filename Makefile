@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 JOBS   ?= auto
 STAMP  := $(VENV)/.installed
 
-.PHONY: setup demo test test-fast lint format docs cli-reference settings-reference pictures result-pages report pack-records bench bench-methods clean
+.PHONY: setup demo test test-fast lint format docs cli-reference settings-reference pictures result-pages report reproduce pack-records bench bench-methods clean
 
 setup: $(STAMP)
 
@@ -54,6 +54,9 @@ result-pages: setup
 report: setup
 	$(BIN)/caribou report --out report
 
+reproduce: setup
+	$(BIN)/caribou reproduce all --scale laptop
+
 pack-records: setup
 	$(BIN)/python reproduction/pack.py
 
@@ -65,4 +68,4 @@ bench-methods: setup
 	$(BIN)/python benchmarks/methods.py
 
 clean:
-	rm -rf site build dist demo-output bench-output report .pytest_cache .ruff_cache .mypy_cache .hypothesis
+	rm -rf site build dist demo-output bench-output report reproduce-output .pytest_cache .ruff_cache .mypy_cache .hypothesis

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from caribou.experiments.records import Record
-from caribou.experiments.report.blocks import Entry, Table
+from caribou.experiments.report.blocks import PAPER, Block, Entry, Figure, Table
+from caribou.experiments.report.figures import curves
 from caribou.experiments.report.summary import Mean, axis, budget_words, grouped, seed_words
 from reproduction import paper
+from reproduction.rows import dataset_title, labelled
 
 Records = Sequence[Record]
 
@@ -22,11 +25,43 @@ PRIVATE = (1, 2, 4, 8, 16, 32)
 BLACK_BOX = "black box"
 RATES = ("0.01", "0.1")
 OF_THE_PAPER = "CARIBOU, paper"
-SEEDS = "AUC, mean ± half of the 95 % interval over seeds (from 3 on); 0.5 is guessing."
+SEEDS = "AUC, mean ± half of the 95 % interval over the seeds (3, or as many as an entry says); 0.5 is guessing."
 
 
-def audit_blocks(records: Records) -> list[Table]:
+def audit_blocks(records: Records) -> list[Block]:
+    """One table per attack that was made, and the AUCs over epsilon beside the paper's."""
+    return [*audit_tables(records), *audit_curves(records)]
+
+
+def audit_curves(records: Records) -> list[Figure]:
+    """AUC over epsilon, a panel per attack and data set; of LinkTeller with fresh noise in each query."""
+    panels: dict[str, dict[str, Any]] = {}
+    for attack, theirs, words, measure in (
+        ("linkteller", "linkteller", "LinkTeller", "details/query_modes/fresh/auc"),
+        ("gmia", "g-mia", "G-MIA", "auc"),
+    ):
+        made = [r for r in labelled(records) if r.cell["attack"] == attack and r.cell["epsilon"] != "inf"]
+        for dataset in axis(records, "dataset"):
+            here = [r for r in made if r.cell["dataset"] == dataset]
+            lines = {
+                m: grouped([r for r in here if r.cell["method"] == m], "epsilon", measure=measure)
+                for m in axis(here, "method")
+            }
+            lines = {label: line for label, line in lines.items() if line}
+            published = {e: paper.attack_auc(theirs, dataset, e) for e in PRIVATE}
+            if lines:
+                line = {e: Mean(value, math.nan, 0) for e, value in published.items() if value is not None}
+                panels[f"{words}, {dataset_title(dataset)}"] = lines | ({f"caribou, {PAPER}": line} if line else {})
+    if not panels:
+        return []
+    caption = "LinkTeller: fresh noise in each query. Bars: 95 % intervals over the seeds. 0.5 is guessing."
+    title = "AUC of attacks against epsilon"
+    return [curves("audit-figure", title, panels, x="epsilon", y="AUC", percent=False, caption=caption)]
+
+
+def audit_tables(records: Records) -> list[Table]:
     """One table per attack that was made."""
+    records = labelled(records)
     made = {"linkteller": linkteller_table, "gmia": gmia_table, "lira": lira_table}
     found = {attack: [r for r in records if r.cell["attack"] == attack] for attack in made}
     return [table(found[attack]) for attack, table in made.items() if found[attack]]
@@ -45,10 +80,10 @@ def linkteller_table(records: Records) -> Table:
             published: Sequence[Any] = {"fixed": ("inf",), "fresh": PRIVATE}.get(mode, ())
             if means:
                 theirs = _published(records, "linkteller", dataset, published)
-                groups.append((f"{dataset}: {words}", (*theirs, *_rows(records, means))))
+                groups.append((f"{dataset_title(dataset)}: {words}", (*theirs, *_rows(records, means))))
     caption = (
-        f"{SEEDS} All pairs of 500 nodes. gcn: the attack as published, on a plain GCN. caribou-inf sends features as "
-        "messages. The paper does not say how its queries draw noise."
+        f"{SEEDS} All pairs of 500 nodes. gcn: the attack as published, on a plain GCN. "
+        "The paper does not say how its queries draw noise."
     )
     return Table("audit-linkteller", "LinkTeller: which nodes are joined", _head(records), tuple(groups), caption)
 
@@ -62,10 +97,12 @@ def gmia_table(records: Records) -> Table:
         classes = grouped(once.values(), "dataset", measure="details/class_auc")[dataset].decimals()
         theirs = _published(records, "g-mia", dataset, ("inf", *PRIVATE))
         means = grouped(here, "method", "epsilon", measure="auc")
-        title = f"{dataset}: the attack (the class of a node alone, without a model: {classes})"
+        title = f"{dataset_title(dataset)}: the attack (the class of a node alone, without a model: {classes})"
         groups.append((title, (*theirs, *_rows(records, means))))
         control = grouped(here, "method", "epsilon", measure="details/same_query_auc")
-        groups.append((f"{dataset}: control, all nodes queried in the full graph", _rows(records, control)))
+        groups.append(
+            (f"{dataset_title(dataset)}: control, all nodes queried in the full graph", _rows(records, control))
+        )
     caption = f"{SEEDS} Trained on a subgraph, tested on the full graph."
     return Table("audit-gmia", "G-MIA: which nodes were in training", _head(records), tuple(groups), caption)
 
@@ -84,7 +121,7 @@ def lira_table(records: Records) -> Table:
             for rate in RATES:
                 row += [_entry(rates[rate].get(key)), Entry(f"{limits[rate][key].value:.3f}")]
             rows.append(tuple(row))
-        groups.append((dataset, tuple(rows)))
+        groups.append((dataset_title(dataset), tuple(rows)))
     head = ["method", "AUC"]
     for rate in RATES:
         head += [f"TPR at FPR {rate}", f"allowed at {rate}"]
@@ -117,14 +154,14 @@ def _published(records: Records, attack: str, dataset: str, epsilons: Sequence[A
 
 def _rows(records: Records, means: Mapping[Any, Mean]) -> tuple[tuple[Entry, ...], ...]:
     """A row per method that has a figure."""
-    methods = sorted({method for method, _ in means})
+    methods = [method for method in axis(records, "method") if any(row == method for row, _ in means)]
     return tuple((Entry(m), *(_entry(means.get((m, e))) for e in _epsilons(records))) for m in methods)
 
 
 def _entry(mean: Mean | None) -> Entry:
     if mean is None:
         return Entry("")
-    return Entry(mean.decimals(), mean.value, title=seed_words(mean.count))
+    return Entry(mean.decimals(), mean.value, title=seed_words(mean.count), seeds=mean.count)
 
 
 def _order(key: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -2,43 +2,82 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from caribou.experiments.records import Record
-from caribou.experiments.report.blocks import Block, Entry, Table
-from caribou.experiments.report.costs import ADDED, CAPTION, PublishedCost, cost_table
+from caribou.experiments.report.blocks import Block, Entry, Figure, Table
+from caribou.experiments.report.costs import ADDED, CAPTION, PublishedCost, cost_table, with_added_memory
 from caribou.experiments.report.summary import Mean, axis, budget_words, grouped, seed_words
 from reproduction import paper
+from reproduction.figures import bars
+from reproduction.rows import dataset_title, datasets_note, labelled, method_of, of_the_paper, short_title
 
 Records = Sequence[Record]
 
 
-def dataset_title(name: str) -> str:
-    """The name of a data set as the title of a column; a stand-in is called one, a generated graph is told by its size.
-
-    >>> dataset_title("csbm:nodes=169343,features=128")
-    'generated, 169,343 nodes'
-    """
-    options = dict(part.split("=") for part in name.partition(":")[2].split(",") if "=" in part)
-    if name.startswith("csbm") and int(options.get("nodes", 0)) >= 10_000:
-        return f"generated, {int(options['nodes']):,} nodes"
-    return f"{name} (stands in for Facebook)" if name in paper.STAND_INS else name
+PER_RUN = "seconds of one run in the paper, on its GPU"
+PAPER_MEMORY = "MB in the paper, on its GPU"
 
 
-def overhead_table(name: str, records: Records) -> Table:
-    """CPU seconds and memory of a fit by data set and method, beside the paper's; accuracy points per CPU second."""
+def overhead_blocks(name: str) -> Callable[[Records], list[Block]]:
+    """Time and memory of a fit: the table, and bars of ours and of the paper's."""
+
+    def build(records: Records) -> list[Block]:
+        rows = [with_added_memory(record) for record in labelled(records)]
+        datasets = axis(records, "dataset")
+        return [overhead_table(name, rows, datasets), overhead_bars(f"{name}-figure", rows, datasets)]
+
+    return build
+
+
+def overhead_table(name: str, records: Records, datasets: Sequence[str]) -> Table:
+    """CPU seconds and memory of a fit by data set and row, beside the paper's; accuracy points per CPU second."""
     published = {
-        "cpu_seconds": PublishedCost(
-            "paper: a third of its time for 3 runs", lambda m, d: _third(paper.overhead("seconds_3_runs", m, d))
-        ),
-        ADDED: PublishedCost("paper: on its GPU", lambda m, d: paper.overhead("max_memory_mb", m, d)),
+        "cpu_seconds": PublishedCost("paper: a third of its time for 3 runs", lambda row, d: _paper_seconds(row, d)),
+        ADDED: PublishedCost("paper: on its GPU", lambda row, d: _paper_memory(row, d)),
     }
     caption = (
-        f"{CAPTION} The paper's figures are from a GPU, at ε = 1 and K = 20: they compare methods with each other, not with "
-        "ours."
+        f"{CAPTION} ε = 1 and K = 20 as in the paper, whose figures are from a GPU: they compare methods with each other, not "
+        f"with ours. {datasets_note(datasets)}"
     )
-    return cost_table(name, records, published=published, dataset_title=dataset_title, caption=caption)
+    return cost_table(
+        name, records, published=published, dataset_title=dataset_title, datasets=datasets, caption=caption
+    )
+
+
+def overhead_bars(name: str, records: Records, datasets: Sequence[str]) -> Figure:
+    """Ours and the paper's in panels side by side: what can be compared is the order of methods in each."""
+    panels: dict[str, dict[str, dict[str, float]]] = {}
+    for measure, title, theirs, words in (
+        ("cpu_seconds", "CPU seconds of one fit here", _paper_seconds, PER_RUN),
+        (ADDED, "MB that the fit added here", _paper_memory, PAPER_MEMORY),
+    ):
+        means = grouped(records, "method", "dataset", measure=measure)
+        panels[title], panels[words] = {}, {}
+        for row in axis(records, "method"):
+            for dataset in datasets:
+                label = short_title(dataset)
+                if (row, dataset) in means and means[row, dataset].value > 0:
+                    panels[title].setdefault(row, {})[label] = means[row, dataset].value
+                if (value := theirs(row, dataset)) is not None:
+                    panels[words].setdefault(f"{method_of(row)}", {})[label] = value
+    shown = {title: methods for title, methods in panels.items() if methods}
+    return bars(
+        name, "Time and memory, ours and the paper's", shown, "Logarithmic; read the order of methods in each panel."
+    )
+
+
+def _paper_seconds(row: str, dataset: str) -> float | None:
+    return _third(_published(row, "seconds_3_runs", dataset))
+
+
+def _paper_memory(row: str, dataset: str) -> float | None:
+    return _published(row, "max_memory_mb", dataset)
+
+
+def _published(row: str, metric: str, dataset: str) -> float | None:
+    return paper.overhead(metric, method_of(row), dataset) if of_the_paper(row) else None
 
 
 def _third(seconds: float | None) -> float | None:
@@ -50,13 +89,14 @@ def _third(seconds: float | None) -> float | None:
 
 def larger_blocks(records: Records) -> list[Block]:
     """One row per data set, method and epsilon: accuracy, time and memory; the paper has accuracies on Reddit2 only."""
+    datasets, records = axis(records, "dataset"), labelled(records)
     names = ("dataset", "method", "epsilon")
     scores = grouped(records, *names)
     costs = {
         measure: grouped(records, *names, measure=measure) for measure in ("cpu_seconds", "peak_mb", "peak_mb_before")
     }
     groups = []
-    for dataset in axis(records, "dataset"):
+    for dataset in datasets:
         rows = [_larger_row(key, scores[key], costs) for key in scores if key[0] == dataset]
         groups.append((_size_words(dataset), tuple(rows)))
     head = ("method", "accuracy, %", "CPU minutes", "peak memory, GB", "of which before the fit, GB")
@@ -65,7 +105,19 @@ def larger_blocks(records: Records) -> list[Block]:
         "ones; their accuracies say nothing about those. The paper has accuracies on Reddit2, and neither times nor memory: "
         f"edge level {_reddit('edge')}; node level {_reddit('node')}."
     )
-    return [Table("larger-graph", "Time and memory of one fit", head, tuple(groups), caption)]
+    panels = {
+        words: _bars_of(costs[measure], unit)
+        for words, measure, unit in (("CPU minutes", "cpu_seconds", 60), ("peak memory, GB", "peak_mb", 1000))
+    }
+    title = "Time and memory of one fit"
+    return [Table("larger", title, head, tuple(groups), caption), bars("larger-figure", title, panels, "One thread.")]
+
+
+def _bars_of(means: Mapping[Any, Mean], unit: float) -> dict[str, dict[str, float]]:
+    found: dict[str, dict[str, float]] = {}
+    for (dataset, method, _), mean in means.items():
+        found.setdefault(method, {}).setdefault(short_title(dataset), mean.value / unit)
+    return found
 
 
 def _larger_row(key: tuple[Any, ...], score: Mean, costs: Mapping[str, Mapping[Any, Mean]]) -> tuple[Entry, ...]:
@@ -77,7 +129,7 @@ def _larger_row(key: tuple[Any, ...], score: Mean, costs: Mapping[str, Mapping[A
         for measured in [costs[measure].get(key)]
     ]
     name = method if free else f"{method}, {budget_words(epsilon)}"
-    return Entry(name), Entry(score.percent(), title=seed_words(score.count)), *figures
+    return Entry(name), Entry(score.percent(), title=seed_words(score.count), seeds=score.count), *figures
 
 
 def _size_words(dataset: str) -> str:

@@ -76,4 +76,5 @@ def _method(record: Record) -> str:
 def _entry(mean: Mean | None, model: str) -> Entry:
     if mean is None:
         return Entry(NOT_RUN, title=NOT_RUN)
-    return Entry(mean.percent() if model == "linear" else mean.decimals(), mean.value, title=seed_words(mean.count))
+    text = mean.percent() if model == "linear" else mean.decimals()
+    return Entry(text, mean.value, title=seed_words(mean.count), seeds=mean.count)

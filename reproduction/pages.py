@@ -1,5 +1,4 @@
-"""Write what pages say about records: the tables of docs/audit-results.md, docs/downstream.md and docs/reproduction.md, and the
-column ``minutes`` of reproduction/README.md.
+"""Write what pages say about records: tables of four pages in docs/ and of reproduction/README.md.
 
 ``make result-pages`` runs it (``python -m reproduction.pages``); tests/reproduction/test_pages.py compares.
 """
@@ -9,16 +8,20 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
+from caribou.experiments.durations import expected
 from caribou.experiments.grid import Experiment, available
 from caribou.experiments.records import Record, read_all
-from caribou.experiments.report.blocks import NOT_RUN, Entry, Table, few_seeds
-from caribou.experiments.report.summary import MIN_SEEDS, mean_of, successes
-from reproduction import paper
-from reproduction.attacks import audit_blocks
+from caribou.experiments.report.blocks import NOT_RUN, Entry, Table
+from caribou.experiments.report.items import of_cells
+from caribou.experiments.report.summary import mean_of, successes
+from reproduction import completeness, paper
+from reproduction.attacks import audit_tables
+from reproduction.comparison import Scores, Wins, rivals, scores_of, strongest, wins, without_graph
 from reproduction.downstream import downstream_blocks
 from reproduction.field import FIELD_PAGE, field_page
+from reproduction.items import ITEMS
+from reproduction.rows import AUTHORS, DAGGER, DAGGER_NOTE, VALIDATED, dataset_title
 
 ROOT = Path(__file__).parents[1]
 AUDIT_PAGE, README = ROOT / "docs" / "audit-results.md", ROOT / "reproduction" / "README.md"
@@ -26,16 +29,18 @@ CLAIMS_PAGE = ROOT / "docs" / "reproduction.md"
 DOWNSTREAM_PAGE = ROOT / "docs" / "downstream.md"
 CORES = 2
 NOT_MEASURED = "n.m."
+SCALE = "laptop"
+"""The scale whose cells the pages are about."""
 
 
 def audit_page(text: str, records: Sequence[Record]) -> str:
     """The page with every table between its marks as the records have it."""
-    return with_tables(text, audit_blocks(successes(records)))
+    return with_tables(text, audit_tables(records))
 
 
 def downstream_page(text: str, records: Sequence[Record]) -> str:
     """docs/downstream.md with its tables as the records have them."""
-    return with_tables(text, downstream_blocks(successes(records)))
+    return with_tables(text, downstream_blocks(records))
 
 
 def with_tables(text: str, tables: Sequence[Table]) -> str:
@@ -58,7 +63,8 @@ def between_marks(text: str, name: str, content: str) -> str:
 
 STANDARD = ("cora", "pubmed", "photo", "computers", "berkeley13")
 CHAINS = ("chain-s:75", "chain-m:75", "chain-l:75", "chain-x:125")
-EPSILONS = (1, 2, 4, 8, 16, 32)
+SHOWN = (1, 4, 16)
+"""The budgets that a table shows; wins are counted at all six."""
 
 
 def claims_page(text: str, records: Mapping[str, Sequence[Record]]) -> str:
@@ -67,116 +73,80 @@ def claims_page(text: str, records: Mapping[str, Sequence[Record]]) -> str:
         ("edp", "edge", {"edge": STANDARD, "chains": CHAINS}),
         ("ndp", "node", {"node": STANDARD}),
     ):
-        scores = _scores(successes(records.get(f"{level}-accuracy", ())))
+        # settings of the table of tops belong to another table
+        found = [r for r in records.get(f"{level}-accuracy", ()) if r.cell.get("chosen") != "authors-top"]
+        scores = scores_of(found)
         for name, datasets in tables.items():
-            # elsewhere no fit of CARIBOU had votes
-            more = _alone(successes(records.get("defaults", ()))) if name == "edge" else {}
-            text = between_marks(text, f"claims-{name}", claims_table({**scores, **more}, unit, datasets))
+            text = between_marks(text, f"claims-{name}", claims_table(scores, unit, variants(scores, datasets)))
     return text
 
 
-ALONE = "caribou-edp, messages alone"
-"""CARIBOU with its defaults, which spend nothing on votes: the mechanism of the paper."""
-
-Scores = Mapping[tuple[Any, str, str], Mapping[int, float]]
-"""Accuracies by (epsilon, method, data set) and seed."""
-
-
-def _scores(records: Sequence[Record]) -> dict[tuple[Any, str, str], dict[int, float]]:
-    found: dict[tuple[Any, str, str], dict[int, float]] = {}
-    for record in records:
-        cell = record.cell
-        key = (cell["epsilon"], cell["method"], cell["dataset"])
-        found.setdefault(key, {})[cell["seed"]] = record.measures["test_accuracy"]
-    return found
-
-
-def _alone(records: Sequence[Record]) -> dict[tuple[Any, str, str], dict[int, float]]:
-    found = _scores([record for record in records if record.cell["method"] == "caribou-edp"])
-    return {(epsilon, ALONE, dataset): values for (epsilon, _, dataset), values in found.items()}
+def variants(scores: Scores, datasets: Sequence[str]) -> list[str]:
+    """The data sets as they were run: without isolated nodes, as in the paper, where there are such records."""
+    run = {dataset for _, _, dataset in scores}
+    return [f"{dataset}:connected" if f"{dataset}:connected" in run else dataset for dataset in datasets]
 
 
 def claims_table(scores: Scores, unit: str, datasets: Sequence[str]) -> str:
     """CARIBOU, the best published method, the model without a graph, and votes, at three budgets; then who is best how often."""
-    ours, alone = f"caribou-{unit}", any(method == ALONE for _, method, _ in scores)
+    authors, validated = (f"caribou-{unit}, {face}" for face in (AUTHORS, VALIDATED))
     compared = {
-        **(
-            {"CARIBOU, messages alone (paper)": (ALONE,), "CARIBOU as searched": (ours,)}
-            if alone
-            else {"CARIBOU (paper)": (ours,)}
-        ),
-        "best of GAP, GraphSAGE, DPDGC": _published(unit),
-        "MLP": (_without_graph(unit),),
+        f"CARIBOU, {AUTHORS} (paper)": (authors,),
+        f"CARIBOU, {VALIDATED}": (validated,),
+        "best of GAP, GraphSAGE, DPDGC": rivals(unit),
+        "MLP": (without_graph(unit),),
         "votes": (f"votes-{unit}",),
     }
-    lines = [_line(["ε", "", *datasets]), _line(["---"] * (len(datasets) + 2))]
-    for epsilon in (1, 4, 16):
-        for number, (title, methods) in enumerate(compared.items()):
-            row = [str(epsilon) if number == 0 else "", title]
-            shown = (_best(scores, epsilon, methods, dataset, paper_too="(paper)" in title) for dataset in datasets)
-            lines.append(_line([*row, *shown]))
-    cells = [(epsilon, dataset) for epsilon in EPSILONS for dataset in datasets]
-    rivals = (*_published(unit), _without_graph(unit))
-    whole = sum(all(_found(scores, epsilon, m, dataset) for m in rivals) for epsilon, dataset in cells)
-    everywhere = f"in {whole} of them" if whole < len(cells) else "in all of them"
-    others = ", in the others some of them" if whole < len(cells) else ""
-    words = [
-        f"At six budgets there are {len(cells)} cells; {everywhere} all of GAP, GraphSAGE, DPDGC and the MLP were run{others}."
-    ]
-    for method in (*((ALONE,) if alone else ()), ours):
-        words.append(f"{_names(method)} is at least as good as these in {_wins(scores, method, cells, rivals)}.")
-    votes = f"votes-{unit}"
-    more = _wins(scores, votes, cells, (*rivals, ours))
-    words.append(f"{_names(votes)} is at least as good as these and `{ours}` in {more}.")
-    return "\n".join([*lines, "", *words])
+    lines = [_line(["ε", "", *map(dataset_title, datasets)]), _line(["---"] * (len(datasets) + 2))]
+    for epsilon in SHOWN:
+        for number, (title, rows) in enumerate(compared.items()):
+            shown = [_best(scores, epsilon, rows, dataset, paper_too="(paper)" in title) for dataset in datasets]
+            lines.append(_line([str(epsilon) if number == 0 else "", title, *shown]))
+    if any(DAGGER in line for line in lines):
+        lines += ["", DAGGER_NOTE]
+    return "\n".join([*lines, "", *counts_table(scores, unit, datasets)])
 
 
-def _names(method: str) -> str:
-    name, _, more = method.partition(", ")
-    return f"`{name}`" + (f" with {more}" if more else "")
+def counts_table(scores: Scores, unit: str, datasets: Sequence[str]) -> list[str]:
+    """Cells in which a row is at least as good as its rivals: those of the paper, and with the model without a graph, too."""
+    level = {"edp": "edge", "ndp": "node"}[unit]
+    cells = [(epsilon, dataset) for epsilon in paper.EPSILONS for dataset in datasets]
+    theirs = [(epsilon, paper.paper_dataset(dataset)) for epsilon, dataset in cells]
+    lines = [_line(["best or level, of cells with all of them", "among the paper's four", "and the MLP"])]
+    lines.append(_line(["---"] * 3))
+    both = (rivals(unit), (*rivals(unit), without_graph(unit)))
+    for title, table in (("means", "mean"), ("tops", "top1")):
+        own = paper.scores(table, level)
+        found = [wins(own, f"caribou-{unit}", theirs, others) for others in both]
+        lines.append(_line([f"CARIBOU in the paper's table of {title}", *(_counted(w, seeds=False) for w in found)]))
+    for face in (AUTHORS, VALIDATED):
+        found = [wins(scores, f"caribou-{unit}, {face}", cells, others) for others in both]
+        lines.append(_line([f"CARIBOU, {face}", *(_counted(w) for w in found)]))
+    ours = f"caribou-{unit}, {AUTHORS}"
+    found = [wins(scores, f"votes-{unit}", cells, (ours, *others)) for others in both]
+    lines.append(_line([f"`votes-{unit}` against these and CARIBOU, {AUTHORS}", *(_counted(w) for w in found)]))
+    return lines
 
 
-def _published(unit: str) -> tuple[str, ...]:
-    return f"gap-{unit}", f"sage-{unit}", f"dpdgc-{unit}"
+def _counted(found: Wins, *, seeds: bool = True) -> str:
+    if not found.compared:
+        return NOT_RUN
+    clear = f" (beyond chance, seed by seed: {found.clear})" if seeds else ""
+    return f"{found.wins} of {found.compared}{clear}"
 
 
-def _without_graph(unit: str) -> str:
-    return "mlp" if unit == "edp" else "mlp-dp"
-
-
-def _found(scores: Scores, epsilon: Any, method: str, dataset: str) -> Mapping[int, float]:
-    return scores.get(("inf" if method == "mlp" else epsilon, method, dataset), {})
-
-
-def _strongest(
-    scores: Scores, epsilon: Any, methods: Sequence[str], dataset: str
-) -> tuple[str, Mapping[int, float]] | None:
-    found = {m: values for m in methods if (values := _found(scores, epsilon, m, dataset))}
-    return max(found.items(), key=lambda item: mean_of([*item[1].values()]).value) if found else None
-
-
-def _best(scores: Scores, epsilon: int, methods: Sequence[str], dataset: str, *, paper_too: bool) -> str:
-    best = _strongest(scores, epsilon, methods, dataset)
+def _best(scores: Scores, epsilon: int, rows: Sequence[str], dataset: str, *, paper_too: bool) -> str:
+    best, mark = strongest(scores, epsilon, rows, dataset), ""
+    if best is None:
+        best, mark = strongest(scores, epsilon, rows, dataset.removesuffix(":connected")), DAGGER
     if best is None:
         return NOT_RUN
-    method, values = best
-    value = f"{100 * mean_of([*values.values()]).value:.1f}"
-    if len(methods) > 1:
-        return f"{value} {method.partition('-')[0]}"
-    published = paper.accuracy("mean", method.partition(",")[0], dataset, epsilon) if paper_too else None
+    row, values = best
+    value = f"{100 * mean_of([*values.values()]).value:.1f}{mark}"
+    if len(rows) > 1:
+        return f"{value} {row.partition('-')[0]}"
+    published = paper.accuracy("mean", row.partition(",")[0], dataset, epsilon) if paper_too else None
     return value if published is None else f"{value} ({published:.1f})"
-
-
-def _wins(scores: Scores, method: str, cells: Sequence[tuple[int, str]], rivals: Sequence[str]) -> str:
-    """In how many cells the mean is at least that of the strongest rival; and beyond chance, seed by seed (Student's t, 95 %)."""
-    wins = clear = 0
-    for epsilon, dataset in cells:
-        own, rival = _found(scores, epsilon, method, dataset), _strongest(scores, epsilon, rivals, dataset)
-        if own and rival is not None:
-            wins += mean_of([*own.values()]).value >= mean_of([*rival[1].values()]).value
-            distance = mean_of([own[seed] - rival[1][seed] for seed in own.keys() & rival[1].keys()])
-            clear += distance.count >= MIN_SEEDS and distance.value > distance.half_width
-    return f"{wins} (beyond chance, seed by seed: {clear})"
 
 
 # -- Markdown ------------------------------------------------------------------------------------------------------
@@ -187,7 +157,7 @@ def markdown(table: Table) -> str:
     lines = [_line(table.head), _line(["---"] * len(table.head))]
     for group, rows in table.groups:
         lines.append(_line([f"**{group}**", *[""] * (len(table.head) - 1)]))
-        lines += [_line([_words(entry) for entry in row]) for row in rows]
+        lines += [_line([_words(table, entry) for entry in row]) for row in rows]
     return "\n".join(lines)
 
 
@@ -195,47 +165,66 @@ def _line(words: Sequence[str]) -> str:
     return f"| {' | '.join(words)} |"
 
 
-def _words(entry: Entry) -> str:
-    """What is shown, with the number of seeds where they are too few for an interval."""
-    return f"{entry.text} ({entry.title})" if few_seeds(entry) else entry.text
+def _words(table: Table, entry: Entry) -> str:
+    """What is shown, with the number of seeds where they are fewer than elsewhere."""
+    return f"{entry.text} ({note})" if (note := table.note(entry)) else entry.text
 
 
-def with_minutes(text: str, experiments: Sequence[Experiment], records: Mapping[str, Sequence[Record]]) -> str:
-    """The table of experiments with its last column filled in."""
-    lines = text.split("\n")
+# -- the map of items ----------------------------------------------------------------------------------------------
+
+
+def readme_page(text: str, experiments: Sequence[Experiment], records: Mapping[str, Sequence[Record]]) -> str:
+    """reproduction/README.md with its tables of items, of experiments and of what cannot be had."""
+    text = between_marks(text, "items", items_table())
+    text = between_marks(text, "experiments", experiments_table(experiments, records))
+    return between_marks(text, "missing", missing_table())
+
+
+def items_table() -> str:
+    """Every item with what it is in the paper, its command and its experiments."""
+    lines = [_line(["item of the paper", "what it is", "command", "experiments"]), _line(["---"] * 4)]
+    for item in ITEMS:
+        names = ", ".join(f"`{name}`" for name in item.experiments)
+        lines.append(_line([item.paper, item.title, f"`caribou reproduce {item.name}`", names]))
+    return "\n".join(lines)
+
+
+def experiments_table(experiments: Sequence[Experiment], records: Mapping[str, Sequence[Record]]) -> str:
+    """Every experiment with its items, its cells and how long they take."""
+    lines = [_line(["experiment", "items", "cells", "minutes"]), _line(["---", "---", "---:", "---:"])]
     for experiment in experiments:
-        for k, line in enumerate(lines):
-            if line.startswith("|") and f"`{experiment.name}.toml`" in line:
-                kept = line.strip("|").split("|")[:-1]
-                lines[k] = f"|{'|'.join(kept)}| {minutes(experiment, records.get(experiment.name, ()))} |"
+        items = ", ".join(item.name for item in ITEMS if experiment.name in item.experiments)
+        cells = f"{len(experiment.cells(SCALE)):,}"
+        time = minutes(experiment, records.get(experiment.name, ()))
+        lines.append(_line([f"`{experiment.name}.toml`: {experiment.title}", items, cells, time]))
+    return "\n".join(lines)
+
+
+def missing_table() -> str:
+    """What of the paper cannot be had here, and the command that would run it."""
+    lines = [_line(["what", "command"]), _line(["---"] * 2)]
+    lines += [_line([m.reason, f"`{m.command}`"]) for m in (*completeness.STAND_INS, *completeness.MISSING)]
     return "\n".join(lines)
 
 
 def minutes(experiment: Experiment, records: Sequence[Record]) -> str:
-    """CPU minutes of all cells at scale laptop by the mean of their kind (attack, method, data set), over two cores.
+    """CPU minutes of all cells at scale laptop by the mean of their kind, over two cores.
 
-    An encoder that cells share counts once, where it was fitted. Kinds that were never measured are left out and said so.
+    Kinds that were never measured are left out and said so.
     """
-    seconds: dict[Any, list[float]] = {}
-    for record in successes(records):
-        if "cpu_seconds" in record.measures:
-            own = record.measures["cpu_seconds"] - record.measures.get("shared_cpu_seconds", 0.0)
-            seconds.setdefault(_kind(record.cell), []).append(own)
-    cells = experiment.cells("laptop")
-    known = [cell for cell in cells if _kind(cell) in seconds]
-    if not known:
+    time = expected(experiment.cells(SCALE), records)
+    if not time.known:
         return NOT_MEASURED
-    total = sum(sum(seconds[_kind(cell)]) / len(seconds[_kind(cell)]) for cell in known) / 60 / CORES
+    total = time.seconds / 60 / CORES
     figure = f"{total:.0f}" if total >= 1 else "< 1"
-    return (
-        figure
-        if len(known) == len(cells)
-        else f"> {figure.strip('< ')} (time known for {len(known)} of {len(cells)} cells)"
-    )
+    if time.known == time.cells:
+        return figure
+    return f"> {figure.strip('< ')} (time known for {time.known} of {time.cells} cells)"
 
 
-def _kind(cell: Mapping[str, Any]) -> tuple[Any, ...]:
-    return tuple(cell.get(name) for name in ("attack", "method", "dataset"))
+def current(records: Mapping[str, Sequence[Record]], experiments: Sequence[Experiment]) -> dict[str, list[Record]]:
+    """The records of cells that the grids have today."""
+    return {e.name: of_cells(successes(records.get(e.name, ())), e.cells(SCALE)) for e in experiments}
 
 
 def pages() -> dict[Path, str]:
@@ -243,14 +232,14 @@ def pages() -> dict[Path, str]:
     records, problems = read_all(ROOT / "reproduction" / "results")
     for problem in problems:
         print(problem, file=sys.stderr)
+    experiments = available(ROOT / "reproduction" / "experiments")
+    found = current(records, experiments)
     return {
-        AUDIT_PAGE: audit_page(AUDIT_PAGE.read_text(encoding="utf-8"), records.get("audit", ())),
-        CLAIMS_PAGE: claims_page(CLAIMS_PAGE.read_text(encoding="utf-8"), records),
+        AUDIT_PAGE: audit_page(AUDIT_PAGE.read_text(encoding="utf-8"), found["audit"]),
+        CLAIMS_PAGE: claims_page(CLAIMS_PAGE.read_text(encoding="utf-8"), found),
         FIELD_PAGE: field_page(FIELD_PAGE.read_text(encoding="utf-8"), records),
-        DOWNSTREAM_PAGE: downstream_page(DOWNSTREAM_PAGE.read_text(encoding="utf-8"), records.get("downstream", ())),
-        README: with_minutes(
-            README.read_text(encoding="utf-8"), available(ROOT / "reproduction" / "experiments"), records
-        ),
+        DOWNSTREAM_PAGE: downstream_page(DOWNSTREAM_PAGE.read_text(encoding="utf-8"), found["downstream"]),
+        README: readme_page(README.read_text(encoding="utf-8"), experiments, records),
     }
 
 

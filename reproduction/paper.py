@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 METHODS = {
     "caribou-edp": "caribou", "caribou-inf": "caribou", "caribou-ndp": "caribou",
@@ -20,7 +23,7 @@ STAND_INS = {"berkeley13": "facebook"}
 
 
 def paper_dataset(name: str) -> str:
-    """The paper's name of a data set; ``chain-s:75`` is chain-s with more chains.
+    """The paper's name of a data set; ``chain-s:75`` is chain-s with more chains, ``photo:connected`` its Photo.
 
     >>> paper_dataset("chain-s:75"), paper_dataset("berkeley13")
     ('chain-s', 'facebook')
@@ -38,6 +41,64 @@ def accuracy(table: str, method: str, dataset: str, epsilon: float | str) -> flo
     return _accuracies().get(key)
 
 
+def accuracy_cells() -> list[tuple[str, str, Any, str, str]]:
+    """Every cell of the tables of accuracies: table, unit ("none": without privacy), epsilon, the paper's method, data set."""
+    return [(t, unit, "inf" if e == "inf" else int(e), method, d) for t, unit, e, method, d in _accuracies()]
+
+
+def overhead_cells() -> list[tuple[str, str, str]]:
+    """Every cell of the tables of overheads: unit, the paper's method, data set."""
+    return list(dict.fromkeys((unit, method, dataset) for _, unit, dataset, method in _overheads()))
+
+
+def audit_cells() -> list[tuple[str, str, Any]]:
+    """Every cell of the table of attacks: attack, data set, epsilon."""
+    return [(attack, dataset, "inf" if e == "inf" else int(e)) for attack, dataset, e in _audits()]
+
+
+def scores(table: str, unit: str) -> dict[tuple[Any, str, str], dict[int, float]]:
+    """A table at a unit ("edge", "node") in the shape of our own accuracies: by (epsilon, our method, data set), one value each.
+
+    The MLP without privacy stands at epsilon "inf".
+    """
+    endings = {"edge": ("-edp", "mlp"), "node": ("-ndp", "mlp-dp")}
+    if unit not in endings:
+        raise ValueError(f"unit must be one of {', '.join(endings)}, got {unit!r}")
+    ours = {theirs: name for name, theirs in METHODS.items() if name.endswith(endings[unit])}
+    found: dict[tuple[Any, str, str], dict[int, float]] = {}
+    for (name, level, epsilon, method, dataset), value in _accuracies().items():
+        free = unit == "edge" and level == "none" and method == "mlp"
+        if name == table and (level == unit or free):
+            key = "inf" if epsilon == "inf" else int(epsilon)
+            found[key, ours[method], dataset] = {0: value / 100}
+    return found
+
+
+DATASETS = ("cora", "pubmed", "photo", "computers", "facebook", "chain-s", "chain-m", "chain-l", "chain-x")
+EPSILONS = (1, 2, 4, 8, 16, 32)
+SETTINGS = ("hops", "beta", "alpha1", "contraction")
+
+
+@dataclass(frozen=True)
+class Point:
+    """One value behind a figure: of a method at an epsilon and a depth, for CARIBOU with its other settings. [%]"""
+
+    dataset: str
+    method: str
+    epsilon: Any
+    settings: Mapping[str, float]
+    accuracy: float
+
+
+def points(figure: str, dataset: str, method: str = "caribou") -> Sequence[Point]:
+    """The values behind a figure of a data set.
+
+    ``figure``: "depth" (the five best settings of CARIBOU at each depth and epsilon, and GAP), "heat map C_L",
+    "heat map alpha_1", "heat map beta".
+    """
+    return _points().get((figure, paper_dataset(dataset), method), ())
+
+
 def overhead(metric: str, method: str, dataset: str) -> float | None:
     """``seconds_3_runs`` or ``max_memory_mb`` in the paper, which has them for private methods and the MLP only."""
     if method.endswith("-inf"):
@@ -50,6 +111,9 @@ def attack_auc(attack: str, dataset: str, epsilon: float | str) -> float | None:
     """AUC of LinkTeller or G-MIA against CARIBOU in the paper."""
     return _audits().get((attack, paper_dataset(dataset), str(epsilon)))
 
+
+STARS = {"caribou": (5.0, 5.0), "gap": (4.0, 3.5), "dpdgc": (3.0, 3.5), "sage": (2.0, 1.0)}
+"""Table I: stars of a method for its accuracy at edge and at node level."""
 
 NOISE = {
     "linear": {1: 1.07, 2: 1.52, 4: 2.15, 8: 3.04, 16: 4.30, 32: 6.07, 64: 8.56, 128: 12.11},
@@ -91,3 +155,14 @@ def _overheads() -> dict[tuple[str, ...], float]:
 @cache
 def _audits() -> dict[tuple[str, ...], float]:
     return {(r["attack"], r["dataset"], r["epsilon"]): float(r["auc"]) for r in rows_of("audit.csv")}
+
+
+@cache
+def _points() -> dict[tuple[str, str, str], list[Point]]:
+    found: dict[tuple[str, str, str], list[Point]] = {}
+    for row in rows_of("curves.csv"):
+        epsilon = "inf" if row["epsilon"] == "inf" else int(row["epsilon"])
+        settings = {name: float(row[name]) for name in SETTINGS if row[name]}
+        point = Point(row["dataset"], row["method"], epsilon, settings, float(row["accuracy_percent"]))
+        found.setdefault((row["figure"], row["dataset"], row["method"]), []).append(point)
+    return found

@@ -42,7 +42,7 @@ Commands that print a table also print JSON with `--json`.
 | 0 | Done. |
 | 2 | Bad input: an unknown option, an unreadable file, a value that breaks its rule, a release beyond its budget. |
 | 3 | A claim does not hold: `verify` found one that fails, `audit` refuted one, `ledger show` found a broken chain. |
-| 4 | `run`: some cells failed; the others are recorded. |
+| 4 | `run`, `reproduce`: some cells failed; the others are recorded. |
 | 130 | Interrupted (Ctrl-C). Files are whole or absent; what a ledger has charged stays charged. |
 
 With code 2, one line on stderr says what was wrong. A traceback is a bug, whatever the code.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from reproduction.attacks import OF_THE_PAPER, audit_blocks
+from reproduction.attacks import OF_THE_PAPER, audit_curves, audit_tables
 
 from caribou.experiments.records import OK, Record, read
 from caribou.experiments.report.blocks import Table
@@ -36,7 +36,7 @@ def group(table: Table, word: str) -> dict[str, list[str]]:
 def test_every_way_to_query_has_its_group() -> None:
     records = [asked("sage-edp", 8, seed, cached=0.5, fresh=area) for seed, area in enumerate((0.3, 0.4, 0.5))]
     records += [asked("sage-inf", "inf", 0, cached=0.5, fixed=0.99), asked("gcn", "inf", 0, black_box=0.98)]
-    (table,) = audit_blocks(records)
+    (table,) = audit_tables(records)
     assert table.head == ("method", "ε = ∞", "ε = 8")
     assert group(table, "one release") == {"sage-edp": ["", "0.500 ± 0.000"], "sage-inf": ["0.500", ""]}
     same = {OF_THE_PAPER: ["0.998", ""], "gcn": ["0.980", ""], "sage-inf": ["0.990", ""]}
@@ -49,7 +49,7 @@ def test_what_classes_alone_tell_counts_a_seed_once() -> None:
         details = {"same_query_auc": 0.6, "class_auc": classes}
         return attacked("gmia", method, 1, seed, auc=0.7, details=details)
 
-    (table,) = audit_blocks([member("gap-ndp", 0, 0.7), member("sage-ndp", 0, 0.7), member("gap-ndp", 1, 0.8)])
+    (table,) = audit_tables([member("gap-ndp", 0, 0.7), member("sage-ndp", 0, 0.7), member("gap-ndp", 1, 0.8)])
     assert group(table, "without a model: 0.750") == {
         OF_THE_PAPER: ["0.500"], "gap-ndp": ["0.700"], "sage-ndp": ["0.700"],
     }  # fmt: skip
@@ -62,10 +62,19 @@ def test_rates_stand_beside_what_the_certificate_allows() -> None:
                  tpr_allowed={"0.01": 0.1, "0.1": 0.5})
         for epsilon in (8, 1, "inf")
     ]  # fmt: skip
-    (table,) = audit_blocks(records)
-    rows = texts(table)["cora"]
+    (table,) = audit_tables(records)
+    rows = texts(table)["Cora"]
     assert list(rows) == ["gap-ndp, ε = ∞", "gap-ndp, ε = 1", "gap-ndp, ε = 8"]
     assert rows["gap-ndp, ε = 8"] == ["0.600", "0.020", "0.100", "0.200", "0.500"]
+
+
+def test_areas_are_drawn_beside_the_paper_s() -> None:
+    records = [asked("caribou-edp", epsilon, 0, fresh=0.5) for epsilon in (1, 8, "inf")]
+    (figure,) = audit_curves(records)
+    drawn = {(row[1], row[2]): row[3] for row in figure.data[1:]}
+    assert drawn["caribou-edp, defaults", "8"] == "0.5"
+    assert drawn["caribou, paper", "8"] == "0.443"
+    assert audit_curves(records[2:]) == []
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from reproduction.costs import dataset_title, larger_blocks, overhead_table
+from reproduction.costs import larger_blocks, overhead_bars, overhead_blocks, overhead_table
 
 from caribou.experiments.records import OK, Record
 from caribou.experiments.report.blocks import Entry, Table
@@ -29,7 +29,7 @@ def table() -> Table:
         fitted("votes-edp", "cora", cpu_seconds=5.0, peak_mb=600.0),
         fitted("votes-edp", "berkeley13", cpu_seconds=9.0, peak_mb=700.0, peak_mb_before=300.0),
     ]
-    return overhead_table("edge-accuracy", records)
+    return overhead_table("ov-e", records, ["cora", "berkeley13"])
 
 
 def test_time_is_the_mean_over_budgets_beside_a_third_of_the_paper_s(table: Table) -> None:
@@ -52,10 +52,30 @@ def test_points_per_second(table: Table) -> None:
 
 
 def test_titles_of_data_sets(table: Table) -> None:
-    assert table.head == ("method", "cora", "berkeley13 (stands in for Facebook)")
-    assert dataset_title(LARGE) == "generated, 169,343 nodes"
-    assert dataset_title("csbm:nodes=120") == "csbm:nodes=120"
-    assert dataset_title("chain-s:75") == "chain-s:75"
+    assert table.head == ("method", "Cora", "Berkeley13 (stands in for Facebook)")
+
+
+def test_bars_show_ours_and_the_paper_s_in_panels_of_their_own() -> None:
+    records = [
+        fitted("gap-edp", "cora", 1, added_mb=320.0, cpu_seconds=2.0),
+        fitted("votes-edp", "cora", 1, cpu_seconds=3.0),
+    ]
+    figure = overhead_bars("f", records, ["cora"])
+    drawn = {row[:3]: row[3] for row in figure.data[1:]}
+    assert drawn["CPU seconds of one fit here", "votes-edp", "Cora"] == "3"
+    assert drawn["seconds of one run in the paper, on its GPU", "gap-edp", "Cora"] == "1.993"
+    assert drawn["MB in the paper, on its GPU", "gap-edp", "Cora"] == "27.55"
+    assert not any(row[0].endswith("GPU") and row[1] == "votes-edp" for row in figure.data)
+
+
+def test_a_changed_caribou_has_no_figure_of_the_paper() -> None:
+    ours = fitted("caribou-edp", "cora", 1, cpu_seconds=2.0)
+    changed = Record(ours.experiment, {**ours.cell, "settings": {"votes": 0.5}}, OK, ours.measures)
+    table, _ = overhead_blocks("ov-e")([ours, changed])
+    assert isinstance(table, Table)
+    found = rows(table, "CPU seconds of one fit")
+    assert found["caribou-edp, defaults"][0].paper
+    assert not found["caribou-edp, with votes, ours"][0].paper
 
 
 def test_larger_graphs_are_told_by_their_size() -> None:
@@ -64,9 +84,10 @@ def test_larger_graphs_are_told_by_their_size() -> None:
         fitted("mlp", LARGE, cpu_seconds=18.0, peak_mb=1200.0, peak_mb_before=400.0),
         fitted("votes-edp", "arxiv-edges", cpu_seconds=60.0, peak_mb=2000.0, peak_mb_before=500.0),
     ]
-    (table,) = larger_blocks(records)
+    table, figure = larger_blocks(records)
     generated = rows(table, "generated: 169,343 nodes, 1,157,798 edges, 128 features, 40 classes")
     assert [entry.text for entry in generated["gap-edp, ε = 4"]] == ["50.0", "1.5", "6.1", "0.4"]
     assert list(generated) == ["gap-edp, ε = 4", "mlp"], "without edges there is no budget to state"
     assert rows(table, "arxiv-edges: 169,343 nodes, 1,157,799 edges")["votes-edp, ε = 4"][1].text == "1.0"
     assert "70.6 at ε = 1" in table.caption
+    assert ("CPU minutes", "gap-edp", "generated, 169,343 nodes", "1.5") in figure.data

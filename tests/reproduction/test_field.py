@@ -75,6 +75,17 @@ def test_failed_records_and_other_budgets_do_not_count() -> None:
     assert field.field_page(page, records) == page
 
 
+def test_the_row_of_caribou_is_the_paper_s_method_with_settings_chosen_as_for_the_others() -> None:
+    def fitted(chosen: object, accuracy: float, **settings: object) -> Record:
+        plain = record("caribou-edp", 1, accuracy)
+        return Record(plain.experiment, {**plain.cell, "chosen": chosen, "settings": settings}, OK, plain.measures)
+
+    found = [fitted(True, 0.7), fitted("authors-mean", 0.1), fitted(None, 0.9, votes=0.5)]
+    marks = ("conversion", "edge", "node", "published")
+    text = "".join(f"<!-- field-{m}: made by reproduction/pages.py --><!-- end of field-{m} -->\n" for m in marks)
+    assert "| `caribou-edp` | (ε, δ) | 70.0 / — / — |" in field.field_page(text, {"edge-accuracy": found})
+
+
 def test_rows_are_methods_of_their_unit() -> None:
     for rows, unit in ((field.EDGE, "edge"), (field.NODE, "node")):
         assert {METHODS[method].unit.value for method in rows} == {unit}

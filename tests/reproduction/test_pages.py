@@ -6,11 +6,12 @@ import re
 from pathlib import Path
 
 import pytest
+from reproduction.items import ITEMS
 
 from caribou.experiments.grid import Experiment, available
-from caribou.experiments.records import FAILED, OK, Record
+from caribou.experiments.records import FAILED, OK, Record, cell_key, latest, read
 from caribou.experiments.report.blocks import Entry, Table
-from reproduction import pages
+from reproduction import completeness, pages
 
 ROOT = Path(__file__).parents[2]
 TABLE = Experiment("table", "A table", "", "train", ({"method": ["a", "b"], "dataset": "cora", "seeds": 3},), {})
@@ -49,56 +50,106 @@ def test_minutes_without_times_were_not_measured() -> None:
     assert pages.minutes(TABLE, [record("a", 0, test_accuracy=0.5)]) == "n.m."
 
 
-def test_the_column_is_replaced_and_nothing_else() -> None:
-    text = "| a | `table.toml` | `caribou run` | n.m. |\n| a | `other.toml` | | 3 |\nAbout `table.toml`.\n"
-    records = {"table": [record("a", 0, cpu_seconds=480.0), record("b", 0, cpu_seconds=0.0)]}
-    changed = pages.with_minutes(text, [TABLE], records)
-    assert changed == text.replace("n.m.", "12")
-    assert pages.with_minutes(changed, [TABLE], records) == changed
-
-
-def test_every_experiment_has_a_row() -> None:
-    lines = pages.README.read_text(encoding="utf-8").split("\n")
+def test_every_item_and_every_experiment_has_a_row() -> None:
+    text = pages.README.read_text(encoding="utf-8")
+    for item in ITEMS:
+        assert f"| `caribou reproduce {item.name}` |" in text
     for experiment in available(ROOT / "reproduction" / "experiments"):
-        rows = [line for line in lines if line.startswith("|") and f"`{experiment.name}.toml`" in line]
+        rows = [line for line in text.split("\n") if line.startswith(f"| `{experiment.name}.toml`")]
         assert len(rows) == 1, experiment.name
-        assert rows[0].count("|") == 5, "item, file, command, minutes"
+        assert any(experiment.name in item.experiments for item in ITEMS), "nothing is measured for nothing"
+    for missing in (*completeness.MISSING, *completeness.STAND_INS):
+        assert missing.reason in text
 
 
-def test_markdown_tells_how_many_seeds_where_there_is_no_interval() -> None:
-    row = (Entry("sage"), Entry("0.5", 0.5, title="1 seed"), Entry("0.5 ± 0.1", 0.5, title="3 seeds"))
+def test_experiments_have_cells_and_minutes() -> None:
+    records = {"table": [record("a", 0, cpu_seconds=480.0), record("b", 0, cpu_seconds=0.0)]}
+    assert pages.experiments_table([TABLE], records).endswith("| `table.toml`: A table |  | 6 | 12 |")
+
+
+def test_markdown_tells_how_many_seeds_where_they_are_fewer() -> None:
+    row = (Entry("sage"), Entry("0.5", 0.5, seeds=1), Entry("0.5 ± 0.1", 0.5, seeds=3))
     lines = pages.markdown(Table("t", "T", ("method", "1", "2"), (("cora", (row,)),))).split("\n")
     assert lines[2:] == ["| **cora** |  |  |", "| sage | 0.5 (1 seed) | 0.5 ± 0.1 |"]
 
 
-def test_who_is_best_is_counted_from_the_means() -> None:
-    figures = {"caribou-edp": 0.8, "gap-edp": 0.7, "sage-edp": 0.75, "votes-edp": 0.9}
+AUTHORS, VALIDATED = "caribou-edp, authors' settings", "caribou-edp, validated on our splits"
+
+
+def test_claims_show_both_faces_and_count_twice() -> None:
+    figures = {AUTHORS: 0.8, VALIDATED: 0.72, "gap-edp": 0.7, "sage-edp": 0.75, "dpdgc-edp": 0.6, "votes-edp": 0.9}
     scores = {(1, method, "cora"): {0: value} for method, value in figures.items()}
-    scores["inf", "mlp", "cora"] = {0: 0.5}
-    scores |= {(4, "caribou-edp", "cora"): {0: 0.6}, (4, "dpdgc-edp", "cora"): {0: 0.65}}
+    scores["inf", "mlp", "cora"] = {0: 0.85}
     text = pages.claims_table(scores, "edp", ["cora"])
-    rows = [line.split(" | ") for line in text.split("\n")[2:6]]
-    assert [row[-1].strip(" |") for row in rows] == ["80.0 (84.3)", "75.0 sage", "50.0", "90.0"]
-    assert "`caribou-edp` is at least as good as these in 1 (beyond chance, seed by seed: 0)." in text
-    assert text.endswith(
-        "`votes-edp` is at least as good as these and `caribou-edp` in 1 (beyond chance, seed by seed: 0)."
-    )
+    rows = [line.strip("| ").split(" | ") for line in text.split("\n")[2:7]]
+    assert [row[-1] for row in rows] == ["80.0 (84.3)", "72.0", "75.0 sage", "85.0", "90.0"]
+    assert "| CARIBOU in the paper's table of means | 6 of 6 | 6 of 6 |" in text
+    none = "(beyond chance, seed by seed: 0)"
+    assert f"| CARIBOU, authors' settings | 1 of 1 {none} | 0 of 1 {none} |" in text
+    assert f"| CARIBOU, validated on our splits | 0 of 1 {none} | 0 of 1 {none} |" in text
+    assert f"| `votes-edp` against these and CARIBOU, authors' settings | 1 of 1 {none} | 1 of 1 {none} |" in text
 
 
-def test_the_mechanism_of_the_paper_is_counted_by_itself() -> None:
-    """Splits differ much more than methods do: what is beyond chance is judged seed by seed."""
+def test_a_row_on_the_whole_benchmark_is_shown_with_a_dagger_and_not_counted() -> None:
     scores = {
-        (1, "caribou-edp", "cora"): {0: 0.70, 1: 0.80, 2: 0.90},
-        (1, "gap-edp", "cora"): {0: 0.65, 1: 0.75, 2: 0.851},
-        (1, pages.ALONE, "cora"): {0: 0.66, 1: 0.74, 2: 0.86},
+        (1, AUTHORS, "photo:connected"): {0: 0.8},
+        (1, "votes-edp", "photo"): {0: 0.9},
+        ("inf", "mlp", "photo"): {0: 0.5},
     }
-    text = pages.claims_table(scores, "edp", ["cora"])
-    assert "| 1 | CARIBOU, messages alone (paper) | 75.3 (84.3) |" in text
-    assert "|  | CARIBOU as searched | 80.0 |" in text
-    assert (
-        "`caribou-edp` with messages alone is at least as good as these in 1 (beyond chance, seed by seed: 0)." in text
-    )
-    assert "`caribou-edp` is at least as good as these in 1 (beyond chance, seed by seed: 1)." in text
+    assert pages.variants(scores, ["photo", "cora"]) == ["photo:connected", "cora"]
+    text = pages.claims_table(scores, "edp", ["photo:connected"])
+    assert "|  | votes | 90.0† |" in text
+    assert "† on the graph with its isolated nodes" in text
+    assert "| CARIBOU, authors' settings | not run | not run |" in text
+
+
+@pytest.mark.parametrize(
+    ("mark", "unit", "level"), [("edge", "edp", "edge"), ("node", "ndp", "node"), ("chains", "edp", "edge")]
+)
+def test_counts_of_wins_on_the_page_are_those_of_the_records(mark: str, unit: str, level: str) -> None:
+    """Counted a second time, from the records, without the code that made the page."""
+    experiments = available(ROOT / "reproduction" / "experiments")
+    (grid,) = (e for e in experiments if e.name == f"{level}-accuracy")
+    cells = {cell_key(cell) for cell in grid.cells("laptop")}
+    accuracies: dict[tuple, list[float]] = {}
+    for found in latest(read(ROOT / "reproduction" / "results", grid.name)[0]):
+        cell = found.cell
+        if found.status == OK and found.key in cells and cell.get("chosen") != "authors-top":
+            changed = {**found.measures["settings"], **cell.get("settings", {})}
+            name = {"authors-mean": "authors", True: "validated"}.get(cell.get("chosen"), "")
+            if not cell["method"].startswith("caribou"):
+                name = cell["method"]
+            elif (
+                changed.get("votes") or changed.get("leave_graph") or changed["messages"] in ("labels", "probabilities")
+            ):
+                name = "ours"
+            key = (name, cell["dataset"], "any" if cell["method"] == "mlp" else cell["epsilon"])
+            accuracies.setdefault(key, []).append(found.measures["test_accuracy"])
+    means = {key: sum(values) / len(values) for key, values in accuracies.items()}
+    graphs = ["chain-s:75", "chain-m:75", "chain-l:75", "chain-x:125"]
+    if mark != "chains":
+        graphs = ["cora", "pubmed", "berkeley13"]
+        for name in ("photo", "computers"):
+            whole = any(dataset == f"{name}:connected" for _, dataset, _ in means)
+            graphs.append(f"{name}:connected" if whole else name)
+    page = pages.CLAIMS_PAGE.read_text(encoding="utf-8")
+    part = page.split(f"<!-- claims-{mark}: ")[1].split(f"<!-- end of claims-{mark} -->")[0]
+    for face, title in (("authors", "CARIBOU, authors' settings"), ("validated", "CARIBOU, validated on our splits")):
+        row = next(line for line in part.split("\n") if line.startswith(f"| {title} | ") and "(paper)" not in line)
+        for shown, last in zip(
+            row.split(" | ")[1:], ([], [("mlp", "any")] if unit == "edp" else [("mlp-dp", None)]), strict=True
+        ):
+            won = compared = 0
+            for epsilon in (1, 2, 4, 8, 16, 32):
+                for graph in graphs:
+                    others = [(f"{rival}-{unit}", epsilon) for rival in ("gap", "sage", "dpdgc")]
+                    others += [(name, at or epsilon) for name, at in last]
+                    values = [means.get((name, graph, at)) for name, at in others]
+                    own = means.get((face, graph, epsilon))
+                    if own is not None and None not in values:
+                        compared += 1
+                        won += own >= max(values)
+            assert shown.startswith(f"{won} of {compared} (" if compared else "not run"), (title, shown)
 
 
 def test_a_page_without_marks_is_an_error() -> None:

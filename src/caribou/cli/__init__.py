@@ -1,7 +1,7 @@
 """The command line. Each command lives in `caribou.cli`; heavy libraries are imported when a command needs them.
 
-Exit codes: 0 done; 2 bad input (one line on stderr); 3 a claim does not hold (``verify``, ``audit``, a broken ledger); 130
-interrupted.
+Exit codes: 0 done; 2 bad input (one line on stderr); 3 a claim does not hold (``verify``, ``audit``, a broken ledger); 4 some
+cells failed (``run``, ``reproduce``); 130 interrupted.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from caribou.cli.plan import plan
 from caribou.cli.predict import certificate, embed, predict
 from caribou.cli.propagate import propagate
 from caribou.cli.report import report
+from caribou.cli.reproduce import reproduce
 from caribou.cli.run import run
 from caribou.cli.train import train
 from caribou.cli.tune import tune
@@ -74,6 +75,7 @@ app.command()(audit)
 app.command()(verify)
 app.command()(run)
 app.command()(report)
+app.command()(reproduce)
 app.add_typer(ledger_app, name="ledger")
 app.command()(doctor)
 

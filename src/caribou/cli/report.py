@@ -42,6 +42,7 @@ def report(
     from caribou.experiments.grid import available
     from caribou.experiments.records import read_all
     from caribou.experiments.report.page import sections, write_report
+    from caribou.experiments.report.summary import successes
     from caribou.experiments.reproduction import find, results_folder
 
     results = results_folder(results)
@@ -59,11 +60,13 @@ def report(
         if set(records) - others:
             known = {name: experiment for name, experiment in published.items() if name not in others}
             code = paper.module("items")
-            items, introduction = [i for i in code.ITEMS if i.experiment in known], code.INTRODUCTION
+            items, introduction = [i for i in code.ITEMS if known.keys() & set(i.experiments)], code.INTRODUCTION
     parts = sections(records, known, scale, items, results)
     page = write_report(out, parts, problems, scale, introduction)
-    measured = sum(part.measured for part in parts)
-    typer.echo(f"{page}: {measured} records, {sum(bool(part.measured) for part in parts)} of {len(parts)} experiments")
+    measured = {name: len(successes(found)) for name, found in records.items()}
+    names = {*known, *records}
+    count = sum(bool(number) for number in measured.values())
+    typer.echo(f"{page}: {sum(measured.values())} records, {count} of {len(names)} experiments")
     for problem in problems:
         typer.echo(f"warning: skipped {problem}", err=True)
 

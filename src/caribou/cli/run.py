@@ -60,10 +60,8 @@ def run(
     """
     from caribou.experiments import journal
     from caribou.experiments.grid import filtered, read_experiment
-    from caribou.experiments.hyperparameters import read_settings
-    from caribou.experiments.records import FAILED, append, result_file
+    from caribou.experiments.records import result_file
     from caribou.experiments.reproduction import experiment_file, find
-    from caribou.experiments.runner import pending, run_cells
 
     if listing:
         _list(file)
@@ -79,20 +77,46 @@ def run(
         raise InputError(
             f"filter must leave some of the cells of {experiment.name} at scale {scale}, got none with {wanted}"
         )
-    settings = file.with_name("settings.toml")
-    for named in {cell.get("chosen", False) for cell in cells} - {False}:
-        # a file that is missing or broken is found before anything is measured
-        read_settings(settings if named is True else file.with_name(f"{named}.toml"))
+    require_settings(experiment, cells)
     if out is None:
         paper = find()
         ours = paper is not None and file.resolve().is_relative_to(paper.experiments.resolve())
         out = paper.results if paper is not None and ours else Path("results")
     if journal.exists(result_file(out, experiment.name)) and not resume:
         raise InputError(f"out must have no records of {experiment.name} yet, or give --resume, got {str(out)!r}")
+    failed = measure_missing(experiment, cells, out, jobs=jobs, data_dir=data_dir)
+    live = result_file(out, experiment.name)
+    typer.echo(f"records: {live if live.exists() else journal.archive_of(live)}; caribou report {out} --out report")
+    if failed:
+        raise typer.Exit(EXIT_CELLS_FAILED)
+
+
+def require_settings(experiment: Experiment, cells: Sequence[Mapping[str, Any]]) -> None:
+    """Refuse cells whose ``chosen`` settings cannot be read, before anything is measured."""
+    from caribou.experiments.hyperparameters import read_settings
+
+    for chosen in dict.fromkeys(cell.get("chosen") for cell in cells):
+        if chosen:
+            read_settings(_settings_file(experiment, "settings" if chosen is True else str(chosen)))
+
+
+def _settings_file(experiment: Experiment, name: str) -> Path:
+    """A file of settings in the folder of an experiment."""
+    return (experiment.file or Path(experiment.name)).with_name(f"{name}.toml")
+
+
+def measure_missing(
+    experiment: Experiment, cells: Sequence[Mapping[str, Any]], out: Path, *, jobs: int, data_dir: Path | None
+) -> int:
+    """Measure the cells without a successful record in ``out``, append a record per cell, and return how many failed."""
+    from caribou.experiments.records import FAILED, append
+    from caribou.experiments.runner import pending, run_cells
+
     _make(out)
     todo = pending(cells, out, experiment.name)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # both end the workers, too
     failed = 0
+    settings = _settings_file(experiment, "settings")
     with _Display(experiment, total=len(cells), todo=len(todo)) as display:
         for step in run_cells(experiment.name, todo, jobs=jobs, data_dir=data_dir, settings_file=settings):
             if step.record is not None:
@@ -101,10 +125,7 @@ def run(
             display.show(step)
     done = len(todo) - failed
     typer.echo(f"{experiment.name}: {done} cells measured, {failed} failed, {len(cells) - len(todo)} were done before")
-    live = result_file(out, experiment.name)
-    typer.echo(f"records: {live if live.exists() else journal.archive_of(live)}; caribou report {out} --out report")
-    if failed:
-        raise typer.Exit(EXIT_CELLS_FAILED)
+    return failed
 
 
 def _make(out: Path) -> None:
@@ -189,15 +210,19 @@ class _Display:
 
 
 def outcome_words(record: Record) -> str:
-    """What came out of a cell: its accuracy, the AUC of an attack, or the error.
+    """What came out of a cell: its accuracy or those of its settings, the AUC of an attack, or the error.
 
     >>> from caribou.experiments.records import Record
     >>> outcome_words(Record("audit", {}, "ok", {"auc": 0.5})), outcome_words(Record("audit", {}, "failed", error="why"))
     ('AUC 0.500', 'why')
+    >>> outcome_words(Record("chain-tops", {}, "ok", {"test_accuracies": [0.5, None, 0.75]}))
+    '50.0% to 75.0%'
     """
     accuracy, auc = record.measures.get("test_accuracy"), record.measures.get("auc")
     if isinstance(accuracy, float):
         return f"{accuracy:.1%}"
+    if accuracies := [a for a in record.measures.get("test_accuracies", ()) if a is not None]:
+        return f"{min(accuracies):.1%} to {max(accuracies):.1%}"
     return f"AUC {auc:.3f}" if isinstance(auc, float) else record.error[:80] or record.status
 
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from caribou.experiments.report.blocks import NOT_RUN, Entry, Table
+from caribou.experiments.report.blocks import NOT_RUN, Entry, Figure, Table, marked
 
 
 def test_half_widths_and_the_papers_figures_are_columns_of_their_own() -> None:
     rows = (
-        (Entry("gap"), Entry("80.2 ± 4.7", 0.802, "84.3"), Entry(NOT_RUN, paper="1.0"), Entry("60.0", title="1 seed")),
+        (
+            Entry("gap"),
+            Entry("80.2 ± 4.7", 0.802, "84.3", seeds=3),
+            Entry(NOT_RUN, paper="1.0"),
+            Entry("60.0", seeds=1),
+        ),
     )
     table = Table("t", "T", ("method", "a", "b", "c"), (("ε = ∞", rows),), "50 % of it.")
     assert table.to_csv().splitlines() == [
@@ -15,9 +20,37 @@ def test_half_widths_and_the_papers_figures_are_columns_of_their_own() -> None:
         "ε = ∞,gap,80.2,4.7,84.3,not run,1.0,60.0",
     ]
     html = table.to_html()
-    assert '<span class="none">not run</span><small class="paper">1.0</small>' in html
+    assert '<span class="none">not run</span><small class="paper">paper 1.0</small>' in html
     assert "60.0 <small>(1 seed)</small>" in html
     assert "80.2 ± 4.7 <small>(" not in html
     latex = table.to_latex()
     assert r"$\varepsilon$ = $\infty$" in latex
     assert latex.startswith("% T. 50 % of it.\n")
+    assert r"80.2 $\pm$ 4.7 \,(paper 84.3)" in latex
+
+
+def test_seeds_are_said_where_they_are_fewer_than_elsewhere() -> None:
+    rows = ((Entry("gap"), Entry("1", seeds=3), Entry("2", seeds=3), Entry("3", seeds=1), Entry("4")),)
+    table = Table("t", "T", ("method", *"abcd"), (("", rows),))
+    assert table.usual_seeds == 3
+    assert [table.note(entry) for entry in rows[0]] == ["", "", "", "1 seed", ""]
+    assert "(3 seeds)" not in table.to_html()
+    all_of_one = Table("t", "T", ("method", "a"), (("", ((Entry("gap"), Entry("1", seeds=1)),)),))
+    assert "seed" not in all_of_one.to_html()
+
+
+def test_marks_keep_notes_and_seeds() -> None:
+    best, second = marked([Entry("2", 2.0, title="hops 3", seeds=3), Entry("1", 1.0)])
+    assert (best.mark, best.title, best.seeds, second.mark) == ("best", "hops 3", 3, "second")
+
+
+def test_long_words_are_broken_and_figures_are_not() -> None:
+    row = (Entry("gap"), Entry("perturbed message passing"), Entry("80.2 ± 4.7, and more", 0.802))
+    html = Table("t", "T", ("method", "a", "b"), (("", (row,)),)).to_html()
+    assert '<td class="words">perturbed message passing</td>' in html
+    assert "<td>80.2 ± 4.7, and more</td>" in html
+
+
+def test_a_figure_has_its_data() -> None:
+    figure = Figure("f", "F", "words", "<svg/>", b"", (("x", "y"), (1, "a, b")))
+    assert figure.to_csv() == 'x,y\n1,"a, b"\n'

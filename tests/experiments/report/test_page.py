@@ -13,7 +13,8 @@ from caribou.errors import InputError
 from caribou.experiments.grid import Experiment, available
 from caribou.experiments.records import FAILED, OK, Record, append, read_all, result_file
 from caribou.experiments.report import page as page_module
-from caribou.experiments.report.page import Section, sections, write_report
+from caribou.experiments.report.items import Item
+from caribou.experiments.report.page import Section, add_report, sections, write_report
 
 CHROMIUM = next(
     (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
@@ -66,8 +67,8 @@ def test_every_experiment_with_a_grid_or_records_has_a_section(page: Path) -> No
     assert "Paper:" not in html
     written = {file.name for file in page.parent.iterdir()}
     assert written == {
-        "index.html", "study-table.csv", "study-table.tex", "study-curves.svg", "study-curves.png", "loose-measures.csv",
-        "loose-measures.tex",
+        "index.html", "study-table.csv", "study-table.tex", "study-curves.csv", "study-curves.svg", "study-curves.png",
+        "loose-measures.csv", "loose-measures.tex",
     }  # fmt: skip
 
 
@@ -81,9 +82,9 @@ def test_damage_and_failures_are_on_the_page(page: Path) -> None:
 def test_what_is_missing_is_said_with_its_command(page: Path, parts: list[Section], world: Path) -> None:
     study = parts[0]
     assert (study.measured, study.missing, study.commits) == (191, 1, ("abc",))
-    assert study.command == f"caribou run {world}/study.toml --scale laptop --resume --out {world}/records"
-    assert study.command in page.read_text()
-    assert (parts[1].missing, parts[1].command) == (0, "")
+    assert study.commands == (f"caribou run {world}/study.toml --scale laptop --resume --out {world}/records",)
+    assert study.commands[0] in page.read_text()
+    assert (parts[1].missing, parts[1].commands) == (0, ())
 
 
 def test_the_same_records_give_the_same_files(page: Path, world: Path, tmp_path: Path) -> None:
@@ -92,6 +93,34 @@ def test_the_same_records_give_the_same_files(page: Path, world: Path, tmp_path:
     copy = write_report(tmp_path / "again", again, problems, "laptop", "Said <besides>.")
     for file in page.parent.iterdir():
         assert (copy.parent / file.name).read_bytes() == file.read_bytes(), file.name
+
+
+def test_an_item_is_made_of_the_cells_of_its_scale_and_says_what_is_left_out(world: Path) -> None:
+    seen: list[Record] = []
+
+    def build(found: dict) -> list:
+        seen.extend(found["study"])
+        return []
+
+    item = Item("mine", "Mine", "", ("study",), build, keep=lambda cell: cell["method"] == "mlp")
+    old = Record("study", {"kind": "train", "method": "mlp", "dataset": "gone", "epsilon": 1, "seed": 0}, OK, {})
+    records = {"study": [*read_all(world / "records")[0]["study"], old]}
+    part = sections(records, known(world), "laptop", [item])[0]
+    assert {record.cell["method"] for record in seen} == {"mlp"}
+    assert (part.measured, part.missing, part.others) == (48, 0, 2), "the old cell, and seed 7, which failed"
+    assert "2 records are of cells that this scale does not have" in page_module.render([part], [], "laptop")
+
+
+def test_a_page_is_added_to_a_folder_that_has_more(parts: list[Section], tmp_path: Path) -> None:
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results" / "study.jsonl").write_text("keep")
+    written = add_report(tmp_path, parts, [], "laptop")
+    assert written[0] == tmp_path / "index.html"
+    assert {path.name for path in written} < {path.name for path in tmp_path.iterdir()}
+    assert (tmp_path / "results" / "study.jsonl").read_text() == "keep"
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="out must be a folder that can be written"):
+        add_report(tmp_path / "file", parts, [], "laptop")
 
 
 def test_a_folder_with_something_else_is_left_alone(tmp_path: Path) -> None:

@@ -106,3 +106,20 @@ def test_curves_over_an_axis_have_a_line_per_method_and_epsilon() -> None:
 def test_without_means_there_is_a_group_without_rows(score) -> None:
     table = score_table("t", "T", RECORDS[:1], {}, score)
     assert [len(found) for _, found in table.groups] == [0]
+
+
+def test_an_entry_that_is_not_compared_has_a_sign_and_no_mark() -> None:
+    found = rows(unranked={(1, "votes-edp", "cora"): "†"}, notes={(1, "gap-edp", "cora"): "hops 2"})
+    assert found["ε = 1"]["votes-edp"][0].text == "81.0† ± 2.5"
+    assert found["ε = 1"]["votes-edp"][0].mark == ""
+    assert found["ε = 1"]["gap-edp"][0].mark == BEST
+    assert found["ε = 1"]["gap-edp"][0].title == "3 seeds; hops 2"
+
+
+def test_columns_may_have_an_order_of_their_own() -> None:
+    means = grouped(RECORDS, "epsilon", "method", "dataset")
+    assert score_table("t", "T", RECORDS, means, datasets=["pubmed", "cora"]).head == ("method", "pubmed", "cora")
+    (figure,) = epsilon_curves(
+        "c", RECORDS, datasets=["cora"], published=lambda dataset: {"gap-edp, paper": {2: Mean(0.7, 0.0, 0)}}
+    )
+    assert "gap-edp, paper 2: 70" in figure.alternative  # type: ignore[union-attr]

@@ -4,24 +4,46 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from html import escape
+from typing import Any
+
+from caribou.experiments.report.summary import seed_words
 
 BEST, SECOND = "best", "second"
 NOT_RUN = "not run"
 PLUS_MINUS = " ± "
+LONG = 16
+"""Letters from which on an entry without a value is text, which may be broken into lines."""
+PAPER = "paper"
+"""What stands before a published figure, and after a comma in the label of a published line."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One entry of a table: what is shown, the number behind it, what the paper has, and whether it is best or second."""
+    """One entry of a table.
+
+    text: what is shown. value: the number behind it. paper: what a publication has. mark: best or second. title: a note on
+    hover. seeds: how many seeds it is over; 0 where that has no meaning.
+    """
 
     text: str = ""
     value: float | None = None
     paper: str = ""
     mark: str = ""
     title: str = ""
+    seeds: int = 0
+
+    @property
+    def with_paper(self) -> str:
+        """What is shown, with the published figure beside it.
+
+        >>> Entry("79.2 ± 0.5", paper="84.3").with_paper
+        '79.2 ± 0.5 (paper 84.3)'
+        """
+        return f"{self.text} ({PAPER} {self.paper})".lstrip() if self.paper else self.text
 
 
 @dataclass(frozen=True)
@@ -34,25 +56,33 @@ class Table:
     groups: tuple[tuple[str, tuple[tuple[Entry, ...], ...]], ...]
     caption: str = ""
 
+    @property
+    def usual_seeds(self) -> int:
+        """Over how many seeds most entries are: what a caption says once."""
+        counts = Counter(entry.seeds for _, rows in self.groups for row in rows for entry in row if entry.seeds)
+        return max(counts, key=lambda count: (counts[count], count)) if counts else 0
+
+    def note(self, entry: Entry) -> str:
+        """What is to be said of a single entry: that it is over fewer seeds than the others."""
+        return seed_words(entry.seeds) if 0 < entry.seeds < self.usual_seeds else ""
+
     def to_csv(self) -> str:
         """Plain figures: the group, a column per title, its half width and the paper's figure in columns of their own."""
-        out = io.StringIO()
-        writer = csv.writer(out, lineterminator="\n")
         columns = [[row[k] for _, rows in self.groups for row in rows] for k in range(len(self.head))]
         with_width = [any(PLUS_MINUS in entry.text for entry in column) for column in columns]
         with_paper = [any(entry.paper for entry in column) for column in columns]
         titles = ["group"]
         for title, width, paper in zip(self.head, with_width, with_paper, strict=True):
             titles += [title, *([f"{title} (half width)"] * width), *([f"{title} (paper)"] * paper)]
-        writer.writerow(titles)
+        lines = [titles]
         for group, rows in self.groups:
             for row in rows:
                 line = [group]
                 for entry, width, paper in zip(row, with_width, with_paper, strict=True):
                     figure, _, half = entry.text.partition(PLUS_MINUS)
                     line += [figure, *([half] * width), *([entry.paper] * paper)]
-                writer.writerow(line)
-        return out.getvalue()
+                lines.append(line)
+        return _csv(lines)
 
     def to_latex(self) -> str:
         """A tabular for booktabs: best in bold, second underlined, the paper's in brackets; title and caption as comments."""
@@ -77,7 +107,7 @@ class Table:
                 )
             for row in rows:
                 first = f'<th scope="row">{escape(row[0].text)}</th>'
-                body.append(f"<tr>{first}{''.join(_html_entry(entry) for entry in row[1:])}</tr>")
+                body.append(f"<tr>{first}{''.join(_html_entry(entry, self.note(entry)) for entry in row[1:])}</tr>")
         return (
             f'<div class="scroll" tabindex="0"><table><thead><tr>{head}</tr></thead>'
             f"<tbody>{''.join(body)}</tbody></table></div>"
@@ -86,14 +116,22 @@ class Table:
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure as SVG and PNG. ``alternative``: what it shows, in words, for those who cannot see it."""
+    """A figure as SVG and PNG.
+
+    alternative: what it shows, in words, for those who cannot see it. data: what was drawn, titles first.
+    """
 
     name: str
     title: str
     alternative: str
     svg: str = field(repr=False)
     png: bytes = field(repr=False)
+    data: tuple[tuple[Any, ...], ...] = field(repr=False)
     caption: str = ""
+
+    def to_csv(self) -> str:
+        """What was drawn, as plain figures."""
+        return _csv(self.data)
 
     def to_html(self) -> str:
         """The figure for the page."""
@@ -115,23 +153,24 @@ def marked(row_entries: Sequence[Entry | None]) -> list[Entry]:
         elif entry.value is None:
             out.append(entry)
         else:
-            mark = marks.get(round(entry.value, 6), "")
-            out.append(Entry(entry.text, entry.value, entry.paper, mark, entry.title))
+            out.append(replace(entry, mark=marks.get(round(entry.value, 6), "")))
     return out
 
 
-def _html_entry(entry: Entry) -> str:
-    paper = f'<small class="paper">{escape(entry.paper)}</small>' if entry.paper else ""
+def _csv(lines: Iterable[Sequence[Any]]) -> str:
+    out = io.StringIO()
+    csv.writer(out, lineterminator="\n").writerows(lines)
+    return out.getvalue()
+
+
+def _html_entry(entry: Entry, note: str) -> str:
+    paper = f'<small class="paper">{PAPER} {escape(entry.paper)}</small>' if entry.paper else ""
     kind = entry.mark or ("none" if entry.text == NOT_RUN else "")
     text = f'<span class="{kind}">{escape(entry.text)}</span>' if kind else escape(entry.text)
     title = f' title="{escape(entry.title)}"' if entry.title else ""
-    few = f" <small>({escape(entry.title)})</small>" if few_seeds(entry) else ""
+    title += ' class="words"' if entry.value is None and len(entry.text) > LONG else ""
+    few = f" <small>({escape(note)})</small>" if note else ""
     return f"<td{title}>{text}{few}{paper}</td>"
-
-
-def few_seeds(entry: Entry) -> bool:
-    """Whether a mean is over so few seeds that it has no interval, which is to be said."""
-    return "seed" in entry.title and PLUS_MINUS not in entry.text
 
 
 _LATEX = {
@@ -150,4 +189,4 @@ def _latex_entry(entry: Entry) -> str:
         text = rf"\textbf{{{text}}}"
     elif entry.mark == SECOND:
         text = rf"\underline{{{text}}}"
-    return text + (rf" \,({_latex(entry.paper)})" if entry.paper else "")
+    return text + (rf" \,({PAPER} {_latex(entry.paper)})" if entry.paper else "")

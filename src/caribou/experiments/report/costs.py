@@ -38,13 +38,18 @@ def cost_table(
     *,
     published: Mapping[str, PublishedCost] | None = None,
     dataset_title: Callable[[str], str] = str,
+    datasets: Sequence[str] | None = None,
     caption: str = CAPTION,
 ) -> Table:
-    """CPU seconds and memory of a fit by data set and method; accuracy points per CPU second. ``published``: by measure."""
+    """CPU seconds and memory of a fit by data set and method; accuracy points per CPU second.
+
+    ``published``: by measure. ``datasets``: the columns, if their order is not that of the records.
+    """
     records = [with_added_memory(record) for record in records]
-    groups = [_group(records, measure, (published or {}).get(measure)) for measure in COSTS]
-    groups.append(_points_per_second(records))
-    head = ("method", *map(dataset_title, axis(records, "dataset")))
+    columns = axis(records, "dataset") if datasets is None else datasets
+    groups = [_group(records, columns, measure, (published or {}).get(measure)) for measure in COSTS]
+    groups.append(_points_per_second(records, columns))
+    head = ("method", *map(dataset_title, columns))
     return Table(f"{name}-cost", "Time and memory", head, tuple(group for group in groups if group[1]), caption)
 
 
@@ -57,7 +62,7 @@ def with_added_memory(record: Record) -> Record:
 
 
 def _group(
-    records: Records, measure: str, published: PublishedCost | None
+    records: Records, datasets: Sequence[str], measure: str, published: PublishedCost | None
 ) -> tuple[str, tuple[tuple[Entry, ...], ...]]:
     title, form = COSTS[measure]
     means = grouped(records, "method", "dataset", measure=measure)
@@ -66,7 +71,7 @@ def _group(
     rows = []
     for method in axis(records, "method"):
         row = [Entry(method)]
-        for dataset in axis(records, "dataset"):
+        for dataset in datasets:
             value = None if published is None else published.value(method, dataset)
             row.append(_entry(means.get((method, dataset)), form, "" if value is None else form.format(value)))
         rows.append(tuple(row))
@@ -79,7 +84,7 @@ def _entry(mean: Mean | None, form: str, published: str) -> Entry:
     return Entry(form.format(mean.value), mean.value, published, title=f"{mean.count} fits")
 
 
-def _points_per_second(records: Records) -> tuple[str, tuple[tuple[Entry, ...], ...]]:
+def _points_per_second(records: Records, datasets: Sequence[str]) -> tuple[str, tuple[tuple[Entry, ...], ...]]:
     title = "accuracy points per CPU second, all budgets together (a cheap method that guesses is high, too)"
     seconds = grouped(records, "method", "dataset", measure="cpu_seconds")
     score = grouped(records, "method", "dataset")
@@ -91,7 +96,7 @@ def _points_per_second(records: Records) -> tuple[str, tuple[tuple[Entry, ...], 
             Entry(f"{100 * score[method, d].value / max(0.01, seconds[method, d].value):.0f}")
             if (method, d) in seconds and (method, d) in score
             else Entry(NOT_RUN)
-            for d in axis(records, "dataset")
+            for d in datasets
         ]
         rows.append((Entry(method), *entries))
     return title, tuple(rows)

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import io
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from caribou.experiments.report.blocks import Figure
+from caribou.experiments.report.blocks import PAPER, Figure
 from caribou.experiments.report.summary import MIN_SEEDS, Mean
 
 COLOURS = {
     "votes": "#0b6e99", "caribou": "#c2410c", "gap": "#4d7c0f", "sage": "#7e22ce",
-    "dpdgc": "#a16207", "lapgraph": "#be185d", "lpgnet": "#0f766e", "mlp": "#6b7280",
+    "dpdgc": "#a16207", "lapgraph": "#be185d", "lpgnet": "#0f766e", "progap": "#65a30d", "mlp": "#6b7280",
 }  # fmt: skip
 MARKERS = {
-    "votes": "o", "caribou": "s", "gap": "^", "sage": "D", "dpdgc": "v", "lapgraph": "P", "lpgnet": "X", "mlp": "x",
+    "votes": "o", "caribou": "s", "gap": "^", "sage": "D", "dpdgc": "v", "lapgraph": "P", "lpgnet": "X", "progap": "<",
+    "mlp": "x",
 }  # fmt: skip
 MORE_MARKERS = ("o", "s", "^", "D", "v", "P", "x")
-STROKES = ("-", "--", ":", "-.")
+STROKES = ("-", ":", "-.", (0, (5, 1)))
 MIN_WIDTH = 640
 """Below this width the text of three panels cannot be read: the figure scrolls instead. [px]"""
 
@@ -34,9 +36,20 @@ def family(method: str) -> str:
     return re.split("[-,]", method)[0]
 
 
+def is_published(label: str) -> bool:
+    """Whether a line is a publication's: its label says so at its end.
+
+    >>> is_published("gap-edp, paper"), is_published("caribou, the paper's formula")
+    (True, False)
+    """
+    return label.endswith(f", {PAPER}")
+
+
 def style(name: str) -> dict[str, Any]:
-    """Colour and marker of a method: colour is never the only difference."""
-    return {"color": COLOURS.get(family(name), "#374151"), "marker": MARKERS.get(family(name), "."), "markersize": 5}
+    """Colour and marker of a method: colour is never the only difference. Published lines are thin, with hollow markers."""
+    colour = COLOURS.get(family(name), "#374151")
+    look = {"color": colour, "marker": MARKERS.get(family(name), "."), "markersize": 5}
+    return {**look, "markerfacecolor": "white", "linewidth": 0.9} if is_published(name) else {**look, "linewidth": 1.4}
 
 
 def styles(labels: Sequence[str]) -> dict[str, dict[str, Any]]:
@@ -46,6 +59,9 @@ def styles(labels: Sequence[str]) -> dict[str, dict[str, Any]]:
     families = {family(label) for label in labels}
     found, seen = {}, dict.fromkeys(families, 0)
     for label in labels:
+        if is_published(label):
+            found[label] = {**style(label), "linestyle": "--"}
+            continue
         k = seen[family(label)]
         seen[family(label)] += 1
         found[label] = {**style(label), "linestyle": STROKES[k % len(STROKES)]}
@@ -76,7 +92,13 @@ def curves(
             for method, series in methods.items():
                 _line(ax, method, series, 100 if percent else 1, looks[method])
             for label, height in (lines or {}).get(panel, {}).items():
-                ax.axhline(100 * height, linestyle=":", linewidth=1.2, color=style(label)["color"], label=label)
+                ax.axhline(
+                    (100 if percent else 1) * height,
+                    linestyle=":",
+                    linewidth=1.2,
+                    color=style(label)["color"],
+                    label=label,
+                )
             ax.set_title(panel, fontsize=10)
             ax.set_xlabel(x)
             if log:
@@ -90,14 +112,38 @@ def curves(
         axes[0].set_ylabel(y)
 
     words = "; ".join(f"{panel}: {_in_words(methods, percent)}" for panel, methods in panels.items())
-    return figure(name, title, len(panels), draw, f"{title}. {words}", caption)
+    data = _drawn(panels, lines or {}, x, y, 100 if percent else 1)
+    return figure(name, title, len(panels), draw, f"{title}. {words}", data, caption)
+
+
+Rows = Sequence[Sequence[Any]]
+"""What a figure draws, for its CSV: titles, then rows."""
+
+
+def _drawn(
+    panels: Mapping[str, Mapping[str, Series]], lines: Mapping[str, Mapping[str, float]], x: str, y: str, factor: float
+) -> Rows:
+    rows: list[Sequence[Any]] = [("panel", "line", x, y, "half width of the 95 % interval", "seeds")]
+    for panel, methods in panels.items():
+        for method, series in methods.items():
+            for at in sorted(series):
+                rows.append((panel, method, f"{at:g}", *mean_columns(series[at], factor)))
+        for label, height in lines.get(panel, {}).items():
+            rows.append((panel, label, "", f"{factor * height:.4g}", "", ""))
+    return rows
+
+
+def mean_columns(mean: Mean, factor: float) -> tuple[str, str, Any]:
+    """A mean as three columns: value, half width (empty where there is none), seeds (empty for a published figure)."""
+    half = "" if mean.count < MIN_SEEDS or math.isnan(mean.half_width) else f"{factor * mean.half_width:.3g}"
+    return f"{factor * mean.value:.4g}", half, mean.count or ""
 
 
 def _line(ax: Any, method: str, series: Series, factor: float, look: Mapping[str, Any]) -> None:
     xs = sorted(series)
     means = [series[v].value * factor for v in xs]
     widths = [0.0 if series[v].count < MIN_SEEDS else series[v].half_width * factor for v in xs]
-    ax.errorbar(xs, means, yerr=widths, label=method, linewidth=1.4, capsize=2, **look)
+    ax.errorbar(xs, means, yerr=widths, label=method, capsize=2, **look)
 
 
 def figure(
@@ -106,16 +152,21 @@ def figure(
     panels: int,
     draw: Callable[[Sequence[Any]], None],
     alternative: str,
+    data: Rows,
     caption: str,
     legend: bool = True,
+    across: int = 3,
 ) -> Figure:
-    """Draw ``panels`` panels, three in a row, with one legend. ``alternative``: what the figure shows, in words."""
+    """Draw ``panels`` panels, ``across`` in a row, with one legend.
+
+    alternative: what the figure shows, in words. data: the same as rows, titles first.
+    """
     import matplotlib as mpl
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure as Canvas
 
-    columns = min(3, panels)
+    columns = min(across, panels)
     rows = -(-panels // columns)
     # a fixed salt gives the same file for the same records
     with mpl.rc_context({"svg.hashsalt": name, "font.size": 9, "svg.fonttype": "path"}):
@@ -128,8 +179,9 @@ def figure(
                 for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
                     shown.setdefault(label, handle)
             if shown:
-                across = min(2 * columns, len(shown))  # two of the longest labels fit under a panel
-                canvas.legend(shown.values(), shown.keys(), loc="outside lower center", ncols=across, fontsize=8)
+                side_by_side = _labels_across(list(shown), canvas.get_figwidth())
+                canvas.set_figheight(2.7 * rows + 0.5 + 0.2 * -(-len(shown) // side_by_side))
+                canvas.legend(shown.values(), shown.keys(), loc="outside lower center", ncols=side_by_side, fontsize=8)
         svg, png = io.StringIO(), io.BytesIO()
         # savefig would draw twice, and compute the layout each time
         FigureCanvasSVG(canvas).print_svg(svg, metadata={"Date": None})
@@ -137,7 +189,19 @@ def figure(
         canvas.set_dpi(150)
         FigureCanvasAgg(canvas).print_png(png, metadata={"Software": None})
     min_width = MIN_WIDTH if columns == 3 else 0
-    return Figure(name, title, alternative, _inline(svg.getvalue(), name, min_width), png.getvalue(), caption)
+    drawn = tuple(tuple(row) for row in data)
+    element = _inline(svg.getvalue(), name, min_width)
+    return Figure(name, title, alternative, element, png.getvalue(), drawn, caption)
+
+
+def _labels_across(labels: Sequence[str], width: float) -> int:
+    """How many labels of a legend stand side by side without being cut off, in a figure of this width. [inch]
+
+    >>> _labels_across(["gap"] * 9, 10.8), _labels_across(["caribou-edp, validated on our splits"] * 9, 10.8)
+    (9, 3)
+    """
+    handle, letter = 0.55, 0.068  # at 8 points, with the gap between columns
+    return max(1, min(len(labels), int(width / (handle + letter * max(map(len, labels))))))
 
 
 def _inline(svg: str, name: str, min_width: int) -> str:

@@ -1,12 +1,13 @@
-"""The parts of a report: one per experiment. An experiment that nobody wrote tables for gets general ones."""
+"""The parts of a report: tables and figures of one or several experiments. One that nobody wrote tables for gets general ones."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from caribou.experiments.grid import Experiment
 from caribou.experiments.records import Record, cell_key
 from caribou.experiments.report.blocks import Block, Entry, Table
 from caribou.experiments.report.costs import cost_table
@@ -19,32 +20,56 @@ from caribou.experiments.report.scores import (
     score_table,
     settings_note,
 )
-from caribou.experiments.report.summary import grouped, mean_of, value_of
+from caribou.experiments.report.summary import expanded, grouped, mean_of, value_of
 
 Records = Sequence[Record]
+ByExperiment = Mapping[str, Records]
+Cell = Mapping[str, Any]
+
+
+def _every(cell: Cell) -> bool:
+    return True
 
 
 @dataclass(frozen=True)
 class Item:
-    """A part of the report: its experiment, and what is made of the records. ``paper``: what it is in a publication."""
+    """A part of the report: tables and figures, made of the records of one or several experiments.
 
-    experiment: str
+    paper: what it is in a publication. experiments: those it is made of. build: its blocks from their records.
+    keep: which cells of the experiments belong to it.
+    """
+
+    name: str
     title: str
     paper: str
-    build: Callable[[Records], Sequence[Block]]
+    experiments: tuple[str, ...]
+    build: Callable[[ByExperiment], Sequence[Block]]
+    keep: Callable[[Cell], bool] = _every
+
+    def cells(self, known: Mapping[str, Experiment], scale: str) -> dict[str, list[dict[str, Any]]]:
+        """The cells it asks for at a scale, by experiment; an experiment that is not known asks for none."""
+        found = {name: known[name].cells(scale) for name in self.experiments if name in known}
+        return {name: [cell for cell in cells if self.keep(cell)] for name, cells in found.items()}
+
+
+def of_cells(records: Iterable[Record], cells: Sequence[Cell]) -> list[Record]:
+    """The records of these cells, in the order of the cells, whatever was measured first."""
+    order = {cell_key(cell): at for at, cell in enumerate(cells)}
+    return sorted((record for record in records if record.key in order), key=lambda record: order[record.key])
 
 
 def general_item(name: str, title: str = "", paper: str = "") -> Item:
     """Tables and curves for the records of any experiment."""
-    return Item(name, title or name, paper, lambda records: general_blocks(name, records))
+    return Item(name, title or name, paper, (name,), lambda found: general_blocks(name, found.get(name, ())))
 
 
-COMMON = ("method", "dataset", "epsilon", "seed", "kind", "chosen", "settings")
+COMMON = ("method", "dataset", "epsilon", "seed", "kind", "settings")
 """Axes that have their place in a table; what else differs between cells is said with the method."""
 
 
 def general_blocks(name: str, records: Records) -> list[Block]:
     """The score by method, data set and epsilon, its curves and the costs; where there is no score, all measures by cell."""
+    records = expanded(records)
     scores = [score for score in SCORES if any(score.measure in record.measures for record in records)]
     if not scores or not all({"method", "dataset", "epsilon"} <= set(record.cell) for record in records):
         return [measures_table(name, records)]

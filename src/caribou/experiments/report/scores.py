@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from caribou.experiments.records import Record
-from caribou.experiments.report.blocks import NOT_RUN, Block, Entry, Figure, Table, marked
+from caribou.experiments.report.blocks import NOT_RUN, PLUS_MINUS, Block, Entry, Figure, Table, marked
 from caribou.experiments.report.figures import curves
 from caribou.experiments.report.summary import Mean, axis, budget_words, grouped, seed_words, seeds_of
 
@@ -51,30 +51,47 @@ def score_table(
     *,
     published: Published = lambda method, dataset, epsilon: None,
     dataset_title: Callable[[str], str] = str,
+    datasets: Sequence[str] | None = None,
+    notes: Mapping[Any, str] | None = None,
+    unranked: Mapping[Any, str] | None = None,
     caption: str = "",
 ) -> Table:
     """A group of rows per epsilon, a row per method, a column per data set. The best and second of a column are marked.
 
-    ``means``: by (epsilon, method, data set). ``published``: figures that stand beneath ours.
+    ``means``: by (epsilon, method, data set). ``notes``: what an entry says on hover besides, by the same.
+    ``unranked``: entries that are not compared with the others, and the sign that says so.
+    ``published``: figures that stand beneath ours. ``datasets``: the columns, if their order is not that of the records.
     """
-    datasets = axis(records, "dataset")
+    datasets = axis(records, "dataset") if datasets is None else datasets
     groups = []
     for epsilon in axis(records, "epsilon"):
         methods = [m for m in axis(records, "method") if any((epsilon, m, d) in means for d in datasets)]
         columns = []
         for dataset in datasets:
             papers = {method: score.published(published(method, dataset, epsilon)) for method in methods}
-            column = [_entry(score, means.get((epsilon, method, dataset)), papers[method]) for method in methods]
+            column = []
+            for method in methods:
+                key = (epsilon, method, dataset)
+                entry = _entry(score, means.get(key), papers[method], (notes or {}).get(key, ""))
+                if sign := (unranked or {}).get(key):
+                    entry = replace(entry, text=_signed(entry.text, sign), value=None)
+                column.append(entry)
             columns.append(marked(column))
         rows = [(Entry(method), *(column[k] for column in columns)) for k, method in enumerate(methods)]
         groups.append((budget_words(epsilon), tuple(rows)))
     return Table(name, title, ("method", *map(dataset_title, datasets)), tuple(groups), caption)
 
 
-def _entry(score: Score, mean: Mean | None, published: str) -> Entry:
+def _entry(score: Score, mean: Mean | None, published: str, note: str) -> Entry:
     if mean is None:
         return Entry(NOT_RUN, paper=published, title=NOT_RUN)
-    return Entry(score.text(mean), mean.value, published, title=seed_words(mean.count))
+    title = "; ".join(filter(None, (seed_words(mean.count), note)))
+    return Entry(score.text(mean), mean.value, published, title=title, seeds=mean.count)
+
+
+def _signed(text: str, sign: str) -> str:
+    figure, plus_minus, half = text.partition(PLUS_MINUS)
+    return f"{figure}{sign}{plus_minus}{half}"
 
 
 def interval_words(means: Mapping[Any, Mean]) -> str:
@@ -92,20 +109,34 @@ def settings_note(records: Records) -> str:
     return f"Settings were searched on validation nodes for {searched} of {len(records)} fits; the others have the defaults."
 
 
-def epsilon_curves(name: str, records: Records, score: Score = ACCURACY) -> list[Block]:
-    """The score over epsilon, one panel per data set, a dotted line for what has no privacy; nothing if no epsilon is finite."""
+def epsilon_curves(
+    name: str,
+    records: Records,
+    score: Score = ACCURACY,
+    *,
+    published: Callable[[str], Mapping[str, Mapping[Any, Mean]]] = lambda dataset: {},
+    dataset_title: Callable[[str], str] = str,
+    datasets: Sequence[str] | None = None,
+) -> list[Block]:
+    """The score over epsilon, one panel per data set, a dotted line for what has no privacy; nothing if no epsilon is finite.
+
+    ``published``: lines of a publication, by data set. ``datasets``: the panels, if their order is not that of the records.
+    """
     private = [r for r in records if r.cell["epsilon"] != "inf"]
     panels: dict[str, dict[str, Any]] = {}
     lines: dict[str, dict[str, float]] = {}
-    for dataset in axis(records, "dataset"):
-        panels[dataset] = {}
+    for dataset in axis(records, "dataset") if datasets is None else datasets:
+        title = dataset_title(dataset)
+        panels[title] = {}
         for method in axis(private, "method"):
             here = [r for r in private if r.cell["dataset"] == dataset and r.cell["method"] == method]
             if here:
-                panels[dataset][method] = grouped(here, "epsilon", measure=score.measure)
+                panels[title][method] = grouped(here, "epsilon", measure=score.measure)
+        if panels[title]:
+            panels[title].update(published(dataset))
         free = [r for r in records if r.cell["dataset"] == dataset and r.cell["epsilon"] == "inf"]
-        lines[dataset] = {method: m.value for method, m in grouped(free, "method", measure=score.measure).items()}
-    panels = {dataset: methods for dataset, methods in panels.items() if methods}
+        lines[title] = {method: m.value for method, m in grouped(free, "method", measure=score.measure).items()}
+    panels = {title: methods for title, methods in panels.items() if methods}
     if not panels:
         return []
     caption = "Bars: 95 % intervals over the seeds. Dotted: without privacy (mlp: without the graph)."

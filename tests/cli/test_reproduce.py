@@ -1,0 +1,170 @@
+"""``caribou reproduce``: the missing cells are run once, the table stands beside the paper's, page and files are written."""
+
+from __future__ import annotations
+
+import csv
+import re
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from caribou.cli import app
+from caribou.errors import InputError
+from caribou.experiments import reproduction, runner
+from caribou.experiments.grid import available
+from caribou.experiments.records import FAILED, OK, Record, read
+
+PAPER = Path(__file__).parents[2] / "reproduction"
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def call(*arguments: str, code: int = 0) -> str:
+    result = CliRunner().invoke(app, ["reproduce", *arguments])
+    assert result.exit_code == code, result.output
+    return result.stdout
+
+
+def refusal(*arguments: str) -> str:
+    result = CliRunner().invoke(app, ["reproduce", *arguments])
+    assert isinstance(result.exception, InputError), result.output
+    return str(result.exception)
+
+
+def invented(monkeypatch: pytest.MonkeyPatch, *, failing: str = "") -> list[dict]:
+    """Cells are measured without a fit; returns those that were asked for."""
+    asked: list[dict] = []
+
+    def measured(experiment, cells, **_):
+        asked.extend(cells)
+        for cell in cells:
+            failed = cell.get("method") == failing
+            many = {name: [0.5] * len(cell.get("sweep", ())) for name in ("test_accuracies", "val_accuracies")}
+            measures = many if "sweep" in cell else {"test_accuracy": 0.625, "cpu_seconds": 2.0}
+            record = Record(experiment, cell, FAILED, error="why") if failed else Record(experiment, cell, OK, measures)
+            yield runner.Step(record, ())
+
+    monkeypatch.setattr(runner, "run_cells", measured)
+    return asked
+
+
+def test_noise_from_nothing_to_the_page() -> None:
+    """Computed, not fitted: the real runner takes seconds."""
+    shown = call("noise", "--out", "out")
+    assert "noise: 48 of 48 cells are missing; about" in shown
+    assert "noise-depth: 48 cells measured, 0 failed, 0 were done before" in shown
+    assert re.search(r"K = 128.*?12\.11", shown, re.DOTALL)
+    assert "paper 12.11" in shown
+    assert len(read("out/results", "noise-depth")[0]) == 48
+    files = {path.name for path in Path("out").iterdir()}
+    table = {"noise.csv", "noise.tex"}
+    assert files == {"index.html", "results", *table, *(f"noise-figure.{kind}" for kind in ("csv", "svg", "png"))}
+    page = Path("out/index.html").read_text()
+    assert re.findall(r'<h2 id="([^"]+)"', page) == ["noise"], "that item alone"
+    drawn = list(csv.DictReader(Path("out/noise-figure.csv").read_text().splitlines()))
+    assert {"linear, paper", "caribou, paper", "caribou, exact"} <= {row["line"] for row in drawn}
+    again = call("noise", "--out", "out")
+    assert "noise: all 48 cells have records in out/results" in again
+    assert len(read("out/results", "noise-depth")[0]) == 48, "nothing is measured twice"
+
+
+@pytest.mark.slow
+def test_the_table_of_tops_at_the_smoke_scale() -> None:
+    grids = {experiment.name: experiment for experiment in available(PAPER / "experiments")}
+    total = sum(len(cells) for cells in items_named("pu-1")[0].cells(grids, "smoke").values())
+    shown = call("pu-1", "--scale", "smoke", "--out", "out")
+    assert f"pu-1: {total} of {total} cells are missing" in shown
+    assert f"pu-1: {total} cells measured (records: out/results)" in shown
+    for words in ("caribou-edp", "caribou-ndp", "gap-edp", "the best run by test accuracy, the paper's rule", "paper"):
+        assert words in shown
+    assert {"pu-1-edge.csv", "pu-1-node.csv", "pu-1-chains.csv"} <= {path.name for path in Path("out").iterdir()}
+
+
+def test_a_part_is_run_and_shown_and_the_same_command_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = invented(monkeypatch)
+    shown = call("failure", "--scale", "smoke", "--out", "out", "--jobs", "1")
+    assert "failure: 4 of 4 cells are missing" in shown
+    assert "1 at a time" in shown
+    assert len(asked) == 4
+    shown = call("failure", "--scale", "smoke", "--out", "out")
+    assert len(asked) == 4
+    assert "62.5" in shown
+
+
+def test_time_is_told_from_the_paper_s_records_before_anything_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    invented(monkeypatch)
+    shown = call("noise", "--out", "out")
+    assert "noise: 48 of 48 cells are missing; about 1 s, 2 at a time" in shown
+
+
+def test_data_sets_go_by_their_own_and_by_the_paper_s_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = invented(monkeypatch)
+    call("ov-e", "--dataset", "photo", "--dataset", "facebook", "--out", "out")
+    assert {cell["dataset"] for cell in asked} == {"photo:connected", "berkeley13"}
+    assert not any(cell["method"].endswith("-ndp") for cell in asked)
+    head = Path("out/ov-e-cost.csv").read_text().splitlines()[0]
+    assert "Photo" in head
+    assert "Cora" not in head
+    assert "dataset must be one of cora, pubmed, photo:connected" in refusal("ov-e", "--dataset", "mars")
+    assert "dataset must be left out for noise, got 'cora'" in refusal("noise", "--dataset", "cora")
+
+
+def test_failed_cells_are_shown_and_are_code_4(monkeypatch: pytest.MonkeyPatch) -> None:
+    invented(monkeypatch, failing="gap-edp")
+    shown = call("failure", "--scale", "smoke", "--out", "out", code=4)
+    assert "failure: 2 cells measured, 2 missing (records: out/results)" in shown
+    assert "Failed cells: why" in Path("out/index.html").read_text()
+
+
+def test_without_running_what_is_there_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = invented(monkeypatch)
+    shown = call("noise", "--no-run")
+    assert not asked
+    assert f"noise: 48 cells measured (records: {PAPER / 'results'})" in shown
+    assert "page: reproduce-output/noise/index.html" in shown
+    call("failure", "--scale", "smoke", "--out", "new", "--no-run")
+    assert not Path("new/results").exists()
+
+
+def test_all_items_have_folders_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = invented(monkeypatch)
+    call("all", "--scale", "smoke", "--dataset", "cora", "--out", "out")
+    assert not asked, "no smoke scale has Cora"
+    names = [item.name for item in reproduction.require().module("items").ITEMS]
+    monkeypatch.setattr(reproduction.require().module("items"), "ITEMS", items_named("failure", "pu-2"))
+    call("all", "--scale", "smoke", "--out", "out")
+    assert {path.name for path in Path("out").iterdir()} == {"results", "failure", "pu-2"}
+    assert {"pu-1", "pu-2", "pu-3", "crv-eps", "crv-k", "crv-d", "crv-h", "ov-e", "ov-n", "aud"} < set(names)
+    assert {"noise", "failure", "larger", "table-1"} < set(names)
+
+
+def items_named(*names: str) -> list:
+    return [item for item in reproduction.require().module("items").ITEMS if item.name in names]
+
+
+def test_the_list_counts_cells_and_what_is_missing() -> None:
+    shown = call("--list")
+    assert re.search(r"noise +Noise against depth.* 48 +0", shown)
+    assert "cells at scale laptop" in shown
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["pu-9"], "item must be one of pu-1, pu-2"),
+        ([], "got 'nothing'"),
+        (["noise", "--scale", "tiny"], "scale must be one of smoke, laptop, full, got 'tiny'"),
+        (["noise", "--jobs", "0"], "jobs must be"),
+    ],
+)
+def test_what_does_not_fit_is_refused(words: list[str], message: str) -> None:
+    assert message in refusal(*words)
+
+
+def test_outside_the_source_tree_it_is_said_where_was_looked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reproduction, "_starts", lambda: (tmp_path, tmp_path / "site-packages" / "caribou"))
+    assert "comes with the source tree, not with the package" in refusal("noise")

@@ -1,0 +1,97 @@
+"""One name per row: whose settings CARIBOU has, and what we changed in it."""
+
+from __future__ import annotations
+
+import pytest
+
+from caribou.experiments.records import OK, Record
+from reproduction import rows
+
+
+def fitted(method: str = "caribou-edp", dataset: str = "cora", epsilon: object = 4, **more: object) -> Record:
+    measured = more.pop("measured", {})
+    cell = {"kind": "train", "method": method, "dataset": dataset, "epsilon": epsilon, "seed": 0, **more}
+    return Record("t", cell, OK, {"settings": measured})
+
+
+@pytest.mark.parametrize(
+    ("more", "face"),
+    [
+        ({"chosen": "authors-mean"}, "authors' settings"),
+        ({"chosen": "authors-small-degree"}, "authors' settings"),
+        ({"chosen": True}, "validated on our splits"),
+        ({}, "defaults"),
+        ({"kind": "sweep", "sweep": [{"hops": 1}]}, "authors' grid"),
+        ({"settings": {"messages": "labels", "votes": 0.0}}, "label messages, ours"),
+        ({"settings": {"messages": "labels", "votes": 0.5}}, "with votes, ours"),
+        ({"settings": {"messages": "labels", "leave_graph": True}}, "leaves the graph where it does not pay, ours"),
+        ({"settings": {"messages": "features"}}, "raw features as messages"),
+    ],
+)
+def test_a_row_of_caribou_says_what_it_is(more: dict, face: str) -> None:
+    assert rows.row_label(fitted(**more)) == f"caribou-edp, {face}"
+
+
+def test_what_a_search_chose_counts_and_other_methods_keep_their_names() -> None:
+    assert rows.row_label(fitted(chosen=True, measured={"votes": 0.5})) == "caribou-edp, with votes, ours"
+    assert rows.row_label(fitted("gap-edp", chosen=True, measured={"votes": 0.5})) == "gap-edp"
+
+
+def test_the_paper_s_figures_stand_beside_its_own_methods_alone() -> None:
+    theirs = [rows.AUTHORS, rows.VALIDATED, rows.DEFAULTS, rows.GRID]
+    assert all(rows.of_the_paper(f"caribou-ndp, {face}") for face in theirs)
+    assert not any(
+        rows.of_the_paper(f"caribou-ndp, {face}") for face in (rows.LABELS, rows.VOTES, rows.LEAVES, rows.RAW)
+    )
+    assert rows.of_the_paper("mlp")
+    assert not rows.of_the_paper("votes-edp")
+
+
+def test_caribou_comes_first_the_authors_settings_before_all() -> None:
+    records = [fitted("votes-edp"), fitted("mlp"), fitted("gap-edp"), fitted(chosen=True), fitted(chosen="authors-top")]
+    assert [r.cell["method"] for r in rows.labelled(records)] == [
+        "caribou-edp, authors' settings", "caribou-edp, validated on our splits", "gap-edp", "mlp", "votes-edp",
+    ]  # fmt: skip
+
+
+def test_a_row_on_the_whole_benchmark_alone_moves_to_the_paper_s_graph() -> None:
+    records = [
+        fitted("gap-edp", "photo:connected"), fitted("mlp", "photo:connected"), fitted("mlp", "photo"),
+        fitted("votes-edp", "photo"), fitted("votes-edp", "cora"), fitted("votes-edp", "computers"),
+    ]  # fmt: skip
+    found, moved = rows.on_paper_graphs(records)
+    assert moved == {("votes-edp", "photo:connected")}
+    assert [(r.cell["method"], r.cell["dataset"]) for r in found] == [
+        ("gap-edp", "photo:connected"), ("mlp", "photo:connected"), ("votes-edp", "photo:connected"),
+        ("votes-edp", "cora"), ("votes-edp", "computers"),
+    ]  # fmt: skip
+
+
+def test_notes_have_the_settings_of_the_fits() -> None:
+    records = [fitted(measured={"hops": 2, "beta": 0.1}), fitted(measured={"hops": 2, "beta": 0.1})]
+    assert rows.notes(records, "method", "epsilon") == {("caribou-edp", 4): "hops 2, beta 0.1"}
+    records.append(fitted(measured={"hops": 3, "beta": 0.1}))
+    assert rows.notes(records, "method") == {("caribou-edp",): "hops 2, beta 0.1 | hops 3, beta 0.1"}
+
+
+def test_delta_is_told_where_it_is_the_paper_s() -> None:
+    ours = fitted("votes-edp")
+    assert rows.delta_note([ours]) == ""
+    theirs = fitted("gap-edp", delta="paper")
+    assert rows.delta_note([theirs, fitted("mlp", epsilon="inf")]) == "δ is the paper's constant of each data set."
+    assert rows.delta_note([theirs, ours]).endswith("; votes-edp: the library's default.")
+
+
+def test_data_sets_have_titles_and_notes() -> None:
+    names = ["photo:connected", "berkeley13", "chain-s:75", "csbm:nodes=120"]
+    assert [rows.dataset_title(name) for name in names] == [
+        "Photo", "Berkeley13 (stands in for Facebook)", "Chain-S, 75 chains per class", "csbm:nodes=120",
+    ]  # fmt: skip
+    note = rows.datasets_note(names)
+    for words in (
+        "stands in for the paper's Facebook graph",
+        "Photo is without its isolated nodes",
+        "3 chains per class",
+    ):
+        assert words in note
+    assert rows.datasets_note(["cora", "chain-s"]) == ""
