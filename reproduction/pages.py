@@ -1,10 +1,11 @@
-"""Write what pages say about records: tables of four pages in docs/ and of reproduction/README.md.
+"""Write what pages say about records: tables of five pages in docs/ and of reproduction/README.md.
 
 ``make result-pages`` runs it (``python -m reproduction.pages``); tests/reproduction/test_pages.py compares.
 """
 
 from __future__ import annotations
 
+import csv
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,7 +16,7 @@ from caribou.experiments.records import Record, read_all
 from caribou.experiments.report.blocks import NOT_RUN, Entry, Table
 from caribou.experiments.report.items import of_cells
 from caribou.experiments.report.summary import mean_of, successes
-from reproduction import completeness, paper
+from reproduction import clean_convolution, completeness, paper
 from reproduction.attacks import audit_tables
 from reproduction.comparison import Scores, Wins, rivals, scores_of, strongest, wins, without_graph
 from reproduction.downstream import downstream_blocks
@@ -26,6 +27,7 @@ from reproduction.rows import AUTHORS, DAGGER, DAGGER_NOTE, VALIDATED, dataset_t
 ROOT = Path(__file__).parents[1]
 AUDIT_PAGE, README = ROOT / "docs" / "audit-results.md", ROOT / "reproduction" / "README.md"
 CLAIMS_PAGE = ROOT / "docs" / "reproduction.md"
+METHOD_PAGE = ROOT / "docs" / "methods" / "caribou.md"
 DOWNSTREAM_PAGE = ROOT / "docs" / "downstream.md"
 CORES = 2
 NOT_MEASURED = "n.m."
@@ -149,6 +151,54 @@ def _best(scores: Scores, epsilon: int, rows: Sequence[str], dataset: str, *, pa
     return value if published is None else f"{value} ({published:.1f})"
 
 
+# -- the method's own page, and the fault of the public code ---------------------------------------------------------
+
+
+def method_page(text: str, records: Mapping[str, Sequence[Record]]) -> str:
+    """docs/methods/caribou.md with the rows of CARIBOU, the paper's and ours."""
+    lines = [_line(["row", *map(dataset_title, STANDARD)]), _line(["---"] * (1 + len(STANDARD)))]
+    for unit, level in (("edp", "edge"), ("ndp", "node")):
+        scores = scores_of(r for r in records.get(f"{level}-accuracy", ()) if r.cell.get("chosen") != "authors-top")
+        rows = [r for r in dict.fromkeys(row for _, row, _ in scores) if r.startswith(f"caribou-{unit}")]
+        for row in (*sorted(rows), without_graph(unit)):
+            shown = [
+                " / ".join(_best(scores, epsilon, (row,), dataset, paper_too=False) for epsilon in SHOWN)
+                for dataset in variants(scores, STANDARD)
+            ]
+            lines.append(_line([row, *shown]))
+    return between_marks(text, "method-caribou", "\n".join(lines))
+
+
+def fault_table(rows: Sequence[Sequence[str]]) -> str:
+    """Accuracy of the sound mechanism, and with the clean last convolution of the public code. ``rows``: as measured."""
+    found: dict[tuple[str, str, int], list[float]] = {}
+    for dataset, epsilon, _, *shares in rows:
+        for which, share in enumerate(shares):
+            found.setdefault((dataset, epsilon, which), []).append(float(share))
+    datasets = [d for d in clean_convolution.GRAPHS if any(key[0] == d for key in found)]
+    lines = [_line(["ε", "", *map(dataset_title, datasets)]), _line(["---"] * (2 + len(datasets)))]
+    for epsilon in map(str, clean_convolution.EPSILONS):
+        for which, title in enumerate(("sound", "with the fault: not private", "paper")):
+            cells = []
+            for dataset in datasets:
+                if title == "paper":
+                    value = paper.accuracy("mean", "caribou-edp", dataset, epsilon)
+                    cells.append("" if value is None else f"{value:.1f}")
+                else:
+                    values = found.get((dataset, epsilon, which), [])
+                    cells.append(f"{100 * mean_of(values).value:.1f}" if values else NOT_RUN)
+            lines.append(_line([epsilon if which == 0 else "", title, *cells]))
+    return "\n".join(lines)
+
+
+def measured_fault() -> list[list[str]]:
+    """The rows of results/clean-convolution.csv; none if it was not measured."""
+    if not clean_convolution.RESULT.exists():
+        return []
+    with clean_convolution.RESULT.open(encoding="utf-8") as file:
+        return list(csv.reader(file))[1:]
+
+
 # -- Markdown ------------------------------------------------------------------------------------------------------
 
 
@@ -236,7 +286,10 @@ def pages() -> dict[Path, str]:
     found = current(records, experiments)
     return {
         AUDIT_PAGE: audit_page(AUDIT_PAGE.read_text(encoding="utf-8"), found["audit"]),
-        CLAIMS_PAGE: claims_page(CLAIMS_PAGE.read_text(encoding="utf-8"), found),
+        CLAIMS_PAGE: between_marks(
+            claims_page(CLAIMS_PAGE.read_text(encoding="utf-8"), found), "fault", fault_table(measured_fault())
+        ),
+        METHOD_PAGE: method_page(METHOD_PAGE.read_text(encoding="utf-8"), found),
         FIELD_PAGE: field_page(FIELD_PAGE.read_text(encoding="utf-8"), records),
         DOWNSTREAM_PAGE: downstream_page(DOWNSTREAM_PAGE.read_text(encoding="utf-8"), found["downstream"]),
         README: readme_page(README.read_text(encoding="utf-8"), experiments, records),
