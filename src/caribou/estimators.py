@@ -474,7 +474,7 @@ class Caribou(Model):
         layer: edge level: "contractive", "attention", "spectral" or "gcn".
         layer_settings: edge level: what the layer has besides contraction and beta.
         degree_cap: node level: degrees are cut to M; None = every edge is read.
-        declared_degree: node level, with a cap: the degree up to which the headline epsilon holds; None = the cap.
+        declared_degree: node level: the degree up to which the headline epsilon holds; None = the cap, or every node.
         graph_share: node level: share of mu^2 for message passing.
         classifier_share: node level: share of mu^2 for the classification module.
         leave_graph: node level, label messages: leave the graph alone where a public rule says that it does not pay.

@@ -37,10 +37,12 @@ def world(tmp_path_factory: pytest.TempPathFactory, quick_learning: None) -> Pat
         ("gap", "gap-edp", "edge", {}),
         ("votes", "votes-edp", "edge", {}),
         ("node", "caribou-ndp", "node", {"graph_share": 0.5}),
-        ("blind", "caribou-ndp", "node", {"graph_share": 0.0}),
+        ("blind", "caribou-ndp", "node", {"messages": "labels", "leave_graph": True}),
+        ("free", "caribou-inf", "edge", {}),
     ):
-        model = cb.Model(method, cb.Budget(8, 1e-5, unit), **settings)
-        model.fit(graph, noise=NoiseSource.seeded(1)).save(folder / name)
+        model = cb.Model(method, cb.Budget(float("inf") if name == "free" else 8, 1e-5, unit), **settings)
+        model.fit(graph).save(folder / name)
+    cb.Model("caribou-edp", cb.Budget(8)).fit(graph, noise=NoiseSource.seeded(1)).save(folder / "void")
     ends = {"from": [f"person {i}" for i in range(60)], "to": [f"person {i + 20}" for i in range(60)]}
     pd.DataFrame(ends).to_csv(folder / "pairs.csv", index=False)
     pd.DataFrame(ends | {"label": [i % 2 for i in range(60)]}).to_csv(folder / "labelled.csv", index=False)
@@ -50,6 +52,24 @@ def world(tmp_path_factory: pytest.TempPathFactory, quick_learning: None) -> Pat
     labels = {"hall": [f"hall {i}" for i in range(6)], "label": ["quiet", "loud"] * 3}
     pd.DataFrame(labels).to_csv(folder / "labels.csv", index=False)
     return folder
+
+
+@pytest.mark.parametrize(("name", "status"), [("free", "no privacy"), ("void", "void")])
+def test_rows_that_nothing_protects_are_used_with_a_warning(
+    name: str, status: str, world: Path, tmp_path: Path
+) -> None:
+    tables = ("--groups", world / "groups.csv", "--labels", world / "labels.csv")
+    for number, command in enumerate(
+        (
+            ("links", world / name, "--pairs", world / "pairs.csv"),
+            ("graphs", world / name, *tables),
+            ("embed", world / name),
+        )
+    ):
+        done = run(*command, "--out", tmp_path / f"{number}.csv")
+        assert done.returncode == 0
+        assert f"warning: the certificate of this release is '{status}'" in done.stderr
+        assert "do not publish" in done.stderr
 
 
 def test_pairs_are_scored_by_the_released_state(world: Path, tmp_path: Path) -> None:

@@ -41,6 +41,9 @@ def test_tensors_and_embeddings_are_rows() -> None:
     found = cb.release(graph, cb.ContractiveGraphLayer(), hops=1, budget=cb.Budget(4), bounds=bounds)
     assert np.array_equal(released_state(found), found.state.numpy())
     assert released_state(torch.eye(2)).dtype == np.float64
+    free = cb.release(graph, cb.ContractiveGraphLayer(), hops=1, budget=cb.Budget(float("inf")), bounds=bounds)
+    with pytest.warns(UserWarning, match="the certificate of this release is 'no privacy'.*do not publish"):
+        released_state(free)
 
 
 @pytest.mark.parametrize("kind", ["Graph", "Data", "csr_array", "networkx"])

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from caribou.cli.predict import check_table, write_table
+from caribou.cli.predict import check_table, warn_unprotected, write_table
 from caribou.errors import InputError
 
 if TYPE_CHECKING:
@@ -107,6 +107,7 @@ def graphs(
 def _rows_of(model: Model) -> np.ndarray:
     from caribou.models.released_rows import released_rows
 
+    warn_unprotected(model)
     return released_rows(model.released)
 
 

@@ -83,7 +83,9 @@ def embed(
     run: _Run,
     out: Annotated[Path, typer.Option(help="Write X^(K) to this new file: .csv, .parquet or .npy.")],
 ) -> None:
-    """Write the private embeddings X^(K) of a run, for any other task. They are already released: this costs nothing.
+    """Write the embeddings X^(K) of a run, for any other task. They are already released: this costs nothing.
+
+    A run without privacy, or with a void certificate, is written with a warning.
 
     Example: caribou embed run --out embeddings.parquet
     """
@@ -94,11 +96,20 @@ def embed(
     check_table(out, (*TABLES, ".npy"))
     model = load(run)
     state = model.embeddings
+    warn_unprotected(model)
     if out.suffix == ".npy":
         _write_whole(out, lambda path: np.save(path, state))
     else:
         write_table(_table(state, [f"x{i}" for i in range(state.shape[1])], model.node_ids, model.id_title), out)
     typer.echo(f"wrote {state.shape[0]} x {state.shape[1]} embeddings to {out}")
+
+
+def warn_unprotected(model: Model) -> None:
+    """Say on stderr if the certificate of a run promises nothing."""
+    from caribou.models.released_rows import unprotected
+
+    if not model.certificate.is_guarantee:
+        typer.echo(f"warning: {unprotected(model.certificate)}", err=True)
 
 
 def certificate(

@@ -156,6 +156,7 @@ def _require_all(ledger: Path, model: Model, data: Graph, fits: int) -> None:
 def _document(method: str, dataset: str, budget: Budget, runs: list[_Run]) -> dict[str, Any]:
     from caribou.experiments.report.summary import mean_of
     from caribou.privacy.accounting import epsilon_of
+    from caribou.privacy.budget import PrivacyUnit
     from caribou.privacy.certificate import json_number
 
     certificate = runs[0].model.certificate
@@ -173,6 +174,8 @@ def _document(method: str, dataset: str, budget: Budget, runs: list[_Run]) -> di
             "runs": [json_number(score) for score in scores],
         },
         "val_accuracy": json_number(mean_of([run.val_accuracy for run in runs]).value),
+        # at node level labels are private, and accuracies are computed from them without noise
+        "accuracies_may_be_published": budget.unit is not PrivacyUnit.NODE,
         "epsilon_spent": json_number(certificate.epsilon_spent),
         "epsilon_of_all_fits": json_number(epsilon_of(events, budget.delta)),
         "seconds_per_fit": mean_of([run.seconds for run in runs]).value,

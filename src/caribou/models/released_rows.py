@@ -6,6 +6,7 @@ release covers it. A graph is neither of the two, so it is refused here, whateve
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,6 +16,7 @@ import scipy.sparse as sp
 from caribou.errors import InputError
 from caribou.graph import Graph
 from caribou.mechanisms.bounded_rows import unit_length
+from caribou.privacy.certificate import Certificate
 from caribou.release import Embeddings
 
 STATE, SUMS = "state", "sums_"
@@ -39,25 +41,38 @@ def released_rows(released: Mapping[str, np.ndarray]) -> np.ndarray:
     hops = sum(1 for name in released if name.startswith(SUMS))
     if hops == 0:
         raise InputError(
-            f"released must hold {STATE} or {SUMS}1, {SUMS}2, ... (caribou-edp, caribou-ndp with graph_share above 0, gap-edp, "
+            f"released must hold {STATE} or {SUMS}1, {SUMS}2, ... (caribou-edp, caribou-ndp, gap-edp, "
             f"gap-ndp), got {', '.join(sorted(released)) or 'nothing'}"
         )
     return np.concatenate([unit_length(released_state(released[f"{SUMS}{k}"])) for k in range(1, hops + 1)], axis=1)
 
 
 def released_state(state: Any) -> np.ndarray:
-    """The rows as a float64 array [n, d]; a graph or an adjacency matrix is an error, because it is private.
+    """The rows as a float64 array [n, d]; a graph or a sparse matrix is an error, because it is private.
+
+    `Embeddings` whose certificate promises nothing are used with a warning. A dense array is taken for what it is called: that it
+    was released is up to the caller.
 
     >>> released_state([[1, 2]]).tolist()
     [[1.0, 2.0]]
     """
     refuse_graph("state", state, "released rows [n, d], such as Model.embeddings")
+    if isinstance(state, Embeddings) and not state.certificate.is_guarantee:
+        warnings.warn(unprotected(state.certificate), stacklevel=2)
     rows = np.asarray(state.state if isinstance(state, Embeddings) else state)
     if rows.ndim != 2 or rows.dtype.kind not in "fiu":
         raise InputError(f"state must be numbers of shape [n, d], got {rows.dtype} of shape {rows.shape}")
     if not np.isfinite(rows).all():
         raise InputError("state must be finite, got NaN or infinity")
     return rows.astype(np.float64)
+
+
+def unprotected(certificate: Certificate) -> str:
+    """What to say before rows are used whose certificate promises nothing."""
+    return (
+        f"the certificate of this release is {certificate.status!r}: its rows, and everything computed from them, may show "
+        "private data; do not publish them"
+    )
 
 
 def refuse_graph(name: str, value: Any, rule: str) -> None:

@@ -129,6 +129,11 @@ class Certificate:
             return "void"
         return "private" if self.scope.is_every_graph else "private by degree"
 
+    @property
+    def is_guarantee(self) -> bool:
+        """Whether it promises anything: false without privacy and for a void one."""
+        return self.is_private and not self.void_reasons
+
     def with_details(self, mechanism: Mechanism, **values: Any) -> Certificate:
         """The certificate with figures that exist only after a draw. Events, scope and epsilon cannot change.
 

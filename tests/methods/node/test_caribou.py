@@ -130,6 +130,10 @@ def test_rows_of_the_classifier_are_logits_and_centred_state_at_length_one() -> 
         ({"classifier": "tree"}, "classifier must be one of linear, mlp, chosen, got 'tree'"),
         ({"classifier": "chosen"}, "messages must be labels for classifier = chosen, got 'embeddings'"),
         ({"leave_graph": True}, "messages must be labels for leave_graph = true, got 'embeddings'"),
+        (
+            {"leave_graph": True, "messages": "labels", "classifier_share": 0.2},
+            "classifier_share must be < 0.15 for leave_graph = true, got 0.2",
+        ),
         ({"messages": "features"}, "messages must be one of embeddings, labels, got 'features'"),
         ({"declared_average_degree": -1}, "declared_average_degree must be a finite number >= 0, got -1"),
         ({"base": MlpDp(choose_shrinkage=True)}, "choose_shrinkage must be False here: validation nodes choose"),

@@ -75,6 +75,8 @@ DEFAULT_WEIGHT = 3
 MESSAGES = ("embeddings", "labels")
 CLASSIFIERS = ("linear", "mlp", "chosen")
 VERY_DENSE_FROM = 50.0
+LARGEST_SHARE = 0.85
+"""Of mu^2, that label codes over one hop ever get by the public rule."""
 
 
 def paying_share(epsilon: float, declared_average_degree: float | None) -> float:
@@ -88,7 +90,7 @@ def paying_share(epsilon: float, declared_average_degree: float | None) -> float
     """
     if declared_average_degree is None or declared_average_degree < VERY_DENSE_FROM or epsilon < 6:
         return 0.0
-    return 0.5 if epsilon < 12 else 0.85
+    return 0.5 if epsilon < 12 else LARGEST_SHARE
 
 
 @dataclass(frozen=True)
@@ -145,6 +147,10 @@ class CaribouNdp:
             raise InputError(f"messages must be labels for classifier = chosen, got {self.messages!r}")
         if boolean(leave_graph=self.leave_graph) and self.messages != "labels":
             raise InputError(f"messages must be labels for leave_graph = true, got {self.messages!r}")
+        if self.leave_graph and self.classifier != "chosen" and self.classifier_share >= 1 - LARGEST_SHARE:
+            raise InputError(
+                f"classifier_share must be < {1 - LARGEST_SHARE:.2g} for leave_graph = true, got {self.classifier_share!r}"
+            )
 
     def settings(self) -> Mapping[str, Any]:
         """The public settings."""
