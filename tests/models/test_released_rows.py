@@ -76,5 +76,5 @@ def test_bad_rows(state: Any, message: str) -> None:
 
 
 def test_a_method_without_rows_is_named_what_it_lacks() -> None:
-    with pytest.raises(InputError, match=r"released must hold state or sums_1.*graph_share.*got probabilities"):
+    with pytest.raises(InputError, match=r"released must hold state or sums_1.*caribou-ndp.*got probabilities"):
         released_rows({"probabilities": np.ones((2, 2))})
