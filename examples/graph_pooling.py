@@ -53,7 +53,7 @@ def main() -> dict[str, float]:
         budget = cb.Budget(epsilon, 1e-5, "edge")
         method = "caribou-edp" if budget.is_private else "caribou-inf"
         # features as messages: public at edge level, and no encoder is needed
-        model = cb.Model(method, budget, messages="features", degree_floor=20).fit(graph)
+        model = cb.Model(method, budget, messages="features", hops=1, beta=0.0, degree_floor=20).fit(graph)
         scores[f"{epsilon:g}"] = accuracy(by_kind(model.embeddings, kind), group, habit)
     return scores
 

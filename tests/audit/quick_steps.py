@@ -65,11 +65,11 @@ class EncodersByContent(dict[Any, Any]):
     """Encoders by all that they read: features, labels, split, public randomness and widths, and no edge."""
 
     @staticmethod
-    def _content(key: tuple[Graph, Streams, tuple[int, ...]]) -> tuple[Any, ...]:
-        graph, streams, hidden = key
+    def _content(key: tuple[Graph, Streams, tuple[int, ...], int]) -> tuple[Any, ...]:
+        graph, streams, hidden, folds = key
         split, labels = graph.for_learning(public=True)
         parts = (split.train, split.val, split.test, labels, graph.features)
-        return (streams, hidden, *(np.asarray(part).tobytes() for part in parts))
+        return (streams, hidden, folds, *(np.asarray(part).tobytes() for part in parts))
 
     def __contains__(self, key: object) -> bool:
         return super().__contains__(self._content(key))  # type: ignore[arg-type]

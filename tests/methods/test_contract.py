@@ -77,7 +77,8 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("caribou-inf", {"hops": 2}),
     ("caribou-ndp", {}),
     ("caribou-ndp", {"graph_share": 0.5, "hops": 3}),
-    ("caribou-ndp", {"classifier": "mlp", "classifier_hidden": 8, "base": {"hidden": 8}}),
+    ("caribou-ndp", {"classifier": "mlp", "classifier_hidden": 8, "classifier_share": 0.5}),
+    ("caribou-ndp", {"base": {"hidden": 8}}),
     ("caribou-ndp", {"messages": "labels", "classifier": "chosen", "graph_share": 0.5}),
     ("caribou-ndp", {"messages": "labels", "leave_graph": True}),
     ("caribou-ndp", {"graph_share": 0.5, "degree_cap": 5, "declared_degree": 3}),
@@ -369,7 +370,7 @@ def test_settings_survive_json(name: str, settings: dict[str, Any]) -> None:
 CLASSES = (Caribou, CaribouNdp, VotesEdge, VotesNdp, VotePlan, MlpDp, Mlp)
 CLASSES += (SageEdge, SageNdp, LapGraph, Gap, GapNdp, Progap, ProgapNdp, LpgNet, Dpdgc, DpdgcNdp)
 """All records of settings; `ALTERNATIVES` must have every field of theirs."""
-DEEP, GRAPHIC = {"hops": 2}, {"graph_share": 0.5}
+DEEP, GRAPHIC, LABELS = {"hops": 2}, {"graph_share": 0.5}, {"messages": "labels"}
 BRIEF = {"epochs": 10}
 SAGE: dict[str, tuple[dict[str, Any], Any]] = {
     "hidden": (BRIEF, 8),
@@ -388,27 +389,31 @@ ALTERNATIVES: dict[type, dict[str, tuple[dict[str, Any], Any]]] = {
         "alpha1": (DEEP, 0.5),
         "beta": (DEEP, 0.5),
         "degree_floor": (DEEP, 9),
-        "messages": ({}, "embeddings"),
+        "messages": ({}, "labels"),
         "hidden": ({}, (8,)),
-        "calibration": ({}, 0.4),
-        "classifier": ({}, "mlp"),
-        "classifier_hidden": ({"classifier": "mlp"}, 8),
-        "votes": ({}, 0.5),
+        "cross_fit": ({}, True),
+        "calibration": (LABELS, 0.4),
+        "classifier": (LABELS, "mlp"),
+        "classifier_hidden": ({}, 8),
+        "votes": (LABELS, 0.5),
         "layer": (DEEP, "spectral"),
         "layer_settings": (DEEP | {"layer": "spectral"}, {"theta0": 0.2, "theta1": -0.7}),
     },
     CaribouNdp: {
-        "hops": (GRAPHIC, 2),
+        "hops": (GRAPHIC, 3),
         "contraction": (GRAPHIC | DEEP, 0.5),
         "alpha1": (GRAPHIC, 0.5),
         "beta": (GRAPHIC | DEEP, 0.5),
         "degree_floor": (GRAPHIC, 9),
         "degree_cap": (GRAPHIC, 5),
         "declared_degree": (GRAPHIC | {"degree_cap": 5}, 3),
-        "declared_average_degree": ({}, 60),
+        "messages": (GRAPHIC, "labels"),
+        "leave_graph": (GRAPHIC | LABELS, True),
+        "declared_average_degree": (LABELS | {"leave_graph": True}, 60),
         "graph_share": ({}, 0.5),
-        "classifier": (GRAPHIC, "trained"),
-        "classifier_share": (GRAPHIC | {"classifier": "trained"}, 0.3),
+        "classifier": (GRAPHIC, "mlp"),
+        "classifier_share": (GRAPHIC, 0.3),
+        "classifier_hidden": (GRAPHIC | {"classifier": "mlp"}, 8),
         "base": ({}, MlpDp(clip=0.1)),
     },
     VotesEdge: {

@@ -237,8 +237,8 @@ ONE_HOP = {"messages": "labels", "hops": 1, "beta": 0.0}
 
 
 EDGE_GAMES: dict[str, tuple[Callable[[], Game], float]] = {
-    "caribou-edp, as the paper has it": (lambda: state_game(Caribou(hidden=(4,))), 0.1),
-    "caribou-edp, one hop of embeddings": (lambda: state_game(Caribou(hidden=(4,), hops=1, beta=0.0)), 0.4),
+    "caribou-edp, as the paper has it": (lambda: state_game(Caribou(hidden=(4,))), 0.0),
+    "caribou-edp, one hop of embeddings": (lambda: state_game(Caribou(hidden=(4,), hops=1, beta=0.0)), 0.15),
     "caribou-edp, one hop": (lambda: state_game(Caribou(**ONE_HOP)), 0.5),
     "caribou-edp, one hop, floor 3, signed messages": (lambda: state_game(signed_messages(), stars=3), 0.4),
     "caribou-edp, three hops": (lambda: state_game(Caribou(**ONE_HOP | {"hops": 3})), 0.0),
@@ -540,7 +540,8 @@ NODE_METHODS = [
     MlpDp(hidden=2),
     CaribouNdp(graph_share=0.5),
     CaribouNdp(graph_share=0.5, degree_cap=2),
-    CaribouNdp(graph_share=0.5, degree_cap=2, classifier="trained"),
+    CaribouNdp(graph_share=0.5, degree_cap=2, messages="labels", classifier="chosen"),
+    CaribouNdp(base={"hidden": 3}, classifier="mlp", classifier_hidden=3),
     VotesNdp(declared_degree=2, votes=VotePlan(2, 0.5)),
 ]
 
@@ -553,7 +554,9 @@ def test_nothing_public_reacts_to_a_node(method: object, node: int) -> None:
     assert public_side(method, graph, NODE) == public_side(method, graph.without_node(node), NODE)
 
 
-@pytest.mark.parametrize("method", [Caribou(), Caribou(votes=0.5), VotesEdge(max_rounds=1), signed_messages()])
+@pytest.mark.parametrize(
+    "method", [Caribou(), Caribou(**ONE_HOP, votes=0.5), VotesEdge(max_rounds=1), signed_messages()]
+)
 def test_nothing_public_reacts_to_an_edge(method: object) -> None:
     graph = small_graph([(1, 3)])
     one, two = (public_side(method, g, EDGE) for g in (graph, graph.with_edge(0, 15)))
@@ -561,7 +564,10 @@ def test_nothing_public_reacts_to_an_edge(method: object) -> None:
     assert one == two
 
 
-@pytest.mark.parametrize("method", [MlpDp(choose_shrinkage=True), CaribouNdp(graph_share=0.5), NODE_METHODS[-1]])
+CHOOSING = CaribouNdp(messages="labels", classifier="chosen", graph_share=0.5)
+
+
+@pytest.mark.parametrize("method", [MlpDp(choose_shrinkage=True), CHOOSING, NODE_METHODS[-1]])
 def test_without_validation_nodes_the_choice_does_not_react_to_a_node(method: object) -> None:
     """A split that declares no validation nodes: the default is taken in both worlds, not drawn in one of them."""
     full = member_graph()

@@ -47,9 +47,9 @@ def network_from_arrays(arrays: Mapping[str, np.ndarray]) -> nn.Sequential:
         arrays: ``0.weight`` [hidden, d], ``0.bias`` [hidden], ``2.weight`` [C, hidden], ``2.bias`` [C]; others are ignored.
     """
     first, last = (arrays[f"{i}.weight"] for i in (0, 2))
-    module = nn.Sequential(
-        nn.Linear(first.shape[1], first.shape[0]), nn.SELU(), nn.Linear(last.shape[1], last.shape[0])
-    ).double()
+    # without initial values: drawing them would move the global generator of torch
+    layers = (nn.utils.skip_init(nn.Linear, w.shape[1], w.shape[0]) for w in (first, last))
+    module = nn.Sequential(next(layers), nn.SELU(), next(layers)).double()
     names = [name for name, _ in module.named_parameters()]
     module.load_state_dict({name: torch.from_numpy(np.array(arrays[name])) for name in names})
     return module

@@ -15,7 +15,7 @@ from caribou.audit.targets import AuditTarget, FitTarget
 from caribou.graph import Graph, Split
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods import Outputs
-from caribou.methods.node.caribou import CaribouNdp, joint_rows
+from caribou.methods.node.caribou import CaribouNdp
 from caribou.methods.node.mlp import MlpDp
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.calibration import budget_mu
@@ -106,16 +106,16 @@ def undone_cap(budget: Budget) -> tuple[AuditTarget, Pair, Claim]:
 class PlainClassifier(CaribouNdp):
     """The private state is classified by a ridge regression on private labels, without any noise."""
 
-    def _classify(self, plan, graph, logits, state, noise):  # type: ignore[no-untyped-def]
+    def _classify(self, plan, graph, weights, state, streams, noise):  # type: ignore[no-untyped-def]
         train = graph.split.train
-        rows, labels = joint_rows(logits, state)[train], graph.labels[train]
+        rows, labels = self._rows(graph, weights, state)[train], graph.labels[train]
         gram = rows.T @ rows + 0.1 * np.eye(rows.shape[1])
         head = np.linalg.solve(gram, rows.T @ np.eye(graph.num_classes)[labels])
         return {"classifier": head}
 
 
 def plain_classifier(budget: Budget) -> tuple[AuditTarget, Pair, Claim]:
-    method = PlainClassifier(graph_share=0.5, classifier="trained", degree_cap=2)
+    method = PlainClassifier(graph_share=0.5, degree_cap=2)
     return fitted(method, budget)
 
 
