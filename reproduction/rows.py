@@ -50,7 +50,7 @@ def _face(record: Record) -> str:
     chosen = record.cell.get("chosen")
     if isinstance(chosen, str):  # a file of the authors' own settings
         return AUTHORS
-    if chosen:
+    if chosen and record.measures.get("searched", True):
         return VALIDATED
     return GRID if record.cell.get("kind") == "sweep" else DEFAULTS
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -213,8 +213,13 @@ def _print(table: Table) -> None:
         for columns in _side_by_side(table, console.width):
             shown = Shown(box=SIMPLE_HEAD, pad_edge=False, title=group or None, title_justify="left")
             for column in columns:
-                least = min(TITLE_WIDTH, max((len(row[0].text) for row in rows), default=0)) if column == 0 else 1
-                shown.add_column(table.head[column], justify="right" if column else "left", min_width=least)
+                titles = min(TITLE_WIDTH, max((len(row[0].text) for row in rows), default=0))
+                least = _width(table, column) if column else titles
+                justify: Literal["left", "right"] = "right" if column else "left"
+                widest = least if column else None
+                shown.add_column(
+                    table.head[column], justify=justify, min_width=least, max_width=widest, overflow="fold"
+                )
             for row in rows:
                 cells = []
                 for entry in (row[column] for column in columns):
@@ -228,18 +233,22 @@ def _print(table: Table) -> None:
 
 def _side_by_side(table: Table, width: int) -> list[list[int]]:
     """The columns of a table in parts that fit into a width, each with the titles of the rows."""
-    rows = [row for _, found in table.groups for row in found]
-    parts, used = [[0]], TITLE_WIDTH
+    parts, used = [[0]], TITLE_WIDTH + 3
     for column in range(1, len(table.head)):
-        words = [row[column] for row in rows]
-        longest = max((len(e.text) + len(table.note(e)) + 3 * bool(table.note(e)) for e in words), default=0)
-        needed = 3 + max(min(longest, TITLE_WIDTH), *map(len, table.head[column].split()), len("paper 99.9"))
+        needed = 3 + _width(table, column)
         if len(parts[-1]) > 1 and used + needed > width:
             parts.append([0])
-            used = TITLE_WIDTH
+            used = TITLE_WIDTH + 3
         parts[-1].append(column)
         used += needed
     return parts
+
+
+def _width(table: Table, column: int) -> int:
+    """Letters that a column needs: its longest entry, folded if it is longer than a title, and every word of its head."""
+    words = [row[column] for _, rows in table.groups for row in rows]
+    longest = max((len(e.text) + len(table.note(e)) + 3 * bool(table.note(e)) for e in words), default=0)
+    return max(min(longest, TITLE_WIDTH), *map(len, table.head[column].split()), len("paper 99.9"))
 
 
 def _list(items: Mapping[str, Item], known: Mapping[str, Experiment], paper: Reproduction, scale: str) -> None:
