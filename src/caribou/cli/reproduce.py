@@ -248,7 +248,8 @@ def _width(table: Table, column: int) -> int:
     """Letters that a column needs: its longest entry, folded if it is longer than a title, and every word of its head."""
     words = [row[column] for _, rows in table.groups for row in rows]
     longest = max((len(e.text) + len(table.note(e)) + 3 * bool(table.note(e)) for e in words), default=0)
-    return max(min(longest, TITLE_WIDTH), *map(len, table.head[column].split()), len("paper 99.9"))
+    papers = max((len(f"paper {e.paper}") for e in words if e.paper), default=0)
+    return max(min(longest, TITLE_WIDTH), papers, *map(len, table.head[column].split()))
 
 
 def _list(items: Mapping[str, Item], known: Mapping[str, Experiment], paper: Reproduction, scale: str) -> None:
