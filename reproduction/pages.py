@@ -156,16 +156,22 @@ def _best(scores: Scores, epsilon: int, rows: Sequence[str], dataset: str, *, pa
 
 def method_page(text: str, records: Mapping[str, Sequence[Record]]) -> str:
     """docs/methods/caribou.md with the rows of CARIBOU, the paper's and ours."""
-    lines = [_line(["row", *map(dataset_title, STANDARD)]), _line(["---"] * (1 + len(STANDARD)))]
+    lines: list[str] = []
     for unit, level in (("edp", "edge"), ("ndp", "node")):
         scores = scores_of(r for r in records.get(f"{level}-accuracy", ()) if r.cell.get("chosen") != "authors-top")
         rows = [r for r in dict.fromkeys(row for _, row, _ in scores) if r.startswith(f"caribou-{unit}")]
+        datasets = variants(scores, STANDARD)
+        if not lines:
+            words = f"test accuracy in % at ε = {' / '.join(map(str, SHOWN))}"
+            lines += [_line([words, *map(dataset_title, datasets)]), _line(["---"] * (1 + len(datasets)))]
         for row in (*sorted(rows), without_graph(unit)):
             shown = [
                 " / ".join(_best(scores, epsilon, (row,), dataset, paper_too=False) for epsilon in SHOWN)
-                for dataset in variants(scores, STANDARD)
+                for dataset in datasets
             ]
             lines.append(_line([row, *shown]))
+    if any(DAGGER in line for line in lines):
+        lines += ["", DAGGER_NOTE]
     return between_marks(text, "method-caribou", "\n".join(lines))
 
 
