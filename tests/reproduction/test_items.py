@@ -219,7 +219,11 @@ def test_columns_stand_in_the_order_of_the_file_whatever_was_run_first(page: Pat
 @pytest.mark.slow
 def test_no_table_is_cut_off_at_1400_pixels(tmp_path: Path) -> None:
     """The widest tables there are: every cell of the scale laptop, with intervals of two digits."""
-    records = {name: [Record(name, c, OK, measured(c)) for c in e.cells("laptop")] for name, e in known().items()}
+    records = {
+        name: [Record(name, c, OK, measured(c)) for c in e.cells("laptop") if c["epsilon"] in (1, "inf")]
+        for name, e in known().items()
+        if name in ("overhead", "audit", "edge-accuracy", "node-accuracy")
+    }
     tables = [item for item in ITEMS if item.name in ("pu-3", "ov-e", "aud", "table-1")]
     found = [part for part in sections(records, known(), "laptop", tables) if part.item in tables]
     file = write_report(tmp_path / "report", found, [], "laptop", INTRODUCTION)
