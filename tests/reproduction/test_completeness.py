@@ -9,9 +9,11 @@ import pytest
 from reproduction.completeness import Wanted, absent, expected
 from reproduction.items import ITEMS
 from reproduction.pages import current
+from reproduction.rows import LEAVES, row_label
 
 from caribou.experiments.grid import available
 from caribou.experiments.records import OK, Record, read_all
+from caribou.experiments.report.summary import successes
 from reproduction import completeness, paper
 
 PAPER = Path(__file__).parents[2] / "reproduction"
@@ -95,3 +97,17 @@ def test_a_reason_covers_what_it_names_and_nothing_else() -> None:
     assert not reason.covers(Wanted("pu-3", "caribou-edp", "reddit2", 4))
     assert not any(wanted.dataset == "reddit2" for wanted in absent({}))
     assert all(missing.reason and missing.command for missing in (*completeness.MISSING, *completeness.STAND_INS))
+
+
+def test_every_record_of_caribou_at_node_level_read_the_graph() -> None:
+    """Only a setting of ours leaves the graph alone, and its records have a row of their own."""
+    records = [
+        r for found in read_all(PAPER / "results")[0].values() for r in found if r.cell.get("method") == "caribou-ndp"
+    ]
+    assert len(records) > 100
+    for record in successes(records):
+        settings = {**record.cell.get("settings", {}), **record.measures.get("settings", {})}
+        if LEAVES in row_label(record):
+            continue
+        assert not settings.get("leave_graph"), record.cell
+        assert settings.get("graph_share", 0.1) > 0, record.cell

@@ -36,6 +36,7 @@ from caribou._validate import boolean, integer, non_negative, open_unit_interval
 from caribou.errors import InputError
 from caribou.graph import Graph
 from caribou.mechanisms.bounded_rows import Rows, unit_length
+from caribou.mechanisms.clipped_gradients import take_rows
 from caribou.mechanisms.exponential import choose
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.mechanisms.noisy_descent import (
@@ -360,20 +361,36 @@ class MlpDp:
         streams: Streams,
         noise: NoiseSource,
     ) -> NetworkBase:
-        """Noisy Adam on the network d - hidden - C, for as many steps as the linear model would take."""
-        split, labels = graph.for_learning()
-        module = train_privately(
-            selu_network(rows.shape[1], self.hidden, graph.num_classes, streams.generator("model")),
-            rows.take(split.train),
-            labels[split.train],
-            clip=plan.schedule.clip,
-            divisor=plan.train_size,
-            optimizer=Optimizer(NETWORK_RATE, "adam", average_from=0.5),
-            calibrated=plan.descent,
-            noise=noise.stream("training"),
-            max_rows=graph.num_nodes,
+        """The network, for as many steps as the linear model would take."""
+        initial = selu_network(rows.shape[1], self.hidden, graph.num_classes, streams.generator("model"))
+        module = train_network(
+            initial, rows, graph, plan.schedule, plan.descent, plan.train_size, noise.stream("training")
         )
         return NetworkBase(module, rows, extra_params)
+
+
+def train_network(
+    initial: nn.Module,
+    rows: Rows | np.ndarray,
+    graph: Graph,
+    schedule: Descent,
+    descent: AllocatedPart,
+    train_size: int,
+    noise: NoiseSource,
+) -> nn.Module:
+    """Noisy Adam on the rows of the training nodes, full batch, averaged over the last half of the steps."""
+    split, labels = graph.for_learning()
+    return train_privately(
+        initial,
+        take_rows(rows, split.train),
+        labels[split.train],
+        clip=schedule.clip,
+        divisor=train_size,
+        optimizer=Optimizer(NETWORK_RATE, "adam", average_from=0.5),
+        calibrated=descent,
+        noise=noise,
+        max_rows=graph.num_nodes,
+    )
 
 
 def base_model(value: Any) -> MlpDp:

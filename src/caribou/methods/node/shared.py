@@ -14,8 +14,8 @@ from caribou.errors import InputError
 from caribou.graph import Graph
 from caribou.mechanisms.bounded_rows import unit_length
 from caribou.mechanisms.noise_source import NoiseSource
-from caribou.mechanisms.noisy_descent import Descent, Optimizer, noisy_gradient_descent, train_privately
-from caribou.methods.node.mlp import NETWORK_RATE, MlpDp, base_model, centred, full_batch, training_record
+from caribou.mechanisms.noisy_descent import Descent, noisy_gradient_descent
+from caribou.methods.node.mlp import MlpDp, base_model, centred, full_batch, train_network, training_record
 from caribou.models.linear import path_length_schedule
 from caribou.models.network import selu_network
 from caribou.privacy.allocation import AllocatedPart
@@ -114,18 +114,8 @@ def fit_network_head(
     plan: HeadPlan, rows: np.ndarray, hidden: int, graph: Graph, streams: Streams, noise: NoiseSource
 ) -> dict[str, np.ndarray]:
     """The same with one hidden layer, by noisy Adam for as many steps: the arrays of `network_from_arrays`."""
-    split, labels = graph.for_learning()
-    module = train_privately(
-        selu_network(rows.shape[1], hidden, graph.num_classes, streams.generator("classifier")),
-        rows[split.train],
-        labels[split.train],
-        clip=plan.schedule.clip,
-        divisor=plan.train_size,
-        optimizer=Optimizer(NETWORK_RATE, "adam", average_from=0.5),
-        calibrated=plan.descent,
-        noise=noise,
-        max_rows=graph.num_nodes,
-    )
+    initial = selu_network(rows.shape[1], hidden, graph.num_classes, streams.generator("classifier"))
+    module = train_network(initial, rows, graph, plan.schedule, plan.descent, plan.train_size, noise)
     return {name: p.detach().numpy() for name, p in module.named_parameters()}
 
 
