@@ -78,7 +78,6 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("caribou-ndp", {}),
     ("caribou-ndp", {"graph_share": 0.5, "hops": 3}),
     ("caribou-ndp", {"classifier": "mlp", "classifier_hidden": 8, "classifier_share": 0.5}),
-    ("caribou-ndp", {"base": {"hidden": 8}}),
     ("caribou-ndp", {"messages": "labels", "classifier": "chosen", "graph_share": 0.5}),
     ("caribou-ndp", {"messages": "labels", "leave_graph": True}),
     ("caribou-ndp", {"graph_share": 0.5, "degree_cap": 5, "declared_degree": 3}),

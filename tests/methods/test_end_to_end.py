@@ -237,7 +237,7 @@ ONE_HOP = {"messages": "labels", "hops": 1, "beta": 0.0}
 
 
 EDGE_GAMES: dict[str, tuple[Callable[[], Game], float]] = {
-    "caribou-edp, as the paper has it": (lambda: state_game(Caribou(hidden=(4,))), 0.0),
+    "caribou-edp, as the paper has it": (lambda: replace(state_game(Caribou(hidden=(4,))), runs=200), 0.0),
     "caribou-edp, one hop of embeddings": (lambda: state_game(Caribou(hidden=(4,), hops=1, beta=0.0)), 0.15),
     "caribou-edp, one hop": (lambda: state_game(Caribou(**ONE_HOP)), 0.5),
     "caribou-edp, one hop, floor 3, signed messages": (lambda: state_game(signed_messages(), stars=3), 0.4),
