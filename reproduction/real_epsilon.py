@@ -39,6 +39,7 @@ from caribou.methods.node.sage import SageNdp, neighbourhood_rows
 from caribou.methods.node.sage import messages as sage_messages
 from caribou.methods.node.shared import messages
 from caribou.methods.node.votes import SHARE, VotesNdp
+from caribou.models.features import sent_rows
 from caribou.privacy.accounting import epsilon_of
 from caribou.privacy.budget import Budget
 from caribou.privacy.events import EpsilonDelta, Gaussian, gaussian_mu
@@ -110,8 +111,8 @@ class RealGraph:
 
     def _message_passing(self, method: CaribouNdp, plan: ReleasePlan, node: int) -> float:
         calibrated = plan.parts["propagation"]
-        rows = messages(self.logits)  # embeddings of the linear encoder
-        start = torch.from_numpy(np.where(self.graph.without_features[:, None], 0.0, rows))
+        # embeddings of the linear encoder
+        start = torch.from_numpy(sent_rows(self.graph, messages(self.logits)))
 
         def state(graph: Graph) -> np.ndarray:
             operator = normalize(graph, calibrated.sensitivity.bounds, Streams(0).sampling)

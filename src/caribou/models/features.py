@@ -13,6 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from caribou.errors import InputError
+from caribou.graph import Graph
 from caribou.mechanisms.bounded_rows import Rows, or_infinite, row_norms, unit_length
 from caribou.memory import DOUBLE, require_memory
 
@@ -94,3 +95,12 @@ def with_random_features(rows: Rows, directions: np.ndarray, *, share: float) ->
     scale = np.full(len(lengths), math.sqrt(1 - share)) * (1 if rows.scale is None else rows.scale)
     norms = np.sqrt((1 - share) * rows.norms**2 + share * (lengths > 0))
     return Rows(rows.matrix, norms, rows.shift, scale, hidden)
+
+
+def sent_rows(graph: Graph, rows: np.ndarray) -> np.ndarray:
+    """Rows of X^(0): a node without features has nothing to send, and its row is 0. Each row is judged by itself. [n, d]
+
+    >>> sent_rows(Graph.from_edges([[1.0], [0.0]], [[0], [1]]), np.ones((2, 3))).tolist()
+    [[1.0, 1.0, 1.0], [0.0, 0.0, 0.0]]
+    """
+    return np.where(graph.without_features[:, None], 0.0, rows)

@@ -24,11 +24,11 @@ from caribou.methods.edge.caribou import (
     counting_floor,
     default_floor,
     message_unit,
-    sent_rows,
     state_columns,
     unit_rows,
 )
 from caribou.models.encoder import cross_fit, fit_one
+from caribou.models.features import sent_rows
 from caribou.privacy.accounting import epsilon_of
 from caribou.privacy.budget import Budget
 from caribou.privacy.calibration import budget_mu

@@ -52,6 +52,7 @@ from caribou.models.classifier import (
     module_from_arrays,
 )
 from caribou.models.encoder import HIDDEN, Encoder, Prior, cross_fit, fit_one, widths
+from caribou.models.features import sent_rows
 from caribou.models.heads import Evidence, PriorHead, fit_prior_head
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.calibration import CalibratedPropagation, calibrate_propagation
@@ -408,8 +409,3 @@ def unit_rows(graph: Graph) -> np.ndarray:
     require_memory(6 * DOUBLE * n * d, f"messages of {n:,} nodes with all {d:,} features")
     dense = np.asarray(x.todense() if sp.issparse(x) else x, dtype=np.float64)
     return unit_length(dense)
-
-
-def sent_rows(graph: Graph, rows: np.ndarray) -> np.ndarray:
-    """Rows of X^(0); a node without features has nothing to send, and its row is 0. [n, d]"""
-    return np.where(graph.without_features[:, None], 0.0, rows)

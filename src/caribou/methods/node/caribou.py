@@ -60,6 +60,7 @@ from caribou.methods.node.shared import (
     plan_head,
     side_by_side,
 )
+from caribou.models.features import sent_rows
 from caribou.models.network import chain_logits, network_from_arrays
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.calibration import CalibratedPropagation, budget_mu, calibrate_propagation, remaining_epsilon
@@ -250,7 +251,7 @@ class CaribouNdp:
     def _start(self, graph: Graph, weights: Mapping[str, np.ndarray]) -> np.ndarray:
         """X^(0): embeddings, or label codes and class probabilities; 0 for nodes without features. [n, d]"""
         if self.messages == "embeddings":
-            return np.where(graph.without_features[:, None], 0.0, apply_encoder(weights, graph))
+            return sent_rows(graph, apply_encoder(weights, graph))
         start = softmax(apply_model(weights, graph), axis=1)
         start[graph.without_features] = 0
         if graph.labels is not None and graph.split is not None:
