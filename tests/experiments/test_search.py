@@ -56,6 +56,8 @@ def test_unequal_spaces_and_spaces_without_the_defaults_are_refused(tmp_path: Pa
     for space in ({"clip": [0.1, 0.2]}, {"clip": [0.3, "default"]}):
         with pytest.raises(InputError, match="hold the defaults once"):
             settings_of("mlp-dp", space)
+    with pytest.raises(InputError, match="settings of a space must be a list of tables, got 3"):
+        settings_of("mlp-dp", {"settings": 3})
     assert settings_of("gap-edp", {"hops": [3, "default"]}) == [{}, {"hops": 3}]
 
 

@@ -32,6 +32,9 @@ from caribou.privacy.certificate import json_number
 from caribou.randomness import Streams
 from caribou.tuning import Space, combinations
 
+SETTINGS = "settings"
+"""The one key of a space that lists its settings."""
+
 
 @dataclass(frozen=True)
 class Trial:
@@ -96,14 +99,26 @@ def read_spaces(folder: str | os.PathLike[str]) -> dict[str, Space]:
 
 
 def settings_of(name: str, space: Space) -> list[dict[str, Any]]:
-    """All settings of a space, the defaults first; the defaults must be among them."""
+    """All settings of a space, the defaults first; the defaults must be among them.
+
+    A space is the product of its lists, or a list of ``settings`` where a product would be too large.
+
+    >>> settings_of("gap-edp", {"settings": [{"hops": 2}, {}]})
+    [{}, {'hops': 2}]
+    """
     info = method_info(name)
-    listed = combinations(name, space, {})
+    listed = _listed(space[SETTINGS]) if SETTINGS in space else combinations(name, space, {})
     is_default = [info.create(**settings) == info.create() for settings in listed]
     if sum(is_default) != 1:
         raise InputError(f"the space of {name} must hold the defaults once, got {sum(is_default)} times")
     first = is_default.index(True)
     return [listed[first], *listed[:first], *listed[first + 1 :]]
+
+
+def _listed(settings: Any) -> list[dict[str, Any]]:
+    if not isinstance(settings, list | tuple) or not all(isinstance(one, Mapping) for one in settings):
+        raise InputError(f"settings of a space must be a list of tables, got {settings!r}")
+    return [dict(one) for one in settings]
 
 
 # -- trials --------------------------------------------------------------------------------------------------------
