@@ -108,6 +108,28 @@ def checked_features(features: Any) -> Any:
     return checked
 
 
+def checked_prior(probabilities: Any, nodes: int, classes: int) -> np.ndarray:
+    array = np.asarray(probabilities)
+    if array.dtype.kind not in "fiu" or array.shape != (nodes, classes):
+        raise InputError(
+            f"prior must be class probabilities of {nodes} nodes in {classes} classes, got {array.dtype} of shape {array.shape}"
+        )
+    array = array.astype(np.float64)
+    sums = array.sum(axis=1)
+    bad = np.flatnonzero(~(np.isfinite(sums) & (array.min(axis=1) >= 0) & (np.abs(sums - 1) < 1e-3)))
+    if len(bad):
+        raise InputError(
+            f"prior must have rows of probabilities that sum to 1, got {array[bad[0]].tolist()} in row {bad[0]}"
+        )
+    return np.asarray(seal(array))
+
+
+def with_even_row(prior: np.ndarray, row: int) -> np.ndarray:
+    changed = prior.copy()
+    changed[row] = 1 / prior.shape[1]
+    return changed
+
+
 def first_bad(features: Any, good: np.ndarray) -> tuple[int, int, Any]:
     at = np.argwhere(~good)[0]
     if not sp.issparse(features):

@@ -27,6 +27,7 @@ from caribou.graph.checks import (
     checked_ids,
     checked_labels,
     checked_pairs,
+    checked_prior,
     checked_rows,
     index_array,
     label_array,
@@ -34,6 +35,7 @@ from caribou.graph.checks import (
     restore,
     seal,
     simple_rows,
+    with_even_row,
     without_row,
     zero_rows,
 )
@@ -60,6 +62,7 @@ class Graph:
         id_title: what the user's table calls its column of node ids.
         num_classes: number of classes, a *public* fact: it does not change when a node is taken out. 0 = read it from the
             class names, or else from the labels.
+        prior: [n, C], class probabilities of every node that the user declares public (`with_prior`); or None.
         classes_declared: whether names and number of the classes were declared. None: they were if either is given. False: they
             were read from the labels, which is enough at edge level and refused at node level (`Graph.sizes`).
 
@@ -87,6 +90,7 @@ class Graph:
     feature_names: tuple[str, ...] | None = None
     id_title: str | None = None
     classes_declared: bool | None = None
+    prior: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         features = checked_features(self.features)
@@ -118,6 +122,7 @@ class Graph:
             "num_classes": classes,
             "classes_declared": declared,
             "feature_names": columns,
+            "prior": None if self.prior is None else checked_prior(self.prior, n, classes),
         }
         for key, value in checked.items():
             object.__setattr__(self, key, value)
@@ -319,6 +324,7 @@ class Graph:
             indices=self.indices[keep],
             labels=labels,
             split=None if self.split is None else self.split.without(v),
+            prior=None if self.prior is None else with_even_row(self.prior, v),
             absent=np.sort(np.append(self.absent, v)),
         )
 
@@ -342,6 +348,21 @@ class Graph:
         if not isinstance(name, str) or not name:
             raise InputError(f"name must be a non-empty string, got {name!r}")
         return self._changed(name=name)
+
+    def with_prior(self, probabilities: Any) -> Graph:
+        """The same graph with class probabilities of one's own for every node, e.g. of a language model on texts.
+
+        They take the place of the fitted prior (`votes-edp`, `mlp`). They must be public: no edge may have been read for them.
+        Those of a labelled node must come from a model that was not fitted on it, or the votes are weighed wrongly.
+
+        Args:
+            probabilities: [n, C], rows that sum to 1.
+
+        >>> graph = Graph.from_edges(np.eye(2), [[0], [1]], labels=[0, 1])
+        >>> graph.with_prior([[0.9, 0.1], [0.2, 0.8]]).prior.tolist()
+        [[0.9, 0.1], [0.2, 0.8]]
+        """
+        return self._changed(prior=checked_prior(probabilities, self.num_nodes, self.num_classes))
 
     def with_columns(self, names: Sequence[str]) -> Graph:
         """The same graph with its feature columns in the order of ``names``, which must be its own names.
@@ -376,6 +397,8 @@ class Graph:
         [1, 2, -1]
         """
         names = declared_names(classes)
+        if self.prior is not None and (len(names) != self.num_classes or self.class_names not in (None, names)):
+            raise InputError("prior must be given after the classes: with_classes(...) first, then with_prior(...)")
         labels = self.labels
         if labels is not None and self.class_names is not None:
             labels = np.append(places_of_names(self.class_names, names), -1)[labels]  # the last entry: unknown

@@ -228,7 +228,9 @@ def _ridge_scores(theta: Tensor, parts: tuple[Tensor, Tensor, Tensor, Tensor]) -
 def choose_head_by_folds(
     known: Evidence, labels: np.ndarray, prior_head: PriorHead, rng: np.random.Generator
 ) -> tuple[Head, np.ndarray]:
-    """As `choose_head`, with every candidate scored on rows that it was not fitted on; then fitted on all of them.
+    """The Bayes head, unless the best candidate beats it by more than one paired standard error on rows left out of its fit.
+
+    The chosen kind is then fitted on all rows.
 
     Args:
         known: what is known about the calibration nodes.
@@ -262,32 +264,6 @@ def _first_unless_clearly_better(losses: Sequence[np.ndarray]) -> int:
     best = int(np.argmin([loss.mean() for loss in losses]))
     gain = losses[0] - losses[best]
     return best if gain.mean() > gain.std() / np.sqrt(len(gain)) else 0
-
-
-def choose_head(
-    known: Evidence, labels: np.ndarray, validation: Evidence, validation_labels: np.ndarray, prior_head: PriorHead
-) -> tuple[Head, Fit]:
-    """The Bayes head, unless the best candidate beats it on validation nodes by more than one paired standard error.
-
-    Args:
-        known: what is known about the calibration nodes, on which candidates are fitted.
-        labels: [n], their labels.
-        validation: what is known about the validation nodes; without any the Bayes head is taken.
-        validation_labels: [m], their labels.
-        prior_head: the candidate that ignores the release.
-
-    Returns:
-        The head, and how to fit its kind again, on more rows.
-    """
-    kinds = _kinds()
-    fitted = [fit(known, labels) for fit in kinds]
-    if len(validation_labels) == 0:
-        return fitted[0], kinds[0]
-    candidates: list[Head] = [*fitted, AverageHead(tuple(fitted)), prior_head]
-    fits: list[Fit] = [*kinds, fit_average_head, lambda e, y: prior_head]
-    losses = [cross_entropies(head(validation), validation_labels) for head in candidates]
-    best = _first_unless_clearly_better(losses)
-    return candidates[best], fits[best]
 
 
 def fit_average_head(known: Evidence, labels: np.ndarray) -> AverageHead:

@@ -51,7 +51,7 @@ from caribou.models.classifier import (
     fit_classifier,
     module_from_arrays,
 )
-from caribou.models.encoder import HIDDEN, Encoder, Prior, cross_fit, fit_one, widths
+from caribou.models.encoder import HIDDEN, Encoder, cross_fit, fit_one, widths
 from caribou.models.features import sent_rows
 from caribou.models.heads import Evidence, PriorHead, fit_prior_head
 from caribou.privacy.budget import Budget, PrivacyUnit
@@ -304,8 +304,7 @@ class Caribou:
     ) -> Decoded | None:
         if plan.parts["votes"] is None:
             return None
-        prior = Prior(np.exp(view.own), float("nan"), Encoder.from_arrays(view.arrays))
-        return run_rounds(VotesEdge(), graph, prior, plan.parts["votes"], streams, noise.stream("votes"))
+        return run_rounds(VotesEdge(), graph, np.exp(view.own), plan.parts["votes"], streams, noise.stream("votes"))
 
     def layer_of(self, start: np.ndarray, theta: np.ndarray | None = None) -> BoundedLayer:
         """The layer. ``start``: the public X^(0), whose rows give the weights of attention; ``theta``: the matrix of a GCN."""

@@ -1,4 +1,4 @@
-"""``mlp``: the cross-fitted encoder alone. No edge is read and no noise is added: what the graph has to beat at edge level."""
+"""``mlp``: the features alone. No edge is read and no noise is added: what the graph has to beat at edge level."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import numpy as np
 from caribou.graph import Graph
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods.base import Outputs, require_unit
-from caribou.models.encoder import HIDDEN, Encoder, cross_fit, widths
+from caribou.models.class_prior import class_probabilities, probabilities_by
+from caribou.models.encoder import Encoder, cross_fit, widths
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.mechanism_records import no_release_record
 from caribou.privacy.plan import ReleasePlan
@@ -21,28 +22,32 @@ from caribou.randomness import Streams
 
 @dataclass(frozen=True)
 class Mlp:
-    """``hidden``: widths of the hidden layers, () for a linear model.
+    """``hidden``: None for the prior of votes (`caribou.models.class_prior`); or widths of a cross-fitted MLP, () if linear.
 
     At edge level this spends nothing. Features and labels are not protected.
     """
 
-    hidden: tuple[int, ...] = HIDDEN
+    hidden: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "hidden", widths(self.hidden))
+        object.__setattr__(self, "hidden", None if self.hidden is None else widths(self.hidden))
 
     def settings(self) -> Mapping[str, Any]:
         """The public settings."""
-        return asdict(self) | {"hidden": list(self.hidden)}
+        return asdict(self) | {"hidden": None if self.hidden is None else list(self.hidden)}
 
     def plan(self, sizes: Sizes, budget: Budget) -> ReleasePlan:
         """No edge is read."""
         return self._plan(sizes, budget, "mlp, fitted")
 
     def fit(self, plan: ReleasePlan, graph: Graph, streams: Streams, noise: NoiseSource) -> Outputs:
-        """Fit the encoder. Training nodes are predicted by models that were not fitted on them."""
-        prior = cross_fit(graph, streams, self.hidden)
-        return Outputs(prior.probabilities, {"probabilities": prior.probabilities}, prior.encoder.to_arrays())
+        """Fit the prior. Training nodes are predicted by models that were not fitted on them."""
+        if self.hidden is None:
+            probabilities, weights = class_probabilities(graph, streams)
+        else:
+            prior = cross_fit(graph, streams, self.hidden)
+            probabilities, weights = prior.probabilities, prior.encoder.to_arrays()
+        return Outputs(probabilities, {"probabilities": probabilities}, weights)
 
     def plan_graph(self, sizes: Sizes, budget: Budget, weights: Mapping[str, np.ndarray]) -> ReleasePlan:
         """No edge is read."""
@@ -57,7 +62,10 @@ class Mlp:
         noise: NoiseSource,
     ) -> Outputs:
         """Predict another graph by its features."""
-        probabilities = Encoder.from_arrays(weights).probabilities(graph.features)
+        if self.hidden is None:
+            probabilities = probabilities_by(weights, graph)
+        else:
+            probabilities = Encoder.from_arrays(weights).probabilities(graph.features)
         return Outputs(probabilities, {"probabilities": probabilities}, weights)
 
     def predict(

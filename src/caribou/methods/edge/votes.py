@@ -19,9 +19,9 @@ from caribou.mechanisms.edge_votes import NoisyCounts, VoteBudget
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.memory import DOUBLE, require_memory
 from caribou.methods.base import Outputs, require_unit
+from caribou.models.class_prior import class_probabilities, probabilities_by
 from caribou.models.count_likelihood import MULTIPLIERS, CountModel, class_evidence, multiplier_weights, vote_rates
-from caribou.models.encoder import Encoder, Prior, cross_fit
-from caribou.models.heads import Evidence, choose_head, cross_entropies, fit_bayes_head, fit_prior_head
+from caribou.models.heads import Evidence, choose_head_by_folds, cross_entropies, fit_bayes_head, fit_prior_head
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.calibration import budget_mu
 from caribou.privacy.mechanism_records import edge_votes_record
@@ -30,7 +30,6 @@ from caribou.privacy.sizes import Sizes
 from caribou.randomness import Streams
 
 EM_NODES = 3000
-WEIGHTS = (0.0, 0.25, 0.5, 0.75, 1.0)
 
 
 @dataclass(frozen=True)
@@ -77,8 +76,9 @@ class VotesEdge:
         return self._plan(sizes, budget, "votes-edp, fitted")
 
     def fit(self, plan: ReleasePlan, graph: Graph, streams: Streams, noise: NoiseSource) -> Outputs:
-        """Cross-fit the encoder, ask in rounds, and combine prior and votes."""
-        return self._decoded(plan, graph, cross_fit(graph, streams), streams, noise)
+        """Fit the prior, ask in rounds, and combine prior and votes."""
+        prior, weights = class_probabilities(graph, streams)
+        return self._decoded(plan, graph, prior, weights, streams, noise)
 
     def plan_graph(self, sizes: Sizes, budget: Budget, weights: Mapping[str, np.ndarray]) -> ReleasePlan:
         """A transcript about another graph. Its labelled nodes are needed: they send, and rates and head are learned on them."""
@@ -93,10 +93,8 @@ class VotesEdge:
         streams: Streams,
         noise: NoiseSource,
     ) -> Outputs:
-        """Ask on another graph, with the fitted encoder as prior."""
-        encoder = Encoder.from_arrays(weights)
-        prior = Prior(encoder.probabilities(graph.features), float("nan"), encoder)
-        return self._decoded(plan, graph, prior, streams, noise)
+        """Ask on another graph, with the fitted prior."""
+        return self._decoded(plan, graph, probabilities_by(weights, graph), weights, streams, noise)
 
     def predict(
         self, weights: Mapping[str, np.ndarray], released: Mapping[str, np.ndarray], graph: Graph
@@ -119,10 +117,18 @@ class VotesEdge:
             parts={"votes": votes},
         )
 
-    def _decoded(self, plan: ReleasePlan, graph: Graph, prior: Prior, streams: Streams, noise: NoiseSource) -> Outputs:
+    def _decoded(
+        self,
+        plan: ReleasePlan,
+        graph: Graph,
+        prior: np.ndarray,
+        weights: Mapping[str, np.ndarray],
+        streams: Streams,
+        noise: NoiseSource,
+    ) -> Outputs:
         decoded = run_rounds(self, graph, prior, plan.parts["votes"], streams, noise)
         released = {**decoded.transcript, "probabilities": decoded.probabilities}
-        return Outputs(decoded.probabilities, released, prior.encoder.to_arrays())
+        return Outputs(decoded.probabilities, released, weights)
 
 
 def require_labelled(sizes: Sizes) -> None:
@@ -147,9 +153,11 @@ class Decoded:
 
 
 def run_rounds(
-    settings: VotesEdge, graph: Graph, prior: Prior, budget: VoteBudget, streams: Streams, noise: NoiseSource
+    settings: VotesEdge, graph: Graph, prior: np.ndarray, budget: VoteBudget, streams: Streams, noise: NoiseSource
 ) -> Decoded:
     """Ask in rounds under a budget of their own, e.g. a part of a composed one (then `VoteBudget.gaussian`).
+
+    ``prior``: class probabilities of every node, [n, C]; those of a labelled node must not know its own label.
 
     Formal guarantee: everything in the result is computed from public values, the prior and a transcript that costs
     budget.event at edge level (docs/privacy.md, Theorem 4). The prior must be public or already paid for.
@@ -165,21 +173,23 @@ class _Decoder:
     """One run: the public roles of the nodes and what has been released so far."""
 
     def __init__(
-        self, settings: VotesEdge, graph: Graph, prior: Prior, noisy_counts: NoisyCounts, streams: Streams
+        self, settings: VotesEdge, graph: Graph, prior: np.ndarray, noisy_counts: NoisyCounts, streams: Streams
     ) -> None:
         self.settings, self.noisy_counts = settings, noisy_counts
         self.n, self.C = graph.num_nodes, graph.num_classes
         split, labels = graph.for_learning(public=True)
         self.labels = np.array(labels)
-        train = streams.generator("votes").permutation(split.train)
-        self.train = train
+        # Validation nodes vote as training nodes do. No choice below is made on them alone, so nothing is lost by it, and the
+        # others receive a seventh more votes.
+        rng = streams.generator("votes")
+        train = rng.permutation(np.concatenate([split.train, split.val]))
+        self.train, self.rng = train, rng
         # the last of the order: calibration node number i receives the votes of the training nodes before it
         self.before_calibration = np.arange(len(train) - max(1, round(settings.calibration * len(train))), len(train))
         self.calibration = train[self.before_calibration]
-        self.validation = np.array(split.val)
         self.in_train = np.zeros(self.n, dtype=bool)
         self.in_train[train] = True
-        self.log_prior = np.log(np.clip(prior.probabilities, 1e-4, 1))
+        self.log_prior = np.log(np.clip(prior, 1e-4, 1))
         self.prior_head = fit_prior_head(self.log_prior[train], self.labels[train])
         self.p0 = softmax(self.prior_head(Evidence.of_prior(self.log_prior)), axis=1)
         self.guess = self.p0.argmax(axis=1)
@@ -199,12 +209,8 @@ class _Decoder:
         received[self.calibration] = self.before_calibration / len(self.train)
         self.known = Evidence(self.log_prior, evidence, counts / np.maximum(received, 0.25)[:, None])
         self.joint = joint
-        val = self.validation
-
         cal = self.calibration
-        self.head, self.refit = choose_head(
-            self.known.rows(cal), self.labels[cal], self.known.rows(val), self.labels[val], self.prior_head
-        )
+        self.head, _ = choose_head_by_folds(self.known.rows(cal), self.labels[cal], self.prior_head, self.rng)
         return self.head(self.known)
 
     def _ask_first(self) -> np.ndarray:
@@ -270,7 +276,6 @@ class _Decoder:
 
     def later_rounds(self, scores: np.ndarray) -> np.ndarray:
         """Newly confident nodes vote to the uninformed ones until nobody new is confident; then all that is left is asked."""
-        first = scores
         uninformed = self.open.copy()
         known = self.known
         for number in range(1, self.settings.max_rounds + 1):
@@ -285,20 +290,7 @@ class _Decoder:
             scores = self.head(known)
             if closing:
                 break
-        val = self.validation
-        if (
-            len(val)
-            and cross_entropies(first[val], self.labels[val]).mean()
-            < cross_entropies(scores[val], self.labels[val]).mean()
-        ):
-            known = self.known
-        return self._refitted(known)
-
-    def _refitted(self, known: Evidence) -> np.ndarray:
-        """The scores of the chosen kind of head, fitted once more: now also on the validation nodes, with all they received."""
-        cal, val = self.calibration, self.validation
-        rows = np.concatenate([cal, val])
-        return self.refit(known.rows(rows), self.labels[rows])(known)
+        return scores
 
     def _newly_confident(self, p: np.ndarray, uninformed: np.ndarray, number: int) -> tuple[np.ndarray, bool]:
         if not uninformed.any():
@@ -318,7 +310,7 @@ class _Decoder:
         message: np.ndarray,
         receivers: np.ndarray,
     ) -> Evidence:
-        """Bayes' rule with the known noise; how far to trust a round is chosen on validation."""
+        """Bayes' rule with the known noise."""
         votes = counts[receivers].astype(np.float64)
         if len(receivers) == 0:
             return known
@@ -339,16 +331,7 @@ class _Decoder:
         wiener = max(0.0, 1 - self.noisy_counts.budget.noise_variance / spread) if spread > 0 else 0.0
         extra = np.zeros_like(known.counts)
         extra[receivers] = votes * wiener
-        val = self.validation
-        if len(val) == 0:
-            return known.plus(more, extra)
-
-        def loss(w: float) -> float:
-            scores = self.head(known.rows(val).plus(w * more[val], w * extra[val]))
-            return float(cross_entropies(scores, self.labels[val]).sum()) + (w - 1) ** 2 / (2 * 0.25)
-
-        w = min(WEIGHTS, key=loss)
-        return known.plus(w * more, w * extra)
+        return known.plus(more, extra)
 
 
 def _scale(votes: np.ndarray, expected: np.ndarray) -> float:

@@ -1,0 +1,136 @@
+"""Ridge regression onto class indicators: every penalty at once, and predictions out of fold from the same Gram matrices.
+
+Rows come in blocks and only Gram matrices are kept, so a tall table is read, not held. No step size and no epochs. The penalty
+is chosen by the leave-one-out error, which has a closed form. The scores of training rows are out of fold, not leave-one-out:
+leaving out one row shifts the mean of all others away from its label, a little and always, and what is fitted on such scores
+reads the label off that shift.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.linalg as la
+
+PENALTIES = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
+BLOCK = 8192
+FOLDS = 8
+KEPT = 100_000_000
+"""Columns of all rows are kept for the second pass if they have at most so many entries."""
+JUDGED = 20_000
+"""Penalties are compared on so many training rows at most."""
+
+Columns = Callable[[np.ndarray], np.ndarray]
+"""Numbers of rows, [m] -> their columns phi, [m, D], float32."""
+
+
+@dataclass(frozen=True, eq=False)
+class RidgeFit:
+    """W = (Phi' Phi + lambda)^-1 Phi' (Y - pi): scores phi W, with Y the class indicators and pi the class shares.
+
+    Args:
+        weights: W, [D, C].
+        penalty: lambda, of the least mean squared leave-one-out error.
+        scores: [n, C]; those of training rows by fits without their fold.
+    """
+
+    weights: np.ndarray
+    penalty: float
+    scores: np.ndarray
+
+
+def fit_ridge(
+    columns: Columns,
+    count: int,
+    train: np.ndarray,
+    labels: np.ndarray,
+    classes: int,
+    penalties: Sequence[float] = PENALTIES,
+) -> RidgeFit:
+    """Fit on training rows, and score all rows.
+
+    With h_i = phi_i' (Phi' Phi + lambda)^-1 phi_i and residual r_i of the full fit, the residual of the fit without row i is
+    r_i / (1 - h_i) (Cook and Weisberg, 1982, section 2.2): the penalty has the least sum of their squares.
+
+    Args:
+        columns: of any rows, by number.
+        count: n, how many rows there are.
+        train: [m], numbers of the training rows, in random order: every FOLDS-th is in the same fold.
+        labels: [n]; only those of training rows are read.
+        classes: C.
+        penalties: lambda to choose from.
+
+    >>> x = np.array([[1.0], [2.0], [-1.0], [-3.0], [1.5]], dtype=np.float32)
+    >>> fit = fit_ridge(lambda rows: x[rows], 5, np.array([0, 2, 1, 3]), np.array([0, 0, 1, 1, -1]), 2)
+    >>> fit.scores.argmax(axis=1).tolist()
+    [0, 0, 1, 1, 0]
+    """
+    if count * columns(np.zeros(1, np.int64)).shape[1] <= KEPT:
+        kept = np.concatenate([columns(rows) for rows in blocks(np.arange(count))])
+        columns = kept.__getitem__
+    shares = np.bincount(labels[train], minlength=classes) / len(train)
+    targets = (np.eye(classes) - shares).astype(np.float32)
+    folds = [train[k::FOLDS] for k in range(FOLDS)]
+    parts = [_moments(columns, fold, labels, targets) for fold in folds]
+    gram, moments = (np.asarray(sum(part[j] for part in parts)) for j in range(2))
+    penalty = _best_penalty(columns, train[:JUDGED], labels, targets, gram, moments, penalties)
+    weights = _solved(gram, moments, penalty)
+    scores = np.empty((count, classes))
+    for rows in blocks(np.arange(count)):
+        scores[rows] = columns(rows) @ weights.astype(np.float32)
+    for fold, (own_gram, own_moments) in zip(folds, parts, strict=True):
+        others = _solved(gram - own_gram, moments - own_moments, penalty).astype(np.float32)
+        for rows in blocks(fold):
+            scores[rows] = columns(rows) @ others
+    return RidgeFit(weights, penalty, scores)
+
+
+def _moments(
+    columns: Columns, rows: np.ndarray, labels: np.ndarray, targets: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Phi' Phi and Phi' (Y - pi) of some rows. [D, D], [D, C]"""
+    width = columns(np.zeros(1, np.int64)).shape[1]
+    gram, moments = np.zeros((width, width)), np.zeros((width, targets.shape[1]))
+    for block in blocks(rows):
+        phi = columns(block)
+        gram += phi.T @ phi
+        moments += phi.T @ targets[labels[block]]
+    return gram, moments
+
+
+def _solved(gram: np.ndarray, moments: np.ndarray, penalty: float) -> np.ndarray:
+    """(gram + lambda)^-1 moments."""
+    damped = gram + penalty * np.eye(len(gram))
+    return np.asarray(la.cho_solve(la.cho_factor(damped, overwrite_a=True, check_finite=False), moments))
+
+
+def _best_penalty(
+    columns: Columns,
+    train: np.ndarray,
+    labels: np.ndarray,
+    targets: np.ndarray,
+    gram: np.ndarray,
+    moments: np.ndarray,
+    penalties: Sequence[float],
+) -> float:
+    """The penalty of the least leave-one-out error on some training rows."""
+    values, vectors = la.eigh(gram, check_finite=False)
+    values, rotation, moments = np.maximum(values, 0.0), vectors.astype(np.float32), vectors.T @ moments
+    errors = np.zeros(len(penalties))
+    for rows in blocks(train):
+        turned, truth = columns(rows) @ rotation, targets[labels[rows]]
+        squares = turned * turned
+        for k, penalty in enumerate(penalties):
+            inverse = 1 / (values + penalty)
+            leverage = squares @ inverse.astype(np.float32)
+            residuals = truth - turned @ (moments * inverse[:, None]).astype(np.float32)
+            errors[k] += ((residuals / np.maximum(1 - leverage, 1e-3)[:, None]) ** 2).sum()
+    return float(penalties[int(np.argmin(errors))])
+
+
+def blocks(rows: np.ndarray) -> Iterator[np.ndarray]:
+    """The rows in order, BLOCK at a time."""
+    for first in range(0, len(rows), BLOCK):
+        yield rows[first : first + BLOCK]
