@@ -23,7 +23,6 @@ from caribou.methods.edge.caribou import unit_rows
 from caribou.methods.edge.dpdgc import check_size
 from caribou.methods.edge.votes import VotesEdge, run_rounds
 from caribou.models.classifier import ClassifierConfig, fit_classifier
-from caribou.models.encoder import Prior
 from caribou.models.features import unit_root_rows, with_random_features
 from caribou.privacy.calibration import calibrate_sums
 from caribou.privacy.sensitivity import sum_sensitivity
@@ -58,7 +57,7 @@ def classifier() -> object:
 
 
 def votes() -> object:
-    prior = Prior(np.full((100, 4), 0.25), 0.25, None)
+    prior = np.full((100, 4), 0.25)
     return run_rounds(VotesEdge(max_rounds=3), GRAPH, prior, VoteBudget(1.0), Streams(0), NoiseSource.seeded(0))
 
 
@@ -98,7 +97,7 @@ def test_each_part_names_what_it_needs(
         ),
         (
             "mlp",
-            {},
+            {"hidden": [64, 16]},
             r"encoder of 200,000 nodes with 30,000,000 columns and hidden = \[64, 16\] .* got about 1[67]\d GiB",
         ),
         ("gap-edp", {"hidden": [512]}, r"hidden = \[512\] .* GiB"),

@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+import torch
+from torch import Tensor
 
 from caribou.errors import InputError
 from caribou.graph import Graph
@@ -33,6 +35,8 @@ WIDEST = 2000
 """More columns than this are added up at random, with random signs, into so many."""
 COMBINED = 20_000
 """The combination is fitted on so many training rows at most."""
+IN_SAMPLE = 5.0
+"""Standard errors by which one's own probabilities may be better on training nodes than on validation nodes."""
 RIDGE = 1e-3
 """Penalty of the combination."""
 
@@ -63,9 +67,9 @@ class ClassPrior:
         return np.concatenate(parts)
 
     def _probabilities(self, x: np.ndarray | sp.csr_array) -> np.ndarray:
-        linear = folded(x, self.seed) @ self.linear.astype(np.float32)
-        kernel = gaussian_kernel(x, self.landmarks) @ self.kernel.astype(np.float32)
-        return self.combination(np.hstack([linear, kernel]).astype(np.float64))
+        linear = folded(x, self.seed) @ torch.from_numpy(self.linear).float()
+        kernel = gaussian_kernel(x, self.landmarks) @ torch.from_numpy(self.kernel).float()
+        return self.combination(torch.hstack([linear, kernel]).double().numpy())
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """Named arrays, for a saved model."""
@@ -106,9 +110,26 @@ class ClassPrior:
 def class_probabilities(graph: Graph, streams: Streams) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     """Class probabilities of every node, [n, C]: those that came with the graph, or fitted ones; and the weights of the fit."""
     if graph.prior is not None:
+        _require_out_of_fold(graph, graph.prior)
         return graph.prior, {}
     prior, probabilities = fit_class_prior(graph, streams)
     return probabilities, prior.to_arrays()
+
+
+def _require_out_of_fold(graph: Graph, prior: np.ndarray) -> None:
+    """Refuse probabilities that are right on training nodes far more often than on validation nodes: they know the labels."""
+    split, labels = graph.for_learning(public=True)
+    right = prior.argmax(axis=1) == labels
+    train, val = right[split.train], right[split.val]
+    if len(val) == 0:
+        return
+    share = (train.sum() + val.sum() + 1) / (len(train) + len(val) + 2)
+    gap = (train.mean() - val.mean()) / np.sqrt(share * (1 - share) * (1 / len(train) + 1 / len(val)))
+    if gap > IN_SAMPLE:
+        raise InputError(
+            f"prior must not know the labels of training nodes, got {train.mean():.0%} right there and {val.mean():.0%} on "
+            "validation nodes: predict every training node by a model that was not fitted on it (out of fold)"
+        )
 
 
 def probabilities_by(weights: Mapping[str, np.ndarray], graph: Graph) -> np.ndarray:
@@ -138,7 +159,9 @@ def fit_class_prior(graph: Graph, streams: Streams) -> tuple[ClassPrior, np.ndar
     n, d = graph.features.shape
     width = max(min(d, WIDEST), LANDMARKS)
     require_memory(
-        (FOLDS + 3) * DOUBLE * width**2 + SINGLE * BLOCK * (2 * d + 3 * width) + 6 * DOUBLE * n * C,
+        (FOLDS + 3) * DOUBLE * width**2
+        + SINGLE * BLOCK * (3 * width + (0 if sp.issparse(graph.features) else 2 * d))
+        + 6 * DOUBLE * n * C,
         f"the prior of {n:,} nodes with {d:,} columns and {C} classes",
     )
     rows = PublicRows.of(graph.features)
@@ -154,33 +177,36 @@ def fit_class_prior(graph: Graph, streams: Streams) -> tuple[ClassPrior, np.ndar
     scores = np.hstack([linear.scores, kernel.scores])
     used = labelled[:COMBINED]
     combination = fit_softmax_regression(scores[used], labels[used], C, RIDGE)
-    prior = ClassPrior(rows, linear.weights, landmarks, root @ kernel.weights, combination, seed)
+    prior = ClassPrior(rows, linear.weights, landmarks, root.double().numpy() @ kernel.weights, combination, seed)
     return prior, combination(scores)
 
 
-def gaussian_kernel(x: np.ndarray | sp.csr_array, z: np.ndarray | sp.csr_array) -> np.ndarray:
+def gaussian_kernel(x: np.ndarray | sp.csr_array, z: np.ndarray | sp.csr_array) -> Tensor:
     """exp(-gamma |x_i - z_j|^2). [n, d], [m, d] -> [n, m], float32.
 
-    >>> gaussian_kernel(np.array([[0.0], [2.0]]), np.array([[0.0]])).round(4).tolist()
-    [[1.0], [0.1353]]
+    >>> gaussian_kernel(np.array([[0.0], [2.0]]), np.array([[0.0]])).tolist()
+    [[1.0], [0.1353352814912796]]
     """
-    products = as_dense(x @ z.T)
-    squares = [row_norms(a).astype(np.float32) ** 2 for a in (x, z)]
-    gaps: np.ndarray = np.maximum(squares[0][:, None] + squares[1] - 2 * products, 0)
-    return np.asarray(np.exp(-KERNEL_WIDTH * gaps), dtype=np.float32)
+    if sp.issparse(x):
+        products = torch.from_numpy(as_dense(x @ z.T))
+    else:
+        products = torch.from_numpy(as_dense(x)) @ torch.from_numpy(as_dense(z)).T
+    squares = [torch.from_numpy(row_norms(a)).float() ** 2 for a in (x, z)]
+    gaps = (squares[0][:, None] + squares[1] - 2 * products).clamp(min=0)
+    return torch.exp(-KERNEL_WIDTH * gaps)
 
 
-def _inverse_root(gram: np.ndarray) -> np.ndarray:
+def _inverse_root(gram: Tensor) -> Tensor:
     """R with R R' = gram^-1, for a Gram matrix that may be singular. [m, m] -> [m, m], float32."""
-    values, vectors = np.linalg.eigh(gram.astype(np.float64))
-    return np.asarray(vectors / np.sqrt(np.maximum(values, 1e-4)), dtype=np.float32)
+    values, vectors = torch.linalg.eigh(gram.double())
+    return (vectors / values.clamp(min=1e-3).sqrt()).float()
 
 
-def folded(x: np.ndarray | sp.csr_array, seed: int) -> np.ndarray:
+def folded(x: np.ndarray | sp.csr_array, seed: int) -> Tensor:
     """The columns as they are, or WIDEST sums of them with random signs if there are more. [n, d] -> [n, D], float32."""
     d = x.shape[1]
     if d <= WIDEST:
-        return as_dense(x)
+        return torch.from_numpy(np.ascontiguousarray(as_dense(x)))
     rng = Streams(seed).generator("folded columns")
     signs, places = rng.choice(np.array([-1.0, 1.0], np.float32), size=d), rng.integers(WIDEST, size=d)
-    return as_dense(x @ sp.csr_array((signs, (np.arange(d), places)), shape=(d, WIDEST)))
+    return torch.from_numpy(as_dense(x @ sp.csr_array((signs, (np.arange(d), places)), shape=(d, WIDEST))))

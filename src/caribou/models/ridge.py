@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import scipy.linalg as la
+import torch
+from torch import Tensor
 
 PENALTIES = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 BLOCK = 8192
@@ -22,7 +23,7 @@ KEPT = 100_000_000
 JUDGED = 20_000
 """Penalties are compared on so many training rows at most."""
 
-Columns = Callable[[np.ndarray], np.ndarray]
+Columns = Callable[[np.ndarray], Tensor]
 """Numbers of rows, [m] -> their columns phi, [m, D], float32."""
 
 
@@ -62,71 +63,70 @@ def fit_ridge(
         classes: C.
         penalties: lambda to choose from.
 
-    >>> x = np.array([[1.0], [2.0], [-1.0], [-3.0], [1.5]], dtype=np.float32)
+    >>> x = torch.tensor([[1.0], [2.0], [-1.0], [-3.0], [1.5]])
     >>> fit = fit_ridge(lambda rows: x[rows], 5, np.array([0, 2, 1, 3]), np.array([0, 0, 1, 1, -1]), 2)
     >>> fit.scores.argmax(axis=1).tolist()
     [0, 0, 1, 1, 0]
     """
     if count * columns(np.zeros(1, np.int64)).shape[1] <= KEPT:
-        kept = np.concatenate([columns(rows) for rows in blocks(np.arange(count))])
-        columns = kept.__getitem__
+        columns = torch.cat([columns(rows) for rows in blocks(np.arange(count))]).__getitem__
     shares = np.bincount(labels[train], minlength=classes) / len(train)
-    targets = (np.eye(classes) - shares).astype(np.float32)
+    targets = torch.from_numpy(np.eye(classes) - shares)[np.maximum(labels, 0)]
     folds = [train[k::FOLDS] for k in range(FOLDS)]
-    parts = [_moments(columns, fold, labels, targets) for fold in folds]
-    gram, moments = (np.asarray(sum(part[j] for part in parts)) for j in range(2))
-    penalty = _best_penalty(columns, train[:JUDGED], labels, targets, gram, moments, penalties)
+    parts = [_moments(columns, fold, targets) for fold in folds]
+    gram, moments = (sum(part, start=torch.zeros(1)) for part in zip(*parts, strict=True))
+    penalty = _best_penalty(columns, train[:JUDGED], targets, gram, moments, penalties)
     weights = _solved(gram, moments, penalty)
     scores = np.empty((count, classes))
     for rows in blocks(np.arange(count)):
-        scores[rows] = columns(rows) @ weights.astype(np.float32)
+        scores[rows] = columns(rows) @ weights.float()
     for fold, (own_gram, own_moments) in zip(folds, parts, strict=True):
-        others = _solved(gram - own_gram, moments - own_moments, penalty).astype(np.float32)
+        others = _solved(gram - own_gram, moments - own_moments, penalty).float()
         for rows in blocks(fold):
             scores[rows] = columns(rows) @ others
-    return RidgeFit(weights, penalty, scores)
+    return RidgeFit(weights.numpy(), penalty, scores)
 
 
-def _moments(
-    columns: Columns, rows: np.ndarray, labels: np.ndarray, targets: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
+def _moments(columns: Columns, rows: np.ndarray, targets: Tensor) -> tuple[Tensor, Tensor]:
     """Phi' Phi and Phi' (Y - pi) of some rows. [D, D], [D, C]"""
     width = columns(np.zeros(1, np.int64)).shape[1]
-    gram, moments = np.zeros((width, width)), np.zeros((width, targets.shape[1]))
+    gram, moments = (
+        torch.zeros(width, width, dtype=torch.double),
+        torch.zeros(width, targets.shape[1], dtype=torch.double),
+    )
     for block in blocks(rows):
         phi = columns(block)
         gram += phi.T @ phi
-        moments += phi.T @ targets[labels[block]]
+        moments += phi.T @ targets[block].float()
     return gram, moments
 
 
-def _solved(gram: np.ndarray, moments: np.ndarray, penalty: float) -> np.ndarray:
+def _solved(gram: Tensor, moments: Tensor, penalty: float) -> Tensor:
     """(gram + lambda)^-1 moments."""
-    damped = gram + penalty * np.eye(len(gram))
-    return np.asarray(la.cho_solve(la.cho_factor(damped, overwrite_a=True, check_finite=False), moments))
+    damped = gram + penalty * torch.eye(len(gram), dtype=torch.double)
+    return torch.cholesky_solve(moments, torch.linalg.cholesky(damped))
 
 
 def _best_penalty(
     columns: Columns,
     train: np.ndarray,
-    labels: np.ndarray,
-    targets: np.ndarray,
-    gram: np.ndarray,
-    moments: np.ndarray,
+    targets: Tensor,
+    gram: Tensor,
+    moments: Tensor,
     penalties: Sequence[float],
 ) -> float:
     """The penalty of the least leave-one-out error on some training rows."""
-    values, vectors = la.eigh(gram, check_finite=False)
-    values, rotation, moments = np.maximum(values, 0.0), vectors.astype(np.float32), vectors.T @ moments
+    values, vectors = torch.linalg.eigh(gram)
+    values, rotation, moments = values.clamp(min=0), vectors.float(), vectors.T @ moments
     errors = np.zeros(len(penalties))
     for rows in blocks(train):
-        turned, truth = columns(rows) @ rotation, targets[labels[rows]]
+        turned, truth = columns(rows) @ rotation, targets[rows]
         squares = turned * turned
         for k, penalty in enumerate(penalties):
             inverse = 1 / (values + penalty)
-            leverage = squares @ inverse.astype(np.float32)
-            residuals = truth - turned @ (moments * inverse[:, None]).astype(np.float32)
-            errors[k] += ((residuals / np.maximum(1 - leverage, 1e-3)[:, None]) ** 2).sum()
+            leverage = squares @ inverse.float()
+            residuals = truth - turned @ (moments * inverse[:, None]).float()
+            errors[k] += float(((residuals / (1 - leverage).clamp(min=1e-3)[:, None]) ** 2).sum())
     return float(penalties[int(np.argmin(errors))])
 
 

@@ -14,7 +14,7 @@ from caribou.errors import InputError
 from caribou.mechanisms import edge_votes as mechanism
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods.edge.votes import VotesEdge, run_rounds
-from caribou.models.encoder import cross_fit
+from caribou.models.class_prior import class_probabilities
 from caribou.privacy.verify import verify
 from caribou.randomness import Streams
 
@@ -125,7 +125,7 @@ def test_gaussian_votes_help_too() -> None:
 
 @pytest.mark.usefixtures("quick_encoder")
 def test_rounds_can_be_run_under_a_part_of_a_composed_budget() -> None:
-    prior = cross_fit(GRAPH, Streams(1))
+    prior, _ = class_probabilities(GRAPH, Streams(1))
     decoded = run_rounds(
         VotesEdge(max_rounds=2), GRAPH, prior, mechanism.VoteBudget.gaussian(0.6), Streams(1), NoiseSource.seeded(1)
     )

@@ -1,0 +1,138 @@
+"""The prior: it reads no edge, is out of fold, learns what is not linear, and is the same after it was saved."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import caribou as cb
+from caribou.errors import InputError
+from caribou.graph import Graph, Split
+from caribou.models import class_prior, ridge
+from caribou.models.class_prior import (
+    WIDEST,
+    ClassPrior,
+    class_probabilities,
+    fit_class_prior,
+    folded,
+    gaussian_kernel,
+    probabilities_by,
+)
+from caribou.randomness import Streams
+
+GRAPH = cb.datasets.load("csbm:nodes=300,signal=2", seed=0)
+
+
+def table(features: np.ndarray, labels: np.ndarray) -> Graph:
+    return Graph.from_edges(features, np.empty((2, 0), int), labels).random_split(seed=0)
+
+
+def test_saved_and_loaded_it_says_the_same() -> None:
+    for graph in (GRAPH, replace(GRAPH, features=sp.csr_array(np.array(GRAPH.features) > 1.4, dtype=np.float64))):
+        prior, probabilities = fit_class_prior(graph, Streams(0))
+        again = ClassPrior.from_arrays(prior.to_arrays()).probabilities(graph.features)
+        test = graph.split.test
+        assert np.allclose(again[test], probabilities[test], atol=1e-5)
+        assert np.allclose(probabilities.sum(axis=1), 1)
+
+
+def test_edges_and_test_labels_are_not_read() -> None:
+    labels = np.array(GRAPH.labels)
+    labels[GRAPH.split.test] = 0
+    other = replace(GRAPH.without_edge(*GRAPH.edge_index[:, 0]), labels=labels)
+    assert np.array_equal(fit_class_prior(GRAPH, Streams(0))[1], fit_class_prior(other, Streams(0))[1])
+
+
+def test_labelled_rows_are_as_good_as_the_others_and_no_better() -> None:
+    """Labels without any relation to the features: whoever knows them has seen them."""
+    rng = np.random.default_rng(0)
+    graph = table(rng.standard_normal((1500, 4)), rng.integers(3, size=1500))
+    _, p = fit_class_prior(graph, Streams(0))
+    labelled = np.concatenate([graph.split.train, graph.split.val])
+    losses = -np.log(p[labelled, np.array(graph.labels)[labelled]])
+    assert losses.mean() > np.log(3) - 0.01
+
+
+def test_it_learns_what_is_not_linear() -> None:
+    rng = np.random.default_rng(1)
+    x = rng.standard_normal((2000, 3))
+    graph = table(x, (np.abs(x[:, 0]) > 0.7).astype(int))
+    _, p = fit_class_prior(graph, Streams(0))
+    test = graph.split.test
+    assert (p[test].argmax(axis=1) == np.array(graph.labels)[test]).mean() > 0.93
+
+
+def test_rare_features_and_no_features_at_all() -> None:
+    labels = np.array([0, 1] * 30)
+    for features in (np.zeros((60, 0)), np.zeros((60, 3)), np.eye(60)):
+        _, p = fit_class_prior(table(features, labels), Streams(0))
+        assert np.isfinite(p).all()
+        assert p.shape == (60, 2)
+
+
+def test_wide_tables_are_folded_and_tall_ones_read_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    wide = sp.random_array((30, WIDEST + 500), density=0.01, format="csr", rng=np.random.default_rng(0))
+    rows = folded(wide, 3).numpy()
+    assert rows.shape == (30, WIDEST)
+    products = np.asarray((wide @ wide.T).todense())
+    assert np.corrcoef((rows @ rows.T)[np.triu_indices(30)], products[np.triu_indices(30)])[0, 1] > 0.98
+    whole = fit_class_prior(GRAPH, Streams(0))[1]
+    for module in (ridge, class_prior):
+        monkeypatch.setattr(module, "BLOCK", 64)
+    monkeypatch.setattr(ridge, "KEPT", 0)
+    monkeypatch.setattr(class_prior, "WIDEST", GRAPH.num_features)
+    assert np.allclose(fit_class_prior(GRAPH, Streams(0))[1], whole, atol=2e-3)
+
+
+def test_the_kernel_is_the_formula_for_sparse_rows_too() -> None:
+    x, z = np.random.default_rng(0).random((4, 3)), np.random.default_rng(1).random((2, 3))
+    expected = np.exp(-0.5 * ((x[:, None] - z) ** 2).sum(axis=2))
+    assert np.allclose(gaussian_kernel(x, z), expected, atol=1e-6)
+    assert np.allclose(gaussian_kernel(sp.csr_array(x), sp.csr_array(z)), expected, atol=1e-6)
+
+
+# -- class probabilities of the user's own ---------------------------------------------------------------------------
+
+
+def test_probabilities_that_come_with_the_graph_are_used() -> None:
+    own = np.full((300, 4), 0.25)
+    p, weights = class_probabilities(GRAPH.with_prior(own), Streams(0))
+    assert np.array_equal(p, own)
+    assert weights == {}
+    assert np.array_equal(probabilities_by({}, GRAPH.with_prior(own)), own)
+    with pytest.raises(InputError, match="graph must come with class probabilities, as the training graph did"):
+        probabilities_by({}, GRAPH)
+
+
+def test_probabilities_that_know_the_training_labels_are_refused() -> None:
+    rng = np.random.default_rng(0)
+    graph = table(rng.standard_normal((1000, 2)), rng.integers(2, size=1000))
+    knowing = np.full((1000, 2), 0.5)
+    knowing[graph.split.train] = np.eye(2)[np.array(graph.labels)[graph.split.train]]
+    with pytest.raises(InputError, match="prior must not know the labels of training nodes"):
+        class_probabilities(graph.with_prior(knowing), Streams(0))
+
+
+@pytest.mark.parametrize(
+    ("own", "words"),
+    [
+        (np.full((300, 3), 1 / 3), r"300 nodes in 4 classes, got float64 of shape \(300, 3\)"),
+        (np.full((300, 4), 0.5), "rows of probabilities that sum to 1"),
+        (np.full((300, 4), np.nan), "rows of probabilities that sum to 1"),
+        (np.full((300, 4), "a"), "class probabilities of 300 nodes"),
+    ],
+)
+def test_bad_probabilities(own: np.ndarray, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        GRAPH.with_prior(own)
+
+
+def test_a_graph_without_a_node_has_an_even_row_and_keeps_its_split() -> None:
+    own = np.tile([0.7, 0.1, 0.1, 0.1], (300, 1))
+    smaller = GRAPH.with_prior(own).without_node(5)
+    assert smaller.prior[5].tolist() == [0.25] * 4
+    assert smaller.prior[4].tolist() == own[4].tolist()
+    assert isinstance(smaller.split, Split)
