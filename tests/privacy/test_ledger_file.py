@@ -55,13 +55,14 @@ class TestAppendOnly:
             "UPDATE releases SET hash = 'x', status = 'failed'",
             "UPDATE releases SET id = 9 WHERE id = 1",
             "INSERT OR REPLACE INTO releases SELECT id, time, dataset, unit, '[]', description, certificate_id, delta,"
-            " epsilon_total, hash, status FROM releases WHERE id = 2",
+            " epsilon_total, extends, purpose, person, period, hash, status FROM releases WHERE id = 2",
             "INSERT OR REPLACE INTO releases SELECT 9, time, dataset, unit, '[]', description, certificate_id, delta,"
-            " epsilon_total, hash, status FROM releases WHERE id = 2",
+            " epsilon_total, extends, purpose, person, period, hash, status FROM releases WHERE id = 2",
+            "UPDATE releases SET extends = 'first' WHERE id = 2",
             "UPDATE releases SET status = 'refunded'",
             "DELETE FROM changes",
             "UPDATE changes SET new = '{}'",
-            "INSERT OR REPLACE INTO changes SELECT id, time, dataset, field, unit, old, '{}', hash FROM changes",
+            "INSERT OR REPLACE INTO changes SELECT id, time, dataset, field, unit, old, '{}', person, reason, hash FROM changes",
         ],
     )
     def test_sql_cannot_change_entries(self, filled: Ledger, statement: str) -> None:
@@ -177,9 +178,9 @@ class TestFile:
 
     def test_newer_schema_is_refused(self, ledger: Ledger, path: Path) -> None:
         sql(path, f"PRAGMA user_version = {SCHEMA_VERSION + 1}")
-        with pytest.raises(LedgerError, match=r"schema version 2, .*update caribou"):
+        with pytest.raises(LedgerError, match=r"schema version 3, .*update caribou"):
             Ledger(path)
-        with pytest.raises(LedgerError, match="schema version 2"):
+        with pytest.raises(LedgerError, match="schema version 3"):
             ledger.charge("survey", "edge", pure(1), description="one")
 
     def test_schema_version_zero_is_refused(self, ledger: Ledger, path: Path) -> None:
