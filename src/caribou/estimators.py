@@ -28,6 +28,7 @@ from caribou.privacy.assumptions import AssumptionName
 from caribou.privacy.budget import Budget, PrivacyUnit, warn_of_large_delta
 from caribou.privacy.certificate import Certificate
 from caribou.privacy.ledger import Ledger
+from caribou.privacy.mechanism_records import Mechanism
 from caribou.privacy.plan import Link, ReleasePlan
 from caribou.randomness import Streams
 from caribou.release import LedgerLike
@@ -249,8 +250,11 @@ class Model:
         """The release that this model made about the graph ``data``, if it made one: predictions, certificate and arrays."""
         return self._kept.get(_digest(as_graph(data, self._classes or None)))
 
-    def keep(self, data: Any, fitted: Fitted) -> None:
-        """Use a release about the graph ``data`` that was made before, e.g. by another process: it is not made again."""
+    def keep(self, data: Any, fitted: Fitted) -> Fitted:
+        """Use a release about the graph ``data`` that was made before, e.g. by another process: it is not made again.
+
+        Returns it with its predictions, which are computed from it where it does not hold them.
+        """
         graph = as_graph(data, self._classes or None)
         if not len(fitted.probabilities):
             own = fitted.released.get("probabilities")
@@ -258,6 +262,7 @@ class Model:
                 own = self._recipe.predict(fitted.weights, fitted.released, self._aligned(graph))
             fitted = Fitted(own, fitted.certificate, fitted.released, fitted.weights)
         self._kept[_digest(graph)] = fitted
+        return fitted
 
     @property
     def charged(self) -> bool:
@@ -313,8 +318,8 @@ class Model:
         graph = self._aligned(private)
         if not spend and self.kept(private) is not None:
             raise InputError(
-                f"graph {private.name!r} must be one that this model has released nothing about: predict, predict_proba and embed "
-                "give that release again and cost nothing; spend=True (--spend) makes another one"
+                f"graph {private.name!r} must be one that this model has released nothing about: predict, predict_proba and "
+                "embed give that release again and cost nothing; spend=True (--spend) makes another one"
             )
         budget = self.budget if epsilon is None else Budget(epsilon, self.budget.delta, self.budget.unit)
         method_info(self.method).check(self.method, budget)
@@ -341,6 +346,7 @@ class Model:
         ledger: LedgerLike | None = None,
         noise: NoiseSource | None = None,
         spend: bool = False,
+        name: str | None = None,
     ) -> Model:
         """Score nodes that arrived since, for nothing more: every pair with an arrival is asked once, and no old pair again.
 
@@ -357,6 +363,7 @@ class Model:
             ledger: enter the batch under the release that pays for it, or refuse, before any noise is drawn.
             noise: private randomness (default: a fresh key from the operating system).
             spend: charge the batch as a release of its own, e.g. because this model was extended already.
+            name: under which the ledger knows the data set (default: the name of the fit).
 
         Returns:
             A new model, of everybody who was ever there: first the nodes of this model, then the arrivals by name.
@@ -374,8 +381,8 @@ class Model:
 
             data = read_graph(data, nodes)
         private = as_graph(data, self._classes or None)
-        if self._dataset is not None:
-            private = private.renamed(self._dataset)
+        if name is not None or self._dataset is not None:
+            private = private.renamed(name or str(self._dataset))
         grown = Arrivals(self._batches, self._node_ids).grown(self._aligned(private))
         if ledger is None and self._charged:
             raise InputError("ledger must be given (ledger=, --ledger): this model was charged in one, got none")
@@ -400,11 +407,15 @@ class Model:
         if not isinstance(self._recipe, GrowingMethod):
             raise InputError(
                 f"method must be votes-edp to be extended, because it asks every pair of nodes once, got {self.method}: fit it "
-                "on the grown graph, or predict the grown graph with a small epsilon (predict_graph); each is a release of its own"
+                "on the grown graph, or predict the grown graph with a small epsilon (predict_graph); each is a release of its "
+                "own"
             )
-        if self._shape[0] and sum(self._batches) != self._shape[0]:
-            raise RunError(f"batches must add up to {self._shape[0]} nodes, got {list(self._batches)}")
-        self._result  # noqa: B018  an unfitted model has nothing to extend
+        used = [record.mechanism for record in self.certificate.mechanisms]
+        if used != [Mechanism.EDGE_VOTES]:
+            words = ", ".join(mechanism.value for mechanism in used)
+            raise InputError(
+                f"model must be a fit of votes alone to be extended, got one of: {words}; fit votes-edp with these settings"
+            )
 
     def _link(self) -> Link:
         """This model as the batch just before the next one."""
@@ -495,6 +506,11 @@ class Model:
         model._id_title, model._charged = saved.id_title, saved.charged
         model._batches, model._dataset = saved.batches, saved.dataset
         return model
+
+    @property
+    def num_nodes(self) -> int:
+        """How many nodes the model is about."""
+        return self._shape[0]
 
     @property
     def node_ids(self) -> tuple[str, ...] | None:

@@ -19,6 +19,7 @@ from caribou.cli.choose import choose
 from caribou.cli.datasets import datasets
 from caribou.cli.doctor import doctor
 from caribou.cli.downstream import graphs, links
+from caribou.cli.extend import extend
 from caribou.cli.ledger import ledger_app
 from caribou.cli.methods import methods
 from caribou.cli.plan import plan
@@ -67,6 +68,7 @@ app.command()(tune)
 app.command()(propagate)
 app.command()(choose)
 app.command()(predict)
+app.command()(extend)
 app.command()(embed)
 app.command()(links)
 app.command()(graphs)
