@@ -316,7 +316,8 @@ class Model:
         """
         private = as_graph(data, self._classes or None)
         graph = self._aligned(private)
-        if not spend and self.kept(private) is not None:
+        before = self.kept(private)
+        if not spend and before is not None and before.certificate.epsilon_spent > 0:
             raise InputError(
                 f"graph {private.name!r} must be one that this model has released nothing about: predict, predict_proba and "
                 "embed give that release again and cost nothing; spend=True (--spend) makes another one"

@@ -184,6 +184,12 @@ def execute(
     return Released(drawn.value, certificate)
 
 
+def require_left(plan: ReleasePlan, private: Private, ledger: LedgerLike | None) -> None:
+    """Refuse a release that its ledger cannot pay for as things stand, before hours of public work. `execute` decides."""
+    if ledger is not None:
+        Account(ledger, private.name).require_left(plan)
+
+
 class Account:
     """A ledger and the name of the data set that pays in it.
 
@@ -245,6 +251,11 @@ class Account:
             if journal is not None and not self.holds(certificate):
                 journal.refused()
             raise
+
+    def require_left(self, plan: ReleasePlan) -> None:
+        """Refuse what the ledger, if there is one, cannot pay for; nothing is written."""
+        if self._ledger is not None:
+            self._ledger.require(self.name, plan.budget.unit, plan.cost)
 
     def _new_ledger(self) -> Ledger:
         """A ledger that was deleted, or that lies elsewhere, must not be replaced by an empty one without a word."""

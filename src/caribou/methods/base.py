@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from typing import Any, Protocol, runtime_checkable
 
@@ -19,7 +20,7 @@ from caribou.privacy.mechanism_records import Mechanism
 from caribou.privacy.plan import Link, ReleasePlan
 from caribou.privacy.sizes import Sizes
 from caribou.randomness import Streams
-from caribou.release import Drawn, LedgerLike, Private, execute
+from caribou.release import Drawn, LedgerLike, Private, execute, require_left
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,6 +122,15 @@ class Method(Protocol):
 
 
 @runtime_checkable
+class PreparedMethod(Method, Protocol):
+    """A method whose encoder reads public values alone, and can be fitted before anything is charged."""
+
+    def prepare(self, graph: Graph, streams: Streams) -> object:
+        """Fit the encoder; `fit` with the same ``graph`` and ``streams`` finds it (`caribou.models.encoder.kept_encoders`)."""
+        ...
+
+
+@runtime_checkable
 class GrowingMethod(Method, Protocol):
     """A method that can ask the pairs of arrivals under the release that the first batch was."""
 
@@ -180,14 +190,15 @@ def fit(
     # a graph that cannot be fitted is refused before anything is charged
     graph.for_learning(public=budget.unit is PrivacyUnit.EDGE)
     plan = method.plan(graph.sizes(budget.unit), budget)
-    released = execute(
-        plan,
-        graph,
-        lambda source: _drawn(method.fit(plan, graph, streams, source)),
-        noise=noise or NoiseSource.secure(),
-        ledger=ledger,
-        replace_fingerprint=replace_fingerprint,
-    )
+    with _prepared(method, plan, graph, streams, ledger):
+        released = execute(
+            plan,
+            graph,
+            lambda source: _drawn(method.fit(plan, graph, streams, source)),
+            noise=noise or NoiseSource.secure(),
+            ledger=ledger,
+            replace_fingerprint=replace_fingerprint,
+        )
     return Fitted.of(released.value, released.certificate)
 
 
@@ -275,6 +286,22 @@ def extend(
         link=link,
     )
     return Fitted.of(released.value, released.certificate)
+
+
+@contextmanager
+def _prepared(
+    method: Method, plan: ReleasePlan, graph: Graph, streams: Streams, ledger: LedgerLike | None
+) -> Iterator[None]:
+    """Public work first: an encoder that fails, or a process that is killed during it, then costs nothing."""
+    if not isinstance(method, PreparedMethod):
+        yield
+        return
+    from caribou.models.encoder import encoders_once
+
+    require_left(plan, graph, ledger)
+    with encoders_once():
+        method.prepare(graph, streams)
+        yield
 
 
 def _drawn(outputs: Outputs) -> Drawn[Outputs]:

@@ -275,9 +275,8 @@ class Ledger:
             contents = _Contents(*entries.read_intact())
             _require_one_spelling(contents, name)
             _require_node_protection(contents, name, budget)
-            now = self._now()
+            old, now = contents.budget(name, budget.unit), self._now()
             balance = _balance(contents, name, budget.unit, budget, per, now)
-            old = contents.budget(name, budget.unit)
             if (old, contents.per(name, budget.unit)) != (budget, per):
                 entries.append_change(now, name, "budget", budget.unit, old=old, new=budget, per=per)
         return balance

@@ -79,6 +79,10 @@ class VotesEdge:
         """The whole transcript, whatever its number of rounds."""
         return self._plan(sizes, budget, "votes-edp, fitted")
 
+    def prepare(self, graph: Graph, streams: Streams) -> None:
+        """Fit the encoder, which reads public values alone."""
+        cross_fit(graph, streams)
+
     def fit(self, plan: ReleasePlan, graph: Graph, streams: Streams, noise: NoiseSource) -> Outputs:
         """Cross-fit the encoder, ask in rounds, and combine prior and votes."""
         return self._decoded(plan, graph, cross_fit(graph, streams), streams, noise)
