@@ -85,7 +85,7 @@ class Model:
         self._batches: tuple[int, ...] = ()
         self._dataset: str | None = None
         self._folder: Path | None = None  # of a loaded model, which notes there that it was extended
-        self._is_extended = False
+        self._is_extended = self._has_claim = False
         self._kept: dict[bytes, Fitted] = {}  # releases about other graphs, by content; in memory alone
 
     def __repr__(self) -> str:
@@ -389,7 +389,7 @@ class Model:
             raise InputError("ledger must be given (ledger=, --ledger): this model was charged in one, got none")
         link, noise = None if spend else self._link(), noise or NoiseSource.secure()
         if not spend:
-            self._claim()
+            self._claim(ledger)
         try:
             fitted = extend(
                 self._recipe, self._result, grown, self.budget, noise, link=link, ledger=ledger, private=private
@@ -424,21 +424,26 @@ class Model:
         first = next((a for a in self.certificate.assumptions if a.name is AssumptionName.ARRIVALS), None)
         return Link(release=own if first is None else str(first.parameters["release"]), extends=own)
 
-    def _claim(self) -> None:
-        """From here on nobody else may extend this model, in this process or from the same folder."""
+    def _claim(self, ledger: LedgerLike | None) -> None:
+        """From here on nobody else may extend this model, in this process or from the same folder.
+
+        With a ledger, the ledger decides: it knows of copies, too, and whether a process that was killed had asked anything.
+        """
         if self._is_extended:
             raise InputError(
                 "model must not be extended twice, because pairs of the same people would be asked twice: extend the model that "
                 "extend() returned, or charge this batch as a release of its own (spend=True)"
             )
-        if self._folder is not None:
+        if self._folder is not None and ledger is None:
             claim_extension(self._folder, self.certificate.certificate_id)
+            self._has_claim = True
         self._is_extended = True
 
     def _withdraw(self) -> None:
         self._is_extended = False
-        if self._folder is not None:
+        if self._folder is not None and self._has_claim:
             withdraw_extension(self._folder)
+            self._has_claim = False
 
     def score(self, part: str = "test", data: Any = None) -> float:
         """Accuracy on a part of the split: "train", "val" or "test". Not for publication at node level: it reads labels.

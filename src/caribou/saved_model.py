@@ -5,7 +5,7 @@
     released.safetensors  what the mechanisms released
     certificate.json/.md  the promise
     nodes.json            names of the nodes (edge level only, where the node set is public)
-    extended.json         which certificate extends this run, once one does: it must not be extended twice
+    extended.json         made when a run is extended without a ledger: it must not be extended twice
     predictions/          what was released about other graphs, one folder each
 
 A run is written whole or not at all. Reading checks every digest and the certificate: that finds damage and careless edits, not a
