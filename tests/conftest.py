@@ -21,7 +21,7 @@ settings.register_profile("caribou", derandomize=True, deadline=None)
 settings.load_profile("caribou")
 torch.set_num_threads(1)
 _STATE = tempfile.TemporaryDirectory(prefix="caribou-state-")
-os.environ["CARIBOU_STATE"] = _STATE.name
+os.environ["XDG_STATE_HOME"] = _STATE.name
 
 
 @contextmanager
