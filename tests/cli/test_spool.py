@@ -18,6 +18,7 @@ import pytest
 
 import caribou as cb
 from caribou import saved_model
+from caribou.cli.doctor import diagnose
 from caribou.cli.spool import graph_fingerprint, save_or_spool, spooled_runs, state_folder
 from caribou.errors import RunError
 from caribou.privacy.ledger import Ledger
@@ -60,6 +61,7 @@ def test_a_run_that_cannot_be_saved_waits_in_the_spool_folder(
     assert "nothing is lost" in done.stderr
     (kept,) = spooled_runs()
     assert f"mv {kept} {home / 'run'}" in done.stderr
+    assert diagnose()["runs"] == {"waiting in the spool folder": str(kept)}
     assert list(home.iterdir()) == [], "nothing is left half written"
     monkeypatch.undo()
     shutil.move(kept, home / "run")
