@@ -265,7 +265,21 @@ def _release(run: Path, model: Model, data: Graph, out: Path, terms: _Terms) -> 
         "nothing is spent",
         err=True,
     )
+    if terms.ledger is not None and not _is_recorded(terms.ledger, before.certificate.certificate_id):
+        typer.echo(
+            f"warning: {terms.ledger.path} does not hold that release; if it is the ledger of these people, record it: caribou "
+            f"ledger add {data.name} --certificate {run}/predictions/{before.certificate.certificate_id}/certificate.json",
+            err=True,
+        )
     return found
+
+
+def _is_recorded(ledger: NotedLedger, certificate_id: str) -> bool:
+    from caribou.privacy.ledger import Ledger
+
+    if not Path(ledger.path).exists():
+        return False
+    return any(entry.certificate_id == certificate_id for entry in Ledger(ledger.path, create=False).entries())
 
 
 def _new_release(run: Path, model: Model, data: Graph, out: Path, terms: _Terms, fingerprint: str) -> Fitted:
