@@ -1,7 +1,9 @@
-"""Shared by all tests: reproducible hypothesis runs, and one thread per worker."""
+"""Shared by all tests: reproducible hypothesis runs, one thread per worker, and no trace in the user's own folder."""
 
 from __future__ import annotations
 
+import os
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -18,6 +20,8 @@ from caribou.models import encoder, heads
 settings.register_profile("caribou", derandomize=True, deadline=None)
 settings.load_profile("caribou")
 torch.set_num_threads(1)
+_STATE = tempfile.TemporaryDirectory(prefix="caribou-state-")
+os.environ["XDG_STATE_HOME"] = _STATE.name
 
 
 @contextmanager

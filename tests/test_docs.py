@@ -39,7 +39,16 @@ RUNNABLE = [
     ROOT / "README.md",
     *(
         DOCS / name
-        for name in ("getting-started.md", "faq.md", "certificates.md", "training.md", "downstream.md", "auditing.md")
+        for name in (
+            "getting-started.md",
+            "faq.md",
+            "certificates.md",
+            "training.md",
+            "months.md",
+            "plan-a-year.md",
+            "downstream.md",
+            "auditing.md",
+        )
     ),
 ]
 SCRIPTS = Path(sys.executable).parent

@@ -126,7 +126,7 @@ def test_another_graph_costs_and_says_so(name: str, fitted: Callable[[str], Mode
         p = model.predict_proba(OTHER)
     assert p.shape == (130, 3)
     assert [str(w.message).startswith("another graph costs a new release") for w in caught] == [True] * costs
-    certificate = model.predict_graph(OTHER).certificate
+    certificate = model.predict_graph(OTHER, spend=True).certificate
     assert (certificate.epsilon_spent > 0) is costs
 
 
@@ -275,7 +275,7 @@ def test_an_interrupted_fit_stays_charged_and_leaves_no_model(book: Ledger, monk
 def test_caribou_predicts_a_graph_without_labels(fitted: Callable[[str], Model]) -> None:
     """Its messages are then class probabilities alone."""
     bare = cb.Graph.from_edges(np.asarray(OTHER.features), OTHER.edge_index, name="no labels")
-    result = fitted("caribou-edp").predict_graph(bare)
+    result = fitted("caribou-edp").predict_graph(bare, spend=True)
     assert result.probabilities.shape == (bare.num_nodes, OTHER.num_classes)
     assert result.certificate.epsilon_spent <= 4
 
@@ -298,9 +298,9 @@ def test_another_graph_has_the_classes_of_the_model(name: str, fitted: Callable[
         )
         if name == "votes-edp" and not known.any():
             with pytest.raises(InputError, match="labelled training nodes"):  # labels are public here
-                model.predict_graph(other)
+                model.predict_graph(other, spend=True)
             continue
-        result = model.predict_graph(other)
+        result = model.predict_graph(other, spend=True)
         assert result.probabilities.shape == (40, GRAPH.num_classes)
         sizes = {key: result.certificate.public_parameters.get(key) for key in ("nodes", "classes", "columns")}
         events = tuple(str(m.costs) for m in result.certificate.mechanisms)
@@ -317,7 +317,8 @@ def test_labels_of_another_graph_are_found_by_name() -> None:
 
 
 def test_predicting_the_training_graph_again_costs_nothing_and_another_one_is_charged(book: Ledger) -> None:
-    book.set_budget(GRAPH.name, Budget(8, 1e-5, "edge"))
+    for name in (GRAPH.name, "other"):
+        book.set_budget(name, Budget(8, 1e-5, "edge"))
     model = Model("gap-edp", Budget(2, 1e-5, "edge")).fit(GRAPH, ledger=book)
     spent = book.total(GRAPH.name, "edge").epsilon_spent
     assert (model.predict_proba(GRAPH) == model.predict_proba()).all()

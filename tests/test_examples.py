@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+
+from caribou.privacy.ledger import Ledger
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
@@ -18,6 +22,7 @@ def module_of(name: str) -> Any:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses look themselves up there
     spec.loader.exec_module(module)
     return module
 
@@ -32,6 +37,32 @@ def test_link_prediction() -> None:
     assert auc["features"] < 0.55
     assert auc["8"] > 0.65
     assert auc["inf"] >= auc["8"] - 0.03 > auc["1"] - 0.05
+
+
+@pytest.mark.usefixtures("quick_learning")
+def test_twelve_months_cost_one_epsilon(tmp_path: Path) -> None:
+    """A year of a small bank, killed after month 2: the same call makes the rest, and nothing is charged twice."""
+    year = module_of("twelve_months")
+    bank = year.Bank(accounts=250, transfers=1600, new_accounts=75, new_transfers=600)
+    first = year.main(tmp_path / "year", months=3, bank=bank)
+    ledger = Ledger(tmp_path / "year" / "ledger.sqlite")
+    before = [entry.certificate_id for entry in ledger.entries()]
+    figures = year.main(tmp_path / "year", bank=bank)
+    assert [m.month for m in figures] == list(range(12))
+    assert [m.average_precision for m in figures[:3]] == [m.average_precision for m in first]
+    entries = ledger.entries()
+    assert [entry.certificate_id for entry in entries[:3]] == before
+    assert [entry.extends for entry in entries] == [None, *(entry.certificate_id for entry in entries[:-1])]
+    assert ledger.total(year.NAME, "edge").epsilon_spent == pytest.approx(year.EPSILON, rel=1e-4)
+    assert all(m.epsilon_so_far == pytest.approx(year.EPSILON, rel=1e-4) for m in figures)
+    assert np.mean([m.accuracy for m in figures]) > 0.9
+    assert np.mean([m.average_precision for m in figures[1:]]) > 0.3, "a class of 4 % at random: 0.05"
+
+
+def test_the_attack_on_the_year_proves_most_of_epsilon_and_never_more() -> None:
+    year = module_of("twelve_months")
+    assert 0.8 * 2.0 <= year.proven_epsilon(epsilon=2.0) <= 2.0
+    assert year.proven_epsilon(epsilon=2.0, fault=True) > 1.2 * 2.0
 
 
 def test_graph_pooling() -> None:

@@ -87,7 +87,7 @@ def fitted(graph: Graph, ledger: Any, _: Path) -> Certificate:
 
 
 def predicted(graph: Graph, ledger: Any, _: Path) -> Certificate:
-    return FITTED.predict_graph(graph, ledger=ledger).certificate
+    return FITTED.predict_graph(graph, ledger=ledger, spend=True).certificate
 
 
 def tuned(graph: Graph, ledger: Any, _: Path) -> Certificate:
@@ -274,7 +274,9 @@ def test_reproducible_noise_and_a_ledger_exclude_each_other(door: Door, book: Le
             noise=NoiseSource.seeded(1),
         ),
         "fit": lambda: Model("gap-edp", BUDGET).fit(GRAPH, ledger=book, noise=NoiseSource.seeded(1)),
-        "predict another graph": lambda: FITTED.predict_graph(GRAPH, ledger=book, noise=NoiseSource.seeded(1)),
+        "predict another graph": lambda: FITTED.predict_graph(
+            GRAPH, ledger=book, noise=NoiseSource.seeded(1), spend=True
+        ),
         "tune": lambda: tune(
             "gap-edp", GRAPH, BUDGET, trials=1, space={"hops": [1, 2]}, ledger=book, noise=NoiseSource.seeded(1)
         ),
@@ -347,6 +349,8 @@ def test_what_costs_nothing_or_everything_is_checked_and_charged_too(
 def test_predictions_for_another_graph_are_charged_where_the_fit_was(book: Ledger) -> None:
     """Also those that spend nothing: features and labels leave unprotected."""
     book.set_budget("nodes", cb.Budget(4.0, 1e-5, "node"))
+    for name in ("survey", "fewer"):
+        book.set_budget(name, cb.Budget(math.inf))
     model = Model("mlp", BUDGET).fit(GRAPH, ledger=book)
     fewer, others = (GRAPH.without_edge(*map(int, GRAPH.edge_index[:, place])) for place in (5, 7))
     model.predict_proba(fewer.renamed("fewer"))

@@ -27,6 +27,7 @@ _HOMES = {
     "propagate": "caribou.mechanisms.message_passing",
     "NoiseSource": "caribou.mechanisms.noise_source",
     "Embeddings": "caribou.release",
+    "NotedLedger": "caribou.release",
     "Model": "caribou.estimators",
     "Votes": "caribou.estimators",
     "Caribou": "caribou.estimators",
@@ -53,6 +54,7 @@ __all__ = [
     "LinkPredictor",
     "Model",
     "NoiseSource",
+    "NotedLedger",
     "PrivacyUnit",
     "Split",
     "Votes",
@@ -82,7 +84,7 @@ if TYPE_CHECKING:
     from caribou.privacy.ledger import Ledger
     from caribou.privacy.sensitivity import Bounds
     from caribou.privacy.verify import verify
-    from caribou.release import Embeddings
+    from caribou.release import Embeddings, NotedLedger
 
 
 def __getattr__(name: str) -> Any:

@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import warnings
 from collections.abc import Mapping, Sequence
@@ -19,15 +20,26 @@ import numpy as np
 
 from caribou.errors import CaribouError, InputError, RunError
 from caribou.graph import Graph, listed
+from caribou.graph.arrivals import Arrivals
+from caribou.graph.fingerprint import whole_of
 from caribou.mechanisms.noise_source import NoiseSource
-from caribou.methods.base import Fitted, fit, method_info, predict_graph
+from caribou.methods.base import Fitted, GrowingMethod, extend, fit, method_info, predict_graph
+from caribou.privacy.assumptions import AssumptionName
 from caribou.privacy.budget import Budget, PrivacyUnit, warn_of_large_delta
 from caribou.privacy.certificate import Certificate
 from caribou.privacy.ledger import Ledger
-from caribou.privacy.plan import ReleasePlan
+from caribou.privacy.mechanism_records import Mechanism
+from caribou.privacy.plan import Link, ReleasePlan
 from caribou.randomness import Streams
 from caribou.release import LedgerLike
-from caribou.saved_model import SavedModel, check_target, read_model, write_model
+from caribou.saved_model import (
+    SavedModel,
+    check_target,
+    claim_extension,
+    read_model,
+    withdraw_extension,
+    write_model,
+)
 
 PARTS = ("train", "val", "test")
 
@@ -70,6 +82,11 @@ class Model:
         self._node_ids: tuple[str, ...] | None = None
         self._feature_names: tuple[str, ...] | None = None
         self._id_title: str | None = None
+        self._batches: tuple[int, ...] = ()
+        self._dataset: str | None = None
+        self._folder: Path | None = None  # of a loaded model, which notes there that it was extended
+        self._is_extended = self._has_claim = False
+        self._kept: dict[bytes, Fitted] = {}  # releases about other graphs, by content; in memory alone
 
     def __repr__(self) -> str:
         usual = method_info(self.method).create().settings()
@@ -157,6 +174,7 @@ class Model:
         self._node_ids = None if ids is None else tuple(str(i) for i in ids)
         self._id_title = None if ids is None else graph.id_title
         self._feature_names = graph.feature_names
+        self._batches, self._dataset, self._is_extended = (graph.num_nodes,), graph.name, False
         return self
 
     # -- what came out ---------------------------------------------------------------------------------------------
@@ -190,7 +208,7 @@ class Model:
         """Names of the classes, in the order of the columns of `predict_proba`."""
         return self._classes
 
-    def predict_proba(self, data: Any = None, *, training_graph: bool = False) -> np.ndarray:
+    def predict_proba(self, data: Any = None, *, training_graph: bool = False, spend: bool = False) -> np.ndarray:
         """Class probabilities. [n, C]
 
         Without ``data``, or with what `fit` was given, these are the nodes of the training graph, and nothing is spent. With
@@ -199,6 +217,9 @@ class Model:
         training graph again: what was released is used, and nothing is spent. This is needed at node level after loading,
         because a saved model holds no features. The nodes must be in the order of training. At edge level their names are
         compared; at node level a saved model holds none.
+
+        A graph is released once: the same graph again gives the same answer, here, in `predict` and in `embed`, and costs
+        nothing. ``spend=True`` makes another release about it.
         """
         if data is None or data is self._source or data is self._graph:
             return self._own_probabilities()
@@ -206,16 +227,42 @@ class Model:
         if training_graph:
             self._check_nodes(graph)
             return self._recipe.predict(self._result.weights, self._result.released, graph)
+        return self._released_about(data, spend).probabilities
+
+    def _released_about(self, data: Any, spend: bool) -> Fitted:
+        """The release about another graph: the kept one, or a new one with a warning of its cost."""
+        before = None if spend else self.kept(data)
+        if before is not None:
+            return before
         ledger = self._open_ledger()
-        result = self.predict_graph(data, ledger=ledger)
+        result = self.predict_graph(data, ledger=ledger, spend=spend)
         if result.certificate.epsilon_spent > 0:
             where = "charged in no ledger" if ledger is None else f"charged in {ledger.path}"
+            name = as_graph(data, self._classes or None).name
             warnings.warn(
-                f"another graph costs a new release: {self.budget} about {graph.name!r}, {where}; "
+                f"another graph costs a new release: {self.budget} about {name!r}, {where}; "
                 "use Model.predict_graph to keep its certificate",
-                stacklevel=2,
+                stacklevel=3,
             )
-        return result.probabilities
+        return result
+
+    def kept(self, data: Any) -> Fitted | None:
+        """The release that this model made about the graph ``data``, if it made one: predictions, certificate and arrays."""
+        return self._kept.get(_digest(as_graph(data, self._classes or None)))
+
+    def keep(self, data: Any, fitted: Fitted) -> Fitted:
+        """Use a release about the graph ``data`` that was made before, e.g. by another process: it is not made again.
+
+        Returns it with its predictions, which are computed from it where it does not hold them.
+        """
+        graph = as_graph(data, self._classes or None)
+        if not len(fitted.probabilities):
+            own = fitted.released.get("probabilities")
+            if own is None:
+                own = self._recipe.predict(fitted.weights, fitted.released, self._aligned(graph))
+            fitted = Fitted(own, fitted.certificate, fitted.released, fitted.weights)
+        self._kept[_digest(graph)] = fitted
+        return fitted
 
     @property
     def charged(self) -> bool:
@@ -235,41 +282,168 @@ class Model:
             else Ledger(self._ledger, create=False)
         )
 
-    def predict(self, data: Any = None, *, training_graph: bool = False) -> np.ndarray:
-        """The most likely class of every node, as a number. [n]; ``data`` and ``training_graph`` as in `predict_proba`."""
-        return self.predict_proba(data, training_graph=training_graph).argmax(axis=1)
+    def predict(self, data: Any = None, *, training_graph: bool = False, spend: bool = False) -> np.ndarray:
+        """The most likely class of every node, as a number. [n]; ``data`` and the others as in `predict_proba`."""
+        return self.predict_proba(data, training_graph=training_graph, spend=spend).argmax(axis=1)
+
+    def embed(self, data: Any = None, *, spend: bool = False) -> np.ndarray:
+        """X^(K) of the training graph, or of another graph: of the same release as its predictions. [n, d]"""
+        if data is None or data is self._source or data is self._graph:
+            return self.embeddings
+        _ = self.embeddings  # a method without embeddings is refused before anything is spent
+        return self._released_about(data, spend).released["state"]
 
     def predict_graph(
         self,
         data: Any,
         *,
+        epsilon: float | None = None,
         ledger: LedgerLike | None = None,
         noise: NoiseSource | None = None,
         replace_fingerprint: bool = False,
+        spend: bool = False,
     ) -> Fitted:
-        """Predict another graph: one more release, about that graph.
+        """Predict another graph: one more release, about that graph. It is kept, and `predict` and `embed` give it again.
 
         Args:
             data: the other graph.
+            epsilon: of this release (default: that of the fit).
             ledger, noise, replace_fingerprint: as in `fit`.
+            spend: make another release about a graph that this model has released something about already.
 
         Returns:
             Class probabilities [n, C], what was released about the graph, and the certificate of that release.
         """
         private = as_graph(data, self._classes or None)
         graph = self._aligned(private)
-        warn_of_large_delta(self.budget, graph.num_nodes)
-        return predict_graph(
+        before = self.kept(private)
+        if not spend and before is not None and before.certificate.epsilon_spent > 0:
+            raise InputError(
+                f"graph {private.name!r} must be one that this model has released nothing about: predict, predict_proba and "
+                "embed give that release again and cost nothing; spend=True (--spend) makes another one"
+            )
+        budget = self.budget if epsilon is None else Budget(epsilon, self.budget.delta, self.budget.unit)
+        method_info(self.method).check(self.method, budget)
+        warn_of_large_delta(budget, graph.num_nodes)
+        result = predict_graph(
             self._recipe,
             self._result.weights,
             graph,
-            self.budget,
+            budget,
             self._streams,
             noise,
             ledger=ledger,
             replace_fingerprint=replace_fingerprint,
             private=private,
         )
+        self._kept[_digest(private)] = result
+        return result
+
+    def extend(
+        self,
+        data: Any,
+        nodes: Any = None,
+        *,
+        ledger: LedgerLike | None = None,
+        noise: NoiseSource | None = None,
+        spend: bool = False,
+        name: str | None = None,
+    ) -> Model:
+        """Score nodes that arrived since, for nothing more: every pair with an arrival is asked once, and no old pair again.
+
+        Only ``votes-edp`` can be extended. The new release is a batch of the one that this model was: all batches together cost
+        its epsilon once (docs/privacy.md, Theorem 10). Nodes that were there send their label, if the graph now lists them as
+        training nodes, or else the class that was released about them. Their own rows stay as they were: nothing is asked
+        about them, and an edge that appeared between two of them is never read. A model can be extended once; the next batch
+        extends the model that is returned.
+
+        Args:
+            data: the grown graph, a `Graph` or a PyG ``Data``; with ``nodes``, its edges as `caribou.read_graph` takes them.
+                Nodes are known by their ids. Without ids the first rows must be the nodes of this model, in its order.
+            nodes: the node table, as `caribou.read_graph` takes it.
+            ledger: enter the batch under the release that pays for it, or refuse, before any noise is drawn.
+            noise: private randomness (default: a fresh key from the operating system).
+            spend: charge the batch as a release of its own, e.g. because this model was extended already.
+            name: under which the ledger knows the data set (default: the name of the fit).
+
+        Returns:
+            A new model, of everybody who was ever there: first the nodes of this model, then the arrivals by name.
+
+        >>> import caribou as cb, numpy as np
+        >>> grown = cb.datasets.load("csbm", nodes=240, seed=1)
+        >>> month = cb.Votes(cb.Budget(4), max_rounds=2).fit(grown.first_nodes(200))
+        >>> later = month.extend(grown)
+        >>> later.predict().shape, later.certificate.epsilon_spent
+        ((240,), 4.0)
+        """
+        self._require_extendable()
+        if nodes is not None:
+            from caribou.datasets import read_graph
+
+            data = read_graph(data, nodes)
+        private = as_graph(data, self._classes or None)
+        if name is not None or self._dataset is not None:
+            private = private.renamed(name or str(self._dataset))
+        grown = Arrivals(self._batches, self._node_ids).grown(self._aligned(private))
+        if ledger is None and self._charged:
+            raise InputError("ledger must be given (ledger=, --ledger): this model was charged in one, got none")
+        link, noise = None if spend else self._link(), noise or NoiseSource.secure()
+        if not spend:
+            self._claim(ledger)
+        try:
+            fitted = extend(
+                self._recipe, self._result, grown, self.budget, noise, link=link, ledger=ledger, private=private
+            )
+        except BaseException:
+            if not spend and noise.is_new:  # refused before anything was asked
+                self._withdraw()
+            raise
+        child = Model(self.method, self.budget, seed=self._streams.seed, **self.settings)
+        child._take(fitted, grown.graph)
+        child._ledger = ledger if ledger is None or isinstance(ledger, Ledger) else Path(os.path.abspath(ledger))
+        child._charged, child._batches = ledger is not None, grown.arrivals.batches
+        return child
+
+    def _require_extendable(self) -> None:
+        if not isinstance(self._recipe, GrowingMethod):
+            raise InputError(
+                f"method must be votes-edp to be extended, because it asks every pair of nodes once, got {self.method}: fit it "
+                "on the grown graph, or predict the grown graph with a small epsilon (predict_graph); each is a release of its "
+                "own"
+            )
+        used = [record.mechanism for record in self.certificate.mechanisms]
+        if used != [Mechanism.EDGE_VOTES]:
+            words = ", ".join(mechanism.value for mechanism in used)
+            raise InputError(
+                f"model must be a fit of votes alone to be extended, got one of: {words}; fit votes-edp with these settings"
+            )
+
+    def _link(self) -> Link:
+        """This model as the batch just before the next one."""
+        own = self.certificate.certificate_id
+        first = next((a for a in self.certificate.assumptions if a.name is AssumptionName.ARRIVALS), None)
+        return Link(release=own if first is None else str(first.parameters["release"]), extends=own)
+
+    def _claim(self, ledger: LedgerLike | None) -> None:
+        """From here on nobody else may extend this model, in this process or from the same folder.
+
+        With a ledger, the ledger decides: it knows of copies, too, and whether a process that was killed had asked anything.
+        """
+        if self._is_extended:
+            raise InputError(
+                "model must not be extended twice, because pairs of the same people would be asked twice: extend the model that "
+                "extend() returned, or charge this batch as a release of its own (spend=True)"
+            )
+        if self._folder is not None and ledger is None:
+            claim_extension(self._folder, self.certificate.certificate_id)
+            self._has_claim = True
+        self._is_extended = True
+
+    def _withdraw(self) -> None:
+        self._is_extended = False
+        if self._folder is not None and self._has_claim:
+            withdraw_extension(self._folder)
+            self._has_claim = False
 
     def score(self, part: str = "test", data: Any = None) -> float:
         """Accuracy on a part of the split: "train", "val" or "test". Not for publication at node level: it reads labels.
@@ -297,7 +471,9 @@ class Model:
         """Read what `save` wrote; a damaged folder is an error."""
         saved = read_model(folder)
         try:
-            return cls._restored(saved)
+            model = cls._restored(saved)
+            model._folder = Path(folder).absolute()
+            return model
         except (TypeError, InputError) as error:
             raise RunError(f"run {folder}: method and settings must be those that were saved: {error}") from error
 
@@ -323,6 +499,8 @@ class Model:
             feature_names=self._feature_names,
             id_title=self._id_title,
             charged=self._charged,
+            dataset=self._dataset,
+            batches=self._batches,
         )
 
     @staticmethod
@@ -332,7 +510,13 @@ class Model:
         model._shape = (saved.nodes, saved.columns)
         model._classes, model._node_ids, model._feature_names = saved.classes, saved.node_ids, saved.feature_names
         model._id_title, model._charged = saved.id_title, saved.charged
+        model._batches, model._dataset = saved.batches, saved.dataset
         return model
+
+    @property
+    def num_nodes(self) -> int:
+        """How many nodes the model is about."""
+        return self._shape[0]
 
     @property
     def node_ids(self) -> tuple[str, ...] | None:
@@ -582,6 +766,11 @@ def load(folder: str | os.PathLike[str]) -> Model:
     True
     """
     return Model.load(folder)
+
+
+def _digest(graph: Graph) -> bytes:
+    """What the graph is known by in this process: as private as the graph, and never stored."""
+    return hashlib.sha256(b"".join(whole_of(tuple(graph.content())))).digest()
 
 
 # -- shared --------------------------------------------------------------------------------------------------------

@@ -9,16 +9,16 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from caribou.errors import InputError, LedgerError
 from caribou.privacy.budget import Budget, warn_of_large_delta
 from caribou.privacy.certificate import Certificate
-from caribou.privacy.ledger import Ledger, ledger_text
+from caribou.privacy.ledger import EntryNote, Ledger, ledger_text
 from caribou.privacy.mechanism_records import Mechanism, message_passing_record
-from caribou.privacy.plan import Randomness, ReleasePlan
+from caribou.privacy.plan import Link, Randomness, ReleasePlan
 
 if TYPE_CHECKING:
     import numpy as np
@@ -33,7 +33,39 @@ T = TypeVar("T")
 N = TypeVar("N", bound=Randomness)
 
 LedgerLike = Ledger | str | os.PathLike[str]
-"""A ledger, or the path of one; a file that is not there is made with its first entry."""
+"""A ledger, or the path of one; a file that is not there is made with its first entry. `NotedLedger` is a path with words."""
+
+
+@dataclass(frozen=True)
+class NotedLedger(os.PathLike[str]):
+    """The path of a ledger, with what the next entry should say: who, what for, about which time, and why.
+
+    It can be given wherever a ledger can. The certificate of a release names its ``period``, too.
+
+    Args:
+        path: of the ledger.
+        purpose, person, period, reason: as in `caribou.privacy.ledger.EntryNote`.
+
+    >>> os.fspath(NotedLedger("ledger.sqlite", purpose="monthly scores", person="ada"))
+    'ledger.sqlite'
+    """
+
+    path: str | os.PathLike[str]
+    purpose: str | None = None
+    person: str | None = None
+    period: str | None = None
+    reason: str | None = None
+
+    def __post_init__(self) -> None:
+        _ = self.note  # words that no entry can hold are refused before any work is done
+
+    def __fspath__(self) -> str:
+        return os.fspath(self.path)
+
+    @property
+    def note(self) -> EntryNote:
+        """The words of the entry."""
+        return EntryNote(self.purpose, self.person, self.period, self.reason)
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,6 +134,7 @@ def execute(
     ledger: LedgerLike | None = None,
     replace_fingerprint: bool = False,
     journal: Journal | None = None,
+    link: Link | None = None,
 ) -> Released[T]:
     """Certify the plan, charge it, run it, and hand the result out with its certificate.
 
@@ -117,6 +150,7 @@ def execute(
         ledger: where the cost is charged; None charges nobody.
         replace_fingerprint: declares that changed content is still about the same people.
         journal: where the certificate is kept until the release is made.
+        link: the release that pays for this one, which asks pairs of arrivals alone; the ledger then charges nothing more.
 
     Returns:
         The value and its certificate.
@@ -128,6 +162,8 @@ def execute(
             "noise must be a new source when a ledger is given (a part of it would repeat), got a used one"
         )
     account = None if ledger is None else Account(ledger, private.name)
+    if account is not None and account.note.period is not None:
+        plan = replace(plan, public_parameters={**plan.public_parameters, "period": account.note.period})
     certificate = (
         plan.certificate(noise)
         if journal is None
@@ -135,7 +171,7 @@ def execute(
     )
     if journal is None or not journal.is_charged:
         if account is not None:
-            account.charge(certificate, private, plan.description, replace_fingerprint, journal)
+            account.charge(certificate, private, plan.description, replace_fingerprint, journal, link)
         if journal is not None:
             journal.charged()
     elif account is not None:
@@ -148,6 +184,12 @@ def execute(
     return Released(drawn.value, certificate)
 
 
+def require_left(plan: ReleasePlan, private: Private, ledger: LedgerLike | None) -> None:
+    """Refuse a release that its ledger cannot pay for as things stand, before hours of public work. `execute` decides."""
+    if ledger is not None:
+        Account(ledger, private.name).require_left(plan)
+
+
 class Account:
     """A ledger and the name of the data set that pays in it.
 
@@ -157,6 +199,7 @@ class Account:
 
     def __init__(self, ledger: LedgerLike, name: str) -> None:
         self.name = ledger_text(dataset=name)
+        self.note = ledger.note if isinstance(ledger, NotedLedger) else EntryNote()
         if not isinstance(ledger, Ledger) and os.path.lexists(ledger):
             ledger = Ledger(ledger, create=False)
         self._ledger = ledger if isinstance(ledger, Ledger) else None
@@ -179,10 +222,18 @@ class Account:
         description: str,
         replace_fingerprint: bool,
         journal: Journal | None,
+        link: Link | None = None,
     ) -> None:
-        """Charge the certificate once, or refuse; one that is there already was charged before a crash."""
+        """Charge the certificate once, or refuse; one that is there already was charged before a crash.
+
+        A later batch of a release is about the people that the release was about, and those who arrived: it brings the content
+        of the name up to date.
+        """
         if self.holds(certificate):
             return
+        note = self.note
+        if link is not None:
+            replace_fingerprint, note = True, replace(note, reason=f"extends certificate {link.extends}")
         try:
             ledger = self._ledger = self._ledger or self._new_ledger()
             ledger.charge(
@@ -193,11 +244,18 @@ class Account:
                 fingerprints=self._fingerprints(ledger, private, replace_fingerprint),
                 replace_fingerprint=replace_fingerprint,
                 certificate_id=certificate.certificate_id,
+                extends=None if link is None else link.extends,
+                note=note,
             )
         except BaseException:
             if journal is not None and not self.holds(certificate):
                 journal.refused()
             raise
+
+    def require_left(self, plan: ReleasePlan) -> None:
+        """Refuse what the ledger, if there is one, cannot pay for; nothing is written."""
+        if self._ledger is not None:
+            self._ledger.require(self.name, plan.budget.unit, plan.cost)
 
     def _new_ledger(self) -> Ledger:
         """A ledger that was deleted, or that lies elsewhere, must not be replaced by an empty one without a word."""

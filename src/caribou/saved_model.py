@@ -5,6 +5,8 @@
     released.safetensors  what the mechanisms released
     certificate.json/.md  the promise
     nodes.json            names of the nodes (edge level only, where the node set is public)
+    extended.json         made when a run is extended without a ledger: it must not be extended twice
+    predictions/          what was released about other graphs, one folder each
 
 A run is written whole or not at all. Reading checks every digest and the certificate: that finds damage and careless edits, not a
 forger, who would write new digests.
@@ -31,13 +33,15 @@ from caribou.privacy.certificate import Certificate, json_number
 FORMAT = 1
 RECORD = "run.json"
 WEIGHTS, RELEASED, CERTIFICATE, NODES = "weights.safetensors", "released.safetensors", "certificate.json", "nodes.json"
+EXTENDED, PREDICTIONS = "extended.json", "predictions"
 
 
 @dataclass(frozen=True, eq=False)
 class SavedModel:
     """A fitted method as it is stored. ``classes``: names of the classes, in the order of the columns of probabilities;
     ``feature_names``: those of the feature columns, in their order; ``id_title``: what the column of ``node_ids`` is called;
-    ``charged``: whether the fit was charged in a ledger."""
+    ``charged``: whether the fit was charged in a ledger; ``dataset``: under which name; ``batches``: how many nodes came with
+    each batch, in the order of the rows: who has been asked."""
 
     method: str
     settings: Mapping[str, Any]
@@ -52,6 +56,8 @@ class SavedModel:
     feature_names: tuple[str, ...] | None = field(default=None)
     id_title: str | None = field(default=None)
     charged: bool = False
+    dataset: str | None = None
+    batches: tuple[int, ...] = ()
 
 
 def write_model(saved: SavedModel, folder: str | os.PathLike[str]) -> Path:
@@ -85,6 +91,77 @@ def require_writable(folder: Path, given: str) -> None:
         raise RunError(f"out must lie in a folder that can be written, got {given!r}: {error.strerror}") from error
 
 
+def claim_extension(folder: str | os.PathLike[str], certificate_id: str) -> None:
+    """Write down in a run that it is being extended; if that stands there already, the second extension is refused.
+
+    Of two processes one makes the file, and the other finds it.
+    """
+    marker = Path(folder) / EXTENDED
+    try:
+        with open(marker, "x", encoding="utf-8") as file:
+            file.write(json.dumps({"extends": certificate_id}) + "\n")
+    except FileExistsError:
+        raise RunError(
+            f"run {folder}: is extended already, or is being extended ({EXTENDED}): a second extension would ask pairs of the "
+            "same people twice; extend the run that was made from it, or charge this batch as a release of its own (spend=True, "
+            "--spend)"
+        ) from None
+    except OSError as error:
+        raise RunError(
+            f"run {folder}: must be writable to note that it is extended ({EXTENDED}), got {error.strerror}"
+        ) from error
+
+
+def withdraw_extension(folder: str | os.PathLike[str]) -> None:
+    """Nothing was asked, so the run can still be extended."""
+    (Path(folder) / EXTENDED).unlink(missing_ok=True)
+
+
+@dataclass(frozen=True, eq=False)
+class KeptPrediction:
+    """A release about another graph that is kept in a run: its arrays, its certificate, and a keyed fingerprint of the graph.
+
+    The key lies elsewhere: whoever has the run alone cannot test guesses for the graph.
+    """
+
+    fingerprint: str
+    certificate: Certificate
+    weights: Mapping[str, np.ndarray]
+    released: Mapping[str, np.ndarray]
+
+
+def keep_prediction(kept: KeptPrediction, folder: str | os.PathLike[str]) -> Path:
+    """Add a release about another graph to a run; it is written whole or not at all."""
+    from safetensors.numpy import save
+
+    target = Path(folder).absolute() / PREDICTIONS / kept.certificate.certificate_id
+    try:
+        target.parent.mkdir(exist_ok=True)
+        with atomic_folder(target) as temporary:
+            for name, arrays in ((WEIGHTS, kept.weights), (RELEASED, kept.released)):
+                (temporary / name).write_bytes(save({k: np.asarray(v, order="C") for k, v in arrays.items()}))
+            kept.certificate.save(temporary / CERTIFICATE)
+            (temporary / "graph.json").write_text(json.dumps({"fingerprint": kept.fingerprint}), encoding="utf-8")
+    except OSError as error:
+        raise RunError(f"run {folder}: the release cannot be kept in it: {error.strerror or error}") from error
+    return target
+
+
+def kept_prediction(folder: str | os.PathLike[str], fingerprint: str) -> KeptPrediction | None:
+    """The release about the graph with this fingerprint that a run keeps; the newest, if there are several."""
+    found: list[KeptPrediction] = []
+    for place in sorted((Path(folder) / PREDICTIONS).glob("*/graph.json")):
+        try:
+            own = json.loads(place.read_text(encoding="utf-8"))["fingerprint"]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise RunError(f"run {folder}: {place} cannot be read: {error}") from error
+        if own == fingerprint:
+            base = place.parent
+            certificate = Certificate.load(base / CERTIFICATE)
+            found.append(KeptPrediction(own, certificate, _read_arrays(base / WEIGHTS), _read_arrays(base / RELEASED)))
+    return max(found, key=lambda kept: kept.certificate.created, default=None)
+
+
 def read_model(folder: str | os.PathLike[str]) -> SavedModel:
     """Read a run; a missing, truncated or changed file is an error that names it."""
     base = Path(folder)
@@ -116,6 +193,8 @@ def read_model(folder: str | os.PathLike[str]) -> SavedModel:
             feature_names=_names(record.get("feature_names")),
             id_title=_word(record.get("id_title")),
             charged=record.get("charged") is True,
+            dataset=_word(record.get("dataset")),
+            batches=tuple(int(size) for size in record.get("batches", ())) or (int(record["nodes"]),),
         )
     except (KeyError, TypeError, ValueError, CaribouError) as error:
         raise RunError(f"run {base} cannot be read: {error}") from error
@@ -134,6 +213,8 @@ def _check_agreement(saved: SavedModel, base: Path) -> None:
             raise RunError(
                 f"run {base}: {name} must be the same in {RECORD} and {CERTIFICATE}, got {value} and {stated[name]}"
             )
+    if sum(saved.batches) != saved.nodes:
+        raise RunError(f"run {base}: batches must add up to nodes = {saved.nodes}, got {list(saved.batches)}")
     if saved.feature_names is not None and len(saved.feature_names) != saved.columns:
         raise RunError(
             f"run {base}: feature_names must have columns = {saved.columns} entries, got {len(saved.feature_names)}"
@@ -162,6 +243,8 @@ def _write_files(saved: SavedModel, folder: Path) -> None:
         "feature_names": None if saved.feature_names is None else list(saved.feature_names),
         "id_title": saved.id_title,
         "charged": saved.charged,
+        "dataset": saved.dataset,
+        "batches": list(saved.batches),
         "files": {path.name: _digest(path) for path in sorted(folder.iterdir())},
     }
     (folder / RECORD).write_text(json.dumps(record, indent=2, allow_nan=False) + "\n", encoding="utf-8")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import sqlite3
 import subprocess
 import sys
@@ -25,7 +26,7 @@ from caribou.privacy.accounting import event_words
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.certificate import Certificate
 from caribou.privacy.events import EpsilonDelta, Gaussian, Laplace, NonPrivate, SubsampledGaussian
-from caribou.privacy.ledger import Ledger
+from caribou.privacy.ledger import EntryNote, Ledger
 from caribou.privacy.mechanism_records import mean_record
 from caribou.privacy.plan import ReleasePlan
 
@@ -59,7 +60,7 @@ class TestShow:
     def test_table_of_data_sets(self) -> None:
         call("budget", "survey", "--epsilon", "4", "--unit", "edge")
         call("add", "survey", "--epsilon", "0.5", "--unit", "edge")
-        call("add", "free", "--epsilon", "2", "--unit", "node")
+        call("add", "free", "--epsilon", "2", "--unit", "node", "--over-budget")
         output = call("show").stdout
         rows = [[cell.strip() for cell in line.strip("│").split("│")] for line in output.splitlines() if "│" in line]
         assert rows == [
@@ -91,13 +92,17 @@ class TestShow:
     def test_json(self, folder: Path) -> None:
         call("budget", "survey", "--epsilon", "4", "--delta", "1e-6", "--unit", "node")
         call("add", "survey", "--epsilon", "0.5", "--unit", "node", "--description", "histogram")
-        call("add", "open", "--epsilon", "inf", "--unit", "edge")
+        call("add", "open", "--epsilon", "inf", "--unit", "edge", "--over-budget")
         report = shown()
         assert report["ledger"] == str(folder / "caribou-ledger.sqlite")
         assert report["chain_intact"] is True
         assert report["problems"] == []
         nothing = {"delta": 1e-5, "epsilon_spent": "inf", "epsilon_budget": None}
         nothing |= dict.fromkeys(("epsilon_left", "gaussian_left", "pure_left"))
+        no_period = dict.fromkeys(
+            ("per", "period", "months_left", "gaussian_per_month", "pure_per_month", "epsilon_all_periods")
+        )
+        nothing |= no_period
         assert report["datasets"] == [
             {"name": "open", "unit": "edge", "releases": 1, **nothing},
             {"name": "open", "unit": "node", "releases": 0, **nothing},
@@ -111,6 +116,7 @@ class TestShow:
                 "epsilon_left": None,
                 "gaussian_left": None,
                 "pure_left": None,
+                **no_period,
             },
             {
                 "name": "survey",
@@ -122,6 +128,7 @@ class TestShow:
                 "epsilon_left": pytest.approx(3.5, abs=1e-4),
                 "gaussian_left": pytest.approx(filters.largest_gaussian([[EpsilonDelta(0.5)]], Budget(4, 1e-6))),
                 "pure_left": pytest.approx(3.5, abs=1e-4),
+                **no_period,
             },
         ]
         first, second = report["releases"]
@@ -136,12 +143,55 @@ class TestShow:
             "epsilon_cumulative": pytest.approx(0.5, abs=1e-4),
             "epsilon_recorded": pytest.approx(0.5, abs=1e-4),
             "status": "released",
+            "extends": None,
+            "purpose": None,
+            "person": None,
+            "period": None,
         }
         assert second["epsilon_cumulative"] == "inf"
         assert second["events"] == [{"kind": "non_private"}]
         only = shown("--dataset", "open")
         assert [(d["name"], d["unit"]) for d in only["datasets"]] == [("open", "edge"), ("open", "node")]
         assert [r["id"] for r in only["releases"]] == [2]
+
+    def test_periods_words_and_replacements_are_shown(self) -> None:
+        call("budget", "survey", "--epsilon", "8", "--unit", "edge", "--per", "year")
+        call(
+            "add",
+            "survey",
+            "--epsilon",
+            "2",
+            "--unit",
+            "edge",
+            "--purpose",
+            "scores",
+            "--person",
+            "ada",
+            "--period",
+            "2026-10",
+        )
+        ledger = Ledger("caribou-ledger.sqlite")
+        for word in (b"one", b"two"):
+            mark = [ledger.fingerprint([word])]
+            note = EntryNote(person="bob", reason="new edges")
+            ledger.charge("survey", "edge", [], description="x", fingerprints=mark, replace_fingerprint=True, note=note)
+        output = call("show", "--dataset", "survey").stdout
+        assert "8 per year" in output
+        assert re.search(
+            r"for one release in each of the \d+ month\(s\) left: [\d.]+ if Gaussian, [\d.]+ if pure", output
+        )
+        assert "release 1: purpose scores; person ada; period 2026-10" in output
+        assert re.search(r"fingerprint replaced on \d{4}-\d\d-\d\d by bob: new edges", output)
+        found = shown()["datasets"][0]
+        assert (found["per"], found["epsilon_all_periods"]) == ("year", 8.0)
+
+    def test_merge(self, folder: Path) -> None:
+        call("add", "survey", "--epsilon", "2", "--unit", "edge", "--ledger", "other.sqlite")
+        call("budget", "survey", "--epsilon", "1", "--unit", "edge")
+        done = call("merge", "other.sqlite")
+        assert "took over 1 of 1 releases" in done.stdout
+        assert "more than the budget" in done.output
+        assert "took over 0 of 1" in call("merge", "other.sqlite").stdout
 
     def test_a_total_that_is_larger_than_recorded_is_said(self) -> None:
         """As in a ledger of an earlier version, or one whose budget was set after its releases."""

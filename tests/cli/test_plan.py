@@ -130,3 +130,13 @@ def test_bad_input_is_one_line_and_exit_code_2(arguments: list[str], message: st
 
 def test_zero_alpha_needs_no_noise() -> None:
     assert plan("--alpha1", "0", "--hops", "3")["rows"][0]["noise_std"] == 0
+
+
+def test_plan_of_months_at_both_units() -> None:
+    for unit, ways in (("edge", 5), ("node", 3)):
+        document = plan("--months", "12", "--unit", unit, "--epsilon", "8")
+        assert (document["months"], len(document["plans"])) == (12, ways)
+        assert all(p["presence"] <= 8 * (1 + 1e-9) < p["replacement"] for p in document["plans"])
+    said = run("plan", "--months", "12", "--epsilon", "8").stdout
+    assert "fit once, extend" in said
+    assert "nothing" in said

@@ -12,7 +12,8 @@ from scipy import stats
 
 from caribou.errors import CaribouError, InputError
 from caribou.graph import Graph
-from caribou.mechanisms.edge_votes import NoisyCounts, VoteBudget
+from caribou.mechanisms import edge_votes
+from caribou.mechanisms.edge_votes import NoisyCounts, QueryOnceGuard, VoteBudget
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.privacy.accounting import epsilon_of
 from caribou.privacy.arithmetic import grid_spacing
@@ -202,3 +203,152 @@ def test_bad_questions() -> None:
     for mu in (2.0**-30, 2.0**40):
         with pytest.raises(InputError, match="mu must be between"):
             NoisyCounts(graph_of(nx.path_graph(3)), 2, VoteBudget.gaussian(mu), NoiseSource.secure())
+
+
+# -- growing graphs (Theorem 10) -------------------------------------------------------------------------------------
+
+BATCHES = 3
+
+
+class AsksOldPairsAgain(QueryOnceGuard):
+    """The planted fault: nodes of earlier batches receive like everybody else."""
+
+    def __init__(self, nodes: int, classes: int, present: np.ndarray | None = None) -> None:
+        super().__init__(nodes, classes)
+
+
+def all_graphs(nodes: int) -> Graph:
+    """Every labelled graph with so many nodes, side by side: component k has edge number e if bit e of k is set."""
+    pairs = list(itertools.combinations(range(nodes), 2))
+    masks = np.arange(2 ** len(pairs))
+    columns = [
+        np.stack([nodes * masks[masks >> e & 1 == 1] + u, nodes * masks[masks >> e & 1 == 1] + v])
+        for e, (u, v) in enumerate(pairs)
+    ]
+    edges = np.concatenate(columns, axis=1) if columns else np.zeros((2, 0), dtype=int)
+    return Graph.from_edges(np.zeros((nodes * len(masks), 1)), edges)
+
+
+def batch_counts(everything: Graph, present: np.ndarray, script: list[Stage]) -> np.ndarray:
+    """The exact counts of one batch for every graph at once. [graphs, stages, nodes, classes]"""
+    nodes = len(present)
+    copies = everything.num_nodes // nodes
+    noise = NoiseSource.secure()
+    box = NoisyCounts(everything, 2, VoteBudget(math.inf), noise, np.tile(present, copies))
+    asked = [box.ask(*(np.tile(part, copies) for part in stage)) for stage in script]
+    return np.stack(asked, axis=1).reshape(copies, nodes, len(script), 2).swapaxes(1, 2)
+
+
+def largest_moves(arrival: tuple[int, ...], scripts: list[list[Stage]]) -> np.ndarray:
+    """What a pair moves in the counts of all batches, in L1, at most: over all graphs of every batch. [pairs]
+
+    The graph of a batch may be any graph of the nodes that are there, whatever it was before: so edges that appear later, and
+    edges that disappear, are covered, and so is every pair of histories of the edge that differs.
+    """
+    n = len(arrival)
+    moved = np.zeros((n, n))
+    for batch in range(BATCHES):
+        there = [v for v in range(n) if arrival[v] <= batch]
+        if len(there) < 2:
+            continue
+        script = [tuple(part[there] for part in stage) for stage in scripts[batch]]
+        counts = batch_counts(GRAPHS[len(there)], np.array([arrival[v] < batch for v in there]), script)
+        masks = np.arange(len(counts))
+        for e, (u, v) in enumerate(itertools.combinations(there, 2)):
+            moved[u, v] += np.abs(counts - counts[masks ^ (1 << e)]).sum(axis=(1, 2, 3)).max()
+    return moved[np.triu_indices(n, 1)]
+
+
+GRAPHS = {n: all_graphs(n) for n in range(2, 6)}
+
+
+def test_one_edge_moves_one_entry_by_one_over_all_small_growing_graphs() -> None:
+    """All growing graphs with up to 5 nodes and 3 batches: any order of arrival, any graph in every batch."""
+    rng = np.random.default_rng(2)
+    asked = 0
+    for n in range(2, 6):
+        for arrival in itertools.product(range(BATCHES), repeat=n):
+            moved = largest_moves(arrival, [random_script(n, 2, rng)[:3] for _ in range(BATCHES)])
+            assert set(moved) <= {0, 1}, (arrival, moved)
+            asked += int(moved.sum())
+    assert asked > 1000, "the scripts ask too little for this test to mean anything"
+
+
+def test_asking_an_old_pair_again_is_found_by_brute_force(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(edge_votes, "QueryOnceGuard", AsksOldPairsAgain)
+    rng = np.random.default_rng(3)
+    worst = max(
+        largest_moves(arrival, [random_script(3, 2, rng)[:3] for _ in range(BATCHES)]).max()
+        for arrival in itertools.product(range(BATCHES), repeat=3)
+    )
+    assert worst > 1
+
+
+def test_a_literal_batch() -> None:
+    """Nodes 0 and 1 were there, 2 and 3 arrive: 0 - 1 is never asked again, 0 sends to 2, and 2 to 3."""
+    graph = graph_of(nx.Graph([(0, 1), (0, 2), (1, 3), (2, 3)]))
+    present = np.array([True, True, False, False])
+    box = NoisyCounts(graph, 2, VoteBudget(math.inf), NoiseSource.secure(), present)
+    first = box.ask(np.array([True, False, False, False]), np.zeros(4), np.array([1, 0, 0, 0]))
+    assert first.tolist() == [[0, 0], [0, 0], [0, 1], [0, 0]]
+    second = box.ask(np.array([False, True, True, True]), np.arange(4.0), np.array([0, 0, 1, 1]))
+    assert second.tolist() == [[0, 0], [0, 0], [0, 0], [1, 1]], "1 and 2 send to 3, and nobody to 0 or 1"
+    with pytest.raises(InputError, match="present must be 4 booleans"):
+        NoisyCounts(graph, 2, VoteBudget(1.0), NoiseSource.secure(), np.zeros(3, dtype=bool))
+
+
+HISTORIES = {"from the start": (1, 1, 1), "later": (0, 1, 1), "gone": (1, 0, 0), "for a while": (0, 1, 0)}
+
+
+def stream_losses(epsilon: float, history: tuple[int, ...], arrival: tuple[int, int], pairs: int) -> np.ndarray:
+    """Log-likelihood ratio of the whole stream, pair against no pair, of many independent pairs with this history.
+
+    Both nodes of a pair send in every batch in which they are there, the second one last. So the pair can move no entry but
+    that of the second node, and rows that cannot receive carry no noise: they are 0 in both worlds.
+    """
+    losses = np.zeros(pairs)
+    for batch, joined in enumerate(history):
+        there = np.array([a <= batch for a in arrival])
+        present = np.array([a < batch for a in arrival])
+        graph = pairs_graph(pairs, bool(joined and there.all()))
+        box = NoisyCounts(graph, 1, VoteBudget(epsilon), NoiseSource.secure(), np.tile(present, pairs))
+        new = np.tile(there, pairs)
+        c = box.ask(new, np.tile([0.0, 1.0], pairs), np.zeros(2 * pairs, dtype=int), new)[1::2, 0]
+        if c.any():
+            losses += epsilon * (np.abs(c) - np.abs(c - 1))  # log p(c - 1) - log p(c)
+    return losses
+
+
+def proven_epsilon(with_edge: np.ndarray, without: np.ndarray) -> float:
+    """The largest epsilon that thresholds on the ratio prove, at 10^-6."""
+    best = 0.0
+    for threshold in np.unique(with_edge):
+        for event in (np.greater_equal, np.less_equal):
+            hit, false = int(event(with_edge, threshold).sum()), int(event(without, threshold).sum())
+            if min(hit, false) == 0:
+                continue
+            for more, less, n in ((hit, false, len(without)), (false, hit, len(without))):
+                high = stats.beta.ppf(1 - 1e-6, less + 1, n - less)
+                low = stats.beta.ppf(1e-6, more, n - more + 1)
+                best = max(best, math.log(low / high))
+    return best
+
+
+@pytest.mark.parametrize("arrival", [(0, 0), (0, 1), (0, 2), (1, 1), (1, 2)])
+def test_likelihood_ratio_attack_on_the_stream_reaches_the_claim_and_not_more(arrival: tuple[int, int]) -> None:
+    """An edge that is there when its later end arrives is worth epsilon, once; one that comes later, or was gone, nothing."""
+    epsilon, pairs = 1.0, 100_000
+    nothing = stream_losses(epsilon, (0, 0, 0), arrival, pairs)
+    for name, history in HISTORIES.items():
+        proven = proven_epsilon(stream_losses(epsilon, history, arrival, pairs), nothing)
+        assert proven <= epsilon, name
+        if history[max(arrival)]:
+            assert proven >= 0.8 * epsilon, name
+        else:
+            assert proven < 0.1, name
+
+
+def test_the_attack_on_the_stream_rejects_a_pair_that_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(edge_votes, "QueryOnceGuard", AsksOldPairsAgain)
+    nothing = stream_losses(1.0, (0, 0, 0), (0, 1), 100_000)
+    assert proven_epsilon(stream_losses(1.0, (1, 1, 1), (0, 1), 100_000), nothing) > 1.2

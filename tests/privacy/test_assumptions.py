@@ -27,6 +27,7 @@ PARAMETERS: dict[AssumptionName, dict[str, Any]] = {
     AssumptionName.HIDDEN_STATES: {"resumable": False},
     AssumptionName.HYPER_PARAMETERS: {"search": None},
     AssumptionName.INITIAL_STATE: {"unit": "edge"},
+    AssumptionName.ARRIVALS: {"release": "a1", "extends": "b2", "batch": 3},
 }
 EVERY = [Assumption(name, PARAMETERS.get(name, {})) for name in AssumptionName]
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import sqlite3
 import warnings
-from datetime import timedelta, timezone
+from contextlib import closing
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +17,9 @@ from caribou.errors import BudgetExceeded, InputError, LedgerError
 from caribou.privacy import accounting, filters
 from caribou.privacy.budget import DEFAULT_DELTA, Budget, PrivacyUnit
 from caribou.privacy.events import EpsilonDelta, Event, Gaussian, Laplace, NonPrivate, Parallel, SubsampledGaussian
-from caribou.privacy.ledger import Ledger
-from ledger_support import NOON, pure, run
+from caribou.privacy.ledger import Charge, EntryNote, Ledger
+from caribou.privacy.periods import Period
+from ledger_support import NOON, pure, run, start
 
 EDGE, NODE = PrivacyUnit.EDGE, PrivacyUnit.NODE
 
@@ -120,7 +123,8 @@ class TestBudget:
             ("budget", NODE, four, two),
             ("budget", NODE, two, unlimited),
         ]
-        assert [c.time for c in changes] == [NOON, NOON + timedelta(hours=1), NOON + timedelta(hours=2)]
+        # the third call changed nothing, and its hour is nobody's
+        assert [c.time for c in changes] == [NOON, NOON + timedelta(hours=1), NOON + timedelta(hours=3)]
 
     def test_status_never_reduces_what_is_spent(self, ledger: Ledger) -> None:
         ledger.set_budget("survey", Budget(1))
@@ -432,7 +436,7 @@ class TestIdentity:
         ):
             with pytest.raises(LedgerError, match="this ledger knows 'survey café', which differs in case, blanks"):
                 attempt()
-        ledger.charge("survey cafés", "edge", pure(1), description="another one")
+        ledger.record_past("survey cafés", "edge", pure(1), description="another one")
         assert len(ledger.entries()) == 2
 
     def test_a_clock_that_goes_back_forgets_nothing(self, path: Path, basic: None) -> None:
@@ -474,6 +478,7 @@ class TestIdentity:
         """Through another name and back, or with the content of another data set: what was spent stays with its name."""
         mine, theirs = ledger.fingerprint([b"mine"]), ledger.fingerprint([b"theirs"])
         ledger.set_budget("mine", Budget(1))
+        ledger.set_budget("theirs", Budget(math.inf))
         ledger.charge("mine", "edge", pure(1), description="all of it", fingerprints=[mine])
         ledger.charge("theirs", "edge", pure(1), description="one", fingerprints=[theirs])
         if between:
@@ -575,3 +580,203 @@ class TestInput:
 def test_importing_the_ledger_is_light() -> None:
     (line,) = run('say(sorted({"torch", "torch_geometric", "pandas"} & set(sys.modules)))')
     assert line == "[]"
+
+
+class TestBatches:
+    """Batches of one release cost it once; what might ask a pair twice is refused."""
+
+    @staticmethod
+    def batch(ledger: Ledger, own: str, before: str | None, epsilon: float = 1, name: str = "survey") -> Charge:
+        return ledger.charge(
+            name, "edge", pure(epsilon), description=f"batch {own}", certificate_id=own, extends=before
+        )
+
+    def test_batches_cost_once(self, ledger: Ledger) -> None:
+        ledger.set_budget("survey", Budget(1))
+        self.batch(ledger, "a", None)
+        for own, before in (("b", "a"), ("c", "b"), ("d", "c")):
+            assert self.batch(ledger, own, before).epsilon_spent == 1
+        assert ledger.total("survey", "edge").epsilon_spent == 1
+        assert [entry.extends for entry in ledger.entries()] == [None, "a", "b", "c"]
+        assert list(ledger.cumulative("survey", "edge").values()) == [1, 1, 1, 1]
+        assert ledger.check() == ()
+        with pytest.raises(BudgetExceeded):
+            ledger.charge("survey", "edge", pure(0.5), description="something else")
+
+    def test_a_fork_is_refused_and_can_be_charged(self, ledger: Ledger) -> None:
+        self.batch(ledger, "a", None)
+        self.batch(ledger, "b", "a")
+        with pytest.raises(LedgerError, match=r"extended already, by certificate b.*spend=True, --spend"):
+            self.batch(ledger, "b2", "a")
+        assert len(ledger.entries()) == 2
+        self.batch(ledger, "b2", None)  # a release of its own
+        assert self.batch(ledger, "c2", "b2").epsilon_spent == 2
+        assert self.batch(ledger, "c", "b").epsilon_spent == 2
+
+    def test_a_parent_must_be_there_under_this_name_at_this_cost(self, ledger: Ledger) -> None:
+        with pytest.raises(LedgerError, match="certificate a, which this batch extends, is not in this ledger"):
+            self.batch(ledger, "b", "a")
+        self.batch(ledger, "a", None)
+        with pytest.raises(LedgerError, match=r"recorded under 'survey': use that name"):
+            self.batch(ledger, "b", "a", name="other")
+        with pytest.raises(LedgerError, match="settings were changed"):
+            self.batch(ledger, "b", "a", epsilon=2)
+        assert len(ledger.entries()) == 1
+
+    def test_within_a_later_period_the_batches_count_once_more(self, path: Path, basic: None) -> None:
+        """An edge whose later end arrives in the second year pays then: that year's budget must have room for it."""
+        now = [NOON]
+        ledger = Ledger(path, clock=lambda: now[0])
+        ledger.set_budget("survey", Budget(1.5), per="year")
+        self.batch(ledger, "a", None)
+        self.batch(ledger, "b", "a")
+        now[0] = NOON.replace(year=2025)
+        ledger.charge("survey", "edge", pure(0.75), description="another model")
+        with pytest.raises(BudgetExceeded):
+            self.batch(ledger, "c", "b")
+        now[0] = NOON.replace(year=2026)
+        assert self.batch(ledger, "c", "b").epsilon_spent == 1
+        assert self.batch(ledger, "d", "c").epsilon_spent == 1
+
+    def test_two_processes_extend_one_release_and_one_is_refused(self, path: Path) -> None:
+        Ledger(path).charge("survey", "edge", pure(1), description="first", certificate_id="a")
+        script = """
+            ledger = Ledger(sys.argv[1])
+            try:
+                ledger.charge("survey", "edge", [EpsilonDelta(1.0)], description="batch", certificate_id=sys.argv[2], extends="a")
+                say("entered")
+            except LedgerError as error:
+                say("refused" if "extended already" in str(error) else error)
+        """
+        processes = [start(script, path, own) for own in ("b", "c", "d")]
+        said = sorted(process.communicate(timeout=60)[0].strip() for process in processes)
+        assert said == ["entered", "refused", "refused"]
+
+
+class TestPeriods:
+    """A budget per period begins anew with the calendar, and says what is left of it."""
+
+    @pytest.fixture
+    def year(self, path: Path, basic: None) -> tuple[Ledger, list[datetime]]:
+        now = [NOON]
+        ledger = Ledger(path, clock=lambda: now[0])
+        ledger.set_budget("survey", Budget(8), per="year")
+        return ledger, now
+
+    def test_the_release_that_would_exceed_the_year_is_refused(self, year: tuple[Ledger, list[datetime]]) -> None:
+        ledger, now = year
+        for _ in range(2):
+            ledger.charge("survey", "edge", pure(3), description="one")
+        with pytest.raises(
+            BudgetExceeded, match=r"budget of 2024 is 8.*each of the 8 month\(s\) left: .* 0.25 for pure"
+        ):
+            ledger.charge("survey", "edge", pure(3), description="two")
+        now[0] = NOON.replace(year=2025, month=1)
+        assert ledger.charge("survey", "edge", pure(3), description="next year").epsilon_spent == 3
+        balance = ledger.total("survey", "edge")
+        assert (balance.period, balance.months_left, balance.periods) == ("2025", 12, 2)
+        assert balance.pure_per_month == pytest.approx(5 / 12, rel=1e-6)
+        assert Ledger(ledger.path).history("survey")[0].per is Period.YEAR
+
+    def test_the_filter_begins_anew_and_the_sum_over_periods_is_known(
+        self, year: tuple[Ledger, list[datetime]]
+    ) -> None:
+        ledger, now = year
+        for number in range(3):
+            now[0] = NOON.replace(year=2024 + number)
+            ledger.charge("survey", "edge", pure(6), description="one")
+            assert ledger.total("survey", "edge").epsilon_spent == 6
+        assert ledger.total("survey", "edge").periods == 3
+        ledger.set_budget("survey", Budget(8))  # for ever
+        assert ledger.total("survey", "edge").exceeded
+
+    def test_what_is_left_per_month_can_be_spent(self, path: Path) -> None:
+        now = [NOON]
+        ledger = Ledger(path, clock=lambda: now[0])
+        ledger.set_budget("survey", Budget(2), per="quarter")
+        ledger.charge("survey", "edge", [Gaussian(5.0)], description="one")
+        balance = ledger.total("survey", "edge")
+        assert balance.months_left == 2
+        mu = accounting.gdp_mu(epsilon=balance.gaussian_per_month, delta=1e-5)
+        for month in (5, 6):
+            now[0] = NOON.replace(month=month)
+            ledger.charge("survey", "edge", [Gaussian(1 / mu)], description="one")
+        with pytest.raises(BudgetExceeded):
+            ledger.charge("survey", "edge", [Gaussian(50.0)], description="one")
+
+
+class TestNotes:
+    def test_purpose_person_period_and_reason_are_kept_and_chained(self, ledger: Ledger) -> None:
+        one, two = (ledger.fingerprint([word]) for word in (b"one", b"two"))
+        note = EntryNote("monthly scores", "ada", "2024-05", "new transfers")
+        ledger.charge("survey", "edge", pure(1), description="model", fingerprints=[one], note=note)
+        ledger.charge(
+            "survey", "edge", pure(1), description="model", fingerprints=[two], replace_fingerprint=True, note=note
+        )
+        entry = ledger.entries()[0]
+        assert (entry.purpose, entry.person, entry.period) == ("monthly scores", "ada", "2024-05")
+        first, second = ledger.history("survey")
+        assert (first.person, first.reason) == (None, None), "nothing was replaced"
+        assert (second.person, second.reason, second.time) == ("ada", "new transfers", NOON)
+        assert ledger.check() == ()
+        with closing(sqlite3.connect(ledger.path)) as connection:
+            connection.execute("DROP TRIGGER changes_update")
+            connection.execute("UPDATE changes SET reason = 'another' WHERE id = 2")
+            connection.commit()
+        assert "changes: entry 2 was edited" in ledger.check()[0]
+        with pytest.raises(InputError, match="purpose must be 1 to 500"):
+            EntryNote(purpose="two\nlines")
+
+    def test_four_fifths_of_a_budget_are_worth_a_word(self, ledger: Ledger) -> None:
+        ledger.set_budget("survey", Budget(8), per="year")
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            ledger.charge("survey", "edge", pure(6), description="one")
+        with pytest.warns(UserWarning, match=r"88% of the budget of 2024, with 8 month\(s\) to go, is spent"):
+            ledger.charge("survey", "edge", pure(1), description="two")
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            with pytest.raises(UserWarning, match="of the budget"):
+                ledger.charge("survey", "edge", pure(0.5), description="three")
+        assert len(ledger.entries()) == 2, "whoever makes an error of the warning refuses the release"
+
+    def test_where_there_are_budgets_a_name_without_one_is_refused(self, ledger: Ledger) -> None:
+        ledger.charge("free", "edge", pure(1), description="no budgets yet")
+        ledger.set_budget("survey", Budget(8))
+        for attempt in (
+            lambda: ledger.charge("surveys", "edge", pure(1), description="a slip"),
+            lambda: ledger.require("surveys", "edge", pure(1)),
+            lambda: ledger.charge("free", "edge", pure(1), description="more"),
+        ):
+            with pytest.raises(LedgerError, match=r"must have a budget.*caribou ledger budget"):
+                attempt()
+        ledger.set_budget("free", Budget(math.inf, unit="node"))
+        ledger.charge("free", "edge", pure(1), description="more")
+
+
+class TestMerge:
+    def test_everything_is_taken_over_once(self, ledger: Ledger, tmp_path: Path) -> None:
+        other = Ledger(tmp_path / "other.sqlite", clock=lambda: NOON - timedelta(days=40))
+        note = EntryNote("scores", "ada")
+        other.charge("survey", "edge", pure(1), description="one", certificate_id="a", note=note)
+        other.charge("survey", "edge", pure(1), description="two", certificate_id="b", extends="a")
+        other.record_past("theirs", "node", pure(2), description="without a certificate")
+        other.set_budget("theirs", Budget(4, unit="node"), per="month")
+        ledger.charge("survey", "edge", pure(1), description="one", certificate_id="a")
+        ledger.charge("survey", "edge", pure(2), description="own")
+        assert [entry.description for entry in ledger.merge(other)] == ["two", "without a certificate"]
+        assert ledger.merge(other) == ()
+        assert ledger.total("survey", "edge").epsilon_spent == 3, "the batch belongs to the release that was here"
+        assert ledger.entries("theirs")[0].time == NOON - timedelta(days=40)
+        assert ledger.total("theirs", "node").per is Period.MONTH
+        assert ledger.total("theirs", "node").epsilon_spent == 0, "that month is over"
+        assert ledger.check() == ()
+
+    def test_a_certificate_with_another_cost_is_refused(self, ledger: Ledger, tmp_path: Path) -> None:
+        other = Ledger(tmp_path / "other.sqlite")
+        other.charge("survey", "edge", pure(2), description="one", certificate_id="a")
+        other.charge("more", "edge", pure(2), description="two")
+        ledger.charge("survey", "edge", pure(1), description="one", certificate_id="a")
+        with pytest.raises(LedgerError, match="with another cost"):
+            ledger.merge(other)
+        assert len(ledger.entries()) == 1, "nothing of it is written"

@@ -16,9 +16,10 @@ import typer
 from caribou import __version__
 from caribou.cli.audit import audit
 from caribou.cli.choose import choose
-from caribou.cli.datasets import datasets
+from caribou.cli.datasets import datasets_app
 from caribou.cli.doctor import doctor
 from caribou.cli.downstream import graphs, links
+from caribou.cli.extend import extend
 from caribou.cli.ledger import ledger_app
 from caribou.cli.methods import methods
 from caribou.cli.plan import plan
@@ -60,13 +61,14 @@ def root(
 
 
 app.command()(plan)
-app.command()(datasets)
+app.add_typer(datasets_app, name="datasets")
 app.command()(methods)
 app.command()(train)
 app.command()(tune)
 app.command()(propagate)
 app.command()(choose)
 app.command()(predict)
+app.command()(extend)
 app.command()(embed)
 app.command()(links)
 app.command()(graphs)

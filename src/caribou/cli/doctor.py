@@ -26,7 +26,7 @@ PACKAGES = (
 
 
 def doctor(as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False) -> None:
-    """Show versions, cores, available kernels and the data folder, and test the secure noise source.
+    """Show versions, cores, available kernels, the data folder and runs that wait for their place, and test the noise source.
 
     Example: caribou doctor --json
     """
@@ -51,6 +51,7 @@ def diagnose() -> dict[str, Any]:
     """Everything worth knowing when something does not work."""
     import torch
 
+    from caribou.cli.spool import spooled_runs
     from caribou.datasets import available
     from caribou.engines import kernels
     from caribou.mechanisms.noise_source import NoiseSource
@@ -79,4 +80,5 @@ def diagnose() -> dict[str, Any]:
             "CARIBOU_DATA": folder or "not set",
             "found": ", ".join(found) or "none",
         },
+        "runs": {"waiting in the spool folder": ", ".join(map(str, spooled_runs())) or "none"},
     }

@@ -18,7 +18,8 @@ from caribou.errors import BudgetExceeded, CertificateError, InputError
 from caribou.privacy.accounting import event_words
 from caribou.privacy.budget import DEFAULT_DELTA, Budget, PrivacyUnit
 from caribou.privacy.events import EpsilonDelta, Event, NonPrivate, event_to_dict
-from caribou.privacy.ledger import Balance, Ledger, LedgerEntry, ledger_text
+from caribou.privacy.ledger import Balance, EntryNote, Ledger, LedgerEntry, ledger_text
+from caribou.privacy.periods import Period
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -75,17 +76,47 @@ def budget(
     delta: Annotated[
         float | None, typer.Option("--delta", help=f"The total delta (default: {DEFAULT_DELTA:g}).")
     ] = None,
+    per: Annotated[
+        str | None,
+        typer.Option("--per", help="Begin anew with each calendar month, quarter or year (UTC); without it: never."),
+    ] = None,
     ledger: LedgerFile = DEFAULT_LEDGER,
 ) -> None:
     """Set the total that a data set may spend at one privacy unit. Changes are kept in its history.
 
-    Example: caribou ledger budget survey --epsilon 4 --delta 1e-6 --unit edge
+    In a ledger that has budgets, a name without one is refused. A budget per period limits each period by itself; over several
+    periods the budgets add up.
+
+    Example: caribou ledger budget survey --epsilon 8 --unit edge --per year
     """
     total = Budget(epsilon, delta, unit)
+    period = None if per is None else Period.parse(per)
     ledger_text(dataset=name)  # before a new ledger is made
-    balance = _opened(ledger).set_budget(name, total)
-    typer.echo(f"budget of {name}: {total}")
+    balance = _opened(ledger).set_budget(name, total, per=period)
+    typer.echo(f"budget of {name}: {total}{'' if period is None else f', per {period.value}'}")
     typer.echo(_spent_in_words(balance))
+
+
+@ledger_app.command()
+def merge(
+    other: Annotated[Path, typer.Argument(help="The ledger to take over, e.g. of another machine. It is only read.")],
+    ledger: LedgerFile = DEFAULT_LEDGER,
+) -> None:
+    """Take over what another ledger recorded. What is here already is not counted twice.
+
+    Releases keep their time and words, and count in full, whatever the budgets say. A budget of a name that has none here comes
+    along. Fingerprints stay behind, because the other ledger has another key.
+
+    Example: caribou ledger merge laptop.sqlite --ledger caribou-ledger.sqlite
+    """
+    opened, source = Ledger(ledger, create=False), Ledger(other, create=False)
+    if opened.path.resolve() == source.path.resolve():
+        raise InputError(f"other must be another ledger, got the same one: {other}")
+    taken = opened.merge(source)
+    typer.echo(f"took over {len(taken)} of {len(source.entries())} releases of {other}")
+    for balance in opened.datasets():
+        if balance.exceeded:
+            typer.echo(f"warning: {balance.dataset}, {balance.unit.value} level: {_spent_in_words(balance)}", err=True)
 
 
 @ledger_app.command()
@@ -98,6 +129,9 @@ def add(
     delta: Annotated[float | None, typer.Option("--delta", help="Its delta (default: 0, pure epsilon).")] = None,
     unit: Annotated[PrivacyUnit | None, typer.Option("--unit", help="What it protects: one edge or one node.")] = None,
     description: Annotated[str, typer.Option("--description", help="A line about it.")] = "made elsewhere",
+    purpose: Annotated[str | None, typer.Option(help="What it was for.")] = None,
+    person: Annotated[str | None, typer.Option(help="Who made it.")] = None,
+    period: Annotated[str | None, typer.Option(help="The time that its data is about.")] = None,
     over_budget: Annotated[
         bool,
         typer.Option("--over-budget", help="Record it even beyond the budget, because it has been published already."),
@@ -116,7 +150,14 @@ def add(
     opened = _opened(ledger)
     record = opened.record_past if over_budget else opened.charge
     try:
-        charge = record(name, release_unit, events, description=description, certificate_id=certificate_id)
+        charge = record(
+            name,
+            release_unit,
+            events,
+            description=description,
+            certificate_id=certificate_id,
+            note=EntryNote(purpose, person, period),
+        )
     except BudgetExceeded as error:
         raise BudgetExceeded(f"{error}; if it has been published already, record it with --over-budget") from error
     opened.annotate(charge.id, "released")
@@ -212,6 +253,12 @@ def _report(
                 "epsilon_left": _number(s.epsilon_left),
                 "gaussian_left": _number(s.gaussian_left),
                 "pure_left": _number(s.pure_left),
+                "per": None if s.per is None else s.per.value,
+                "period": s.period,
+                "months_left": s.months_left,
+                "gaussian_per_month": _number(s.gaussian_per_month),
+                "pure_per_month": _number(s.pure_per_month),
+                "epsilon_all_periods": _number(_all_periods(s)),
             }
             for s in balances
         ],
@@ -227,10 +274,21 @@ def _report(
                 "epsilon_cumulative": _number(totals[r.id]),
                 "epsilon_recorded": _number(r.epsilon_total),
                 "status": r.status,
+                "extends": r.extends,
+                "purpose": r.purpose,
+                "person": r.person,
+                "period": r.period,
             }
             for r in releases
         ],
     }
+
+
+def _all_periods(balance: Balance) -> float | None:
+    """What all periods with a release may have cost together: their budgets add up, and so do their deltas."""
+    if balance.per is None or balance.budget is None:
+        return None
+    return balance.periods * balance.budget.epsilon
 
 
 # -- for people ---------------------------------------------------------------------------------------------------
@@ -253,8 +311,18 @@ def _print(
     console.print(_table_of_datasets(balances))
     if balances:
         console.print(UNITS, soft_wrap=True)
+    for balance in balances:
+        if balance.per is not None:
+            console.print(Text(_period_in_words(balance)), soft_wrap=True)
     if list_releases and releases:
         console.print(_table_of_releases(releases, totals))
+        for entry in releases:
+            words = _words_of(entry)
+            if words:
+                console.print(Text(f"release {entry.id}: {words}"), soft_wrap=True)
+    if list_releases:
+        for line in _replacements(opened, {balance.dataset for balance in balances}):
+            console.print(Text(line), soft_wrap=True)
     for line in _raised_totals(balances, releases, totals):
         console.print(Text(line), soft_wrap=True)
     if not problems:
@@ -287,12 +355,58 @@ def _table_of_datasets(balances: tuple[Balance, ...]) -> Table:
             str(s.releases),
             f"{s.epsilon_spent:.4g}",
             f"{s.delta:g}",
-            "no budget set" if s.budget is None else f"{s.budget.epsilon:g}",
+            "no budget set" if s.budget is None else f"{s.budget.epsilon:g}{_per(s)}",
             _left_in_words(s),
         )
         for s in balances
     ]
     return _table(columns, rows)
+
+
+def _per(balance: Balance) -> str:
+    return "" if balance.per is None else f" per {balance.per.value}"
+
+
+def _period_in_words(balance: Balance) -> str:
+    """What is left of the present period and of each of its months, and what all periods may cost together."""
+    line = f"{balance.dataset}, {balance.unit.value} level, {balance.period}: {_spent_in_words(balance)}"
+    if balance.budget is None or balance.months_left is None or not balance.budget.is_private:
+        return line
+    if not balance.exceeded and balance.gaussian_per_month is not None and balance.pure_per_month is not None:
+        line += (
+            f"; for one release in each of the {balance.months_left} month(s) left: "
+            f"{balance.gaussian_per_month:.4g} if Gaussian, {balance.pure_per_month:.4g} if pure"
+        )
+    if balance.periods > 1:
+        total = balance.periods * balance.budget.epsilon
+        line += (
+            f"; over the {balance.periods} periods with a release together at most epsilon = {total:.4g} at delta = "
+            f"{balance.periods * balance.delta:g}"
+        )
+    return line
+
+
+def _words_of(entry: LedgerEntry) -> str:
+    """Purpose, person, period and what it extends, as far as they are known."""
+    known = {
+        "purpose": entry.purpose,
+        "person": entry.person,
+        "period": entry.period,
+        "costs nothing more: extends certificate": entry.extends,
+    }
+    return "; ".join(f"{word} {value}" for word, value in known.items() if value is not None)
+
+
+def _replacements(opened: Ledger, names: set[str]) -> list[str]:
+    """When, by whom and why changed content was declared to be about the same people: one line for each time."""
+    lines: dict[str, None] = {}
+    for name in sorted(names):
+        for change in opened.history(name):
+            if change.field == "fingerprint" and change.old is not None:
+                who = "" if change.person is None else f" by {change.person}"
+                why = "no reason given" if change.reason is None else change.reason
+                lines[f"{name}: fingerprint replaced on {change.time:%Y-%m-%d}{who}: {why}"] = None
+    return list(lines)
 
 
 def _table_of_releases(releases: tuple[LedgerEntry, ...], totals: dict[int, float]) -> Table:

@@ -13,6 +13,7 @@ from caribou.errors import InputError
 
 if TYPE_CHECKING:
     from caribou.graph import Graph
+    from caribou.release import NotedLedger
 
 Dataset = Annotated[str | None, typer.Option(help="A data set by name (see caribou datasets).")]
 GraphFile = Annotated[Path | None, typer.Option(help="Your own graph: .npz, .pt, .graphml, or an edge table.")]
@@ -44,6 +45,23 @@ ReplaceFingerprint = Annotated[
     bool,
     typer.Option("--replace-fingerprint", help="With --ledger: the graph has changed but is about the same people."),
 ]
+Purpose = Annotated[str | None, typer.Option(help="With --ledger: what the release is for, a line in its entry.")]
+Person = Annotated[str | None, typer.Option(help="With --ledger: who makes the release, a line in its entry.")]
+PeriodOfData = Annotated[
+    str | None,
+    typer.Option(
+        "--period",
+        help="With --ledger: the time that the data is about, e.g. 2026-11, for entry and certificate. The date decides which "
+        "budget pays.",
+    ),
+]
+Reason = Annotated[
+    str | None,
+    typer.Option(help="With --replace-fingerprint: why the graph has changed, a line in the history of the ledger."),
+]
+Spend = Annotated[
+    bool, typer.Option("--spend", help="Charge a release of its own, although one was made already that costs nothing.")
+]
 DegreeFloor = Annotated[
     int | None,
     typer.Option(
@@ -57,6 +75,30 @@ DeclaredDegree = Annotated[
     typer.Option(help="Node level: the headline epsilon is for nodes up to this degree (default: the cap, else all)."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on stdout, everything else on stderr.")]
+
+
+def noted_ledger(
+    ledger: Path | None,
+    *,
+    purpose: str | None,
+    person: str | None,
+    period: str | None,
+    reason: str | None = None,
+    replace_fingerprint: bool = False,
+) -> NotedLedger | None:
+    """The ledger with the words of its next entry; words without a ledger are an error."""
+    from caribou.release import NotedLedger
+
+    given = {"purpose": purpose, "person": person, "period": period, "reason": reason}
+    if ledger is None:
+        lost = [f"--{word}" for word, value in given.items() if value is not None]
+        if lost:
+            raise InputError(f"{', '.join(lost)} must go with --ledger, got none")
+        return None
+    if reason is not None and not replace_fingerprint:
+        raise InputError(f"reason must go with --replace-fingerprint, got {reason!r} without")
+    return NotedLedger(ledger, purpose, person, period, reason)
+
 
 ROLES = ("id", "label", "split", "source", "target")
 

@@ -42,6 +42,14 @@ def plan(
         int | None, typer.Option(help="Columns d of the state: adds the expected length of the noise of one row.")
     ] = None,
     rdp_order: Annotated[float, typer.Option(help="Fixed order of the paper's Renyi accounting.")] = PAPER_RDP_ORDER,
+    months: Annotated[
+        int | None,
+        typer.Option(help="Plan so many monthly releases about the same people within one epsilon, instead of depth."),
+    ] = None,
+    first_share: Annotated[
+        float,
+        typer.Option(help="With --months: the fit's share of epsilon, where later months are predicted with less."),
+    ] = 0.5,
     plot: Annotated[
         Path | None,
         typer.Option(help="Save a picture of the convergence (.png, .svg, .pdf); one that is there is replaced."),
@@ -50,11 +58,15 @@ def plan(
 ) -> None:
     """Show what depth costs: sensitivity, kappa, mu and noise for each number of hops.
 
-    Compares exact GDP of the convergent bound (ours), the paper's Renyi accounting and linear composition. Touches no data.
+    Compares exact GDP of the convergent bound (ours), the paper's Renyi accounting and linear composition. Touches no data. With
+    --months: the ways to make a release every month within --epsilon, by the ledger's own composition.
 
     Example: caribou plan --unit edge --epsilon 4 --delta 1e-5 --hops 1,4,16,64 --contraction 0.9 --degree-floor 10
     """
     budget = Budget(epsilon, delta, unit)
+    if months is not None:
+        _months(budget, months, first_share, as_json)
+        return
     if not budget.is_private:
         raise InputError("epsilon must be finite to plan noise (inf means no privacy, hence no noise), got inf")
     if not (rdp_order > 1 and math.isfinite(rdp_order)):
@@ -89,6 +101,30 @@ def plan(
         console.print(f"[dim]{note}[/dim]")
     if plot is not None:
         console.print(f"saved {plot}")
+
+
+def _months(budget: Budget, months: int, first_share: float, as_json: bool) -> None:
+    """The table of `caribou.privacy.months`."""
+    from caribou.privacy.months import monthly_plans
+
+    plans = monthly_plans(budget, months, first_share)
+    if as_json:
+        numbers = {"unit": budget.unit.value, "epsilon": budget.epsilon, "delta": budget.delta, "months": months}
+        typer.echo(json.dumps({**numbers, "plans": [asdict(plan) for plan in plans]}, indent=2))
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(caption="epsilon of one release, and of all of them together", caption_justify="left")
+    for heading in ("every month", "first", "later", "all: presence", "all: replacement"):
+        table.add_column(heading, justify="left" if heading == "every month" else "right")
+    for plan in plans:
+        later = "nothing" if plan.later == 0 else f"{plan.later:.3g}"
+        cells = (f"{plan.first:.3g}", later, f"{plan.presence:.3g}", f"{plan.replacement:.3g}")
+        table.add_row(f"{plan.way} ({plan.methods})", *cells)
+    console = Console()
+    console.print(f"[bold]{budget}, {months} months[/bold]", highlight=False)
+    console.print(table)
 
 
 def parse_hops(text: str) -> list[int]:

@@ -3,14 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from caribou._files import atomic_file
-from caribou.cli.options import ClassNames, Column, GraphSource, LedgerOption, Name, NodeTable, ReplaceFingerprint
-from caribou.errors import InputError
+from caribou.cli.options import (
+    ClassNames,
+    Column,
+    GraphSource,
+    LedgerOption,
+    Name,
+    NodeTable,
+    PeriodOfData,
+    Person,
+    Purpose,
+    Reason,
+    ReplaceFingerprint,
+    Spend,
+    noted_ledger,
+)
+from caribou.cli.spool import graph_fingerprint, spool_folders
+from caribou.errors import InputError, RunError
 from caribou.privacy.budget import PrivacyUnit
 
 if TYPE_CHECKING:
@@ -19,11 +35,17 @@ if TYPE_CHECKING:
 
     from caribou.estimators import Model
     from caribou.graph import Graph
+    from caribou.methods import Fitted
     from caribou.privacy.certificate import Certificate
+    from caribou.release import NotedLedger
 
 TABLES = (".csv", ".parquet")
 _Run = Annotated[Path, typer.Argument(help="The folder that caribou train --out wrote.")]
 _Graph = Annotated[Path | None, typer.Option(help="Another graph: .npz, .pt, .graphml, or an edge table.")]
+_Epsilon = Annotated[
+    float | None,
+    typer.Option(help="Epsilon of a new release about --graph (default: that of the fit).", show_default=False),
+]
 _Training = Annotated[
     bool,
     typer.Option(
@@ -42,14 +64,21 @@ def predict(
     classes: ClassNames = None,
     name: Name = None,
     training_graph: _Training = False,
+    epsilon: _Epsilon = None,
     ledger: LedgerOption = None,
     replace_fingerprint: ReplaceFingerprint = False,
+    reason: Reason = None,
+    purpose: Purpose = None,
+    person: Person = None,
+    period: PeriodOfData = None,
+    spend: Spend = False,
 ) -> None:
     """Write the class of every node, with its probability. The column of ids keeps its title (node, where it has none).
 
     Without --graph: the nodes of the training graph, from the saved run; free. With --graph: another graph, which costs a new
-    release about it, and its certificate is written beside OUT. At node level a run holds no predictions: give the training
-    graph with --training-graph, which is free.
+    release about it, and its certificate is written beside OUT. The release is kept in the run: the same graph again, here or in
+    caribou embed, costs nothing, unless --spend asks for another one. At node level a run holds no predictions: give the
+    training graph with --training-graph, which is free.
 
     Example: caribou predict run --out predictions.csv
     """
@@ -58,8 +87,10 @@ def predict(
     check_table(out)
     model = load(run)
     if graph is None:
-        if nodes is not None or column or classes is not None or name is not None or training_graph:
-            raise InputError("nodes, column, classes, name and training-graph must go with --graph, got no --graph")
+        if nodes is not None or column or classes is not None or name is not None or training_graph or spend:
+            raise InputError(
+                "nodes, column, classes, name, training-graph and spend must go with --graph, got no --graph"
+            )
         probabilities, ids, title = model.predict_proba(), model.node_ids, model.id_title
     else:
         data = GraphSource(graph=graph, nodes=nodes, columns=column or (), name=name, classes=classes).load(
@@ -70,7 +101,16 @@ def predict(
         if training_graph:
             probabilities = model.predict_proba(data, training_graph=True)
         else:
-            probabilities = _new_release(model, data, out, ledger, replace_fingerprint)
+            noted = noted_ledger(
+                ledger,
+                purpose=purpose,
+                person=person,
+                period=period,
+                reason=reason,
+                replace_fingerprint=replace_fingerprint,
+            )
+            result = _release(run, model, data, out, _Terms(noted, replace_fingerprint, epsilon, spend))
+            probabilities = result.probabilities
     write_table(_predictions(probabilities, model.classes, ids, title), out)
     typer.echo(f"wrote {len(probabilities)} predictions to {out}")
     if model.budget.unit is PrivacyUnit.NODE:
@@ -82,10 +122,24 @@ def predict(
 def embed(
     run: _Run,
     out: Annotated[Path, typer.Option(help="Write X^(K) to this new file: .csv, .parquet or .npy.")],
+    graph: _Graph = None,
+    nodes: NodeTable = None,
+    column: Column = None,
+    classes: ClassNames = None,
+    name: Name = None,
+    epsilon: _Epsilon = None,
+    ledger: LedgerOption = None,
+    replace_fingerprint: ReplaceFingerprint = False,
+    reason: Reason = None,
+    purpose: Purpose = None,
+    person: Person = None,
+    period: PeriodOfData = None,
+    spend: Spend = False,
 ) -> None:
     """Write the embeddings X^(K) of a run, for any other task. They are already released: this costs nothing.
 
-    A run without privacy, or with a void certificate, is written with a warning.
+    With --graph: of another graph, which costs a new release about it, unless caribou predict or embed has made one that the run
+    keeps. A run without privacy, or with a void certificate, is written with a warning.
 
     Example: caribou embed run --out embeddings.parquet
     """
@@ -95,12 +149,29 @@ def embed(
 
     check_table(out, (*TABLES, ".npy"))
     model = load(run)
-    state = model.embeddings
+    state, ids, title = model.embeddings, model.node_ids, model.id_title
     warn_unprotected(model)
+    if graph is not None:
+        data = GraphSource(graph=graph, nodes=nodes, columns=column or (), name=name, classes=classes).load(
+            otherwise=model.classes if model.budget.unit is PrivacyUnit.NODE else None
+        )
+        noted = noted_ledger(
+            ledger,
+            purpose=purpose,
+            person=person,
+            period=period,
+            reason=reason,
+            replace_fingerprint=replace_fingerprint,
+        )
+        result = _release(run, model, data, out, _Terms(noted, replace_fingerprint, epsilon, spend))
+        state, title = result.released["state"], data.id_title
+        ids = None if data.node_ids is None else tuple(str(i) for i in data.node_ids)
+    elif nodes is not None or column or classes is not None or name is not None or spend:
+        raise InputError("nodes, column, classes, name and spend must go with --graph, got no --graph")
     if out.suffix == ".npy":
         _write_whole(out, lambda path: np.save(path, state))
     else:
-        write_table(_table(state, [f"x{i}" for i in range(state.shape[1])], model.node_ids, model.id_title), out)
+        write_table(_table(state, [f"x{i}" for i in range(state.shape[1])], ids, title), out)
     typer.echo(f"wrote {state.shape[0]} x {state.shape[1]} embeddings to {out}")
 
 
@@ -162,30 +233,107 @@ def _require_verified(found: Certificate, path: Path) -> None:
         )
 
 
-def _new_release(model: Model, data: Graph, out: Path, ledger: Path | None, replace_fingerprint: bool) -> np.ndarray:
+@dataclass(frozen=True)
+class _Terms:
+    """On which terms another graph is released."""
+
+    ledger: NotedLedger | None
+    replace_fingerprint: bool
+    epsilon: float | None
+    spend: bool
+
+
+def _release(run: Path, model: Model, data: Graph, out: Path, terms: _Terms) -> Fitted:
+    """The release about another graph: the one that the run keeps, or a new one, which the run keeps from then on."""
+    from caribou.methods import Fitted
+    from caribou.saved_model import kept_prediction
+
+    fingerprint = graph_fingerprint(data)
+    before = None if terms.spend else kept_prediction(run, fingerprint)
+    if before is None:
+        return _new_release(run, model, data, out, terms, fingerprint)
+    if terms.epsilon is not None and terms.epsilon != before.certificate.epsilon:
+        raise InputError(
+            f"epsilon must be that of the release that the run keeps, {before.certificate.epsilon:g}, or go with --spend, got "
+            f"{terms.epsilon:g}"
+        )
+    import numpy as np
+
+    found = model.keep(data, Fitted(np.empty((0, 0)), before.certificate, before.released, before.weights))
+    typer.echo(
+        f"the release about this graph of {before.certificate.created} (certificate {before.certificate.certificate_id}): "
+        "nothing is spent",
+        err=True,
+    )
+    if terms.ledger is not None and not _is_recorded(terms.ledger, before.certificate.certificate_id):
+        typer.echo(
+            f"warning: {terms.ledger.path} does not hold that release; if it is the ledger of these people, record it: caribou "
+            f"ledger add {data.name} --certificate {run}/predictions/{before.certificate.certificate_id}/certificate.json",
+            err=True,
+        )
+    return found
+
+
+def _is_recorded(ledger: NotedLedger, certificate_id: str) -> bool:
+    from caribou.privacy.ledger import Ledger
+
+    if not Path(ledger.path).exists():
+        return False
+    return any(entry.certificate_id == certificate_id for entry in Ledger(ledger.path, create=False).entries())
+
+
+def _new_release(run: Path, model: Model, data: Graph, out: Path, terms: _Terms, fingerprint: str) -> Fitted:
+    from caribou.privacy.budget import Budget
+
     certificate_path = out.with_suffix(".certificate.json")
     if certificate_path.exists():
         raise InputError(
             f"certificate of the new release must be a new file, got {str(certificate_path)!r}, which exists"
         )
-    if ledger is None and model.charged:
+    if terms.ledger is None and model.charged:
         raise InputError(
             "ledger must be given (--ledger): this run was charged in one, and predictions for another graph are a new release; "
             "--training-graph predicts the graph of training again and spends nothing"
         )
     if model.node_ids is not None and data.node_ids is not None and set(model.node_ids) == set(map(str, data.node_ids)):
         typer.echo("warning: these are the nodes of the training graph; --training-graph would spend nothing", err=True)
-    result = model.predict_graph(data, ledger=ledger, replace_fingerprint=replace_fingerprint)
-    if result.certificate.epsilon_spent == 0:
-        where = "" if ledger is None else f"; entered in {ledger} at no cost"
-        typer.echo(f"each prediction is made from a node's own features: nothing was released{where}", err=True)
-        return result.probabilities
-    result.certificate.save(certificate_path)
-    charged = "charged in no ledger" if ledger is None else f"charged in {ledger}"
-    typer.echo(
-        f"a new release about {data.name!r}: {model.budget}, {charged}; certificate: {certificate_path}", err=True
+    ledger = terms.ledger
+    result = model.predict_graph(
+        data, epsilon=terms.epsilon, ledger=ledger, replace_fingerprint=terms.replace_fingerprint, spend=terms.spend
     )
-    return result.probabilities
+    if result.certificate.epsilon_spent == 0:
+        where = "" if ledger is None else f"; entered in {ledger.path} at no cost"
+        typer.echo(f"each prediction is made from a node's own features: nothing was released{where}", err=True)
+        return result
+    _keep(run, result, out, fingerprint)
+    result.certificate.save(certificate_path)
+    charged = "charged in no ledger" if ledger is None else f"charged in {ledger.path}"
+    paid = Budget(result.certificate.epsilon, result.certificate.delta, result.certificate.unit)
+    typer.echo(f"a new release about {data.name!r}: {paid}, {charged}; certificate: {certificate_path}", err=True)
+    return result
+
+
+def _keep(run: Path, result: Fitted, out: Path, fingerprint: str) -> None:
+    """In the run; elsewhere, if that cannot be written: what has been paid for is on a disk before any table is."""
+    from caribou.saved_model import KeptPrediction, keep_prediction
+
+    kept = KeptPrediction(fingerprint, result.certificate, result.weights, result.released)
+    failed = []
+    for place in (run, *spool_folders(out)):
+        try:
+            place.mkdir(parents=True, exist_ok=True)
+            where = keep_prediction(kept, place)
+        except (OSError, RunError) as error:
+            failed.append(str(error))
+            continue
+        if place != run:
+            typer.echo(
+                f"warning: {failed[0]}; the release is kept in {where}: move it to {run / 'predictions'}, or this graph costs "
+                "again",
+                err=True,
+            )
+        return
+    typer.echo(f"warning: {failed[0]}; what is written to {out} is all that is left of this release", err=True)
 
 
 def _predictions(
@@ -236,4 +384,7 @@ def _write_whole(out: Path, write: Callable[[Path], object]) -> None:
         with atomic_file(out) as temporary:
             write(temporary)
     except OSError as error:
-        raise InputError(f"out must be a file that can be written, got {str(out)!r}: {error.strerror}") from error
+        raise InputError(
+            f"out must be a file that can be written, got {str(out)!r}: {error.strerror}; a release that was paid for is kept in "
+            "the run: give another --out"
+        ) from error

@@ -19,7 +19,12 @@ from caribou.cli.options import (
     DegreeCap,
     DegreeFloor,
     LedgerOption,
+    PeriodOfData,
+    Person,
+    Purpose,
+    Reason,
     ReplaceFingerprint,
+    noted_ledger,
     warn_of_no_edges,
 )
 from caribou.errors import InputError
@@ -62,6 +67,10 @@ def propagate(
     ] = None,
     ledger: LedgerOption = None,
     replace_fingerprint: ReplaceFingerprint = False,
+    reason: Reason = None,
+    purpose: Purpose = None,
+    person: Person = None,
+    period: PeriodOfData = None,
     discard: Annotated[
         bool, typer.Option("--discard", help="Remove what an interrupted run left, instead of finishing it.")
     ] = False,
@@ -100,10 +109,18 @@ def propagate(
     if discard:
         _discard(request)
         return
+    noted = noted_ledger(
+        ledger,
+        purpose=purpose,
+        person=person,
+        period=period,
+        reason=reason,
+        replace_fingerprint=replace_fingerprint,
+    )
     warn_of_no_edges(EdgeTable.open(edges).count, edges)
     try:
         with _round_progress(request.hops) as report:
-            result = release_files(request, ledger=ledger, replace_fingerprint=replace_fingerprint, progress=report)
+            result = release_files(request, ledger=noted, replace_fingerprint=replace_fingerprint, progress=report)
     except KeyboardInterrupt:
         if request.work.exists():
             typer.echo(

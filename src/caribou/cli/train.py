@@ -26,8 +26,14 @@ from caribou.cli.options import (
     LedgerOption,
     Name,
     NodeTable,
+    PeriodOfData,
+    Person,
+    Purpose,
+    Reason,
     ReplaceFingerprint,
+    noted_ledger,
 )
+from caribou.cli.spool import save_or_spool
 from caribou.errors import InputError
 from caribou.memory import peak_mb
 
@@ -88,6 +94,10 @@ def train(
     ] = None,
     ledger: LedgerOption = None,
     replace_fingerprint: ReplaceFingerprint = False,
+    reason: Reason = None,
+    purpose: Purpose = None,
+    person: Person = None,
+    period: PeriodOfData = None,
     public_features: Annotated[
         Path | None,
         typer.Option(help="Node level: a public, unlabelled sample of feature rows (.npy, .npz, .csv, .parquet)."),
@@ -115,6 +125,14 @@ def train(
     options = with_public_features(stored | parse_settings(settings or []), method, public_features)
     fits = (1 if out is not None or ledger is not None else 3) if seeds is None else integer(at_least=1, seeds=seeds)
     Model(method, budget, **options)  # bad settings are found before any data is read
+    noted = noted_ledger(
+        ledger,
+        purpose=purpose,
+        person=person,
+        period=period,
+        reason=reason,
+        replace_fingerprint=replace_fingerprint,
+    )
     source = GraphSource(dataset, graph, nodes, column or (), name, data_dir, classes)
     folders = [] if out is None else _folders(check_target(out), fits)
     runs: list[_Run] = []
@@ -125,11 +143,11 @@ def train(
             if seed == 0 and ledger is not None:
                 _require_all(ledger, model, data, fits)
             wall, cpu = time.perf_counter(), time.process_time()
-            model.fit(data, ledger=ledger, replace_fingerprint=replace_fingerprint)
+            model.fit(data, ledger=noted, replace_fingerprint=replace_fingerprint)
             wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
             if folders:
                 folders[seed].parent.mkdir(exist_ok=True)
-                model.save(folders[seed])  # at once: what has been paid for is not lost if a later fit fails
+                save_or_spool(model, folders[seed])  # at once: what has been paid for is not lost if a later fit fails
             test, val = (accuracy(model.predict_proba(), data, part) for part in ("test", "val"))
             runs.append(_Run(model, test, val, wall, cpu))
             advance()

@@ -19,8 +19,14 @@ from caribou.cli.options import (
     LedgerOption,
     Name,
     NodeTable,
+    PeriodOfData,
+    Person,
+    Purpose,
+    Reason,
     ReplaceFingerprint,
+    noted_ledger,
 )
+from caribou.cli.spool import save_or_spool
 from caribou.cli.train import attack_words, fit_progress, parse_settings
 from caribou.errors import InputError
 
@@ -50,6 +56,10 @@ def tune(
     out: Annotated[Path | None, typer.Option(help="Save the best model to this new folder.")] = None,
     ledger: LedgerOption = None,
     replace_fingerprint: ReplaceFingerprint = False,
+    reason: Reason = None,
+    purpose: Purpose = None,
+    person: Person = None,
+    period: PeriodOfData = None,
     as_json: AsJson = False,
 ) -> None:
     """Try several settings and keep the best, within one budget.
@@ -72,6 +82,14 @@ def tune(
         raise InputError("out and ledger must not be given with --public, which releases no model")
     if out is not None:
         check_target(out)
+    noted = noted_ledger(
+        ledger,
+        purpose=purpose,
+        person=person,
+        period=period,
+        reason=reason,
+        replace_fingerprint=replace_fingerprint,
+    )
     source = GraphSource(dataset, graph, nodes, column or (), name, data_dir, classes)
     data = source.load(seed)
     if not public and out is None:
@@ -87,12 +105,13 @@ def tune(
             space=None if space is None else read_toml(space, "space"),
             fixed=parse_settings(settings or []),
             seed=seed,
-            ledger=ledger,
+            ledger=noted,
             replace_fingerprint=replace_fingerprint,
             progress=advance if public else lambda: None,
         )
     if found.fitted is not None and out is not None:
-        Model.of(method, budget, found.settings, found.fitted, data, charged=ledger is not None).save(out)
+        model = Model.of(method, budget, found.settings, found.fitted, data, charged=ledger is not None)
+        save_or_spool(model, out)
     document: dict[str, Any] = {
         "method": method,
         "dataset": str(source),

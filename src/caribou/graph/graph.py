@@ -339,6 +339,30 @@ class Graph:
             check_absent(self.absent, self.features, self.indptr, self.labels, split)
         return self._changed(split=split)
 
+    def first_nodes(self, count: int) -> Graph:
+        """The graph of the first ``count`` nodes and the edges among them: an earlier month of a graph that grew.
+
+        >>> Graph.from_edges(np.eye(3), [[0, 1], [1, 2]]).first_nodes(2).edge_index.tolist()
+        [[0, 1], [1, 0]]
+        """
+        n = integer(at_least=1, count=count)
+        if n > self.num_nodes:
+            raise InputError(f"count must be at most {self.num_nodes}, the number of nodes, got {n}")
+        kept = self.indices[: self.indptr[n]] < n
+        indptr = np.concatenate([[0], np.cumsum(kept)])[self.indptr[: n + 1]].astype(self.indptr.dtype)
+        there = np.arange(self.num_nodes) < n
+        return self._changed(
+            features=self.features[:n],
+            indptr=indptr,
+            indices=self.indices[: self.indptr[n]][kept],
+            labels=None if self.labels is None else self.labels[:n],
+            split=None
+            if self.split is None
+            else Split(*(p[there[p]] for p in (self.split.train, self.split.val, self.split.test))),
+            absent=self.absent[self.absent < n],
+            node_ids=None if self.node_ids is None else self.node_ids[:n],
+        )
+
     def renamed(self, name: str) -> Graph:
         """The same graph under another name: the one that a ledger charges.
 

@@ -88,7 +88,7 @@ class CountQuery:
     """Who sends what to whom in one stage: u sends message[u] over its edge to v if place[u] < place[v] and v receives. Public.
 
     ``place``: new nodes in the order of their rank, then n for all that are still to come or have been new. ``receives``: who may
-    receive and was never new before.
+    receive, was never new before and was in no earlier batch.
     """
 
     stage: int
@@ -103,15 +103,23 @@ class CountQuery:
 
 
 class QueryOnceGuard:
-    """Who has been new. The premise of Theorem 4 lives here: every node becomes a sender at most once.
+    """Who has been new, and who was there before. The premises of Theorems 4 and 10 live here.
 
-    A pair is asked in the stage in which the first of its ends becomes new, and in no other: later that end is not new any more.
-    So the pairs of different stages are disjoint whatever is asked, by construction.
+    Every node becomes a sender at most once. A pair is asked in the stage in which the first of its ends becomes new, and in no
+    other: later that end is not new any more. So the pairs of different stages are disjoint whatever is asked, by construction.
+
+    ``present``: nodes of earlier batches of a growing graph. They may send, and never receive. So a pair of two of them is not
+    asked again, and a pair is asked only in the batch in which its later end arrives.
     """
 
-    def __init__(self, nodes: int, classes: int) -> None:
+    def __init__(self, nodes: int, classes: int, present: np.ndarray | None = None) -> None:
         self.nodes, self.classes, self.stages = nodes, classes, 0
         self._was_new = np.zeros(nodes, dtype=bool)
+        self._present = np.zeros(nodes, dtype=bool) if present is None else np.array(present)
+        if self._present.shape != (nodes,) or self._present.dtype != bool:
+            raise InputError(
+                f"present must be {nodes} booleans, got {self._present.dtype} of shape {self._present.shape}"
+            )
 
     def query(self, new: np.ndarray, rank: np.ndarray, message: np.ndarray, receives: np.ndarray | None) -> CountQuery:
         """The next stage; a node that is new a second time is an error, before any edge is read."""
@@ -119,7 +127,7 @@ class QueryOnceGuard:
         self._check(new, rank, message, receives)
         place = np.full(self.nodes, self.nodes, dtype=np.int32)
         place[new] = np.argsort(np.argsort(rank[new], kind="stable"), kind="stable")
-        can_receive = receives & ~self._was_new
+        can_receive = receives & ~self._was_new & ~self._present
         self._was_new = self._was_new | new
         self.stages += 1
         sent = np.where(new, message, 0).astype(np.int32)
@@ -148,14 +156,18 @@ class NoisyCounts:
     """The only object that reads the private edges of a vote release.
 
     Formal guarantee: the transcript of all answers is epsilon-DP (mu-GDP) at edge level, provided that the arguments of `ask` are
-    functions of public values and of earlier answers (docs/privacy.md, Theorem 4).
+    functions of public values and of earlier answers (docs/privacy.md, Theorem 4). With ``present``, the nodes of earlier batches
+    of a growing graph, the answers of all batches together are epsilon-DP (mu-GDP), provided that every node that was there
+    before is listed (Theorem 10).
     """
 
-    def __init__(self, graph: Graph, classes: int, budget: VoteBudget, noise: NoiseSource) -> None:
+    def __init__(
+        self, graph: Graph, classes: int, budget: VoteBudget, noise: NoiseSource, present: np.ndarray | None = None
+    ) -> None:
         budget.check_size(graph.num_nodes)
         self._rows = Rows(graph.indptr.astype(np.int64), graph.indices)
         self._noise = noise
-        self._guard = QueryOnceGuard(graph.num_nodes, classes)
+        self._guard = QueryOnceGuard(graph.num_nodes, classes, present)
         self.nodes = graph.num_nodes
         self.classes = classes
         self.budget = budget

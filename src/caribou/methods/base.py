@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from caribou.errors import InputError
 from caribou.graph import Graph
+from caribou.graph.arrivals import Grown
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.certificate import Certificate
 from caribou.privacy.mechanism_records import Mechanism
-from caribou.privacy.plan import ReleasePlan
+from caribou.privacy.plan import Link, ReleasePlan
 from caribou.privacy.sizes import Sizes
 from caribou.randomness import Streams
-from caribou.release import Drawn, LedgerLike, Private, execute
+from caribou.release import Drawn, LedgerLike, Private, execute, require_left
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,6 +121,37 @@ class Method(Protocol):
         ...
 
 
+@runtime_checkable
+class PreparedMethod(Method, Protocol):
+    """A method whose encoder reads public values alone, and can be fitted before anything is charged."""
+
+    def prepare(self, graph: Graph, streams: Streams) -> object:
+        """Fit the encoder; `fit` with the same ``graph`` and ``streams`` finds it (`caribou.models.encoder.kept_encoders`)."""
+        ...
+
+
+@runtime_checkable
+class GrowingMethod(Method, Protocol):
+    """A method that can ask the pairs of arrivals under the release that the first batch was."""
+
+    def plan_batch(
+        self, sizes: Sizes, budget: Budget, weights: Mapping[str, np.ndarray], link: Link | None, batch: int
+    ) -> ReleasePlan:
+        """What `extend` will release about batch number ``batch``; ``link``: the release that pays for it, if one does."""
+        ...
+
+    def extend(
+        self,
+        plan: ReleasePlan,
+        weights: Mapping[str, np.ndarray],
+        released: Mapping[str, np.ndarray],
+        grown: Grown,
+        noise: NoiseSource,
+    ) -> Outputs:
+        """Ask the arrivals of ``grown`` by the ``plan``; ``weights`` and ``released`` are those of all earlier batches."""
+        ...
+
+
 def require_unit(budget: Budget, unit: PrivacyUnit, method: str) -> None:
     """One clear error for a budget of the wrong unit."""
     if budget.unit is not unit:
@@ -157,14 +190,15 @@ def fit(
     # a graph that cannot be fitted is refused before anything is charged
     graph.for_learning(public=budget.unit is PrivacyUnit.EDGE)
     plan = method.plan(graph.sizes(budget.unit), budget)
-    released = execute(
-        plan,
-        graph,
-        lambda source: _drawn(method.fit(plan, graph, streams, source)),
-        noise=noise or NoiseSource.secure(),
-        ledger=ledger,
-        replace_fingerprint=replace_fingerprint,
-    )
+    with _prepared(method, plan, graph, streams, ledger):
+        released = execute(
+            plan,
+            graph,
+            lambda source: _drawn(method.fit(plan, graph, streams, source)),
+            noise=noise or NoiseSource.secure(),
+            ledger=ledger,
+            replace_fingerprint=replace_fingerprint,
+        )
     return Fitted.of(released.value, released.certificate)
 
 
@@ -210,6 +244,64 @@ def predict_graph(
         replace_fingerprint=replace_fingerprint,
     )
     return Fitted.of(released.value, released.certificate)
+
+
+def extend(
+    method: Method,
+    fitted: Fitted,
+    grown: Grown,
+    budget: Budget,
+    noise: NoiseSource | None = None,
+    *,
+    link: Link | None,
+    ledger: LedgerLike | None = None,
+    private: Private | None = None,
+) -> Fitted:
+    """Ask the arrivals of a grown graph: a batch of the release that ``link`` names, or a release of its own.
+
+    Args:
+        method: the settings of the fit; it must be one that can ask arrivals.
+        fitted: weights and released arrays of all earlier batches.
+        grown: the graph in the order of arrival.
+        budget: of the first batch.
+        noise: private randomness (default: a fresh key from the operating system).
+        link: the release that pays, and the batch just before; None: this batch is charged by itself.
+        ledger: enter the batch under the release that pays, or charge it, before any noise is drawn.
+        private: the graph as its owner has it; its content is what a ledger knows.
+
+    Returns:
+        Class probabilities of everybody who was ever there, [n, C], with the certificate of this batch.
+    """
+    if not isinstance(method, GrowingMethod):
+        raise InputError(
+            f"method must ask every pair of nodes once to be extended (votes-edp), got {type(method).__name__}"
+        )
+    plan = method.plan_batch(grown.graph.sizes(budget.unit), budget, fitted.weights, link, grown.batch)
+    released = execute(
+        plan,
+        private or grown.graph,
+        lambda source: _drawn(method.extend(plan, fitted.weights, fitted.released, grown, source)),
+        noise=noise or NoiseSource.secure(),
+        ledger=ledger,
+        link=link,
+    )
+    return Fitted.of(released.value, released.certificate)
+
+
+@contextmanager
+def _prepared(
+    method: Method, plan: ReleasePlan, graph: Graph, streams: Streams, ledger: LedgerLike | None
+) -> Iterator[None]:
+    """Public work first: an encoder that fails, or a process that is killed during it, then costs nothing."""
+    if not isinstance(method, PreparedMethod):
+        yield
+        return
+    from caribou.models.encoder import encoders_once
+
+    require_left(plan, graph, ledger)
+    with encoders_once():
+        method.prepare(graph, streams)
+        yield
 
 
 def _drawn(outputs: Outputs) -> Drawn[Outputs]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import scipy.sparse as sp
@@ -107,12 +108,19 @@ class ClassPrior:
         )
 
 
+_kept: WeakKeyDictionary[Graph, dict[int, tuple[ClassPrior, np.ndarray]]] = WeakKeyDictionary()
+"""Priors of graphs in use, by the public seed: fitted before a release is charged, used again by the fits of a search."""
+
+
 def class_probabilities(graph: Graph, streams: Streams) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     """Class probabilities of every node, [n, C]: those that came with the graph, or fitted ones; and the weights of the fit."""
     if graph.prior is not None:
         _require_out_of_fold(graph, graph.prior)
         return graph.prior, {}
-    prior, probabilities = fit_class_prior(graph, streams)
+    of_graph = _kept.setdefault(graph, {})
+    if streams.seed not in of_graph:
+        of_graph[streams.seed] = fit_class_prior(graph, streams)
+    prior, probabilities = of_graph[streams.seed]
     return probabilities, prior.to_arrays()
 
 

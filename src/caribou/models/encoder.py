@@ -270,6 +270,16 @@ def kept_encoders(store: Store | None = None) -> Iterator[None]:
         _kept.reset(token)
 
 
+@contextmanager
+def encoders_once() -> Iterator[None]:
+    """As `kept_encoders` in memory, unless encoders are kept already."""
+    if _kept.get() is not None:
+        yield
+        return
+    with kept_encoders():
+        yield
+
+
 def cross_fit(graph: Graph, streams: Streams, hidden: tuple[int, ...] = HIDDEN) -> Prior:
     """Fit the configurations, keep the one that validates better, and predict every node out of fold.
 

@@ -41,6 +41,7 @@ class AssumptionName(Enum):
     PUBLIC_MATRIX = "public matrix"
     PARALLEL_COMPOSITION = "parallel composition"
     RELEASED_WEIGHTS = "weights"
+    ARRIVALS = "arrivals"
 
     @classmethod
     def parse(cls, word: Any) -> AssumptionName:
@@ -251,6 +252,14 @@ def _initial_state(p: Mapping[str, Any]) -> str:
     )
 
 
+def _arrivals(p: Mapping[str, Any]) -> str:
+    return (
+        f"This is batch {p['batch']} of the release of certificate {p['release']}, and extends certificate {p['extends']}. All "
+        "batches together cost this epsilon once: who arrives when is public, no pair of nodes of earlier batches was asked "
+        "again, and no other certificate extends the same one."
+    )
+
+
 def _plain(words: str) -> Callable[[Mapping[str, Any]], str]:
     return lambda _: words
 
@@ -309,4 +318,5 @@ _SENTENCES: dict[AssumptionName, tuple[_Kinds, Callable[[Mapping[str, Any]], str
         _NOTHING,
         _plain("W was released before A W was computed, and its rows were brought to length 1 in place."),
     ),
+    AssumptionName.ARRIVALS: ({"release": str, "extends": str, "batch": int}, _arrivals),
 }

@@ -84,31 +84,36 @@ def costs_nothing(release: Release) -> bool:
     )
 
 
-def largest_pure(releases: Sequence[Release], budget: Budget) -> float:
+def largest_pure(releases: Sequence[Release], budget: Budget, count: int = 1) -> float:
     """The largest epsilon, up to the budget's, of one further pure release that is accepted, rounded down.
 
-    A first one may cost the whole budget.
+    A first one may cost the whole budget. ``count``: of so many further ones, all alike.
+
+    >>> round(largest_pure([[EpsilonDelta(1.0)]], Budget(4), count=2), 6)
+    1.5
     """
-    return _largest(releases, budget, EpsilonDelta, budget.epsilon)
+    return _largest(releases, budget, EpsilonDelta, budget.epsilon, count)
 
 
-def largest_gaussian(releases: Sequence[Release], budget: Budget) -> float:
-    """The same for one further Gaussian release: its epsilon at the budget's delta."""
+def largest_gaussian(releases: Sequence[Release], budget: Budget, count: int = 1) -> float:
+    """The same for further Gaussian releases: the epsilon of each at the budget's delta."""
     whole = accounting.gdp_mu(epsilon=budget.epsilon, delta=budget.delta)
-    mu = _largest(releases, budget, lambda mu: Gaussian(1 / mu), whole)
+    mu = _largest(releases, budget, lambda mu: Gaussian(1 / mu), whole, count)
     if mu in (0.0, whole):
         return budget.epsilon if mu else 0.0
     return accounting.gdp_epsilon(mu=mu, delta=budget.delta)
 
 
-def _largest(releases: Sequence[Release], budget: Budget, event: Callable[[float], Event], whole: float) -> float:
-    """The largest size up to ``whole`` of one further event that is accepted, to 10^-12 of it; 0 if none is."""
-    if all(map(costs_nothing, releases)):
+def _largest(
+    releases: Sequence[Release], budget: Budget, event: Callable[[float], Event], whole: float, count: int
+) -> float:
+    """The largest size up to ``whole`` of ``count`` further events that are accepted, to 10^-12 of it; 0 if none is."""
+    if count == 1 and all(map(costs_nothing, releases)):
         return whole
     before = set(_sums_of_choices(releases, budget))
 
     def accepted(size: float) -> bool:
-        (further,) = _sums_of_choices([[event(size)]], budget)
+        (further,) = _sums_of_choices([[event(size)]] * count, budget)
         return all(_epsilon(sums.plus(further), budget) <= budget.epsilon for sums in before)
 
     if accepted(whole):

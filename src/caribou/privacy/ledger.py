@@ -17,6 +17,7 @@ What it does not guarantee
     - The budget is fixed before. One that is raised because of what releases showed promises nothing about both.
     - Without a finite budget nothing is promised, and the total is that of releases fixed in advance
       (`caribou.privacy.accounting.epsilon_of`).
+    - A budget per month, quarter or year is kept within each calendar period. Over several periods their budgets add up.
     - Overlapping data sets under different names are separate accounts: a person who is in both is protected by the
       composition of both.
 
@@ -24,6 +25,12 @@ Two units
     Every release counts at both (`caribou.privacy.accounting.at_unit`). An edge-level release declares features and labels
     public, whatever it costs, so the node balance of its data set is infinite from then on: it is refused under a finite node
     budget, and afterwards no such budget can be set. A node-level release counts twice at edge level.
+
+Batches of a growing graph
+    A release that extends another asks pairs of arrivals alone (docs/privacy.md, Theorem 10). All batches of one release
+    cost its epsilon once; within a period they count once, too, whichever period the first one was made in. A batch is
+    refused if the one before is not in the ledger, has another cost, or was extended already: the arrivals of two batches
+    after the same one may be the same people, and their pairs would be asked twice.
 
 Fingerprints
     A data set is a name chosen by its owner plus a keyed hash (HMAC-SHA256) of its content. No raw data enters the
@@ -43,7 +50,7 @@ import re
 import unicodedata
 import warnings
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -63,8 +70,9 @@ from caribou.privacy.ledger_file import (
     decode_events,
     encode_events,
 )
+from caribou.privacy.periods import Period
 
-__all__ = ["APPLICATION_ID", "SCHEMA_VERSION", "Balance", "Change", "Charge", "Ledger", "LedgerEntry"]
+__all__ = ["APPLICATION_ID", "SCHEMA_VERSION", "Balance", "Change", "Charge", "EntryNote", "Ledger", "LedgerEntry"]
 
 FINGERPRINT_VERSION = 2
 EDGES_VERSION = "2e"
@@ -75,6 +83,36 @@ RESOLUTION = 1e-9
 """Totals are compared with the budget up to this relative rounding. Calibration rounds the noise up and the accountant
 rounds epsilon up, so a release calibrated to the whole budget comes out at epsilon (1 + 3e-14) and must be accepted.
 The allowance is on the total, not per release, so it does not add up."""
+
+
+NOTICE_SHARE = 0.8
+"""From this share of a budget on, every charge says how much is left."""
+
+
+@dataclass(frozen=True)
+class EntryNote:
+    """What the owner wants an entry to say, in words of one line.
+
+    Args:
+        purpose: what the release is for.
+        person: who makes it.
+        period: the time that the data is about, e.g. 2026-11. Which budget pays is decided by the date, never by this word.
+        reason: why changed content is still about the same people.
+
+    >>> EntryNote(purpose="monthly scores", person="ada").purpose
+    'monthly scores'
+    """
+
+    purpose: str | None = None
+    person: str | None = None
+    period: str | None = None
+    reason: str | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("purpose", "person", "period", "reason"):
+            value = getattr(self, name)
+            if value is not None:
+                ledger_text(**{name: value})
 
 
 @dataclass(frozen=True)
@@ -102,6 +140,10 @@ class Balance:
     ``budget``: None if none was set. ``gaussian_left`` and ``pure_left``: the largest epsilon, at the budget's delta, of
     one further release with Gaussian noise, or of a pure one; None if no budget is set.
 
+    ``per``: how often the budget begins anew. If it does, the figures are those of the present ``period``, ``months_left`` counts
+    its months from this one on, and ``gaussian_per_month`` and ``pure_per_month`` are what one release in each of them may
+    cost. ``periods``: in how many periods something was released; over all of them their budgets add up.
+
     >>> left = {"gaussian_left": 0.8, "pure_left": 1.0}
     >>> balance = Balance("survey", PrivacyUnit.EDGE, 1e-5, releases=2, epsilon_spent=3.0, budget=Budget(4), **left)
     >>> balance.epsilon_left, balance.exceeded
@@ -116,6 +158,12 @@ class Balance:
     budget: Budget | None
     gaussian_left: float | None
     pure_left: float | None
+    per: Period | None = None
+    period: str | None = None
+    months_left: int | None = None
+    gaussian_per_month: float | None = None
+    pure_per_month: float | None = None
+    periods: int = field(default=1)
 
     @property
     def epsilon_left(self) -> float | None:
@@ -212,23 +260,25 @@ class Ledger:
         known = {_version_of(c.new) for c in self._contents().changes if isinstance(c.new, str)}
         return (FINGERPRINT_VERSION, 1) if "1" in known else (FINGERPRINT_VERSION,)
 
-    def set_budget(self, name: str, budget: Budget) -> Balance:
+    def set_budget(self, name: str, budget: Budget, *, per: Period | str | None = None) -> Balance:
         """Set the total of (data set, ``budget.unit``). Every change is kept in the history.
 
-        A budget below what is already spent is accepted: the returned balance is then ``exceeded``, and no release
-        is allowed any more. A finite node budget is refused after an edge-level release, because it could never be kept.
+        ``per``: month, quarter or year: the budget begins anew with each calendar period (UTC). A budget below what is already
+        spent is accepted: the returned balance is then ``exceeded``, and no release is allowed any more. A finite node budget is
+        refused after an edge-level release, because it could never be kept.
         """
         ledger_text(dataset=name)
         if not isinstance(budget, Budget):
             raise InputError(f"budget must be a Budget, got {type(budget).__name__}")
+        per = None if per is None else Period.parse(per)
         with self._file.transaction(write=True) as entries:
             contents = _Contents(*entries.read_intact())
             _require_one_spelling(contents, name)
             _require_node_protection(contents, name, budget)
-            balance = _balance(contents, name, budget.unit, budget)
-            old = contents.budget(name, budget.unit)
-            if old != budget:
-                entries.append_change(self._now(), name, "budget", budget.unit, old=old, new=budget)
+            old, now = contents.budget(name, budget.unit), self._now()
+            balance = _balance(contents, name, budget.unit, budget, per, now)
+            if (old, contents.per(name, budget.unit)) != (budget, per):
+                entries.append_change(now, name, "budget", budget.unit, old=old, new=budget, per=per)
         return balance
 
     def charge(
@@ -241,6 +291,8 @@ class Ledger:
         fingerprints: Sequence[str] = (),
         replace_fingerprint: bool = False,
         certificate_id: str | None = None,
+        extends: str | None = None,
+        note: EntryNote | None = None,
     ) -> Charge:
         """Record a release that is about to be made, or refuse it. To be called before any noise is drawn.
 
@@ -252,10 +304,22 @@ class Ledger:
         ``fingerprints`` (see `fingerprint`) tie the name to the content: a name whose content has changed, and
         content that is known under another name, are refused. Degrees that are known under another name are warned of. An
         owner who turns warnings into errors refuses such a release, too. ``replace_fingerprint=True`` is the owner's
-        declaration that the new content is about the same people; what they have spent stays spent.
+        declaration that the new content is about the same people; what they have spent stays spent. ``note`` holds the reason.
+
+        ``extends``: the certificate of the batch just before, of a release that asks pairs of arrivals alone: it costs nothing
+        more. In a ledger that has budgets, a name without one is refused. A total above four fifths of its budget is warned of.
         """
         return self._append_release(
-            name, unit, events, description, certificate_id, fingerprints, replace_fingerprint, already_made=False
+            name,
+            unit,
+            events,
+            description,
+            certificate_id,
+            fingerprints,
+            replace_fingerprint,
+            extends,
+            note,
+            already_made=False,
         )
 
     def require(self, name: str, unit: PrivacyUnit | str, events: Sequence[Event], *, releases: int = 1) -> None:
@@ -269,7 +333,10 @@ class Ledger:
         ledger_text(dataset=name)
         contents = self._intact()
         _require_one_spelling(contents, name)
-        _require_affordable(contents, name, unit, (decode_events(encode_events(events)),) * releases)
+        _require_budget(contents, name)
+        now = self._now()
+        planned = _planned(name, unit, decode_events(encode_events(events)), now)
+        _require_affordable(contents, contents.plus(*(planned,) * releases), planned)
 
     def record_past(
         self,
@@ -279,13 +346,58 @@ class Ledger:
         *,
         description: str,
         certificate_id: str | None = None,
+        note: EntryNote | None = None,
     ) -> Charge:
         """Record a release that has been made elsewhere, whatever the budget says.
 
         It cannot be taken back, so a ledger that left it out would promise more than is true. The data set may be
         overspent afterwards (``total(...).exceeded``); no further release is then allowed.
         """
-        return self._append_release(name, unit, events, description, certificate_id, already_made=True)
+        return self._append_release(name, unit, events, description, certificate_id, note=note, already_made=True)
+
+    def merge(self, other: Ledger) -> tuple[LedgerEntry, ...]:
+        """Take over what another ledger recorded, e.g. that of another machine; returns the entries that were new here.
+
+        Entries keep their time, words and status, and count in full, whatever the budgets say: they cannot be taken back. One
+        that is here already is not counted twice. A budget of a name that has none here comes along; one that is here stays.
+        Fingerprints stay behind, because the other ledger has another key.
+        """
+        there = other._intact()
+        taken: list[LedgerEntry] = []
+        with self._file.transaction(write=True) as entries:
+            for entry in there.releases:
+                contents = _Contents(*entries.read_intact())
+                if contents.knows(entry):
+                    continue
+                _require_one_spelling(contents, entry.dataset)
+                self._require_new_certificate(contents, entry.dataset, entry.certificate_id, entry.unit, entry.events)
+                total = _total(contents.plus(entry), entry)
+                identity = entries.append_release(
+                    entry.time,
+                    entry.dataset,
+                    entry.unit,
+                    events=encode_events(entry.events),
+                    description=entry.description,
+                    certificate_id=entry.certificate_id,
+                    delta=_delta(contents.budget(entry.dataset, entry.unit)),
+                    epsilon_total=total,
+                    status=entry.status,
+                    extends=entry.extends,
+                    purpose=entry.purpose,
+                    person=entry.person,
+                    period=entry.period,
+                )
+                taken.append(replace(entry, id=identity, epsilon_total=total))
+            contents = _Contents(*entries.read_intact())
+            for name in there.names():
+                for unit in PrivacyUnit:
+                    budget = there.budget(name, unit)
+                    if budget is not None and contents.budget(name, unit) is None:
+                        _require_one_spelling(contents, name)
+                        _require_node_protection(contents, name, budget)
+                        per = there.per(name, unit)
+                        entries.append_change(self._now(), name, "budget", unit, old=None, new=budget, per=per)
+        return tuple(taken)
 
     def annotate(self, charge_id: int, status: str) -> None:
         """Mark a release as ``released`` or ``failed``. This never reduces what is spent."""
@@ -301,13 +413,13 @@ class Ledger:
         unit = PrivacyUnit.parse(unit)
         contents = self._intact()
         self._require_known(contents, name)
-        return _balance(contents, name, unit, contents.budget(name, unit))
+        return _balance(contents, name, unit, contents.budget(name, unit), contents.per(name, unit), self._now())
 
     def datasets(self) -> tuple[Balance, ...]:
         """The balances of every data set at both units, by name."""
         contents = self._intact()
         return tuple(
-            _balance(contents, name, unit, contents.budget(name, unit))
+            _balance(contents, name, unit, contents.budget(name, unit), contents.per(name, unit), self._now())
             for name in contents.names()
             for unit in PrivacyUnit
         )
@@ -333,14 +445,13 @@ class Ledger:
         self._require_known(contents, name)
         budget = contents.budget(name, unit)
         totals: dict[int, float] = {}
-        releases: tuple[tuple[Event, ...], ...] = ()
-        for entry in contents.of(name):
-            releases += (accounting.at_unit(entry.events, made_at=entry.unit, at=unit),)
+        for number, entry in enumerate(contents.of(name)):
             if entry.unit is not unit:
                 continue
             # Without a budget every prefix would be composed again, which is slow; then the recorded total was computed alike.
             known = budget is None and entry.delta == _delta(budget)
-            totals[entry.id] = entry.epsilon_total if known else _epsilon(releases, budget)
+            so_far = replace(contents, releases=contents.of(name)[: number + 1])
+            totals[entry.id] = entry.epsilon_total if known else _total(so_far, entry)
         return totals
 
     def check(self) -> tuple[str, ...]:
@@ -363,10 +474,12 @@ class Ledger:
         certificate_id: str | None,
         fingerprints: Sequence[str] = (),
         replace_fingerprint: bool = False,
+        extends: str | None = None,
+        note: EntryNote | None = None,
         *,
         already_made: bool,
     ) -> Charge:
-        unit = PrivacyUnit.parse(unit)
+        unit, note = PrivacyUnit.parse(unit), note or EntryNote()
         ledger_text(dataset=name)
         description = ledger_text(
             description=" ".join(description.split()) if isinstance(description, str) else description
@@ -379,13 +492,20 @@ class Ledger:
             contents = _Contents(*entries.read_intact())
             _require_one_spelling(contents, name)
             self._require_new_certificate(contents, name, certificate_id, unit, new_events)
-            self._bind_fingerprints(entries, contents, name, fingerprints, replace_fingerprint)
+            if extends is not None:
+                _require_extendable(contents, name, unit, new_events, extends)
+            self._bind_fingerprints(entries, contents, name, fingerprints, replace_fingerprint, note)
+            time = self._now()
+            new = _planned(name, unit, new_events, time, certificate_id, extends)
+            after = contents.plus(new)
             if not already_made:
-                _require_affordable(contents, name, unit, (new_events,))
+                _require_budget(contents, name)
+                _require_affordable(contents, after, new)
             budget = contents.budget(name, unit)
             delta = _delta(budget)
-            total = _epsilon((*contents.costs(name, unit), new_events), budget)
-            time = self._now()
+            total = _total(after, new)
+            if not already_made and extends is None:
+                _warn_of_little_left(after, new, total)
             identity = entries.append_release(
                 time,
                 name,
@@ -396,11 +516,21 @@ class Ledger:
                 delta=delta,
                 epsilon_total=total,
                 status="released" if already_made else "spent",
+                extends=extends,
+                purpose=note.purpose,
+                person=note.person,
+                period=note.period,
             )
         return Charge(identity, time, name, unit, delta, total, _left(budget, total))
 
     def _bind_fingerprints(
-        self, entries: Transaction, contents: _Contents, name: str, fingerprints: Sequence[str], replace: bool
+        self,
+        entries: Transaction,
+        contents: _Contents,
+        name: str,
+        fingerprints: Sequence[str],
+        replace: bool,
+        note: EntryNote,
     ) -> None:
         """Tie the name to its content, in every version that was given; each is compared with entries of its own version."""
         for fingerprint in fingerprints:
@@ -434,7 +564,17 @@ class Ledger:
                     "people (what they have spent then stays spent)"
                 )
             if version != "1":  # of an older version nothing new is recorded
-                entries.append_change(self._now(), name, "fingerprint", None, old=old, new=fingerprint)
+                replaced = old is not None
+                entries.append_change(
+                    self._now(),
+                    name,
+                    "fingerprint",
+                    None,
+                    old=old,
+                    new=fingerprint,
+                    person=note.person if replaced else None,
+                    reason=note.reason if replaced else None,
+                )
 
     def _now(self) -> datetime:
         time = self._clock()
@@ -497,9 +637,59 @@ class _Contents:
     def of(self, name: str, unit: PrivacyUnit | None = None) -> tuple[LedgerEntry, ...]:
         return tuple(r for r in self.releases if r.dataset == name and unit in (None, r.unit))
 
-    def costs(self, name: str, unit: PrivacyUnit) -> tuple[tuple[Event, ...], ...]:
-        """What each release of the data set, at either unit, costs at this one."""
-        return tuple(accounting.at_unit(r.events, made_at=r.unit, at=unit) for r in self.of(name))
+    def plus(self, *entries: LedgerEntry) -> _Contents:
+        """With further releases."""
+        return replace(self, releases=(*self.releases, *entries))
+
+    def costs(
+        self, name: str, unit: PrivacyUnit, window: tuple[datetime, datetime] | None = None
+    ) -> tuple[tuple[Event, ...], ...]:
+        """What each release of the data set, at either unit, costs at this one; ``window``: of those made in it alone.
+
+        Batches of one release ask disjoint pairs. So they cost once, in every window that has one of them.
+        """
+        counted: set[str] = set()
+        found = []
+        for entry in self.of(name):
+            if window is not None and not window[0] <= entry.time < window[1]:
+                continue
+            first = self.first_batch(entry)
+            if first is not None and first in counted:
+                continue
+            if first is not None:
+                counted.add(first)
+            found.append(accounting.at_unit(entry.events, made_at=entry.unit, at=unit))
+        return tuple(found)
+
+    def first_batch(self, entry: LedgerEntry) -> str | None:
+        """The certificate of the release that pays for this entry: its own, unless it extends another."""
+        parents = {r.certificate_id: r.extends for r in self.of(entry.dataset) if r.certificate_id is not None}
+        at, seen = entry.certificate_id, set()
+        if entry.extends is not None:
+            at = entry.extends
+        while at is not None and parents.get(at) is not None and at not in seen:
+            seen.add(at)
+            at = parents[at]
+        return at
+
+    def knows(self, entry: LedgerEntry) -> bool:
+        """Whether this very release is here: by its certificate, or without one by everything that was recorded."""
+        words: tuple[str, ...] = ("time", "dataset", "unit", "events", "description", "certificate_id")
+        if entry.certificate_id is not None:
+            words = ("dataset", "unit", "events", "certificate_id")
+        return any(all(getattr(r, w) == getattr(entry, w) for w in words) for r in self.releases)
+
+    def per(self, name: str, unit: PrivacyUnit) -> Period | None:
+        """How often the budget begins anew."""
+        for change in reversed(self.changes):
+            if change.dataset == name and change.unit is unit and isinstance(change.new, Budget):
+                return change.per
+        return None
+
+    def window(self, name: str, unit: PrivacyUnit, time: datetime) -> tuple[datetime, datetime] | None:
+        """The period of the budget that ``time`` lies in; None if it never begins anew."""
+        per = self.per(name, unit)
+        return None if per is None else per.window(time)
 
     def budget(self, name: str, unit: PrivacyUnit) -> Budget | None:
         for change in reversed(self.changes):
@@ -563,20 +753,89 @@ def _affordable(total: float, budget: Budget) -> bool:
     return total <= budget.epsilon * (1 + RESOLUTION)
 
 
-def _require_affordable(
-    contents: _Contents, name: str, unit: PrivacyUnit, planned: tuple[tuple[Event, ...], ...]
+def _planned(
+    name: str,
+    unit: PrivacyUnit,
+    events: tuple[Event, ...],
+    time: datetime,
+    certificate_id: str | None = None,
+    extends: str | None = None,
+) -> LedgerEntry:
+    """A release that is not recorded yet, to be judged like one that is."""
+    return LedgerEntry(0, time, name, unit, events, "planned", certificate_id, 0.0, 0.0, "spent", extends)
+
+
+def _total(contents: _Contents, entry: LedgerEntry) -> float:
+    """The total of the entry's data set at its unit, in the period of the entry."""
+    window = contents.window(entry.dataset, entry.unit, entry.time)
+    return _epsilon(contents.costs(entry.dataset, entry.unit, window), contents.budget(entry.dataset, entry.unit))
+
+
+def _require_budget(contents: _Contents, name: str) -> None:
+    """Where the owner sets budgets, a name that has none is a slip of the pen, or a way around them."""
+    named = {change.dataset for change in contents.changes if isinstance(change.new, Budget)}
+    if named and name not in named:
+        raise LedgerError(
+            f"data set {name!r}: must have a budget, because this ledger has budgets (for {', '.join(sorted(named))}); set one "
+            f"with `caribou ledger budget {name} --epsilon E --unit edge|node` (--epsilon inf for no limit), or use the name "
+            "that has one (--name)"
+        )
+
+
+def _require_extendable(
+    contents: _Contents, name: str, unit: PrivacyUnit, events: tuple[Event, ...], extends: str
 ) -> None:
-    """A release counts at both units, and no budget of either may be exceeded."""
+    """A batch costs nothing only as the one next batch of a release that is here, with the same noise."""
+    before = [r for r in contents.of(name) if r.certificate_id == extends]
+    if not before:
+        elsewhere = sorted({r.dataset for r in contents.releases if r.certificate_id == extends})
+        hint = f" (it is recorded under {elsewhere[0]!r}: use that name, --name)" if elsewhere else ""
+        raise LedgerError(
+            f"data set {name!r}: certificate {extends}, which this batch extends, is not in this ledger{hint}; give the ledger "
+            "that the model was charged in, or record its certificate with `caribou ledger add --certificate`"
+        )
+    if (before[0].unit, before[0].events) != (unit, events):
+        raise LedgerError(
+            f"data set {name!r}: a batch must have the cost of the release that it extends (release {before[0].id}), got "
+            "another: its settings were changed"
+        )
+    after = [r for r in contents.of(name) if r.extends == extends]
+    if after:
+        raise LedgerError(
+            f"data set {name!r}: certificate {extends} was extended already, by certificate {after[0].certificate_id} (release "
+            f"{after[0].id}): a second extension would ask pairs of the same people twice; extend the model that holds that "
+            "certificate, or charge this batch as a release of its own (spend=True, --spend)"
+        )
+
+
+def _require_affordable(before: _Contents, after: _Contents, new: LedgerEntry) -> None:
+    """A release counts at both units, and no budget of either may be exceeded in the period of the release."""
+    name, unit = new.dataset, new.unit
     for at in PrivacyUnit:
-        budget = contents.budget(name, at)
+        budget = before.budget(name, at)
         if budget is None:
             continue
-        spent = contents.costs(name, at)
-        releases = spent + tuple(accounting.at_unit(events, made_at=unit, at=at) for events in planned)
+        window = before.window(name, at, new.time)
+        releases = after.costs(name, at, window)
         total = _epsilon(releases, budget)
-        if not _affordable(total, budget):
-            why = _why_of_units(contents, name, unit, at) or _why_infinite(total, releases)
-            raise BudgetExceeded(_refusal(_balance(contents, name, at, budget), budget, total) + why)
+        if not _affordable(total, budget) and releases != before.costs(name, at, window):
+            why = _why_of_units(before, name, unit, at) or _why_infinite(total, releases)
+            balance = _balance(before, name, at, budget, before.per(name, at), new.time)
+            raise BudgetExceeded(_refusal(balance, budget, total) + why)
+
+
+def _warn_of_little_left(after: _Contents, new: LedgerEntry, total: float) -> None:
+    """Before anything is written: whoever turns warnings into errors refuses such a release."""
+    budget = after.budget(new.dataset, new.unit)
+    if budget is None or not budget.is_private or total < NOTICE_SHARE * budget.epsilon:
+        return
+    per = after.per(new.dataset, new.unit)
+    when = "" if per is None else f" of {per.label(new.time)}, with {per.months_left(new.time)} month(s) to go,"
+    warnings.warn(
+        f"data set {new.dataset!r}, {new.unit.value} level: {total / budget.epsilon:.0%} of the budget{when} is spent with this "
+        f"release: epsilon = {total:.4g} of {budget.epsilon:g}",
+        stacklevel=2,
+    )
 
 
 def _why_of_units(contents: _Contents, name: str, unit: PrivacyUnit, at: PrivacyUnit) -> str:
@@ -625,13 +884,35 @@ def _left(budget: Budget | None, spent: float) -> float | None:
     return left if left > budget.epsilon * RESOLUTION else 0.0
 
 
-def _balance(contents: _Contents, name: str, unit: PrivacyUnit, budget: Budget | None) -> Balance:
-    releases = contents.costs(name, unit)
+def _balance(
+    contents: _Contents, name: str, unit: PrivacyUnit, budget: Budget | None, per: Period | None, now: datetime
+) -> Balance:
+    window = None if per is None else per.window(now)
+    releases = contents.costs(name, unit, window)
     spent = _epsilon(releases, budget)
     gaussian = pure = _left(budget, spent)
     if budget is not None and budget.is_private and gaussian:
         gaussian, pure = filters.largest_gaussian(releases, budget), filters.largest_pure(releases, budget)
-    return Balance(name, unit, _delta(budget), len(contents.of(name, unit)), spent, budget, gaussian, pure)
+    made = contents.of(name, unit)
+    balance = Balance(name, unit, _delta(budget), len(made), spent, budget, gaussian, pure)
+    if per is None:
+        return balance
+    months = per.months_left(now)
+    each = (gaussian, pure)
+    if budget is not None and budget.is_private and gaussian and months > 1:
+        each = (
+            filters.largest_gaussian(releases, budget, months),
+            filters.largest_pure(releases, budget, months),
+        )
+    return replace(
+        balance,
+        per=per,
+        period=per.label(now),
+        months_left=months,
+        gaussian_per_month=each[0],
+        pure_per_month=each[1],
+        periods=len({per.label(entry.time) for entry in contents.of(name)}),
+    )
 
 
 def _refusal(balance: Balance, budget: Budget, total: float) -> str:
@@ -639,9 +920,22 @@ def _refusal(balance: Balance, budget: Budget, total: float) -> str:
     style = "{:.6g}" if f"{total:.6g}" != f"{budget.epsilon:.6g}" else "{!r}"
     return (
         f"data set {balance.dataset!r}, {budget.unit.value} level: this release would bring the total to epsilon = "
-        f"{style.format(total)} at delta = {budget.delta:g}; the budget is {style.format(budget.epsilon)}, "
+        f"{style.format(total)} at delta = {budget.delta:g}; the budget{_of_period(balance)} is {style.format(budget.epsilon)}, "
         f"spent so far {balance.epsilon_spent:.6g}, left {balance.gaussian_left:.6g} for a Gaussian release or "
-        f"{balance.pure_left:.6g} for a pure one"
+        f"{balance.pure_left:.6g} for a pure one{_per_month(balance)}"
+    )
+
+
+def _of_period(balance: Balance) -> str:
+    return "" if balance.period is None else f" of {balance.period}"
+
+
+def _per_month(balance: Balance) -> str:
+    if balance.months_left is None or balance.gaussian_per_month is None:
+        return ""
+    return (
+        f"; for one release in each of the {balance.months_left} month(s) left: {balance.gaussian_per_month:.4g} for Gaussian "
+        f"releases or {balance.pure_per_month:.4g} for pure ones"
     )
 
 

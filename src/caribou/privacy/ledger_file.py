@@ -39,9 +39,10 @@ from caribou._validate import positive
 from caribou.errors import LedgerError
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.events import Event, event_from_dict, event_to_dict
+from caribou.privacy.periods import Period
 
 APPLICATION_ID = 0x43415242  # "CARB"; `file` and SQLite tools read it from the header
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 _KEY_BYTES = hashlib.sha256().digest_size
 _RELEASE_FIELDS = (
@@ -56,7 +57,21 @@ _RELEASE_FIELDS = (
     "epsilon_total",
 )
 _CHANGE_FIELDS = ("id", "time", "dataset", "field", "unit", "old", "new")
-_CHAINS = {"releases": _RELEASE_FIELDS, "changes": _CHANGE_FIELDS}
+_LATER_FIELDS = {"releases": ("extends", "purpose", "person", "period"), "changes": ("person", "reason")}
+"""Fields of version 2, which may be empty. An empty one is not part of the hash of its row, so rows of version 1 keep theirs."""
+_CHAINS = {
+    "releases": (*_RELEASE_FIELDS, *_LATER_FIELDS["releases"]),
+    "changes": (*_CHANGE_FIELDS, *_LATER_FIELDS["changes"]),
+}
+
+_ONLY_THE_STATUS = f"""CREATE TRIGGER releases_update BEFORE UPDATE OF {", ".join(_CHAINS["releases"])}, hash ON releases
+        BEGIN SELECT RAISE(ABORT, 'releases are append-only: only the status may change'); END"""
+_FROM_VERSION_1 = (
+    *(f"ALTER TABLE {chain} ADD COLUMN {field} TEXT" for chain, fields in _LATER_FIELDS.items() for field in fields),
+    "DROP TRIGGER releases_update",
+    _ONLY_THE_STATUS,
+    "PRAGMA user_version = 2",
+)
 
 # INSERT OR REPLACE removes rows without firing DELETE triggers, hence the triggers on INSERT.
 _SCHEMA = (
@@ -64,15 +79,14 @@ _SCHEMA = (
     """CREATE TABLE releases (
         id INTEGER PRIMARY KEY AUTOINCREMENT, time TEXT NOT NULL, dataset TEXT NOT NULL, unit TEXT NOT NULL,
         events TEXT NOT NULL, description TEXT NOT NULL, certificate_id TEXT, delta REAL NOT NULL,
-        epsilon_total REAL NOT NULL, hash TEXT NOT NULL,
+        epsilon_total REAL NOT NULL, extends TEXT, purpose TEXT, person TEXT, period TEXT, hash TEXT NOT NULL,
         status TEXT NOT NULL CHECK (status IN ('spent', 'released', 'failed')),
         UNIQUE (dataset, certificate_id))""",
     """CREATE TABLE changes (
         id INTEGER PRIMARY KEY AUTOINCREMENT, time TEXT NOT NULL, dataset TEXT NOT NULL, field TEXT NOT NULL,
-        unit TEXT, old TEXT, new TEXT NOT NULL, hash TEXT NOT NULL)""",
+        unit TEXT, old TEXT, new TEXT NOT NULL, person TEXT, reason TEXT, hash TEXT NOT NULL)""",
     "CREATE TABLE heads (chain TEXT PRIMARY KEY, entries INTEGER NOT NULL, hash TEXT NOT NULL)",
-    f"""CREATE TRIGGER releases_update BEFORE UPDATE OF {", ".join(_RELEASE_FIELDS)}, hash ON releases
-        BEGIN SELECT RAISE(ABORT, 'releases are append-only: only the status may change'); END""",
+    _ONLY_THE_STATUS,
     """CREATE TRIGGER releases_delete BEFORE DELETE ON releases
         BEGIN SELECT RAISE(ABORT, 'releases are append-only'); END""",
     """CREATE TRIGGER releases_replace BEFORE INSERT ON releases
@@ -97,7 +111,9 @@ class LedgerEntry:
     ``certificate_id`` if it has a certificate. ``epsilon_total`` is the total after it, at ``delta``, both as they were when
     recorded.
 
-    ``status`` is ``spent`` (nothing more is known), ``released`` or ``failed``; all three count in full.
+    ``status`` is ``spent`` (nothing more is known), ``released`` or ``failed``; all three count in full. ``extends``: the
+    certificate of the batch just before, of a release that asks pairs of arrivals alone and costs nothing more. ``purpose``,
+    ``person`` and ``period`` are the owner's words: what for, who, and about which time.
 
     >>> when = datetime(2026, 1, 31)
     >>> LedgerEntry(1, when, "survey", PrivacyUnit.EDGE, (), "model", None, 1e-5, epsilon_total=4.0, status="spent").dataset
@@ -114,11 +130,18 @@ class LedgerEntry:
     delta: float
     epsilon_total: float
     status: str
+    extends: str | None = None
+    purpose: str | None = None
+    person: str | None = None
+    period: str | None = None
 
 
 @dataclass(frozen=True)
 class Change:
-    """One entry of a data set's history: its ``budget`` at a unit, or its ``fingerprint``, was set or replaced."""
+    """One entry of a data set's history: its ``budget`` at a unit, or its ``fingerprint``, was set or replaced.
+
+    ``per``: how often the new budget begins anew; None: never. ``person`` and ``reason``: who replaced a fingerprint, and why.
+    """
 
     id: int
     time: datetime
@@ -127,6 +150,9 @@ class Change:
     unit: PrivacyUnit | None
     old: Budget | str | None
     new: Budget | str
+    per: Period | None = None
+    person: str | None = None
+    reason: str | None = None
 
 
 class LedgerFile:
@@ -155,6 +181,8 @@ class LedgerFile:
         """
         opened = self._identity() if write else None
         with self._begun("BEGIN IMMEDIATE" if write else "BEGIN") as connection:
+            if write:
+                self._bring_to_this_version(connection)
             transaction = Transaction(connection, self.path, self.key, self._seen)
             yield transaction
         if write and self._identity() != opened:
@@ -251,6 +279,12 @@ class LedgerFile:
         if mode == "wal":
             connection.execute("PRAGMA journal_mode = DELETE")
 
+    def _bring_to_this_version(self, connection: sqlite3.Connection) -> None:
+        """Inside the transaction that writes, so that it is done whole or not at all. Reading needs none of it."""
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        for statement in _FROM_VERSION_1 if version == 1 else ():
+            connection.execute(statement)
+
     def _read_key(self, connection: sqlite3.Connection) -> bytes:
         keys = connection.execute("SELECT key FROM secret").fetchall()
         if len(keys) != 1 or not isinstance(keys[0][0], bytes) or len(keys[0][0]) != _KEY_BYTES:
@@ -293,12 +327,17 @@ class Transaction:
 
     def read(self) -> tuple[tuple[LedgerEntry, ...], tuple[Change, ...]]:
         """All entries, in the order in which they were recorded."""
-        releases = self._connection.execute(f"SELECT {', '.join(_RELEASE_FIELDS)}, status FROM releases ORDER BY id")
-        changes = self._connection.execute(f"SELECT {', '.join(_CHANGE_FIELDS)} FROM changes ORDER BY id")
+        releases = self._connection.execute(f"SELECT {self._fields('releases')}, status FROM releases ORDER BY id")
+        changes = self._connection.execute(f"SELECT {self._fields('changes')} FROM changes ORDER BY id")
         try:
             return tuple(map(_decode_release, releases)), tuple(map(_decode_change, changes))
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise LedgerError(f"ledger {self._path}: an entry cannot be read ({error})") from error
+
+    def _fields(self, chain: str) -> str:
+        """The fields of a chain for a query; those that a file of version 1 does not have are empty."""
+        there = {row[1] for row in self._connection.execute(f"PRAGMA table_info({chain})")}
+        return ", ".join(field if field in there else f"NULL AS {field}" for field in _CHAINS[chain])
 
     def read_intact(self) -> tuple[tuple[LedgerEntry, ...], tuple[Change, ...]]:
         """All entries, for a decision that rests on them: a broken chain is an error."""
@@ -321,7 +360,7 @@ class Transaction:
         for chain, fields in _CHAINS.items():
             previous, entries = "", 0
             seen_entries, seen_hash = self._seen.get(chain, (0, ""))
-            query = f"SELECT {', '.join(fields)}, hash FROM {chain} ORDER BY id"
+            query = f"SELECT {self._fields(chain)}, hash FROM {chain} ORDER BY id"
             for *values, stored in self._connection.execute(query):
                 row = dict(zip(fields, values, strict=True))
                 if not _same_hash(stored, _entry_hash(self._key, chain, previous, row)):
@@ -354,6 +393,10 @@ class Transaction:
         delta: float,
         epsilon_total: float,
         status: str,
+        extends: str | None = None,
+        purpose: str | None = None,
+        person: str | None = None,
+        period: str | None = None,
     ) -> int:
         """Record a release whose events are encoded by `encode_events`; its id."""
         row = {
@@ -365,6 +408,10 @@ class Transaction:
             "certificate_id": certificate_id,
             "delta": delta,
             "epsilon_total": epsilon_total,
+            "extends": extends,
+            "purpose": purpose,
+            "person": person,
+            "period": period,
         }
         return self._append("releases", row, {"status": status})
 
@@ -377,6 +424,9 @@ class Transaction:
         *,
         old: Budget | str | None,
         new: Budget | str,
+        per: Period | None = None,
+        person: str | None = None,
+        reason: str | None = None,
     ) -> int:
         """Record that a field of a data set was set or replaced; the id of the entry."""
         row = {
@@ -385,7 +435,9 @@ class Transaction:
             "field": field,
             "unit": None if unit is None else unit.value,
             "old": None if old is None else _encode_value(old),
-            "new": _encode_value(new),
+            "new": _encode_value(new, per),
+            "person": person,
+            "reason": reason,
         }
         return self._append("changes", row, {})
 
@@ -422,7 +474,8 @@ def _mac(key: bytes, record: list[Any]) -> str:
 
 
 def _entry_hash(key: bytes, chain: str, previous: str, row: dict[str, Any]) -> str:
-    return _mac(key, ["entry", chain, previous, row])
+    filled = {name: value for name, value in row.items() if value is not None or name not in _LATER_FIELDS[chain]}
+    return _mac(key, ["entry", chain, previous, filled])
 
 
 def _head_hash(key: bytes, chain: str, entries: int, last: str) -> str:
@@ -450,10 +503,11 @@ def _encode_time(time: datetime) -> str:
     return time.isoformat(timespec="microseconds")
 
 
-def _encode_value(value: Budget | str) -> str:
+def _encode_value(value: Budget | str, per: Period | None = None) -> str:
     if isinstance(value, Budget):
         # repr, because JSON has no infinity and an infinite budget is a legal one
-        return json.dumps({"epsilon": repr(value.epsilon), "delta": repr(value.delta)})
+        numbers = {"epsilon": repr(value.epsilon), "delta": repr(value.delta)}
+        return json.dumps(numbers if per is None else {**numbers, "per": per.value})
     return json.dumps(value)
 
 
@@ -465,7 +519,7 @@ def _decode_value(text: str, unit: PrivacyUnit | None) -> Budget | str:
 
 
 def _decode_release(row: tuple[Any, ...]) -> LedgerEntry:
-    identity, time, dataset, unit, events, description, certificate_id, delta, epsilon_total, status = row
+    identity, time, dataset, unit, events, description, certificate_id, delta, epsilon_total, *words, status = row
     return LedgerEntry(
         identity,
         datetime.fromisoformat(time),
@@ -477,11 +531,12 @@ def _decode_release(row: tuple[Any, ...]) -> LedgerEntry:
         float(delta),
         float(epsilon_total),
         status,
+        *words,
     )
 
 
 def _decode_change(row: tuple[Any, ...]) -> Change:
-    identity, time, dataset, field, word, old, new = row
+    identity, time, dataset, field, word, old, new, person, reason = row
     unit = None if word is None else PrivacyUnit.parse(word)
     return Change(
         identity,
@@ -491,4 +546,12 @@ def _decode_change(row: tuple[Any, ...]) -> Change:
         unit,
         None if old is None else _decode_value(old, unit),
         _decode_value(new, unit),
+        None if unit is None else _decode_per(new),
+        person,
+        reason,
     )
+
+
+def _decode_per(text: str) -> Period | None:
+    word = json.loads(text).get("per")
+    return None if word is None else Period.parse(word)

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from caribou._validate import integer
 from caribou.errors import CertificateError
 from caribou.privacy.accounting import epsilon_of, largest_true_positive_rate
-from caribou.privacy.assumptions import STANDING, Assumption, in_order, randomness, standing
+from caribou.privacy.assumptions import STANDING, Assumption, AssumptionName, in_order, randomness, standing
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.certificate import FALSE_POSITIVE_RATES, TIME, Certificate, versions
 from caribou.privacy.events import Event, NonPrivate, choices, gaussian_mu
@@ -48,6 +48,24 @@ class Randomness(Protocol):
     def is_new(self) -> bool:
         """Whether no stream of it was opened and nothing was drawn from it, or it draws by address."""
         ...
+
+
+@dataclass(frozen=True)
+class Link:
+    """A batch of a growing graph and the release that pays for it, by the numbers of their certificates.
+
+    ``release``: the first batch, whose epsilon covers all of them. ``extends``: the batch just before.
+
+    >>> Link(release="a1", extends="b2").assumption(3).name.value
+    'arrivals'
+    """
+
+    release: str
+    extends: str
+
+    def assumption(self, batch: int) -> Assumption:
+        """What the certificate of a later batch rests on."""
+        return Assumption(AssumptionName.ARRIVALS, {"release": self.release, "extends": self.extends, "batch": batch})
 
 
 @dataclass(frozen=True)
@@ -211,6 +229,7 @@ def group_epsilons(records: Sequence[MechanismRecord], delta: float) -> dict[str
 
 
 __all__ = [
+    "Link",
     "Randomness",
     "ReleasePlan",
     "Sizes",

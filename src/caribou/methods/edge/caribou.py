@@ -179,6 +179,12 @@ class Caribou:
         """One Gaussian mechanism, whatever the number of hops, and the votes."""
         return self._plan(sizes, budget, "caribou-edp, fitted")
 
+    def prepare(self, graph: Graph, streams: Streams) -> None:
+        """Fit the encoder, which reads public values alone."""
+        if self.messages != "features":
+            own = self.messages != "embeddings" or self.cross_fit
+            (cross_fit if own else fit_one)(graph, streams, self.hidden)
+
     def fit(self, plan: ReleasePlan, graph: Graph, streams: Streams, noise: NoiseSource) -> Outputs:
         """The paper's pipeline: encode, pass messages K times with noise, classify."""
         calibrated = plan.parts["propagation"]

@@ -114,6 +114,10 @@ class Dpdgc:
             parts={"structure": structure, "sums": sums},
         )
 
+    def prepare(self, graph: Graph, streams: Streams) -> None:
+        """Fit the encoder, which reads public values alone."""
+        cross_fit(graph, streams, self.hidden)
+
     def fit(self, plan: ReleasePlan, graph: Graph, streams: Streams, noise: NoiseSource) -> Outputs:
         """Train W privately, release A W, classify features and structure."""
         check_size(graph)

@@ -73,6 +73,10 @@ class Gap:
         """K Gaussian mechanisms, which compose to the whole budget."""
         return self._plan(sizes, budget, "gap-edp, fitted")
 
+    def prepare(self, graph: Graph, streams: Streams) -> None:
+        """Fit the encoder, which reads public values alone."""
+        fit_one(graph, streams, self.hidden)
+
     def fit(self, plan: ReleasePlan, graph: Graph, streams: Streams, noise: NoiseSource) -> Outputs:
         """Encode, sum K times with noise, classify."""
         split, labels = graph.for_learning(public=True)

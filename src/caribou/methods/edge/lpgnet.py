@@ -66,6 +66,10 @@ class LpgNet:
         """The counts of all stages, within the whole budget."""
         return self._plan(sizes, budget, "lpgnet-edp, fitted")
 
+    def prepare(self, graph: Graph, streams: Streams) -> None:
+        """Fit the encoder, which reads public values alone."""
+        cross_fit(graph, streams, self.hidden)
+
     def fit(self, plan: ReleasePlan, graph: Graph, streams: Streams, noise: NoiseSource) -> Outputs:
         """Predict from features, then count and fit, stage by stage."""
         split, labels = graph.for_learning(public=True)

@@ -67,6 +67,10 @@ class Progap:
         """K Gaussian mechanisms, which compose to the whole budget."""
         return self._plan(sizes, budget, "progap-edp, fitted")
 
+    def prepare(self, graph: Graph, streams: Streams) -> None:
+        """Fit the encoder, which reads public values alone."""
+        cross_fit(graph, streams, self.hidden)
+
     def fit(self, plan: ReleasePlan, graph: Graph, streams: Streams, noise: NoiseSource) -> Outputs:
         """Stage by stage: sum with noise, then train on the sum."""
         split, labels = graph.for_learning(public=True)

@@ -6,7 +6,7 @@ All choices (who is confident, rates, head, weights) are made from public values
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,17 +15,20 @@ from scipy.special import softmax
 from caribou._validate import integer, one_of, open_unit_interval
 from caribou.errors import InputError
 from caribou.graph import Graph
+from caribou.graph.arrivals import Grown
 from caribou.mechanisms.edge_votes import NoisyCounts, VoteBudget
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.memory import DOUBLE, require_memory
 from caribou.methods.base import Outputs, require_unit
+from caribou.methods.edge.batches import BatchRules, batch_arrays, decode_batch
 from caribou.models.class_prior import class_probabilities, probabilities_by
 from caribou.models.count_likelihood import MULTIPLIERS, CountModel, class_evidence, multiplier_weights, vote_rates
 from caribou.models.heads import Evidence, choose_head_by_folds, cross_entropies, fit_bayes_head, fit_prior_head
+from caribou.models.vote_model import VoteModel, vote_scale, voters
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.calibration import budget_mu
 from caribou.privacy.mechanism_records import edge_votes_record
-from caribou.privacy.plan import ReleasePlan
+from caribou.privacy.plan import Link, ReleasePlan
 from caribou.privacy.sizes import Sizes
 from caribou.randomness import Streams
 
@@ -75,6 +78,10 @@ class VotesEdge:
         """The whole transcript, whatever its number of rounds."""
         return self._plan(sizes, budget, "votes-edp, fitted")
 
+    def prepare(self, graph: Graph, streams: Streams) -> None:
+        """Fit the prior, which reads public values alone."""
+        class_probabilities(graph, streams)
+
     def fit(self, plan: ReleasePlan, graph: Graph, streams: Streams, noise: NoiseSource) -> Outputs:
         """Fit the prior, ask in rounds, and combine prior and votes."""
         prior, weights = class_probabilities(graph, streams)
@@ -95,6 +102,39 @@ class VotesEdge:
     ) -> Outputs:
         """Ask on another graph, with the fitted prior."""
         return self._decoded(plan, graph, probabilities_by(weights, graph), weights, streams, noise)
+
+    def plan_batch(
+        self, sizes: Sizes, budget: Budget, weights: Mapping[str, np.ndarray], link: Link | None, batch: int
+    ) -> ReleasePlan:
+        """The transcript of a later batch of a growing graph; ``link``: the release that pays for it, None if it pays itself."""
+        VoteModel.from_arrays(weights)  # a model that lacks it is refused before anything is charged
+        plan = self._plan(sizes, budget, f"votes-edp, batch {batch}")
+        assumptions = () if link is None else (link.assumption(batch),)
+        return replace(plan, assumptions=assumptions, public_parameters={**plan.public_parameters, "batch": batch})
+
+    def extend(
+        self,
+        plan: ReleasePlan,
+        weights: Mapping[str, np.ndarray],
+        released: Mapping[str, np.ndarray],
+        grown: Grown,
+        noise: NoiseSource,
+    ) -> Outputs:
+        """Ask the pairs of arrivals. Rows of nodes that were there stay as they were released: nothing is asked about them."""
+        rules = BatchRules(self.voter_confidence, self.round_confidence, self.max_rounds)
+        before = released["probabilities"]
+        p, transcript = decode_batch(
+            rules,
+            grown,
+            probabilities_by(weights, grown.graph)[~grown.present],
+            VoteModel.from_arrays(weights),
+            before,
+            plan.parts["votes"],
+            noise,
+        )
+        probabilities = np.concatenate([before, p])
+        after = {**released, **batch_arrays(grown.batch, transcript), "probabilities": probabilities}
+        return Outputs(probabilities, after, weights)
 
     def predict(
         self, weights: Mapping[str, np.ndarray], released: Mapping[str, np.ndarray], graph: Graph
@@ -128,7 +168,7 @@ class VotesEdge:
     ) -> Outputs:
         decoded = run_rounds(self, graph, prior, plan.parts["votes"], streams, noise)
         released = {**decoded.transcript, "probabilities": decoded.probabilities}
-        return Outputs(decoded.probabilities, released, weights)
+        return Outputs(decoded.probabilities, released, {**weights, **decoded.learned.to_arrays()})
 
 
 def require_labelled(sizes: Sizes) -> None:
@@ -141,10 +181,11 @@ def require_labelled(sizes: Sizes) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Decoded:
-    """What the rounds give: class scores [n, C] (logits), and the released counts of every round."""
+    """What the rounds give: class scores [n, C] (logits), the released counts of every round, and what votes taught."""
 
     scores: np.ndarray
     transcript: Mapping[str, np.ndarray]
+    learned: VoteModel
 
     @property
     def probabilities(self) -> np.ndarray:
@@ -166,7 +207,8 @@ def run_rounds(
     require_memory(DOUBLE * n * C * (rounds + 8), f"the answers of up to {rounds} rounds to {n:,} nodes in {C} classes")
     counts = NoisyCounts(graph, graph.num_classes, budget, noise)
     decoder = _Decoder(settings, graph, prior, counts, streams)
-    return Decoded(decoder.later_rounds(decoder.first_round()), decoder.transcript)
+    scores = decoder.later_rounds(decoder.first_round())
+    return Decoded(scores, decoder.transcript, decoder.learned())
 
 
 class _Decoder:
@@ -242,8 +284,7 @@ class _Decoder:
 
     def _voters(self, who: np.ndarray, p: np.ndarray, message: np.ndarray) -> np.ndarray:
         """X[j, c]: voters of true class j that send c, as a share of the training nodes of class j."""
-        sent = np.eye(self.C)[message[who]]
-        return p[who].T @ sent / self.class_sizes[:, None]
+        return voters(p[who], message[who], self.class_sizes)
 
     def _best_count_model(self, counts: np.ndarray, rates: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
         """Poisson or overdispersed: whichever explains the calibration nodes better."""
@@ -255,7 +296,7 @@ class _Decoder:
         cal = self.calibration
         weights = self.p0.copy()
         weights[cal] = np.eye(self.C)[self.labels[cal]]
-        best: tuple[float, np.ndarray, np.ndarray, CountModel] | None = None
+        best: tuple[float, np.ndarray, np.ndarray, CountModel, np.ndarray] | None = None
         for overdispersed in (False, True):
             model = CountModel(self.noisy_counts.budget, overdispersed)
             L = np.zeros((self.n, self.C, len(MULTIPLIERS)))
@@ -270,8 +311,8 @@ class _Decoder:
             head = fit_bayes_head(known, self.labels[cal])
             loss = float(cross_entropies(head(known), self.labels[cal]).mean())
             if best is None or loss < best[0]:
-                best = (loss, evidence, joint, model)
-        _, evidence, joint, self.count_model = best  # type: ignore[misc]
+                best = (loss, evidence, joint, model, g)
+        _, evidence, joint, self.count_model, self.multipliers = best  # type: ignore[misc]
         return evidence, joint
 
     def later_rounds(self, scores: np.ndarray) -> np.ndarray:
@@ -291,6 +332,17 @@ class _Decoder:
             if closing:
                 break
         return scores
+
+    def learned(self) -> VoteModel:
+        """What the rounds taught, for nodes that arrive later."""
+        return VoteModel(
+            self.prior_head,
+            self.rates,
+            self.class_sizes,
+            self.count_model.overdispersed,
+            self.multipliers,
+            self.head,
+        )
 
     def _newly_confident(self, p: np.ndarray, uninformed: np.ndarray, number: int) -> tuple[np.ndarray, bool]:
         if not uninformed.any():
@@ -317,7 +369,7 @@ class _Decoder:
         rates = self.rates @ self._voters(new, p, message)
         halved = np.where(new[receivers], 0.5, 1.0)
         expected = (p[receivers] @ rates) * halved[:, None]
-        rates = rates * _scale(votes, expected)
+        rates = rates * vote_scale(votes, expected)
         L = np.empty((len(receivers), self.C, len(MULTIPLIERS)))
         for share in (0.5, 1.0):
             rows = halved == share
@@ -332,13 +384,3 @@ class _Decoder:
         extra = np.zeros_like(known.counts)
         extra[receivers] = votes * wiener
         return known.plus(more, extra)
-
-
-def _scale(votes: np.ndarray, expected: np.ndarray) -> float:
-    """How many more votes came than expected: least squares, shrunk to 1 with variance 1."""
-    energy = float((expected**2).sum())
-    if energy <= 0:
-        return 1.0
-    s = float((votes * expected).sum()) / energy
-    variance = float(((votes - s * expected) ** 2).mean()) / energy
-    return float(np.clip((s / max(variance, 1e-9) + 1) / (1 / max(variance, 1e-9) + 1), 0.05, 5))

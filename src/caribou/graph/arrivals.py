@@ -1,0 +1,152 @@
+"""Arrivals: who has been asked, batch by batch, and a grown graph in that order. Names of nodes, never an edge.
+
+A growing graph is released in batches. Who is there when is public; the edges are private. The list of all nodes that were ever
+there, in the order of their arrival, is what keeps a pair from being asked twice (docs/privacy.md, Theorem 10). It is public at
+edge level, where the node set is, and is saved with a model.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from caribou._validate import integer
+from caribou.errors import InputError
+from caribou.graph.graph import Graph
+from caribou.graph.split import Split
+
+
+@dataclass(frozen=True)
+class Arrivals:
+    """Who has been asked.
+
+    Args:
+        batches: how many nodes came with each batch, in order.
+        ids: their names, in the order of arrival; None if the graph has no names, and its rows are that order.
+
+    >>> Arrivals((2, 1), ("ann", "bob", "cem")).nodes
+    3
+    """
+
+    batches: tuple[int, ...]
+    ids: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        for size in self.batches:
+            integer(at_least=1, batch=size)
+        if self.ids is not None and (len(self.ids) != self.nodes or len(set(self.ids)) != self.nodes):
+            raise InputError(
+                f"ids must be {self.nodes} different names, one for each node of the batches, got {len(self.ids)}"
+            )
+
+    @property
+    def nodes(self) -> int:
+        """How many nodes were ever there."""
+        return sum(self.batches)
+
+    def grown(self, graph: Graph) -> Grown:
+        """The graph with the nodes of earlier batches first, in their order, and its arrivals after them, by name.
+
+        A node of an earlier batch that is not in the graph any more keeps its place, without edges, features and label. Arrivals
+        are put in the order of their names, so that the order of a file decides about nothing. Without names the first rows
+        must be the nodes of earlier batches, all of them, and the others arrive in the order of the graph.
+
+        >>> graph = Graph.from_edges(np.eye(3), [[0, 1], [1, 2]], node_ids=["cem", "bob", "ann"])
+        >>> grown = Arrivals((2,), ("bob", "dan")).grown(graph)
+        >>> grown.arrivals.ids, grown.present.tolist(), grown.graph.has_edge(0, 2)
+        (('bob', 'dan', 'ann', 'cem'), [True, True, False, False], True)
+        """
+        place, ids = self._places(graph)
+        total = self.nodes if not len(place) else max(self.nodes, int(place.max()) + 1)
+        if total == self.nodes:
+            raise InputError(
+                f"graph must hold a node that has not been there before, got {graph.num_nodes} known ones: their pairs were "
+                "asked, and an edge that appeared between them since is not read"
+            )
+        present = np.arange(total) < self.nodes
+        after = Arrivals((*self.batches, total - self.nodes), ids)
+        return Grown(_placed(graph, place, total, ids), present, after)
+
+    def _places(self, graph: Graph) -> tuple[np.ndarray, tuple[str, ...] | None]:
+        """The place of every node of the graph, and the names of all places."""
+        if (self.ids is None) != (graph.node_ids is None):
+            has, lacks = ("graph", "model") if self.ids is None else ("model", "graph")
+            raise InputError(
+                f"nodes must have names (ids) in the model and in the graph, or in neither, got names in the {has} and none "
+                f"in the {lacks}"
+            )
+        if self.ids is None or graph.node_ids is None:
+            if graph.num_nodes < self.nodes:
+                raise InputError(
+                    f"graph must begin with the {self.nodes} nodes of the model, because they have no names, got "
+                    f"{graph.num_nodes} nodes"
+                )
+            return np.arange(graph.num_nodes), None
+        known = {name: k for k, name in enumerate(self.ids)}
+        names = [str(name) for name in graph.node_ids]
+        for name in sorted(set(names) - set(known)):
+            known[name] = len(known)
+        return np.array([known[name] for name in names], dtype=np.int64), tuple(known)
+
+
+@dataclass(frozen=True, eq=False)
+class Grown:
+    """A graph in the order of arrival.
+
+    Args:
+        graph: all nodes that were ever there.
+        present: [n], bool: who was there before this batch.
+        arrivals: who has been asked once this batch has been.
+    """
+
+    graph: Graph
+    present: np.ndarray
+    arrivals: Arrivals
+
+    @property
+    def batch(self) -> int:
+        """The number of this batch; the first is 1."""
+        return len(self.arrivals.batches)
+
+
+def _placed(graph: Graph, place: np.ndarray, total: int, ids: tuple[str, ...] | None) -> Graph:
+    """The graph with node i at place[i] of ``total`` places."""
+    labels = None
+    if graph.labels is not None:
+        labels = np.full(total, -1, dtype=np.int64)
+        labels[place] = graph.labels
+    split = None
+    if graph.split is not None:
+        split = Split(*(np.sort(place[getattr(graph.split, part)]) for part in ("train", "val", "test")))
+    prior = None
+    if graph.prior is not None:
+        prior = np.full((total, graph.num_classes), 1 / graph.num_classes)
+        prior[place] = graph.prior
+    u, v = graph.edge_index
+    placed = Graph.from_edges(
+        _placed_rows(graph.features, place, total),
+        place[np.stack([u[u < v], v[u < v]])],
+        labels,
+        split,
+        graph.name,
+        class_names=graph.class_names,
+        num_classes=graph.num_classes,
+        node_ids=None if ids is None else np.array(ids),
+        feature_names=graph.feature_names,
+        id_title=graph.id_title,
+    )
+    return placed if prior is None else placed.with_prior(prior)
+
+
+def _placed_rows(features: Any, place: np.ndarray, total: int) -> Any:
+    if sp.issparse(features):
+        rows = sp.coo_array(features)
+        moved = sp.csr_array((rows.data, (place[rows.row], rows.col)), shape=(total, features.shape[1]))
+        moved.sort_indices()
+        return moved
+    moved = np.zeros((total, features.shape[1]), dtype=features.dtype)
+    moved[place] = features
+    return moved

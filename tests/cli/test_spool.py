@@ -1,0 +1,154 @@
+"""A failed save never loses a paid fit: full disk, read-only folder, kill."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import caribou as cb
+from caribou import saved_model
+from caribou.cli.doctor import diagnose
+from caribou.cli.spool import graph_fingerprint, save_or_spool, spooled_runs, state_folder
+from caribou.errors import RunError
+from caribou.privacy.ledger import Ledger
+from cli_support import run
+
+pytestmark = pytest.mark.usefixtures("quick_learning")
+TRAIN = ("train", "votes-edp", "--dataset", "csbm:nodes=80", "--set", "max_rounds=1")
+
+
+@pytest.fixture
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("CARIBOU_STATE", str(tmp_path / "state"))
+    return tmp_path / "state"
+
+
+def fail_in(monkeypatch: pytest.MonkeyPatch, code: int, *folders: Path) -> None:
+    """From the moment on at which a run is written: these folders fail like a full or a read-only disk."""
+    original = saved_model.atomic_folder
+
+    @contextmanager
+    def failing(target: Any, **options: Any) -> Iterator[Path]:
+        with original(target, **options) as temporary:
+            yield temporary
+            if any(Path(target).is_relative_to(folder) for folder in folders):
+                raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(saved_model, "atomic_folder", failing)
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EROFS])
+def test_a_run_that_cannot_be_saved_waits_in_the_spool_folder(
+    code: int, state: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    fail_in(monkeypatch, code, home)
+    done = run(*TRAIN, "--out", home / "run", "--ledger", tmp_path / "ledger.sqlite")
+    assert done.returncode == 2
+    assert os.strerror(code) in done.stderr
+    assert "nothing is lost" in done.stderr
+    (kept,) = spooled_runs()
+    assert f"mv {kept} {home / 'run'}" in done.stderr
+    assert diagnose()["runs"] == {"waiting in the spool folder": str(kept)}
+    assert list(home.iterdir()) == [], "nothing is left half written"
+    monkeypatch.undo()
+    shutil.move(kept, home / "run")
+    (entry,) = Ledger(tmp_path / "ledger.sqlite").entries()
+    assert cb.load(home / "run").certificate.certificate_id == entry.certificate_id
+
+
+def test_a_run_that_is_saved_leaves_nothing_in_the_spool_folder(state: Path, tmp_path: Path) -> None:
+    assert run(*TRAIN, "--out", tmp_path / "run").returncode == 0
+    assert spooled_runs() == []
+    assert oct(state.stat().st_mode & 0o777) == "0o700"
+
+
+def test_a_full_home_leads_to_the_next_folder(state: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = cb.Votes(cb.Budget(4), max_rounds=1).fit(cb.datasets.load("csbm", nodes=60))
+    home = tmp_path / "home"
+    home.mkdir()
+    fail_in(monkeypatch, errno.ENOSPC, state, home)
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path / "tmp"))
+    with pytest.raises(RunError, match=r"nothing is lost: the run is kept in .*/tmp/"):
+        save_or_spool(model, home / "run")
+    fail_in(monkeypatch, errno.ENOSPC, tmp_path)
+    with pytest.raises(RunError, match="no other folder could be written either"):
+        save_or_spool(model, home / "run")
+    monkeypatch.undo()
+    model.save(home / "run")  # in Python the model is still in memory
+    assert cb.load(home / "run").certificate == model.certificate
+
+
+def test_a_process_that_is_killed_while_it_saves_leaves_the_run_in_the_spool_folder(
+    state: Path, tmp_path: Path
+) -> None:
+    script = f"""
+        import os, signal
+        from contextlib import contextmanager
+        from pathlib import Path
+        import caribou as cb
+        from caribou import saved_model
+        from caribou.cli.spool import save_or_spool
+        original = saved_model.atomic_folder
+        @contextmanager
+        def killed(target, **options):
+            with original(target, **options) as temporary:
+                yield temporary
+                if Path(target).name == "run":
+                    os.kill(os.getpid(), signal.SIGKILL)
+        saved_model.atomic_folder = killed
+        from caribou.models import encoder
+        few = encoder.EncoderConfig(9, 0.02, 1e-3, 0.1, 0.0, sparse_row_length=16.0)
+        encoder.configurations = lambda graph: (few,)
+        model = cb.Votes(cb.Budget(4), max_rounds=1)
+        model.fit(cb.datasets.load("csbm", nodes=60), ledger={str(tmp_path / "ledger.sqlite")!r})
+        save_or_spool(model, Path({str(tmp_path / "run")!r}))
+    """
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", textwrap.dedent(script)], check=False, timeout=120)
+    assert done.returncode == -signal.SIGKILL
+    assert not (tmp_path / "run").exists()
+    (kept,) = spooled_runs()
+    (entry,) = Ledger(tmp_path / "ledger.sqlite").entries()
+    assert cb.load(kept).certificate.certificate_id == entry.certificate_id
+
+
+def test_public_work_is_done_before_anything_is_charged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from caribou.models import encoder
+
+    def fails(*_: object, **__: object) -> None:
+        raise MemoryError("the encoder")
+
+    monkeypatch.setattr(encoder, "_fit_jointly", fails)
+    book = Ledger(tmp_path / "ledger.sqlite")
+    graph = cb.datasets.load("csbm", nodes=60)
+    for method in ("votes-edp", "caribou-edp", "gap-edp", "progap-edp", "lpgnet-edp", "dpdgc-edp"):
+        with pytest.raises(MemoryError, match="the encoder"):
+            cb.Model(method, cb.Budget(4)).fit(graph, ledger=book)
+    assert book.entries() == ()
+
+
+def test_the_fingerprint_is_keyed_and_the_key_is_private(
+    state: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    graph = cb.datasets.load("csbm", nodes=60)
+    first = graph_fingerprint(graph)
+    assert graph_fingerprint(graph.renamed("other")) == first
+    assert graph_fingerprint(graph.without_edge(*map(int, graph.edge_index[:, 0]))) != first
+    assert oct((state_folder() / "fingerprint.key").stat().st_mode & 0o777) == "0o600"
+    monkeypatch.setenv("CARIBOU_STATE", str(tmp_path / "elsewhere"))
+    assert graph_fingerprint(graph) != first
+    (tmp_path / "elsewhere" / "fingerprint.key").write_bytes(b"short")
+    with pytest.raises(RunError, match="must have 32 bytes, got 5"):
+        graph_fingerprint(graph)

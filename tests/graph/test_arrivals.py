@@ -1,0 +1,81 @@
+"""Arrivals: everybody who was ever there keeps a place, arrivals come after them by name, and no order of a file matters."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from caribou.errors import InputError
+from caribou.graph import Graph, Split
+from caribou.graph.arrivals import Arrivals
+
+IDS = ["dan", "ann", "eve", "bob", "cem"]
+EDGES = np.array([[0, 1, 2, 3], [1, 2, 3, 4]])
+
+
+def graph(order: list[int], sparse: bool = False) -> Graph:
+    """The path dan - ann - eve - bob - cem with its nodes in this order."""
+    at = np.argsort(order)
+    features = np.eye(5)[order]
+    return Graph.from_edges(
+        sp.csr_array(features) if sparse else features,
+        at[EDGES],
+        labels=np.arange(5)[order] % 2,
+        split=Split(at[[0, 2]], at[[1]], at[[3, 4]]),
+        node_ids=np.array(IDS)[order],
+    )
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_old_nodes_keep_their_order_and_arrivals_come_by_name(sparse: bool) -> None:
+    rng = np.random.default_rng(0)
+    known = Arrivals((2,), ("eve", "ann"))
+    first = known.grown(graph([0, 1, 2, 3, 4], sparse))
+    assert first.arrivals == Arrivals((2, 3), ("eve", "ann", "bob", "cem", "dan"))
+    assert (first.batch, first.present.tolist()) == (2, [True, True, False, False, False])
+    g = first.graph
+    assert [g.has_edge(*pair) for pair in ((4, 1), (1, 0), (0, 2), (2, 3))] == [True] * 4
+    assert g.num_edges == 4
+    assert g.labels.tolist() == [0, 1, 1, 0, 0]
+    assert (g.split.train.tolist(), g.split.val.tolist()) == ([0, 4], [1])
+    for _ in range(5):
+        other = known.grown(graph(list(rng.permutation(5)), sparse)).graph
+        assert other.edge_index.tolist() == g.edge_index.tolist()
+        assert (other.labels == g.labels).all()
+        assert (other.features != g.features).sum() == 0
+
+
+def test_whoever_left_keeps_a_place_without_edges() -> None:
+    known = Arrivals((2, 1), ("gone", "dan", "ann"))
+    grown = known.grown(graph([0, 1, 2, 3, 4]))
+    assert grown.arrivals.ids == ("gone", "dan", "ann", "bob", "cem", "eve")
+    assert len(grown.graph.neighbours(0)) == 0
+    assert grown.graph.labels[0] == -1
+    back = grown.arrivals.grown(
+        Graph.from_edges(np.eye(2), [[0], [1]], node_ids=np.array(["gone", "new"]), labels=[0, 1])
+    )
+    assert back.present.tolist() == [True] * 6 + [False], "who comes back was there before"
+
+
+def test_without_names_the_first_rows_are_the_old_nodes() -> None:
+    bare = Graph.from_edges(np.eye(4), [[0, 1], [1, 3]])
+    grown = Arrivals((3,)).grown(bare)
+    assert grown.present.tolist() == [True, True, True, False]
+    assert grown.arrivals == Arrivals((3, 1))
+    with pytest.raises(InputError, match="must begin with the 5 nodes"):
+        Arrivals((5,)).grown(bare)
+
+
+def test_refusals() -> None:
+    whole = graph([0, 1, 2, 3, 4])
+    with pytest.raises(InputError, match="must hold a node that has not been there before"):
+        Arrivals((5,), tuple(IDS)).grown(whole)
+    with pytest.raises(InputError, match="got names in the graph and none in the model"):
+        Arrivals((2,)).grown(whole)
+    with pytest.raises(InputError, match="got names in the model and none in the graph"):
+        Arrivals((2,), ("a", "b")).grown(Graph.from_edges(np.eye(4), [[0], [1]]))
+    with pytest.raises(InputError, match="ids must be 2 different names"):
+        Arrivals((2,), ("a", "a"))
+    with pytest.raises(InputError, match="batch must be"):
+        Arrivals((2, 0), ("a", "b"))
