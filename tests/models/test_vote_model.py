@@ -17,7 +17,6 @@ MODEL = VoteModel(
     True,
     np.full(12, 1 / 12),
     BayesHead(np.array([1.0, 0.5, 0.0, 0.2])),
-    0.75,
 )
 
 
@@ -26,7 +25,7 @@ def test_arrays_and_back() -> None:
     back = VoteModel.from_arrays(arrays)
     known = Evidence(np.array([[-1.0, -2.0]]), np.array([[0.0, -1.0]]), np.array([[2.0, 1.0]]))
     assert back.head(known).tolist() == MODEL.head(known).tolist()
-    assert (back.overdispersed, back.later_weight) == (True, 0.75)
+    assert back.overdispersed
     assert np.array_equal(back.rates, MODEL.rates)
     assert back.count_model(VoteBudget(1.0)).overdispersed
     with pytest.raises(InputError, match="fitted by an earlier version; fit it again"):
