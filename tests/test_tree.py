@@ -21,7 +21,10 @@ TESTS = Path(__file__).parent
 
 # From the bottom up. A module may import from its own level or below, never from above.
 LEVELS = [
-    {"caribou", "caribou.errors", "caribou._validate", "caribou._files", "caribou.memory", "caribou.randomness"},
+    {
+        *("caribou", "caribou.errors", "caribou._validate", "caribou._files", "caribou.memory", "caribou.randomness"),
+        "caribou.metrics",
+    },
     {"caribou.graph", "caribou.privacy", "caribou.engines.kernels"},
     {"caribou.datasets"},
     {"caribou.layers", "caribou.mechanisms"},
@@ -88,7 +91,7 @@ def test_privacy_sees_numbers_only() -> None:
 
 def test_the_package_is_a_short_list_of_concepts() -> None:
     names = {p.name for p in SOURCE.iterdir() if p.name not in ("__init__.py", "py.typed", "__pycache__")}
-    assert len(names) <= 20, sorted(names)
+    assert len(names) <= 21, sorted(names)
 
 
 # -- tests mirror the tree -------------------------------------------------------------------------------------------

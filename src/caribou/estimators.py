@@ -408,6 +408,8 @@ class Votes(Model):
         max_rounds: edge level: stop after so many rounds.
         calibration: edge level: share of the training nodes that receive votes, to fit the head.
         noise: edge level: "discrete_laplace" (pure epsilon) or "gaussian".
+        metric: edge level: what chooses checkpoints, head and rounds on validation nodes, e.g. "ap" for a rare class.
+        class_weight: edge level: "balanced" gives every class the same weight in the losses.
         declared_degree: node level: the degree up to which a node gets the headline epsilon; without it no vote is asked.
         declared_average_degree: node level: what the curator declares about a typical node, never what is measured.
         votes: node level: ``{"receivers_per_sender": M, "share": s}``, or None for a public rule.
@@ -429,6 +431,8 @@ class Votes(Model):
         max_rounds: int = 60,
         calibration: float = 0.5,
         noise: str = "discrete_laplace",
+        metric: str | None = None,
+        class_weight: str | None = None,
         declared_degree: int | None = None,
         declared_average_degree: float | None = None,
         votes: Mapping[str, Any] | None = None,
@@ -441,6 +445,8 @@ class Votes(Model):
             "max_rounds": max_rounds,
             "calibration": calibration,
             "noise": noise,
+            "metric": metric,
+            "class_weight": class_weight,
         }
         node = {
             "declared_degree": declared_degree,
@@ -473,6 +479,8 @@ class Caribou(Model):
         votes: edge level: share of epsilon for votes.
         layer: edge level: "contractive", "attention", "spectral" or "gcn".
         layer_settings: edge level: what the layer has besides contraction and beta.
+        metric: edge level: what chooses checkpoints and head on validation nodes, e.g. "ap" for a rare class.
+        class_weight: edge level: "balanced" gives every class the same weight in the losses.
         degree_cap: node level: degrees are cut to M; None = every edge is read.
         declared_degree: node level: the degree up to which the headline epsilon holds; None = the cap, or every node.
         graph_share: node level: share of mu^2 for message passing.
@@ -505,6 +513,8 @@ class Caribou(Model):
         votes: float = 0.0,
         layer: str = "contractive",
         layer_settings: Mapping[str, Any] | None = None,
+        metric: str | None = None,
+        class_weight: str | None = None,
         degree_cap: int | None = None,
         declared_degree: int | None = None,
         graph_share: float = 0.1,
@@ -529,6 +539,8 @@ class Caribou(Model):
             "votes": votes,
             "layer": layer,
             "layer_settings": layer_settings or {},
+            "metric": metric,
+            "class_weight": class_weight,
             **({} if classifier is None else {"classifier": classifier}),
         }
         node = {

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from caribou._validate import integer
+from caribou.models.objective import USUAL, Objective
 
 State = TypeVar("State")
 Score = tuple[float, float]
@@ -65,15 +66,23 @@ class Validation(Generic[State]):
 
     @staticmethod
     def of_module(
-        module: nn.Module, predict: Callable[[], Tensor], labels: Tensor, *, every: int = 1
+        module: nn.Module,
+        predict: Callable[[], Tensor],
+        labels: Tensor,
+        *,
+        every: int = 1,
+        objective: Objective = USUAL,
     ) -> Validation[dict[str, Tensor]]:
-        """One module, scored by accuracy, then cross-entropy, on validation rows; of equal scores the last is kept.
+        """One module, scored by accuracy or the metric of the objective, then cross-entropy, on validation rows.
+
+        Of equal scores the last is kept.
 
         Args:
             module: it is put into evaluation mode before it is scored.
             predict: the module's logits for the validation rows, [n, C].
             labels: [n]; with n = 0 nothing is predicted, and the last state is kept.
             every: steps between two looks.
+            objective: what is best.
         """
 
         def scores() -> list[Score]:
@@ -82,8 +91,11 @@ class Validation(Generic[State]):
             module.eval()
             with torch.no_grad():
                 logits = predict()
-            accuracy = float((logits.argmax(dim=1) == labels).double().mean())
-            return [(accuracy, -float(nn.functional.cross_entropy(logits, labels)))]
+            if objective.metric is None:
+                first = float((logits.argmax(dim=1) == labels).double().mean())
+            else:
+                first = objective.score(logits.double().numpy(), labels.numpy())
+            return [(first, -float(nn.functional.cross_entropy(logits, labels)))]
 
         def state(_: int) -> dict[str, Tensor]:
             return {name: value.clone() for name, value in module.state_dict().items()}

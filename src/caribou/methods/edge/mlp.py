@@ -12,6 +12,7 @@ from caribou.graph import Graph
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods.base import Outputs, require_unit
 from caribou.models.encoder import HIDDEN, Encoder, cross_fit, widths
+from caribou.models.objective import Objective
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.mechanism_records import no_release_record
 from caribou.privacy.plan import ReleasePlan
@@ -23,13 +24,23 @@ from caribou.randomness import Streams
 class Mlp:
     """``hidden``: widths of the hidden layers, () for a linear model.
 
+    ``metric`` and ``class_weight``: what is best on validation nodes, and what classes weigh in the losses (`Objective`).
+
     At edge level this spends nothing. Features and labels are not protected.
     """
 
     hidden: tuple[int, ...] = HIDDEN
+    metric: str | None = None
+    class_weight: str | None = None
 
     def __post_init__(self) -> None:
+        _ = self.objective  # checks its own settings
         object.__setattr__(self, "hidden", widths(self.hidden))
+
+    @property
+    def objective(self) -> Objective:
+        """What checkpoints and heads are chosen by, on public labels."""
+        return Objective(self.metric, self.class_weight)
 
     def settings(self) -> Mapping[str, Any]:
         """The public settings."""
@@ -41,7 +52,7 @@ class Mlp:
 
     def fit(self, plan: ReleasePlan, graph: Graph, streams: Streams, noise: NoiseSource) -> Outputs:
         """Fit the encoder. Training nodes are predicted by models that were not fitted on them."""
-        prior = cross_fit(graph, streams, self.hidden)
+        prior = cross_fit(graph, streams, self.hidden, self.objective)
         return Outputs(prior.probabilities, {"probabilities": prior.probabilities}, prior.encoder.to_arrays())
 
     def plan_graph(self, sizes: Sizes, budget: Budget, weights: Mapping[str, np.ndarray]) -> ReleasePlan:

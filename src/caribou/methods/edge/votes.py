@@ -22,6 +22,7 @@ from caribou.methods.base import Outputs, require_unit
 from caribou.models.count_likelihood import MULTIPLIERS, CountModel, class_evidence, multiplier_weights, vote_rates
 from caribou.models.encoder import Encoder, Prior, cross_fit
 from caribou.models.heads import Evidence, choose_head, cross_entropies, fit_bayes_head, fit_prior_head
+from caribou.models.objective import Objective
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.calibration import budget_mu
 from caribou.privacy.mechanism_records import edge_votes_record
@@ -40,7 +41,9 @@ class VotesEdge:
     ``voter_confidence``: unlabelled nodes vote in the first round if the encoder is this sure of them. ``round_confidence``: a
     node votes in a later round once its posterior has closed this share of the gap between guessing and certainty.
     ``max_rounds``: stop after so many. ``calibration``: share of the training nodes that receive votes, to fit the head.
-    ``noise``: discrete_laplace (pure epsilon, delta unused) or gaussian (the mu-GDP that the budget buys).
+    ``noise``: discrete_laplace (pure epsilon, delta unused) or gaussian (the mu-GDP that the budget buys). ``metric``: what
+    chooses checkpoints, the head and whether later rounds are kept, on validation nodes (None: accuracy and cross-entropy).
+    ``class_weight``: "balanced" gives every class the same weight in the losses, None every node.
 
     Formal guarantee: the transcript is budget.epsilon-DP at edge level, with Gaussian noise (budget.epsilon, budget.delta)-DP
     (docs/privacy.md, Theorem 4); everything else is computed from it and from public values.
@@ -54,13 +57,21 @@ class VotesEdge:
     max_rounds: int = 60
     calibration: float = 0.5
     noise: str = "discrete_laplace"
+    metric: str | None = None
+    class_weight: str | None = None
 
     def __post_init__(self) -> None:
+        _ = self.objective  # checks its own settings
         open_unit_interval(voter_confidence=self.voter_confidence)
         open_unit_interval(round_confidence=self.round_confidence)
         integer(at_least=1, max_rounds=self.max_rounds)
         open_unit_interval(calibration=self.calibration)
         one_of(("discrete_laplace", "gaussian"), noise=self.noise)
+
+    @property
+    def objective(self) -> Objective:
+        """What checkpoints and heads are chosen by, on public labels."""
+        return Objective(self.metric, self.class_weight)
 
     def settings(self) -> Mapping[str, Any]:
         """The public settings."""
@@ -78,7 +89,7 @@ class VotesEdge:
 
     def fit(self, plan: ReleasePlan, graph: Graph, streams: Streams, noise: NoiseSource) -> Outputs:
         """Cross-fit the encoder, ask in rounds, and combine prior and votes."""
-        return self._decoded(plan, graph, cross_fit(graph, streams), streams, noise)
+        return self._decoded(plan, graph, cross_fit(graph, streams, objective=self.objective), streams, noise)
 
     def plan_graph(self, sizes: Sizes, budget: Budget, weights: Mapping[str, np.ndarray]) -> ReleasePlan:
         """A transcript about another graph. Its labelled nodes are needed: they send, and rates and head are learned on them."""
@@ -180,7 +191,7 @@ class _Decoder:
         self.in_train = np.zeros(self.n, dtype=bool)
         self.in_train[train] = True
         self.log_prior = np.log(np.clip(prior.probabilities, 1e-4, 1))
-        self.prior_head = fit_prior_head(self.log_prior[train], self.labels[train])
+        self.prior_head = fit_prior_head(self.log_prior[train], self.labels[train], settings.objective)
         self.p0 = softmax(self.prior_head(Evidence.of_prior(self.log_prior)), axis=1)
         self.guess = self.p0.argmax(axis=1)
         self.knowing = ~self.in_train & (self.p0.max(axis=1) > settings.voter_confidence)
@@ -203,7 +214,12 @@ class _Decoder:
 
         cal = self.calibration
         self.head, self.refit = choose_head(
-            self.known.rows(cal), self.labels[cal], self.known.rows(val), self.labels[val], self.prior_head
+            self.known.rows(cal),
+            self.labels[cal],
+            self.known.rows(val),
+            self.labels[val],
+            self.prior_head,
+            self.settings.objective,
         )
         return self.head(self.known)
 
@@ -261,7 +277,7 @@ class _Decoder:
             joint = L + np.log(g)
             evidence = class_evidence(joint)
             known = Evidence(self.log_prior[cal], evidence[cal], counts[cal].astype(np.float64))
-            head = fit_bayes_head(known, self.labels[cal])
+            head = fit_bayes_head(known, self.labels[cal], self.settings.objective)
             loss = float(cross_entropies(head(known), self.labels[cal]).mean())
             if best is None or loss < best[0]:
                 best = (loss, evidence, joint, model)
@@ -286,13 +302,14 @@ class _Decoder:
             if closing:
                 break
         val = self.validation
-        if (
-            len(val)
-            and cross_entropies(first[val], self.labels[val]).mean()
-            < cross_entropies(scores[val], self.labels[val]).mean()
-        ):
+        if len(val) and self._loss(first[val], self.labels[val]) < self._loss(scores[val], self.labels[val]):
             known = self.known
         return self._refitted(known)
+
+    def _loss(self, scores: np.ndarray, labels: np.ndarray) -> float:
+        """What later rounds must not make worse on validation nodes: cross-entropy, or less of the metric. [n, C], [n]"""
+        objective = self.settings.objective
+        return -objective.score(scores, labels) if objective.metric else float(cross_entropies(scores, labels).mean())
 
     def _refitted(self, known: Evidence) -> np.ndarray:
         """The scores of the chosen kind of head, fitted once more: now also on the validation nodes, with all they received."""
