@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -21,6 +22,8 @@ from caribou.errors import CaribouError, InputError, RunError
 from caribou.graph import Graph, listed
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods.base import Fitted, fit, method_info, predict_graph
+from caribou.metrics import Metrics, Scored, Threshold, best_threshold, metric_name, rarest
+from caribou.models.published_metrics import PublishedMetrics, publish_metrics
 from caribou.privacy.budget import Budget, PrivacyUnit, warn_of_large_delta
 from caribou.privacy.certificate import Certificate
 from caribou.privacy.ledger import Ledger
@@ -70,6 +73,7 @@ class Model:
         self._node_ids: tuple[str, ...] | None = None
         self._feature_names: tuple[str, ...] | None = None
         self._id_title: str | None = None
+        self._threshold: Threshold | None = None
 
     def __repr__(self) -> str:
         usual = method_info(self.method).create().settings()
@@ -157,6 +161,7 @@ class Model:
         self._node_ids = None if ids is None else tuple(str(i) for i in ids)
         self._id_title = None if ids is None else graph.id_title
         self._feature_names = graph.feature_names
+        self._threshold = self._best_threshold(graph, None) if self._chooses_thresholds(graph) else None
         return self
 
     # -- what came out ---------------------------------------------------------------------------------------------
@@ -271,10 +276,22 @@ class Model:
             private=private,
         )
 
-    def score(self, part: str = "test", data: Any = None) -> float:
-        """Accuracy on a part of the split: "train", "val" or "test". Not for publication at node level: it reads labels.
+    def score(
+        self, part: str = "test", data: Any = None, *, metric: str = "accuracy", positive: str | int | None = None
+    ) -> float:
+        """One metric on a part of the split: "train", "val" or "test". Not for publication at node level: it reads labels.
 
-        ``data``: the training graph, which a loaded model does not hold.
+        ``data``: the training graph, which a loaded model does not hold. ``metric``: a name in `caribou.metrics.METRICS`, such as
+        "average_precision" (or "ap"), "macro_f1" or "brier". ``positive``: as in `metrics`.
+        """
+        metric_name(metric)  # before anything is computed
+        return self.metrics(part, data, positive=positive).value(metric)
+
+    def metrics(self, part: str = "test", data: Any = None, *, positive: str | int | None = None) -> Metrics:
+        """All metrics on a part of the split, as `score` gives one. Not for publication at node level: they read labels.
+
+        ``part`` and ``data``: as in `score`. ``positive``: the class that rankings are about, by its word or number; None: of two
+        classes the rarer, of more all of them.
         """
         if part not in PARTS:
             raise InputError(f"part must be one of {', '.join(PARTS)}, got {part!r}")
@@ -283,14 +300,98 @@ class Model:
         graph = self._graph if data is None else as_graph(data, self._classes or None)
         same = data is None
         probabilities = self._own_probabilities() if same else self.predict_proba(graph, training_graph=True)
-        return accuracy(probabilities, graph, part)  # type: ignore[arg-type]
+        return metrics_of(probabilities, graph, part, self._place_of(positive))  # type: ignore[arg-type]
+
+    @property
+    def threshold(self) -> Threshold | None:
+        """From which probability on a node is flagged as one of the positive class; None if no threshold was chosen.
+
+        At edge level with two classes `fit` chooses the one with the best F1 on validation nodes. `choose_threshold` does so for
+        another class. At node level validation labels are private, and none is chosen.
+        """
+        return self._threshold
+
+    def choose_threshold(self, positive: str | int) -> Threshold:
+        """The threshold of class ``positive``, by its word or number, with the best F1 on validation nodes. Edge level only."""
+        if self._graph is None:
+            raise InputError("model must hold its graph to choose a threshold: call fit(data) first, got a loaded one")
+        if self.budget.unit is PrivacyUnit.NODE:
+            raise InputError(
+                "threshold must not be chosen at node level: it would read private validation labels without noise; "
+                "declare one (caribou predict --threshold)"
+            )
+        found = self._best_threshold(self._graph, self._place_of(positive))
+        if found is None:
+            raise InputError(f"validation nodes must be of class {positive!r} and of another, got one kind only")
+        self._threshold = found
+        return found
+
+    def publish_metrics(
+        self,
+        epsilon: float,
+        data: Any = None,
+        *,
+        ledger: LedgerLike | None = None,
+        noise: NoiseSource | None = None,
+        replace_fingerprint: bool = False,
+    ) -> PublishedMetrics:
+        """Metrics of the test nodes with noise, which may be published at node level: one more release.
+
+        ``epsilon``: what test nodes pay for it, beside the fit. ``data``: the training graph, which a loaded model does not hold.
+        ``ledger``, ``noise`` and ``replace_fingerprint``: as in `fit`. At edge level labels are public, and `metrics` may be
+        published as they are.
+        """
+        graph = self._graph if data is None else as_graph(data, self._classes or None)
+        if graph is None:
+            raise InputError("data must be given to a loaded model: a run holds no labels, got None")
+        if data is not None:
+            self._check_nodes(graph)
+        # by `Method.predict`: a row reads what was released and its own node, and nothing else
+        probabilities = self._recipe.predict(self._result.weights, self._result.released, graph)
+        return publish_metrics(
+            probabilities,
+            graph,
+            self._classes,
+            Budget(epsilon, self.budget.delta, self.budget.unit),
+            noise=noise,
+            ledger=ledger,
+            replace_fingerprint=replace_fingerprint,
+        )
+
+    def _chooses_thresholds(self, graph: Graph) -> bool:
+        """By itself where it costs nothing and the positive class is clear: public labels of two classes."""
+        known = graph.labels is not None and graph.split is not None
+        return self.budget.unit is PrivacyUnit.EDGE and known and graph.num_classes == 2
+
+    def _best_threshold(self, graph: Graph, positive: int | None) -> Threshold | None:
+        split, labels = graph.for_learning()
+        if positive is None:
+            positive = rarest(np.array(labels)[split.train], graph.num_classes)
+        members = np.array(labels)[split.val] == positive
+        if not 0 < members.sum() < len(members):
+            return None
+        value, f1 = best_threshold(Scored(self._own_probabilities()[split.val, positive], members))
+        return Threshold(positive, value, f1)
+
+    def _place_of(self, positive: str | int | None) -> int | None:
+        """The number of a class that is given by its word or number."""
+        if positive is None:
+            return None
+        if str(positive) not in self._classes:
+            raise InputError(f"positive must be one of the classes {listed(self._classes)}, got {positive!r}")
+        return self._classes.index(str(positive))
 
     # -- storage ---------------------------------------------------------------------------------------------------
 
-    def save(self, folder: str | os.PathLike[str]) -> None:
-        """Write weights, released arrays, settings and certificate to a new folder; never the graph, a seed or a hidden state."""
+    def save(self, folder: str | os.PathLike[str], *, ids: bool = True) -> None:
+        """Write weights, released arrays, settings and certificate to a new folder; never the graph, a seed or a hidden state.
+
+        ``ids``: whether names of nodes are written at edge level, where they count as public; without them predictions of a
+        loaded model are numbered in the order of training.
+        """
         check_target(folder)
-        write_model(self._saved(), folder)
+        saved = self._saved()
+        write_model(saved if ids else replace(saved, node_ids=None, id_title=None), folder)
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> Model:
@@ -323,6 +424,7 @@ class Model:
             feature_names=self._feature_names,
             id_title=self._id_title,
             charged=self._charged,
+            threshold=self._threshold,
         )
 
     @staticmethod
@@ -331,7 +433,7 @@ class Model:
         model._fitted = Fitted(np.empty((0, 0)), saved.certificate, saved.released, saved.weights)
         model._shape = (saved.nodes, saved.columns)
         model._classes, model._node_ids, model._feature_names = saved.classes, saved.node_ids, saved.feature_names
-        model._id_title, model._charged = saved.id_title, saved.charged
+        model._id_title, model._charged, model._threshold = saved.id_title, saved.charged, saved.threshold
         return model
 
     @property
@@ -613,11 +715,13 @@ def class_names(graph: Graph) -> tuple[str, ...]:
     return graph.class_names or tuple(str(k) for k in range(graph.num_classes))
 
 
-def accuracy(probabilities: np.ndarray, graph: Graph, part: str) -> float:
-    """Share of correct classes in a part of the split; not a number where no node of it has a label."""
+def metrics_of(probabilities: np.ndarray, graph: Graph, part: str, positive: int | None = None) -> Metrics:
+    """All metrics of class probabilities, [n, C], on a part of the split. ``positive``: the number of the class for rankings."""
     split, labels = graph.for_learning()
     index = getattr(split, part)
-    index = index[labels[index] >= 0]
-    if len(index) == 0:
-        return float("nan")
-    return float(np.mean(probabilities[index].argmax(axis=1) == labels[index]))
+    return Metrics(probabilities[index], np.array(labels)[index], positive)
+
+
+def accuracy(probabilities: np.ndarray, graph: Graph, part: str) -> float:
+    """Share of correct classes in a part of the split; not a number where no node of it has a label."""
+    return metrics_of(probabilities, graph, part).value("accuracy")

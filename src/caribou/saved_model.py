@@ -25,6 +25,7 @@ import numpy as np
 
 from caribou._files import atomic_folder
 from caribou.errors import CaribouError, RunError
+from caribou.metrics import Threshold
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.certificate import Certificate, json_number
 
@@ -37,7 +38,7 @@ WEIGHTS, RELEASED, CERTIFICATE, NODES = "weights.safetensors", "released.safeten
 class SavedModel:
     """A fitted method as it is stored. ``classes``: names of the classes, in the order of the columns of probabilities;
     ``feature_names``: those of the feature columns, in their order; ``id_title``: what the column of ``node_ids`` is called;
-    ``charged``: whether the fit was charged in a ledger."""
+    ``charged``: whether the fit was charged in a ledger; ``threshold``: from which probability on a node is flagged."""
 
     method: str
     settings: Mapping[str, Any]
@@ -52,6 +53,7 @@ class SavedModel:
     feature_names: tuple[str, ...] | None = field(default=None)
     id_title: str | None = field(default=None)
     charged: bool = False
+    threshold: Threshold | None = None
 
 
 def write_model(saved: SavedModel, folder: str | os.PathLike[str]) -> Path:
@@ -116,6 +118,7 @@ def read_model(folder: str | os.PathLike[str]) -> SavedModel:
             feature_names=_names(record.get("feature_names")),
             id_title=_word(record.get("id_title")),
             charged=record.get("charged") is True,
+            threshold=_threshold(record),
         )
     except (KeyError, TypeError, ValueError, CaribouError) as error:
         raise RunError(f"run {base} cannot be read: {error}") from error
@@ -162,6 +165,7 @@ def _write_files(saved: SavedModel, folder: Path) -> None:
         "feature_names": None if saved.feature_names is None else list(saved.feature_names),
         "id_title": saved.id_title,
         "charged": saved.charged,
+        "threshold": None if saved.threshold is None else _stated(saved.threshold, saved.classes),
         "files": {path.name: _digest(path) for path in sorted(folder.iterdir())},
     }
     (folder / RECORD).write_text(json.dumps(record, indent=2, allow_nan=False) + "\n", encoding="utf-8")
@@ -191,6 +195,18 @@ def _read_arrays(path: Path) -> dict[str, np.ndarray]:
 
 def _read_ids(path: Path) -> tuple[str, ...]:
     return tuple(str(name) for name in json.loads(path.read_text(encoding="utf-8")))
+
+
+def _stated(threshold: Threshold, classes: tuple[str, ...]) -> dict[str, Any]:
+    return {"class": classes[threshold.positive], "value": threshold.value, "validation_f1": threshold.f1}
+
+
+def _threshold(record: Mapping[str, Any]) -> Threshold | None:
+    stated = record.get("threshold")
+    if stated is None:
+        return None
+    place = list(record["classes"]).index(stated["class"])
+    return Threshold(place, float(stated["value"]), float(stated["validation_f1"]))
 
 
 def _names(value: Any) -> tuple[str, ...] | None:

@@ -131,7 +131,7 @@ def fit_classifier(
             return nn.functional.cross_entropy(module.train()(of_train), y_train, weight=weights)
 
         validation = Validation.of_module(module, lambda: module(of_val), y_val, objective=objective)
-        (best,) = take_steps(loss, optimizer, steps=config.epochs, validation=validation)
+        (best,) = take_steps(loss, optimizer, steps=config.epochs, validation=validation, stage="classifier")
     module.load_state_dict(best.state)
     return module.eval()
 

@@ -398,6 +398,7 @@ def _fit_jointly(
         loss,
         optimizer,
         steps=config.steps,
+        stage="encoder",
         validation=validation,
         learning_rate=lambda step: config.learning_rate * 0.5 * (1 + math.cos(math.pi * step / config.steps)),
     )

@@ -239,7 +239,7 @@ def fit_sage(
         validation = Validation.of_module(
             network, lambda: network(x, around)[held], y[held], every=CHECK_EVERY, objective=objective
         )
-        (best,) = take_steps(loss, optimizer, steps=config.epochs, validation=validation)
+        (best,) = take_steps(loss, optimizer, steps=config.epochs, validation=validation, stage="GraphSAGE")
     network.load_state_dict(best.state)
     return SageModel(scaling, network.eval())
 

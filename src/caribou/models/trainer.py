@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from caribou._validate import integer
 from caribou.models.objective import USUAL, Objective
+from caribou.models.progress import tell
 
 State = TypeVar("State")
 Score = tuple[float, float]
@@ -110,6 +111,7 @@ def take_steps(
     steps: int,
     validation: Validation[State] | None = None,
     learning_rate: Callable[[int], float] | None = None,
+    stage: str = "training",
 ) -> list[Checkpoint[State]]:
     """Take ``steps`` steps of ``optimizer`` on ``loss``, and keep the best state of every model.
 
@@ -119,6 +121,7 @@ def take_steps(
         steps: how many steps are taken, at least 1.
         validation: how states are scored; None keeps none of them.
         learning_rate: the number of a step -> the learning rate of that step; None leaves it as it is.
+        stage: what is trained, for whoever listens (`caribou.models.progress`).
 
     Returns:
         The best checkpoint of each model, in the order of ``validation.scores``. The model is left in its last state: loading
@@ -142,6 +145,7 @@ def take_steps(
         optimizer.zero_grad()
         value.backward()
         optimizer.step()
+        tell(stage, step, steps)
         if validation is not None and (validation.due(step) or step == steps):
             _keep(best, step, validation)
     return best

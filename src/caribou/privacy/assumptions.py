@@ -41,6 +41,7 @@ class AssumptionName(Enum):
     PUBLIC_MATRIX = "public matrix"
     PARALLEL_COMPOSITION = "parallel composition"
     RELEASED_WEIGHTS = "weights"
+    COUNTED_PREDICTIONS = "counted predictions"
 
     @classmethod
     def parse(cls, word: Any) -> AssumptionName:
@@ -308,5 +309,12 @@ _SENTENCES: dict[AssumptionName, tuple[_Kinds, Callable[[Mapping[str, Any]], str
     AssumptionName.RELEASED_WEIGHTS: (
         _NOTHING,
         _plain("W was released before A W was computed, and its rows were brought to length 1 in place."),
+    ),
+    AssumptionName.COUNTED_PREDICTIONS: (
+        _NOTHING,
+        _plain(
+            "A counted prediction is a function of what was released before and of the data of its own node. No node is counted "
+            "twice."
+        ),
     ),
 }

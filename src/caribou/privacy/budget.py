@@ -35,6 +35,13 @@ class PrivacyUnit(Enum):
             "and all its edges, with a zero row in every state before noise"
         )
 
+    @property
+    def unprotected(self) -> str:
+        """What gets no noise, in words, as commands and certificates print it."""
+        if self is PrivacyUnit.EDGE:
+            return "attributes and labels of the nodes, and who is in the graph: they get no noise and count as public"
+        return "how many nodes there are, the split and declared values: they count as public"
+
     @classmethod
     def parse(cls, value: PrivacyUnit | str) -> PrivacyUnit:
         """Accept the enum or its word; everything else is an error."""

@@ -272,6 +272,7 @@ class Certificate:
             "|---|---|",
             f"| Privacy unit | {self.unit.value} |",
             f"| Neighbouring graphs | {self.unit.adjacency} |",
+            f"| Not protected | {self.unit.unprotected} |",
             f"| Guarantee | epsilon = {self.epsilon:g}, delta = {self.delta:g} |",
             f"| Spent | epsilon = {self.epsilon_spent:.6g}{mu} |",
             f"| Attack: is this {self.unit.value} there? | {rates['presence']} |",

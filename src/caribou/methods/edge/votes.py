@@ -23,6 +23,7 @@ from caribou.models.count_likelihood import MULTIPLIERS, CountModel, class_evide
 from caribou.models.encoder import Encoder, Prior, cross_fit
 from caribou.models.heads import Evidence, choose_head, cross_entropies, fit_bayes_head, fit_prior_head
 from caribou.models.objective import Objective
+from caribou.models.progress import tell
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.calibration import budget_mu
 from caribou.privacy.mechanism_records import edge_votes_record
@@ -293,6 +294,7 @@ class _Decoder:
             p = softmax(scores, axis=1)
             new, closing = self._newly_confident(p, uninformed, number)
             message = p.argmax(axis=1)
+            tell("rounds", number)
             counts = self.noisy_counts.ask(new, -p.max(axis=1), message)
             self.transcript[f"round_{number + 1}"] = counts
             receivers = np.flatnonzero(uninformed)
