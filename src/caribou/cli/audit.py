@@ -130,10 +130,11 @@ def _job(
     from caribou.audit.attack import ATTACKS
     from caribou.audit.audited_method import AuditedMethod
     from caribou.audit.auditor import Audit
-    from caribou.methods import METHODS, method_info
+    from caribou.methods import METHODS, load_own_methods, method_info
     from caribou.privacy.budget import Budget
     from caribou.saved_model import read_model
 
+    load_own_methods()
     name, claimed, words, stored = subject, dict(settings), None, None
     if subject in METHODS or not Path(subject).exists():
         info = method_info(subject)

@@ -104,9 +104,10 @@ def _studies(
 ) -> Iterator[Study]:
     """Epsilon by epsilon; methods without privacy, and those that spend nothing, once, at infinity."""
     from caribou.experiments.search import Study
-    from caribou.methods import METHODS
+    from caribou.methods import method_info
 
-    spending = [name for name in methods if METHODS[name].private and not METHODS[name].data_independent]
+    infos = {name: method_info(name) for name in methods}
+    spending = [name for name, info in infos.items() if info.private and not info.data_independent]
     for epsilon in epsilons:
         for name in spending:
             yield Study(name, dataset, epsilon, tuple(range(seeds)), metric)

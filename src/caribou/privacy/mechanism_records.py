@@ -829,6 +829,27 @@ def own_record(
     )
 
 
+def own_mechanism(name: str, theorem: str, unit: PrivacyUnit | str, *events: Event) -> MechanismRecord:
+    """A mechanism of your own that every protected unit pays for, with its theorem in words.
+
+    Args:
+        name: what it releases.
+        theorem: why it costs what it costs: the sensitivity and the noise. A verifier can only repeat it.
+        unit: "edge" or "node".
+        events: what it costs, e.g. ``Laplace(noise_multiplier)`` or ``Gaussian(noise_multiplier)``.
+
+    Returns:
+        A record for a `ReleasePlan`.
+
+    >>> own_mechanism("an edge count", "one edge moves it by 1", "edge", Laplace(2.0)).event
+    Laplace(noise_multiplier=2.0, count=1)
+    """
+    parsed = PrivacyUnit.parse(unit)
+    if not events:
+        raise CertificateError(f"events must say what {name!r} costs, got none")
+    return own_record(name, theorem, parsed, _each(everyone(parsed), *events))
+
+
 # -- nothing ----------------------------------------------------------------------------------------------------------
 
 
