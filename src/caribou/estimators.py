@@ -18,6 +18,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from caribou._notebook import html_table
 from caribou.errors import CaribouError, InputError, RunError
 from caribou.graph import Graph, listed
 from caribou.mechanisms.noise_source import NoiseSource
@@ -62,6 +63,7 @@ class Model:
         info.check(method, budget)
         self.method, self.budget = method, budget
         self._recipe = info.create(**settings)
+        self._params: dict[str, Any] = {"method": method, "budget": budget, "seed": seed, **settings}
         self._streams = Streams(seed)
         self._fitted: Fitted | None = None
         self._graph: Graph | None = None
@@ -81,16 +83,87 @@ class Model:
         state = "" if self._fitted is None else ", fitted"
         return f"{type(self).__name__}({self.method!r}, {self.budget}{changed}{state})"
 
+    def _repr_html_(self) -> str:
+        usual = method_info(self.method).create().settings()
+        rows = [("method", self.method), ("budget", self.budget)]
+        rows += [(key, value) for key, value in self.settings.items() if value != usual[key]]
+        if self._fitted is None:
+            rows.append(("state", "not fitted"))
+        else:
+            rows += [
+                ("fitted on", f"{self._shape[0]} nodes, {self._shape[1]} features, classes {listed(self._classes)}"),
+                ("certificate", self._fitted.certificate.status),
+                ("not protected", self.budget.unit.unprotected),
+            ]
+        return html_table(type(self).__name__, rows)
+
     @property
     def settings(self) -> Mapping[str, Any]:
         """The public settings of the method."""
         return self._recipe.settings()
+
+    # -- scikit-learn's habits -------------------------------------------------------------------------------------
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """What the constructor takes, by name, as given or by default. ``deep``: nothing is nested, so it changes nothing."""
+        return {**self.settings, **self._params} if type(self) is Model else dict(self._params)
+
+    def set_params(self, **params: Any) -> Self:
+        """Other ``params`` of the constructor. The model must be fitted again: what was released had other settings."""
+        known = self.get_params()
+        unknown = sorted(set(params) - set(known))
+        if unknown:
+            raise InputError(f"parameter must be one of {', '.join(known)}, got {', '.join(unknown)}")
+        if "method" in params and params["method"] != known["method"]:
+            known = {name: known[name] for name in ("method", "budget", "seed")}
+        self.__init__(**{**known, **params})  # type: ignore[misc]
+        return self
+
+    @property
+    def classes_(self) -> np.ndarray:
+        """The classes in the user's own words, or numbers where all of them are whole numbers. [C]"""
+        self._require_fitted("classes_")
+        return class_array(self._classes)
+
+    @property
+    def n_features_in_(self) -> int:
+        """Number of feature columns of the training graph."""
+        self._require_fitted("n_features_in_")
+        return self._shape[1]
+
+    @property
+    def feature_names_in_(self) -> np.ndarray:
+        """Names of the feature columns of the training graph, where it had any. [d]"""
+        self._require_fitted("feature_names_in_")
+        if self._feature_names is None:
+            raise AttributeError("feature_names_in_: the training graph had no names of columns")
+        return np.array(self._feature_names, dtype=object)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return self._fitted is not None
+
+    def __sklearn_tags__(self) -> Any:
+        from sklearn.utils import ClassifierTags, Tags, TargetTags
+
+        return Tags(
+            estimator_type="classifier",
+            target_tags=TargetTags(required=False),
+            transformer_tags=None,
+            classifier_tags=ClassifierTags(),
+            regressor_tags=None,
+        )
+
+    def _require_fitted(self, name: str) -> None:
+        # AttributeError, so that hasattr says whether a model is fitted
+        if self._fitted is None:
+            raise AttributeError(f"{name}: model must be fitted first: call fit(data)")
 
     # -- fitting ---------------------------------------------------------------------------------------------------
 
     def fit(
         self,
         data: Any,
+        y: None = None,
         *,
         ledger: LedgerLike | None = None,
         noise: NoiseSource | None = None,
@@ -100,6 +173,7 @@ class Model:
 
         Args:
             data: a `Graph`, or a ``torch_geometric.data.Data``, with labels and a split.
+            y: None; labels are part of the graph. It is here because pipelines hand it over.
             ledger: charge the cost, or refuse, before any noise is drawn.
             noise: private randomness (default: a fresh key from the operating system).
             replace_fingerprint: declares that changed content is still about the same people.
@@ -107,6 +181,8 @@ class Model:
         Returns:
             The model itself.
         """
+        if y is not None:
+            raise InputError(f"y must be None: labels are part of the graph (Graph.labels), got {type(y).__name__}")
         graph = as_graph(data)
         warn_of_large_delta(self.budget, graph.num_nodes)
         fitted = fit(
@@ -241,8 +317,9 @@ class Model:
         )
 
     def predict(self, data: Any = None, *, training_graph: bool = False) -> np.ndarray:
-        """The most likely class of every node, as a number. [n]; ``data`` and ``training_graph`` as in `predict_proba`."""
-        return self.predict_proba(data, training_graph=training_graph).argmax(axis=1)
+        """The most likely class of every node, as in `classes_`. [n]; ``data`` and ``training_graph`` as in `predict_proba`."""
+        best = self.predict_proba(data, training_graph=training_graph).argmax(axis=1)
+        return self.classes_[best]
 
     def predict_graph(
         self,
@@ -541,6 +618,7 @@ class Votes(Model):
         weight: float | None = None,
         base: Mapping[str, Any] | None = None,
     ) -> None:
+        given = {name: value for name, value in locals().items() if name not in ("self", "__class__")}
         edge = {
             "voter_confidence": voter_confidence,
             "round_confidence": round_confidence,
@@ -559,6 +637,7 @@ class Votes(Model):
         }
         method, settings = _of_unit(budget, ("votes-edp", edge), ("votes-ndp", node))
         super().__init__(method, budget, seed=seed, **settings)
+        self._params = given
 
 
 class Caribou(Model):
@@ -625,6 +704,7 @@ class Caribou(Model):
         declared_average_degree: float | None = None,
         base: Mapping[str, Any] | None = None,
     ) -> None:
+        given = {name: value for name, value in locals().items() if name not in ("self", "__class__")}
         both = {
             "hops": hops,
             "contraction": contraction,
@@ -657,6 +737,7 @@ class Caribou(Model):
         }
         method, settings = _of_unit(budget, ("caribou-edp", edge), ("caribou-ndp", node))
         super().__init__(method, budget, seed=seed, **both, **settings)
+        self._params = given
 
 
 Offer = tuple[str, dict[str, Any]]
@@ -720,6 +801,16 @@ def metrics_of(probabilities: np.ndarray, graph: Graph, part: str, positive: int
     split, labels = graph.for_learning()
     index = getattr(split, part)
     return Metrics(probabilities[index], np.array(labels)[index], positive)
+
+
+def class_array(names: Sequence[str]) -> np.ndarray:
+    """Names of classes for comparing with labels: whole numbers as int64 if all of them are, else words. [C]
+
+    >>> class_array(["0", "1"]), class_array(["ok", "1"])
+    (array([0, 1]), array(['ok', '1'], dtype='<U2'))
+    """
+    numbers = [int(name) for name in names if name.removeprefix("-").isdecimal() and str(int(name)) == name]
+    return np.array(numbers, dtype=np.int64) if len(numbers) == len(names) else np.array(names)
 
 
 def accuracy(probabilities: np.ndarray, graph: Graph, part: str) -> float:
