@@ -39,6 +39,8 @@ _HOMES = {
     "Laplace": "caribou.privacy.events",
     "LinkPredictor": "caribou.models.links",
     "GraphClassifier": "caribou.models.graph_classifier",
+    "NodeRegressor": "caribou.models.node_targets",
+    "MultiLabelClassifier": "caribou.models.node_targets",
     "Certificate": "caribou.privacy.certificate",
     "verify": "caribou.privacy.verify",
     "Ledger": "caribou.privacy.ledger",
@@ -60,6 +62,8 @@ __all__ = [
     "Ledger",
     "LinkPredictor",
     "Model",
+    "MultiLabelClassifier",
+    "NodeRegressor",
     "NoiseSource",
     "Outputs",
     "PrivacyUnit",
@@ -90,6 +94,7 @@ if TYPE_CHECKING:
     from caribou.methods.base import Outputs, register
     from caribou.models.graph_classifier import GraphClassifier
     from caribou.models.links import LinkPredictor
+    from caribou.models.node_targets import MultiLabelClassifier, NodeRegressor
     from caribou.privacy.budget import Budget, PrivacyUnit
     from caribou.privacy.certificate import Certificate
     from caribou.privacy.events import Gaussian, Laplace
