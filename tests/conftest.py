@@ -52,12 +52,13 @@ class EncodersByContent(dict[Any, encoder.Prior]):
 
     @staticmethod
     def content(key: encoder.Key) -> tuple[Any, ...]:
-        graph, streams, hidden, folds = key
+        graph, streams, hidden, folds, objective = key
         split, labels = graph.for_learning(public=True)
         x = graph.features
         features = (x.data, x.indices, x.indptr) if sp.issparse(x) else (x,)
         arrays = (*features, labels, split.train, split.val, split.test)
-        return (*(np.asarray(a).tobytes() for a in arrays), streams.seed, hidden, folds, encoder.configurations(graph))
+        read = (streams.seed, hidden, folds, objective, encoder.configurations(graph))
+        return (*(np.asarray(a).tobytes() for a in arrays), *read)
 
     def __contains__(self, key: object) -> bool:
         return super().__contains__(self.content(key))  # type: ignore[arg-type]

@@ -26,7 +26,13 @@ import caribou
 from caribou.datasets import available
 from caribou.experiments.records import latest, read
 from caribou.methods import Method
-from caribou.privacy.accounting import epsilon_of, gdp_mu, largest_true_positive_rate
+from caribou.privacy.accounting import (
+    attack_rate,
+    epsilon_for_rate,
+    epsilon_of,
+    gdp_mu,
+    largest_true_positive_rate,
+)
 from caribou.privacy.depth import plan_rows
 from caribou.privacy.events import EpsilonDelta, Event, Gaussian, SubsampledGaussian
 from caribou.privacy.filters import GAUSSIAN_SHARE, total_epsilon
@@ -48,6 +54,7 @@ RUNNABLE = [
             "plan-a-year.md",
             "downstream.md",
             "auditing.md",
+            "epsilon.md",
         )
     ),
 ]
@@ -161,6 +168,21 @@ def test_attack_table_comes_from_the_accountant() -> None:
         ]
         row = f"| {epsilon:g} | {mu:.4f} | {100 * rates[0]:.2f} % | {100 * rates[1]:.2f} % |"
         assert row in text
+
+
+def test_risk_tables_come_from_the_accountant() -> None:
+    text = (DOCS / "epsilon.md").read_text(encoding="utf-8")
+    for tpr in (0.02, 0.05, 0.1, 0.2, 0.5):
+        kinds: list[dict[str, Any]] = [{}, {"gaussian": True}, {"gaussian": True, "steps": 2}]
+        figures = [epsilon_for_rate(true_positive_rate=tpr, false_positive_rate=0.01, delta=1e-5, **k) for k in kinds]
+        assert table_row(f"{100 * tpr:g} of 100", [f"{epsilon:.2f}" for epsilon in figures]) in text
+    for epsilon in (0.5, 1, 2, 4, 8):
+        rates = [
+            attack_rate(epsilon=epsilon, delta=1e-5, false_positive_rate=0.01, gaussian=gaussian, steps=steps)
+            for steps in (1, 2)
+            for gaussian in (False, True)
+        ]
+        assert table_row(f"{epsilon:g}", [f"{100 * rate:.1f}" for rate in rates]) in text
 
 
 def planned_noise(unit: str, bounds: caribou.Bounds, hops: list[int], contraction: float = 0.9) -> list[float]:

@@ -359,3 +359,68 @@ def test_signatures_of_the_estimators_are_those_of_their_methods() -> None:
         cb.Caribou(EDGE, degree_cap=5)
     with pytest.raises(TypeError, match="unexpected keyword"):
         cb.Votes(EDGE, rounds=3)
+
+
+# -- scikit-learn's habits -------------------------------------------------------------------------------------------
+
+
+def test_parameters_are_those_of_the_constructor() -> None:
+    model = cb.Votes(EDGE, max_rounds=5)
+    assert model.get_params()["max_rounds"] == 5
+    assert cb.Votes(**model.get_params()).settings == model.settings
+    assert model.set_params(max_rounds=7) is model
+    assert model.settings["max_rounds"] == 7
+    plain = Model("gap-edp", EDGE, hops=2)
+    assert Model(**plain.get_params()).settings == plain.settings
+    assert plain.set_params(method="mlp").method == "mlp"
+    with pytest.raises(InputError, match="parameter must be one of"):
+        model.set_params(depth=3)
+
+
+def test_a_model_with_other_parameters_must_be_fitted_again() -> None:
+    model = model_of("mlp-dp").fit(GRAPH)
+    assert hasattr(model, "classes_")
+    assert model.n_features_in_ == GRAPH.num_features
+    model.set_params(clip=0.2)
+    assert not hasattr(model, "classes_")
+    assert not hasattr(model, "n_features_in_")
+
+
+def test_predictions_are_the_words_of_the_user() -> None:
+    from dataclasses import replace
+
+    named = replace(GRAPH, class_names=("ann", "bob", "cid"), feature_names=tuple("uvwxyz"))
+    model = model_of("mlp-dp").fit(named)
+    assert model.classes_.tolist() == ["ann", "bob", "cid"]
+    assert set(model.predict()) <= {"ann", "bob", "cid"}
+    assert model.feature_names_in_.tolist() == list("uvwxyz")
+    with pytest.raises(AttributeError, match="no names of columns"):
+        _ = model_of("mlp-dp").fit(GRAPH).feature_names_in_
+    numbered = model_of("mlp-dp").fit(GRAPH)
+    assert numbered.predict().dtype == np.int64, "labels that are numbers come back as numbers"
+
+
+def test_labels_are_part_of_the_graph() -> None:
+    with pytest.raises(InputError, match="y must be None: labels are part of the graph"):
+        model_of("mlp-dp").fit(GRAPH, GRAPH.labels)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="use caribou tune"):
+        np.asarray(GRAPH)
+
+
+@pytest.mark.parametrize("model", [cb.Votes(NODE), cb.Caribou(EDGE, hops=3), Model("mlp-dp", NODE, clip=0.4)], ids=str)
+def test_scikit_learn_clones_inspects_and_is_told_where_to_search(model: Model) -> None:
+    base = pytest.importorskip("sklearn.base")
+    selection = pytest.importorskip("sklearn.model_selection")
+    copied = base.clone(model)
+    assert (type(copied), copied.settings, copied.budget) == (type(model), model.settings, model.budget)
+    assert base.is_classifier(model)
+    from sklearn.utils.validation import check_is_fitted
+
+    with pytest.raises(Exception, match="not fitted"):
+        check_is_fitted(model)
+    name = "clip" if "clip" in model.get_params() else "seed"
+    search = selection.GridSearchCV(model, {name: [1, 2]})
+    with pytest.raises(InputError, match=r"GridSearchCV.*a search on private data costs budget; use caribou tune"):
+        search.fit(GRAPH)
+    with pytest.raises(InputError, match="use caribou tune"):
+        selection.cross_val_score(model, GRAPH)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -84,3 +84,58 @@ def test_the_demo_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: 
     said = capsys.readouterr().out
     assert "verified: private, epsilon = 4" in said
     assert "a third fit is refused" in said
+
+
+def test_regression() -> None:
+    error = main_of("regression")()
+    assert error["inf"] < 0.3 < error["4"] < error["columns alone"] - 0.3 < error["mean"]
+
+
+def test_multilabel() -> None:
+    score = main_of("multilabel")()
+    assert score["inf"] > score["4"] > score["columns alone"] + 0.02
+
+
+@pytest.fixture
+def methods_as_they_were() -> Iterator[None]:
+    """Whatever is registered inside is forgotten."""
+    from caribou.methods import METHODS
+
+    before = dict(METHODS)
+    yield
+    METHODS.clear()
+    METHODS.update(before)
+    sys.modules.pop("own_method", None)
+
+
+@pytest.mark.usefixtures("methods_as_they_were")
+def test_a_method_of_ones_own_in_thirty_lines(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """It uses public names only, and works where methods of the library do: in train, run and audit."""
+    import inspect
+    import json
+
+    import caribou as cb
+    from caribou.experiments.measures import measure
+    from caribou.methods.base import METHODS, OWN_METHODS
+    from cli_support import run
+
+    file = EXAMPLES / "own_method.py"
+    monkeypatch.setenv(OWN_METHODS, "")  # restored afterwards, whatever the command sets
+    done = run(
+        "--methods", file, "train", "label-counts", "--dataset", "csbm:nodes=120", "--json", "--out", tmp_path / "run"
+    )
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert document["test_accuracy"]["mean"] > 0.5
+    assert document["certificate"]["mechanisms"][0]["mechanism"] == "own mechanism"
+    assert "label-counts" in run("--methods", file, "methods").stdout
+    cell = {"kind": "train", "method": "label-counts", "dataset": "csbm:nodes=100", "epsilon": 4, "seed": 0}
+    assert measure(cell, None)["epsilon_spent"] == pytest.approx(4, rel=1e-3)
+    audited = run("audit", "label-counts", "--attack", "distinguish", "--runs", "200", "--workers", "1", "--json")
+    assert json.loads(audited.stdout)["verdict"] != "VIOLATED"
+    assert cb.load(tmp_path / "run").predict().shape == (120,)
+    cls = METHODS["label-counts"].own
+    code = [line for line in inspect.getsource(cls).splitlines() if line.strip()]  # type: ignore[arg-type]
+    assert len(code) <= 34
+    imported = [line for line in file.read_text().splitlines() if "import" in line and "caribou" in line]
+    assert imported == ["import caribou as cb"]

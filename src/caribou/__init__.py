@@ -32,8 +32,16 @@ _HOMES = {
     "Votes": "caribou.estimators",
     "Caribou": "caribou.estimators",
     "load": "caribou.estimators",
+    "register": "caribou.methods.base",
+    "Outputs": "caribou.methods.base",
+    "ReleasePlan": "caribou.privacy.plan",
+    "own_mechanism": "caribou.privacy.mechanism_records",
+    "Gaussian": "caribou.privacy.events",
+    "Laplace": "caribou.privacy.events",
     "LinkPredictor": "caribou.models.links",
     "GraphClassifier": "caribou.models.graph_classifier",
+    "NodeRegressor": "caribou.models.node_targets",
+    "MultiLabelClassifier": "caribou.models.node_targets",
     "Certificate": "caribou.privacy.certificate",
     "verify": "caribou.privacy.verify",
     "Ledger": "caribou.privacy.ledger",
@@ -48,21 +56,29 @@ __all__ = [
     "Certificate",
     "ContractiveGraphLayer",
     "Embeddings",
+    "Gaussian",
     "Graph",
     "GraphClassifier",
+    "Laplace",
     "Ledger",
     "LinkPredictor",
     "Model",
+    "MultiLabelClassifier",
+    "NodeRegressor",
     "NoiseSource",
     "NotedLedger",
+    "Outputs",
     "PrivacyUnit",
+    "ReleasePlan",
     "Split",
     "Votes",
     "__version__",
     "datasets",
     "load",
+    "own_mechanism",
     "propagate",
     "read_graph",
+    "register",
     "release",
     "verify",
     "write_graph",
@@ -77,11 +93,16 @@ if TYPE_CHECKING:
     from caribou.layers.contractive import ContractiveGraphLayer
     from caribou.mechanisms.message_passing import propagate
     from caribou.mechanisms.noise_source import NoiseSource
+    from caribou.methods.base import Outputs, register
     from caribou.models.graph_classifier import GraphClassifier
     from caribou.models.links import LinkPredictor
+    from caribou.models.node_targets import MultiLabelClassifier, NodeRegressor
     from caribou.privacy.budget import Budget, PrivacyUnit
     from caribou.privacy.certificate import Certificate
+    from caribou.privacy.events import Gaussian, Laplace
     from caribou.privacy.ledger import Ledger
+    from caribou.privacy.mechanism_records import own_mechanism
+    from caribou.privacy.plan import ReleasePlan
     from caribou.privacy.sensitivity import Bounds
     from caribou.privacy.verify import verify
     from caribou.release import Embeddings, NotedLedger

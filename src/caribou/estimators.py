@@ -13,17 +13,21 @@ import hashlib
 import os
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 
+from caribou._notebook import html_table
 from caribou.errors import CaribouError, InputError, RunError
 from caribou.graph import Graph, listed
 from caribou.graph.arrivals import Arrivals
 from caribou.graph.fingerprint import whole_of
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods.base import Fitted, GrowingMethod, extend, fit, method_info, predict_graph
+from caribou.metrics import Metrics, Scored, Threshold, best_threshold, metric_name, rarest
+from caribou.models.published_metrics import PublishedMetrics, publish_metrics
 from caribou.privacy.assumptions import AssumptionName
 from caribou.privacy.budget import Budget, PrivacyUnit, warn_of_large_delta
 from caribou.privacy.certificate import Certificate
@@ -71,6 +75,7 @@ class Model:
         info.check(method, budget)
         self.method, self.budget = method, budget
         self._recipe = info.create(**settings)
+        self._params: dict[str, Any] = {"method": method, "budget": budget, "seed": seed, **settings}
         self._streams = Streams(seed)
         self._fitted: Fitted | None = None
         self._graph: Graph | None = None
@@ -87,6 +92,7 @@ class Model:
         self._folder: Path | None = None  # of a loaded model, which notes there that it was extended
         self._is_extended = self._has_claim = False
         self._kept: dict[bytes, Fitted] = {}  # releases about other graphs, by content; in memory alone
+        self._threshold: Threshold | None = None
 
     def __repr__(self) -> str:
         usual = method_info(self.method).create().settings()
@@ -94,16 +100,87 @@ class Model:
         state = "" if self._fitted is None else ", fitted"
         return f"{type(self).__name__}({self.method!r}, {self.budget}{changed}{state})"
 
+    def _repr_html_(self) -> str:
+        usual = method_info(self.method).create().settings()
+        rows = [("method", self.method), ("budget", self.budget)]
+        rows += [(key, value) for key, value in self.settings.items() if value != usual[key]]
+        if self._fitted is None:
+            rows.append(("state", "not fitted"))
+        else:
+            rows += [
+                ("fitted on", f"{self._shape[0]} nodes, {self._shape[1]} features, classes {listed(self._classes)}"),
+                ("certificate", self._fitted.certificate.status),
+                ("not protected", self.budget.unit.unprotected),
+            ]
+        return html_table(type(self).__name__, rows)
+
     @property
     def settings(self) -> Mapping[str, Any]:
         """The public settings of the method."""
         return self._recipe.settings()
+
+    # -- scikit-learn's habits -------------------------------------------------------------------------------------
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """What the constructor takes, by name, as given or by default. ``deep``: nothing is nested, so it changes nothing."""
+        return {**self.settings, **self._params} if type(self) is Model else dict(self._params)
+
+    def set_params(self, **params: Any) -> Self:
+        """Other ``params`` of the constructor. The model must be fitted again: what was released had other settings."""
+        known = self.get_params()
+        unknown = sorted(set(params) - set(known))
+        if unknown:
+            raise InputError(f"parameter must be one of {', '.join(known)}, got {', '.join(unknown)}")
+        if "method" in params and params["method"] != known["method"]:
+            known = {name: known[name] for name in ("method", "budget", "seed")}
+        self.__init__(**{**known, **params})  # type: ignore[misc]
+        return self
+
+    @property
+    def classes_(self) -> np.ndarray:
+        """The classes in the user's own words, or numbers where all of them are whole numbers. [C]"""
+        self._require_fitted("classes_")
+        return class_array(self._classes)
+
+    @property
+    def n_features_in_(self) -> int:
+        """Number of feature columns of the training graph."""
+        self._require_fitted("n_features_in_")
+        return self._shape[1]
+
+    @property
+    def feature_names_in_(self) -> np.ndarray:
+        """Names of the feature columns of the training graph, where it had any. [d]"""
+        self._require_fitted("feature_names_in_")
+        if self._feature_names is None:
+            raise AttributeError("feature_names_in_: the training graph had no names of columns")
+        return np.array(self._feature_names, dtype=object)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return self._fitted is not None
+
+    def __sklearn_tags__(self) -> Any:
+        from sklearn.utils import ClassifierTags, Tags, TargetTags
+
+        return Tags(
+            estimator_type="classifier",
+            target_tags=TargetTags(required=False),
+            transformer_tags=None,
+            classifier_tags=ClassifierTags(),
+            regressor_tags=None,
+        )
+
+    def _require_fitted(self, name: str) -> None:
+        # AttributeError, so that hasattr says whether a model is fitted
+        if self._fitted is None:
+            raise AttributeError(f"{name}: model must be fitted first: call fit(data)")
 
     # -- fitting ---------------------------------------------------------------------------------------------------
 
     def fit(
         self,
         data: Any,
+        y: None = None,
         *,
         ledger: LedgerLike | None = None,
         noise: NoiseSource | None = None,
@@ -113,6 +190,7 @@ class Model:
 
         Args:
             data: a `Graph`, or a ``torch_geometric.data.Data``, with labels and a split.
+            y: None; labels are part of the graph. It is here because pipelines hand it over.
             ledger: charge the cost, or refuse, before any noise is drawn.
             noise: private randomness (default: a fresh key from the operating system).
             replace_fingerprint: declares that changed content is still about the same people.
@@ -120,6 +198,8 @@ class Model:
         Returns:
             The model itself.
         """
+        if y is not None:
+            raise InputError(f"y must be None: labels are part of the graph (Graph.labels), got {type(y).__name__}")
         graph = as_graph(data)
         warn_of_large_delta(self.budget, graph.num_nodes)
         fitted = fit(
@@ -175,6 +255,7 @@ class Model:
         self._id_title = None if ids is None else graph.id_title
         self._feature_names = graph.feature_names
         self._batches, self._dataset, self._is_extended = (graph.num_nodes,), graph.name, False
+        self._threshold = self._best_threshold(graph, None) if self._chooses_thresholds(graph) else None
         return self
 
     # -- what came out ---------------------------------------------------------------------------------------------
@@ -283,8 +364,9 @@ class Model:
         )
 
     def predict(self, data: Any = None, *, training_graph: bool = False, spend: bool = False) -> np.ndarray:
-        """The most likely class of every node, as a number. [n]; ``data`` and the others as in `predict_proba`."""
-        return self.predict_proba(data, training_graph=training_graph, spend=spend).argmax(axis=1)
+        """The most likely class of every node, as in `classes_`. [n]; ``data`` and the others as in `predict_proba`."""
+        best = self.predict_proba(data, training_graph=training_graph, spend=spend).argmax(axis=1)
+        return self.classes_[best]
 
     def embed(self, data: Any = None, *, spend: bool = False) -> np.ndarray:
         """X^(K) of the training graph, or of another graph: of the same release as its predictions. [n, d]"""
@@ -445,10 +527,22 @@ class Model:
             withdraw_extension(self._folder)
             self._has_claim = False
 
-    def score(self, part: str = "test", data: Any = None) -> float:
-        """Accuracy on a part of the split: "train", "val" or "test". Not for publication at node level: it reads labels.
+    def score(
+        self, part: str = "test", data: Any = None, *, metric: str = "accuracy", positive: str | int | None = None
+    ) -> float:
+        """One metric on a part of the split: "train", "val" or "test". Not for publication at node level: it reads labels.
 
-        ``data``: the training graph, which a loaded model does not hold.
+        ``data``: the training graph, which a loaded model does not hold. ``metric``: a name in `caribou.metrics.METRICS`, such as
+        "average_precision" (or "ap"), "macro_f1" or "brier". ``positive``: as in `metrics`.
+        """
+        metric_name(metric)  # before anything is computed
+        return self.metrics(part, data, positive=positive).value(metric)
+
+    def metrics(self, part: str = "test", data: Any = None, *, positive: str | int | None = None) -> Metrics:
+        """All metrics on a part of the split, as `score` gives one. Not for publication at node level: they read labels.
+
+        ``part`` and ``data``: as in `score`. ``positive``: the class that rankings are about, by its word or number; None: of two
+        classes the rarer, of more all of them.
         """
         if part not in PARTS:
             raise InputError(f"part must be one of {', '.join(PARTS)}, got {part!r}")
@@ -457,14 +551,98 @@ class Model:
         graph = self._graph if data is None else as_graph(data, self._classes or None)
         same = data is None
         probabilities = self._own_probabilities() if same else self.predict_proba(graph, training_graph=True)
-        return accuracy(probabilities, graph, part)  # type: ignore[arg-type]
+        return metrics_of(probabilities, graph, part, self._place_of(positive))  # type: ignore[arg-type]
+
+    @property
+    def threshold(self) -> Threshold | None:
+        """From which probability on a node is flagged as one of the positive class; None if no threshold was chosen.
+
+        At edge level with two classes `fit` chooses the one with the best F1 on validation nodes. `choose_threshold` does so for
+        another class. At node level validation labels are private, and none is chosen.
+        """
+        return self._threshold
+
+    def choose_threshold(self, positive: str | int) -> Threshold:
+        """The threshold of class ``positive``, by its word or number, with the best F1 on validation nodes. Edge level only."""
+        if self._graph is None:
+            raise InputError("model must hold its graph to choose a threshold: call fit(data) first, got a loaded one")
+        if self.budget.unit is PrivacyUnit.NODE:
+            raise InputError(
+                "threshold must not be chosen at node level: it would read private validation labels without noise; "
+                "declare one (caribou predict --threshold)"
+            )
+        found = self._best_threshold(self._graph, self._place_of(positive))
+        if found is None:
+            raise InputError(f"validation nodes must be of class {positive!r} and of another, got one kind only")
+        self._threshold = found
+        return found
+
+    def publish_metrics(
+        self,
+        epsilon: float,
+        data: Any = None,
+        *,
+        ledger: LedgerLike | None = None,
+        noise: NoiseSource | None = None,
+        replace_fingerprint: bool = False,
+    ) -> PublishedMetrics:
+        """Metrics of the test nodes with noise, which may be published at node level: one more release.
+
+        ``epsilon``: what test nodes pay for it, beside the fit. ``data``: the training graph, which a loaded model does not hold.
+        ``ledger``, ``noise`` and ``replace_fingerprint``: as in `fit`. At edge level labels are public, and `metrics` may be
+        published as they are.
+        """
+        graph = self._graph if data is None else as_graph(data, self._classes or None)
+        if graph is None:
+            raise InputError("data must be given to a loaded model: a run holds no labels, got None")
+        if data is not None:
+            self._check_nodes(graph)
+        # by `Method.predict`: a row reads what was released and its own node, and nothing else
+        probabilities = self._recipe.predict(self._result.weights, self._result.released, graph)
+        return publish_metrics(
+            probabilities,
+            graph,
+            self._classes,
+            Budget(epsilon, self.budget.delta, self.budget.unit),
+            noise=noise,
+            ledger=ledger,
+            replace_fingerprint=replace_fingerprint,
+        )
+
+    def _chooses_thresholds(self, graph: Graph) -> bool:
+        """By itself where it costs nothing and the positive class is clear: public labels of two classes."""
+        known = graph.labels is not None and graph.split is not None
+        return self.budget.unit is PrivacyUnit.EDGE and known and graph.num_classes == 2
+
+    def _best_threshold(self, graph: Graph, positive: int | None) -> Threshold | None:
+        split, labels = graph.for_learning()
+        if positive is None:
+            positive = rarest(np.array(labels)[split.train], graph.num_classes)
+        members = np.array(labels)[split.val] == positive
+        if not 0 < members.sum() < len(members):
+            return None
+        value, f1 = best_threshold(Scored(self._own_probabilities()[split.val, positive], members))
+        return Threshold(positive, value, f1)
+
+    def _place_of(self, positive: str | int | None) -> int | None:
+        """The number of a class that is given by its word or number."""
+        if positive is None:
+            return None
+        if str(positive) not in self._classes:
+            raise InputError(f"positive must be one of the classes {listed(self._classes)}, got {positive!r}")
+        return self._classes.index(str(positive))
 
     # -- storage ---------------------------------------------------------------------------------------------------
 
-    def save(self, folder: str | os.PathLike[str]) -> None:
-        """Write weights, released arrays, settings and certificate to a new folder; never the graph, a seed or a hidden state."""
+    def save(self, folder: str | os.PathLike[str], *, ids: bool = True) -> None:
+        """Write weights, released arrays, settings and certificate to a new folder; never the graph, a seed or a hidden state.
+
+        ``ids``: whether names of nodes are written at edge level, where they count as public; without them predictions of a
+        loaded model are numbered in the order of training.
+        """
         check_target(folder)
-        write_model(self._saved(), folder)
+        saved = self._saved()
+        write_model(saved if ids else replace(saved, node_ids=None, id_title=None), folder)
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> Model:
@@ -501,6 +679,7 @@ class Model:
             charged=self._charged,
             dataset=self._dataset,
             batches=self._batches,
+            threshold=self._threshold,
         )
 
     @staticmethod
@@ -509,7 +688,7 @@ class Model:
         model._fitted = Fitted(np.empty((0, 0)), saved.certificate, saved.released, saved.weights)
         model._shape = (saved.nodes, saved.columns)
         model._classes, model._node_ids, model._feature_names = saved.classes, saved.node_ids, saved.feature_names
-        model._id_title, model._charged = saved.id_title, saved.charged
+        model._id_title, model._charged, model._threshold = saved.id_title, saved.charged, saved.threshold
         model._batches, model._dataset = saved.batches, saved.dataset
         return model
 
@@ -592,6 +771,8 @@ class Votes(Model):
         max_rounds: edge level: stop after so many rounds.
         calibration: edge level: share of the training nodes that receive votes, to fit the head.
         noise: edge level: "discrete_laplace" (pure epsilon) or "gaussian".
+        metric: edge level: what chooses checkpoints, head and rounds on validation nodes, e.g. "ap" for a rare class.
+        class_weight: edge level: "balanced" gives every class the same weight in the losses.
         declared_degree: node level: the degree up to which a node gets the headline epsilon; without it no vote is asked.
         declared_average_degree: node level: what the curator declares about a typical node, never what is measured.
         votes: node level: ``{"receivers_per_sender": M, "share": s}``, or None for a public rule.
@@ -613,18 +794,23 @@ class Votes(Model):
         max_rounds: int = 60,
         calibration: float = 0.5,
         noise: str = "discrete_laplace",
+        metric: str | None = None,
+        class_weight: str | None = None,
         declared_degree: int | None = None,
         declared_average_degree: float | None = None,
         votes: Mapping[str, Any] | None = None,
         weight: float | None = None,
         base: Mapping[str, Any] | None = None,
     ) -> None:
+        given = {name: value for name, value in locals().items() if name not in ("self", "__class__")}
         edge = {
             "voter_confidence": voter_confidence,
             "round_confidence": round_confidence,
             "max_rounds": max_rounds,
             "calibration": calibration,
             "noise": noise,
+            "metric": metric,
+            "class_weight": class_weight,
         }
         node = {
             "declared_degree": declared_degree,
@@ -635,6 +821,7 @@ class Votes(Model):
         }
         method, settings = _of_unit(budget, ("votes-edp", edge), ("votes-ndp", node))
         super().__init__(method, budget, seed=seed, **settings)
+        self._params = given
 
 
 class Caribou(Model):
@@ -657,6 +844,8 @@ class Caribou(Model):
         votes: edge level: share of epsilon for votes.
         layer: edge level: "contractive", "attention", "spectral" or "gcn".
         layer_settings: edge level: what the layer has besides contraction and beta.
+        metric: edge level: what chooses checkpoints and head on validation nodes, e.g. "ap" for a rare class.
+        class_weight: edge level: "balanced" gives every class the same weight in the losses.
         degree_cap: node level: degrees are cut to M; None = every edge is read.
         declared_degree: node level: the degree up to which the headline epsilon holds; None = the cap, or every node.
         graph_share: node level: share of mu^2 for message passing.
@@ -689,6 +878,8 @@ class Caribou(Model):
         votes: float = 0.0,
         layer: str = "contractive",
         layer_settings: Mapping[str, Any] | None = None,
+        metric: str | None = None,
+        class_weight: str | None = None,
         degree_cap: int | None = None,
         declared_degree: int | None = None,
         graph_share: float = 0.1,
@@ -697,6 +888,7 @@ class Caribou(Model):
         declared_average_degree: float | None = None,
         base: Mapping[str, Any] | None = None,
     ) -> None:
+        given = {name: value for name, value in locals().items() if name not in ("self", "__class__")}
         both = {
             "hops": hops,
             "contraction": contraction,
@@ -713,6 +905,8 @@ class Caribou(Model):
             "votes": votes,
             "layer": layer,
             "layer_settings": layer_settings or {},
+            "metric": metric,
+            "class_weight": class_weight,
             **({} if classifier is None else {"classifier": classifier}),
         }
         node = {
@@ -727,6 +921,7 @@ class Caribou(Model):
         }
         method, settings = _of_unit(budget, ("caribou-edp", edge), ("caribou-ndp", node))
         super().__init__(method, budget, seed=seed, **both, **settings)
+        self._params = given
 
 
 Offer = tuple[str, dict[str, Any]]
@@ -790,11 +985,23 @@ def class_names(graph: Graph) -> tuple[str, ...]:
     return graph.class_names or tuple(str(k) for k in range(graph.num_classes))
 
 
-def accuracy(probabilities: np.ndarray, graph: Graph, part: str) -> float:
-    """Share of correct classes in a part of the split; not a number where no node of it has a label."""
+def metrics_of(probabilities: np.ndarray, graph: Graph, part: str, positive: int | None = None) -> Metrics:
+    """All metrics of class probabilities, [n, C], on a part of the split. ``positive``: the number of the class for rankings."""
     split, labels = graph.for_learning()
     index = getattr(split, part)
-    index = index[labels[index] >= 0]
-    if len(index) == 0:
-        return float("nan")
-    return float(np.mean(probabilities[index].argmax(axis=1) == labels[index]))
+    return Metrics(probabilities[index], np.array(labels)[index], positive)
+
+
+def class_array(names: Sequence[str]) -> np.ndarray:
+    """Names of classes for comparing with labels: whole numbers as int64 if all of them are, else words. [C]
+
+    >>> class_array(["0", "1"]), class_array(["ok", "1"])
+    (array([0, 1]), array(['ok', '1'], dtype='<U2'))
+    """
+    numbers = [int(name) for name in names if name.removeprefix("-").isdecimal() and str(int(name)) == name]
+    return np.array(numbers, dtype=np.int64) if len(numbers) == len(names) else np.array(names)
+
+
+def accuracy(probabilities: np.ndarray, graph: Graph, part: str) -> float:
+    """Share of correct classes in a part of the split; not a number where no node of it has a label."""
+    return metrics_of(probabilities, graph, part).value("accuracy")

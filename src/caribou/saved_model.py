@@ -27,6 +27,7 @@ import numpy as np
 
 from caribou._files import atomic_folder
 from caribou.errors import CaribouError, RunError
+from caribou.metrics import Threshold
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.certificate import Certificate, json_number
 
@@ -41,7 +42,7 @@ class SavedModel:
     """A fitted method as it is stored. ``classes``: names of the classes, in the order of the columns of probabilities;
     ``feature_names``: those of the feature columns, in their order; ``id_title``: what the column of ``node_ids`` is called;
     ``charged``: whether the fit was charged in a ledger; ``dataset``: under which name; ``batches``: how many nodes came with
-    each batch, in the order of the rows: who has been asked."""
+    each batch, in the order of the rows: who has been asked; ``threshold``: from which probability on a node is flagged."""
 
     method: str
     settings: Mapping[str, Any]
@@ -58,6 +59,7 @@ class SavedModel:
     charged: bool = False
     dataset: str | None = None
     batches: tuple[int, ...] = ()
+    threshold: Threshold | None = None
 
 
 def write_model(saved: SavedModel, folder: str | os.PathLike[str]) -> Path:
@@ -195,6 +197,7 @@ def read_model(folder: str | os.PathLike[str]) -> SavedModel:
             charged=record.get("charged") is True,
             dataset=_word(record.get("dataset")),
             batches=tuple(int(size) for size in record.get("batches", ())) or (int(record["nodes"]),),
+            threshold=_threshold(record),
         )
     except (KeyError, TypeError, ValueError, CaribouError) as error:
         raise RunError(f"run {base} cannot be read: {error}") from error
@@ -245,6 +248,7 @@ def _write_files(saved: SavedModel, folder: Path) -> None:
         "charged": saved.charged,
         "dataset": saved.dataset,
         "batches": list(saved.batches),
+        "threshold": None if saved.threshold is None else _stated(saved.threshold, saved.classes),
         "files": {path.name: _digest(path) for path in sorted(folder.iterdir())},
     }
     (folder / RECORD).write_text(json.dumps(record, indent=2, allow_nan=False) + "\n", encoding="utf-8")
@@ -274,6 +278,18 @@ def _read_arrays(path: Path) -> dict[str, np.ndarray]:
 
 def _read_ids(path: Path) -> tuple[str, ...]:
     return tuple(str(name) for name in json.loads(path.read_text(encoding="utf-8")))
+
+
+def _stated(threshold: Threshold, classes: tuple[str, ...]) -> dict[str, Any]:
+    return {"class": classes[threshold.positive], "value": threshold.value, "validation_f1": threshold.f1}
+
+
+def _threshold(record: Mapping[str, Any]) -> Threshold | None:
+    stated = record.get("threshold")
+    if stated is None:
+        return None
+    place = list(record["classes"]).index(stated["class"])
+    return Threshold(place, float(stated["value"]), float(stated["validation_f1"]))
 
 
 def _names(value: Any) -> tuple[str, ...] | None:

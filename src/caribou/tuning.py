@@ -21,6 +21,7 @@ from caribou.errors import InputError
 from caribou.graph import Graph
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods.base import Fitted, Method, Outputs, fit, method_info
+from caribou.metrics import SELECTING, Metrics, metric_name
 from caribou.privacy.assumptions import STANDING, Assumption, AssumptionName
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.events import Event, Laplace
@@ -74,8 +75,9 @@ def tune(
     ledger: LedgerLike | None = None,
     replace_fingerprint: bool = False,
     progress: Callable[[], None] = lambda: None,
+    metric: str = "accuracy",
 ) -> Tuned:
-    """Search ``space`` for the settings with the best validation accuracy.
+    """Search ``space`` for the settings that are best on validation nodes.
 
     Args:
         name: of the method.
@@ -90,6 +92,7 @@ def tune(
         ledger: charge the cost of the search under ``graph.name`` before any noise is drawn, or refuse.
         replace_fingerprint: declares that changed content is still about the same people.
         progress: called after every trial.
+        metric: what is best, of `caribou.metrics.SELECTING`; at node level accuracy alone, whose count has a bounded sensitivity.
 
     Returns:
         The best settings and, unless the data was public, the model that was fitted with them and its certificate.
@@ -107,6 +110,7 @@ def tune(
     info = method_info(name)
     info.check(name, budget)
     integer(at_least=1, trials=trials)
+    metric = _selecting(metric, private_labels=budget.unit is PrivacyUnit.NODE and not public)
     noise = noise or NoiseSource.secure()
     recipes = [info.create(**values) for values in combinations(name, space or SPACES.get(name, {}), fixed or {})]
     # without repetition until all have been drawn once
@@ -114,7 +118,7 @@ def tune(
     if public and ledger is not None:
         raise InputError("ledger must not be given for public data, of which nothing is charged")
     if public:
-        return _public_search([recipes[i] for i in order], graph, budget, seed, noise, progress)
+        return _public_search([recipes[i] for i in order], graph, budget, seed, noise, progress, metric)
     graph.for_learning(public=budget.unit is PrivacyUnit.EDGE)
     search = plan_search(
         recipes, [int(i) for i in order], graph.sizes(budget.unit), budget, description=f"{name}, tuned"
@@ -130,7 +134,7 @@ def tune(
         # by place: two settings that look the same in a record need not have the same plan
         tried = [(recipes[place], search.parts["trials"][place]) for place in places]
         # what a draw of the best trial adds has no place in the certificate, which is about all trials
-        return Drawn(_best_trial(tried, search, graph, seed, source, progress))
+        return Drawn(_best_trial(tried, search, graph, seed, source, progress, metric))
 
     released = execute(search, graph, run, noise=noise, ledger=ledger, replace_fingerprint=replace_fingerprint)
     recipe, outputs, score = released.value
@@ -258,6 +262,7 @@ def _best_trial(
     seed: int,
     noise: NoiseSource,
     progress: Callable[[], None],
+    metric: str,
 ) -> tuple[Method, Outputs, float]:
     """The best of the trials by a total order of what each shows."""
     scale = _score_noise(search.budget, search.parts["selection"].epsilon)
@@ -265,9 +270,9 @@ def _best_trial(
     for number, (recipe, plan) in enumerate(tried):
         source = noise.stream(f"trial {number}")
         outputs = recipe.fit(plan, graph, Streams(seed), source)
-        correct, known = _correct(outputs.probabilities, graph)
-        score = correct / max(1, known)
+        score = _score(outputs.probabilities, graph, metric)
         if scale is not None:
+            correct = _correct(outputs.probabilities, graph)
             score = float(source.stream("score").add_laplace(np.array([correct]), scale=scale)[0])
         rank = (score, _digest(recipe, outputs))
         progress()
@@ -285,23 +290,41 @@ def _public_search(
     seed: int,
     noise: NoiseSource,
     progress: Callable[[], None],
+    metric: str,
 ) -> Tuned:
     """On public data every trial has the whole budget, and nothing is accounted."""
     ranked = []
     for number, recipe in enumerate(tried):
         fitted = fit(recipe, graph, budget, Streams(seed), noise.stream(f"trial {number}"))
-        correct, known = _correct(fitted.probabilities, graph)
-        ranked.append(((correct / max(1, known), _digest(recipe, fitted)), recipe))
+        ranked.append(((_score(fitted.probabilities, graph, metric), _digest(recipe, fitted)), recipe))
         progress()
     (score, _), recipe = max(ranked, key=lambda trial: trial[0])
     return Tuned(recipe.settings(), None, None, score)
 
 
-def _correct(probabilities: np.ndarray, graph: Graph) -> tuple[float, int]:
-    """How many validation nodes are right, and how many have a label."""
+def _selecting(metric: str, *, private_labels: bool) -> str:
+    """The whole name of a metric that may choose."""
+    name = metric_name(metric, SELECTING)
+    if private_labels and name != "accuracy":
+        raise InputError(
+            "metric must be accuracy at node level, where validation labels are private: noise is added to the number of correct "
+            f"nodes, which one node moves by 1, and no such bound is known here for {name} (--metric), got {metric!r}"
+        )
+    return name
+
+
+def _score(probabilities: np.ndarray, graph: Graph, metric: str) -> float:
+    """The metric of the validation nodes; 0 where there is nothing to measure."""
+    split, labels = graph.for_learning()
+    value = Metrics(probabilities[split.val], np.array(labels)[split.val]).value(metric)
+    return 0.0 if np.isnan(value) else value
+
+
+def _correct(probabilities: np.ndarray, graph: Graph) -> float:
+    """How many validation nodes are right."""
     split, labels = graph.for_learning()
     known = split.val[labels[split.val] >= 0]
-    return float((probabilities[known].argmax(axis=1) == labels[known]).sum()), len(known)
+    return float((probabilities[known].argmax(axis=1) == labels[known]).sum())
 
 
 def _digest(recipe: Method, fitted: Outputs | Fitted) -> str:

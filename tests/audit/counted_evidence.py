@@ -6,7 +6,7 @@ import numpy as np
 
 from caribou.audit.claims import Claim
 from caribou.audit.evidence import Evidence, Judgement
-from caribou.audit.metrics import Scored
+from caribou.metrics import Scored
 
 SCORED = Scored(np.array([0.0, 1.0]), np.array([False, True]))
 

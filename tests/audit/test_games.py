@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from caribou.audit.games import Challenge, Game, Model, of_method
-from caribou.audit.metrics import area_under_curve
 from caribou.datasets import load
 from caribou.errors import InputError
 from caribou.graph import Graph
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods.node.mlp import MlpDp
+from caribou.metrics import area_under_curve
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.randomness import Streams
 

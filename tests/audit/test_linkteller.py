@@ -25,7 +25,7 @@ from caribou.audit import fits
 from caribou.audit.audited_method import AuditedMethod
 from caribou.audit.findings import Terms
 from caribou.audit.linkteller import LinkTeller, at_beliefs, draw_nodes, pairs_of
-from caribou.audit.metrics import AttackResult, Scored
+from caribou.audit.metrics import AttackResult
 from caribou.audit.query_modes import query_of
 from caribou.errors import InputError
 from caribou.mechanisms.noise_source import NoiseSource
@@ -33,6 +33,7 @@ from caribou.methods import Method
 from caribou.methods.edge.dpdgc import Dpdgc
 from caribou.methods.edge.gap import Gap
 from caribou.methods.node.mlp import MlpDp
+from caribou.metrics import Scored
 from caribou.privacy.budget import Budget
 from caribou.randomness import Streams
 

@@ -14,11 +14,12 @@ from audit.known_bad_mechanisms.leaky import NOTHING, SAGE, STREAMS, TIGHT, Parr
 from caribou.audit.audited_method import AuditedMethod
 from caribou.audit.findings import Terms
 from caribou.audit.lira import Lira, TargetModel, cross_judged, edge_game, node_game, scaled_confidence, without_edges
-from caribou.audit.metrics import AttackResult, area_under_curve
+from caribou.audit.metrics import AttackResult
 from caribou.errors import InputError
 from caribou.methods import Method
 from caribou.methods.node.dpdgc import DpdgcNdp
 from caribou.methods.node.mlp import MlpDp
+from caribou.metrics import area_under_curve
 from caribou.privacy.budget import Budget
 
 NODE = Budget(1.0, 1e-5, "node")

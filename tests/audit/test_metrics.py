@@ -11,21 +11,18 @@ from scipy import stats
 
 from caribou.audit.metrics import (
     AttackResult,
-    Scored,
     allowed_rates,
     area_interval,
-    area_under_curve,
-    average_precision,
     edge_rates,
     mean_curve,
     mean_interval,
     node_rates,
-    roc_curve,
     summarise,
     top_scores,
     true_positive_rate,
 )
 from caribou.errors import InputError
+from caribou.metrics import Scored, area_under_curve, average_precision, roc_curve
 from caribou.privacy.budget import Budget
 from caribou.privacy.events import EpsilonDelta, Gaussian, NonPrivate
 

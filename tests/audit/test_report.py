@@ -16,10 +16,11 @@ from audit.known_bad_mechanisms.known_bad import KnownBad
 from caribou.audit.auditor import Outcome
 from caribou.audit.distinguish import distinguish
 from caribou.audit.evidence import OneRun
-from caribou.audit.metrics import FALSE_POSITIVE_RATES, Scored, summarise
+from caribou.audit.metrics import FALSE_POSITIVE_RATES, summarise
 from caribou.audit.report import draw, page, proven_bounds, write_report
 from caribou.audit.verdict import CONSISTENT, INCONCLUSIVE, VIOLATED, judge
 from caribou.errors import InputError, RunError
+from caribou.metrics import Scored
 from caribou.privacy.budget import Budget
 
 

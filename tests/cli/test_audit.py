@@ -13,8 +13,9 @@ from typer.testing import CliRunner
 from audit.quick_steps import quick_public_steps
 from caribou.audit.attack import ATTACKS
 from caribou.cli import app
-from caribou.cli.audit import _about, _again
+from caribou.cli.audit import _again
 from caribou.cli.options import GraphSource
+from caribou.cli.progress import about
 from caribou.datasets import load
 from caribou.errors import CaribouError
 from caribou.estimators import Model
@@ -134,7 +135,7 @@ def test_bad_input(tmp_path: Path) -> None:
 
 
 def test_a_time_is_said_in_words_that_fit() -> None:
-    assert [_about(seconds) for seconds in (0.2, 7.26, 250.0, 20_000.0)] == [
+    assert [about(seconds) for seconds in (0.2, 7.26, 250.0, 20_000.0)] == [
         "less than a second",
         "about 7.3 s",
         "about 4.2 min",

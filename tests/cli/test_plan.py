@@ -140,3 +140,14 @@ def test_plan_of_months_at_both_units() -> None:
     said = run("plan", "--months", "12", "--epsilon", "8").stdout
     assert "fit once, extend" in said
     assert "nothing" in said
+
+
+def test_a_plan_for_a_risk() -> None:
+    """The epsilon follows from what an attacker may find, and the plan says for which noise."""
+    document = plan("--attack-rate", "0.1", "--at-fpr", "0.01", "--unit", "node", "--nodes", "1000")
+    assert document["unit"] == "node"
+    assert document["epsilon"] == document["epsilon_for_risk"]["gaussian"] == pytest.approx(4.605, abs=1e-3)
+    assert document["epsilon_for_risk"]["any"] == pytest.approx(2.302, abs=1e-3)
+    assert "finds at most 10 of 100 at epsilon = 4.61 with Gaussian noise" in document["notes"][0]
+    assert "must not go with --epsilon" in run("plan", "--attack-rate", "0.1", "--epsilon", "4").stderr
+    assert "which an attacker reaches by guessing" in run("plan", "--attack-rate", "0.005").stderr

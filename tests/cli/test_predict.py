@@ -299,14 +299,14 @@ def test_names_of_nodes_and_classes_are_kept_at_edge_level(world: Path, tmp_path
     assert table.columns[0] == "id"
     assert table["id"].tolist() == [f"person {i}" for i in range(60)]
     assert set(table["class"]) <= {"no", "yes"}
-    assert list(table.columns[3:]) == ["p_no", "p_yes"]
+    assert list(table.columns[3:]) == ["flagged", "p_no", "p_yes"]
 
 
 @pytest.mark.parametrize(
     ("title", "expected"), [("person", "person"), (None, "node"), ("class", "node"), ("p_yes", "node")]
 )
 def test_a_title_that_another_column_has_is_not_used_for_the_ids(title: str | None, expected: str) -> None:
-    table = _predictions(np.array([[0.25, 0.75]]), ("no", "yes"), ("ann",), title)
+    table = _predictions(np.array([[0.25, 0.75]]), ("no", "yes"), ("ann",), title, None)
     assert list(table.columns) == [expected, "class", "probability", "p_no", "p_yes"]
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,15 @@ from caribou.errors import CaribouError, InputError
 from caribou.methods import METHODS
 
 KEYS = {"method", "dataset", "epsilon", "delta", "unit", "test_accuracy", "val_accuracy", "epsilon_spent"}
-KEYS |= {"seconds_per_fit", "cpu_seconds_per_fit", "peak_rss_mb", "certificate"}
+KEYS |= {
+    "test_metrics",
+    "threshold",
+    "not_protected",
+    "seconds_per_fit",
+    "cpu_seconds_per_fit",
+    "peak_rss_mb",
+    "certificate",
+}
 
 
 def call(*arguments: str) -> str:
@@ -167,3 +177,110 @@ def test_settings_are_numbers_words_or_errors() -> None:
     assert parse_settings(["a=1", "b=0.5", "c=word", "d=true"]) == {"a": 1, "b": 0.5, "c": "word", "d": True}
     with pytest.raises(InputError, match="key=value"):
         parse_settings(["nothing"])
+
+
+METRICS = {
+    "accuracy",
+    "majority",
+    "balanced_accuracy",
+    "macro_f1",
+    "roc_auc",
+    "average_precision",
+    "brier",
+    "per_class",
+}
+
+
+@pytest.fixture
+def fraud(tmp_path: Path) -> tuple[str, ...]:
+    """One account in ten is fraud: tables with words."""
+    rows = [
+        f"acc{i},{i % 7},{3.0 * (i % 10 == 0) + (i % 5) / 4},{'fraud' if i % 10 == 0 else 'ok'},"
+        f"{('train', 'train', 'val', 'test')[(i // 10) % 4]}"
+        for i in range(160)
+    ]
+    (tmp_path / "nodes.csv").write_text("id,x1,x2,label,split\n" + "\n".join(rows) + "\n")
+    edges = [f"acc{i},acc{(i + 10) % 160}" for i in range(160)]
+    (tmp_path / "edges.csv").write_text("source,target\n" + "\n".join(edges) + "\n")
+    return "--graph", str(tmp_path / "edges.csv"), "--nodes", str(tmp_path / "nodes.csv")
+
+
+@pytest.mark.usefixtures("quick_learning")
+def test_metrics_of_a_rare_class_are_printed_and_stored(fraud: tuple[str, ...], tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    text = " ".join(call("votes-edp", *fraud, "--metric", "ap", "--out", str(out), "--no-ids").split())
+    assert "(always the most frequent class: 90.0%)" in text
+    assert "rare class fraud: precision" in text
+    assert "average precision" in text
+    assert "p_fraud >=" in text
+    assert "not protected attributes and labels of the nodes" in text
+    record = json.loads((out / "run.json").read_text())
+    assert record["settings"]["metric"] == "average_precision"
+    assert record["threshold"]["class"] == "fraud"
+    assert not (out / "nodes.json").exists(), "--no-ids"
+    assert "acc1" not in "".join(path.read_text() for path in out.glob("*.[jm]*"))
+    assert "Not protected" in (out / "certificate.md").read_text()
+    document = json.loads(call("mlp", *fraud, "--positive", "ok", "--json"))
+    assert document["test_metrics"].keys() >= METRICS
+    assert document["test_metrics"]["accuracy"] == document["test_accuracy"]["mean"]
+    assert document["test_metrics"]["per_class"]["fraud"]["support"] == 4
+    assert document["threshold"]["class"] == "ok"
+    assert len(document["test_accuracy"]["runs"]) == 1, "one fit unless more are asked for"
+
+
+def test_published_metrics_are_charged_saved_and_refused_where_they_make_no_sense(
+    fraud: tuple[str, ...], tmp_path: Path
+) -> None:
+    from caribou.privacy.ledger import Ledger
+
+    out, ledger = tmp_path / "run", tmp_path / "ledger.sqlite"
+    options = (*fraud, "--classes", "ok,fraud", "--epsilon", "4")
+    text = call("mlp-dp", *options, "--publish-metrics", "1", "--out", str(out), "--ledger", str(ledger))
+    assert "may be published" in text
+    assert len(Ledger(ledger, create=False).entries()) == 2
+    published = json.loads((out / "published-metrics.json").read_text())
+    certificate = json.loads((out / "published-metrics.certificate.json").read_text())
+    assert published["certificate_id"] == certificate["certificate_id"]
+    assert certificate["mechanisms"][0]["mechanism"] == "noisy confusion matrix"
+    document = json.loads(call("mlp-dp", *options, "--publish-metrics", "1", "--json"))
+    assert document["published_metrics"]["epsilon"] == 1
+    assert document["epsilon_of_all_fits"] >= document["epsilon_spent"]
+    assert "must go with a method at node level" in failure("mlp", *fraud, "--publish-metrics", "1")
+    assert "must go with one fit" in failure("mlp-dp", *options, "--publish-metrics", "1", "--seeds", "2")
+    assert "epsilon must be" in failure("mlp-dp", *options, "--publish-metrics", "-1")
+
+
+def test_a_metric_that_would_read_private_labels_is_refused(fraud: tuple[str, ...]) -> None:
+    refused = failure("votes-ndp", *fraud, "--classes", "ok,fraud", "--metric", "ap")
+    assert "metric must be accuracy at node level, where validation labels are private" in refused
+    assert "metric must be one of accuracy" in failure("mlp", *fraud, "--metric", "speed")
+    assert "positive must be one of the classes" in failure("mlp", *fraud, "--positive", "theft")
+
+
+BAD_FLAGS = [
+    ("train", "gcn", "--dataset", "csbm"),
+    ("train", "votes-edp"),
+    ("train", "votes-edp", "--dataset", "csbm", "--epsilon", "-1"),
+    ("train", "votes-edp", "--dataset", "csbm", "--seeds", "0"),
+    ("train", "votes-edp", "--dataset", "csbm", "--metric", "speed"),
+    ("train", "votes-edp", "--graph", "missing.csv"),
+    ("train", "votes-edp", "--dataset", "csbm", "--out", "no/such/folder"),
+    ("train", "votes-edp", "--dataset", "csbm", "--set", "nothing"),
+    ("train", "mlp", "--dataset", "csbm", "--publish-metrics", "1"),
+    ("train", "votes-edp", "--dataset", "csbm", "--nonsense"),
+]
+
+
+def test_bad_flags_are_found_before_torch_is_loaded(tmp_path: Path) -> None:
+    """One process for all of them: what is not loaded after the last was loaded by none."""
+    code = (
+        "import json, sys\nfrom caribou.cli import main\nloaded = []\n"
+        f"for arguments in {BAD_FLAGS!r}:\n"
+        "    sys.argv = ['caribou', *arguments]\n"
+        "    try:\n        main()\n    except SystemExit as stop:\n        assert stop.code == 2, arguments\n"
+        "    loaded.append('torch' in sys.modules)\n"
+        "print(json.dumps(loaded))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert json.loads(done.stdout) == [False] * len(BAD_FLAGS)
+    assert len(done.stderr.splitlines()) == len(BAD_FLAGS), "one line each"

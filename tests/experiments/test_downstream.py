@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from caribou.audit.metrics import Scored, area_under_curve
 from caribou.datasets import load
 from caribou.datasets.graph_collections import load_collection
 from caribou.errors import InputError
@@ -21,6 +20,7 @@ from caribou.experiments.downstream import (
 )
 from caribou.graph import Graph
 from caribou.methods import fit, method_info
+from caribou.metrics import Scored, area_under_curve
 from caribou.models.graph_classifier import GraphClassifier
 from caribou.models.links import LinkPredictor
 from caribou.privacy.budget import Budget

@@ -14,6 +14,7 @@ from caribou.experiments.encoders import EncoderFolder, file_name
 from caribou.experiments.measures import measure
 from caribou.experiments.worker import measure_on_one_thread
 from caribou.models.encoder import FOLDS, cross_fit, fit_one, kept_encoders
+from caribou.models.objective import USUAL
 from caribou.randomness import Streams
 
 pytestmark = pytest.mark.usefixtures("quick_learning")
@@ -72,7 +73,7 @@ def test_dense_and_sparse_features_are_told_apart(tmp_path: Path) -> None:
     """They are scaled differently."""
     graph = cb.datasets.load("csbm", nodes=60, seed=0)
     sparse = cb.Graph.from_edges(sp.csr_array(graph.features), graph.edge_index, labels=graph.labels, split=graph.split)
-    names = {file_name((g, Streams(0), (4,), FOLDS)) for g in (graph, sparse)}
+    names = {file_name((g, Streams(0), (4,), FOLDS, USUAL)) for g in (graph, sparse)}
     assert len(names) == 2
 
 

@@ -184,7 +184,9 @@ def test_a_refused_setting_is_recorded_and_not_chosen(monkeypatch: pytest.Monkey
 def test_a_kept_encoder_gives_the_same_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     fits: list[tuple[int, ...]] = []
     original = encoder._fitted
-    monkeypatch.setattr(encoder, "_fitted", lambda g, s, hidden, n: fits.append(hidden) or original(g, s, hidden, n))
+    monkeypatch.setattr(
+        encoder, "_fitted", lambda g, s, hidden, *rest: fits.append(hidden) or original(g, s, hidden, *rest)
+    )
     study = Study("gap-edp", "csbm", 4.0, (0,))
     space = {"hops": ["default", 2]}
     data = held_out(GRAPH, 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 
 import pytest
 
@@ -10,7 +11,7 @@ import caribou as cb
 from caribou import methods
 from caribou.errors import InputError
 from caribou.methods import METHODS, Fitted, Outputs, method_info
-from caribou.methods.base import require_unit
+from caribou.methods.base import OWN_METHODS, register, require_unit
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.ledger import Ledger
 from caribou.randomness import Streams
@@ -38,7 +39,7 @@ def test_every_entry_is_a_frozen_record_of_its_unit(name: str) -> None:
 def test_unknown_names_are_listed() -> None:
     with pytest.raises(InputError, match=r"method must be one of caribou-edp, .*, mlp, got 'gcn'"):
         method_info("gcn")
-    with pytest.raises(InputError, match=r"setting must be one of hidden, got depth, width"):
+    with pytest.raises(InputError, match=r"setting must be one of hidden, metric, class_weight, got depth, width"):
         method_info("mlp").create(width=3, depth=2)
     require_unit(Budget(1.0), PrivacyUnit.EDGE, "x")
 
@@ -58,3 +59,26 @@ def test_outputs_become_a_fit_with_its_certificate() -> None:
     again = Fitted.of(Outputs(fitted.probabilities, {"a": fitted.probabilities}), fitted.certificate)
     assert again.certificate is fitted.certificate
     assert set(again.released) == {"a"}
+
+
+def test_methods_of_ones_own_are_checked_where_they_are_registered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from caribou.methods.edge.mlp import Mlp
+
+    with pytest.raises(InputError, match="name must be new, got 'mlp', which is a method of the library"):
+        register("mlp", Mlp, unit="edge")
+    with pytest.raises(InputError, match="name must be letters, digits and hyphens"):
+        register("my method", Mlp, unit="edge")
+    with pytest.raises(InputError, match="method must be a dataclass with settings, plan, fit, predict"):
+        register("nothing", object, unit="edge")
+    with pytest.raises(InputError, match="unit must be"):
+        register("my-mlp", Mlp, unit="person")
+    broken = tmp_path / "broken_method.py"
+    broken.write_text("import nothing_like_this\n")
+    monkeypatch.setenv(OWN_METHODS, str(broken))
+    with pytest.raises(InputError, match=r"broken_method\.py cannot be imported: ModuleNotFoundError"):
+        method_info("unheard-of")
+    monkeypatch.setenv(OWN_METHODS, str(tmp_path / "missing.py"))
+    with pytest.raises(InputError, match="methods must name Python files"):
+        method_info("unheard-of")

@@ -29,6 +29,7 @@ from caribou.models.encoder import (
     kept_encoders,
     widths,
 )
+from caribou.models.objective import Objective
 from caribou.models.trainer import take_steps
 from caribou.randomness import Streams
 
@@ -304,9 +305,9 @@ def test_inside_an_encoder_is_fitted_once_per_graph_seed_and_widths(monkeypatch:
     fitted: list[tuple[int, tuple[int, ...], int]] = []
     original = module._fitted
 
-    def counted(graph: Graph, streams: Streams, hidden: tuple[int, ...], folds: int) -> Prior:
+    def counted(graph: Graph, streams: Streams, hidden: tuple[int, ...], folds: int, objective: Objective) -> Prior:
         fitted.append((streams.seed, hidden, folds))
-        return original(graph, streams, hidden, folds)
+        return original(graph, streams, hidden, folds, objective)
 
     monkeypatch.setattr(module, "_fitted", counted)
     store: dict = {}

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import caribou as cb
-from caribou.audit.metrics import Scored, area_under_curve, average_precision
 from caribou.errors import CaribouError, InputError
+from caribou.metrics import Scored, area_under_curve, average_precision
 from caribou.models.links import LinkPredictor
 
 RNG = np.random.default_rng(0)

@@ -17,7 +17,9 @@ from caribou.privacy.accounting import (
     ACCOUNTING,
     accounting_of,
     at_unit,
+    attack_rate,
     best_rdp_order,
+    epsilon_for_rate,
     epsilon_of,
     event_words,
     gaussian_pld_epsilon,
@@ -448,3 +450,28 @@ def test_renyi_bound_on_poisson_samples_is_never_more_than_without_samples() -> 
     assert subsampled_rdp(whole, 5) == 3 * 5 / 8
     assert subsampled_rdp(SubsampledGaussian(2.0, 0.01, 3), 10_001) == 3 * 10_001 / 8
     assert 0 < subsampled_rdp(SubsampledGaussian(2.0, 1e-9, 3), 2) < 1e-8
+
+
+@pytest.mark.parametrize("steps", [1, 2])
+@pytest.mark.parametrize("gaussian", [True, False])
+@pytest.mark.parametrize(("tpr", "fpr"), [(0.05, 0.01), (0.1, 0.01), (0.5, 0.1), (0.02, 0.001), (0.95, 0.3)])
+def test_epsilon_for_a_rate_is_the_inverse_of_the_rate(tpr: float, fpr: float, gaussian: bool, steps: int) -> None:
+    """The rate is kept at the epsilon that comes out, and 0.1 % more breaks it. What certificates state agrees."""
+    terms = {"false_positive_rate": fpr, "delta": 1e-5, "gaussian": gaussian, "steps": steps}
+    epsilon = epsilon_for_rate(true_positive_rate=tpr, **terms)  # type: ignore[arg-type]
+    assert attack_rate(epsilon=epsilon, **terms) <= tpr  # type: ignore[arg-type]
+    assert attack_rate(epsilon=1.001 * epsilon, **terms) > tpr  # type: ignore[arg-type]
+    event = Gaussian(1 / gdp_mu(epsilon=epsilon, delta=1e-5)) if gaussian else EpsilonDelta(epsilon)
+    stated = fpr
+    for _ in range(steps):
+        stated = largest_true_positive_rate([event], delta=1e-5, false_positive_rate=stated)
+    assert stated <= tpr * (1 + 1e-9)
+    assert stated > 0.97 * tpr, "an attacker comes close: nothing is given away"
+
+
+def test_rates_that_cannot_be_promised() -> None:
+    with pytest.raises(
+        InputError, match=r"true_positive_rate must be above 0\.01\d*, which an attacker reaches by guessing"
+    ):
+        epsilon_for_rate(true_positive_rate=0.01, false_positive_rate=0.01, delta=1e-5)
+    assert epsilon_for_rate(true_positive_rate=0.99, false_positive_rate=0.5, delta=1e-5, largest=3.0) == 3.0

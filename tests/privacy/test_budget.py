@@ -54,3 +54,12 @@ def test_a_delta_above_one_over_n_is_warned_of() -> None:
         warnings.simplefilter("error")
         warn_of_large_delta(Budget(1.0), 100_000)
         warn_of_large_delta(Budget(math.inf), 200_000)
+
+
+def test_a_budget_for_a_risk() -> None:
+    presence, replacement = (Budget.for_risk(0.2, 0.01, unit="node", question=q) for q in ("presence", "replacement"))
+    assert presence.unit is PrivacyUnit.NODE
+    assert presence.epsilon == pytest.approx(2 * replacement.epsilon, rel=1e-3), "this one or that one is two steps"
+    assert Budget.for_risk(0.2, 0.01, gaussian=True).epsilon > presence.epsilon
+    with pytest.raises(InputError, match="question must be"):
+        Budget.for_risk(0.2, question="who")

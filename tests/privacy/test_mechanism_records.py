@@ -34,6 +34,7 @@ from caribou.privacy.mechanism_records import (
     Mechanism,
     MechanismRecord,
     composed,
+    confusion_record,
     counts_record,
     descent_record,
     descent_sensitivity,
@@ -134,6 +135,7 @@ RECORDS = {
     "node votes": node_votes(),
     "node votes, all whole": node_votes(None),
     "edge count": edge_count_record(epsilon=0.5),
+    "confusion": confusion_record(epsilon=0.5, classes=3),
     "response": drawn(),
     "response, planned": randomized_response_record(epsilon=2.0),
     "choice": choice(),
@@ -432,7 +434,9 @@ def test_payers_must_be_those_who_are_touched() -> None:
 
 def test_who_reads_an_edge() -> None:
     reading = {name for name, record in RECORDS.items() if record.reads_edges}
-    assert set(RECORDS) - reading == {"own rows", "mean", "choice", "search", "search, random", "no release"}
+    assert set(RECORDS) - reading == {
+        *("own rows", "mean", "confusion", "choice", "search", "search, random", "no release")
+    }
     assert rebuild(certificates()["search at node level"].mechanisms[0]).reads_edges
 
 
@@ -459,6 +463,7 @@ def test_samplers_that_follow() -> None:
         "counts": {Sampler.DISCRETE_LAPLACE},
         "edge votes": {Sampler.DISCRETE_LAPLACE},
         "edge count": {Sampler.DISCRETE_LAPLACE},
+        "confusion": {Sampler.DISCRETE_LAPLACE},
         "response": {Sampler.BERNOULLI},
         "response, planned": {Sampler.BERNOULLI},
         "choice": {Sampler.EXPONENTIAL_CHOICE},

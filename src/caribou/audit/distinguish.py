@@ -27,7 +27,7 @@ from caribou.audit.claims import Claim
 from caribou.audit.discriminants import Discriminants, Test, best_test, fit_discriminants, hits
 from caribou.audit.evidence import Evidence, Judgement
 from caribou.audit.findings import Findings, Terms
-from caribou.audit.metrics import FALSE_POSITIVE_RATES, AttackResult, Scored, summarise
+from caribou.audit.metrics import FALSE_POSITIVE_RATES, AttackResult, summarise
 from caribou.audit.pairs import Pair, worst_pairs
 from caribou.audit.players import FAILED, Play, players, run_seed
 from caribou.audit.power import runs_for_power
@@ -37,6 +37,7 @@ from caribou.audit.transcripts import Runs, Transcript, checked_transcript, obse
 from caribou.errors import InputError
 from caribou.graph import Graph
 from caribou.mechanisms.noise_source import NoiseSource
+from caribou.metrics import Scored
 from caribou.privacy.budget import PrivacyUnit
 from caribou.privacy.certificate import Certificate
 

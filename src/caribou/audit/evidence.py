@@ -8,8 +8,8 @@ from typing import Any
 
 from caribou.audit.bounds import epsilon_of_rates, one_run_bound, pessimistic_rates
 from caribou.audit.claims import Claim
-from caribou.audit.metrics import Scored
 from caribou.audit.schedule import first_block
+from caribou.metrics import Scored
 from caribou.privacy.certificate import json_number
 
 

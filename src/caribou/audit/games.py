@@ -19,12 +19,12 @@ import numpy as np
 
 from caribou._validate import integer
 from caribou.audit import fits
-from caribou.audit.metrics import Scored
 from caribou.audit.targets import without_edges
 from caribou.errors import InputError
 from caribou.graph import Graph, Split
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods import Method
+from caribou.metrics import Scored
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.randomness import Streams
 

@@ -26,12 +26,13 @@ from caribou.audit import fits
 from caribou.audit.audited_method import AuditedMethod
 from caribou.audit.catalogue import CATALOGUE, Promise
 from caribou.audit.findings import Findings, Terms
-from caribou.audit.metrics import Scored, area_under_curve, node_rates, summarise
+from caribou.audit.metrics import node_rates, summarise
 from caribou.audit.query_modes import refusal
 from caribou.errors import InputError
 from caribou.graph import Graph, Split
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods import Method
+from caribou.metrics import Scored, area_under_curve
 from caribou.models.threads import one_thread
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.events import Event

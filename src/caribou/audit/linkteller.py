@@ -23,15 +23,7 @@ from caribou.audit import fits
 from caribou.audit.audited_method import AuditedMethod
 from caribou.audit.catalogue import CATALOGUE, Promise
 from caribou.audit.findings import Findings, Terms
-from caribou.audit.metrics import (
-    AttackResult,
-    Scored,
-    area_under_curve,
-    average_precision,
-    edge_rates,
-    summarise,
-    top_scores,
-)
+from caribou.audit.metrics import AttackResult, edge_rates, summarise, top_scores
 from caribou.audit.query_modes import (
     CACHED,
     NOTES,
@@ -46,6 +38,7 @@ from caribou.audit.query_modes import (
 from caribou.errors import InputError
 from caribou.graph import Graph
 from caribou.mechanisms.noise_source import NoiseSource
+from caribou.metrics import Scored, area_under_curve, average_precision
 from caribou.privacy.budget import PrivacyUnit
 from caribou.privacy.events import Event
 from caribou.randomness import Streams

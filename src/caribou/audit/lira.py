@@ -28,12 +28,13 @@ from caribou.audit import fits
 from caribou.audit.audited_method import AuditedMethod
 from caribou.audit.catalogue import CATALOGUE, Promise
 from caribou.audit.findings import Findings, Terms
-from caribou.audit.metrics import Scored, edge_rates, node_rates, summarise
+from caribou.audit.metrics import edge_rates, node_rates, summarise
 from caribou.audit.query_modes import SMALLEST, logits, refusal
 from caribou.errors import InputError
 from caribou.graph import Graph
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods import Fitted, Method
+from caribou.metrics import Scored
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.events import Event
 from caribou.randomness import Streams

@@ -1,7 +1,7 @@
-"""Metrics of an attack: ROC, AUC, average precision, true positive rates, and the rates that a certificate allows.
+"""Metrics of an attack: intervals of its AUC, true positive rates, and the rates that a certificate allows.
 
-A score is larger where the adversary believes in membership. Tied scores are one threshold. Every rate comes from the score
-itself, never from hard labels.
+A score is larger where the adversary believes in membership (`caribou.metrics.Scored`). Every rate comes from the score itself,
+never from hard labels.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from scipy import special, stats
 
 from caribou._validate import open_unit_interval
-from caribou.errors import InputError
+from caribou.metrics import Scored, area_under_curve, average_precision, roc_curve, threshold_counts
 from caribou.privacy.accounting import largest_true_positive_rate
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.events import Event
@@ -70,53 +70,7 @@ class AttackResult:
         }
 
 
-@dataclass(frozen=True, eq=False)
-class Scored:
-    """The scores of one run, and who really is a member. Both [m]; both kinds must be there."""
-
-    scores: np.ndarray
-    members: np.ndarray
-
-    def __post_init__(self) -> None:
-        scores, members = np.asarray(self.scores, dtype=np.float64), np.asarray(self.members, dtype=bool)
-        if scores.ndim != 1 or scores.shape != members.shape:
-            raise InputError(f"scores and members must be 1-D of one length, got {scores.shape} and {members.shape}")
-        if not np.isfinite(scores).all():
-            raise InputError("scores must be finite, got NaN or infinity")
-        if members.all() or not members.any():
-            raise InputError(f"members must hold both kinds, got {int(members.sum())} of {len(members)}")
-        object.__setattr__(self, "scores", scores)
-        object.__setattr__(self, "members", members)
-
-
 # -- one run -------------------------------------------------------------------------------------------------------
-
-
-def threshold_counts(scored: Scored) -> tuple[np.ndarray, np.ndarray]:
-    """False and true positives at every distinct threshold, from the strictest on. [k + 1] each, beginning with 0, 0."""
-    order = np.argsort(-scored.scores, kind="stable")
-    last = np.append(np.flatnonzero(np.diff(scored.scores[order])), len(order) - 1)
-    true = np.cumsum(scored.members[order])[last]
-    return np.append(0, 1 + last - true), np.append(0, true)
-
-
-def roc_curve(scored: Scored) -> tuple[np.ndarray, np.ndarray]:
-    """False and true positive rates, from (0, 0) to (1, 1).
-
-    >>> [x.tolist() for x in roc_curve(Scored([3.0, 2.0, 2.0, 1.0], [True, True, False, False]))]
-    [[0.0, 0.0, 0.5, 1.0], [0.0, 0.5, 1.0, 1.0]]
-    """
-    false, true = threshold_counts(scored)
-    return false / false[-1], true / true[-1]
-
-
-def area_under_curve(scored: Scored) -> float:
-    """P(score of a member > score of another) + P(equal) / 2: Mann and Whitney's U over the number of pairs.
-
-    >>> area_under_curve(Scored([3.0, 2.0, 2.0, 1.0], [True, True, False, False]))
-    0.875
-    """
-    return float(placements(scored)[0].mean())
 
 
 def placements(scored: Scored) -> tuple[np.ndarray, np.ndarray]:
@@ -148,12 +102,6 @@ def area_interval(scored: Scored, confidence: float = CONFIDENCE) -> tuple[float
     width = stats.norm.ppf(1 - level) * math.sqrt(variance) / (area * (1 - area))
     centre = math.log(area / (1 - area))
     return float(special.expit(centre - width)), float(special.expit(centre + width))
-
-
-def average_precision(scored: Scored) -> float:
-    """sum over thresholds of (recall gained) x precision, without interpolation."""
-    false, true = threshold_counts(scored)
-    return float((np.diff(true) * true[1:] / (true[1:] + false[1:])).sum() / true[-1])
 
 
 def true_positive_rate(scored: Scored, false_positive_rate: float) -> float:

@@ -24,12 +24,13 @@ from caribou.audit.claims import Claim
 from caribou.audit.discriminants import discriminant
 from caribou.audit.evidence import OneRun
 from caribou.audit.findings import Findings, Terms
-from caribou.audit.metrics import FALSE_POSITIVE_RATES, Scored, summarise
+from caribou.audit.metrics import FALSE_POSITIVE_RATES, summarise
 from caribou.audit.targets import AuditTarget, FitTarget
 from caribou.audit.transcripts import Transcript, checked_transcript, finite
 from caribou.errors import InputError
 from caribou.graph import Graph
 from caribou.mechanisms.noise_source import NoiseSource
+from caribou.metrics import Scored
 from caribou.privacy.budget import PrivacyUnit
 from caribou.randomness import Streams, stream_seed
 

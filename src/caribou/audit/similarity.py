@@ -19,8 +19,9 @@ from caribou.audit.audited_method import AuditedMethod
 from caribou.audit.catalogue import CATALOGUE, Promise
 from caribou.audit.findings import Findings, Terms
 from caribou.audit.linkteller import NODES, draw_nodes, pairs_of
-from caribou.audit.metrics import Scored, area_under_curve, edge_rates, summarise
+from caribou.audit.metrics import edge_rates, summarise
 from caribou.mechanisms.noise_source import NoiseSource
+from caribou.metrics import Scored, area_under_curve
 from caribou.privacy.budget import PrivacyUnit
 from caribou.privacy.events import Event
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 import warnings
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -56,8 +57,15 @@ def root(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
+    methods_files: Annotated[
+        list[Path] | None,
+        typer.Option("--methods", help="A Python file with methods of your own (cb.register); may be repeated."),
+    ] = None,
 ) -> None:
     """Private graph learning whose guarantee survives attack."""
+    if methods_files:
+        # an environment variable, because processes that a command starts must know them, too
+        os.environ["CARIBOU_METHODS"] = os.pathsep.join(str(file.absolute()) for file in methods_files)
 
 
 app.command()(plan)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import shlex
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from caribou.cli.options import AsJson, ClassNames, Column, DataDir, Dataset, GraphFile, GraphSource, NodeTable
+from caribou.cli.progress import about
 from caribou.cli.train import parse_settings
 from caribou.cli.verify import EXIT_CLAIM_FAILS
 from caribou.errors import InputError
@@ -128,10 +130,11 @@ def _job(
     from caribou.audit.attack import ATTACKS
     from caribou.audit.audited_method import AuditedMethod
     from caribou.audit.auditor import Audit
-    from caribou.methods import METHODS, method_info
+    from caribou.methods import METHODS, load_own_methods, method_info
     from caribou.privacy.budget import Budget
     from caribou.saved_model import read_model
 
+    load_own_methods()
     name, claimed, words, stored = subject, dict(settings), None, None
     if subject in METHODS or not Path(subject).exists():
         info = method_info(subject)
@@ -201,36 +204,35 @@ def _announce(forecasts: Sequence[Forecast]) -> None:
     """What every attack will take, on stderr."""
     for forecast in forecasts:
         runs = f"{forecast.runs:,} runs, " if forecast.runs else ""
-        typer.echo(f"planned: {forecast.attack}: {runs}{_counted(forecast.fits)}, {_about(forecast.seconds)}", err=True)
+        typer.echo(f"planned: {forecast.attack}: {runs}{_counted(forecast.fits)}, {about(forecast.seconds)}", err=True)
     if len(forecasts) > 1:
-        typer.echo(f"planned: all of them: {_about(sum(forecast.seconds for forecast in forecasts))}", err=True)
+        typer.echo(f"planned: all of them: {about(sum(forecast.seconds for forecast in forecasts))}", err=True)
 
 
 def _counted(fits: int) -> str:
     return f"{fits:,} fit{'' if fits == 1 else 's'}"
 
 
-def _about(seconds: float) -> str:
-    """A time that was estimated: to two digits."""
-    if seconds < 1:
-        return "less than a second"
-    if seconds < 100:
-        return f"about {seconds:.2g} s"
-    return f"about {seconds / 60:.2g} min" if seconds < 6000 else f"about {seconds / 3600:.2g} h"
-
-
 @contextmanager
 def _bars() -> Iterator[Callable[[str, int, int, float], None]]:
     """A progress bar per part on stderr, with the largest epsilon proven so far."""
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
 
     console = Console(stderr=True)
     if not console.is_terminal:
         yield _lines()
         return
     bound = TextColumn("{task.fields[bound]}")
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), bound, TimeElapsedColumn())
+    times = (TimeElapsedColumn(), TimeRemainingColumn())
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), bound, *times)
     with Progress(*columns, console=console, transient=True) as progress:
         tasks: dict[str, Any] = {}
 
@@ -245,12 +247,15 @@ def _bars() -> Iterator[Callable[[str, int, int, float], None]]:
 def _lines() -> Callable[[str, int, int, float], None]:
     """Without a terminal: a line when a part begins, at every quarter, and at its end."""
     shown: dict[str, int] = {}
+    began: dict[str, float] = {}
 
     def report(name: str, done: int, planned: int, proven: float) -> None:
         quarter = 4 * done // max(planned, 1)
         if shown.get(name, -1) < quarter:
             shown[name] = quarter
-            typer.echo(f"{name}: {done:,} of {planned:,} {_bound(proven)}".rstrip(), err=True)
+            passed = time.monotonic() - began.setdefault(name, time.monotonic())
+            left = f", {about(passed / done * (planned - done))} left" if 0 < done < planned and passed > 0 else ""
+            typer.echo(f"{name}: {done:,} of {planned:,} {_bound(proven)}".rstrip() + left, err=True)
 
     return report
 

@@ -40,6 +40,10 @@ def choose(
     settings: Annotated[
         Path | None, typer.Option(help="The file of tuned settings to update (default: the paper's).")
     ] = None,
+    metric: Annotated[
+        str,
+        typer.Option(help="What is best: accuracy, balanced_accuracy, macro_f1, roc_auc or ap (average precision)."),
+    ] = "accuracy",
     no_fits: Annotated[
         bool,
         typer.Option(
@@ -59,11 +63,13 @@ def choose(
     from caribou.datasets import load
     from caribou.experiments.reproduction import require
     from caribou.experiments.search import held_out, read_spaces
+    from caribou.metrics import SELECTING, metric_name
     from caribou.models.encoder import kept_encoders
 
     spaces = require().spaces if spaces is None else spaces
     trials = require().trials if trials is None else trials
     settings = require().settings if settings is None else settings
+    metric = metric_name(metric, SELECTING)
     known = read_spaces(spaces)
     unknown = [name for name in methods or [] if name not in known]
     if unknown:
@@ -76,7 +82,7 @@ def choose(
 
     for name in dataset:
         with kept_encoders():
-            for study in _studies(methods or list(known), name, epsilon or [4.0], seeds):
+            for study in _studies(methods or list(known), name, epsilon or [4.0], seeds, metric):
                 file = trials / trials_name(name)
                 if no_fits:
                     best = _known(study, known[study.method], file)
@@ -93,18 +99,21 @@ def trials_name(dataset: str) -> str:
     return "".join(c if c.isalnum() or c in "-.=," else "_" for c in dataset) + ".jsonl"
 
 
-def _studies(methods: list[str], dataset: str, epsilons: list[float], seeds: int) -> Iterator[Study]:
+def _studies(
+    methods: list[str], dataset: str, epsilons: list[float], seeds: int, metric: str = "accuracy"
+) -> Iterator[Study]:
     """Epsilon by epsilon; methods without privacy, and those that spend nothing, once, at infinity."""
     from caribou.experiments.search import Study
-    from caribou.methods import METHODS
+    from caribou.methods import method_info
 
-    spending = [name for name in methods if METHODS[name].private and not METHODS[name].data_independent]
+    infos = {name: method_info(name) for name in methods}
+    spending = [name for name, info in infos.items() if info.private and not info.data_independent]
     for epsilon in epsilons:
         for name in spending:
-            yield Study(name, dataset, epsilon, tuple(range(seeds)))
+            yield Study(name, dataset, epsilon, tuple(range(seeds)), metric)
     for name in methods:
         if name not in spending:
-            yield Study(name, dataset, math.inf, tuple(range(seeds)))
+            yield Study(name, dataset, math.inf, tuple(range(seeds)), metric)
 
 
 def _search(study: Study, space: Space, data: Callable[[str, int], HeldOut], file: Path) -> TunedSettings:
@@ -126,4 +135,5 @@ def _line(best: TunedSettings) -> str:
     of_defaults = "refused" if best.default_accuracy is None else f"{best.default_accuracy:.1%}"
     settings = ", ".join(f"{k}={json.dumps(v)}" for k, v in best.settings.items()) or "the defaults"
     where = f"{best.method} on {best.dataset} at epsilon = {best.epsilon:g}"
-    return f"{where}: validation accuracy {best.validation_accuracy:.1%} (defaults {of_defaults}) with {settings}"
+    score = best.metric.replace("_", " ")
+    return f"{where}: validation {score} {best.validation_accuracy:.1%} (defaults {of_defaults}) with {settings}"

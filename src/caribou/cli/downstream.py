@@ -117,7 +117,7 @@ def _ids_of(model: Model, nodes: int) -> list[str]:
 
 
 def _show_figures(scores: np.ndarray, labels: np.ndarray) -> None:
-    from caribou.audit.metrics import Scored, area_under_curve, average_precision
+    from caribou.metrics import Scored, area_under_curve, average_precision
 
     scored = Scored(scores, labels == 1)
     typer.echo(

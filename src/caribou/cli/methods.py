@@ -23,8 +23,9 @@ def methods(
 
     Example: caribou methods votes-edp
     """
-    from caribou.methods import METHODS, method_info
+    from caribou.methods import METHODS, load_own_methods, method_info
 
+    load_own_methods()
     if name is None:
         _list(METHODS, as_json)
         return

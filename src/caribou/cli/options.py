@@ -118,6 +118,17 @@ class GraphSource:
     def __str__(self) -> str:
         return self.dataset or str(self.graph)
 
+    def check(self) -> None:
+        """What can be said about the options before anything is read: one graph is named, and its files are there."""
+        if (self.dataset is None) == (self.graph is None):
+            raise InputError("give either --dataset NAME or --graph FILE")
+        if self.graph is None and (self.nodes is not None or self.columns or self.classes is not None):
+            raise InputError("nodes, column and classes must go with --graph, got --dataset")
+        column_titles(self.columns)
+        for file in (self.graph, self.nodes):
+            if file is not None and not file.exists():
+                raise InputError(f"{file}: file not found")
+
     def load(self, seed: int = 0, *, again: bool = False, otherwise: Sequence[str] | None = None) -> Graph:
         """Read it; ``seed`` draws the split where the file has none. ``again``: what was warned of before is not said twice.
 
@@ -125,8 +136,7 @@ class GraphSource:
         """
         from caribou.datasets import load, read_graph
 
-        if (self.dataset is None) == (self.graph is None):
-            raise InputError("give either --dataset NAME or --graph FILE")
+        self.check()
         if self.graph is not None:
             classes = otherwise if self.classes is None else parse_classes(self.classes)
             data = read_graph(self.graph, self.nodes, seed=seed, classes=classes, **column_titles(self.columns))
@@ -135,8 +145,6 @@ class GraphSource:
                 if classes is not None and data.labels is not None:
                     _warn_of_no_labels(bool((data.labels >= 0).any()), self.graph)
         else:
-            if self.nodes is not None or self.columns or self.classes is not None:
-                raise InputError("nodes, column and classes must go with --graph, got --dataset")
             data = load(str(self.dataset), data_dir=self.data_dir, seed=seed)
         return data if self.name is None else data.renamed(self.name)
 

@@ -29,7 +29,15 @@ DEFAULT_HOPS = "1,2,4,8,16,32,64,128"
 
 def plan(
     unit: Annotated[str, typer.Option(help="What is protected: edge or node.")] = "edge",
-    epsilon: Annotated[float, typer.Option(help="Total epsilon.")] = 4.0,
+    epsilon: Annotated[float | None, typer.Option(help="Total epsilon (default: 4).", show_default=False)] = None,
+    attack_rate: Annotated[
+        float | None,
+        typer.Option(help="Instead of --epsilon: the share that an attacker may find at most.", show_default=False),
+    ] = None,
+    at_fpr: Annotated[
+        float,
+        typer.Option(help="With --attack-rate: the share of false alarms at which the attacker may find so many."),
+    ] = 0.01,
     delta: Annotated[float | None, typer.Option(help="Total delta (default: 1e-05).", show_default=False)] = None,
     hops: Annotated[str, typer.Option(help="Depths K, separated by commas.")] = DEFAULT_HOPS,
     contraction: Annotated[float, typer.Option(help="C_L in (0, 1]: the Lipschitz constant of a layer.")] = 0.9,
@@ -63,7 +71,10 @@ def plan(
 
     Example: caribou plan --unit edge --epsilon 4 --delta 1e-5 --hops 1,4,16,64 --contraction 0.9 --degree-floor 10
     """
-    budget = Budget(epsilon, delta, unit)
+    if attack_rate is not None and epsilon is not None:
+        raise InputError(f"attack_rate must not go with --epsilon, which follows from it, got {attack_rate!r}")
+    risk = None if attack_rate is None else risk_epsilons(attack_rate, at_fpr, delta)
+    budget = Budget((4.0 if epsilon is None else epsilon) if risk is None else risk["gaussian"], delta, unit)
     if months is not None:
         _months(budget, months, first_share, as_json)
         return
@@ -85,10 +96,13 @@ def plan(
     curve = degree_curve(budget, sensitivity) if node else ()
     rows = plan_rows(budget, sensitivity, parse_hops(hops), rdp_order, columns)
     notes = _notes(budget, rows, degree_cap, rdp_order)
+    if risk is not None:
+        notes.insert(0, risk_words(attack_rate, at_fpr, risk))
     if plot is not None:
         _draw(rows, budget, contraction, plot)
     if as_json:
-        typer.echo(json.dumps(_document(budget, sensitivity, rows, notes, curve), indent=2))
+        chosen = {} if risk is None else {"attack_rate": attack_rate, "at_fpr": at_fpr, "epsilon_for_risk": risk}
+        typer.echo(json.dumps({**_document(budget, sensitivity, rows, notes, curve), **chosen}, indent=2))
         return
     from rich.console import Console
 
@@ -125,6 +139,23 @@ def _months(budget: Budget, months: int, first_share: float, as_json: bool) -> N
     console = Console()
     console.print(f"[bold]{budget}, {months} months[/bold]", highlight=False)
     console.print(table)
+
+
+def risk_epsilons(rate: float, fpr: float, delta: float | None) -> dict[str, float]:
+    """The largest epsilon at which an attacker finds at most this rate: of a Gaussian release, and of any."""
+    return {
+        "gaussian": Budget.for_risk(rate, fpr, delta=delta, gaussian=True).epsilon,
+        "any": Budget.for_risk(rate, fpr, delta=delta).epsilon,
+    }
+
+
+def risk_words(rate: float | None, fpr: float, risk: dict[str, float]) -> str:
+    """The advice in one sentence."""
+    return (
+        f"An attacker who may be wrong {100 * fpr:g} times in 100 finds at most {100 * (rate or 0):g} of 100 at epsilon = "
+        f"{risk['gaussian']:.3g} with Gaussian noise (planned here), and at epsilon = {risk['any']:.3g} with any mechanism, "
+        "such as votes-edp."
+    )
 
 
 def parse_hops(text: str) -> list[int]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from caribou._files import atomic_file
+from caribou._validate import unit_interval
 from caribou.cli.options import (
     ClassNames,
     Column,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from caribou.estimators import Model
     from caribou.graph import Graph
     from caribou.methods import Fitted
+    from caribou.metrics import Threshold
     from caribou.privacy.certificate import Certificate
     from caribou.release import NotedLedger
 
@@ -65,6 +67,13 @@ def predict(
     name: Name = None,
     training_graph: _Training = False,
     epsilon: _Epsilon = None,
+    threshold: Annotated[
+        float | None,
+        typer.Option(
+            help="Two classes: flag nodes from this probability of the positive class on (default: the run's own threshold).",
+            show_default=False,
+        ),
+    ] = None,
     ledger: LedgerOption = None,
     replace_fingerprint: ReplaceFingerprint = False,
     reason: Reason = None,
@@ -80,11 +89,16 @@ def predict(
     caribou embed, costs nothing, unless --spend asks for another one. At node level a run holds no predictions: give the
     training graph with --training-graph, which is free.
 
+    Where there are two classes the column flagged says whose probability of the positive class reaches the threshold. At edge
+    level a run has the threshold with the best F1 on its validation nodes.
+
     Example: caribou predict run --out predictions.csv
     """
     from caribou.estimators import load
 
     check_table(out)
+    if threshold is not None:
+        unit_interval(threshold=threshold)
     model = load(run)
     if graph is None:
         if nodes is not None or column or classes is not None or name is not None or training_graph or spend:
@@ -111,8 +125,12 @@ def predict(
             )
             result = _release(run, model, data, out, _Terms(noted, replace_fingerprint, epsilon, spend))
             probabilities = result.probabilities
-    write_table(_predictions(probabilities, model.classes, ids, title), out)
+    cut = _threshold_of(model, threshold)
+    write_table(_predictions(probabilities, model.classes, ids, title, cut), out)
     typer.echo(f"wrote {len(probabilities)} predictions to {out}")
+    if cut is not None:
+        chosen = "the best F1 on validation nodes" if threshold is None else "as given"
+        typer.echo(f"flagged: p_{model.classes[cut.positive]} >= {cut.value:.4g} ({chosen})")
     if model.budget.unit is PrivacyUnit.NODE:
         typer.echo(
             "do not publish them: each is computed from its node's own features, which no certificate covers", err=True
@@ -336,14 +354,37 @@ def _keep(run: Path, result: Fitted, out: Path, fingerprint: str) -> None:
     typer.echo(f"warning: {failed[0]}; what is written to {out} is all that is left of this release", err=True)
 
 
+def _threshold_of(model: Model, given: float | None) -> Threshold | None:
+    """The threshold of the run, at the value that is given; the last class is the positive one where a run has none."""
+    from dataclasses import replace
+
+    from caribou.metrics import Threshold
+
+    if given is None:
+        return model.threshold
+    if model.threshold is not None:
+        return replace(model.threshold, value=given)
+    if len(model.classes) != 2:
+        raise InputError(
+            f"threshold must go with two classes, or a run with a threshold, got {len(model.classes)} classes"
+        )
+    return Threshold(1, given, float("nan"))
+
+
 def _predictions(
-    probabilities: np.ndarray, classes: tuple[str, ...], ids: tuple[str, ...] | None, title: str | None
+    probabilities: np.ndarray,
+    classes: tuple[str, ...],
+    ids: tuple[str, ...] | None,
+    title: str | None,
+    threshold: Threshold | None,
 ) -> pd.DataFrame:
-    taken = title in ("class", "probability")
+    taken = title in ("class", "probability", "flagged")
     table = _table(probabilities, [f"p_{name}" for name in classes], ids, None if taken else title)
     best = probabilities.argmax(axis=1)
     table.insert(1, "class", [classes[k] for k in best])
     table.insert(2, "probability", probabilities.max(axis=1))
+    if threshold is not None:
+        table.insert(3, "flagged", threshold.flags(probabilities))
     return table
 
 

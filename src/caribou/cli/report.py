@@ -30,6 +30,13 @@ def report(
         typer.Option(help="The folder of their experiments (*.toml), for titles and to say what is missing."),
     ] = None,
     scale: Annotated[str, typer.Option(help="The scale that counts as complete.")] = "laptop",
+    metric: Annotated[
+        str | None,
+        typer.Option(
+            help="Show this metric of the test nodes in the place of accuracy: macro_f1, ap, brier, ...",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
     """Build a self-contained page (no network) from records: tables with means and 95 % intervals, figures, costs.
 
@@ -44,6 +51,7 @@ def report(
     from caribou.experiments.report.page import sections, write_report
     from caribou.experiments.report.summary import successes
     from caribou.experiments.reproduction import find, results_folder
+    from caribou.metrics import metric_name
 
     results = results_folder(results)
     records, problems = read_all(results)
@@ -61,7 +69,7 @@ def report(
             known = {name: experiment for name, experiment in published.items() if name not in others}
             code = paper.module("items")
             items, introduction = [i for i in code.ITEMS if known.keys() & set(i.experiments)], code.INTRODUCTION
-    parts = sections(records, known, scale, items, results)
+    parts = sections(records, known, scale, items, results, None if metric is None else metric_name(metric))
     page = write_report(out, parts, problems, scale, introduction)
     measured = {name: len(successes(found)) for name, found in records.items()}
     names = {*known, *records}

@@ -40,14 +40,14 @@ def spool_folders(out: Path) -> list[Path]:
     return [*found, out.absolute().parent, Path(tempfile.gettempdir())]
 
 
-def save_or_spool(model: Model, out: Path) -> None:
-    """Save a fitted model; what has been paid for is on a disk before its own place is tried, and stays there if that fails.
+def save_or_spool(model: Model, out: Path, *, ids: bool = True) -> None:
+    """Save a fitted model (``ids``: with the names of its nodes); what has been paid for is on a disk before its own place is tried, and stays there if that fails.
 
     A process that is killed while it writes OUT leaves the copy in the spool folder, too.
     """
-    kept = _spooled(model, out)
+    kept = _spooled(model, out, ids)
     try:
-        model.save(out)
+        model.save(out, ids=ids)
     except RunError as error:
         if kept is None:
             raise RunError(f"{error}; no other folder could be written either, so the run is lost") from error
@@ -59,12 +59,12 @@ def save_or_spool(model: Model, out: Path) -> None:
         shutil.rmtree(kept, ignore_errors=True)
 
 
-def _spooled(model: Model, out: Path) -> Path | None:
+def _spooled(model: Model, out: Path, ids: bool) -> Path | None:
     for place in spool_folders(out):
         target = place / f".caribou-run-{model.certificate.certificate_id}"
         try:
             place.mkdir(mode=0o700, parents=True, exist_ok=True)
-            model.save(target)
+            model.save(target, ids=ids)
         except (OSError, RunError):
             continue
         return target

@@ -1,4 +1,4 @@
-"""``caribou train``: fit a method privately, several times, and say how good it is and what it cost."""
+"""``caribou train``: fit a method privately, and say how good it is, what it cost and what is not protected."""
 
 from __future__ import annotations
 
@@ -6,14 +6,13 @@ import json
 import math
 import os
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from caribou._files import atomic_write
 from caribou._validate import integer, positive_or_inf
 from caribou.cli.options import (
     AsJson,
@@ -33,6 +32,7 @@ from caribou.cli.options import (
     ReplaceFingerprint,
     noted_ledger,
 )
+from caribou.cli.progress import fit_progress
 from caribou.cli.spool import save_or_spool
 from caribou.errors import InputError
 from caribou.memory import peak_mb
@@ -40,6 +40,8 @@ from caribou.memory import peak_mb
 if TYPE_CHECKING:
     from caribou.estimators import Model
     from caribou.graph import Graph
+    from caribou.metrics import Metrics
+    from caribou.models.published_metrics import PublishedMetrics
     from caribou.privacy.budget import Budget
 
 
@@ -52,10 +54,11 @@ class _Run:
     """One fit. Accuracies are not a number where no node of that part has a label."""
 
     model: Model
-    test_accuracy: float
+    test: Metrics
     val_accuracy: float
     seconds: float
     cpu_seconds: float
+    published: PublishedMetrics | None = None
 
 
 def train(
@@ -73,12 +76,11 @@ def train(
     ] = None,
     delta: Annotated[float | None, typer.Option(help="Delta of one fit (default: 1e-05).", show_default=False)] = None,
     seeds: Annotated[
-        int | None,
+        int,
         typer.Option(
-            help="How many fits, each with its own split and public seed (default: 3; 1 with --out or --ledger).",
-            show_default=False,
+            help="How many fits, each with its own split and public seed; 3 or more to measure a method.",
         ),
-    ] = None,
+    ] = 1,
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="A setting of the method, key=value; may be repeated.")
     ] = None,
@@ -102,15 +104,39 @@ def train(
         Path | None,
         typer.Option(help="Node level: a public, unlabelled sample of feature rows (.npy, .npz, .csv, .parquet)."),
     ] = None,
+    metric: Annotated[
+        str | None,
+        typer.Option(
+            help="Edge level: choose checkpoints, heads and rounds by accuracy, balanced_accuracy, macro_f1, roc_auc or ap "
+            "(average precision) of validation nodes.",
+            show_default=False,
+        ),
+    ] = None,
+    positive: Annotated[
+        str | None,
+        typer.Option(
+            help="The class that rankings and the threshold are about (default: of two classes the rarer).",
+            show_default=False,
+        ),
+    ] = None,
+    publish_metrics: Annotated[
+        float | None,
+        typer.Option(
+            help="Node level: metrics of the test nodes with noise, for publication; test nodes pay this epsilon more.",
+            show_default=False,
+        ),
+    ] = None,
+    no_ids: Annotated[bool, typer.Option("--no-ids", help="Keep the names of the nodes out of the saved run.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Fit a method privately and report accuracy, cost, time and memory.
+    """Fit a method privately and report metrics, cost, time and memory.
 
     Every fit is a release of its own: on a private graph several seeds cost more than one, and the total is printed.
 
     Example: caribou train votes-edp --dataset csbm --epsilon 4 --out run
     """
-    from caribou.estimators import Model, accuracy
+    from caribou.estimators import Model, class_names
+    from caribou.graph import listed
     from caribou.methods import method_info
     from caribou.privacy.budget import Budget
     from caribou.saved_model import check_target
@@ -123,8 +149,9 @@ def train(
     budget = Budget((4.0 if info.private else math.inf) if epsilon is None else epsilon, delta, info.unit)
     stored = {} if settings_file is None else chosen_settings(method, dataset, budget.epsilon, settings_file)
     options = with_public_features(stored | parse_settings(settings or []), method, public_features)
-    fits = (1 if out is not None or ledger is not None else 3) if seeds is None else integer(at_least=1, seeds=seeds)
-    Model(method, budget, **options)  # bad settings are found before any data is read
+    options |= chosen_metric(metric, budget)
+    fits = integer(at_least=1, seeds=seeds)
+    extra = None if publish_metrics is None else published_budget(publish_metrics, budget, fits)
     noted = noted_ledger(
         ledger,
         purpose=purpose,
@@ -134,22 +161,32 @@ def train(
         replace_fingerprint=replace_fingerprint,
     )
     source = GraphSource(dataset, graph, nodes, column or (), name, data_dir, classes)
+    source.check()
     folders = [] if out is None else _folders(check_target(out), fits)
+    # the first line that loads torch: bad flags are found before it, and bad settings before any data is read
+    Model(method, budget, **options)
     runs: list[_Run] = []
     with fit_progress(method, fits) as advance:
         for seed in range(fits):
             data = source.load(seed, again=seed > 0)
             model = Model(method, budget, seed=seed, **options)
             if seed == 0 and ledger is not None:
-                _require_all(ledger, model, data, fits)
+                _require_all(ledger, model, data, fits, extra)
+            if positive is not None and positive not in class_names(data):
+                raise InputError(f"positive must be one of the classes {listed(class_names(data))}, got {positive!r}")
             wall, cpu = time.perf_counter(), time.process_time()
             model.fit(data, ledger=noted, replace_fingerprint=replace_fingerprint)
             wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+            _choose_threshold(model, positive)
             if folders:
                 folders[seed].parent.mkdir(exist_ok=True)
-                save_or_spool(model, folders[seed])  # at once: what has been paid for is not lost if a later fit fails
-            test, val = (accuracy(model.predict_proba(), data, part) for part in ("test", "val"))
-            runs.append(_Run(model, test, val, wall, cpu))
+                # at once: what has been paid for is not lost if a later fit fails
+                save_or_spool(model, folders[seed], ids=not no_ids)
+            published = None if extra is None else model.publish_metrics(extra.epsilon, ledger=noted)
+            if published is not None and folders:
+                _save_published(published, folders[seed])
+            test, val = (model.metrics(part, positive=positive) for part in ("test", "val"))
+            runs.append(_Run(model, test, val.value("accuracy"), wall, cpu, published))
             advance()
     document = _document(method, str(source), budget, runs)
     if as_json:
@@ -163,12 +200,67 @@ def _folders(out: Path, fits: int) -> list[Path]:
     return [out] if fits == 1 else [out / str(number) for number in range(fits)]
 
 
-def _require_all(ledger: Path, model: Model, data: Graph, fits: int) -> None:
-    """Refuse several fits before the first one if the ledger cannot pay for all of them; a new one has no budget to exceed."""
+def _require_all(ledger: Path, model: Model, data: Graph, fits: int, extra: Budget | None) -> None:
+    """Refuse before the first fit if the ledger cannot pay for all that is planned; a new one has no budget to exceed."""
+    from caribou.models.published_metrics import metrics_plan
     from caribou.privacy.ledger import Ledger
 
-    if fits > 1 and os.path.lexists(ledger):
-        Ledger(ledger, create=False).require(data.name, model.budget.unit, model.plan(data).cost, releases=fits)
+    if (fits > 1 or extra is not None) and os.path.lexists(ledger):
+        more = () if extra is None else metrics_plan(data.sizes(extra.unit), extra).cost
+        cost = (*model.plan(data).cost, *more)
+        Ledger(ledger, create=False).require(data.name, model.budget.unit, cost, releases=fits)
+
+
+def _choose_threshold(model: Model, positive: str | None) -> None:
+    """For the declared class. What has been paid for is not lost where there is nothing to choose by."""
+    from caribou.privacy.budget import PrivacyUnit
+
+    if positive is None or model.budget.unit is PrivacyUnit.NODE:
+        return
+    try:
+        model.choose_threshold(positive)
+    except InputError as error:
+        typer.echo(f"warning: no threshold: {error}", err=True)
+
+
+def chosen_metric(metric: str | None, budget: Budget) -> dict[str, Any]:
+    """The setting of --metric. At node level only what is already charged for may choose: the number of correct nodes."""
+    from caribou.metrics import SELECTING, metric_name
+    from caribou.privacy.budget import PrivacyUnit
+
+    if metric is None:
+        return {}
+    name = metric_name(metric, SELECTING)
+    if budget.unit is PrivacyUnit.EDGE:
+        return {"metric": name}
+    if name != "accuracy":
+        raise InputError(
+            "metric must be accuracy at node level, where validation labels are private: methods there choose by a noisy count "
+            f"of correct nodes, which is charged; any other metric would read labels without noise, got {metric!r}"
+        )
+    return {}
+
+
+def published_budget(epsilon: float, budget: Budget, fits: int) -> Budget:
+    """What test nodes pay for metrics that may be published."""
+    from caribou.privacy.budget import Budget, PrivacyUnit
+
+    if budget.unit is not PrivacyUnit.NODE:
+        raise InputError(
+            "publish_metrics must go with a method at node level (--publish-metrics): at edge level labels are public and "
+            f"metrics may be published as they are, got {epsilon!r}"
+        )
+    if fits > 1:
+        raise InputError(f"publish_metrics must go with one fit (--seeds 1), got {fits} fits")
+    if math.isinf(epsilon):
+        raise InputError("publish_metrics must be a finite epsilon (--publish-metrics), got inf")
+    return Budget(epsilon, budget.delta, budget.unit)
+
+
+def _save_published(published: PublishedMetrics, folder: Path) -> None:
+    """Beside the run, each whole or not at all."""
+    published.certificate.save(folder / "published-metrics.certificate.json")
+    atomic_write(folder / "published-metrics.json", json.dumps(published.to_dict(), indent=2) + "\n")
 
 
 def _document(method: str, dataset: str, budget: Budget, runs: list[_Run]) -> dict[str, Any]:
@@ -178,8 +270,9 @@ def _document(method: str, dataset: str, budget: Budget, runs: list[_Run]) -> di
     from caribou.privacy.certificate import json_number
 
     certificate = runs[0].model.certificate
-    events = [event for run in runs for event in run.model.certificate.cost]
-    scores = [run.test_accuracy for run in runs]
+    released = [run.model.certificate for run in runs] + [run.published.certificate for run in runs if run.published]
+    events = [event for each in released for event in each.cost]
+    scores = [run.test.value("accuracy") for run in runs]
     return {
         "method": method,
         "dataset": dataset,
@@ -191,6 +284,10 @@ def _document(method: str, dataset: str, budget: Budget, runs: list[_Run]) -> di
             "ci95": json_number(mean_of(scores).half_width),
             "runs": [json_number(score) for score in scores],
         },
+        "test_metrics": mean_metrics([run.test.to_dict(run.model.classes) for run in runs]),
+        "threshold": _threshold(runs[0].model),
+        "published_metrics": _published(runs[0].published),
+        "not_protected": budget.unit.unprotected,
         "val_accuracy": json_number(mean_of([run.val_accuracy for run in runs]).value),
         # at node level labels are private, and accuracies are computed from them without noise
         "accuracies_may_be_published": budget.unit is not PrivacyUnit.NODE,
@@ -203,18 +300,35 @@ def _document(method: str, dataset: str, budget: Budget, runs: list[_Run]) -> di
     }
 
 
-@contextmanager
-def fit_progress(title: str, fits: int) -> Iterator[Callable[[], None]]:
-    """A progress bar over fits on stderr; yields what is to be called after each."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+def mean_metrics(runs: list[dict[str, Any]]) -> dict[str, Any]:
+    """Metrics of several fits as their means; what a fit could not measure is left out. Reliability is that of the first fit.
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    console = Console(stderr=True)
-    # without a terminal the bar would leave an empty line before the one line of an error
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task(title, total=fits)
-        yield lambda: progress.advance(task)
+    >>> mean_metrics([{"a": 1.0, "b": {"c": None}}, {"a": 2.0, "b": {"c": 4.0}}])
+    {'a': 1.5, 'b': {'c': 4.0}}
+    """
+    if len(runs) == 1:
+        return runs[0]
+    return {key: runs[0][key] if key == "reliability" else _mean([run[key] for run in runs]) for key in runs[0]}
+
+
+def _mean(values: list[Any]) -> Any:
+    if isinstance(values[0], dict):
+        return {key: _mean([value[key] for value in values]) for key in values[0]}
+    if isinstance(values[0], list):
+        return [_mean(list(column)) for column in zip(*values, strict=True)]
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
+
+
+def _threshold(model: Model) -> dict[str, Any] | None:
+    found = model.threshold
+    if found is None:
+        return None
+    return {"class": model.classes[found.positive], "value": found.value, "validation_f1": found.f1}
+
+
+def _published(published: PublishedMetrics | None) -> dict[str, Any] | None:
+    return None if published is None else {**published.to_dict(), "certificate": published.certificate.to_dict()}
 
 
 def parse_settings(pairs: list[str]) -> dict[str, Any]:
@@ -278,7 +392,9 @@ def _print(document: dict[str, Any], budget: str, model: Model, folders: list[Pa
         table.add_row("spent", "nothing: no private data is read")
     if model.method in GRAPH_OPTIONAL and GRAPH_OPTIONAL[model.method] not in model.released:
         table.add_row("edges", _unused_edges(model))
-    table.add_row("test accuracy", f"{_percent(accuracy['mean'])}{interval}")
+    table.add_row("test accuracy", f"{_percent(accuracy['mean'])}{interval}{_majority_words(document)}")
+    for title, words in metric_rows(document):
+        table.add_row(title, words)
     table.add_row("validation accuracy", _percent(document["val_accuracy"]))
     if len(accuracy["runs"]) > 1:
         total = document["epsilon_of_all_fits"]
@@ -288,7 +404,10 @@ def _print(document: dict[str, Any], budget: str, model: Model, folders: list[Pa
         )
     if document["unit"] == "node":
         # At edge level labels are public; here an accuracy is a function of private labels, and no noise is added to it.
-        table.add_row("do not publish", "the accuracies: they read private labels without noise")
+        table.add_row("do not publish", "these metrics: they read private labels without noise (see --publish-metrics)")
+        for title, words in _published_rows(document["published_metrics"]):
+            table.add_row(title, words)
+    table.add_row("not protected", document["not_protected"])
     for question, words in attack_words(document["certificate"]):
         table.add_row(question, words)
     curve = curve_words(document["certificate"])
@@ -305,6 +424,50 @@ def _print(document: dict[str, Any], budget: str, model: Model, folders: list[Pa
         last = f" ... {folders[-1].name}" if len(folders) > 1 else ""
         table.add_row("saved", f"{_shown(folders[0])}{last} (caribou {', '.join(uses)} {_shown(folders[0])})")
     Console().print(table)
+
+
+def _majority_words(document: dict[str, Any]) -> str:
+    majority = document["test_metrics"]["majority"]
+    return "" if majority is None else f" (always the most frequent class: {majority:.1%})"
+
+
+def metric_rows(document: dict[str, Any]) -> list[tuple[str, str]]:
+    """Metrics beside accuracy, and the rarest class where one class has most of the nodes."""
+    from caribou.metrics import IMBALANCED
+
+    found = document["test_metrics"]
+    if found["majority"] is None:
+        return []
+    named = {
+        "balanced accuracy": found["balanced_accuracy"],
+        "macro F1": found["macro_f1"],
+        "ROC AUC": found["roc_auc"],
+        "average precision": found["average_precision"],
+        "Brier": found["brier"],
+        "calibration error": found["calibration_error"],
+    }
+    rows = [("test metrics", ", ".join(f"{name} {value:.3f}" for name, value in named.items() if value is not None))]
+    seen = {name: each for name, each in found["per_class"].items() if each["support"]}
+    if found["majority"] >= IMBALANCED and len(seen) > 1:
+        name = min(seen, key=lambda word: seen[word]["support"])
+        each = seen[name]
+        figures = ", ".join(f"{word} {each[word]:.3f}" for word in ("precision", "recall", "f1")).replace("f1", "F1")
+        rows.append(("rare class", f"{name}: {figures}, {each['support']:g} of the test nodes"))
+    if document["threshold"] is not None:
+        cut = document["threshold"]
+        words = f"p_{cut['class']} >= {cut['value']:.3g}: F1 {cut['validation_f1']:.3f} on validation nodes"
+        rows.append(("threshold", words))
+    return rows
+
+
+def _published_rows(published: dict[str, Any] | None) -> list[tuple[str, str]]:
+    if published is None:
+        return []
+    words = []
+    for name in ("accuracy", "balanced_accuracy", "macro_f1"):
+        low, high = published[name]["interval95"]
+        words.append(f"{name.replace('_', ' ')} {published[name]['value']:.3f} ({low:.3f} to {high:.3f})")
+    return [("may be published", f"{', '.join(words)}; test nodes pay epsilon = {published['epsilon']:g} more")]
 
 
 def _unused_edges(model: Model) -> str:

@@ -26,8 +26,9 @@ from caribou.cli.options import (
     ReplaceFingerprint,
     noted_ledger,
 )
+from caribou.cli.progress import fit_progress
 from caribou.cli.spool import save_or_spool
-from caribou.cli.train import attack_words, fit_progress, parse_settings
+from caribou.cli.train import attack_words, parse_settings
 from caribou.errors import InputError
 
 
@@ -52,6 +53,12 @@ def tune(
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="A setting that is not searched, key=value; may be repeated.")
     ] = None,
+    metric: Annotated[
+        str,
+        typer.Option(
+            help="What is best on validation nodes: accuracy, balanced_accuracy, macro_f1, roc_auc or ap; at node level accuracy."
+        ),
+    ] = "accuracy",
     seed: Annotated[int, typer.Option(help="The public seed (split, models).")] = 0,
     out: Annotated[Path | None, typer.Option(help="Save the best model to this new folder.")] = None,
     ledger: LedgerOption = None,
@@ -74,6 +81,7 @@ def tune(
     from caribou.estimators import Model
     from caribou.experiments.hyperparameters import read_toml
     from caribou.methods import method_info
+    from caribou.metrics import metric_name
     from caribou.privacy.budget import Budget
     from caribou.saved_model import check_target
 
@@ -95,7 +103,7 @@ def tune(
     if not public and out is None:
         typer.echo("warning: without --out the model that the search pays for is thrown away", err=True)
     # on private data the number of trials may be secret: no counter is shown
-    with fit_progress(f"{method}, trials", trials if public else 1) as advance:
+    with fit_progress(f"{method}, trials", trials if public else 1, stages=public) as advance:
         found = tuning.tune(
             method,
             data,
@@ -108,6 +116,7 @@ def tune(
             ledger=noted,
             replace_fingerprint=replace_fingerprint,
             progress=advance if public else lambda: None,
+            metric=metric,
         )
     if found.fitted is not None and out is not None:
         model = Model.of(method, budget, found.settings, found.fitted, data, charged=ledger is not None)
@@ -117,7 +126,9 @@ def tune(
         "dataset": str(source),
         "settings": dict(found.settings),
         "public": public,
-        "val_accuracy": found.score,
+        "metric": metric_name(metric),
+        "val_score": found.score,
+        "val_accuracy": found.score if metric == "accuracy" else None,
         "epsilon_of_a_trial": epsilon if found.plan is None else found.plan.epsilon,
         "certificate": None if found.fitted is None else found.fitted.certificate.to_dict(),
     }
@@ -134,8 +145,8 @@ def _print(document: dict[str, Any], budget: str, out: Path | None, theorem: str
     table = Table(show_header=False, box=None, pad_edge=False)
     table.add_row("method", document["method"])
     table.add_row("best settings", ", ".join(f"{k}={json.dumps(v)}" for k, v in document["settings"].items()))
-    if document["val_accuracy"] is not None:
-        table.add_row("validation accuracy", f"{document['val_accuracy']:.1%}")
+    if document["val_score"] is not None:
+        table.add_row(f"validation {document['metric'].replace('_', ' ')}", f"{document['val_score']:.1%}")
     if document["public"]:
         table.add_row("cost", "free: you declared graph, features and labels public")
     else:

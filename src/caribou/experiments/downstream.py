@@ -17,11 +17,11 @@ import numpy as np
 import scipy.sparse as sp
 
 from caribou._validate import open_unit_interval
-from caribou.audit.metrics import Scored, area_under_curve, average_precision
 from caribou.datasets.graph_collections import GraphCollection
 from caribou.errors import InputError
 from caribou.graph import Graph
 from caribou.mechanisms.bounded_rows import unit_length
+from caribou.metrics import Scored, area_under_curve, average_precision
 from caribou.models.encoder import Encoder
 from caribou.models.graph_classifier import HEADS, NOWHERE, GraphClassifier
 from caribou.models.links import COSINE, LOGISTIC, LinkPredictor

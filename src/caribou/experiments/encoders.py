@@ -78,13 +78,15 @@ class EncoderFolder:
 
 @lru_cache(maxsize=2)
 def file_name(key: Key) -> str:
-    """A digest of all that an encoder is fitted on: features, labels, split, public seed, widths, folds; edges are not read.
+    """A digest of all that an encoder is fitted on: features, labels, split, seed, widths, folds, objective; no edge is read.
 
     Features are hashed where they lie: a copy would show in the peak memory of the cell.
     """
-    graph, streams, hidden, folds = key
+    graph, streams, hidden, folds, objective = key
     x = graph.features
-    digest = hashlib.sha256(repr((streams.seed, hidden, folds, x.shape, str(x.dtype), sp.issparse(x))).encode())
+    digest = hashlib.sha256(
+        repr((streams.seed, hidden, folds, objective, x.shape, str(x.dtype), sp.issparse(x))).encode()
+    )
     for part in (x.indptr, x.indices, x.data) if sp.issparse(x) else (x,):
         digest.update(hashlib.sha256(np.ascontiguousarray(part).data).digest())
     split, labels = graph.for_learning(public=True)

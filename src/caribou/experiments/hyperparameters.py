@@ -30,8 +30,8 @@ _HEADER = """\
 class TunedSettings:
     """One entry. ``settings``: the best ones of the search. ``tried``: how many settings were compared.
 
-    ``validation_accuracy``: mean over the seeds on validation nodes that no fit had seen; ``default_accuracy``: the same for
-    the defaults. Both are None where nobody searched.
+    ``validation_accuracy``: mean over the seeds of the ``metric`` on validation nodes that no fit had seen; ``default_accuracy``:
+    the same for the defaults. Both are None where nobody searched.
     """
 
     method: str
@@ -43,9 +43,10 @@ class TunedSettings:
     tried: int = 0
     seeds: tuple[int, ...] = ()
     version: str = ""
+    metric: str = "accuracy"
 
     def __post_init__(self) -> None:
-        for name in ("method", "dataset", "version"):
+        for name in ("method", "dataset", "version", "metric"):
             if not isinstance(getattr(self, name), str):
                 raise InputError(f"{name} must be a word, got {getattr(self, name)!r}")
         object.__setattr__(self, "epsilon", positive_or_inf(epsilon=self.epsilon))
@@ -158,7 +159,8 @@ def write_settings(file: str | os.PathLike[str], entries: Iterable[TunedSettings
 
 def _entry(tuned: TunedSettings) -> str:
     values = {f.name: getattr(tuned, f.name) for f in fields(tuned)}
-    stated = {name: value for name, value in values.items() if value not in (None, {}, (), "")}
+    usual: tuple[Any, ...] = (None, {}, (), "")
+    stated = {k: v for k, v in values.items() if v not in usual and (k, v) != ("metric", "accuracy")}
     return "".join(f"{name} = {toml_value(value)}\n" for name, value in stated.items())
 
 

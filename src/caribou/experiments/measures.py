@@ -39,10 +39,11 @@ def measure(cell: Cell, data_dir: Path | None, settings_file: Path | None = None
 
 
 def fit_and_score(cell: Cell, data_dir: Path | None, settings_file: Path | None = None) -> dict[str, Any]:
-    """Fit a method; accuracies on test and validation nodes, epsilon spent, seconds and memory of the fit."""
+    """Fit a method; accuracies, metrics of the test nodes, epsilon spent, seconds and memory of the fit."""
     from caribou.datasets import load
-    from caribou.estimators import Model, accuracy
+    from caribou.estimators import Model, accuracy, metrics_of
     from caribou.mechanisms.noise_source import NoiseSource
+    from caribou.metrics import METRICS
     from caribou.privacy.certificate import json_number
 
     graph = load(str(cell["dataset"]), data_dir=data_dir, seed=int(cell["seed"]))
@@ -51,9 +52,11 @@ def fit_and_score(cell: Cell, data_dir: Path | None, settings_file: Path | None 
     model.fit(graph, noise=NoiseSource.seeded(noise_seed(cell)))
     spent = cost.read()
     probabilities = model.predict_proba()
+    test = metrics_of(probabilities, graph, "test")
     return {
         "test_accuracy": json_number(accuracy(probabilities, graph, "test")),
         "val_accuracy": json_number(accuracy(probabilities, graph, "val")),
+        "test_metrics": {name: json_number(test.value(name)) for name in METRICS},
         "epsilon_spent": json_number(model.certificate.epsilon_spent),
         "settings": dict(model.settings),
         "searched": cell.get("chosen") is True and _tuned(cell, settings_file).tried > 0,

@@ -27,6 +27,7 @@ from caribou.experiments.hyperparameters import TunedSettings, read_toml
 from caribou.graph import Graph, Split
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods import fit, method_info
+from caribou.metrics import Metrics
 from caribou.privacy.budget import Budget
 from caribou.privacy.certificate import json_number
 from caribou.randomness import Streams
@@ -38,7 +39,7 @@ SETTINGS = "settings"
 
 @dataclass(frozen=True)
 class Trial:
-    """One fit of one setting. ``accuracy``: on held-out validation nodes; None if the method refused (``error``).
+    """One fit of one setting. ``accuracy``: the ``metric`` on held-out validation nodes; None if the method refused (``error``).
 
     ``cpu_seconds`` leaves out an encoder that was kept from an earlier trial.
     """
@@ -52,12 +53,13 @@ class Trial:
     cpu_seconds: float
     version: str = __version__
     error: str = ""
+    metric: str = "accuracy"
 
     @property
-    def key(self) -> tuple[str, str, float, str, int, str]:
+    def key(self) -> tuple[str, str, float, str, int, str, str]:
         """A trial with the same key need not be run again."""
         settings = json.dumps(self.settings, sort_keys=True)
-        return self.method, self.dataset, self.epsilon, settings, self.seed, self.version
+        return self.method, self.dataset, self.epsilon, settings, self.seed, self.version, self.metric
 
     def to_json(self) -> str:
         """One line."""
@@ -66,12 +68,13 @@ class Trial:
 
 @dataclass(frozen=True)
 class Study:
-    """A hyper-parameter search: a method on a data set at an epsilon, every setting tried with these seeds."""
+    """A hyper-parameter search: a method on a data set at an epsilon, every setting tried with these seeds, by a metric."""
 
     method: str
     dataset: str
     epsilon: float
     seeds: tuple[int, ...]
+    metric: str = "accuracy"
 
     @property
     def budget(self) -> Budget:
@@ -161,7 +164,8 @@ def run_trial(study: Study, settings: Mapping[str, Any], seed: int, data: HeldOu
     accuracy, error = None, ""
     try:
         fitted = fit(method, data.graph, study.budget, Streams(seed), noise)
-        accuracy = float(np.mean(fitted.probabilities[data.scored].argmax(axis=1) == data.truth))
+        value = Metrics(fitted.probabilities[data.scored], data.truth).value(study.metric)
+        accuracy = 0.0 if math.isnan(value) else value  # nothing to measure on these nodes
     except CaribouError as refusal:
         error = str(refusal)
     seconds = round(time.process_time() - start, 2)
@@ -169,7 +173,7 @@ def run_trial(study: Study, settings: Mapping[str, Any], seed: int, data: HeldOu
 
 
 def _planned(study: Study, settings: Mapping[str, Any], seed: int) -> Trial:
-    return Trial(study.method, study.dataset, study.epsilon, settings, seed, None, 0.0)
+    return Trial(study.method, study.dataset, study.epsilon, settings, seed, None, 0.0, metric=study.metric)
 
 
 def run_trials(
@@ -263,6 +267,7 @@ def best_settings(study: Study, trials: Sequence[Trial]) -> TunedSettings:
         len(means),
         study.seeds,
         __version__,
+        study.metric,
     )
 
 

@@ -10,11 +10,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import scipy.sparse as sp
 
+from caribou._notebook import html_table
 from caribou._validate import integer
 from caribou.errors import InputError
 from caribou.graph.checks import (
@@ -197,6 +198,24 @@ class Graph:
     def __repr__(self) -> str:
         # No edge count and no label statistics: a repr ends up in logs.
         return f"Graph({self.name!r}, nodes={self.num_nodes}, features={self.num_features}, classes={self.num_classes})"
+
+    def _repr_html_(self) -> str:
+        sizes = "none" if self.split is None else "{} training, {} validation, {} test".format(*self.split.declared)
+        rows = [
+            ("nodes", self.num_nodes),
+            ("features", self.num_features),
+            ("classes", ", ".join(self.class_names) if self.class_names else self.num_classes),
+            ("split", sizes),
+            ("edges", "private: summary() shows their owner how many there are"),
+        ]
+        return html_table(f"Graph {self.name}", rows)
+
+    def __array__(self, *_: Any, **__: Any) -> NoReturn:
+        # what scikit-learn's searches and splitters ask for first
+        raise InputError(
+            "graph must not be cut into rows, as GridSearchCV, cross_val_score and train_test_split do: edges join rows, and a "
+            "search on private data costs budget; use caribou tune (caribou.tuning.tune), which accounts for it"
+        )
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
         restore(self, state)

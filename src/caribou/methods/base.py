@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import importlib
+import os
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, is_dataclass
+from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -234,6 +237,8 @@ def predict_graph(
     >>> predict_graph(method, fitted.weights, load("csbm:nodes=60"), budget, streams).probabilities.shape
     (60, 4)
     """
+    if not hasattr(method, "plan_graph"):
+        raise InputError(f"graph must be the training graph: {type(method).__name__} is transductive, got another one")
     plan = method.plan_graph(graph.sizes(budget.unit), budget, weights)
     released = execute(
         plan,
@@ -314,6 +319,7 @@ class MethodInfo:
 
     ``private`` = False: it protects nothing and takes an infinite epsilon only. ``transductive``: it predicts no other graph.
     ``data_independent``: it reads nothing that is protected at its unit, so it spends nothing and is the same at every epsilon.
+    ``own``: the class itself, of a method that was registered.
     """
 
     unit: PrivacyUnit
@@ -322,6 +328,7 @@ class MethodInfo:
     private: bool = True
     transductive: bool = False
     data_independent: bool = False
+    own: type | None = None
 
     def check(self, name: str, budget: Budget) -> None:
         """The budget must be of this method's unit, and infinite if it has no privacy."""
@@ -331,8 +338,10 @@ class MethodInfo:
 
     def create(self, **settings: Any) -> Method:
         """The method with these settings; an unknown one is an error that lists the known ones."""
-        module, name = self.home.split(":")
-        cls = getattr(importlib.import_module(module), name)
+        cls = self.own
+        if cls is None:
+            module, name = self.home.split(":")
+            cls = getattr(importlib.import_module(module), name)
         known = [f.name for f in fields(cls)]
         unknown = sorted(set(settings) - set(known))
         if unknown:
@@ -440,5 +449,68 @@ METHODS = {
 def method_info(name: str) -> MethodInfo:
     """The entry of METHODS; an unknown name is an error that lists the known ones."""
     if name not in METHODS:
+        load_own_methods()
+    if name not in METHODS:
         raise InputError(f"method must be one of {', '.join(METHODS)}, got {name!r}")
     return METHODS[name]
+
+
+OWN_METHODS = "CARIBOU_METHODS"
+"""The environment variable that names Python files with methods of one's own, as a list of paths; child processes inherit it."""
+_NEEDED = ("settings", "plan", "fit", "predict")
+_OTHER_GRAPHS = ("plan_graph", "predict_graph")
+
+
+def register(name: str, method: type, *, unit: PrivacyUnit | str, summary: str = "a method of your own") -> None:
+    """Give a method of your own a name, by which `Model`, ``train``, ``run`` and ``audit`` know it.
+
+    The class is a frozen dataclass of public settings with the functions of `Method`. Without ``plan_graph`` and
+    ``predict_graph`` it predicts no other graph. Commands find it in the files that ``caribou --methods FILE`` names, or the
+    environment variable CARIBOU_METHODS. What it promises is declared with `own_mechanism`; an audit can attack it.
+
+    Args:
+        name: a new one, such as "my-method".
+        method: the class.
+        unit: "edge" or "node".
+        summary: one line for ``caribou methods``.
+
+    Returns:
+        Nothing.
+
+    >>> import caribou as cb
+    >>> from caribou.methods.edge.mlp import Mlp
+    >>> cb.register("own-mlp", Mlp, unit="edge")
+    >>> cb.Model("own-mlp", cb.Budget(4), hidden=[8])
+    Model('own-mlp', epsilon = 4, delta = 1e-05 at edge level, hidden=[8])
+    >>> _ = METHODS.pop("own-mlp")                                                    # the table is as it was
+    """
+    if not isinstance(name, str) or not name.replace("-", "").replace("_", "").isalnum():
+        raise InputError(f"name must be letters, digits and hyphens, got {name!r}")
+    known = METHODS.get(name)
+    if known is not None and known.own is None:
+        raise InputError(f"name must be new, got {name!r}, which is a method of the library")
+    missing = [part for part in _NEEDED if not callable(getattr(method, part, None))]
+    if missing or not isinstance(method, type) or not is_dataclass(method):
+        raise InputError(f"method must be a dataclass with {', '.join(_NEEDED)}, got one without {missing or 'fields'}")
+    transductive = not all(callable(getattr(method, part, None)) for part in _OTHER_GRAPHS)
+    METHODS[name] = MethodInfo(
+        PrivacyUnit.parse(unit),
+        f"{method.__module__}:{method.__qualname__}",
+        summary,
+        transductive=transductive,
+        own=method,
+    )
+
+
+def load_own_methods() -> None:
+    """Import the files that CARIBOU_METHODS names, each once; they call `register`."""
+    for entry in filter(None, os.environ.get(OWN_METHODS, "").split(os.pathsep)):
+        file = Path(entry).absolute()
+        if not file.is_file() or file.suffix != ".py" or not file.stem.isidentifier():
+            raise InputError(f"methods must name Python files (--methods), got {entry!r}")
+        if str(file.parent) not in sys.path:
+            sys.path.insert(0, str(file.parent))  # by its own name, so that worker processes can import it, too
+        try:
+            importlib.import_module(file.stem)
+        except Exception as error:
+            raise InputError(f"{entry} cannot be imported: {type(error).__name__}: {error}") from error

@@ -22,6 +22,7 @@ from caribou.errors import InputError
 from caribou.graph import Graph
 from caribou.mechanisms.bounded_rows import row_norms
 from caribou.memory import DOUBLE, SINGLE, require_memory
+from caribou.models.objective import USUAL, Objective
 from caribou.models.public_rows import PublicRows, as_dense
 from caribou.models.ridge import BLOCK, FOLDS, blocks, fit_ridge
 from caribou.models.softmax_regression import SoftmaxRegression, fit_softmax_regression
@@ -108,19 +109,24 @@ class ClassPrior:
         )
 
 
-_kept: WeakKeyDictionary[Graph, dict[int, tuple[ClassPrior, np.ndarray]]] = WeakKeyDictionary()
+_kept: WeakKeyDictionary[Graph, dict[tuple[int, str | None], tuple[ClassPrior, np.ndarray]]] = WeakKeyDictionary()
 """Priors of graphs in use, by the public seed: fitted before a release is charged, used again by the fits of a search."""
 
 
-def class_probabilities(graph: Graph, streams: Streams) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """Class probabilities of every node, [n, C]: those that came with the graph, or fitted ones; and the weights of the fit."""
+def class_probabilities(
+    graph: Graph, streams: Streams, objective: Objective = USUAL
+) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """Class probabilities of every node, [n, C]: those that came with the graph, or fitted ones; and the weights of the fit.
+
+    ``objective``: how much each class counts.
+    """
     if graph.prior is not None:
         _require_out_of_fold(graph, graph.prior)
         return graph.prior, {}
-    of_graph = _kept.setdefault(graph, {})
-    if streams.seed not in of_graph:
-        of_graph[streams.seed] = fit_class_prior(graph, streams)
-    prior, probabilities = of_graph[streams.seed]
+    of_graph, key = _kept.setdefault(graph, {}), (streams.seed, objective.class_weight)
+    if key not in of_graph:
+        of_graph[key] = fit_class_prior(graph, streams, objective)
+    prior, probabilities = of_graph[key]
     return probabilities, prior.to_arrays()
 
 
@@ -153,12 +159,13 @@ def probabilities_by(weights: Mapping[str, np.ndarray], graph: Graph) -> np.ndar
 
 
 @one_thread()
-def fit_class_prior(graph: Graph, streams: Streams) -> tuple[ClassPrior, np.ndarray]:
+def fit_class_prior(graph: Graph, streams: Streams, objective: Objective = USUAL) -> tuple[ClassPrior, np.ndarray]:
     """The prior, and the class probabilities of every node; those of labelled nodes out of fold. [n, C]
 
     Args:
         graph: features, labels and split are read; edges are not.
         streams: the public seed.
+        objective: how much each class counts.
     """
     split, labels = graph.for_learning(public=True)
     rng, seed = streams.generator("class prior"), streams.seed
@@ -184,7 +191,9 @@ def fit_class_prior(graph: Graph, streams: Streams) -> tuple[ClassPrior, np.ndar
     kernel = fit_ridge(lambda numbers: gaussian_kernel(some(numbers), landmarks) @ root, n, labelled, labels, C)
     scores = np.hstack([linear.scores, kernel.scores])
     used = labelled[:COMBINED]
-    combination = fit_softmax_regression(scores[used], labels[used], C, RIDGE)
+    by_class = objective.class_weights(labels[used], C)
+    weights = None if by_class is None else by_class[labels[used]]
+    combination = fit_softmax_regression(scores[used], labels[used], C, RIDGE, weights=weights)
     prior = ClassPrior(rows, linear.weights, landmarks, root.double().numpy() @ kernel.weights, combination, seed)
     return prior, combination(scores)
 

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from caribou._validate import integer, unit_interval
 from caribou.errors import InputError
 from caribou.memory import SINGLE, require_memory
+from caribou.models.objective import USUAL, Objective
 from caribou.models.threads import one_thread
 from caribou.models.trainer import Validation, take_steps
 
@@ -96,8 +97,9 @@ def fit_classifier(
     classes: int,
     config: ClassifierConfig,
     seed: int,
+    objective: Objective = USUAL,
 ) -> ClassificationModule:
-    """Fit on ``train`` rows, and keep the epoch with the best accuracy, then loss, on ``val`` rows. Not private.
+    """Fit on ``train`` rows, and keep the best epoch by accuracy (or the objective), then loss, on ``val`` rows. Not private.
 
     Args:
         inputs: [n, d_i] each.
@@ -107,6 +109,7 @@ def fit_classifier(
         classes: C.
         config: width and training.
         seed: of initial weights and dropout. The global generator of torch is left as it was.
+        objective: which epoch is best, and how much each class counts.
 
     Returns:
         The module in evaluation mode.
@@ -122,13 +125,21 @@ def fit_classifier(
         y_train, y_val = (y[torch.from_numpy(np.array(nodes))] for nodes in (train, val))
         optimizer = torch.optim.Adam(module.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay)
 
-        def loss(_: int) -> Tensor:
-            return nn.functional.cross_entropy(module.train()(of_train), y_train)
+        weights = class_weights(objective, y_train, classes)
 
-        validation = Validation.of_module(module, lambda: module(of_val), y_val)
-        (best,) = take_steps(loss, optimizer, steps=config.epochs, validation=validation)
+        def loss(_: int) -> Tensor:
+            return nn.functional.cross_entropy(module.train()(of_train), y_train, weight=weights)
+
+        validation = Validation.of_module(module, lambda: module(of_val), y_val, objective=objective)
+        (best,) = take_steps(loss, optimizer, steps=config.epochs, validation=validation, stage="classifier")
     module.load_state_dict(best.state)
     return module.eval()
+
+
+def class_weights(objective: Objective, labels: Tensor, classes: int) -> Tensor | None:
+    """The weight of every class in a loss, single precision; None where all nodes count the same. [n] -> [C]"""
+    weights = objective.class_weights(labels.numpy(), classes)
+    return None if weights is None else torch.from_numpy(weights.astype(np.float32))
 
 
 def classify(module: ClassificationModule, inputs: list[np.ndarray]) -> np.ndarray:

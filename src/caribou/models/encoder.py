@@ -23,6 +23,7 @@ from caribou.errors import InputError
 from caribou.graph import Graph
 from caribou.mechanisms.bounded_rows import row_norms, unit_length
 from caribou.memory import DOUBLE, SINGLE, require_memory
+from caribou.models.objective import USUAL, Objective
 from caribou.models.threads import one_thread
 from caribou.models.trainer import Score, Validation, first_larger, take_steps
 from caribou.randomness import Streams
@@ -236,8 +237,8 @@ def _entries_per_row(x: np.ndarray | sp.csr_array) -> float:
     return float(nonzero) / max(x.shape[0], 1)
 
 
-Key = tuple[Graph, Streams, tuple[int, ...], int]
-"""What an encoder is fitted on: a graph (never its edges), the public seed, widths, the number of folds."""
+Key = tuple[Graph, Streams, tuple[int, ...], int, Objective]
+"""What an encoder is fitted on: a graph (never its edges), the public seed, widths, the number of folds, the objective."""
 
 
 class Store(Protocol):
@@ -280,7 +281,7 @@ def encoders_once() -> Iterator[None]:
         yield
 
 
-def cross_fit(graph: Graph, streams: Streams, hidden: tuple[int, ...] = HIDDEN) -> Prior:
+def cross_fit(graph: Graph, streams: Streams, hidden: tuple[int, ...] = HIDDEN, objective: Objective = USUAL) -> Prior:
     """Fit the configurations, keep the one that validates better, and predict every node out of fold.
 
     Each configuration is one joint fit of 1 + FOLDS MLPs d - ``hidden`` - C: one on all training nodes, and one per fold that is
@@ -290,33 +291,34 @@ def cross_fit(graph: Graph, streams: Streams, hidden: tuple[int, ...] = HIDDEN) 
         graph: features, labels and split are read; edges are not.
         streams: the public seed.
         hidden: widths of the hidden layers; () for a linear model.
+        objective: what validates better, and how much each class counts.
     """
-    return _kept_or_fitted(graph, streams, hidden, FOLDS)
+    return _kept_or_fitted(graph, streams, hidden, FOLDS, objective)
 
 
-def fit_one(graph: Graph, streams: Streams, hidden: tuple[int, ...] = HIDDEN) -> Prior:
+def fit_one(graph: Graph, streams: Streams, hidden: tuple[int, ...] = HIDDEN, objective: Objective = USUAL) -> Prior:
     """Fit the configurations on all training nodes, and keep the one that validates better: one MLP, no fold is left out.
 
     A quarter of the work of `cross_fit`. But the rows of training nodes know their own labels.
 
     Args:
-        graph, streams, hidden: as in `cross_fit`.
+        graph, streams, hidden, objective: as in `cross_fit`.
     """
-    return _kept_or_fitted(graph, streams, hidden, 0)
+    return _kept_or_fitted(graph, streams, hidden, 0, objective)
 
 
-def _kept_or_fitted(graph: Graph, streams: Streams, hidden: tuple[int, ...], folds: int) -> Prior:
+def _kept_or_fitted(graph: Graph, streams: Streams, hidden: tuple[int, ...], folds: int, objective: Objective) -> Prior:
     kept = _kept.get()
     if kept is None:
-        return _fitted(graph, streams, hidden, folds)
-    key = (graph, streams, hidden, folds)
+        return _fitted(graph, streams, hidden, folds, objective)
+    key = (graph, streams, hidden, folds, objective)
     if key not in kept:
-        kept[key] = _fitted(graph, streams, hidden, folds)
+        kept[key] = _fitted(graph, streams, hidden, folds, objective)
     return kept[key]
 
 
 @one_thread()
-def _fitted(graph: Graph, streams: Streams, hidden: tuple[int, ...], folds: int) -> Prior:
+def _fitted(graph: Graph, streams: Streams, hidden: tuple[int, ...], folds: int, objective: Objective) -> Prior:
     _check_memory(graph, hidden, folds)
     rng = streams.generator("encoder")
     train = graph.for_learning(public=True)[0].train
@@ -325,7 +327,7 @@ def _fitted(graph: Graph, streams: Streams, hidden: tuple[int, ...], folds: int)
         left_out[train] = 1 + rng.permutation(len(train)) % folds
     member = np.arange(1 + folds)[:, None] != left_out
     member[0] = True
-    fits = [_fit_jointly(graph, config, hidden, member, rng) for config in configurations(graph)]
+    fits = [_fit_jointly(graph, config, hidden, member, rng, objective) for config in configurations(graph)]
     encoder, (_, accuracy) = max(fits, key=lambda fit: fit[1][0])  # of equal ones the first
     each = _softmax(encoder.logits(graph.features))  # [1 + folds, n, C]
     probabilities = each.mean(axis=0)
@@ -351,11 +353,16 @@ def _check_memory(graph: Graph, hidden: tuple[int, ...], folds: int) -> None:
 
 
 def _fit_jointly(
-    graph: Graph, config: EncoderConfig, hidden: tuple[int, ...], member: np.ndarray, rng: np.random.Generator
+    graph: Graph,
+    config: EncoderConfig,
+    hidden: tuple[int, ...],
+    member: np.ndarray,
+    rng: np.random.Generator,
+    objective: Objective,
 ) -> tuple[Encoder, Score]:
     """Train m models side by side; model j learns from the training nodes with member[j]. Validation nodes choose checkpoints.
 
-    Returns also the validation score of model 0: accuracy - CE/10, and accuracy.
+    Returns also the validation score of model 0: accuracy (or the metric of the objective) - CE/10, and accuracy.
     """
     scaling = Scaling.of(graph.features, config.sparse_row_length)
     x = scaling.by_rows(graph.features)
@@ -372,17 +379,23 @@ def _fit_jointly(
     masks = torch.from_numpy(member)
     dropout = (config.input_dropout, config.dropout, generator)
 
+    counted = objective.class_weights(np.array(labels)[train], C)
+    by_class = None if counted is None else torch.from_numpy(counted.astype(np.float32))
+
     def loss(_: int) -> Tensor:
         rows = next(batches)
         losses = torch.nn.functional.cross_entropy(
-            _forward(x, rows, weights, biases, dropout).transpose(1, 2), y[rows].expand(m, -1), reduction="none"
+            _forward(x, rows, weights, biases, dropout).transpose(1, 2),
+            y[rows].expand(m, -1),
+            weight=by_class,
+            reduction="none",
         )
         use = masks[:, rows]
         return ((losses * use).sum(dim=1) / use.sum(dim=1).clamp(min=1)).sum()
 
     def scores() -> list[Score]:
         with torch.no_grad():
-            return _scores(_forward(x, val, weights, biases), y[val])
+            return _scores(_forward(x, val, weights, biases), y[val], objective)
 
     marks = {config.steps * (CHECKPOINTS + 2 * (k + 1)) // (3 * CHECKPOINTS) for k in range(CHECKPOINTS)}
     validation = Validation(
@@ -395,6 +408,7 @@ def _fit_jointly(
         loss,
         optimizer,
         steps=config.steps,
+        stage="encoder",
         validation=validation,
         learning_rate=lambda step: config.learning_rate * 0.5 * (1 + math.cos(math.pi * step / config.steps)),
     )
@@ -439,15 +453,21 @@ def _softmax(logits: np.ndarray) -> np.ndarray:
     return torch.softmax(torch.from_numpy(logits), dim=-1).numpy()
 
 
-def _scores(logits: Tensor, y: Tensor) -> list[Score]:
-    """accuracy - CE / 10, which decides, and accuracy of every model. logits: [m, val, C]; without validation nodes 0."""
+def _scores(logits: Tensor, y: Tensor, objective: Objective) -> list[Score]:
+    """accuracy - CE / 10, which decides, and accuracy of every model. logits: [m, val, C]; without validation nodes 0.
+
+    The metric of the objective stands in the place of the first accuracy.
+    """
     if len(y) == 0:
         return [(0.0, 0.0)] * len(logits)
     accuracies = (logits.argmax(dim=2) == y).double().mean(dim=1)
     ce = torch.nn.functional.cross_entropy(logits.transpose(1, 2), y.expand(len(logits), -1), reduction="none").mean(
         dim=1
     )
-    return list(zip((accuracies - 0.1 * ce.double()).tolist(), accuracies.tolist(), strict=True))
+    first = accuracies
+    if objective.metric is not None:
+        first = torch.tensor([objective.score(each, y.numpy()) for each in logits.double().numpy()])
+    return list(zip((first - 0.1 * ce.double()).tolist(), accuracies.tolist(), strict=True))
 
 
 def _first_layer(

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from caribou.errors import InputError
+from caribou.models.objective import USUAL, Objective
 from caribou.models.threads import one_thread
 
 KNOTS = (-3.0, 0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 64.0)
@@ -161,7 +162,7 @@ def head_from_arrays(arrays: Mapping[str, np.ndarray]) -> Head:
     raise InputError(f"head must be of one kind (prior, bayes, ridge, average), got {sorted(kinds)}")
 
 
-def fit_prior_head(prior: np.ndarray, labels: np.ndarray) -> PriorHead:
+def fit_prior_head(prior: np.ndarray, labels: np.ndarray, objective: Objective = USUAL) -> PriorHead:
     """a log p + bias by penalised cross-entropy, pulled towards a = 1. prior: log p, [n, C]; labels: [n].
 
     >>> prior = np.log(np.array([[0.6, 0.4], [0.4, 0.6]] * 20))                       # right every time, and unsure
@@ -169,35 +170,36 @@ def fit_prior_head(prior: np.ndarray, labels: np.ndarray) -> PriorHead:
     True
     """
     C = prior.shape[1]
-    x, y = torch.from_numpy(prior), torch.from_numpy(labels)
+    x, y, weight = torch.from_numpy(prior), torch.from_numpy(labels), _by_class(objective, labels, C)
 
     def loss(t: Tensor) -> Tensor:
         penalty = 1e-3 * (t[1:] ** 2).sum() + (t[0] - 1) ** 2 / (2 * len(y))
-        return torch.nn.functional.cross_entropy(t[0] * x + t[1:], y) + penalty
+        return torch.nn.functional.cross_entropy(t[0] * x + t[1:], y, weight=weight) + penalty
 
     return PriorHead(_minimise(loss, torch.cat([torch.ones(1), torch.zeros(C)])))
 
 
-def fit_bayes_head(known: Evidence, labels: np.ndarray) -> BayesHead:
+def fit_bayes_head(known: Evidence, labels: np.ndarray, objective: Objective = USUAL) -> BayesHead:
     """a prior + b evidence + bias by penalised cross-entropy, pulled towards a = 1, b = 1/2. labels: [n]."""
     C = known.prior.shape[1]
-    y, n = torch.from_numpy(labels), len(labels)
+    y, n, weight = torch.from_numpy(labels), len(labels), _by_class(objective, labels, C)
     prior, evidence = torch.from_numpy(known.prior), torch.from_numpy(known.evidence)
 
     def loss(t: Tensor) -> Tensor:
         penalty = 1e-3 * (t[2:] ** 2).sum() + ((t[0] - 1) ** 2 + (t[1] - 0.5) ** 2) / (2 * n)
-        return torch.nn.functional.cross_entropy(t[0] * prior + t[1] * evidence + t[2:], y) + penalty
+        scores = t[0] * prior + t[1] * evidence + t[2:]
+        return torch.nn.functional.cross_entropy(scores, y, weight=weight) + penalty
 
     return BayesHead(_minimise(loss, torch.cat([torch.tensor([1.0, 0.5]), torch.zeros(C)])))
 
 
-def fit_ridge_head(known: Evidence, labels: np.ndarray, ridge: float) -> RidgeHead:
+def fit_ridge_head(known: Evidence, labels: np.ndarray, ridge: float, objective: Objective = USUAL) -> RidgeHead:
     """The Bayes head plus splines of the counts and a linear map of prior and counts, whose squares ``ridge`` / 2 penalises.
 
     labels: [n].
     """
     C, k = known.prior.shape[1], len(KNOTS)
-    y, n = torch.from_numpy(labels), len(labels)
+    y, n, weight = torch.from_numpy(labels), len(labels), _by_class(objective, labels, C)
     columns = _columns(known)
     centre, spread = columns.mean(axis=0), np.maximum(columns.std(axis=0), 1e-6)
     fixed = _ridge_parts(known, centre, spread)
@@ -206,7 +208,7 @@ def fit_ridge_head(known: Evidence, labels: np.ndarray, ridge: float) -> RidgeHe
         penalty = 1e-3 * (t[2 : 2 + C] ** 2).sum() + ((t[0] - 1) ** 2 + (t[1] - 0.5) ** 2) / (2 * n)
         penalty = penalty + 1e-3 * (t[2 + C : 2 + C + k] ** 2).sum()
         penalty = penalty + ridge / 2 * (t[2 + C + k :] ** 2).sum()
-        return torch.nn.functional.cross_entropy(_ridge_scores(t, fixed), y) + penalty
+        return torch.nn.functional.cross_entropy(_ridge_scores(t, fixed), y, weight=weight) + penalty
 
     start = torch.cat([torch.tensor([1.0, 0.5]), torch.zeros(C + k + columns.shape[1] * C)])
     return RidgeHead(_minimise(loss, start), centre, spread)
@@ -226,7 +228,11 @@ def _ridge_scores(theta: Tensor, parts: tuple[Tensor, Tensor, Tensor, Tensor]) -
 
 
 def choose_head_by_folds(
-    known: Evidence, labels: np.ndarray, prior_head: PriorHead, rng: np.random.Generator
+    known: Evidence,
+    labels: np.ndarray,
+    prior_head: PriorHead,
+    rng: np.random.Generator,
+    objective: Objective = USUAL,
 ) -> tuple[Head, np.ndarray]:
     """The Bayes head, unless the best candidate beats it by more than one paired standard error on rows left out of its fit.
 
@@ -237,6 +243,7 @@ def choose_head_by_folds(
         labels: [n], of the calibration nodes. With fewer than FOLDS of them ``prior_head`` is taken.
         prior_head: the candidate that ignores the release.
         rng: draws the folds.
+        objective: what is best, and how much each class counts.
 
     Returns:
         The head, and its out-of-fold scores, [n, C].
@@ -244,19 +251,26 @@ def choose_head_by_folds(
     if len(labels) < FOLDS:
         return prior_head, prior_head(known)
     fold = rng.permutation(len(labels)) % FOLDS
-    fits = _kinds()
+    fits = _kinds(objective)
     scores = np.zeros((len(fits), *known.prior.shape))
     for k in range(FOLDS):
         inside, outside = np.flatnonzero(fold != k), np.flatnonzero(fold == k)
         for j, fit in enumerate(fits):
             scores[j, outside] = fit(known.rows(inside), labels[inside])(known.rows(outside))
     candidates = [*scores, scores.mean(axis=0), prior_head(known)]
-    best = _first_unless_clearly_better([cross_entropies(candidate, labels) for candidate in candidates])
+    best = _best_candidate(candidates, labels, objective)
     if best == len(fits) + 1:
         return prior_head, candidates[best]
     if best == len(fits):
-        return fit_average_head(known, labels), candidates[best]
+        return fit_average_head(known, labels, objective), candidates[best]
     return fits[best](known, labels), candidates[best]
+
+
+def _best_candidate(candidates: list[np.ndarray], labels: np.ndarray, objective: Objective) -> int:
+    """The number of the best of several class scores, [n, C] each, by cross-entropy or by the metric of the objective."""
+    if objective.metric is not None:
+        return objective.first_unless_clearly_better(candidates, labels)
+    return _first_unless_clearly_better([cross_entropies(scores, labels) for scores in candidates])
 
 
 def _first_unless_clearly_better(losses: Sequence[np.ndarray]) -> int:
@@ -266,13 +280,20 @@ def _first_unless_clearly_better(losses: Sequence[np.ndarray]) -> int:
     return best if gain.mean() > gain.std() / np.sqrt(len(gain)) else 0
 
 
-def fit_average_head(known: Evidence, labels: np.ndarray) -> AverageHead:
+def fit_average_head(known: Evidence, labels: np.ndarray, objective: Objective = USUAL) -> AverageHead:
     """The mean of the Bayes head and all ridge heads, each fitted on the same rows. labels: [n]."""
-    return AverageHead(tuple(fit(known, labels) for fit in _kinds()))
+    return AverageHead(tuple(fit(known, labels) for fit in _kinds(objective)))
 
 
-def _kinds() -> list[Fit]:
-    return [fit_bayes_head, *(partial(fit_ridge_head, ridge=ridge) for ridge in RIDGES)]
+def _kinds(objective: Objective) -> list[Fit]:
+    ridges = (partial(fit_ridge_head, objective=objective, ridge=ridge) for ridge in RIDGES)
+    return [partial(fit_bayes_head, objective=objective), *ridges]
+
+
+def _by_class(objective: Objective, labels: np.ndarray, classes: int) -> Tensor | None:
+    """The weight of every class in a loss; None where all nodes count the same. [n] -> [C]"""
+    weights = objective.class_weights(labels, classes)
+    return None if weights is None else torch.from_numpy(weights)
 
 
 def cross_entropies(scores: np.ndarray, labels: np.ndarray) -> np.ndarray:

@@ -17,7 +17,9 @@ from torch import Tensor, nn
 
 from caribou._validate import integer, one_of, positive, unit_interval
 from caribou.memory import SINGLE, require_memory
+from caribou.models.classifier import class_weights
 from caribou.models.encoder import Scaling
+from caribou.models.objective import USUAL, Objective
 from caribou.models.threads import one_thread
 from caribou.models.trainer import Validation, take_steps
 
@@ -204,6 +206,7 @@ def fit_sage(
     classes: int,
     config: SageConfig,
     seed: int,
+    objective: Objective = USUAL,
 ) -> SageModel:
     """Fit on the labels of ``train``, and keep the epoch with the best accuracy, then loss, on ``val``. Not private.
 
@@ -216,6 +219,7 @@ def fit_sage(
         classes: C.
         config: widths and training.
         seed: of initial weights and dropout. The global generator of torch is left as it was.
+        objective: which epoch is best, and how much each class counts.
     """
     _check_memory(features.shape[0], features.shape[1], config)
     scaling = Scaling.of(features, row_length=4.0)
@@ -227,11 +231,15 @@ def fit_sage(
         network = SageNetwork(x.matrix.shape[1], classes, config)
         optimizer = torch.optim.Adam(network.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay)
 
-        def loss(_: int) -> Tensor:
-            return nn.functional.cross_entropy(network.train()(x, around)[rows], y[rows])
+        weights = class_weights(objective, y[rows], classes)
 
-        validation = Validation.of_module(network, lambda: network(x, around)[held], y[held], every=CHECK_EVERY)
-        (best,) = take_steps(loss, optimizer, steps=config.epochs, validation=validation)
+        def loss(_: int) -> Tensor:
+            return nn.functional.cross_entropy(network.train()(x, around)[rows], y[rows], weight=weights)
+
+        validation = Validation.of_module(
+            network, lambda: network(x, around)[held], y[held], every=CHECK_EVERY, objective=objective
+        )
+        (best,) = take_steps(loss, optimizer, steps=config.epochs, validation=validation, stage="GraphSAGE")
     network.load_state_dict(best.state)
     return SageModel(scaling, network.eval())
 

@@ -34,7 +34,13 @@ class SoftmaxRegression:
 
 
 def fit_softmax_regression(
-    columns: np.ndarray, labels: np.ndarray, classes: int, ridge: float = RIDGE, *, standardise: bool = True
+    columns: np.ndarray,
+    labels: np.ndarray,
+    classes: int,
+    ridge: float = RIDGE,
+    *,
+    standardise: bool = True,
+    weights: np.ndarray | None = None,
 ) -> SoftmaxRegression:
     """Minimise mean cross-entropy + ridge / 2 ||A||^2 by L-BFGS. The problem is convex, so the start does not matter.
 
@@ -44,6 +50,7 @@ def fit_softmax_regression(
         classes: C.
         ridge: strength of the penalty; the bias b pays none.
         standardise: every column by its own mean and standard deviation; false: columns are taken as they are.
+        weights: [m], of the rows in the loss, 1 in the mean; None: all are 1.
 
     Returns:
         The fitted model.
@@ -58,14 +65,15 @@ def fit_softmax_regression(
         spread = np.where(spread > 1e-12, spread, 1.0)
     z = np.hstack([(columns - centre) / spread, np.ones((len(columns), 1))])
     targets = np.eye(classes)[labels]
+    each = np.ones((len(z), 1)) if weights is None else weights[:, None]
     shape = (z.shape[1], classes)
 
     def loss(flat: np.ndarray) -> tuple[float, np.ndarray]:
         theta = flat.reshape(shape)
         logs = log_softmax(z @ theta, axis=1)
         penalised = np.vstack([theta[:-1], np.zeros(classes)])
-        value = -(targets * logs).sum() / len(z) + ridge / 2 * (penalised**2).sum()
-        return float(value), (z.T @ (np.exp(logs) - targets) / len(z) + ridge * penalised).ravel()
+        value = -(each * targets * logs).sum() / len(z) + ridge / 2 * (penalised**2).sum()
+        return float(value), (z.T @ (each * (np.exp(logs) - targets)) / len(z) + ridge * penalised).ravel()
 
     found = minimize(loss, np.zeros(shape).ravel(), jac=True, method="L-BFGS-B", options={"maxiter": STEPS})
     return SoftmaxRegression(found.x.reshape(shape), centre, spread)

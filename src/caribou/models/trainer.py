@@ -14,6 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from caribou._validate import integer
+from caribou.models.objective import USUAL, Objective
+from caribou.models.progress import tell
 
 State = TypeVar("State")
 Score = tuple[float, float]
@@ -65,15 +67,23 @@ class Validation(Generic[State]):
 
     @staticmethod
     def of_module(
-        module: nn.Module, predict: Callable[[], Tensor], labels: Tensor, *, every: int = 1
+        module: nn.Module,
+        predict: Callable[[], Tensor],
+        labels: Tensor,
+        *,
+        every: int = 1,
+        objective: Objective = USUAL,
     ) -> Validation[dict[str, Tensor]]:
-        """One module, scored by accuracy, then cross-entropy, on validation rows; of equal scores the last is kept.
+        """One module, scored by accuracy or the metric of the objective, then cross-entropy, on validation rows.
+
+        Of equal scores the last is kept.
 
         Args:
             module: it is put into evaluation mode before it is scored.
             predict: the module's logits for the validation rows, [n, C].
             labels: [n]; with n = 0 nothing is predicted, and the last state is kept.
             every: steps between two looks.
+            objective: what is best.
         """
 
         def scores() -> list[Score]:
@@ -82,8 +92,11 @@ class Validation(Generic[State]):
             module.eval()
             with torch.no_grad():
                 logits = predict()
-            accuracy = float((logits.argmax(dim=1) == labels).double().mean())
-            return [(accuracy, -float(nn.functional.cross_entropy(logits, labels)))]
+            if objective.metric is None:
+                first = float((logits.argmax(dim=1) == labels).double().mean())
+            else:
+                first = objective.score(logits.double().numpy(), labels.numpy())
+            return [(first, -float(nn.functional.cross_entropy(logits, labels)))]
 
         def state(_: int) -> dict[str, Tensor]:
             return {name: value.clone() for name, value in module.state_dict().items()}
@@ -98,6 +111,7 @@ def take_steps(
     steps: int,
     validation: Validation[State] | None = None,
     learning_rate: Callable[[int], float] | None = None,
+    stage: str = "training",
 ) -> list[Checkpoint[State]]:
     """Take ``steps`` steps of ``optimizer`` on ``loss``, and keep the best state of every model.
 
@@ -107,6 +121,7 @@ def take_steps(
         steps: how many steps are taken, at least 1.
         validation: how states are scored; None keeps none of them.
         learning_rate: the number of a step -> the learning rate of that step; None leaves it as it is.
+        stage: what is trained, for whoever listens (`caribou.models.progress`).
 
     Returns:
         The best checkpoint of each model, in the order of ``validation.scores``. The model is left in its last state: loading
@@ -130,6 +145,7 @@ def take_steps(
         optimizer.zero_grad()
         value.backward()
         optimizer.step()
+        tell(stage, step, steps)
         if validation is not None and (validation.due(step) or step == steps):
             _keep(best, step, validation)
     return best

@@ -623,6 +623,67 @@ def largest_true_positive_rate(events: Sequence[Event], *, delta: float, false_p
     return _worst(events, judge, nothing=fpr, no_noise=1.0)
 
 
+def attack_rate(*, epsilon: float, delta: float, false_positive_rate: float, gaussian: bool, steps: int = 1) -> float:
+    """T(a): the largest true positive rate at the false positive rate a that a budget allows any attacker.
+
+    ``gaussian``: of a Gaussian mechanism, Phi(Phi^-1(a) + mu) with mu of the budget (Dong, Roth and Su 2022). Otherwise of any
+    (epsilon, delta)-DP mechanism, min(e^eps a + delta, 1 - e^-eps (1 - delta - a)) (Kairouz, Oh and Viswanath 2015).
+    ``steps``: 1 to tell whether a unit is there, 2 to tell which of two it is: T(T(a)).
+
+    >>> rates = [attack_rate(epsilon=4, delta=1e-5, false_positive_rate=0.01, gaussian=g) for g in (True, False)]
+    >>> [round(rate, 3) for rate in rates]
+    [0.081, 0.546]
+    """
+    rate = open_unit_interval(false_positive_rate=false_positive_rate)
+    for _ in range(steps):
+        if gaussian:
+            normal = NormalDist()
+            rate = normal.cdf(normal.inv_cdf(rate) + gdp_mu(epsilon=epsilon, delta=delta)) if rate < 1 else 1.0
+        else:
+            growth = math.exp(epsilon)
+            rate = min(1.0, growth * rate + delta, 1 - max(0.0, 1 - delta - rate) / growth)
+    return rate
+
+
+def epsilon_for_rate(
+    *,
+    true_positive_rate: float,
+    false_positive_rate: float,
+    delta: float,
+    gaussian: bool = False,
+    steps: int = 1,
+    largest: float = 40.0,
+) -> float:
+    """The largest epsilon at which `attack_rate` is at most ``true_positive_rate``, rounded down. The inverse of it.
+
+    At most ``largest``, where nearly nothing is protected. A rate that guessing reaches is an error.
+
+    >>> round(epsilon_for_rate(true_positive_rate=0.1, false_positive_rate=0.01, delta=1e-5), 3)
+    2.302
+    >>> round(epsilon_for_rate(true_positive_rate=0.1, false_positive_rate=0.01, delta=1e-5, gaussian=True), 3)
+    4.605
+    """
+    tpr = open_unit_interval(true_positive_rate=true_positive_rate)
+
+    def rate(epsilon: float) -> float:
+        return attack_rate(
+            epsilon=epsilon, delta=delta, false_positive_rate=false_positive_rate, gaussian=gaussian, steps=steps
+        )
+
+    low, high = 2.0**-20, largest
+    if rate(low) > tpr:
+        raise InputError(
+            f"true_positive_rate must be above {rate(low):.6g}, which an attacker reaches by guessing at {false_positive_rate:g} "
+            f"false positives, got {tpr!r}"
+        )
+    if rate(high) <= tpr:
+        return high
+    while high - low > 1e-12 * high:
+        middle = (low + high) / 2
+        low, high = (middle, high) if rate(middle) <= tpr else (low, middle)
+    return low
+
+
 @lru_cache(maxsize=8)
 def _delta_curve(events: tuple[Event, ...], delta: float, points: int = 64) -> tuple[tuple[float, float], ...]:
     """(eps, delta(eps)) from 0 to the epsilon at ``delta``. One curve serves all false positive rates of a certificate."""

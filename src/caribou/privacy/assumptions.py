@@ -42,6 +42,7 @@ class AssumptionName(Enum):
     PARALLEL_COMPOSITION = "parallel composition"
     RELEASED_WEIGHTS = "weights"
     ARRIVALS = "arrivals"
+    COUNTED_PREDICTIONS = "counted predictions"
 
     @classmethod
     def parse(cls, word: Any) -> AssumptionName:
@@ -319,4 +320,11 @@ _SENTENCES: dict[AssumptionName, tuple[_Kinds, Callable[[Mapping[str, Any]], str
         _plain("W was released before A W was computed, and its rows were brought to length 1 in place."),
     ),
     AssumptionName.ARRIVALS: ({"release": str, "extends": str, "batch": int}, _arrivals),
+    AssumptionName.COUNTED_PREDICTIONS: (
+        _NOTHING,
+        _plain(
+            "A counted prediction is a function of what was released before and of the data of its own node. No node is counted "
+            "twice."
+        ),
+    ),
 }

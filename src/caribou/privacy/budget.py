@@ -7,7 +7,7 @@ import warnings
 from dataclasses import dataclass
 from enum import Enum
 
-from caribou._validate import member, open_unit_interval, positive_or_inf
+from caribou._validate import member, one_of, open_unit_interval, positive_or_inf
 from caribou.errors import InputError
 
 DEFAULT_DELTA = 1e-5
@@ -35,6 +35,13 @@ class PrivacyUnit(Enum):
             "and all its edges, with a zero row in every state before noise"
         )
 
+    @property
+    def unprotected(self) -> str:
+        """What gets no noise, in words, as commands and certificates print it."""
+        if self is PrivacyUnit.EDGE:
+            return "attributes and labels of the nodes, and who is in the graph: they get no noise and count as public"
+        return "how many nodes there are, the split and declared values: they count as public"
+
     @classmethod
     def parse(cls, value: PrivacyUnit | str) -> PrivacyUnit:
         """Accept the enum or its word; everything else is an error."""
@@ -47,6 +54,10 @@ SMALLEST_EPSILON = 2.0**-20
 """Below, noise is a million times what it hides, and nothing is left to learn."""
 LARGEST_EPSILON = 40.0
 """Above, an adversary errs once in e^40 = 10^17 times: that is no protection, and should not be called so."""
+
+
+STEPS = {"presence": 1, "replacement": 2}
+"""Steps between neighbours by what an attacker asks: is it there, or is it this one or that one?"""
 
 
 @dataclass(frozen=True)
@@ -83,6 +94,46 @@ class Budget:
             )
         object.__setattr__(self, "delta", DEFAULT_DELTA if delta is None else open_unit_interval(delta=delta))
         object.__setattr__(self, "unit", PrivacyUnit.parse(unit))
+
+    @classmethod
+    def for_risk(
+        cls,
+        tpr: float,
+        at_fpr: float = 0.01,
+        *,
+        delta: float | None = None,
+        unit: PrivacyUnit | str = PrivacyUnit.EDGE,
+        question: str = "presence",
+        gaussian: bool = False,
+    ) -> Budget:
+        """The largest budget under which no attacker finds more than a share ``tpr`` at a share ``at_fpr`` of false alarms.
+
+        Args:
+            tpr: of those who are there, how many may be found.
+            at_fpr: of those who are not there, how many the attacker accuses.
+            delta, unit: of the budget.
+            question: "presence" (is it there?) or "replacement" (is it this one or that one?), which is two steps.
+            gaussian: the release is made of Gaussian mechanisms (caribou-edp, gap-edp, mlp-dp), which keep the rate at a larger
+                epsilon. False: the budget holds for every mechanism.
+
+        Returns:
+            The budget.
+
+        >>> round(Budget.for_risk(tpr=0.1, at_fpr=0.01).epsilon, 2), round(Budget.for_risk(0.1, gaussian=True).epsilon, 2)
+        (2.3, 4.61)
+        """
+        from caribou.privacy.accounting import epsilon_for_rate
+
+        one_of(tuple(STEPS), question=question)
+        epsilon = epsilon_for_rate(
+            true_positive_rate=tpr,
+            false_positive_rate=at_fpr,
+            delta=DEFAULT_DELTA if delta is None else delta,
+            gaussian=gaussian,
+            steps=STEPS[question],
+            largest=LARGEST_EPSILON,
+        )
+        return cls(epsilon, delta, unit)
 
     @property
     def is_private(self) -> bool:

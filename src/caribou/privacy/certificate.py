@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from caribou._files import atomic_write
+from caribou._notebook import html_table
 from caribou.errors import CaribouError, CertificateError
 from caribou.privacy.assumptions import SIDE_CHANNELS, TRUST_MODEL, Assumption, in_order
 from caribou.privacy.budget import PrivacyUnit
@@ -254,6 +255,20 @@ class Certificate:
 
     # -- for people ----------------------------------------------------------------------------------------------------
 
+    def _repr_html_(self) -> str:
+        rates = {question: ", ".join(_rate(*rate) for rate in r.items()) for question, r in self.attack_success.items()}
+        rows = [
+            ("status", self.status),
+            ("guarantee", f"epsilon = {self.epsilon:g}, delta = {self.delta:g} at {self.unit.value} level"),
+            ("spent", f"epsilon = {self.epsilon_spent:.6g}"),
+            ("holds for", self.scope.words),
+            ("not protected", self.unit.unprotected),
+            *((f"attack on {question}", words) for question, words in rates.items()),
+            ("released", "; ".join(self.released)),
+            *(("void", reason) for reason in self.void_reasons),
+        ]
+        return html_table("Privacy certificate", rows)
+
     def to_markdown(self) -> str:
         """The certificate for people."""
         from caribou.privacy.accounting import event_words
@@ -272,6 +287,7 @@ class Certificate:
             "|---|---|",
             f"| Privacy unit | {self.unit.value} |",
             f"| Neighbouring graphs | {self.unit.adjacency} |",
+            f"| Not protected | {self.unit.unprotected} |",
             f"| Guarantee | epsilon = {self.epsilon:g}, delta = {self.delta:g} |",
             f"| Spent | epsilon = {self.epsilon_spent:.6g}{mu} |",
             f"| Attack: is this {self.unit.value} there? | {rates['presence']} |",

@@ -22,6 +22,13 @@ class Gaussian:
 
     One of them is exactly (1 / noise_multiplier)-GDP, so the convergent release of K hops is one such event with
     noise_multiplier = noise_std / (sensitivity sqrt(kappa)).
+
+    Args:
+        noise_multiplier: standard deviation over sensitivity.
+        count: how many.
+
+    >>> Gaussian(2.0)
+    Gaussian(noise_multiplier=2.0, count=1)
     """
 
     noise_multiplier: float
@@ -48,7 +55,15 @@ class SubsampledGaussian:
 
 @dataclass(frozen=True)
 class Laplace:
-    """``count`` Laplace mechanisms, each with scale = ``noise_multiplier`` x L1 sensitivity: (1/multiplier)-DP."""
+    """``count`` Laplace mechanisms, each with scale = ``noise_multiplier`` x L1 sensitivity: (1/multiplier)-DP.
+
+    Args:
+        noise_multiplier: scale over sensitivity.
+        count: how many.
+
+    >>> Laplace(2.0)
+    Laplace(noise_multiplier=2.0, count=1)
+    """
 
     noise_multiplier: float
     count: int = 1

@@ -53,6 +53,7 @@ from caribou.privacy.sensitivity import (
     Bounds,
     adjacency_gradient_edge_sensitivity,
     adjacency_gradient_node_sensitivity,
+    confusion_sensitivity,
     convergence_factor,
     neighbourhood_gradient_sensitivity,
     recomputed_sensitivity,
@@ -91,6 +92,7 @@ class Mechanism(Enum):
     EDGE_VOTES = "votes at edge level"
     NODE_VOTES = "votes at node level"
     EDGE_COUNT = "noisy edge count"
+    CONFUSION_MATRIX = "noisy confusion matrix"
     RANDOMIZED_RESPONSE = "randomized response on pairs"
     EXPONENTIAL = "exponential mechanism"
     PRIVATE_SELECTION = "private selection"
@@ -593,6 +595,27 @@ def edge_count_record(*, epsilon: float) -> MechanismRecord:
     )
 
 
+def confusion_record(*, epsilon: float, classes: int) -> MechanismRecord:
+    """How many test nodes of each class were predicted as which, with discrete Laplace noise on every count.
+
+    Test nodes pay. Training and validation nodes are not counted.
+    """
+    return MechanismRecord(
+        Mechanism.CONFUSION_MATRIX,
+        Mechanism.CONFUSION_MATRIX.value,
+        "a test node is counted once: it moves one count by 1; discrete Laplace noise (docs/privacy.md, Theorem 14)",
+        {
+            "sensitivity": confusion_sensitivity(),
+            "epsilon": positive(epsilon=epsilon),
+            "classes": integer(at_least=2, classes=classes),
+        },
+        _each((Group.OTHERS,), EpsilonDelta(positive(epsilon=epsilon))),
+        needs=(Assumption(AssumptionName.COUNTED_PREDICTIONS),),
+        public={"classes": classes},
+        reads_edges=False,
+    )
+
+
 RESPONSE_DETAILS = ("released_edge_count", "keep_one", "make_one", "epsilon_of_answers")
 """What randomized response adds to its record after the noisy count is drawn."""
 
@@ -806,6 +829,27 @@ def own_record(
     )
 
 
+def own_mechanism(name: str, theorem: str, unit: PrivacyUnit | str, *events: Event) -> MechanismRecord:
+    """A mechanism of your own that every protected unit pays for, with its theorem in words.
+
+    Args:
+        name: what it releases.
+        theorem: why it costs what it costs: the sensitivity and the noise. A verifier can only repeat it.
+        unit: "edge" or "node".
+        events: what it costs, e.g. ``Laplace(noise_multiplier)`` or ``Gaussian(noise_multiplier)``.
+
+    Returns:
+        A record for a `ReleasePlan`.
+
+    >>> own_mechanism("an edge count", "one edge moves it by 1", "edge", Laplace(2.0)).event
+    Laplace(noise_multiplier=2.0, count=1)
+    """
+    parsed = PrivacyUnit.parse(unit)
+    if not events:
+        raise CertificateError(f"events must say what {name!r} costs, got none")
+    return own_record(name, theorem, parsed, _each(everyone(parsed), *events))
+
+
 # -- nothing ----------------------------------------------------------------------------------------------------------
 
 
@@ -844,6 +888,7 @@ _REBUILDS: Mapping[Mechanism, _Rebuild] = {
     Mechanism.EDGE_VOTES: _rebuilt_edge_votes,
     Mechanism.NODE_VOTES: _rebuilt_node_votes,
     Mechanism.EDGE_COUNT: lambda d, _: edge_count_record(epsilon=d["epsilon"]),
+    Mechanism.CONFUSION_MATRIX: lambda d, _: confusion_record(epsilon=d["epsilon"], classes=d["classes"]),
     Mechanism.RANDOMIZED_RESPONSE: _rebuilt_response,
     Mechanism.EXPONENTIAL: lambda d, _: exponential_record(
         "",
@@ -860,6 +905,7 @@ UNITS: Mapping[Mechanism, tuple[PrivacyUnit, ...]] = {
     Mechanism.EDGE_VOTES: (PrivacyUnit.EDGE,),
     Mechanism.NODE_VOTES: (PrivacyUnit.NODE,),
     Mechanism.EDGE_COUNT: (PrivacyUnit.EDGE,),
+    Mechanism.CONFUSION_MATRIX: (PrivacyUnit.NODE,),
     Mechanism.RANDOMIZED_RESPONSE: (PrivacyUnit.EDGE,),
     Mechanism.EXPONENTIAL: (PrivacyUnit.NODE,),
 }
@@ -930,6 +976,7 @@ _SAMPLERS_OF_PURE: Mapping[Mechanism, set[Sampler]] = {
     Mechanism.NEIGHBOUR_COUNTS: {Sampler.DISCRETE_LAPLACE},
     Mechanism.EDGE_VOTES: {Sampler.DISCRETE_LAPLACE},
     Mechanism.EDGE_COUNT: {Sampler.DISCRETE_LAPLACE},
+    Mechanism.CONFUSION_MATRIX: {Sampler.DISCRETE_LAPLACE},
     Mechanism.RANDOMIZED_RESPONSE: {Sampler.BERNOULLI},
     Mechanism.EXPONENTIAL: {Sampler.EXPONENTIAL_CHOICE},
 }
@@ -945,6 +992,7 @@ DETERMINED = frozenset(
         AssumptionName.PUBLIC_MATRIX,
         AssumptionName.PARALLEL_COMPOSITION,
         AssumptionName.RELEASED_WEIGHTS,
+        AssumptionName.COUNTED_PREDICTIONS,
     )
 )
 """Assumptions that a certificate states exactly if its mechanisms call for them."""

@@ -691,6 +691,18 @@ def neighbour_count_sensitivity() -> int:
     return 2
 
 
+def confusion_sensitivity() -> int:
+    """Theorem 14: ||M - M'||_1 <= 1 for the confusion matrices of two graphs of which one has a node zeroed out.
+
+    M[j, k] counts test nodes of class j that were predicted as k. A prediction is a function of earlier releases, which are
+    fixed, and of the data of its own node. So the predictions and labels of all other nodes are the same in both worlds. The node
+    itself is counted once if it is a test node with a label, and never otherwise; without its data it has no label and is not
+    counted. One entry changes by at most 1. (A node that is *replaced* leaves one entry and joins another: 2, as two steps.)
+    Unit: L1 norm, in counts.
+    """
+    return 1
+
+
 def adjacency_gradient_edge_sensitivity() -> float:
     """Theorem 7: an edge moves the sum of clipped gradients over rows of A by at most sqrt(7 - 2 sqrt(2)) = 2.0425 clips.
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from caribou.experiments.records import OK, Record
-from caribou.experiments.report.blocks import BEST, NOT_RUN, SECOND, Entry
+from caribou.experiments.report.blocks import BEST, NOT_RUN, SECOND, Entry, Table
+from caribou.experiments.report.items import general_blocks
 from caribou.experiments.report.scores import (
     ACCURACY,
     AUC,
@@ -123,3 +124,18 @@ def test_columns_may_have_an_order_of_their_own() -> None:
         "c", RECORDS, datasets=["cora"], published=lambda dataset: {"gap-edp, paper": {2: Mean(0.7, 0.0, 0)}}
     )
     assert "gap-edp, paper 2: 70" in figure.alternative  # type: ignore[union-attr]
+
+
+def test_a_metric_of_the_test_nodes_as_a_column() -> None:
+    """Records that hold it are shown by it; older ones, which do not, by accuracy."""
+    cell = {"method": "mlp", "dataset": "cora", "epsilon": 4, "kind": "train"}
+    records = [
+        Record("own", {**cell, "seed": s}, "ok", {"test_accuracy": 0.9, "test_metrics": {"macro_f1": 0.25}})
+        for s in (0, 1)
+    ]
+    table = general_blocks("own", records, "f1")[0]
+    assert isinstance(table, Table)
+    assert table.title == "Macro F1"
+    assert table.groups[0][1][0][1].text == "0.250"
+    old = [Record("own", r.cell, "ok", {"test_accuracy": 0.9}) for r in records]
+    assert general_blocks("own", old, "f1")[0].title == "Accuracy"

@@ -17,10 +17,11 @@ from caribou.experiments.report.scores import (
     axis_curves,
     epsilon_curves,
     interval_words,
+    metric_score,
     score_table,
     settings_note,
 )
-from caribou.experiments.report.summary import expanded, grouped, mean_of, value_of
+from caribou.experiments.report.summary import expanded, figure_of, grouped, mean_of, value_of
 
 Records = Sequence[Record]
 ByExperiment = Mapping[str, Records]
@@ -58,19 +59,23 @@ def of_cells(records: Iterable[Record], cells: Sequence[Cell]) -> list[Record]:
     return sorted((record for record in records if record.key in order), key=lambda record: order[record.key])
 
 
-def general_item(name: str, title: str = "", paper: str = "") -> Item:
-    """Tables and curves for the records of any experiment."""
-    return Item(name, title or name, paper, (name,), lambda found: general_blocks(name, found.get(name, ())))
+def general_item(name: str, title: str = "", paper: str = "", metric: str | None = None) -> Item:
+    """Tables and curves for the records of any experiment. ``metric``: of the test nodes, in the place of accuracy."""
+    return Item(name, title or name, paper, (name,), lambda found: general_blocks(name, found.get(name, ()), metric))
 
 
 COMMON = ("method", "dataset", "epsilon", "seed", "kind", "settings")
 """Axes that have their place in a table; what else differs between cells is said with the method."""
 
 
-def general_blocks(name: str, records: Records) -> list[Block]:
-    """The score by method, data set and epsilon, its curves and the costs; where there is no score, all measures by cell."""
+def general_blocks(name: str, records: Records, metric: str | None = None) -> list[Block]:
+    """The score by method, data set and epsilon, its curves and the costs; where there is no score, all measures by cell.
+
+    ``metric``: of the test nodes; records that do not hold it are shown by accuracy.
+    """
     records = expanded(records)
-    scores = [score for score in SCORES if any(score.measure in record.measures for record in records)]
+    known = SCORES if metric is None else (metric_score(metric), *SCORES)
+    scores = [score for score in known if any(figure_of(r.measures, score.measure) is not None for r in records)]
     if not scores or not all({"method", "dataset", "epsilon"} <= set(record.cell) for record in records):
         return [measures_table(name, records)]
     score, differing = scores[0], varying(records)

@@ -44,17 +44,19 @@ def sections(
     scale: str,
     items: Sequence[Item] = (),
     results: str | os.PathLike[str] = "results",
+    metric: str | None = None,
 ) -> list[Section]:
     """A section per item, then one per other experiment that is known or has records; those without records included.
 
     ``items``: tables and figures of their own, made of the cells of their experiments at this scale and of nothing else.
-    ``results``: where the records are, for the commands that complete them.
+    ``results``: where the records are, for the commands that complete them. ``metric``: of the test nodes, for
+    sections that no item was written for; None: accuracy.
     """
     parts = [section(item, records, item.cells(experiments, scale), experiments, scale, results) for item in items]
     covered = {name for item in items for name in item.experiments}
     for name in dict.fromkeys((*experiments, *records)):
         if name not in covered:
-            parts.append(_general_section(name, records.get(name, ()), experiments.get(name), scale, results))
+            parts.append(_general_section(name, records.get(name, ()), experiments.get(name), scale, results, metric))
     return parts
 
 
@@ -90,9 +92,11 @@ def _general_section(
     experiment: Experiment | None,
     scale: str,
     results: str | os.PathLike[str],
+    metric: str | None,
 ) -> Section:
     """All records of an experiment that nobody wrote tables for, also those of cells that its grid no longer has."""
-    item = general_item(name) if experiment is None else general_item(name, experiment.title, experiment.paper)
+    words = ("", "") if experiment is None else (experiment.title, experiment.paper)
+    item = general_item(name, *words, metric=metric)
     good = successes(records)
     wanted = {} if experiment is None else {cell_key(c): at for at, c in enumerate(experiment.cells(scale))}
     good.sort(key=lambda record: wanted.get(record.key, len(wanted)))

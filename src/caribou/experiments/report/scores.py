@@ -10,6 +10,7 @@ from caribou.experiments.records import Record
 from caribou.experiments.report.blocks import NOT_RUN, PLUS_MINUS, Block, Entry, Figure, Table, marked
 from caribou.experiments.report.figures import curves
 from caribou.experiments.report.summary import Mean, axis, budget_words, grouped, seed_words, seeds_of
+from caribou.metrics import metric_name
 
 Records = Sequence[Record]
 Published = Callable[[str, str, Any], float | None]
@@ -40,6 +41,17 @@ class Score:
 ACCURACY = Score("test_accuracy", "Accuracy", "test accuracy, %", "Test accuracy in %", percent=True)
 AUC = Score("auc", "AUC of the attack", "AUC", "AUC", percent=False)
 SCORES = (ACCURACY, AUC)
+
+
+def metric_score(metric: str) -> Score:
+    """A metric of the test nodes as a score of tables and curves, e.g. "average_precision" or "ap".
+
+    >>> metric_score("ap").measure
+    'test_metrics/average_precision'
+    """
+    name = metric_name(metric)
+    words = name.replace("_", " ").capitalize().replace("f1", "F1").replace("Roc auc", "ROC AUC")
+    return Score(f"test_metrics/{name}", words, words, f"{words} of test nodes", percent=False)
 
 
 def score_table(

@@ -54,6 +54,7 @@ from caribou.models.classifier import (
 from caribou.models.encoder import HIDDEN, Encoder, cross_fit, fit_one, widths
 from caribou.models.features import sent_rows
 from caribou.models.heads import Evidence, PriorHead, fit_prior_head
+from caribou.models.objective import Objective
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.calibration import CalibratedPropagation, calibrate_propagation
 from caribou.privacy.mechanism_records import edge_votes_record, message_passing_record
@@ -115,6 +116,8 @@ class Caribou:
     with label messages, the share of the training nodes that do not send their label; with the validation nodes they fit the
     classification module. ``votes``: share of epsilon for votes (`caribou.methods.edge.votes`), whose result joins X^(0) there.
 
+    ``metric`` and ``class_weight``: what is best on validation nodes, and what classes weigh in the losses (`Objective`).
+
     Formal guarantee: X^(K) is mu-GDP at edge level with mu of the budget (docs/privacy.md, Theorems 1 and 2), or with what is
     left of it besides the votes (Theorem 4), composed by PLD; all else is computed from the releases and from public values.
 
@@ -137,8 +140,11 @@ class Caribou:
     votes: float = 0.0
     layer: str = "contractive"
     layer_settings: Mapping[str, Any] = field(default_factory=dict)
+    metric: str | None = None
+    class_weight: str | None = None
 
     def __post_init__(self) -> None:
+        _ = self.objective  # checks its own settings
         integer(at_least=1, hops=self.hops)
         self._check_layer()
         if self.degree_floor is not None:
@@ -170,6 +176,11 @@ class Caribou:
         if self.layer != "contractive" and self.classifier == "evidence":
             raise InputError(f"classifier must be mlp for the layer {self.layer}, got 'evidence'")
         self.layer_of(np.zeros((1, 1)))  # checks its own arguments
+
+    @property
+    def objective(self) -> Objective:
+        """What checkpoints and heads are chosen by, on public labels."""
+        return Objective(self.metric, self.class_weight)
 
     def settings(self) -> Mapping[str, Any]:
         """The public settings."""
@@ -230,13 +241,13 @@ class Caribou:
             arrays: dict[str, np.ndarray] = {}
             view = self._view(graph, arrays, roles.senders)
         elif self.messages == "embeddings":
-            prior = (cross_fit if self.cross_fit else fit_one)(graph, streams, self.hidden)
+            prior = (cross_fit if self.cross_fit else fit_one)(graph, streams, self.hidden, self.objective)
             start = sent_rows(graph, prior.embeddings(graph.features))
             view = View(start, start, prior.encoder.to_arrays())
         else:
-            prior = cross_fit(graph, streams, self.hidden)
+            prior = cross_fit(graph, streams, self.hidden, self.objective)
             log_prior = log_probabilities(prior.probabilities)
-            head = fit_prior_head(log_prior[roles.train], roles.labels[roles.train])
+            head = fit_prior_head(log_prior[roles.train], roles.labels[roles.train], self.objective)
             arrays = prior.encoder.to_arrays() | {f"calibration.{k}": v for k, v in head.to_arrays().items()}
             view = self._view(graph, arrays, roles.senders, log_prior)
         if self.layer != "gcn":
@@ -310,7 +321,8 @@ class Caribou:
     ) -> Decoded | None:
         if plan.parts["votes"] is None:
             return None
-        return run_rounds(VotesEdge(), graph, np.exp(view.own), plan.parts["votes"], streams, noise.stream("votes"))
+        votes = VotesEdge(metric=self.metric, class_weight=self.class_weight)
+        return run_rounds(votes, graph, np.exp(view.own), plan.parts["votes"], streams, noise.stream("votes"))
 
     def layer_of(self, start: np.ndarray, theta: np.ndarray | None = None) -> BoundedLayer:
         """The layer. ``start``: the public X^(0), whose rows give the weights of attention; ``theta``: the matrix of a GCN."""
@@ -338,7 +350,9 @@ class Caribou:
     ) -> Model:
         """The classification module on X^(0) and X^(K): fitted on public labels that no message carried."""
         if self._classifier == "evidence":
-            return fit_evidence_model(view, message_sums(view, state, calibrated), roles, calibrated, streams)
+            return fit_evidence_model(
+                view, message_sums(view, state, calibrated), roles, calibrated, streams, self.objective
+            )
         own_label_sent = self.messages == "labels"
         module = fit_classifier(
             [view.own, state_columns(state, calibrated)],
@@ -348,6 +362,7 @@ class Caribou:
             classes=roles.classes,
             config=ClassifierConfig(hidden=self.classifier_hidden),
             seed=streams.model_seed,
+            objective=self.objective,
         )
         return ModuleModel(module)
 

@@ -38,6 +38,7 @@ from caribou.methods.node.mlp import full_batch
 from caribou.models.classifier import ClassifierConfig, classify, fit_classifier
 from caribou.models.encoder import HIDDEN, cross_fit, widths
 from caribou.models.linear import path_length_schedule, shrink_rows
+from caribou.models.objective import Objective
 from caribou.privacy.allocation import AllocatedPart
 from caribou.privacy.assumptions import Assumption, AssumptionName
 from caribou.privacy.budget import Budget, PrivacyUnit
@@ -66,6 +67,8 @@ class Dpdgc:
     training nodes that train W; the others, and no node of these, fit the classification module. ``hidden``: widths of the
     feature branch's hidden layers. ``classifier_hidden``: width of each base MLP.
 
+    ``metric`` and ``class_weight``: what is best on validation nodes, and what classes weigh in the losses (`Objective`).
+
     Formal guarantee: W and the noisy A W together are mu-GDP at edge level with mu of the budget (docs/privacy.md, Theorems 5
     and 7).
     """
@@ -74,12 +77,20 @@ class Dpdgc:
     structure_share: float = 0.5
     hidden: tuple[int, ...] = HIDDEN
     classifier_hidden: int = 64
+    metric: str | None = None
+    class_weight: str | None = None
 
     def __post_init__(self) -> None:
+        _ = self.objective  # checks its own settings
         open_unit_interval(training_share=self.training_share)
         open_unit_interval(structure_share=self.structure_share)
         object.__setattr__(self, "hidden", widths(self.hidden))
         integer(at_least=1, classifier_hidden=self.classifier_hidden)
+
+    @property
+    def objective(self) -> Objective:
+        """What checkpoints and heads are chosen by, on public labels."""
+        return Objective(self.metric, self.class_weight)
 
     def settings(self) -> Mapping[str, Any]:
         """The public settings."""
@@ -121,7 +132,7 @@ class Dpdgc:
     def fit(self, plan: ReleasePlan, graph: Graph, streams: Streams, noise: NoiseSource) -> Outputs:
         """Train W privately, release A W, classify features and structure."""
         check_size(graph)
-        own = log_probabilities(cross_fit(graph, streams, self.hidden).probabilities)  # public
+        own = log_probabilities(cross_fit(graph, streams, self.hidden, self.objective).probabilities)  # public
         structure_nodes, calibration_nodes = self._roles(graph, streams)
         adjacency = bounded_adjacency(graph, None, streams.sampling)
         weights = train_structure(plan.parts["structure"], adjacency, graph, structure_nodes, noise.stream("structure"))
@@ -176,6 +187,7 @@ class Dpdgc:
             classes=graph.num_classes,
             config=ClassifierConfig(hidden=self.classifier_hidden),
             seed=streams.model_seed,
+            objective=self.objective,
         )
         return np.asarray(softmax(classify(module, inputs), axis=1))
 

@@ -17,6 +17,7 @@ from caribou.graph import Graph
 from caribou.mechanisms.edge_votes import VoteBudget
 from caribou.methods.edge.votes import Decoded
 from caribou.models.heads import Evidence, Head, PriorHead, choose_head_by_folds, head_from_arrays
+from caribou.models.objective import USUAL, Objective
 from caribou.models.sum_likelihood import SumModel, fit_sum_model
 from caribou.privacy.budget import Budget
 from caribou.privacy.calibration import CalibratedPropagation, budget_mu, smallest_noise_multiplier
@@ -114,7 +115,12 @@ class EvidenceModel:
 
 
 def fit_evidence_model(
-    view: View, sums: np.ndarray, roles: Roles, calibrated: CalibratedPropagation, streams: Streams
+    view: View,
+    sums: np.ndarray,
+    roles: Roles,
+    calibrated: CalibratedPropagation,
+    streams: Streams,
+    objective: Objective = USUAL,
 ) -> EvidenceModel:
     """Model of the sums and head, both fitted on the calibration_nodes; the head is chosen out of fold."""
     calibration_nodes = roles.calibration_nodes
@@ -123,7 +129,8 @@ def fit_evidence_model(
     known = Evidence(view.own, model.evidence(sums), sums)
     fallback = PriorHead(view.arrays["calibration.prior.theta"])
     labels = roles.labels[calibration_nodes]
-    head, _ = choose_head_by_folds(known.rows(calibration_nodes), labels, fallback, streams.generator("folds"))
+    folds = streams.generator("folds")
+    head, _ = choose_head_by_folds(known.rows(calibration_nodes), labels, fallback, folds, objective)
     return EvidenceModel(model, head)
 
 

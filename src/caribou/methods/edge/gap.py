@@ -23,6 +23,7 @@ from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods.base import Outputs, require_unit
 from caribou.models.classifier import ClassifierConfig, classify, fit_classifier, module_from_arrays
 from caribou.models.encoder import HIDDEN, Encoder, fit_one, widths
+from caribou.models.objective import Objective
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.calibration import CalibratedSums, budget_mu, calibrate_sums
 from caribou.privacy.mechanism_records import sums_record
@@ -51,6 +52,8 @@ class Gap:
     ``hops`` = K; None = `default_hops`. ``hidden``: widths of the encoder's hidden layers; the last one is the message.
     ``classifier_hidden``: width of each base MLP.
 
+    ``metric`` and ``class_weight``: what is best on validation nodes, and what classes weigh in the losses (`Objective`).
+
     Formal guarantee: all K sums together are mu-GDP at edge level with mu of the budget (docs/privacy.md, Theorem 5); all else is
     computed from them and from public values.
     """
@@ -58,12 +61,20 @@ class Gap:
     hops: int | None = None
     hidden: tuple[int, ...] = HIDDEN
     classifier_hidden: int = 64
+    metric: str | None = None
+    class_weight: str | None = None
 
     def __post_init__(self) -> None:
+        _ = self.objective  # checks its own settings
         if self.hops is not None:
             integer(at_least=1, hops=self.hops)
         object.__setattr__(self, "hidden", widths(self.hidden))
         integer(at_least=1, classifier_hidden=self.classifier_hidden)
+
+    @property
+    def objective(self) -> Objective:
+        """What checkpoints and heads are chosen by, on public labels."""
+        return Objective(self.metric, self.class_weight)
 
     def settings(self) -> Mapping[str, Any]:
         """The public settings."""
@@ -80,7 +91,7 @@ class Gap:
     def fit(self, plan: ReleasePlan, graph: Graph, streams: Streams, noise: NoiseSource) -> Outputs:
         """Encode, sum K times with noise, classify."""
         split, labels = graph.for_learning(public=True)
-        encoder = fit_one(graph, streams, self.hidden).encoder
+        encoder = fit_one(graph, streams, self.hidden, self.objective).encoder
         start = encoder.embeddings(graph.features)  # Z_0, rows of length 1: public
         sums = self._aggregate(graph, start, plan.parts["sums"], streams, noise)
         module = fit_classifier(
@@ -91,6 +102,7 @@ class Gap:
             classes=graph.num_classes,
             config=ClassifierConfig(hidden=self.classifier_hidden),
             seed=streams.model_seed,
+            objective=self.objective,
         )
         arrays = {f"module.{name}": tensor.numpy() for name, tensor in module.state_dict().items()}
         return self._outputs(start, sums, encoder.to_arrays() | arrays)

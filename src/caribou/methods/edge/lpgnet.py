@@ -30,6 +30,7 @@ from caribou.models.classifier import (
     module_from_arrays,
 )
 from caribou.models.encoder import HIDDEN, Encoder, Prior, cross_fit, widths
+from caribou.models.objective import Objective
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.calibration import CalibratedCounts
 from caribou.privacy.mechanism_records import counts_record
@@ -45,6 +46,8 @@ class LpgNet:
     ``stages`` = T: how often neighbours are counted, each time for an equal share of epsilon. ``hidden``: widths of the hidden
     layers of the first MLP. ``classifier_hidden``: width of each base layer of the others.
 
+    ``metric`` and ``class_weight``: what is best on validation nodes, and what classes weigh in the losses (`Objective`).
+
     Formal guarantee: the counts of all stages together are budget.epsilon-DP at edge level, with delta = 0 (docs/privacy.md,
     Theorem 12); all else is computed from them and from public values.
     """
@@ -52,11 +55,19 @@ class LpgNet:
     stages: int = 2
     hidden: tuple[int, ...] = HIDDEN
     classifier_hidden: int = 64
+    metric: str | None = None
+    class_weight: str | None = None
 
     def __post_init__(self) -> None:
+        _ = self.objective  # checks its own settings
         integer(at_least=1, stages=self.stages)
         object.__setattr__(self, "hidden", widths(self.hidden))
         integer(at_least=1, classifier_hidden=self.classifier_hidden)
+
+    @property
+    def objective(self) -> Objective:
+        """What checkpoints and heads are chosen by, on public labels."""
+        return Objective(self.metric, self.class_weight)
 
     def settings(self) -> Mapping[str, Any]:
         """The public settings."""
@@ -73,7 +84,7 @@ class LpgNet:
     def fit(self, plan: ReleasePlan, graph: Graph, streams: Streams, noise: NoiseSource) -> Outputs:
         """Predict from features, then count and fit, stage by stage."""
         split, labels = graph.for_learning(public=True)
-        prior = cross_fit(graph, streams, self.hidden)
+        prior = cross_fit(graph, streams, self.hidden, self.objective)
 
         def fitted(stage: int, inputs: list[np.ndarray]) -> ClassificationModule:
             return fit_classifier(
@@ -84,6 +95,7 @@ class LpgNet:
                 classes=graph.num_classes,
                 config=ClassifierConfig(hidden=self.classifier_hidden),
                 seed=streams.model_seed,
+                objective=self.objective,
             )
 
         return self._run_stages(plan, graph, prior, fitted, noise)

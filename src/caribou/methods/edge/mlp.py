@@ -13,6 +13,7 @@ from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods.base import Outputs, require_unit
 from caribou.models.class_prior import class_probabilities, probabilities_by
 from caribou.models.encoder import Encoder, cross_fit, widths
+from caribou.models.objective import Objective
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.mechanism_records import no_release_record
 from caribou.privacy.plan import ReleasePlan
@@ -24,13 +25,23 @@ from caribou.randomness import Streams
 class Mlp:
     """``hidden``: None for the prior of votes (`caribou.models.class_prior`); or widths of a cross-fitted MLP, () if linear.
 
+    ``metric`` and ``class_weight``: what is best on validation nodes, and what classes weigh in the losses (`Objective`).
+
     At edge level this spends nothing. Features and labels are not protected.
     """
 
     hidden: tuple[int, ...] | None = None
+    metric: str | None = None
+    class_weight: str | None = None
 
     def __post_init__(self) -> None:
+        _ = self.objective  # checks its own settings
         object.__setattr__(self, "hidden", None if self.hidden is None else widths(self.hidden))
+
+    @property
+    def objective(self) -> Objective:
+        """What checkpoints and heads are chosen by, on public labels."""
+        return Objective(self.metric, self.class_weight)
 
     def settings(self) -> Mapping[str, Any]:
         """The public settings."""
@@ -43,9 +54,9 @@ class Mlp:
     def fit(self, plan: ReleasePlan, graph: Graph, streams: Streams, noise: NoiseSource) -> Outputs:
         """Fit the prior. Training nodes are predicted by models that were not fitted on them."""
         if self.hidden is None:
-            probabilities, weights = class_probabilities(graph, streams)
+            probabilities, weights = class_probabilities(graph, streams, self.objective)
         else:
-            prior = cross_fit(graph, streams, self.hidden)
+            prior = cross_fit(graph, streams, self.hidden, self.objective)
             probabilities, weights = prior.probabilities, prior.encoder.to_arrays()
         return Outputs(probabilities, {"probabilities": probabilities}, weights)
 

@@ -32,6 +32,7 @@ from caribou.models.classifier import (
     module_from_arrays,
 )
 from caribou.models.encoder import HIDDEN, Encoder, cross_fit, widths
+from caribou.models.objective import Objective
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.calibration import budget_mu, calibrate_sums
 from caribou.privacy.mechanism_records import sums_record
@@ -48,16 +49,26 @@ class Progap:
     ``hops`` = K, the stages after the encoder. ``hidden``: widths of the encoder's hidden layers; the last one is the width of
     the embeddings of every stage.
 
+    ``metric`` and ``class_weight``: what is best on validation nodes, and what classes weigh in the losses (`Objective`).
+
     Formal guarantee: all K sums together are mu-GDP at edge level with mu of the budget (docs/privacy.md, Theorem 5): the
     embeddings of a stage are computed from earlier sums and from public values, as all else is.
     """
 
     hops: int = 2
     hidden: tuple[int, ...] = HIDDEN
+    metric: str | None = None
+    class_weight: str | None = None
 
     def __post_init__(self) -> None:
+        _ = self.objective  # checks its own settings
         integer(at_least=1, hops=self.hops)
         object.__setattr__(self, "hidden", widths(self.hidden))
+
+    @property
+    def objective(self) -> Objective:
+        """What checkpoints and heads are chosen by, on public labels."""
+        return Objective(self.metric, self.class_weight)
 
     def settings(self) -> Mapping[str, Any]:
         """The public settings."""
@@ -74,7 +85,7 @@ class Progap:
     def fit(self, plan: ReleasePlan, graph: Graph, streams: Streams, noise: NoiseSource) -> Outputs:
         """Stage by stage: sum with noise, then train on the sum."""
         split, labels = graph.for_learning(public=True)
-        encoder = cross_fit(graph, streams, self.hidden).encoder
+        encoder = cross_fit(graph, streams, self.hidden, self.objective).encoder
         start = encoder.embeddings(graph.features)  # Z_0, rows of length 1: public
 
         def trained(_: int, inputs: list[np.ndarray]) -> ClassificationModule:
@@ -86,6 +97,7 @@ class Progap:
                 classes=graph.num_classes,
                 config=ClassifierConfig(hidden=start.shape[1]),
                 seed=streams.model_seed,
+                objective=self.objective,
             )
 
         return self._stages(plan, graph, start, encoder.to_arrays(), trained, streams, noise)

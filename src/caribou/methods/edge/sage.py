@@ -19,6 +19,7 @@ from caribou.graph import Graph
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.mechanisms.randomized_response import PerturbedGraph, perturb
 from caribou.methods.base import Outputs, require_unit
+from caribou.models.objective import Objective
 from caribou.models.sage import Neighbourhoods, SageConfig, SageModel, fit_sage
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.mechanism_records import (
@@ -41,6 +42,8 @@ class SageEdge:
     for the edge count. ``max_edges``: a declared bound; a larger noisy count is cut to it before use. None = n (n - 1) / 2,
     with an error where the perturbed graph would not fit.
 
+    ``metric`` and ``class_weight``: what is best on validation nodes, and what classes weigh in the losses (`Objective`).
+
     Formal guarantee: edge count and perturbed graph are together budget.epsilon-DP at edge level, with delta = 0
     (docs/methods/sage.md, Theorem E); everything else is computed from them and from public values.
     """
@@ -52,9 +55,12 @@ class SageEdge:
     epochs: int = 80
     count_share: float = 0.01
     max_edges: int | None = None
+    metric: str | None = None
+    class_weight: str | None = None
     name: ClassVar[str] = "sage-edp"
 
     def __post_init__(self) -> None:
+        _ = self.objective  # checks its own settings
         _ = self.network  # checks its own settings
         open_unit_interval(count_share=self.count_share)
         if self.max_edges is not None:
@@ -64,6 +70,11 @@ class SageEdge:
     def network(self) -> SageConfig:
         """The network's part of the settings."""
         return SageConfig(self.hidden, self.layers, self.aggregator, self.dropout, epochs=self.epochs)
+
+    @property
+    def objective(self) -> Objective:
+        """What checkpoints and heads are chosen by, on public labels."""
+        return Objective(self.metric, self.class_weight)
 
     def settings(self) -> Mapping[str, Any]:
         """The public settings."""
@@ -87,6 +98,7 @@ class SageEdge:
             classes=graph.num_classes,
             config=self.network,
             seed=streams.model_seed,
+            objective=self.objective,
         )
         return self._outputs(plan, graph, model, perturbed, around)
 

@@ -24,6 +24,8 @@ from caribou.methods.edge.batches import BatchRules, batch_arrays, decode_batch
 from caribou.models.class_prior import class_probabilities, probabilities_by
 from caribou.models.count_likelihood import MULTIPLIERS, CountModel, class_evidence, multiplier_weights, vote_rates
 from caribou.models.heads import Evidence, choose_head_by_folds, cross_entropies, fit_bayes_head, fit_prior_head
+from caribou.models.objective import Objective
+from caribou.models.progress import tell
 from caribou.models.vote_model import VoteModel, vote_scale, voters
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.calibration import budget_mu
@@ -42,7 +44,9 @@ class VotesEdge:
     ``voter_confidence``: unlabelled nodes vote in the first round if the encoder is this sure of them. ``round_confidence``: a
     node votes in a later round once its posterior has closed this share of the gap between guessing and certainty.
     ``max_rounds``: stop after so many. ``calibration``: share of the training nodes that receive votes, to fit the head.
-    ``noise``: discrete_laplace (pure epsilon, delta unused) or gaussian (the mu-GDP that the budget buys).
+    ``noise``: discrete_laplace (pure epsilon, delta unused) or gaussian (the mu-GDP that the budget buys). ``metric``: what
+    chooses checkpoints, the head and whether later rounds are kept, on validation nodes (None: accuracy and cross-entropy).
+    ``class_weight``: "balanced" gives every class the same weight in the losses, None every node.
 
     Formal guarantee: the transcript is budget.epsilon-DP at edge level, with Gaussian noise (budget.epsilon, budget.delta)-DP
     (docs/privacy.md, Theorem 4); everything else is computed from it and from public values.
@@ -56,13 +60,21 @@ class VotesEdge:
     max_rounds: int = 60
     calibration: float = 0.5
     noise: str = "discrete_laplace"
+    metric: str | None = None
+    class_weight: str | None = None
 
     def __post_init__(self) -> None:
+        _ = self.objective  # checks its own settings
         open_unit_interval(voter_confidence=self.voter_confidence)
         open_unit_interval(round_confidence=self.round_confidence)
         integer(at_least=1, max_rounds=self.max_rounds)
         open_unit_interval(calibration=self.calibration)
         one_of(("discrete_laplace", "gaussian"), noise=self.noise)
+
+    @property
+    def objective(self) -> Objective:
+        """What checkpoints and heads are chosen by, on public labels."""
+        return Objective(self.metric, self.class_weight)
 
     def settings(self) -> Mapping[str, Any]:
         """The public settings."""
@@ -80,11 +92,11 @@ class VotesEdge:
 
     def prepare(self, graph: Graph, streams: Streams) -> None:
         """Fit the prior, which reads public values alone."""
-        class_probabilities(graph, streams)
+        class_probabilities(graph, streams, self.objective)
 
     def fit(self, plan: ReleasePlan, graph: Graph, streams: Streams, noise: NoiseSource) -> Outputs:
         """Fit the prior, ask in rounds, and combine prior and votes."""
-        prior, weights = class_probabilities(graph, streams)
+        prior, weights = class_probabilities(graph, streams, self.objective)
         return self._decoded(plan, graph, prior, weights, streams, noise)
 
     def plan_graph(self, sizes: Sizes, budget: Budget, weights: Mapping[str, np.ndarray]) -> ReleasePlan:
@@ -232,7 +244,7 @@ class _Decoder:
         self.in_train = np.zeros(self.n, dtype=bool)
         self.in_train[train] = True
         self.log_prior = np.log(np.clip(prior, 1e-4, 1))
-        self.prior_head = fit_prior_head(self.log_prior[train], self.labels[train])
+        self.prior_head = fit_prior_head(self.log_prior[train], self.labels[train], settings.objective)
         self.p0 = softmax(self.prior_head(Evidence.of_prior(self.log_prior)), axis=1)
         self.guess = self.p0.argmax(axis=1)
         self.knowing = ~self.in_train & (self.p0.max(axis=1) > settings.voter_confidence)
@@ -252,7 +264,9 @@ class _Decoder:
         self.known = Evidence(self.log_prior, evidence, counts / np.maximum(received, 0.25)[:, None])
         self.joint = joint
         cal = self.calibration
-        self.head, _ = choose_head_by_folds(self.known.rows(cal), self.labels[cal], self.prior_head, self.rng)
+        self.head, _ = choose_head_by_folds(
+            self.known.rows(cal), self.labels[cal], self.prior_head, self.rng, self.settings.objective
+        )
         return self.head(self.known)
 
     def _ask_first(self) -> np.ndarray:
@@ -308,7 +322,7 @@ class _Decoder:
             joint = L + np.log(g)
             evidence = class_evidence(joint)
             known = Evidence(self.log_prior[cal], evidence[cal], counts[cal].astype(np.float64))
-            head = fit_bayes_head(known, self.labels[cal])
+            head = fit_bayes_head(known, self.labels[cal], self.settings.objective)
             loss = float(cross_entropies(head(known), self.labels[cal]).mean())
             if best is None or loss < best[0]:
                 best = (loss, evidence, joint, model, g)
@@ -323,6 +337,7 @@ class _Decoder:
             p = softmax(scores, axis=1)
             new, closing = self._newly_confident(p, uninformed, number)
             message = p.argmax(axis=1)
+            tell("rounds", number)
             counts = self.noisy_counts.ask(new, -p.max(axis=1), message)
             self.transcript[f"round_{number + 1}"] = counts
             receivers = np.flatnonzero(uninformed)
