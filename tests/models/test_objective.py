@@ -69,19 +69,6 @@ def test_every_method_at_edge_level_takes_an_objective(name: str) -> None:
     assert not np.array_equal(plain, weighted), "the weights reach the losses of the method"
 
 
-def test_later_rounds_are_judged_by_the_metric_if_one_is_named() -> None:
-    from types import SimpleNamespace
-
-    from caribou.methods.edge.votes import _Decoder
-
-    y = np.array([0] * 45 + [1] * 5)
-    ranked = np.stack([np.zeros(50), np.arange(50) - 200.0], 1)  # a perfect order, and nobody is called fraud
-    shy = np.zeros((50, 2))
-    by_metric, usual = (SimpleNamespace(settings=VotesEdge(metric=m)) for m in ("ap", None))
-    assert _Decoder._loss(by_metric, ranked, y) == -1.0 < _Decoder._loss(by_metric, shy, y)  # type: ignore[arg-type]
-    assert _Decoder._loss(usual, ranked, y) > _Decoder._loss(usual, shy, y)  # type: ignore[arg-type]
-
-
 def test_bad_objectives() -> None:
     with pytest.raises(InputError, match="metric must be one of accuracy"):
         Objective("brier")

@@ -41,7 +41,9 @@ def spool_folders(out: Path) -> list[Path]:
 
 
 def save_or_spool(model: Model, out: Path, *, ids: bool = True) -> None:
-    """Save a fitted model (``ids``: with the names of its nodes); what has been paid for is on a disk before its own place is tried, and stays there if that fails.
+    """Save a fitted model. What has been paid for is on a disk before its own place is tried, and stays there if that fails.
+
+    ``ids``: with the names of its nodes.
 
     A process that is killed while it writes OUT leaves the copy in the spool folder, too.
     """
