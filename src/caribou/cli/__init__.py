@@ -16,7 +16,7 @@ import typer
 from caribou import __version__
 from caribou.cli.audit import audit
 from caribou.cli.choose import choose
-from caribou.cli.datasets import datasets
+from caribou.cli.datasets import datasets_app
 from caribou.cli.doctor import doctor
 from caribou.cli.downstream import graphs, links
 from caribou.cli.ledger import ledger_app
@@ -60,7 +60,7 @@ def root(
 
 
 app.command()(plan)
-app.command()(datasets)
+app.add_typer(datasets_app, name="datasets")
 app.command()(methods)
 app.command()(train)
 app.command()(tune)
