@@ -139,7 +139,7 @@ def _accounts(rng: np.random.Generator, fraud: np.ndarray, before: int, month: i
     import pandas as pd
 
     n = len(fraud)
-    shift = fraud * rng.normal(1.35, 0.35, n)  # some fraudsters hardly show in their own numbers
+    shift = fraud * rng.normal(1.27, 0.35, n)  # some fraudsters hardly show in their own numbers
     normal = rng.normal(size=(n, len(RANGES)))
     values = {
         "age": 44 + 15 * normal[:, 0] - 7 * shift,
