@@ -9,12 +9,13 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from caribou.errors import InputError, LedgerError
-from caribou.privacy.budget import Budget, warn_of_large_delta
+from caribou.privacy.assumptions import features_without_edges
+from caribou.privacy.budget import Budget, PrivacyUnit, warn_of_large_delta
 from caribou.privacy.certificate import Certificate
 from caribou.privacy.ledger import Ledger, ledger_text
 from caribou.privacy.mechanism_records import Mechanism, message_passing_record
@@ -146,6 +147,21 @@ def execute(
     if account is not None:
         account.mark_released(certificate)
     return Released(drawn.value, certificate)
+
+
+def with_declarations(plan: ReleasePlan, graph: Graph) -> ReleasePlan:
+    """The plan with what the owner declares about features.
+
+    At edge level: that none was computed from edges, with their names. At node level: the rules by which a table was read, as
+    public parameters; rules that were learned from the table are refused.
+    """
+    if plan.budget.unit is PrivacyUnit.EDGE:
+        declared = features_without_edges(graph.num_features, graph.feature_names)
+        return replace(plan, assumptions=(*plan.assumptions, declared))
+    if graph.column_rules is None:
+        return plan
+    graph.column_rules.require_declared()
+    return replace(plan, public_parameters={**plan.public_parameters, "column_rules": graph.column_rules.to_dict()})
 
 
 class Account:
@@ -347,6 +363,8 @@ def release(
     operator = layer.operator(graph, bounds, Streams(seed).sampling)
     check_pairing(layer, operator, x0, calibrated)  # before the ledger: a bad argument must not cost budget
     plan = embeddings_plan(budget, calibrated, start="features" if start is None else "given by the curator")
+    if start is None:
+        plan = with_declarations(plan, graph)
     released = execute(
         plan,
         graph,

@@ -25,6 +25,7 @@ import numpy as np
 
 from caribou._files import atomic_folder
 from caribou.errors import CaribouError, RunError
+from caribou.graph.column_rules import ColumnRules
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.certificate import Certificate, json_number
 
@@ -37,7 +38,7 @@ WEIGHTS, RELEASED, CERTIFICATE, NODES = "weights.safetensors", "released.safeten
 class SavedModel:
     """A fitted method as it is stored. ``classes``: names of the classes, in the order of the columns of probabilities;
     ``feature_names``: those of the feature columns, in their order; ``id_title``: what the column of ``node_ids`` is called;
-    ``charged``: whether the fit was charged in a ledger."""
+    ``charged``: whether the fit was charged in a ledger; ``column_rules``: how the node table was read, for the next one."""
 
     method: str
     settings: Mapping[str, Any]
@@ -52,6 +53,7 @@ class SavedModel:
     feature_names: tuple[str, ...] | None = field(default=None)
     id_title: str | None = field(default=None)
     charged: bool = False
+    column_rules: ColumnRules | None = None
 
 
 def write_model(saved: SavedModel, folder: str | os.PathLike[str]) -> Path:
@@ -116,6 +118,7 @@ def read_model(folder: str | os.PathLike[str]) -> SavedModel:
             feature_names=_names(record.get("feature_names")),
             id_title=_word(record.get("id_title")),
             charged=record.get("charged") is True,
+            column_rules=_rules(record.get("column_rules")),
         )
     except (KeyError, TypeError, ValueError, CaribouError) as error:
         raise RunError(f"run {base} cannot be read: {error}") from error
@@ -162,6 +165,7 @@ def _write_files(saved: SavedModel, folder: Path) -> None:
         "feature_names": None if saved.feature_names is None else list(saved.feature_names),
         "id_title": saved.id_title,
         "charged": saved.charged,
+        "column_rules": None if saved.column_rules is None else saved.column_rules.to_dict(),
         "files": {path.name: _digest(path) for path in sorted(folder.iterdir())},
     }
     (folder / RECORD).write_text(json.dumps(record, indent=2, allow_nan=False) + "\n", encoding="utf-8")
@@ -195,6 +199,10 @@ def _read_ids(path: Path) -> tuple[str, ...]:
 
 def _names(value: Any) -> tuple[str, ...] | None:
     return None if value is None else tuple(str(name) for name in value)
+
+
+def _rules(value: Any) -> ColumnRules | None:
+    return None if value is None else ColumnRules.from_dict(value)
 
 
 def _word(value: Any) -> str | None:

@@ -16,6 +16,7 @@ import typer
 
 from caribou._validate import integer, positive_or_inf
 from caribou.cli.options import (
+    NO_TABLE_OPTIONS,
     AsJson,
     ClassNames,
     Column,
@@ -27,6 +28,9 @@ from caribou.cli.options import (
     Name,
     NodeTable,
     ReplaceFingerprint,
+    TableOptions,
+    class_words,
+    with_table_options,
 )
 from caribou.errors import InputError
 from caribou.memory import peak_mb
@@ -52,6 +56,7 @@ class _Run:
     cpu_seconds: float
 
 
+@with_table_options
 def train(
     method: Annotated[str, typer.Argument(help="The method: see the table in the documentation, Training.")],
     dataset: Dataset = None,
@@ -59,6 +64,7 @@ def train(
     nodes: NodeTable = None,
     column: Column = None,
     classes: ClassNames = None,
+    tables: TableOptions = NO_TABLE_OPTIONS,
     name: Name = None,
     data_dir: DataDir = None,
     epsilon: Annotated[
@@ -115,12 +121,12 @@ def train(
     options = with_public_features(stored | parse_settings(settings or []), method, public_features)
     fits = (1 if out is not None or ledger is not None else 3) if seeds is None else integer(at_least=1, seeds=seeds)
     Model(method, budget, **options)  # bad settings are found before any data is read
-    source = GraphSource(dataset, graph, nodes, column or (), name, data_dir, classes)
+    source = GraphSource(dataset, graph, nodes, column or (), name, data_dir, classes, tables)
     folders = [] if out is None else _folders(check_target(out), fits)
     runs: list[_Run] = []
     with fit_progress(method, fits) as advance:
         for seed in range(fits):
-            data = source.load(seed, again=seed > 0)
+            data = source.load(seed, again=seed > 0, unit=info.unit)
             model = Model(method, budget, seed=seed, **options)
             if seed == 0 and ledger is not None:
                 _require_all(ledger, model, data, fits)
@@ -133,7 +139,7 @@ def train(
             test, val = (accuracy(model.predict_proba(), data, part) for part in ("test", "val"))
             runs.append(_Run(model, test, val, wall, cpu))
             advance()
-    document = _document(method, str(source), budget, runs)
+    document = _document(method, str(source), budget, runs, data)
     if as_json:
         typer.echo(json.dumps(document, indent=2))
         return
@@ -153,7 +159,7 @@ def _require_all(ledger: Path, model: Model, data: Graph, fits: int) -> None:
         Ledger(ledger, create=False).require(data.name, model.budget.unit, model.plan(data).cost, releases=fits)
 
 
-def _document(method: str, dataset: str, budget: Budget, runs: list[_Run]) -> dict[str, Any]:
+def _document(method: str, dataset: str, budget: Budget, runs: list[_Run], data: Graph) -> dict[str, Any]:
     from caribou.experiments.report.summary import mean_of
     from caribou.privacy.accounting import epsilon_of
     from caribou.privacy.budget import PrivacyUnit
@@ -168,6 +174,8 @@ def _document(method: str, dataset: str, budget: Budget, runs: list[_Run]) -> di
         "epsilon": json_number(budget.epsilon),
         "delta": budget.delta,
         "unit": budget.unit.value,
+        "class_counts": data.class_counts,
+        "unlabelled": 0 if data.labels is None else int((data.labels < 0).sum()),
         "test_accuracy": {
             "mean": json_number(mean_of(scores).value),
             "ci95": json_number(mean_of(scores).half_width),
@@ -256,6 +264,7 @@ def _print(document: dict[str, Any], budget: str, model: Model, folders: list[Pa
     table.add_row("method", document["method"])
     table.add_row("graph", document["dataset"])
     table.add_row("guarantee of one fit", budget)
+    table.add_row("classes", class_words(document["class_counts"], document["unlabelled"]))
     if document["epsilon_spent"] == 0:
         table.add_row("spent", "nothing: no private data is read")
     if model.method in GRAPH_OPTIONAL and GRAPH_OPTIONAL[model.method] not in model.released:
@@ -270,7 +279,9 @@ def _print(document: dict[str, Any], budget: str, model: Model, folders: list[Pa
         )
     if document["unit"] == "node":
         # At edge level labels are public; here an accuracy is a function of private labels, and no noise is added to it.
-        table.add_row("do not publish", "the accuracies: they read private labels without noise")
+        table.add_row(
+            "do not publish", "the accuracies and the counts of classes: they read private labels without noise"
+        )
     for question, words in attack_words(document["certificate"]):
         table.add_row(question, words)
     curve = curve_words(document["certificate"])

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from caribou.cli.options import (
+    NO_TABLE_OPTIONS,
     AsJson,
     ClassNames,
     Column,
@@ -20,11 +21,14 @@ from caribou.cli.options import (
     Name,
     NodeTable,
     ReplaceFingerprint,
+    TableOptions,
+    with_table_options,
 )
 from caribou.cli.train import attack_words, fit_progress, parse_settings
 from caribou.errors import InputError
 
 
+@with_table_options
 def tune(
     method: Annotated[str, typer.Argument(help="The method, as in caribou train.")],
     trials: Annotated[int, typer.Option(help="How many settings to try (on private data: how many on average).")],
@@ -36,6 +40,7 @@ def tune(
     nodes: NodeTable = None,
     column: Column = None,
     classes: ClassNames = None,
+    tables: TableOptions = NO_TABLE_OPTIONS,
     name: Name = None,
     data_dir: DataDir = None,
     epsilon: Annotated[float, typer.Option(help="Epsilon of the whole search (with --public: of each trial).")] = 4.0,
@@ -72,8 +77,8 @@ def tune(
         raise InputError("out and ledger must not be given with --public, which releases no model")
     if out is not None:
         check_target(out)
-    source = GraphSource(dataset, graph, nodes, column or (), name, data_dir, classes)
-    data = source.load(seed)
+    source = GraphSource(dataset, graph, nodes, column or (), name, data_dir, classes, tables)
+    data = source.load(seed, unit=budget.unit)
     if not public and out is None:
         typer.echo("warning: without --out the model that the search pays for is thrown away", err=True)
     # on private data the number of trials may be secret: no counter is shown

@@ -18,7 +18,7 @@ from caribou.privacy.mechanism_records import Mechanism
 from caribou.privacy.plan import ReleasePlan
 from caribou.privacy.sizes import Sizes
 from caribou.randomness import Streams
-from caribou.release import Drawn, LedgerLike, Private, execute
+from caribou.release import Drawn, LedgerLike, Private, execute, with_declarations
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,7 +156,7 @@ def fit(
     """
     # a graph that cannot be fitted is refused before anything is charged
     graph.for_learning(public=budget.unit is PrivacyUnit.EDGE)
-    plan = method.plan(graph.sizes(budget.unit), budget)
+    plan = with_declarations(method.plan(graph.sizes(budget.unit), budget), graph)
     released = execute(
         plan,
         graph,
@@ -200,7 +200,7 @@ def predict_graph(
     >>> predict_graph(method, fitted.weights, load("csbm:nodes=60"), budget, streams).probabilities.shape
     (60, 4)
     """
-    plan = method.plan_graph(graph.sizes(budget.unit), budget, weights)
+    plan = with_declarations(method.plan_graph(graph.sizes(budget.unit), budget, weights), graph)
     released = execute(
         plan,
         private or graph,
