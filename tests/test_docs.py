@@ -39,7 +39,15 @@ RUNNABLE = [
     ROOT / "README.md",
     *(
         DOCS / name
-        for name in ("getting-started.md", "faq.md", "certificates.md", "training.md", "downstream.md", "auditing.md")
+        for name in (
+            "getting-started.md",
+            "faq.md",
+            "certificates.md",
+            "training.md",
+            "downstream.md",
+            "auditing.md",
+            "own-data.md",
+        )
     ),
 ]
 SCRIPTS = Path(sys.executable).parent
@@ -317,7 +325,7 @@ def test_data_page_shows_messages_that_exist(tmp_path: Path, monkeypatch: pytest
         caribou.Budget(-1)
     messages = [
         message(edges="from,to\nann,bob\nbob,zoe\n"),
-        message(nodes=good.replace("cid", "ann")),
+        message(edges="from,to\nann,bob\n", nodes=good.replace("cid", "ann")),
         message(nodes=good.replace("45", "old")),
         message(nodes=good.replace("train", "maybe")),
         str(no_edges.value),
