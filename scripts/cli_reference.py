@@ -40,6 +40,7 @@ Commands that print a table also print JSON with `--json`.
 | code | meaning |
 |---|---|
 | 0 | Done. |
+| 1 | `inspect`: the tables cannot be read with these flags. |
 | 2 | Bad input: an unknown option, an unreadable file, a value that breaks its rule, a release beyond its budget. |
 | 3 | A claim does not hold: `verify` found one that fails, `audit` refuted one, `ledger show` found a broken chain. |
 | 4 | `run`, `reproduce`: some cells failed; the others are recorded. |

@@ -55,6 +55,7 @@ RUNNABLE = [
             "downstream.md",
             "auditing.md",
             "epsilon.md",
+            "own-data.md",
         )
     ),
 ]
@@ -348,7 +349,7 @@ def test_data_page_shows_messages_that_exist(tmp_path: Path, monkeypatch: pytest
         caribou.Budget(-1)
     messages = [
         message(edges="from,to\nann,bob\nbob,zoe\n"),
-        message(nodes=good.replace("cid", "ann")),
+        message(edges="from,to\nann,bob\n", nodes=good.replace("cid", "ann")),
         message(nodes=good.replace("45", "old")),
         message(nodes=good.replace("train", "maybe")),
         str(no_edges.value),

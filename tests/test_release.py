@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
@@ -30,6 +31,7 @@ from caribou.estimators import Model
 from caribou.graph import Graph
 from caribou.graph.fingerprint import graph_content_1
 from caribou.mechanisms.noise_source import BlockNoise, NoiseSource
+from caribou.methods import METHODS
 from caribou.privacy.certificate import Certificate
 from caribou.privacy.events import EpsilonDelta
 from caribou.privacy.ledger import Ledger
@@ -705,3 +707,35 @@ def test_two_releases_at_once_do_not_share_the_last_of_a_budget(book: Ledger, tm
     (entry,) = book.entries()
     assert sorted(found, key=len) == ["refused", entry.certificate_id]
     assert entry.status == "released"
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_edge_level_plan_declares_its_features(name: str) -> None:
+    """Of all methods: the features are listed as free of edges at edge level; at node level they are private and not."""
+    info = METHODS[name]
+    graph = cb.datasets.load("csbm:nodes=60,features=4")
+    named = cb.Graph.from_edges(
+        graph.features, graph.edge_index, graph.labels, graph.split, classes=4, feature_names=["a", "b", "c", "d"]
+    )
+    budget = cb.Budget(4.0 if info.private else math.inf, 1e-5, info.unit)
+    stated = [a for a in cb.Model(name, budget).plan(named).assumptions if a.name.value == "features without edges"]
+    if info.unit is cb.PrivacyUnit.EDGE:
+        assert [a.parameters for a in stated] == [{"columns": 4, "names": ["a", "b", "c", "d"]}]
+    else:
+        assert stated == []
+
+
+def test_embeddings_declare_features_and_refuse_learned_columns_at_node_level() -> None:
+    nodes = pd.DataFrame({"id": range(12), "age": range(12), "kind": ["x", "y"] * 6})
+    edges = pd.DataFrame({"a": [0, 1], "b": [1, 2]})
+    layer, seeded = cb.ContractiveGraphLayer(), cb.NoiseSource.seeded(1)
+    learned = cb.Graph.from_tables(edges, nodes, rules=cb.ColumnRules(categories={"kind": None}))
+    made = cb.release(learned, layer, hops=1, budget=cb.Budget(4, 1e-5, "edge"), noise=seeded).certificate
+    (stated,) = [a for a in made.assumptions if a.name.value == "features without edges"]
+    assert stated.parameters["names"] == ["age", "kind=x", "kind=y"]
+    with pytest.raises(InputError, match=r"--range age=LOW:HIGH.*--category kind=a,b,c"):
+        cb.release(learned, layer, hops=1, budget=cb.Budget(4, 1e-5, "node"), noise=cb.NoiseSource.seeded(1))
+    rules = cb.ColumnRules(categories={"kind": ["x", "y"]}, ranges={"age": (0, 20)})
+    declared = cb.Graph.from_tables(edges, nodes, rules=rules)
+    made = cb.release(declared, layer, hops=1, budget=cb.Budget(4, 1e-5, "node"), noise=cb.NoiseSource.seeded(1))
+    assert made.certificate.public_parameters["column_rules"] == rules.to_dict()

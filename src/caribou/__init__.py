@@ -18,6 +18,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "Graph": "caribou.graph",
     "Split": "caribou.graph",
+    "ColumnRules": "caribou.graph.column_rules",
     "read_graph": "caribou.datasets.files",
     "write_graph": "caribou.datasets.files",
     "Budget": "caribou.privacy.budget",
@@ -54,6 +55,7 @@ __all__ = [
     "Caribou",
     "CaribouError",
     "Certificate",
+    "ColumnRules",
     "ContractiveGraphLayer",
     "Embeddings",
     "Gaussian",
@@ -90,6 +92,7 @@ if TYPE_CHECKING:
     from caribou.errors import CaribouError
     from caribou.estimators import Caribou, Model, Votes, load
     from caribou.graph import Graph, Split
+    from caribou.graph.column_rules import ColumnRules
     from caribou.layers.contractive import ContractiveGraphLayer
     from caribou.mechanisms.message_passing import propagate
     from caribou.mechanisms.noise_source import NoiseSource

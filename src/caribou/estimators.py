@@ -23,7 +23,9 @@ from caribou._notebook import html_table
 from caribou.errors import CaribouError, InputError, RunError
 from caribou.graph import Graph, listed
 from caribou.graph.arrivals import Arrivals
+from caribou.graph.column_rules import ColumnRules, computed_from_edges
 from caribou.graph.fingerprint import whole_of
+from caribou.graph.inspection import edge_feature_words
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods.base import Fitted, GrowingMethod, extend, fit, method_info, predict_graph
 from caribou.metrics import Metrics, Scored, Threshold, best_threshold, metric_name, rarest
@@ -35,7 +37,7 @@ from caribou.privacy.ledger import Ledger
 from caribou.privacy.mechanism_records import Mechanism
 from caribou.privacy.plan import Link, ReleasePlan
 from caribou.randomness import Streams
-from caribou.release import LedgerLike
+from caribou.release import LedgerLike, with_declarations
 from caribou.saved_model import (
     SavedModel,
     check_target,
@@ -93,6 +95,7 @@ class Model:
         self._is_extended = self._has_claim = False
         self._kept: dict[bytes, Fitted] = {}  # releases about other graphs, by content; in memory alone
         self._threshold: Threshold | None = None
+        self._column_rules: ColumnRules | None = None
 
     def __repr__(self) -> str:
         usual = method_info(self.method).create().settings()
@@ -189,7 +192,7 @@ class Model:
         """Train and release within the budget.
 
         Args:
-            data: a `Graph`, or a ``torch_geometric.data.Data``, with labels and a split.
+            data: a `Graph`, or a ``torch_geometric.data.Data``, with labels and a split; a ``Data`` without masks gets one.
             y: None; labels are part of the graph. It is here because pipelines hand it over.
             ledger: charge the cost, or refuse, before any noise is drawn.
             noise: private randomness (default: a fresh key from the operating system).
@@ -200,8 +203,12 @@ class Model:
         """
         if y is not None:
             raise InputError(f"y must be None: labels are part of the graph (Graph.labels), got {type(y).__name__}")
-        graph = as_graph(data)
+        graph = _learnable(data)
         warn_of_large_delta(self.budget, graph.num_nodes)
+        suspects = computed_from_edges(graph.feature_names or ())
+        if suspects and self.budget.unit is PrivacyUnit.EDGE:
+            leave_out = " ".join(f"--ignore {name}" for name in suspects)
+            warnings.warn(f"{edge_feature_words(suspects)}; leave them out ({leave_out}) or be sure", stacklevel=2)
         fitted = fit(
             self._recipe,
             graph,
@@ -218,7 +225,8 @@ class Model:
 
     def plan(self, data: Any) -> ReleasePlan:
         """What `fit` will release about ``data`` and cost, from public numbers alone: nothing is drawn and nothing is spent."""
-        return self._recipe.plan(as_graph(data).sizes(self.budget.unit), self.budget)
+        graph = as_graph(data)
+        return with_declarations(self._recipe.plan(graph.sizes(self.budget.unit), self.budget), graph)
 
     @classmethod
     def of(
@@ -253,7 +261,7 @@ class Model:
         ids = graph.node_ids if self.budget.unit is PrivacyUnit.EDGE else None
         self._node_ids = None if ids is None else tuple(str(i) for i in ids)
         self._id_title = None if ids is None else graph.id_title
-        self._feature_names = graph.feature_names
+        self._feature_names, self._column_rules = graph.feature_names, graph.column_rules
         self._batches, self._dataset, self._is_extended = (graph.num_nodes,), graph.name, False
         self._threshold = self._best_threshold(graph, None) if self._chooses_thresholds(graph) else None
         return self
@@ -548,7 +556,7 @@ class Model:
             raise InputError(f"part must be one of {', '.join(PARTS)}, got {part!r}")
         if data is None and self._graph is None:
             raise InputError("data must be given to a loaded model: a run holds no labels, got None")
-        graph = self._graph if data is None else as_graph(data, self._classes or None)
+        graph = self._graph if data is None else _learnable(data, self._classes or None)
         same = data is None
         probabilities = self._own_probabilities() if same else self.predict_proba(graph, training_graph=True)
         return metrics_of(probabilities, graph, part, self._place_of(positive))  # type: ignore[arg-type]
@@ -680,6 +688,7 @@ class Model:
             dataset=self._dataset,
             batches=self._batches,
             threshold=self._threshold,
+            column_rules=self._column_rules,
         )
 
     @staticmethod
@@ -690,6 +699,7 @@ class Model:
         model._classes, model._node_ids, model._feature_names = saved.classes, saved.node_ids, saved.feature_names
         model._id_title, model._charged, model._threshold = saved.id_title, saved.charged, saved.threshold
         model._batches, model._dataset = saved.batches, saved.dataset
+        model._column_rules = saved.column_rules
         return model
 
     @property
@@ -701,6 +711,11 @@ class Model:
     def node_ids(self) -> tuple[str, ...] | None:
         """The names of the nodes, where they are public (edge level) and the graph had any."""
         return self._node_ids
+
+    @property
+    def column_rules(self) -> ColumnRules | None:
+        """How the node table of the fit was read, to read the next one in the same way (``rules=``); None for other graphs."""
+        return self._column_rules
 
     @property
     def id_title(self) -> str | None:
@@ -735,6 +750,11 @@ class Model:
         graph.sizes(self.budget.unit)  # classes that were read from private labels are refused
         if self._feature_names is not None and graph.feature_names is not None:
             graph = graph.with_columns(self._feature_names)
+        own, other = self._column_rules, graph.column_rules
+        if own is not None and other is not None and not own.same_features(other):
+            raise InputError(
+                "graph must be read by the column rules of the model, got other ones: give rules=model.column_rules to its reader"
+            )
         if graph.num_features != self._shape[1]:
             raise InputError(f"graph must have {self._shape[1]} feature columns, got {graph.num_features}")
         unknown = sorted(set(graph.class_names or ()) - set(self._classes))
@@ -978,6 +998,13 @@ def as_graph(data: Any, classes: Sequence[str] | None = None) -> Graph:
     if hasattr(data, "edge_index"):
         return Graph.from_pyg(data, classes=classes)
     raise InputError(f"data must be a Graph or a PyG Data, got {type(data).__name__}")
+
+
+def _learnable(data: Any, classes: Sequence[str] | None = None) -> Graph:
+    """As `as_graph`; a labelled PyG ``Data`` without masks gets the split that the public seed 0 draws, as a table does."""
+    graph = as_graph(data, classes)
+    drawn = not isinstance(data, Graph) and graph.split is None and graph.labels is not None
+    return graph.random_split(0) if drawn else graph
 
 
 def class_names(graph: Graph) -> tuple[str, ...]:

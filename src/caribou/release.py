@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from caribou.errors import InputError, LedgerError
-from caribou.privacy.budget import Budget, warn_of_large_delta
+from caribou.privacy.assumptions import features_without_edges
+from caribou.privacy.budget import Budget, PrivacyUnit, warn_of_large_delta
 from caribou.privacy.certificate import Certificate
 from caribou.privacy.ledger import EntryNote, Ledger, ledger_text
 from caribou.privacy.mechanism_records import Mechanism, message_passing_record
@@ -188,6 +189,21 @@ def require_left(plan: ReleasePlan, private: Private, ledger: LedgerLike | None)
     """Refuse a release that its ledger cannot pay for as things stand, before hours of public work. `execute` decides."""
     if ledger is not None:
         Account(ledger, private.name).require_left(plan)
+
+
+def with_declarations(plan: ReleasePlan, graph: Graph) -> ReleasePlan:
+    """The plan with what the owner declares about features.
+
+    At edge level: that none was computed from edges, with their names. At node level: the rules by which a table was read, as
+    public parameters; rules that were learned from the table are refused.
+    """
+    if plan.budget.unit is PrivacyUnit.EDGE:
+        declared = features_without_edges(graph.num_features, graph.feature_names)
+        return replace(plan, assumptions=(*plan.assumptions, declared))
+    if graph.column_rules is None:
+        return plan
+    graph.column_rules.require_declared()
+    return replace(plan, public_parameters={**plan.public_parameters, "column_rules": graph.column_rules.to_dict()})
 
 
 class Account:
@@ -405,6 +421,8 @@ def release(
     operator = layer.operator(graph, bounds, Streams(seed).sampling)
     check_pairing(layer, operator, x0, calibrated)  # before the ledger: a bad argument must not cost budget
     plan = embeddings_plan(budget, calibrated, start="features" if start is None else "given by the curator")
+    if start is None:
+        plan = with_declarations(plan, graph)
     released = execute(
         plan,
         graph,

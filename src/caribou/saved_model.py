@@ -27,6 +27,7 @@ import numpy as np
 
 from caribou._files import atomic_folder
 from caribou.errors import CaribouError, RunError
+from caribou.graph.column_rules import ColumnRules
 from caribou.metrics import Threshold
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.certificate import Certificate, json_number
@@ -42,7 +43,8 @@ class SavedModel:
     """A fitted method as it is stored. ``classes``: names of the classes, in the order of the columns of probabilities;
     ``feature_names``: those of the feature columns, in their order; ``id_title``: what the column of ``node_ids`` is called;
     ``charged``: whether the fit was charged in a ledger; ``dataset``: under which name; ``batches``: how many nodes came with
-    each batch, in the order of the rows: who has been asked; ``threshold``: from which probability on a node is flagged."""
+    each batch, in the order of the rows: who has been asked; ``threshold``: from which probability on a node is flagged;
+    ``column_rules``: how the node table was read, for the next one."""
 
     method: str
     settings: Mapping[str, Any]
@@ -60,6 +62,7 @@ class SavedModel:
     dataset: str | None = None
     batches: tuple[int, ...] = ()
     threshold: Threshold | None = None
+    column_rules: ColumnRules | None = None
 
 
 def write_model(saved: SavedModel, folder: str | os.PathLike[str]) -> Path:
@@ -198,6 +201,7 @@ def read_model(folder: str | os.PathLike[str]) -> SavedModel:
             dataset=_word(record.get("dataset")),
             batches=tuple(int(size) for size in record.get("batches", ())) or (int(record["nodes"]),),
             threshold=_threshold(record),
+            column_rules=_rules(record.get("column_rules")),
         )
     except (KeyError, TypeError, ValueError, CaribouError) as error:
         raise RunError(f"run {base} cannot be read: {error}") from error
@@ -249,6 +253,7 @@ def _write_files(saved: SavedModel, folder: Path) -> None:
         "dataset": saved.dataset,
         "batches": list(saved.batches),
         "threshold": None if saved.threshold is None else _stated(saved.threshold, saved.classes),
+        "column_rules": None if saved.column_rules is None else saved.column_rules.to_dict(),
         "files": {path.name: _digest(path) for path in sorted(folder.iterdir())},
     }
     (folder / RECORD).write_text(json.dumps(record, indent=2, allow_nan=False) + "\n", encoding="utf-8")
@@ -294,6 +299,10 @@ def _threshold(record: Mapping[str, Any]) -> Threshold | None:
 
 def _names(value: Any) -> tuple[str, ...] | None:
     return None if value is None else tuple(str(name) for name in value)
+
+
+def _rules(value: Any) -> ColumnRules | None:
+    return None if value is None else ColumnRules.from_dict(value)
 
 
 def _word(value: Any) -> str | None:

@@ -31,7 +31,7 @@ from caribou.privacy.scope import Scope
 from caribou.privacy.selection import SelectionPlan, plan_selection
 from caribou.privacy.sizes import Sizes
 from caribou.randomness import Streams
-from caribou.release import Drawn, LedgerLike, execute
+from caribou.release import Drawn, LedgerLike, execute, with_declarations
 
 Space = Mapping[str, Sequence[Any]]
 SPACES: Mapping[str, Space] = {
@@ -120,9 +120,10 @@ def tune(
     if public:
         return _public_search([recipes[i] for i in order], graph, budget, seed, noise, progress, metric)
     graph.for_learning(public=budget.unit is PrivacyUnit.EDGE)
-    search = plan_search(
+    planned = plan_search(
         recipes, [int(i) for i in order], graph.sizes(budget.unit), budget, description=f"{name}, tuned"
     )
+    search = with_declarations(planned, graph)
 
     def run(source: NoiseSource) -> Drawn[tuple[Method, Outputs, float]]:
         selected, places = search.parts["selection"], [int(i) for i in order]

@@ -35,7 +35,9 @@ def test_what_does_not_go_together_is_named(tables: tuple[Path, Path]) -> None:
             source.load()
     for given in ({"nodes": nodes}, {"columns": ("id=x",)}, {"classes": "2"}):
         source = GraphSource(dataset="chain-s", **given)
-        with pytest.raises(InputError, match="nodes, column and classes must go with --graph, got --dataset"):
+        with pytest.raises(
+            InputError, match="nodes, column, classes and rules of tables must go with --graph, got --dataset"
+        ):
             source.load()
 
 

@@ -81,7 +81,7 @@ def test_one_label_of_a_table_is_in_no_file_of_a_run(tmp_path: Path) -> None:
         assert "classes must be declared at node level" in refused
         assert "--classes a,b,c" in refused
         out = tmp_path / f"run{number}"
-        call("mlp-dp", *files, "--classes", "a,b", "--out", str(out))
+        call("mlp-dp", *files, "--classes", "a,b", "--range", "*=0:4", "--out", str(out))
         record = json.loads((out / "run.json").read_text())
         certificate = json.loads((out / "certificate.json").read_text())
         runs.append((record["classes"], record["columns"], certificate["public_parameters"], certificate["mechanisms"]))
@@ -125,6 +125,8 @@ def test_own_graph_and_table(tmp_path: Path) -> None:
         str(tmp_path / "nodes.csv"),
         "--classes",
         "a,b",
+        "--range",
+        "*=0:3",
         "--seeds",
         "1",
     )
@@ -148,6 +150,8 @@ def test_a_graph_without_test_labels_has_no_accuracy(tmp_path: Path) -> None:
         str(tmp_path / "nodes.csv"),
         "--classes",
         "a,b",
+        "--range",
+        "*=0:3",
         "--seeds",
         "2",
     ]
@@ -167,7 +171,7 @@ def test_bad_input() -> None:
     assert "epsilon must be" in failure("mlp-dp", "--dataset", "chain-s", "--epsilon", "-1")
     assert "delta must be" in failure("mlp-dp", "--dataset", "chain-s", "--delta", "1")
     assert "seeds must be" in failure("mlp-dp", "--dataset", "chain-s", "--seeds", "0")
-    assert "nodes, column and classes must go with --graph" in failure(
+    assert "nodes, column, classes and rules of tables must go with --graph" in failure(
         "mlp-dp", "--dataset", "chain-s", "--nodes", "n.csv"
     )
     assert "dataset must be one of" in failure("mlp-dp", "--dataset", "chains")

@@ -5,12 +5,15 @@ import pickle
 import zipfile
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 
 from caribou.datasets import read_graph, write_graph
-from caribou.errors import DataError
+from caribou.errors import DataError, InputError
 from caribou.graph import Graph, Split
+from caribou.graph.column_rules import ColumnRules
+from caribou.privacy.budget import PrivacyUnit
 from dataset_support import fails
 
 
@@ -141,3 +144,18 @@ class TestNpz:
             write_graph(graph, tmp_path / "g.csv")
         with pytest.raises(DataError, match="cannot be written"):
             write_graph(graph, tmp_path / "nowhere" / "g.npz")
+
+
+def test_rules_of_a_table_are_kept_and_node_level_still_refuses_what_was_learned(tmp_path) -> None:
+    edges, nodes = pd.DataFrame({"a": [1], "b": [2]}), pd.DataFrame({"id": range(12), "kind": ["x", "y"] * 6})
+    graph = Graph.from_tables(edges, nodes, rules=ColumnRules(categories={"kind": None}))
+    again = read_graph(write_graph(graph, tmp_path / "g.npz"))
+    assert again.column_rules == graph.column_rules
+    with pytest.raises(InputError, match="categories must be declared at node level"):
+        again.sizes(PrivacyUnit.NODE)
+    with np.load(tmp_path / "g.npz") as stored:
+        arrays = dict(stored)
+    for bad in ("{", '{"colour": 1}', '{"ranges": {"a": [2, 1]}}'):
+        np.savez(tmp_path / "bad.npz", **{**arrays, "column_rules": np.array(bad)})
+        with pytest.raises(DataError, match=r"bad.npz: column_rules must be the JSON of column rules"):
+            read_graph(tmp_path / "bad.npz")

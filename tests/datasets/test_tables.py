@@ -14,7 +14,7 @@ class TestTables:
         edges, nodes = tables(
             tmp_path, "w,a,b\n9,1,2\n9,2,3\n", "Who,kind,ID,part\n1,x,0.5,train\n2,y,1,valid\n3,x,2,TEST\n"
         )
-        with pytest.warns(UserWarning, match="columns 'w' are ignored"):
+        with pytest.warns(UserWarning, match="columns 'w' are not used"):
             graph = read_graph(
                 edges, nodes, id_column="Who", label_column="kind", split_column="part", source_column="a",
                 target_column="b",
@@ -53,7 +53,8 @@ class TestTables:
             graph = read_graph(*tables(tmp_path, "s,t\n0,1\n", "id,y,split\n" + rows))
             return graph.class_names, graph.labels.tolist()
 
-        assert labels(["10", "9", "-1", "9"]) == (("-1", "9", "10"), [2, 1, 0, 1])
+        assert labels(["10", "9", "-2", "9"]) == (("-2", "9", "10"), [2, 1, 0, 1])
+        assert labels(["1.0", "0", "0.0", "1"]) == (("0", "1"), [1, 0, 0, 1])
         assert labels(["10", "9", "x"]) == (("10", "9", "x"), [0, 1, 2])
         assert labels(["True", "False", "True"]) == (("False", "True"), [1, 0, 1])
         frame = pd.DataFrame({"id": [0, 1, 2], "label": pd.array([2, None, 1], dtype="Int64"), "f": [1, 2, 3]})
@@ -75,9 +76,9 @@ class TestTables:
         edges, _ = tables(tmp_path)
         frame = pd.DataFrame({"id": [3, 1, 2], "f": [True, False, True]}, index=[7, 9, 8])
         frame.to_parquet(tmp_path / "a.parquet")
-        assert read_graph(edges, tmp_path / "a.parquet").features.tolist() == [[1], [0], [1]]
+        assert read_graph(edges, tmp_path / "a.parquet").features.tolist() == [[0], [1], [1]]
         frame.set_index("id").to_parquet(tmp_path / "b.parquet")
-        assert read_graph(edges, tmp_path / "b.parquet").node_ids.tolist() == [3, 1, 2]
+        assert read_graph(edges, tmp_path / "b.parquet").node_ids.tolist() == [1, 2, 3]
 
     @pytest.mark.parametrize(
         ("edges", "nodes", "message"),
@@ -97,12 +98,12 @@ class TestTables:
             (EDGES, "id,age\n", r"nodes.csv: must hold at least one node, got a table without rows"),
             (EDGES, "age,label\n1,a\n", r"nodes.csv: needs a column 'id' or 'node' or 'node_id', found 'age', 'label'"),
             (EDGES, "id,age\n1,3\n2,x\n3,1\n", r"nodes.csv: row 2: column 'age' must hold numbers, got 'x'; if"),
-            (EDGES, "id,colour\n1,red\n2,blue\n3,red\n", r"got 'red'; .* declare it the label or split column$"),
-            (EDGES, "id,colour,label\n1,red,a\n2,red,b\n3,red,a\n", r"got 'red'; .* declare it the split column$"),
-            (EDGES, NODES.replace("45", "old"), r"nodes.csv: row 2: column 'age' must hold numbers, got 'old'$"),
+            (EDGES, "id,colour\n1,red\n2,blue\n3,red\n", r"label or split column \(3 in all\); give --category colour"),
+            (EDGES, "id,colour,label\n1,red,a\n2,red,b\n3,red,a\n", r"got 'red'; .* declare it the split column \(3 in all\)"),
+            (EDGES, NODES.replace("45", "old"), r"row 2: column 'age' must hold numbers, got 'old'; give --unknown old or"),
             ("from;to\n1;2\n", NODES, r"edges.csv: .* separated by commas, got 'from;to': is the separator a comma, or ';'\?"),
             (EDGES, "id\tage\n1\t3\n", r"nodes.csv: .* separated by commas, got 'id\\tage': is the separator a comma"),
-            (EDGES, "id,age,f\n1,3,1\n2,,1\n3,1,1\n", r"row 2: column 'age' must hold numbers, got an empty cell \(nan\)$"),
+            (EDGES, "id,age,f\n1,3,1\n2,,1\n3,1,1\n", r"row 2: column 'age' .* got an empty cell \(nan\); give --fill age"),
             (EDGES, "id,age\n1,3\n2,nan\n3,1\n", r"nodes.csv: row 2: column 'age' must hold numbers, got 'nan'"),
             (EDGES, "id,age\n1,3\n2,5\n3,-inf\n", r"nodes.csv: row 3: column 'age' must hold finite .* got -inf"),
             (EDGES, "id,age\n1,3\n2,5\n3,1e300\n", r"row 3: column 'age' must hold numbers of at most 3.4e\+38 in size, got 1e"),

@@ -22,6 +22,7 @@ from caribou.privacy.assumptions import (
 from caribou.privacy.budget import PrivacyUnit
 
 PARAMETERS: dict[AssumptionName, dict[str, Any]] = {
+    AssumptionName.FEATURES_WITHOUT_EDGES: {"columns": 2, "names": ["age", "income"]},
     AssumptionName.RANDOMNESS: {"secret": True, "origin": "the operating system", "resumable": False},
     AssumptionName.FLOATING_POINT: {"samplers": ["Gaussian", "Bernoulli"]},
     AssumptionName.HIDDEN_STATES: {"resumable": False},

@@ -1,7 +1,7 @@
 """The command line. Each command lives in `caribou.cli`; heavy libraries are imported when a command needs them.
 
-Exit codes: 0 done; 2 bad input (one line on stderr); 3 a claim does not hold (``verify``, ``audit``, a broken ledger); 4 some
-cells failed (``run``, ``reproduce``); 130 interrupted.
+Exit codes: 0 done; 1 tables need other flags (``inspect``); 2 bad input (one line on stderr); 3 a claim does not hold
+(``verify``, ``audit``, a broken ledger); 4 some cells failed (``run``, ``reproduce``); 130 interrupted.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from caribou.cli.datasets import datasets_app
 from caribou.cli.doctor import doctor
 from caribou.cli.downstream import graphs, links
 from caribou.cli.extend import extend
+from caribou.cli.inspect import inspect
 from caribou.cli.ledger import ledger_app
 from caribou.cli.methods import methods
 from caribou.cli.plan import plan
@@ -71,6 +72,7 @@ def root(
 app.command()(plan)
 app.add_typer(datasets_app, name="datasets")
 app.command()(methods)
+app.command()(inspect)
 app.command()(train)
 app.command()(tune)
 app.command()(propagate)

@@ -13,7 +13,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from caribou.cli.options import AsJson, ClassNames, Column, DataDir, Dataset, GraphFile, GraphSource, NodeTable
+from caribou.cli.options import (
+    NO_TABLE_OPTIONS,
+    AsJson,
+    ClassNames,
+    Column,
+    DataDir,
+    Dataset,
+    GraphFile,
+    GraphSource,
+    NodeTable,
+    TableOptions,
+    with_table_options,
+)
 from caribou.cli.progress import about
 from caribou.cli.train import parse_settings
 from caribou.cli.verify import EXIT_CLAIM_FAILS
@@ -42,6 +54,7 @@ def _list(wanted: bool) -> None:
     raise typer.Exit
 
 
+@with_table_options
 def audit(
     subject: Annotated[
         str, typer.Argument(metavar="METHOD|RUN", help="A method by name, or the folder of a saved run.")
@@ -51,6 +64,7 @@ def audit(
     nodes: NodeTable = None,
     column: Column = None,
     classes: ClassNames = None,
+    tables: TableOptions = NO_TABLE_OPTIONS,
     data_dir: DataDir = None,
     epsilon: Annotated[
         float | None, typer.Option(help="Epsilon that a method claims (default: 4).", show_default=False)
@@ -100,7 +114,7 @@ def audit(
 
     if out is not None:
         check_target(out)
-    source = GraphSource(dataset, graph, nodes, column or (), None, data_dir, classes)
+    source = GraphSource(dataset, graph, nodes, column or (), None, data_dir, classes, tables)
     options = parse_settings(settings or [])
     job = _job(subject, source, epsilon, delta, options, ",".join(attacks or ["all"]), runs, confidence, seed, workers)
     with _bars() as progress:
@@ -135,7 +149,7 @@ def _job(
     from caribou.saved_model import read_model
 
     load_own_methods()
-    name, claimed, words, stored = subject, dict(settings), None, None
+    name, claimed, words, stored, saved = subject, dict(settings), None, None, None
     if subject in METHODS or not Path(subject).exists():
         info = method_info(subject)
         budget = Budget((4.0 if info.private else math.inf) if epsilon is None else epsilon, delta, info.unit)
@@ -144,11 +158,11 @@ def _job(
             raise InputError("epsilon, delta and set must not be given with a run, which has its own")
         run = read_model(subject)
         name, budget, claimed = run.method, run.budget, dict(run.settings)
+        saved = run.column_rules
         words, stored = f"the method of {subject} ({name})", run.certificate
         info = method_info(name)
     info.check(name, budget)
-    given = source.dataset is not None or source.graph is not None
-    graph = source.load(seed) if given else None
+    graph = source.load(seed, unit=budget.unit, saved=saved) if source.is_given else None
     wanted = tuple(ATTACKS) if attack == "all" else tuple(dict.fromkeys(word.strip() for word in attack.split(",")))
     missing = [word for word in wanted if word in ATTACKS and ATTACKS[word].needs_graph]
     if graph is None and attack != "all" and missing:
@@ -191,9 +205,16 @@ def _again(
         "epsilon": epsilon,
         "delta": delta,
     }
+    if source.tables.is_sql:
+        from caribou.datasets.sql import shown_database
+
+        database = source.tables.db  # without its password
+        named["db"] = None if database is None else shown_database(database)
+        named |= {"sql-edges": source.tables.sql_edges, "sql-nodes": source.tables.sql_nodes}
     for option, value in {**named, "runs": runs}.items():
         words += [] if value is None else [f"--{option}", _exact(value)]
     words += [word for pair in source.columns for word in ("--column", pair)]
+    words += source.tables.rules().flags() if source.tables.is_given else []
     for key, value in settings.items():
         words += ["--set", f"{key}={value if isinstance(value, str) else json.dumps(value)}"]
     words += ["--attack", attack, "--confidence", _exact(confidence), "--seed", str(seed)]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import functools
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
@@ -13,6 +15,9 @@ from caribou.errors import InputError
 
 if TYPE_CHECKING:
     from caribou.graph import Graph
+    from caribou.graph.column_rules import ColumnRules
+    from caribou.graph.frames import Reading
+    from caribou.privacy.budget import PrivacyUnit
     from caribou.release import NotedLedger
 
 Dataset = Annotated[str | None, typer.Option(help="A data set by name (see caribou datasets).")]
@@ -104,8 +109,160 @@ ROLES = ("id", "label", "split", "source", "target")
 
 
 @dataclass(frozen=True)
+class TableOptions:
+    """How tables are read, and the queries that they come from, if not from files. The fields are the options of a command."""
+
+    unknown: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--unknown", metavar="WORD", help="Tables: a word that means an empty cell or no label; may be repeated."
+        ),
+    ] = None
+    drop_unknown_ids: Annotated[
+        bool, typer.Option("--drop-unknown-ids", help="Tables: leave out edges with an end that is in no row of nodes.")
+    ] = False
+    ignore: Annotated[
+        list[str] | None, typer.Option("--ignore", metavar="COLUMN", help="Tables: a column of nodes that is not read.")
+    ] = None
+    category: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--category",
+            metavar="COLUMN[=a,b,c]",
+            help="Tables: a column of words; each becomes a column of 0 and 1. Node level asks for the words.",
+        ),
+    ] = None
+    fill: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--fill",
+            metavar="COLUMN=VALUE|indicator",
+            help="Tables: what stands for an empty cell; * is every numeric column.",
+        ),
+    ] = None
+    value_range: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--range",
+            metavar="COLUMN=LOW:HIGH",
+            help="Tables: clip a numeric column and scale it to [0, 1]; * is every other one. Node level asks for it.",
+        ),
+    ] = None
+    log_range: Annotated[
+        list[str] | None,
+        typer.Option("--log", metavar="COLUMN=LOW:HIGH", help="Tables: the same on a logarithmic scale, for amounts."),
+    ] = None
+    sql_edges: Annotated[
+        str | None, typer.Option("--sql-edges", metavar="SELECT", help="The edge table as a query, instead of --graph.")
+    ] = None
+    sql_nodes: Annotated[
+        str | None, typer.Option("--sql-nodes", metavar="SELECT", help="The node table as a query, with --sql-edges.")
+    ] = None
+    db: Annotated[
+        str | None,
+        typer.Option(
+            "--db",
+            envvar="CARIBOU_DB",
+            show_envvar=True,
+            metavar="DATABASE",
+            help="Where queries run: a file of DuckDB or SQLite, or postgresql://... (default: DuckDB on files that they name).",
+        ),
+    ] = None
+
+    @property
+    def is_sql(self) -> bool:
+        """Whether tables come from queries."""
+        return self.sql_edges is not None or self.sql_nodes is not None
+
+    @property
+    def is_given(self) -> bool:
+        """Whether any of the options was given; a database that only the environment names does not count."""
+        return self.is_sql or any(getattr(self, f.name) for f in fields(self) if f.name != "db")
+
+    def rules(self) -> ColumnRules:
+        """The rules that the flags declare."""
+        from caribou.graph.column_rules import ColumnRules
+
+        categories = dict(_category(text) for text in self.category or ())
+        return ColumnRules(
+            unknown=self.unknown or (),
+            drop_unknown_ids=self.drop_unknown_ids,
+            ignore=self.ignore or (),
+            categories=categories,
+            fills=_once("fill", [_fill(text, categories) for text in self.fill or ()]),
+            ranges=_once("range", [_range("range", text) for text in self.value_range or ()]),
+            logs=_once("log", [_range("log", text) for text in self.log_range or ()]),
+        )
+
+
+NO_TABLE_OPTIONS = TableOptions()
+
+
+def with_table_options(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with the options of `TableOptions` in the place of its argument ``tables``: they are written once, here."""
+    hints = get_type_hints(command, include_extras=True)
+    options = get_type_hints(TableOptions, include_extras=True)
+    parameters = []
+    for name, parameter in inspect.signature(command).parameters.items():
+        if name != "tables":
+            parameters.append(parameter.replace(annotation=hints[name]))
+            continue
+        parameters += [
+            inspect.Parameter(f.name, inspect.Parameter.KEYWORD_ONLY, default=f.default, annotation=options[f.name])
+            for f in fields(TableOptions)
+        ]
+    ordered = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in parameters]
+
+    @functools.wraps(command)
+    def wrapper(**given: Any) -> None:
+        tables = TableOptions(**{f.name: given.pop(f.name) for f in fields(TableOptions)})
+        command(**given, tables=tables)
+
+    wrapper.__signature__ = inspect.Signature(ordered)  # type: ignore[attr-defined]
+    wrapper.__annotations__ = {p.name: p.annotation for p in ordered} | {"return": None}
+    return wrapper
+
+
+def _category(text: str) -> tuple[str, list[str] | None]:
+    title, equals, words = text.partition("=")
+    if not title.strip():
+        raise InputError(f"category must be COLUMN or COLUMN=a,b,c, got {text!r} (--category segment=private,business)")
+    return title, [word.strip() for word in words.split(",")] if equals else None
+
+
+def _fill(text: str, categories: dict[str, list[str] | None]) -> tuple[str, float | str]:
+    title, equals, value = text.rpartition("=")
+    if not equals or not title.strip() or not value.strip():
+        raise InputError(f"fill must be COLUMN=VALUE or COLUMN=indicator, got {text!r} (--fill income=indicator)")
+    try:
+        return title, value.strip() if title in categories else float(value)
+    except ValueError:
+        return title, value.strip()
+
+
+def _range(flag: str, text: str) -> tuple[str, tuple[float, float]]:
+    title, equals, pair = text.rpartition("=")
+    low, colon, high = pair.partition(":")
+    try:
+        if not equals or not title.strip() or not colon:
+            raise ValueError
+        return title, (float(low), float(high))
+    except ValueError:
+        raise InputError(f"{flag} must be COLUMN=LOW:HIGH, got {text!r} (--{flag} amount=0:10000)") from None
+
+
+def _once(flag: str, pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for title, value in pairs:
+        if title in found:
+            raise InputError(f"{flag} must be given once for a column, got {title!r} twice (--{flag})")
+        found[title] = value
+    return found
+
+
+@dataclass(frozen=True)
 class GraphSource:
-    """Which graph the options name: a data set, or a file with its node table and its column titles."""
+    """Which graph the options name: a data set, a file with its node table and its column titles, or two queries."""
 
     dataset: str | None = None
     graph: Path | None = None
@@ -114,42 +271,115 @@ class GraphSource:
     name: str | None = None
     data_dir: Path | None = None
     classes: str | None = None
+    tables: TableOptions = NO_TABLE_OPTIONS
 
     def __str__(self) -> str:
+        if self.tables.is_sql:
+            from caribou.datasets.sql import shown_database
+
+            return f"queries on {shown_database(self.tables.db)}"
         return self.dataset or str(self.graph)
+
+    @property
+    def is_given(self) -> bool:
+        """Whether any graph is named."""
+        return self.dataset is not None or self.graph is not None or self.tables.is_sql
+
+    def load(
+        self,
+        seed: int = 0,
+        *,
+        again: bool = False,
+        otherwise: Sequence[str] | None = None,
+        unit: PrivacyUnit | None = None,
+        saved: ColumnRules | None = None,
+    ) -> Graph:
+        """Read it; ``seed`` draws the split where the file has none. ``again``: what was warned of before is not said twice.
+
+        ``otherwise``: the classes of a file for which none are given, as a model knows them. ``unit``: what will be protected.
+        ``saved``: the column rules of a run, to which flags may add.
+        """
+        from caribou.datasets import load
+
+        self.check()
+        if self.dataset is not None:
+            data = load(self.dataset, data_dir=self.data_dir, seed=seed)
+        else:
+            data = self._own_graph(seed, otherwise, unit, saved)
+            if not again:
+                warn_of_no_edges(data.num_edges, str(self))
+                if (self.classes is not None or otherwise is not None) and data.labels is not None:
+                    _warn_of_no_labels(bool((data.labels >= 0).any()), str(self))
+        return data if self.name is None else data.renamed(self.name)
+
+    def inspect(self, unit: PrivacyUnit | None = None) -> Reading:
+        """All that is found in the user's own graph, and the graph if there is no problem."""
+        from caribou.datasets import read_graph
+        from caribou.datasets.files import inspect_tables
+        from caribou.datasets.tables import ENDINGS
+        from caribou.graph.frames import Reading, Titles
+        from caribou.graph.inspection import inspection_of
+
+        self._check()
+        titles = column_titles(self.columns)
+        classes = None if self.classes is None else parse_classes(self.classes)
+        roles = Titles(**{role: titles.get(f"{role}_column") for role in ROLES})
+        if self.tables.is_sql:
+            return self._queries(roles, classes, self.tables.rules(), unit)
+        if self.graph is None:
+            raise InputError("give --graph FILE, or --sql-edges and --sql-nodes, got neither")
+        if self.graph.suffix.lower() not in (*ENDINGS, ".graphml"):
+            rules = self.tables.rules() if self.tables.is_given else None
+            data = read_graph(self.graph, self.nodes, classes=classes, rules=rules, **titles)  # type: ignore[arg-type]
+            return Reading(inspection_of(data), data)
+        return inspect_tables(self.graph, self.nodes, roles, self.graph.stem, classes, self.tables.rules(), unit)
 
     def check(self) -> None:
         """What can be said about the options before anything is read: one graph is named, and its files are there."""
-        if (self.dataset is None) == (self.graph is None):
-            raise InputError("give either --dataset NAME or --graph FILE")
-        if self.graph is None and (self.nodes is not None or self.columns or self.classes is not None):
-            raise InputError("nodes, column and classes must go with --graph, got --dataset")
+        if self.tables.is_sql and (self.tables.sql_edges is None or self.tables.sql_nodes is None):
+            missing = "sql-edges" if self.tables.sql_edges is None else "sql-nodes"
+            raise InputError(f'{missing} must be given, too, got one query (--{missing} "SELECT ...")')
+        if sum((self.dataset is not None, self.graph is not None, self.tables.is_sql)) != 1:
+            raise InputError("give either --dataset NAME or --graph FILE, or --sql-edges with --sql-nodes")
+        own = self.nodes is not None or self.columns or self.classes is not None or self.tables.is_given
+        if self.dataset is not None and own:
+            raise InputError("nodes, column, classes and rules of tables must go with --graph, got --dataset")
+        if self.tables.is_sql and self.nodes is not None:
+            raise InputError("nodes must not go with --sql-nodes, got both (--nodes)")
         column_titles(self.columns)
         for file in (self.graph, self.nodes):
             if file is not None and not file.exists():
                 raise InputError(f"{file}: file not found")
 
-    def load(self, seed: int = 0, *, again: bool = False, otherwise: Sequence[str] | None = None) -> Graph:
-        """Read it; ``seed`` draws the split where the file has none. ``again``: what was warned of before is not said twice.
+    def _own_graph(
+        self, seed: int, otherwise: Sequence[str] | None, unit: PrivacyUnit | None, saved: ColumnRules | None
+    ) -> Graph:
+        from caribou.datasets import read_graph
+        from caribou.graph.frames import Titles, divided
 
-        ``otherwise``: the classes of a file for which none are given, as a model knows them.
-        """
-        from caribou.datasets import load, read_graph
-
-        self.check()
+        classes = otherwise if self.classes is None else parse_classes(self.classes)
+        rules = self.tables.rules() if saved is None else saved.joined(self.tables.rules())
+        titles = column_titles(self.columns)
         if self.graph is not None:
-            classes = otherwise if self.classes is None else parse_classes(self.classes)
-            data = read_graph(self.graph, self.nodes, seed=seed, classes=classes, **column_titles(self.columns))
-            if not again:
-                warn_of_no_edges(data.num_edges, self.graph)
-                if classes is not None and data.labels is not None:
-                    _warn_of_no_labels(bool((data.labels >= 0).any()), self.graph)
-        else:
-            data = load(str(self.dataset), data_dir=self.data_dir, seed=seed)
-        return data if self.name is None else data.renamed(self.name)
+            from caribou.datasets.tables import ENDINGS
+
+            keywords: dict[str, Any] = {**titles}
+            of_table = self.graph.suffix.lower() in (*ENDINGS, ".graphml")
+            if self.tables.is_given or (saved is not None and of_table):
+                keywords["rules"] = rules
+            return read_graph(self.graph, self.nodes, seed=seed, classes=classes, unit=unit, **keywords)
+        roles = Titles(**{role: titles.get(f"{role}_column") for role in ROLES})
+        reading = self._queries(roles, classes, rules, unit)
+        return divided(reading.require(), seed, "nodes")
+
+    def _queries(self, titles: Any, classes: Any, rules: ColumnRules, unit: PrivacyUnit | None) -> Reading:
+        from caribou.datasets.sql import read_queries
+
+        edges, nodes = str(self.tables.sql_edges), str(self.tables.sql_nodes)
+        return read_queries(edges, nodes, self.tables.db, titles, self.name, classes, rules, unit)
 
 
-def warn_of_no_edges(edges: int, file: Path) -> None:
+def warn_of_no_edges(edges: int, file: str | Path) -> None:
     """On stderr, for the owner alone: that there are none is a fact about the private graph, for no log and no certificate."""
     if edges == 0:
         typer.echo(
@@ -157,7 +387,7 @@ def warn_of_no_edges(edges: int, file: Path) -> None:
         )
 
 
-def _warn_of_no_labels(known: bool, file: Path) -> None:
+def _warn_of_no_labels(known: bool, file: str) -> None:
     """On stderr, for the owner alone: mistyped classes would otherwise show in a bad model only."""
     if not known:
         typer.echo(
@@ -177,11 +407,21 @@ def parse_classes(text: str) -> int | list[str]:
             lines = Path(text[1:]).read_text(encoding="utf-8-sig").splitlines()
         except (OSError, ValueError) as error:
             raise InputError(f"classes must name a file of one class per line, got {text!r}: {error}") from error
-        return [line.strip() for line in lines if line.strip()]
+        return _checked_classes([line.strip() for line in lines if line.strip()])
     number = text.strip()
-    if number.isascii() and number.isdigit():
-        return int(number)
-    return [word.strip() for word in text.split(",")]
+    found = int(number) if number.isascii() and number.isdigit() else [word.strip() for word in text.split(",")]
+    return _checked_classes(found)
+
+
+def _checked_classes(classes: int | list[str]) -> int | list[str]:
+    """The classes, checked here so that the message names the flag."""
+    from caribou.graph.classes import declared_names
+
+    try:
+        declared_names(classes)
+    except InputError as error:
+        raise InputError(f"{error} (--classes a,b,c)") from error
+    return classes
 
 
 def column_titles(pairs: Sequence[str]) -> dict[str, str]:
@@ -190,8 +430,18 @@ def column_titles(pairs: Sequence[str]) -> dict[str, str]:
     for pair in pairs:
         role, _, title = pair.partition("=")
         if role not in ROLES or not title:
-            raise InputError(f"column must be ROLE=TITLE with a role of {', '.join(ROLES)}, got {pair!r}")
+            raise InputError(f"column must be ROLE=TITLE with a role of {', '.join(ROLES)}, got {pair!r} (--column)")
         if f"{role}_column" in titles:
             raise InputError(f"column must name a role once, got {role} twice")
         titles[f"{role}_column"] = title
     return titles
+
+
+def class_words(counts: Mapping[str, int], unlabelled: int) -> str:
+    """The classes with how many nodes each has.
+
+    >>> class_words({"fraud": 162, "ok": 4032}, 806)
+    'fraud 162, ok 4,032, without a label 806'
+    """
+    parts = [f"{name} {count:,}" for name, count in counts.items()]
+    return ", ".join([*parts, f"without a label {unlabelled:,}"] if unlabelled else parts)

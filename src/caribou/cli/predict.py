@@ -12,6 +12,7 @@ import typer
 from caribou._files import atomic_file
 from caribou._validate import unit_interval
 from caribou.cli.options import (
+    NO_TABLE_OPTIONS,
     ClassNames,
     Column,
     GraphSource,
@@ -24,7 +25,9 @@ from caribou.cli.options import (
     Reason,
     ReplaceFingerprint,
     Spend,
+    TableOptions,
     noted_ledger,
+    with_table_options,
 )
 from caribou.cli.spool import graph_fingerprint, spool_folders
 from caribou.errors import InputError, RunError
@@ -52,11 +55,12 @@ _Training = Annotated[
     bool,
     typer.Option(
         "--training-graph",
-        help="--graph is the training graph, its nodes in the same order: use what was released, spend nothing.",
+        help="--graph is the training graph again, rows in any order: use what was released, spend nothing.",
     ),
 ]
 
 
+@with_table_options
 def predict(
     run: _Run,
     out: Annotated[Path, typer.Option(help="Write the predictions to this new file: .csv or .parquet.")],
@@ -64,6 +68,7 @@ def predict(
     nodes: NodeTable = None,
     column: Column = None,
     classes: ClassNames = None,
+    tables: TableOptions = NO_TABLE_OPTIONS,
     name: Name = None,
     training_graph: _Training = False,
     epsilon: _Epsilon = None,
@@ -100,15 +105,19 @@ def predict(
     if threshold is not None:
         unit_interval(threshold=threshold)
     model = load(run)
-    if graph is None:
-        if nodes is not None or column or classes is not None or name is not None or training_graph or spend:
+    source = GraphSource(graph=graph, nodes=nodes, columns=column or (), name=name, classes=classes, tables=tables)
+    if not source.is_given:
+        own = nodes is not None or column or classes is not None or name is not None or tables.is_given
+        if own or training_graph or spend:
             raise InputError(
-                "nodes, column, classes, name, training-graph and spend must go with --graph, got no --graph"
+                "nodes, column, classes, name, rules of tables, training-graph and spend must go with --graph, got no --graph"
             )
         probabilities, ids, title = model.predict_proba(), model.node_ids, model.id_title
     else:
-        data = GraphSource(graph=graph, nodes=nodes, columns=column or (), name=name, classes=classes).load(
-            otherwise=model.classes if model.budget.unit is PrivacyUnit.NODE else None
+        data = source.load(
+            otherwise=model.classes if model.budget.unit is PrivacyUnit.NODE else None,
+            unit=model.budget.unit,
+            saved=model.column_rules,
         )
         ids = None if data.node_ids is None else tuple(str(i) for i in data.node_ids)
         title = data.id_title

@@ -15,6 +15,7 @@ import typer
 from caribou._files import atomic_write
 from caribou._validate import integer, positive_or_inf
 from caribou.cli.options import (
+    NO_TABLE_OPTIONS,
     AsJson,
     ClassNames,
     Column,
@@ -30,7 +31,10 @@ from caribou.cli.options import (
     Purpose,
     Reason,
     ReplaceFingerprint,
+    TableOptions,
+    class_words,
     noted_ledger,
+    with_table_options,
 )
 from caribou.cli.progress import fit_progress
 from caribou.cli.spool import save_or_spool
@@ -61,6 +65,7 @@ class _Run:
     published: PublishedMetrics | None = None
 
 
+@with_table_options
 def train(
     method: Annotated[str, typer.Argument(help="The method: see the table in the documentation, Training.")],
     dataset: Dataset = None,
@@ -68,6 +73,7 @@ def train(
     nodes: NodeTable = None,
     column: Column = None,
     classes: ClassNames = None,
+    tables: TableOptions = NO_TABLE_OPTIONS,
     name: Name = None,
     data_dir: DataDir = None,
     epsilon: Annotated[
@@ -160,7 +166,7 @@ def train(
         reason=reason,
         replace_fingerprint=replace_fingerprint,
     )
-    source = GraphSource(dataset, graph, nodes, column or (), name, data_dir, classes)
+    source = GraphSource(dataset, graph, nodes, column or (), name, data_dir, classes, tables)
     source.check()
     folders = [] if out is None else _folders(check_target(out), fits)
     # the first line that loads torch: bad flags are found before it, and bad settings before any data is read
@@ -168,7 +174,7 @@ def train(
     runs: list[_Run] = []
     with fit_progress(method, fits) as advance:
         for seed in range(fits):
-            data = source.load(seed, again=seed > 0)
+            data = source.load(seed, again=seed > 0, unit=info.unit)
             model = Model(method, budget, seed=seed, **options)
             if seed == 0 and ledger is not None:
                 _require_all(ledger, model, data, fits, extra)
@@ -188,7 +194,7 @@ def train(
             test, val = (model.metrics(part, positive=positive) for part in ("test", "val"))
             runs.append(_Run(model, test, val.value("accuracy"), wall, cpu, published))
             advance()
-    document = _document(method, str(source), budget, runs)
+    document = _document(method, str(source), budget, runs, data)
     if as_json:
         typer.echo(json.dumps(document, indent=2))
         return
@@ -263,7 +269,7 @@ def _save_published(published: PublishedMetrics, folder: Path) -> None:
     atomic_write(folder / "published-metrics.json", json.dumps(published.to_dict(), indent=2) + "\n")
 
 
-def _document(method: str, dataset: str, budget: Budget, runs: list[_Run]) -> dict[str, Any]:
+def _document(method: str, dataset: str, budget: Budget, runs: list[_Run], data: Graph) -> dict[str, Any]:
     from caribou.experiments.report.summary import mean_of
     from caribou.privacy.accounting import epsilon_of
     from caribou.privacy.budget import PrivacyUnit
@@ -279,6 +285,8 @@ def _document(method: str, dataset: str, budget: Budget, runs: list[_Run]) -> di
         "epsilon": json_number(budget.epsilon),
         "delta": budget.delta,
         "unit": budget.unit.value,
+        "class_counts": data.class_counts,
+        "unlabelled": 0 if data.labels is None else int((data.labels < 0).sum()),
         "test_accuracy": {
             "mean": json_number(mean_of(scores).value),
             "ci95": json_number(mean_of(scores).half_width),
@@ -388,6 +396,7 @@ def _print(document: dict[str, Any], budget: str, model: Model, folders: list[Pa
     table.add_row("method", document["method"])
     table.add_row("graph", document["dataset"])
     table.add_row("guarantee of one fit", budget)
+    table.add_row("classes", class_words(document["class_counts"], document["unlabelled"]))
     if document["epsilon_spent"] == 0:
         table.add_row("spent", "nothing: no private data is read")
     if model.method in GRAPH_OPTIONAL and GRAPH_OPTIONAL[model.method] not in model.released:
@@ -404,7 +413,10 @@ def _print(document: dict[str, Any], budget: str, model: Model, folders: list[Pa
         )
     if document["unit"] == "node":
         # At edge level labels are public; here an accuracy is a function of private labels, and no noise is added to it.
-        table.add_row("do not publish", "these metrics: they read private labels without noise (see --publish-metrics)")
+        table.add_row(
+            "do not publish",
+            "these metrics and the counts of classes: they read private labels without noise (see --publish-metrics)",
+        )
         for title, words in _published_rows(document["published_metrics"]):
             table.add_row(title, words)
     table.add_row("not protected", document["not_protected"])

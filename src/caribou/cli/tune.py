@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from caribou.cli.options import (
+    NO_TABLE_OPTIONS,
     AsJson,
     ClassNames,
     Column,
@@ -24,7 +25,9 @@ from caribou.cli.options import (
     Purpose,
     Reason,
     ReplaceFingerprint,
+    TableOptions,
     noted_ledger,
+    with_table_options,
 )
 from caribou.cli.progress import fit_progress
 from caribou.cli.spool import save_or_spool
@@ -32,6 +35,7 @@ from caribou.cli.train import attack_words, parse_settings
 from caribou.errors import InputError
 
 
+@with_table_options
 def tune(
     method: Annotated[str, typer.Argument(help="The method, as in caribou train.")],
     trials: Annotated[int, typer.Option(help="How many settings to try (on private data: how many on average).")],
@@ -43,6 +47,7 @@ def tune(
     nodes: NodeTable = None,
     column: Column = None,
     classes: ClassNames = None,
+    tables: TableOptions = NO_TABLE_OPTIONS,
     name: Name = None,
     data_dir: DataDir = None,
     epsilon: Annotated[float, typer.Option(help="Epsilon of the whole search (with --public: of each trial).")] = 4.0,
@@ -98,8 +103,8 @@ def tune(
         reason=reason,
         replace_fingerprint=replace_fingerprint,
     )
-    source = GraphSource(dataset, graph, nodes, column or (), name, data_dir, classes)
-    data = source.load(seed)
+    source = GraphSource(dataset, graph, nodes, column or (), name, data_dir, classes, tables)
+    data = source.load(seed, unit=budget.unit)
     if not public and out is None:
         typer.echo("warning: without --out the model that the search pays for is thrown away", err=True)
     # on private data the number of trials may be secret: no counter is shown

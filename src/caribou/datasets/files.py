@@ -17,6 +17,9 @@ from caribou.datasets.saved import read_saved
 from caribou.errors import CaribouError, DataError, InputError
 from caribou.graph import Graph
 from caribou.graph.classes import Classes, declared_names
+from caribou.graph.column_rules import ColumnRules
+from caribou.graph.frames import Reading, Titles, divided, read_frames, warn_of_unused
+from caribou.privacy.budget import PrivacyUnit
 from caribou.randomness import Streams
 
 __all__ = ["read_graph", "write_graph"]
@@ -36,6 +39,8 @@ def read_graph(
     source_column: str | None = None,
     target_column: str | None = None,
     classes: Classes | None = None,
+    rules: ColumnRules | None = None,
+    unit: PrivacyUnit | str | None = None,
 ) -> Graph:
     """Read a graph from one file, or from an edge table and a node table.
 
@@ -51,16 +56,19 @@ def read_graph(
         target_column: of the other end.
         classes: the declared classes, which node level asks for: their names in order, the values of labels, or the number C of
             classes 0 .. C - 1. A label that is none of them is unknown. None: read from the labels, for edge level.
+        rules: how the columns of tables and GraphML are read: unknown words, categories, fills, ranges.
+        unit: what will be protected. At node level what is not declared is refused here, with all other problems.
 
     Returns:
-        The graph.
+        The graph, its nodes in the order of their ids if they have any.
 
     ``.npz``: plain arrays, see `caribou.datasets.npz`.
 
     ``.csv`` or ``.parquet`` (``.pq``): ``path`` is the edge table, ``nodes`` the node table; CSV is UTF-8 with a line of
     titles. The first two columns of the edge table are the ends of an edge, further ones are ignored with a warning. In
     the node table the columns ``id`` / ``node`` / ``node_id``, ``label`` / ``class`` / ``y`` and ``split`` have their
-    meaning (or those named by the arguments), all others are numeric features. Rows are counted from 1 in messages, the
+    meaning (or those named by the arguments), all others are numeric features, unless ``rules`` say otherwise. All problems of
+    the tables are one error. Rows are counted from 1 in messages, the
     line of titles not included. Ids are compared as text: the number 1 and the text ``1`` are the same node, ``01`` is
     another one.
 
@@ -91,42 +99,59 @@ def read_graph(
     Streams(seed)  # a bad seed is an error also where none is needed, and so is a bad declaration
     if classes is not None:
         declared_names(classes)
+    protected = None if unit is None else PrivacyUnit.parse(unit)
+    titles = Titles(id_column, label_column, split_column, source_column, target_column)
     if isinstance(path, str | os.PathLike) and is_array_folder(Path(path)):
-        titles = tables.Titles(id_column, label_column, split_column, source_column, target_column)
-        _check_arguments(Path(path), "folder", nodes, titles)
+        _check_arguments(Path(path), "folder", nodes, titles, rules)
         folder = Path(path)
         name = folder.resolve().name if name is None else name
-        return _divided(read_arrays(folder, name, classes), seed, folder)
+        return divided(read_arrays(folder, name, classes), seed, folder)
     file = _regular_file("path", path)
     ending = file.suffix.lower()
     if ending not in _ENDINGS:
         raise DataError(f"{file}: unknown ending {file.suffix!r}, must be one of {', '.join(_ENDINGS)}")
-    titles = tables.Titles(id_column, label_column, split_column, source_column, target_column)
-    _check_arguments(file, ending, nodes, titles)
+    _check_arguments(file, ending, nodes, titles, rules)
     name = file.stem if name is None else name
-    if ending == ".npz":
-        graph = read_npz(file, name, classes)
-    elif ending in tables.ENDINGS:
-        graph = _from_tables(file, nodes, titles, name, classes)
-    elif ending == ".graphml":
-        graph = read_graphml(file, titles, name, classes)
-    else:
-        graph = read_saved(file, name, classes)
-    return _divided(graph, seed, file)
+    if ending in tables.ENDINGS or ending == ".graphml":
+        reading = inspect_tables(file, nodes, titles, name, classes, rules, protected)
+        warn_of_unused(reading)
+        return divided(reading.require(), seed, file)
+    graph = read_npz(file, name, classes) if ending == ".npz" else read_saved(file, name, classes)
+    return divided(graph, seed, file)
 
 
-def _from_tables(
-    file: Path, nodes: str | os.PathLike[str] | None, titles: tables.Titles, name: str, classes: Classes | None
-) -> Graph:
+def inspect_tables(
+    path: str | os.PathLike[str],
+    nodes: str | os.PathLike[str] | None,
+    titles: Titles,
+    name: str,
+    classes: Classes | None = None,
+    rules: ColumnRules | None = None,
+    unit: PrivacyUnit | None = None,
+) -> Reading:
+    """All that is found in an edge table and a node table, or in a GraphML file, and the graph if there is no problem.
+
+    Args:
+        path, nodes: as in `read_graph`.
+        titles: of the columns that are not features.
+        name, classes, rules, unit: as in `read_graph`.
+
+    Returns:
+        Findings and graph.
+    """
+    file = _regular_file("path", path)
+    if file.suffix.lower() == ".graphml":
+        return read_graphml(file, titles, name, classes, rules, unit)
     if nodes is None:
-        raise DataError(f"{file}: an edge table needs a node table as well (nodes)")
+        raise DataError(f"{file}: an edge table needs a node table as well (--nodes)")
     node_file = _regular_file("nodes", nodes)
     if node_file.suffix.lower() not in tables.ENDINGS:
         raise DataError(
             f"{node_file}: unknown ending {node_file.suffix!r} of a node table, must be {', '.join(tables.ENDINGS)}"
         )
+    edge_table, node_table = tables.FileTable(file), tables.FileTable(node_file)
     try:
-        return tables.read_tables(file, node_file, titles, name, classes)
+        return read_frames(edge_table, node_table, titles, name, classes, rules, unit)
     except DataError:
         raise
     except CaribouError as error:
@@ -155,28 +180,15 @@ def _regular_file(argument: str, path: str | os.PathLike[str]) -> Path:
     return file
 
 
-def _check_arguments(file: Path, ending: str, nodes: object, titles: tables.Titles) -> None:
+def _check_arguments(file: Path, ending: str, nodes: object, titles: Titles, rules: ColumnRules | None) -> None:
     """Arguments that a format does not know are refused: a column name without effect would be misleading."""
     if nodes is not None and ending not in tables.ENDINGS:
         raise InputError(f"nodes goes with an edge table ({', '.join(tables.ENDINGS)}) only, got {file.name}")
+    if rules is not None and rules != ColumnRules() and ending not in (*tables.ENDINGS, ".graphml"):
+        raise InputError(f"column rules must go with tables or GraphML, got {file.name} ({' '.join(rules.flags())})")
     allowed = {"id", "label", "split", "source", "target"} if ending in tables.ENDINGS else set()
     if ending == ".graphml":
         allowed = {"label", "split"}
     for role in ("id", "label", "split", "source", "target"):
         if getattr(titles, role) is not None and role not in allowed:
             raise InputError(f"{role}_column has no meaning for a {ending} file, got {getattr(titles, role)!r}")
-
-
-def _divided(graph: Graph, seed: int, file: Path) -> Graph:
-    """The graph with its split, or with a random one; no part is empty."""
-    if graph.split is not None:
-        for part, size in zip(("train", "val", "test"), graph.split.declared, strict=True):
-            if size == 0:
-                raise DataError(f"{file}: split part {part} must hold at least one node, got none")
-        return graph
-    if graph.labels is None:
-        return graph
-    try:
-        return graph.random_split(seed)
-    except InputError as error:
-        raise DataError(f"{file}: too few labelled nodes for a random split ({error})") from error

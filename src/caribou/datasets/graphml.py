@@ -10,19 +10,30 @@ from xml.parsers import expat
 
 import numpy as np
 
-from caribou.datasets.tables import Titles, build
 from caribou.errors import CaribouError, DataError
-from caribou.graph import Graph
 from caribou.graph.classes import Classes
+from caribou.graph.column_rules import ColumnRules
+from caribou.graph.frames import Reading, Titles, build
+from caribou.privacy.budget import PrivacyUnit
 
 
-def read_graphml(path: Path, titles: Titles, name: str, classes: Classes | None = None) -> Graph:
-    """Read one GraphML file; whatever is wrong with it is a `DataError`. ``classes`` declares the classes, as in `read_graph`."""
+def read_graphml(
+    path: Path,
+    titles: Titles,
+    name: str,
+    classes: Classes | None = None,
+    rules: ColumnRules | None = None,
+    unit: PrivacyUnit | None = None,
+) -> Reading:
+    """Read one GraphML file: its attributes by the same rules as a node table. A file that is no GraphML is a `DataError`.
+
+    ``classes``, ``rules`` and ``unit`` as in `read_graph`.
+    """
     try:
         content = path.read_bytes()
         declared, keys = _declared(content, path)
         network = _network(content)
-        return _graph(network, declared, keys, titles, path, name, classes)
+        return _reading(network, declared, keys, titles, path, name, classes, rules or ColumnRules(), unit)
     except CaribouError:
         raise
     except Exception as error:  # expat, ElementTree and networkx errors have no common base
@@ -68,7 +79,7 @@ def _network(content: bytes) -> Any:
     return nx.read_graphml(io.BytesIO(content))
 
 
-def _graph(
+def _reading(
     network: Any,
     declared: set[str],
     keys: list[str],
@@ -76,7 +87,9 @@ def _graph(
     path: Path,
     name: str,
     classes: Classes | None,
-) -> Graph:
+    rules: ColumnRules,
+    unit: PrivacyUnit | None,
+) -> Reading:
     import pandas as pd
 
     nodes = list(network.nodes)
@@ -90,7 +103,10 @@ def _graph(
         warnings.warn(f"{path}: attributes of edges are ignored: edges are unweighted", UserWarning, stacklevel=4)
     defaults = network.graph.get("node_default", {})
     rows = [{**defaults, **network.nodes[node]} for node in nodes]
-    features = [key for key in keys if key not in _optional(keys, titles)]
+    keys = [key for key in keys if key not in rules.ignore]
+    features = [
+        key for key in keys if key not in (*_optional(keys, titles), *rules.categories) and rules.fill_of(key) is None
+    ]
     for node, row in zip(nodes, rows, strict=True):
         if not any(key in row for key in features):
             continue  # a node without features
@@ -103,7 +119,18 @@ def _graph(
     number = {node: k for k, node in enumerate(nodes)}
     pairs = np.array([[number[u], number[v]] for u, v in network.edges()], dtype=np.int64).reshape(-1, 2).T
     ids = np.array([str(node) for node in nodes], dtype=np.str_)
-    return build(frame, titles, lambda k: f"{path}: node {nodes[k]!r}", path, pairs, ids, name, classes=classes)
+    return build(
+        frame,
+        titles,
+        lambda k: f"{path}: node {nodes[k]!r}",
+        path,
+        pairs,
+        ids,
+        name,
+        classes=classes,
+        rules=rules,
+        unit=unit,
+    )
 
 
 def _optional(keys: list[str], titles: Titles) -> set[str]:

@@ -7,12 +7,14 @@ y: one class per node, -1 = unknown.
 split_train, split_val, split_test: node indices. split_n_removed: three counts, optional, see `caribou.graph.Split`.
 class_names, num_classes, node_ids, feature_names, absent: optional, see `caribou.graph.Graph`. Names or number declare the
 classes, unless classes_declared is 0: then they were read from labels.
+column_rules: JSON, optional; how a table became features, so that node level still refuses what was learned from it.
 
 Other arrays are ignored.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import zipfile
 from dataclasses import replace
@@ -26,6 +28,7 @@ from caribou._files import atomic_file
 from caribou.errors import CaribouError, DataError
 from caribou.graph import Graph, Split
 from caribou.graph.classes import Classes, is_count
+from caribou.graph.column_rules import ColumnRules
 
 _SPARSE = ("x_data", "x_indices", "x_indptr", "x_shape")
 _SPLIT = ("split_train", "split_val", "split_test")
@@ -67,6 +70,7 @@ def _arrays(path: Path) -> dict[str, np.ndarray]:
             "node_ids",
             "absent",
             "feature_names",
+            "column_rules",
         }
         wanted.update(_SPARSE, _SPLIT, ["split_n_removed"])
         arrays = {}
@@ -108,6 +112,7 @@ def _graph(arrays: dict[str, np.ndarray], path: Path, name: str, classes: Classe
         num_classes=number,
         feature_names=_words(arrays, "feature_names", path),
     )
+    graph = replace(graph, column_rules=_rules(arrays, path))
     if classes is None:
         return graph if declared else replace(graph, classes_declared=False)
     return graph if names is None or is_count(classes) else graph.with_classes(classes)
@@ -121,6 +126,18 @@ def _n_removed(arrays: dict[str, np.ndarray], path: Path) -> tuple[int, int, int
         )
     train, val, test = (int(count) for count in counts)
     return train, val, test
+
+
+def _rules(arrays: dict[str, np.ndarray], path: Path) -> ColumnRules | None:
+    if "column_rules" not in arrays:
+        return None
+    stored = arrays["column_rules"]
+    try:
+        if stored.shape != () or stored.dtype.kind != "U":
+            raise ValueError
+        return ColumnRules.from_dict(json.loads(str(stored)))
+    except (ValueError, RecursionError) as error:  # an `InputError` is a ValueError
+        raise DataError(f"{path}: column_rules must be the JSON of column rules, got other content") from error
 
 
 def _words(arrays: dict[str, np.ndarray], key: str, path: Path) -> tuple[str, ...] | None:
@@ -233,6 +250,8 @@ def _contents(graph: Graph) -> dict[str, Any]:
     for key in ("class_names", "feature_names"):
         if getattr(graph, key) is not None:
             contents[key] = np.array(getattr(graph, key), dtype=np.str_)
+    if graph.column_rules is not None:
+        contents["column_rules"] = np.array(json.dumps(graph.column_rules.to_dict()), dtype=np.str_)
     if graph.node_ids is not None:
         contents["node_ids"] = graph.node_ids
     if len(graph.absent):

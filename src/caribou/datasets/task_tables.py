@@ -12,9 +12,10 @@ from pathlib import Path
 
 import numpy as np
 
-from caribou.datasets import columns, tables
+from caribou.datasets import tables
 from caribou.errors import DataError
-from caribou.graph import listed
+from caribou.graph import columns, listed
+from caribou.graph.frames import rows_of
 
 LABEL = "label"
 JOINED = {"0": 0, "1": 1}
@@ -56,7 +57,7 @@ def read_pairs(path: Path, node_ids: Sequence[str]) -> PairTable:
     ends = np.stack([_positions(file, title, column, node_ids) for title, column in zip(titles, cells, strict=False)])
     same = np.flatnonzero(ends[0] == ends[1])
     if len(same):
-        place = tables.rows_of(file)(int(same[0]))
+        place = rows_of(file)(int(same[0]))
         raise DataError(f"{place}: a pair must be of two different nodes, got {cells[0][same[0]]!r} twice")
     return PairTable((first, second), np.stack(cells), ends, _labels(file))
 
@@ -68,7 +69,7 @@ def _labels(file: Path) -> np.ndarray | None:
     (cells,) = tables.text_cells(file, [title])
     for k, cell in enumerate(cells):
         if cell not in JOINED:
-            raise DataError(f"{tables.rows_of(file)(k)}: column {title!r} must be 0 (not joined) or 1, got {cell!r}")
+            raise DataError(f"{rows_of(file)(k)}: column {title!r} must be 0 (not joined) or 1, got {cell!r}")
     return np.array([JOINED[cell] for cell in cells], np.int64)
 
 
@@ -100,7 +101,7 @@ def read_groups(path: Path, node_ids: Sequence[str]) -> GroupTable:
     if len(titles) < 2:
         raise DataError(f"{file}: must hold a column of node ids and one of graphs, found {listed(titles)}")
     ids, graphs = tables.text_cells(file, titles[:2])
-    columns.unique_ids(ids, titles[0], tables.rows_of(file))
+    columns.unique_ids(ids, titles[0], rows_of(file))
     places = _positions(file, titles[0], ids, node_ids)
     _require_cells(file, titles[1], graphs)
     names = tuple(dict.fromkeys(graphs))
@@ -125,15 +126,13 @@ def read_graph_labels(path: Path, names: Sequence[str]) -> tuple[np.ndarray, tup
     if len(titles) < 2:
         raise DataError(f"{file}: must hold a column of graphs and one of labels, found {listed(titles)}")
     graphs, cells = tables.text_cells(file, [titles[0], _label_title(file) or titles[1]])
-    columns.unique_ids(graphs, titles[0], tables.rows_of(file))
+    columns.unique_ids(graphs, titles[0], rows_of(file))
     known = {name: k for k, name in enumerate(names)}
-    labels, classes = columns.classes(cells, LABEL, tables.rows_of(file))
+    labels, classes = columns.classes(cells, LABEL, rows_of(file))
     found = np.full(len(names), -1, np.int64)
     for k, graph in enumerate(graphs):
         if graph not in known:
-            raise DataError(
-                f"{tables.rows_of(file)(k)}: column {titles[0]!r} must name a graph of the groups, got {graph!r}"
-            )
+            raise DataError(f"{rows_of(file)(k)}: column {titles[0]!r} must name a graph of the groups, got {graph!r}")
         found[known[graph]] = labels[k]
     return found, classes
 
@@ -153,7 +152,7 @@ def _label_title(file: Path) -> str | None:
 def _require_cells(file: Path, title: str, cells: np.ndarray) -> None:
     for k, cell in enumerate(cells):
         if cell is None:
-            raise DataError(f"{tables.rows_of(file)(k)}: column {title!r} must not be empty, got an empty cell")
+            raise DataError(f"{rows_of(file)(k)}: column {title!r} must not be empty, got an empty cell")
 
 
 def _positions(file: Path, title: str, cells: np.ndarray, node_ids: Sequence[str]) -> np.ndarray:
@@ -161,5 +160,5 @@ def _positions(file: Path, title: str, cells: np.ndarray, node_ids: Sequence[str
     at = {name: k for k, name in enumerate(node_ids)}
     for k, cell in enumerate(cells):
         if cell not in at:
-            raise DataError(f"{tables.rows_of(file)(k)}: column {title!r} must hold a node of the run, got {cell!r}")
+            raise DataError(f"{rows_of(file)(k)}: column {title!r} must hold a node of the run, got {cell!r}")
     return np.array([at[cell] for cell in cells], np.int64)

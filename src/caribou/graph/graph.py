@@ -41,6 +41,7 @@ from caribou.graph.checks import (
     zero_rows,
 )
 from caribou.graph.classes import Classes, declared_names, is_count, places_of_names, places_of_numbers
+from caribou.graph.column_rules import ColumnRules
 from caribou.graph.split import DEFAULT_FRACTIONS, Split, labelled_split
 from caribou.privacy.budget import PrivacyUnit
 from caribou.privacy.sizes import Sizes
@@ -66,6 +67,7 @@ class Graph:
         prior: [n, C], class probabilities of every node that the user declares public (`with_prior`); or None.
         classes_declared: whether names and number of the classes were declared. None: they were if either is given. False: they
             were read from the labels, which is enough at edge level and refused at node level (`Graph.sizes`).
+        column_rules: how the columns of a table became features, if they came from one. Node level refuses what was not declared.
 
     Arrays are copied (unless they are already read-only) and sealed; a write raises ``ValueError``. Use
     `Graph.from_edges` to build a graph from a plain list of edges.
@@ -92,6 +94,7 @@ class Graph:
     id_title: str | None = None
     classes_declared: bool | None = None
     prior: np.ndarray | None = None
+    column_rules: ColumnRules | None = None
 
     def __post_init__(self) -> None:
         features = checked_features(self.features)
@@ -106,6 +109,8 @@ class Graph:
             raise InputError(f"name must be a non-empty string, got {self.name!r}")
         if self.id_title is not None and (not isinstance(self.id_title, str) or not self.id_title):
             raise InputError(f"id_title must be a non-empty string, got {self.id_title!r}")
+        if self.column_rules is not None and not isinstance(self.column_rules, ColumnRules):
+            raise InputError(f"column_rules must be ColumnRules, got {type(self.column_rules).__name__}")
         split = None if self.split is None else labelled_split(self.split, n, labels)
         ids = None if self.node_ids is None else checked_ids(self.node_ids, n)
         columns = None if self.feature_names is None else checked_columns(self.feature_names, features.shape[1])
@@ -245,6 +250,15 @@ class Graph:
         """2 x 2E int64 array of node pairs, each edge in both directions, sorted by (row, column)."""
         rows = np.repeat(np.arange(self.num_nodes, dtype=np.int64), np.diff(self.indptr))
         return np.stack([rows, self.indices.astype(np.int64)])
+
+    @property
+    def class_counts(self) -> dict[str, int]:
+        """How many nodes each class has, by name (private at node level)."""
+        if self.labels is None:
+            return {}
+        names = self.class_names or tuple(str(k) for k in range(self.num_classes))
+        counted = np.bincount(self.labels[self.labels >= 0], minlength=len(names))
+        return {name: int(count) for name, count in zip(names, counted, strict=True)}
 
     def adjacency(self, dtype: Any = np.float32) -> Any:
         """The symmetric 0/1 adjacency matrix as a ``scipy.sparse.csr_array`` that shares the graph's index arrays.
@@ -481,6 +495,83 @@ class Graph:
         return self.with_split(Split(*drawn).where(self.labels >= 0))
 
     @classmethod
+    def from_tables(
+        cls,
+        edges: Any,
+        nodes: Any,
+        *,
+        name: str = "graph",
+        seed: int = 0,
+        id_column: str | None = None,
+        label_column: str | None = None,
+        split_column: str | None = None,
+        source_column: str | None = None,
+        target_column: str | None = None,
+        classes: Classes | None = None,
+        rules: ColumnRules | None = None,
+        unit: PrivacyUnit | str | None = None,
+    ) -> Graph:
+        """Build a graph from an edge table and a node table of pandas, polars, Arrow or DuckDB.
+
+        Args:
+            edges: its first two columns are the ends of an edge; others are not used.
+            nodes: ids, features and, where there are any, labels and a split.
+            name: of the graph, which a ledger charges.
+            seed: the public seed that draws a split where there is none.
+            id_column, label_column, split_column, source_column, target_column: titles, where they are not the usual ones.
+            classes, rules, unit: as in `caribou.read_graph`.
+
+        Returns:
+            The graph, its nodes in the order of their ids: the order of rows decides about nothing.
+
+        >>> import pandas as pd
+        >>> people = pd.DataFrame({"id": ["bob", "ann", "cid"] * 4, "age": range(12)})
+        >>> people["id"] += [str(k) for k in range(12)]
+        >>> graph = Graph.from_tables(pd.DataFrame({"from": ["bob0"], "to": ["ann1"]}), people)
+        >>> graph.node_ids[:2].tolist(), graph.features[:2].ravel().tolist(), graph.num_edges
+        (['ann1', 'ann10'], [1.0, 10.0], 1)
+        """
+        from caribou.graph.frames import Titles, graph_from_tables
+
+        titles = Titles(id_column, label_column, split_column, source_column, target_column)
+        return graph_from_tables(edges, nodes, titles, name, seed, classes, rules, unit)
+
+    @classmethod
+    def from_networkx(
+        cls,
+        network: Any,
+        *,
+        name: str = "graph",
+        seed: int = 0,
+        label: str | None = None,
+        split: str | None = None,
+        classes: Classes | None = None,
+        rules: ColumnRules | None = None,
+        unit: PrivacyUnit | str | None = None,
+    ) -> Graph:
+        """Build a graph from a NetworkX graph. Attributes of nodes are the columns of a node table; those of edges are not used.
+
+        Args:
+            network: directed or not, simple or multi.
+            name, seed: as in `from_tables`.
+            label: the attribute that is the label (default: ``label``, ``class`` or ``y``).
+            split: the attribute that is the split (default: ``split``).
+            classes, rules, unit: as in `caribou.read_graph`.
+
+        Returns:
+            The graph, its nodes in the order of their ids.
+
+        >>> import networkx as nx
+        >>> network = nx.path_graph(3)
+        >>> nx.set_node_attributes(network, {0: 1.5, 1: 2.5, 2: 3.5}, "age")
+        >>> Graph.from_networkx(network).features.ravel().tolist()
+        [1.5, 2.5, 3.5]
+        """
+        from caribou.graph.networkx import graph_from_networkx
+
+        return graph_from_networkx(network, name, seed, label, split, classes, rules, unit)
+
+    @classmethod
     def from_pyg(cls, data: Any, name: str = "graph", *, classes: Classes | None = None) -> Graph:
         """Build a graph with this ``name`` from ``data``, a ``torch_geometric.data.Data``.
 
@@ -537,23 +628,28 @@ class Graph:
                 "classes must be declared at node level, because one person's label must not decide about a class, got classes "
                 "that were read from the labels: give classes=[...] where the graph is read or built (--classes a,b,c)"
             )
+        if unit is PrivacyUnit.NODE and self.column_rules is not None:
+            self.column_rules.require_declared()
         parts = (0, 0, 0)
         if self.split is not None and self.labels is not None:
             parts = self.split.sizes if unit is PrivacyUnit.EDGE else self.split.declared
         return Sizes(self.num_nodes, self.num_features, self.num_classes, *parts)
 
     def summary(self) -> dict[str, Any]:
-        """Exact statistics of the graph. **Private**: no noise is added; for the owner's eyes only.
+        """Exact statistics of the graph, and notes on what was dropped or says nothing. **Private**: for the owner's eyes only.
 
         >>> Graph.from_edges(np.zeros((3, 1)), [[0], [1]], labels=[0, 1, -1]).summary()["isolated"]
         1
         """
+        from caribou.graph.inspection import inspection_of
+
+        found = inspection_of(self)
         degrees = self.degrees
         sizes = (0, 0, 0) if self.split is None else self.split.sizes
         counts: list[int] = []
         same = None
         if self.labels is not None:
-            counts = np.bincount(self.labels[self.labels >= 0], minlength=self.num_classes).tolist()
+            counts = list(self.class_counts.values())
             same = self._homophily()
         return {
             "name": self.name,
@@ -563,6 +659,7 @@ class Graph:
             "sparse_features": bool(sp.issparse(self.features)),
             "classes": self.num_classes,
             "class_counts": counts,
+            "unlabelled": found.unlabelled,
             "train": sizes[0],
             "val": sizes[1],
             "test": sizes[2],
@@ -576,6 +673,7 @@ class Graph:
             "self_loops_dropped": self.cleaning.self_loops,
             "duplicates_dropped": self.cleaning.duplicates,
             "one_way_mirrored": self.cleaning.one_way,
+            "notes": [note.words for note in found.notes],
         }
 
     def _homophily(self) -> float | None:

@@ -23,7 +23,7 @@ from caribou.privacy.mechanism_records import Mechanism
 from caribou.privacy.plan import Link, ReleasePlan
 from caribou.privacy.sizes import Sizes
 from caribou.randomness import Streams
-from caribou.release import Drawn, LedgerLike, Private, execute, require_left
+from caribou.release import Drawn, LedgerLike, Private, execute, require_left, with_declarations
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,7 +192,7 @@ def fit(
     """
     # a graph that cannot be fitted is refused before anything is charged
     graph.for_learning(public=budget.unit is PrivacyUnit.EDGE)
-    plan = method.plan(graph.sizes(budget.unit), budget)
+    plan = with_declarations(method.plan(graph.sizes(budget.unit), budget), graph)
     with _prepared(method, plan, graph, streams, ledger):
         released = execute(
             plan,
@@ -239,7 +239,7 @@ def predict_graph(
     """
     if not hasattr(method, "plan_graph"):
         raise InputError(f"graph must be the training graph: {type(method).__name__} is transductive, got another one")
-    plan = method.plan_graph(graph.sizes(budget.unit), budget, weights)
+    plan = with_declarations(method.plan_graph(graph.sizes(budget.unit), budget, weights), graph)
     released = execute(
         plan,
         private or graph,

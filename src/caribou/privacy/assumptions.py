@@ -5,7 +5,7 @@ Nothing is decided by the words. A reader finds them in the certificate; the pro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
@@ -43,6 +43,7 @@ class AssumptionName(Enum):
     RELEASED_WEIGHTS = "weights"
     ARRIVALS = "arrivals"
     COUNTED_PREDICTIONS = "counted predictions"
+    FEATURES_WITHOUT_EDGES = "features without edges"
 
     @classmethod
     def parse(cls, word: Any) -> AssumptionName:
@@ -181,6 +182,12 @@ def initial_state(unit: PrivacyUnit) -> Assumption:
     return Assumption(AssumptionName.INITIAL_STATE, {"unit": unit.value})
 
 
+def features_without_edges(columns: int, names: Sequence[str] | None) -> Assumption:
+    """What edge level assumes about the features: their number, and their names where they have any."""
+    figures = {"columns": columns, "names": None if names is None else list(names)}
+    return Assumption(AssumptionName.FEATURES_WITHOUT_EDGES, figures)
+
+
 # -- the sentences ----------------------------------------------------------------------------------------------------
 
 
@@ -261,6 +268,16 @@ def _arrivals(p: Mapping[str, Any]) -> str:
     )
 
 
+def _features_without_edges(p: Mapping[str, Any]) -> str:
+    if p["names"] is not None and (len(p["names"]) != p["columns"] or not all(isinstance(n, str) for n in p["names"])):
+        raise CertificateError(f"names must be {p['columns']} words, one per feature column, got {p['names']!r}")
+    which = f"{p['columns']} columns" if p["names"] is None else ", ".join(map(repr, p["names"])) or "none"
+    return (
+        "Declared by the curator: no feature was computed from edges (no degree, no count of partners, no average over "
+        f"neighbours). Features and labels are public at edge level. The features: {which}."
+    )
+
+
 def _plain(words: str) -> Callable[[Mapping[str, Any]], str]:
     return lambda _: words
 
@@ -327,4 +344,5 @@ _SENTENCES: dict[AssumptionName, tuple[_Kinds, Callable[[Mapping[str, Any]], str
             "twice."
         ),
     ),
+    AssumptionName.FEATURES_WITHOUT_EDGES: ({"columns": int, "names": (list, type(None))}, _features_without_edges),
 }

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from caribou.datasets import columns
 from caribou.errors import DataError
+from caribou.graph import columns
 
 
 def place(k):
@@ -68,7 +68,7 @@ def test_splits_are_words():
 
 def test_numbers_are_single_precision_and_finite():
     frame = pd.DataFrame({"a": [1, 2], "b": ["0.5", " 3 "], "c": [True, False]})
-    found = columns.numbers(frame, ["b", "a", "c"], place)
+    found = columns.features(frame, ["b", "a", "c"], place).values
     assert found.dtype == np.float32
     assert found.tolist() == [[0.5, 1, 1], [3, 2, 0]]
     for bad, message in (
@@ -77,15 +77,15 @@ def test_numbers_are_single_precision_and_finite():
         ([1.0, 4e38], r"row 2: column 'a' must hold numbers of at most 3.4e\+38 in size, got 4e\+38"),
     ):
         with pytest.raises(DataError, match=message) as caught:
-            columns.numbers(pd.DataFrame({"a": bad}), ["a"], place, "; hint")
+            columns.features(pd.DataFrame({"a": bad}), ["a"], place, hint="; hint")
         assert "\n" not in str(caught.value)
     half_empty = pd.DataFrame({"a": [1.0, np.nan], "b": [1, 2], "c": ["7", None]})
     with pytest.raises(DataError, match=r"row 2: column 'a' must hold numbers, got an empty cell \(nan\)"):
-        columns.numbers(half_empty, ["a", "b"], place)
+        columns.features(half_empty, ["a", "b"], place)
     with pytest.raises(DataError, match="row 2: column 'c' must hold numbers, got an empty cell"):
-        columns.numbers(half_empty, ["c", "b"], place)
+        columns.features(half_empty, ["c", "b"], place)
 
 
 def test_a_row_of_empty_cells_has_no_features():
     frame = pd.DataFrame({"a": [1.0, np.nan], "b": ["7", None], "c": [True, None]})
-    assert columns.numbers(frame, ["a", "b", "c"], place).tolist() == [[1, 7, 1], [0, 0, 0]]
+    assert columns.features(frame, ["a", "b", "c"], place).values.tolist() == [[1, 7, 1], [0, 0, 0]]

@@ -1,0 +1,560 @@
+"""Columns of a node table: what a cell means. Shared by the readers of files, frames, databases, GraphML and NetworkX.
+
+Ids and labels are compared as text after one normalisation, so that the number 1 of a Parquet file and the cell ``1`` of
+a CSV file are the same node: whole numbers are written in decimal without a fraction (``1.0`` is ``1``), text loses the blanks
+around it and nothing else (``01`` is not ``1``), an empty cell is missing.
+
+What is wrong goes to `Findings`: a reader that collects tells everything at once, another one raises the first problem.
+"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import math
+import re
+import uuid
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from caribou.graph.column_rules import INDICATOR, MAX_CATEGORIES, ColumnRules, looks_like_no_value
+from caribou.graph.inspection import Finding, Findings, Problem, examples_of, shown
+from caribou.graph.split import Split
+
+#: Says where entry k of a column stands, for messages: ``nodes.csv: row 3``.
+Place = Callable[[int], str]
+
+_PARTS = {"train": 0, "val": 1, "valid": 1, "validation": 1, "test": 2}
+_WHOLE = re.compile(r"(-?[0-9]{1,18})\.0+")
+_DATE = re.compile(r"\s*(\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{2,4})([T ]\d{1,2}:\d{2}.*)?\s*")
+_FEW_WORDS = 20
+
+
+def _strict(findings: Findings | None) -> Findings:
+    return Findings(collect=False) if findings is None else findings
+
+
+def texts(
+    column: Any,
+    title: str,
+    place: Place,
+    findings: Findings | None = None,
+    *,
+    unknown: Collection[str] = (),
+    kind: Finding = Finding.ID_CELLS,
+) -> np.ndarray:
+    """Cells of a pandas column as normalised text; None where the cell is empty or one of the ``unknown`` words."""
+    cells = column.astype(object).to_numpy()
+    result = np.full(len(cells), None, dtype=object)
+    wrong = []
+    for k in np.flatnonzero(~column.isna().to_numpy(dtype=bool)):
+        text = _text(cells[k])
+        if text is None:
+            wrong.append(int(k))
+        elif text not in unknown:
+            result[k] = text or None
+    if wrong:
+        found = [cells[k] for k in wrong]
+        rule = f"column {title!r} must hold text or whole numbers, got {shown(found[0])}"
+        flags = (f"--ignore {title}",) if kind is Finding.LABEL_CELLS else ()
+        _strict(findings).add(
+            Problem(kind, place(wrong[0]), rule, len(wrong), examples_of(found), flags=flags, column=title)
+        )
+    return result
+
+
+def label_texts(column: Any, unknown: Collection[str] = ()) -> list[str | None]:
+    """Cells of a column of labels as `texts` normalises them; None also for a cell that can be no label. Each by itself."""
+    cells: list[str | None] = []
+    for cell, empty in zip(column.astype(object), column.isna().to_numpy(dtype=bool), strict=True):
+        text = None if empty else _text(cell) or None
+        cells.append(None if text in unknown else text)
+    return cells
+
+
+def _text(cell: Any) -> str | None:
+    """A cell as normalised text; None for one that is neither text nor a whole number."""
+    if isinstance(cell, str):
+        text = cell.strip()
+        whole = _WHOLE.fullmatch(text)
+        return str(int(whole[1])) if whole and str(int(whole[1])) == whole[1] else text
+    if isinstance(cell, bool | int | np.bool_ | np.integer | uuid.UUID):
+        return str(cell)
+    if isinstance(cell, decimal.Decimal):
+        return str(int(cell)) if cell.is_finite() and cell == cell.to_integral_value() else None
+    if isinstance(cell, float | np.floating) and math.isfinite(cell) and float(cell).is_integer():
+        return str(int(cell))
+    return None
+
+
+def unique_ids(ids: np.ndarray, title: str, place: Place, findings: Findings | None = None) -> np.ndarray:
+    """The ids, all there and all different; as int64 where every id is a plain whole number."""
+    import pandas as pd
+
+    found = _strict(findings)
+    empty = np.flatnonzero([cell is None for cell in ids])
+    if len(empty):
+        rule = f"column {title!r} must hold an id, got an empty cell"
+        found.add(Problem(Finding.EMPTY_IDS, place(int(empty[0])), rule, len(empty), column=title))
+    repeated = np.flatnonzero(pd.Index(ids).duplicated() & np.array([cell is not None for cell in ids]))
+    if len(repeated):
+        again = ids[repeated[0]]
+        first = int(np.flatnonzero(ids == again)[0])
+        rule = f"column {title!r} must hold unique ids, got {shown(again)} again (first in row {first + 1})"
+        cells = examples_of(ids[repeated])
+        found.add(Problem(Finding.REPEATED_IDS, place(int(repeated[0])), rule, len(repeated), cells, column=title))
+    if len(empty) or len(repeated):
+        return np.arange(len(ids))
+    if all(_is_plain_number(cell) for cell in ids):
+        return ids.astype(np.int64)
+    return ids.astype(np.str_)
+
+
+def _is_plain_number(text: str) -> bool:
+    digits = text.removeprefix("-")
+    return digits.isascii() and digits.isdigit() and len(digits) <= 18 and str(int(text)) == text
+
+
+def positions(
+    ends: np.ndarray, ids: np.ndarray, title: str, place: Place, findings: Findings | None = None, *, drop: bool = False
+) -> np.ndarray:
+    """Index of each id of an edge column in the node table; -1 for an unknown one, which is a problem unless it is dropped."""
+    import pandas as pd
+
+    known = pd.Index(ids)
+    if known.has_duplicates:
+        known = known.unique()  # a problem that was found before: the places are not used
+    found = known.get_indexer(pd.Index(ends))
+    unknown = np.flatnonzero(found < 0)
+    if len(unknown) and not drop:
+        cells = [ends[k] for k in unknown]
+        rule = f"column {title!r} must hold an id of the node table, got {shown(cells[0])}"
+        _strict(findings).add(
+            Problem(
+                Finding.UNKNOWN_IDS,
+                place(int(unknown[0])),
+                rule,
+                len(unknown),
+                examples_of(cells),
+                flags=("--drop-unknown-ids",),
+                column=title,
+            )
+        )
+    return found.astype(np.int64)
+
+
+def classes(
+    cells: np.ndarray, title: str, place: Place, findings: Findings | None = None
+) -> tuple[np.ndarray, tuple[str, ...]]:
+    """Labels 0..C-1 in sorted order (-1 = empty cell) and the names of the classes.
+
+    The order is numerical when every label is a number, else that of the text.
+    """
+    known = {cell for cell in cells if cell is not None}
+    numbers = {cell: number for cell in known if (number := _number(cell)) is not None}
+    names = tuple(sorted(known))
+    if len(numbers) == len(known):
+        fractions = [k for k, cell in enumerate(cells) if cell is not None and not numbers[cell].is_integer()]
+        if fractions:
+            rule = f"column {title!r} must hold classes, got {shown(cells[fractions[0]])}"
+            _strict(findings).add(
+                Problem(
+                    Finding.LABEL_CELLS,
+                    place(fractions[0]),
+                    rule,
+                    len(fractions),
+                    examples_of(cells[fractions]),
+                    flags=("--column label=TITLE", "--classes a,b,c"),
+                    column=title,
+                )
+            )
+        names = tuple(sorted(known, key=lambda cell: (numbers[cell], cell)))
+    code = {cell: k for k, cell in enumerate(names)}
+    return np.array([-1 if cell is None else code[cell] for cell in cells], dtype=np.int64), names
+
+
+def no_label_words(cells: np.ndarray, title: str, place: Place, findings: Findings) -> None:
+    """Words that look like "no label" are a problem until the owner says what they are."""
+    words: dict[str, list[int]] = {}
+    for k, cell in enumerate(cells):
+        if cell is not None and looks_like_no_value(cell):
+            words.setdefault(cell, []).append(k)
+    for word, rows in words.items():
+        others = sorted({cell for cell in cells if cell is not None and not looks_like_no_value(cell)})
+        listed = ",".join(others[:8]) if 2 <= len(others) <= 8 else "a,b,c"
+        findings.add(
+            Problem(
+                Finding.NO_LABEL_WORDS,
+                place(rows[0]),
+                f"column {title!r} must hold classes, got {shown(word)}, which looks like no label",
+                len(rows),
+                (shown(word),),
+                flags=(f"--unknown {quoted(word)}", f"--classes {quoted(listed)},{quoted(word)} if it is a class"),
+                column=title,
+            )
+        )
+
+
+def _number(text: str) -> float | None:
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
+
+
+def parts(cells: np.ndarray, title: str, place: Place, findings: Findings | None = None) -> Split:
+    """The split: words train, val (valid, validation), test; an empty cell puts the node in no part."""
+    code = np.full(len(cells), -1)
+    wrong = []
+    for k, cell in enumerate(cells):
+        if cell is None:
+            continue
+        part = _PARTS.get(cell.lower())
+        if part is None:
+            wrong.append(k)
+        else:
+            code[k] = part
+    if wrong:
+        rule = f"column {title!r} must be train, val or test, got {shown(cells[wrong[0]])}"
+        _strict(findings).add(
+            Problem(
+                Finding.SPLIT_WORDS,
+                place(wrong[0]),
+                rule,
+                len(wrong),
+                examples_of(cells[wrong]),
+                flags=(f"--ignore {quoted(title)}",),
+                column=title,
+            )
+        )
+    return Split(*(np.flatnonzero(code == part) for part in range(3)))
+
+
+# -- features -------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Features:
+    """Feature columns as they come out of a table.
+
+    Args:
+        values: [n, d], float32.
+        names: of the d columns.
+        learned_categories, learned_fills, unscaled: what `ColumnRules` keeps.
+    """
+
+    values: np.ndarray
+    names: tuple[str, ...]
+    learned_categories: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    learned_fills: dict[str, float] = field(default_factory=dict)
+    unscaled: tuple[str, ...] = ()
+
+
+def features(
+    frame: Any,
+    titles: Sequence[str],
+    place: Place,
+    findings: Findings | None = None,
+    rules: ColumnRules | None = None,
+    hint: str = "",
+) -> Features:
+    """The feature columns of a table by its rules, as one float32 array. A row of empty cells alone is zero.
+
+    ``hint`` ends the message about a column that holds no numbers.
+    """
+    rules, found = rules or ColumnRules(), _strict(findings)
+    columns = {title: _Column.of(frame[title], rules) for title in titles}
+    blank = np.ones(len(frame), dtype=bool)
+    for column in columns.values():
+        blank &= column.missing
+    found.note(
+        Finding.NO_FEATURES,
+        f"{int(blank.sum())} nodes have no features: every cell is empty, and their row is zero",
+        int(blank.sum()) if len(titles) else 0,
+    )
+    arrays: list[np.ndarray] = []
+    names: list[str] = []
+    learned_words: dict[str, tuple[str, ...]] = {}
+    learned_fills: dict[str, float] = {}
+    unscaled: list[str] = []
+    for title, column in columns.items():
+        reader = _Reader(title, column, blank, place, found, rules)
+        if title in rules.categories:
+            made = reader.category()
+            if rules.categories[title] is None and made is not None:
+                learned_words[title] = made.words
+        else:
+            made = reader.number(hint)
+            if rules.range_of(title) is None:
+                unscaled.append(title)
+        if made is None:
+            continue  # a problem was found
+        learned_fills |= made.learned_fill
+        for name, values in made.columns.items():
+            if name in names:
+                found.add(
+                    Problem(
+                        Finding.NEW_COLUMN_NAMES,
+                        place(0),
+                        f"feature names must differ, got {name!r} twice: once from column {title!r}",
+                        flags=(f"--ignore {quoted(name)}",),
+                        column=title,
+                    )
+                )
+            names.append(name)
+            arrays.append(np.where(blank, 0.0, values).astype(np.float32))
+    values = np.stack(arrays, axis=1) if arrays else np.empty((len(frame), 0), np.float32)
+    return Features(values, tuple(names), learned_words, learned_fills, tuple(unscaled))
+
+
+@dataclass(frozen=True, eq=False)
+class _Column:
+    """Cells of a feature column. ``missing``: empty, or one of the unknown words."""
+
+    cells: Any
+    missing: np.ndarray
+
+    @classmethod
+    def of(cls, column: Any, rules: ColumnRules) -> _Column:
+        missing = column.isna().to_numpy(dtype=bool)
+        if column.dtype.kind not in "fiub":
+            cells = column.astype(object)
+            words = set(rules.unknown)
+            missing = missing | np.array(
+                [isinstance(cell, str) and (cell.strip() in words or not cell.strip()) for cell in cells], dtype=bool
+            )
+        elif rules.unknown:
+            numbers = [number for word in rules.unknown if (number := _number(word)) is not None]
+            missing = missing | np.isin(column.to_numpy(dtype=np.float64, na_value=np.nan), numbers)
+        return cls(column, missing)
+
+
+@dataclass(frozen=True, eq=False)
+class _Made:
+    columns: dict[str, np.ndarray]
+    words: tuple[str, ...] = ()
+    learned_fill: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class _Reader:
+    """One feature column on its way to numbers."""
+
+    title: str
+    column: _Column
+    blank: np.ndarray
+    place: Place
+    findings: Findings
+    rules: ColumnRules
+
+    def number(self, hint: str) -> _Made | None:
+        """The numbers of a column, filled, clipped and scaled; None if there is a problem."""
+        title, missing = self.title, self.column.missing & ~self.blank
+        values = self._parsed(hint)
+        if values is None:
+            return None
+        found = self.rules.range_of(title)
+        if found is None:
+            with np.errstate(over="ignore"):  # reported just below, with its place
+                unfit = np.flatnonzero(~np.isfinite(values.astype(np.float32)) & ~self.column.missing)
+            if len(unfit):
+                k = int(unfit[0])
+                mends = (f"--range {quoted(title)}=LOW:HIGH", f"--ignore {quoted(title)}")
+                self._problem(Finding.NOT_FINITE, unfit, f"must hold {_unfit(values[k])}", values, mends)
+                return None
+        fill = self.rules.fill_of(title)
+        if missing.any() and fill is None:
+            flags = (f"--fill {quoted(title)}=indicator", f"--fill {quoted(title)}=VALUE", f"--ignore {quoted(title)}")
+            words = "must hold numbers, got an empty cell" + (" (nan)" if self.column.cells.dtype.kind == "f" else "")
+            self._problem(Finding.EMPTY_CELLS, np.flatnonzero(missing), words, None, flags)
+            return None
+        learned: dict[str, float] = {}
+        scaled = self.rules.scaled(title, np.where(self.column.missing, 0.0, values))
+        if fill == INDICATOR and found is not None:
+            filled = np.where(self.column.missing, 0.5, scaled)
+        elif fill == INDICATOR:
+            mean = self._learned_mean(values)
+            learned[title] = mean
+            filled = np.where(self.column.missing, mean, scaled)
+        elif fill is not None:
+            filled = np.where(self.column.missing, self.rules.scaled(title, np.array([float(fill)])), scaled)
+        else:
+            filled = scaled
+        self._notes(values, missing, filled)
+        columns = {title: filled}
+        if fill == INDICATOR:
+            columns[f"{title}=empty"] = self.column.missing.astype(np.float64)
+        return _Made(columns, learned_fill=learned)
+
+    def category(self) -> _Made | None:
+        """A column of 0 and 1 for each category; None if there is a problem."""
+        title, missing = self.title, self.column.missing
+        cells = self.column.cells.astype(object).to_numpy()
+        words = np.array(
+            [None if missing[k] else _text(cell) or str(cell) for k, cell in enumerate(cells)], dtype=object
+        )
+        fill = self.rules.fill_of(title)
+        known = self.rules.words_of(title)
+        if known is None:
+            known = tuple(sorted({word for word in words if word is not None}))
+            if len(known) > MAX_CATEGORIES:
+                rule = f"column {title!r} must hold at most {MAX_CATEGORIES} categories, got {len(known)}"
+                flags = (f"--ignore {quoted(title)}", f"--category {quoted(title)}=a,b,c")
+                self.findings.add(
+                    Problem(
+                        Finding.TOO_MANY_CATEGORIES, self.place(0), rule, 1, examples_of(known), flags, column=title
+                    )
+                )
+                return None
+        if fill is not None and fill != INDICATOR:
+            word = fill if isinstance(fill, str) else f"{fill:g}"
+            words = np.where(missing & ~self.blank, word, words)
+        others = [word for word in words if word is not None and word not in known]
+        self.findings.note(
+            Finding.UNSEEN,
+            f"column {title!r}: {len(others)} cells hold none of its categories, such as "
+            f"{', '.join(examples_of(others))}: they are 0 everywhere",
+            len(others),
+            (f"--category {quoted(title)}={','.join(map(str, known))},...",),
+            title,
+        )
+        columns = {f"{title}={word}": (words == word).astype(np.float64) for word in known}
+        if fill == INDICATOR:
+            columns[f"{title}=empty"] = missing.astype(np.float64)
+        elif fill is None:
+            empty = int((missing & ~self.blank).sum())
+            self.findings.note(
+                Finding.FILLED,
+                f"column {title!r}: {empty} empty cells belong to no category: they are 0 everywhere",
+                empty,
+                (f"--fill {quoted(title)}=indicator",),
+                title,
+            )
+        return _Made(columns, tuple(known))
+
+    def _learned_mean(self, values: np.ndarray) -> float:
+        """The mean of the cells that are there: what stands for the others at edge level; that of the run, if it has one."""
+        if self.title in self.rules.learned_fills:
+            return self.rules.learned_fills[self.title]
+        known = values[~self.column.missing]
+        return float(np.float32(known.mean())) if len(known) else 0.0
+
+    def _parsed(self, hint: str) -> np.ndarray | None:
+        import pandas as pd
+        from pandas.api import types
+
+        title, column = self.title, self.column.cells
+        if types.is_datetime64_any_dtype(column.dtype):
+            self._dates(column.astype(object))
+            return None
+        if types.is_bool_dtype(column.dtype) or types.is_any_real_numeric_dtype(column.dtype):
+            return np.asarray(column.to_numpy(dtype=np.float64, na_value=np.nan))
+        cells = column.astype(object)
+        kinds = str | bool | int | float | np.number | np.bool_ | decimal.Decimal
+        plain = cells.map(lambda cell: isinstance(cell, kinds))
+        numbers = cells.where(plain.astype(bool)).map(lambda c: float(c) if isinstance(c, decimal.Decimal) else c)
+        values = pd.to_numeric(numbers, errors="coerce").to_numpy(np.float64, na_value=np.nan)
+        wrong = np.flatnonzero(np.isnan(values) & ~self.column.missing)
+        if len(wrong) == 0:
+            return np.asarray(values)
+        found = [cells.iloc[int(k)] for k in wrong]
+        if all(_is_date(cell) for cell in found):
+            self._dates(cells)
+            return None
+        words = sorted({str(cell).strip() for cell in found})
+        empty = [word for word in words if looks_like_no_value(word)]
+        if empty and len(empty) == len(words):
+            # several unknown words need a flag each, and all of them are one line to copy
+            flags = (" ".join(f"--unknown {quoted(word)}" for word in words), f"--ignore {quoted(title)}")
+        elif len(wrong) < np.count_nonzero(~self.column.missing) / 2:
+            flags = (f"--unknown {quoted(words[0])}", f"--ignore {quoted(title)}")
+        else:
+            category = (f"--category {quoted(title)}",) if len(words) <= _FEW_WORDS else ()
+            ignored = (f"--ignore {quoted(title)}",)
+            flags = (*category, *ignored)
+        kind = Finding.TEXT if len(wrong) == np.count_nonzero(~self.column.missing) else Finding.WORDS
+        self._problem(kind, wrong, "must hold numbers, got " + shown(found[0]) + hint, cells, flags)
+        return None
+
+    def _dates(self, cells: Any) -> None:
+        there = np.flatnonzero(~self.column.missing)
+        first = cells.iloc[int(there[0])] if len(there) else None
+        flags = (f"--ignore {quoted(self.title)}",)
+        self._problem(Finding.DATES, there, f"must hold numbers, got the date {shown(str(first))}", cells, flags)
+
+    def _problem(self, kind: Finding, rows: np.ndarray, rule: str, cells: Any, flags: tuple[str, ...]) -> None:
+        values = (
+            ()
+            if cells is None
+            else [cells.iloc[int(k)] if hasattr(cells, "iloc") else cells[int(k)] for k in rows[:50]]
+        )
+        place = self.place(int(rows[0]) if len(rows) else 0)
+        rule = f"column {self.title!r} {rule}"
+        self.findings.add(Problem(kind, place, rule, len(rows), examples_of(values), flags, self.title))
+
+    def _notes(self, values: np.ndarray, missing: np.ndarray, filled: np.ndarray) -> None:
+        title, found = self.title, self.rules.range_of(self.title)
+        there = values[~self.column.missing]
+        if found is not None:
+            (low, high), _ = found
+            outside = int(((there < low) | (there > high)).sum())
+            self.findings.note(
+                Finding.OUTSIDE,
+                f"column {title!r}: {outside} values are outside {low:g}:{high:g} and are clipped",
+                outside,
+                column=title,
+            )
+        self.findings.note(
+            Finding.FILLED,
+            f"column {title!r}: {int(missing.sum())} empty cells are filled",
+            int(missing.sum()),
+            column=title,
+        )
+        known = filled[~self.blank]
+        constant = len(known) > 1 and bool((known == known[0]).all())
+        self.findings.note(
+            Finding.CONSTANT,
+            f"column {title!r} is constant: it says nothing",
+            int(constant),
+            (f"--ignore {quoted(title)}",),
+            title,
+        )
+
+
+def _is_date(cell: Any) -> bool:
+    return isinstance(cell, datetime.date | np.datetime64) or (
+        isinstance(cell, str) and _DATE.fullmatch(cell) is not None
+    )
+
+
+def _unfit(value: float) -> str:
+    """The rule that a number breaks, and the number."""
+    if math.isinf(value):
+        return f"finite numbers, got {value}"
+    return f"numbers of at most {np.finfo(np.float32).max:.2g} in size, got {value}"
+
+
+def quoted(word: str) -> str:
+    """A word as it is typed on the command line."""
+    import shlex
+
+    return shlex.quote(word)
+
+
+__all__ = [
+    "Features",
+    "Place",
+    "classes",
+    "features",
+    "label_texts",
+    "no_label_words",
+    "parts",
+    "positions",
+    "quoted",
+    "texts",
+    "unique_ids",
+]

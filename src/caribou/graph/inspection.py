@@ -1,0 +1,296 @@
+"""What is wrong with tables, all of it at once: problems with the flag that mends each, and notes on what is dropped or unused.
+
+Counts and examples are **private**: they are exact and quote cells, for the owner's eyes only.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+
+from caribou.errors import DataError
+from caribou.graph.checks import Cleaning, listed
+from caribou.graph.column_rules import computed_from_edges
+
+if TYPE_CHECKING:
+    from caribou.graph.graph import Graph
+
+EXAMPLES = 3
+"""How many cells a problem quotes."""
+
+
+class Finding(Enum):
+    """What tables can have."""
+
+    UNKNOWN_IDS = "unknown ids"
+    REPEATED_IDS = "repeated ids"
+    EMPTY_IDS = "empty ids"
+    ID_CELLS = "cells that are no id"
+    EMPTY_CELLS = "empty cells"
+    TEXT = "text column"
+    DATES = "date column"
+    WORDS = "words among numbers"
+    NOT_FINITE = "numbers that are not finite"
+    NO_LABEL_WORDS = "words that look like no label"
+    LABEL_CELLS = "cells that are no class"
+    NO_LABELS = "no labels"
+    SPLIT_WORDS = "split words"
+    UNKNOWN_RULES = "rules without a column"
+    TOO_MANY_CATEGORIES = "too many categories"
+    UNDECLARED = "undeclared at node level"
+    CONSTANT = "constant column"
+    OUTSIDE = "outside the range"
+    UNSEEN = "other words"
+    NEW_COLUMN_NAMES = "names in use"
+    FILLED = "filled cells"
+    DROPPED_EDGES = "edges that are dropped"
+    DUPLICATES = "repeated edges"
+    SELF_LOOPS = "self loops"
+    DIRECTIONS = "directions"
+    UNUSED_COLUMNS = "columns of edges that are not used"
+    UNLABELLED = "nodes without a label"
+    SAME_LABEL = "one label in two spellings"
+    NO_FEATURES = "nodes without features"
+    FROM_EDGES = "names of edge features"
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Something that must be mended before the tables can be read.
+
+    Args:
+        kind: what it is.
+        place: where it was first found: ``nodes.csv: row 3``.
+        rule: what must hold and what was found instead, in words.
+        count: how many cells, rows or columns.
+        examples: up to three of the cells.
+        flags: alternatives on the command line, the usual one first.
+        column: which one, if it is one.
+
+    >>> Problem(Finding.EMPTY_CELLS, "nodes.csv: row 3", "column 'age' must hold numbers, got an empty cell", 2,
+    ...         flags=("--fill age=indicator", "--ignore age")).words
+    "nodes.csv: row 3: column 'age' must hold numbers, got an empty cell (2 in all); give --fill age=indicator or --ignore age"
+    """
+
+    kind: Finding
+    place: str
+    rule: str
+    count: int = 1
+    examples: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
+    column: str | None = None
+
+    @property
+    def words(self) -> str:
+        """The problem in one line."""
+        many = f" ({self.count} in all)" if self.count > 1 else ""
+        mend = f"; give {' or '.join(self.flags)}" if self.flags else ""
+        return f"{self.place}: {self.rule}{many}{mend}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return {
+            "problem": self.kind.value,
+            "column": self.column,
+            "count": self.count,
+            "examples": list(self.examples),
+            "flags": list(self.flags),
+            "words": self.words,
+        }
+
+
+@dataclass(frozen=True)
+class Note:
+    """Something that the owner should know and need not mend. ``flags``: what would change it."""
+
+    kind: Finding
+    words: str
+    count: int = 1
+    flags: tuple[str, ...] = ()
+    column: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return {
+            "note": self.kind.value,
+            "column": self.column,
+            "count": self.count,
+            "flags": list(self.flags),
+            "words": self.words,
+        }
+
+
+class Findings:
+    """Problems and notes as a reader finds them. Without a list to collect them, the first problem is the error.
+
+    >>> findings = Findings()
+    >>> findings.add(Problem(Finding.TEXT, "nodes.csv", "column 'city' must hold numbers, got 'Bern'"))
+    >>> len(findings.problems)
+    1
+    """
+
+    def __init__(self, *, collect: bool = True) -> None:
+        self._collect = collect
+        self.problems: list[Problem] = []
+        self.notes: list[Note] = []
+
+    def add(self, problem: Problem) -> None:
+        """Keep a problem, or raise it."""
+        self.problems.append(problem)
+        if not self._collect:
+            raise_problems([problem])
+
+    def note(
+        self, kind: Finding, words: str, count: int = 1, flags: Sequence[str] = (), column: str | None = None
+    ) -> None:
+        """Keep a note; a count of 0 is none."""
+        if count:
+            self.notes.append(Note(kind, words, count, tuple(flags), column))
+
+    def require(self) -> None:
+        """All problems in one error, if there are any."""
+        if self.problems:
+            raise_problems(self.problems)
+
+
+def raise_problems(problems: Sequence[Problem]) -> NoReturn:
+    """One error for all problems, in one line."""
+    if len(problems) == 1:
+        raise DataError(problems[0].words)
+    listed = "; ".join(f"({k}) {problem.words}" for k, problem in enumerate(problems, 1))
+    raise DataError(f"tables must be mended in {len(problems)} places: {listed}")
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """All that was found in tables.
+
+    Args:
+        problems: what must be mended; empty if the tables can be read as flagged.
+        notes: what is dropped, clipped, filled or not used.
+        class_counts: how many nodes each class has.
+        unlabelled: nodes without a label.
+        nodes, edges, features: sizes of the graph that comes out, as far as they are known.
+    """
+
+    problems: tuple[Problem, ...]
+    notes: tuple[Note, ...]
+    class_counts: Mapping[str, int] = field(default_factory=dict)
+    unlabelled: int = 0
+    nodes: int = 0
+    edges: int | None = None
+    features: tuple[str, ...] = ()
+
+    @property
+    def readable(self) -> bool:
+        """Whether the tables can be read as flagged."""
+        return not self.problems
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """One flag for each problem that a flag mends: a line to copy, and to think about."""
+        return tuple(dict.fromkeys(flag for problem in self.problems for flag in first_flags(problem)))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return {
+            "readable": self.readable,
+            "problems": [problem.to_dict() for problem in self.problems],
+            "notes": [note.to_dict() for note in self.notes],
+            "flags": list(self.flags),
+            "nodes": self.nodes,
+            "edges": self.edges,
+            "features": list(self.features),
+            "class_counts": dict(self.class_counts),
+            "unlabelled": self.unlabelled,
+        }
+
+
+def inspection_of(graph: Graph) -> Inspection:
+    """What an owner should know about a graph that was read or built: what was dropped or mirrored, and what says nothing."""
+    findings = Findings()
+    note_cleaning(graph.cleaning, findings)
+    names = graph.feature_names or tuple(str(k) for k in range(graph.num_features))
+    for k in constant_columns(graph):
+        words = f"column {names[k]!r} is constant: it says nothing"
+        findings.note(Finding.CONSTANT, words, column=names[k])
+    unlabelled = 0 if graph.labels is None else int((graph.labels < 0).sum())
+    note_unlabelled(unlabelled, findings)
+    bare = int(graph.without_features.sum()) if graph.num_features else 0
+    findings.note(Finding.NO_FEATURES, f"{bare} nodes have no features: their row is zero", bare)
+    note_edge_features(graph.feature_names or (), findings)
+    return Inspection(
+        (), tuple(findings.notes), graph.class_counts, unlabelled, graph.num_nodes, graph.num_edges, tuple(names)
+    )
+
+
+def note_cleaning(cleaning: Cleaning, findings: Findings) -> None:
+    """What became of the rows of an edge table."""
+    findings.note(
+        Finding.DUPLICATES,
+        f"{cleaning.duplicates} rows repeat an edge: one edge stands for all rows between two nodes",
+        cleaning.duplicates,
+    )
+    loops = f"{cleaning.self_loops} rows join a node to itself and are dropped"
+    findings.note(Finding.SELF_LOOPS, loops, cleaning.self_loops)
+    findings.note(
+        Finding.DIRECTIONS,
+        f"{cleaning.one_way} edges go one way only: directions are not used, an edge joins two nodes",
+        cleaning.one_way,
+    )
+
+
+def note_unlabelled(count: int, findings: Findings) -> None:
+    """Nodes that are predicted and not learned from."""
+    findings.note(Finding.UNLABELLED, f"{count} nodes have no label: they are predicted and not learned from", count)
+
+
+def note_edge_features(names: Sequence[str], findings: Findings) -> None:
+    """Features whose names speak of edges."""
+    suspects = computed_from_edges(names)
+    flags = tuple(f"--ignore {shlex.quote(name)}" for name in suspects)
+    findings.note(Finding.FROM_EDGES, edge_feature_words(suspects), len(suspects), flags)
+
+
+def edge_feature_words(names: Sequence[str]) -> str:
+    """What an owner must know about features whose names speak of edges."""
+    return (
+        f"features {listed(names)} may be computed from edges: the guarantee at edge level is about edges that no feature was "
+        "computed from"
+    )
+
+
+def constant_columns(graph: Graph) -> list[int]:
+    """The feature columns that are the same for all nodes with features."""
+    there = graph.features[~graph.without_features]
+    if there.shape[0] < 2:
+        return []
+    low, high = there.min(axis=0), there.max(axis=0)
+    low, high = (end.toarray().ravel() if hasattr(end, "toarray") else np.asarray(end).ravel() for end in (low, high))
+    return [int(k) for k in np.flatnonzero(low == high)]
+
+
+def first_flags(problem: Problem) -> tuple[str, ...]:
+    """What to type for a problem: the first of its alternatives."""
+    return problem.flags[:1]
+
+
+def examples_of(cells: Iterable[Any]) -> tuple[str, ...]:
+    """The first few different cells, as they stand."""
+    found: dict[str, None] = {}
+    for cell in cells:
+        found[shown(cell)] = None
+        if len(found) == EXAMPLES:
+            break
+    return tuple(found)
+
+
+def shown(cell: Any) -> str:
+    """A cell in a message, shortened: a message is one line."""
+    text = "an empty cell" if cell is None else repr(cell)
+    return text if len(text) <= 60 else text[:57] + "..."

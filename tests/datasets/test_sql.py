@@ -1,0 +1,194 @@
+"""Queries: DuckDB, SQLite and a real PostgreSQL server give the graph of the tables; a password is never shown."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import sqlite3
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import pandas as pd
+import pytest
+
+from caribou.datasets import sql
+from caribou.errors import DataError, InputError
+from caribou.graph import Graph
+from caribou.graph.frames import Titles, divided
+from cli_support import run
+from table_support import RULES, bank, content
+
+EDGES = "SELECT sender, receiver FROM transfers ORDER BY amount DESC"
+NODES = "SELECT * FROM accounts"
+SECRET = "s3cr3t-Pa55"
+
+
+def read(database: str | None, edges: str = EDGES, nodes: str = NODES) -> Graph:
+    return divided(sql.read_queries(edges, nodes, database, Titles(), rules=RULES).require(), 0, "nodes")
+
+
+@pytest.fixture(scope="module")
+def expected() -> bytes:
+    edges, nodes = bank()
+    return content(Graph.from_tables(edges[["sender", "receiver"]], nodes, rules=RULES))
+
+
+def duckdb_file(folder: Path) -> Path:
+    edges, nodes = bank()
+    with duckdb.connect(str(folder / "bank.duckdb")) as connection:
+        for name, frame in (("transfers", edges), ("accounts", nodes)):
+            frame.to_csv(folder / f"{name}.csv", index=False)
+            connection.execute(f"CREATE TABLE {name} AS SELECT * FROM read_csv('{folder}/{name}.csv')")
+    return folder / "bank.duckdb"
+
+
+def sqlite_file(folder: Path) -> Path:
+    edges, nodes = bank()
+    connection = sqlite3.connect(folder / "bank.db")
+    edges.to_sql("transfers", connection, index=False)
+    nodes.to_sql("accounts", connection, index=False)
+    connection.close()
+    return folder / "bank.db"
+
+
+def test_duckdb_and_files_that_a_query_names(tmp_path: Path, expected: bytes) -> None:
+    file = duckdb_file(tmp_path)
+    assert content(read(str(file))) == expected
+    assert read(str(file)).name == "bank"
+    accounts = f"SELECT * FROM '{tmp_path}/accounts.csv'"
+    assert content(read(None, f"SELECT sender, receiver FROM '{tmp_path}/transfers.csv'", accounts)) == expected
+    bank()[1].to_parquet(tmp_path / "accounts.parquet")
+    transfers = f"SELECT sender, receiver FROM '{tmp_path}/transfers.csv'"
+    assert content(read(None, transfers, f"SELECT * FROM '{tmp_path}/accounts.parquet'")) == expected
+
+
+def test_sqlite_by_its_content_and_read_only(tmp_path: Path, expected: bytes) -> None:
+    file = sqlite_file(tmp_path)
+    assert content(read(str(file))) == expected
+    with pytest.raises(DataError, match=r"sql-nodes must be .* got OperationalError: .*readonly.* \(--sql-nodes\)"):
+        read(str(file), nodes="DELETE FROM accounts")
+    assert content(read(str(file))) == expected
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    """A PostgreSQL server of its own, with the bank in it: its address without user and password."""
+    found = shutil.which("initdb") or next(map(str, sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))), None)
+    if found is None:
+        pytest.skip("no PostgreSQL server is installed (apt-get install postgresql)")
+    programs = Path(found).parent
+    # the server refuses to run as root, and its user must be able to reach the folder
+    owner = {"user": "postgres", "group": "postgres"} if os.getuid() == 0 else {}
+    folder = Path(tempfile.mkdtemp(prefix="caribou-postgres-"))
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    (folder / "password").write_text(SECRET)
+    if owner:
+        for path in (folder, folder / "password"):
+            shutil.chown(path, **owner)
+    quiet = {"check": True, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": folder, **owner}
+    data, options = str(folder / "data"), f"-c fsync=off -c listen_addresses=127.0.0.1 -p {port} -k {folder}"
+    subprocess.run(
+        [found, "-D", data, "-U", "ann", "-A", "scram-sha-256", f"--pwfile={folder}/password", "--no-sync"], **quiet
+    )
+    control = str(programs / "pg_ctl")
+    subprocess.run([control, "-D", data, "-o", options, "-l", str(folder / "log"), "-w", "start"], **quiet)
+    try:
+        _fill(f"postgresql://ann:{SECRET}@127.0.0.1:{port}/postgres")
+        yield f"127.0.0.1:{port}"
+    finally:
+        subprocess.run([control, "-D", data, "-m", "immediate", "stop"], **quiet)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _fill(address: str) -> None:
+    import psycopg
+
+    edges, nodes = bank()
+    with psycopg.connect(address) as connection:
+        connection.execute("CREATE TABLE transfers (sender text, receiver text, amount numeric)")
+        connection.execute(
+            "CREATE TABLE accounts (id text, age integer, income double precision, segment text, opened date, label text)"
+        )
+        for name, frame in (("transfers", edges), ("accounts", nodes)):
+            rows = [tuple(None if pd.isna(cell) else cell for cell in row) for row in frame.itertuples(index=False)]
+            places = ", ".join(["%s"] * len(frame.columns))
+            connection.cursor().executemany(f"INSERT INTO {name} VALUES ({places})", rows)
+
+
+def test_postgresql_gives_the_same_graph(server: str, expected: bytes) -> None:
+    assert content(read(f"postgresql://ann:{SECRET}@{server}/postgres")) == expected
+    with pytest.raises(DataError, match=r"got ReadOnlySqlTransaction"):
+        read(f"postgresql://ann:{SECRET}@{server}/postgres", nodes="DELETE FROM accounts RETURNING *")
+
+
+def test_a_password_reaches_no_run_ledger_log_or_message(
+    server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queries = ("--sql-edges", EDGES, "--sql-nodes", NODES, *RULES.flags())
+    good = f"postgresql://ann:{SECRET}@{server}/postgres"
+    saved = ("--out", tmp_path / "run", "--ledger", tmp_path / "l.sqlite", "--json", "--classes", "fraud,ok")
+    done = [run("train", "mlp-dp", *queries, "--db", good, *saved)]
+    assert done[0].returncode == 0, done[0].stderr
+    assert f"queries on postgresql://{server}/postgres" in done[0].stdout
+    monkeypatch.setenv("CARIBOU_DB", good)
+    done.append(run("predict", tmp_path / "run", *queries, "--training-graph", "--out", tmp_path / "p.csv"))
+    assert done[1].returncode == 0, done[1].stderr
+    done.append(run("inspect", *queries))
+    bad_server = f"postgresql://ann:{SECRET}@127.0.0.1:1/postgres"
+    for address in (
+        f"postgresql://bob:{SECRET}@{server}/postgres",
+        f"postgresql://ann:{SECRET}@{server}/none",
+        bad_server,
+        f"postgresql://ann:{SECRET}@a@b/postgres",
+        f"postgresql://ann:{SECRET}x/y@{server}/postgres",
+        f"postgresql://ann@{server}/postgres?password={SECRET}wrong",
+        f"mysql://ann:{SECRET}@{server}/postgres",
+    ):
+        done.append(run("train", "mlp", *queries, "--db", address, "--out", tmp_path / "none"))
+        assert done[-1].returncode == 2, address
+        assert done[-1].stderr.startswith("error: ")
+        assert done[-1].stderr.count("\n") == 1
+        assert "--db" in done[-1].stderr or "--sql-edges" in done[-1].stderr
+    done.append(run("train", "mlp", "--sql-edges", f"SELECT password='{SECRET}' FROM nothing", "--sql-nodes", NODES))
+    texts = [text for outcome in done for text in (outcome.stdout, outcome.stderr)]
+    files = [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()]
+    assert files
+    assert not any(SECRET in text for text in texts)
+    assert not any(SECRET.encode() in data for data in files)
+    assert not (tmp_path / "none").exists()
+
+
+def test_what_cannot_be_queried_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "other.db").write_text("not a database")
+    for database, edges, error, message in (
+        (str(tmp_path / "other.db"), EDGES, DataError, r"db must be a database of DuckDB or SQLite, or postgresql://"),
+        (str(tmp_path / "none.db"), EDGES, DataError, r"db must be a file that can be read, got .*none.db.*\(--db\)"),
+        (None, " ", InputError, r"sql-edges must be a query, got an empty one \(--sql-edges"),
+        (None, "SELEC 1", DataError, r"sql-edges must be a query that the database can answer, got ParserException"),
+        (None, "SELECT * FROM nothing", DataError, r"CatalogException.*\(--sql-edges\)"),
+    ):
+        with pytest.raises(error, match=message):
+            read(database, edges)
+    monkeypatch.setitem(sys.modules, "duckdb", None)
+    with pytest.raises(
+        InputError, match=r"db needs DuckDB, got an installation without it: pip install 'caribou-gnn\[sql\]'"
+    ):
+        read(None)
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with pytest.raises(InputError, match="db needs psycopg for PostgreSQL"):
+        read("postgresql://127.0.0.1/bank")
+
+
+def test_addresses_in_words() -> None:
+    assert sql.shown_database(None) == "DuckDB"
+    assert sql.shown_database("bank.db") == "bank.db"
+    assert sql.shown_database(f"postgres://ann:{SECRET}@h/x?password={SECRET}") == "postgresql://h/x"
+    assert sql.shown_database(f"postgresql://ann:{SECRET}@b@h/x") == "postgresql://..."
+    assert sql.shown_database(f"postgresql://ann:{SECRET}:no@h:notaport/x") == "postgresql://..."
