@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from caribou.cli.options import (
+    NO_TABLE_OPTIONS,
     ClassNames,
     Column,
     GraphSource,
@@ -18,20 +19,27 @@ from caribou.cli.options import (
     Person,
     Purpose,
     Spend,
+    TableOptions,
     noted_ledger,
+    with_table_options,
 )
 from caribou.cli.spool import save_or_spool
 
 
+@with_table_options
 def extend(
     run: Annotated[Path, typer.Argument(help="The run of the month before: what caribou train or extend wrote.")],
-    graph: Annotated[
-        Path, typer.Option(help="The grown graph, old nodes included: .npz, .pt, .graphml, or an edge table.")
-    ],
     out: Annotated[Path, typer.Option(help="Save the new run, of old and new nodes, to this new folder.")],
+    graph: Annotated[
+        Path | None,
+        typer.Option(
+            help="The grown graph, old nodes included: .npz, .pt, .graphml, or an edge table.", show_default=False
+        ),
+    ] = None,
     nodes: NodeTable = None,
     column: Column = None,
     classes: ClassNames = None,
+    tables: TableOptions = NO_TABLE_OPTIONS,
     name: Name = None,
     ledger: LedgerOption = None,
     purpose: Purpose = None,
@@ -43,7 +51,7 @@ def extend(
 
     For runs of votes-edp. All batches of a release cost its epsilon once. Nodes are known by their ids. Predictions of old nodes
     stay as they were: an edge that appeared between two of them since is never read. A run can be extended once; extend the
-    new one next month. The ledger must be the one that the run was charged in. The name is that of the run.
+    new one next month. Tables are read by the rules of the run. The ledger must be the one that the run was charged in. The name is that of the run.
 
     Example: caribou extend run --graph nov-edges.csv --nodes nov-nodes.csv --out run-nov
     """
@@ -52,7 +60,8 @@ def extend(
 
     check_target(out)
     model = load(run)
-    data = GraphSource(graph=graph, nodes=nodes, columns=column or (), classes=classes).load()
+    source = GraphSource(graph=graph, nodes=nodes, columns=column or (), classes=classes, tables=tables)
+    data = source.load(unit=model.budget.unit, saved=model.column_rules)
     noted = noted_ledger(ledger, purpose=purpose, person=person, period=period)
     later = model.extend(data, ledger=noted, spend=spend, name=name)
     save_or_spool(later, out)

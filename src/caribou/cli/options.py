@@ -320,7 +320,7 @@ class GraphSource:
         from caribou.graph.frames import Reading, Titles
         from caribou.graph.inspection import inspection_of
 
-        self._check()
+        self.check()
         titles = column_titles(self.columns)
         classes = None if self.classes is None else parse_classes(self.classes)
         roles = Titles(**{role: titles.get(f"{role}_column") for role in ROLES})

@@ -146,6 +146,7 @@ def predict(
         )
 
 
+@with_table_options
 def embed(
     run: _Run,
     out: Annotated[Path, typer.Option(help="Write X^(K) to this new file: .csv, .parquet or .npy.")],
@@ -153,6 +154,7 @@ def embed(
     nodes: NodeTable = None,
     column: Column = None,
     classes: ClassNames = None,
+    tables: TableOptions = NO_TABLE_OPTIONS,
     name: Name = None,
     epsilon: _Epsilon = None,
     ledger: LedgerOption = None,
@@ -178,9 +180,12 @@ def embed(
     model = load(run)
     state, ids, title = model.embeddings, model.node_ids, model.id_title
     warn_unprotected(model)
-    if graph is not None:
-        data = GraphSource(graph=graph, nodes=nodes, columns=column or (), name=name, classes=classes).load(
-            otherwise=model.classes if model.budget.unit is PrivacyUnit.NODE else None
+    source = GraphSource(graph=graph, nodes=nodes, columns=column or (), name=name, classes=classes, tables=tables)
+    if source.is_given:
+        data = source.load(
+            otherwise=model.classes if model.budget.unit is PrivacyUnit.NODE else None,
+            unit=model.budget.unit,
+            saved=model.column_rules,
         )
         noted = noted_ledger(
             ledger,
@@ -193,8 +198,8 @@ def embed(
         result = _release(run, model, data, out, _Terms(noted, replace_fingerprint, epsilon, spend))
         state, title = result.released["state"], data.id_title
         ids = None if data.node_ids is None else tuple(str(i) for i in data.node_ids)
-    elif nodes is not None or column or classes is not None or name is not None or spend:
-        raise InputError("nodes, column, classes, name and spend must go with --graph, got no --graph")
+    elif nodes is not None or column or classes is not None or name is not None or tables.is_given or spend:
+        raise InputError("nodes, column, classes, name, rules of tables and spend must go with --graph, got no --graph")
     if out.suffix == ".npy":
         _write_whole(out, lambda path: np.save(path, state))
     else:
