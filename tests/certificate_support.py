@@ -16,6 +16,7 @@ from typing import Any
 
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods.base import METHODS
+from caribou.models.published_metrics import metrics_plan
 from caribou.privacy.accounting import epsilon_of
 from caribou.privacy.arithmetic import double_precision
 from caribou.privacy.budget import Budget, PrivacyUnit
@@ -137,15 +138,17 @@ def certificates() -> dict[str, Certificate]:
         made[f"embeddings, {unit}"] = certified(embeddings(unit))
     made["embeddings, resumable"] = certified(embeddings(resumable=True))
     made["embeddings, nothing cut"] = certified(embeddings("node", cap=99))
+    made[METRICS] = certified(metrics_plan(SIZES, Budget(0.5, DELTA, "node")))
     for name, search in SEARCHES.items():
         made[name] = certified(search_plan(*search))
     return made
 
 
+METRICS = "published metrics"
 EMBEDDINGS = ("embeddings, edge", "embeddings, node", "embeddings, resumable", "embeddings, nothing cut")
 PRIVATE = tuple(
     name
-    for name in (*FITS, *(f"{name}, predicted" for name in PREDICTIONS), *EMBEDDINGS, *SEARCHES)
+    for name in (*FITS, *(f"{name}, predicted" for name in PREDICTIONS), *EMBEDDINGS, METRICS, *SEARCHES)
     if name not in NOT_PRIVATE
 )
 """The certificates that promise something, by name."""

@@ -380,6 +380,7 @@ SAGE: dict[str, tuple[dict[str, Any], Any]] = {
     "count_share": (BRIEF, 0.4),
     "max_edges": (BRIEF, 20),
 }
+OBJECTIVE: dict[str, tuple[dict[str, Any], Any]] = {"metric": ({}, "ap"), "class_weight": ({}, "balanced")}
 ALTERNATIVES: dict[type, dict[str, tuple[dict[str, Any], Any]]] = {
     # field: (what else is set, another value)
     Caribou: {
@@ -397,6 +398,8 @@ ALTERNATIVES: dict[type, dict[str, tuple[dict[str, Any], Any]]] = {
         "votes": (LABELS, 0.5),
         "layer": (DEEP, "spectral"),
         "layer_settings": (DEEP | {"layer": "spectral"}, {"theta0": 0.2, "theta1": -0.7}),
+        **OBJECTIVE,
+        "metric": ({"classifier_hidden": 1}, "ap"),
     },
     CaribouNdp: {
         "hops": (GRAPHIC, 3),
@@ -421,6 +424,7 @@ ALTERNATIVES: dict[type, dict[str, tuple[dict[str, Any], Any]]] = {
         "max_rounds": ({}, 1),
         "calibration": ({}, 0.2),
         "noise": ({}, "gaussian"),
+        **OBJECTIVE,
     },
     VotesNdp: {
         "declared_degree": ({"declared_average_degree": 60}, 60),
@@ -444,9 +448,9 @@ ALTERNATIVES: dict[type, dict[str, tuple[dict[str, Any], Any]]] = {
         "hidden": ({}, 8),
         "public_features": ({}, "FILE"),
     },
-    Mlp: {"hidden": ({}, (8,))},
-    SageEdge: SAGE,
-    LapGraph: SAGE,
+    Mlp: {"hidden": ({}, (8,)), **OBJECTIVE},
+    SageEdge: {**SAGE, **OBJECTIVE, "metric": ({"hidden": 4, "dropout": 0.8}, "ap")},
+    LapGraph: {**SAGE, **OBJECTIVE, "metric": ({"hidden": 4, "dropout": 0.8}, "ap")},
     SageNdp: {
         "declared_degree": ({}, 7),
         "degree_cap": ({}, 4),
@@ -459,7 +463,13 @@ ALTERNATIVES: dict[type, dict[str, tuple[dict[str, Any], Any]]] = {
         "shrinkage": ({}, 2.0),
         "train_size": ({}, 300),
     },
-    Gap: {"hops": ({}, 2), "hidden": ({}, (8,)), "classifier_hidden": ({}, 8)},
+    Gap: {
+        "hops": ({}, 2),
+        "hidden": ({}, (8,)),
+        "classifier_hidden": ({}, 8),
+        **OBJECTIVE,
+        "metric": ({"classifier_hidden": 1}, "ap"),
+    },
     GapNdp: {
         "hops": ({}, 2),
         "declared_degree": ({}, 7),
@@ -469,7 +479,7 @@ ALTERNATIVES: dict[type, dict[str, tuple[dict[str, Any], Any]]] = {
         "classifier_share": ({}, 0.4),
         "base": ({}, MlpDp(clip=0.1)),
     },
-    Progap: {"hops": ({}, 3), "hidden": ({}, (8,))},
+    Progap: {"hops": ({}, 3), "hidden": ({}, (8,)), **OBJECTIVE},
     ProgapNdp: {
         "hops": ({}, 3),
         "declared_degree": ({}, 7),
@@ -479,12 +489,13 @@ ALTERNATIVES: dict[type, dict[str, tuple[dict[str, Any], Any]]] = {
         "classifier_share": ({}, 0.4),
         "base": ({}, MlpDp(clip=0.1)),
     },
-    LpgNet: {"stages": ({}, 1), "hidden": ({"stages": 1}, (8,)), "classifier_hidden": ({"stages": 1}, 8)},
+    LpgNet: {"stages": ({}, 1), "hidden": ({"stages": 1}, (8,)), "classifier_hidden": ({"stages": 1}, 8), **OBJECTIVE},
     Dpdgc: {
         "training_share": ({}, 0.2),
         "structure_share": ({}, 0.8),
         "hidden": ({}, (8,)),
         "classifier_hidden": ({}, 8),
+        **OBJECTIVE,
     },
     DpdgcNdp: {
         "declared_degree": ({}, 7),

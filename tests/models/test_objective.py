@@ -64,9 +64,9 @@ def test_every_method_at_edge_level_takes_an_objective(name: str) -> None:
         assert METHODS[name].create(**method.settings()) == method
         return fit(method, graph, budget, Streams(0), NoiseSource.seeded(0)).probabilities
 
-    plain, weighted = fitted(), fitted(class_weight="balanced")
-    assert fitted(metric="ap").shape == plain.shape
-    assert not np.array_equal(plain, weighted), "the weights reach the losses of the method"
+    plain, weighted = fitted(), fitted(metric="ap", class_weight="balanced")
+    assert weighted.shape == plain.shape
+    assert not np.array_equal(plain, weighted), "the objective reaches the losses of the method"
 
 
 def test_bad_objectives() -> None:
