@@ -1,8 +1,10 @@
 """GraphML: attributes, defaults and entities, and the message for each way in which a file can be wrong."""
 
+import networkx as nx
 import pytest
 
 from caribou.datasets import read_graph
+from caribou.graph.column_rules import ColumnRules
 from dataset_support import fails
 
 
@@ -80,3 +82,15 @@ class TestGraphml:
         assert graph.num_edges == 1
         path.write_text(head + '<graph edgedefault="directed"><node id="1"/><node id="2"/></graph></graphml>')
         assert read_graph(path).features.shape == (2, 0)
+
+
+def test_rules_read_attributes_as_they_read_columns(tmp_path) -> None:
+    network = nx.path_graph([f"n{k}" for k in range(12)])
+    for k, node in enumerate(network):
+        network.nodes[node].update(kind="ab"[k % 2], **({} if k == 3 else {"age": float(k)}))
+    nx.write_graphml(network, tmp_path / "g.graphml")
+    rules = ColumnRules(categories={"kind": ["a", "b"]}, fills={"age": 5}, ranges={"age": (0, 10)})
+    graph = read_graph(tmp_path / "g.graphml", rules=rules)
+    row = graph.features[graph.node_ids.tolist().index("n3")]
+    assert dict(zip(graph.feature_names, row.tolist(), strict=True)) == {"kind=a": 0, "kind=b": 1, "age": 0.5}
+    assert graph.column_rules == rules

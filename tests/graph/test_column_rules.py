@@ -54,7 +54,6 @@ def test_rules_are_json_and_flags_and_come_back() -> None:
         log_range=given["--log"],
     )
     assert options.rules() == RULES
-    assert read.declared() == RULES
 
 
 def test_rules_of_a_run_can_be_added_to_and_not_contradicted() -> None:

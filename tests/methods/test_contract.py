@@ -588,11 +588,16 @@ def people() -> tuple[pd.DataFrame, pd.DataFrame]:
     return nodes, pd.DataFrame(pairs, columns=["from", "to"])
 
 
+DECLARED = cb.ColumnRules(ranges={"*": (-4, 4)}, fills={"*": "indicator"})
+"""Node level learns nothing from a table. A person who is deleted is no gap that an indicator would show."""
+
+
 def graph_of_files(folder: Path, nodes: pd.DataFrame, edges: pd.DataFrame) -> Graph:
     folder.mkdir()
     nodes.to_csv(folder / "nodes.csv", index=False)
     edges.to_csv(folder / "edges.csv", index=False)
-    return cb.read_graph(folder / "edges.csv", folder / "nodes.csv", classes=["a", "b", "c"], name="people")
+    files = (folder / "edges.csv", folder / "nodes.csv")
+    return cb.read_graph(*files, classes=["a", "b", "c"], name="people", rules=DECLARED)
 
 
 def handed_out(name: str, settings: Mapping[str, Any], graph: Graph) -> tuple[dict[str, np.ndarray], dict[str, Any]]:

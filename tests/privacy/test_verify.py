@@ -1055,11 +1055,13 @@ def test_an_assumption_is_removed_or_added(name: str) -> None:
         parameters: dict[str, Any] = {}
         if word is AssumptionName.INITIAL_STATE:
             parameters = {"unit": record["unit"]}
+        if word is AssumptionName.FEATURES_WITHOUT_EDGES:
+            parameters = {"columns": 2, "names": ["age", "income"]}
         assume(changed, Assumption(word, parameters))
         result = outcome(changed)
         if result is not None and result.passed:
             # such an assumption only weakens the promise, and it is listed with all others
-            assert word is AssumptionName.PUBLIC_FEATURES
+            assert word in (AssumptionName.PUBLIC_FEATURES, AssumptionName.FEATURES_WITHOUT_EDGES)
             place = [a["name"] for a in changed["assumptions"]].index(word.value)
             assert f"assumptions.{place}" in result.declared
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -229,10 +229,6 @@ class ColumnRules:
     def _encoding(self) -> tuple[Any, ...]:
         words = {title: tuple(self.words_of(title) or ()) for title in self.categories}
         return words, dict(self.fills), dict(self.learned_fills), dict(self.ranges), dict(self.logs)
-
-    def declared(self) -> ColumnRules:
-        """The rules as they were given, without what a reader learned."""
-        return replace(self, learned_categories={}, learned_fills={}, unscaled=())
 
     # -- JSON and flags -------------------------------------------------------------------------------------------------
 

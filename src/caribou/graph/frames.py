@@ -29,6 +29,7 @@ from caribou.graph.inspection import (
     note_cleaning,
     note_edge_features,
     note_unlabelled,
+    raise_problems,
 )
 from caribou.graph.split import Split
 from caribou.privacy.budget import PrivacyUnit
@@ -120,10 +121,7 @@ class Reading:
     def require(self) -> Graph:
         """The graph; if there are problems, one error that lists them all."""
         if self.graph is None:
-            findings = Findings()
-            findings.problems.extend(self.inspection.problems)
-            findings.require()
-            raise DataError("tables must be readable, got none that are")
+            raise_problems(self.inspection.problems)
         return self.graph
 
 
@@ -322,6 +320,17 @@ def _counts(labels: np.ndarray, names: tuple[str, ...]) -> dict[str, int]:
 
 def _require_declared(rules: ColumnRules, labels_read: bool, source: object, findings: Findings) -> None:
     """At node level nothing may be learned: what was not declared is a problem, with a flag for each column."""
+    # a word that would be learned at edge level must be declared here
+    findings.problems[:] = [
+        replace(
+            problem,
+            flags=tuple(
+                f"{flag}=a,b,c" if flag == f"--category {columns.quoted(problem.column or '')}" else flag
+                for flag in problem.flags
+            ),
+        )
+        for problem in findings.problems
+    ]
     endings = {"range": "=LOW:HIGH", "category": "=a,b,c", "fill": "=0"}
     for flag, titles in rules.undeclared().items():
         if titles:

@@ -152,11 +152,6 @@ class Findings:
         if count:
             self.notes.append(Note(kind, words, count, tuple(flags), column))
 
-    def require(self) -> None:
-        """All problems in one error, if there are any."""
-        if self.problems:
-            raise_problems(self.problems)
-
 
 def raise_problems(problems: Sequence[Problem]) -> NoReturn:
     """One error for all problems, in one line."""
@@ -194,7 +189,7 @@ class Inspection:
     @property
     def flags(self) -> tuple[str, ...]:
         """One flag for each problem that a flag mends: a line to copy, and to think about."""
-        return tuple(dict.fromkeys(flag for problem in self.problems for flag in first_flags(problem)))
+        return tuple(dict.fromkeys(flag for problem in self.problems for flag in problem.flags[:1]))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values."""
@@ -273,11 +268,6 @@ def constant_columns(graph: Graph) -> list[int]:
     low, high = there.min(axis=0), there.max(axis=0)
     low, high = (end.toarray().ravel() if hasattr(end, "toarray") else np.asarray(end).ravel() for end in (low, high))
     return [int(k) for k in np.flatnonzero(low == high)]
-
-
-def first_flags(problem: Problem) -> tuple[str, ...]:
-    """What to type for a problem: the first of its alternatives."""
-    return problem.flags[:1]
 
 
 def examples_of(cells: Iterable[Any]) -> tuple[str, ...]:
