@@ -16,11 +16,9 @@ import caribou.methods.edge.progap as progap_module
 import caribou.models.count_likelihood as counts_module
 import caribou.models.heads as heads
 import caribou.privacy.accounting as accounting
-from caribou.graph import Graph
 from caribou.methods import METHODS
 from caribou.models.classifier import ClassifierConfig
 from caribou.models.encoder import kept_encoders
-from caribou.randomness import Streams
 
 
 def remembered(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -65,11 +63,11 @@ class EncodersByContent(dict[Any, Any]):
     """Encoders by all that they read: features, labels, split, public randomness and widths, and no edge."""
 
     @staticmethod
-    def _content(key: tuple[Graph, Streams, tuple[int, ...], int]) -> tuple[Any, ...]:
-        graph, streams, hidden, folds = key
+    def _content(key: Any) -> tuple[Any, ...]:
+        graph, streams, hidden, folds, objective = key
         split, labels = graph.for_learning(public=True)
         parts = (split.train, split.val, split.test, labels, graph.features)
-        return (streams, hidden, folds, *(np.asarray(part).tobytes() for part in parts))
+        return (streams, hidden, folds, objective, *(np.asarray(part).tobytes() for part in parts))
 
     def __contains__(self, key: object) -> bool:
         return super().__contains__(self._content(key))  # type: ignore[arg-type]
@@ -93,7 +91,7 @@ def quick_public_steps() -> Iterator[None]:
         # a layer of ProGAP is as wide as the messages that it makes
         patch.setattr(progap_module, "ClassifierConfig", lambda hidden: ClassifierConfig(hidden=hidden, epochs=1))
         patch.setattr(heads, "_minimise", one_step)
-        patch.setattr(heads, "_kinds", lambda: [heads.fit_bayes_head])
+        patch.setattr(heads, "_kinds", lambda objective: [heads.fit_bayes_head])
         # the same numbers; torch.manual_seed also writes down the whole stack for every kind of device that is not there
         patch.setattr(torch, "manual_seed", torch.default_generator.manual_seed)
         patch.setattr(counts_module, "LARGEST", 20)  # tables of the likelihood: no count of these graphs is larger

@@ -126,5 +126,5 @@ def test_the_page_says_of_every_attack_what_it_is() -> None:
 
 
 def test_the_command_lists_every_attack() -> None:
-    listed = inspect.signature(audit).parameters["attacks"].annotation
+    listed = inspect.signature(audit).parameters["attacks"].annotation.__metadata__[0].help
     assert f"all (default) or {', '.join(ATTACKS)}; commas between." in listed

@@ -125,12 +125,13 @@ def test_a_process_that_is_killed_while_it_saves_leaves_the_run_in_the_spool_fol
 
 
 def test_public_work_is_done_before_anything_is_charged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from caribou.models import encoder
+    from caribou.models import class_prior, encoder
 
     def fails(*_: object, **__: object) -> None:
         raise MemoryError("the encoder")
 
     monkeypatch.setattr(encoder, "_fit_jointly", fails)
+    monkeypatch.setattr(class_prior, "fit_ridge", fails)
     book = Ledger(tmp_path / "ledger.sqlite")
     graph = cb.datasets.load("csbm", nodes=60)
     for method in ("votes-edp", "caribou-edp", "gap-edp", "progap-edp", "lpgnet-edp", "dpdgc-edp"):

@@ -238,7 +238,7 @@ def test_published_metrics_are_charged_saved_and_refused_where_they_make_no_sens
     from caribou.privacy.ledger import Ledger
 
     out, ledger = tmp_path / "run", tmp_path / "ledger.sqlite"
-    options = (*fraud, "--classes", "ok,fraud", "--epsilon", "4")
+    options = (*fraud, "--classes", "ok,fraud", "--epsilon", "4", "--range", "*=-6:6")
     text = call("mlp-dp", *options, "--publish-metrics", "1", "--out", str(out), "--ledger", str(ledger))
     assert "may be published" in text
     assert len(Ledger(ledger, create=False).entries()) == 2

@@ -76,6 +76,7 @@ def test_bad_shares(share: float) -> None:
 )
 def test_rows_read_no_edge(name: str, rows: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     settings: dict[str, Any] = {"messages": "embeddings"} if name.startswith("caribou") else {}
+    settings |= {"hidden": [64, 16]} if name == "mlp" else {}
     budget = Budget(4.0)
     fitted = fit(method_info(name).create(**settings), GRAPH, budget, Streams(0))
     expected = rows_by_name(fitted.released, fitted.weights, GRAPH)

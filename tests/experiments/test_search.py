@@ -192,13 +192,20 @@ def test_a_kept_encoder_gives_the_same_figures(monkeypatch: pytest.MonkeyPatch) 
     data = held_out(GRAPH, 0)
     plain = run_trials(study, space, lambda name, seed: data)
     assert len(fits) == 2
+    mlp = METHODS["mlp"].create(hidden=[64, 16])
     with encoder.kept_encoders():
         kept = run_trials(study, space, lambda name, seed: data)
         assert len(fits) == 3
         methods.fit(METHODS["mlp"].create(hidden=[8]), data.graph, study.budget, Streams(0), NoiseSource.seeded(0))
-        methods.fit(METHODS["mlp"].create(), data.graph, study.budget, Streams(1), NoiseSource.seeded(0))
-        methods.fit(METHODS["mlp"].create(), held_out(GRAPH, 0).graph, study.budget, Streams(0), NoiseSource.seeded(0))
+        methods.fit(mlp, data.graph, study.budget, Streams(1), NoiseSource.seeded(0))
+        methods.fit(
+            METHODS["mlp"].create(hidden=[64, 16]),
+            held_out(GRAPH, 0).graph,
+            study.budget,
+            Streams(0),
+            NoiseSource.seeded(0),
+        )
         assert len(fits) == 6  # other widths, another seed, another object: fitted anew
-    methods.fit(METHODS["mlp"].create(), data.graph, study.budget, Streams(0), NoiseSource.seeded(0))
+    methods.fit(mlp, data.graph, study.budget, Streams(0), NoiseSource.seeded(0))
     assert len(fits) == 7  # outside nothing is kept
     assert [t.accuracy for t in kept] == [t.accuracy for t in plain]

@@ -11,7 +11,7 @@ from caribou.errors import InputError
 from caribou.experiments.encoders import Charge
 from caribou.experiments.worker import charged, measure_on_one_thread
 
-CELL = {"kind": "train", "method": "mlp", "dataset": "csbm:nodes=80", "epsilon": "inf", "seed": 0}
+CELL = {"kind": "train", "method": "caribou-inf", "dataset": "csbm:nodes=80", "epsilon": "inf", "seed": 0}
 
 
 @pytest.mark.usefixtures("quick_encoder")

@@ -45,8 +45,10 @@ from caribou.methods.edge.votes import VotesEdge
 from caribou.methods.node.caribou import CaribouNdp, joint_rows
 from caribou.methods.node.mlp import MlpDp, apply_model, centred
 from caribou.methods.node.votes import VotesNdp
+from caribou.models.class_prior import class_probabilities
 from caribou.models.classifier import ClassifierConfig, embed, module_from_arrays
 from caribou.models.encoder import Encoder, cross_fit, fit_one
+from caribou.models.objective import USUAL, Objective
 from caribou.privacy.accounting import epsilon_of, gdp_epsilon
 from caribou.privacy.budget import Budget
 from caribou.privacy.events import gaussian_mu
@@ -70,18 +72,29 @@ def cheap_public_steps(monkeypatch: pytest.MonkeyPatch) -> None:
         return (theta - 0.3 * slope).detach().numpy()
 
     monkeypatch.setattr(head, "_minimise", one_step)
-    monkeypatch.setattr(head, "_kinds", lambda: [head.fit_bayes_head])
+    monkeypatch.setattr(head, "_kinds", lambda objective: [head.fit_bayes_head])
     monkeypatch.setattr(counts_module, "LARGEST", 20)  # tables of the likelihood: no count of these graphs is larger
     monkeypatch.setattr(edge_module, "ClassifierConfig", lambda hidden: ClassifierConfig(hidden=4, epochs=2))
-    for module in (edge_module, votes_module):
-        monkeypatch.setattr(module, "cross_fit", partial(remembered_encoder, cross_fit))
+    monkeypatch.setattr(edge_module, "cross_fit", partial(remembered_encoder, cross_fit))
+    monkeypatch.setattr(votes_module, "class_probabilities", remembered_prior)
     monkeypatch.setattr(edge_module, "fit_one", partial(remembered_encoder, fit_one))
 
 
 _ENCODERS: dict[bytes, object] = {}
 
 
-def remembered_encoder(real: Callable, graph: Graph, streams: Streams, hidden: tuple[int, ...] = (4,)) -> object:
+def remembered_prior(graph: Graph, streams: Streams, objective: Objective) -> object:
+    """The real prior, in the same way."""
+    return remembered_encoder(lambda bare, streams, _: class_probabilities(bare, streams), graph, streams)
+
+
+def remembered_encoder(
+    real: Callable,
+    graph: Graph,
+    streams: Streams,
+    hidden: tuple[int, ...] = (4,),
+    objective: Objective = USUAL,
+) -> object:
     """The real encoder, of a graph *without its edges*: what is remembered cannot depend on one."""
     key = real.__name__.encode() + graph.features.tobytes() + graph.labels.tobytes() + bytes([streams.seed])
     if key not in _ENCODERS:

@@ -213,10 +213,13 @@ def _graphs(cell: Cell, data_dir: Path | None, settings_file: Path | None) -> di
 
 def _method_of(cell: Cell, settings_file: Path | None) -> Any:
     from caribou.methods import method_info
+    from caribou.models.encoder import HIDDEN
 
     info = method_info(str(cell["method"]))
     info.check(str(cell["method"]), budget_of(cell))
-    return info.create(**settings_of(cell, settings_file))
+    settings = settings_of(cell, settings_file)
+    # its rows are the embeddings of an MLP
+    return info.create(**({"hidden": HIDDEN, **settings} if cell["method"] == "mlp" else settings))
 
 
 def _terms(method: Any, fitted: Any) -> dict[str, Any]:

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import scipy.sparse as sp
@@ -22,6 +21,7 @@ from caribou.errors import InputError
 from caribou.graph import Graph
 from caribou.mechanisms.bounded_rows import row_norms
 from caribou.memory import DOUBLE, SINGLE, require_memory
+from caribou.models.encoder import kept_priors
 from caribou.models.objective import USUAL, Objective
 from caribou.models.public_rows import PublicRows, as_dense
 from caribou.models.ridge import BLOCK, FOLDS, blocks, fit_ridge
@@ -109,10 +109,6 @@ class ClassPrior:
         )
 
 
-_kept: WeakKeyDictionary[Graph, dict[tuple[int, str | None], tuple[ClassPrior, np.ndarray]]] = WeakKeyDictionary()
-"""Priors of graphs in use, by the public seed: fitted before a release is charged, used again by the fits of a search."""
-
-
 def class_probabilities(
     graph: Graph, streams: Streams, objective: Objective = USUAL
 ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
@@ -123,10 +119,12 @@ def class_probabilities(
     if graph.prior is not None:
         _require_out_of_fold(graph, graph.prior)
         return graph.prior, {}
-    of_graph, key = _kept.setdefault(graph, {}), (streams.seed, objective.class_weight)
-    if key not in of_graph:
-        of_graph[key] = fit_class_prior(graph, streams, objective)
-    prior, probabilities = of_graph[key]
+    kept, key = kept_priors.get(), (graph, streams.seed, objective.class_weight)
+    if kept is None:
+        kept = {}
+    if key not in kept:
+        kept[key] = fit_class_prior(graph, streams, objective)
+    prior, probabilities = kept[key]
     return probabilities, prior.to_arrays()
 
 

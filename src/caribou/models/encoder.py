@@ -252,6 +252,8 @@ class Store(Protocol):
 
 
 _kept: ContextVar[Store | None] = ContextVar("kept", default=None)
+kept_priors: ContextVar[dict[Any, Any] | None] = ContextVar("kept priors", default=None)
+"""Where `caribou.models.class_prior` keeps what it has fitted, inside `kept_encoders`."""
 
 
 @contextmanager
@@ -264,11 +266,12 @@ def kept_encoders(store: Store | None = None) -> Iterator[None]:
     Args:
         store: where encoders are kept; None keeps them in memory.
     """
-    token = _kept.set({} if store is None else store)
+    token, other = _kept.set({} if store is None else store), kept_priors.set({})
     try:
         yield
     finally:
         _kept.reset(token)
+        kept_priors.reset(other)
 
 
 @contextmanager
