@@ -1055,6 +1055,8 @@ def test_an_assumption_is_removed_or_added(name: str) -> None:
         parameters: dict[str, Any] = {}
         if word is AssumptionName.INITIAL_STATE:
             parameters = {"unit": record["unit"]}
+        if word is AssumptionName.ARRIVALS:
+            parameters = {"release": "a" * 32, "extends": "b" * 32, "batch": 2}
         assume(changed, Assumption(word, parameters))
         result = outcome(changed)
         if result is not None and result.passed:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -156,7 +156,7 @@ def _accounts(rng: np.random.Generator, fraud: np.ndarray, before: int, month: i
         "abroad_share": 1 / (1 + np.exp(3.2 + 1.0 * normal[:, 11] - 0.9 * shift)),
     }
     places = {"balance": 2, "night_share": 3, "abroad_share": 3}
-    frame = {"id": [f"A{before + k:06d}" for k in range(n)]}
+    frame: dict[str, Any] = {"id": [f"A{before + k:06d}" for k in range(n)]}
     for title, (low, high) in RANGES.items():
         column = np.round(np.clip(values[title], low, high), places.get(title, 0))
         frame[title] = np.where(rng.random(n) < _GAPS.get(title, 0.0), np.nan, column)
