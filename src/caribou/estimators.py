@@ -251,7 +251,7 @@ class Model:
         return self._kept.get(_digest(as_graph(data, self._classes or None)))
 
     def keep(self, data: Any, fitted: Fitted) -> Fitted:
-        """Use a release about the graph ``data`` that was made before, e.g. by another process: it is not made again.
+        """Use ``fitted``, a release about the graph ``data`` that was made before, e.g. by another process: it is not made again.
 
         Returns it with its predictions, which are computed from it where it does not hold them.
         """
