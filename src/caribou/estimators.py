@@ -464,7 +464,10 @@ class Model:
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write weights, released arrays, settings and certificate to a new folder; never the graph, a seed or a hidden state."""
         check_target(folder)
-        write_model(self._saved(), folder)
+        try:
+            write_model(self._saved(), folder)
+        except RunError as error:
+            raise RunError(f"{error}; the model is still in memory: save it to another folder") from error
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> Model:

@@ -48,7 +48,8 @@ def save_or_spool(model: Model, out: Path) -> None:
     kept = _spooled(model, out)
     try:
         model.save(out)
-    except RunError as error:
+    except RunError as failure:
+        error = failure.__cause__ or failure  # without the words for Python
         if kept is None:
             raise RunError(f"{error}; no other folder could be written either, so the run is lost") from error
         raise RunError(
