@@ -369,11 +369,11 @@ class Model:
         Returns:
             A new model, of everybody who was ever there: first the nodes of this model, then the arrivals by name.
 
-        >>> import caribou as cb, numpy as np
+        >>> import caribou as cb
         >>> grown = cb.datasets.load("csbm", nodes=240, seed=1)
         >>> month = cb.Votes(cb.Budget(4), max_rounds=2).fit(grown.first_nodes(200))
         >>> later = month.extend(grown)
-        >>> later.predict().shape, later.certificate.epsilon_spent
+        >>> later.predict().shape, later.certificate.epsilon
         ((240,), 4.0)
         """
         self._require_extendable()
