@@ -283,11 +283,14 @@ class Model:
         )
 
     def predict(self, data: Any = None, *, training_graph: bool = False, spend: bool = False) -> np.ndarray:
-        """The most likely class of every node, as a number. [n]; ``data`` and the others as in `predict_proba`."""
+        """The most likely class of every node, as a number. [n]; ``data``, ``training_graph``, ``spend``: as in `predict_proba`."""
         return self.predict_proba(data, training_graph=training_graph, spend=spend).argmax(axis=1)
 
     def embed(self, data: Any = None, *, spend: bool = False) -> np.ndarray:
-        """X^(K) of the training graph, or of another graph: of the same release as its predictions. [n, d]"""
+        """X^(K) of the training graph, or of another graph ``data``: of the same release as its predictions. [n, d]
+
+        ``spend``: as in `predict_proba`.
+        """
         if data is None or data is self._source or data is self._graph:
             return self.embeddings
         _ = self.embeddings  # a method without embeddings is refused before anything is spent
