@@ -283,7 +283,7 @@ class Model:
         )
 
     def predict(self, data: Any = None, *, training_graph: bool = False, spend: bool = False) -> np.ndarray:
-        """The most likely class of every node, as a number. [n]; ``data``, ``training_graph``, ``spend``: as in `predict_proba`."""
+        """The most likely class of every node, a number. [n]; ``data``, ``training_graph``, ``spend``: as in `predict_proba`."""
         return self.predict_proba(data, training_graph=training_graph, spend=spend).argmax(axis=1)
 
     def embed(self, data: Any = None, *, spend: bool = False) -> np.ndarray:
