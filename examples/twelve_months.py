@@ -72,6 +72,12 @@ def graph_of(month: int, bank: Bank = BANK, seed: int = 0) -> cb.Graph:
     )
 
 
+def precision(p: np.ndarray, truth: np.ndarray) -> float:
+    """Average precision of the fraud scores; not a number where nobody, or everybody, is a fraud."""
+    fraud = truth == 0
+    return average_precision(Scored(p[:, 0], fraud)) if 0 < fraud.sum() < len(fraud) else math.nan
+
+
 def scored(model: cb.Model, encoder: cb.Model, graph: cb.Graph, before: int, month: int, spent: float) -> Month:
     """Figures of the accounts that are new this month; in the first one, of those whose label is hidden."""
     place = {name: k for k, name in enumerate(model.node_ids or ())}
@@ -83,8 +89,8 @@ def scored(model: cb.Model, encoder: cb.Model, graph: cb.Graph, before: int, mon
         month,
         graph.num_nodes - before,
         float((p.argmax(axis=1) == truth).mean()),
-        average_precision(Scored(p[:, 0], truth == 0)),
-        average_precision(Scored(own[:, 0], truth == 0)),
+        precision(p, truth),
+        precision(own, truth),
         spent,
     )
 
@@ -151,7 +157,7 @@ if __name__ == "__main__":
             f"{m.month:5d}  {m.new_accounts:12d}  {m.accuracy:8.1%}  {m.average_precision:17.2f}  {m.features_alone:14.2f}  "
             f"{m.epsilon_so_far:14.4f}"
         )
-    means = [np.mean([getattr(m, name) for m in year[1:]]) for name in ("average_precision", "features_alone")]
+    means = [np.nanmean([getattr(m, name) for m in year[1:]]) for name in ("average_precision", "features_alone")]
     print(f"mean average precision of new accounts: {means[0]:.3f}, by features alone {means[1]:.3f}")
     print(f"proven by attack on the whole year: epsilon >= {proven_epsilon():.2f} of {EPSILON:g}")
     print(f"proven if old pairs were asked again: epsilon >= {proven_epsilon(fault=True):.2f}")

@@ -424,3 +424,41 @@ def test_scikit_learn_clones_inspects_and_is_told_where_to_search(model: Model) 
         search.fit(GRAPH)
     with pytest.raises(InputError, match="use caribou tune"):
         selection.cross_val_score(model, GRAPH)
+
+
+def test_one_graph_is_released_once_and_every_call_agrees(fitted: Callable[[str], Model], book: Ledger) -> None:
+    model = model_of("caribou-edp").fit(GRAPH, ledger=book)
+    other = OTHER.renamed("other")
+    assert model.kept(other) is None
+    with pytest.warns(UserWarning, match="another graph costs a new release"):
+        p = model.predict_proba(other)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert np.array_equal(model.predict_proba(other), p)
+        assert np.array_equal(model.predict(other), p.argmax(axis=1))
+        state = model.embed(other)
+    kept = model.kept(other)
+    assert kept is not None
+    assert np.array_equal(state, kept.released["state"])
+    assert len(book.entries("other")) == 1
+    with pytest.raises(InputError, match=r"has released nothing about.*spend=True"):
+        model.predict_graph(other, ledger=book)
+    again = model.predict_graph(other, epsilon=0.5, ledger=book, spend=True)
+    assert again.certificate.epsilon == 0.5
+    assert len(book.entries("other")) == 2
+    assert np.array_equal(model.predict_proba(other), again.probabilities), "the newest is kept"
+    assert model.embed() is model.embeddings
+    with pytest.raises(InputError, match="must release embeddings"):
+        fitted("gap-edp").embed(other)
+
+
+def test_a_kept_release_serves_a_model_that_was_loaded(fitted: Callable[[str], Model], tmp_path: Path) -> None:
+    """At node level a run holds no predictions: they are computed from what was released and the graph."""
+    for name in ("caribou-edp", "caribou-ndp"):
+        model = fitted(name)
+        made = model.predict_graph(OTHER, spend=True)
+        model.save(tmp_path / name)
+        loaded = cb.load(tmp_path / name)
+        stored = type(made)(np.empty((0, 0)), made.certificate, made.released, made.weights)
+        assert np.allclose(loaded.keep(OTHER, stored).probabilities, made.probabilities, rtol=0, atol=1e-12)
+        assert np.array_equal(loaded.predict(OTHER), made.probabilities.argmax(axis=1))

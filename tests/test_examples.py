@@ -43,7 +43,7 @@ def test_link_prediction() -> None:
 def test_twelve_months_cost_one_epsilon(tmp_path: Path) -> None:
     """A year of a small bank, killed after month 2: the same call makes the rest, and nothing is charged twice."""
     year = module_of("twelve_months")
-    bank = year.Bank(accounts=250, transfers=1600, new_accounts=75, new_transfers=600)
+    bank = year.Bank(accounts=300, transfers=2000, new_accounts=90, new_transfers=800)
     first = year.main(tmp_path / "year", months=3, bank=bank)
     ledger = Ledger(tmp_path / "year" / "ledger.sqlite")
     before = [entry.certificate_id for entry in ledger.entries()]

@@ -739,3 +739,20 @@ def test_embeddings_declare_features_and_refuse_learned_columns_at_node_level() 
     declared = cb.Graph.from_tables(edges, nodes, rules=rules)
     made = cb.release(declared, layer, hops=1, budget=cb.Budget(4, 1e-5, "node"), noise=cb.NoiseSource.seeded(1))
     assert made.certificate.public_parameters["column_rules"] == rules.to_dict()
+
+
+def test_words_of_an_entry_come_with_the_path_of_the_ledger(tmp_path: Path) -> None:
+    """Wherever a ledger can be given; the certificate names the period, too."""
+    noted = cb.NotedLedger(
+        tmp_path / "book.sqlite", purpose="scores", person="ada", period="2026-11", reason="new edges"
+    )
+    with pytest.warns(UserWarning, match="is new"):
+        certificate = embeddings(GRAPH, noted, tmp_path)
+    assert certificate.public_parameters["period"] == "2026-11"
+    fewer = GRAPH.without_edge(*map(int, GRAPH.edge_index[:, 5]))
+    Model("gap-edp", BUDGET).fit(fewer, ledger=noted, replace_fingerprint=True)
+    book = Ledger(tmp_path / "book.sqlite")
+    assert [(e.purpose, e.person, e.period) for e in book.entries()] == [("scores", "ada", "2026-11")] * 2
+    assert {(c.person, c.reason) for c in book.history("survey") if c.old is not None} == {("ada", "new edges")}
+    with pytest.raises(InputError, match="person must be 1 to 500 printable"):
+        cb.NotedLedger("book.sqlite", person=" ")

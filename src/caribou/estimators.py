@@ -340,7 +340,7 @@ class Model:
         return self._kept.get(_digest(as_graph(data, self._classes or None)))
 
     def keep(self, data: Any, fitted: Fitted) -> Fitted:
-        """Use a release about the graph ``data`` that was made before, e.g. by another process: it is not made again.
+        """Use ``fitted``, a release about the graph ``data`` that was made before, e.g. by another process: it is not made again.
 
         Returns it with its predictions, which are computed from it where it does not hold them.
         """
@@ -377,7 +377,10 @@ class Model:
         return self.classes_[best]
 
     def embed(self, data: Any = None, *, spend: bool = False) -> np.ndarray:
-        """X^(K) of the training graph, or of another graph: of the same release as its predictions. [n, d]"""
+        """X^(K) of the training graph, or of another graph ``data``: of the same release as its predictions. [n, d]
+
+        ``spend``: as in `predict_proba`.
+        """
         if data is None or data is self._source or data is self._graph:
             return self.embeddings
         _ = self.embeddings  # a method without embeddings is refused before anything is spent
@@ -459,11 +462,11 @@ class Model:
         Returns:
             A new model, of everybody who was ever there: first the nodes of this model, then the arrivals by name.
 
-        >>> import caribou as cb, numpy as np
+        >>> import caribou as cb
         >>> grown = cb.datasets.load("csbm", nodes=240, seed=1)
         >>> month = cb.Votes(cb.Budget(4), max_rounds=2).fit(grown.first_nodes(200))
         >>> later = month.extend(grown)
-        >>> later.predict().shape, later.certificate.epsilon_spent
+        >>> later.predict().shape, later.certificate.epsilon
         ((240,), 4.0)
         """
         self._require_extendable()
@@ -650,7 +653,10 @@ class Model:
         """
         check_target(folder)
         saved = self._saved()
-        write_model(saved if ids else replace(saved, node_ids=None, id_title=None), folder)
+        try:
+            write_model(saved if ids else replace(saved, node_ids=None, id_title=None), folder)
+        except RunError as error:
+            raise RunError(f"{error}; the model is still in memory: save it to another folder") from error
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> Model:

@@ -59,6 +59,7 @@ def test_a_run_that_cannot_be_saved_waits_in_the_spool_folder(
     assert done.returncode == 2
     assert os.strerror(code) in done.stderr
     assert "nothing is lost" in done.stderr
+    assert "in memory" not in done.stderr
     (kept,) = spooled_runs()
     assert f"mv {kept} {home / 'run'}" in done.stderr
     assert diagnose()["runs"] == {"waiting in the spool folder": str(kept)}
@@ -86,8 +87,10 @@ def test_a_full_home_leads_to_the_next_folder(state: Path, tmp_path: Path, monke
     fail_in(monkeypatch, errno.ENOSPC, tmp_path)
     with pytest.raises(RunError, match="no other folder could be written either"):
         save_or_spool(model, home / "run")
+    with pytest.raises(RunError, match="still in memory: save it to another folder"):
+        model.save(home / "run")
     monkeypatch.undo()
-    model.save(home / "run")  # in Python the model is still in memory
+    model.save(home / "run")
     assert cb.load(home / "run").certificate == model.certificate
 
 

@@ -206,3 +206,26 @@ def test_one_class_is_nothing_to_learn() -> None:
     graph = Graph.from_edges(np.zeros((3, 1)), [[0], [1]], labels=[0, 0, 0], split=Split([0], [1], [2]))
     with pytest.raises(InputError, match="at least 2 classes, got 1"):
         graph.for_learning()
+
+
+def test_the_first_nodes_are_the_subgraph_of_an_earlier_month() -> None:
+    rng = np.random.default_rng(4)
+    pairs = rng.integers(0, 30, (2, 90))
+    graph = Graph.from_edges(
+        rng.normal(size=(30, 2)),
+        pairs,
+        labels=rng.integers(0, 3, 30),
+        split=Split(range(20), range(20, 25), range(25, 30)),
+        node_ids=np.arange(30),
+    )
+    for count in (1, 12, 22, 30):
+        first = graph.first_nodes(count)
+        inside = (pairs < count).all(axis=0)
+        again = Graph.from_edges(graph.features[:count], pairs[:, inside], labels=graph.labels[:count])
+        assert first.edge_index.tolist() == again.edge_index.tolist()
+        assert first.features.tolist() == again.features.tolist()
+        assert first.split.sizes == (min(count, 20), max(0, min(count, 25) - 20), max(0, count - 25))
+        assert (first.num_classes, len(first.node_ids)) == (3, count)
+    for wrong in (0, 31):
+        with pytest.raises(InputError, match="count must be"):
+            graph.first_nodes(wrong)

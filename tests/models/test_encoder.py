@@ -333,3 +333,19 @@ def test_widths_that_make_no_sense_are_refused() -> None:
             widths(bad)
     with pytest.raises(InputError, match="hidden must be a whole number >= 1, got 0"):
         widths([16, 0])
+
+
+def test_encoders_once_keeps_them_unless_they_are_kept_already(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = load("csbm", nodes=40)
+    fitted = []
+    original = module._fit_jointly
+    monkeypatch.setattr(module, "_fit_jointly", lambda *a: fitted.append(1) or original(*a))
+    few = module.EncoderConfig(6, 0.02, 1e-3, 0.1, 0.0, sparse_row_length=16.0)
+    monkeypatch.setattr(module, "configurations", lambda graph: (few,))
+    with module.encoders_once():
+        first = module.cross_fit(graph, Streams(0))
+        with module.encoders_once():
+            assert module.cross_fit(graph, Streams(0)) is first
+    assert len(fitted) == 1
+    module.cross_fit(graph, Streams(0))
+    assert len(fitted) == 2

@@ -404,3 +404,15 @@ class TestGroups:
             Parallel(((Gaussian(1e9),),)),
         ):
             assert not filters.costs_nothing([nothing, event])
+
+
+def test_several_further_releases_are_the_largest_that_are_accepted_together() -> None:
+    budget, before = Budget(4), [[Gaussian(3.0)]]
+    for count in (1, 2, 12):
+        for largest, event in (
+            (filters.largest_pure, EpsilonDelta),
+            (filters.largest_gaussian, lambda e: Gaussian(1 / accounting.gdp_mu(epsilon=e, delta=1e-5))),
+        ):
+            size = largest(before, budget, count)
+            assert filters.total_epsilon([*before, *[[event(size)]] * count], budget) <= 4 * (1 + 1e-9)
+            assert filters.total_epsilon([*before, *[[event(size * 1.001)]] * count], budget) > 4

@@ -1057,6 +1057,8 @@ def test_an_assumption_is_removed_or_added(name: str) -> None:
             parameters = {"unit": record["unit"]}
         if word is AssumptionName.FEATURES_WITHOUT_EDGES:
             parameters = {"columns": 2, "names": ["age", "income"]}
+        if word is AssumptionName.ARRIVALS:
+            parameters = {"release": "a" * 32, "extends": "b" * 32, "batch": 2}
         assume(changed, Assumption(word, parameters))
         result = outcome(changed)
         if result is not None and result.passed:

@@ -50,7 +50,8 @@ def save_or_spool(model: Model, out: Path, *, ids: bool = True) -> None:
     kept = _spooled(model, out, ids)
     try:
         model.save(out, ids=ids)
-    except RunError as error:
+    except RunError as failure:
+        error = failure.__cause__ or failure  # without the words for Python
         if kept is None:
             raise RunError(f"{error}; no other folder could be written either, so the run is lost") from error
         raise RunError(

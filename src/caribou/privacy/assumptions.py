@@ -261,6 +261,8 @@ def _initial_state(p: Mapping[str, Any]) -> str:
 
 
 def _arrivals(p: Mapping[str, Any]) -> str:
+    if p["batch"] < 2:
+        raise CertificateError(f"batch must be at least 2 to extend another one, got {p['batch']}")
     return (
         f"This is batch {p['batch']} of the release of certificate {p['release']}, and extends certificate {p['extends']}. All "
         "batches together cost this epsilon once: who arrives when is public, no pair of nodes of earlier batches was asked "

@@ -285,6 +285,13 @@ def _check_assumptions(rebuilt: tuple[MechanismRecord, ...], c: Certificate, rep
     for name in stated:
         if name in DETERMINED and name not in needed:
             report.check(f"assumption: {name.value}", False, "must not be stated: the mechanisms say otherwise")
+    batch = stated.get(AssumptionName.ARRIVALS)
+    if batch is not None:
+        votes = [record.mechanism for record in rebuilt] == [Mechanism.EDGE_VOTES]
+        if not votes or not _public_is(c, "batch", batch.parameters["batch"]):
+            report.check(
+                "assumption: arrivals", False, "must be stated of votes alone, with the batch of the parameters"
+            )
     searches = [record.theorem for record in rebuilt if record.mechanism is Mechanism.PRIVATE_SELECTION]
     search = stated.get(AssumptionName.HYPER_PARAMETERS)
     if search is not None and _stated_searches(search) != searches:
