@@ -425,6 +425,7 @@ ALTERNATIVES: dict[type, dict[str, tuple[dict[str, Any], Any]]] = {
         "calibration": ({}, 0.2),
         "noise": ({}, "gaussian"),
         **OBJECTIVE,
+        "metric": ({"calibration": 0.2}, "ap"),
     },
     VotesNdp: {
         "declared_degree": ({"declared_average_degree": 60}, 60),
@@ -448,7 +449,7 @@ ALTERNATIVES: dict[type, dict[str, tuple[dict[str, Any], Any]]] = {
         "hidden": ({}, 8),
         "public_features": ({}, "FILE"),
     },
-    Mlp: {"hidden": ({}, (8,)), **OBJECTIVE},
+    Mlp: {"hidden": ({}, (8,)), **OBJECTIVE, "metric": ({"hidden": (8,)}, "ap")},
     SageEdge: {**SAGE, **OBJECTIVE, "metric": ({"hidden": 4, "dropout": 0.8}, "ap")},
     LapGraph: {**SAGE, **OBJECTIVE, "metric": ({"hidden": 4, "dropout": 0.8}, "ap")},
     SageNdp: {
