@@ -20,7 +20,7 @@ from caribou.methods import METHODS, Method
 from caribou.privacy.budget import Budget
 from caribou.randomness import Streams
 
-quick = pytest.mark.usefixtures("quick_learning")
+quick = pytest.mark.usefixtures("quick_encoder")
 
 
 def differences(method: Method) -> tuple[str, ...]:
