@@ -254,6 +254,19 @@ def test_published_metrics_are_charged_saved_and_refused_where_they_make_no_sens
     assert "epsilon must be" in failure("mlp-dp", *options, "--publish-metrics", "-1")
 
 
+def test_a_run_without_a_threshold_asks_for_the_class_that_is_flagged(fraud: tuple[str, ...], tmp_path: Path) -> None:
+    """At node level no threshold is chosen, and no class is the flagged one by accident."""
+    call("mlp-dp", *fraud, "--classes", "ok,fraud", "--epsilon", "4", "--range", "*=-6:6", "--out", str(tmp_path / "r"))
+    options = ["predict", str(tmp_path / "r"), *fraud, "--training-graph", "--out", str(tmp_path / "p.csv")]
+    asked = CliRunner().invoke(app, [*options, "--threshold", "0.2"])
+    assert "positive must be given with --threshold" in str(asked.exception)
+    assert "(--positive ok)" in str(asked.exception)
+    wrong = CliRunner().invoke(app, [*options, "--threshold", "0.2", "--positive", "theft"])
+    assert "positive must be one of the classes ok, fraud" in str(wrong.exception)
+    given = CliRunner().invoke(app, [*options, "--threshold", "0.2", "--positive", "fraud"])
+    assert "flagged: p_fraud >= 0.2 (as given)" in given.stdout, given.output
+
+
 def test_a_metric_that_would_read_private_labels_is_refused(fraud: tuple[str, ...]) -> None:
     refused = failure("votes-ndp", *fraud, "--classes", "ok,fraud", "--metric", "ap")
     assert "metric must be accuracy at node level, where validation labels are private" in refused

@@ -79,6 +79,12 @@ def predict(
             show_default=False,
         ),
     ] = None,
+    positive: Annotated[
+        str | None,
+        typer.Option(
+            help="With --threshold: the class that is flagged (default: that of the run).", show_default=False
+        ),
+    ] = None,
     ledger: LedgerOption = None,
     replace_fingerprint: ReplaceFingerprint = False,
     reason: Reason = None,
@@ -134,7 +140,7 @@ def predict(
             )
             result = _release(run, model, data, out, _Terms(noted, replace_fingerprint, epsilon, spend))
             probabilities = result.probabilities
-    cut = _threshold_of(model, threshold)
+    cut = _threshold_of(model, threshold, positive)
     write_table(_predictions(probabilities, model.classes, ids, title, cut), out)
     typer.echo(f"wrote {len(probabilities)} predictions to {out}")
     if cut is not None:
@@ -368,21 +374,26 @@ def _keep(run: Path, result: Fitted, out: Path, fingerprint: str) -> None:
     typer.echo(f"warning: {failed[0]}; what is written to {out} is all that is left of this release", err=True)
 
 
-def _threshold_of(model: Model, given: float | None) -> Threshold | None:
-    """The threshold of the run, at the value that is given; the last class is the positive one where a run has none."""
-    from dataclasses import replace
-
+def _threshold_of(model: Model, given: float | None, positive: str | None) -> Threshold | None:
+    """The threshold of the run, with the value and the class that are given."""
     from caribou.metrics import Threshold
 
+    own = model.threshold
     if given is None:
-        return model.threshold
-    if model.threshold is not None:
-        return replace(model.threshold, value=given)
-    if len(model.classes) != 2:
+        if positive is not None:
+            raise InputError(f"threshold must be given with --positive (--threshold 0.2), got {positive!r} alone")
+        return own
+    if positive is not None and positive not in model.classes:
         raise InputError(
-            f"threshold must go with two classes, or a run with a threshold, got {len(model.classes)} classes"
+            f"positive must be one of the classes {', '.join(model.classes)}, got {positive!r} (--positive)"
         )
-    return Threshold(1, given, float("nan"))
+    if positive is None and own is None:
+        raise InputError(
+            f"positive must be given with --threshold: this run has no class that is flagged, got none "
+            f"(--positive {model.classes[0]})"
+        )
+    place = own.positive if positive is None and own is not None else model.classes.index(str(positive))
+    return Threshold(place, given, float("nan"))
 
 
 def _predictions(
