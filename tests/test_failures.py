@@ -240,7 +240,7 @@ BAD_SETTINGS: list[tuple[str, dict[str, Any], str]] = [
     ("mlp-dp", {"train_size": 0}, "train_size must be"),
     ("mlp-dp", {"public_features": 3}, "public_features must be"),
     ("mlp-dp", {"choose_shrinkage": "yes"}, "choose_shrinkage must be"),
-    ("mlp", {"hidden": None}, "hidden must be a list of widths"),
+    ("mlp", {"hidden": "wide"}, "hidden must be a list of widths"),
     *((name, {"depth": 1}, "setting must be one of .*, got depth") for name in METHODS),
 ]  # fmt: skip
 

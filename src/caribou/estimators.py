@@ -372,7 +372,10 @@ class Model:
         )
 
     def predict(self, data: Any = None, *, training_graph: bool = False, spend: bool = False) -> np.ndarray:
-        """The most likely class of every node, as in `classes_`. [n]; ``data`` and the others as in `predict_proba`."""
+        """The most likely class of every node, as in `classes_`. [n]
+
+        ``data``, ``training_graph``, ``spend``: as in `predict_proba`.
+        """
         best = self.predict_proba(data, training_graph=training_graph, spend=spend).argmax(axis=1)
         return self.classes_[best]
 

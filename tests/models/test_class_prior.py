@@ -20,6 +20,7 @@ from caribou.models.class_prior import (
     folded,
     gaussian_kernel,
     probabilities_by,
+    random_folding,
 )
 from caribou.randomness import Streams
 
@@ -75,7 +76,7 @@ def test_rare_features_and_no_features_at_all() -> None:
 
 def test_wide_tables_are_folded_and_tall_ones_read_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     wide = sp.random_array((30, WIDEST + 500), density=0.01, format="csr", rng=np.random.default_rng(0))
-    rows = folded(wide, 3).numpy()
+    rows = folded(wide, random_folding(WIDEST + 500, np.random.default_rng(3))).numpy()
     assert rows.shape == (30, WIDEST)
     products = np.asarray((wide @ wide.T).todense())
     assert np.corrcoef((rows @ rows.T)[np.triu_indices(30)], products[np.triu_indices(30)])[0, 1] > 0.98

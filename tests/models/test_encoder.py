@@ -143,7 +143,7 @@ def test_each_model_keeps_the_best_of_twelve_checkpoints(validated: bool, monkey
     looks: list[tuple[int, list[float]]] = []
     kept: list = []
 
-    def spy(loss, optimizer, *, steps, validation, learning_rate):
+    def spy(loss, optimizer, *, steps, validation, learning_rate, stage):
         count = 0
 
         def counted(step: int) -> torch.Tensor:

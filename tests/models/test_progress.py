@@ -15,7 +15,7 @@ from caribou.randomness import Streams
 @pytest.mark.usefixtures("quick_encoder")
 def test_encoder_and_rounds_tell_how_far_they_are() -> None:
     told: list[tuple[str, int, int | None]] = []
-    graph, method = load("csbm:nodes=80"), method_info("votes-edp").create(max_rounds=3)
+    graph, method = load("csbm:nodes=80"), method_info("caribou-edp").create(messages="labels", hops=1, votes=0.5)
 
     def fitted() -> bytes:
         return fit(method, graph, Budget(4), Streams(0), NoiseSource.seeded(0)).probabilities.tobytes()

@@ -53,7 +53,7 @@ class ClassPrior:
         landmarks: [m, d], rows that the kernel is evaluated at.
         kernel: [m, C], weights of the kernel.
         combination: of the scores of both.
-        seed: of the folded columns.
+        folding: [d], which sum a column is added to, counted from 1 and with its sign; or None (`folded`).
     """
 
     rows: PublicRows
@@ -61,7 +61,7 @@ class ClassPrior:
     landmarks: np.ndarray | sp.csr_array
     kernel: np.ndarray
     combination: SoftmaxRegression
-    seed: int
+    folding: np.ndarray | None = None
 
     def probabilities(self, features: np.ndarray | sp.csr_array) -> np.ndarray:
         """Of nodes that the prior was not fitted on. [n, d] -> [n, C]"""
@@ -69,7 +69,7 @@ class ClassPrior:
         return np.concatenate(parts)
 
     def _probabilities(self, x: np.ndarray | sp.csr_array) -> np.ndarray:
-        linear = folded(x, self.seed) @ torch.from_numpy(self.linear).float()
+        linear = folded(x, self.folding) @ torch.from_numpy(self.linear).float()
         kernel = gaussian_kernel(x, self.landmarks) @ torch.from_numpy(self.kernel).float()
         return self.combination(torch.hstack([linear, kernel]).double().numpy())
 
@@ -87,7 +87,7 @@ class ClassPrior:
             "prior.combination.weights": self.combination.weights,
             "prior.combination.centre": self.combination.centre,
             "prior.combination.spread": self.combination.spread,
-            "prior.seed": np.array(self.seed),
+            **({} if self.folding is None else {"prior.folding": self.folding}),
         }
 
     @classmethod
@@ -105,7 +105,7 @@ class ClassPrior:
             landmarks if rows.weights is not None else as_dense(landmarks),
             own["kernel"],
             SoftmaxRegression(own["combination.weights"], own["combination.centre"], own["combination.spread"]),
-            int(own["seed"]),
+            own.get("folding"),
         )
 
 
@@ -166,7 +166,7 @@ def fit_class_prior(graph: Graph, streams: Streams, objective: Objective = USUAL
         objective: how much each class counts.
     """
     split, labels = graph.for_learning(public=True)
-    rng, seed = streams.generator("class prior"), streams.seed
+    rng = streams.generator("class prior")
     labels, C = np.array(labels), graph.num_classes
     labelled = rng.permutation(np.concatenate([split.train, split.val]))
     n, d = graph.features.shape
@@ -185,14 +185,15 @@ def fit_class_prior(graph: Graph, streams: Streams, objective: Objective = USUAL
 
     landmarks = some(np.sort(labelled[:LANDMARKS]))
     root = _inverse_root(gaussian_kernel(landmarks, landmarks))
-    linear = fit_ridge(lambda numbers: folded(some(numbers), seed), n, labelled, labels, C)
+    folding = random_folding(d, rng)
+    linear = fit_ridge(lambda numbers: folded(some(numbers), folding), n, labelled, labels, C)
     kernel = fit_ridge(lambda numbers: gaussian_kernel(some(numbers), landmarks) @ root, n, labelled, labels, C)
     scores = np.hstack([linear.scores, kernel.scores])
     used = labelled[:COMBINED]
     by_class = objective.class_weights(labels[used], C)
     weights = None if by_class is None else by_class[labels[used]]
     combination = fit_softmax_regression(scores[used], labels[used], C, RIDGE, weights=weights)
-    prior = ClassPrior(rows, linear.weights, landmarks, root.double().numpy() @ kernel.weights, combination, seed)
+    prior = ClassPrior(rows, linear.weights, landmarks, root.double().numpy() @ kernel.weights, combination, folding)
     return prior, combination(scores)
 
 
@@ -217,11 +218,17 @@ def _inverse_root(gram: Tensor) -> Tensor:
     return (vectors / values.clamp(min=1e-3).sqrt()).float()
 
 
-def folded(x: np.ndarray | sp.csr_array, seed: int) -> Tensor:
-    """The columns as they are, or WIDEST sums of them with random signs if there are more. [n, d] -> [n, D], float32."""
-    d = x.shape[1]
-    if d <= WIDEST:
+def random_folding(columns: int, rng: np.random.Generator) -> np.ndarray | None:
+    """For more than WIDEST columns: a random one of WIDEST sums for each, from 1, with a random sign. -> [d]"""
+    if columns <= WIDEST:
+        return None
+    return rng.choice(np.array([-1, 1]), size=columns) * rng.integers(1, WIDEST + 1, size=columns)
+
+
+def folded(x: np.ndarray | sp.csr_array, folding: np.ndarray | None) -> Tensor:
+    """The columns as they are, or their sums with signs, by a folding. [n, d] -> [n, D], float32."""
+    if folding is None:
         return torch.from_numpy(np.ascontiguousarray(as_dense(x)))
-    rng = Streams(seed).generator("folded columns")
-    signs, places = rng.choice(np.array([-1.0, 1.0], np.float32), size=d), rng.integers(WIDEST, size=d)
-    return torch.from_numpy(as_dense(x @ sp.csr_array((signs, (np.arange(d), places)), shape=(d, WIDEST))))
+    signs, places = np.sign(folding).astype(np.float32), np.abs(folding) - 1
+    sums = sp.csr_array((signs, (np.arange(len(folding)), places)), shape=(len(folding), WIDEST))
+    return torch.from_numpy(np.ascontiguousarray(as_dense(x @ sums)))
