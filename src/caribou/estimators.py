@@ -440,6 +440,7 @@ class Model:
         ledger: LedgerLike | None = None,
         noise: NoiseSource | None = None,
         spend: bool = False,
+        left: bool = False,
         name: str | None = None,
     ) -> Model:
         """Score nodes that arrived since, for nothing more: every pair with an arrival is asked once, and no old pair again.
@@ -452,11 +453,13 @@ class Model:
 
         Args:
             data: the grown graph, a `Graph` or a PyG ``Data``; with ``nodes``, its edges as `caribou.read_graph` takes them.
-                Nodes are known by their ids. Without ids the first rows must be the nodes of this model, in its order.
+                Nodes are known by their ids: one person with a new id is a new node. Without ids the first rows must be the
+                nodes of this model, in its order.
             nodes: the node table, as `caribou.read_graph` takes it.
             ledger: enter the batch under the release that pays for it, or refuse, before any noise is drawn.
             noise: private randomness (default: a fresh key from the operating system).
             spend: charge the batch as a release of its own, e.g. because this model was extended already.
+            left: declares that known nodes which are not in the graph have left; needed where more than half of them are not.
             name: under which the ledger knows the data set (default: the name of the fit).
 
         Returns:
@@ -477,7 +480,9 @@ class Model:
         private = as_graph(data, self._classes or None)
         if name is not None or self._dataset is not None:
             private = private.renamed(name or str(self._dataset))
-        grown = Arrivals(self._batches, self._node_ids).grown(self._aligned(private))
+        if not spend:
+            self.arrivals.require_same_people(private, left=left)
+        grown = self.arrivals.grown(self._aligned(private))
         if ledger is None and self._charged:
             raise InputError("ledger must be given (ledger=, --ledger): this model was charged in one, got none")
         link, noise = None if spend else self._link(), noise or NoiseSource.secure()
@@ -717,6 +722,11 @@ class Model:
     def node_ids(self) -> tuple[str, ...] | None:
         """The names of the nodes, where they are public (edge level) and the graph had any."""
         return self._node_ids
+
+    @property
+    def arrivals(self) -> Arrivals:
+        """Who has been asked, batch by batch."""
+        return Arrivals(self._batches, self._node_ids)
 
     @property
     def column_rules(self) -> ColumnRules | None:

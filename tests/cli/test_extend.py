@@ -73,7 +73,7 @@ def extend(months: Path, folder: Path, before: str, month: int, out: str, *more:
 def test_three_months_cost_one_epsilon(months: Path, first: Path) -> None:
     code, said = extend(months, first, "run-0", 1, "run-1", "--period", "2026-02", "--purpose", "fraud scores")
     assert code == 0, said
-    assert "20 new nodes, at no further cost" in said
+    assert "90 of 90 known nodes are in the graph\n20 new nodes, at no further cost" in said
     code, said = extend(months, first, "run-1", 2, "run-2")
     assert code == 0, said
     book = Ledger(first / "ledger.sqlite")
@@ -174,6 +174,22 @@ def test_refusals(months: Path, first: Path) -> None:
     done = run("extend", first / "gap", *tables(months, 1), "--out", first / "x")
     assert (done.returncode, "must be votes-edp to be extended" in done.stderr) == (2, True)
     assert extend(months, first, "run-0", 1, "run-1")[0] == 0, "a refusal leaves the run as it was"
+
+
+def test_new_spellings_of_ids_are_refused(months: Path, first: Path) -> None:
+    """Everybody who was asked would be asked again for nothing."""
+    for table, titles in (("nodes", ["id"]), ("edges", ["source", "target"])):
+        rows = pd.read_csv(months / f"{table}-1.csv")
+        for words, change in (("upper", str.upper), ("other", lambda name: f"customer {name}")):
+            rows.assign(**{t: rows[t].map(change) for t in titles}).to_csv(first / f"{table}-{words}.csv", index=False)
+    ledger = ("--ledger", first / "ledger.sqlite")
+    for words, refusal in (("upper", "ids must be spelled as in the model"), ("other", "at least half of the 90 known")):
+        files = ("--graph", first / f"edges-{words}.csv", "--nodes", first / f"nodes-{words}.csv")
+        done = run("extend", first / "run-0", *files, "--out", first / words, *ledger)
+        assert (done.returncode, refusal in done.stderr) == (2, True), done.stderr
+    assert len(Ledger(first / "ledger.sqlite").entries()) == 1
+    done = run("extend", first / "run-0", *files, "--out", first / "new", *ledger, "--left")
+    assert (done.returncode, "0 of 90 known nodes are in the graph" in done.stdout) == (0, True), done.stderr
 
 
 def test_another_graph_is_released_once_and_every_command_gives_it(months: Path, tmp_path: Path) -> None:
