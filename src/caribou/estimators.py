@@ -39,11 +39,12 @@ from caribou.privacy.plan import Link, ReleasePlan
 from caribou.randomness import Streams
 from caribou.release import LedgerLike, with_declarations
 from caribou.saved_model import (
+    EXTENDED,
+    ExtensionMarker,
     SavedModel,
     check_target,
-    claim_extension,
+    is_run_of,
     read_model,
-    withdraw_extension,
     write_model,
 )
 
@@ -91,8 +92,8 @@ class Model:
         self._id_title: str | None = None
         self._batches: tuple[int, ...] = ()
         self._dataset: str | None = None
-        self._folder: Path | None = None  # of a loaded model, which notes there that it was extended
-        self._is_extended = self._has_claim = False
+        self._folder: Path | None = None  # where the model lies, and notes that it was extended
+        self._is_extended = False
         self._kept: dict[bytes, Fitted] = {}  # releases about other graphs, by content; in memory alone
         self._threshold: Threshold | None = None
         self._column_rules: ColumnRules | None = None
@@ -262,7 +263,8 @@ class Model:
         self._node_ids = None if ids is None else tuple(str(i) for i in ids)
         self._id_title = None if ids is None else graph.id_title
         self._feature_names, self._column_rules = graph.feature_names, graph.column_rules
-        self._batches, self._dataset, self._is_extended = (graph.num_nodes,), graph.name, False
+        self._batches, self._dataset = (graph.num_nodes,), graph.name
+        self._folder, self._is_extended = None, False
         self._threshold = self._best_threshold(graph, None) if self._chooses_thresholds(graph) else None
         return self
 
@@ -443,6 +445,7 @@ class Model:
         ledger: LedgerLike | None = None,
         noise: NoiseSource | None = None,
         spend: bool = False,
+        left: bool = False,
         name: str | None = None,
     ) -> Model:
         """Score nodes that arrived since, for nothing more: every pair with an arrival is asked once, and no old pair again.
@@ -455,11 +458,13 @@ class Model:
 
         Args:
             data: the grown graph, a `Graph` or a PyG ``Data``; with ``nodes``, its edges as `caribou.read_graph` takes them.
-                Nodes are known by their ids. Without ids the first rows must be the nodes of this model, in its order.
+                Nodes are known by their ids: one person with a new id is a new node. Without ids the first rows must be the
+                nodes of this model, in its order.
             nodes: the node table, as `caribou.read_graph` takes it.
             ledger: enter the batch under the release that pays for it, or refuse, before any noise is drawn.
             noise: private randomness (default: a fresh key from the operating system).
             spend: charge the batch as a release of its own, e.g. because this model was extended already.
+            left: declares that known nodes which are not in the graph have left; needed where more than half of them are not.
             name: under which the ledger knows the data set (default: the name of the fit).
 
         Returns:
@@ -480,19 +485,30 @@ class Model:
         private = as_graph(data, self._classes or None)
         if name is not None or self._dataset is not None:
             private = private.renamed(name or str(self._dataset))
-        grown = Arrivals(self._batches, self._node_ids).grown(self._aligned(private))
+        if not spend:
+            self.arrivals.require_same_people(private, left=left)
+        grown = self.arrivals.grown(self._aligned(private))
         if ledger is None and self._charged:
             raise InputError("ledger must be given (ledger=, --ledger): this model was charged in one, got none")
         link, noise = None if spend else self._link(), noise or NoiseSource.secure()
-        if not spend:
-            self._claim(ledger)
+        marker = None if spend else self._claim(private.name)
         try:
             fitted = extend(
-                self._recipe, self._result, grown, self.budget, noise, link=link, ledger=ledger, private=private
+                self._recipe,
+                self._result,
+                grown,
+                self.budget,
+                noise,
+                link=link,
+                ledger=ledger,
+                private=private,
+                journal=marker,
             )
         except BaseException:
             if not spend and noise.is_new:  # refused before anything was asked
-                self._withdraw()
+                self._is_extended = False
+                if marker is not None:
+                    marker.refused()
             raise
         child = Model(self.method, self.budget, seed=self._streams.seed, **self.settings)
         child._take(fitted, grown.graph)
@@ -514,32 +530,40 @@ class Model:
                 f"model must be a fit of votes alone to be extended, got one of: {words}; fit votes-edp with these settings"
             )
 
+        if self.budget.is_private and not self.certificate.is_guarantee:
+            why = "; ".join(self.certificate.void_reasons)
+            raise InputError(
+                f"certificate must be a guarantee to be extended, because the new model shows the old rows, too, got a void one: "
+                f"{why}; fit again with noise from the operating system and without what voids it"
+            )
+
     def _link(self) -> Link:
         """This model as the batch just before the next one."""
         own = self.certificate.certificate_id
         first = next((a for a in self.certificate.assumptions if a.name is AssumptionName.ARRIVALS), None)
         return Link(release=own if first is None else str(first.parameters["release"]), extends=own)
 
-    def _claim(self, ledger: LedgerLike | None) -> None:
-        """From here on nobody else may extend this model, in this process or from the same folder.
+    def _claim(self, dataset: str) -> ExtensionMarker | None:
+        """From here on nobody else may extend this model, in this process or, by the marker, from the same folder.
 
-        With a ledger, the ledger decides: it knows of copies, too, and whether a process that was killed had asked anything.
+        A ledger knows of copies, too.
         """
         if self._is_extended:
             raise InputError(
                 "model must not be extended twice, because pairs of the same people would be asked twice: extend the model that "
                 "extend() returned, or charge this batch as a release of its own (spend=True)"
             )
-        if self._folder is not None and ledger is None:
-            claim_extension(self._folder, self.certificate.certificate_id)
-            self._has_claim = True
         self._is_extended = True
+        own = self.certificate.certificate_id
+        if self._folder is None or not is_run_of(self._folder, own):
+            return None
+        return ExtensionMarker(self._folder, own, dataset)
 
-    def _withdraw(self) -> None:
-        self._is_extended = False
-        if self._folder is not None and self._has_claim:
-            withdraw_extension(self._folder)
-            self._has_claim = False
+    def _was_extended(self) -> bool:
+        """In this process, or by another one from the same folder."""
+        if self._is_extended or self._folder is None:
+            return self._is_extended
+        return is_run_of(self._folder, self.certificate.certificate_id) and (self._folder / EXTENDED).exists()
 
     def score(
         self, part: str = "test", data: Any = None, *, metric: str = "accuracy", positive: str | int | None = None
@@ -660,23 +684,25 @@ class Model:
             write_model(saved if ids else replace(saved, node_ids=None, id_title=None), folder)
         except RunError as error:
             raise RunError(f"{error}; the model is still in memory: save it to another folder") from error
+        self._folder = Path(folder).absolute()
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> Model:
         """Read what `save` wrote; a damaged folder is an error."""
         saved = read_model(folder)
         try:
-            model = cls._restored(saved)
-            model._folder = Path(folder).absolute()
-            return model
+            return cls._restored(saved, Path(folder).absolute())
         except (TypeError, InputError) as error:
             raise RunError(f"run {folder}: method and settings must be those that were saved: {error}") from error
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Copies and pickles hold what `save` holds: never the graph, predictions of its nodes at node level, or a ledger."""
+        """Copies and pickles hold what `save` holds: never the graph, predictions of its nodes at node level, or a ledger.
+
+        They know the folder that the model was saved to, so that one of them alone can extend it.
+        """
         if self._fitted is None:
             return _unfitted, (self.method, self.budget, self._streams.seed, dict(self.settings))
-        return Model._restored, (self._saved(),)
+        return Model._restored, (self._saved(), self._folder)
 
     def _saved(self) -> SavedModel:
         result = self._result
@@ -698,17 +724,18 @@ class Model:
             batches=self._batches,
             threshold=self._threshold,
             column_rules=self._column_rules,
+            extended=self._was_extended(),
         )
 
     @staticmethod
-    def _restored(saved: SavedModel) -> Model:
+    def _restored(saved: SavedModel, folder: Path | None = None) -> Model:
         model = Model(saved.method, saved.budget, **saved.settings)
         model._fitted = Fitted(np.empty((0, 0)), saved.certificate, saved.released, saved.weights)
         model._shape = (saved.nodes, saved.columns)
         model._classes, model._node_ids, model._feature_names = saved.classes, saved.node_ids, saved.feature_names
         model._id_title, model._charged, model._threshold = saved.id_title, saved.charged, saved.threshold
         model._batches, model._dataset = saved.batches, saved.dataset
-        model._column_rules = saved.column_rules
+        model._column_rules, model._is_extended, model._folder = saved.column_rules, saved.extended, folder
         return model
 
     @property
@@ -720,6 +747,11 @@ class Model:
     def node_ids(self) -> tuple[str, ...] | None:
         """The names of the nodes, where they are public (edge level) and the graph had any."""
         return self._node_ids
+
+    @property
+    def arrivals(self) -> Arrivals:
+        """Who has been asked, batch by batch."""
+        return Arrivals(self._batches, self._node_ids)
 
     @property
     def column_rules(self) -> ColumnRules | None:

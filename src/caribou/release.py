@@ -249,6 +249,11 @@ class Account:
             return
         note = self.note
         if link is not None:
+            if self._ledger is None:
+                raise LedgerError(
+                    f"ledger {self.path}: does not exist, so it does not hold certificate {link.extends}, which this batch extends; "
+                    "give the ledger that the model was charged in (--ledger)"
+                )
             replace_fingerprint, note = True, replace(note, reason=f"extends certificate {link.extends}")
         try:
             ledger = self._ledger = self._ledger or self._new_ledger()

@@ -5,7 +5,7 @@
     released.safetensors  what the mechanisms released
     certificate.json/.md  the promise
     nodes.json            names of the nodes (edge level only, where the node set is public)
-    extended.json         made when a run is extended without a ledger: it must not be extended twice
+    extended.json         made when a run is extended, with the certificate of the extension: it must not be extended twice
     predictions/          what was released about other graphs, one folder each
 
 A run is written whole or not at all. Reading checks every digest and the certificate: that finds damage and careless edits, not a
@@ -18,19 +18,20 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from caribou._files import atomic_folder
+from caribou._files import atomic_folder, atomic_write
 from caribou.errors import CaribouError, RunError
 from caribou.graph.column_rules import ColumnRules
 from caribou.metrics import Threshold
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.certificate import Certificate, json_number
+from caribou.privacy.ledger import Ledger
 
 FORMAT = 1
 RECORD = "run.json"
@@ -44,7 +45,8 @@ class SavedModel:
     ``feature_names``: those of the feature columns, in their order; ``id_title``: what the column of ``node_ids`` is called;
     ``charged``: whether the fit was charged in a ledger; ``dataset``: under which name; ``batches``: how many nodes came with
     each batch, in the order of the rows: who has been asked; ``threshold``: from which probability on a node is flagged;
-    ``column_rules``: how the node table was read, for the next one."""
+    ``column_rules``: how the node table was read, for the next one; ``extended``: whether the model was extended before it was
+    saved."""
 
     method: str
     settings: Mapping[str, Any]
@@ -63,6 +65,7 @@ class SavedModel:
     batches: tuple[int, ...] = ()
     threshold: Threshold | None = None
     column_rules: ColumnRules | None = None
+    extended: bool = False
 
 
 def write_model(saved: SavedModel, folder: str | os.PathLike[str]) -> Path:
@@ -96,30 +99,93 @@ def require_writable(folder: Path, given: str) -> None:
         raise RunError(f"out must lie in a folder that can be written, got {given!r}: {error.strerror}") from error
 
 
-def claim_extension(folder: str | os.PathLike[str], certificate_id: str) -> None:
-    """Write down in a run that it is being extended; if that stands there already, the second extension is refused.
+class ExtensionMarker:
+    """The note in the folder of a run that it is extended, and by which certificate: a journal of `caribou.release.execute`.
 
-    Of two processes one makes the file, and the other finds it.
+    It is written before anything is charged, and again before anything is asked. Of two processes one makes the file, and the other
+    finds it. Whoever finds it is refused, with two exceptions. A ledger that holds the extension refuses by itself, and says
+    which one it was. A process that was killed before its ledger was charged has asked nothing, so the same ledger may go on.
+
+    Args:
+        folder: of the run.
+        extends: the certificate of the run.
+        dataset: the name under which a ledger is charged.
     """
-    marker = Path(folder) / EXTENDED
+
+    def __init__(self, folder: Path, extends: str, dataset: str) -> None:
+        self.path, self._extends, self._dataset = folder / EXTENDED, extends, dataset
+        self._own: dict[str, Any] | None = None
+
+    def certificate(self, make: Callable[[], Certificate], ledger: Path | None) -> Certificate:
+        """A new certificate, written down here before it is charged, or a refusal."""
+        opened = None if ledger is None or not ledger.exists() else Ledger(ledger, create=False)
+        # keyed: it says whether two ledgers are the same one, and tells nothing else about it
+        same = None if opened is None else opened.fingerprint([b"extension", self._extends.encode()])
+        made = make()
+        own = {"extends": self._extends, "certificate": made.certificate_id, "ledger": same, "asked": False}
+        try:
+            with open(self.path, "x", encoding="utf-8") as file:
+                file.write(json.dumps(own) + "\n")
+                file.flush()
+                os.fsync(file.fileno())
+        except FileExistsError:
+            if not self._may_go_on(opened, same):
+                raise RunError(
+                    f"run {self.path.parent}: is extended already, or is being extended ({EXTENDED}): a second extension would ask "
+                    "pairs of the same people twice; extend the run that was made from it, or charge this batch as a release of "
+                    "its own (spend=True, --spend)"
+                ) from None
+        except OSError as error:
+            raise self._not_writable(error) from error
+        self._own = own
+        return made
+
+    @property
+    def is_charged(self) -> bool:
+        """Never: an extension is not resumed, because nobody can know what had left the machine."""
+        return False
+
+    def charged(self) -> None:
+        """From here on pairs are asked."""
+        self._own = {**(self._own or {}), "asked": True}
+        try:
+            atomic_write(self.path, json.dumps(self._own) + "\n")
+        except OSError as error:
+            raise self._not_writable(error) from error
+
+    def refused(self) -> None:
+        """Nothing was asked, so the run can still be extended. The note of another process stays."""
+        if self._own is not None and self._read().get("certificate") == self._own["certificate"]:
+            self.path.unlink(missing_ok=True)
+
+    def _may_go_on(self, opened: Ledger | None, same: str | None) -> bool:
+        if opened is None:
+            return False
+        stands = self._read()
+        child = (self._dataset, stands.get("certificate"), self._extends)
+        if any((entry.dataset, entry.certificate_id, entry.extends) == child for entry in opened.entries()):
+            return True
+        return stands.get("ledger") == same and stands.get("asked") is False
+
+    def _read(self) -> dict[str, Any]:
+        try:
+            found = json.loads(self.path.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return {}
+        return found if isinstance(found, dict) else {}
+
+    def _not_writable(self, error: OSError) -> RunError:
+        return RunError(
+            f"run {self.path.parent}: must be writable to note that it is extended ({EXTENDED}), got {error.strerror}"
+        )
+
+
+def is_run_of(folder: Path, certificate_id: str) -> bool:
+    """Whether the run with this certificate still lies in the folder."""
     try:
-        with open(marker, "x", encoding="utf-8") as file:
-            file.write(json.dumps({"extends": certificate_id}) + "\n")
-    except FileExistsError:
-        raise RunError(
-            f"run {folder}: is extended already, or is being extended ({EXTENDED}): a second extension would ask pairs of the "
-            "same people twice; extend the run that was made from it, or charge this batch as a release of its own (spend=True, "
-            "--spend)"
-        ) from None
-    except OSError as error:
-        raise RunError(
-            f"run {folder}: must be writable to note that it is extended ({EXTENDED}), got {error.strerror}"
-        ) from error
-
-
-def withdraw_extension(folder: str | os.PathLike[str]) -> None:
-    """Nothing was asked, so the run can still be extended."""
-    (Path(folder) / EXTENDED).unlink(missing_ok=True)
+        return bool(json.loads((folder / CERTIFICATE).read_text(encoding="utf-8"))["certificate_id"] == certificate_id)
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,6 +268,7 @@ def read_model(folder: str | os.PathLike[str]) -> SavedModel:
             batches=tuple(int(size) for size in record.get("batches", ())) or (int(record["nodes"]),),
             threshold=_threshold(record),
             column_rules=_rules(record.get("column_rules")),
+            extended=record.get("extended") is True,
         )
     except (KeyError, TypeError, ValueError, CaribouError) as error:
         raise RunError(f"run {base} cannot be read: {error}") from error
@@ -254,6 +321,7 @@ def _write_files(saved: SavedModel, folder: Path) -> None:
         "batches": list(saved.batches),
         "threshold": None if saved.threshold is None else _stated(saved.threshold, saved.classes),
         "column_rules": None if saved.column_rules is None else saved.column_rules.to_dict(),
+        "extended": saved.extended,
         "files": {path.name: _digest(path) for path in sorted(folder.iterdir())},
     }
     (folder / RECORD).write_text(json.dumps(record, indent=2, allow_nan=False) + "\n", encoding="utf-8")

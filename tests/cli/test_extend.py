@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import copy
+import json
+import math
+import pickle
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,8 +15,10 @@ import pandas as pd
 import pytest
 
 import caribou as cb
-from caribou.errors import CaribouError
+from caribou.errors import CaribouError, InputError, LedgerError, RunError
+from caribou.mechanisms.noise_source import NoiseSource
 from caribou.privacy.ledger import Ledger
+from caribou.saved_model import ExtensionMarker
 from cli_support import run
 
 pytestmark = pytest.mark.usefixtures("quick_learning")
@@ -73,7 +80,7 @@ def extend(months: Path, folder: Path, before: str, month: int, out: str, *more:
 def test_three_months_cost_one_epsilon(months: Path, first: Path) -> None:
     code, said = extend(months, first, "run-0", 1, "run-1", "--period", "2026-02", "--purpose", "fraud scores")
     assert code == 0, said
-    assert "20 new nodes, at no further cost" in said
+    assert "90 of 90 known nodes are in the graph\n20 new nodes, at no further cost" in said
     code, said = extend(months, first, "run-1", 2, "run-2")
     assert code == 0, said
     book = Ledger(first / "ledger.sqlite")
@@ -174,6 +181,104 @@ def test_refusals(months: Path, first: Path) -> None:
     done = run("extend", first / "gap", *tables(months, 1), "--out", first / "x")
     assert (done.returncode, "must be votes-edp to be extended" in done.stderr) == (2, True)
     assert extend(months, first, "run-0", 1, "run-1")[0] == 0, "a refusal leaves the run as it was"
+
+
+@pytest.fixture
+def free(months: Path, tmp_path: Path) -> tuple[Path, cb.Graph]:
+    """A run that was charged nowhere, a ledger that holds its certificate, and the graph of the next month."""
+    assert run("train", "votes-edp", *tables(months, 0), "--epsilon", 2, "--out", tmp_path / "run").returncode == 0
+    add_to(tmp_path / "one.sqlite", tmp_path / "run")
+    return tmp_path, cb.read_graph(months / "edges-1.csv", months / "nodes-1.csv")
+
+
+def add_to(ledger: Path, folder: Path) -> None:
+    model = cb.load(folder)
+    Ledger(ledger).record_past(
+        str(model._dataset),
+        "edge",
+        model.certificate.cost,
+        description="by hand",
+        certificate_id=model.certificate.certificate_id,
+    )
+
+
+def test_marker_and_ledgers_know_of_each_other(free: tuple[Path, cb.Graph]) -> None:
+    folder, grown = free
+    add_to(folder / "two.sqlite", folder / "run")
+    for ledger, others in (("one", ("two", None)), (None, ("one", "two"))):
+        place = shutil.copytree(folder / "run", folder / f"first-{ledger}")
+        later = cb.load(place).extend(grown, ledger=ledger and folder / f"{ledger}.sqlite")
+        marker = json.loads((place / "extended.json").read_text())
+        assert (marker["certificate"], marker["asked"]) == (later.certificate.certificate_id, True)
+        for other in others:
+            with pytest.raises(RunError, match="is extended already"):
+                cb.load(place).extend(grown, ledger=other and folder / f"{other}.sqlite")
+    assert len(Ledger(folder / "two.sqlite").entries()) == 1
+
+
+def test_a_process_that_was_killed_before_its_charge_goes_on_with_the_same_ledger(free: tuple[Path, cb.Graph]) -> None:
+    folder, grown = free
+    add_to(folder / "two.sqlite", folder / "run")
+    model = cb.load(folder / "run")
+    marker = ExtensionMarker(folder / "run", model.certificate.certificate_id, grown.name)
+    marker.certificate(lambda: replace(model.certificate, certificate_id="killed"), folder / "one.sqlite")
+    for ledger in (folder / "two.sqlite", None):
+        with pytest.raises(RunError, match="is being extended"):
+            cb.load(folder / "run").extend(grown, ledger=ledger)
+    later = cb.load(folder / "run").extend(grown, ledger=folder / "one.sqlite")
+    written = json.loads((folder / "run" / "extended.json").read_text())
+    assert (written["certificate"], written["asked"]) == (later.certificate.certificate_id, True)
+
+
+def test_copies_made_after_an_extension_know_of_it(free: tuple[Path, cb.Graph]) -> None:
+    folder, grown = free
+    model = cb.load(folder / "run")
+    model.save(folder / "again")
+    early = pickle.loads(pickle.dumps(model))
+    model.extend(grown)
+    assert (folder / "again" / "extended.json").exists(), "the model lies where it was saved last"
+    model.save(folder / "late")
+    for copied in (copy.copy(model), pickle.loads(pickle.dumps(model)), cb.load(folder / "late"), copy.copy(early)):
+        with pytest.raises(InputError, match="must not be extended twice"):
+            copied.extend(grown)
+    with pytest.raises(RunError, match="is extended already"):
+        early.extend(grown)
+
+
+def test_a_void_run_is_not_extended(months: Path) -> None:
+    """Its child would show the old rows under a certificate that promises something."""
+    first, grown = (cb.read_graph(months / f"edges-{k}.csv", months / f"nodes-{k}.csv") for k in range(2))
+    void = cb.Votes(cb.Budget(2), max_rounds=1).fit(first, noise=NoiseSource.seeded(1))
+    assert void.certificate.status == "void"
+    for spend in (False, True):
+        with pytest.raises(InputError, match="certificate must be a guarantee to be extended"):
+            void.extend(grown, spend=spend)
+    open_model = cb.Votes(cb.Budget(math.inf), max_rounds=1).fit(first)
+    assert open_model.extend(grown).certificate.status == "no privacy"
+
+
+def test_a_ledger_that_is_not_there_is_not_made(free: tuple[Path, cb.Graph]) -> None:
+    folder, grown = free
+    with pytest.raises(LedgerError, match="does not exist, so it does not hold certificate"):
+        cb.load(folder / "run").extend(grown, ledger=folder / "none.sqlite")
+    assert not (folder / "none.sqlite").exists()
+    assert not (folder / "run" / "extended.json").exists()
+
+
+def test_new_spellings_of_ids_are_refused(months: Path, first: Path) -> None:
+    """Everybody who was asked would be asked again for nothing."""
+    for table, titles in (("nodes", ["id"]), ("edges", ["source", "target"])):
+        rows = pd.read_csv(months / f"{table}-1.csv")
+        for words, change in (("upper", str.upper), ("other", lambda name: f"customer {name}")):
+            rows.assign(**{t: rows[t].map(change) for t in titles}).to_csv(first / f"{table}-{words}.csv", index=False)
+    ledger = ("--ledger", first / "ledger.sqlite")
+    for words, refusal in (("upper", "ids must be spelled as in the model"), ("other", "at least half of the 90 known")):
+        files = ("--graph", first / f"edges-{words}.csv", "--nodes", first / f"nodes-{words}.csv")
+        done = run("extend", first / "run-0", *files, "--out", first / words, *ledger)
+        assert (done.returncode, refusal in done.stderr) == (2, True), done.stderr
+    assert len(Ledger(first / "ledger.sqlite").entries()) == 1
+    done = run("extend", first / "run-0", *files, "--out", first / "new", *ledger, "--left")
+    assert (done.returncode, "0 of 90 known nodes are in the graph" in done.stdout) == (0, True), done.stderr
 
 
 def test_another_graph_is_released_once_and_every_command_gives_it(months: Path, tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -9,6 +11,7 @@ import scipy.sparse as sp
 from caribou.errors import InputError
 from caribou.graph import Graph, Split
 from caribou.graph.arrivals import Arrivals
+from caribou.graph.column_rules import ColumnRules
 
 IDS = ["dan", "ann", "eve", "bob", "cem"]
 EDGES = np.array([[0, 1, 2, 3], [1, 2, 3, 4]])
@@ -79,3 +82,29 @@ def test_refusals() -> None:
         Arrivals((2,), ("a", "a"))
     with pytest.raises(InputError, match="batch must be"):
         Arrivals((2, 0), ("a", "b"))
+
+
+@pytest.mark.parametrize("before, after", [("0001", "1"), ("1", "01"), ("Ann", "ann"), ("é", "e\u0301"), ("ann", " ann")])
+def test_a_known_node_in_another_spelling_is_no_arrival(before: str, after: str) -> None:
+    """A table program that drops leading zeros would have everybody asked again."""
+    known = Arrivals((3,), (before, "bob", "cem"))
+    renamed = Graph.from_edges(np.eye(4), [[0], [1]], node_ids=np.array([after, "bob", "cem", "dan"]))
+    with pytest.raises(InputError, match=r"ids must be spelled as in the model.*spend=True, --spend"):
+        known.require_same_people(renamed, left=True)
+    known.require_same_people(Graph.from_edges(np.eye(4), [[0], [1]], node_ids=np.array([before, "bob", "cem", "dan"])))
+
+
+def test_half_of_the_known_nodes_must_be_there_or_have_left() -> None:
+    new_ids = Graph.from_edges(np.eye(3), [[0], [1]], node_ids=np.array(["ann", "x", "y"]))
+    known = Arrivals((2, 1), ("ann", "bob", "cem"))
+    assert known.found(new_ids) == 1
+    with pytest.raises(InputError, match=r"at least half of the 3 known nodes, got 1.*left=True, --left"):
+        known.require_same_people(new_ids)
+    known.require_same_people(new_ids, left=True)
+    Arrivals((2,), ("ann", "bob")).require_same_people(new_ids)
+
+
+def test_column_rules_come_along() -> None:
+    rules = ColumnRules(ranges={"age": (18, 95)})
+    told = replace(graph([0, 1, 2, 3, 4]), column_rules=rules)
+    assert Arrivals((2,), ("eve", "ann")).grown(told).graph.column_rules == rules

@@ -780,3 +780,15 @@ class TestMerge:
         with pytest.raises(LedgerError, match="with another cost"):
             ledger.merge(other)
         assert len(ledger.entries()) == 1, "nothing of it is written"
+
+    def test_a_second_extension_pays_in_full(self, ledger: Ledger, tmp_path: Path) -> None:
+        """Two machines extended one model: pairs of the same people were asked twice."""
+        other = Ledger(tmp_path / "other.sqlite")
+        for own, children in ((ledger, ("b", "c")), (other, ("b2", "c2"))):
+            for certificate, before in zip(("a", *children), (None, "a", children[0]), strict=True):
+                TestBatches.batch(own, certificate, before)
+        with pytest.warns(UserWarning, match=r"release 4 extends certificate a and pays in full.*asked twice"):
+            ledger.merge(other)
+        assert ledger.total("survey", "edge").epsilon_spent == 2
+        assert ledger.later_batches("survey") == {2, 3, 5}
+        assert TestBatches.batch(ledger, "d2", "c2").epsilon_spent == 2

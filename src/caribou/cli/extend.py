@@ -46,12 +46,15 @@ def extend(
     person: Person = None,
     period: PeriodOfData = None,
     spend: Spend = False,
+    left: Annotated[
+        bool, typer.Option("--left", help="Declare that known nodes which are not in the graph have left.")
+    ] = False,
 ) -> None:
     """Score nodes that arrived since: every pair with an arrival is asked once, old pairs never again. It costs nothing more.
 
-    For runs of votes-edp. All batches of a release cost its epsilon once. Nodes are known by their ids. Predictions of old nodes
-    stay as they were: an edge that appeared between two of them since is never read. A run can be extended once; extend the
-    new one next month. Tables are read by the rules of the run. The ledger must be the one that the run was charged in. The name
+    For runs of votes-edp. All batches of a release cost its epsilon once. Nodes are known by their ids, which must not
+    change. Predictions of old nodes stay as they were: an edge that appeared between two of them since is never read. A run can
+    be extended once; extend the new one next month. Tables are read by the rules of the run. The ledger must be the one that the run was charged in. The name
     is that of the run.
 
     Example: caribou extend run --graph nov-edges.csv --nodes nov-nodes.csv --out run-nov
@@ -64,9 +67,10 @@ def extend(
     source = GraphSource(graph=graph, nodes=nodes, columns=column or (), classes=classes, tables=tables)
     data = source.load(unit=model.budget.unit, saved=model.column_rules)
     noted = noted_ledger(ledger, purpose=purpose, person=person, period=period)
-    later = model.extend(data, ledger=noted, spend=spend, name=name)
+    later = model.extend(data, ledger=noted, spend=spend, left=left, name=name)
     save_or_spool(later, out)
     cost = f"a release of its own: {later.budget}" if spend else "at no further cost: a batch of the same release"
     where = "" if ledger is None else f", entered in {ledger}"
+    typer.echo(f"{model.arrivals.found(data)} of {model.num_nodes} known nodes are in the graph")
     typer.echo(f"{later.num_nodes - model.num_nodes} new nodes, {cost}{where}")
     typer.echo(f"saved {out} (caribou predict {out} --out predictions.csv; next time: caribou extend {out})")

@@ -105,7 +105,7 @@ def merge(
     """Take over what another ledger recorded. What is here already is not counted twice.
 
     Releases keep their time and words, and count in full, whatever the budgets say. A budget of a name that has none here comes
-    along. Fingerprints stay behind, because the other ledger has another key.
+    along. Fingerprints stay behind, because the other ledger has another key. A second extension of one certificate pays in full.
 
     Example: caribou ledger merge laptop.sqlite --ledger caribou-ledger.sqlite
     """
@@ -317,7 +317,7 @@ def _print(
     if list_releases and releases:
         console.print(_table_of_releases(releases, totals))
         for entry in releases:
-            words = _words_of(entry)
+            words = _words_of(entry, opened)
             if words:
                 console.print(Text(f"release {entry.id}: {words}"), soft_wrap=True)
     if list_releases:
@@ -386,13 +386,17 @@ def _period_in_words(balance: Balance) -> str:
     return line
 
 
-def _words_of(entry: LedgerEntry) -> str:
+def _words_of(entry: LedgerEntry, opened: Ledger) -> str:
     """Purpose, person, period and what it extends, as far as they are known."""
+    extends = "extends certificate"
+    if entry.extends is not None:
+        is_later_batch = entry.id in opened.later_batches(entry.dataset)
+        extends = f"{'costs nothing more' if is_later_batch else 'pays in full'}: {extends}"
     known = {
         "purpose": entry.purpose,
         "person": entry.person,
         "period": entry.period,
-        "costs nothing more: extends certificate": entry.extends,
+        extends: entry.extends,
     }
     return "; ".join(f"{word} {value}" for word, value in known.items() if value is not None)
 

@@ -7,7 +7,8 @@ edge level, where the node set is, and is saved with a model.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import unicodedata
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -46,6 +47,40 @@ class Arrivals:
     def nodes(self) -> int:
         """How many nodes were ever there."""
         return sum(self.batches)
+
+    def found(self, graph: Graph) -> int:
+        """How many of them are in the graph.
+
+        >>> Arrivals((2,), ("bob", "dan")).found(Graph.from_edges(np.eye(2), [[0], [1]], node_ids=["ann", "bob"]))
+        1
+        """
+        if self.ids is None or graph.node_ids is None:
+            return min(self.nodes, graph.num_nodes)
+        return len(set(self.ids) & {str(name) for name in graph.node_ids})
+
+    def require_same_people(self, graph: Graph, *, left: bool = False) -> None:
+        """Refuse a graph whose ids seem to have been written anew: everybody who was asked would be asked again.
+
+        An arrival must not be a known node in another spelling, and half of the known nodes must be in the graph. ``left``
+        declares that the others have left.
+        """
+        if self.ids is None or graph.node_ids is None:
+            return
+        known = set(self.ids)
+        spelled = {_folded(name): name for name in self.ids}
+        for name in sorted({str(name) for name in graph.node_ids} - known):
+            if _folded(name) in spelled:
+                raise InputError(
+                    f"ids must be spelled as in the model, {spelled[_folded(name)]!r}, got the arrival {name!r}, which differs in "
+                    "leading zeros, case, blanks or Unicode form alone: its pairs may have been asked; write the id as "
+                    "before, or charge this batch as a release of its own (spend=True, --spend)"
+                )
+        found = self.found(graph)
+        if 2 * found < self.nodes and not left:
+            raise InputError(
+                f"graph must hold at least half of the {self.nodes} known nodes, got {found}: with new ids everybody would be asked "
+                "again; give the ids of the model, or declare that these people have left (left=True, --left)"
+            )
 
     def grown(self, graph: Graph) -> Grown:
         """The graph with the nodes of earlier batches first, in their order, and its arrivals after them, by name.
@@ -138,7 +173,14 @@ def _placed(graph: Graph, place: np.ndarray, total: int, ids: tuple[str, ...] | 
         feature_names=graph.feature_names,
         id_title=graph.id_title,
     )
+    placed = replace(placed, column_rules=graph.column_rules)
     return placed if prior is None else placed.with_prior(prior)
+
+
+def _folded(name: str) -> str:
+    """A name without what a table program changes on its way: leading zeros, case, outer blanks and Unicode form."""
+    plain = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold()).strip()
+    return plain.lstrip("0") or plain[:1]
 
 
 def _placed_rows(features: Any, place: np.ndarray, total: int) -> Any:

@@ -23,7 +23,7 @@ from caribou.privacy.mechanism_records import Mechanism
 from caribou.privacy.plan import Link, ReleasePlan
 from caribou.privacy.sizes import Sizes
 from caribou.randomness import Streams
-from caribou.release import Drawn, LedgerLike, Private, execute, require_left, with_declarations
+from caribou.release import Drawn, Journal, LedgerLike, Private, execute, require_left, with_declarations
 
 
 @dataclass(frozen=True, eq=False)
@@ -261,6 +261,7 @@ def extend(
     link: Link | None,
     ledger: LedgerLike | None = None,
     private: Private | None = None,
+    journal: Journal | None = None,
 ) -> Fitted:
     """Ask the arrivals of a grown graph: a batch of the release that ``link`` names, or a release of its own.
 
@@ -273,6 +274,7 @@ def extend(
         link: the release that pays, and the batch just before; None: this batch is charged by itself.
         ledger: enter the batch under the release that pays, or charge it, before any noise is drawn.
         private: the graph as its owner has it; its content is what a ledger knows.
+        journal: where the certificate is noted before it is charged.
 
     Returns:
         Class probabilities of everybody who was ever there, [n, C], with the certificate of this batch.
@@ -288,6 +290,7 @@ def extend(
         lambda source: _drawn(method.extend(plan, fitted.weights, fitted.released, grown, source)),
         noise=noise or NoiseSource.secure(),
         ledger=ledger,
+        journal=journal,
         link=link,
     )
     return Fitted.of(released.value, released.certificate)

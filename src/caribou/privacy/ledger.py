@@ -30,7 +30,8 @@ Batches of a growing graph
     A release that extends another asks pairs of arrivals alone (docs/privacy.md, Theorem 10). All batches of one release
     cost its epsilon once; within a period they count once, too, whichever period the first one was made in. A batch is
     refused if the one before is not in the ledger, has another cost, or was extended already: the arrivals of two batches
-    after the same one may be the same people, and their pairs would be asked twice.
+    after the same one may be the same people, and their pairs would be asked twice. If a merge brings such a batch, it pays
+    in full.
 
 Fingerprints
     A data set is a name chosen by its owner plus a keyed hash (HMAC-SHA256) of its content. No raw data enters the
@@ -361,7 +362,8 @@ class Ledger:
 
         Entries keep their time, words and status, and count in full, whatever the budgets say: they cannot be taken back. One
         that is here already is not counted twice. A budget of a name that has none here comes along; one that is here stays.
-        Fingerprints stay behind, because the other ledger has another key.
+        Fingerprints stay behind, because the other ledger has another key. A second extension of one certificate is warned of: it
+        may have asked pairs of the same people again, and pays in full.
         """
         there = other._intact()
         taken: list[LedgerEntry] = []
@@ -398,6 +400,14 @@ class Ledger:
                         _require_node_protection(contents, name, budget)
                         per = there.per(name, unit)
                         entries.append_change(self._now(), name, "budget", unit, old=None, new=budget, per=per)
+        for entry in taken:
+            if entry.extends is not None and entry.id not in contents.later_batches(entry.dataset):
+                warnings.warn(
+                    f"data set {entry.dataset!r}: release {entry.id} extends certificate {entry.extends} and pays in full, because "
+                    "that certificate was extended by another release, too, or is not in this ledger at this cost: pairs of the "
+                    "same people may have been asked twice",
+                    stacklevel=2,
+                )
         return tuple(taken)
 
     def annotate(self, charge_id: int, status: str) -> None:
@@ -440,6 +450,12 @@ class Ledger:
             return contents.releases
         self._require_known(contents, name)
         return tuple(r for r in contents.releases if r.dataset == name)
+
+    def later_batches(self, name: str) -> frozenset[int]:
+        """The releases (by id) of the data set that cost nothing more, because they are batches of another one."""
+        contents = self._contents()
+        self._require_known(contents, name)
+        return contents.later_batches(name)
 
     def history(self, name: str) -> tuple[Change, ...]:
         """Every change of the data set's budgets and fingerprint, in order."""
@@ -657,29 +673,45 @@ class _Contents:
 
         Batches of one release ask disjoint pairs. So they cost once, in every window that has one of them.
         """
-        counted: set[str] = set()
+        counted: set[int] = set()
         found = []
-        for entry in self.of(name):
-            if window is not None and not window[0] <= entry.time < window[1]:
+        for entry, payer in self.payers(name):
+            if (window is not None and not window[0] <= entry.time < window[1]) or payer in counted:
                 continue
-            first = self.first_batch(entry)
-            if first is not None and first in counted:
-                continue
-            if first is not None:
-                counted.add(first)
+            counted.add(payer)
             found.append(accounting.at_unit(entry.events, made_at=entry.unit, at=unit))
         return tuple(found)
 
-    def first_batch(self, entry: LedgerEntry) -> str | None:
-        """The certificate of the release that pays for this entry: its own, unless it extends another."""
-        parents = {r.certificate_id: r.extends for r in self.of(entry.dataset) if r.certificate_id is not None}
-        at, seen = entry.certificate_id, set()
-        if entry.extends is not None:
-            at = entry.extends
-        while at is not None and parents.get(at) is not None and at not in seen:
-            seen.add(at)
-            at = parents[at]
-        return at
+    def payers(self, name: str) -> tuple[tuple[LedgerEntry, int], ...]:
+        """Every release of the data set with the place, among them, of the one that pays for it: its own, unless it is a batch.
+
+        Only the first batch after a certificate is paid for by it. Another one, which a merge brings, may have asked the same
+        people: it pays in full, and so does one whose cost is not that of the batch before.
+        """
+        made = self.of(name)
+        place = {entry.certificate_id: k for k, entry in enumerate(made) if entry.certificate_id is not None}
+        before: dict[int, int] = {}
+        extended: set[int] = set()
+        for k, entry in enumerate(made):
+            parent = None if entry.extends is None else place.get(entry.extends)
+            if parent is None or parent in extended or parent == k:
+                continue
+            extended.add(parent)
+            if (made[parent].unit, made[parent].events) == (entry.unit, entry.events):
+                before[k] = parent
+        found = []
+        for k, entry in enumerate(made):
+            first, seen = k, {k}
+            while first in before and before[first] not in seen:
+                first = before[first]
+                seen.add(first)
+            found.append((entry, first))
+        return tuple(found)
+
+    def later_batches(self, name: str) -> frozenset[int]:
+        """The releases, by id, that another one pays for."""
+        made = self.of(name)
+        return frozenset(entry.id for k, (entry, payer) in enumerate(self.payers(name)) if made[payer] is not made[k])
 
     def knows(self, entry: LedgerEntry) -> bool:
         """Whether this very release is here: by its certificate, or without one by everything that was recorded."""
