@@ -175,7 +175,7 @@ def _fetched(cursor: Any, flag: str, query: str) -> Any:
     titles = [str(entry[0]) for entry in cursor.description]
     rows = cursor.fetchall()
     frame = pd.DataFrame([tuple(row) for row in rows], columns=range(len(titles)), dtype=object)
-    return frame.infer_objects().set_axis(titles, axis=1)
+    return frame.set_axis(titles, axis=1)
 
 
 def _no_rows(flag: str, query: str) -> InputError:

@@ -147,7 +147,8 @@ def _parquet_frame(path: Path, header: list[str]) -> Any:
 
     with pq.ParquetFile(path) as file:
         # The index that pandas noted in the metadata is not restored: an id column must stay a column.
-        return file.read(columns=header).to_pandas(ignore_metadata=True)[header]
+        # Whole numbers beside an empty cell stay whole: as floats, large ones would be rounded.
+        return file.read(columns=header).to_pandas(ignore_metadata=True, integer_object_nulls=True)[header]
 
 
 def _unreadable(path: Path, error: Exception) -> DataError:

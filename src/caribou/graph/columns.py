@@ -4,6 +4,9 @@ Ids and labels are compared as text after one normalisation, so that the number 
 a CSV file are the same node: whole numbers are written in decimal without a fraction (``1.0`` is ``1``), text loses the blanks
 around it and nothing else (``01`` is not ``1``), an empty cell is missing.
 
+A cell is read by itself: what stands in other rows, and the type that a reader gave the whole column because of them, says
+nothing about it. At node level another person's cell would otherwise change this person's features.
+
 What is wrong goes to `Findings`: a reader that collects tells everything at once, another one raises the first problem.
 """
 
@@ -30,6 +33,9 @@ Place = Callable[[int], str]
 _PARTS = {"train": 0, "val": 1, "valid": 1, "validation": 1, "test": 2}
 _WHOLE = re.compile(r"(-?[0-9]{1,18})\.0+")
 _DATE = re.compile(r"\s*(\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{2,4})([T ]\d{1,2}:\d{2}.*)?\s*")
+_TRUTH = {
+    word: float(truth) for truth in (True, False) for word in (str(truth), str(truth).lower(), str(truth).upper())
+}
 _FEW_WORDS = 20
 
 
@@ -49,12 +55,13 @@ def texts(
     """Cells of a pandas column as normalised text; None where the cell is empty or one of the ``unknown`` words."""
     cells = column.astype(object).to_numpy()
     result = np.full(len(cells), None, dtype=object)
+    words = {_word(word) for word in unknown}
     wrong = []
     for k in np.flatnonzero(~column.isna().to_numpy(dtype=bool)):
         text = _text(cells[k])
         if text is None:
             wrong.append(int(k))
-        elif text not in unknown:
+        elif text not in words:
             result[k] = text or None
     if wrong:
         found = [cells[k] for k in wrong]
@@ -69,9 +76,10 @@ def texts(
 def label_texts(column: Any, unknown: Collection[str] = ()) -> list[str | None]:
     """Cells of a column of labels as `texts` normalises them; None also for a cell that can be no label. Each by itself."""
     cells: list[str | None] = []
+    words = {_word(word) for word in unknown}
     for cell, empty in zip(column.astype(object), column.isna().to_numpy(dtype=bool), strict=True):
         text = None if empty else _text(cell) or None
-        cells.append(None if text in unknown else text)
+        cells.append(None if text in words else text)
     return cells
 
 
@@ -88,6 +96,37 @@ def _text(cell: Any) -> str | None:
     if isinstance(cell, float | np.floating) and math.isfinite(cell) and float(cell).is_integer():
         return str(int(cell))
     return None
+
+
+def _word(cell: Any) -> str:
+    """A cell that is there as text, whatever it holds: as `_text`, and any other value as it is written."""
+    text = _text(cell)
+    if text is not None:
+        return text
+    return str(float(cell) if isinstance(cell, float | np.floating) else cell)
+
+
+def _value(cell: Any) -> float | None:
+    """The number that a cell holds or spells; None if it is none. True and False are 1 and 0, as a CSV reader has them."""
+    if isinstance(cell, str):
+        text = cell.strip()
+        if text in _TRUTH:
+            return _TRUTH[text]
+        # float() also takes 1_000 and digits of other scripts, which a reader of number columns leaves as text
+        if not text.isascii() or "_" in text:
+            return None
+        try:
+            value = float(text)
+        except ValueError:
+            return None
+    elif isinstance(cell, bool | int | float | np.bool_ | np.integer | np.floating | decimal.Decimal):
+        try:
+            value = float(cell)
+        except OverflowError:
+            value = math.inf if cell > 0 else -math.inf
+    else:
+        return None
+    return None if math.isnan(value) else value
 
 
 def unique_ids(ids: np.ndarray, title: str, place: Place, findings: Findings | None = None) -> np.ndarray:
@@ -267,7 +306,7 @@ def features(
     ``hint`` ends the message about a column that holds no numbers.
     """
     rules, found = rules or ColumnRules(), _strict(findings)
-    columns = {title: _Column.of(frame[title], rules) for title in titles}
+    columns = {title: _Column.of(frame[title], rules, category=title in rules.categories) for title in titles}
     blank = np.ones(len(frame), dtype=bool)
     for column in columns.values():
         blank &= column.missing
@@ -313,24 +352,35 @@ def features(
 
 @dataclass(frozen=True, eq=False)
 class _Column:
-    """Cells of a feature column. ``missing``: empty, or one of the unknown words."""
+    """Cells of a feature column.
+
+    ``missing``: empty or blank, or an unknown word; in a column of numbers also the number that such a word spells. ``values``:
+    the numbers that cells hold or spell, not a number where they hold none; None for a column of categories, where ``01`` is
+    not ``1``.
+    """
 
     cells: Any
     missing: np.ndarray
+    values: np.ndarray | None
 
     @classmethod
-    def of(cls, column: Any, rules: ColumnRules) -> _Column:
-        missing = column.isna().to_numpy(dtype=bool)
-        if column.dtype.kind not in "fiub":
-            cells = column.astype(object)
-            words = set(rules.unknown)
-            missing = missing | np.array(
-                [isinstance(cell, str) and (cell.strip() in words or not cell.strip()) for cell in cells], dtype=bool
-            )
-        elif rules.unknown:
-            numbers = [number for word in rules.unknown if (number := _number(word)) is not None]
-            missing = missing | np.isin(column.to_numpy(dtype=np.float64, na_value=np.nan), numbers)
-        return cls(column, missing)
+    def of(cls, column: Any, rules: ColumnRules, *, category: bool) -> _Column:
+        from pandas.api import types
+
+        missing = np.array(column.isna(), dtype=bool)
+        unknown = [number for word in rules.unknown if (number := _value(word)) is not None]
+        if not category and (types.is_bool_dtype(column.dtype) or types.is_any_real_numeric_dtype(column.dtype)):
+            # what the loop below gives, without a step for each cell
+            values = column.to_numpy(dtype=np.float64, na_value=np.nan) + 0.0
+            return cls(column, missing | np.isin(values, unknown), values)
+        words = {_word(word) for word in rules.unknown} | {""}
+        cells = column.astype(object).to_numpy()
+        values = np.full(len(cells), np.nan)
+        for k in np.flatnonzero(~missing):
+            missing[k] = _word(cells[k]) in words
+            if not category and (value := _value(cells[k])) is not None:
+                values[k] = value + 0.0  # -0 is 0, as it is in a column of whole numbers
+        return cls(column, missing if category else missing | np.isin(values, unknown), None if category else values)
 
 
 @dataclass(frozen=True, eq=False)
@@ -394,9 +444,7 @@ class _Reader:
         """A column of 0 and 1 for each category; None if there is a problem."""
         title, missing = self.title, self.column.missing
         cells = self.column.cells.astype(object).to_numpy()
-        words = np.array(
-            [None if missing[k] else _text(cell) or str(cell) for k, cell in enumerate(cells)], dtype=object
-        )
+        words = np.array([None if missing[k] else _word(cell) for k, cell in enumerate(cells)], dtype=object)
         fill = self.rules.fill_of(title)
         known = self.rules.words_of(title)
         if known is None:
@@ -444,23 +492,12 @@ class _Reader:
         return float(np.float32(known.mean())) if len(known) else 0.0
 
     def _parsed(self, hint: str) -> np.ndarray | None:
-        import pandas as pd
-        from pandas.api import types
-
-        title, column = self.title, self.column.cells
-        if types.is_datetime64_any_dtype(column.dtype):
-            self._dates(column.astype(object))
-            return None
-        if types.is_bool_dtype(column.dtype) or types.is_any_real_numeric_dtype(column.dtype):
-            return np.asarray(column.to_numpy(dtype=np.float64, na_value=np.nan))
-        cells = column.astype(object)
-        kinds = str | bool | int | float | np.number | np.bool_ | decimal.Decimal
-        plain = cells.map(lambda cell: isinstance(cell, kinds))
-        numbers = cells.where(plain.astype(bool)).map(lambda c: float(c) if isinstance(c, decimal.Decimal) else c)
-        values = pd.to_numeric(numbers, errors="coerce").to_numpy(np.float64, na_value=np.nan)
+        title, values = self.title, self.column.values
+        assert values is not None  # a column of numbers
         wrong = np.flatnonzero(np.isnan(values) & ~self.column.missing)
         if len(wrong) == 0:
-            return np.asarray(values)
+            return values
+        cells = self.column.cells.astype(object)
         found = [cells.iloc[int(k)] for k in wrong]
         if all(_is_date(cell) for cell in found):
             self._dates(cells)

@@ -87,6 +87,10 @@ class FrameTable:
             table = table.select(*only)
         eager = table.collect("pyarrow") if isinstance(table, nw.LazyFrame) else table
         frame = eager.to_pandas().reset_index(drop=True)
+        for title, kind in eager.schema.items():
+            if kind.is_integer() and eager[title].null_count():
+                # pandas would make them floats, and one empty cell would round the large numbers of all other rows
+                frame[title] = np.array(eager[title].to_list(), dtype=object)
         return frame.set_axis([str(title) for title in frame.columns], axis=1)
 
 
