@@ -372,8 +372,8 @@ def _period_in_words(balance: Balance) -> str:
         )
     if balance.periods > 1:
         line += (
-            f"; over the {balance.periods} periods with a release together epsilon = {balance.epsilon_all_periods:.4g} at delta = "
-            f"{balance.delta_all_periods:g}"
+            f"; over the {balance.periods} periods with a release together epsilon = {balance.epsilon_all_periods:.4g} at "
+            f"delta = {balance.delta_all_periods:g}"
         )
     return line
 

@@ -146,8 +146,8 @@ class Balance:
 
     ``per``: how often the budget begins anew. If it does, the figures are those of the present ``period``, ``months_left`` counts
     its months from this one on, and ``gaussian_per_month`` and ``pure_per_month`` are what one release in each of them may
-    cost. ``periods``: in how many periods something was released; ``epsilon_all_periods`` and ``delta_all_periods``: what was spent
-    in each of them, by its own releases and the budget of that time, added up.
+    cost. ``periods``: in how many periods something was released; ``epsilon_all_periods`` and ``delta_all_periods``: what was
+    spent in each of them, by its own releases and the budget of that time, added up.
 
     >>> left = {"gaussian_left": 0.8, "pure_left": 1.0}
     >>> balance = Balance("survey", PrivacyUnit.EDGE, 1e-5, releases=2, epsilon_spent=3.0, budget=Budget(4), **left)
@@ -408,8 +408,8 @@ class Ledger:
         for entry in taken:
             if entry.extends is not None and entry.id not in contents.later_batches(entry.dataset):
                 warnings.warn(
-                    f"data set {entry.dataset!r}: release {entry.id} extends certificate {entry.extends} and pays in full, because "
-                    "that certificate was extended by another release, too, or is not in this ledger at this cost: pairs of the "
+                    f"data set {entry.dataset!r}: release {entry.id} extends certificate {entry.extends} and pays in full, "
+                    "because that certificate was extended by another release, too, or is not in this ledger at this cost: pairs of the "
                     "same people may have been asked twice",
                     stacklevel=2,
                 )
@@ -827,8 +827,8 @@ def _require_clock(contents: _Contents, time: datetime) -> None:
     newest = max((entry.time for entry in contents.releases), default=time)
     if time < newest - CLOCK_SKEW:
         raise LedgerError(
-            f"clock must not be before the newest release of the ledger, {newest:%Y-%m-%d %H:%M} UTC, got {time:%Y-%m-%d %H:%M} UTC: "
-            "the date decides which period pays; set the clock of this machine right"
+            f"clock must not be before the newest release of the ledger, {newest:%Y-%m-%d %H:%M} UTC, got "
+            f"{time:%Y-%m-%d %H:%M} UTC: the date decides which period pays; set the clock of this machine right"
         )
 
 
