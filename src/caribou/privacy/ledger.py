@@ -409,8 +409,8 @@ class Ledger:
             if entry.extends is not None and entry.id not in contents.later_batches(entry.dataset):
                 warnings.warn(
                     f"data set {entry.dataset!r}: release {entry.id} extends certificate {entry.extends} and pays in full, "
-                    "because that certificate was extended by another release, too, or is not in this ledger at this cost: pairs of the "
-                    "same people may have been asked twice",
+                    "because that certificate was extended by another release, too, or is not in this ledger at this cost: "
+                    "pairs of the same people may have been asked twice",
                     stacklevel=2,
                 )
         return tuple(taken)
