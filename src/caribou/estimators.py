@@ -512,6 +512,7 @@ class Model:
             raise
         child = Model(self.method, self.budget, seed=self._streams.seed, **self.settings)
         child._take(fitted, grown.graph)
+        child._threshold = self._threshold or child._threshold  # what was flagged stays flagged
         child._ledger = ledger if ledger is None or isinstance(ledger, Ledger) else Path(os.path.abspath(ledger))
         child._charged, child._batches = ledger is not None, grown.arrivals.batches
         return child

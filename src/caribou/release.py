@@ -251,8 +251,8 @@ class Account:
         if link is not None:
             if self._ledger is None:
                 raise LedgerError(
-                    f"ledger {self.path}: does not exist, so it does not hold certificate {link.extends}, which this batch extends; "
-                    "give the ledger that the model was charged in (--ledger)"
+                    f"ledger {self.path}: does not exist, so it does not hold certificate {link.extends}, which this batch "
+                    "extends; give the ledger that the model was charged in (--ledger)"
                 )
             replace_fingerprint, note = True, replace(note, reason=f"extends certificate {link.extends}")
         try:

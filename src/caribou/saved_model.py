@@ -102,9 +102,9 @@ def require_writable(folder: Path, given: str) -> None:
 class ExtensionMarker:
     """The note in the folder of a run that it is extended, and by which certificate: a journal of `caribou.release.execute`.
 
-    It is written before anything is charged, and again before anything is asked. Of two processes one makes the file, and the other
-    finds it. Whoever finds it is refused, with two exceptions. A ledger that holds the extension refuses by itself, and says
-    which one it was. A process that was killed before its ledger was charged has asked nothing, so the same ledger may go on.
+    It is written before anything is charged, and again before anything is asked. Of two processes one makes the file, and the
+    other finds it. Whoever finds it is refused, with two exceptions. A ledger that holds the extension refuses by itself, and
+    says which one it was. A process that was killed before its ledger was charged has asked nothing, so that ledger may go on.
 
     Args:
         folder: of the run.
@@ -131,9 +131,9 @@ class ExtensionMarker:
         except FileExistsError:
             if not self._may_go_on(opened, same):
                 raise RunError(
-                    f"run {self.path.parent}: is extended already, or is being extended ({EXTENDED}): a second extension would ask "
-                    "pairs of the same people twice; extend the run that was made from it, or charge this batch as a release of "
-                    "its own (spend=True, --spend)"
+                    f"run {self.path.parent}: is extended already, or is being extended ({EXTENDED}): a second extension would "
+                    "ask pairs of the same people twice; extend the run that was made from it, or charge this batch as a "
+                    "release of its own (spend=True, --spend)"
                 ) from None
         except OSError as error:
             raise self._not_writable(error) from error

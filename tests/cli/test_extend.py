@@ -272,7 +272,10 @@ def test_new_spellings_of_ids_are_refused(months: Path, first: Path) -> None:
         for words, change in (("upper", str.upper), ("other", lambda name: f"customer {name}")):
             rows.assign(**{t: rows[t].map(change) for t in titles}).to_csv(first / f"{table}-{words}.csv", index=False)
     ledger = ("--ledger", first / "ledger.sqlite")
-    for words, refusal in (("upper", "ids must be spelled as in the model"), ("other", "at least half of the 90 known")):
+    for words, refusal in (
+        ("upper", "ids must be spelled as in the model"),
+        ("other", "at least half of the 90 known"),
+    ):
         files = ("--graph", first / f"edges-{words}.csv", "--nodes", first / f"nodes-{words}.csv")
         done = run("extend", first / "run-0", *files, "--out", first / words, *ledger)
         assert (done.returncode, refusal in done.stderr) == (2, True), done.stderr

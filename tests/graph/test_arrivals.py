@@ -84,7 +84,9 @@ def test_refusals() -> None:
         Arrivals((2, 0), ("a", "b"))
 
 
-@pytest.mark.parametrize("before, after", [("0001", "1"), ("1", "01"), ("Ann", "ann"), ("é", "e\u0301"), ("ann", " ann")])
+@pytest.mark.parametrize(
+    ("before", "after"), [("0001", "1"), ("1", "01"), ("Ann", "ann"), ("é", "e\u0301"), ("ann", " ann")]
+)
 def test_a_known_node_in_another_spelling_is_no_arrival(before: str, after: str) -> None:
     """A table program that drops leading zeros would have everybody asked again."""
     known = Arrivals((3,), (before, "bob", "cem"))

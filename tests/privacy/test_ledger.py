@@ -439,15 +439,21 @@ class TestIdentity:
         ledger.record_past("survey cafés", "edge", pure(1), description="another one")
         assert len(ledger.entries()) == 2
 
-    def test_a_clock_that_goes_back_forgets_nothing(self, path: Path, basic: None) -> None:
-        times = iter([NOON, NOON, NOON - timedelta(days=900), NOON - timedelta(days=901), NOON - timedelta(days=902)])
-        ledger = Ledger(path, clock=lambda: next(times))
-        ledger.set_budget("survey", Budget(1))
+    def test_a_clock_that_goes_back_is_refused(self, path: Path, basic: None) -> None:
+        """Otherwise a release of today could be paid by what a past month has left."""
+        now = [NOON]
+        ledger = Ledger(path, clock=lambda: now[0])
+        ledger.set_budget("survey", Budget(1), per="month")
         ledger.charge("survey", "edge", pure(0.75), description="one")
-        ledger.set_budget("survey", Budget(0.875))
-        with pytest.raises(BudgetExceeded, match=r"budget is 0\.875"):
+        now[0] = NOON - timedelta(days=31)
+        with pytest.raises(
+            LedgerError, match=r"clock must not be before the newest release.* UTC, got .*set the clock"
+        ):
             ledger.charge("survey", "edge", pure(0.25), description="two")
-        assert ledger.charge("survey", "edge", pure(0.125), description="three").epsilon_left == 0
+        assert len(ledger.entries()) == 1
+        ledger.record_past("survey", "edge", pure(0.25), description="made elsewhere")
+        now[0] = NOON - timedelta(minutes=3)
+        assert ledger.charge("survey", "edge", pure(0.125), description="three").epsilon_spent == 0.875
         assert ledger.check() == ()
 
     def test_degrees_that_another_name_has_are_warned_of_and_not_refused(self, ledger: Ledger) -> None:
@@ -686,7 +692,10 @@ class TestPeriods:
             now[0] = NOON.replace(year=2024 + number)
             ledger.charge("survey", "edge", pure(6), description="one")
             assert ledger.total("survey", "edge").epsilon_spent == 6
-        assert ledger.total("survey", "edge").periods == 3
+        balance = ledger.total("survey", "edge")
+        assert (balance.periods, balance.epsilon_all_periods, balance.delta_all_periods) == (3, 18, pytest.approx(3e-5))
+        ledger.set_budget("survey", Budget(1), per="year")
+        assert ledger.total("survey", "edge").epsilon_all_periods == 18, "a budget that was lowered takes nothing back"
         ledger.set_budget("survey", Budget(8))  # for ever
         assert ledger.total("survey", "edge").exceeded
 
@@ -783,7 +792,7 @@ class TestMerge:
 
     def test_a_second_extension_pays_in_full(self, ledger: Ledger, tmp_path: Path) -> None:
         """Two machines extended one model: pairs of the same people were asked twice."""
-        other = Ledger(tmp_path / "other.sqlite")
+        other = Ledger(tmp_path / "other.sqlite", clock=lambda: NOON)
         for own, children in ((ledger, ("b", "c")), (other, ("b2", "c2"))):
             for certificate, before in zip(("a", *children), (None, "a", children[0]), strict=True):
                 TestBatches.batch(own, certificate, before)

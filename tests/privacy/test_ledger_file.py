@@ -22,7 +22,7 @@ from caribou.privacy import ledger as ledger_module
 from caribou.privacy.budget import Budget
 from caribou.privacy.ledger import SCHEMA_VERSION, Ledger
 from caribou.privacy.ledger_file import LedgerFile, Transaction
-from ledger_support import pure, run, start
+from ledger_support import NOON, pure, run, start
 
 
 def sql(path: Path, *statements: str, triggers: bool = True) -> None:
@@ -278,7 +278,7 @@ class TestFile:
                 return connection
 
         monkeypatch.setattr(ledger_module, "LedgerFile", Crowded)
-        crowded = Ledger(path)
+        crowded = Ledger(path, clock=lambda: NOON)
 
         def fill() -> None:
             for _ in range(200):
@@ -505,7 +505,7 @@ class TestAttacks:
         ledger.set_budget("survey", Budget(1))
 
         def charge_and_die() -> None:
-            Ledger(path).charge("survey", "edge", pure(0.75), description="killed")
+            Ledger(path, clock=lambda: NOON).charge("survey", "edge", pure(0.75), description="killed")
             os.kill(os.getpid(), signal.SIGKILL)
 
         writer = multiprocessing.get_context("fork").Process(target=charge_and_die)
@@ -587,7 +587,7 @@ class TestAttacks:
             charged = 0
             try:
                 for _ in range(200):
-                    Ledger(path).charge("survey", "edge", pure(0.125), description="x" * 400)
+                    Ledger(path, clock=lambda: NOON).charge("survey", "edge", pure(0.125), description="x" * 400)
                     charged += 1
             except LedgerError:
                 results.put(charged)

@@ -52,10 +52,10 @@ def extend(
 ) -> None:
     """Score nodes that arrived since: every pair with an arrival is asked once, old pairs never again. It costs nothing more.
 
-    For runs of votes-edp. All batches of a release cost its epsilon once. Nodes are known by their ids, which must not
-    change. Predictions of old nodes stay as they were: an edge that appeared between two of them since is never read. A run can
-    be extended once; extend the new one next month. Tables are read by the rules of the run. The ledger must be the one that the run was charged in. The name
-    is that of the run.
+    For runs of votes-edp. All batches of a release cost its epsilon once. Nodes are known by their ids, which must not change.
+    Predictions of old nodes stay as they were: an edge that appeared between two of them since is never read. A run can be
+    extended once; extend the new one next month. Tables are read by the rules of the run. The ledger must be the one that the run
+    was charged in. The name is that of the run.
 
     Example: caribou extend run --graph nov-edges.csv --nodes nov-nodes.csv --out run-nov
     """

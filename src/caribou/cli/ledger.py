@@ -258,7 +258,7 @@ def _report(
                 "months_left": s.months_left,
                 "gaussian_per_month": _number(s.gaussian_per_month),
                 "pure_per_month": _number(s.pure_per_month),
-                "epsilon_all_periods": _number(_all_periods(s)),
+                "epsilon_all_periods": _number(s.epsilon_all_periods),
             }
             for s in balances
         ],
@@ -282,13 +282,6 @@ def _report(
             for r in releases
         ],
     }
-
-
-def _all_periods(balance: Balance) -> float | None:
-    """What all periods with a release may have cost together: their budgets add up, and so do their deltas."""
-    if balance.per is None or balance.budget is None:
-        return None
-    return balance.periods * balance.budget.epsilon
 
 
 # -- for people ---------------------------------------------------------------------------------------------------
@@ -378,10 +371,9 @@ def _period_in_words(balance: Balance) -> str:
             f"{balance.gaussian_per_month:.4g} if Gaussian, {balance.pure_per_month:.4g} if pure"
         )
     if balance.periods > 1:
-        total = balance.periods * balance.budget.epsilon
         line += (
-            f"; over the {balance.periods} periods with a release together at most epsilon = {total:.4g} at delta = "
-            f"{balance.periods * balance.delta:g}"
+            f"; over the {balance.periods} periods with a release together epsilon = {balance.epsilon_all_periods:.4g} at "
+            f"delta = {balance.delta_all_periods:g}"
         )
     return line
 

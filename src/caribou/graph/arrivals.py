@@ -71,15 +71,15 @@ class Arrivals:
         for name in sorted({str(name) for name in graph.node_ids} - known):
             if _folded(name) in spelled:
                 raise InputError(
-                    f"ids must be spelled as in the model, {spelled[_folded(name)]!r}, got the arrival {name!r}, which differs in "
-                    "leading zeros, case, blanks or Unicode form alone: its pairs may have been asked; write the id as "
+                    f"ids must be spelled as in the model, {spelled[_folded(name)]!r}, got the arrival {name!r}, which differs "
+                    "in leading zeros, case, blanks or Unicode form alone: its pairs may have been asked; write the id as "
                     "before, or charge this batch as a release of its own (spend=True, --spend)"
                 )
         found = self.found(graph)
         if 2 * found < self.nodes and not left:
             raise InputError(
-                f"graph must hold at least half of the {self.nodes} known nodes, got {found}: with new ids everybody would be asked "
-                "again; give the ids of the model, or declare that these people have left (left=True, --left)"
+                f"graph must hold at least half of the {self.nodes} known nodes, got {found}: with new ids everybody would be "
+                "asked again; give the ids of the model, or declare that these people have left (left=True, --left)"
             )
 
     def grown(self, graph: Graph) -> Grown:

@@ -52,7 +52,7 @@ import unicodedata
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +87,8 @@ rounds epsilon up, so a release calibrated to the whole budget comes out at epsi
 The allowance is on the total, not per release, so it does not add up."""
 
 
+CLOCK_SKEW = timedelta(minutes=5)
+"""Clocks of two machines may differ by this much: a release that is dated further back than the newest one is refused."""
 NOTICE_SHARE = 0.8
 """From this share of a budget on, every charge says how much is left."""
 
@@ -144,7 +146,8 @@ class Balance:
 
     ``per``: how often the budget begins anew. If it does, the figures are those of the present ``period``, ``months_left`` counts
     its months from this one on, and ``gaussian_per_month`` and ``pure_per_month`` are what one release in each of them may
-    cost. ``periods``: in how many periods something was released; over all of them their budgets add up.
+    cost. ``periods``: in how many periods something was released; ``epsilon_all_periods`` and ``delta_all_periods``: what was
+    spent in each of them, by its own releases and the budget of that time, added up.
 
     >>> left = {"gaussian_left": 0.8, "pure_left": 1.0}
     >>> balance = Balance("survey", PrivacyUnit.EDGE, 1e-5, releases=2, epsilon_spent=3.0, budget=Budget(4), **left)
@@ -166,6 +169,8 @@ class Balance:
     gaussian_per_month: float | None = None
     pure_per_month: float | None = None
     periods: int = field(default=1)
+    epsilon_all_periods: float | None = None
+    delta_all_periods: float | None = None
 
     @property
     def epsilon_left(self) -> float | None:
@@ -403,9 +408,9 @@ class Ledger:
         for entry in taken:
             if entry.extends is not None and entry.id not in contents.later_batches(entry.dataset):
                 warnings.warn(
-                    f"data set {entry.dataset!r}: release {entry.id} extends certificate {entry.extends} and pays in full, because "
-                    "that certificate was extended by another release, too, or is not in this ledger at this cost: pairs of the "
-                    "same people may have been asked twice",
+                    f"data set {entry.dataset!r}: release {entry.id} extends certificate {entry.extends} and pays in full, "
+                    "because that certificate was extended by another release, too, or is not in this ledger at this cost: "
+                    "pairs of the same people may have been asked twice",
                     stacklevel=2,
                 )
         return tuple(taken)
@@ -524,6 +529,7 @@ class Ledger:
             new = _planned(name, unit, new_events, time, certificate_id, extends)
             after = contents.plus(new)
             if not already_made:
+                _require_clock(contents, time)
                 _require_budget(contents, name)
                 _require_affordable(contents, after, new)
             budget = contents.budget(name, unit)
@@ -738,6 +744,10 @@ class _Contents:
                 return change.new
         return None
 
+    def budget_before(self, name: str, unit: PrivacyUnit, end: datetime) -> Budget | None:
+        """The last budget that was set before ``end``; None if there was none yet."""
+        return replace(self, changes=tuple(change for change in self.changes if change.time < end)).budget(name, unit)
+
     def fingerprint(self, name: str, version: str) -> str | None:
         for change in reversed(self.changes):
             if change.dataset == name and isinstance(change.new, str) and _version_of(change.new) == version:
@@ -810,6 +820,16 @@ def _total(contents: _Contents, entry: LedgerEntry) -> float:
     """The total of the entry's data set at its unit, in the period of the entry."""
     window = contents.window(entry.dataset, entry.unit, entry.time)
     return _epsilon(contents.costs(entry.dataset, entry.unit, window), contents.budget(entry.dataset, entry.unit))
+
+
+def _require_clock(contents: _Contents, time: datetime) -> None:
+    """A clock that was set back would spend what an earlier period has left."""
+    newest = max((entry.time for entry in contents.releases), default=time)
+    if time < newest - CLOCK_SKEW:
+        raise LedgerError(
+            f"clock must not be before the newest release of the ledger, {newest:%Y-%m-%d %H:%M} UTC, got "
+            f"{time:%Y-%m-%d %H:%M} UTC: the date decides which period pays; set the clock of this machine right"
+        )
 
 
 def _require_budget(contents: _Contents, name: str) -> None:
@@ -945,6 +965,8 @@ def _balance(
             filters.largest_gaussian(releases, budget, months),
             filters.largest_pure(releases, budget, months),
         )
+    windows = sorted({per.window(entry.time) for entry in contents.of(name)})
+    budgets = [contents.budget_before(name, unit, end) or budget for _, end in windows]
     return replace(
         balance,
         per=per,
@@ -952,7 +974,11 @@ def _balance(
         months_left=months,
         gaussian_per_month=each[0],
         pure_per_month=each[1],
-        periods=len({per.label(entry.time) for entry in contents.of(name)}),
+        periods=len(windows),
+        epsilon_all_periods=sum(
+            _epsilon(contents.costs(name, unit, window), then) for window, then in zip(windows, budgets, strict=True)
+        ),
+        delta_all_periods=sum(_delta(then) for then in budgets),
     )
 
 
