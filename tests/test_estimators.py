@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import math
 import warnings
@@ -232,6 +233,40 @@ def test_two_fits_and_a_prediction_compose(book: Ledger) -> None:
     other = Graph(OTHER.features, OTHER.indptr, OTHER.indices, OTHER.labels, OTHER.split, name="another")
     model.predict_graph(other, ledger=book)
     assert book.total("another", "edge").epsilon_spent == pytest.approx(epsilon_of(events, 1e-5))
+
+
+def test_later_releases_are_charged_in_the_ledger_of_the_fit(book: Ledger, tmp_path: Path) -> None:
+    other = OTHER.renamed("other")
+    model = model_of("mlp-dp").fit(GRAPH, ledger=book)
+    model.publish_metrics(1.0)
+    model.predict_graph(other)
+    model.predict_graph(other, spend=True)
+    assert [entry.dataset for entry in book.entries()] == [GRAPH.name, GRAPH.name, "other", "other"]
+    model.save(tmp_path / "run")
+    loaded = cb.load(tmp_path / "run")
+    for release in (lambda: loaded.publish_metrics(1.0, GRAPH), lambda: loaded.predict_graph(other)):
+        with pytest.raises(InputError, match="ledger must be given for another release"):
+            release()
+    loaded.publish_metrics(1.0, GRAPH, ledger=book)
+    assert len(book.entries()) == 5
+
+
+def test_a_second_fit_forgets_what_the_first_one_released() -> None:
+    model = model_of("mlp-dp").fit(GRAPH)
+    first = model.predict_graph(OTHER)
+    assert model.kept(OTHER) is first
+    assert model.fit(GRAPH).kept(OTHER) is None
+
+
+def test_published_metrics_bring_the_columns_into_the_order_of_the_model() -> None:
+    names = [f"c{k}" for k in range(GRAPH.num_features)]
+    graph = dataclasses.replace(GRAPH, feature_names=tuple(names))
+    model = model_of("mlp-dp").fit(graph)
+    own, other = (
+        model.publish_metrics(30.0, data, noise=NoiseSource.seeded(1))
+        for data in (graph, graph.with_columns(names[::-1]))
+    )
+    assert own.confusion.counts.tolist() == other.confusion.counts.tolist()
 
 
 def test_reproducible_noise_and_a_ledger_exclude_each_other(book: Ledger) -> None:

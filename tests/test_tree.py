@@ -100,6 +100,7 @@ CROSS_CUTTING = {
     "cli/cli",  # the package itself: its console entry
     "datasets/load",  # the package itself: data sets by name
     "datasets/fuzz",
+    "datasets/one_row",
     "methods/by_degree",
     "methods/contract",
     "methods/end_to_end",

@@ -27,7 +27,7 @@ from caribou.graph.column_rules import ColumnRules, computed_from_edges
 from caribou.graph.fingerprint import whole_of
 from caribou.graph.inspection import edge_feature_words
 from caribou.mechanisms.noise_source import NoiseSource
-from caribou.methods.base import Fitted, GrowingMethod, extend, fit, method_info, predict_graph
+from caribou.methods.base import Fitted, GrowingMethod, declared_plan, extend, fit, method_info, predict_graph
 from caribou.metrics import Metrics, Scored, Threshold, best_threshold, metric_name, rarest
 from caribou.models.published_metrics import PublishedMetrics, publish_metrics
 from caribou.privacy.assumptions import AssumptionName
@@ -37,7 +37,7 @@ from caribou.privacy.ledger import Ledger
 from caribou.privacy.mechanism_records import Mechanism
 from caribou.privacy.plan import Link, ReleasePlan
 from caribou.randomness import Streams
-from caribou.release import LedgerLike, with_declarations
+from caribou.release import LedgerLike
 from caribou.saved_model import (
     EXTENDED,
     ExtensionMarker,
@@ -227,7 +227,8 @@ class Model:
     def plan(self, data: Any) -> ReleasePlan:
         """What `fit` will release about ``data`` and cost, from public numbers alone: nothing is drawn and nothing is spent."""
         graph = as_graph(data)
-        return with_declarations(self._recipe.plan(graph.sizes(self.budget.unit), self.budget), graph)
+        plan = self._recipe.plan(graph.sizes(self.budget.unit), self.budget)
+        return declared_plan(self._recipe, plan, self.budget, graph)
 
     @classmethod
     def of(
@@ -257,6 +258,7 @@ class Model:
 
     def _take(self, fitted: Fitted, graph: Graph) -> Self:
         self._fitted, self._graph = fitted, graph
+        self._kept = {}  # what an earlier fit released about other graphs is no answer of this one
         self._shape = (graph.num_nodes, graph.num_features)
         self._classes = class_names(graph)
         ids = graph.node_ids if self.budget.unit is PrivacyUnit.EDGE else None
@@ -361,11 +363,11 @@ class Model:
         return self._charged
 
     def _open_ledger(self) -> Ledger | None:
-        """The ledger of the fit. A copy, or a loaded model, does not hold it: then another graph must be charged by name."""
+        """The ledger of the fit. A copy, or a loaded model, does not hold it: then another release must name one."""
         if self._ledger is None and self._charged:
             raise InputError(
-                "ledger must be given for another graph: this model was charged in one, which a copy or a saved model does not "
-                "hold; use predict_graph(data, ledger=...)"
+                "ledger must be given for another release (ledger=): this model was charged in one, which a copy or a saved "
+                "model does not hold; use predict_graph(data, ledger=...) for another graph"
             )
         return (
             self._ledger
@@ -406,7 +408,8 @@ class Model:
         Args:
             data: the other graph.
             epsilon: of this release (default: that of the fit).
-            ledger, noise, replace_fingerprint: as in `fit`.
+            ledger: charge the cost there (default: in the ledger of the fit, if it was charged in one).
+            noise, replace_fingerprint: as in `fit`.
             spend: make another release about a graph that this model has released something about already.
 
         Returns:
@@ -420,6 +423,7 @@ class Model:
                 f"graph {private.name!r} must be one that this model has released nothing about: predict, predict_proba and "
                 "embed give that release again and cost nothing; spend=True (--spend) makes another one"
             )
+        ledger = self._open_ledger() if ledger is None else ledger
         budget = self.budget if epsilon is None else Budget(epsilon, self.budget.delta, self.budget.unit)
         method_info(self.method).check(self.method, budget)
         warn_of_large_delta(budget, graph.num_nodes)
@@ -628,14 +632,17 @@ class Model:
         """Metrics of the test nodes with noise, which may be published at node level: one more release.
 
         ``epsilon``: what test nodes pay for it, beside the fit. ``data``: the training graph, which a loaded model does not hold.
-        ``ledger``, ``noise`` and ``replace_fingerprint``: as in `fit`. At edge level labels are public, and `metrics` may be
+        ``ledger``: charge the cost there (default: in the ledger of the fit, if it was charged in one). ``noise`` and
+        ``replace_fingerprint``: as in `fit`. At edge level labels are public, and `metrics` may be
         published as they are.
         """
-        graph = self._graph if data is None else as_graph(data, self._classes or None)
-        if graph is None:
+        private = self._graph if data is None else as_graph(data, self._classes or None)
+        if private is None:
             raise InputError("data must be given to a loaded model: a run holds no labels, got None")
+        graph = private if data is None else self._aligned(private)
         if data is not None:
             self._check_nodes(graph)
+        ledger = self._open_ledger() if ledger is None else ledger
         # by `Method.predict`: a row reads what was released and its own node, and nothing else
         probabilities = self._recipe.predict(self._result.weights, self._result.released, graph)
         return publish_metrics(
@@ -646,6 +653,7 @@ class Model:
             noise=noise,
             ledger=ledger,
             replace_fingerprint=replace_fingerprint,
+            private=private,
         )
 
     def _chooses_thresholds(self, graph: Graph) -> bool:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from caribou.errors import InputError, LedgerError
-from caribou.privacy.assumptions import features_without_edges
+from caribou.privacy.assumptions import features_without_edges, given_prior
 from caribou.privacy.budget import Budget, PrivacyUnit, warn_of_large_delta
 from caribou.privacy.certificate import Certificate
 from caribou.privacy.ledger import EntryNote, Ledger, ledger_text
@@ -192,11 +192,13 @@ def require_left(plan: ReleasePlan, private: Private, ledger: LedgerLike | None)
 
 
 def with_declarations(plan: ReleasePlan, graph: Graph) -> ReleasePlan:
-    """The plan with what the owner declares about features.
+    """The plan with what the owner declares about features, and about a prior that was given.
 
-    At edge level: that none was computed from edges, with their names. At node level: the rules by which a table was read, as
-    public parameters; rules that were learned from the table are refused.
+    At edge level: that no feature was computed from edges, with their names. At node level: the rules by which a table was
+    read, as public parameters; rules that were learned from the table are refused.
     """
+    if graph.prior is not None:
+        plan = replace(plan, assumptions=(*plan.assumptions, given_prior()))
     if plan.budget.unit is PrivacyUnit.EDGE:
         declared = features_without_edges(graph.num_features, graph.feature_names)
         return replace(plan, assumptions=(*plan.assumptions, declared))

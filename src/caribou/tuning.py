@@ -20,7 +20,7 @@ from caribou._validate import integer
 from caribou.errors import InputError
 from caribou.graph import Graph
 from caribou.mechanisms.noise_source import NoiseSource
-from caribou.methods.base import Fitted, Method, Outputs, fit, method_info
+from caribou.methods.base import Fitted, Method, Outputs, declared_plan, fit, method_info
 from caribou.metrics import SELECTING, Metrics, metric_name
 from caribou.privacy.assumptions import STANDING, Assumption, AssumptionName
 from caribou.privacy.budget import Budget, PrivacyUnit
@@ -31,7 +31,7 @@ from caribou.privacy.scope import Scope
 from caribou.privacy.selection import SelectionPlan, plan_selection
 from caribou.privacy.sizes import Sizes
 from caribou.randomness import Streams
-from caribou.release import Drawn, LedgerLike, execute, with_declarations
+from caribou.release import Drawn, LedgerLike, execute
 
 Space = Mapping[str, Sequence[Any]]
 SPACES: Mapping[str, Space] = {
@@ -123,7 +123,7 @@ def tune(
     planned = plan_search(
         recipes, [int(i) for i in order], graph.sizes(budget.unit), budget, description=f"{name}, tuned"
     )
-    search = with_declarations(planned, graph)
+    search = declared_plan(recipes[0], planned, budget, graph)
 
     def run(source: NoiseSource) -> Drawn[tuple[Method, Outputs, float]]:
         selected, places = search.parts["selection"], [int(i) for i in order]

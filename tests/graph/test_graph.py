@@ -202,6 +202,18 @@ def test_columns_are_put_in_order_by_name() -> None:
         Graph.from_edges(dense, np.empty((2, 0), int), feature_names=["a", "a", "b"])
 
 
+def test_the_first_nodes_do_not_tell_that_a_node_was_removed() -> None:
+    graph = Graph.from_edges(
+        np.eye(6), [[0, 1], [1, 2]], labels=[0, 1] * 3, split=Split([0, 1, 2, 3], [4], [5]), node_ids=range(6)
+    )
+    assert graph.first_nodes(5).split.declared == (4, 1, 0)
+    with pytest.raises(InputError, match="first_nodes needs a split that no node was taken out of"):
+        graph.without_node(1).first_nodes(5)
+    month = graph.without_node(1).with_split(None).first_nodes(5)
+    assert month.absent.tolist() == [1]
+    assert graph.with_prior(np.full((6, 2), 0.5)).first_nodes(5).prior.shape == (5, 2)
+
+
 def test_one_class_is_nothing_to_learn() -> None:
     graph = Graph.from_edges(np.zeros((3, 1)), [[0], [1]], labels=[0, 0, 0], split=Split([0], [1], [2]))
     with pytest.raises(InputError, match="at least 2 classes, got 1"):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 import caribou as cb
@@ -82,3 +84,42 @@ def test_methods_of_ones_own_are_checked_where_they_are_registered(
     monkeypatch.setenv(OWN_METHODS, str(tmp_path / "missing.py"))
     with pytest.raises(InputError, match="methods must name Python files"):
         method_info("unheard-of")
+
+
+@pytest.mark.parametrize("other", [Budget(1.0, 1e-5, "edge"), Budget(4.0, 1e-5, "node")])
+def test_a_plan_of_another_budget_is_refused_before_anything_is_charged(other: Budget, tmp_path: Path) -> None:
+    from caribou.methods.edge.mlp import Mlp
+
+    class Cheaper(Mlp):
+        def plan(self, sizes: Any, budget: Budget) -> Any:
+            return dataclasses.replace(super().plan(sizes, budget), budget=other)
+
+    with pytest.raises(InputError, match="plan of Cheaper must have the budget that it is given"):
+        methods.fit(Cheaper(), GRAPH, Budget(4.0), Streams(0), ledger=tmp_path / "ledger.sqlite")
+    assert not (tmp_path / "ledger.sqlite").exists()
+
+
+def test_certificates_say_what_is_declared_about_own_code_and_a_given_prior(monkeypatch: pytest.MonkeyPatch) -> None:
+    from caribou.methods.edge.votes import VotesEdge
+
+    @dataclasses.dataclass(frozen=True)
+    class Own(VotesEdge):
+        pass
+
+    def stated(certificate: Any) -> set[str]:
+        return {assumption.name.value for assumption in certificate.assumptions}
+
+    monkeypatch.setitem(METHODS, "own-votes", METHODS["votes-edp"])  # taken back after the test
+    del METHODS["own-votes"]
+    register("own-votes", Own, unit="edge")
+    prior = np.full((60, GRAPH.num_classes), 1 / GRAPH.num_classes)
+    given = GRAPH.with_prior(prior)
+    plain = cb.Model("votes-edp", Budget(4.0), max_rounds=1).fit(GRAPH.first_nodes(50))
+    assert stated(plain.certificate) >= {"features without edges"}
+    assert not stated(plain.certificate) & {"given prior", "own code"}
+    assert stated(plain.extend(GRAPH).certificate) >= {"features without edges", "arrivals"}
+    own = cb.Model("own-votes", Budget(4.0), max_rounds=1)
+    assert "own code" in {assumption.name.value for assumption in own.plan(given).assumptions}
+    fitted = own.fit(given)
+    assert stated(fitted.certificate) >= {"given prior", "own code", "features without edges"}
+    assert stated(fitted.predict_graph(given.renamed("other")).certificate) >= {"given prior", "own code"}

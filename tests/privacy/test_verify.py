@@ -1063,7 +1063,12 @@ def test_an_assumption_is_removed_or_added(name: str) -> None:
         result = outcome(changed)
         if result is not None and result.passed:
             # such an assumption only weakens the promise, and it is listed with all others
-            assert word in (AssumptionName.PUBLIC_FEATURES, AssumptionName.FEATURES_WITHOUT_EDGES)
+            assert word in (
+                AssumptionName.PUBLIC_FEATURES,
+                AssumptionName.FEATURES_WITHOUT_EDGES,
+                AssumptionName.GIVEN_PRIOR,
+                AssumptionName.OWN_CODE,
+            )
             place = [a["name"] for a in changed["assumptions"]].index(word.value)
             assert f"assumptions.{place}" in result.declared
 

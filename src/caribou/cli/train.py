@@ -286,6 +286,8 @@ def _document(method: str, dataset: str, budget: Budget, runs: list[_Run], data:
         "delta": budget.delta,
         "unit": budget.unit.value,
         "class_counts": data.class_counts,
+        # at node level they are counted from private labels, without noise
+        "class_counts_may_be_published": budget.unit is not PrivacyUnit.NODE,
         "unlabelled": 0 if data.labels is None else int((data.labels < 0).sum()),
         "test_accuracy": {
             "mean": json_number(mean_of(scores).value),

@@ -355,13 +355,13 @@ class _Column:
     """Cells of a feature column.
 
     ``missing``: empty or blank, or an unknown word; in a column of numbers also the number that such a word spells. ``values``:
-    the numbers that cells hold or spell, not a number where they hold none; None for a column of categories, where ``01`` is
-    not ``1``.
+    the numbers that cells hold or spell, not a number where they hold none, nor in a column of categories, where ``01`` is not
+    ``1``.
     """
 
     cells: Any
     missing: np.ndarray
-    values: np.ndarray | None
+    values: np.ndarray
 
     @classmethod
     def of(cls, column: Any, rules: ColumnRules, *, category: bool) -> _Column:
@@ -380,7 +380,7 @@ class _Column:
             missing[k] = _word(cells[k]) in words
             if not category and (value := _value(cells[k])) is not None:
                 values[k] = value + 0.0  # -0 is 0, as it is in a column of whole numbers
-        return cls(column, missing if category else missing | np.isin(values, unknown), None if category else values)
+        return cls(column, missing | np.isin(values, unknown), values)
 
 
 @dataclass(frozen=True, eq=False)
@@ -493,7 +493,6 @@ class _Reader:
 
     def _parsed(self, hint: str) -> np.ndarray | None:
         title, values = self.title, self.column.values
-        assert values is not None  # a column of numbers
         wrong = np.flatnonzero(np.isnan(values) & ~self.column.missing)
         if len(wrong) == 0:
             return values

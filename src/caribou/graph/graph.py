@@ -375,12 +375,20 @@ class Graph:
     def first_nodes(self, count: int) -> Graph:
         """The graph of the first ``count`` nodes and the edges among them: an earlier month of a graph that grew.
 
+        A graph that nodes were taken out of is refused: its split no longer knows in which part they were, and the declared
+        sizes of the month would tell that they are gone.
+
         >>> Graph.from_edges(np.eye(3), [[0, 1], [1, 2]]).first_nodes(2).edge_index.tolist()
         [[0, 1], [1, 0]]
         """
         n = integer(at_least=1, count=count)
         if n > self.num_nodes:
             raise InputError(f"count must be at most {self.num_nodes}, the number of nodes, got {n}")
+        if self.split is not None and any(self.split.n_removed):
+            raise InputError(
+                "first_nodes needs a split that no node was taken out of (without_node, a node without a label), got "
+                "one: take the first nodes first, and give them their split (with_split, random_split)"
+            )
         kept = self.indices[: self.indptr[n]] < n
         indptr = np.concatenate([[0], np.cumsum(kept)])[self.indptr[: n + 1]].astype(self.indptr.dtype)
         there = np.arange(self.num_nodes) < n
@@ -392,6 +400,7 @@ class Graph:
             split=None
             if self.split is None
             else Split(*(p[there[p]] for p in (self.split.train, self.split.val, self.split.test))),
+            prior=None if self.prior is None else self.prior[:n],
             absent=self.absent[self.absent < n],
             node_ids=None if self.node_ids is None else self.node_ids[:n],
         )

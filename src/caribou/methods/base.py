@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -17,6 +17,7 @@ from caribou.errors import InputError
 from caribou.graph import Graph
 from caribou.graph.arrivals import Grown
 from caribou.mechanisms.noise_source import NoiseSource
+from caribou.privacy.assumptions import own_code
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.certificate import Certificate
 from caribou.privacy.mechanism_records import Mechanism
@@ -192,7 +193,7 @@ def fit(
     """
     # a graph that cannot be fitted is refused before anything is charged
     graph.for_learning(public=budget.unit is PrivacyUnit.EDGE)
-    plan = with_declarations(method.plan(graph.sizes(budget.unit), budget), graph)
+    plan = declared_plan(method, method.plan(graph.sizes(budget.unit), budget), budget, graph)
     with _prepared(method, plan, graph, streams, ledger):
         released = execute(
             plan,
@@ -239,7 +240,7 @@ def predict_graph(
     """
     if not hasattr(method, "plan_graph"):
         raise InputError(f"graph must be the training graph: {type(method).__name__} is transductive, got another one")
-    plan = with_declarations(method.plan_graph(graph.sizes(budget.unit), budget, weights), graph)
+    plan = declared_plan(method, method.plan_graph(graph.sizes(budget.unit), budget, weights), budget, graph)
     released = execute(
         plan,
         private or graph,
@@ -283,7 +284,8 @@ def extend(
         raise InputError(
             f"method must ask every pair of nodes once to be extended (votes-edp), got {type(method).__name__}"
         )
-    plan = method.plan_batch(grown.graph.sizes(budget.unit), budget, fitted.weights, link, grown.batch)
+    made = method.plan_batch(grown.graph.sizes(budget.unit), budget, fitted.weights, link, grown.batch)
+    plan = declared_plan(method, made, budget, grown.graph)
     released = execute(
         plan,
         private or grown.graph,
@@ -294,6 +296,18 @@ def extend(
         link=link,
     )
     return Fitted.of(released.value, released.certificate)
+
+
+def declared_plan(method: Method, plan: ReleasePlan, budget: Budget, graph: Graph) -> ReleasePlan:
+    """The plan, which must be one of the budget that was asked for, with what the owner and the user declare."""
+    if plan.budget != budget:
+        raise InputError(
+            f"plan of {type(method).__name__} must have the budget that it is given, {budget}, got {plan.budget}"
+        )
+    plan = with_declarations(plan, graph)
+    if any(info.own is type(method) for info in METHODS.values()):
+        plan = replace(plan, assumptions=(*plan.assumptions, own_code()))
+    return plan
 
 
 @contextmanager

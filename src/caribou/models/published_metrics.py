@@ -26,7 +26,7 @@ from caribou.privacy.mechanism_records import confusion_record
 from caribou.privacy.plan import ReleasePlan
 from caribou.privacy.sizes import Sizes
 from caribou.randomness import Streams
-from caribou.release import Drawn, LedgerLike, execute
+from caribou.release import Drawn, LedgerLike, Private, execute
 
 CONFIDENCE = 0.95
 SAMPLES = 500
@@ -123,6 +123,7 @@ def publish_metrics(
     noise: NoiseSource | None = None,
     ledger: LedgerLike | None = None,
     replace_fingerprint: bool = False,
+    private: Private | None = None,
 ) -> PublishedMetrics:
     """Release the confusion matrix of the test nodes with noise.
 
@@ -132,6 +133,8 @@ def publish_metrics(
         classes: names of the classes.
         budget: what test nodes pay, beside the fit.
         noise, ledger, replace_fingerprint: as in `caribou.Model.fit`.
+        private: the graph as its owner has it, if ``graph`` was brought into the columns and classes of the model; its content
+            is what a ledger knows.
 
     Returns:
         The metrics with their certificate.
@@ -141,7 +144,7 @@ def publish_metrics(
     matrix = ConfusionMatrix.of(probabilities[split.test].argmax(axis=1), np.array(labels)[split.test], len(classes))
     released = execute(
         plan,
-        graph,
+        private or graph,
         lambda source: Drawn(noisy_confusion(matrix, budget.epsilon, source)),
         noise=noise or NoiseSource.secure(),
         ledger=ledger,

@@ -44,6 +44,8 @@ class AssumptionName(Enum):
     ARRIVALS = "arrivals"
     COUNTED_PREDICTIONS = "counted predictions"
     FEATURES_WITHOUT_EDGES = "features without edges"
+    GIVEN_PRIOR = "given prior"
+    OWN_CODE = "own code"
 
     @classmethod
     def parse(cls, word: Any) -> AssumptionName:
@@ -186,6 +188,16 @@ def features_without_edges(columns: int, names: Sequence[str] | None) -> Assumpt
     """What edge level assumes about the features: their number, and their names where they have any."""
     figures = {"columns": columns, "names": None if names is None else list(names)}
     return Assumption(AssumptionName.FEATURES_WITHOUT_EDGES, figures)
+
+
+def given_prior() -> Assumption:
+    """What is assumed about class probabilities that the owner gave (`Graph.with_prior`)."""
+    return Assumption(AssumptionName.GIVEN_PRIOR)
+
+
+def own_code() -> Assumption:
+    """What is assumed about a method that the user registered."""
+    return Assumption(AssumptionName.OWN_CODE)
 
 
 # -- the sentences ----------------------------------------------------------------------------------------------------
@@ -347,4 +359,17 @@ _SENTENCES: dict[AssumptionName, tuple[_Kinds, Callable[[Mapping[str, Any]], str
         ),
     ),
     AssumptionName.FEATURES_WITHOUT_EDGES: ({"columns": int, "names": (list, type(None))}, _features_without_edges),
+    AssumptionName.GIVEN_PRIOR: (
+        _NOTHING,
+        _plain(
+            "Class probabilities were given by the owner. Declared by the curator: no edge was read for them, and those of "
+            "labelled nodes are out of fold."
+        ),
+    ),
+    AssumptionName.OWN_CODE: (
+        _NOTHING,
+        _plain(
+            "The method is code of the user's own: what it releases besides the mechanisms listed here is not checked."
+        ),
+    ),
 }

@@ -45,7 +45,8 @@ class VotesEdge:
     node votes in a later round once its posterior has closed this share of the gap between guessing and certainty.
     ``max_rounds``: stop after so many. ``calibration``: share of the training nodes that receive votes, to fit the head.
     ``noise``: discrete_laplace (pure epsilon, delta unused) or gaussian (the mu-GDP that the budget buys). ``metric``: what
-    chooses checkpoints, the head and whether later rounds are kept, on validation nodes (None: accuracy and cross-entropy).
+    chooses the checkpoints of the prior and, out of fold on calibration nodes, the head and whether later rounds are kept
+    (None: accuracy and cross-entropy).
     ``class_weight``: "balanced" gives every class the same weight in the losses, None every node.
 
     Formal guarantee: the transcript is budget.epsilon-DP at edge level, with Gaussian noise (budget.epsilon, budget.delta)-DP
