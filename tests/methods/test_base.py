@@ -87,13 +87,16 @@ def test_methods_of_ones_own_are_checked_where_they_are_registered(
 
 
 @pytest.mark.parametrize("other", [Budget(1.0, 1e-5, "edge"), Budget(4.0, 1e-5, "node")])
-def test_a_plan_of_another_budget_is_refused_before_anything_is_charged(other: Budget, tmp_path: Path) -> None:
+def test_a_plan_of_another_budget_is_refused_before_anything_is_charged(
+    other: Budget, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from caribou.methods.edge.mlp import Mlp
 
     class Cheaper(Mlp):
         def plan(self, sizes: Any, budget: Budget) -> Any:
             return dataclasses.replace(super().plan(sizes, budget), budget=other)
 
+    monkeypatch.setitem(METHODS, "cheaper", dataclasses.replace(METHODS["mlp"], own=Cheaper))
     with pytest.raises(InputError, match="plan of Cheaper must have the budget that it is given"):
         methods.fit(Cheaper(), GRAPH, Budget(4.0), Streams(0), ledger=tmp_path / "ledger.sqlite")
     assert not (tmp_path / "ledger.sqlite").exists()
