@@ -113,8 +113,8 @@ def train(
     metric: Annotated[
         str | None,
         typer.Option(
-            help="Edge level: choose checkpoints, heads and rounds by accuracy, balanced_accuracy, macro_f1, roc_auc or ap "
-            "(average precision) of validation nodes.",
+            help="Edge level: choose checkpoints and heads by accuracy, balanced_accuracy, macro_f1, roc_auc or ap (average "
+            "precision) of nodes that they were not fitted on.",
             show_default=False,
         ),
     ] = None,

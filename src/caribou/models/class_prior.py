@@ -30,7 +30,7 @@ from caribou.models.threads import one_thread
 from caribou.randomness import Streams
 
 LANDMARKS = 1000
-"""Training rows that the kernel is evaluated at. 500: 0.2 points less on Photo; 2,000: four times the work for 0.1 more."""
+"""Labelled rows that the kernel is evaluated at: work grows with their square."""
 KERNEL_WIDTH = 0.5
 """gamma of exp(-gamma |x - z|^2): of 0.5, 1 and 2 the best on Cora and Photo."""
 WIDEST = 2000
