@@ -120,12 +120,8 @@ def predict(
             )
         probabilities, ids, title = model.predict_proba(), model.node_ids, model.id_title
     else:
-        data = source.load(
-            otherwise=model.classes if model.budget.unit is PrivacyUnit.NODE else None,
-            unit=model.budget.unit,
-            saved=model.column_rules,
-        )
-        ids = None if data.node_ids is None else tuple(str(i) for i in data.node_ids)
+        data = _loaded(source, model)
+        ids = _ids(data)
         title = data.id_title
         if training_graph:
             probabilities = model.predict_proba(data, training_graph=True)
@@ -188,11 +184,7 @@ def embed(
     warn_unprotected(model)
     source = GraphSource(graph=graph, nodes=nodes, columns=column or (), name=name, classes=classes, tables=tables)
     if source.is_given:
-        data = source.load(
-            otherwise=model.classes if model.budget.unit is PrivacyUnit.NODE else None,
-            unit=model.budget.unit,
-            saved=model.column_rules,
-        )
+        data = _loaded(source, model)
         noted = noted_ledger(
             ledger,
             purpose=purpose,
@@ -203,7 +195,7 @@ def embed(
         )
         result = _release(run, model, data, out, _Terms(noted, replace_fingerprint, epsilon, spend))
         state, title = result.released["state"], data.id_title
-        ids = None if data.node_ids is None else tuple(str(i) for i in data.node_ids)
+        ids = _ids(data)
     elif nodes is not None or column or classes is not None or name is not None or tables.is_given or spend:
         raise InputError("nodes, column, classes, name, rules of tables and spend must go with --graph, got no --graph")
     if out.suffix == ".npy":
@@ -211,6 +203,19 @@ def embed(
     else:
         write_table(_table(state, [f"x{i}" for i in range(state.shape[1])], ids, title), out)
     typer.echo(f"wrote {state.shape[0]} x {state.shape[1]} embeddings to {out}")
+
+
+def _loaded(source: GraphSource, model: Model) -> Graph:
+    """Another graph, read as the model's own was: its column rules, and at node level its classes."""
+    return source.load(
+        otherwise=model.classes if model.budget.unit is PrivacyUnit.NODE else None,
+        unit=model.budget.unit,
+        saved=model.column_rules,
+    )
+
+
+def _ids(data: Graph) -> tuple[str, ...] | None:
+    return None if data.node_ids is None else tuple(str(i) for i in data.node_ids)
 
 
 def warn_unprotected(model: Model) -> None:
