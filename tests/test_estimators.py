@@ -251,6 +251,25 @@ def test_later_releases_are_charged_in_the_ledger_of_the_fit(book: Ledger, tmp_p
     assert len(book.entries()) == 5
 
 
+def test_the_graph_of_the_fit_read_again_costs_nothing(book: Ledger) -> None:
+    """Whether it is the same object says nothing about whether it is the same graph."""
+    model = model_of("votes-edp", max_rounds=1).fit(GRAPH, ledger=book)
+    again = dataclasses.replace(GRAPH)
+    assert np.array_equal(model.predict_proba(again), model.predict_proba())
+    assert len(book.entries()) == 1
+    with pytest.warns(UserWarning, match="another graph costs a new release"):
+        model.predict_proba(again, spend=True)
+    assert len(book.entries()) == 2
+
+
+def test_metrics_of_a_fit_that_promises_nothing_are_not_published() -> None:
+    """They are computed from what the fit released, about its training nodes, too."""
+    for budget, noise in ((NODE, NoiseSource.seeded(1)), (Budget(math.inf, 1e-5, "node"), None)):
+        model = cb.Model("mlp-dp", budget).fit(GRAPH, noise=noise)
+        with pytest.raises(InputError, match="certificate of the fit must be a guarantee to publish metrics"):
+            model.publish_metrics(1.0)
+
+
 def test_a_second_fit_forgets_what_the_first_one_released() -> None:
     model = model_of("mlp-dp").fit(GRAPH)
     first = model.predict_graph(OTHER)

@@ -30,7 +30,7 @@ from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods.base import Fitted, GrowingMethod, declared_plan, extend, fit, method_info, predict_graph
 from caribou.metrics import Metrics, Scored, Threshold, best_threshold, metric_name, rarest
 from caribou.models.published_metrics import PublishedMetrics, publish_metrics
-from caribou.privacy.assumptions import AssumptionName
+from caribou.privacy.assumptions import LASTING, AssumptionName
 from caribou.privacy.budget import Budget, PrivacyUnit, warn_of_large_delta
 from caribou.privacy.certificate import Certificate
 from caribou.privacy.ledger import Ledger
@@ -40,7 +40,7 @@ from caribou.randomness import Streams
 from caribou.release import LedgerLike
 from caribou.saved_model import (
     EXTENDED,
-    ExtensionMarker,
+    ExtensionMarkers,
     SavedModel,
     check_target,
     is_run_of,
@@ -92,7 +92,7 @@ class Model:
         self._id_title: str | None = None
         self._batches: tuple[int, ...] = ()
         self._dataset: str | None = None
-        self._folder: Path | None = None  # where the model lies, and notes that it was extended
+        self._folders: tuple[Path, ...] = ()  # where the model lies, and notes that it was extended
         self._is_extended = False
         self._kept: dict[bytes, Fitted] = {}  # releases about other graphs, by content; in memory alone
         self._threshold: Threshold | None = None
@@ -266,7 +266,7 @@ class Model:
         self._id_title = None if ids is None else graph.id_title
         self._feature_names, self._column_rules = graph.feature_names, graph.column_rules
         self._batches, self._dataset = (graph.num_nodes,), graph.name
-        self._folder, self._is_extended = None, False
+        self._folders, self._is_extended = (), False
         self._threshold = self._best_threshold(graph, None) if self._chooses_thresholds(graph) else None
         return self
 
@@ -304,7 +304,7 @@ class Model:
     def predict_proba(self, data: Any = None, *, training_graph: bool = False, spend: bool = False) -> np.ndarray:
         """Class probabilities. [n, C]
 
-        Without ``data``, or with what `fit` was given, these are the nodes of the training graph, and nothing is spent. With
+        Without ``data``, or with the graph that `fit` was given, these are the nodes of the training graph, and nothing is spent. With
         ``data`` these are the nodes of another graph, which costs a new release about that graph within the same budget. A
         warning says so, and the ledger that `fit` was given is charged. ``training_graph=True`` declares that ``data`` is the
         training graph again: what was released is used, and nothing is spent. This is needed at node level after loading,
@@ -324,7 +324,7 @@ class Model:
 
     def _released_about(self, data: Any, spend: bool) -> Fitted:
         """The release about another graph: the kept one, or a new one with a warning of its cost."""
-        before = None if spend else self.kept(data)
+        before = None if spend else self.kept(data) or self._fitted_on(data)
         if before is not None:
             return before
         ledger = self._open_ledger()
@@ -338,6 +338,13 @@ class Model:
                 stacklevel=3,
             )
         return result
+
+    def _fitted_on(self, data: Any) -> Fitted | None:
+        """The release of the fit, if ``data`` is its graph read again: the same content in another object."""
+        graph, own = as_graph(data, self._classes or None), self._graph
+        if own is None or own.num_nodes != graph.num_nodes or _digest(own) != _digest(graph):
+            return None
+        return self._fitted
 
     def kept(self, data: Any) -> Fitted | None:
         """The release that this model made about the graph ``data``, if it made one: predictions, certificate and arrays."""
@@ -495,7 +502,7 @@ class Model:
         if ledger is None and self._charged:
             raise InputError("ledger must be given (ledger=, --ledger): this model was charged in one, got none")
         link, noise = None if spend else self._link(), noise or NoiseSource.secure()
-        marker = None if spend else self._claim(private.name)
+        marker = None if spend else self._claim(private.name, ledger)
         try:
             fitted = extend(
                 self._recipe,
@@ -519,6 +526,9 @@ class Model:
         child._threshold = self._threshold or child._threshold  # what was flagged stays flagged
         child._ledger = ledger if ledger is None or isinstance(ledger, Ledger) else Path(os.path.abspath(ledger))
         child._charged, child._batches = ledger is not None, grown.arrivals.batches
+        # the grown graph as it was given: its rows are in the order of their own table
+        rows = Fitted(fitted.probabilities[grown.place], fitted.certificate, fitted.released, fitted.weights)
+        child._kept[_digest(private)] = rows
         return child
 
     def _require_extendable(self) -> None:
@@ -548,8 +558,8 @@ class Model:
         first = next((a for a in self.certificate.assumptions if a.name is AssumptionName.ARRIVALS), None)
         return Link(release=own if first is None else str(first.parameters["release"]), extends=own)
 
-    def _claim(self, dataset: str) -> ExtensionMarker | None:
-        """From here on nobody else may extend this model, in this process or, by the marker, from the same folder.
+    def _claim(self, dataset: str, ledger: LedgerLike | None) -> ExtensionMarkers | None:
+        """From here on nobody else may extend this model, in this process or, by the markers, from one of its folders.
 
         A ledger knows of copies, too.
         """
@@ -558,17 +568,20 @@ class Model:
                 "model must not be extended twice, because pairs of the same people would be asked twice: extend the model that "
                 "extend() returned, or charge this batch as a release of its own (spend=True)"
             )
-        self._is_extended = True
         own = self.certificate.certificate_id
-        if self._folder is None or not is_run_of(self._folder, own):
-            return None
-        return ExtensionMarker(self._folder, own, dataset)
+        for folder in self._folders if ledger is None else ():
+            if not is_run_of(folder, own):
+                raise RunError(
+                    f"run must lie where the model was saved, {folder}, to note there that it is extended, got none: load it from "
+                    "where it lies now, or give a ledger that holds it (ledger=, --ledger)"
+                )
+        self._is_extended = True
+        return ExtensionMarkers.of([folder for folder in self._folders if is_run_of(folder, own)], own, dataset)
 
     def _was_extended(self) -> bool:
-        """In this process, or by another one from the same folder."""
-        if self._is_extended or self._folder is None:
-            return self._is_extended
-        return is_run_of(self._folder, self.certificate.certificate_id) and (self._folder / EXTENDED).exists()
+        """In this process, or by another one from one of its folders."""
+        own = self.certificate.certificate_id
+        return self._is_extended or any(is_run_of(f, own) and (f / EXTENDED).exists() for f in self._folders)
 
     def score(
         self, part: str = "test", data: Any = None, *, metric: str = "accuracy", positive: str | int | None = None
@@ -639,6 +652,11 @@ class Model:
         private = self._graph if data is None else as_graph(data, self._classes or None)
         if private is None:
             raise InputError("data must be given to a loaded model: a run holds no labels, got None")
+        if not self.certificate.is_guarantee:
+            raise InputError(
+                "certificate of the fit must be a guarantee to publish metrics, because they are computed from what the fit "
+                f"released, got status {self.certificate.status!r}; fit with a finite epsilon and noise from the operating system"
+            )
         graph = private if data is None else self._aligned(private)
         if data is not None:
             self._check_nodes(graph)
@@ -654,6 +672,7 @@ class Model:
             ledger=ledger,
             replace_fingerprint=replace_fingerprint,
             private=private,
+            assumptions=[a for a in self.certificate.assumptions if a.name in LASTING],
         )
 
     def _chooses_thresholds(self, graph: Graph) -> bool:
@@ -693,25 +712,25 @@ class Model:
             write_model(saved if ids else replace(saved, node_ids=None, id_title=None), folder)
         except RunError as error:
             raise RunError(f"{error}; the model is still in memory: save it to another folder") from error
-        self._folder = Path(folder).absolute()
+        self._folders = tuple(dict.fromkeys((*self._folders, Path(folder).absolute())))
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> Model:
         """Read what `save` wrote; a damaged folder is an error."""
         saved = read_model(folder)
         try:
-            return cls._restored(saved, Path(folder).absolute())
+            return cls._restored(saved, (Path(folder).absolute(),))
         except (TypeError, InputError) as error:
             raise RunError(f"run {folder}: method and settings must be those that were saved: {error}") from error
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copies and pickles hold what `save` holds: never the graph, predictions of its nodes at node level, or a ledger.
 
-        They know the folder that the model was saved to, so that one of them alone can extend it.
+        They know the folders that the model was saved to, so that one of them alone can extend it.
         """
         if self._fitted is None:
             return _unfitted, (self.method, self.budget, self._streams.seed, dict(self.settings))
-        return Model._restored, (self._saved(), self._folder)
+        return Model._restored, (self._saved(), self._folders)
 
     def _saved(self) -> SavedModel:
         result = self._result
@@ -737,14 +756,14 @@ class Model:
         )
 
     @staticmethod
-    def _restored(saved: SavedModel, folder: Path | None = None) -> Model:
+    def _restored(saved: SavedModel, folders: tuple[Path, ...] = ()) -> Model:
         model = Model(saved.method, saved.budget, **saved.settings)
         model._fitted = Fitted(np.empty((0, 0)), saved.certificate, saved.released, saved.weights)
         model._shape = (saved.nodes, saved.columns)
         model._classes, model._node_ids, model._feature_names = saved.classes, saved.node_ids, saved.feature_names
         model._id_title, model._charged, model._threshold = saved.id_title, saved.charged, saved.threshold
         model._batches, model._dataset = saved.batches, saved.dataset
-        model._column_rules, model._is_extended, model._folder = saved.column_rules, saved.extended, folder
+        model._column_rules, model._is_extended, model._folders = saved.column_rules, saved.extended, folders
         return model
 
     @property

@@ -162,6 +162,13 @@ def execute(
         raise InputError(
             "noise must be a new source when a ledger is given (a part of it would repeat), got a used one"
         )
+    failing = [a.statement for a in plan.all_assumptions(noise) if not a.holds]
+    if ledger is not None and plan.budget.is_private and failing:
+        # its events hold only under the assumptions that it says do not hold, so they would understate the cost
+        raise InputError(
+            f"certificate must be a guarantee when a ledger is given, got a void one ({'; '.join(failing)}); release without "
+            "the ledger, and record it as one without privacy: caribou ledger add --epsilon inf"
+        )
     account = None if ledger is None else Account(ledger, private.name)
     if account is not None and account.note.period is not None:
         plan = replace(plan, public_parameters={**plan.public_parameters, "period": account.note.period})

@@ -18,7 +18,7 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -178,6 +178,48 @@ class ExtensionMarker:
         return RunError(
             f"run {self.path.parent}: must be writable to note that it is extended ({EXTENDED}), got {error.strerror}"
         )
+
+
+class ExtensionMarkers:
+    """The notes in all folders that one model was saved to: each must know that it is extended.
+
+    Args:
+        markers: one for each folder.
+    """
+
+    def __init__(self, markers: Sequence[ExtensionMarker]) -> None:
+        self._markers = tuple(markers)
+
+    @classmethod
+    def of(cls, folders: Sequence[Path], extends: str, dataset: str) -> ExtensionMarkers | None:
+        """The notes of a model that lies in these folders; None if it lies nowhere."""
+        return cls([ExtensionMarker(folder, extends, dataset) for folder in folders]) if folders else None
+
+    def certificate(self, make: Callable[[], Certificate], ledger: Path | None) -> Certificate:
+        """A new certificate, written down in every folder before it is charged, or a refusal that leaves no note."""
+        made = make()
+        try:
+            for marker in self._markers:
+                marker.certificate(lambda: made, ledger)
+        except BaseException:
+            self.refused()
+            raise
+        return made
+
+    @property
+    def is_charged(self) -> bool:
+        """Never, as in `ExtensionMarker`."""
+        return False
+
+    def charged(self) -> None:
+        """From here on pairs are asked."""
+        for marker in self._markers:
+            marker.charged()
+
+    def refused(self) -> None:
+        """Nothing was asked. Notes of others stay."""
+        for marker in self._markers:
+            marker.refused()
 
 
 def is_run_of(folder: Path, certificate_id: str) -> bool:

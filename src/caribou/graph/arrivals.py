@@ -103,7 +103,7 @@ class Arrivals:
             )
         present = np.arange(total) < self.nodes
         after = Arrivals((*self.batches, total - self.nodes), ids)
-        return Grown(_placed(graph, place, total, ids), present, after)
+        return Grown(_placed(graph, place, total, ids), present, after, place)
 
     def _places(self, graph: Graph) -> tuple[np.ndarray, tuple[str, ...] | None]:
         """The place of every node of the graph, and the names of all places."""
@@ -135,11 +135,13 @@ class Grown:
         graph: all nodes that were ever there.
         present: [n], bool: who was there before this batch.
         arrivals: who has been asked once this batch has been.
+        place: the place of every row of the graph as it was given.
     """
 
     graph: Graph
     present: np.ndarray
     arrivals: Arrivals
+    place: np.ndarray
 
     @property
     def batch(self) -> int:
