@@ -22,7 +22,7 @@ import numpy as np
 from caribou._notebook import html_table
 from caribou.errors import CaribouError, InputError, RunError
 from caribou.graph import Graph, listed
-from caribou.graph.arrivals import Arrivals
+from caribou.graph.arrivals import Arrivals, row_digests
 from caribou.graph.column_rules import ColumnRules, computed_from_edges
 from caribou.graph.fingerprint import whole_of
 from caribou.graph.inspection import edge_feature_words
@@ -88,6 +88,7 @@ class Model:
         self._shape: tuple[int, int] = (0, 0)
         self._classes: tuple[str, ...] = ()
         self._node_ids: tuple[str, ...] | None = None
+        self._rows: tuple[str, ...] | None = None
         self._feature_names: tuple[str, ...] | None = None
         self._id_title: str | None = None
         self._batches: tuple[int, ...] = ()
@@ -264,6 +265,8 @@ class Model:
         ids = graph.node_ids if self.budget.unit is PrivacyUnit.EDGE else None
         self._node_ids = None if ids is None else tuple(str(i) for i in ids)
         self._id_title = None if ids is None else graph.id_title
+        grows = self.budget.unit is PrivacyUnit.EDGE and ids is None and isinstance(self._recipe, GrowingMethod)
+        self._rows = row_digests(graph) if grows else None
         self._feature_names, self._column_rules = graph.feature_names, graph.column_rules
         self._batches, self._dataset = (graph.num_nodes,), graph.name
         self._folders, self._is_extended = (), False
@@ -457,6 +460,7 @@ class Model:
         noise: NoiseSource | None = None,
         spend: bool = False,
         left: bool = False,
+        same_order: bool = False,
         name: str | None = None,
     ) -> Model:
         """Score nodes that arrived since, for nothing more: every pair with an arrival is asked once, and no old pair again.
@@ -470,12 +474,13 @@ class Model:
         Args:
             data: the grown graph, a `Graph` or a PyG ``Data``; with ``nodes``, its edges as `caribou.read_graph` takes them.
                 Nodes are known by their ids: one person with a new id is a new node. Without ids the first rows must be the
-                nodes of this model, in its order.
+                nodes of this model, in its order; their features must show it.
             nodes: the node table, as `caribou.read_graph` takes it.
             ledger: enter the batch under the release that pays for it, or refuse, before any noise is drawn.
             noise: private randomness (default: a fresh key from the operating system).
             spend: charge the batch as a release of its own, e.g. because this model was extended already.
             left: declares that known nodes which are not in the graph have left; needed where more than half of them are not.
+            same_order: without ids: declares that no row was moved; needed where more than half of the features have changed.
             name: under which the ledger knows the data set (default: the name of the fit).
 
         Returns:
@@ -497,7 +502,7 @@ class Model:
         if name is not None or self._dataset is not None:
             private = private.renamed(name or str(self._dataset))
         if not spend:
-            self.arrivals.require_same_people(private, left=left)
+            self.arrivals.require_same_people(private, left=left, same_order=same_order)
         grown = self.arrivals.grown(self._aligned(private))
         if ledger is None and self._charged:
             raise InputError("ledger must be given (ledger=, --ledger): this model was charged in one, got none")
@@ -753,6 +758,7 @@ class Model:
             threshold=self._threshold,
             column_rules=self._column_rules,
             extended=self._was_extended(),
+            rows=self._rows,
         )
 
     @staticmethod
@@ -762,6 +768,7 @@ class Model:
         model._shape = (saved.nodes, saved.columns)
         model._classes, model._node_ids, model._feature_names = saved.classes, saved.node_ids, saved.feature_names
         model._id_title, model._charged, model._threshold = saved.id_title, saved.charged, saved.threshold
+        model._rows = saved.rows
         model._batches, model._dataset = saved.batches, saved.dataset
         model._column_rules, model._is_extended, model._folders = saved.column_rules, saved.extended, folders
         return model
@@ -779,7 +786,7 @@ class Model:
     @property
     def arrivals(self) -> Arrivals:
         """Who has been asked, batch by batch."""
-        return Arrivals(self._batches, self._node_ids)
+        return Arrivals(self._batches, self._node_ids, self._rows)
 
     @property
     def column_rules(self) -> ColumnRules | None:

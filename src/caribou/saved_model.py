@@ -5,6 +5,7 @@
     released.safetensors  what the mechanisms released
     certificate.json/.md  the promise
     nodes.json            names of the nodes (edge level only, where the node set is public)
+    rows.json             of a model that can be extended, and has no names: digests of its rows of features, which are public
     extended.json         made when a run is extended, with the certificate of the extension: it must not be extended twice
     predictions/          what was released about other graphs, one folder each
 
@@ -35,7 +36,8 @@ from caribou.privacy.ledger import Ledger
 
 FORMAT = 1
 RECORD = "run.json"
-WEIGHTS, RELEASED, CERTIFICATE, NODES = "weights.safetensors", "released.safetensors", "certificate.json", "nodes.json"
+WEIGHTS, RELEASED, CERTIFICATE = "weights.safetensors", "released.safetensors", "certificate.json"
+NODES, ROWS = "nodes.json", "rows.json"
 EXTENDED, PREDICTIONS = "extended.json", "predictions"
 
 
@@ -46,7 +48,7 @@ class SavedModel:
     ``charged``: whether the fit was charged in a ledger; ``dataset``: under which name; ``batches``: how many nodes came with
     each batch, in the order of the rows: who has been asked; ``threshold``: from which probability on a node is flagged;
     ``column_rules``: how the node table was read, for the next one; ``extended``: whether the model was extended before it was
-    saved."""
+    saved; ``rows``: digests of the rows of features, by which nodes without names are known again."""
 
     method: str
     settings: Mapping[str, Any]
@@ -66,6 +68,7 @@ class SavedModel:
     threshold: Threshold | None = None
     column_rules: ColumnRules | None = None
     extended: bool = False
+    rows: tuple[str, ...] | None = None
 
 
 def write_model(saved: SavedModel, folder: str | os.PathLike[str]) -> Path:
@@ -311,6 +314,7 @@ def read_model(folder: str | os.PathLike[str]) -> SavedModel:
             threshold=_threshold(record),
             column_rules=_rules(record.get("column_rules")),
             extended=record.get("extended") is True,
+            rows=_read_ids(base / ROWS) if ROWS in record["files"] else None,
         )
     except (KeyError, TypeError, ValueError, CaribouError) as error:
         raise RunError(f"run {base} cannot be read: {error}") from error
@@ -344,8 +348,9 @@ def _write_files(saved: SavedModel, folder: Path) -> None:
         (folder / name).write_bytes(save({key: np.asarray(value, order="C") for key, value in arrays.items()}))
     saved.certificate.save(folder / CERTIFICATE)
     saved.certificate.save(folder / "certificate.md")
-    if saved.node_ids is not None:
-        (folder / NODES).write_text(json.dumps(list(saved.node_ids)), encoding="utf-8")
+    for name, words in ((NODES, saved.node_ids), (ROWS, saved.rows)):
+        if words is not None:
+            (folder / name).write_text(json.dumps(list(words)), encoding="utf-8")
     record = {
         "format": FORMAT,
         "method": saved.method,

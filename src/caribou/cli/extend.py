@@ -49,6 +49,12 @@ def extend(
     left: Annotated[
         bool, typer.Option("--left", help="Declare that known nodes which are not in the graph have left.")
     ] = False,
+    same_order: Annotated[
+        bool,
+        typer.Option(
+            "--same-order", help="Without ids: declare that the first rows are the nodes of the run, in its order."
+        ),
+    ] = False,
 ) -> None:
     """Score nodes that arrived since: every pair with an arrival is asked once, old pairs never again. It costs nothing more.
 
@@ -67,7 +73,7 @@ def extend(
     source = GraphSource(graph=graph, nodes=nodes, columns=column or (), classes=classes, tables=tables)
     data = source.load(unit=model.budget.unit, saved=model.column_rules)
     noted = noted_ledger(ledger, purpose=purpose, person=person, period=period)
-    later = model.extend(data, ledger=noted, spend=spend, left=left, name=name)
+    later = model.extend(data, ledger=noted, spend=spend, left=left, same_order=same_order, name=name)
     save_or_spool(later, out)
     cost = f"a release of its own: {later.budget}" if spend else "at no further cost: a batch of the same release"
     where = "" if ledger is None else f", entered in {ledger}"

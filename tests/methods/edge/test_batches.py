@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -225,3 +226,13 @@ def test_a_batch_that_pays_for_itself_does_not_cover_what_is_older() -> None:
         assert f"since certificate {first.certificate.certificate_id}" in own.released[0]
         assert verify(own).passed
     assert "after_certificate" not in first.extend(MONTHS[1]).certificate.public_parameters
+
+
+def test_rows_that_were_moved_are_refused_also_by_a_saved_model(tmp_path: Path) -> None:
+    cb.Votes(cb.Budget(4.0), max_rounds=1).fit(MONTHS[0]).save(tmp_path / "run")
+    order = np.array([*range(1, 130), 0, *range(130, 170)])
+    u, v = np.argsort(order)[MONTHS[1].edge_index]
+    moved = cb.Graph.from_edges(MONTHS[1].features[order], [u, v], MONTHS[1].labels[order])
+    with pytest.raises(InputError, match="got row 0 with the features that row 1 had"):
+        cb.load(tmp_path / "run").extend(moved)
+    assert cb.load(tmp_path / "run").extend(MONTHS[1]).num_nodes == 170
