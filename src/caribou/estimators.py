@@ -307,8 +307,8 @@ class Model:
     def predict_proba(self, data: Any = None, *, training_graph: bool = False, spend: bool = False) -> np.ndarray:
         """Class probabilities. [n, C]
 
-        Without ``data``, or with the graph that `fit` was given, these are the nodes of the training graph, and nothing is spent. With
-        ``data`` these are the nodes of another graph, which costs a new release about that graph within the same budget. A
+        Without ``data``, or with the graph that `fit` was given, these are the nodes of the training graph, and nothing is spent.
+        With other ``data`` these are the nodes of another graph, which costs a new release about that graph within the same budget. A
         warning says so, and the ledger that `fit` was given is charged. ``training_graph=True`` declares that ``data`` is the
         training graph again: what was released is used, and nothing is spent. This is needed at node level after loading,
         because a saved model holds no features. The nodes must be in the order of training. At edge level their names are
@@ -577,8 +577,8 @@ class Model:
         for folder in self._folders if ledger is None else ():
             if not is_run_of(folder, own):
                 raise RunError(
-                    f"run must lie where the model was saved, {folder}, to note there that it is extended, got none: load it from "
-                    "where it lies now, or give a ledger that holds it (ledger=, --ledger)"
+                    f"run must lie where the model was saved, {folder}, to note there that it is extended, got none: load it "
+                    "from where it lies now, or give a ledger that holds it (ledger=, --ledger)"
                 )
         self._is_extended = True
         return ExtensionMarkers.of([folder for folder in self._folders if is_run_of(folder, own)], own, dataset)

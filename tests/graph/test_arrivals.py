@@ -143,7 +143,11 @@ def test_rows_without_names_are_known_by_their_features(sparse: bool) -> None:
     for graph in (of(x), of(changed), Graph.from_edges(x, [[0], [1]])):
         known.require_same_people(graph)
     exchanged, inserted = x[[1, 0, *range(2, 8)]], x[[0, 6, *range(1, 6), 7]]
-    for rows, words in ((exchanged, "row 0 with the features that row 1 had"), (inserted, "got row 2 with"), (x + 1, "0 of 6")):
+    for rows, words in (
+        (exchanged, "row 0 with the features that row 1 had"),
+        (inserted, "got row 2 with"),
+        (x + 1, "0 of 6"),
+    ):
         with pytest.raises(InputError, match=f"rows without ids must be where they were.*{words}.*--same-order"):
             known.require_same_people(of(rows))
         known.require_same_people(of(rows), same_order=True)

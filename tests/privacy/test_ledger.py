@@ -446,9 +446,7 @@ class TestIdentity:
         ledger.set_budget("survey", Budget(1), per="month")
         ledger.charge("survey", "edge", pure(0.75), description="one")
         now[0] = NOON - timedelta(days=31)
-        with pytest.raises(
-            LedgerError, match=r"clock must not be before the newest entry.* UTC, got .*set the clock"
-        ):
+        with pytest.raises(LedgerError, match=r"clock must not be before the newest entry.* UTC, got .*set the clock"):
             ledger.charge("survey", "edge", pure(0.25), description="two")
         assert len(ledger.entries()) == 1
         ledger.record_past("survey", "edge", pure(0.25), description="made elsewhere")

@@ -8,6 +8,7 @@ edge level, where the node set is, and is saved with a model.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import re
 import unicodedata
 from collections import Counter
@@ -21,7 +22,6 @@ from caribou._validate import integer
 from caribou.errors import InputError
 from caribou.graph.graph import Graph
 from caribou.graph.split import Split
-
 
 _ROWS = 1 << 14
 """Rows of features that are looked at together: bounds the memory of a dense table."""
@@ -222,7 +222,7 @@ def row_digests(graph: Graph) -> tuple[str, ...]:
         part.sum_duplicates()
         part.eliminate_zeros()
         columns, values, ends = part.indices.astype("<i8"), part.data.astype("<f4"), part.indptr.tolist()
-        for a, b in zip(ends[:-1], ends[1:], strict=True):
+        for a, b in itertools.pairwise(ends):
             cells = columns[a:b].tobytes() + values[a:b].tobytes()
             found.append(hashlib.blake2b(cells, digest_size=8).hexdigest())
     return tuple(found)
@@ -231,7 +231,7 @@ def row_digests(graph: Graph) -> tuple[str, ...]:
 def _folded(name: str) -> str:
     """A name without what a table program changes on its way, or the eye does not see.
 
-    Leading zeros, case, blanks, quotes, the kind of dash, Unicode form, signs that are not shown, a plus sign, and .0 of a number.
+    Leading zeros, case, blanks, quotes, the kind of dash, Unicode form, signs that are not shown, and a plus or .0 of a number.
     """
     plain = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
     if not plain.isascii():
