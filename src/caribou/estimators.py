@@ -308,9 +308,9 @@ class Model:
         """Class probabilities. [n, C]
 
         Without ``data``, or with the graph that `fit` was given, these are the nodes of the training graph, and nothing is spent.
-        With other ``data`` these are the nodes of another graph, which costs a new release about that graph within the same budget. A
-        warning says so, and the ledger that `fit` was given is charged. ``training_graph=True`` declares that ``data`` is the
-        training graph again: what was released is used, and nothing is spent. This is needed at node level after loading,
+        With other ``data`` these are the nodes of another graph, which costs a new release about that graph within the same
+        budget. A warning says so, and the ledger that `fit` was given is charged. ``training_graph=True`` declares that ``data``
+        is the training graph again: what was released is used, and nothing is spent. This is needed at node level after loading,
         because a saved model holds no features. The nodes must be in the order of training. At edge level their names are
         compared; at node level a saved model holds none.
 
