@@ -121,11 +121,16 @@ class ExtensionMarker:
 
     def certificate(self, make: Callable[[], Certificate], ledger: Path | None) -> Certificate:
         """A new certificate, written down here before it is charged, or a refusal."""
+        made = make()
+        self.note(made.certificate_id, ledger)
+        return made
+
+    def note(self, certificate_id: str, ledger: Path | None) -> None:
+        """Write down by which certificate the run is about to be extended, or refuse."""
         opened = None if ledger is None or not ledger.exists() else Ledger(ledger, create=False)
         # keyed: it says whether two ledgers are the same one, and tells nothing else about it
         same = None if opened is None else opened.fingerprint([b"extension", self._extends.encode()])
-        made = make()
-        own = {"extends": self._extends, "certificate": made.certificate_id, "ledger": same, "asked": False}
+        own = {"extends": self._extends, "certificate": certificate_id, "ledger": same, "asked": False}
         try:
             with open(self.path, "x", encoding="utf-8") as file:
                 file.write(json.dumps(own) + "\n")
@@ -141,7 +146,6 @@ class ExtensionMarker:
         except OSError as error:
             raise self._not_writable(error) from error
         self._own = own
-        return made
 
     @property
     def is_charged(self) -> bool:
@@ -203,7 +207,7 @@ class ExtensionMarkers:
         made = make()
         try:
             for marker in self._markers:
-                marker.certificate(lambda: made, ledger)
+                marker.note(made.certificate_id, ledger)
         except BaseException:
             self.refused()
             raise
