@@ -1,20 +1,22 @@
 """Two generated graphs in which a neighbour's features tell the class, and its class does not.
 
-Grid game: cells of a board, joined with the cells around them; a fifth of them hide a mine, which is the class. The features of a
-cell say how many mines lie around it, or that it is still covered. Reference: Platonov, Kuznedelev, Diskin, Babenko, Prokhorenkova,
-"A critical look at the evaluation of GNNs under heterophily", ICLR 2023 (minesweeper).
+Grid game: cells of a board, joined with the cells around them. A fifth of them hide a mine, which is the class. The features of
+a cell say how many mines lie around it, or that it is still covered. Reference: Platonov, Kuznedelev, Diskin, Babenko,
+Prokhorenkova, "A critical look at the evaluation of GNNs under heterophily", ICLR 2023 (minesweeper).
 
-Neighbour features: a node's class decides which groups its neighbours come from, and its features show its own group, which does
-not depend on its class.
+Neighbour features: a node's class decides which groups its neighbours come from. Its features show its own group, which does not
+depend on its class.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 
 from caribou._validate import integer
+from caribou.errors import InputError
 from caribou.graph import Graph
 from caribou.randomness import Streams
 
@@ -42,8 +44,21 @@ class GridGame:
         """Undirected: rows, columns and both diagonals."""
         return 2 * (self.side - 1) * (2 * self.side - 1)
 
+    @classmethod
+    def of(cls, nodes: int) -> GridGame:
+        """A board of so many cells.
+
+        >>> GridGame.of(400).side
+        20
+        """
+        side = math.isqrt(nodes)
+        if side**2 != nodes:
+            raise InputError(f"nodes of grid-game must be a square number, such as {side**2}, got {nodes}")
+        return cls(side)
+
     features = 10
     classes = 2
+    source = "mines on a board, a neighbour's features tell"
 
 
 def grid_game(game: GridGame, seed: int, name: str = "grid-game") -> Graph:
@@ -68,8 +83,11 @@ def grid_game(game: GridGame, seed: int, name: str = "grid-game") -> Graph:
 
 @dataclass(frozen=True)
 class NeighbourFeatures:
-    """``nodes`` of ``classes`` classes and as many groups; an edge is ``preference`` times as likely for every end whose class
-    asks for the group of the other end."""
+    """Nodes of some classes and as many groups.
+
+    preference: an edge is so many times as likely for every end whose class asks for the group of the other end.
+    signal: distance between any two means of groups, in standard deviations of a feature inside its group.
+    """
 
     nodes: int = 3000
     classes: int = 4
@@ -80,6 +98,16 @@ class NeighbourFeatures:
 
     def __post_init__(self) -> None:
         integer(at_least=100, nodes=self.nodes)
+
+    @classmethod
+    def of(cls, nodes: int) -> NeighbourFeatures:
+        """A graph of so many nodes."""
+        return cls(nodes)
+
+    @property
+    def source(self) -> str:
+        """How it is made."""
+        return "groups that classes ask for, a neighbour's features tell"
 
     @property
     def edges(self) -> int:

@@ -1,8 +1,8 @@
 """Votes: every pair of nodes is asked at most once, at any depth. Pure epsilon-DP or exact mu-GDP at edge level.
 
 A stage lets some nodes send one symbol each over their edges to some receivers, and releases, per receiver and symbol, the
-number of messages plus noise. The alphabet of a stage is finite: classes, codes of public features, or pairs of both. The alphabet,
-who may send what, who receives and which end of a pair sends are functions of public values and of earlier releases. One edge
+number of messages plus noise. The alphabet of a stage is finite: classes, codes of public features, or pairs of both. Alphabet,
+senders, messages, receivers and which end of a pair sends are functions of public values and of earlier releases. One edge
 therefore adds 1 to at most one entry of the whole transcript.
 """
 

@@ -84,8 +84,8 @@ def _pooled(
 def symbol_rates(counts: np.ndarray, labels: np.ndarray, exposure: np.ndarray, classes: int) -> np.ndarray:
     """R[k, s], expected messages of symbol s of a node of class k, by empirical Bayes: class means, shrunk to the mean of all.
 
-    Symbols need not be classes, so no shape of R is expected. Some are much rarer than others, so what is shrunk is the ratio to the
-    mean, with a variance of ratios that is the same for all symbols. -> [C, S]
+    Symbols need not be classes, so no shape of R is expected. Some are much rarer than others, so what is shrunk is the ratio to
+    the mean, with a variance of ratios that is the same for all symbols. -> [C, S]
 
     Args:
         counts: [n, S], released about nodes whose labels are known.
@@ -115,8 +115,8 @@ def symbol_rates(counts: np.ndarray, labels: np.ndarray, exposure: np.ndarray, c
 def message_information(counts: np.ndarray, labels: np.ndarray, classes: int, excess: float = 0.0) -> float:
     """What messages tell about the receiver's class: sum_k pi_k sum_s ((m_ks - m_s)^2 - v_ks) / V_s.
 
-    m_ks: mean count of symbol s at receivers of class k; m_s, V_s: mean and variance of all; v_ks: the sampling variance of m_ks. It
-    is subtracted, so that messages without meaning have an expected information of about 0, however noisy.
+    m_ks: mean count of symbol s at receivers of class k; m_s, V_s: mean and variance of all; v_ks: the sampling variance of m_ks.
+    It is subtracted, so that messages without meaning have an expected information of about 0, however noisy.
 
     Args:
         counts: [n, S], noisy counts of receivers with known labels.

@@ -29,8 +29,8 @@ GROUPS = 20
 def pilot_share(roles: VoteRoles) -> float:
     """The share of the labelled nodes that are the pilot's senders. Public.
 
-    Where own features tell nothing about the class, those of neighbours are the only use that features can have, and class messages
-    of unlabelled nodes tell nothing: a larger pilot risks little and sees more.
+    Where own features tell nothing about the class, the features of neighbours are all that features can be good for, and class
+    messages of unlabelled nodes tell nothing: a larger pilot risks little and sees more.
     """
     labels = roles.labels[roles.order]
     shares = np.bincount(labels, minlength=roles.classes) / len(labels)

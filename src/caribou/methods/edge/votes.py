@@ -56,8 +56,9 @@ class VotesEdge:
     chooses the checkpoints of the prior and, out of fold on calibration nodes, the head and whether later rounds are kept
     (None: accuracy and cross-entropy).
     ``class_weight``: "balanced" gives every class the same weight in the losses, None every node.
-    ``alphabet``: what nodes say: their "class", or the "code" of their features; "auto" lets a ``pilot``, a share of the labelled
-    nodes (None: 0.1, or 0.3 where own features tell nothing), say both, and takes what tells their neighbours more. ``codes``: how many codes there are at most.
+    ``alphabet``: what nodes say: their "class", or the "code" of their features; "auto" lets a pilot say both, and takes what
+    tells its neighbours more. ``pilot``: the share of the labelled nodes in it (None: 0.1, or 0.3 where own features tell nothing about
+    the class). ``codes``: how many codes there are at most.
 
     Formal guarantee: the transcript is budget.epsilon-DP at edge level, with Gaussian noise (budget.epsilon, budget.delta)-DP
     (docs/privacy.md, Theorem 4); everything else is computed from it and from public values.
