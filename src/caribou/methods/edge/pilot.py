@@ -18,16 +18,20 @@ from caribou.models.vote_model import voters
 
 LOUDEST = 0.5
 """Largest variance of the noise of a count at which a pilot is asked (epsilon of 1.75 and more): below, it would tell nothing."""
+QUIET = 0.5
+"""Variance of the noise of a sum over codes up to which the sum stands for its entries."""
 SHARE, LARGER_SHARE = 0.1, 0.3
 """Shares of the labelled nodes that are the pilot's senders: the larger one where own features tell nothing about the class."""
-TELLING = 0.97
-"""Own features tell something if the prior has at most so much of the cross-entropy of the class shares."""
+TELLING, CLEAR = 0.97, 0.6
+"""Own features tell something about the class, or most of it, if the prior has less than so much of the classes' entropy."""
 GROUPS = 20
 """Groups of the jackknife."""
 
 
 def pilot_share(roles: VoteRoles) -> float:
-    """The share of the labelled nodes that are the pilot's senders. Public.
+    """The share of the labelled nodes that are the pilot's senders, 0 if there is none to be asked. Public.
+
+    Where own features tell most of the class, a class says about a node what its features would say, and more.
 
     Where own features tell nothing about the class, the features of neighbours are all that features can be good for, and class
     messages of unlabelled nodes tell nothing: a larger pilot risks little and sees more.
@@ -36,6 +40,8 @@ def pilot_share(roles: VoteRoles) -> float:
     shares = np.bincount(labels, minlength=roles.classes) / len(labels)
     entropy = -float((shares * np.log(np.maximum(shares, 1e-12))).sum())
     loss = float(cross_entropies(np.log(np.maximum(roles.p0[roles.order], 1e-12)), labels).mean())
+    if loss < CLEAR * entropy:
+        return 0.0
     return SHARE if loss < TELLING * entropy else LARGER_SHARE
 
 
@@ -125,3 +131,17 @@ class Pilot:
     def log_likelihood(self, model: CountModel, rates: np.ndarray, nodes: np.ndarray) -> np.ndarray:
         """Of what the pilot released about ``nodes``. rates: [C, C M] -> [nodes, C, T]"""
         return model.log_likelihood(self.counts[nodes], rates)
+
+    def class_log_likelihood(self, model: CountModel, rates: np.ndarray, nodes: np.ndarray) -> np.ndarray:
+        """The same if classes alone matter.
+
+        Under little noise sums over codes are as good as the entries, and they scatter as the counts of later rounds do:
+        overdispersed counts of symbols would not add up to overdispersed counts of classes.
+        """
+        variance = self.codes * model.budget.noise_variance
+        if variance > QUIET:
+            return self.log_likelihood(model, rates, nodes)
+        summed = rates.reshape(len(rates), -1, self.codes).sum(axis=2)
+        # the noise of a sum is nearly Gaussian; below 0.2 integers would fall between the points of the likelihood's table
+        about = CountModel(VoteBudget.gaussian(1 / max(np.sqrt(variance), 0.2)), model.overdispersed)
+        return about.log_likelihood(self.class_counts[nodes], summed)

@@ -57,8 +57,8 @@ class VotesEdge:
     (None: accuracy and cross-entropy).
     ``class_weight``: "balanced" gives every class the same weight in the losses, None every node.
     ``alphabet``: what nodes say: their "class", or the "code" of their features; "auto" lets a pilot say both, and takes what
-    tells its neighbours more. ``pilot``: the share of the labelled nodes in it (None: 0.1, or 0.3 where own features tell nothing about
-    the class). ``codes``: how many codes there are at most.
+    tells its neighbours more. ``pilot``: the share of the labelled nodes in it (None: none where own features tell
+    most of the class, 0.1, or 0.3 where they tell nothing). ``codes``: how many codes there are at most.
 
     Formal guarantee: the transcript is budget.epsilon-DP at edge level, with Gaussian noise (budget.epsilon, budget.delta)-DP
     (docs/privacy.md, Theorem 4); everything else is computed from it and from public values.
@@ -99,9 +99,11 @@ class VotesEdge:
         """The public settings."""
         return asdict(self)
 
-    def may_send_codes(self, budget: VoteBudget) -> bool:
-        """Whether nodes may say the code of their features. A public rule: under loud noise a pilot would tell nothing."""
-        return self.alphabet == "code" or (self.alphabet == "auto" and budget.noise_variance <= LOUDEST)
+    def pilot_share(self, roles: VoteRoles, budget: VoteBudget) -> float:
+        """The share of the labelled nodes in the pilot. A public rule: under loud noise a pilot would tell nothing."""
+        if self.alphabet != "auto" or budget.noise_variance > LOUDEST:
+            return 0.0
+        return min(pilot_share(roles) if self.pilot is None else self.pilot, 1 - self.calibration)
 
     def most_codes(self, classes: int) -> int:
         """How many codes there are at most. Public."""
@@ -247,12 +249,12 @@ def run_rounds(
     roles = VoteRoles.of(graph, prior, settings.calibration, settings.objective, streams.generator("votes"))
     noisy_counts = NoisyCounts(graph, C, budget, noise)
     pilot, transcript = None, {}
-    if settings.may_send_codes(budget):
+    share = settings.pilot_share(roles, budget)
+    if settings.alphabet == "code" or share > 0:
         codes = FeatureCodes.of(graph.features, M, streams.generator("codes"))
         code = codes(graph.features)
-        if settings.alphabet == "auto" and codes.count > 1:
-            share = pilot_share(roles) if settings.pilot is None else settings.pilot
-            pilot = Pilot.ask(noisy_counts, roles, code, min(share, 1 - settings.calibration))
+        if share > 0 and codes.count > 1:
+            pilot = Pilot.ask(noisy_counts, roles, code, share)
             transcript["pilot"] = pilot.counts
         if settings.alphabet == "code" or (pilot is not None and pilot.prefers_code(roles, budget)):
             tell("codes", 1)
@@ -354,7 +356,7 @@ class _Decoder:
             L[rows] = model.log_likelihood(counts[rows], rates[group])
             if self.pilot is not None:
                 by_class = self.pilot.rates_by_class(self.rates, self.roles, self.class_sizes)
-                L[rows] += self.pilot.log_likelihood(model, by_class, rows)
+                L[rows] += self.pilot.class_log_likelihood(model, by_class, rows)
         return L
 
     def _wiener(self, votes: np.ndarray, entries: int = 1) -> float:
