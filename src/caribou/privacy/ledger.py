@@ -826,7 +826,8 @@ def _total(contents: _Contents, entry: LedgerEntry) -> float:
 
 def _require_clock(contents: _Contents, time: datetime) -> None:
     """A clock that was set back would spend what an earlier period has left, or a period before the budget was set."""
-    newest = max((entry.time for entry in (*contents.releases, *contents.changes)), default=time)
+    times = [entry.time for entry in contents.releases] + [change.time for change in contents.changes]
+    newest = max(times, default=time)
     if time < newest - CLOCK_SKEW:
         raise LedgerError(
             f"clock must not be before the newest entry of the ledger, {newest:%Y-%m-%d %H:%M} UTC, got "
