@@ -13,19 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from caribou.cli.options import (
-    NO_TABLE_OPTIONS,
-    AsJson,
-    ClassNames,
-    Column,
-    DataDir,
-    Dataset,
-    GraphFile,
-    GraphSource,
-    NodeTable,
-    TableOptions,
-    with_table_options,
-)
+from caribou.cli.options import AsJson, GraphOptions, GraphSource, with_option_groups
 from caribou.cli.progress import about
 from caribou.cli.train import parse_settings
 from caribou.cli.verify import EXIT_CLAIM_FAILS
@@ -54,18 +42,13 @@ def _list(wanted: bool) -> None:
     raise typer.Exit
 
 
-@with_table_options
+@with_option_groups
 def audit(
     subject: Annotated[
         str, typer.Argument(metavar="METHOD|RUN", help="A method by name, or the folder of a saved run.")
     ],
-    dataset: Dataset = None,
-    graph: GraphFile = None,
-    nodes: NodeTable = None,
-    column: Column = None,
-    classes: ClassNames = None,
-    tables: TableOptions = NO_TABLE_OPTIONS,
-    data_dir: DataDir = None,
+    *,
+    graph: GraphOptions,
     epsilon: Annotated[
         float | None, typer.Option(help="Epsilon that a method claims (default: 4).", show_default=False)
     ] = None,
@@ -114,7 +97,7 @@ def audit(
 
     if out is not None:
         check_target(out)
-    source = GraphSource(dataset, graph, nodes, column or (), None, data_dir, classes, tables)
+    source = graph.source()
     options = parse_settings(settings or [])
     job = _job(subject, source, epsilon, delta, options, ",".join(attacks or ["all"]), runs, confidence, seed, workers)
     with _bars() as progress:
