@@ -144,7 +144,7 @@ def test_nodes_without_a_label_are_left_out_and_nothing_is_no_number() -> None:
 
 def test_a_metric_is_known_by_its_name() -> None:
     assert set(SELECTING) <= set(METRICS)
-    assert metric_name("f1") == "macro_f1"
+    assert metric_name("f1") == "f1"
     for wrong in ("speed", None, 3):
         with pytest.raises(InputError, match="metric must be one of accuracy, "):
             metric_name(wrong)

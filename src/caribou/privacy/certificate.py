@@ -259,7 +259,7 @@ class Certificate:
         rates = {question: ", ".join(_rate(*rate) for rate in r.items()) for question, r in self.attack_success.items()}
         rows = [
             ("status", self.status),
-            ("guarantee", f"epsilon = {self.epsilon:g}, delta = {self.delta:g} at {self.unit.value} level"),
+            ("guarantee", f"{self._guarantee_words} at {self.unit.value} level"),
             ("spent", f"epsilon = {self.epsilon_spent:.6g}"),
             ("holds for", self.scope.words),
             ("not protected", self.unit.unprotected),
@@ -268,6 +268,12 @@ class Certificate:
             *(("void", reason) for reason in self.void_reasons),
         ]
         return html_table("Privacy certificate", rows)
+
+    @property
+    def _guarantee_words(self) -> str:
+        """What is promised. Where nothing that is protected is read, epsilon is 0, whatever was asked for."""
+        asked = f"epsilon = {self.epsilon:g}, delta = {self.delta:g}"
+        return asked if self.epsilon_spent else f"epsilon = 0: nothing that is protected is read (asked for: {asked})"
 
     def to_markdown(self) -> str:
         """The certificate for people."""
@@ -288,7 +294,7 @@ class Certificate:
             f"| Privacy unit | {self.unit.value} |",
             f"| Neighbouring graphs | {self.unit.adjacency} |",
             f"| Not protected | {self.unit.unprotected} |",
-            f"| Guarantee | epsilon = {self.epsilon:g}, delta = {self.delta:g} |",
+            f"| Guarantee | {self._guarantee_words} |",
             f"| Spent | epsilon = {self.epsilon_spent:.6g}{mu} |",
             f"| Attack: is this {self.unit.value} there? | {rates['presence']} |",
             f"| Attack: is it this one or that one? | {rates['replacement']} |",
