@@ -157,8 +157,8 @@ def inspect_tables(
             tables.FileTable(table, csv_format(table, rules, findings)) for table in (file, node_file)
         )
         return read_frames(edge_table, node_table, titles, name, classes, rules, unit, findings)
-    except DataError:
-        raise
+    except DataError as error:
+        raise _with_flag(error, node_file) from error
     except CaribouError as error:
         raise DataError(f"{node_file}: {error}") from error
     except Exception as error:  # a damaged Parquet file may decode to cells that pandas cannot handle
@@ -166,22 +166,30 @@ def inspect_tables(
         raise DataError(f"{file}, {node_file}: unusable tables ({type(error).__name__}: {message[:200]})") from error
 
 
+def _with_flag(error: DataError, node_file: Path) -> DataError:
+    """The error, and the option that names the file, where no other flag mends it."""
+    if "--" in str(error):
+        return error
+    return DataError(f"{error} ({'--nodes' if str(error).startswith(f'{node_file}: ') else '--graph'})")
+
+
 def _regular_file(argument: str, path: str | os.PathLike[str]) -> Path:
     if not isinstance(path, str | os.PathLike):
         # The type only: what was passed may be a table of private data.
         raise InputError(f"{argument} must be the path of a file, got {type(path).__name__}")
     file = Path(path)
+    flag = "(--nodes)" if argument == "nodes" else "(--graph)"
     try:
         if not file.exists():
-            raise DataError(f"{file}: file not found")
+            raise DataError(f"{file}: file not found {flag}")
         if not file.is_file():
-            raise DataError(f"{file}: must be a file, got a {'directory' if file.is_dir() else 'special file'}")
+            raise DataError(f"{file}: must be a file, got a {'directory' if file.is_dir() else 'special file'} {flag}")
         if file.stat().st_size == 0:
-            raise DataError(f"{file}: the file is empty")
+            raise DataError(f"{file}: the file is empty {flag}")
         with open(file, "rb"):
             pass
     except (OSError, ValueError) as error:
-        raise DataError(f"{str(file)!r}: cannot be read ({error})") from error
+        raise DataError(f"{str(file)!r}: cannot be read ({error}) {flag}") from error
     return file
 
 

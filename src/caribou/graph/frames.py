@@ -404,7 +404,7 @@ def _require_declared(rules: ColumnRules, labels_read: bool, source: object, fin
 
 def _check_rules(rules: ColumnRules, there: list[str], id_title: str | None, table: object, findings: Findings) -> None:
     """A rule about a column that is not there is a slip. A column that an earlier table had and that was ignored may be gone."""
-    known = [*there, *([] if id_title is None else [id_title])]
+    known = [*([] if id_title is None else [id_title]), *there]
     for title in (title for title in rules.titles if title not in known):
         if title in rules.ignored:
             findings.note(Finding.UNKNOWN_RULES, f"column {title!r} is to be ignored, and is not there", column=title)
