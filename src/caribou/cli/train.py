@@ -364,11 +364,11 @@ def _threshold(runs: list[_Run]) -> dict[str, Any] | None:
     if not found:
         return None
     positive = found[0][0].positive
-    rows = [_flagging(cut, test) for cut, test in found if cut.positive == positive]
+    rows = [flagging(cut, test) for cut, test in found if cut.positive == positive]
     return {"class": runs[0].model.classes[positive], **mean_metrics(rows)}
 
 
-def _flagging(cut: Threshold, test: Metrics) -> dict[str, Any]:
+def flagging(cut: Threshold, test: Metrics) -> dict[str, Any]:
     """A threshold with precision, recall and F1 of the test nodes that it flags; None where no test node has a label."""
     matrix = cut.confusion(test.probabilities, test.labels)
     reached = matrix.per_class(("others", "members"))["members"] if matrix.total else {}

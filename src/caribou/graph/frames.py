@@ -560,7 +560,7 @@ _WRITINGS: dict[str, Callable[[str], str]] = {
     "capitals": str.casefold,
     "blanks or signs inside": lambda text: re.sub(r"[\s._/-]", "", text),
     "letters before the number": lambda text: re.sub(r"^\D+", "", text),
-    "letters and zeros before the number": lambda text: re.sub(r"^\D+0*(?=\d)", "", text),
+    "letters and zeros before the number": lambda text: re.sub(r"^\D*0*(?=\d)", "", text),
 }
 """Ways in which two tables write one id differently."""
 
