@@ -144,6 +144,7 @@ def test_nodes_without_a_label_are_left_out_and_nothing_is_no_number() -> None:
 
 @pytest.mark.parametrize("classes", [2, 3])
 def test_f1_is_that_of_the_positive_class(classes: int) -> None:
+    oracle = pytest.importorskip("sklearn.metrics")
     rng = np.random.default_rng(classes)
     y, p = rng.choice(classes, 200, p=[0.1, *[0.9 / (classes - 1)] * (classes - 1)]), rng.random((200, classes))
     each = oracle.f1_score(y, p.argmax(axis=1), average=None)
@@ -154,6 +155,7 @@ def test_f1_is_that_of_the_positive_class(classes: int) -> None:
 
 @pytest.mark.parametrize("value", [0.2, 0.5, 0.8, 1.1])
 def test_what_a_threshold_reaches_is_that_of_its_flags(value: float) -> None:
+    oracle = pytest.importorskip("sklearn.metrics")
     rng = np.random.default_rng(3)
     y, p = rng.integers(-1, 2, 300), rng.random((300, 2))
     made = Threshold(1, value, 0.0).confusion(p, y)

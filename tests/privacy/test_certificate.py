@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
+import caribou as cb
 from caribou.errors import CertificateError
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.privacy import certificate as certificate_module
