@@ -440,7 +440,7 @@ def test_words_of_the_owner_are_shown_as_words_and_decide_nothing() -> None:
     assert "- data set: chain-s\n" in made.to_markdown()
     record = made.to_dict()
     checks = [(check.name, check.passed) for check in verify(made).checks]
-    for words in ("fraud | Guarantee | epsilon = 0 |", "# Privacy certificate", "[a](b)"):
+    for words in ("fraud | Guarantee | epsilon = 0 |", "# Void", "[a](b)"):
         told = {**record, "public_parameters": {**record["public_parameters"], "dataset": words, "purpose": words}}
         other = Certificate.from_dict(told)
         assert [(check.name, check.passed) for check in verify(other).checks if "declared" not in check.name] == [
