@@ -142,9 +142,34 @@ def test_nodes_without_a_label_are_left_out_and_nothing_is_no_number() -> None:
     assert Reliability.of(p, some).count.sum() == kept.sum()
 
 
+@pytest.mark.parametrize("classes", [2, 3])
+def test_f1_is_that_of_the_positive_class(classes: int) -> None:
+    oracle = pytest.importorskip("sklearn.metrics")
+    rng = np.random.default_rng(classes)
+    y, p = rng.choice(classes, 200, p=[0.1, *[0.9 / (classes - 1)] * (classes - 1)]), rng.random((200, classes))
+    each = oracle.f1_score(y, p.argmax(axis=1), average=None)
+    assert [Metrics(p, y, k).value("f1") for k in range(classes)] == pytest.approx(each.tolist())
+    usual = each[0] if classes == 2 else each.mean()
+    assert Metrics(p, y).value("f1") == pytest.approx(usual), "of two classes the rarer, of more the mean"
+
+
+@pytest.mark.parametrize("value", [0.2, 0.5, 0.8, 1.1])
+def test_what_a_threshold_reaches_is_that_of_its_flags(value: float) -> None:
+    oracle = pytest.importorskip("sklearn.metrics")
+    rng = np.random.default_rng(3)
+    y, p = rng.integers(-1, 2, 300), rng.random((300, 2))
+    made = Threshold(1, value, 0.0).confusion(p, y)
+    known = y >= 0
+    precision, recall, f1, _ = oracle.precision_recall_fscore_support(
+        y[known] == 1, p[known, 1] >= value, average="binary", zero_division=0
+    )
+    assert (made.precision[1], made.recall[1], made.f1[1]) == pytest.approx((precision, recall, f1))
+    assert made.total == known.sum()
+
+
 def test_a_metric_is_known_by_its_name() -> None:
     assert set(SELECTING) <= set(METRICS)
-    assert metric_name("f1") == "macro_f1"
+    assert metric_name("f1") == "f1"
     for wrong in ("speed", None, 3):
         with pytest.raises(InputError, match="metric must be one of accuracy, "):
             metric_name(wrong)

@@ -751,7 +751,13 @@ def test_words_of_an_entry_come_with_the_path_of_the_ledger(tmp_path: Path) -> N
     )
     with pytest.warns(UserWarning, match="is new"):
         certificate = embeddings(GRAPH, noted, tmp_path)
-    assert certificate.public_parameters["period"] == "2026-11"
+    stated = {key: certificate.public_parameters[key] for key in ("dataset", "method", "purpose", "period")}
+    assert stated == {
+        "dataset": "survey",
+        "method": "embeddings after 2 hops",
+        "purpose": "scores",
+        "period": "2026-11",
+    }
     fewer = GRAPH.without_edge(*map(int, GRAPH.edge_index[:, 5]))
     Model("gap-edp", BUDGET).fit(fewer, ledger=noted, replace_fingerprint=True)
     book = Ledger(tmp_path / "book.sqlite")

@@ -614,6 +614,25 @@ class Model:
         probabilities = self._own_probabilities() if same else self.predict_proba(graph, training_graph=True)
         return metrics_of(probabilities, graph, part, self._place_of(positive))  # type: ignore[arg-type]
 
+    def arrival_metrics(self, *, positive: str | int | None = None) -> Metrics | None:
+        """All metrics on test nodes of the last batch, as `metrics` gives them; None where none of them has a label.
+
+        Arrivals that are training or validation nodes sent their label to others, so they measure nothing.
+        """
+        if self._graph is None or self._graph.labels is None or self._graph.split is None:
+            return None
+        test = self._graph.split.test
+        rows = test[(self.is_new[test]) & (self._graph.labels[test] >= 0)]
+        if not len(rows):
+            return None
+        return Metrics(self._own_probabilities()[rows], np.array(self._graph.labels)[rows], self._place_of(positive))
+
+    @property
+    def is_new(self) -> np.ndarray:
+        """Who came with the last batch, if there was more than one (`extend`). [n], bool"""
+        before = sum(self._batches[:-1])
+        return (np.arange(sum(self._batches)) >= before) & (before > 0)
+
     @property
     def threshold(self) -> Threshold | None:
         """From which probability on a node is flagged as one of the positive class; None if no threshold was chosen.

@@ -104,6 +104,15 @@ class Threshold:
         """Who is called a member. [n, C] -> [n], bool"""
         return np.asarray(probabilities[:, self.positive] >= self.value)
 
+    def confusion(self, probabilities: np.ndarray, labels: np.ndarray) -> ConfusionMatrix:
+        """Others (0) and members (1), true by called; a negative label is unknown and left out. [n, C], [n]
+
+        >>> Threshold(1, 0.3, 0.8).confusion(np.array([[0.6, 0.4], [0.8, 0.2], [0.5, 0.5]]), np.array([1, 1, 0])).counts.tolist()
+        [[0, 1], [1, 1]]
+        """
+        members = np.where(labels < 0, -1, labels == self.positive)
+        return ConfusionMatrix.of(self.flags(probabilities).astype(np.int64), members, 2)
+
 
 def best_threshold(scored: Scored) -> tuple[float, float]:
     """The score from which on to call members for the best F1, half way to the next lower score, and that F1.
@@ -246,6 +255,19 @@ def _over_classes(
     return float(np.mean(found)) if found else math.nan
 
 
+def class_f1(confusion: ConfusionMatrix, positive: int | None = None) -> float:
+    """F1 of the most likely class: of two classes that of the ``positive`` one (None: the rarer); of more, the mean over all.
+
+    >>> matrix = ConfusionMatrix(np.array([[90, 2], [4, 4]]))
+    >>> round(class_f1(matrix), 3), round(class_f1(matrix, 0), 3), round(matrix.macro_f1, 3)
+    (0.571, 0.968, 0.77)
+    """
+    if positive is None and len(confusion.counts) != 2:
+        return confusion.macro_f1
+    support = confusion.support
+    return float(confusion.f1[int(support[1] <= support[0]) if positive is None else positive])
+
+
 def rarest(labels: np.ndarray, classes: int) -> int:
     """The class with the fewest nodes; of equal ones the last, which by habit is the positive one.
 
@@ -319,7 +341,7 @@ class Metrics:
     Args:
         probabilities: [n, C].
         labels: [n]; nodes with a negative one are left out.
-        positive: the class that rankings are about, as a number; None: of two classes the rarer, of more all of them.
+        positive: the class that rankings and F1 are about, as a number; None: of two classes the rarer, of more all of them.
 
     >>> made = Metrics(np.array([[0.9, 0.1], [0.2, 0.8], [0.6, 0.4]]), np.array([0, 1, 1]))
     >>> made.value("accuracy").__round__(3), made.value("ap"), made.to_dict(["ok", "fraud"])["majority"].__round__(3)
@@ -346,7 +368,7 @@ class Metrics:
 
     def to_dict(self, names: Sequence[str]) -> dict[str, Any]:
         """Plain JSON values, classes by their ``names``; None where there is nothing to measure."""
-        ranked = {name: _number(self.value(name)) for name in ("roc_auc", "average_precision", "brier")}
+        ranked = {name: _number(self.value(name)) for name in ("f1", "roc_auc", "average_precision", "brier")}
         reliability = self.reliability
         return {
             **self.confusion.to_dict(names),
@@ -361,6 +383,7 @@ METRICS: Mapping[str, Callable[[Metrics], float]] = {
     "accuracy": lambda m: m.confusion.accuracy,
     "balanced_accuracy": lambda m: m.confusion.balanced_accuracy,
     "macro_f1": lambda m: m.confusion.macro_f1,
+    "f1": lambda m: class_f1(m.confusion, m.positive),
     "roc_auc": lambda m: roc_auc(m.probabilities, m.labels, m.positive),
     "average_precision": lambda m: mean_average_precision(m.probabilities, m.labels, m.positive),
     "brier": lambda m: brier(m.probabilities, m.labels),
@@ -368,9 +391,9 @@ METRICS: Mapping[str, Callable[[Metrics], float]] = {
     "majority": lambda m: m.confusion.majority,
 }
 """Every metric that is one number, by name."""
-SHORT = {"ap": "average_precision", "auc": "roc_auc", "f1": "macro_f1"}
+SHORT = {"ap": "average_precision", "auc": "roc_auc"}
 """Names that people type."""
-SELECTING = ("accuracy", "balanced_accuracy", "macro_f1", "roc_auc", "average_precision")
+SELECTING = ("accuracy", "balanced_accuracy", "macro_f1", "f1", "roc_auc", "average_precision")
 """Metrics that a model can be chosen by: in [0, 1], and larger is better."""
 
 

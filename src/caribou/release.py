@@ -170,8 +170,8 @@ def execute(
             "the ledger, and record it as one without privacy: caribou ledger add --epsilon inf"
         )
     account = None if ledger is None else Account(ledger, private.name)
-    if account is not None and account.note.period is not None:
-        plan = replace(plan, public_parameters={**plan.public_parameters, "period": account.note.period})
+    words = _stated_words(plan, private.name, EntryNote() if account is None else account.note)
+    plan = replace(plan, public_parameters={**words, **plan.public_parameters})
     certificate = (
         plan.certificate(noise)
         if journal is None
@@ -190,6 +190,15 @@ def execute(
     if account is not None:
         account.mark_released(certificate)
     return Released(drawn.value, certificate)
+
+
+def _stated_words(plan: ReleasePlan, name: str, note: EntryNote) -> dict[str, str]:
+    """What an officer looks for first: data set, method, purpose and period, as the owner calls them. No check reads them.
+
+    Words that no certificate can hold are left out: they decide nothing, so they stop nothing.
+    """
+    words = {"dataset": name, "method": plan.description, "purpose": note.purpose, "period": note.period}
+    return {key: word for key, word in words.items() if word and word.isprintable()}
 
 
 def require_left(plan: ReleasePlan, private: Private, ledger: LedgerLike | None) -> None:

@@ -77,10 +77,20 @@ def extend(months: Path, folder: Path, before: str, month: int, out: str, *more:
     return done.returncode, done.stdout + done.stderr
 
 
+def scores_of(folder: Path) -> pd.DataFrame:
+    out = folder.with_suffix(".csv")
+    assert run("predict", folder, "--out", out).returncode == 0
+    return pd.read_csv(out)
+
+
 def test_three_months_cost_one_epsilon(months: Path, first: Path) -> None:
     code, said = extend(months, first, "run-0", 1, "run-1", "--period", "2026-02", "--purpose", "fraud scores")
     assert code == 0, said
     assert "90 of 90 known nodes are in the graph\n20 new nodes, at no further cost" in said
+    fresh = cb.load(first / "run-1").is_new
+    table = pd.read_csv(months / "nodes-1.csv", index_col="id").loc[np.array(cb.load(first / "run-1").node_ids)[fresh]]
+    assert f"arrivals, on {(table['split'] == 'test').sum()} test nodes with a label: accuracy " in said
+    assert "  test metrics: balanced accuracy " in said
     code, said = extend(months, first, "run-1", 2, "run-2")
     assert code == 0, said
     book = Ledger(first / "ledger.sqlite")
@@ -95,6 +105,11 @@ def test_three_months_cost_one_epsilon(months: Path, first: Path) -> None:
     scores = pd.read_csv(first / "scores.csv", index_col="id")
     known = pd.read_csv(months / "nodes-2.csv", index_col="id")
     assert set(scores.index) == set(known.index)
+    before_last = set(pd.read_csv(months / "nodes-1.csv")["id"])
+    assert scores["new"].to_dict() == {name: name not in before_last for name in scores.index}, (
+        "the last batch is marked"
+    )
+    assert "new" not in scores_of(first / "run-0")
     before = dict(zip(runs[0].node_ids, runs[0].predict_proba().tolist(), strict=True))
     after = dict(zip(runs[2].node_ids, runs[2].predict_proba().tolist(), strict=True))
     assert all(after[name] == p for name, p in before.items()), "rows of old nodes stay"

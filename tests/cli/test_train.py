@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -217,6 +218,7 @@ def test_metrics_of_a_rare_class_are_printed_and_stored(fraud: tuple[str, ...], 
     assert "rare class fraud: precision" in text
     assert "average precision" in text
     assert "p_fraud >=" in text
+    assert re.search(r"flagged test nodes \d+: precision \d.\d+, recall \d.\d+, F1 \d.\d+ ", text)
     assert "not protected attributes and labels of the nodes" in text
     record = json.loads((out / "run.json").read_text())
     assert record["settings"]["metric"] == "average_precision"
@@ -229,6 +231,9 @@ def test_metrics_of_a_rare_class_are_printed_and_stored(fraud: tuple[str, ...], 
     assert document["test_metrics"]["accuracy"] == document["test_accuracy"]["mean"]
     assert document["test_metrics"]["per_class"]["fraud"]["support"] == 4
     assert document["threshold"]["class"] == "ok"
+    reached = document["threshold"]["test"]
+    assert reached.keys() == {"precision", "recall", "f1", "flagged"}
+    assert reached["f1"] == pytest.approx(2 / (1 / reached["precision"] + 1 / reached["recall"]))
     assert len(document["test_accuracy"]["runs"]) == 1, "one fit unless more are asked for"
 
 
@@ -301,3 +306,24 @@ def test_bad_flags_are_found_before_torch_is_loaded(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path)
     assert json.loads(done.stdout) == [False] * len(BAD_FLAGS)
     assert len(done.stderr.splitlines()) == len(BAD_FLAGS), "one line each"
+
+
+@pytest.mark.usefixtures("quick_learning")
+def test_a_method_that_reads_no_edge_states_epsilon_0(fraud: tuple[str, ...], tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    text = " ".join(call("mlp", *fraud, "--epsilon", "4", "--out", str(out), "--metric", "f1").split())
+    assert "guarantee of one fit epsilon = 0 at edge level, whatever epsilon is asked for" in text
+    assert "spent nothing: no edge is read" in text
+    page = (out / "certificate.md").read_text()
+    assert (
+        "| Guarantee | epsilon = 0: nothing that is protected is read (asked for: epsilon = 4, delta = 1e-05) |" in page
+    )
+    assert json.loads((out / "run.json").read_text())["settings"]["metric"] == "f1"
+
+
+@pytest.mark.usefixtures("quick_learning")
+def test_heads_chosen_by_another_class_than_the_positive_one_are_told(fraud: tuple[str, ...]) -> None:
+    for positive, told in (("ok", True), ("fraud", False)):
+        done = CliRunner().invoke(app, ["train", "mlp", *fraud, "--metric", "f1", "--positive", positive])
+        assert done.exit_code == 0, done.output
+        assert ("heads are chosen by f1 of 'fraud', the rarer class, not of 'ok'" in done.output) is told

@@ -35,7 +35,8 @@ def test_every_planted_problem_is_found_with_its_flag() -> None:
         (Finding.SPLIT_WORDS, "split"): "--ignore split",
     }
     labels = [problem for problem in found.problems if problem.kind is Finding.NO_LABEL_WORDS]
-    assert {problem.flags[0] for problem in labels} == {"--unknown unknown", "--unknown '?'", "--unknown N/A"}
+    assert [problem.flags[0] for problem in labels] == ["--unknown unknown --unknown '?' --unknown N/A"], "all at once"
+    assert labels[0].count == 12
     assert {
         key: problem.flags[0] for key, problem in problems.items() if key[0] is not Finding.NO_LABEL_WORDS
     } == expected
@@ -62,7 +63,7 @@ def test_a_reader_refuses_with_all_problems_in_one_line() -> None:
     with pytest.raises(DataError) as caught:
         read(dirty()).require()
     message = str(caught.value)
-    assert message.startswith("tables must be mended in 12 places: (1) ")
+    assert message.startswith("tables must be mended in 10 places: (1) ")
     assert "\n" not in message
     for flag in (
         "--drop-unknown-ids",
@@ -144,3 +145,148 @@ def test_without_a_list_the_first_problem_is_the_error() -> None:
     problem = Problem(Finding.TEXT, "nodes.csv", "column 'a' must hold numbers, got 'x'")
     with pytest.raises(DataError, match=r"nodes.csv: column 'a' must hold numbers"):
         Findings(collect=False).add(problem)
+
+
+def test_the_flags_of_node_level_do_not_contradict_each_other() -> None:
+    """What is to be ignored, or is a category, gets no range: the line can be given as it is, placeholders filled in."""
+    found = read(bank(), ColumnRules(), PrivacyUnit.NODE).inspection
+    flags = " ".join(found.flags).split(" --")
+    titles = [flag.split()[1].partition("=")[0] for flag in flags if flag.split()[0] in ("ignore", "category", "range")]
+    assert sorted(titles) == ["age", "income", "opened", "segment"], "each column has one meaning"
+    rules = ColumnRules(
+        unknown=["unknown"],
+        drop_unknown_ids=True,
+        ignore=["opened"],
+        categories={"segment": ["a", "b", "c"]},
+        fills={"income": "indicator"},
+        ranges={"age": (0, 1), "income": (0, 1)},
+    )
+    words = " ".join(rules.flags()).replace("0:1", "LOW:HIGH")
+    assert {f"--{flag.removeprefix('--')}" for flag in flags} == {f"--{w}" for w in words[2:].split(" --")} | {
+        "--classes a,b,c"
+    }
+    assert read(bank(), rules, PrivacyUnit.NODE, ["fraud", "ok"]).inspection.readable
+
+
+@pytest.mark.parametrize(
+    ("written", "cause"),
+    [
+        (lambda k: f"a{k:02d}".upper(), "capitals"),
+        (lambda k: f"a-{k:02d}", "blanks or signs inside"),
+        (lambda k: f"{k:02d}", "letters before the number"),
+        (lambda k: f"{k}", "letters and zeros before the number"),
+        (lambda k: f"{k + 100}", None),
+    ],
+)
+def test_edges_of_other_ids_are_the_first_problem_with_their_cause(written, cause) -> None:
+    edges, nodes = bank()
+    edges["sender"] = [written(k) for k in range(len(edges))]
+    for rules in (ColumnRules(), RULES):
+        found = read((edges, nodes), rules).inspection
+        assert not found.readable, "dropping all edges is no way to read a graph"
+        first = found.problems[0]
+        assert first.kind is Finding.NO_MATCH
+        assert "column 'sender' holds" in first.rule
+        assert f"they differ in {cause}" in first.rule if cause else "differ" not in first.rule
+        assert "--drop-unknown-ids" not in found.flags
+
+
+def test_edges_of_other_ids_name_the_columns_that_fit() -> None:
+    edges, nodes = bank()
+    dated = edges.assign(day="2024-01-01", number=range(len(edges)))[["number", "day", "sender", "receiver"]]
+    first = read((dated, nodes), RULES).inspection.problems[0]
+    assert first.flags == ("--column source=sender --column target=receiver",)
+    keyed = nodes.assign(id=range(len(nodes)), account=nodes["id"])
+    assert read((edges, keyed), RULES).inspection.problems[0].flags == ("--column id=account",)
+    known = edges.replace("x99", "a01")
+    half = known.assign(sender=[s.upper() if k % 2 else s for k, s in enumerate(known["sender"])])
+    (some,) = [p for p in read((half, nodes), ColumnRules()).inspection.problems if p.kind is Finding.UNKNOWN_IDS]
+    assert "they differ in capitals" in some.rule
+    dropped = [n for n in read((half, nodes), RULES).inspection.notes if n.kind is Finding.UNKNOWN_IDS]
+    assert [note.count for note in dropped] == [40], "said also where they are dropped as asked"
+
+
+def test_one_class_in_two_spellings_is_a_problem_until_it_is_declared() -> None:
+    edges, nodes = bank()
+    nodes.loc[1, "label"], nodes.loc[5, "label"] = "FRAUD", " Fraud "
+    found = read((edges, nodes), RULES).inspection
+    (problem,) = found.problems
+    assert problem.kind is Finding.SPELLINGS
+    assert problem.count == 2
+    assert problem.flags == (
+        "--alias FRAUD=fraud --alias Fraud=fraud",
+        "--classes FRAUD,Fraud,fraud,ok if they are different classes",
+    )
+    rules = ColumnRules(**{**RULES.to_dict(), "aliases": {"FRAUD": "fraud", "Fraud": "fraud"}})
+    assert read((edges, nodes), rules).inspection.class_counts == {"fraud": 10, "ok": 20}
+    apart = read((edges, nodes), RULES, classes=["FRAUD", "Fraud", "fraud", "ok"]).inspection
+    assert apart.class_counts == {"FRAUD": 1, "Fraud": 1, "fraud": 8, "ok": 20}
+    assert Finding.SPELLINGS not in {note.kind for note in apart.notes}
+    declared = read((edges, nodes), RULES, PrivacyUnit.NODE, ["fraud", "ok"]).inspection
+    (note,) = [note for note in declared.notes if note.kind is Finding.SPELLINGS]
+    assert note.count == 2
+    assert note.flags == ("--alias FRAUD=fraud --alias Fraud=fraud",)
+    others = read((edges, nodes), RULES, classes=["fraud", "good"]).inspection
+    assert [note.count for note in others.notes if note.kind is Finding.OTHER_LABELS] == [20]
+
+
+def test_spellings_of_a_category_are_noted() -> None:
+    edges, nodes = bank()
+    nodes.loc[0, "segment"] = "Private"
+    learned = ColumnRules(**{**RULES.to_dict(), "categories": {"segment": None}})
+    for rules in (RULES, learned):
+        notes = [
+            note for note in read((edges, nodes), rules).inspection.notes if "--alias Private=private" in note.flags
+        ]
+        assert [note.column for note in notes] == ["segment"]
+    rules = ColumnRules(**{**RULES.to_dict(), "aliases": {"Private": "private"}})
+    assert Finding.UNSEEN not in {note.kind for note in read((edges, nodes), rules).inspection.notes}
+
+
+def test_a_rule_names_a_column_of_features_that_is_there() -> None:
+    for change, message in (
+        ({"ignore": ["opend"]}, r"got 'opend' \(--ignore\), found .*; did you mean 'opened'\?"),
+        ({"ignore": ["opened", "colour"]}, r"got 'colour' \(--ignore\), found"),
+        ({"percent": ["Age"]}, r"got 'Age' \(--percent\), found .*; did you mean 'age'\?"),
+        (
+            {"fills": {"label": 0}},
+            r"rules must name columns of features, got the label column 'label' \(--fill\); give --column",
+        ),
+        ({"ranges": {"id": (0, 1)}}, r"rules must name columns of features, got the id column 'id' \(--range\)"),
+    ):
+        with pytest.raises(DataError, match=message):
+            read(bank(), ColumnRules(**{**RULES.to_dict(), **change})).require()
+    graph = read(bank(), RULES).require()
+    edges, nodes = bank()
+    later = read((edges, nodes.drop(columns="opened")), graph.column_rules).inspection
+    assert later.readable, "a column that was ignored before may be gone from the next table"
+    assert [note.column for note in later.notes if note.kind is Finding.UNKNOWN_RULES] == ["opened"]
+
+
+def test_numbers_of_other_countries_and_percentages_name_their_flags() -> None:
+    edges, nodes = bank()
+    nodes["income"] = [None if k % 7 == 0 else f"{k}.000,5" for k in range(len(nodes))]
+    nodes["share"] = [f"{k},5 %" for k in range(len(nodes))]
+    nodes["rate"] = ["n/a" if k == 3 else f"{k} %" for k in range(len(nodes))]
+    nodes["price"] = [f"1,{k:03d}" for k in range(len(nodes))]
+    found = read((edges, nodes), RULES).inspection
+    flags = {p.column: p.flags[:-1] for p in found.problems if p.kind is Finding.NUMERALS}
+    assert flags == {
+        "income": ("--decimal ,",),
+        "share": ("--decimal , --percent share", "--decimal . --percent share")[:1],
+        "rate": ("--percent rate --unknown n/a",),
+        "price": ("--decimal ,", "--decimal ."),
+    }
+    assert found.flags == ("--decimal ,", "--percent share", "--percent rate", "--unknown n/a")
+    more = {"decimal": ",", "percent": ["share", "rate"], "unknown": ["unknown", "n/a"], "fills": {"*": "indicator"}}
+    rules = ColumnRules(**{**RULES.to_dict(), **more})
+    graph = read((edges, nodes), rules).require()
+    values = {name: graph.features[:, k] for k, name in enumerate(graph.feature_names or ())}
+    assert values["share"][:3].tolist() == pytest.approx([0.005, 0.015, 0.025])
+    assert values["price"][:3].tolist() == pytest.approx([1, 1.001, 1.002])
+    assert values["rate"][:2].tolist() == pytest.approx([0, 0.01])
+    assert values["rate=empty"].sum() == 1
+    plain = nodes.assign(income=[None if k % 7 == 0 else k * 1000 + 0.5 for k in range(len(nodes))])
+    same = read((edges, plain), rules).require()
+    assert values["income"].tolist() == same.features[:, list(same.feature_names or ()).index("income")].tolist()
+    assert not ColumnRules(percent=["share"]).same_features(ColumnRules())

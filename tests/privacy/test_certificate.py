@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
+import caribou as cb
 from caribou.errors import CertificateError
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.privacy import certificate as certificate_module
@@ -429,3 +430,27 @@ def test_what_the_schema_refuses_is_refused_on_reading() -> None:
         with pytest.raises(CertificateError):
             Certificate.from_dict(changed)
     assert math.isfinite(make().epsilon)
+
+
+def test_words_of_the_owner_are_shown_as_words_and_decide_nothing() -> None:
+    from caribou.privacy.verify import verify
+
+    graph, layer = cb.datasets.load("chain-s"), cb.ContractiveGraphLayer(0.8)
+    made = cb.release(graph, layer, hops=1, budget=cb.Budget(2), bounds=cb.Bounds(degree_floor=2)).certificate
+    assert "- data set: chain-s\n" in made.to_markdown()
+    record = made.to_dict()
+    checks = [(check.name, check.passed) for check in verify(made).checks]
+    for words in ("fraud | Guarantee | epsilon = 0 |", "# Void", "[a](b)"):
+        told = {**record, "public_parameters": {**record["public_parameters"], "dataset": words, "purpose": words}}
+        other = Certificate.from_dict(told)
+        assert [(check.name, check.passed) for check in verify(other).checks if "declared" not in check.name] == [
+            check for check in checks if "declared" not in check[0]
+        ]
+        page = other.to_markdown()
+        assert page.count("| Guarantee |") == 1
+        assert words not in page, "signs of Markdown are escaped"
+    odd = cb.release(
+        graph.renamed("two\nlines"), layer, hops=1, budget=cb.Budget(2), bounds=cb.Bounds(degree_floor=2)
+    ).certificate
+    assert "dataset" not in odd.public_parameters, "words that no certificate can hold are left out"
+    assert Certificate.from_json(odd.to_json()) == odd

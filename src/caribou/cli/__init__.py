@@ -99,7 +99,7 @@ def main() -> None:
             warnings.showwarning = _one_line
             code = app(standalone_mode=False)
     except CaribouError as error:
-        _fail(str(error), EXIT_BAD_INPUT)
+        _fail(f"{error}{_flag_of(str(error))}", EXIT_BAD_INPUT)
     except _UsageError as error:
         message = error.format_message()
         if not message:  # no arguments: the help was shown
@@ -126,6 +126,22 @@ def _given(error: Any) -> str:
         if option in options and "got" not in error.format_message():
             return f", got {value if equals else following!r}"
     return ""
+
+
+_OTHER_NAMES = {"setting": "--set"}
+"""Fields whose option has another name."""
+
+
+def _flag_of(message: str) -> str:
+    """The option of the command that a message is about: it begins with a field. Nothing where it names a flag already."""
+    if "--" in message:
+        return ""
+    command: Any = typer.main.get_command(app)
+    for word in sys.argv[1:]:
+        command = getattr(command, "commands", {}).get(word, command)
+    field = message.split(maxsplit=1)[0].rstrip(":") if message.split() else ""
+    option = _OTHER_NAMES.get(field, f"--{field.replace('_', '-')}")
+    return f" ({option})" if any(option in parameter.opts for parameter in command.params) else ""
 
 
 def _fail(message: str, code: int) -> None:

@@ -42,7 +42,9 @@ def choose(
     ] = None,
     metric: Annotated[
         str,
-        typer.Option(help="What is best: accuracy, balanced_accuracy, macro_f1, roc_auc or ap (average precision)."),
+        typer.Option(
+            help="What is best: accuracy, balanced_accuracy, macro_f1, f1, roc_auc or ap (average precision)."
+        ),
     ] = "accuracy",
     no_fits: Annotated[
         bool,

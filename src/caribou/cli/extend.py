@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from caribou.cli.options import EntryOptions, FileOptions, Name, Spend, with_option_groups
 from caribou.cli.spool import save_or_spool
+from caribou.cli.train import flagging, metric_rows
+
+if TYPE_CHECKING:
+    from caribou.estimators import Model
 
 
 @with_option_groups
@@ -41,7 +45,7 @@ def extend(
     For runs of votes-edp. All batches of a release cost its epsilon once. Nodes are known by their ids, which must not change.
     Predictions of old nodes stay as they were: an edge that appeared between two of them since is never read. A run can be
     extended once; extend the new one next month. Tables are read by the rules of the run. The ledger must be the one that the run
-    was charged in. The name is that of the run.
+    was charged in. The name is that of the run. Predictions mark the arrivals in the column new.
 
     Example: caribou extend run --graph nov-edges.csv --nodes nov-nodes.csv --out run-nov
     """
@@ -57,4 +61,23 @@ def extend(
     where = "" if ledger.path is None else f", entered in {ledger.path}"
     typer.echo(f"{model.arrivals.found(data)} of {model.num_nodes} known nodes are in the graph")
     typer.echo(f"{later.num_nodes - model.num_nodes} new nodes, {cost}{where}")
+    _print_metrics(later)
     typer.echo(f"saved {out} (caribou predict {out} --out predictions.csv; next time: caribou extend {out})")
+
+
+def _print_metrics(later: Model) -> None:
+    """How good the predictions of the arrivals are, as far as these have labels; at edge level labels are public."""
+    found = later.arrival_metrics()
+    if found is None:
+        typer.echo("no arrival is a test node with a label: their predictions are not measured")
+        return
+    cut = later.threshold
+    threshold = None if cut is None else {"class": later.classes[cut.positive], **flagging(cut, found)}
+    document = {"test_metrics": found.to_dict(later.classes), "threshold": threshold}
+    accuracy, majority = found.value("accuracy"), found.value("majority")
+    typer.echo(
+        f"arrivals, on {found.confusion.total:g} test nodes with a label: accuracy {accuracy:.1%} (always the most frequent "
+        f"class: {majority:.1%})"
+    )
+    for title, words in metric_rows(document):
+        typer.echo(f"  {title}: {words}")

@@ -170,6 +170,14 @@ class TableOptions:
             "--unknown", metavar="WORD", help="Tables: a word that means an empty cell or no label; may be repeated."
         ),
     ] = None
+    alias: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--alias",
+            metavar="WORD=CLASS",
+            help="Tables: a word of labels or categories that is read as another one: FRAUD=fraud; may be repeated.",
+        ),
+    ] = None
     drop_unknown_ids: Annotated[
         bool, typer.Option("--drop-unknown-ids", help="Tables: leave out edges with an end that is in no row of nodes.")
     ] = False
@@ -203,6 +211,36 @@ class TableOptions:
     log_range: Annotated[
         list[str] | None,
         typer.Option("--log", metavar="COLUMN=LOW:HIGH", help="Tables: the same on a logarithmic scale, for amounts."),
+    ] = None
+    percent: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--percent",
+            metavar="COLUMN",
+            help="Tables: a column of percentages: 12 and 12 % are 0.12; may be repeated.",
+        ),
+    ] = None
+    decimal: Annotated[
+        str | None,
+        typer.Option(
+            "--decimal",
+            metavar="MARK",
+            help="Tables: the decimal mark of numbers in text, a comma or a point; with a comma 1.234,5 is 1234.5.",
+        ),
+    ] = None
+    separator: Annotated[
+        str | None,
+        typer.Option(
+            "--separator",
+            metavar="SIGN",
+            help="CSV: the sign between cells, or tab (default: as the line of titles shows).",
+        ),
+    ] = None
+    encoding: Annotated[
+        str | None,
+        typer.Option(
+            "--encoding", metavar="NAME", help="CSV: the encoding of files that are not UTF-8, such as latin-1."
+        ),
     ] = None
     sql_edges: Annotated[
         str | None, typer.Option("--sql-edges", metavar="SELECT", help="The edge table as a query, instead of --graph.")
@@ -238,12 +276,17 @@ class TableOptions:
         categories = dict(_category(text) for text in self.category or ())
         return ColumnRules(
             unknown=self.unknown or (),
+            aliases=_once("alias", [_alias(text) for text in self.alias or ()]),
             drop_unknown_ids=self.drop_unknown_ids,
             ignore=self.ignore or (),
             categories=categories,
             fills=_once("fill", [_fill(text, categories) for text in self.fill or ()]),
             ranges=_once("range", [_range("range", text) for text in self.value_range or ()]),
             logs=_once("log", [_range("log", text) for text in self.log_range or ()]),
+            percent=self.percent or (),
+            decimal=self.decimal,
+            separator=self.separator,
+            encoding=self.encoding,
         )
 
 
@@ -293,6 +336,13 @@ class GraphOptions:
         return self.files.source(self.graph, dataset=self.dataset, data_dir=self.data_dir, name=name)
 
 
+def _alias(text: str) -> tuple[str, str]:
+    word, equals, meant = text.partition("=")
+    if not equals or not word.strip() or not meant.strip():
+        raise InputError(f"alias must be WORD=CLASS, got {text!r} (--alias FRAUD=fraud)")
+    return word.strip(), meant.strip()
+
+
 def _category(text: str) -> tuple[str, list[str] | None]:
     title, equals, words = text.partition("=")
     if not title.strip():
@@ -325,7 +375,8 @@ def _once(flag: str, pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for title, value in pairs:
         if title in found:
-            raise InputError(f"{flag} must be given once for a column, got {title!r} twice (--{flag})")
+            what = "word" if flag == "alias" else "column"
+            raise InputError(f"{flag} must be given once for a {what}, got {title!r} twice (--{flag})")
         found[title] = value
     return found
 
@@ -417,9 +468,19 @@ class GraphSource:
         if self.tables.is_sql and self.nodes is not None:
             raise InputError("nodes must not go with --sql-nodes, got both (--nodes)")
         column_titles(self.columns)
-        for file in (self.graph, self.nodes):
+        self._check_csv()
+        for flag, file in (("graph", self.graph), ("nodes", self.nodes)):
             if file is not None and not file.exists():
-                raise InputError(f"{file}: file not found")
+                raise InputError(f"{file}: file not found (--{flag})")
+
+    def _check_csv(self) -> None:
+        """How a CSV file is written says nothing about other sources."""
+        given = {"separator": self.tables.separator, "encoding": self.tables.encoding}
+        for name, value in given.items():
+            if value is not None and not any(
+                file is not None and file.suffix.lower() == ".csv" for file in (self.graph, self.nodes)
+            ):
+                raise InputError(f"{name} must go with tables in .csv files, got {value!r} without (--{name})")
 
     def _own_graph(
         self, seed: int, otherwise: Sequence[str] | None, unit: PrivacyUnit | None, saved: ColumnRules | None

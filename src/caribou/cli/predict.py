@@ -120,7 +120,8 @@ def predict(
     training graph with --training-graph, which is free.
 
     Where there are two classes the column flagged says whose probability of the positive class reaches the threshold. At edge
-    level a run has the threshold with the best F1 on its validation nodes.
+    level a run has the threshold with the best F1 on its validation nodes. In a run that caribou extend wrote, the column new
+    says who arrived last.
 
     Example: caribou predict run --out predictions.csv
     """
@@ -130,9 +131,11 @@ def predict(
     if threshold is not None:
         unit_interval(threshold=threshold)
     model = load(run)
+    new = None
     if not other.is_given:
         other.refuse_flags(training_graph=training_graph, spend=terms.spend)
         probabilities, ids, title = model.predict_proba(), model.node_ids, model.id_title
+        new = model.is_new if model.is_new.any() else None
     else:
         data = other.load(model)
         ids = _ids(data)
@@ -142,7 +145,7 @@ def predict(
         else:
             probabilities = _release(run, model, data, out, terms).probabilities
     cut = _threshold_of(model, threshold, positive)
-    write_table(_predictions(probabilities, model.classes, ids, title, cut), out)
+    write_table(_predictions(probabilities, model.classes, ids, title, cut, new), out)
     typer.echo(f"wrote {len(probabilities)} predictions to {out}")
     if cut is not None:
         chosen = "the best F1 on validation nodes" if threshold is None else "as given"
@@ -376,14 +379,17 @@ def _predictions(
     ids: tuple[str, ...] | None,
     title: str | None,
     threshold: Threshold | None,
+    new: np.ndarray | None = None,
 ) -> pd.DataFrame:
-    taken = title in ("class", "probability", "flagged")
+    taken = title in ("class", "probability", "flagged", "new")
     table = _table(probabilities, [f"p_{name}" for name in classes], ids, None if taken else title)
     best = probabilities.argmax(axis=1)
     table.insert(1, "class", [classes[k] for k in best])
     table.insert(2, "probability", probabilities.max(axis=1))
     if threshold is not None:
         table.insert(3, "flagged", threshold.flags(probabilities))
+    if new is not None:
+        table.insert(3, "new", new)
     return table
 
 

@@ -23,13 +23,19 @@ from caribou.memory import peak_mb
 if TYPE_CHECKING:
     from caribou.estimators import Model
     from caribou.graph import Graph
-    from caribou.metrics import Metrics
+    from caribou.metrics import Metrics, Threshold
     from caribou.models.published_metrics import PublishedMetrics
     from caribou.privacy.budget import Budget
 
 
 GRAPH_OPTIONAL = {"votes-ndp": "votes", "caribou-ndp": "state"}
 """Methods that leave the edges alone where a public rule says that they would not help; what they release if they do not."""
+
+
+OF_ONE_CLASS = ("f1", "average_precision")
+"""Metrics that are about one class where there are two."""
+FLAGGING = {"precision": "precision", "recall": "recall", "F1": "f1"}
+"""What is printed of the nodes that a threshold flags, and its key in JSON."""
 
 
 @dataclass(frozen=True)
@@ -82,15 +88,15 @@ def train(
     metric: Annotated[
         str | None,
         typer.Option(
-            help="Edge level: choose checkpoints and heads by accuracy, balanced_accuracy, macro_f1, roc_auc or ap (average "
-            "precision) of nodes that they were not fitted on.",
+            help="Edge level: choose checkpoints and heads by accuracy, balanced_accuracy, macro_f1, f1, roc_auc or ap (average "
+            "precision) of nodes that they were not fitted on. Of two classes f1 and ap are those of the rarer one.",
             show_default=False,
         ),
     ] = None,
     positive: Annotated[
         str | None,
         typer.Option(
-            help="The class that rankings and the threshold are about (default: of two classes the rarer).",
+            help="The class that rankings, F1 and the threshold are about (default: of two classes the rarer).",
             show_default=False,
         ),
     ] = None,
@@ -141,7 +147,11 @@ def train(
             if seed == 0 and ledger.path is not None:
                 _require_all(ledger.path, model, data, fits, extra)
             if positive is not None and positive not in class_names(data):
-                raise InputError(f"positive must be one of the classes {listed(class_names(data))}, got {positive!r}")
+                raise InputError(
+                    f"positive must be one of the classes {listed(class_names(data))}, got {positive!r} (--positive)"
+                )
+            if seed == 0 and positive is not None and options.get("metric") in OF_ONE_CLASS:
+                _warn_of_other_class(str(options["metric"]), positive, data)
             wall, cpu = time.perf_counter(), time.process_time()
             model.fit(data, ledger=noted, replace_fingerprint=ledger.replace_fingerprint)
             wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
@@ -189,6 +199,24 @@ def _choose_threshold(model: Model, positive: str | None) -> None:
         model.choose_threshold(positive)
     except InputError as error:
         typer.echo(f"warning: no threshold: {error}", err=True)
+
+
+def _warn_of_other_class(metric: str, positive: str, data: Graph) -> None:
+    """Heads are chosen by the rarer of two classes, or by the mean over more: say so where another class was declared."""
+    from caribou.estimators import class_names
+    from caribou.metrics import rarest
+
+    names = class_names(data)
+    split, labels = data.for_learning()
+    rarer = names[rarest(labels[split.val], len(names))]
+    if len(names) == 2 and rarer == positive:
+        return
+    chosen = f"of {rarer!r}, the rarer class" if len(names) == 2 else "in the mean over all classes"
+    typer.echo(
+        f"warning: heads are chosen by {metric} {chosen}, not of {positive!r}; the report and the threshold are about "
+        f"{positive!r} (--positive)",
+        err=True,
+    )
 
 
 def chosen_metric(metric: str | None, budget: Budget) -> dict[str, Any]:
@@ -257,7 +285,7 @@ def _document(method: str, dataset: str, budget: Budget, runs: list[_Run], data:
             "runs": [json_number(score) for score in scores],
         },
         "test_metrics": mean_metrics([run.test.to_dict(run.model.classes) for run in runs]),
-        "threshold": _threshold(runs[0].model),
+        "threshold": _threshold(runs),
         "published_metrics": _published(runs[0].published),
         "not_protected": budget.unit.unprotected,
         "val_accuracy": json_number(mean_of([run.val_accuracy for run in runs]).value),
@@ -292,11 +320,23 @@ def _mean(values: list[Any]) -> Any:
     return sum(known) / len(known) if known else None
 
 
-def _threshold(model: Model) -> dict[str, Any] | None:
-    found = model.threshold
-    if found is None:
+def _threshold(runs: list[_Run]) -> dict[str, Any] | None:
+    """Where nodes are flagged, and what flagging reaches on the test nodes; of several fits the means."""
+    found = [(run.model.threshold, run.test) for run in runs if run.model.threshold is not None]
+    if not found:
         return None
-    return {"class": model.classes[found.positive], "value": found.value, "validation_f1": found.f1}
+    positive = found[0][0].positive
+    rows = [flagging(cut, test) for cut, test in found if cut.positive == positive]
+    return {"class": runs[0].model.classes[positive], **mean_metrics(rows)}
+
+
+def flagging(cut: Threshold, test: Metrics) -> dict[str, Any]:
+    """A threshold with precision, recall and F1 of the test nodes that it flags; None where no test node has a label."""
+    matrix = cut.confusion(test.probabilities, test.labels)
+    reached = matrix.per_class(("others", "members"))["members"] if matrix.total else {}
+    on_test = {word: reached.get(word) for word in ("precision", "recall", "f1")}
+    flagged = int(matrix.counts[:, 1].sum())
+    return {"value": cut.value, "validation_f1": cut.f1, "test": {**on_test, "flagged": flagged}}
 
 
 def _published(published: PublishedMetrics | None) -> dict[str, Any] | None:
@@ -359,10 +399,10 @@ def _print(document: dict[str, Any], budget: str, model: Model, folders: list[Pa
     table.add_column(overflow="fold")  # a path must not be cut off
     table.add_row("method", document["method"])
     table.add_row("graph", document["dataset"])
-    table.add_row("guarantee of one fit", budget)
+    table.add_row("guarantee of one fit", _guarantee_words(document, budget))
     table.add_row("classes", class_words(document["class_counts"], document["unlabelled"]))
     if document["epsilon_spent"] == 0:
-        table.add_row("spent", "nothing: no private data is read")
+        table.add_row("spent", f"nothing: no {document['unit']} is read")
     if model.method in GRAPH_OPTIONAL and GRAPH_OPTIONAL[model.method] not in model.released:
         table.add_row("edges", _unused_edges(model))
     table.add_row("test accuracy", f"{_percent(accuracy['mean'])}{interval}{_majority_words(document)}")
@@ -402,6 +442,13 @@ def _print(document: dict[str, Any], budget: str, model: Model, folders: list[Pa
     Console().print(table)
 
 
+def _guarantee_words(document: dict[str, Any], budget: str) -> str:
+    """What was asked for, unless nothing that is protected was read: then the guarantee is better than that."""
+    if document["epsilon_spent"] != 0:
+        return budget
+    return f"epsilon = 0 at {document['unit']} level, whatever epsilon is asked for"
+
+
 def _majority_words(document: dict[str, Any]) -> str:
     majority = document["test_metrics"]["majority"]
     return "" if majority is None else f" (always the most frequent class: {majority:.1%})"
@@ -427,12 +474,15 @@ def metric_rows(document: dict[str, Any]) -> list[tuple[str, str]]:
     if found["majority"] >= IMBALANCED and len(seen) > 1:
         name = min(seen, key=lambda word: seen[word]["support"])
         each = seen[name]
-        figures = ", ".join(f"{word} {each[word]:.3f}" for word in ("precision", "recall", "f1")).replace("f1", "F1")
+        figures = ", ".join(f"{word} {each[key]:.3f}" for word, key in FLAGGING.items())
         rows.append(("rare class", f"{name}: {figures}, {each['support']:g} of the test nodes"))
     if document["threshold"] is not None:
         cut = document["threshold"]
         words = f"p_{cut['class']} >= {cut['value']:.3g}: F1 {cut['validation_f1']:.3f} on validation nodes"
         rows.append(("threshold", words))
+        reached = [f"{name} {cut['test'][key]:.3f}" for name, key in FLAGGING.items() if cut["test"][key] is not None]
+        if reached:
+            rows.append(("flagged test nodes", f"{cut['test']['flagged']:g}: {', '.join(reached)}"))
     return rows
 
 

@@ -36,7 +36,8 @@ def tune(
     metric: Annotated[
         str,
         typer.Option(
-            help="What is best on validation nodes: accuracy, balanced_accuracy, macro_f1, roc_auc or ap; at node level accuracy."
+            help="What is best on validation nodes: accuracy, balanced_accuracy, macro_f1, f1, roc_auc or ap; at node level "
+            "accuracy."
         ),
     ] = "accuracy",
     seed: Annotated[int, typer.Option(help="The public seed (split, models).")] = 0,

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from caribou.datasets import tables
 from caribou.datasets.arrays import is_array_folder, read_arrays
+from caribou.datasets.csv_format import csv_format
 from caribou.datasets.graphml import read_graphml
 from caribou.datasets.npz import read_npz, write_graph
 from caribou.datasets.saved import read_saved
@@ -18,7 +19,8 @@ from caribou.errors import CaribouError, DataError, InputError
 from caribou.graph import Graph
 from caribou.graph.classes import Classes, declared_names
 from caribou.graph.column_rules import ColumnRules
-from caribou.graph.frames import Reading, Titles, divided, read_frames, warn_of_unused
+from caribou.graph.frames import Reading, Titles, divided, read_frames, warn_of_notes
+from caribou.graph.inspection import Findings
 from caribou.privacy.budget import PrivacyUnit
 from caribou.randomness import Streams
 
@@ -64,11 +66,11 @@ def read_graph(
 
     ``.npz``: plain arrays, see `caribou.datasets.npz`.
 
-    ``.csv`` or ``.parquet`` (``.pq``): ``path`` is the edge table, ``nodes`` the node table; CSV is UTF-8 with a line of
-    titles. The first two columns of the edge table are the ends of an edge, further ones are ignored with a warning. In
-    the node table the columns ``id`` / ``node`` / ``node_id``, ``label`` / ``class`` / ``y`` and ``split`` have their
-    meaning (or those named by the arguments), all others are numeric features, unless ``rules`` say otherwise. All problems of
-    the tables are one error. Rows are counted from 1 in messages, the
+    ``.csv`` or ``.parquet`` (``.pq``): ``path`` is the edge table, ``nodes`` the node table. CSV has a line of titles, which
+    shows the separator, and is UTF-8 unless ``rules`` declare another encoding. The first two columns of the edge table are the
+    ends of an edge, further ones are ignored with a warning. In the node table the columns ``id`` / ``node`` / ``node_id``,
+    ``label`` / ``class`` / ``y`` and ``split`` have their meaning (or those named by the arguments), all others are numeric
+    features, unless ``rules`` say otherwise. All problems of the tables are one error. Rows are counted from 1 in messages, the
     line of titles not included. Ids are compared as text: the number 1 and the text ``1`` are the same node, ``01`` is
     another one.
 
@@ -114,7 +116,7 @@ def read_graph(
     name = file.stem if name is None else name
     if ending in tables.ENDINGS or ending == ".graphml":
         reading = inspect_tables(file, nodes, titles, name, classes, rules, protected)
-        warn_of_unused(reading)
+        warn_of_notes(reading)
         return divided(reading.require(), seed, file)
     graph = read_npz(file, name, classes) if ending == ".npz" else read_saved(file, name, classes)
     return divided(graph, seed, file)
@@ -149,11 +151,14 @@ def inspect_tables(
         raise DataError(
             f"{node_file}: unknown ending {node_file.suffix!r} of a node table, must be {', '.join(tables.ENDINGS)}"
         )
-    edge_table, node_table = tables.FileTable(file), tables.FileTable(node_file)
+    findings = Findings()
     try:
-        return read_frames(edge_table, node_table, titles, name, classes, rules, unit)
-    except DataError:
-        raise
+        edge_table, node_table = (
+            tables.FileTable(table, csv_format(table, rules, findings)) for table in (file, node_file)
+        )
+        return read_frames(edge_table, node_table, titles, name, classes, rules, unit, findings)
+    except DataError as error:
+        raise _with_flag(error, node_file) from error
     except CaribouError as error:
         raise DataError(f"{node_file}: {error}") from error
     except Exception as error:  # a damaged Parquet file may decode to cells that pandas cannot handle
@@ -161,22 +166,30 @@ def inspect_tables(
         raise DataError(f"{file}, {node_file}: unusable tables ({type(error).__name__}: {message[:200]})") from error
 
 
+def _with_flag(error: DataError, node_file: Path) -> DataError:
+    """The error, and the option that names the file, where no other flag mends it."""
+    if "--" in str(error):
+        return error
+    return DataError(f"{error} ({'--nodes' if str(error).startswith(f'{node_file}: ') else '--graph'})")
+
+
 def _regular_file(argument: str, path: str | os.PathLike[str]) -> Path:
     if not isinstance(path, str | os.PathLike):
         # The type only: what was passed may be a table of private data.
         raise InputError(f"{argument} must be the path of a file, got {type(path).__name__}")
     file = Path(path)
+    flag = "(--nodes)" if argument == "nodes" else "(--graph)"
     try:
         if not file.exists():
-            raise DataError(f"{file}: file not found")
+            raise DataError(f"{file}: file not found {flag}")
         if not file.is_file():
-            raise DataError(f"{file}: must be a file, got a {'directory' if file.is_dir() else 'special file'}")
+            raise DataError(f"{file}: must be a file, got a {'directory' if file.is_dir() else 'special file'} {flag}")
         if file.stat().st_size == 0:
-            raise DataError(f"{file}: the file is empty")
+            raise DataError(f"{file}: the file is empty {flag}")
         with open(file, "rb"):
             pass
     except (OSError, ValueError) as error:
-        raise DataError(f"{str(file)!r}: cannot be read ({error})") from error
+        raise DataError(f"{str(file)!r}: cannot be read ({error}) {flag}") from error
     return file
 
 

@@ -103,10 +103,8 @@ def _reading(
         warnings.warn(f"{path}: attributes of edges are ignored: edges are unweighted", UserWarning, stacklevel=4)
     defaults = network.graph.get("node_default", {})
     rows = [{**defaults, **network.nodes[node]} for node in nodes]
-    keys = [key for key in keys if key not in rules.ignore]
-    features = [
-        key for key in keys if key not in (*_optional(keys, titles), *rules.categories) and rules.fill_of(key) is None
-    ]
+    optional = {*_optional(keys, titles), *rules.categories, *rules.ignore}
+    features = [key for key in keys if key not in optional and rules.fill_of(key) is None]
     for node, row in zip(nodes, rows, strict=True):
         if not any(key in row for key in features):
             continue  # a node without features

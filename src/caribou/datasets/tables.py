@@ -12,9 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from caribou.datasets.csv_format import COMMAS, UTF_8, CsvFormat, csv_format
 from caribou.errors import CaribouError, DataError
 from caribou.graph import columns
 from caribou.graph import listed as _listed
+from caribou.graph.column_rules import separator_word
 from caribou.graph.frames import check_titles, rows_of
 
 ENDINGS = (".csv", ".parquet", ".pq")
@@ -22,53 +24,54 @@ ENDINGS = (".csv", ".parquet", ".pq")
 
 @dataclass(frozen=True)
 class FileTable:
-    """A CSV or Parquet file as a table."""
+    """A CSV or Parquet file as a table; ``format``: how a CSV file is written."""
 
     path: Path
+    format: CsvFormat = COMMAS
 
     def __str__(self) -> str:
         return str(self.path)
 
     def titles(self) -> list[str]:
         """Titles of the columns, each once."""
-        return _header(self.path)
+        return _header(self.path, self.format)
 
     def frame(self, as_text: set[str], only: list[str] | None = None) -> Any:
         """The cells."""
-        return _frame(self.path, as_text, only)
+        return _frame(self.path, self.format, as_text, only)
 
 
 def column_titles(path: Path) -> list[str]:
     """Titles of the columns of a table, each once."""
-    return _header(path)
+    return _header(path, csv_format(path))
 
 
 def text_cells(path: Path, titles: Sequence[str]) -> list[np.ndarray]:
     """The cells of some columns of a table as normalised text; None where a cell is empty. [rows] each"""
-    frame = _frame(path, set(titles), only=list(titles))
+    frame = _frame(path, csv_format(path), set(titles), only=list(titles))
     return [columns.texts(frame[title], title, rows_of(path)) for title in titles]
 
 
-def _header(path: Path) -> list[str]:
+def _header(path: Path, how: CsvFormat) -> list[str]:
     """Titles of the columns, each once."""
     try:
-        titles = _csv_header(path) if path.suffix.lower() == ".csv" else _parquet_header(path)
+        titles = _csv_header(path, how) if path.suffix.lower() == ".csv" else _parquet_header(path)
     except CaribouError:
         raise
     except Exception as error:  # decoding, csv and Arrow errors have no common base
-        raise _unreadable(path, error) from error
+        raise _unreadable(path, how, error) from error
     check_titles(path, titles)
     return titles
 
 
-def _csv_header(path: Path) -> list[str]:
-    with open(path, encoding="utf-8-sig", newline="") as file:
-        titles = next(csv.reader(file), [])
-    separator = re.search(r"[;\t|]", titles[0]) if len(titles) == 1 else None
-    if separator:
+def _csv_header(path: Path, how: CsvFormat) -> list[str]:
+    with open(path, encoding=how.encoding, newline="") as file:
+        titles = next(csv.reader(file, delimiter=how.separator), [])
+    sign = re.search(r"[,;\t|]", titles[0]) if len(titles) == 1 else None
+    if sign:
         raise DataError(
-            f"{path}: the first line must hold the column titles separated by commas, got {_listed(titles)}: "
-            f"is the separator a comma, or {separator[0]!r}?"
+            f"{path}: the first line must hold the column titles separated by {separator_word(how.separator)!r}, got "
+            f"{_listed(titles)}; give --separator {columns.quoted(separator_word(sign[0]))}"
         )
     if any(not title.strip() for title in titles):
         raise DataError(f"{path}: the first line must hold the column titles, got an empty one at {_listed(titles)}")
@@ -85,18 +88,18 @@ def _parquet_header(path: Path) -> list[str]:
         return [title for title in file.schema_arrow.names if not re.fullmatch(r"__index_level_\d+__", title)]
 
 
-def _frame(path: Path, as_text: set[str], only: list[str] | None = None) -> Any:
-    header = only if only is not None else _header(path)
+def _frame(path: Path, how: CsvFormat, as_text: set[str], only: list[str] | None = None) -> Any:
+    header = only if only is not None else _header(path, how)
     try:
-        frame = _csv_frame(path, as_text, only) if path.suffix.lower() == ".csv" else _parquet_frame(path, header)
+        frame = _csv_frame(path, how, as_text, only) if path.suffix.lower() == ".csv" else _parquet_frame(path, header)
     except CaribouError:
         raise
     except Exception as error:  # parser, decoding and Arrow errors have no common base
-        raise _unreadable(path, error) from error
+        raise _unreadable(path, how, error) from error
     return frame
 
 
-def _check_cells(path: Path) -> None:
+def _check_cells(path: Path, how: CsvFormat) -> None:
     """Every row of a CSV file must have as many cells as there are titles: pandas would fill a short one up from the right."""
     from pyarrow import csv as arrow
 
@@ -107,11 +110,11 @@ def _check_cells(path: Path) -> None:
             wrong.append((row.number or 0, row.expected_columns, row.actual_columns))
         return "skip"
 
-    title = _header(path)[0]
+    title = _header(path, how)[0]
     with arrow.open_csv(
         path,
-        read_options=arrow.ReadOptions(use_threads=False),
-        parse_options=arrow.ParseOptions(newlines_in_values=True, invalid_row_handler=note),
+        read_options=arrow.ReadOptions(use_threads=False, encoding="utf-8" if how.encoding == UTF_8 else how.encoding),
+        parse_options=arrow.ParseOptions(delimiter=how.separator, newlines_in_values=True, invalid_row_handler=note),
         convert_options=arrow.ConvertOptions(include_columns=[title], column_types={title: "string"}),
     ) as reader:
         for _ in reader:
@@ -122,21 +125,23 @@ def _check_cells(path: Path) -> None:
         raise DataError(f"{path}: row {number - 1} must have {expected} cells, got {actual}")
 
 
-def _csv_frame(path: Path, as_text: set[str], only: list[str] | None) -> Any:
+def _csv_frame(path: Path, how: CsvFormat, as_text: set[str], only: list[str] | None) -> Any:
     import pandas as pd
 
-    _check_cells(path)
+    _check_cells(path, how)
     with warnings.catch_warnings():
         # Rows longer than the line of titles would lose cells, or shift them, with no more than a warning.
         warnings.simplefilter("error", pd.errors.ParserWarning)
         frame = pd.read_csv(
             path,
+            sep=how.separator,
             index_col=False,
-            dtype=dict.fromkeys(as_text, str),
+            # where a decimal mark is declared, 1.234 may be 1234: no number is read before its column is
+            dtype=str if how.text else dict.fromkeys(as_text, str),
             # Only an empty cell is missing: a node may be called NA.
             keep_default_na=False,
             na_values=[""],
-            encoding="utf-8-sig",
+            encoding=how.encoding,
             low_memory=False,
         )
     return frame if only is None else frame[only]
@@ -151,7 +156,8 @@ def _parquet_frame(path: Path, header: list[str]) -> Any:
         return file.read(columns=header).to_pandas(ignore_metadata=True, integer_object_nulls=True)[header]
 
 
-def _unreadable(path: Path, error: Exception) -> DataError:
-    kind = "CSV (UTF-8)" if path.suffix.lower() == ".csv" else "Parquet"
+def _unreadable(path: Path, how: CsvFormat, error: Exception) -> DataError:
+    encoding = "UTF-8" if how.encoding == UTF_8 else how.encoding
+    kind = f"CSV ({encoding})" if path.suffix.lower() == ".csv" else "Parquet"
     message = " ".join(str(error).split())
     return DataError(f"{path}: not a readable {kind} table ({type(error).__name__}: {message[:200]})")

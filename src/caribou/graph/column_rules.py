@@ -6,6 +6,7 @@ level features are public; categories and fills may be learned, and the values t
 
 from __future__ import annotations
 
+import codecs
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from caribou.errors import InputError
+from caribou.graph.numerals import MARKS, Notation
 
 EVERY = "*"
 """Stands for every numeric column that has no rule of its own."""
@@ -22,7 +24,26 @@ INDICATOR = "indicator"
 """A fill: the middle of the range, and a column that is 1 where the cell is empty."""
 MAX_CATEGORIES = 100
 """More different words than this are not learned as categories: they are names, not kinds."""
-NO_VALUE = frozenset({"", "unknown", "na", "n/a", "nan", "?", "none", "null", "nil", "missing", "-", "-1"})
+NO_VALUE = frozenset(
+    {
+        *(
+            "",
+            "unknown",
+            "unk",
+            "undefined",
+            "unlabelled",
+            "unlabeled",
+            "missing",
+            "not available",
+            "tbd",
+            "?",
+            "-",
+            "--",
+            "-1",
+        ),
+        *("na", "n/a", "n.a.", "#n/a", "<na>", "nan", "none", "null", "nil", "\\n"),
+    }
+)
 """Words that look like "no label" or "no value", in lower case."""
 
 _FROM_EDGES = re.compile(
@@ -30,6 +51,16 @@ _FROM_EDGES = re.compile(
     r"betweenness|centrality|clustering|triangles|transfers|transactions|links|edges)(_|$)"
 )
 """Parts of names that columns have if they were computed from edges."""
+
+_FLAG_OF = {
+    "aliases": "--alias",
+    "categories": "--category",
+    "fills": "--fill",
+    "ranges": "--range",
+    "logs": "--log",
+    "learned_categories": "--category",
+    "learned_fills": "--fill",
+}
 
 Pair = tuple[float, float]
 
@@ -40,6 +71,7 @@ class ColumnRules:
 
     Args:
         unknown: words that mean an empty cell, in labels and in features.
+        aliases: words that stand for another one, in labels and categories: ``{"FRAUD": "fraud"}``.
         drop_unknown_ids: leave out edges with an end that is in no row of the node table.
         ignore: columns that are not read.
         categories: columns of words, each with its declared values, or None: learned from the table, which node level refuses. A
@@ -47,8 +79,13 @@ class ColumnRules:
         fills: what stands for an empty cell: a number (a word, for categories), or "indicator".
         ranges: LOW and HIGH of numeric columns: values are clipped to them and scaled to [0, 1].
         logs: the same on a logarithmic scale, log(1 + x - LOW) / log(1 + HIGH - LOW), for amounts.
+        percent: columns of percentages: 12 and 12 % are 0.12. Fills and ranges are those of 0.12.
+        decimal: the decimal mark of numbers in text, ``,`` or ``.``; thousands may then be set apart. None: plain numbers alone.
+        separator: between the cells of a CSV file, ``tab`` for a tab. None: as the line of titles shows.
+        encoding: of CSV files that are not UTF-8, such as ``latin-1``.
         learned_categories, learned_fills: what the reader learned from the table, for the next one.
         unscaled: numeric columns that were read as they are.
+        ignored: ignored columns that were there; the next table may lack them.
 
     The column ``*`` in fills, ranges and logs stands for every numeric column that has no rule of its own.
 
@@ -60,15 +97,21 @@ class ColumnRules:
     """
 
     unknown: Sequence[str] = ()
+    aliases: Mapping[str, str] = field(default_factory=dict)
     drop_unknown_ids: bool = False
     ignore: Sequence[str] = ()
     categories: Mapping[str, Sequence[str] | None] = field(default_factory=dict)
     fills: Mapping[str, float | str] = field(default_factory=dict)
     ranges: Mapping[str, Pair] = field(default_factory=dict)
     logs: Mapping[str, Pair] = field(default_factory=dict)
+    percent: Sequence[str] = ()
+    decimal: str | None = None
+    separator: str | None = None
+    encoding: str | None = None
     learned_categories: Mapping[str, Sequence[str]] = field(default_factory=dict)
     learned_fills: Mapping[str, float] = field(default_factory=dict)
     unscaled: Sequence[str] = ()
+    ignored: Sequence[str] = field(default=(), compare=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.drop_unknown_ids, bool):
@@ -77,6 +120,12 @@ class ColumnRules:
             "unknown": _words(unknown=self.unknown),
             "ignore": _words(ignore=self.ignore),
             "unscaled": _words(unscaled=self.unscaled),
+            "ignored": _words(ignored=self.ignored),
+            "percent": _words(percent=self.percent),
+            "aliases": _aliases(_mapping(aliases=self.aliases)),
+            "decimal": _decimal(self.decimal),
+            "separator": self.separator if self.separator is None else _separator(self.separator),
+            "encoding": self.encoding if self.encoding is None else _encoding(self.encoding),
             "categories": {
                 _title("category", title): None if words is None else _category_words(title, words)
                 for title, words in _mapping(categories=self.categories).items()
@@ -115,6 +164,8 @@ class ColumnRules:
         for title in self.categories:
             if title in numeric:
                 raise InputError(f"a category must have no range, got {title!r} in --category and {numeric[title]}")
+            if title in self.percent:
+                raise InputError(f"a category must have no percentages, got {title!r} in --category and --percent")
         for title, value in self.fills.items():
             if isinstance(value, str) and value != INDICATOR and title not in self.categories:
                 raise InputError(
@@ -130,7 +181,9 @@ class ColumnRules:
             for flag, group in (
                 ("category", self.categories),
                 ("fill", self.fills),
-                *(("range", g) for g in (numeric,)),
+                ("range", self.ranges),
+                ("log", self.logs),
+                ("percent", self.percent),
             ):
                 if title in group:
                     raise InputError(
@@ -165,6 +218,10 @@ class ColumnRules:
             return np.log1p(inside - low) / math.log1p(high - low)
         return (inside - low) / (high - low)
 
+    def notation_of(self, title: str) -> Notation:
+        """How the numbers of a column are written where they are text."""
+        return Notation(self.decimal, title in self.percent)
+
     def words_of(self, title: str) -> Sequence[str] | None:
         """The categories of a column, declared or learned before; None: to be learned."""
         declared = self.categories.get(title)
@@ -173,7 +230,7 @@ class ColumnRules:
     @property
     def titles(self) -> tuple[str, ...]:
         """The columns that the rules name, each once."""
-        named = (*self.ignore, *self.categories, *self.fills, *self.ranges, *self.logs)
+        named = (*self.ignore, *self.categories, *self.fills, *self.ranges, *self.logs, *self.percent)
         return tuple(dict.fromkeys(title for title in named if title != EVERY))
 
     def flags_of(self, title: str) -> list[str]:
@@ -184,6 +241,7 @@ class ColumnRules:
             "--fill": self.fills,
             "--range": self.ranges,
             "--log": self.logs,
+            "--percent": self.percent,
         }
         return [flag for flag, titles in groups.items() if title in titles]
 
@@ -206,18 +264,24 @@ class ColumnRules:
     def joined(self, more: ColumnRules) -> ColumnRules:
         """These rules and more of them, such as those of a run and those on the command line. A contradiction is an error.
 
+        How a file is written (decimal mark, separator, encoding) is a matter of that file: there the new rules have their way.
+
         >>> ColumnRules(unknown=["NA"]).joined(ColumnRules(unknown=["?"])).unknown
         ('NA', '?')
         """
         merged: dict[str, Any] = {"drop_unknown_ids": self.drop_unknown_ids or more.drop_unknown_ids}
-        for name in ("unknown", "ignore", "unscaled"):
+        for name in ("decimal", "separator", "encoding"):
+            merged[name] = getattr(more, name) or getattr(self, name)
+        for name in ("unknown", "ignore", "unscaled", "ignored", "percent"):
             merged[name] = tuple(dict.fromkeys((*getattr(self, name), *getattr(more, name))))
-        for name in ("categories", "fills", "ranges", "logs", "learned_categories", "learned_fills"):
+        for name in ("aliases", "categories", "fills", "ranges", "logs", "learned_categories", "learned_fills"):
             own, other = getattr(self, name), getattr(more, name)
             for title in own.keys() & other.keys():
                 if own[title] != other[title]:
+                    what = "alias of" if name == "aliases" else "rules of column"
                     raise InputError(
-                        f"rules of column {title!r} must be those of the run, {own[title]!r}, got {other[title]!r}"
+                        f"{what} {title!r} must be those of the run, {own[title]!r}, got {other[title]!r} "
+                        f"(leave out {_FLAG_OF[name]} {title}=...)"
                     )
             merged[name] = {**own, **other}
         return ColumnRules(**merged)
@@ -228,7 +292,8 @@ class ColumnRules:
 
     def _encoding(self) -> tuple[Any, ...]:
         words = {title: tuple(self.words_of(title) or ()) for title in self.categories}
-        return words, dict(self.fills), dict(self.learned_fills), dict(self.ranges), dict(self.logs)
+        numbers = dict(self.fills), dict(self.learned_fills), dict(self.ranges), dict(self.logs)
+        return words, *numbers, frozenset(self.percent)
 
     # -- JSON and flags -------------------------------------------------------------------------------------------------
 
@@ -249,6 +314,7 @@ class ColumnRules:
     def flags(self) -> list[str]:
         """The rules as words of the command line."""
         found = [word for value in self.unknown for word in ("--unknown", value)]
+        found += [word for pair in self.aliases.items() for word in ("--alias", "=".join(pair))]
         found += ["--drop-unknown-ids"] if self.drop_unknown_ids else []
         found += [word for title in self.ignore for word in ("--ignore", title)]
         for title, words in self.categories.items():
@@ -258,7 +324,10 @@ class ColumnRules:
         for flag, group in (("--range", self.ranges), ("--log", self.logs)):
             for title, (low, high) in group.items():
                 found += [flag, f"{title}={low:g}:{high:g}"]
-        return found
+        found += [word for title in self.percent for word in ("--percent", title)]
+        for flag, word in (("--decimal", self.decimal), ("--encoding", self.encoding)):
+            found += [] if word is None else [flag, word]
+        return found + ([] if self.separator is None else ["--separator", separator_word(self.separator)])
 
 
 def undeclared_words(flag: str, titles: Sequence[str]) -> str:
@@ -320,6 +389,55 @@ def _words(**given: Any) -> tuple[str, ...]:
         if not isinstance(word, str) or not word.strip():
             raise InputError(f"{name} must be words that are not empty, got {word!r} (--{name} WORD)")
     return tuple(dict.fromkeys(word.strip() for word in found))
+
+
+def _aliases(pairs: Mapping[Any, Any]) -> dict[str, str]:
+    """Words and what they stand for, in one step: an alias of an alias would depend on an order."""
+    for pair in pairs.items():
+        for word in pair:
+            if not isinstance(word, str) or not word.strip():
+                raise InputError(f"alias must be two words that are not empty, got {pair!r} (--alias WORD=CLASS)")
+    found = {word.strip(): meant.strip() for word, meant in pairs.items()}
+    for word, meant in found.items():
+        if meant in found:
+            raise InputError(
+                f"alias must stand for a word that is no alias itself, got {word!r} for {meant!r} (--alias {word}={found[meant]})"
+            )
+    return found
+
+
+def _decimal(mark: Any) -> str | None:
+    if mark is not None and mark not in MARKS:
+        raise InputError(f"decimal must be a comma or a point, got {mark!r} (--decimal ,)")
+    return None if mark is None else str(mark)
+
+
+def separator_word(separator: str) -> str:
+    """A separator as it is typed on the command line.
+
+    >>> separator_word(";"), separator_word("\\t")
+    (';', 'tab')
+    """
+    return "tab" if separator == "\t" else separator
+
+
+def _separator(sign: Any) -> str:
+    if sign in ("tab", "\\t"):
+        return "\t"
+    if not isinstance(sign, str) or len(sign) != 1 or sign.isalnum() or sign in "\"'\r\n.":
+        raise InputError(f"separator must be one sign such as ; or the word tab, got {sign!r} (--separator ';')")
+    return sign
+
+
+def _encoding(name: Any) -> str:
+    try:
+        codecs.lookup(name)
+        "".encode(name)  # an encoding of bytes, such as base64, is none of text
+    except (LookupError, TypeError):
+        raise InputError(
+            f"encoding must be one that Python knows, got {name!r} (--encoding latin-1, cp1252 or utf-16)"
+        ) from None
+    return str(name)
 
 
 def _title(flag: str, title: Any) -> str:

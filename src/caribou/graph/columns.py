@@ -17,7 +17,8 @@ import decimal
 import math
 import re
 import uuid
-from collections.abc import Callable, Collection, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,6 +26,7 @@ import numpy as np
 
 from caribou.graph.column_rules import INDICATOR, MAX_CATEGORIES, ColumnRules, looks_like_no_value
 from caribou.graph.inspection import Finding, Findings, Problem, examples_of, shown
+from caribou.graph.numerals import PLAIN, Notation, notations
 from caribou.graph.split import Split
 
 #: Says where entry k of a column stands, for messages: ``nodes.csv: row 3``.
@@ -37,6 +39,13 @@ _TRUTH = {
     word: float(truth) for truth in (True, False) for word in (str(truth), str(truth).lower(), str(truth).upper())
 }
 _FEW_WORDS = 20
+_FLAGGED_WORDS = 10
+"""So many words at most are offered as unknown ones."""
+_NO_ALIASES: Mapping[str, str] = {}
+_ROLE_FLAGS = {
+    Finding.ID_CELLS: ("--column id=TITLE, source=TITLE or target=TITLE if ids are in another column",),
+    Finding.SPLIT_WORDS: ("--column split=TITLE if the split is another column",),
+}
 
 
 def _strict(findings: Findings | None) -> Findings:
@@ -50,9 +59,13 @@ def texts(
     findings: Findings | None = None,
     *,
     unknown: Collection[str] = (),
+    aliases: Mapping[str, str] = _NO_ALIASES,
     kind: Finding = Finding.ID_CELLS,
 ) -> np.ndarray:
-    """Cells of a pandas column as normalised text; None where the cell is empty or one of the ``unknown`` words."""
+    """Cells of a pandas column as normalised text; None where the cell is empty or one of the ``unknown`` words.
+
+    ``aliases``: words that are read as others.
+    """
     cells = column.astype(object).to_numpy()
     result = np.full(len(cells), None, dtype=object)
     words = {_word(word) for word in unknown}
@@ -61,24 +74,27 @@ def texts(
         text = _text(cells[k])
         if text is None:
             wrong.append(int(k))
-        elif text not in words:
+        elif (text := aliases.get(text, text)) not in words:
             result[k] = text or None
     if wrong:
         found = [cells[k] for k in wrong]
         rule = f"column {title!r} must hold text or whole numbers, got {shown(found[0])}"
-        flags = (f"--ignore {title}",) if kind is Finding.LABEL_CELLS else ()
+        flags = (f"--ignore {quoted(title)}",) if kind is Finding.LABEL_CELLS else _ROLE_FLAGS.get(kind, ())
         _strict(findings).add(
             Problem(kind, place(wrong[0]), rule, len(wrong), examples_of(found), flags=flags, column=title)
         )
     return result
 
 
-def label_texts(column: Any, unknown: Collection[str] = ()) -> list[str | None]:
+def label_texts(
+    column: Any, unknown: Collection[str] = (), aliases: Mapping[str, str] = _NO_ALIASES
+) -> list[str | None]:
     """Cells of a column of labels as `texts` normalises them; None also for a cell that can be no label. Each by itself."""
     cells: list[str | None] = []
     words = {_word(word) for word in unknown}
     for cell, empty in zip(column.astype(object), column.isna().to_numpy(dtype=bool), strict=True):
         text = None if empty else _text(cell) or None
+        text = None if text is None else aliases.get(text, text)
         cells.append(None if text in words else text)
     return cells
 
@@ -106,19 +122,16 @@ def _word(cell: Any) -> str:
     return str(float(cell) if isinstance(cell, float | np.floating) else cell)
 
 
-def _value(cell: Any) -> float | None:
+def _value(cell: Any, notation: Notation = PLAIN) -> float | None:
     """The number that a cell holds or spells; None if it is none. True and False are 1 and 0, as a CSV reader has them."""
     if isinstance(cell, str):
         text = cell.strip()
         if text in _TRUTH:
             return _TRUTH[text]
-        # float() also takes 1_000 and digits of other scripts, which a reader of number columns leaves as text
-        if not text.isascii() or "_" in text:
+        spelled = notation.spelled(text)
+        if spelled is None:
             return None
-        try:
-            value = float(text)
-        except ValueError:
-            return None
+        value = spelled
     elif isinstance(cell, bool | int | float | np.bool_ | np.integer | np.floating | decimal.Decimal):
         try:
             value = float(cell)
@@ -137,14 +150,18 @@ def unique_ids(ids: np.ndarray, title: str, place: Place, findings: Findings | N
     empty = np.flatnonzero([cell is None for cell in ids])
     if len(empty):
         rule = f"column {title!r} must hold an id, got an empty cell"
-        found.add(Problem(Finding.EMPTY_IDS, place(int(empty[0])), rule, len(empty), column=title))
+        flags = ("--column id=TITLE if ids are in another column",)
+        found.add(Problem(Finding.EMPTY_IDS, place(int(empty[0])), rule, len(empty), flags=flags, column=title))
     repeated = np.flatnonzero(pd.Index(ids).duplicated() & np.array([cell is not None for cell in ids]))
     if len(repeated):
         again = ids[repeated[0]]
         first = int(np.flatnonzero(ids == again)[0])
         rule = f"column {title!r} must hold unique ids, got {shown(again)} again (first in row {first + 1})"
         cells = examples_of(ids[repeated])
-        found.add(Problem(Finding.REPEATED_IDS, place(int(repeated[0])), rule, len(repeated), cells, column=title))
+        flags = ("--column id=TITLE if ids are in another column",)
+        found.add(
+            Problem(Finding.REPEATED_IDS, place(int(repeated[0])), rule, len(repeated), cells, flags, column=title)
+        )
     if len(empty) or len(repeated):
         return np.arange(len(ids))
     if all(_is_plain_number(cell) for cell in ids):
@@ -158,9 +175,19 @@ def _is_plain_number(text: str) -> bool:
 
 
 def positions(
-    ends: np.ndarray, ids: np.ndarray, title: str, place: Place, findings: Findings | None = None, *, drop: bool = False
+    ends: np.ndarray,
+    ids: np.ndarray,
+    title: str,
+    place: Place,
+    findings: Findings | None = None,
+    *,
+    drop: bool = False,
+    hint: str = "",
 ) -> np.ndarray:
-    """Index of each id of an edge column in the node table; -1 for an unknown one, which is a problem unless it is dropped."""
+    """Index of each id of an edge column in the node table; -1 for an unknown one, which is a problem unless it is dropped.
+
+    ``hint`` ends the message about unknown ids.
+    """
     import pandas as pd
 
     known = pd.Index(ids)
@@ -170,7 +197,7 @@ def positions(
     unknown = np.flatnonzero(found < 0)
     if len(unknown) and not drop:
         cells = [ends[k] for k in unknown]
-        rule = f"column {title!r} must hold an id of the node table, got {shown(cells[0])}"
+        rule = f"column {title!r} must hold an id of the node table, got {shown(cells[0])}{hint}"
         _strict(findings).add(
             Problem(
                 Finding.UNKNOWN_IDS,
@@ -216,25 +243,74 @@ def classes(
 
 
 def no_label_words(cells: np.ndarray, title: str, place: Place, findings: Findings) -> None:
-    """Words that look like "no label" are a problem until the owner says what they are."""
-    words: dict[str, list[int]] = {}
-    for k, cell in enumerate(cells):
-        if cell is not None and looks_like_no_value(cell):
-            words.setdefault(cell, []).append(k)
-    for word, rows in words.items():
-        others = sorted({cell for cell in cells if cell is not None and not looks_like_no_value(cell)})
-        listed = ",".join(others[:8]) if 2 <= len(others) <= 8 else "a,b,c"
-        findings.add(
-            Problem(
-                Finding.NO_LABEL_WORDS,
-                place(rows[0]),
-                f"column {title!r} must hold classes, got {shown(word)}, which looks like no label",
-                len(rows),
-                (shown(word),),
-                flags=(f"--unknown {quoted(word)}", f"--classes {quoted(listed)},{quoted(word)} if it is a class"),
-                column=title,
-            )
+    """Words that look like "no label" are a problem until the owner says what they are: one problem for all of them."""
+    counts = Counter(cell for cell in cells if cell is not None)
+    words = [word for word in counts if looks_like_no_value(word)]
+    if not words:
+        return
+    classes = sorted(word for word in counts if word not in words)
+    offered = ",".join([*classes, *words]) if len(classes) <= 8 and classes else "a,b,c"
+    several = len(words) > 1
+    findings.add(
+        Problem(
+            Finding.NO_LABEL_WORDS,
+            place(next(k for k, cell in enumerate(cells) if cell in words)),
+            f"column {title!r} must hold classes, got {', '.join(map(shown, words))}, which "
+            f"look{'' if several else 's'} like no label",
+            sum(counts[word] for word in words),
+            tuple(map(shown, words[:_FLAGGED_WORDS])),
+            flags=(
+                " ".join(f"--unknown {quoted(word)}" for word in words),
+                f"--classes {quoted(offered)} if {'they are classes' if several else 'it is a class'}",
+            ),
+            column=title,
         )
+    )
+
+
+def spelled_alike(words: Iterable[str], counts: Mapping[str, int]) -> dict[str, str]:
+    """Words that differ from another one in capitals or blanks alone, each with the most frequent spelling of it.
+
+    >>> spelled_alike(["FRAUD", "fraud", "ok"], {"FRAUD": 1, "fraud": 5, "ok": 9})
+    {'FRAUD': 'fraud'}
+    """
+    groups: dict[str, list[str]] = {}
+    for word in words:
+        groups.setdefault("".join(word.casefold().split()), []).append(word)
+    usual = {
+        key: min(several, key=lambda word: (-counts.get(word, 0), word))
+        for key, several in groups.items()
+        if len(several) > 1
+    }
+    return {
+        word: usual[key] for key, several in groups.items() if key in usual for word in several if word != usual[key]
+    }
+
+
+def spellings(cells: np.ndarray, title: str, place: Place, findings: Findings) -> None:
+    """Labels that differ in capitals or blanks alone are a problem until the owner says whether they are one class."""
+    counts = Counter(cell for cell in cells if cell is not None)
+    alike = spelled_alike(counts, counts)
+    if not alike:
+        return
+    word, usual = next(iter(alike.items()))
+    offered = ",".join(sorted(counts)) if len(counts) <= 8 else "a,b,c"
+    findings.add(
+        Problem(
+            Finding.SPELLINGS,
+            place(int(np.flatnonzero(cells == word)[0])),
+            f"column {title!r} must spell a class in one way, got {shown(word)} beside {shown(usual)}",
+            sum(counts[other] for other in alike),
+            examples_of(alike),
+            flags=(alias_flags(alike), f"--classes {quoted(offered)} if they are different classes"),
+            column=title,
+        )
+    )
+
+
+def alias_flags(aliases: Mapping[str, str]) -> str:
+    """The flags that read words as others."""
+    return " ".join(f"--alias {quoted(f'{word}={meant}')}" for word, meant in aliases.items())
 
 
 def _number(text: str) -> float | None:
@@ -369,18 +445,20 @@ class _Column:
 
         missing = np.array(column.isna(), dtype=bool)
         unknown = [number for word in rules.unknown if (number := _value(word)) is not None]
+        notation = rules.notation_of(str(column.name))
+        whole = 100.0 if notation.percent else 1.0
         if not category and (types.is_bool_dtype(column.dtype) or types.is_any_real_numeric_dtype(column.dtype)):
             # what the loop below gives, without a step for each cell
             values = column.to_numpy(dtype=np.float64, na_value=np.nan) + 0.0
-            return cls(column, missing | np.isin(values, unknown), values)
+            return cls(column, missing | np.isin(values, unknown), values / whole)
         words = {_word(word) for word in rules.unknown} | {""}
         cells = column.astype(object).to_numpy()
         values = np.full(len(cells), np.nan)
         for k in np.flatnonzero(~missing):
             missing[k] = _word(cells[k]) in words
-            if not category and (value := _value(cells[k])) is not None:
+            if not category and (value := _value(cells[k], notation)) is not None:
                 values[k] = value + 0.0  # -0 is 0, as it is in a column of whole numbers
-        return cls(column, missing | np.isin(values, unknown), values)
+        return cls(column, missing | np.isin(values, unknown), values / whole)
 
 
 @dataclass(frozen=True, eq=False)
@@ -444,7 +522,9 @@ class _Reader:
         """A column of 0 and 1 for each category; None if there is a problem."""
         title, missing = self.title, self.column.missing
         cells = self.column.cells.astype(object).to_numpy()
-        words = np.array([None if missing[k] else _word(cell) for k, cell in enumerate(cells)], dtype=object)
+        aliases = self.rules.aliases
+        texts = [None if missing[k] else _word(cell) for k, cell in enumerate(cells)]
+        words = np.array([None if text is None else aliases.get(text, text) for text in texts], dtype=object)
         fill = self.rules.fill_of(title)
         known = self.rules.words_of(title)
         if known is None:
@@ -462,14 +542,25 @@ class _Reader:
             word = fill if isinstance(fill, str) else f"{fill:g}"
             words = np.where(missing & ~self.blank, word, words)
         others = [word for word in words if word is not None and word not in known]
+        listed = f"--category {quoted(title)}={','.join(map(str, known))},..."
+        counts = Counter(word for word in words if word is not None)
+        if others:  # what is declared is how a word is spelled
+            counts.update(dict.fromkeys(known, len(words)))
+        alike = spelled_alike((*known, *dict.fromkeys(others)), counts)
         self.findings.note(
             Finding.UNSEEN,
             f"column {title!r}: {len(others)} cells hold none of its categories, such as "
             f"{', '.join(examples_of(others))}: they are 0 everywhere",
             len(others),
-            (f"--category {quoted(title)}={','.join(map(str, known))},...",),
+            (alias_flags(alike),) if others and alike else (listed,),
             title,
         )
+        if not others and alike:
+            words_alike = ", ".join(f"{shown(word)} and {shown(meant)}" for word, meant in alike.items())
+            self.findings.note(
+                Finding.SPELLINGS, f"column {title!r}: {words_alike} are different categories", len(alike),
+                (alias_flags(alike),), title,
+            )  # fmt: skip
         columns = {f"{title}={word}": (words == word).astype(np.float64) for word in known}
         if fill == INDICATOR:
             columns[f"{title}=empty"] = missing.astype(np.float64)
@@ -503,11 +594,17 @@ class _Reader:
             return None
         words = sorted({str(cell).strip() for cell in found})
         empty = [word for word in words if looks_like_no_value(word)]
+        there = [cell for k, cell in enumerate(cells) if not self.column.missing[k] and str(cell).strip() not in empty]
+        ways = notations(there, self.rules.notation_of(title)) if len(empty) < len(words) else []
+        # several unknown words need a flag each, and all of them are one line to copy
+        unknown = " ".join(f"--unknown {quoted(word)}" for word in (empty or words)[:_FLAGGED_WORDS])
+        if ways:
+            self._other_notation(wrong, cells, ways, unknown if empty else "")
+            return None
         if empty and len(empty) == len(words):
-            # several unknown words need a flag each, and all of them are one line to copy
+            flags = (unknown, f"--ignore {quoted(title)}")
+        elif len(wrong) < np.count_nonzero(~self.column.missing) / 2 and len(words) <= _FLAGGED_WORDS:
             flags = (" ".join(f"--unknown {quoted(word)}" for word in words), f"--ignore {quoted(title)}")
-        elif len(wrong) < np.count_nonzero(~self.column.missing) / 2:
-            flags = (f"--unknown {quoted(words[0])}", f"--ignore {quoted(title)}")
         else:
             category = (f"--category {quoted(title)}",) if len(words) <= _FEW_WORDS else ()
             ignored = (f"--ignore {quoted(title)}",)
@@ -515,6 +612,17 @@ class _Reader:
         kind = Finding.TEXT if len(wrong) == np.count_nonzero(~self.column.missing) else Finding.WORDS
         self._problem(kind, wrong, "must hold numbers, got " + shown(found[0]) + hint, cells, flags)
         return None
+
+    def _other_notation(self, wrong: np.ndarray, cells: Any, ways: Sequence[Notation], unknown: str) -> None:
+        """Numbers as other countries write them, or percentages: the declarations under which all cells are numbers."""
+        rows = np.array([k for k in wrong if not looks_like_no_value(str(cells.iloc[int(k)]))])
+        text = str(cells.iloc[int(rows[0])]).strip()
+        meant = " or ".join(f"{way.spelled(text)!r}{' %' if way.percent else ''}" for way in ways)
+        flags = tuple(_notation_flags(self.title, way, self.rules) + (f" {unknown}" if unknown else "") for way in ways)
+        ignored = f"--ignore {quoted(self.title)}"
+        self._problem(
+            Finding.NUMERALS, rows, f"must hold plain numbers, got {shown(text)} ({meant}?)", cells, (*flags, ignored)
+        )
 
     def _dates(self, cells: Any) -> None:
         there = np.flatnonzero(~self.column.missing)
@@ -574,6 +682,12 @@ def _unfit(value: float) -> str:
     return f"numbers of at most {np.finfo(np.float32).max:.2g} in size, got {value}"
 
 
+def _notation_flags(title: str, way: Notation, rules: ColumnRules) -> str:
+    decimal = [f"--decimal {way.decimal}"] if way.decimal != rules.decimal else []
+    percent = [f"--percent {quoted(title)}"] if way.percent and title not in rules.percent else []
+    return " ".join([*decimal, *percent])
+
+
 def quoted(word: str) -> str:
     """A word as it is typed on the command line."""
     import shlex
@@ -584,6 +698,7 @@ def quoted(word: str) -> str:
 __all__ = [
     "Features",
     "Place",
+    "alias_flags",
     "classes",
     "features",
     "label_texts",
@@ -591,6 +706,8 @@ __all__ = [
     "parts",
     "positions",
     "quoted",
+    "spelled_alike",
+    "spellings",
     "texts",
     "unique_ids",
 ]

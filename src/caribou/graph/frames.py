@@ -8,8 +8,9 @@ not about what a run predicts, and not about the fingerprint in a ledger.
 from __future__ import annotations
 
 import difflib
+import re
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -26,10 +27,12 @@ from caribou.graph.inspection import (
     Findings,
     Inspection,
     Problem,
+    examples_of,
     note_cleaning,
     note_edge_features,
     note_unlabelled,
     raise_problems,
+    shown,
 )
 from caribou.graph.split import Split
 from caribou.privacy.budget import PrivacyUnit
@@ -137,6 +140,7 @@ def read_frames(
     classes: Classes | None = None,
     rules: ColumnRules | None = None,
     unit: PrivacyUnit | None = None,
+    findings: Findings | None = None,
 ) -> Reading:
     """Read a graph from an edge table and a node table.
 
@@ -147,11 +151,12 @@ def read_frames(
         classes: declared ones.
         rules: how the columns of nodes are read.
         unit: what will be protected; at node level what is not declared is a problem.
+        findings: what was found before the tables were opened.
 
     Returns:
         All findings, and the graph if there is no problem.
     """
-    rules, findings = rules or ColumnRules(), Findings()
+    rules, findings = rules or ColumnRules(), findings or Findings()
     header = [title for title in nodes.titles() if title not in rules.ignore]
     id_title = chosen(header, titles.id, _IDS, nodes, "id", needed=True)
     known = (
@@ -160,15 +165,13 @@ def read_frames(
     )
     text = {title for title in (id_title, *known, *rules.categories) if title is not None}
     frame = nodes.frame(text)
-    _check_rules(rules, list(frame.columns), nodes, findings)
-    frame = frame.drop(columns=[title for title in rules.ignore if title in frame.columns])
     if len(frame) == 0:
         raise DataError(f"{nodes}: must hold at least one node, got a table without rows")
     at = rows_of(nodes)
     ids = columns.texts(frame[id_title], str(id_title), at, findings)
     node_ids = columns.unique_ids(ids, str(id_title), at, findings)
-    pairs = _pairs(edges, titles, ids, rules, findings)
     rest = frame.drop(columns=[id_title])
+    pairs = _pairs(edges, titles, ids, rules, findings, _Others(nodes, rest))
     return build(
         rest,
         titles,
@@ -202,6 +205,9 @@ def build(
 ) -> Reading:
     """A graph from a frame of node attributes (without ids) and pairs of row numbers; nodes in the order of their ids."""
     rules, found = rules or ColumnRules(), findings or Findings()
+    ignored = [title for title in rules.ignore if title in frame.columns]
+    _check_rules(rules, list(frame.columns), id_title, source, found)
+    frame = frame.drop(columns=ignored)
     there = list(frame.columns)
     label = chosen(there, titles.label, _LABELS, source, "label")
     split = chosen(there, titles.split, _SPLITS, source, "split")
@@ -219,7 +225,9 @@ def build(
         learned_categories={**rules.learned_categories, **features.learned_categories},
         learned_fills={**rules.learned_fills, **features.learned_fills},
         unscaled=features.unscaled,
+        ignored=tuple(dict.fromkeys((*rules.ignored, *ignored))),
     )
+    _check_roles(rules, {"label": label, "split": split}, source, found)
     if unit is PrivacyUnit.NODE:
         _require_declared(read, label is not None and classes is None, source, found)
     counts = {} if labels is None or names is None else _counts(labels, names)
@@ -290,9 +298,14 @@ def _labels(
         return None, None
     if classes is not None:
         names = declared_names(classes)
-        return places_of_names(columns.label_texts(frame[title], rules.unknown), names), names
-    cells = columns.texts(frame[title], title, place, findings, unknown=rules.unknown, kind=Finding.LABEL_CELLS)
+        known = columns.label_texts(frame[title], rules.unknown, rules.aliases)
+        _note_other_labels(known, names, title, findings)
+        return places_of_names(known, names), names
+    cells = columns.texts(
+        frame[title], title, place, findings, unknown=rules.unknown, aliases=rules.aliases, kind=Finding.LABEL_CELLS
+    )
     columns.no_label_words(cells, title, place, findings)
+    columns.spellings(cells, title, place, findings)
     _note_spellings(frame[title], cells, title, findings)
     labels, names = columns.classes(cells, title, place, findings)
     if not names:
@@ -300,6 +313,33 @@ def _labels(
         flags = (f"--ignore {columns.quoted(title)}",)
         findings.add(Problem(Finding.NO_LABELS, str(source), rule, len(cells), flags=flags, column=title))
     return labels, names or None
+
+
+def _note_other_labels(cells: Sequence[str | None], names: tuple[str, ...], title: str, findings: Findings) -> None:
+    """Labels that are none of the declared classes are unknown; one that is spelled like a class may be a slip."""
+    other = [cell for cell in cells if cell is not None and cell not in names]
+    found = dict.fromkeys(other)
+    alike = columns.spelled_alike((*names, *found), dict.fromkeys(names, len(cells) + 1))
+    slips = {word: meant for word, meant in alike.items() if word in found}
+    if slips:
+        words = ", ".join(f"{shown(word)} for {shown(meant)}" for word, meant in slips.items())
+        count = sum(cell in slips for cell in other)
+        findings.note(
+            Finding.SPELLINGS,
+            f"column {title!r}: {count} labels are spelled like a declared class and are none, {words}: they count as no label",
+            count,
+            (columns.alias_flags(slips),),
+            title,
+        )
+    rest = [cell for cell in other if cell not in slips]
+    findings.note(
+        Finding.OTHER_LABELS,
+        f"column {title!r}: {len(rest)} labels are none of the declared classes, such as {', '.join(examples_of(rest))}: they "
+        "count as no label",
+        len(rest),
+        ("--classes a,b,c", "--alias WORD=CLASS"),
+        title,
+    )
 
 
 def _note_spellings(column: Any, cells: np.ndarray, title: str, findings: Findings) -> None:
@@ -336,7 +376,15 @@ def _require_declared(rules: ColumnRules, labels_read: bool, source: object, fin
         for problem in findings.problems
     ]
     endings = {"range": "=LOW:HIGH", "category": "=a,b,c", "fill": "=0"}
-    for flag, titles in rules.undeclared().items():
+    # a column that is to be ignored, or is a category, needs no range
+    elsewhere = {
+        problem.column
+        for problem in findings.problems
+        for flag in ("--ignore", "--category")
+        if any(words.startswith(f"{flag} ") for words in problem.flags[:1])
+    }
+    for flag, undeclared in rules.undeclared().items():
+        titles = [title for title in undeclared if title not in elsewhere]
         if titles:
             flags = (" ".join(f"--{flag} {columns.quoted(title)}{endings[flag]}" for title in titles),)
             words = undeclared_words(flag, titles)
@@ -354,17 +402,41 @@ def _require_declared(rules: ColumnRules, labels_read: bool, source: object, fin
         findings.add(Problem(Finding.UNDECLARED, str(source), rule, 1, (), ("--classes a,b,c",)))
 
 
-def _check_rules(rules: ColumnRules, there: list[str], table: object, findings: Findings) -> None:
-    """A rule about a column that is not there is a slip. One that is to be ignored may be gone from next month's table, unless
-    another title is so close that it must be meant."""
-    others = [title for title in there if title not in rules.ignore]
-    for title in (title for title in rules.titles if title not in there):
-        if title in rules.ignore and not difflib.get_close_matches(title, others, n=1, cutoff=0.8):
+def _check_rules(rules: ColumnRules, there: list[str], id_title: str | None, table: object, findings: Findings) -> None:
+    """A rule about a column that is not there is a slip. A column that an earlier table had and that was ignored may be gone."""
+    known = [*([] if id_title is None else [id_title]), *there]
+    for title in (title for title in rules.titles if title not in known):
+        if title in rules.ignored:
             findings.note(Finding.UNKNOWN_RULES, f"column {title!r} is to be ignored, and is not there", column=title)
             continue
-        flags = " and ".join(rules.flags_of(title))
-        rule = f"rules must name columns of the table, got {title!r} ({flags}), found {listed(there)}"
+        named = " and ".join(rules.flags_of(title))
+        rule = (
+            f"rules must name columns of the table, got {title!r} ({named}), found {listed(known)}{_near(title, there)}"
+        )
         findings.add(Problem(Finding.UNKNOWN_RULES, str(table), rule, column=title))
+    if id_title in rules.titles:
+        _no_feature(rules, str(id_title), "id", table, findings)
+
+
+def _check_roles(rules: ColumnRules, roles: dict[str, str | None], table: object, findings: Findings) -> None:
+    """A rule of features about the labels or the split would have no effect."""
+    for role, title in roles.items():
+        if title is not None and title in rules.titles:
+            _no_feature(rules, title, role, table, findings)
+
+
+def _no_feature(rules: ColumnRules, title: str, role: str, table: object, findings: Findings) -> None:
+    named = " and ".join(rules.flags_of(title))
+    rule = f"rules must name columns of features, got the {role} column {title!r} ({named})"
+    flags = (f"--column {role}=TITLE if it is another column",)
+    findings.add(Problem(Finding.UNKNOWN_RULES, str(table), rule, flags=flags, column=title))
+
+
+def _near(title: str, there: Sequence[str]) -> str:
+    """The end of a message about a title that is not there: those that are spelled like it."""
+    same = [known for known in there if known.strip().casefold() == title.strip().casefold()]
+    near = same or difflib.get_close_matches(title, there, n=3, cutoff=0.6)
+    return f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
 
 
 def naming_hint(label: str | None, split: str | None) -> str:
@@ -378,36 +450,139 @@ def rows_of(table: object) -> columns.Place:
     return lambda k: f"{table}: row {k + 1}"
 
 
-def _pairs(table: Table, titles: Titles, ids: np.ndarray, rules: ColumnRules, findings: Findings) -> np.ndarray:
+@dataclass(frozen=True, eq=False)
+class _Others:
+    """The columns of a node table beside the ids: ids may be in one of them."""
+
+    table: object
+    frame: Any
+
+    def texts(self) -> dict[str, np.ndarray]:
+        """Their cells as ids would be read."""
+        return {title: columns.texts(self.frame[title], title, rows_of(self.table), Findings()) for title in self.frame}
+
+
+def _pairs(
+    table: Table, titles: Titles, ids: np.ndarray, rules: ColumnRules, findings: Findings, others: _Others
+) -> np.ndarray:
     header = table.titles()
     # A target that is named alone may be the first column: the source is then the next one.
     free = [title for title in header if title != titles.target] or header
     source = chosen(header, titles.source, free[:1], table, "source", needed=True)
     rest = [title for title in header if title != source]
     if not rest:
-        raise DataError(f"{table}: must hold two columns, source and target, found only {listed(header)}")
+        raise DataError(
+            f"{table}: must hold two columns, source and target, found only {listed(header)} (--column source=TITLE "
+            "--column target=TITLE; --separator SIGN if the line holds more)"
+        )
     target = chosen(header, titles.target, tuple(rest[:1]), table, "target", needed=True)
     if source == target:
-        raise DataError(f"{table}: source and target must be two columns, got {source!r} twice")
+        raise DataError(
+            f"{table}: source and target must be two columns, got {source!r} twice (--column source=TITLE --column target=TITLE)"
+        )
     if titles.source is None and titles.target is None:
         _check_edge_titles(table, str(source), str(target), ids)
-    others = [title for title in header if title not in (source, target)]
-    if others:
+    unused = [title for title in header if title not in (source, target)]
+    if unused:
         words = (
-            f"{table}: columns {listed(others)} are not used: one edge stands for all rows between two nodes, both ways"
+            f"{table}: columns {listed(unused)} are not used: one edge stands for all rows between two nodes, both ways"
         )
-        findings.note(Finding.UNUSED_COLUMNS, words, len(others))
+        findings.note(Finding.UNUSED_COLUMNS, words, len(unused))
     frame = table.frame({str(source), str(target)}, only=[str(source), str(target)])
-    ends = []
-    for title in (str(source), str(target)):
-        cells = columns.texts(frame[title], title, rows_of(table), findings)
-        ends.append(columns.positions(cells, ids, title, rows_of(table), findings, drop=rules.drop_unknown_ids))
-    pairs = np.stack(ends)
+    cells = {
+        title: columns.texts(frame[title], title, rows_of(table), findings) for title in (str(source), str(target))
+    }
+    at = rows_of(table)
+    places = {title: columns.positions(ends, ids, title, at, drop=True) for title, ends in cells.items()}
+    pairs = np.stack(list(places.values()))
     known = (pairs >= 0).all(axis=0)
+    if len(frame) and not known.any():
+        findings.first(_no_match(table, cells, places, ids, others))
+        return pairs[:, known]
+    for title, ends in cells.items():
+        unknown = ends[places[title] < 0]
+        hint = id_difference_words(unknown, ids) if len(unknown) >= _MANY * len(ends) else ""
+        if not rules.drop_unknown_ids:
+            columns.positions(ends, ids, title, at, findings, hint=hint)
+        elif hint:
+            words = f"column {title!r} of {table}: {len(unknown)} ids are in no row of the node table{hint}"
+            findings.note(Finding.UNKNOWN_IDS, words, len(unknown), column=title)
     dropped = int((~known).sum())
     words = f"{dropped} rows of {table} name an id that is in no row of the node table, and are dropped"
     findings.note(Finding.DROPPED_EDGES, words, dropped if rules.drop_unknown_ids else 0)
     return pairs[:, known]
+
+
+def _no_match(
+    table: Table, cells: dict[str, np.ndarray], places: dict[str, np.ndarray], ids: np.ndarray, others: _Others
+) -> Problem:
+    """No row joins two nodes: the columns are other ones, or ids are written in two ways."""
+    strange = [title for title, found in places.items() if (found < 0).all()]
+    title = (strange or list(cells))[0]
+    ends = cells[title]
+    given = next((end for end in ends if end is not None), None)
+    rule = (
+        f"edges must join ids of the node table, got none that does: column {title!r} holds {shown(given)}, the ids are such as "
+        f"{shown(ids[0])}{id_difference_words(ends, ids)}"
+    )
+    flags = _better_columns(table, cells, ids, others) or (
+        "--column id=TITLE, source=TITLE or target=TITLE if ids are in another column",
+    )
+    return Problem(Finding.NO_MATCH, f"{table}: row 1", rule, len(ends), examples_of(ends), flags=flags, column=title)
+
+
+def _better_columns(table: Table, cells: dict[str, np.ndarray], ids: np.ndarray, others: _Others) -> tuple[str, ...]:
+    """Flags that name columns in which ids of both tables are the same."""
+    ends = np.concatenate(list(cells.values()))
+    for title, texts in others.texts().items():
+        if _share_known(ends, texts) >= _MOST and len(set(texts)) == len(texts):
+            return (f"--column id={columns.quoted(title)}",)
+    header = table.titles()
+    frame = table.frame(set(header))
+    fitting = [
+        title
+        for title in header
+        if _share_known(columns.texts(frame[title], title, rows_of(table), Findings()), ids) >= _MOST
+    ]
+    if len(fitting) < 2:
+        return ()
+    source, target = map(columns.quoted, fitting[:2])
+    return (f"--column source={source} --column target={target}",)
+
+
+_MANY = 0.1
+"""From this share of unknown ids on a cause is looked for."""
+_MOST = 0.5
+"""From this share on ids that are alike under a change of writing are taken for the same."""
+_WRITINGS: dict[str, Callable[[str], str]] = {
+    "leading zeros": lambda text: text.lstrip("0") or "0",
+    "a fraction such as .0": lambda text: re.sub(r"[.,]0+$", "", text),
+    "capitals": str.casefold,
+    "blanks or signs inside": lambda text: re.sub(r"[\s._/-]", "", text),
+    "letters before the number": lambda text: re.sub(r"^\D+", "", text),
+    "letters and zeros before the number": lambda text: re.sub(r"^\D*0*(?=\d)", "", text),
+}
+"""Ways in which two tables write one id differently."""
+
+
+def id_difference_words(ends: np.ndarray, ids: np.ndarray) -> str:
+    """The end of a message about ids that are in no row of the node table: the likely cause, if there is one.
+
+    >>> id_difference_words(np.array(["007", "008"]), np.array(["7", "8", "9"]))
+    ': they differ in leading zeros; write ids in the same way in both tables'
+    """
+    unknown = [str(end) for end in dict.fromkeys(ends) if end is not None]
+    known = [str(one) for one in ids if one is not None]
+    for words, change in _WRITINGS.items():
+        if _share_known(map(change, unknown), map(change, known)) >= _MOST:
+            return f": they differ in {words}; write ids in the same way in both tables"
+    return ""
+
+
+def _share_known(ends: Iterable[str | None], ids: Iterable[str | None]) -> float:
+    known = set(ids) - {None}
+    there = [end for end in ends if end is not None]
+    return sum(end in known for end in there) / len(there) if there else 0.0
 
 
 def _check_edge_titles(table: object, source: str, target: str, ids: np.ndarray) -> None:
@@ -415,7 +590,8 @@ def _check_edge_titles(table: object, source: str, target: str, ids: np.ndarray)
     if {source.strip(), target.strip()} <= set(ids):
         raise DataError(
             f"{table}: column titles must not be ids of the node table, got {source!r}, {target!r}: is the line of titles "
-            "missing? If they are titles, declare them the source column and the target column"
+            "missing? If they are titles, declare them the source column and the target column "
+            f"(--column source={columns.quoted(source)} --column target={columns.quoted(target)})"
         )
 
 
@@ -426,7 +602,8 @@ def chosen(
     if wanted is not None:
         if wanted not in header:
             raise DataError(
-                f"{table}: {role} column {wanted!r} is missing, found {listed(header)} (--column {role}=TITLE)"
+                f"{table}: {role} column {wanted!r} is missing, found {listed(header)}{_near(wanted, header)} "
+                f"(--column {role}=TITLE)"
             )
         return wanted
     # The user's spelling of a default title may be Id, LABEL, ...
@@ -440,11 +617,18 @@ def chosen(
     return None
 
 
-def warn_of_unused(reading: Reading) -> None:
-    """Say what a reader leaves out without being asked: columns of edges that are not used."""
+PUBLIC = {Finding.UNUSED_COLUMNS, Finding.SEPARATOR}
+"""Notes about titles alone."""
+_SAID = {Finding.UNUSED_COLUMNS, Finding.SEPARATOR, Finding.SPELLINGS, Finding.UNKNOWN_IDS}
+
+
+def warn_of_notes(reading: Reading) -> None:
+    """Say what a reader does without being asked, and what may be a slip: the notes that a model could suffer from."""
     for note in reading.inspection.notes:
-        if note.kind is Finding.UNUSED_COLUMNS:
-            warnings.warn(note.words, UserWarning, stacklevel=4)
+        if note.kind in _SAID:
+            mend = f" ({' or '.join(note.flags)})" if note.flags else ""
+            private = "" if note.kind in PUBLIC else "; do not publish this line: it is about private cells"
+            warnings.warn(f"{note.words}{mend}{private}", UserWarning, stacklevel=4)
 
 
 def graph_from_tables(
@@ -460,7 +644,7 @@ def graph_from_tables(
     """See `Graph.from_tables`."""
     protected = None if unit is None else PrivacyUnit.parse(unit)
     read = read_frames(FrameTable("edges", edges), FrameTable("nodes", nodes), titles, name, classes, rules, protected)
-    warn_of_unused(read)
+    warn_of_notes(read)
     return divided(read.require(), seed, "nodes")
 
 

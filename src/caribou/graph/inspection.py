@@ -36,6 +36,12 @@ class Finding(Enum):
     DATES = "date column"
     WORDS = "words among numbers"
     NOT_FINITE = "numbers that are not finite"
+    NUMERALS = "numbers in another notation"
+    ENCODING = "letters in another encoding"
+    SEPARATOR = "separator"
+    NO_MATCH = "edges of other ids"
+    SPELLINGS = "one class in two spellings"
+    OTHER_LABELS = "labels outside the declared classes"
     NO_LABEL_WORDS = "words that look like no label"
     LABEL_CELLS = "cells that are no class"
     NO_LABELS = "no labels"
@@ -145,6 +151,11 @@ class Findings:
         if not self._collect:
             raise_problems([problem])
 
+    def first(self, problem: Problem) -> None:
+        """Keep a problem before all others, because they may follow from it; or raise it."""
+        self.add(problem)
+        self.problems.insert(0, self.problems.pop())
+
     def note(
         self, kind: Finding, words: str, count: int = 1, flags: Sequence[str] = (), column: str | None = None
     ) -> None:
@@ -188,8 +199,9 @@ class Inspection:
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """One flag for each problem that a flag mends: a line to copy, and to think about."""
-        return tuple(dict.fromkeys(flag for problem in self.problems for flag in problem.flags[:1]))
+        """The usual flags of all problems, each once: a line to copy, and to think about."""
+        usual = [flag for problem in self.problems for flag in problem.flags[:1]]
+        return tuple(dict.fromkeys(f"--{words}" for flag in usual for words in flag.removeprefix("--").split(" --")))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values."""

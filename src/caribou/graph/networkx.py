@@ -45,7 +45,6 @@ def graph_from_networkx(
     cells = {
         str(title): pd.Series([attributes.get(title) for _, attributes in nodes], dtype=object).infer_objects()
         for title in titles
-        if title not in rules.ignore
     }
     frame = pd.DataFrame(cells) if cells else pd.DataFrame(index=range(len(nodes)))
     number = {node: k for k, (node, _) in enumerate(nodes)}

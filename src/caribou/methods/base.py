@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import os
 import sys
@@ -502,7 +503,9 @@ def method_info(name: str) -> MethodInfo:
     if name not in METHODS:
         load_own_methods()
     if name not in METHODS:
-        raise InputError(f"method must be one of {', '.join(METHODS)}, got {name!r}")
+        near = difflib.get_close_matches(name, METHODS, n=1)
+        meant = f"; did you mean {near[0]!r}?" if near else ""
+        raise InputError(f"method must be one of {', '.join(METHODS)}, got {name!r}{meant}")
     return METHODS[name]
 
 

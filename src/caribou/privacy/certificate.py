@@ -60,6 +60,8 @@ FIELDS = (
 FALSE_POSITIVE_RATES = (0.001, 0.01)
 TIME = "%Y-%m-%dT%H:%M:%SZ"
 """How a certificate writes when it was made (UTC)."""
+WORDS = {"dataset": "data set", "method": "method", "purpose": "purpose", "period": "period of the data"}
+"""Public parameters that are words of the owner, with their titles for people. They decide nothing."""
 NO_PRIVACY = "NO PRIVACY: epsilon is infinite; this document certifies nothing"
 
 
@@ -259,7 +261,7 @@ class Certificate:
         rates = {question: ", ".join(_rate(*rate) for rate in r.items()) for question, r in self.attack_success.items()}
         rows = [
             ("status", self.status),
-            ("guarantee", f"epsilon = {self.epsilon:g}, delta = {self.delta:g} at {self.unit.value} level"),
+            ("guarantee", f"{self._guarantee_words} at {self.unit.value} level"),
             ("spent", f"epsilon = {self.epsilon_spent:.6g}"),
             ("holds for", self.scope.words),
             ("not protected", self.unit.unprotected),
@@ -268,6 +270,12 @@ class Certificate:
             *(("void", reason) for reason in self.void_reasons),
         ]
         return html_table("Privacy certificate", rows)
+
+    @property
+    def _guarantee_words(self) -> str:
+        """What is promised. Where nothing that is protected is read, epsilon is 0, whatever was asked for."""
+        asked = f"epsilon = {self.epsilon:g}, delta = {self.delta:g}"
+        return asked if self.epsilon_spent else f"epsilon = 0: nothing that is protected is read (asked for: {asked})"
 
     def to_markdown(self) -> str:
         """The certificate for people."""
@@ -288,7 +296,7 @@ class Certificate:
             f"| Privacy unit | {self.unit.value} |",
             f"| Neighbouring graphs | {self.unit.adjacency} |",
             f"| Not protected | {self.unit.unprotected} |",
-            f"| Guarantee | epsilon = {self.epsilon:g}, delta = {self.delta:g} |",
+            f"| Guarantee | {self._guarantee_words} |",
             f"| Spent | epsilon = {self.epsilon_spent:.6g}{mu} |",
             f"| Attack: is this {self.unit.value} there? | {rates['presence']} |",
             f"| Attack: is it this one or that one? | {rates['replacement']} |",
@@ -309,6 +317,16 @@ class Certificate:
             ]
             lines += [f"| {degree} | {epsilon:.6g} |" for degree, epsilon in self.epsilon_by_degree]
             lines.append("")
+        about = {key: self.public_parameters[key] for key in WORDS if isinstance(self.public_parameters.get(key), str)}
+        if about:
+            lines += [
+                "## About, in the words of the owner",
+                "",
+                "No check reads these words, and no promise rests on them.",
+                "",
+            ]
+            lines += [f"- {title}: {_inert(about[key])}" for key, title in WORDS.items() if key in about]
+            lines.append("")
         lines += ["## Mechanisms", ""]
         for record in self.mechanisms:
             lines.append(f"- **{record.name}**: {record.theorem}")
@@ -316,7 +334,7 @@ class Certificate:
                 lines.append(f"    - {group.value}: {'; '.join(map(event_words, events))}")
             lines += [f"    - {key}: {value}" for key, value in _flat(record.details)]
         lines += ["", "## Public parameters", ""]
-        lines += [f"- {key}: {value}" for key, value in _flat(self.public_parameters)]
+        lines += [f"- {key}: {value}" for key, value in _flat(self.public_parameters) if key not in about]
         lines += ["", "## Assumptions", ""]
         lines += [f"- {'' if a.holds else '**does not hold** '}{a.name.value}: {a.statement}" for a in self.assumptions]
         lines += ["", "## Trust model and side channels", "", TRUST_MODEL, ""]
@@ -443,6 +461,11 @@ def _point(x: Any) -> tuple[int, float]:
             f"certificate field 'epsilon_by_degree' must hold pairs of degree and epsilon, got {x!r}"
         )
     return x[0], _from_json(x[1], "epsilon_by_degree")
+
+
+def _inert(words: str) -> str:
+    """Words of the owner as they are: nothing in them is a heading, a table or a link."""
+    return re.sub(r"([\\`*_{}\[\]<>#|!])", r"\\\1", words)
 
 
 def _rate(false_positive_rate: str, rate: float) -> str:

@@ -1,0 +1,52 @@
+"""Numbers in text: what each notation reads, and what none does."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from caribou.graph.numerals import Notation, notations
+
+
+@pytest.mark.parametrize(
+    ("decimal", "text", "value"),
+    [
+        (None, " 1.5 ", 1.5),
+        (None, "1e3", 1000.0),
+        (None, "1_000", None),
+        (None, "1,5", None),
+        (None, "\u0661", None),
+        (None, "", None),
+        (",", "1,5", 1.5),
+        (",", "-1.234.567,25", -1234567.25),
+        (",", "1.234", 1234.0),
+        (",", "1 234,5", 1234.5),
+        (",", "1\u202f234,5", 1234.5),
+        (",", ",5", 0.5),
+        (",", "1,5E+3", 1500.0),
+        (",", "1.5", None),
+        (",", "12.03.2024", None),
+        (",", "1.234 567", None),
+        (",", "1,2,3", None),
+        (".", "1,234.5", 1234.5),
+        (".", "1'234.5", 1234.5),
+        (".", "1,5", None),
+    ],
+)
+def test_a_mark_is_declared_and_never_guessed(decimal: str | None, text: str, value: float | None) -> None:
+    assert Notation(decimal).spelled(text) == value
+
+
+def test_percentages_are_read_where_they_are_declared() -> None:
+    assert Notation().spelled("12%") is None
+    assert [Notation(",", percent=True).spelled(text) for text in ("12,5 %", "12,5", "12,5%%")] == [12.5, 12.5, None]
+    assert Notation(",").spelled("inf") == math.inf
+
+
+def test_the_simplest_notation_that_reads_every_cell_is_named() -> None:
+    assert notations(["1,5", "2.5"], Notation()) == [], "no mark reads both"
+    assert notations(["1,234", 7], Notation()) == [Notation(","), Notation(".")], "the owner must say which"
+    assert notations(["1,5 %", "2"], Notation()) == [Notation(",", percent=True)]
+    assert notations(["1,5 %"], Notation(",")) == [Notation(",", percent=True)]
+    assert notations([1.5], Notation()) == []
