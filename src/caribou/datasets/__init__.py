@@ -85,19 +85,14 @@ def load(
     """
     Streams(seed)
     one_of(("random", "public"), split=split)
-    if not isinstance(name, str):
-        raise InputError(f"dataset must be the name of a data set, got {name!r}")
+    require_name(name)
     base, colon, suffix = name.partition(":")
-    if base not in CHAINS and base != "csbm" and (base not in PUBLIC or (colon and suffix != public.CONNECTED)):
-        raise _unknown(name, base)
     if colon and base in PUBLIC and split == "public":
         raise InputError(f"split must be random for {name}, which has other nodes than its publisher's, got 'public'")
     if split == "public" and not (base in PUBLIC and PUBLIC[base].public_split):
         having = ", ".join(spec.name for spec in PUBLIC.values() if spec.public_split)
         raise InputError(f"split must be random for {name}; a public split have {having}")
     if base == "csbm":
-        if colon and not suffix:
-            raise InputError(f"csbm options must follow the colon, got {name!r}")
         return csbm_graph(block_model(suffix, options), seed, name)
     if options:
         raise InputError(f"{base} has no options, got {', '.join(sorted(options))}")
@@ -108,6 +103,27 @@ def load(
     if colon:
         graph = replace(public.without_isolated(graph), classes_declared=True)
     return public.with_requested_split(graph, spec, split, seed)
+
+
+def require_name(name: object) -> None:
+    """Refuse what `load` does not know, options of generated data sets included, before anything is read or made.
+
+    >>> require_name("csbm:nodes=many")
+    Traceback (most recent call last):
+        ...
+    caribou.errors.InputError: nodes must be an integer, got 'many'
+    """
+    if not isinstance(name, str):
+        raise InputError(f"dataset must be the name of a data set, got {name!r}")
+    base, colon, suffix = name.partition(":")
+    if base not in CHAINS and base != "csbm" and (base not in PUBLIC or (colon and suffix != public.CONNECTED)):
+        raise _unknown(name, base)
+    if colon and base == "csbm":
+        if not suffix:
+            raise InputError(f"csbm options must follow the colon, got {name!r}")
+        block_model(suffix, {})
+    elif base in CHAINS:
+        chain_spec(name)
 
 
 def published_delta(name: str) -> float:
