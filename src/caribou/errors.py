@@ -5,6 +5,7 @@ Each message names the field, the rule and the offending value, in one line.
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -80,3 +81,10 @@ install torch --index-url https://download.pytorch.org/whl/cpu on a machine with
             f"{what} needs {package}, which is not installed: pip install 'caribou-gnn[train]' "
             f"(first {CPU_BUILD} on a machine without a GPU: it is far smaller)"
         ) from error
+
+
+def require_training(what: str) -> None:
+    """Refuse ``what`` where torch is not installed, without importing it: for work that other processes will do."""
+    with needs_training(what):
+        if importlib.util.find_spec("torch") is None:
+            raise ModuleNotFoundError("No module named 'torch'", name="torch")
