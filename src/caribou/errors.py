@@ -54,8 +54,8 @@ class MissingExtra(CaribouError, ImportError):
     """A package that only an extra installs is not there; the message names the extra (also an ``ImportError``)."""
 
 
-TRAINING = ("torch", "torch_geometric")
-"""The packages that the extra ``[train]`` adds to the core."""
+TRAINING = {"torch": "torch", "torch_geometric": "torch_geometric"}
+"""What the extra ``[train]`` adds to the core: modules, and the packages that they come with."""
 CPU_BUILD = "pip install torch --index-url https://download.pytorch.org/whl/cpu"
 """The build of torch for processors alone. What PyPI has for Linux brings several gigabytes of CUDA."""
 

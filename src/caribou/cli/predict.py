@@ -34,7 +34,6 @@ from caribou.errors import InputError, RunError
 from caribou.privacy.budget import PrivacyUnit
 
 if TYPE_CHECKING:
-    import numpy as np
     import pandas as pd
 
     from caribou.estimators import Model
@@ -105,7 +104,7 @@ def predict(
 
     Example: caribou predict run --out predictions.csv
     """
-    from caribou.estimators import load
+    from caribou.estimators import load, predictions_table
 
     check_table(out)
     if threshold is not None:
@@ -137,7 +136,7 @@ def predict(
             result = _release(run, model, data, out, _Terms(noted, replace_fingerprint, epsilon, spend))
             probabilities = result.probabilities
     cut = _threshold_of(model, threshold, positive)
-    write_table(_predictions(probabilities, model.classes, ids, title, cut), out)
+    write_table(predictions_table(probabilities, model.classes, ids, title, cut), out)
     typer.echo(f"wrote {len(probabilities)} predictions to {out}")
     if cut is not None:
         chosen = "the best F1 on validation nodes" if threshold is None else "as given"
@@ -176,7 +175,7 @@ def embed(
     """
     import numpy as np
 
-    from caribou.estimators import load
+    from caribou.estimators import load, table_with_ids
 
     check_table(out, (*TABLES, ".npy"))
     model = load(run)
@@ -201,7 +200,7 @@ def embed(
     if out.suffix == ".npy":
         _write_whole(out, lambda path: np.save(path, state))
     else:
-        write_table(_table(state, [f"x{i}" for i in range(state.shape[1])], ids, title), out)
+        write_table(table_with_ids(state, [f"x{i}" for i in range(state.shape[1])], ids, title), out)
     typer.echo(f"wrote {state.shape[0]} x {state.shape[1]} embeddings to {out}")
 
 
@@ -399,33 +398,6 @@ def _threshold_of(model: Model, given: float | None, positive: str | None) -> Th
         )
     place = own.positive if positive is None and own is not None else model.classes.index(str(positive))
     return Threshold(place, given, float("nan"))
-
-
-def _predictions(
-    probabilities: np.ndarray,
-    classes: tuple[str, ...],
-    ids: tuple[str, ...] | None,
-    title: str | None,
-    threshold: Threshold | None,
-) -> pd.DataFrame:
-    taken = title in ("class", "probability", "flagged")
-    table = _table(probabilities, [f"p_{name}" for name in classes], ids, None if taken else title)
-    best = probabilities.argmax(axis=1)
-    table.insert(1, "class", [classes[k] for k in best])
-    table.insert(2, "probability", probabilities.max(axis=1))
-    if threshold is not None:
-        table.insert(3, "flagged", threshold.flags(probabilities))
-    return table
-
-
-def _table(values: np.ndarray, columns: list[str], ids: tuple[str, ...] | None, title: str | None) -> pd.DataFrame:
-    """The values with the ids before them, under their own title; ``node`` if they have none, or another column has it."""
-    import pandas as pd
-
-    table = pd.DataFrame(values, columns=columns)
-    own = title is not None and ids is not None and title not in columns
-    table.insert(0, title if own else "node", list(ids) if ids is not None else range(len(values)))
-    return table
 
 
 def check_table(out: Path, endings: tuple[str, ...] = TABLES) -> None:
