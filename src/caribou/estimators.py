@@ -241,8 +241,8 @@ class Model:
         if before:
             total = ledger.total(dataset, self.budget.unit)
             warnings.warn(
-                f"this fit was charged once more: release {own.id} of {dataset!r} in {ledger.path}, after release {before[-1]} of "
-                f"the same kind; all of them together have spent epsilon = {total.epsilon_spent:.4g} at delta = {total.delta:g}, "
+                f"this fit was charged once more: release {own.id} of {dataset!r} in {ledger.path}, after release {before[-1]} "
+                f"of the same kind; all of them together have spent epsilon = {total.epsilon_spent:.4g} at delta = {total.delta:g}, "
                 f"{total.unit.value} level. Predictions of a fitted or loaded model cost nothing",
                 stacklevel=3,
             )
@@ -411,7 +411,8 @@ class Model:
         """Predictions with the id of every node: what ``caribou predict`` writes, as a pandas frame.
 
         A graph of tables has its nodes in the order of their ids, not of the rows: join by the first column, never by place. It
-        is called as in the user's table, or ``node`` where it numbers nodes without ids. ``class``, ``probability``, ``flagged`` where there is a `threshold`, and ``p_`` with each class follow.
+        is called as in the user's table, or ``node`` where it numbers nodes without ids. ``class``,
+        ``probability``, ``flagged`` where there is a `threshold`, and ``p_`` with each class follow.
 
         ``data``, ``training_graph``, ``spend``: as in `predict_proba`.
 
