@@ -1,8 +1,9 @@
 # %% [markdown]
 # # Audit: attack what you are told
 #
-# A certificate is a claim. An audit fits a method many times on two graphs that differ in one unit, and tries to tell from everything
-# that is handed out which graph it was. What it proves is a lower bound on ε: if it exceeds the claim, the claim is wrong.
+# A certificate is a claim. An audit fits a method many times on two graphs that differ in one unit, and tries to tell
+# from everything that is handed out which graph it was. What it proves is a lower bound on ε: if it exceeds the
+# claim, the claim is wrong.
 
 # %%
 from dataclasses import dataclass
@@ -68,7 +69,8 @@ faulty = Audit(
 print(faulty.verdict.word, "-", faulty.verdict.proven(), "of a claim of 1")
 
 # %% [markdown]
-# "VIOLATED" is proven. "consistent" is not a proof: another attack may do better. `caribou audit METHOD` makes all attacks, from the shell.
+# "VIOLATED" is proven. "consistent" is not a proof: another attack may do better. `caribou audit METHOD` makes all
+# attacks, from the shell.
 
 # %%
 assert sound.verdict.word != "VIOLATED"

@@ -1,10 +1,11 @@
 # %% [markdown]
 # # A fraud graph in ten minutes
 #
-# A bank knows its accounts, and some of them as fraud. Who sends money to whom is secret: a model may learn from transfers, but what
-# it gives away must not tell whether any two accounts have one. The tables here are generated, and as dirty as real ones.
+# A bank knows its accounts, and some of them as fraud. Who sends money to whom is secret: a model may learn from
+# transfers, but what it gives away must not tell whether any two accounts have one. The tables here are generated,
+# and as dirty as real ones.
 #
-# Open this file as a notebook in VS Code, PyCharm or Jupyter (jupytext), or run it: `python examples/notebooks/fraud_in_ten_minutes.py`.
+# Open this file as a notebook in VS Code, PyCharm or Jupyter (jupytext), or run it with Python.
 
 # %%
 import tempfile
@@ -43,7 +44,8 @@ print(graph, graph.class_counts)
 # %% [markdown]
 # ## Features alone, and votes of neighbours at ε = 4
 #
-# One account in 25 is fraud, so accuracy says little. Average precision is the mean share of fraud among those that are flagged first.
+# One account in 25 is fraud, so accuracy says little. Average precision is the mean share of fraud among those that
+# are flagged first.
 
 # %%
 ledger = cb.Ledger(folder / "ledger.sqlite")
@@ -64,7 +66,8 @@ print(
 )
 
 # %% [markdown]
-# A second fit is a second release. The ledger is charged again, and a warning says so. What is fitted gives its predictions for nothing.
+# A second fit is a second release. The ledger is charged again, and a warning says so. What is fitted gives its
+# predictions for nothing.
 #
 # ## Predictions, with their ids
 #

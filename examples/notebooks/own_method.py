@@ -1,9 +1,10 @@
 # %% [markdown]
 # # A method of your own
 #
-# A method is a frozen dataclass of public settings with four functions. `plan` says from public numbers what will be released and what it
-# costs; `fit` alone reads edges, with noise that it is handed; `predict` and `settings` read neither. Certificate, ledger, saving and
-# auditing then work as for the methods of the library. `examples/own_method.py` holds the method that is used here, in 30 lines.
+# A method is a frozen dataclass of public settings with four functions. `plan` says from public numbers what will be
+# released and what it costs; `fit` alone reads edges, with noise that it is handed; `predict` and `settings` read
+# neither. Certificate, ledger, saving and auditing then work as for the methods of the library.
+# `examples/own_method.py` holds the method that is used here, in 30 lines.
 
 # %%
 import inspect
@@ -21,7 +22,8 @@ from own_method import LabelCounts
 print(inspect.getsource(LabelCounts.plan))
 
 # %% [markdown]
-# `cb.register` has given it the name `label-counts`. What the library cannot know is declared: `own_mechanism` states the theorem.
+# `cb.register` has given it the name `label-counts`. What the library cannot know is declared: `own_mechanism` states
+# the theorem.
 
 # %%
 graph = cb.datasets.load("csbm", nodes=NODES, seed=1)
@@ -46,5 +48,5 @@ print([assumption.name.value for assumption in model.certificate.assumptions])
 assert cb.verify(model.certificate).passed
 
 # %% [markdown]
-# In the shell: `caribou --methods examples/own_method.py train label-counts --dataset csbm:nodes=600 --epsilon 4`, and `audit` likewise.
-# The audit is what finds a wrong theorem: the notebook `audit.py` shows one.
+# In the shell: `caribou --methods examples/own_method.py train label-counts --dataset csbm:nodes=600 --epsilon 4`,
+# and `audit` likewise. The audit is what finds a wrong theorem: the notebook `audit.py` shows one.

@@ -242,7 +242,7 @@ class Model:
             total = ledger.total(dataset, self.budget.unit)
             warnings.warn(
                 f"this fit was charged once more: release {own.id} of {dataset!r} in {ledger.path}, after release {before[-1]} "
-                f"of the same kind; all of them together have spent epsilon = {total.epsilon_spent:.4g} at delta = {total.delta:g}, "
+                f"of the same kind; all releases together spent epsilon = {total.epsilon_spent:.4g} at delta = {total.delta:g}, "
                 f"{total.unit.value} level. Predictions of a fitted or loaded model cost nothing",
                 stacklevel=3,
             )
