@@ -167,8 +167,9 @@ def test_notebooks_run_from_the_first_cell_to_the_last(
     monkeypatch.chdir(EXAMPLES.parent)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr(sys, "path", list(sys.path))
-    cells: dict[str, Any] = {"__name__": name}
-    monkeypatch.setitem(sys.modules, name, types.ModuleType(name))  # dataclasses look themselves up there
+    module = types.ModuleType(f"{name}_notebook")
+    monkeypatch.setitem(sys.modules, module.__name__, module)  # dataclasses look themselves up there
+    cells = vars(module)
     exec(compile(text, f"{name}.py", "exec"), cells)
     said = capsys.readouterr().out
     if name == "fraud_in_ten_minutes":
