@@ -10,6 +10,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from caribou.errors import needs_training
+
 # At once, and not on first use: the function has the name of its module, and the last one bound wins. It loads nothing heavy.
 from caribou.release import release
 
@@ -115,7 +117,8 @@ def __getattr__(name: str) -> Any:
     if name == "datasets":
         return importlib.import_module("caribou.datasets")
     if name in _HOMES:
-        return getattr(importlib.import_module(_HOMES[name]), name)
+        with needs_training(f"caribou.{name}"):
+            return getattr(importlib.import_module(_HOMES[name]), name)
     raise AttributeError(f"module 'caribou' has no attribute {name!r}")
 
 

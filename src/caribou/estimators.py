@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import hashlib
 import os
+import sys
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -47,6 +48,9 @@ from caribou.saved_model import (
     read_model,
     write_model,
 )
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 PARTS = ("train", "val", "test")
 
@@ -223,7 +227,26 @@ class Model:
         # absolute: after a change of the working folder a relative path would lead to another ledger
         self._ledger = ledger if ledger is None or isinstance(ledger, Ledger) else Path(os.path.abspath(ledger))
         self._charged, self._source = ledger is not None, data
-        return self._take(fitted, graph)
+        self._take(fitted, graph)
+        self._warn_of_another_charge(graph.name)
+        return self
+
+    def _warn_of_another_charge(self, dataset: str) -> None:
+        """A cell of a notebook that is run again pays again, and nothing else would show it."""
+        ledger = self._open_ledger()
+        if ledger is None or self.certificate.epsilon_spent == 0:
+            return
+        entries = {entry.certificate_id: entry for entry in ledger.entries(dataset)}
+        own = entries[self.certificate.certificate_id]
+        before = [e.id for e in entries.values() if e.id < own.id and e.description == own.description]
+        if before:
+            total = ledger.total(dataset, self.budget.unit)
+            warnings.warn(
+                f"this fit was charged once more: release {own.id} of {dataset!r} in {ledger.path}, after release {before[-1]} "
+                f"of the same kind; all releases together spent epsilon = {total.epsilon_spent:.4g} at delta = {total.delta:g}, "
+                f"{total.unit.value} level. Predictions of a fitted or loaded model cost nothing",
+                stacklevel=3,
+            )
 
     def plan(self, data: Any) -> ReleasePlan:
         """What `fit` will release about ``data`` and cost, from public numbers alone: nothing is drawn and nothing is spent."""
@@ -305,7 +328,7 @@ class Model:
         return self._classes
 
     def predict_proba(self, data: Any = None, *, training_graph: bool = False, spend: bool = False) -> np.ndarray:
-        """Class probabilities. [n, C]
+        """Class probabilities, a row per node in the order of `predictions_frame`: for tables that of their ids. [n, C]
 
         Without ``data``, or with the graph that `fit` was given, these are the nodes of the training graph, and nothing is spent.
         With other ``data`` these are the nodes of another graph, which costs a new release about that graph within the same
@@ -317,6 +340,7 @@ class Model:
         A graph is released once: the same graph again gives the same answer, here, in `predict` and in `embed`, and costs
         nothing. ``spend=True`` makes another release about it.
         """
+        _ = self._result  # an unfitted model says so first, whatever it is given
         if data is None or data is self._source or data is self._graph:
             return self._own_probabilities()
         graph = self._aligned(as_graph(data, self._classes or None))
@@ -392,6 +416,29 @@ class Model:
         """
         best = self.predict_proba(data, training_graph=training_graph, spend=spend).argmax(axis=1)
         return self.classes_[best]
+
+    def predictions_frame(self, data: Any = None, *, training_graph: bool = False, spend: bool = False) -> pd.DataFrame:
+        """Predictions with the id of every node: what ``caribou predict`` writes, as a pandas frame.
+
+        A graph of tables has its nodes in the order of their ids, not of the rows: join by the first column, never by place. It
+        is called as in the user's table, or ``node`` where it numbers nodes without ids. ``class``,
+        ``probability``, ``flagged`` where there is a `threshold`, and ``p_`` with each class follow.
+
+        ``data``, ``training_graph``, ``spend``: as in `predict_proba`.
+
+        >>> import caribou as cb
+        >>> model = cb.Model("mlp-dp", cb.Budget(4, 1e-5, "node")).fit(cb.datasets.load("chain-s"))
+        >>> model.predictions_frame().columns.tolist()
+        ['node', 'class', 'probability', 'p_0', 'p_1']
+        """
+        probabilities = self.predict_proba(data, training_graph=training_graph, spend=spend)
+        graph = self._graph if data is None else as_graph(data, self._classes or None)
+        if graph is None or graph.node_ids is None:
+            ids, title = self._node_ids if data is None else None, self._id_title
+        else:
+            ids, title = tuple(str(i) for i in graph.node_ids), graph.id_title
+        new = self.is_new if data is None and self.is_new.any() else None
+        return predictions_table(probabilities, self._classes, ids, title, self._threshold, new)
 
     def embed(self, data: Any = None, *, spend: bool = False) -> np.ndarray:
         """X^(K) of the training graph, or of another graph ``data``: of the same release as its predictions. [n, d]
@@ -822,7 +869,7 @@ class Model:
     @property
     def _result(self) -> Fitted:
         if self._fitted is None:
-            raise CaribouError("model must be fitted first: call fit(data)")
+            raise _not_fitted()
         return self._fitted
 
     def _own_probabilities(self) -> np.ndarray:
@@ -869,6 +916,13 @@ class Model:
                 raise InputError(
                     f"training graph must list its nodes as in training, {own!r} at {place}, got {str(other)!r}"
                 )
+
+
+def _not_fitted() -> CaribouError:
+    """The error of a model that is not fitted. Where scikit-learn is loaded it is one of its own, too: its tools catch that."""
+    exceptions = sys.modules.get("sklearn.exceptions")
+    kinds = (CaribouError,) if exceptions is None else (CaribouError, exceptions.NotFittedError)
+    return type("NotFittedError", kinds, {})("model must be fitted first: call fit(data)")
 
 
 def _unfitted(method: str, budget: Budget, seed: int, settings: Mapping[str, Any]) -> Model:
@@ -1122,6 +1176,41 @@ def class_array(names: Sequence[str]) -> np.ndarray:
     """
     numbers = [int(name) for name in names if name.removeprefix("-").isdecimal() and str(int(name)) == name]
     return np.array(numbers, dtype=np.int64) if len(numbers) == len(names) else np.array(names)
+
+
+def predictions_table(
+    probabilities: np.ndarray,
+    classes: Sequence[str],
+    ids: Sequence[str] | None,
+    title: str | None,
+    threshold: Threshold | None,
+    new: np.ndarray | None = None,
+) -> pd.DataFrame:
+    """A row per node: id, most likely class and its probability, whether it is flagged, whether it is new, and all probabilities.
+
+    ``probabilities``: [n, C]; ``new``: [n], bool, of a release that was extended.
+    """
+    taken = title in ("class", "probability", "flagged", "new")
+    table = table_with_ids(probabilities, [f"p_{name}" for name in classes], ids, None if taken else title)
+    table.insert(1, "class", [classes[k] for k in probabilities.argmax(axis=1)])
+    table.insert(2, "probability", probabilities.max(axis=1))
+    if threshold is not None:
+        table.insert(3, "flagged", threshold.flags(probabilities))
+    if new is not None:
+        table.insert(3, "new", new)
+    return table
+
+
+def table_with_ids(
+    values: np.ndarray, columns: Sequence[str], ids: Sequence[str] | None, title: str | None
+) -> pd.DataFrame:
+    """The values, [n, d], with the ids before them under their title; ``node`` if they have none, or another column has it."""
+    import pandas as pd
+
+    table = pd.DataFrame(values, columns=list(columns))
+    own = title is not None and ids is not None and title not in columns
+    table.insert(0, title if own else "node", list(ids) if ids is not None else range(len(values)))
+    return table
 
 
 def accuracy(probabilities: np.ndarray, graph: Graph, part: str) -> float:

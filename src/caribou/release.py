@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from caribou.errors import InputError, LedgerError
+from caribou.errors import InputError, LedgerError, needs_training
 from caribou.privacy.assumptions import features_without_edges, given_prior
 from caribou.privacy.budget import Budget, PrivacyUnit, warn_of_large_delta
 from caribou.privacy.certificate import Certificate
@@ -375,6 +375,7 @@ class Embeddings:
     certificate: Certificate
 
 
+@needs_training("caribou.release")
 def release(
     graph: Graph,
     layer: BoundedLayer,

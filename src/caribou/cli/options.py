@@ -465,6 +465,10 @@ class GraphSource:
         own = self.nodes is not None or self.columns or self.classes is not None or self.tables.is_given
         if self.dataset is not None and own:
             raise InputError("nodes, column, classes and rules of tables must go with --graph, got --dataset")
+        if self.dataset is not None:
+            from caribou.datasets import require_name
+
+            require_name(self.dataset)
         if self.tables.is_sql and self.nodes is not None:
             raise InputError("nodes must not go with --sql-nodes, got both (--nodes)")
         column_titles(self.columns)

@@ -17,7 +17,6 @@ from caribou.errors import InputError, RunError
 from caribou.privacy.budget import PrivacyUnit
 
 if TYPE_CHECKING:
-    import numpy as np
     import pandas as pd
 
     from caribou.cli.options import GraphSource
@@ -125,7 +124,7 @@ def predict(
 
     Example: caribou predict run --out predictions.csv
     """
-    from caribou.estimators import load
+    from caribou.estimators import load, predictions_table
 
     check_table(out)
     if threshold is not None:
@@ -145,7 +144,7 @@ def predict(
         else:
             probabilities = _release(run, model, data, out, terms).probabilities
     cut = _threshold_of(model, threshold, positive)
-    write_table(_predictions(probabilities, model.classes, ids, title, cut, new), out)
+    write_table(predictions_table(probabilities, model.classes, ids, title, cut, new), out)
     typer.echo(f"wrote {len(probabilities)} predictions to {out}")
     if cut is not None:
         chosen = "the best F1 on validation nodes" if threshold is None else "as given"
@@ -173,7 +172,7 @@ def embed(
     """
     import numpy as np
 
-    from caribou.estimators import load
+    from caribou.estimators import load, table_with_ids
 
     check_table(out, (*TABLES, ".npy"))
     model = load(run)
@@ -189,7 +188,7 @@ def embed(
     if out.suffix == ".npy":
         _write_whole(out, lambda path: np.save(path, state))
     else:
-        write_table(_table(state, [f"x{i}" for i in range(state.shape[1])], ids, title), out)
+        write_table(table_with_ids(state, [f"x{i}" for i in range(state.shape[1])], ids, title), out)
     typer.echo(f"wrote {state.shape[0]} x {state.shape[1]} embeddings to {out}")
 
 
@@ -371,36 +370,6 @@ def _threshold_of(model: Model, given: float | None, positive: str | None) -> Th
         )
     place = own.positive if positive is None and own is not None else model.classes.index(str(positive))
     return Threshold(place, given, float("nan"))
-
-
-def _predictions(
-    probabilities: np.ndarray,
-    classes: tuple[str, ...],
-    ids: tuple[str, ...] | None,
-    title: str | None,
-    threshold: Threshold | None,
-    new: np.ndarray | None = None,
-) -> pd.DataFrame:
-    taken = title in ("class", "probability", "flagged", "new")
-    table = _table(probabilities, [f"p_{name}" for name in classes], ids, None if taken else title)
-    best = probabilities.argmax(axis=1)
-    table.insert(1, "class", [classes[k] for k in best])
-    table.insert(2, "probability", probabilities.max(axis=1))
-    if threshold is not None:
-        table.insert(3, "flagged", threshold.flags(probabilities))
-    if new is not None:
-        table.insert(3, "new", new)
-    return table
-
-
-def _table(values: np.ndarray, columns: list[str], ids: tuple[str, ...] | None, title: str | None) -> pd.DataFrame:
-    """The values with the ids before them, under their own title; ``node`` if they have none, or another column has it."""
-    import pandas as pd
-
-    table = pd.DataFrame(values, columns=columns)
-    own = title is not None and ids is not None and title not in columns
-    table.insert(0, title if own else "node", list(ids) if ids is not None else range(len(values)))
-    return table
 
 
 def check_table(out: Path, endings: tuple[str, ...] = TABLES) -> None:

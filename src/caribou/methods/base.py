@@ -14,7 +14,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from caribou.errors import InputError
+from caribou.errors import InputError, needs_training
 from caribou.graph import Graph
 from caribou.graph.arrivals import Grown
 from caribou.mechanisms.noise_source import NoiseSource
@@ -393,7 +393,8 @@ class MethodInfo:
         cls = self.own
         if cls is None:
             module, name = self.home.split(":")
-            cls = getattr(importlib.import_module(module), name)
+            with needs_training("training"):
+                cls = getattr(importlib.import_module(module), name)
         known = [f.name for f in fields(cls)]
         unknown = sorted(set(settings) - set(known))
         if unknown:
