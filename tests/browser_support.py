@@ -195,6 +195,7 @@ def open_browser() -> Iterator[Callable[[Path], Tab]]:
     browser = Browser()
 
     def look(path: Path) -> Tab:
+        assert path.exists(), path  # the browser would show a page of its own
         target = browser.send("Target.createTarget", url="about:blank")["targetId"]
         tab = Tab(browser, browser.send("Target.attachToTarget", targetId=target, flatten=True)["sessionId"])
         for domain in ("Page", "Runtime", "Log", "Network"):

@@ -32,8 +32,8 @@ LEVELS = [
     {"caribou.engines", "caribou.models"},
     {"caribou.methods", "caribou.saved_model"},
     {"caribou.estimators", "caribou.tuning"},
-    {"caribou.pages"},
     {"caribou.audit"},
+    {"caribou.pages"},
     {"caribou.experiments"},
     {"caribou.cli"},
 ]

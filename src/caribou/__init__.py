@@ -46,6 +46,7 @@ _HOMES = {
     "Certificate": "caribou.privacy.certificate",
     "verify": "caribou.privacy.verify",
     "Ledger": "caribou.privacy.ledger",
+    "plan": "caribou.pages.planner",
     "CaribouError": "caribou.errors",
 }
 
@@ -78,6 +79,7 @@ __all__ = [
     "datasets",
     "load",
     "own_mechanism",
+    "plan",
     "propagate",
     "read_graph",
     "register",
@@ -100,6 +102,7 @@ if TYPE_CHECKING:
     from caribou.models.graph_classifier import GraphClassifier
     from caribou.models.links import LinkPredictor
     from caribou.models.node_targets import MultiLabelClassifier, NodeRegressor
+    from caribou.pages.planner import plan
     from caribou.privacy.budget import Budget, PrivacyUnit
     from caribou.privacy.certificate import Certificate
     from caribou.privacy.events import Gaussian, Laplace

@@ -46,5 +46,8 @@ def test_a_page_is_written_whole_to_a_file_of_its_kind(tmp_path: Path) -> None:
     assert (tmp_path / "a.html").read_text(encoding="utf-8") == "ä"
     with pytest.raises(InputError, match=r"html must be a file that ends in \.html, got 'plan\.txt'"):
         base.write_page("plan.txt", "")
-    with pytest.raises(InputError, match="html must be a file that can be written"):
+    with pytest.raises(InputError, match="html must be in a folder that exists"):
         base.write_page(tmp_path / "a.html" / "b.html", "")
+    (tmp_path / "folder.html").mkdir()
+    with pytest.raises(InputError, match="html must be a file that can be written"):
+        base.write_page(tmp_path / "folder.html", "")

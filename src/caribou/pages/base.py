@@ -65,10 +65,17 @@ def script_json(data: Any) -> str:
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def write_page(path: str | os.PathLike[str], text: str, *, field: str = "html") -> None:
-    """Write a page whole or not at all. ``field``: the option that named the file, for the error."""
+def check_page_path(path: str | os.PathLike[str], *, field: str = "html") -> None:
+    """Refuse a path that is no page's or whose folder is not there. ``field``: the option that named it."""
     if not os.fspath(path).lower().endswith((".html", ".htm")):
         raise InputError(f"{field} must be a file that ends in .html, got {os.fspath(path)!r}")
+    if not os.path.isdir(os.path.dirname(os.path.abspath(path))):
+        raise InputError(f"{field} must be in a folder that exists, got {os.fspath(path)!r}")
+
+
+def write_page(path: str | os.PathLike[str], text: str, *, field: str = "html") -> None:
+    """Write a page whole or not at all. ``field``: the option that named the file, for the error."""
+    check_page_path(path, field=field)
     try:
         atomic_write(path, text)
     except OSError as error:
