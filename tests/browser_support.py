@@ -126,7 +126,8 @@ class Tab:
             time.sleep(0.02)
 
     def resize(self, width: int, height: int = 900) -> None:
-        metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 500}
+        # not as a mobile device: that would widen its viewport to whatever sticks out, and find nothing
+        metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
         self.browser.send("Emulation.setDeviceMetricsOverride", self.session, **metrics)
         self.run("new Promise((done) => requestAnimationFrame(() => setTimeout(done, 50)))")
 

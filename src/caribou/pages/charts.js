@@ -75,7 +75,7 @@ const Charts = (() => {
   /** A path through points; it breaks where a value is missing. */
   function path(points, steps) {
     let text = "", pen = false;
-    points.forEach(([x, y], at) => {
+    points.forEach(([x, y]) => {
       if (!Number.isFinite(x) || !Number.isFinite(y)) return void (pen = false);
       if (pen && steps) text += `H${x.toFixed(1)}`;
       text += `${pen ? "L" : "M"}${x.toFixed(1)} ${y.toFixed(1)}`;
@@ -143,7 +143,7 @@ const Charts = (() => {
       } else {
         const at = box.y(y);
         group.append(svg("line", { class: "rule", x1: box.left, x2: box.right, y1: at, y2: at }));
-        group.append(svg("text", { class: "halo", x: box.left + 6, y: at - 5 }, text));
+        group.append(svg("text", { class: "halo", x: box.left + 6, y: at + (at < box.top + 20 ? 15 : -5) }, text));
       }
       return group;
     });
@@ -204,7 +204,7 @@ const Charts = (() => {
     const all = (k) => spec.series.flatMap((s) => s.points.flatMap((p) => (k === 1 && p.length === 4 ? [p[1], p[2], p[3]] : [p[k]])));
     const others = (key) => [...(spec.marks ?? []), ...(spec.rules ?? [])].map((m) => m[key]).filter((v) => v !== undefined);
     const x = axis(spec.x, [...all(0), ...others("x")], width / 90), y = axis(spec.y, [...all(1), ...others("y")], 5);
-    const box = { left: 52, right: width - (labels ? 34 + 6.6 * longest : 14), top: 28, bottom: height - 46 };
+    const box = { left: 52, right: width - (labels ? 34 + 6.6 * longest : 22), top: 28, bottom: height - 46 };
     box.x = (v) => box.left + x.place(v) * (box.right - box.left);
     box.y = (v) => box.bottom - y.place(v) * (box.bottom - box.top);
     const image = svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": spec.words });

@@ -20,7 +20,10 @@ const Planner = (() => {
   // -- controls -----------------------------------------------------------------------------------------------------
 
   /** A number as it is written into a field or a command: short, and read back to the same value. */
-  const plain = (value) => String(Number(value.toPrecision(12)));
+  function plain(value) {
+    const short = Number(value.toPrecision(12));
+    return short !== 0 && Math.abs(short) < 1e-3 ? short.toExponential() : String(short);
+  }
 
   function setSlider(name, value) {
     const slider = byId(`${name}-slider`);
@@ -155,7 +158,8 @@ const Planner = (() => {
     const rates = [...Array(81).keys()].map((k) => 10 ** (-4 + k / 20));
     const { epsilon, delta } = r.budget;
     const line = (steps) => rates.map((fpr) => [fpr, Calculus.releaseRate(r.release, fpr, steps)]);
-    const any = rates.map((fpr) => [fpr, Calculus.attackRate({ epsilon, delta, fpr, gaussian: false })]);
+    const gaussian = r.kind === "pure"; // beside a pure release stands what Gaussian noise would allow, beside a Gaussian one any mechanism
+    const other = rates.map((fpr) => [fpr, Calculus.attackRate({ epsilon, delta, fpr, gaussian })]);
     const marks = [1, 2].flatMap((steps) =>
       Calculus.FALSE_POSITIVE_RATES.map((fpr) => ({ x: fpr, y: Calculus.releaseRate(r.release, fpr, steps), text: percent(Calculus.releaseRate(r.release, fpr, steps)) }))
     );
@@ -170,7 +174,7 @@ const Planner = (() => {
       series: [
         { name: "is it there?", method: s.method, marker: "", points: line(1) },
         { name: "this one or that one?", method: s.method, marker: "", dash: "7 4", points: line(2) },
-        { name: "any mechanism", colour: "var(--dim)", dash: "2 3", points: any },
+        { name: gaussian ? "Gaussian noise instead" : "any mechanism", colour: "var(--dim)", dash: "2 3", points: other },
         { name: "guessing", colour: "var(--line)", points: rates.map((fpr) => [fpr, fpr]) },
       ],
       marks,
