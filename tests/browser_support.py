@@ -12,6 +12,7 @@ import os
 import select
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -31,6 +32,14 @@ WIDTHS = (390, 768, 1400)
 PATIENCE = 60.0
 """How long an answer may take on a busy machine. [s]"""
 
+MOVE_PIPES = """
+import fcntl, os, sys
+theirs = [fcntl.fcntl(int(number), fcntl.F_DUPFD, 10) for number in sys.argv[1:3]]
+os.dup2(theirs[0], 3)
+os.dup2(theirs[1], 4)
+os.execv(sys.argv[3], sys.argv[3:])
+"""
+
 needs_browser = pytest.mark.skipif(
     CHROMIUM is None or os.name != "posix", reason="no Chromium is installed to look with"
 )
@@ -49,10 +58,10 @@ class Browser:
             "--disable-background-networking", "--hide-scrollbars", "--remote-debugging-pipe",
             f"--user-data-dir={self._folder.name}",
         ]  # fmt: skip
-        # a shell moves the pipes to 3 and 4: code between fork and exec would be unsafe in a process with threads
-        shell = ["sh", "-c", f'exec "$@" 3<&{theirs_in} 4>&{theirs_out}', "sh", *arguments]
+        # a process of its own moves the pipes: code between fork and exec would be unsafe in one with threads
+        moved = [sys.executable, "-S", "-c", MOVE_PIPES, str(theirs_in), str(theirs_out), *arguments]
         quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "stdin": subprocess.DEVNULL}
-        self._process = subprocess.Popen(shell, pass_fds=(theirs_in, theirs_out), **quiet)  # type: ignore[call-overload]
+        self._process = subprocess.Popen(moved, pass_fds=(theirs_in, theirs_out), **quiet)  # type: ignore[call-overload]
         os.close(theirs_in)
         os.close(theirs_out)
         self._buffer, self._number = b"", 0
@@ -124,6 +133,24 @@ class Tab:
         while not self.run(code):
             assert time.monotonic() < end, f"never true: {code}"
             time.sleep(0.02)
+
+    def enter(self, field: str, value: object) -> None:
+        """Put a value into a control, by its id, as a user does; a box is ticked. Returns when the page has followed."""
+        self.run(
+            f"""(() => {{
+                const control = document.getElementById({json.dumps(field)});
+                if (control.type === "radio") control.checked = true; else control.value = {json.dumps(str(value))};
+                control.dispatchEvent(new Event("input", {{ bubbles: true }}));
+                return new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done())));
+            }})()"""
+        )
+
+    def press(self, key: str, code: int) -> None:
+        """One key on whatever has the focus."""
+        for kind in ("keyDown", "keyUp"):
+            asked = {"type": kind, "key": key, "code": key, "windowsVirtualKeyCode": code}
+            self.browser.send("Input.dispatchKeyEvent", self.session, **asked)
+        self.run("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done())))")
 
     def resize(self, width: int, height: int = 900) -> None:
         # not as a mobile device: that would widen its viewport to whatever sticks out, and find nothing

@@ -149,11 +149,12 @@ const Charts = (() => {
     });
   }
 
+  /** Dots with words: above to the left, where a line that rises leaves room, else below to the right. */
   function marks(spec, box) {
     return (spec.marks ?? []).map(({ x, y, text }) => {
-      const at = box.x(x), up = box.y(y), end = at > (box.left + box.right) / 2;
-      const label = svg("text", { class: "halo", x: at + (end ? -9 : 9), y: up + (up < box.top + 24 ? 16 : -7), "text-anchor": end ? "end" : "start" }, text);
-      return svg("g", {}, svg("circle", { class: "mark", cx: at, cy: up, r: 5 }), label);
+      const at = box.x(x), up = box.y(y), left = at - 9 - 6.5 * text.length > box.left && up > box.top + 12;
+      const place = left ? { x: at - 8, y: up - 8, "text-anchor": "end" } : { x: at + 8, y: up + 17, "text-anchor": "start" };
+      return svg("g", {}, svg("circle", { class: "mark", cx: at, cy: up, r: 5 }), svg("text", { class: "halo", ...place }, text));
     });
   }
 

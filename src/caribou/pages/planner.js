@@ -175,7 +175,7 @@ const Planner = (() => {
         { name: "is it there?", method: s.method, marker: "", points: line(1) },
         { name: "this one or that one?", method: s.method, marker: "", dash: "7 4", points: line(2) },
         { name: gaussian ? "Gaussian noise instead" : "any mechanism", colour: "var(--dim)", dash: "2 3", points: other },
-        { name: "guessing", colour: "var(--line)", points: rates.map((fpr) => [fpr, fpr]) },
+        { name: "guessing", colour: "var(--control)", dash: "1 3", points: rates.map((fpr) => [fpr, fpr]) },
       ],
       marks,
     });
@@ -225,11 +225,15 @@ const Planner = (() => {
     });
   }
 
-  const LOOKS = [
-    { method: "votes", dash: "none" }, { colour: "var(--bad)", dash: "7 4", marker: "s" }, { method: "caribou", dash: "none" },
-    { colour: "var(--dim)", dash: "2 3", marker: "v" }, { method: "lpgnet", dash: "7 4" },
-  ];
-  const SHORT = { "fit once, predict with a small epsilon, pure noise": "predict small, pure", "fit once, predict with a small epsilon, Gaussian noise": "predict small, Gaussian", "fit once, predict from own features": "fit once, own features", "fit anew, Gaussian noise": "fit anew, Gaussian", "fit anew, pure noise": "fit anew, pure" };
+  /* by way: [name in the chart, look]; colours are those of the methods that go this way */
+  const WAYS = {
+    "fit once, extend": ["fit once, extend", { method: "votes" }],
+    "fit once, predict from own features": ["fit once, own features", { method: "mlp" }],
+    "fit anew, pure noise": ["fit anew, pure", { method: "votes", dash: "7 4", marker: "s" }],
+    "fit anew, Gaussian noise": ["fit anew, Gaussian", { method: "caribou", marker: "D" }],
+    "fit once, predict with a small epsilon, pure noise": ["predict small, pure", { method: "votes", dash: "2 3", marker: "v" }],
+    "fit once, predict with a small epsilon, Gaussian noise": ["predict small, Gaussian", { method: "caribou", dash: "2 3", marker: "^" }],
+  };
 
   function showYear(s, r) {
     const months = [...Array(s.months).keys()].map((k) => k + 1);
@@ -241,7 +245,7 @@ const Planner = (() => {
       words: `Epsilon spent over ${s.months} months by each way. ${r.plans.map((p) => `${p.way}: ${figure(p.first)} first, ${figure(p.later)} later`).join("; ")}.`,
       x: { label: "month", from: 1, to: Math.max(2, s.months), ticks: months.filter((m) => m === 1 || m % Math.ceil(s.months / 12) === 0) },
       y: { label: "epsilon spent", from: 0 },
-      series: r.plans.map((plan, k) => ({ name: SHORT[plan.way] ?? plan.way, ...LOOKS[k], points: spent(plan) })),
+      series: r.plans.map((plan) => ({ name: WAYS[plan.way][0], ...WAYS[plan.way][1], points: spent(plan) })),
       rules: [{ y: r.budget.epsilon, text: "budget" }],
     });
     const rows = r.plans.map((p) => [p.way, figure(p.first), p.later === 0 ? "nothing" : figure(p.later), figure(p.presence), figure(p.replacement)]);
