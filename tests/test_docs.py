@@ -52,6 +52,7 @@ RUNNABLE = [
             "training.md",
             "months.md",
             "plan-a-year.md",
+            "planner.md",
             "downstream.md",
             "auditing.md",
             "epsilon.md",
