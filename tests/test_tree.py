@@ -123,7 +123,7 @@ def test_every_module_has_its_tests() -> None:
 
 
 def test_every_test_file_is_about_a_module() -> None:
-    known = {mirrored(p) for p in SOURCE.rglob("*") if p.suffix == ".py" or p.is_dir()} | CROSS_CUTTING
+    known = {mirrored(p) for p in SOURCE.rglob("*") if p.suffix in (".py", ".js") or p.is_dir()} | CROSS_CUTTING
     folders = [p for p in TESTS.iterdir() if p.is_dir() and p.name != "reproduction"]
     found = {
         p.relative_to(TESTS).with_name(p.stem.removeprefix("test_")).as_posix()

@@ -22,7 +22,7 @@ from caribou.privacy.accounting import (
 from caribou.privacy.budget import Budget
 from caribou.privacy.calibration import budget_mu
 from caribou.privacy.depth import plan_rows
-from caribou.privacy.events import EpsilonDelta, Gaussian
+from caribou.privacy.events import EpsilonDelta, Event, Gaussian
 from caribou.privacy.filters import total_epsilon
 from caribou.privacy.months import monthly_plans
 from caribou.privacy.plan import attack_success, curve_degrees
@@ -261,15 +261,16 @@ def test_a_search(settings: list[Setting], tmp_path: Path) -> None:
     compare(chosen, calls, expected, tmp_path)
 
 
-@pytest.mark.parametrize("trials", [2, 10, 100])
-def test_what_a_search_leaves_to_a_trial(trials: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["gaussian", "pure"])
+@pytest.mark.parametrize("trials", [2, 10])
+def test_what_a_search_leaves_to_a_trial(kind: str, trials: int, tmp_path: Path) -> None:
     """The library's search ends 2^-16 below the budget, and rounds up to a grid: to a thousandth."""
     budget = Budget(4.0, 1e-5)
 
-    def costs(epsilon: float) -> list[list[Gaussian]]:
-        return [[Gaussian(1 / budget_mu(Budget(epsilon, 1e-5)))]]
+    def costs(epsilon: float) -> list[list[Event]]:
+        return [[Gaussian(1 / budget_mu(Budget(epsilon, 1e-5))) if kind == "gaussian" else EpsilonDelta(epsilon)]]
 
-    (theirs,) = call([["trialEpsilon", {"epsilon": 4.0, "delta": 1e-5}, trials, "gaussian"]], tmp_path)
+    (theirs,) = call([["trialEpsilon", {"epsilon": 4.0, "delta": 1e-5}, trials, kind]], tmp_path)
     assert theirs == pytest.approx(plan_selection(costs, trials=trials, budget=budget).epsilon, rel=1e-3)
 
 

@@ -109,7 +109,7 @@ const Planner = (() => {
     if (data.simulations.length === 0) return null;
     const homophily = near(data.simulations.map((p) => p.homophily), s.homophily);
     const degree = near(data.simulations.filter((p) => p.homophily === homophily).map((p) => p.average_degree), s.degree);
-    const same = degree === s.degree && homophily === s.homophily && Math.min(s.nodes, 5000) === data.simulated_nodes;
+    const same = degree === s.degree && homophily === s.homophily && Math.min(s.nodes, data.largest) === data.simulated_nodes;
     return { homophily, degree, same, points: data.simulations.filter((p) => p.homophily === homophily && p.average_degree === degree && p.unit === s.unit) };
   }
 
@@ -268,7 +268,7 @@ const Planner = (() => {
     const here = r.accuracy === null ? `${s.method} was not simulated at this epsilon.` : `${s.method}: ${percent(r.accuracy.mean)} (${percent(r.accuracy.low)} to ${percent(r.accuracy.high)}) at epsilon = ${figure(r.budget.epsilon)}.`;
     byId("accuracy-words").textContent = `${here} ${world.same ? "" : `Your graph was not simulated. The nearest that was has ${about}; the command below simulates yours.`}`;
     caption.textContent =
-      `Test accuracy on generated graphs (contextual block model: ${about}, 4 classes, class means of features ${figure(data.signal)} standard deviations apart), mean over ${data.seeds} ` +
+      `Test accuracy on generated graphs (contextual block model: ${about}, ${data.classes} classes, distance of class means in features ${figure(data.signal)} standard deviations), mean over ${data.seeds} ` +
       `graph${data.seeds === 1 ? "" : "s"} with its 95 % interval; every method with its default settings. Real graphs are no block models: this compares methods, and promises nothing.`;
     const names = [...new Set(world.points.map((p) => p.method))], epsilons = [...new Set(world.points.map((p) => p.epsilon))].sort((a, b) => a - b);
     const series = names.map((method) => {

@@ -264,6 +264,7 @@ def page(
     advance: Callable[[], None],
 ) -> str:
     """The planner as one HTML text."""
+    from caribou.datasets.csbm import BlockModel
     from caribou.pages.simulation import LARGEST, simulate, worlds
 
     unit, bounds = plan.budget.unit, plan.sensitivity.bounds
@@ -305,6 +306,8 @@ def page(
         "settings": SETTINGS,
         "signal": signal,
         "seeds": seeds,
+        "largest": LARGEST,
+        "classes": BlockModel.classes,
         "simulated_nodes": min(nodes, LARGEST),
         "simulations": [asdict(figure) for figure in accuracies],
     }
