@@ -61,6 +61,10 @@ class Plan:
         rdp_order: of the paper's accounting.
         epsilon_by_degree: what a node of each degree gets, in every graph; empty at edge level.
         attack_rate, at_fpr: the risk that the budget follows from; None where epsilon was given.
+
+    >>> found = plan(2, unit="node", nodes=1000, hops=[4])
+    >>> found.sensitivity.bounds.degree_floor, round(found.rows[0].noise_std, 2)
+    (64, 4.51)
     """
 
     budget: Budget
