@@ -279,6 +279,8 @@ def test_simulated_accuracy_is_shown_with_what_it_is(fresh: Tab) -> None:
     fresh.enter("epsilon", 8)
     ours = next(p for p in points if (p["method"], p["homophily"], p["epsilon"]) == ("votes-edp", 0.9, 8))
     assert shown(fresh, "accuracy") == pytest.approx(ours["mean"])
+    assert all(p["seeds"] == 2 and 0 <= p["low"] <= p["mean"] <= p["high"] <= 1 for p in points)
+    assert any(p["low"] < p["mean"] for p in points)
     assert "was not simulated" not in fresh.run(words)
     fresh.enter("homophily", 0.55)
     assert (

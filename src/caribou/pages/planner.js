@@ -207,7 +207,8 @@ const Planner = (() => {
       return;
     }
     const t = Math.min(s.t, s.nodes - 1), covered = r.bounds.covered;
-    const degrees = [...new Set([...Calculus.curveDegrees(s.nodes, covered), t])].sort((a, b) => a - b);
+    const between = [...Array(25).keys()].map((k) => Math.round((s.nodes - 1) ** (k / 24)));
+    const degrees = [...new Set([...Calculus.curveDegrees(s.nodes, covered), ...between])].filter((d) => d >= 1).sort((a, b) => a - b);
     const points = degrees.map((d) => [d, Calculus.epsilonAtDegree(r.budget, r.layer, d)]);
     const words = `A node with ${t} neighbours gets epsilon = ${figure(r.node)}`;
     byId("node-words").replaceChildren(
@@ -217,9 +218,9 @@ const Planner = (() => {
     );
     Charts.line(byId("node-chart"), {
       words: `Epsilon of a node by its degree. ${words}.`,
-      x: { label: "neighbours t (and 1 for 0)", log: true, from: 1 },
+      x: { label: "neighbours t", log: true, from: 1 },
       y: { label: "epsilon", from: 0 },
-      series: [{ name: "message passing", method: "caribou", points: points.map(([d, e]) => [Math.max(1, d), e]).filter(([d], k) => k === 0 || d > 1 || points[0][0] !== 0) }],
+      series: [{ name: "message passing", method: "caribou", marker: "", points }],
       rules: covered < s.nodes - 1 ? [{ x: Math.max(1, covered), text: `headline up to ${covered}` }] : [],
       marks: [{ x: Math.max(1, t), y: r.node, text: `t = ${t}: ${figure(r.node)}` }],
     });
