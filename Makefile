@@ -7,7 +7,7 @@ JOBS   ?= auto
 TORCH_FROM ?=
 STAMP  := $(VENV)/.installed
 
-.PHONY: setup demo test test-fast lint format docs cli-reference settings-reference pictures result-pages report reproduce pack-records bench bench-methods clean
+.PHONY: setup demo test test-fast lint format docs cli-reference settings-reference pictures result-pages report reproduce pack-records bench bench-methods browser-tools clean
 
 setup: $(STAMP)
 
@@ -29,6 +29,10 @@ test: setup
 
 test-fast: setup
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not slow"
+
+# The accessibility check of pages in tests; they skip it without. Chromium comes from the system's packages.
+browser-tools:
+	npm install --silent --no-save --no-package-lock --ignore-scripts axe-core@4
 
 lint: setup
 	$(BIN)/ruff check .

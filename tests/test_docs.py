@@ -53,6 +53,7 @@ RUNNABLE = [
             "training.md",
             "months.md",
             "plan-a-year.md",
+            "planner.md",
             "downstream.md",
             "auditing.md",
             "epsilon.md",

@@ -48,6 +48,7 @@ _HOMES = {
     "Certificate": "caribou.privacy.certificate",
     "verify": "caribou.privacy.verify",
     "Ledger": "caribou.privacy.ledger",
+    "plan": "caribou.pages.planner",
     "CaribouError": "caribou.errors",
 }
 
@@ -80,6 +81,7 @@ __all__ = [
     "datasets",
     "load",
     "own_mechanism",
+    "plan",
     "propagate",
     "read_graph",
     "register",
@@ -102,6 +104,7 @@ if TYPE_CHECKING:
     from caribou.models.graph_classifier import GraphClassifier
     from caribou.models.links import LinkPredictor
     from caribou.models.node_targets import MultiLabelClassifier, NodeRegressor
+    from caribou.pages.planner import plan
     from caribou.privacy.budget import Budget, PrivacyUnit
     from caribou.privacy.certificate import Certificate
     from caribou.privacy.events import Gaussian, Laplace
