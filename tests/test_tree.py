@@ -203,6 +203,7 @@ def test_noise_is_drawn_in_one_file() -> None:
     # generated data sets, initial weights, and weights drawn before any data is seen
     public_randomness = {
         "caribou.datasets.csbm",
+        "caribou.datasets.telling_features",
         "caribou.datasets.fraud",
         "caribou.datasets.graph_collections",
         "caribou.models.encoder",

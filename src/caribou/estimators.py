@@ -942,6 +942,9 @@ class Votes(Model):
         noise: edge level: "discrete_laplace" (pure epsilon) or "gaussian".
         metric: edge level: what chooses checkpoints, head and rounds on validation nodes, e.g. "ap" for a rare class.
         class_weight: edge level: "balanced" gives every class the same weight in the losses.
+        alphabet: edge level: nodes say their "class", the "code" of their features, or what a pilot finds to tell more ("auto").
+        pilot: edge level: share of the labelled nodes in the pilot; None = a public rule.
+        codes: edge level: how many codes there are at most.
         declared_degree: node level: the degree up to which a node gets the headline epsilon; without it no vote is asked.
         declared_average_degree: node level: what the curator declares about a typical node, never what is measured.
         votes: node level: ``{"receivers_per_sender": M, "share": s}``, or None for a public rule.
@@ -965,6 +968,9 @@ class Votes(Model):
         noise: str = "discrete_laplace",
         metric: str | None = None,
         class_weight: str | None = None,
+        alphabet: str = "auto",
+        pilot: float | None = None,
+        codes: int = 8,
         declared_degree: int | None = None,
         declared_average_degree: float | None = None,
         votes: Mapping[str, Any] | None = None,
@@ -980,6 +986,9 @@ class Votes(Model):
             "noise": noise,
             "metric": metric,
             "class_weight": class_weight,
+            "alphabet": alphabet,
+            "pilot": pilot,
+            "codes": codes,
         }
         node = {
             "declared_degree": declared_degree,

@@ -118,7 +118,7 @@ def test_what_is_saved_and_spent_is_said(world: Path, tmp_path: Path, caribou: C
     assert "embed" not in votes
     assert "v/0 ... 1" in " ".join(votes.split())
     assert "embed" in caribou("train", "caribou-edp", "--graph", world / "first.npz", "--out", tmp_path / "c").out
-    assert "nothing: no private data is read" in caribou("train", "mlp", "--graph", world / "first.npz").out
+    assert "nothing: no edge is read" in caribou("train", "mlp", "--graph", world / "first.npz").out
     leave = ("--set", "messages=labels", "--set", "leave_graph=true")
     alone = caribou(
         "train", "caribou-ndp", "--graph", world / "first.npz", "--epsilon", 2, "--out", tmp_path / "n", *leave
@@ -413,7 +413,7 @@ def test_a_file_that_is_there_is_not_overwritten(world: Path, tmp_path: Path, ca
         ("embed", world / "caribou-edp"),
     ):
         refused = caribou(*command, "--out", out, code=2).err
-        assert refused == f"error: out must be a new file, got {str(out)!r}, which exists\n"
+        assert refused == f"error: out must be a new file, got {str(out)!r}, which exists (--out)\n"
     assert out.read_text() == "mine"
     assert list(tmp_path.iterdir()) == [out], "nothing was charged"
 

@@ -14,11 +14,8 @@ from caribou.graph.arrivals import Arrivals, Grown
 from caribou.mechanisms.edge_votes import NoisyCounts, VoteBudget
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods.edge.code_votes import decode_code_batch
-from caribou.methods.edge.pilot import Pilot, pilot_share
-from caribou.methods.edge.vote_roles import VoteRoles
 from caribou.methods.edge.votes import Decoded, VotesEdge, run_rounds
 from caribou.models.code_vote_model import CodeVoteModel
-from caribou.models.vote_model import VoteModel
 from caribou.randomness import Streams
 
 TELLING = cb.datasets.load("neighbour-features:1200", seed=1)
@@ -75,17 +72,6 @@ def test_a_budget_that_could_not_tell_asks_no_pilot() -> None:
     assert set(run(TELLING, 1.0, alphabet="code").transcript) == {"codes"}
 
 
-def test_a_larger_pilot_where_own_features_tell_nothing() -> None:
-    def share(graph: cb.Graph, prior: np.ndarray) -> float:
-        settings = VotesEdge()
-        roles = VoteRoles.of(graph, prior, settings.calibration, settings.objective, np.random.default_rng(0))
-        return pilot_share(roles)
-
-    assert share(TELLING, UNIFORM) == 0.3
-    assert share(ALIKE, informed(ALIKE)) == 0.1
-    assert share(ALIKE, informed(ALIKE, right=0.97)) == 0, "own features tell most of the class"
-
-
 def test_codes_leave_heterophily_to_class_messages() -> None:
     """Neighbours of another class tell as much as neighbours of the same: rates are learned, no sign is assumed."""
     graph = cb.datasets.load("csbm", nodes=900, classes=3, features=6, homophily=0.02, average_degree=14.0, seed=5)
@@ -140,7 +126,7 @@ def test_what_is_asked_first_reads_no_edge(asked: Asked) -> None:
 def grown() -> Grown:
     present = np.zeros(1200, dtype=bool)
     present[:1000] = True
-    return Grown(TELLING, present, Arrivals((1000, 200)))
+    return Grown(TELLING, present, Arrivals((1000, 200)), np.arange(1200))
 
 
 def test_arrivals_are_told_by_codes_and_old_pairs_are_not_asked(coded: Decoded, asked: Asked) -> None:
@@ -154,21 +140,6 @@ def test_arrivals_are_told_by_codes_and_old_pairs_are_not_asked(coded: Decoded, 
     for u, v in edges:
         moved = np.abs(whole - replay(stages, TELLING.without_edge(int(u), int(v)), present)).sum()
         assert moved == (0 if present[u] and present[v] else 1)
-
-
-def test_saved_models_say_which_alphabet_they_learned(coded: Decoded) -> None:
-    assert CodeVoteModel.is_in(coded.learned.to_arrays())
-    classes = run(ALIKE, 4.0, informed(ALIKE)).learned
-    assert isinstance(classes, VoteModel)
-    assert not CodeVoteModel.is_in(classes.to_arrays())
-
-
-def test_the_pilot_s_sums_are_those_of_its_symbols() -> None:
-    counts = np.arange(24).reshape(2, 12)
-    pilot = Pilot(counts, np.array([0]), np.zeros(2, dtype=int), 4, np.full((4, 3), 1 / 3))
-    assert pilot.class_counts.tolist() == [[6, 22, 38], [54, 70, 86]]
-    assert pilot.code_counts.tolist() == [[12, 15, 18, 21], [48, 51, 54, 57]]
-    assert np.allclose(pilot.rates_by_code(np.ones((3, 4)), 0.3).sum(axis=1), 1.2)
 
 
 @pytest.mark.parametrize(

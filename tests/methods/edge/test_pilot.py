@@ -1,0 +1,96 @@
+"""The pilot: how many send in it, what its sums are, and which alphabet it finds to tell more."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+import caribou as cb
+from caribou.mechanisms.edge_votes import NoisyCounts, VoteBudget
+from caribou.mechanisms.noise_source import NoiseSource
+from caribou.methods.edge.pilot import Pilot, pilot_share
+from caribou.methods.edge.vote_roles import VoteRoles
+from caribou.models.count_likelihood import CountModel
+from caribou.models.objective import USUAL
+
+TELLING = cb.datasets.load("neighbour-features:1200", seed=1)
+ALIKE = cb.datasets.load("csbm", nodes=900, classes=4, features=6, homophily=0.9, seed=3)
+GROUP = TELLING.features @ np.linalg.svd(TELLING.features, full_matrices=False)[2][:4].T
+CODE = np.abs(GROUP).argmax(axis=1)
+
+
+def roles_of(graph: cb.Graph, right: float = 0.0) -> VoteRoles:
+    """With a prior that names the label of a share of the nodes, and any class for the others."""
+    rng = np.random.default_rng(7)
+    labels, C = np.asarray(graph.labels), graph.num_classes
+    named = np.where(rng.random(len(labels)) < right, labels, rng.integers(0, C, len(labels)))
+    prior = (1 + 2 * np.eye(C)[named]) / (C + 2)
+    return VoteRoles.of(graph, prior, 0.5, USUAL, np.random.default_rng(0))
+
+
+def asked(graph: cb.Graph, code: np.ndarray, epsilon: float) -> tuple[Pilot, VoteRoles]:
+    roles = roles_of(graph)
+    box = NoisyCounts(graph, graph.num_classes, VoteBudget(epsilon), NoiseSource.seeded(1))
+    return Pilot.ask(box, roles, code, 0.3), roles
+
+
+@pytest.mark.parametrize(("right", "share"), [(0.0, 0.3), (0.6, 0.1), (0.97, 0.0)])
+def test_the_less_own_features_tell_the_larger_the_pilot(right: float, share: float) -> None:
+    assert pilot_share(roles_of(ALIKE, right)) == share
+
+
+def test_its_senders_are_the_first_of_the_order_and_never_receive() -> None:
+    pilot, roles = asked(ALIKE, np.zeros(900, dtype=int), math.inf)
+    assert np.array_equal(pilot.senders, roles.order[: round(0.3 * len(roles.order))])
+    assert not roles.receives[pilot.senders].any()
+    assert not pilot.counts[~roles.receives].any()
+    sent = np.zeros((900, 4))
+    u, v = ALIKE.edge_index
+    from_pilot = np.isin(u, pilot.senders) & roles.receives[v]
+    np.add.at(sent, (v[from_pilot], np.asarray(ALIKE.labels)[u[from_pilot]]), 1)
+    assert np.array_equal(pilot.class_counts, sent)
+
+
+@pytest.mark.parametrize("epsilon", [2.0, 4.0, math.inf])
+def test_it_finds_the_alphabet_that_tells_more(epsilon: float) -> None:
+    pilot, roles = asked(TELLING, CODE, epsilon)
+    assert pilot.prefers_code(roles, VoteBudget(epsilon))
+    useless = np.random.default_rng(2).integers(0, 4, 900)
+    pilot, roles = asked(ALIKE, useless, epsilon)
+    assert not pilot.prefers_code(roles, VoteBudget(epsilon))
+
+
+def test_without_meaning_it_keeps_to_classes() -> None:
+    """Random edges: neither tells anything. Codes are taken by chance only, at most as often as one standard error is passed."""
+    taken = 0
+    for seed in range(20):
+        graph = cb.datasets.load("csbm", nodes=400, homophily=0.25, seed=seed)
+        code = np.random.default_rng(seed).integers(0, 4, 400)
+        pilot, roles = asked(graph, code, 4.0)
+        taken += pilot.prefers_code(roles, VoteBudget(4.0))
+    assert taken <= 9
+
+
+def test_the_pilot_s_sums_are_those_of_its_symbols() -> None:
+    counts = np.arange(24).reshape(2, 12)
+    pilot = Pilot(counts, np.array([0]), np.zeros(2, dtype=int), 4, np.full((4, 3), 1 / 3))
+    assert pilot.class_counts.tolist() == [[6, 22, 38], [54, 70, 86]]
+    assert pilot.code_counts.tolist() == [[12, 15, 18, 21], [48, 51, 54, 57]]
+    assert np.allclose(pilot.rates_by_code(np.ones((3, 4)), 0.3).sum(axis=1), 1.2)
+
+
+@pytest.mark.parametrize("overdispersed", [False, True])
+def test_sums_stand_for_entries_under_little_noise(overdispersed: bool) -> None:
+    """Their evidence is nearly that of exact counts of classes."""
+    pilot, roles = asked(ALIKE, np.arange(900) % 2, 16.0)
+    model = CountModel(VoteBudget(16.0), overdispersed)
+    rates = np.repeat(np.full((4, 4), 0.2) + np.eye(4), 2, axis=1) / 2
+    some = np.flatnonzero(roles.receives)[:50]
+    exact = CountModel(VoteBudget(16.0), overdispersed).log_likelihood(
+        pilot.class_counts[some], rates.reshape(4, 4, 2).sum(axis=2)
+    )
+    summed = pilot.class_log_likelihood(model, rates, some)
+    gaps = [L[:, 1:, 5] - L[:, :1, 5] for L in (exact, summed)]
+    assert np.abs(gaps[0] - gaps[1]).max() < 0.2

@@ -1,0 +1,46 @@
+"""Public roles of the nodes in votes."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import caribou as cb
+from caribou.methods.edge.vote_roles import VoteRoles
+from caribou.models.objective import USUAL
+
+GRAPH = cb.datasets.load("csbm", nodes=300, seed=2)
+PRIOR = np.full((300, 4), 0.25)
+
+
+def roles() -> VoteRoles:
+    return VoteRoles.of(GRAPH, PRIOR, 0.4, USUAL, np.random.default_rng(1))
+
+
+def test_labelled_nodes_are_those_of_training_and_validation() -> None:
+    found = roles()
+    assert set(found.order.tolist()) == {*GRAPH.split.train.tolist(), *GRAPH.split.val.tolist()}
+    assert np.array_equal(np.flatnonzero(found.labelled), np.sort(found.order))
+    assert np.array_equal(found.calibration, found.order[-len(found.calibration) :])
+    assert len(found.calibration) == round(0.4 * len(found.order))
+
+
+def test_unlabelled_and_calibration_nodes_receive() -> None:
+    found = roles()
+    assert found.receives.sum() == (~found.labelled).sum() + len(found.calibration)
+    assert found.receives[GRAPH.split.test].all()
+
+
+def test_weights_know_the_labels_of_calibration_nodes_only() -> None:
+    found = roles()
+    weights, labels = found.class_weights(), np.asarray(GRAPH.labels)
+    assert np.array_equal(weights[found.calibration].argmax(axis=1), labels[found.calibration])
+    others = np.setdiff1d(np.arange(300), found.calibration)
+    assert np.array_equal(weights[others], found.p0[others])
+
+
+def test_roles_read_no_edge() -> None:
+    other = VoteRoles.of(
+        GRAPH.without_edge(*GRAPH.edge_index[:, 0].tolist()), PRIOR, 0.4, USUAL, np.random.default_rng(1)
+    )
+    assert np.array_equal(other.order, roles().order)
+    assert np.array_equal(other.p0, roles().p0)
