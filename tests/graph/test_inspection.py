@@ -176,6 +176,7 @@ def test_the_flags_of_node_level_do_not_contradict_each_other() -> None:
         (lambda k: f"{k:02d}", "letters before the number"),
         (lambda k: f"{k}", "letters and zeros before the number"),
         (lambda k: f"{k + 100}", None),
+        (lambda k: "zoe", None),
     ],
 )
 def test_edges_of_other_ids_are_the_first_problem_with_their_cause(written, cause) -> None:
