@@ -3,9 +3,11 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 JOBS   ?= auto
+# Without a GPU: make setup TORCH_FROM='--index-url https://download.pytorch.org/whl/cpu' saves 2.5 GB on Linux.
+TORCH_FROM ?=
 STAMP  := $(VENV)/.installed
 
-.PHONY: setup demo test test-fast lint format docs cli-reference settings-reference pictures result-pages report reproduce pack-records bench bench-methods clean
+.PHONY: setup demo test test-fast lint format docs cli-reference settings-reference pictures result-pages report reproduce pack-records bench bench-methods browser-tools clean
 
 setup: $(STAMP)
 
@@ -13,9 +15,10 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed, found " + sys.version.split()[0] + "; set PYTHON=...") if sys.version_info < (3, 11) else None'
 	@echo 'installing into $(VENV), a few minutes and several hundred MB the first time'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	# torch first, by exact version: a range would let pip choose a build with several gigabytes of CUDA.
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch==2.13.0 setuptools
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-build-isolation -e '.[docs,test,dev]'
+	# torch first, by exact version and from the index that is asked for: a range would let pip choose another build later.
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(TORCH_FROM) "$$(grep '^torch==' constraints.txt)"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt setuptools
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-build-isolation -e '.[train,docs,test,dev]'
 	@touch $@
 
 demo: setup
@@ -26,6 +29,10 @@ test: setup
 
 test-fast: setup
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not slow"
+
+# The accessibility check of pages in tests; they skip it without. Chromium comes from the system's packages.
+browser-tools:
+	npm install --silent --no-save --no-package-lock --ignore-scripts axe-core@4
 
 lint: setup
 	$(BIN)/ruff check .

@@ -9,8 +9,9 @@ from statistics import median
 from typing import Any
 
 from caribou.experiments.report.blocks import PAPER, Figure
-from caribou.experiments.report.figures import COLOURS, Series, family, figure, mean_columns, style
+from caribou.experiments.report.figures import Series, figure, mean_columns, style
 from caribou.experiments.report.summary import Mean
+from caribou.pages.palette import COLOURS, family
 
 MIN_SPAN = 5
 """A scale of colours spans at least this, so that chance does not look like an effect. [percentage points]"""

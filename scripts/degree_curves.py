@@ -7,6 +7,7 @@ from pathlib import Path
 import matplotlib
 
 from caribou.methods import method_info
+from caribou.pages.palette import COLOURS, family
 from caribou.privacy.budget import Budget
 from caribou.privacy.plan import epsilon_at
 from caribou.privacy.sizes import Sizes
@@ -14,13 +15,13 @@ from caribou.privacy.sizes import Sizes
 SIZES = Sizes(nodes=20_000, columns=500, classes=7, train=14_000, val=2_000, test=4_000)
 BUDGET = Budget(8.0, 1e-5, "node")
 CURVES = (
-    ("mlp-dp", {}, "#7f7f7f", "-"),
-    ("caribou-ndp", {"graph_share": 0.5}, "#0072b2", "-"),
-    ("gap-ndp", {}, "#e69f00", "-"),
-    ("dpdgc-ndp", {}, "#009e73", "-"),
-    ("votes-ndp", {"declared_degree": 100, "votes": {"receivers_per_sender": 50, "share": 0.3}}, "#d55e00", "-"),
-    ("sage-ndp", {}, "#cc79a7", "-"),
-    ("caribou-ndp, degrees cut to 100", {"graph_share": 0.5, "degree_cap": 100}, "#0072b2", "--"),
+    ("mlp-dp", {}, "-"),
+    ("caribou-ndp", {"graph_share": 0.5}, "-"),
+    ("gap-ndp", {}, "-"),
+    ("dpdgc-ndp", {}, "-"),
+    ("votes-ndp", {"declared_degree": 100, "votes": {"receivers_per_sender": 50, "share": 0.3}}, "-"),
+    ("sage-ndp", {}, "-"),
+    ("caribou-ndp, degrees cut to 100", {"graph_share": 0.5, "degree_cap": 100}, "--"),
 )
 TITLE = "Epsilon by degree of every node-level method"
 TEXT = (
@@ -37,11 +38,11 @@ def draw(target: Path) -> None:
     from matplotlib import pyplot as plt
 
     figure, axes = plt.subplots(figsize=(8.2, 4.6), layout="constrained")
-    for label, settings, colour, style in CURVES:
+    for label, settings, style in CURVES:
         plan = method_info(label.split(",")[0]).create(**settings).plan(SIZES, BUDGET)
         values = [epsilon_at(plan.mechanisms, BUDGET.delta, degree) for degree in DEGREES]
         shown = [(d, e) for d, e in zip(DEGREES, values, strict=True) if e <= 40]
-        axes.plot(*zip(*shown, strict=True), style, color=colour, label=label, linewidth=2)
+        axes.plot(*zip(*shown, strict=True), style, color=COLOURS[family(label)], label=label, linewidth=2)
     axes.axhline(BUDGET.epsilon, color="black", linewidth=0.8, linestyle=":")
     axes.axvline(100, color="black", linewidth=0.8, linestyle=":")
     axes.annotate("declared degree", (100, 1.0), xytext=(4, 0), textcoords="offset points", fontsize=9)

@@ -251,6 +251,25 @@ def test_later_releases_are_charged_in_the_ledger_of_the_fit(book: Ledger, tmp_p
     assert len(book.entries()) == 5
 
 
+def test_the_graph_of_the_fit_read_again_costs_nothing(book: Ledger) -> None:
+    """Whether it is the same object says nothing about whether it is the same graph."""
+    model = model_of("votes-edp", max_rounds=1).fit(GRAPH, ledger=book)
+    again = dataclasses.replace(GRAPH)
+    assert np.array_equal(model.predict_proba(again), model.predict_proba())
+    assert len(book.entries()) == 1
+    with pytest.warns(UserWarning, match="another graph costs a new release"):
+        model.predict_proba(again, spend=True)
+    assert len(book.entries()) == 2
+
+
+def test_metrics_of_a_fit_that_promises_nothing_are_not_published() -> None:
+    """They are computed from what the fit released, about its training nodes, too."""
+    for budget, noise in ((NODE, NoiseSource.seeded(1)), (Budget(math.inf, 1e-5, "node"), None)):
+        model = cb.Model("mlp-dp", budget).fit(GRAPH, noise=noise)
+        with pytest.raises(InputError, match="certificate of the fit must be a guarantee to publish metrics"):
+            model.publish_metrics(1.0)
+
+
 def test_a_second_fit_forgets_what_the_first_one_released() -> None:
     model = model_of("mlp-dp").fit(GRAPH)
     first = model.predict_graph(OTHER)
@@ -497,3 +516,141 @@ def test_a_kept_release_serves_a_model_that_was_loaded(fitted: Callable[[str], M
         stored = type(made)(np.empty((0, 0)), made.certificate, made.released, made.weights)
         assert np.allclose(loaded.keep(OTHER, stored).probabilities, made.probabilities, rtol=0, atol=1e-12)
         assert np.array_equal(loaded.predict(OTHER), made.probabilities.argmax(axis=1))
+
+
+NOT_FOR_GRAPHS = {
+    # they fit rows X and labels y: here one object, the graph, holds both, with its edges and its split
+    "check_fit_score_takes_y",
+    "check_estimators_overwrite_params",
+    "check_dont_overwrite_parameters",
+    "check_estimators_fit_returns_self",
+    "check_readonly_memmap_input",
+    "check_n_features_in_after_fitting",
+    "check_positive_only_tag_during_fit",
+    "check_estimators_dtypes",
+    "check_complex_data",
+    "check_dtype_object",
+    "check_estimators_empty_data_messages",
+    "check_pipeline_consistency",
+    "check_estimators_nan_inf",
+    "check_estimator_sparse_tag",
+    "check_estimator_sparse_array",
+    "check_estimator_sparse_matrix",
+    "check_estimators_pickle",
+    "check_f_contiguous_array_estimator",
+    "check_classifier_data_not_an_array",
+    "check_classifiers_one_label",
+    "check_classifiers_classes",
+    "check_classifiers_train",
+    "check_classifiers_regression_target",
+    "check_supervised_y_2d",
+    "check_fit2d_1sample",
+    "check_fit2d_1feature",
+    "check_dict_unchanged",
+    "check_fit_check_is_fitted",
+    "check_n_features_in",
+    "check_fit2d_predict1d",
+    # rows of a graph depend on each other, so a part of them, or another order, is another graph
+    "check_methods_sample_order_invariance",
+    "check_methods_subset_invariance",
+    # two fits are two releases with noise of their own
+    "check_fit_idempotent",
+    # weights by class would be read off private labels at node level: "balanced" and None alone are known
+    "check_class_weight_classifiers",
+    # a bad budget or setting is refused at once, before a graph is read
+    "check_do_not_raise_errors_in_init_or_set_params",
+}
+HABITS = {
+    "check_estimator_cloneable",
+    "check_estimator_tags_renamed",
+    "check_valid_tag_types",
+    "check_estimator_repr",
+    "check_no_attributes_set_in_init",
+    "check_estimators_unfitted",
+    "check_mixin_order",
+    "check_parameters_default_constructible",
+    "check_get_params_invariance",
+    "check_set_params",
+}
+
+
+@pytest.mark.parametrize("model", [cb.Votes(EDGE), cb.Caribou(NODE), Model("mlp-dp", NODE)], ids=str)
+@pytest.mark.filterwarnings("ignore")
+def test_checks_of_scikit_learn_pass_where_they_mean_something(model: Model) -> None:
+    """What fails is listed above with its reason; the habits that it would test are tested on a graph below."""
+    checks = pytest.importorskip("sklearn.utils.estimator_checks")
+    results = checks.check_estimator(model, on_fail=None, on_skip=None)
+    failed = {result["check_name"]: str(result["exception"]) for result in results if result["status"] == "failed"}
+    assert not set(failed) - NOT_FOR_GRAPHS, {name: failed[name] for name in set(failed) - NOT_FOR_GRAPHS}
+    passed = {result["check_name"] for result in results if result["status"] == "passed"}
+    assert passed >= HABITS, HABITS - passed
+
+
+@pytest.mark.parametrize("name", ["mlp-dp", "votes-edp"])
+def test_a_fit_keeps_the_habits_of_scikit_learn(name: str, fitted: Callable[[str], Model]) -> None:
+    import pickle
+
+    validation = pytest.importorskip("sklearn.utils.validation")
+    model, content = fitted(name), tuple(GRAPH.content())
+    params, state = model.get_params(), dict(vars(model))
+    if name == "mlp-dp":
+        again = model_of(name)
+        assert again.fit(GRAPH) is again
+    validation.check_is_fitted(model)
+    assert model.n_features_in_ == GRAPH.num_features
+    model.predict()
+    assert vars(model) == state, "a prediction changes nothing"
+    assert model.get_params() == params == model_of(name).get_params(), "a fit changes no parameter"
+    assert tuple(GRAPH.content()) == content, "nor the graph"
+    loaded = pickle.loads(pickle.dumps(model))
+    assert np.allclose(loaded.predict_proba(GRAPH, training_graph=True), model.predict_proba(), rtol=0, atol=1e-12)
+
+
+# -- ids ---------------------------------------------------------------------------------------------------------------
+
+
+def test_a_frame_of_predictions_has_the_ids_of_the_user(tmp_path: Path) -> None:
+    """Rows of predictions are in the order of ids, and not of the table: the frame says which is whose."""
+    import pandas as pd
+
+    rows = [(f"a{k}", k % 2, k % 5 / 4, ("ok", "bad")[k % 2]) for k in (9, 3, 7, 1, 8, 2, 6, 4, 5, 0)]
+    nodes = pd.DataFrame(rows, columns=["account", "u", "v", "label"])
+    edges = pd.DataFrame([(f"a{k}", f"a{k + 1}") for k in range(9)], columns=["from", "to"])
+    graph = Graph.from_tables(edges, nodes, id_column="account", classes=["bad", "ok"])
+    model = model_of("mlp").fit(graph)
+    frame = model.predictions_frame()
+    assert frame["account"].tolist() == [f"a{k}" for k in range(10)] != nodes["account"].tolist()
+    flagged = ["flagged"] if model.threshold is not None else []
+    assert frame.columns.tolist() == ["account", "class", "probability", *flagged, "p_bad", "p_ok"]
+    assert np.array_equal(frame[["p_bad", "p_ok"]], model.predict_proba())
+    assert frame["class"].tolist() == model.predict().tolist()
+    joined = nodes.merge(frame, on="account")
+    assert len(joined) == 10
+    model.save(tmp_path / "run")
+    assert cb.load(tmp_path / "run").predictions_frame().equals(frame)
+    again = cb.load(tmp_path / "run").predictions_frame(graph, training_graph=True)
+    assert again["account"].tolist() == frame["account"].tolist()
+
+
+def test_a_frame_numbers_nodes_without_ids(fitted: Callable[[str], Model], tmp_path: Path) -> None:
+    frame = fitted("votes-edp").predictions_frame()
+    assert frame["node"].tolist() == list(range(130))
+    with pytest.raises(CaribouError, match="must be fitted first"):
+        model_of("votes-edp").predictions_frame()
+
+
+# -- a cell of a notebook that is run twice ----------------------------------------------------------------------------
+
+
+def test_a_fit_that_is_charged_again_says_so(book: Ledger) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model_of("mlp-dp").fit(GRAPH, ledger=book)
+        model_of("mlp").fit(GRAPH, ledger=book)
+        model_of("mlp").fit(GRAPH, ledger=book)  # it spends nothing
+    with pytest.warns(UserWarning, match="this fit was charged once more") as caught:
+        model_of("mlp-dp").fit(GRAPH, ledger=book)
+    said, total = str(caught[0].message), book.total(GRAPH.name, "node")
+    assert f"release 4 of {GRAPH.name!r} in {book.path}, after release 1 of the same kind" in said
+    assert f"epsilon = {total.epsilon_spent:.4g} at delta = {total.delta:g}, node level" in said
+    assert total.epsilon_spent > NODE.epsilon

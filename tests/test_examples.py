@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+import tempfile
+import types
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -139,3 +141,46 @@ def test_a_method_of_ones_own_in_thirty_lines(monkeypatch: pytest.MonkeyPatch, t
     assert len(code) <= 34
     imported = [line for line in file.read_text().splitlines() if "import" in line and "caribou" in line]
     assert imported == ["import caribou as cb"]
+
+
+NOTEBOOKS = {
+    "fraud_in_ten_minutes": {"ACCOUNTS, TRANSFERS = 5_000, 21_000": "ACCOUNTS, TRANSFERS = 900, 4_500"},
+    "node_level": {"ACCOUNTS, TRANSFERS = 5_000, 21_000": "ACCOUNTS, TRANSFERS = 900, 4_500"},
+    "audit": {"RUNS = 2_000": "RUNS = 200"},
+    "own_method": {"NODES = 1_000": "NODES = 150"},
+}
+"""The notebooks, with the line of sizes that a test makes smaller."""
+
+
+@pytest.mark.usefixtures("quick_learning", "methods_as_they_were")
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", list(NOTEBOOKS))
+def test_notebooks_run_from_the_first_cell_to_the_last(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They are scripts in cells: what they promise in words they assert at their ends."""
+    text = (EXAMPLES / "notebooks" / f"{name}.py").read_text(encoding="utf-8")
+    assert text.startswith("# %% [markdown]\n# # ")
+    for line, smaller in NOTEBOOKS[name].items():
+        assert line in text
+        text = text.replace(line, smaller)
+    monkeypatch.chdir(EXAMPLES.parent)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    module = types.ModuleType(f"{name}_notebook")
+    monkeypatch.setitem(sys.modules, module.__name__, module)  # dataclasses look themselves up there
+    cells = vars(module)
+    exec(compile(text, f"{name}.py", "exec"), cells)
+    said = capsys.readouterr().out
+    if name == "fraud_in_ten_minutes":
+        assert all(0 < score <= 1 for score in cells["average_precision"].values())
+        assert "tables must be mended in" in said
+        assert set(cells["scored"]["id"]) == set(cells["accounts"]["id"])
+    elif name == "node_level":
+        assert "--range" in said
+    elif name == "own_method":
+        assert cells["scores"][16.0] > 0.5
+
+
+def test_every_notebook_is_run() -> None:
+    assert {path.stem for path in (EXAMPLES / "notebooks").glob("*.py")} == set(NOTEBOOKS)

@@ -8,6 +8,7 @@ import pytest
 
 import caribou as cb
 from caribou._notebook import html_table
+from caribou.metrics import Metrics
 from caribou.privacy.ledger import Ledger
 
 
@@ -30,10 +31,14 @@ def test_graph_model_certificate_and_ledger(tmp_path: Path) -> None:
     assert "<th>certificate</th><td>private</td>" in model._repr_html_()
     assert "epsilon = 4, delta = 1e-05 at node level" in model.certificate._repr_html_()
     assert "not protected" in model.certificate._repr_html_()
+    shown = model.metrics()._repr_html_()
+    assert f"<th>labelled nodes</th><td>{len(graph.split.test)}</td>" in shown  # type: ignore[union-attr]
+    assert f"<th>average precision</th><td>{model.score(metric='ap'):.4g}</td>" in shown
+    assert "for the curator alone" in shown
     assert "<td>node</td><td>1</td>" in ledger._repr_html_()
     assert "no budget is set" in ledger._repr_html_()
 
 
-@pytest.mark.parametrize("cls", [cb.Graph, cb.Model, cb.Certificate, cb.Ledger])
+@pytest.mark.parametrize("cls", [cb.Graph, cb.Model, cb.Certificate, cb.Ledger, Metrics])
 def test_every_object_that_users_hold_has_a_display(cls: type) -> None:
     assert callable(cls._repr_html_)  # type: ignore[attr-defined]

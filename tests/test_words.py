@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-TEXTS = (".py", ".c", ".html", ".md", ".svg", ".yml", ".toml")
+TEXTS = (".py", ".c", ".html", ".js", ".md", ".svg", ".yml", ".toml")
 
 RETIRED = {
     "ballots?": "CountQuery",

@@ -10,6 +10,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from caribou.errors import needs_training
+
 # At once, and not on first use: the function has the name of its module, and the last one bound wins. It loads nothing heavy.
 from caribou.release import release
 
@@ -46,6 +48,7 @@ _HOMES = {
     "Certificate": "caribou.privacy.certificate",
     "verify": "caribou.privacy.verify",
     "Ledger": "caribou.privacy.ledger",
+    "plan": "caribou.pages.planner",
     "CaribouError": "caribou.errors",
 }
 
@@ -78,6 +81,7 @@ __all__ = [
     "datasets",
     "load",
     "own_mechanism",
+    "plan",
     "propagate",
     "read_graph",
     "register",
@@ -100,6 +104,7 @@ if TYPE_CHECKING:
     from caribou.models.graph_classifier import GraphClassifier
     from caribou.models.links import LinkPredictor
     from caribou.models.node_targets import MultiLabelClassifier, NodeRegressor
+    from caribou.pages.planner import plan
     from caribou.privacy.budget import Budget, PrivacyUnit
     from caribou.privacy.certificate import Certificate
     from caribou.privacy.events import Gaussian, Laplace
@@ -115,7 +120,8 @@ def __getattr__(name: str) -> Any:
     if name == "datasets":
         return importlib.import_module("caribou.datasets")
     if name in _HOMES:
-        return getattr(importlib.import_module(_HOMES[name]), name)
+        with needs_training(f"caribou.{name}"):
+            return getattr(importlib.import_module(_HOMES[name]), name)
     raise AttributeError(f"module 'caribou' has no attribute {name!r}")
 
 

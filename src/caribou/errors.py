@@ -5,6 +5,10 @@ Each message names the field, the rule and the offending value, in one line.
 
 from __future__ import annotations
 
+import importlib.util
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 class CaribouError(Exception):
     """Base of all errors raised on purpose.
@@ -44,3 +48,43 @@ class LedgerError(CaribouError):
 
 class RunError(CaribouError):
     """A saved run cannot be written, or is not what was written."""
+
+
+class MissingExtra(CaribouError, ImportError):
+    """A package that only an extra installs is not there; the message names the extra (also an ``ImportError``)."""
+
+
+TRAINING = {"torch": "torch", "torch_geometric": "torch_geometric"}
+"""What the extra ``[train]`` adds to the core: modules, and the packages that they come with."""
+CPU_BUILD = "pip install torch --index-url https://download.pytorch.org/whl/cpu"
+"""The build of torch for processors alone. What PyPI has for Linux brings several gigabytes of CUDA."""
+
+
+@contextmanager
+def needs_training(what: str) -> Iterator[None]:
+    """Whatever is imported inside, or in the function that this decorates, may need the extra ``[train]``; ``what`` needs it.
+
+    >>> with needs_training("votes-edp"):
+    ...     raise ModuleNotFoundError("No module named 'torch'", name="torch")
+    Traceback (most recent call last):
+        ...
+    caribou.errors.MissingExtra: votes-edp needs torch, which is not installed: pip install 'caribou-gnn[train]' (first pip \
+install torch --index-url https://download.pytorch.org/whl/cpu on a machine without a GPU: it is far smaller)
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package not in TRAINING:
+            raise
+        raise MissingExtra(
+            f"{what} needs {package}, which is not installed: pip install 'caribou-gnn[train]' "
+            f"(first {CPU_BUILD} on a machine without a GPU: it is far smaller)"
+        ) from error
+
+
+def require_training(what: str) -> None:
+    """Refuse ``what`` where torch is not installed, without importing it: for work that other processes will do."""
+    with needs_training(what):
+        if importlib.util.find_spec("torch") is None:
+            raise ModuleNotFoundError("No module named 'torch'", name="torch")

@@ -11,18 +11,19 @@ from __future__ import annotations
 
 import hashlib
 import os
+import sys
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from caribou._notebook import html_table
 from caribou.errors import CaribouError, InputError, RunError
 from caribou.graph import Graph, listed
-from caribou.graph.arrivals import Arrivals
+from caribou.graph.arrivals import Arrivals, row_digests
 from caribou.graph.column_rules import ColumnRules, computed_from_edges
 from caribou.graph.fingerprint import whole_of
 from caribou.graph.inspection import edge_feature_words
@@ -30,7 +31,7 @@ from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods.base import Fitted, GrowingMethod, declared_plan, extend, fit, method_info, predict_graph
 from caribou.metrics import Metrics, Scored, Threshold, best_threshold, metric_name, rarest
 from caribou.models.published_metrics import PublishedMetrics, publish_metrics
-from caribou.privacy.assumptions import AssumptionName
+from caribou.privacy.assumptions import LASTING, AssumptionName
 from caribou.privacy.budget import Budget, PrivacyUnit, warn_of_large_delta
 from caribou.privacy.certificate import Certificate
 from caribou.privacy.ledger import Ledger
@@ -40,13 +41,16 @@ from caribou.randomness import Streams
 from caribou.release import LedgerLike
 from caribou.saved_model import (
     EXTENDED,
-    ExtensionMarker,
+    ExtensionMarkers,
     SavedModel,
     check_target,
     is_run_of,
     read_model,
     write_model,
 )
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 PARTS = ("train", "val", "test")
 
@@ -88,11 +92,12 @@ class Model:
         self._shape: tuple[int, int] = (0, 0)
         self._classes: tuple[str, ...] = ()
         self._node_ids: tuple[str, ...] | None = None
+        self._rows: tuple[str, ...] | None = None
         self._feature_names: tuple[str, ...] | None = None
         self._id_title: str | None = None
         self._batches: tuple[int, ...] = ()
         self._dataset: str | None = None
-        self._folder: Path | None = None  # where the model lies, and notes that it was extended
+        self._folders: tuple[Path, ...] = ()  # where the model lies, and notes that it was extended
         self._is_extended = False
         self._kept: dict[bytes, Fitted] = {}  # releases about other graphs, by content; in memory alone
         self._threshold: Threshold | None = None
@@ -222,7 +227,26 @@ class Model:
         # absolute: after a change of the working folder a relative path would lead to another ledger
         self._ledger = ledger if ledger is None or isinstance(ledger, Ledger) else Path(os.path.abspath(ledger))
         self._charged, self._source = ledger is not None, data
-        return self._take(fitted, graph)
+        self._take(fitted, graph)
+        self._warn_of_another_charge(graph.name)
+        return self
+
+    def _warn_of_another_charge(self, dataset: str) -> None:
+        """A cell of a notebook that is run again pays again, and nothing else would show it."""
+        ledger = self._open_ledger()
+        if ledger is None or self.certificate.epsilon_spent == 0:
+            return
+        entries = {entry.certificate_id: entry for entry in ledger.entries(dataset)}
+        own = entries[self.certificate.certificate_id]
+        before = [e.id for e in entries.values() if e.id < own.id and e.description == own.description]
+        if before:
+            total = ledger.total(dataset, self.budget.unit)
+            warnings.warn(
+                f"this fit was charged once more: release {own.id} of {dataset!r} in {ledger.path}, after release {before[-1]} "
+                f"of the same kind; all releases together spent epsilon = {total.epsilon_spent:.4g} at delta = {total.delta:g}, "
+                f"{total.unit.value} level. Predictions of a fitted or loaded model cost nothing",
+                stacklevel=3,
+            )
 
     def plan(self, data: Any) -> ReleasePlan:
         """What `fit` will release about ``data`` and cost, from public numbers alone: nothing is drawn and nothing is spent."""
@@ -264,9 +288,11 @@ class Model:
         ids = graph.node_ids if self.budget.unit is PrivacyUnit.EDGE else None
         self._node_ids = None if ids is None else tuple(str(i) for i in ids)
         self._id_title = None if ids is None else graph.id_title
+        grows = self.budget.unit is PrivacyUnit.EDGE and ids is None and isinstance(self._recipe, GrowingMethod)
+        self._rows = row_digests(graph) if grows else None
         self._feature_names, self._column_rules = graph.feature_names, graph.column_rules
         self._batches, self._dataset = (graph.num_nodes,), graph.name
-        self._folder, self._is_extended = None, False
+        self._folders, self._is_extended = (), False
         self._threshold = self._best_threshold(graph, None) if self._chooses_thresholds(graph) else None
         return self
 
@@ -302,18 +328,19 @@ class Model:
         return self._classes
 
     def predict_proba(self, data: Any = None, *, training_graph: bool = False, spend: bool = False) -> np.ndarray:
-        """Class probabilities. [n, C]
+        """Class probabilities, a row per node in the order of `predictions_frame`: for tables that of their ids. [n, C]
 
-        Without ``data``, or with what `fit` was given, these are the nodes of the training graph, and nothing is spent. With
-        ``data`` these are the nodes of another graph, which costs a new release about that graph within the same budget. A
-        warning says so, and the ledger that `fit` was given is charged. ``training_graph=True`` declares that ``data`` is the
-        training graph again: what was released is used, and nothing is spent. This is needed at node level after loading,
+        Without ``data``, or with the graph that `fit` was given, these are the nodes of the training graph, and nothing is spent.
+        With other ``data`` these are the nodes of another graph, which costs a new release about that graph within the same
+        budget. A warning says so, and the ledger that `fit` was given is charged. ``training_graph=True`` declares that ``data``
+        is the training graph again: what was released is used, and nothing is spent. This is needed at node level after loading,
         because a saved model holds no features. The nodes must be in the order of training. At edge level their names are
         compared; at node level a saved model holds none.
 
         A graph is released once: the same graph again gives the same answer, here, in `predict` and in `embed`, and costs
         nothing. ``spend=True`` makes another release about it.
         """
+        _ = self._result  # an unfitted model says so first, whatever it is given
         if data is None or data is self._source or data is self._graph:
             return self._own_probabilities()
         graph = self._aligned(as_graph(data, self._classes or None))
@@ -324,7 +351,7 @@ class Model:
 
     def _released_about(self, data: Any, spend: bool) -> Fitted:
         """The release about another graph: the kept one, or a new one with a warning of its cost."""
-        before = None if spend else self.kept(data)
+        before = None if spend else self.kept(data) or self._fitted_on(data)
         if before is not None:
             return before
         ledger = self._open_ledger()
@@ -338,6 +365,13 @@ class Model:
                 stacklevel=3,
             )
         return result
+
+    def _fitted_on(self, data: Any) -> Fitted | None:
+        """The release of the fit, if ``data`` is its graph read again: the same content in another object."""
+        graph, own = as_graph(data, self._classes or None), self._graph
+        if own is None or own.num_nodes != graph.num_nodes or _digest(own) != _digest(graph):
+            return None
+        return self._fitted
 
     def kept(self, data: Any) -> Fitted | None:
         """The release that this model made about the graph ``data``, if it made one: predictions, certificate and arrays."""
@@ -382,6 +416,29 @@ class Model:
         """
         best = self.predict_proba(data, training_graph=training_graph, spend=spend).argmax(axis=1)
         return self.classes_[best]
+
+    def predictions_frame(self, data: Any = None, *, training_graph: bool = False, spend: bool = False) -> pd.DataFrame:
+        """Predictions with the id of every node: what ``caribou predict`` writes, as a pandas frame.
+
+        A graph of tables has its nodes in the order of their ids, not of the rows: join by the first column, never by place. It
+        is called as in the user's table, or ``node`` where it numbers nodes without ids. ``class``,
+        ``probability``, ``flagged`` where there is a `threshold`, and ``p_`` with each class follow.
+
+        ``data``, ``training_graph``, ``spend``: as in `predict_proba`.
+
+        >>> import caribou as cb
+        >>> model = cb.Model("mlp-dp", cb.Budget(4, 1e-5, "node")).fit(cb.datasets.load("chain-s"))
+        >>> model.predictions_frame().columns.tolist()
+        ['node', 'class', 'probability', 'p_0', 'p_1']
+        """
+        probabilities = self.predict_proba(data, training_graph=training_graph, spend=spend)
+        graph = self._graph if data is None else as_graph(data, self._classes or None)
+        if graph is None or graph.node_ids is None:
+            ids, title = self._node_ids if data is None else None, self._id_title
+        else:
+            ids, title = tuple(str(i) for i in graph.node_ids), graph.id_title
+        new = self.is_new if data is None and self.is_new.any() else None
+        return predictions_table(probabilities, self._classes, ids, title, self._threshold, new)
 
     def embed(self, data: Any = None, *, spend: bool = False) -> np.ndarray:
         """X^(K) of the training graph, or of another graph ``data``: of the same release as its predictions. [n, d]
@@ -450,6 +507,7 @@ class Model:
         noise: NoiseSource | None = None,
         spend: bool = False,
         left: bool = False,
+        same_order: bool = False,
         name: str | None = None,
     ) -> Model:
         """Score nodes that arrived since, for nothing more: every pair with an arrival is asked once, and no old pair again.
@@ -463,12 +521,13 @@ class Model:
         Args:
             data: the grown graph, a `Graph` or a PyG ``Data``; with ``nodes``, its edges as `caribou.read_graph` takes them.
                 Nodes are known by their ids: one person with a new id is a new node. Without ids the first rows must be the
-                nodes of this model, in its order.
+                nodes of this model, in its order; their features must show it.
             nodes: the node table, as `caribou.read_graph` takes it.
             ledger: enter the batch under the release that pays for it, or refuse, before any noise is drawn.
             noise: private randomness (default: a fresh key from the operating system).
             spend: charge the batch as a release of its own, e.g. because this model was extended already.
             left: declares that known nodes which are not in the graph have left; needed where more than half of them are not.
+            same_order: without ids: declares that no row was moved; needed where more than half of the features have changed.
             name: under which the ledger knows the data set (default: the name of the fit).
 
         Returns:
@@ -490,12 +549,12 @@ class Model:
         if name is not None or self._dataset is not None:
             private = private.renamed(name or str(self._dataset))
         if not spend:
-            self.arrivals.require_same_people(private, left=left)
+            self.arrivals.require_same_people(private, left=left, same_order=same_order)
         grown = self.arrivals.grown(self._aligned(private))
         if ledger is None and self._charged:
             raise InputError("ledger must be given (ledger=, --ledger): this model was charged in one, got none")
         link, noise = None if spend else self._link(), noise or NoiseSource.secure()
-        marker = None if spend else self._claim(private.name)
+        marker = None if spend else self._claim(private.name, ledger)
         try:
             fitted = extend(
                 self._recipe,
@@ -519,6 +578,9 @@ class Model:
         child._threshold = self._threshold or child._threshold  # what was flagged stays flagged
         child._ledger = ledger if ledger is None or isinstance(ledger, Ledger) else Path(os.path.abspath(ledger))
         child._charged, child._batches = ledger is not None, grown.arrivals.batches
+        # the grown graph as it was given: its rows are in the order of their own table
+        rows = Fitted(fitted.probabilities[grown.place], fitted.certificate, fitted.released, fitted.weights)
+        child._kept[_digest(private)] = rows
         return child
 
     def _require_extendable(self) -> None:
@@ -548,8 +610,8 @@ class Model:
         first = next((a for a in self.certificate.assumptions if a.name is AssumptionName.ARRIVALS), None)
         return Link(release=own if first is None else str(first.parameters["release"]), extends=own)
 
-    def _claim(self, dataset: str) -> ExtensionMarker | None:
-        """From here on nobody else may extend this model, in this process or, by the marker, from the same folder.
+    def _claim(self, dataset: str, ledger: LedgerLike | None) -> ExtensionMarkers | None:
+        """From here on nobody else may extend this model, in this process or, by the markers, from one of its folders.
 
         A ledger knows of copies, too.
         """
@@ -558,17 +620,20 @@ class Model:
                 "model must not be extended twice, because pairs of the same people would be asked twice: extend the model that "
                 "extend() returned, or charge this batch as a release of its own (spend=True)"
             )
-        self._is_extended = True
         own = self.certificate.certificate_id
-        if self._folder is None or not is_run_of(self._folder, own):
-            return None
-        return ExtensionMarker(self._folder, own, dataset)
+        for folder in self._folders if ledger is None else ():
+            if not is_run_of(folder, own):
+                raise RunError(
+                    f"run must lie where the model was saved, {folder}, to note there that it is extended, got none: load it "
+                    "from where it lies now, or give a ledger that holds it (ledger=, --ledger)"
+                )
+        self._is_extended = True
+        return ExtensionMarkers.of([folder for folder in self._folders if is_run_of(folder, own)], own, dataset)
 
     def _was_extended(self) -> bool:
-        """In this process, or by another one from the same folder."""
-        if self._is_extended or self._folder is None:
-            return self._is_extended
-        return is_run_of(self._folder, self.certificate.certificate_id) and (self._folder / EXTENDED).exists()
+        """In this process, or by another one from one of its folders."""
+        own = self.certificate.certificate_id
+        return self._is_extended or any(is_run_of(f, own) and (f / EXTENDED).exists() for f in self._folders)
 
     def score(
         self, part: str = "test", data: Any = None, *, metric: str = "accuracy", positive: str | int | None = None
@@ -659,6 +724,11 @@ class Model:
         private = self._graph if data is None else as_graph(data, self._classes or None)
         if private is None:
             raise InputError("data must be given to a loaded model: a run holds no labels, got None")
+        if not self.certificate.is_guarantee:
+            raise InputError(
+                "certificate of the fit must be a guarantee to publish metrics, because they are computed from what the fit "
+                f"released, got status {self.certificate.status!r}; fit with a finite epsilon and noise from the operating system"
+            )
         graph = private if data is None else self._aligned(private)
         if data is not None:
             self._check_nodes(graph)
@@ -674,6 +744,7 @@ class Model:
             ledger=ledger,
             replace_fingerprint=replace_fingerprint,
             private=private,
+            assumptions=[a for a in self.certificate.assumptions if a.name in LASTING],
         )
 
     def _chooses_thresholds(self, graph: Graph) -> bool:
@@ -713,25 +784,25 @@ class Model:
             write_model(saved if ids else replace(saved, node_ids=None, id_title=None), folder)
         except RunError as error:
             raise RunError(f"{error}; the model is still in memory: save it to another folder") from error
-        self._folder = Path(folder).absolute()
+        self._folders = tuple(dict.fromkeys((*self._folders, Path(folder).absolute())))
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> Model:
         """Read what `save` wrote; a damaged folder is an error."""
         saved = read_model(folder)
         try:
-            return cls._restored(saved, Path(folder).absolute())
+            return cls._restored(saved, (Path(folder).absolute(),))
         except (TypeError, InputError) as error:
             raise RunError(f"run {folder}: method and settings must be those that were saved: {error}") from error
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copies and pickles hold what `save` holds: never the graph, predictions of its nodes at node level, or a ledger.
 
-        They know the folder that the model was saved to, so that one of them alone can extend it.
+        They know the folders that the model was saved to, so that one of them alone can extend it.
         """
         if self._fitted is None:
             return _unfitted, (self.method, self.budget, self._streams.seed, dict(self.settings))
-        return Model._restored, (self._saved(), self._folder)
+        return Model._restored, (self._saved(), self._folders)
 
     def _saved(self) -> SavedModel:
         result = self._result
@@ -754,17 +825,19 @@ class Model:
             threshold=self._threshold,
             column_rules=self._column_rules,
             extended=self._was_extended(),
+            rows=self._rows,
         )
 
     @staticmethod
-    def _restored(saved: SavedModel, folder: Path | None = None) -> Model:
+    def _restored(saved: SavedModel, folders: tuple[Path, ...] = ()) -> Model:
         model = Model(saved.method, saved.budget, **saved.settings)
         model._fitted = Fitted(np.empty((0, 0)), saved.certificate, saved.released, saved.weights)
         model._shape = (saved.nodes, saved.columns)
         model._classes, model._node_ids, model._feature_names = saved.classes, saved.node_ids, saved.feature_names
         model._id_title, model._charged, model._threshold = saved.id_title, saved.charged, saved.threshold
+        model._rows = saved.rows
         model._batches, model._dataset = saved.batches, saved.dataset
-        model._column_rules, model._is_extended, model._folder = saved.column_rules, saved.extended, folder
+        model._column_rules, model._is_extended, model._folders = saved.column_rules, saved.extended, folders
         return model
 
     @property
@@ -780,7 +853,7 @@ class Model:
     @property
     def arrivals(self) -> Arrivals:
         """Who has been asked, batch by batch."""
-        return Arrivals(self._batches, self._node_ids)
+        return Arrivals(self._batches, self._node_ids, self._rows)
 
     @property
     def column_rules(self) -> ColumnRules | None:
@@ -797,7 +870,7 @@ class Model:
     @property
     def _result(self) -> Fitted:
         if self._fitted is None:
-            raise CaribouError("model must be fitted first: call fit(data)")
+            raise _not_fitted()
         return self._fitted
 
     def _own_probabilities(self) -> np.ndarray:
@@ -844,6 +917,13 @@ class Model:
                 raise InputError(
                     f"training graph must list its nodes as in training, {own!r} at {place}, got {str(other)!r}"
                 )
+
+
+def _not_fitted() -> CaribouError:
+    """The error of a model that is not fitted. Where scikit-learn is loaded it is one of its own, too: its tools catch that."""
+    exceptions = sys.modules.get("sklearn.exceptions")
+    kinds = (CaribouError,) if exceptions is None else (CaribouError, exceptions.NotFittedError)
+    return type("NotFittedError", kinds, {})("model must be fitted first: call fit(data)")
 
 
 def _unfitted(method: str, budget: Budget, seed: int, settings: Mapping[str, Any]) -> Model:
@@ -1097,6 +1177,41 @@ def class_array(names: Sequence[str]) -> np.ndarray:
     """
     numbers = [int(name) for name in names if name.removeprefix("-").isdecimal() and str(int(name)) == name]
     return np.array(numbers, dtype=np.int64) if len(numbers) == len(names) else np.array(names)
+
+
+def predictions_table(
+    probabilities: np.ndarray,
+    classes: Sequence[str],
+    ids: Sequence[str] | None,
+    title: str | None,
+    threshold: Threshold | None,
+    new: np.ndarray | None = None,
+) -> pd.DataFrame:
+    """A row per node: id, most likely class and its probability, whether it is flagged, whether it is new, and all probabilities.
+
+    ``probabilities``: [n, C]; ``new``: [n], bool, of a release that was extended.
+    """
+    taken = title in ("class", "probability", "flagged", "new")
+    table = table_with_ids(probabilities, [f"p_{name}" for name in classes], ids, None if taken else title)
+    table.insert(1, "class", [classes[k] for k in probabilities.argmax(axis=1)])
+    table.insert(2, "probability", probabilities.max(axis=1))
+    if threshold is not None:
+        table.insert(3, "flagged", threshold.flags(probabilities))
+    if new is not None:
+        table.insert(3, "new", new)
+    return table
+
+
+def table_with_ids(
+    values: np.ndarray, columns: Sequence[str], ids: Sequence[str] | None, title: str | None
+) -> pd.DataFrame:
+    """The values, [n, d], with the ids before them under their title; ``node`` if they have none, or another column has it."""
+    import pandas as pd
+
+    table = pd.DataFrame(values, columns=list(columns))
+    own = title is not None and ids is not None and title not in columns
+    table.insert(0, title if own else "node", list(ids) if ids is not None else range(len(values)))
+    return table
 
 
 def accuracy(probabilities: np.ndarray, graph: Graph, part: str) -> float:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from caribou.errors import InputError, LedgerError
+from caribou.errors import InputError, LedgerError, needs_training
 from caribou.privacy.assumptions import features_without_edges, given_prior
 from caribou.privacy.budget import Budget, PrivacyUnit, warn_of_large_delta
 from caribou.privacy.certificate import Certificate
@@ -161,6 +161,13 @@ def execute(
     if ledger is not None and not noise.is_new:
         raise InputError(
             "noise must be a new source when a ledger is given (a part of it would repeat), got a used one"
+        )
+    failing = [a.statement for a in plan.all_assumptions(noise) if not a.holds]
+    if ledger is not None and plan.budget.is_private and failing:
+        # its events hold only under the assumptions that it says do not hold, so they would understate the cost
+        raise InputError(
+            f"certificate must be a guarantee when a ledger is given, got a void one ({'; '.join(failing)}); release without "
+            "the ledger, and record it as one without privacy: caribou ledger add --epsilon inf"
         )
     account = None if ledger is None else Account(ledger, private.name)
     words = _stated_words(plan, private.name, EntryNote() if account is None else account.note)
@@ -368,6 +375,7 @@ class Embeddings:
     certificate: Certificate
 
 
+@needs_training("caribou.release")
 def release(
     graph: Graph,
     layer: BoundedLayer,

@@ -5,6 +5,7 @@
     released.safetensors  what the mechanisms released
     certificate.json/.md  the promise
     nodes.json            names of the nodes (edge level only, where the node set is public)
+    rows.json             of a model that can be extended, and has no names: digests of its rows of features, which are public
     extended.json         made when a run is extended, with the certificate of the extension: it must not be extended twice
     predictions/          what was released about other graphs, one folder each
 
@@ -18,7 +19,7 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,8 @@ from caribou.privacy.ledger import Ledger
 
 FORMAT = 1
 RECORD = "run.json"
-WEIGHTS, RELEASED, CERTIFICATE, NODES = "weights.safetensors", "released.safetensors", "certificate.json", "nodes.json"
+WEIGHTS, RELEASED, CERTIFICATE = "weights.safetensors", "released.safetensors", "certificate.json"
+NODES, ROWS = "nodes.json", "rows.json"
 EXTENDED, PREDICTIONS = "extended.json", "predictions"
 
 
@@ -46,7 +48,7 @@ class SavedModel:
     ``charged``: whether the fit was charged in a ledger; ``dataset``: under which name; ``batches``: how many nodes came with
     each batch, in the order of the rows: who has been asked; ``threshold``: from which probability on a node is flagged;
     ``column_rules``: how the node table was read, for the next one; ``extended``: whether the model was extended before it was
-    saved."""
+    saved; ``rows``: digests of the rows of features, by which nodes without names are known again."""
 
     method: str
     settings: Mapping[str, Any]
@@ -66,6 +68,7 @@ class SavedModel:
     threshold: Threshold | None = None
     column_rules: ColumnRules | None = None
     extended: bool = False
+    rows: tuple[str, ...] | None = None
 
 
 def write_model(saved: SavedModel, folder: str | os.PathLike[str]) -> Path:
@@ -118,11 +121,16 @@ class ExtensionMarker:
 
     def certificate(self, make: Callable[[], Certificate], ledger: Path | None) -> Certificate:
         """A new certificate, written down here before it is charged, or a refusal."""
+        made = make()
+        self.note(made.certificate_id, ledger)
+        return made
+
+    def note(self, certificate_id: str, ledger: Path | None) -> None:
+        """Write down by which certificate the run is about to be extended, or refuse."""
         opened = None if ledger is None or not ledger.exists() else Ledger(ledger, create=False)
         # keyed: it says whether two ledgers are the same one, and tells nothing else about it
         same = None if opened is None else opened.fingerprint([b"extension", self._extends.encode()])
-        made = make()
-        own = {"extends": self._extends, "certificate": made.certificate_id, "ledger": same, "asked": False}
+        own = {"extends": self._extends, "certificate": certificate_id, "ledger": same, "asked": False}
         try:
             with open(self.path, "x", encoding="utf-8") as file:
                 file.write(json.dumps(own) + "\n")
@@ -138,7 +146,6 @@ class ExtensionMarker:
         except OSError as error:
             raise self._not_writable(error) from error
         self._own = own
-        return made
 
     @property
     def is_charged(self) -> bool:
@@ -178,6 +185,48 @@ class ExtensionMarker:
         return RunError(
             f"run {self.path.parent}: must be writable to note that it is extended ({EXTENDED}), got {error.strerror}"
         )
+
+
+class ExtensionMarkers:
+    """The notes in all folders that one model was saved to: each must know that it is extended.
+
+    Args:
+        markers: one for each folder.
+    """
+
+    def __init__(self, markers: Sequence[ExtensionMarker]) -> None:
+        self._markers = tuple(markers)
+
+    @classmethod
+    def of(cls, folders: Sequence[Path], extends: str, dataset: str) -> ExtensionMarkers | None:
+        """The notes of a model that lies in these folders; None if it lies nowhere."""
+        return cls([ExtensionMarker(folder, extends, dataset) for folder in folders]) if folders else None
+
+    def certificate(self, make: Callable[[], Certificate], ledger: Path | None) -> Certificate:
+        """A new certificate, written down in every folder before it is charged, or a refusal that leaves no note."""
+        made = make()
+        try:
+            for marker in self._markers:
+                marker.note(made.certificate_id, ledger)
+        except BaseException:
+            self.refused()
+            raise
+        return made
+
+    @property
+    def is_charged(self) -> bool:
+        """Never, as in `ExtensionMarker`."""
+        return False
+
+    def charged(self) -> None:
+        """From here on pairs are asked."""
+        for marker in self._markers:
+            marker.charged()
+
+    def refused(self) -> None:
+        """Nothing was asked. Notes of others stay."""
+        for marker in self._markers:
+            marker.refused()
 
 
 def is_run_of(folder: Path, certificate_id: str) -> bool:
@@ -269,6 +318,7 @@ def read_model(folder: str | os.PathLike[str]) -> SavedModel:
             threshold=_threshold(record),
             column_rules=_rules(record.get("column_rules")),
             extended=record.get("extended") is True,
+            rows=_read_ids(base / ROWS) if ROWS in record["files"] else None,
         )
     except (KeyError, TypeError, ValueError, CaribouError) as error:
         raise RunError(f"run {base} cannot be read: {error}") from error
@@ -302,8 +352,9 @@ def _write_files(saved: SavedModel, folder: Path) -> None:
         (folder / name).write_bytes(save({key: np.asarray(value, order="C") for key, value in arrays.items()}))
     saved.certificate.save(folder / CERTIFICATE)
     saved.certificate.save(folder / "certificate.md")
-    if saved.node_ids is not None:
-        (folder / NODES).write_text(json.dumps(list(saved.node_ids)), encoding="utf-8")
+    for name, words in ((NODES, saved.node_ids), (ROWS, saved.rows)):
+        if words is not None:
+            (folder / name).write_text(json.dumps(list(words)), encoding="utf-8")
     record = {
         "format": FORMAT,
         "method": saved.method,

@@ -251,13 +251,47 @@ def test_copies_made_after_an_extension_know_of_it(free: tuple[Path, cb.Graph]) 
     model.save(folder / "again")
     early = pickle.loads(pickle.dumps(model))
     model.extend(grown)
-    assert (folder / "again" / "extended.json").exists(), "the model lies where it was saved last"
+    for place in ("run", "again"):
+        assert (folder / place / "extended.json").exists(), "the model lies wherever it was read from or saved to"
     model.save(folder / "late")
     for copied in (copy.copy(model), pickle.loads(pickle.dumps(model)), cb.load(folder / "late"), copy.copy(early)):
         with pytest.raises(InputError, match="must not be extended twice"):
             copied.extend(grown)
     with pytest.raises(RunError, match="is extended already"):
         early.extend(grown)
+
+
+def test_every_folder_of_a_model_knows_or_none(free: tuple[Path, cb.Graph]) -> None:
+    folder, grown = free
+    model = cb.load(folder / "run")
+    model.save(folder / "second")
+    cb.load(folder / "second").extend(grown)
+    with pytest.raises(RunError, match="second: is extended already"):
+        model.extend(grown)
+    assert not (folder / "run" / "extended.json").exists(), "a refusal leaves no note"
+
+
+def test_a_run_that_was_moved_is_extended_from_where_it_lies(free: tuple[Path, cb.Graph]) -> None:
+    """Otherwise it would not know, and could be extended again."""
+    folder, grown = free
+    model = cb.load(folder / "run")
+    (folder / "run").rename(folder / "moved")
+    with pytest.raises(RunError, match=r"run must lie where the model was saved.*load it from where it lies now"):
+        model.extend(grown)
+    model.extend(grown, ledger=folder / "one.sqlite")
+    with pytest.raises(LedgerError, match="extended already"):
+        cb.load(folder / "moved").extend(grown, ledger=folder / "one.sqlite")
+
+
+def test_the_grown_graph_is_predicted_by_its_batch(free: tuple[Path, cb.Graph]) -> None:
+    """In the order of its own rows, and for nothing more."""
+    folder, grown = free
+    later = cb.load(folder / "run").extend(grown, ledger=folder / "one.sqlite")
+    by_id = dict(zip(later.node_ids or (), later.predict_proba().tolist(), strict=True))
+    assert later.predict_proba(grown).tolist() == [by_id[str(name)] for name in grown.node_ids]
+    assert len(Ledger(folder / "one.sqlite").entries()) == 2
+    with pytest.raises(InputError, match="must be one that this model has released nothing about"):
+        later.predict_graph(grown)
 
 
 def test_a_void_run_is_not_extended(months: Path) -> None:

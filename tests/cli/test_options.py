@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Annotated
 
 import pytest
+import typer
+from typer.testing import CliRunner
 
-from caribou.cli.options import GraphSource, column_titles, parse_classes, warn_of_no_edges
+from caribou.cli.options import (
+    EntryOptions,
+    FileOptions,
+    GraphOptions,
+    GraphSource,
+    LedgerOptions,
+    TableOptions,
+    column_titles,
+    parse_classes,
+    warn_of_no_edges,
+    with_option_groups,
+)
 from caribou.errors import InputError
 
 
@@ -87,3 +102,70 @@ def test_no_edges_are_said_once_and_on_stderr_alone(
     shown = capsys.readouterr()
     assert shown.out == ""
     assert shown.err == f"warning: {edges} holds no edges (do not publish this line: it is about the private graph)\n"
+
+
+@dataclass(frozen=True)
+class Inner:
+    """Options in a record that is in a record."""
+
+    size: Annotated[int, typer.Option(help="How large.")] = 3
+    words: Annotated[list[str] | None, typer.Option("--word", help="Some words.")] = None
+
+
+@dataclass(frozen=True)
+class Outer:
+    """A record with a record in it."""
+
+    first: Annotated[str, typer.Option(help="The first.")] = "a"
+    inner: Inner = field(default_factory=Inner)
+
+
+def test_a_record_of_options_stands_for_its_options() -> None:
+    seen = []
+
+    def command(name: Annotated[str, typer.Argument()], *, group: Outer, last: bool = False) -> None:
+        seen.append((name, group, last))
+
+    app = typer.Typer(add_completion=False)
+    app.command()(with_option_groups(command))
+    for words in (["x"], ["x", "--size", "5", "--word", "u", "--word", "v", "--first", "b", "--last"]):
+        assert CliRunner().invoke(app, words).exit_code == 0
+    assert seen == [("x", Outer(), False), ("x", Outer("b", Inner(5, ["u", "v"])), True)]
+    shown = CliRunner().invoke(app, ["--help"]).stdout
+    assert shown.index("--first") < shown.index("--size") < shown.index("--word") < shown.index("--last")
+
+
+def test_two_records_with_an_option_of_one_name_are_refused() -> None:
+    def command(*, one: Outer, two: Inner) -> None:
+        """Which of them would --size be?"""
+
+    with pytest.raises(ValueError, match="duplicate parameter name: 'size'"):
+        with_option_groups(command)
+
+
+def test_options_of_a_graph_become_its_source(tables: tuple[Path, Path]) -> None:
+    edges, nodes = tables
+    given = FileOptions(nodes, ["id=who"], "2", TableOptions(ignore=["age"]))
+    source = GraphSource(None, edges, nodes, ["id=who"], "mine", nodes.parent, "2", TableOptions(ignore=["age"]))
+    assert GraphOptions(None, edges, given, nodes.parent).source("mine") == source
+    assert GraphOptions(dataset="chain-s").source() == GraphSource("chain-s")
+    assert [options.is_given for options in (given, FileOptions(), FileOptions(column=["id=who"]))] == [
+        True,
+        False,
+        True,
+    ]
+
+
+def test_words_of_an_entry_go_with_a_ledger_and_a_reason_with_a_change(tmp_path: Path) -> None:
+    entry = EntryOptions(tmp_path / "book.sqlite", "scores", "ada", "2026-11")
+    noted = LedgerOptions(entry, True, "November").noted()
+    assert noted is not None
+    assert (noted.path, noted.purpose, noted.person, noted.period, noted.reason) == (
+        *(tmp_path / "book.sqlite", "scores", "ada", "2026-11"),
+        "November",
+    )
+    assert LedgerOptions().noted() is None
+    with pytest.raises(InputError, match="--purpose, --reason must go with --ledger, got none"):
+        LedgerOptions(EntryOptions(purpose="scores"), True, "November").noted()
+    with pytest.raises(InputError, match="reason must go with --replace-fingerprint, got 'November' without"):
+        LedgerOptions(entry, reason="November").noted()

@@ -35,18 +35,21 @@ LAYOUT = Layout(NODES, COLUMNS, 10)
 
 @pytest.fixture(scope="module", autouse=True)
 def cluster() -> Iterator[None]:
-    """One small Ray for all tests of this file; the workers find the same source tree as the tests."""
+    """One small Ray for all tests of this file; the workers find the same source tree as the tests.
+
+    They take it from this environment: with a ``runtime_env`` Ray would not use the processes that it keeps ready.
+    """
     import caribou
 
-    here = str(Path(caribou.__file__).parent.parent)
-    ray.init(
-        "local",  # never a cluster that happens to run on this machine
-        num_cpus=2,
-        include_dashboard=False,
-        log_to_driver=False,
-        object_store_memory=200 << 20,
-        runtime_env={"env_vars": {"PYTHONPATH": here}},
-    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(Path(caribou.__file__).parent.parent))
+        ray.init(
+            "local",  # never a cluster that happens to run on this machine
+            num_cpus=2,
+            include_dashboard=False,
+            log_to_driver=False,
+            object_store_memory=200 << 20,
+        )
     yield
     ray.shutdown()
 

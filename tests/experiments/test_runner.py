@@ -18,10 +18,10 @@ TABLE = """
 title = "A table"
 kind = "train"
 [[grid]]
-method = ["mlp-dp", "sage-ndp", "caribou-inf", "gap-ndp"]
+method = ["mlp-dp", "caribou-inf", "gap-ndp"]
 dataset = ["csbm:nodes=80", "chain-s"]
 epsilon = [8]
-seeds = 2
+seeds = 1
 [scale.smoke]
 """
 UNSTABLE = {"seconds", "cpu_seconds", "peak_mb", "peak_mb_before"}
@@ -51,10 +51,10 @@ def test_a_killed_run_is_resumed_without_loss_or_repetition(tmp_path: Path) -> N
     output, errors = whole.communicate(timeout=300)
     # caribou-inf is not private: epsilon 8 is refused, recorded, and the other cells go on
     assert whole.returncode == 4, errors
-    assert "12 cells measured, 4 failed" in output
+    assert "4 cells measured, 2 failed" in output
     killed = caribou_run(tmp_path, "--out", "parts")
     file = result_file(tmp_path / "parts", "table")
-    while killed.poll() is None and not (file.exists() and file.read_text().count("\n") >= 3):
+    while killed.poll() is None and not (file.exists() and file.read_text().count("\n") >= 2):
         time.sleep(0.05)
     os.killpg(killed.pid, signal.SIGKILL)
     killed.communicate()
@@ -67,7 +67,7 @@ def test_a_killed_run_is_resumed_without_loss_or_repetition(tmp_path: Path) -> N
     assert resumed.returncode == 4, errors
     assert file.read_text().startswith(before)
     expected = stable(tmp_path / "whole")
-    assert len(expected) == 12
+    assert len(expected) == 4
     failures = [r for r in read(tmp_path / "parts", "table")[0] if r.status == FAILED]
     assert {r.error for r in failures} == {"epsilon must be inf for caribou-inf, which is not private, got 8"}
     records, problems = read(tmp_path / "parts", "table")
@@ -78,7 +78,7 @@ def test_a_killed_run_is_resumed_without_loss_or_repetition(tmp_path: Path) -> N
         if r.status == OK
     }
     assert successes == expected
-    assert sum(r.status == OK for r in records) == 12, "a cell was measured twice"
+    assert sum(r.status == OK for r in records) == 4, "a cell was measured twice"
 
 
 def test_a_process_that_is_killed_is_a_failure() -> None:

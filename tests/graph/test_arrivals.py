@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 from caribou.errors import InputError
 from caribou.graph import Graph, Split
-from caribou.graph.arrivals import Arrivals
+from caribou.graph.arrivals import Arrivals, row_digests
 from caribou.graph.column_rules import ColumnRules
 
 IDS = ["dan", "ann", "eve", "bob", "cem"]
@@ -85,7 +85,24 @@ def test_refusals() -> None:
 
 
 @pytest.mark.parametrize(
-    ("before", "after"), [("0001", "1"), ("1", "01"), ("Ann", "ann"), ("é", "e\u0301"), ("ann", " ann")]
+    ("before", "after"),
+    [
+        ("0001", "1"),
+        ("1", "01"),
+        ("Ann", "ann"),
+        ("é", "e\u0301"),
+        ("ann", " ann"),
+        ("1", "1.0"),
+        ("12", "+12"),
+        ("12", "\u0661\u0662"),
+        ("acc 1", "acc  1"),
+        ("acc-1", "acc\u20111"),
+        ("acc-1", "acc\u22121"),
+        ("ann", "\ufeffann"),
+        ("ann", "ann\u200b"),
+        ("ann", "'ann'"),
+        ("ann", "\u201cann\u201d"),
+    ],
 )
 def test_a_known_node_in_another_spelling_is_no_arrival(before: str, after: str) -> None:
     """A table program that drops leading zeros would have everybody asked again."""
@@ -104,6 +121,39 @@ def test_half_of_the_known_nodes_must_be_there_or_have_left() -> None:
         known.require_same_people(new_ids)
     known.require_same_people(new_ids, left=True)
     Arrivals((2,), ("ann", "bob")).require_same_people(new_ids)
+
+
+@pytest.mark.parametrize("pair", [("v1", "v1.0"), ("1-11", "11-1"), ("a1", "a01"), ("a 1", "a1"), ("12", "1.2")])
+def test_other_names_are_arrivals(pair: tuple[str, str]) -> None:
+    names = np.array([*pair, "bob"])
+    Arrivals((2,), (pair[0], "bob")).require_same_people(Graph.from_edges(np.eye(3), [[0], [1]], node_ids=names))
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_rows_without_names_are_known_by_their_features(sparse: bool) -> None:
+    """A row that is moved would be asked again in its new place."""
+    x = np.random.default_rng(0).normal(size=(8, 3))
+    x[1] = 0.0
+
+    def of(rows: np.ndarray) -> Graph:
+        return Graph.from_edges(sp.csr_array(rows) if sparse else rows, [[0], [1]])
+
+    known = Arrivals((6,), rows=row_digests(of(x[:6])))
+    changed = np.concatenate([x[:4], x[4:] + 1])
+    for graph in (of(x), of(changed), Graph.from_edges(x, [[0], [1]])):
+        known.require_same_people(graph)
+    exchanged, inserted = x[[1, 0, *range(2, 8)]], x[[0, 6, *range(1, 6), 7]]
+    for rows, words in (
+        (exchanged, "row 0 with the features that row 1 had"),
+        (inserted, "got row 2 with"),
+        (x + 1, "0 of 6"),
+    ):
+        with pytest.raises(InputError, match=f"rows without ids must be where they were.*{words}.*--same-order"):
+            known.require_same_people(of(rows))
+        known.require_same_people(of(rows), same_order=True)
+    for unknown in (Arrivals((6,)), Arrivals((6,), rows=("same",) * 6)):
+        with pytest.raises(InputError, match="0 of 0 rows that are like no other"):
+            unknown.require_same_people(of(x))
 
 
 def test_column_rules_come_along() -> None:

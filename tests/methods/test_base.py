@@ -102,6 +102,23 @@ def test_a_plan_of_another_budget_is_refused_before_anything_is_charged(
     assert not (tmp_path / "ledger.sqlite").exists()
 
 
+def test_a_void_certificate_is_not_charged_at_its_events(tmp_path: Path) -> None:
+    """They hold only under the assumption that does not: the ledger would count less than was spent."""
+    from caribou.methods.edge.votes import VotesEdge
+    from caribou.privacy.assumptions import Assumption, AssumptionName
+
+    class Searched(VotesEdge):
+        def plan(self, sizes: Any, budget: Budget) -> Any:
+            searched = Assumption(AssumptionName.HYPER_PARAMETERS, {"search": None}, holds=False)
+            return dataclasses.replace(super().plan(sizes, budget), assumptions=(searched,))
+
+    ledger = tmp_path / "ledger.sqlite"
+    with pytest.raises(InputError, match=r"certificate must be a guarantee when a ledger is given.*--epsilon inf"):
+        methods.fit(Searched(max_rounds=1), GRAPH, Budget(4.0), Streams(0), ledger=ledger)
+    assert not ledger.exists()
+    assert methods.fit(Searched(max_rounds=1), GRAPH, Budget(4.0), Streams(0)).certificate.status == "void"
+
+
 def test_certificates_say_what_is_declared_about_own_code_and_a_given_prior(monkeypatch: pytest.MonkeyPatch) -> None:
     from caribou.methods.edge.votes import VotesEdge
 
@@ -120,7 +137,11 @@ def test_certificates_say_what_is_declared_about_own_code_and_a_given_prior(monk
     plain = cb.Model("votes-edp", Budget(4.0), max_rounds=1).fit(GRAPH.first_nodes(50))
     assert stated(plain.certificate) >= {"features without edges"}
     assert not stated(plain.certificate) & {"given prior", "own code"}
-    assert stated(plain.extend(GRAPH).certificate) >= {"features without edges", "arrivals"}
+    assert stated(plain.extend(GRAPH.first_nodes(55).with_prior(prior[:55])).extend(GRAPH).certificate) >= {
+        "features without edges",
+        "arrivals",
+        "given prior",
+    }, "the rows of the second batch rest on it"
     own = cb.Model("own-votes", Budget(4.0), max_rounds=1)
     assert "own code" in {assumption.name.value for assumption in own.plan(given).assumptions}
     fitted = own.fit(given)

@@ -114,3 +114,12 @@ def test_intervals_cover_the_exact_metrics() -> None:
             covered[name] += low <= getattr(exact, name) <= high
     assert min(covered.values()) >= 52
     assert made.interval("accuracy")[1] - made.interval("accuracy")[0] < 0.3
+
+
+def test_metrics_of_own_code_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What such a method reads to predict is not checked: a neighbour, for instance, whom Theorem 14 excludes."""
+    own = type("Own", (type(METHODS["mlp-dp"].create()),), {})
+    monkeypatch.setitem(METHODS, "own-mlp", replace(METHODS["mlp-dp"], own=own))
+    made = [cb.Model(name, NODE).fit(GRAPH).publish_metrics(1.0).certificate for name in ("mlp-dp", "own-mlp")]
+    assert ["own code" in {a.name.value for a in certificate.assumptions} for certificate in made] == [False, True]
+    assert verify(made[1]).passed

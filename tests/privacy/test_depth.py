@@ -9,7 +9,7 @@ import pytest
 from caribou.errors import InputError
 from caribou.privacy.accounting import gdp_epsilon, gdp_mu
 from caribou.privacy.budget import Budget
-from caribou.privacy.depth import plan_rows
+from caribou.privacy.depth import degree_curve, plan_rows
 from caribou.privacy.sensitivity import Bounds, convergence_factor, layer_sensitivity
 
 SENSITIVITY = layer_sensitivity("edge", contraction=0.9, alpha1=1.0, beta=0.0, bounds=Bounds(degree_floor=10))
@@ -57,3 +57,12 @@ def test_the_papers_table_and_the_order_that_it_fixes() -> None:
 def test_depth_needs_hops_of_at_least_one() -> None:
     with pytest.raises(InputError, match="hops must be a whole number >= 1, got 0"):
         plan_rows(Budget(1.0), SENSITIVITY, [0])
+
+
+def test_the_curve_by_degree_meets_the_headline_at_the_declared_degree() -> None:
+    bounds = Bounds(degree_floor=20, nodes=500, declared_degree=30)
+    layer = layer_sensitivity("node", contraction=0.9, alpha1=1.0, beta=0.0, bounds=bounds)
+    curve = dict(degree_curve(Budget(3.0, 1e-6, "node"), layer))
+    assert list(curve) == [0, 1, 2, 5, 10, 20, 30, 50, 100, 499]
+    assert curve[30] == pytest.approx(3.0, rel=1e-6)
+    assert curve[0] < curve[20] < 3.0 < curve[50] < curve[499]

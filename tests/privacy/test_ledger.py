@@ -446,15 +446,24 @@ class TestIdentity:
         ledger.set_budget("survey", Budget(1), per="month")
         ledger.charge("survey", "edge", pure(0.75), description="one")
         now[0] = NOON - timedelta(days=31)
-        with pytest.raises(
-            LedgerError, match=r"clock must not be before the newest release.* UTC, got .*set the clock"
-        ):
+        with pytest.raises(LedgerError, match=r"clock must not be before the newest entry.* UTC, got .*set the clock"):
             ledger.charge("survey", "edge", pure(0.25), description="two")
         assert len(ledger.entries()) == 1
         ledger.record_past("survey", "edge", pure(0.25), description="made elsewhere")
         now[0] = NOON - timedelta(minutes=3)
         assert ledger.charge("survey", "edge", pure(0.125), description="three").epsilon_spent == 0.875
         assert ledger.check() == ()
+
+    def test_a_clock_before_the_budget_was_set_is_refused(self, path: Path, basic: None) -> None:
+        """A ledger without a release would else pay from every past year, one after the other."""
+        now = [NOON]
+        ledger = Ledger(path, clock=lambda: now[0])
+        ledger.set_budget("survey", Budget(1), per="year")
+        for years in (3, 2, 1):
+            now[0] = NOON.replace(year=NOON.year - years)
+            with pytest.raises(LedgerError, match="clock must not be before the newest entry"):
+                ledger.charge("survey", "edge", pure(1), description="of a past year")
+        assert ledger.entries() == ()
 
     def test_degrees_that_another_name_has_are_warned_of_and_not_refused(self, ledger: Ledger) -> None:
         def prints(content: bytes, degrees: bytes = b"degrees") -> list[str]:
@@ -618,6 +627,15 @@ class TestBatches:
         self.batch(ledger, "b2", None)  # a release of its own
         assert self.batch(ledger, "c2", "b2").epsilon_spent == 2
         assert self.batch(ledger, "c", "b").epsilon_spent == 2
+
+    def test_a_certificate_under_two_names_is_extended_once(self, ledger: Ledger) -> None:
+        """The arrivals are the same people under either name."""
+        self.batch(ledger, "a", None)
+        self.batch(ledger, "a", None, name="other")
+        self.batch(ledger, "b", "a")
+        with pytest.raises(LedgerError, match="extended already, by certificate b"):
+            self.batch(ledger, "c", "a", name="other")
+        assert len(ledger.entries()) == 3
 
     def test_a_parent_must_be_there_under_this_name_at_this_cost(self, ledger: Ledger) -> None:
         with pytest.raises(LedgerError, match="certificate a, which this batch extends, is not in this ledger"):
@@ -801,3 +819,12 @@ class TestMerge:
         assert ledger.total("survey", "edge").epsilon_spent == 2
         assert ledger.later_batches("survey") == {2, 3, 5}
         assert TestBatches.batch(ledger, "d2", "c2").epsilon_spent == 2
+
+    def test_a_second_extension_under_another_name_pays_in_full(self, ledger: Ledger, tmp_path: Path) -> None:
+        other = Ledger(tmp_path / "other.sqlite", clock=lambda: NOON)
+        for own, name, child in ((ledger, "survey", "b"), (other, "theirs", "c")):
+            TestBatches.batch(own, "a", None, name=name)
+            TestBatches.batch(own, child, "a", name=name)
+        with pytest.warns(UserWarning, match=r"release 4 extends certificate a and pays in full"):
+            ledger.merge(other)
+        assert [ledger.total(name, "edge").epsilon_spent for name in ("survey", "theirs")] == [1, 2]

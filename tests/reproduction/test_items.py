@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -30,7 +31,9 @@ WITHOUT_CARIBOU = {
 }
 
 
+@cache
 def known() -> dict[str, Experiment]:
+    """Read once: the grids are files, and nothing here changes them."""
     return {experiment.name: experiment for experiment in available(PAPER / "experiments")}
 
 

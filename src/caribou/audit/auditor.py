@@ -8,16 +8,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from caribou._validate import integer, open_unit_interval
 from caribou.audit.attack import ATTACKS, Attack
 from caribou.audit.audited_method import AuditedMethod
-from caribou.audit.catalogue import Promise
+from caribou.audit.catalogue import Promise, check_order
 from caribou.audit.claims import Claim, weaker_than_asked
 from caribou.audit.distinguish import MECHANISM, Distinguish
 from caribou.audit.evidence import Proof
 from caribou.audit.findings import Findings, Forecast, Progress, Terms, no_progress
 from caribou.audit.metrics import AttackResult
-from caribou.audit.schedule import MIN_RUNS
 from caribou.audit.verdict import Verdict, judge
 from caribou.errors import InputError
 from caribou.privacy.certificate import Certificate, json_number
@@ -96,14 +94,7 @@ class Audit:
     stored: Certificate | None = None
 
     def __post_init__(self) -> None:
-        unknown = sorted(set(self.attacks) - set(ATTACKS))
-        if unknown or not self.attacks:
-            raise InputError(f"attack must be one of {', '.join(ATTACKS)}, got {', '.join(unknown) or 'none'}")
-        open_unit_interval(confidence=self.confidence)
-        if self.runs is not None:
-            integer(at_least=MIN_RUNS, runs=self.runs)
-        if self.workers is not None:
-            integer(at_least=1, workers=self.workers)
+        check_order(self.attacks, self.runs, self.confidence, self.workers)
 
     def run(
         self, progress: Progress = no_progress, announce: Callable[[Sequence[Forecast]], None] = lambda _: None

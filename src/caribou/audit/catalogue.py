@@ -5,10 +5,13 @@ It imports nothing heavy, so that `caribou audit --list` answers at once. The at
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from caribou._validate import integer, open_unit_interval
+from caribou.audit.schedule import MIN_RUNS
+from caribou.errors import InputError
 from caribou.privacy.budget import PrivacyUnit
 
 
@@ -82,3 +85,21 @@ CATALOGUE: Mapping[str, Entry] = {
     "lira": Entry("predictions of fits with and without each target", Promise.RATES, BOTH, True, "16 fits"),
 }
 """In the order in which an audit makes them."""
+
+
+def check_order(attacks: Sequence[str], runs: int | None, confidence: float, workers: int | None) -> None:
+    """Whether an audit can be made as it is asked for; `caribou.audit.auditor.Audit` says what the arguments are.
+
+    >>> check_order(("lira",), 10, 0.95, None)
+    Traceback (most recent call last):
+        ...
+    caribou.errors.InputError: runs must be a whole number >= 40, got 10
+    """
+    unknown = sorted(set(attacks) - set(CATALOGUE))
+    if unknown or not attacks:
+        raise InputError(f"attack must be one of {', '.join(CATALOGUE)}, got {', '.join(unknown) or 'none'}")
+    open_unit_interval(confidence=confidence)
+    if runs is not None:
+        integer(at_least=MIN_RUNS, runs=runs)
+    if workers is not None:
+        integer(at_least=1, workers=workers)

@@ -33,7 +33,7 @@ from caribou.cli.run import run
 from caribou.cli.train import train
 from caribou.cli.tune import tune
 from caribou.cli.verify import verify
-from caribou.errors import CaribouError
+from caribou.errors import CaribouError, needs_training
 
 _UsageError: Any = typer.BadParameter.__mro__[1]  # click's, which Typer does not export
 EXIT_BAD_INPUT, EXIT_INTERRUPTED = 2, 130
@@ -95,7 +95,7 @@ app.command()(doctor)
 def main() -> None:
     """The console script: errors of the user become one line on stderr and exit code 2."""
     try:
-        with warnings.catch_warnings():
+        with needs_training("this command"), warnings.catch_warnings():
             warnings.showwarning = _one_line
             code = app(standalone_mode=False)
     except CaribouError as error:

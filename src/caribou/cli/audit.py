@@ -13,19 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from caribou.cli.options import (
-    NO_TABLE_OPTIONS,
-    AsJson,
-    ClassNames,
-    Column,
-    DataDir,
-    Dataset,
-    GraphFile,
-    GraphSource,
-    NodeTable,
-    TableOptions,
-    with_table_options,
-)
+from caribou.cli.options import AsJson, GraphOptions, GraphSource, with_option_groups
 from caribou.cli.progress import about
 from caribou.cli.train import parse_settings
 from caribou.cli.verify import EXIT_CLAIM_FAILS
@@ -54,18 +42,13 @@ def _list(wanted: bool) -> None:
     raise typer.Exit
 
 
-@with_table_options
+@with_option_groups
 def audit(
     subject: Annotated[
         str, typer.Argument(metavar="METHOD|RUN", help="A method by name, or the folder of a saved run.")
     ],
-    dataset: Dataset = None,
-    graph: GraphFile = None,
-    nodes: NodeTable = None,
-    column: Column = None,
-    classes: ClassNames = None,
-    tables: TableOptions = NO_TABLE_OPTIONS,
-    data_dir: DataDir = None,
+    *,
+    graph: GraphOptions,
     epsilon: Annotated[
         float | None, typer.Option(help="Epsilon that a method claims (default: 4).", show_default=False)
     ] = None,
@@ -108,15 +91,16 @@ def audit(
 
     Example: caribou audit caribou-edp --epsilon 4 --attack distinguish
     """
-    from caribou.audit.report import write_report
-    from caribou.audit.verdict import VIOLATED
     from caribou.saved_model import check_target
 
     if out is not None:
         check_target(out)
-    source = GraphSource(dataset, graph, nodes, column or (), None, data_dir, classes, tables)
+    source = graph.source()
     options = parse_settings(settings or [])
     job = _job(subject, source, epsilon, delta, options, ",".join(attacks or ["all"]), runs, confidence, seed, workers)
+    from caribou.audit.report import write_report
+    from caribou.audit.verdict import VIOLATED
+
     with _bars() as progress:
         outcome = job.run(progress, _announce)
     if out is not None:
@@ -141,13 +125,13 @@ def _job(
     seed: int,
     workers: int | None,
 ) -> Audit:
-    from caribou.audit.attack import ATTACKS
-    from caribou.audit.audited_method import AuditedMethod
-    from caribou.audit.auditor import Audit
+    from caribou.audit.catalogue import CATALOGUE, check_order
     from caribou.methods import METHODS, load_own_methods, method_info
     from caribou.privacy.budget import Budget
     from caribou.saved_model import read_model
 
+    wanted = tuple(CATALOGUE) if attack == "all" else tuple(dict.fromkeys(word.strip() for word in attack.split(",")))
+    check_order(wanted, runs, confidence, workers)
     load_own_methods()
     name, claimed, words, stored, saved = subject, dict(settings), None, None, None
     if subject in METHODS or not Path(subject).exists():
@@ -163,10 +147,13 @@ def _job(
         info = method_info(name)
     info.check(name, budget)
     graph = source.load(seed, unit=budget.unit, saved=saved) if source.is_given else None
-    wanted = tuple(ATTACKS) if attack == "all" else tuple(dict.fromkeys(word.strip() for word in attack.split(",")))
-    missing = [word for word in wanted if word in ATTACKS and ATTACKS[word].needs_graph]
+    missing = [word for word in wanted if CATALOGUE[word].needs_graph]
     if graph is None and attack != "all" and missing:
         raise InputError(f"dataset must be given for the attack {missing[0]}, got none")
+    # from here on torch is loaded: bad flags are found before it
+    from caribou.audit.audited_method import AuditedMethod
+    from caribou.audit.auditor import Audit
+
     return Audit(
         AuditedMethod(name, info.create(**claimed), budget, graph, seed, info.transductive),
         wanted,

@@ -10,6 +10,8 @@ from typing import Annotated, Any
 
 import typer
 
+from caribou.errors import MissingExtra, needs_training
+
 PACKAGES = (
     "caribou-gnn",
     "torch",
@@ -49,8 +51,6 @@ def doctor(as_json: Annotated[bool, typer.Option("--json", help="One JSON object
 
 def diagnose() -> dict[str, Any]:
     """Everything worth knowing when something does not work."""
-    import torch
-
     from caribou.cli.spool import spooled_runs
     from caribou.datasets import available
     from caribou.engines import kernels
@@ -67,10 +67,7 @@ def diagnose() -> dict[str, Any]:
         "cores": {"usable": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()},
         "kernels": {
             "fused round": kernels.name(),
-            "torch threads": torch.get_num_threads(),
-            "torch MKL sparse": torch.backends.mkl.is_available(),
-            "CPU instructions": torch.backends.cpu.get_cpu_capability(),
-            "CUDA": torch.cuda.is_available(),
+            **_torch(),
         },
         "noise": {
             "source": "AES-256-CTR, key from the operating system",
@@ -81,4 +78,19 @@ def diagnose() -> dict[str, Any]:
             "found": ", ".join(found) or "none",
         },
         "runs": {"waiting in the spool folder": ", ".join(map(str, spooled_runs())) or "none"},
+    }
+
+
+def _torch() -> dict[str, Any]:
+    """What torch can do here; without it, how to install it."""
+    try:
+        with needs_training("training"):
+            import torch
+    except MissingExtra as error:
+        return {"torch": str(error)}
+    return {
+        "torch threads": torch.get_num_threads(),
+        "torch MKL sparse": torch.backends.mkl.is_available(),
+        "CPU instructions": torch.backends.cpu.get_cpu_capability(),
+        "CUDA": torch.cuda.is_available(),
     }

@@ -7,22 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from caribou.cli.options import (
-    NO_TABLE_OPTIONS,
-    ClassNames,
-    Column,
-    GraphSource,
-    LedgerOption,
-    Name,
-    NodeTable,
-    PeriodOfData,
-    Person,
-    Purpose,
-    Spend,
-    TableOptions,
-    noted_ledger,
-    with_table_options,
-)
+from caribou.cli.options import EntryOptions, FileOptions, Name, Spend, with_option_groups
 from caribou.cli.spool import save_or_spool
 from caribou.cli.train import flagging, metric_rows
 
@@ -30,9 +15,10 @@ if TYPE_CHECKING:
     from caribou.estimators import Model
 
 
-@with_table_options
+@with_option_groups
 def extend(
     run: Annotated[Path, typer.Argument(help="The run of the month before: what caribou train or extend wrote.")],
+    *,
     out: Annotated[Path, typer.Option(help="Save the new run, of old and new nodes, to this new folder.")],
     graph: Annotated[
         Path | None,
@@ -40,18 +26,18 @@ def extend(
             help="The grown graph, old nodes included: .npz, .pt, .graphml, or an edge table.", show_default=False
         ),
     ] = None,
-    nodes: NodeTable = None,
-    column: Column = None,
-    classes: ClassNames = None,
-    tables: TableOptions = NO_TABLE_OPTIONS,
+    files: FileOptions,
     name: Name = None,
-    ledger: LedgerOption = None,
-    purpose: Purpose = None,
-    person: Person = None,
-    period: PeriodOfData = None,
+    ledger: EntryOptions,
     spend: Spend = False,
     left: Annotated[
         bool, typer.Option("--left", help="Declare that known nodes which are not in the graph have left.")
+    ] = False,
+    same_order: Annotated[
+        bool,
+        typer.Option(
+            "--same-order", help="Without ids: declare that the first rows are the nodes of the run, in its order."
+        ),
     ] = False,
 ) -> None:
     """Score nodes that arrived since: every pair with an arrival is asked once, old pairs never again. It costs nothing more.
@@ -68,13 +54,11 @@ def extend(
 
     check_target(out)
     model = load(run)
-    source = GraphSource(graph=graph, nodes=nodes, columns=column or (), classes=classes, tables=tables)
-    data = source.load(unit=model.budget.unit, saved=model.column_rules)
-    noted = noted_ledger(ledger, purpose=purpose, person=person, period=period)
-    later = model.extend(data, ledger=noted, spend=spend, left=left, name=name)
+    data = files.source(graph).load(unit=model.budget.unit, saved=model.column_rules)
+    later = model.extend(data, ledger=ledger.noted(), spend=spend, left=left, same_order=same_order, name=name)
     save_or_spool(later, out)
     cost = f"a release of its own: {later.budget}" if spend else "at no further cost: a batch of the same release"
-    where = "" if ledger is None else f", entered in {ledger}"
+    where = "" if ledger.path is None else f", entered in {ledger.path}"
     typer.echo(f"{model.arrivals.found(data)} of {model.num_nodes} known nodes are in the graph")
     typer.echo(f"{later.num_nodes - model.num_nodes} new nodes, {cost}{where}")
     _print_metrics(later)

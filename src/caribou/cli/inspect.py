@@ -7,18 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from caribou.cli.options import (
-    NO_TABLE_OPTIONS,
-    AsJson,
-    ClassNames,
-    Column,
-    GraphFile,
-    GraphSource,
-    NodeTable,
-    TableOptions,
-    class_words,
-    with_table_options,
-)
+from caribou.cli.options import AsJson, FileOptions, GraphFile, class_words, with_option_groups
 from caribou.privacy.budget import PrivacyUnit
 
 if TYPE_CHECKING:
@@ -27,13 +16,11 @@ if TYPE_CHECKING:
 EXIT_UNREADABLE = 1
 
 
-@with_table_options
+@with_option_groups
 def inspect(
+    *,
     graph: GraphFile = None,
-    nodes: NodeTable = None,
-    column: Column = None,
-    classes: ClassNames = None,
-    tables: TableOptions = NO_TABLE_OPTIONS,
+    files: FileOptions,
     unit: Annotated[
         PrivacyUnit, typer.Option(help="What will be protected; node level asks for more declarations.")
     ] = PrivacyUnit.EDGE,
@@ -46,7 +33,7 @@ def inspect(
 
     Example: caribou inspect --graph transfers.csv --nodes accounts.csv --unknown unknown --drop-unknown-ids
     """
-    found = GraphSource(graph=graph, nodes=nodes, columns=column or (), classes=classes, tables=tables).inspect(unit)
+    found = files.source(graph).inspect(unit)
     if as_json:
         typer.echo(json.dumps(found.inspection.to_dict(), indent=2))
     else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
@@ -20,49 +20,13 @@ if TYPE_CHECKING:
     from caribou.privacy.budget import PrivacyUnit
     from caribou.release import NotedLedger
 
-Dataset = Annotated[str | None, typer.Option(help="A data set by name (see caribou datasets).")]
 GraphFile = Annotated[Path | None, typer.Option(help="Your own graph: .npz, .pt, .graphml, or an edge table.")]
-NodeTable = Annotated[Path | None, typer.Option(help="The node table that belongs to an edge table.")]
-Column = Annotated[
-    list[str] | None,
-    typer.Option(help="A column with another title than the default, ROLE=TITLE: id, label, split, source or target."),
-]
-ClassNames = Annotated[
-    str | None,
-    typer.Option(
-        "--classes",
-        help="The classes of your own graph, which node level asks for: a,b,c, or their number, or @FILE with one per line.",
-        show_default=False,
-    ),
-]
 Name = Annotated[
     str | None,
     typer.Option(help="The name that a ledger charges (default: the data set, or the file without ending)."),
 ]
 DataDir = Annotated[
     Path | None, typer.Option(help="Folder with <name>.npz files, used before any download.", envvar="CARIBOU_DATA")
-]
-LedgerOption = Annotated[
-    Path | None,
-    typer.Option("--ledger", envvar="CARIBOU_LEDGER", help="Charge the cost here before anything is drawn, or refuse."),
-]
-ReplaceFingerprint = Annotated[
-    bool,
-    typer.Option("--replace-fingerprint", help="With --ledger: the graph has changed but is about the same people."),
-]
-Purpose = Annotated[str | None, typer.Option(help="With --ledger: what the release is for, a line in its entry.")]
-Person = Annotated[str | None, typer.Option(help="With --ledger: who makes the release, a line in its entry.")]
-PeriodOfData = Annotated[
-    str | None,
-    typer.Option(
-        "--period",
-        help="With --ledger: the time that the data is about, e.g. 2026-11, for entry and certificate. The date decides which "
-        "budget pays.",
-    ),
-]
-Reason = Annotated[
-    str | None,
-    typer.Option(help="With --replace-fingerprint: why the graph has changed, a line in the history of the ledger."),
 ]
 Spend = Annotated[
     bool, typer.Option("--spend", help="Charge a release of its own, although one was made already that costs nothing.")
@@ -82,27 +46,115 @@ DeclaredDegree = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on stdout, everything else on stderr.")]
 
 
-def noted_ledger(
-    ledger: Path | None,
-    *,
-    purpose: str | None,
-    person: str | None,
-    period: str | None,
-    reason: str | None = None,
-    replace_fingerprint: bool = False,
-) -> NotedLedger | None:
-    """The ledger with the words of its next entry; words without a ledger are an error."""
-    from caribou.release import NotedLedger
+def with_option_groups(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with options in the place of each argument that is a record of options (a dataclass, whose fields are options
+    or records again): an option that several commands take is written once, in its record.
+    """
+    hints = get_type_hints(command, include_extras=True)
+    groups = {name: hint for name, hint in hints.items() if is_dataclass(hint)}
+    parameters = []
+    for name, parameter in inspect.signature(command).parameters.items():
+        parameters += _options(groups[name]) if name in groups else [parameter.replace(annotation=hints[name])]
+    ordered = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in parameters]
 
-    given = {"purpose": purpose, "person": person, "period": period, "reason": reason}
-    if ledger is None:
-        lost = [f"--{word}" for word, value in given.items() if value is not None]
+    @functools.wraps(command)
+    def wrapper(**given: Any) -> None:
+        records = {name: _record(group, given) for name, group in groups.items()}
+        command(**given, **records)
+
+    wrapper.__signature__ = inspect.Signature(ordered)  # type: ignore[attr-defined]
+    wrapper.__annotations__ = {p.name: p.annotation for p in ordered} | {"return": None}
+    return wrapper
+
+
+def _options(group: Any) -> list[inspect.Parameter]:
+    """The options of a record, those of records in it in their place."""
+    hints = get_type_hints(group, include_extras=True)
+    found = []
+    for f in fields(group):
+        if is_dataclass(hints[f.name]):
+            found += _options(hints[f.name])
+        else:
+            kind = inspect.Parameter.KEYWORD_ONLY
+            found.append(inspect.Parameter(f.name, kind, default=f.default, annotation=hints[f.name]))
+    return found
+
+
+def _record(group: Any, given: dict[str, Any]) -> Any:
+    """The record with the values of its options, which are taken out of ``given``."""
+    hints = get_type_hints(group, include_extras=True)
+    nested = {name: hint for name, hint in hints.items() if is_dataclass(hint)}
+    return group(
+        **{f.name: _record(nested[f.name], given) if f.name in nested else given.pop(f.name) for f in fields(group)}
+    )
+
+
+@dataclass(frozen=True)
+class EntryOptions:
+    """The ledger that is charged, and what its next entry says."""
+
+    path: Annotated[
+        Path | None,
+        typer.Option(
+            "--ledger", envvar="CARIBOU_LEDGER", help="Charge the cost here before anything is drawn, or refuse."
+        ),
+    ] = None
+    purpose: Annotated[
+        str | None, typer.Option(help="With --ledger: what the release is for, a line in its entry.")
+    ] = None
+    person: Annotated[str | None, typer.Option(help="With --ledger: who makes the release, a line in its entry.")] = (
+        None
+    )
+    period: Annotated[
+        str | None,
+        typer.Option(
+            help="With --ledger: the time that the data is about, e.g. 2026-11, for entry and certificate. The date decides "
+            "which budget pays.",
+        ),
+    ] = None
+
+    def noted(self, reason: str | None = None) -> NotedLedger | None:
+        """The ledger with the words of its next entry; words without a ledger are an error."""
+        from caribou.release import NotedLedger
+
+        if self.path is not None:
+            return NotedLedger(self.path, self.purpose, self.person, self.period, reason)
+        words = {"purpose": self.purpose, "person": self.person, "period": self.period, "reason": reason}
+        lost = [f"--{word}" for word, value in words.items() if value is not None]
         if lost:
             raise InputError(f"{', '.join(lost)} must go with --ledger, got none")
         return None
-    if reason is not None and not replace_fingerprint:
-        raise InputError(f"reason must go with --replace-fingerprint, got {reason!r} without")
-    return NotedLedger(ledger, purpose, person, period, reason)
+
+
+@dataclass(frozen=True)
+class LedgerOptions:
+    """The ledger of a release whose graph may have changed since the last one."""
+
+    entry: EntryOptions = field(default_factory=EntryOptions)
+    replace_fingerprint: Annotated[
+        bool,
+        typer.Option(
+            "--replace-fingerprint", help="With --ledger: the graph has changed but is about the same people."
+        ),
+    ] = False
+    reason: Annotated[
+        str | None,
+        typer.Option(
+            help="With --replace-fingerprint: why the graph has changed, a line in the history of the ledger."
+        ),
+    ] = None
+
+    @property
+    def path(self) -> Path | None:
+        """Where the ledger lies."""
+        return self.entry.path
+
+    def noted(self) -> NotedLedger | None:
+        """The ledger with the words of its next entry; a reason goes with a graph that has changed."""
+        found = self.entry.noted(self.reason)
+        if self.reason is not None and not self.replace_fingerprint:
+            raise InputError(f"reason must go with --replace-fingerprint, got {self.reason!r} without")
+        return found
 
 
 ROLES = ("id", "label", "split", "source", "target")
@@ -238,32 +290,50 @@ class TableOptions:
         )
 
 
-NO_TABLE_OPTIONS = TableOptions()
+@dataclass(frozen=True)
+class FileOptions:
+    """How the file of a graph is read: its node table, the titles of its columns, its classes, and the rules of tables."""
+
+    nodes: Annotated[Path | None, typer.Option(help="The node table that belongs to an edge table.")] = None
+    column: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A column with another title than the default, ROLE=TITLE: id, label, split, source or target."
+        ),
+    ] = None
+    classes: Annotated[
+        str | None,
+        typer.Option(
+            help="The classes of your own graph, which node level asks for: a,b,c, or their number, or @FILE with one per "
+            "line.",
+            show_default=False,
+        ),
+    ] = None
+    tables: TableOptions = field(default_factory=TableOptions)
+
+    @property
+    def is_given(self) -> bool:
+        """Whether any of the options was given."""
+        return self.nodes is not None or bool(self.column) or self.classes is not None or self.tables.is_given
+
+    def source(self, graph: Path | None, **others: Any) -> GraphSource:
+        """The graph in this file, read so; ``others`` as in `GraphSource`."""
+        own: dict[str, Any] = {"nodes": self.nodes, "columns": self.column or (), "classes": self.classes}
+        return GraphSource(graph=graph, tables=self.tables, **own, **others)
 
 
-def with_table_options(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with the options of `TableOptions` in the place of its argument ``tables``: they are written once, here."""
-    hints = get_type_hints(command, include_extras=True)
-    options = get_type_hints(TableOptions, include_extras=True)
-    parameters = []
-    for name, parameter in inspect.signature(command).parameters.items():
-        if name != "tables":
-            parameters.append(parameter.replace(annotation=hints[name]))
-            continue
-        parameters += [
-            inspect.Parameter(f.name, inspect.Parameter.KEYWORD_ONLY, default=f.default, annotation=options[f.name])
-            for f in fields(TableOptions)
-        ]
-    ordered = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in parameters]
+@dataclass(frozen=True)
+class GraphOptions:
+    """Which graph a command is about: a data set, or the user's own."""
 
-    @functools.wraps(command)
-    def wrapper(**given: Any) -> None:
-        tables = TableOptions(**{f.name: given.pop(f.name) for f in fields(TableOptions)})
-        command(**given, tables=tables)
+    dataset: Annotated[str | None, typer.Option(help="A data set by name (see caribou datasets).")] = None
+    graph: GraphFile = None
+    files: FileOptions = field(default_factory=FileOptions)
+    data_dir: DataDir = None
 
-    wrapper.__signature__ = inspect.Signature(ordered)  # type: ignore[attr-defined]
-    wrapper.__annotations__ = {p.name: p.annotation for p in ordered} | {"return": None}
-    return wrapper
+    def source(self, name: str | None = None) -> GraphSource:
+        """The graph; ``name``: what a ledger charges."""
+        return self.files.source(self.graph, dataset=self.dataset, data_dir=self.data_dir, name=name)
 
 
 def _alias(text: str) -> tuple[str, str]:
@@ -322,7 +392,7 @@ class GraphSource:
     name: str | None = None
     data_dir: Path | None = None
     classes: str | None = None
-    tables: TableOptions = NO_TABLE_OPTIONS
+    tables: TableOptions = field(default_factory=TableOptions)
 
     def __str__(self) -> str:
         if self.tables.is_sql:
@@ -395,6 +465,10 @@ class GraphSource:
         own = self.nodes is not None or self.columns or self.classes is not None or self.tables.is_given
         if self.dataset is not None and own:
             raise InputError("nodes, column, classes and rules of tables must go with --graph, got --dataset")
+        if self.dataset is not None:
+            from caribou.datasets import require_name
+
+            require_name(self.dataset)
         if self.tables.is_sql and self.nodes is not None:
             raise InputError("nodes must not go with --sql-nodes, got both (--nodes)")
         column_titles(self.columns)

@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 import json
-import math
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from caribou._files import atomic_file
-from caribou._validate import integer
 from caribou.cli.options import DeclaredDegree, DegreeCap, DegreeFloor
 from caribou.errors import InputError
-from caribou.privacy.accounting import PAPER_RDP_ORDER, gdp_epsilon
+from caribou.pages.planner import DEFAULT_HOPS, USUAL_NODES, Plan
+from caribou.pages.planner import plan as make_plan
+from caribou.privacy.accounting import PAPER_RDP_ORDER
 from caribou.privacy.budget import Budget, PrivacyUnit
-from caribou.privacy.calibration import budget_mu
-from caribou.privacy.depth import PlanRow, plan_rows
-from caribou.privacy.plan import curve_degrees
-from caribou.privacy.sensitivity import Sensitivity, declared_bounds, layer_sensitivity
+from caribou.privacy.depth import PlanRow
+from caribou.privacy.sensitivity import Sensitivity
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-DEFAULT_HOPS = "1,2,4,8,16,32,64,128"
+HOPS = ",".join(map(str, DEFAULT_HOPS))
 
 
 def plan(
@@ -39,7 +38,7 @@ def plan(
         typer.Option(help="With --attack-rate: the share of false alarms at which the attacker may find so many."),
     ] = 0.01,
     delta: Annotated[float | None, typer.Option(help="Total delta (default: 1e-05).", show_default=False)] = None,
-    hops: Annotated[str, typer.Option(help="Depths K, separated by commas.")] = DEFAULT_HOPS,
+    hops: Annotated[str, typer.Option(help="Depths K, separated by commas.")] = HOPS,
     contraction: Annotated[float, typer.Option(help="C_L in (0, 1]: the Lipschitz constant of a layer.")] = 0.9,
     alpha1: Annotated[float, typer.Option(help="Weight of the neighbours; 1 - alpha1 goes to the mean.")] = 1.0,
     degree_floor: DegreeFloor = None,
@@ -58,6 +57,27 @@ def plan(
         float,
         typer.Option(help="With --months: the fit's share of epsilon, where later months are predicted with less."),
     ] = 0.5,
+    html: Annotated[
+        Path | None,
+        typer.Option(help="Write the planner to this file: a page that needs no network, with everything to move."),
+    ] = None,
+    method: Annotated[
+        str | None, typer.Option(help="With --html: the method that is chosen at first.", show_default=False)
+    ] = None,
+    average_degree: Annotated[
+        str, typer.Option(help="With --html: average degree of the simulated graphs; several, separated by commas.")
+    ] = "10",
+    homophily: Annotated[
+        str,
+        typer.Option(help="With --html: share of edges inside a class in them; several, separated by commas."),
+    ] = "0.8",
+    signal: Annotated[
+        float,
+        typer.Option(help="With --html: how far apart classes lie in their features, in standard deviations."),
+    ] = 1.0,
+    seeds: Annotated[
+        int, typer.Option(help="With --html: simulated graphs for expected accuracy; 0: no simulation.", min=0)
+    ] = 5,
     plot: Annotated[
         Path | None,
         typer.Option(help="Save a picture of the convergence (.png, .svg, .pdf); one that is there is replaced."),
@@ -67,54 +87,92 @@ def plan(
     """Show what depth costs: sensitivity, kappa, mu and noise for each number of hops.
 
     Compares exact GDP of the convergent bound (ours), the paper's Renyi accounting and linear composition. Touches no data. With
-    --months: the ways to make a release every month within --epsilon, by the ledger's own composition.
+    --months: the ways to make a release every month within --epsilon, by the ledger's own composition. With --html: a page on
+    which all of it can be moved, with expected accuracy from simulations.
 
     Example: caribou plan --unit edge --epsilon 4 --delta 1e-5 --hops 1,4,16,64 --contraction 0.9 --degree-floor 10
     """
-    if attack_rate is not None and epsilon is not None:
-        raise InputError(f"attack_rate must not go with --epsilon, which follows from it, got {attack_rate!r}")
-    risk = None if attack_rate is None else risk_epsilons(attack_rate, at_fpr, delta)
-    budget = Budget((4.0 if epsilon is None else epsilon) if risk is None else risk["gaussian"], delta, unit)
-    if months is not None:
-        _months(budget, months, first_share, as_json)
+    if months is not None and html is None:
+        _months(_budget(epsilon, attack_rate, at_fpr, delta, unit), months, first_share, as_json)
         return
-    if not budget.is_private:
-        raise InputError("epsilon must be finite to plan noise (inf means no privacy, hence no noise), got inf")
-    if not (rdp_order > 1 and math.isfinite(rdp_order)):
-        raise InputError(f"rdp_order must be a finite number > 1, got {rdp_order!r}")
-    node = budget.unit is PrivacyUnit.NODE
-    bounds = declared_bounds(
-        budget.unit,
-        nodes=nodes,
+    plan = make_plan(
+        epsilon,
+        delta,
+        unit,
+        attack_rate=attack_rate,
+        at_fpr=at_fpr,
+        hops=parse_hops(hops),
+        contraction=contraction,
+        alpha1=alpha1,
         degree_floor=degree_floor,
-        degree_cap=degree_cap if node else None,
-        declared_degree=declared_degree if node else None,
+        degree_cap=degree_cap,
+        declared_degree=declared_degree,
+        nodes=nodes,
+        columns=columns,
+        rdp_order=rdp_order,
     )
-    sensitivity = layer_sensitivity(budget.unit, contraction=contraction, alpha1=alpha1, beta=0.0, bounds=bounds)
-    if columns is not None:
-        integer(at_least=1, columns=columns)
-    curve = degree_curve(budget, sensitivity) if node else ()
-    rows = plan_rows(budget, sensitivity, parse_hops(hops), rdp_order, columns)
-    notes = _notes(budget, rows, degree_cap, rdp_order)
-    if risk is not None:
-        notes.insert(0, risk_words(attack_rate, at_fpr, risk))
+    notes = list(plan.notes)
+    if degree_cap is not None and plan.budget.unit is PrivacyUnit.EDGE:
+        notes.insert(len(notes) - 1, "The degree cap has no effect at edge level.")
     if plot is not None:
-        _draw(rows, budget, contraction, plot)
+        _draw(plan.rows, plan.budget, contraction, plot)
+    if html is not None:
+        _write_page(plan, html, method, months or 12, average_degree, homophily, signal, seeds)
     if as_json:
-        chosen = {} if risk is None else {"attack_rate": attack_rate, "at_fpr": at_fpr, "epsilon_for_risk": risk}
-        typer.echo(json.dumps({**_document(budget, sensitivity, rows, notes, curve), **chosen}, indent=2))
+        typer.echo(json.dumps({**plan.to_dict(), "notes": notes}, indent=2))
         return
     from rich.console import Console
 
     console = Console()
-    console.print(_heading(budget, sensitivity, rows[0].mu), highlight=False)
-    console.print(_table(rows, rdp_order))
+    console.print(_heading(plan.budget, plan.sensitivity, plan.rows[0].mu), highlight=False)
+    console.print(_table(plan.rows, rdp_order))
+    curve = plan.epsilon_by_degree
     if curve and curve[0][1] != curve[-1][1]:
-        console.print(_curve_table(curve, sensitivity.bounds.covered_degree))
+        console.print(_curve_table(curve, plan.sensitivity.bounds.covered_degree))
     for note in notes:
         console.print(f"[dim]{note}[/dim]")
-    if plot is not None:
-        console.print(f"saved {plot}")
+    for saved in (plot, html):
+        if saved is not None:
+            console.print(f"saved {saved}")
+
+
+def _budget(epsilon: float | None, attack_rate: float | None, at_fpr: float, delta: float | None, unit: str) -> Budget:
+    if attack_rate is None:
+        return Budget(4.0 if epsilon is None else epsilon, delta, unit)
+    if epsilon is not None:
+        raise InputError(f"attack_rate must not go with --epsilon, which follows from it, got {attack_rate!r}")
+    return Budget.for_risk(attack_rate, at_fpr, delta=delta, unit=unit, gaussian=True)
+
+
+def _write_page(
+    plan: Plan,
+    html: Path,
+    method: str | None,
+    months: int,
+    average_degree: str,
+    homophily: str,
+    signal: float,
+    seeds: int,
+) -> None:
+    """The planner, with a line of progress while it simulates."""
+    from caribou.cli.progress import ProgressLine
+    from caribou.pages.base import check_page_path
+    from caribou.pages.simulation import fits, worlds
+
+    check_page_path(html)  # before minutes of work
+    degrees, shares = parse_numbers(average_degree, "average_degree"), parse_numbers(homophily, "homophily")
+    nodes = plan.sensitivity.bounds.nodes or USUAL_NODES
+    line = ProgressLine("plan", fits(worlds(nodes, degrees, shares, signal), seeds))
+    plan.html(
+        html,
+        method=method,
+        months=months,
+        average_degree=degrees,
+        homophily=shares,
+        signal=signal,
+        seeds=seeds,
+        advance=line.advance,
+    )
 
 
 def _months(budget: Budget, months: int, first_share: float, as_json: bool) -> None:
@@ -141,23 +199,6 @@ def _months(budget: Budget, months: int, first_share: float, as_json: bool) -> N
     console.print(table)
 
 
-def risk_epsilons(rate: float, fpr: float, delta: float | None) -> dict[str, float]:
-    """The largest epsilon at which an attacker finds at most this rate: of a Gaussian release, and of any."""
-    return {
-        "gaussian": Budget.for_risk(rate, fpr, delta=delta, gaussian=True).epsilon,
-        "any": Budget.for_risk(rate, fpr, delta=delta).epsilon,
-    }
-
-
-def risk_words(rate: float | None, fpr: float, risk: dict[str, float]) -> str:
-    """The advice in one sentence."""
-    return (
-        f"An attacker who may be wrong {100 * fpr:g} times in 100 finds at most {100 * (rate or 0):g} of 100 at epsilon = "
-        f"{risk['gaussian']:.3g} with Gaussian noise (planned here), and at epsilon = {risk['any']:.3g} with any mechanism, "
-        "such as votes-edp."
-    )
-
-
 def parse_hops(text: str) -> list[int]:
     """``1,2,4`` as numbers; anything else is an error that shows the text."""
     try:
@@ -169,38 +210,12 @@ def parse_hops(text: str) -> list[int]:
     return sorted(set(hops))
 
 
-def _notes(budget: Budget, rows: list[PlanRow], degree_cap: int | None, rdp_order: float) -> list[str]:
-    notes = []
-    row = rows[0]
-    loud = [str(r.hops) for r in rows if r.noise_length is not None and r.noise_length > 1]
-    if loud:
-        notes.append(
-            f"At K = {', '.join(loud)} the noise of a row is longer than any signal (1): use fewer columns, fewer hops "
-            "or a larger degree floor."
-        )
-    if row.rdp_fixed_noise_multiplier is None:
-        notes.append(
-            f"Order {rdp_order:g} leaves nothing at this epsilon and delta; RDP and linear composition use the best order, "
-            f"{row.rdp_order:.2f}."
-        )
-    if budget.unit is PrivacyUnit.NODE:
-        notes.append(
-            "Node level: this is the price of propagation alone, if it got the whole budget; training encoder and classifier "
-            "costs more."
-        )
-    elif degree_cap is not None:
-        notes.append("The degree cap has no effect at edge level.")
-    notes.append("A release adds the bound on its rounding error (for 10^6 entries about 1e-4 of the noise or less).")
-    return notes
-
-
-def degree_curve(budget: Budget, sensitivity: Sensitivity) -> tuple[tuple[int, float], ...]:
-    """What a node of each degree gets if propagation has the whole budget: (degree, epsilon), in every graph."""
-    mu, bounds = budget_mu(budget), sensitivity.bounds
-    return tuple(
-        (d, gdp_epsilon(mu=mu * sensitivity.at_degree(d) / sensitivity.value, delta=budget.delta))
-        for d in curve_degrees(bounds.nodes, bounds.covered_degree)
-    )
+def parse_numbers(text: str, field: str) -> list[float]:
+    """``0.6,0.8`` as numbers; anything else is an error that shows the text."""
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        raise InputError(f"{field} must be numbers separated by commas, got {text!r}") from None
 
 
 def _curve_table(curve: tuple[tuple[int, float], ...], covered: int) -> Table:
@@ -217,30 +232,6 @@ def _curve_table(curve: tuple[tuple[int, float], ...], covered: int) -> Table:
     return table
 
 
-def _document(
-    budget: Budget,
-    sensitivity: Sensitivity,
-    rows: list[PlanRow],
-    notes: list[str],
-    curve: tuple[tuple[int, float], ...],
-) -> dict[str, Any]:
-    return {
-        "unit": budget.unit.value,
-        "epsilon": budget.epsilon,
-        "delta": budget.delta,
-        "contraction": sensitivity.contraction,
-        "alpha1": dict(sensitivity.parameters)["alpha1"],
-        "degree_floor": sensitivity.bounds.degree_floor,
-        "degree_cap": sensitivity.bounds.degree_cap,
-        "declared_degree": sensitivity.bounds.declared_degree,
-        "nodes": sensitivity.bounds.nodes,
-        "epsilon_by_degree": [list(point) for point in curve],
-        "theorem": sensitivity.theorem,
-        "rows": [asdict(row) for row in rows],
-        "notes": notes,
-    }
-
-
 def _heading(budget: Budget, sensitivity: Sensitivity, mu: float) -> str:
     b = sensitivity.bounds
     cap = "" if b.degree_cap is None else f", degree cap {b.degree_cap}"
@@ -249,7 +240,7 @@ def _heading(budget: Budget, sensitivity: Sensitivity, mu: float) -> str:
     return f"[bold]{budget}[/bold]\n{layer}\nsensitivity {sensitivity.value:.4g}, mu = {mu:.4g}"
 
 
-def _table(rows: list[PlanRow], rdp_order: float) -> Table:
+def _table(rows: Sequence[PlanRow], rdp_order: float) -> Table:
     from rich.table import Table
 
     caption = "std: noise per entry; columns x: noise per unit of sensitivity"
@@ -279,7 +270,7 @@ def _table(rows: list[PlanRow], rdp_order: float) -> Table:
     return table
 
 
-def _draw(rows: list[PlanRow], budget: Budget, contraction: float, path: Path) -> None:
+def _draw(rows: Sequence[PlanRow], budget: Budget, contraction: float, path: Path) -> None:
     """The noise of four accountings against depth. Written whole or not at all."""
     if path.suffix.lower() not in (".png", ".svg", ".pdf"):
         raise InputError(f"plot must end in .png, .svg or .pdf, got {str(path)!r}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,32 +11,15 @@ import typer
 
 from caribou._files import atomic_file
 from caribou._validate import unit_interval
-from caribou.cli.options import (
-    NO_TABLE_OPTIONS,
-    ClassNames,
-    Column,
-    GraphSource,
-    LedgerOption,
-    Name,
-    NodeTable,
-    PeriodOfData,
-    Person,
-    Purpose,
-    Reason,
-    ReplaceFingerprint,
-    Spend,
-    TableOptions,
-    noted_ledger,
-    with_table_options,
-)
+from caribou.cli.options import FileOptions, LedgerOptions, Name, Spend, with_option_groups
 from caribou.cli.spool import graph_fingerprint, spool_folders
 from caribou.errors import InputError, RunError
 from caribou.privacy.budget import PrivacyUnit
 
 if TYPE_CHECKING:
-    import numpy as np
     import pandas as pd
 
+    from caribou.cli.options import GraphSource
     from caribou.estimators import Model
     from caribou.graph import Graph
     from caribou.methods import Fitted
@@ -46,11 +29,6 @@ if TYPE_CHECKING:
 
 TABLES = (".csv", ".parquet")
 _Run = Annotated[Path, typer.Argument(help="The folder that caribou train --out wrote.")]
-_Graph = Annotated[Path | None, typer.Option(help="Another graph: .npz, .pt, .graphml, or an edge table.")]
-_Epsilon = Annotated[
-    float | None,
-    typer.Option(help="Epsilon of a new release about --graph (default: that of the fit).", show_default=False),
-]
 _Training = Annotated[
     bool,
     typer.Option(
@@ -60,18 +38,64 @@ _Training = Annotated[
 ]
 
 
-@with_table_options
+@dataclass(frozen=True)
+class _OtherGraph:
+    """Another graph than that of training."""
+
+    graph: Annotated[Path | None, typer.Option(help="Another graph: .npz, .pt, .graphml, or an edge table.")] = None
+    files: FileOptions = field(default_factory=FileOptions)
+    name: Name = None
+
+    @property
+    def is_given(self) -> bool:
+        """Whether a graph is named."""
+        return self._source.is_given
+
+    def load(self, model: Model) -> Graph:
+        """It, read as the model's own was: its column rules, and at node level its classes."""
+        return self._source.load(
+            otherwise=model.classes if model.budget.unit is PrivacyUnit.NODE else None,
+            unit=model.budget.unit,
+            saved=model.column_rules,
+        )
+
+    def refuse_flags(self, **others: bool) -> None:
+        """Flags about another graph, and those of ``others`` that are given, say nothing where none is named."""
+        if self.files.is_given or self.name is not None or any(others.values()):
+            flags = [
+                "nodes",
+                "column",
+                "classes",
+                "name",
+                "rules of tables",
+                *(word.replace("_", "-") for word in others),
+            ]
+            raise InputError(f"{', '.join(flags[:-1])} and {flags[-1]} must go with --graph, got no --graph")
+
+    @property
+    def _source(self) -> GraphSource:
+        return self.files.source(self.graph, name=self.name)
+
+
+@dataclass(frozen=True)
+class _Terms:
+    """On which terms another graph is released."""
+
+    epsilon: Annotated[
+        float | None,
+        typer.Option(help="Epsilon of a new release about --graph (default: that of the fit).", show_default=False),
+    ] = None
+    ledger: LedgerOptions = field(default_factory=LedgerOptions)
+    spend: Spend = False
+
+
+@with_option_groups
 def predict(
     run: _Run,
     out: Annotated[Path, typer.Option(help="Write the predictions to this new file: .csv or .parquet.")],
-    graph: _Graph = None,
-    nodes: NodeTable = None,
-    column: Column = None,
-    classes: ClassNames = None,
-    tables: TableOptions = NO_TABLE_OPTIONS,
-    name: Name = None,
+    *,
+    other: _OtherGraph,
     training_graph: _Training = False,
-    epsilon: _Epsilon = None,
     threshold: Annotated[
         float | None,
         typer.Option(
@@ -85,13 +109,7 @@ def predict(
             help="With --threshold: the class that is flagged (default: that of the run).", show_default=False
         ),
     ] = None,
-    ledger: LedgerOption = None,
-    replace_fingerprint: ReplaceFingerprint = False,
-    reason: Reason = None,
-    purpose: Purpose = None,
-    person: Person = None,
-    period: PeriodOfData = None,
-    spend: Spend = False,
+    terms: _Terms,
 ) -> None:
     """Write the class of every node, with its probability. The column of ids keeps its title (node, where it has none).
 
@@ -106,41 +124,27 @@ def predict(
 
     Example: caribou predict run --out predictions.csv
     """
-    from caribou.estimators import load
+    from caribou.estimators import load, predictions_table
 
     check_table(out)
     if threshold is not None:
         unit_interval(threshold=threshold)
     model = load(run)
-    source = GraphSource(graph=graph, nodes=nodes, columns=column or (), name=name, classes=classes, tables=tables)
     new = None
-    if not source.is_given:
-        own = nodes is not None or column or classes is not None or name is not None or tables.is_given
-        if own or training_graph or spend:
-            raise InputError(
-                "nodes, column, classes, name, rules of tables, training-graph and spend must go with --graph, got no --graph"
-            )
+    if not other.is_given:
+        other.refuse_flags(training_graph=training_graph, spend=terms.spend)
         probabilities, ids, title = model.predict_proba(), model.node_ids, model.id_title
         new = model.is_new if model.is_new.any() else None
     else:
-        data = _loaded(source, model)
+        data = other.load(model)
         ids = _ids(data)
         title = data.id_title
         if training_graph:
             probabilities = model.predict_proba(data, training_graph=True)
         else:
-            noted = noted_ledger(
-                ledger,
-                purpose=purpose,
-                person=person,
-                period=period,
-                reason=reason,
-                replace_fingerprint=replace_fingerprint,
-            )
-            result = _release(run, model, data, out, _Terms(noted, replace_fingerprint, epsilon, spend))
-            probabilities = result.probabilities
+            probabilities = _release(run, model, data, out, terms).probabilities
     cut = _threshold_of(model, threshold, positive)
-    write_table(_predictions(probabilities, model.classes, ids, title, cut, new), out)
+    write_table(predictions_table(probabilities, model.classes, ids, title, cut, new), out)
     typer.echo(f"wrote {len(probabilities)} predictions to {out}")
     if cut is not None:
         chosen = "the best F1 on validation nodes" if threshold is None else "as given"
@@ -151,24 +155,13 @@ def predict(
         )
 
 
-@with_table_options
+@with_option_groups
 def embed(
     run: _Run,
     out: Annotated[Path, typer.Option(help="Write X^(K) to this new file: .csv, .parquet or .npy.")],
-    graph: _Graph = None,
-    nodes: NodeTable = None,
-    column: Column = None,
-    classes: ClassNames = None,
-    tables: TableOptions = NO_TABLE_OPTIONS,
-    name: Name = None,
-    epsilon: _Epsilon = None,
-    ledger: LedgerOption = None,
-    replace_fingerprint: ReplaceFingerprint = False,
-    reason: Reason = None,
-    purpose: Purpose = None,
-    person: Person = None,
-    period: PeriodOfData = None,
-    spend: Spend = False,
+    *,
+    other: _OtherGraph,
+    terms: _Terms,
 ) -> None:
     """Write the embeddings X^(K) of a run, for any other task. They are already released: this costs nothing.
 
@@ -179,42 +172,24 @@ def embed(
     """
     import numpy as np
 
-    from caribou.estimators import load
+    from caribou.estimators import load, table_with_ids
 
     check_table(out, (*TABLES, ".npy"))
     model = load(run)
     state, ids, title = model.embeddings, model.node_ids, model.id_title
     warn_unprotected(model)
-    source = GraphSource(graph=graph, nodes=nodes, columns=column or (), name=name, classes=classes, tables=tables)
-    if source.is_given:
-        data = _loaded(source, model)
-        noted = noted_ledger(
-            ledger,
-            purpose=purpose,
-            person=person,
-            period=period,
-            reason=reason,
-            replace_fingerprint=replace_fingerprint,
-        )
-        result = _release(run, model, data, out, _Terms(noted, replace_fingerprint, epsilon, spend))
+    if other.is_given:
+        data = other.load(model)
+        result = _release(run, model, data, out, terms)
         state, title = result.released["state"], data.id_title
         ids = _ids(data)
-    elif nodes is not None or column or classes is not None or name is not None or tables.is_given or spend:
-        raise InputError("nodes, column, classes, name, rules of tables and spend must go with --graph, got no --graph")
+    else:
+        other.refuse_flags(spend=terms.spend)
     if out.suffix == ".npy":
         _write_whole(out, lambda path: np.save(path, state))
     else:
-        write_table(_table(state, [f"x{i}" for i in range(state.shape[1])], ids, title), out)
+        write_table(table_with_ids(state, [f"x{i}" for i in range(state.shape[1])], ids, title), out)
     typer.echo(f"wrote {state.shape[0]} x {state.shape[1]} embeddings to {out}")
-
-
-def _loaded(source: GraphSource, model: Model) -> Graph:
-    """Another graph, read as the model's own was: its column rules, and at node level its classes."""
-    return source.load(
-        otherwise=model.classes if model.budget.unit is PrivacyUnit.NODE else None,
-        unit=model.budget.unit,
-        saved=model.column_rules,
-    )
 
 
 def _ids(data: Graph) -> tuple[str, ...] | None:
@@ -279,25 +254,16 @@ def _require_verified(found: Certificate, path: Path) -> None:
         )
 
 
-@dataclass(frozen=True)
-class _Terms:
-    """On which terms another graph is released."""
-
-    ledger: NotedLedger | None
-    replace_fingerprint: bool
-    epsilon: float | None
-    spend: bool
-
-
 def _release(run: Path, model: Model, data: Graph, out: Path, terms: _Terms) -> Fitted:
     """The release about another graph: the one that the run keeps, or a new one, which the run keeps from then on."""
     from caribou.methods import Fitted
     from caribou.saved_model import kept_prediction
 
+    ledger = terms.ledger.noted()
     fingerprint = graph_fingerprint(data)
     before = None if terms.spend else kept_prediction(run, fingerprint)
     if before is None:
-        return _new_release(run, model, data, out, terms, fingerprint)
+        return _new_release(run, model, data, out, terms, ledger, fingerprint)
     if terms.epsilon is not None and terms.epsilon != before.certificate.epsilon:
         raise InputError(
             f"epsilon must be that of the release that the run keeps, {before.certificate.epsilon:g}, or go with --spend, got "
@@ -311,9 +277,9 @@ def _release(run: Path, model: Model, data: Graph, out: Path, terms: _Terms) -> 
         "nothing is spent",
         err=True,
     )
-    if terms.ledger is not None and not _is_recorded(terms.ledger, before.certificate.certificate_id):
+    if ledger is not None and not _is_recorded(ledger, before.certificate.certificate_id):
         typer.echo(
-            f"warning: {terms.ledger.path} does not hold that release; if it is the ledger of these people, record it: caribou "
+            f"warning: {ledger.path} does not hold that release; if it is the ledger of these people, record it: caribou "
             f"ledger add {data.name} --certificate {run}/predictions/{before.certificate.certificate_id}/certificate.json",
             err=True,
         )
@@ -328,7 +294,9 @@ def _is_recorded(ledger: NotedLedger, certificate_id: str) -> bool:
     return any(entry.certificate_id == certificate_id for entry in Ledger(ledger.path, create=False).entries())
 
 
-def _new_release(run: Path, model: Model, data: Graph, out: Path, terms: _Terms, fingerprint: str) -> Fitted:
+def _new_release(
+    run: Path, model: Model, data: Graph, out: Path, terms: _Terms, ledger: NotedLedger | None, fingerprint: str
+) -> Fitted:
     from caribou.privacy.budget import Budget
 
     certificate_path = out.with_suffix(".certificate.json")
@@ -336,16 +304,16 @@ def _new_release(run: Path, model: Model, data: Graph, out: Path, terms: _Terms,
         raise InputError(
             f"certificate of the new release must be a new file, got {str(certificate_path)!r}, which exists"
         )
-    if terms.ledger is None and model.charged:
+    if ledger is None and model.charged:
         raise InputError(
             "ledger must be given (--ledger): this run was charged in one, and predictions for another graph are a new release; "
             "--training-graph predicts the graph of training again and spends nothing"
         )
     if model.node_ids is not None and data.node_ids is not None and set(model.node_ids) == set(map(str, data.node_ids)):
         typer.echo("warning: these are the nodes of the training graph; --training-graph would spend nothing", err=True)
-    ledger = terms.ledger
+    replaced = terms.ledger.replace_fingerprint
     result = model.predict_graph(
-        data, epsilon=terms.epsilon, ledger=ledger, replace_fingerprint=terms.replace_fingerprint, spend=terms.spend
+        data, epsilon=terms.epsilon, ledger=ledger, replace_fingerprint=replaced, spend=terms.spend
     )
     if result.certificate.epsilon_spent == 0:
         where = "" if ledger is None else f"; entered in {ledger.path} at no cost"
@@ -402,36 +370,6 @@ def _threshold_of(model: Model, given: float | None, positive: str | None) -> Th
         )
     place = own.positive if positive is None and own is not None else model.classes.index(str(positive))
     return Threshold(place, given, float("nan"))
-
-
-def _predictions(
-    probabilities: np.ndarray,
-    classes: tuple[str, ...],
-    ids: tuple[str, ...] | None,
-    title: str | None,
-    threshold: Threshold | None,
-    new: np.ndarray | None = None,
-) -> pd.DataFrame:
-    taken = title in ("class", "probability", "flagged", "new")
-    table = _table(probabilities, [f"p_{name}" for name in classes], ids, None if taken else title)
-    best = probabilities.argmax(axis=1)
-    table.insert(1, "class", [classes[k] for k in best])
-    table.insert(2, "probability", probabilities.max(axis=1))
-    if threshold is not None:
-        table.insert(3, "flagged", threshold.flags(probabilities))
-    if new is not None:
-        table.insert(3, "new", new)
-    return table
-
-
-def _table(values: np.ndarray, columns: list[str], ids: tuple[str, ...] | None, title: str | None) -> pd.DataFrame:
-    """The values with the ids before them, under their own title; ``node`` if they have none, or another column has it."""
-    import pandas as pd
-
-    table = pd.DataFrame(values, columns=columns)
-    own = title is not None and ids is not None and title not in columns
-    table.insert(0, title if own else "node", list(ids) if ids is not None else range(len(values)))
-    return table
 
 
 def check_table(out: Path, endings: tuple[str, ...] = TABLES) -> None:

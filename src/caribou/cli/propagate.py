@@ -18,14 +18,9 @@ from caribou.cli.options import (
     DeclaredDegree,
     DegreeCap,
     DegreeFloor,
-    LedgerOption,
-    PeriodOfData,
-    Person,
-    Purpose,
-    Reason,
-    ReplaceFingerprint,
-    noted_ledger,
+    LedgerOptions,
     warn_of_no_edges,
+    with_option_groups,
 )
 from caribou.errors import InputError
 
@@ -35,7 +30,9 @@ if TYPE_CHECKING:
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 
 
+@with_option_groups
 def propagate(
+    *,
     edges: Annotated[Path, typer.Option(help="Pairs of row numbers: .npy, .parquet, or a folder of .parquet files.")],
     features: Annotated[Path, typer.Option(help="One row per node: .npy, .parquet, or a folder of .parquet files.")],
     out: Annotated[Path, typer.Option(help="Write X^(K) to this new file: .parquet or .npy.")],
@@ -65,12 +62,7 @@ def propagate(
         str | None,
         typer.Option(help="Name of the data set in the ledger (default: the edge file's name).", show_default=False),
     ] = None,
-    ledger: LedgerOption = None,
-    replace_fingerprint: ReplaceFingerprint = False,
-    reason: Reason = None,
-    purpose: Purpose = None,
-    person: Person = None,
-    period: PeriodOfData = None,
+    ledger: LedgerOptions,
     discard: Annotated[
         bool, typer.Option("--discard", help="Remove what an interrupted run left, instead of finishing it.")
     ] = False,
@@ -109,18 +101,12 @@ def propagate(
     if discard:
         _discard(request)
         return
-    noted = noted_ledger(
-        ledger,
-        purpose=purpose,
-        person=person,
-        period=period,
-        reason=reason,
-        replace_fingerprint=replace_fingerprint,
-    )
+    noted = ledger.noted()
     warn_of_no_edges(EdgeTable.open(edges).count, edges)
     try:
         with _round_progress(request.hops) as report:
-            result = release_files(request, ledger=noted, replace_fingerprint=replace_fingerprint, progress=report)
+            replaced = ledger.replace_fingerprint
+            result = release_files(request, ledger=noted, replace_fingerprint=replaced, progress=report)
     except KeyboardInterrupt:
         if request.work.exists():
             typer.echo(

@@ -78,6 +78,7 @@ def run(
             f"filter must leave some of the cells of {experiment.name} at scale {scale}, got none with {wanted}"
         )
     require_settings(experiment, cells)
+    require_own_data(experiment, cells)
     if out is None:
         paper = find()
         ours = paper is not None and file.resolve().is_relative_to(paper.experiments.resolve())
@@ -98,6 +99,21 @@ def require_settings(experiment: Experiment, cells: Sequence[Mapping[str, Any]])
     for chosen in dict.fromkeys(cell.get("chosen") for cell in cells):
         if chosen:
             read_settings(_settings_file(experiment, "settings" if chosen is True else str(chosen)))
+
+
+def require_own_data(experiment: Experiment, cells: Sequence[Mapping[str, Any]]) -> None:
+    """Refuse cells whose files are not there, before anything is measured, and say what an experiment on own data means."""
+    from caribou.experiments.own_data import is_own, require_own
+
+    own = [name for name in dict.fromkeys(cell.get("dataset") for cell in cells) if is_own(name)]
+    for name in own:
+        require_own(str(name), _settings_file(experiment, "settings").parent)
+    if own:
+        typer.echo(
+            f"note: {', '.join(map(str, own))}: an experiment charges no ledger and its noise can be repeated: records and "
+            "reports of private data protect nobody and are for the curator alone",
+            err=True,
+        )
 
 
 def _settings_file(experiment: Experiment, name: str) -> Path:

@@ -14,28 +14,7 @@ import typer
 
 from caribou._files import atomic_write
 from caribou._validate import integer, positive_or_inf
-from caribou.cli.options import (
-    NO_TABLE_OPTIONS,
-    AsJson,
-    ClassNames,
-    Column,
-    DataDir,
-    Dataset,
-    GraphFile,
-    GraphSource,
-    LedgerOption,
-    Name,
-    NodeTable,
-    PeriodOfData,
-    Person,
-    Purpose,
-    Reason,
-    ReplaceFingerprint,
-    TableOptions,
-    class_words,
-    noted_ledger,
-    with_table_options,
-)
+from caribou.cli.options import AsJson, GraphOptions, LedgerOptions, Name, class_words, with_option_groups
 from caribou.cli.progress import fit_progress
 from caribou.cli.spool import save_or_spool
 from caribou.errors import InputError
@@ -71,17 +50,12 @@ class _Run:
     published: PublishedMetrics | None = None
 
 
-@with_table_options
+@with_option_groups
 def train(
     method: Annotated[str, typer.Argument(help="The method: see the table in the documentation, Training.")],
-    dataset: Dataset = None,
-    graph: GraphFile = None,
-    nodes: NodeTable = None,
-    column: Column = None,
-    classes: ClassNames = None,
-    tables: TableOptions = NO_TABLE_OPTIONS,
+    *,
+    graph: GraphOptions,
     name: Name = None,
-    data_dir: DataDir = None,
     epsilon: Annotated[
         float | None,
         typer.Option(help="Epsilon of one fit (default: 4; inf for methods without privacy).", show_default=False),
@@ -106,12 +80,7 @@ def train(
     out: Annotated[
         Path | None, typer.Option(help="Save the run to this new folder (with several seeds: OUT/0, OUT/1, ...).")
     ] = None,
-    ledger: LedgerOption = None,
-    replace_fingerprint: ReplaceFingerprint = False,
-    reason: Reason = None,
-    purpose: Purpose = None,
-    person: Person = None,
-    period: PeriodOfData = None,
+    ledger: LedgerOptions,
     public_features: Annotated[
         Path | None,
         typer.Option(help="Node level: a public, unlabelled sample of feature rows (.npy, .npz, .csv, .parquet)."),
@@ -159,20 +128,13 @@ def train(
         typer.echo(f"note: epsilon is not used by {method}, which has no privacy", err=True)
         epsilon = None
     budget = Budget((4.0 if info.private else math.inf) if epsilon is None else epsilon, delta, info.unit)
-    stored = {} if settings_file is None else chosen_settings(method, dataset, budget.epsilon, settings_file)
+    stored = {} if settings_file is None else chosen_settings(method, graph.dataset, budget.epsilon, settings_file)
     options = with_public_features(stored | parse_settings(settings or []), method, public_features)
     options |= chosen_metric(metric, budget)
     fits = integer(at_least=1, seeds=seeds)
     extra = None if publish_metrics is None else published_budget(publish_metrics, budget, fits)
-    noted = noted_ledger(
-        ledger,
-        purpose=purpose,
-        person=person,
-        period=period,
-        reason=reason,
-        replace_fingerprint=replace_fingerprint,
-    )
-    source = GraphSource(dataset, graph, nodes, column or (), name, data_dir, classes, tables)
+    noted = ledger.noted()
+    source = graph.source(name)
     source.check()
     folders = [] if out is None else _folders(check_target(out), fits)
     # the first line that loads torch: bad flags are found before it, and bad settings before any data is read
@@ -182,8 +144,8 @@ def train(
         for seed in range(fits):
             data = source.load(seed, again=seed > 0, unit=info.unit)
             model = Model(method, budget, seed=seed, **options)
-            if seed == 0 and ledger is not None:
-                _require_all(ledger, model, data, fits, extra)
+            if seed == 0 and ledger.path is not None:
+                _require_all(ledger.path, model, data, fits, extra)
             if positive is not None and positive not in class_names(data):
                 raise InputError(
                     f"positive must be one of the classes {listed(class_names(data))}, got {positive!r} (--positive)"
@@ -191,7 +153,7 @@ def train(
             if seed == 0 and positive is not None and options.get("metric") in OF_ONE_CLASS:
                 _warn_of_other_class(str(options["metric"]), positive, data)
             wall, cpu = time.perf_counter(), time.process_time()
-            model.fit(data, ledger=noted, replace_fingerprint=replace_fingerprint)
+            model.fit(data, ledger=noted, replace_fingerprint=ledger.replace_fingerprint)
             wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
             _choose_threshold(model, positive)
             if folders:
@@ -208,7 +170,7 @@ def train(
     if as_json:
         typer.echo(json.dumps(document, indent=2))
         return
-    charged = "" if ledger is None else f"under {data.name!r} in {ledger}"
+    charged = "" if ledger.path is None else f"under {data.name!r} in {ledger.path}"
     _print(document, str(budget), runs[0].model, folders, charged)
 
 

@@ -8,48 +8,23 @@ from typing import Annotated, Any
 
 import typer
 
-from caribou.cli.options import (
-    NO_TABLE_OPTIONS,
-    AsJson,
-    ClassNames,
-    Column,
-    DataDir,
-    Dataset,
-    GraphFile,
-    GraphSource,
-    LedgerOption,
-    Name,
-    NodeTable,
-    PeriodOfData,
-    Person,
-    Purpose,
-    Reason,
-    ReplaceFingerprint,
-    TableOptions,
-    noted_ledger,
-    with_table_options,
-)
+from caribou.cli.options import AsJson, GraphOptions, LedgerOptions, Name, with_option_groups
 from caribou.cli.progress import fit_progress
 from caribou.cli.spool import save_or_spool
 from caribou.cli.train import attack_words, parse_settings
 from caribou.errors import InputError
 
 
-@with_table_options
+@with_option_groups
 def tune(
     method: Annotated[str, typer.Argument(help="The method, as in caribou train.")],
+    *,
     trials: Annotated[int, typer.Option(help="How many settings to try (on private data: how many on average).")],
     public: Annotated[
         bool, typer.Option("--public", help="The data is public: the search is free, and no model is released.")
     ] = False,
-    dataset: Dataset = None,
-    graph: GraphFile = None,
-    nodes: NodeTable = None,
-    column: Column = None,
-    classes: ClassNames = None,
-    tables: TableOptions = NO_TABLE_OPTIONS,
+    graph: GraphOptions,
     name: Name = None,
-    data_dir: DataDir = None,
     epsilon: Annotated[float, typer.Option(help="Epsilon of the whole search (with --public: of each trial).")] = 4.0,
     delta: Annotated[float | None, typer.Option(help="Delta (default: 1e-05).", show_default=False)] = None,
     space: Annotated[
@@ -67,12 +42,7 @@ def tune(
     ] = "accuracy",
     seed: Annotated[int, typer.Option(help="The public seed (split, models).")] = 0,
     out: Annotated[Path | None, typer.Option(help="Save the best model to this new folder.")] = None,
-    ledger: LedgerOption = None,
-    replace_fingerprint: ReplaceFingerprint = False,
-    reason: Reason = None,
-    purpose: Purpose = None,
-    person: Person = None,
-    period: PeriodOfData = None,
+    ledger: LedgerOptions,
     as_json: AsJson = False,
 ) -> None:
     """Try several settings and keep the best, within one budget.
@@ -92,19 +62,12 @@ def tune(
     from caribou.saved_model import check_target
 
     budget = Budget(epsilon, delta, method_info(method).unit)
-    if public and (out is not None or ledger is not None):
+    if public and (out is not None or ledger.path is not None):
         raise InputError("out and ledger must not be given with --public, which releases no model")
     if out is not None:
         check_target(out)
-    noted = noted_ledger(
-        ledger,
-        purpose=purpose,
-        person=person,
-        period=period,
-        reason=reason,
-        replace_fingerprint=replace_fingerprint,
-    )
-    source = GraphSource(dataset, graph, nodes, column or (), name, data_dir, classes, tables)
+    noted = ledger.noted()
+    source = graph.source(name)
     data = source.load(seed, unit=budget.unit)
     if not public and out is None:
         typer.echo("warning: without --out the model that the search pays for is thrown away", err=True)
@@ -120,12 +83,12 @@ def tune(
             fixed=parse_settings(settings or []),
             seed=seed,
             ledger=noted,
-            replace_fingerprint=replace_fingerprint,
+            replace_fingerprint=ledger.replace_fingerprint,
             progress=advance if public else lambda: None,
             metric=metric,
         )
     if found.fitted is not None and out is not None:
-        model = Model.of(method, budget, found.settings, found.fitted, data, charged=ledger is not None)
+        model = Model.of(method, budget, found.settings, found.fitted, data, charged=ledger.path is not None)
         save_or_spool(model, out)
     document: dict[str, Any] = {
         "method": method,

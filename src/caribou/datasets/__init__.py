@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import os
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -88,19 +89,14 @@ def load(
     """
     Streams(seed)
     one_of(("random", "public"), split=split)
-    if not isinstance(name, str):
-        raise InputError(f"dataset must be the name of a data set, got {name!r}")
+    require_name(name, options)
     base, colon, suffix = name.partition(":")
-    if base not in _GENERATED and (base not in PUBLIC or (colon and suffix != public.CONNECTED)):
-        raise _unknown(name, base)
     if colon and base in PUBLIC and split == "public":
         raise InputError(f"split must be random for {name}, which has other nodes than its publisher's, got 'public'")
     if split == "public" and not (base in PUBLIC and PUBLIC[base].public_split):
         having = ", ".join(spec.name for spec in PUBLIC.values() if spec.public_split)
         raise InputError(f"split must be random for {name}; a public split have {having}")
     if base == "csbm":
-        if colon and not suffix:
-            raise InputError(f"csbm options must follow the colon, got {name!r}")
         return csbm_graph(block_model(suffix, options), seed, name)
     if options:
         raise InputError(f"{base} has no options, got {', '.join(sorted(options))}")
@@ -134,6 +130,29 @@ def _telling_spec(name: str) -> GridGame | NeighbourFeatures:
 def _telling_graph(name: str, seed: int) -> Graph:
     spec = _telling_spec(name)
     return grid_game(spec, seed, name) if isinstance(spec, GridGame) else neighbour_features(spec, seed, name)
+
+
+def require_name(name: object, options: Mapping[str, Any] | None = None) -> None:
+    """Refuse what `load` does not know, options of generated data sets included, before anything is read or made.
+
+    >>> require_name("csbm:nodes=many")
+    Traceback (most recent call last):
+        ...
+    caribou.errors.InputError: csbm option nodes must be a whole number, got 'many'
+    """
+    if not isinstance(name, str):
+        raise InputError(f"dataset must be the name of a data set, got {name!r}")
+    base, colon, suffix = name.partition(":")
+    if base not in _GENERATED and (base not in PUBLIC or (colon and suffix != public.CONNECTED)):
+        raise _unknown(name, base)
+    if colon and base == "csbm":
+        if not suffix:
+            raise InputError(f"csbm options must follow the colon, got {name!r}")
+        block_model(suffix, dict(options or {}))
+    elif base in CHAINS:
+        chain_spec(name)
+    elif base in _TELLING:
+        _telling_spec(name)
 
 
 def published_delta(name: str) -> float:

@@ -24,7 +24,7 @@ import scipy.sparse as sp
 
 from caribou.datasets.npz import read_npz, write_graph
 from caribou.datasets.table import Public, check_statistics
-from caribou.errors import CaribouError, DataError
+from caribou.errors import CaribouError, DataError, needs_training
 from caribou.graph import Graph, Split
 from caribou.graph.checks import check_places
 
@@ -152,6 +152,7 @@ def _fetched(spec: Public, work: Path) -> Graph:
     return _from_pyg_dataset(spec, str(work))
 
 
+@needs_training("a download by PyG")
 def _from_pyg_dataset(spec: Public, root: str) -> Graph:
     from torch_geometric import datasets
 

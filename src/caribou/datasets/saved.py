@@ -8,11 +8,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from caribou.errors import CaribouError, DataError
+from caribou.errors import CaribouError, DataError, needs_training
 from caribou.graph import Graph
 from caribou.graph.classes import Classes
 
 
+@needs_training("a file of torch.save")
 def read_saved(path: Path, name: str, classes: Classes | None = None) -> Graph:
     """Read one ``.pt`` file; whatever is wrong with it is a `DataError`. ``classes`` declares the classes, as in `read_graph`.
 

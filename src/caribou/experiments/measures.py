@@ -1,8 +1,8 @@
 """What is measured in a cell, by kind. Each measure is a function of the cell, a folder of data sets and a file of settings.
 
-Data sets of experiments are public and nothing is released, so the noise comes from a seed that is derived from the cell: a cell
-can be measured again, with the same result. (A certificate of such a fit is void, and says so.) Attacks derive their noise
-from the seed of the cell alone: one seed is one split, one public seed and one noise key for all methods and budgets.
+Data sets of experiments count as public and nothing is released, so the noise comes from a seed that is derived from the cell:
+a cell can be measured again, with the same result. (A certificate of such a fit is void, and says so.) Attacks derive their
+noise from the seed of the cell alone: one seed is one split, one public seed and one noise key for all methods and budgets.
 """
 
 from __future__ import annotations
@@ -40,13 +40,12 @@ def measure(cell: Cell, data_dir: Path | None, settings_file: Path | None = None
 
 def fit_and_score(cell: Cell, data_dir: Path | None, settings_file: Path | None = None) -> dict[str, Any]:
     """Fit a method; accuracies, metrics of the test nodes, epsilon spent, seconds and memory of the fit."""
-    from caribou.datasets import load
     from caribou.estimators import Model, accuracy, metrics_of
     from caribou.mechanisms.noise_source import NoiseSource
     from caribou.metrics import METRICS
     from caribou.privacy.certificate import json_number
 
-    graph = load(str(cell["dataset"]), data_dir=data_dir, seed=int(cell["seed"]))
+    graph = graph_of(cell, data_dir, settings_file)
     model = Model(str(cell["method"]), budget_of(cell), seed=int(cell["seed"]), **settings_of(cell, settings_file))
     cost = Meter()
     model.fit(graph, noise=NoiseSource.seeded(noise_seed(cell)))
@@ -70,13 +69,12 @@ def sweep_and_score(cell: Cell, data_dir: Path | None, settings_file: Path | Non
     One record for many small fits that share data, split and encoder. Each has noise of its own. Settings that the method refuses
     have no accuracy; ``refusals`` says why.
     """
-    from caribou.datasets import load
     from caribou.estimators import Model, accuracy
     from caribou.mechanisms.noise_source import NoiseSource
     from caribou.models.encoder import kept_encoders
     from caribou.privacy.certificate import json_number
 
-    graph = load(str(cell["dataset"]), data_dir=data_dir, seed=int(cell["seed"]))
+    graph = graph_of(cell, data_dir, settings_file)
     name, budget, seed = str(cell["method"]), budget_of(cell), int(cell["seed"])
     found: dict[str, list[Any]] = {"test_accuracies": [], "val_accuracies": [], "refusals": []}
     cost = Meter()
@@ -103,9 +101,8 @@ def attack_and_score(cell: Cell, data_dir: Path | None, settings_file: Path | No
     (``nodes``, ``query_modes``) are given to it; ``fits``: its runs. Method ``gcn``: LinkTeller as published, on a plain GCN
     without privacy.
     """
-    from caribou.datasets import load
 
-    graph = load(str(cell["dataset"]), data_dir=data_dir, seed=int(cell["seed"]))
+    graph = graph_of(cell, data_dir, settings_file)
     cost = Meter()
     result, settings = _attacked(cell, graph, settings_file)
     return {**result.to_json(), "settings": settings, **cost.read()}
@@ -165,7 +162,6 @@ def release_and_use(cell: Cell, data_dir: Path | None, settings_file: Path | Non
 
 def _links(cell: Cell, data_dir: Path | None, settings_file: Path | None) -> dict[str, Any]:
     """Hide edges, release what is left, score the hidden pairs."""
-    from caribou.datasets import load
     from caribou.experiments.downstream import hide_edges, link_figures, rows_by_name
     from caribou.mechanisms.noise_source import NoiseSource
     from caribou.methods import fit
@@ -173,7 +169,7 @@ def _links(cell: Cell, data_dir: Path | None, settings_file: Path | None) -> dic
     from caribou.randomness import Streams
 
     streams = Streams(int(cell["seed"]))
-    hidden = hide_edges(load(str(cell["dataset"]), data_dir=data_dir, seed=streams.seed), streams)
+    hidden = hide_edges(graph_of(cell, data_dir, settings_file), streams)
     cost, method = Meter(), _method_of(cell, settings_file)
     fitted = fit(method, hidden.graph, budget_of(cell), streams, NoiseSource.seeded(noise_seed(cell)))
     rows = rows_by_name(fitted.released, fitted.weights, hidden.graph)
@@ -249,6 +245,18 @@ def noise_of_depth(cell: Cell, data_dir: Path | None = None, settings_file: Path
         budget.unit, contraction=cell["contraction"], alpha1=cell.get("alpha1", 1.0), beta=0.0, bounds=bounds
     )
     return {**asdict(plan_rows(budget, sensitivity, [int(cell["hops"])])[0]), **cost.read()}
+
+
+def graph_of(cell: Cell, data_dir: Path | None, settings_file: Path | None = None) -> Any:
+    """The graph that a cell names, split by its seed. A file of the user lies where the settings do, beside the experiment."""
+    from caribou.datasets import load
+    from caribou.experiments.own_data import is_own, read_own
+
+    name, seed = str(cell["dataset"]), int(cell["seed"])
+    if not is_own(name):
+        return load(name, data_dir=data_dir, seed=seed)
+    folder = Path() if settings_file is None else settings_file.parent
+    return read_own(name, folder, seed=seed, unit=budget_of(cell).unit)
 
 
 PAPER_DELTA = "paper"

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from caribou import __version__
-from caribou.errors import CaribouError
+from caribou.errors import CaribouError, require_training
 from caribou.experiments.records import FAILED, OK, Record, cell_key, read
 
 Cell = Mapping[str, Any]
@@ -66,6 +66,8 @@ def run_cells(
 
     ``settings_file``: what the hyper-parameter search found, for cells with ``chosen``.
     """
+    if cells:
+        require_training("an experiment")
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["caribou.experiments.worker"])
     libraries, code = versions(), commit()

@@ -7,7 +7,11 @@ edge level, where the node set is, and is saved with a model.
 
 from __future__ import annotations
 
+import hashlib
+import itertools
+import re
 import unicodedata
+from collections import Counter
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,6 +23,9 @@ from caribou.errors import InputError
 from caribou.graph.graph import Graph
 from caribou.graph.split import Split
 
+_ROWS = 1 << 14
+"""Rows of features that are looked at together: bounds the memory of a dense table."""
+
 
 @dataclass(frozen=True)
 class Arrivals:
@@ -27,6 +34,7 @@ class Arrivals:
     Args:
         batches: how many nodes came with each batch, in order.
         ids: their names, in the order of arrival; None if the graph has no names, and its rows are that order.
+        rows: digests of their features (`row_digests`), by which rows without names are known again; None: not known.
 
     >>> Arrivals((2, 1), ("ann", "bob", "cem")).nodes
     3
@@ -34,6 +42,7 @@ class Arrivals:
 
     batches: tuple[int, ...]
     ids: tuple[str, ...] | None = None
+    rows: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         for size in self.batches:
@@ -58,12 +67,15 @@ class Arrivals:
             return min(self.nodes, graph.num_nodes)
         return len(set(self.ids) & {str(name) for name in graph.node_ids})
 
-    def require_same_people(self, graph: Graph, *, left: bool = False) -> None:
-        """Refuse a graph whose ids seem to have been written anew: everybody who was asked would be asked again.
+    def require_same_people(self, graph: Graph, *, left: bool = False, same_order: bool = False) -> None:
+        """Refuse a graph whose ids or rows seem to have been written anew: everybody who was asked would be asked again.
 
         An arrival must not be a known node in another spelling, and half of the known nodes must be in the graph. ``left``
-        declares that the others have left.
+        declares that the others have left. Without names half of the rows that are like no other must have the features that
+        they had, and none may be found in another place. ``same_order`` declares that no row was moved.
         """
+        if self.ids is None and graph.node_ids is None and not same_order:
+            self._require_same_rows(graph)
         if self.ids is None or graph.node_ids is None:
             return
         known = set(self.ids)
@@ -72,14 +84,32 @@ class Arrivals:
             if _folded(name) in spelled:
                 raise InputError(
                     f"ids must be spelled as in the model, {spelled[_folded(name)]!r}, got the arrival {name!r}, which differs "
-                    "in leading zeros, case, blanks or Unicode form alone: its pairs may have been asked; write the id as "
-                    "before, or charge this batch as a release of its own (spend=True, --spend)"
+                    "in leading zeros, case, blanks, quotes, dashes or Unicode form alone: its pairs may have been asked; write "
+                    "the id as before, or charge this batch as a release of its own (spend=True, --spend)"
                 )
         found = self.found(graph)
         if 2 * found < self.nodes and not left:
             raise InputError(
                 f"graph must hold at least half of the {self.nodes} known nodes, got {found}: with new ids everybody would be "
                 "asked again; give the ids of the model, or declare that these people have left (left=True, --left)"
+            )
+
+    def _require_same_rows(self, graph: Graph) -> None:
+        before, now = self.rows or (), row_digests(graph)
+        if len(now) < self.nodes:
+            return  # `grown` says what is missing
+        times = Counter(before)
+        place = {row: k for k, row in enumerate(before) if times[row] == 1}
+        stay = sum(now[k] == row for row, k in place.items())
+        moved = [k for k, row in enumerate(now) if place.get(row, k) != k and now[place[row]] != row]
+        if moved or stay == 0 or 2 * stay < len(place):
+            found = f"{stay} of {len(place)} rows that are like no other with the features that they had"
+            if moved:
+                found = f"row {moved[0]} with the features that row {place[now[moved[0]]]} had"
+            raise InputError(
+                f"rows without ids must be where they were in the model, got {found}: a row that was moved is asked again; give "
+                "ids to the graphs (node_ids), or declare that the first rows are the nodes of the model in its order "
+                "(same_order=True, --same-order)"
             )
 
     def grown(self, graph: Graph) -> Grown:
@@ -103,7 +133,7 @@ class Arrivals:
             )
         present = np.arange(total) < self.nodes
         after = Arrivals((*self.batches, total - self.nodes), ids)
-        return Grown(_placed(graph, place, total, ids), present, after)
+        return Grown(_placed(graph, place, total, ids), present, after, place)
 
     def _places(self, graph: Graph) -> tuple[np.ndarray, tuple[str, ...] | None]:
         """The place of every node of the graph, and the names of all places."""
@@ -135,11 +165,13 @@ class Grown:
         graph: all nodes that were ever there.
         present: [n], bool: who was there before this batch.
         arrivals: who has been asked once this batch has been.
+        place: the place of every row of the graph as it was given.
     """
 
     graph: Graph
     present: np.ndarray
     arrivals: Arrivals
+    place: np.ndarray
 
     @property
     def batch(self) -> int:
@@ -177,10 +209,48 @@ def _placed(graph: Graph, place: np.ndarray, total: int, ids: tuple[str, ...] | 
     return placed if prior is None else placed.with_prior(prior)
 
 
+def row_digests(graph: Graph) -> tuple[str, ...]:
+    """A short digest of the features of every node, in single precision. For edge level, where features are public.
+
+    >>> a, b, c = row_digests(Graph.from_edges([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]], [[0], [1]]))
+    >>> a == c, a == b
+    (True, False)
+    """
+    found: list[str] = []
+    for first in range(0, graph.num_nodes, _ROWS):
+        part = sp.csr_array(graph.features[first : first + _ROWS], dtype=np.float32, copy=True)
+        part.sum_duplicates()
+        part.eliminate_zeros()
+        columns, values, ends = part.indices.astype("<i8"), part.data.astype("<f4"), part.indptr.tolist()
+        for a, b in itertools.pairwise(ends):
+            cells = columns[a:b].tobytes() + values[a:b].tobytes()
+            found.append(hashlib.blake2b(cells, digest_size=8).hexdigest())
+    return tuple(found)
+
+
 def _folded(name: str) -> str:
-    """A name without what a table program changes on its way: leading zeros, case, outer blanks and Unicode form."""
-    plain = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold()).strip()
+    """A name without what a table program changes on its way, or the eye does not see.
+
+    Leading zeros, case, blanks, quotes, the kind of dash, Unicode form, signs that are not shown, and a plus or .0 of a number.
+    """
+    plain = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
+    if not plain.isascii():
+        plain = "".join(map(_plain_sign, plain))
+    plain = " ".join(plain.split()).strip("'\"` ")
+    number = _NUMBER.fullmatch(plain)
+    plain = number[1] if number else plain
     return plain.lstrip("0") or plain[:1]
+
+
+_NUMBER = re.compile(r"\+?([0-9]+)(?:\.0*)?")
+
+
+def _plain_sign(sign: str) -> str:
+    """A dash, a quote or a digit of any script as that of ASCII; nothing for a sign that is not shown."""
+    kind = unicodedata.category(sign)
+    if kind == "Nd":
+        return str(unicodedata.decimal(sign))
+    return {"Cf": "", "Pd": "-", "Pi": "'", "Pf": "'"}.get(kind, "-" if sign == "\u2212" else sign)
 
 
 def _placed_rows(features: Any, place: np.ndarray, total: int) -> Any:

@@ -13,7 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from caribou._validate import integer
-from caribou.errors import InputError
+from caribou.errors import InputError, needs_training
 from caribou.graph import MAX_NODES, Graph, Split
 from caribou.graph.classes import Classes
 
@@ -40,6 +40,7 @@ def graph_from_pyg(data: Any, name: str, classes: Classes | None = None) -> Grap
     )
 
 
+@needs_training("Graph.to_pyg")
 def graph_to_pyg(graph: Graph) -> Any:
     """The graph as a new ``Data``; see `Graph.to_pyg`."""
     import torch

@@ -6,7 +6,7 @@ import difflib
 import importlib
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
@@ -14,18 +14,23 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from caribou.errors import InputError
+from caribou.errors import InputError, needs_training
 from caribou.graph import Graph
 from caribou.graph.arrivals import Grown
 from caribou.mechanisms.noise_source import NoiseSource
-from caribou.privacy.assumptions import own_code
+from caribou.privacy.accounting import event_words
+from caribou.privacy.assumptions import LASTING, own_code
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.certificate import Certificate
+from caribou.privacy.events import Event
 from caribou.privacy.mechanism_records import Mechanism
 from caribou.privacy.plan import Link, ReleasePlan
 from caribou.privacy.sizes import Sizes
 from caribou.randomness import Streams
 from caribou.release import Drawn, Journal, LedgerLike, Private, execute, require_left, with_declarations
+
+AFTER = "after_certificate"
+"""The public parameter of a batch that pays for itself: the certificate that covers what is older."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -286,7 +291,13 @@ def extend(
             f"method must ask every pair of nodes once to be extended (votes-edp), got {type(method).__name__}"
         )
     made = method.plan_batch(grown.graph.sizes(budget.unit), budget, fitted.weights, link, grown.batch)
-    plan = declared_plan(method, made, budget, grown.graph)
+    before = fitted.certificate
+    if link is not None and made.cost != before.cost:
+        raise InputError(
+            f"noise of a batch must be that of the batch before ({_cost_words(before.cost)}), because all of them cost one "
+            f"epsilon, got {_cost_words(made.cost)}: budget or settings of the model were changed"
+        )
+    plan = declared_plan(method, _after(before, made, link), budget, grown.graph)
     released = execute(
         plan,
         private or grown.graph,
@@ -297,6 +308,26 @@ def extend(
         link=link,
     )
     return Fitted.of(released.value, released.certificate)
+
+
+def _after(before: Certificate, plan: ReleasePlan, link: Link | None) -> ReleasePlan:
+    """The plan of a batch with what the rows before it rest on: the new model shows them, too.
+
+    A batch that pays for itself, and those that extend it, do not pay for what is older.
+    """
+    plan = replace(plan, assumptions=(*plan.assumptions, *(a for a in before.assumptions if a.name in LASTING)))
+    older = before.certificate_id if link is None else before.public_parameters.get(AFTER)
+    if older is None:
+        return plan
+    released = (
+        f"counts and class probabilities since certificate {older}, and everything computed from them; what is older costs what "
+        "that certificate says"
+    )
+    return replace(plan, released=(released,), public_parameters={**plan.public_parameters, AFTER: older})
+
+
+def _cost_words(cost: Sequence[Event]) -> str:
+    return "; ".join(map(event_words, cost)) or "nothing"
 
 
 def declared_plan(method: Method, plan: ReleasePlan, budget: Budget, graph: Graph) -> ReleasePlan:
@@ -362,7 +393,8 @@ class MethodInfo:
         cls = self.own
         if cls is None:
             module, name = self.home.split(":")
-            cls = getattr(importlib.import_module(module), name)
+            with needs_training("training"):
+                cls = getattr(importlib.import_module(module), name)
         known = [f.name for f in fields(cls)]
         unknown = sorted(set(settings) - set(known))
         if unknown:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -20,6 +20,7 @@ from caribou.graph import Graph
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.mechanisms.noisy_confusion import noisy_confusion
 from caribou.metrics import ConfusionMatrix
+from caribou.privacy.assumptions import Assumption
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.certificate import Certificate
 from caribou.privacy.mechanism_records import confusion_record
@@ -124,6 +125,7 @@ def publish_metrics(
     ledger: LedgerLike | None = None,
     replace_fingerprint: bool = False,
     private: Private | None = None,
+    assumptions: Sequence[Assumption] = (),
 ) -> PublishedMetrics:
     """Release the confusion matrix of the test nodes with noise.
 
@@ -135,12 +137,13 @@ def publish_metrics(
         noise, ledger, replace_fingerprint: as in `caribou.Model.fit`.
         private: the graph as its owner has it, if ``graph`` was brought into the columns and classes of the model; its content
             is what a ledger knows.
+        assumptions: what the model rests on, which predicts.
 
     Returns:
         The metrics with their certificate.
     """
     split, labels = graph.for_learning()
-    plan = metrics_plan(graph.sizes(budget.unit), budget)
+    plan = replace(metrics_plan(graph.sizes(budget.unit), budget), assumptions=tuple(assumptions))
     matrix = ConfusionMatrix.of(probabilities[split.test].argmax(axis=1), np.array(labels)[split.test], len(classes))
     released = execute(
         plan,

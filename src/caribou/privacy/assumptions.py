@@ -83,6 +83,10 @@ STANDING = (
 """The assumptions of every release. All are always stated: whether one of them matters may itself be private."""
 
 
+LASTING = (AssumptionName.GIVEN_PRIOR, AssumptionName.OWN_CODE)
+"""What later releases of a model rest on, too: they show, or are computed from, what it released."""
+
+
 ORIGINS = {True: ("the operating system",), False: ("a fixed seed", "a key given by the caller")}
 """Where a key can come from, by whether it is secret."""
 

@@ -6,9 +6,10 @@ import math
 from dataclasses import dataclass
 
 from caribou.errors import InputError
-from caribou.privacy.accounting import PAPER_RDP_ORDER, best_rdp_order, rdp_noise_multiplier
+from caribou.privacy.accounting import PAPER_RDP_ORDER, best_rdp_order, gdp_epsilon, rdp_noise_multiplier
 from caribou.privacy.budget import Budget
 from caribou.privacy.calibration import budget_mu
+from caribou.privacy.plan import curve_degrees
 from caribou.privacy.sensitivity import Sensitivity, convergence_factor
 
 
@@ -74,3 +75,12 @@ def plan_rows(
             )
         )
     return rows
+
+
+def degree_curve(budget: Budget, sensitivity: Sensitivity) -> tuple[tuple[int, float], ...]:
+    """What a node of each degree gets if propagation has the whole budget: (degree, epsilon), in every graph."""
+    mu, bounds = budget_mu(budget), sensitivity.bounds
+    return tuple(
+        (d, gdp_epsilon(mu=mu * sensitivity.at_degree(d) / sensitivity.value, delta=budget.delta))
+        for d in curve_degrees(bounds.nodes, bounds.covered_degree)
+    )

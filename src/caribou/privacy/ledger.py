@@ -691,18 +691,20 @@ class _Contents:
     def payers(self, name: str) -> tuple[tuple[LedgerEntry, int], ...]:
         """Every release of the data set with the place, among them, of the one that pays for it: its own, unless it is a batch.
 
-        Only the first batch after a certificate is paid for by it. Another one, which a merge brings, may have asked the same
-        people: it pays in full, and so does one whose cost is not that of the batch before.
+        Only the first batch after a certificate, under whatever name, is paid for by it. Another one, which a merge brings, may
+        have asked the same people: it pays in full, and so does one whose cost is not that of the batch before.
         """
         made = self.of(name)
         place = {entry.certificate_id: k for k, entry in enumerate(made) if entry.certificate_id is not None}
+        next_batch: dict[str, LedgerEntry] = {}
+        for entry in self.releases:
+            if entry.extends is not None:
+                next_batch.setdefault(entry.extends, entry)
         before: dict[int, int] = {}
-        extended: set[int] = set()
         for k, entry in enumerate(made):
             parent = None if entry.extends is None else place.get(entry.extends)
-            if parent is None or parent in extended or parent == k:
+            if parent is None or parent == k or next_batch[str(entry.extends)] is not entry:
                 continue
-            extended.add(parent)
             if (made[parent].unit, made[parent].events) == (entry.unit, entry.events):
                 before[k] = parent
         found = []
@@ -823,11 +825,12 @@ def _total(contents: _Contents, entry: LedgerEntry) -> float:
 
 
 def _require_clock(contents: _Contents, time: datetime) -> None:
-    """A clock that was set back would spend what an earlier period has left."""
-    newest = max((entry.time for entry in contents.releases), default=time)
+    """A clock that was set back would spend what an earlier period has left, or a period before the budget was set."""
+    times = [entry.time for entry in contents.releases] + [change.time for change in contents.changes]
+    newest = max(times, default=time)
     if time < newest - CLOCK_SKEW:
         raise LedgerError(
-            f"clock must not be before the newest release of the ledger, {newest:%Y-%m-%d %H:%M} UTC, got "
+            f"clock must not be before the newest entry of the ledger, {newest:%Y-%m-%d %H:%M} UTC, got "
             f"{time:%Y-%m-%d %H:%M} UTC: the date decides which period pays; set the clock of this machine right"
         )
 
@@ -860,7 +863,7 @@ def _require_extendable(
             f"data set {name!r}: a batch must have the cost of the release that it extends (release {before[0].id}), got "
             "another: its settings were changed"
         )
-    after = [r for r in contents.of(name) if r.extends == extends]
+    after = [r for r in contents.releases if r.extends == extends]
     if after:
         raise LedgerError(
             f"data set {name!r}: certificate {extends} was extended already, by certificate {after[0].certificate_id} (release "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from caribou.errors import InputError
 from caribou.mechanisms import edge_votes
 from caribou.mechanisms.edge_votes import NoisyCounts, QueryOnceGuard, VoteBudget
 from caribou.mechanisms.noise_source import NoiseSource
+from caribou.methods.edge.votes import VotesEdge
 from caribou.privacy.verify import verify
 
 pytestmark = pytest.mark.usefixtures("quick_learning")
@@ -204,3 +206,34 @@ def test_other_methods_say_what_to_do_instead() -> None:
             InputError, match=r"must be votes-edp to be extended.*fit it on the grown graph, or predict"
         ):
             model.extend(MONTHS[1])
+
+
+def test_a_batch_with_other_noise_is_no_batch_of_the_release() -> None:
+    """All batches cost one epsilon, because all of them have its noise; no ledger is needed to see that."""
+    for change in ({"budget": cb.Budget(1.0)}, {"_recipe": VotesEdge(noise="gaussian")}):
+        model = cb.Votes(cb.Budget(4.0), max_rounds=1).fit(MONTHS[0])
+        vars(model).update(change)
+        with pytest.raises(InputError, match=r"noise of a batch must be that of the batch before \(epsilon = 4\)"):
+            model.extend(MONTHS[1])
+        assert model.extend(MONTHS[1], spend=True).certificate.cost != model.certificate.cost
+
+
+def test_a_batch_that_pays_for_itself_does_not_cover_what_is_older() -> None:
+    first = cb.Votes(cb.Budget(4.0), max_rounds=1).fit(MONTHS[0])
+    paid = first.extend(MONTHS[1], spend=True)
+    for model in (paid, paid.extend(MONTHS[2])):
+        own = model.certificate
+        assert own.public_parameters["after_certificate"] == first.certificate.certificate_id
+        assert f"since certificate {first.certificate.certificate_id}" in own.released[0]
+        assert verify(own).passed
+    assert "after_certificate" not in first.extend(MONTHS[1]).certificate.public_parameters
+
+
+def test_rows_that_were_moved_are_refused_also_by_a_saved_model(tmp_path: Path) -> None:
+    cb.Votes(cb.Budget(4.0), max_rounds=1).fit(MONTHS[0]).save(tmp_path / "run")
+    order = np.array([*range(1, 130), 0, *range(130, 170)])
+    u, v = np.argsort(order)[MONTHS[1].edge_index]
+    moved = cb.Graph.from_edges(MONTHS[1].features[order], [u, v], MONTHS[1].labels[order])
+    with pytest.raises(InputError, match="got row 0 with the features that row 1 had"):
+        cb.load(tmp_path / "run").extend(moved)
+    assert cb.load(tmp_path / "run").extend(MONTHS[1]).num_nodes == 170

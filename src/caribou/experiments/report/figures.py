@@ -10,30 +10,14 @@ from typing import Any
 
 from caribou.experiments.report.blocks import PAPER, Figure
 from caribou.experiments.report.summary import MIN_SEEDS, Mean
+from caribou.pages.palette import COLOURS, MARKERS, OTHER_COLOUR, family
 
-COLOURS = {
-    "votes": "#0b6e99", "caribou": "#c2410c", "gap": "#4d7c0f", "sage": "#7e22ce",
-    "dpdgc": "#a16207", "lapgraph": "#be185d", "lpgnet": "#0f766e", "progap": "#65a30d", "mlp": "#6b7280",
-}  # fmt: skip
-MARKERS = {
-    "votes": "o", "caribou": "s", "gap": "^", "sage": "D", "dpdgc": "v", "lapgraph": "P", "lpgnet": "X", "progap": "<",
-    "mlp": "x",
-}  # fmt: skip
 MORE_MARKERS = ("o", "s", "^", "D", "v", "P", "x")
 STROKES = ("-", ":", "-.", (0, (5, 1)))
 MIN_WIDTH = 640
 """Below this width the text of three panels cannot be read: the figure scrolls instead. [px]"""
 
 Series = Mapping[Any, Mean]
-
-
-def family(method: str) -> str:
-    """The method without its privacy unit, and without what a label says besides.
-
-    >>> family("gap-ndp"), family("mlp"), family("caribou, exact")
-    ('gap', 'mlp', 'caribou')
-    """
-    return re.split("[-,]", method)[0]
 
 
 def is_published(label: str) -> bool:
@@ -47,7 +31,7 @@ def is_published(label: str) -> bool:
 
 def style(name: str) -> dict[str, Any]:
     """Colour and marker of a method: colour is never the only difference. Published lines are thin, with hollow markers."""
-    colour = COLOURS.get(family(name), "#374151")
+    colour = COLOURS.get(family(name), OTHER_COLOUR)
     look = {"color": colour, "marker": MARKERS.get(family(name), "."), "markersize": 5}
     return {**look, "markerfacecolor": "white", "linewidth": 0.9} if is_published(name) else {**look, "linewidth": 1.4}
 

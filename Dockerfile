@@ -1,0 +1,27 @@
+# CARIBOU for processors, without CUDA.
+#   docker build -t caribou .                               plans, trains and attacks
+#   docker build -t caribou-core --build-arg EXTRAS= .      plans, verifies, keeps ledgers, inspects tables: no torch
+#   docker run --rm -v "$PWD:/work" caribou train votes-edp --dataset csbm --epsilon 4 --out run
+FROM python:3.11-slim AS build
+# the compiled loops are optional, and worth a compiler in the stage that is thrown away
+RUN apt-get update && apt-get install -y --no-install-recommends gcc libc6-dev && rm -rf /var/lib/apt/lists/*
+WORKDIR /source
+COPY pyproject.toml setup.py README.md LICENSE ./
+COPY src src
+RUN pip wheel --no-cache-dir --no-deps -w /wheels .
+
+FROM python:3.11-slim
+ARG EXTRAS=[train]
+COPY constraints.txt /tmp/
+# mounted, so that no layer keeps the wheel; torch first, from the index of builds without CUDA
+RUN --mount=type=bind,from=build,source=/wheels,target=/wheels \
+    if [ -n "$EXTRAS" ]; then \
+      pip install --no-cache-dir --index-url https://download.pytorch.org/whl/cpu "$(grep '^torch==' /tmp/constraints.txt)"; \
+    fi \
+ && pip install --no-cache-dir --no-compile -c /tmp/constraints.txt "$(ls /wheels/*.whl)$EXTRAS" \
+ && caribou plan --json > /dev/null
+RUN useradd --create-home caribou && install -d -o caribou /work
+USER caribou
+WORKDIR /work
+ENTRYPOINT ["caribou"]
+CMD ["--help"]

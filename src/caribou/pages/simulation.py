@@ -1,0 +1,140 @@
+"""What accuracy to expect, before any data is touched: methods on generated graphs of the declared size, degree and homophily.
+
+A simulation says how methods compare on a contextual block model, and no more: real graphs are no block models. Nothing private
+is read, so the noise comes from a public seed, and the same declaration gives the same figures.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from caribou._validate import integer
+from caribou.datasets.csbm import BlockModel, csbm_graph
+from caribou.errors import CalibrationError, InputError
+from caribou.privacy.budget import Budget, PrivacyUnit
+
+EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
+"""Where accuracy is simulated; a page draws lines between."""
+
+METHODS = {
+    PrivacyUnit.EDGE: ("votes-edp", "caribou-edp", "gap-edp", "mlp"),
+    PrivacyUnit.NODE: ("votes-ndp", "caribou-ndp", "mlp-dp"),
+}
+"""Compared side by side, each with its default settings; mlp and mlp-dp read features alone."""
+
+LARGEST = 5000
+"""Nodes of a simulated graph at most: larger declared graphs are simulated at this size, and the page says so."""
+
+
+@dataclass(frozen=True)
+class SimulatedAccuracy:
+    """Test accuracy of one method at one epsilon, over ``seeds`` generated graphs.
+
+    ``low`` and ``high``: the 95 % interval of the mean (Student's t), as shares of the test nodes; equal to it for one graph.
+    """
+
+    method: str
+    unit: str
+    average_degree: float
+    homophily: float
+    epsilon: float
+    mean: float
+    low: float
+    high: float
+    seeds: int
+
+
+def worlds(
+    nodes: int, average_degrees: Sequence[float], homophilies: Sequence[float], signal: float
+) -> tuple[BlockModel, ...]:
+    """A block model for every declared degree and homophily, of at most `LARGEST` nodes.
+
+    >>> [(world.nodes, world.homophily) for world in worlds(10**6, [10], [0.6, 0.9], 1.0)]
+    [(5000, 0.6), (5000, 0.9)]
+    """
+    integer(at_least=1, nodes=nodes)
+    if not average_degrees or not homophilies:
+        raise InputError("average_degree and homophily must each have a value, got none")
+    return tuple(
+        BlockModel(nodes=min(nodes, LARGEST), average_degree=degree, homophily=homophily, signal=signal)
+        for degree in average_degrees
+        for homophily in homophilies
+    )
+
+
+def fits(models: Sequence[BlockModel], seeds: int) -> int:
+    """How many fits `simulate` makes, for a line of progress."""
+    return len(models) * seeds * sum(len(_epsilons(m)) for methods in METHODS.values() for m in methods)
+
+
+def simulate(
+    models: Sequence[BlockModel],
+    *,
+    seeds: int,
+    delta: float | None = None,
+    advance: Callable[[], None] = lambda: None,
+) -> tuple[SimulatedAccuracy, ...]:
+    """Fit every method of both units at every epsilon on ``seeds`` graphs of each model.
+
+    Args:
+        models: see `worlds`.
+        seeds: graphs per model; 0 gives nothing.
+        delta: of the budgets.
+        advance: called after every fit.
+
+    Returns:
+        One figure per model, method and epsilon; a budget that a method cannot keep has none.
+    """
+    integer(at_least=0, seeds=seeds)
+    found = []
+    for world in models:
+        values: dict[tuple[PrivacyUnit, str, float], list[float]] = {}
+        for seed in range(seeds):
+            for key, accuracy in _fitted(world, seed, delta, advance):
+                values.setdefault(key, []).append(accuracy)
+        found += [_summary(world, *key, accuracies) for key, accuracies in values.items()]
+    return tuple(found)
+
+
+def _epsilons(method: str) -> tuple[float, ...]:
+    """Features alone are the same at every epsilon where they are public."""
+    return EPSILONS[-1:] if method == "mlp" else EPSILONS
+
+
+def _fitted(
+    world: BlockModel, seed: int, delta: float | None, advance: Callable[[], None]
+) -> Iterator[tuple[tuple[PrivacyUnit, str, float], float]]:
+    """Accuracies on one graph. What reads public values alone is fitted once."""
+    from caribou.estimators import Model
+    from caribou.mechanisms.noise_source import NoiseSource
+    from caribou.models.encoder import kept_encoders
+
+    graph = csbm_graph(world, seed)
+    with kept_encoders(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of generated data nothing is private
+        for unit, methods in METHODS.items():
+            for method in methods:
+                for epsilon in _epsilons(method):
+                    try:
+                        model = Model(method, Budget(epsilon, delta, unit), seed=seed)
+                        accuracy = model.fit(graph, noise=NoiseSource.seeded(seed)).score()
+                    except CalibrationError:
+                        continue
+                    finally:
+                        advance()
+                    yield (unit, method, epsilon), accuracy
+
+
+def _summary(
+    world: BlockModel, unit: PrivacyUnit, method: str, epsilon: float, accuracies: Sequence[float]
+) -> SimulatedAccuracy:
+    from caribou.audit.metrics import mean_interval
+
+    low, high = mean_interval(accuracies)
+    mean = (low + high) / 2
+    figure = SimulatedAccuracy(
+        method, unit.value, world.average_degree, world.homophily, epsilon, mean, low, high, len(accuracies)
+    )
+    return replace(figure, low=max(0.0, low), high=min(1.0, high))

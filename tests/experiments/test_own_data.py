@@ -1,0 +1,123 @@
+"""A user's own files in an experiment: read as `caribou train` reads them, refused before anything is measured, and reported."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import caribou as cb
+from caribou.errors import CaribouError, DataError, InputError
+from caribou.experiments.measures import graph_of, measure
+from caribou.experiments.own_data import is_own, read_own, require_own
+from caribou.experiments.records import Record, append
+from caribou.privacy.budget import PrivacyUnit
+from cli_support import run
+
+BANK = """
+graph = "edges.csv"
+nodes = "people.csv"
+classes = ["ill", "well"]
+
+[columns]
+id = "person"
+label = "state"
+
+[rules]
+unknown = ["?"]
+drop_unknown_ids = true
+ignore = ["note"]
+categories.town = ["a", "b"]
+fills.age = 40
+ranges.age = [0, 100]
+"""
+CELL = {"kind": "train", "method": "mlp-dp", "dataset": "own.npz", "epsilon": 4, "seed": 0}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("own")
+    cb.write_graph(cb.datasets.load("csbm", nodes=60, seed=1), place / "own.npz")
+    people = [f"p{k},{20 + k if k else ''},{'ab'[k % 2]},x,{'ill' if k % 3 else 'well'}" for k in range(30)]
+    (place / "people.csv").write_text("person,age,town,note,state\n" + "\n".join([*people, "p30,50,a,x,?"]) + "\n")
+    pairs = [f"p{k},p{(k * 7 + 1) % 31}" for k in range(30)]
+    (place / "edges.csv").write_text("from,to\n" + "\n".join([*pairs, "p1,nobody"]) + "\n")
+    (place / "bank.toml").write_text(BANK)
+    grid = '[[grid]]\nmethod = "mlp-dp"\ndataset = ["own.npz", "bank.toml"]\nepsilon = 4\nseeds = 2\n'
+    (place / "study.toml").write_text(f'title = "Own graphs"\nkind = "train"\n{grid}')
+    return place
+
+
+def test_a_file_is_the_graph_that_was_written(folder: Path) -> None:
+    own, written = read_own("own.npz", folder), cb.datasets.load("csbm", nodes=60, seed=1)
+    assert np.array_equal(own.indices, written.indices)
+    assert np.array_equal(own.features, written.features)
+
+
+def test_tables_are_read_by_their_rules(folder: Path) -> None:
+    graph = read_own("bank.toml", folder, seed=3, unit=PrivacyUnit.NODE)
+    assert (graph.name, graph.class_names, graph.num_nodes) == ("bank", ("ill", "well"), 31)
+    assert graph.feature_names == ("age", "town=a", "town=b")
+    assert graph.features[0].tolist() == pytest.approx([0.4, 1, 0]), "a gap is filled, and all of it is scaled"
+    assert (np.array(graph.labels) < 0).sum() == 1
+    flags = ["--unknown", "?", "--drop-unknown-ids", "--ignore", "note", "--category", "town=a,b"]
+    assert graph.column_rules is not None
+    assert graph.column_rules.flags() == [*flags, "--fill", "age=40", "--range", "age=0:100"]
+    assert graph.split is not None
+    assert graph.split.train.tolist() != read_own("bank.toml", folder, seed=4).split.train.tolist()  # type: ignore[union-attr]
+
+
+def test_cells_find_files_beside_their_experiment(folder: Path, tmp_path: Path) -> None:
+    for name in ("own.npz", "bank.toml"):
+        found = measure({**CELL, "dataset": name}, None, folder / "settings.toml")
+        assert 0 <= found["test_accuracy"] <= 1
+        assert found["epsilon_spent"] == pytest.approx(4, rel=1e-3)
+        append(tmp_path / "results", Record("study", {**CELL, "dataset": name}, "ok", found))
+    done = run("report", tmp_path / "results", "--out", tmp_path / "report", "--experiments", folder)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "report" / "study-table.csv").read_text().splitlines()[0] == "group,method,own.npz,bank.toml"
+    with pytest.raises(DataError, match="file not found"):
+        graph_of(CELL, None, tmp_path / "settings.toml")
+
+
+def test_a_run_names_what_is_missing_before_it_measures(folder: Path, tmp_path: Path) -> None:
+    text = (folder / "study.toml").read_text()
+    (tmp_path / "study.toml").write_text(text)
+    done = run("run", tmp_path / "study.toml", "--out", tmp_path / "results")
+    assert done.returncode == 2
+    assert f"{tmp_path / 'own.npz'} is no file; files lie in the folder of the experiment" in done.stderr
+    assert not (tmp_path / "results").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("nodes = 'x.csv'", "graph must be the name of a file, got None"),
+        ("graph = 'x.csv'\nedges = 'y.csv'", "fields must be graph, nodes, classes, columns, rules, got edges"),
+        ("graph = 'x.csv'\n[columns]\nname = 'y'", "columns must be titles by role"),
+        ("graph = 'x.csv'\n[rules]\nignored = ['y']", "column rules must have names of"),
+        ("graph = 'x.csv'\n[rules]\nranges.age = [9, 1]", "range"),
+        ("graph = ", "dataset must be TOML"),
+    ],
+)
+def test_a_wrong_description_is_one_line(text: str, words: str, tmp_path: Path) -> None:
+    (tmp_path / "bank.toml").write_text(text)
+    with pytest.raises(InputError, match=words) as error:
+        require_own("bank.toml", tmp_path)
+    assert str(tmp_path / "bank.toml") in str(error.value)
+
+
+def test_node_level_asks_for_declarations(folder: Path, tmp_path: Path) -> None:
+    for file in ("people.csv", "edges.csv"):
+        (tmp_path / file).write_bytes((folder / file).read_bytes())
+    learned = BANK.replace('categories.town = ["a", "b"]', 'categories = ["town"]')
+    (tmp_path / "bank.toml").write_text(learned)
+    assert read_own("bank.toml", tmp_path, unit=PrivacyUnit.EDGE).num_features == 3
+    with pytest.raises(CaribouError, match="--category town=a,b,c"):
+        read_own("bank.toml", tmp_path, unit=PrivacyUnit.NODE)
+
+
+def test_names_of_the_library_are_no_files() -> None:
+    assert not any(is_own(info.name) for info in cb.datasets.available())
+    assert not is_own(None)
