@@ -664,7 +664,8 @@ class Model:
     def arrival_metrics(self, *, positive: str | int | None = None) -> Metrics | None:
         """All metrics on test nodes of the last batch, as `metrics` gives them; None where none of them has a label.
 
-        Arrivals that are training or validation nodes sent their label to others, so they measure nothing.
+        ``positive``: as in `metrics`. Arrivals that are training or validation nodes sent their label to others, so they measure
+        nothing.
         """
         if self._graph is None or self._graph.labels is None or self._graph.split is None:
             return None

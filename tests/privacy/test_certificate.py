@@ -448,7 +448,7 @@ def test_words_of_the_owner_are_shown_as_words_and_decide_nothing() -> None:
         ]
         page = other.to_markdown()
         assert page.count("| Guarantee |") == 1
-        assert words not in page, "signs of Markdown are escaped"
+        assert f": {words}" not in page, "signs of Markdown are escaped"
     odd = cb.release(
         graph.renamed("two\nlines"), layer, hops=1, budget=cb.Budget(2), bounds=cb.Bounds(degree_floor=2)
     ).certificate

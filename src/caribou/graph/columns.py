@@ -147,10 +147,11 @@ def unique_ids(ids: np.ndarray, title: str, place: Place, findings: Findings | N
     import pandas as pd
 
     found = _strict(findings)
+    # a list of findings is that of a node table, whose columns have roles
+    flags = () if findings is None else ("--column id=TITLE if ids are in another column",)
     empty = np.flatnonzero([cell is None for cell in ids])
     if len(empty):
         rule = f"column {title!r} must hold an id, got an empty cell"
-        flags = ("--column id=TITLE if ids are in another column",)
         found.add(Problem(Finding.EMPTY_IDS, place(int(empty[0])), rule, len(empty), flags=flags, column=title))
     repeated = np.flatnonzero(pd.Index(ids).duplicated() & np.array([cell is not None for cell in ids]))
     if len(repeated):
@@ -158,7 +159,6 @@ def unique_ids(ids: np.ndarray, title: str, place: Place, findings: Findings | N
         first = int(np.flatnonzero(ids == again)[0])
         rule = f"column {title!r} must hold unique ids, got {shown(again)} again (first in row {first + 1})"
         cells = examples_of(ids[repeated])
-        flags = ("--column id=TITLE if ids are in another column",)
         found.add(
             Problem(Finding.REPEATED_IDS, place(int(repeated[0])), rule, len(repeated), cells, flags, column=title)
         )

@@ -559,7 +559,7 @@ _WRITINGS: dict[str, Callable[[str], str]] = {
     "a fraction such as .0": lambda text: re.sub(r"[.,]0+$", "", text),
     "capitals": str.casefold,
     "blanks or signs inside": lambda text: re.sub(r"[\s._/-]", "", text),
-    "letters before the number": lambda text: re.sub(r"^\D+", "", text),
+    "letters before the number": lambda text: re.sub(r"^\D+(?=\d)", "", text),
     "letters and zeros before the number": lambda text: re.sub(r"^\D*0*(?=\d)", "", text),
 }
 """Ways in which two tables write one id differently."""
@@ -580,7 +580,7 @@ def id_difference_words(ends: np.ndarray, ids: np.ndarray) -> str:
 
 
 def _share_known(ends: Iterable[str | None], ids: Iterable[str | None]) -> float:
-    known = set(ids) - {None}
+    known = set(ids) - {None, ""}  # what is left of a word without its letters is no id
     there = [end for end in ends if end is not None]
     return sum(end in known for end in there) / len(there) if there else 0.0
 

@@ -200,7 +200,8 @@ class Inspection:
     @property
     def flags(self) -> tuple[str, ...]:
         """The usual flags of all problems, each once: a line to copy, and to think about."""
-        usual = [flag for problem in self.problems for flag in problem.flags[:1]]
+        # a flag with a condition is for the owner to think about
+        usual = [flag for problem in self.problems for flag in problem.flags[:1] if " if " not in flag]
         return tuple(dict.fromkeys(f"--{words}" for flag in usual for words in flag.removeprefix("--").split(" --")))
 
     def to_dict(self) -> dict[str, Any]:
