@@ -17,10 +17,12 @@ from caribou.cli.options import (
     NodeTable,
     PeriodOfData,
     Person,
+    PriorFile,
     Purpose,
     Spend,
     TableOptions,
     noted_ledger,
+    require_takes_prior,
     with_table_options,
 )
 from caribou.cli.spool import save_or_spool
@@ -46,6 +48,7 @@ def extend(
     person: Person = None,
     period: PeriodOfData = None,
     spend: Spend = False,
+    prior: PriorFile = None,
     left: Annotated[
         bool, typer.Option("--left", help="Declare that known nodes which are not in the graph have left.")
     ] = False,
@@ -64,8 +67,10 @@ def extend(
 
     check_target(out)
     model = load(run)
-    source = GraphSource(graph=graph, nodes=nodes, columns=column or (), classes=classes, tables=tables)
-    data = source.load(unit=model.budget.unit, saved=model.column_rules)
+    require_takes_prior(model.method, model.takes_prior, prior)
+    source = GraphSource(graph=graph, nodes=nodes, columns=column or (), classes=classes, tables=tables, prior=prior)
+    own = None if prior is None else model.classes
+    data = source.load(otherwise=own, unit=model.budget.unit, saved=model.column_rules)
     noted = noted_ledger(ledger, purpose=purpose, person=person, period=period)
     later = model.extend(data, ledger=noted, spend=spend, left=left, name=name)
     save_or_spool(later, out)

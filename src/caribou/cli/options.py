@@ -42,6 +42,16 @@ Name = Annotated[
 DataDir = Annotated[
     Path | None, typer.Option(help="Folder with <name>.npz files, used before any download.", envvar="CARIBOU_DATA")
 ]
+PriorFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--prior",
+        metavar="FILE",
+        help="votes-edp, mlp: public class probabilities in the place of the fitted ones, out of fold for labelled nodes: .csv, "
+        ".parquet or .npz with id and a column per class.",
+        show_default=False,
+    ),
+]
 LedgerOption = Annotated[
     Path | None,
     typer.Option("--ledger", envvar="CARIBOU_LEDGER", help="Charge the cost here before anything is drawn, or refuse."),
@@ -272,6 +282,7 @@ class GraphSource:
     data_dir: Path | None = None
     classes: str | None = None
     tables: TableOptions = NO_TABLE_OPTIONS
+    prior: Path | None = None
 
     def __str__(self) -> str:
         if self.tables.is_sql:
@@ -310,6 +321,10 @@ class GraphSource:
                 warn_of_no_edges(data.num_edges, str(self))
                 if (self.classes is not None or otherwise is not None) and data.labels is not None:
                     _warn_of_no_labels(bool((data.labels >= 0).any()), str(self))
+        if self.prior is not None:
+            from caribou.datasets.prior_table import with_prior_of
+
+            data = with_prior_of(data, self.prior)
         return data if self.name is None else data.renamed(self.name)
 
     def inspect(self, unit: PrivacyUnit | None = None) -> Reading:
@@ -347,7 +362,7 @@ class GraphSource:
         if self.tables.is_sql and self.nodes is not None:
             raise InputError("nodes must not go with --sql-nodes, got both (--nodes)")
         column_titles(self.columns)
-        for file in (self.graph, self.nodes):
+        for file in (self.graph, self.nodes, self.prior):
             if file is not None and not file.exists():
                 raise InputError(f"{file}: file not found")
 
@@ -377,6 +392,15 @@ class GraphSource:
 
         edges, nodes = str(self.tables.sql_edges), str(self.tables.sql_nodes)
         return read_queries(edges, nodes, self.tables.db, titles, self.name, classes, rules, unit)
+
+
+def require_takes_prior(method: str, takes_prior: bool, prior: Path | None) -> None:
+    """A file of class probabilities that the method would not read is an error."""
+    if prior is not None and not takes_prior:
+        raise InputError(
+            "prior must go with a method that starts from class probabilities (votes-edp, or mlp without hidden), got "
+            f"{method} (--prior)"
+        )
 
 
 def warn_of_no_edges(edges: int, file: str | Path) -> None:

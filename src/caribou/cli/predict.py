@@ -21,12 +21,14 @@ from caribou.cli.options import (
     NodeTable,
     PeriodOfData,
     Person,
+    PriorFile,
     Purpose,
     Reason,
     ReplaceFingerprint,
     Spend,
     TableOptions,
     noted_ledger,
+    require_takes_prior,
     with_table_options,
 )
 from caribou.cli.spool import graph_fingerprint, spool_folders
@@ -92,6 +94,7 @@ def predict(
     person: Person = None,
     period: PeriodOfData = None,
     spend: Spend = False,
+    prior: PriorFile = None,
 ) -> None:
     """Write the class of every node, with its probability. The column of ids keeps its title (node, where it has none).
 
@@ -111,12 +114,15 @@ def predict(
     if threshold is not None:
         unit_interval(threshold=threshold)
     model = load(run)
-    source = GraphSource(graph=graph, nodes=nodes, columns=column or (), name=name, classes=classes, tables=tables)
+    require_takes_prior(model.method, model.takes_prior, prior)
+    source = GraphSource(
+        graph=graph, nodes=nodes, columns=column or (), name=name, classes=classes, tables=tables, prior=prior
+    )
     if not source.is_given:
         own = nodes is not None or column or classes is not None or name is not None or tables.is_given
-        if own or training_graph or spend:
+        if own or training_graph or spend or prior is not None:
             raise InputError(
-                "nodes, column, classes, name, rules of tables, training-graph and spend must go with --graph, got no --graph"
+                "nodes, column, classes, name, rules of tables, training-graph, spend and prior must go with --graph, got no --graph"
             )
         probabilities, ids, title = model.predict_proba(), model.node_ids, model.id_title
     else:
@@ -206,9 +212,9 @@ def embed(
 
 
 def _loaded(source: GraphSource, model: Model) -> Graph:
-    """Another graph, read as the model's own was: its column rules, and at node level its classes."""
+    """Another graph, read as the model's own was: its column rules, and at node level, or with a prior, its classes."""
     return source.load(
-        otherwise=model.classes if model.budget.unit is PrivacyUnit.NODE else None,
+        otherwise=model.classes if model.budget.unit is PrivacyUnit.NODE or source.prior is not None else None,
         unit=model.budget.unit,
         saved=model.column_rules,
     )

@@ -28,12 +28,14 @@ from caribou.cli.options import (
     NodeTable,
     PeriodOfData,
     Person,
+    PriorFile,
     Purpose,
     Reason,
     ReplaceFingerprint,
     TableOptions,
     class_words,
     noted_ledger,
+    require_takes_prior,
     with_table_options,
 )
 from caribou.cli.progress import fit_progress
@@ -110,6 +112,7 @@ def train(
         Path | None,
         typer.Option(help="Node level: a public, unlabelled sample of feature rows (.npy, .npz, .csv, .parquet)."),
     ] = None,
+    prior: PriorFile = None,
     metric: Annotated[
         str | None,
         typer.Option(
@@ -166,11 +169,11 @@ def train(
         reason=reason,
         replace_fingerprint=replace_fingerprint,
     )
-    source = GraphSource(dataset, graph, nodes, column or (), name, data_dir, classes, tables)
+    source = GraphSource(dataset, graph, nodes, column or (), name, data_dir, classes, tables, prior)
     source.check()
     folders = [] if out is None else _folders(check_target(out), fits)
     # the first line that loads torch: bad flags are found before it, and bad settings before any data is read
-    Model(method, budget, **options)
+    require_takes_prior(method, Model(method, budget, **options).takes_prior, prior)
     runs: list[_Run] = []
     with fit_progress(method, fits) as advance:
         for seed in range(fits):

@@ -1,9 +1,10 @@
 """The prior: class probabilities of every node from its own public features. It never reads an edge.
 
-Two learners, both ridge regression with predictions out of fold (`caribou.models.ridge`): on the rows themselves, and on
-their Gaussian kernel with some training rows. A softmax regression on these scores combines them. At edge level features,
-labels and split are public, so all of it costs nothing. Training and validation nodes are learned from alike: nothing is
-stopped early, so nothing needs to be held back.
+Two learners serve every table, both ridge regression with predictions out of fold (`caribou.models.ridge`): on the rows
+themselves, and on their Gaussian kernel with some training rows. Tall dense tables get an MLP (`caribou.models.mlp_learner`),
+narrow ones boosted trees (`caribou.models.boosted_trees`), both cross-fitted. A softmax regression on the scores out of fold
+combines them. At edge level features, labels and split are public, so all of it costs nothing. Training and validation nodes are
+learned from alike: what a learner holds back to stop, it draws from both.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ COMBINED = 20_000
 """The combination is fitted on so many training rows at most."""
 TALL = 20_000
 """Dense tables of so many labelled rows get an MLP as well."""
-LEAST_TREE_ROWS, MOST_TREE_CLASSES = 1000, 10
+LEAST_TREE_ROWS, MOST_TREE_CLASSES = 1000, 4
 """Narrow tables of at least so many labelled rows and at most so many classes get boosted trees as well."""
 IN_SAMPLE = 5.0
 """Standard errors by which one's own probabilities may be better on training nodes than on validation nodes."""
@@ -144,7 +145,7 @@ def class_probabilities(
     ``objective``: how much each class counts.
     """
     if graph.prior is not None:
-        _require_out_of_fold(graph, graph.prior)
+        require_out_of_fold(graph, graph.prior)
         return graph.prior, {}
     kept, key = kept_priors.get(), (graph, streams.seed, objective.class_weight)
     if kept is None:
@@ -155,12 +156,12 @@ def class_probabilities(
     return probabilities, prior.to_arrays()
 
 
-def _require_out_of_fold(graph: Graph, prior: np.ndarray) -> None:
+def require_out_of_fold(graph: Graph, prior: np.ndarray) -> None:
     """Refuse probabilities that are right on training nodes far more often than on validation nodes: they know the labels."""
     split, labels = graph.for_learning(public=True)
     right = prior.argmax(axis=1) == labels
     train, val = right[split.train], right[split.val]
-    if len(val) == 0:
+    if len(train) == 0 or len(val) == 0:
         return
     share = (train.sum() + val.sum() + 1) / (len(train) + len(val) + 2)
     gap = (train.mean() - val.mean()) / np.sqrt(share * (1 - share) * (1 / len(train) + 1 / len(val)))
@@ -172,14 +173,12 @@ def _require_out_of_fold(graph: Graph, prior: np.ndarray) -> None:
 
 
 def require_prior(weights: Mapping[str, np.ndarray], graph: Graph) -> None:
-    """Refuse another graph without class probabilities where the model holds no prior of its own, or with ones that know labels."""
+    """Refuse another graph without class probabilities where the model holds no prior of its own."""
     if graph.prior is None and "prior.linear" not in weights:
         raise InputError(
             "graph must come with class probabilities, as the training graph did, got none: an array, or an encoder of one's own, "
             "is not part of a saved model; give them by with_prior(...) (--prior FILE)"
         )
-    if graph.prior is not None and graph.split is not None and graph.labels is not None and len(graph.split.train):
-        _require_out_of_fold(graph, graph.prior)
 
 
 def probabilities_by(weights: Mapping[str, np.ndarray], graph: Graph) -> np.ndarray:
