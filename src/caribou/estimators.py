@@ -88,7 +88,13 @@ class Model:
                 "encoder must go with a method that starts from class probabilities (votes-edp, or mlp without hidden), got "
                 f"{method}"
             )
-        self._params: dict[str, Any] = {"method": method, "budget": budget, "seed": seed, "encoder": encoder, **settings}
+        self._params: dict[str, Any] = {
+            "method": method,
+            "budget": budget,
+            "seed": seed,
+            "encoder": encoder,
+            **settings,
+        }
         self._encoder = encoder
         self._fitted_encoder: FittedEncoder | None = None
         self._streams = Streams(seed)

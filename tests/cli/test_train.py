@@ -7,9 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+from tests.cli_support import run
 from typer.testing import CliRunner
 
+import caribou as cb
 from caribou.cli import app
 from caribou.cli.train import parse_settings
 from caribou.errors import CaribouError, InputError
@@ -301,3 +304,26 @@ def test_bad_flags_are_found_before_torch_is_loaded(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path)
     assert json.loads(done.stdout) == [False] * len(BAD_FLAGS)
     assert len(done.stderr.splitlines()) == len(BAD_FLAGS), "one line each"
+
+
+def test_class_probabilities_from_a_file_are_used_and_asked_for_again(tmp_path: Path) -> None:
+    graph = cb.datasets.load("csbm:nodes=60", seed=0)
+    prior = np.random.default_rng(0).dirichlet(np.ones(4), 60)
+    np.savez(tmp_path / "prior.npz", id=np.arange(60), **{str(k): prior[:, k] for k in range(4)})
+    cb.write_graph(graph, tmp_path / "g.npz")
+    out = run(
+        "train", "mlp", "--graph", tmp_path / "g.npz", "--prior", tmp_path / "prior.npz", "--out", tmp_path / "run"
+    )
+    assert out.returncode == 0, out.stderr
+    model = cb.load(tmp_path / "run")
+    assert np.allclose(model.predict_proba(), prior)
+    assert "given prior" in {a.name.value for a in model.certificate.assumptions}
+    other = ("predict", tmp_path / "run", "--graph", tmp_path / "g.npz", "--out", tmp_path / "p.csv")
+    assert "graph must come with class probabilities" in run(*other).stderr
+    assert run(*other, "--prior", tmp_path / "prior.npz").returncode == 0
+    assert "must go with --graph" in run(*other[:2], *other[4:], "--prior", tmp_path / "prior.npz").stderr
+    assert (
+        "prior must go with a method that starts from class probabilities"
+        in run("train", "caribou-edp", "--graph", tmp_path / "g.npz", "--prior", tmp_path / "prior.npz").stderr
+    )
+    assert "file not found" in run("train", "mlp", "--graph", tmp_path / "g.npz", "--prior", tmp_path / "no.csv").stderr

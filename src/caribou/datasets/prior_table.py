@@ -50,7 +50,7 @@ def with_prior_of(graph: Graph, path: Path) -> Graph:
 
 
 def _columns(path: Path) -> dict[str, np.ndarray]:
-    """The cells as text, by title."""
+    """The cells by title; those of the ids as text."""
     ending = path.suffix.lower()
     if ending not in ENDINGS:
         raise DataError(f"{path}: prior must end in {', '.join(ENDINGS)}, got {ending!r} (--prior)")
@@ -58,7 +58,8 @@ def _columns(path: Path) -> dict[str, np.ndarray]:
         raise DataError(f"{path}: prior must be an existing file (--prior)")
     if ending != ".npz":
         titles = tables.column_titles(path)
-        return dict(zip(titles, tables.text_cells(path, titles), strict=True))
+        frame = tables.FileTable(path).frame({ID})
+        return {t: tables.text_cells(path, [t])[0] if t == ID else np.array(frame[t], dtype=object) for t in titles}
     try:
         with np.load(path, allow_pickle=False) as arrays:
             found = {name: arrays[name] for name in arrays.files}
@@ -66,7 +67,9 @@ def _columns(path: Path) -> dict[str, np.ndarray]:
         raise DataError(f"{path}: prior must be readable, got {type(error).__name__}: {error} (--prior)") from error
     shapes = {name: array.shape for name, array in found.items()}
     if any(len(shape) != 1 for shape in shapes.values()) or len(set(shapes.values())) > 1:
-        raise DataError(f"{path}: prior must hold arrays of one length, an id and one per class, got {shapes} (--prior)")
+        raise DataError(
+            f"{path}: prior must hold arrays of one length, an id and one per class, got {shapes} (--prior)"
+        )
     return {name: array.astype(str).astype(object) for name, array in found.items()}
 
 
@@ -76,5 +79,7 @@ def _numbers(cells: np.ndarray, title: str, path: Path) -> np.ndarray:
         try:
             found[k] = float(cell)
         except (TypeError, ValueError):
-            raise DataError(f"{rows_of(path)(k)}: column {title!r} must be a probability, got {cell!r} (--prior)") from None
+            raise DataError(
+                f"{rows_of(path)(k)}: column {title!r} must be a probability, got {cell!r} (--prior)"
+            ) from None
     return found

@@ -29,26 +29,26 @@ from caribou.models.mlp_learner import MlpLearner, fit_mlp_learner
 from caribou.models.objective import USUAL, Objective
 from caribou.models.public_rows import PublicRows, as_dense, row_digests
 from caribou.models.ridge import BLOCK, FOLDS, blocks, fit_ridge
-from caribou.models.softmax_regression import SoftmaxRegression, fit_softmax_regression
+from caribou.models.softmax_regression import SoftmaxRegression, fit_by_parts, fit_softmax_regression
 from caribou.models.threads import one_thread
 from caribou.randomness import Streams
 
-LANDMARKS = 1000
-"""Labelled rows that the kernel is evaluated at: work grows with their square."""
+LANDMARKS, LANDMARKS_TALL = 1000, 500
+"""Labelled rows that the kernel is evaluated at; fewer beside an MLP. Work grows with their square."""
 KERNEL_WIDTH = 0.5
 """gamma of exp(-gamma |x - z|^2): of 0.5, 1 and 2 the best on Cora and Photo."""
 WIDEST = 2000
 """More columns than this are added up at random, with random signs, into so many."""
-COMBINED = 20_000
-"""The combination is fitted on so many training rows at most."""
+COMBINED, COMBINED_TALL = 20_000, 60_000
+"""The combination is fitted on so many labelled rows at most; that of tall tables on more."""
 TALL = 20_000
 """Dense tables of so many labelled rows get an MLP as well."""
 LEAST_TREE_ROWS, MOST_TREE_CLASSES = 1000, 4
 """Narrow tables of at least so many labelled rows and at most so many classes get boosted trees as well."""
 IN_SAMPLE = 5.0
 """Standard errors by which one's own probabilities may be better on training nodes than on validation nodes."""
-RIDGE = 1e-3
-"""Penalty of the combination."""
+RIDGE, RIDGE_TALL = 1e-3, 1e-4
+"""Penalty of the combination, and of that of tall tables."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -207,7 +207,7 @@ def fit_class_prior(graph: Graph, streams: Streams, objective: Objective = USUAL
     require_memory(
         (FOLDS + 3) * DOUBLE * width**2
         + SINGLE * BLOCK * (3 * width + (0 if sp.issparse(graph.features) else 2 * d))
-        + 6 * DOUBLE * n * C,
+        + 9 * DOUBLE * n * C,
         f"the prior of {n:,} nodes with {d:,} columns and {C} classes",
     )
     rows = PublicRows.of(graph.features)
@@ -216,7 +216,8 @@ def fit_class_prior(graph: Graph, streams: Streams, objective: Objective = USUAL
     def some(numbers: np.ndarray) -> Any:
         return rows(graph.features[numbers]) if x is None else x[numbers]
 
-    landmarks = some(np.sort(labelled[:LANDMARKS]))
+    tall = rows.centre is not None and len(labelled) >= TALL
+    landmarks = some(np.sort(labelled[: LANDMARKS_TALL if tall else LANDMARKS]))
     root = _inverse_root(gaussian_kernel(landmarks, landmarks))
     folding = random_folding(d, rng)
     linear = fit_ridge(lambda numbers: folded(some(numbers), folding), n, labelled, labels, C)
@@ -224,18 +225,19 @@ def fit_class_prior(graph: Graph, streams: Streams, objective: Objective = USUAL
     parts = [linear.scores, kernel.scores]
     by_class = objective.class_weights(labels[labelled], C)
     mlp = trees = None
-    if rows.centre is not None and len(labelled) >= TALL:
-        mlp, found = fit_mlp_learner(
-            lambda numbers: unit_columns(some(numbers)), n, labelled, labels, C, rng, by_class
-        )
+    if tall:
+        mlp, found = fit_mlp_learner(lambda numbers: unit_columns(some(numbers)), n, labelled, labels, C, rng, by_class)
         parts.append(found)
     if _suits_trees(rows, labels[labelled], C):
         trees, found = fit_boosted_trees(as_dense(rows(graph.features)), labelled, labels, C, rng, by_class)
         parts.append(found)
     scores = np.hstack(parts)
-    used = labelled[:COMBINED]
+    used = labelled[: COMBINED if mlp is None else COMBINED_TALL]
     weights = None if by_class is None else by_class[labels[used]]
-    combination = fit_softmax_regression(scores[used], labels[used], C, RIDGE, weights=weights)
+    if mlp is None:
+        combination = fit_softmax_regression(scores[used], labels[used], C, RIDGE, weights=weights)
+    else:
+        combination = fit_by_parts([part[used] for part in parts], labels[used], C, RIDGE_TALL, weights=weights)
     prior = ClassPrior(
         rows,
         linear.weights,

@@ -14,7 +14,8 @@ from torch import Tensor, nn
 from caribou.models.ridge import blocks
 from caribou.models.trainer import Validation, take_steps
 
-BATCH = 512
+BATCHES = (32, 512)
+"""A sixteenth of the rows, but at least and at most so many."""
 STEPS = 1600
 EPOCHS = (8, 80)
 """STEPS batches are taken, but at least and at most so many passes over the rows."""
@@ -29,14 +30,14 @@ RowSource = Callable[[np.ndarray], Tensor]
 """Numbers of rows, [m] -> the rows, [m, d], float32."""
 
 
-def steps_for(rows: int) -> int:
-    """How many batches are taken.
+def batches_and_steps(rows: int) -> tuple[int, int]:
+    """How many batches a pass over the rows has, and how many are taken in all.
 
-    >>> steps_for(1500), steps_for(15_000), steps_for(400_000)
-    (240, 1600, 6256)
+    >>> batches_and_steps(450), batches_and_steps(15_000), batches_and_steps(400_000)
+    ((15, 1200), (30, 1600), (782, 6256))
     """
-    each = -(-rows // BATCH)
-    return int(np.clip(STEPS, EPOCHS[0] * each, EPOCHS[1] * each))
+    each = -(-rows // int(np.clip(rows // 16, *BATCHES)))
+    return each, int(np.clip(STEPS, EPOCHS[0] * each, EPOCHS[1] * each))
 
 
 def train_module(
@@ -66,7 +67,7 @@ def train_module(
     y = torch.from_numpy(np.array(labels))
     weight = None if weights is None else torch.from_numpy(weights).float()
     optimizer = torch.optim.Adam(module.parameters(), lr=LEARNING_RATE, weight_decay=WEIGHT_DECAY, fused=True)
-    steps, each = steps_for(len(used)), -(-len(used) // BATCH)
+    each, steps = batches_and_steps(len(used))
     batches: list[np.ndarray] = []
 
     def loss(step: int) -> Tensor:
