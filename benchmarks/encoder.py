@@ -123,10 +123,8 @@ def main() -> None:
     for name in names:
         found = results[name] = measure(name, set(arguments.skip))
         best = max(each["accuracy"] for rival, each in found.items() if rival != "encoder")
-        cells = [
-            f"{found[r]['accuracy']:.1%} in {found[r]['seconds']:.1f} s" if r in found else "-"
-            for r in ("encoder", *rivals())
-        ]
+        each = [found.get(classifier) for classifier in ("encoder", *rivals())]
+        cells = ["-" if one is None else f"{one['accuracy']:.1%} in {one['seconds']:.1f} s" for one in each]
         table.add_row(name, *cells, f"{100 * (best - found['encoder']['accuracy']):.1f}", str(LIMITS.get(name, "")))
         file.write_text(json.dumps(results, indent=2) + "\n")
     Console(highlight=False).print(table)

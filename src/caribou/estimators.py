@@ -874,8 +874,8 @@ def _opened(encoder: Any) -> Any:
     saved = read_model(encoder)
     if "prior.linear" not in saved.weights:
         raise InputError(
-            f"encoder {os.fspath(encoder)} must be a run of votes-edp or mlp that fitted its own prior, got one of {saved.method} "
-            "without"
+            f"encoder {os.fspath(encoder)} must be a run of votes-edp or mlp that fitted its own prior, got one of "
+            f"{saved.method} without"
         )
     prior = ClassPrior.from_arrays(saved.weights)
     return SavedEncoder(prior, os.fspath(encoder), saved.columns, saved.classes, saved.feature_names)

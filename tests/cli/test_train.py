@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.cli_support import run
 from typer.testing import CliRunner
 
 import caribou as cb
@@ -321,7 +320,9 @@ def test_class_probabilities_from_a_file_are_used_and_asked_for_again(tmp_path: 
     other = ("predict", tmp_path / "run", "--graph", tmp_path / "g.npz", "--out", tmp_path / "p.csv")
     assert "graph must come with class probabilities" in run(*other).stderr
     assert run(*other, "--prior", tmp_path / "prior.npz").returncode == 0
-    assert "must go with --graph" in run(*other[:2], *other[4:], "--prior", tmp_path / "prior.npz").stderr
+    assert (
+        "must go with --graph" in run(*other[:2], "--out", tmp_path / "q.csv", "--prior", tmp_path / "prior.npz").stderr
+    )
     assert (
         "prior must go with a method that starts from class probabilities"
         in run("train", "caribou-edp", "--graph", tmp_path / "g.npz", "--prior", tmp_path / "prior.npz").stderr

@@ -57,11 +57,7 @@ def test_bad_tables(tmp_path: Path, frame: pd.DataFrame, words: str) -> None:
 def test_bad_files(tmp_path: Path) -> None:
     (tmp_path / "p.npz").write_bytes(b"no archive")
     np.savez(tmp_path / "wide.npz", id=np.arange(3), ok=np.ones((3, 2)))
-    for name, words in (
-        ("p.txt", "must end in"),
-        ("none.csv", "existing file"),
-        ("p.npz", "readable"),
-        ("wide.npz", "one length"),
-    ):
+    bad = {"p.txt": "must end in", "none.csv": "existing file", "p.npz": "readable", "wide.npz": "one length"}
+    for name, words in bad.items():
         with pytest.raises(DataError, match=f"{words}.*--prior"):
             with_prior_of(GRAPH, tmp_path / name)

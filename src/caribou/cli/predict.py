@@ -122,7 +122,8 @@ def predict(
         own = nodes is not None or column or classes is not None or name is not None or tables.is_given
         if own or training_graph or spend or prior is not None:
             raise InputError(
-                "nodes, column, classes, name, rules of tables, training-graph, spend and prior must go with --graph, got no --graph"
+                "nodes, column, classes, name, rules of tables, training-graph, spend and prior must go with --graph, got no "
+                "--graph"
             )
         probabilities, ids, title = model.predict_proba(), model.node_ids, model.id_title
     else:

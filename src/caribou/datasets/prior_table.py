@@ -39,7 +39,8 @@ def with_prior_of(graph: Graph, path: Path) -> Graph:
     missing = [name for name in own if name not in place]
     if missing:
         raise DataError(
-            f"{path}: prior must have a row for every node, got none for {len(missing)} of {len(own)}: {listed(missing)} (--prior)"
+            f"{path}: prior must have a row for every node, got none for {len(missing)} of {len(own)}: "
+            f"{listed(missing)} (--prior)"
         )
     rows = np.array([place[name] for name in own], dtype=np.int64)
     values = np.column_stack([_numbers(cells[name], name, path)[rows] for name in names])

@@ -176,8 +176,8 @@ def require_prior(weights: Mapping[str, np.ndarray], graph: Graph) -> None:
     """Refuse another graph without class probabilities where the model holds no prior of its own."""
     if graph.prior is None and "prior.linear" not in weights:
         raise InputError(
-            "graph must come with class probabilities, as the training graph did, got none: an array, or an encoder of one's own, "
-            "is not part of a saved model; give them by with_prior(...) (--prior FILE)"
+            "graph must come with class probabilities, as the training graph did, got none: an array, or an encoder of one's "
+            "own, is not part of a saved model; give them by with_prior(...) (--prior FILE)"
         )
 
 

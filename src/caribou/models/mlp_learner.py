@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -103,7 +104,7 @@ def fit_mlp_learner(
 def _network(sizes: tuple[int, ...], rng: np.random.Generator) -> nn.Sequential:
     """He's initial weights from the public seed; the global generator of torch is not touched."""
     layers: list[nn.Module] = []
-    for a, b in zip(sizes[:-1], sizes[1:], strict=True):
+    for a, b in pairwise(sizes):
         layer = nn.utils.skip_init(nn.Linear, a, b)
         with torch.no_grad():
             layer.weight.copy_(torch.from_numpy(rng.standard_normal((b, a)) * np.sqrt(2 / max(a, 1))))

@@ -94,8 +94,8 @@ class SavedEncoder:
         seen = float(np.isin(row_digests(graph.features)[labelled], self.prior.seen).mean())
         if seen > SEEN:
             raise InputError(
-                f"encoder {self.folder} must not have been fitted on labelled rows of this graph, got {seen:.0%} of them: it knows "
-                "their labels; leave encoder out, or give a classifier, and it is fitted out of fold"
+                f"encoder {self.folder} must not have been fitted on labelled rows of this graph, got {seen:.0%} of them: it "
+                "knows their labels; leave encoder out, or give a classifier, and it is fitted out of fold"
             )
 
     def probabilities(self, features: Features) -> np.ndarray:
@@ -120,7 +120,7 @@ def with_encoder(graph: Graph, encoder: Any, streams: Streams) -> tuple[Graph, F
     if isinstance(encoder, SavedEncoder):
         encoder.require_fit_for(graph)
         return graph.with_prior(encoder.probabilities(graph.features)), encoder
-    if isinstance(encoder, nn.Module) or isinstance(encoder, type):
+    if isinstance(encoder, nn.Module | type):
         raise InputError(
             f"encoder must be {KINDS}, got {encoder if isinstance(encoder, type) else type(encoder).__name__}: a class of "
             "scikit-learn needs its brackets, and a module a function that makes a new one for every fold (lambda d, C: ...)"
