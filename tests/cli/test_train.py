@@ -16,6 +16,7 @@ from caribou.cli import app
 from caribou.cli.train import parse_settings
 from caribou.errors import CaribouError, InputError
 from caribou.methods import METHODS
+from cli_support import run
 
 KEYS = {"method", "dataset", "epsilon", "delta", "unit", "test_accuracy", "val_accuracy", "epsilon_spent"}
 KEYS |= {

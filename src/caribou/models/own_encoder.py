@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -28,7 +28,7 @@ FOLDS = 5
 SEEN = 0.01
 """Share of the labelled rows that a saved encoder may have been fitted on: rows of two tables may be equal by chance."""
 
-Features = np.ndarray | sp.csr_array
+Features: TypeAlias = np.ndarray | sp.csr_array
 KINDS = (
     "class probabilities [n, C], a scikit-learn classifier, a function (columns, classes) -> torch module, or the folder of a "
     "saved run of votes-edp or mlp"

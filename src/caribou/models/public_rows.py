@@ -103,7 +103,9 @@ def row_digests(x: np.ndarray | sp.csr_array) -> np.ndarray:
     >>> bool(first == third), bool(first == second), bool((row_digests(sp.csr_array(rows)) == row_digests(rows)).all())
     (True, False, True)
     """
-    keys = np.random.default_rng(0).integers(1 << 63, size=x.shape[1], dtype=np.uint64) * np.uint64(2) + np.uint64(1)
+    keys: np.ndarray = np.random.default_rng(0).integers(1 << 63, size=x.shape[1], dtype=np.uint64) * np.uint64(
+        2
+    ) + np.uint64(1)
     found = np.zeros(x.shape[0], dtype=np.uint64)
     for first in range(0, x.shape[0], DIGESTED):
         part = sp.csr_array(x[first : first + DIGESTED], dtype=np.float32)
@@ -111,7 +113,7 @@ def row_digests(x: np.ndarray | sp.csr_array) -> np.ndarray:
         bits = part.data.view(np.uint32).astype(np.uint64) * keys[part.indices]
         sums = np.concatenate([[np.uint64(0)], np.cumsum(bits, dtype=np.uint64)])
         found[first : first + DIGESTED] = sums[part.indptr[1:]] - sums[part.indptr[:-1]]
-    return found.view(np.int64)
+    return np.asarray(found.view(np.int64))
 
 
 def as_dense(x: Any) -> np.ndarray:
