@@ -74,7 +74,8 @@ def opacus_sgd(graph: cb.Graph, epsilon: float) -> Callable[[], object]:
     train = torch.from_numpy(graph.split.train.copy())
     budget = cb.Budget(epsilon, 1e-5, "node")
     epochs = path_length_schedule(mu=budget_mu(budget), train_size=len(train)).steps
-    rows = MlpDp().fit_base(graph, budget_mu(budget), Streams(0), cb.NoiseSource.seeded(0)).rows
+    plan = MlpDp().plan_base(graph.sizes(budget.unit), budget_mu(budget))
+    rows = MlpDp().fit_base(plan, graph, Streams(0), cb.NoiseSource.seeded(0)).rows
     x = torch.from_numpy(rows.times(np.eye(rows.shape[1]))).float()
     y = torch.from_numpy(graph.labels.copy())
     model = torch.nn.Linear(x.size(1), graph.num_classes)
