@@ -58,6 +58,38 @@ def test_one_edge_moves_one_entry_by_one_over_all_small_graphs() -> None:
     assert touched > 100, "the scripts ask too little for this test to mean anything"
 
 
+def test_one_edge_moves_one_entry_whatever_the_alphabet_of_a_stage() -> None:
+    """Stages of two, twelve and five symbols, over all graphs of up to five nodes."""
+    rng = np.random.default_rng(4)
+    touched = 0
+    for nxg in nx.graph_atlas_g():
+        n = nxg.number_of_nodes()
+        if not 2 <= n <= 5:
+            continue
+        graph = graph_of(nxg)
+        for u, v in itertools.combinations(range(n), 2):
+            other = graph.without_edge(u, v) if graph.has_edge(u, v) else graph.with_edge(u, v)
+            stage_of = rng.integers(0, 4, n)
+            script = [
+                (stage_of == t, rng.random(n), rng.integers(0, symbols, n), rng.random(n) < 0.8, symbols)
+                for t, symbols in enumerate((2, 12, 5))
+            ]
+            boxes = [NoisyCounts(g, 2, VoteBudget(math.inf), NoiseSource.secure()) for g in (graph, other)]
+            answers = [[box.ask(*stage) for stage in script] for box in boxes]
+            assert [a.shape for a in answers[0]] == [(n, 2), (n, 12), (n, 5)]
+            moved = sum(np.abs(a - b).sum() for a, b in zip(*answers, strict=True))
+            assert moved in (0, 1)
+            touched += int(moved)
+    assert touched > 100, "the scripts ask too little for this test to mean anything"
+
+
+def test_a_symbol_must_be_in_the_alphabet_of_its_stage() -> None:
+    box = NoisyCounts(graph_of(nx.path_graph(3)), 2, VoteBudget(1.0), NoiseSource.secure())
+    everybody = np.ones(3, dtype=bool)
+    with pytest.raises(InputError, match=r"message must be a symbol in 0\.\.3"):
+        box.ask(everybody, np.zeros(3), np.array([0, 4, 1]), everybody, 4)
+
+
 def test_pairs_of_all_stages_are_disjoint() -> None:
     """On the complete graph every pair that is asked shows; over all stages none shows twice."""
     rng = np.random.default_rng(1)
@@ -192,7 +224,7 @@ def test_bad_questions() -> None:
         box.ask(np.zeros(2, dtype=bool), *good[1:])
     with pytest.raises(InputError, match="rank must be"):
         box.ask(np.ones(3, dtype=bool), np.full(3, np.nan), good[2])
-    with pytest.raises(InputError, match=r"message must be a class in 0\.\.1"):
+    with pytest.raises(InputError, match=r"message must be a symbol in 0\.\.1"):
         box.ask(np.ones(3, dtype=bool), good[1], np.full(3, 2))
     with pytest.raises(InputError, match="epsilon must be"):
         VoteBudget(-1.0)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,6 +18,7 @@ from caribou.datasets.chains import chain_graph, chain_spec
 from caribou.datasets.csbm import BlockModel, block_model, csbm_graph
 from caribou.datasets.files import read_graph, write_graph
 from caribou.datasets.table import CHAINS, PUBLIC
+from caribou.datasets.telling_features import GridGame, NeighbourFeatures, grid_game, neighbour_features
 from caribou.errors import InputError
 from caribou.graph import Graph
 from caribou.randomness import Streams
@@ -63,7 +65,8 @@ def load(
 
     Generated: ``chain-s``, ``chain-m``, ``chain-l``, ``chain-x``, each also with a number of chains per class
     (``chain-s:75``), and ``csbm`` with options (``csbm:nodes=500,homophily=0.9`` or keywords; see
-    `caribou.datasets.csbm.BlockModel`).
+    `caribou.datasets.csbm.BlockModel`). ``grid-game`` and ``neighbour-features``, also with a number of nodes
+    (``neighbour-features:500``): a neighbour's features tell the class, and its class does not.
 
     Public: taken from a file, else downloaded once. ``photo:connected`` leaves out nodes without an edge, as the paper does:
     a preparation of public benchmarks.
@@ -88,7 +91,7 @@ def load(
     if not isinstance(name, str):
         raise InputError(f"dataset must be the name of a data set, got {name!r}")
     base, colon, suffix = name.partition(":")
-    if base not in CHAINS and base != "csbm" and (base not in PUBLIC or (colon and suffix != public.CONNECTED)):
+    if base not in _GENERATED and (base not in PUBLIC or (colon and suffix != public.CONNECTED)):
         raise _unknown(name, base)
     if colon and base in PUBLIC and split == "public":
         raise InputError(f"split must be random for {name}, which has other nodes than its publisher's, got 'public'")
@@ -103,11 +106,34 @@ def load(
         raise InputError(f"{base} has no options, got {', '.join(sorted(options))}")
     if base in CHAINS:
         return chain_graph(chain_spec(name), seed)
+    if base in _TELLING:
+        return _telling_graph(name, seed)
     spec = PUBLIC[base]
     graph = public.public_graph(spec, data_dir)
     if colon:
         graph = replace(public.without_isolated(graph), classes_declared=True)
     return public.with_requested_split(graph, spec, split, seed)
+
+
+_TELLING: dict[str, type[GridGame] | type[NeighbourFeatures]] = {
+    "grid-game": GridGame,
+    "neighbour-features": NeighbourFeatures,
+}
+_GENERATED = (*CHAINS, "csbm", *_TELLING)
+
+
+def _telling_spec(name: str) -> GridGame | NeighbourFeatures:
+    base, colon, suffix = name.partition(":")
+    if not colon:
+        return _TELLING[base]()
+    if not re.fullmatch(r"[0-9]{1,9}", suffix):
+        raise InputError(f"the number of nodes in {base}:<number> must be a whole number, got {suffix!r}")
+    return _TELLING[base].of(int(suffix))
+
+
+def _telling_graph(name: str, seed: int) -> Graph:
+    spec = _telling_spec(name)
+    return grid_game(spec, seed, name) if isinstance(spec, GridGame) else neighbour_features(spec, seed, name)
 
 
 def published_delta(name: str) -> float:
@@ -124,6 +150,8 @@ def published_delta(name: str) -> float:
         edges = chain_spec(name).edges
     elif base == "csbm":
         edges = 2 * block_model(suffix, {}).edges
+    elif base in _TELLING:
+        edges = 2 * _telling_spec(name).edges
     elif base in PUBLIC:
         edges = PUBLIC[base].edges
     else:
@@ -132,7 +160,7 @@ def published_delta(name: str) -> float:
 
 
 def _unknown(name: str, base: str) -> InputError:
-    names = [*CHAINS, "csbm", *PUBLIC]
+    names = [*_GENERATED, *PUBLIC]
     close = difflib.get_close_matches(base.lower(), names, n=3)
     hint = f" (did you mean {' or '.join(close)}?)" if close else ""
     return InputError(
@@ -151,7 +179,7 @@ def available(data_dir: str | os.PathLike[str] | None = None) -> list[DatasetInf
         One record per data set.
 
     >>> [info.name for info in available() if info.kind == "generated"]
-    ['chain-s', 'chain-m', 'chain-l', 'chain-x', 'csbm']
+    ['chain-s', 'chain-m', 'chain-l', 'chain-x', 'csbm', 'grid-game', 'neighbour-features']
     """
     folder = public.data_folder(data_dir)
     chains = [
@@ -163,10 +191,14 @@ def available(data_dir: str | os.PathLike[str] | None = None) -> list[DatasetInf
     blocks = DatasetInfo(
         "csbm", "generated", model.nodes, 2 * model.edges, model.features, model.classes, source, "generated"
     )
+    telling = [
+        DatasetInfo(name, "generated", t.nodes, 2 * t.edges, t.features, t.classes, t.source, "generated")
+        for name, t in ((name, _telling_spec(name)) for name in _TELLING)
+    ]
     known = []
     for s in PUBLIC.values():
         file = public.find_file(s, folder)
         absent = "needs download" if s.download else "needs file"
         where = absent if file is None else str(file)
         known.append(DatasetInfo(s.name, "public", s.nodes, s.edges, s.features, s.classes, s.source, where))
-    return [*chains, blocks, *known]
+    return [*chains, blocks, *telling, *known]

@@ -1,8 +1,9 @@
 """Votes: every pair of nodes is asked at most once, at any depth. Pure epsilon-DP or exact mu-GDP at edge level.
 
-A stage lets some nodes send one class each over their edges to some receivers, and releases, per receiver and class, the
-number of messages plus noise. Who may send, who receives and which end of a pair sends are functions of public values and of
-earlier releases. One edge therefore adds 1 to at most one entry of the whole transcript.
+A stage lets some nodes send one symbol each over their edges to some receivers, and releases, per receiver and symbol, the
+number of messages plus noise. The alphabet of a stage is finite: classes, codes of public features, or pairs of both. Alphabet,
+senders, messages, receivers and which end of a pair sends are functions of public values and of earlier releases. One edge
+therefore adds 1 to at most one entry of the whole transcript.
 """
 
 from __future__ import annotations
@@ -95,6 +96,7 @@ class CountQuery:
     place: np.ndarray  # [n], int32
     receives: np.ndarray  # [n], bool
     message: np.ndarray  # [n], int32
+    symbols: int  # size of the alphabet of this stage
 
     @property
     def parts(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -121,19 +123,29 @@ class QueryOnceGuard:
                 f"present must be {nodes} booleans, got {self._present.dtype} of shape {self._present.shape}"
             )
 
-    def query(self, new: np.ndarray, rank: np.ndarray, message: np.ndarray, receives: np.ndarray | None) -> CountQuery:
+    def query(
+        self,
+        new: np.ndarray,
+        rank: np.ndarray,
+        message: np.ndarray,
+        receives: np.ndarray | None,
+        symbols: int | None = None,
+    ) -> CountQuery:
         """The next stage; a node that is new a second time is an error, before any edge is read."""
         receives = np.ones(self.nodes, dtype=bool) if receives is None else receives
-        self._check(new, rank, message, receives)
+        symbols = self.classes if symbols is None else symbols
+        self._check(new, rank, message, receives, symbols)
         place = np.full(self.nodes, self.nodes, dtype=np.int32)
         place[new] = np.argsort(np.argsort(rank[new], kind="stable"), kind="stable")
         can_receive = receives & ~self._was_new & ~self._present
         self._was_new = self._was_new | new
         self.stages += 1
         sent = np.where(new, message, 0).astype(np.int32)
-        return CountQuery(self.stages, place, can_receive, sent)
+        return CountQuery(self.stages, place, can_receive, sent, symbols)
 
-    def _check(self, new: np.ndarray, rank: np.ndarray, message: np.ndarray, receives: np.ndarray) -> None:
+    def _check(
+        self, new: np.ndarray, rank: np.ndarray, message: np.ndarray, receives: np.ndarray, symbols: int
+    ) -> None:
         for name, mask in (("new", new), ("receives", receives)):
             if mask.shape != (self.nodes,) or mask.dtype != bool:
                 raise InputError(f"{name} must be {self.nodes} booleans, got {mask.dtype} of shape {mask.shape}")
@@ -143,13 +155,13 @@ class QueryOnceGuard:
         if rank.shape != (self.nodes,) or not np.isfinite(rank[new]).all():
             raise InputError(f"rank must be {self.nodes} numbers, got shape {rank.shape}")
         sent = message[new]
-        if message.shape != (self.nodes,) or (len(sent) and not 0 <= sent.min() <= sent.max() < self.classes):
-            raise InputError(f"message must be a class in 0..{self.classes - 1} for every new node")
+        if message.shape != (self.nodes,) or (len(sent) and not 0 <= sent.min() <= sent.max() < symbols):
+            raise InputError(f"message must be a symbol in 0..{symbols - 1} for every new node")
 
 
-def stage_counts(rows: Rows, first: int, query: CountQuery, classes: int) -> np.ndarray:
-    """The exact counts of one stage for consecutive rows from ``first`` on, [rows, C]. Private: noise is still to be added."""
-    return count_votes(rows, first, *query.parts, classes)
+def stage_counts(rows: Rows, first: int, query: CountQuery) -> np.ndarray:
+    """The exact counts of one stage for consecutive rows from ``first`` on, [rows, symbols]. Private: noise is to be added."""
+    return count_votes(rows, first, *query.parts, query.symbols)
 
 
 class NoisyCounts:
@@ -178,18 +190,24 @@ class NoisyCounts:
         return self._guard.stages
 
     def ask(
-        self, new: np.ndarray, rank: np.ndarray, message: np.ndarray, receives: np.ndarray | None = None
+        self,
+        new: np.ndarray,
+        rank: np.ndarray,
+        message: np.ndarray,
+        receives: np.ndarray | None = None,
+        symbols: int | None = None,
     ) -> np.ndarray:
-        """One stage: the new nodes send one class each to all that were never new before, and to each other once.
+        """One stage: the new nodes send one symbol each to all that were never new before, and to each other once.
 
         new: [n] bool; rank: [n], between two new nodes the one of smaller rank sends (ties: the smaller index); message: [n], the
-        class of every new node; receives: [n] bool, who may receive (default: all). Returns [n, C]: noisy counts
-        (integers, unless the noise is Gaussian), with zero rows for nodes that cannot receive in this stage.
+        symbol of every new node; receives: [n] bool, who may receive (default: all); symbols: the size of this stage's alphabet
+        (default: the number of classes). Returns [n, symbols]: noisy counts (integers, unless the noise is Gaussian), with zero
+        rows for nodes that cannot receive in this stage.
         """
-        query = self._guard.query(new, rank, message, receives)
-        counts = stage_counts(self._rows, 0, query, self.classes)
+        query = self._guard.query(new, rank, message, receives, symbols)
+        counts = stage_counts(self._rows, 0, query)
         rows = np.flatnonzero(query.receives)
         answer = self.budget.perturbed(counts[rows], self._noise)
-        released = np.zeros((self.nodes, self.classes), dtype=answer.dtype)
+        released = np.zeros((self.nodes, query.symbols), dtype=answer.dtype)
         released[rows] = answer
         return released

@@ -81,6 +81,67 @@ def _pooled(
     return alpha * np.eye(C) + beta * np.tile(shares, (C, 1))
 
 
+def symbol_rates(counts: np.ndarray, labels: np.ndarray, exposure: np.ndarray, classes: int) -> np.ndarray:
+    """R[k, s], expected messages of symbol s of a node of class k, by empirical Bayes: class means, shrunk to the mean of all.
+
+    Symbols need not be classes, so no shape of R is expected. Some are much rarer than others, so what is shrunk is the ratio to
+    the mean, with a variance of ratios that is the same for all symbols. -> [C, S]
+
+    Args:
+        counts: [n, S], released about nodes whose labels are known.
+        labels: [n].
+        exposure: [n], the share of all senders that could have sent to the node.
+        classes: C.
+
+    >>> counts = np.array([[4, 0], [6, 0], [0, 5], [0, 5]] * 20)
+    >>> symbol_rates(counts, np.array([0, 0, 1, 1] * 20), np.full(80, 0.5), 2).round(1).tolist()
+    [[10.0, 0.1], [0.1, 10.0]]
+    """
+    pooled = counts.sum(axis=0) / max(float(exposure.sum()), 1e-9)
+    pooled = np.maximum(pooled, 0.01 * max(float(pooled.sum()), 1e-3) / counts.shape[1])
+    gap, variance = np.zeros((classes, len(pooled))), np.full((classes, len(pooled)), np.inf)
+    for k in range(classes):
+        votes, seen = counts[labels == k], max(float(exposure[labels == k].sum()), 1e-9)
+        if len(votes) > 1:
+            gap[k] = votes.sum(axis=0) / seen / pooled - 1
+            variance[k] = np.maximum(len(votes) * votes.var(axis=0), 1e-3) / (seen * pooled) ** 2
+    weight = 1 / variance**2
+    t2 = max(
+        0.0, float((weight * (gap**2 - np.where(np.isfinite(variance), variance, 0))).sum() / max(weight.sum(), 1e-300))
+    )
+    return pooled * np.maximum(1 + t2 / (t2 + variance) * gap, 0.02)
+
+
+def message_information(counts: np.ndarray, labels: np.ndarray, classes: int, excess: float = 0.0) -> float:
+    """What messages tell about the receiver's class: sum_k pi_k sum_s ((m_ks - m_s)^2 - v_ks) / V_s.
+
+    m_ks: mean count of symbol s at receivers of class k; m_s, V_s: mean and variance of all; v_ks: the sampling variance of m_ks.
+    It is subtracted, so that messages without meaning have an expected information of about 0, however noisy.
+
+    Args:
+        counts: [n, S], noisy counts of receivers with known labels.
+        labels: [n].
+        classes: C.
+        excess: variance of noise that a count would not have if these symbols were sent alone.
+
+    >>> rng = np.random.default_rng(0)
+    >>> labels = np.arange(2000) % 2
+    >>> telling = message_information(rng.poisson(np.where(labels[:, None] == [0, 1], 1.5, 0.5)), labels, 2)
+    >>> nothing = message_information(rng.poisson(1.0, (2000, 2)), labels, 2)
+    >>> round(telling, 1), abs(round(nothing, 1))
+    (0.4, 0.0)
+    """
+    mean, variance = counts.mean(axis=0), counts.var(axis=0)
+    variance = np.maximum(variance - excess, 0.05 * variance + 1e-9)
+    total = 0.0
+    for k in range(classes):
+        votes = counts[labels == k]
+        if len(votes) > 1:
+            scatter = votes.var(axis=0, ddof=1) / len(votes)
+            total += len(votes) / len(counts) * float((((votes.mean(axis=0) - mean) ** 2 - scatter) / variance).sum())
+    return total
+
+
 @dataclass(frozen=True)
 class CountModel:
     """The distribution of a noisy count: Poisson or negative binomial, plus the noise of the budget.
@@ -147,8 +208,8 @@ class CountModel:
         return p @ np.exp(-0.5 * (gap * self.budget.mu) ** 2)
 
     def log_likelihood(self, counts: np.ndarray, rates: np.ndarray) -> np.ndarray:
-        """L[v, k, t] = sum_c log P(counts[v, c] | MULTIPLIERS[t] rates[k, c]). [n, C], [C, C] -> [n, C, T]."""
-        table = self.log_table(MULTIPLIERS[:, None, None] * rates)  # [T, C, C, s]
+        """L[v, k, t] = sum_s log P(counts[v, s] | MULTIPLIERS[t] rates[k, s]). [n, S], [C, S] -> [n, C, T]."""
+        table = self.log_table(MULTIPLIERS[:, None, None] * rates)  # [T, C, S, points]
         points = self.points()
         place = (scaled_down(counts) - points[0]) / (points[1] - points[0])
         index = np.clip(np.rint(place), 0, len(points) - 1).astype(np.int64)

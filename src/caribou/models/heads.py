@@ -25,12 +25,13 @@ FOLDS = 4
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """What is known about each node. All arrays are [n, C].
+    """What is known about each node.
 
     Args:
-        prior: log probabilities without the release.
-        evidence: log likelihoods of what was released about the node.
-        counts: the votes, or sums of messages, that it received.
+        prior: [n, C], log probabilities without the release.
+        evidence: [n, C], log likelihoods of what was released about the node.
+        counts: [n, C], the votes, or sums of messages, that it received.
+        codes: [n, M], how often it received each of M symbols that are no classes; None: there are none.
 
     >>> Evidence.of_prior(np.log(np.array([[0.9, 0.1]]))).counts.tolist()
     [[0.0, 0.0]]
@@ -39,6 +40,7 @@ class Evidence:
     prior: np.ndarray
     evidence: np.ndarray
     counts: np.ndarray
+    codes: np.ndarray | None = None
 
     @classmethod
     def of_prior(cls, prior: np.ndarray) -> Evidence:
@@ -47,11 +49,12 @@ class Evidence:
 
     def rows(self, index: np.ndarray) -> Evidence:
         """The rows of some nodes. [m] -> m rows."""
-        return Evidence(self.prior[index], self.evidence[index], self.counts[index])
+        codes = None if self.codes is None else self.codes[index]
+        return Evidence(self.prior[index], self.evidence[index], self.counts[index], codes)
 
     def plus(self, evidence: np.ndarray, counts: np.ndarray) -> Evidence:
         """The sum with further evidence, [n, C], and counts, [n, C]."""
-        return Evidence(self.prior, self.evidence + evidence, self.counts + counts)
+        return Evidence(self.prior, self.evidence + evidence, self.counts + counts, self.codes)
 
 
 class Head(Protocol):
@@ -107,12 +110,12 @@ class BayesHead:
 
 @dataclass(frozen=True, eq=False)
 class RidgeHead:
-    """The Bayes head plus splines of the counts (shared over classes) and a linear map of standardised prior and counts.
+    """The Bayes head plus splines of the counts (shared over classes) and a linear map of standardised prior, counts and codes.
 
     Args:
-        theta: weights of prior and evidence, bias [C], splines [len(KNOTS)], linear map [3 C, C] in rows; one vector.
-        centre: [3 C], means of prior, counts and clipped counts.
-        spread: [3 C], their standard deviations.
+        theta: weights of prior and evidence, bias [C], splines [len(KNOTS)], linear map [3 C + 2 M, C] in rows; one vector.
+        centre: [3 C + 2 M], means of prior, counts, clipped counts, and of codes and clipped codes, if there are any.
+        spread: [3 C + 2 M], their standard deviations.
     """
 
     theta: np.ndarray
@@ -308,7 +311,10 @@ def cross_entropies(scores: np.ndarray, labels: np.ndarray) -> np.ndarray:
 
 
 def _columns(e: Evidence) -> np.ndarray:
-    return np.concatenate([e.prior, e.counts, np.clip(e.counts, -1, 4)], axis=1)
+    columns = [e.prior, e.counts, np.clip(e.counts, -1, 4)]
+    if e.codes is not None:
+        columns += [e.codes, np.clip(e.codes, -1, 4)]
+    return np.concatenate(columns, axis=1)
 
 
 def _splines(counts: np.ndarray) -> np.ndarray:

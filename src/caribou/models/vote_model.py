@@ -73,18 +73,19 @@ class VoteModel:
         )
 
 
-def voters(p: np.ndarray, message: np.ndarray, class_sizes: np.ndarray) -> np.ndarray:
-    """X[j, c]: voters of true class j that send c, as a share of the training nodes of class j.
+def voters(p: np.ndarray, message: np.ndarray, class_sizes: np.ndarray, symbols: int | None = None) -> np.ndarray:
+    """X[j, s]: voters of true class j that send s, as a share of the training nodes of class j. -> [C, symbols]
 
     Args:
         p: [m, C], class probabilities of the voters.
         message: [m], what they send.
         class_sizes: [C], training nodes by class.
+        symbols: size of the alphabet (default: C).
 
     >>> voters(np.array([[1.0, 0.0], [0.5, 0.5]]), np.array([0, 1]), np.array([2, 1])).tolist()
     [[0.5, 0.25], [0.0, 0.5]]
     """
-    sent = np.eye(p.shape[1])[message]
+    sent = np.eye(p.shape[1] if symbols is None else symbols)[message]
     return p.T @ sent / class_sizes[:, None]
 
 

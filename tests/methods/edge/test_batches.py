@@ -101,7 +101,7 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> Recorded:
 def counts_of(batch: tuple[np.ndarray, list[tuple[np.ndarray, ...]]], graph: cb.Graph) -> np.ndarray:
     present, stages = batch
     box = NoisyCounts(graph, 3, VoteBudget(math.inf), NoiseSource.secure(), present)
-    return np.stack([box.ask(*stage) for stage in stages])
+    return np.concatenate([box.ask(*stage).ravel() for stage in stages])
 
 
 def toggled(graph: cb.Graph, u: int, v: int) -> cb.Graph:
@@ -155,7 +155,8 @@ def test_one_edge_moves_one_entry_of_the_whole_stream_by_one(recorded: Recorded,
 def test_a_stream_that_asks_an_old_pair_again_is_rejected(recorded: Recorded, monkeypatch: pytest.MonkeyPatch) -> None:
     """A method that lets everybody receive is held back by the guard; without the guard the attack finds it."""
     careless = [
-        (present, [(*stage[:3], np.ones(len(present), dtype=bool)) for stage in stages]) for present, stages in recorded
+        (present, [(*stage[:3], np.ones(len(present), dtype=bool), *stage[4:]) for stage in stages])
+        for present, stages in recorded
     ]
     assert max(moves(careless, some_pairs(), (True, True, True))) == 1
     monkeypatch.setattr(edge_votes, "QueryOnceGuard", AsksOldPairsAgain)

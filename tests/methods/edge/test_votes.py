@@ -52,7 +52,7 @@ def test_the_graph_is_unchanged_and_the_transcript_holds_integers() -> None:
     fitted = fit(VotesEdge(max_rounds=2), 2.0)
     assert before == (GRAPH.indices.tobytes(), GRAPH.features.tobytes(), GRAPH.labels.tobytes())
     counts = transcript(fitted)
-    assert 1 <= len(counts) <= 3
+    assert 1 <= len(counts) <= 4
     assert all(c.dtype == np.int64 for c in counts.values())
 
 
@@ -79,7 +79,7 @@ def test_replaying_a_transcript_on_a_neighbouring_graph_moves_one_entry(monkeypa
     original = mechanism.NoisyCounts.ask
 
     def recorded(self: mechanism.NoisyCounts, *arguments: np.ndarray) -> np.ndarray:
-        asked.append(tuple(np.array(a) for a in arguments))
+        asked.append(arguments)
         return original(self, *arguments)
 
     monkeypatch.setattr(mechanism.NoisyCounts, "ask", recorded)
@@ -88,7 +88,7 @@ def test_replaying_a_transcript_on_a_neighbouring_graph_moves_one_entry(monkeypa
 
     def replay(graph: cb.Graph) -> np.ndarray:
         box = mechanism.NoisyCounts(graph, 3, mechanism.VoteBudget(math.inf), NoiseSource.secure())
-        return np.stack([box.ask(*arguments) for arguments in asked])
+        return np.concatenate([box.ask(*arguments).ravel() for arguments in asked])
 
     whole = replay(GRAPH)
     edges = GRAPH.edge_index[:, GRAPH.edge_index[0] < GRAPH.edge_index[1]]

@@ -321,7 +321,7 @@ class Caribou:
     ) -> Decoded | None:
         if plan.parts["votes"] is None:
             return None
-        votes = VotesEdge(metric=self.metric, class_weight=self.class_weight)
+        votes = VotesEdge(metric=self.metric, class_weight=self.class_weight, alphabet="class")
         return run_rounds(votes, graph, np.exp(view.own), plan.parts["votes"], streams, noise.stream("votes"))
 
     def layer_of(self, start: np.ndarray, theta: np.ndarray | None = None) -> BoundedLayer:

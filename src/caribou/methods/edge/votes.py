@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,9 +22,15 @@ from caribou.mechanisms.noise_source import NoiseSource
 from caribou.memory import DOUBLE, require_memory
 from caribou.methods.base import Outputs, require_unit
 from caribou.methods.edge.batches import BatchRules, batch_arrays, decode_batch
+from caribou.methods.edge.code_votes import decode_code_batch, decode_codes
+from caribou.methods.edge.count_fit import fit_counts
+from caribou.methods.edge.pilot import LOUDEST, Pilot, pilot_share
+from caribou.methods.edge.vote_roles import VoteRoles
 from caribou.models.class_prior import class_probabilities, probabilities_by
-from caribou.models.count_likelihood import MULTIPLIERS, CountModel, class_evidence, multiplier_weights, vote_rates
-from caribou.models.heads import Evidence, choose_head_by_folds, cross_entropies, fit_bayes_head, fit_prior_head
+from caribou.models.code_vote_model import CodeVoteModel
+from caribou.models.count_likelihood import MULTIPLIERS, CountModel, class_evidence, vote_rates
+from caribou.models.feature_codes import FeatureCodes
+from caribou.models.heads import Evidence, choose_head_by_folds
 from caribou.models.objective import Objective
 from caribou.models.progress import tell
 from caribou.models.vote_model import VoteModel, vote_scale, voters
@@ -34,7 +41,8 @@ from caribou.privacy.plan import Link, ReleasePlan
 from caribou.privacy.sizes import Sizes
 from caribou.randomness import Streams
 
-EM_NODES = 3000
+SYMBOLS = 128
+"""Classes times codes, at most: more would make counts of one symbol rare."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +56,9 @@ class VotesEdge:
     chooses the checkpoints of the prior and, out of fold on calibration nodes, the head and whether later rounds are kept
     (None: accuracy and cross-entropy).
     ``class_weight``: "balanced" gives every class the same weight in the losses, None every node.
+    ``alphabet``: what nodes say: their "class", or the "code" of their features; "auto" lets a pilot say both, and takes what
+    tells its neighbours more. ``pilot``: the share of the labelled nodes in it (None: none where own features tell
+    most of the class, 0.1, or 0.3 where they tell nothing). ``codes``: how many codes there are at most.
 
     Formal guarantee: the transcript is budget.epsilon-DP at edge level, with Gaussian noise (budget.epsilon, budget.delta)-DP
     (docs/privacy.md, Theorem 4); everything else is computed from it and from public values.
@@ -63,6 +74,9 @@ class VotesEdge:
     noise: str = "discrete_laplace"
     metric: str | None = None
     class_weight: str | None = None
+    alphabet: str = "auto"
+    pilot: float | None = None
+    codes: int = 8
 
     def __post_init__(self) -> None:
         _ = self.objective  # checks its own settings
@@ -71,6 +85,10 @@ class VotesEdge:
         integer(at_least=1, max_rounds=self.max_rounds)
         open_unit_interval(calibration=self.calibration)
         one_of(("discrete_laplace", "gaussian"), noise=self.noise)
+        one_of(("auto", "class", "code"), alphabet=self.alphabet)
+        if self.pilot is not None and not 0 < self.pilot <= 1 - self.calibration:
+            raise InputError(f"pilot must be in (0, 1 - calibration = {1 - self.calibration:g}], got {self.pilot!r}")
+        integer(at_least=2, codes=self.codes)
 
     @property
     def takes_prior(self) -> bool:
@@ -85,6 +103,16 @@ class VotesEdge:
     def settings(self) -> Mapping[str, Any]:
         """The public settings."""
         return asdict(self)
+
+    def pilot_share(self, roles: VoteRoles, budget: VoteBudget) -> float:
+        """The share of the labelled nodes in the pilot. A public rule: under loud noise a pilot would tell nothing."""
+        if self.alphabet != "auto" or budget.noise_variance > LOUDEST:
+            return 0.0
+        return min(pilot_share(roles) if self.pilot is None else self.pilot, 1 - self.calibration)
+
+    def most_codes(self, classes: int) -> int:
+        """How many codes there are at most. Public."""
+        return max(2, min(self.codes, SYMBOLS // classes))
 
     def vote_budget(self, budget: Budget) -> VoteBudget:
         """What the votes may spend if the whole budget is theirs."""
@@ -125,7 +153,8 @@ class VotesEdge:
         self, sizes: Sizes, budget: Budget, weights: Mapping[str, np.ndarray], link: Link | None, batch: int
     ) -> ReleasePlan:
         """The transcript of a later batch of a growing graph; ``link``: the release that pays for it, None if it pays itself."""
-        VoteModel.from_arrays(weights)  # a model that lacks it is refused before anything is charged
+        if not CodeVoteModel.is_in(weights):
+            VoteModel.from_arrays(weights)  # a model that lacks it is refused before anything is charged
         plan = self._plan(sizes, budget, f"votes-edp, batch {batch}")
         assumptions = () if link is None else (link.assumption(batch),)
         return replace(plan, assumptions=assumptions, public_parameters={**plan.public_parameters, "batch": batch})
@@ -139,17 +168,13 @@ class VotesEdge:
         noise: NoiseSource,
     ) -> Outputs:
         """Ask the pairs of arrivals. Rows of nodes that were there stay as they were released: nothing is asked about them."""
-        rules = BatchRules(self.voter_confidence, self.round_confidence, self.max_rounds)
-        before = released["probabilities"]
-        p, transcript = decode_batch(
-            rules,
-            grown,
-            probabilities_by(weights, grown.graph)[~grown.present],
-            VoteModel.from_arrays(weights),
-            before,
-            plan.parts["votes"],
-            noise,
-        )
+        before, votes = released["probabilities"], plan.parts["votes"]
+        prior = probabilities_by(weights, grown.graph)[~grown.present]
+        if CodeVoteModel.is_in(weights):
+            p, transcript = decode_code_batch(grown, prior, CodeVoteModel.from_arrays(weights), votes, noise)
+        else:
+            rules = BatchRules(self.voter_confidence, self.round_confidence, self.max_rounds)
+            p, transcript = decode_batch(rules, grown, prior, VoteModel.from_arrays(weights), before, votes, noise)
         probabilities = np.concatenate([before, p])
         after = {**released, **batch_arrays(grown.batch, transcript), "probabilities": probabilities}
         return Outputs(probabilities, after, weights)
@@ -203,7 +228,7 @@ class Decoded:
 
     scores: np.ndarray
     transcript: Mapping[str, np.ndarray]
-    learned: VoteModel
+    learned: VoteModel | CodeVoteModel
 
     @property
     def probabilities(self) -> np.ndarray:
@@ -222,56 +247,72 @@ def run_rounds(
     budget.event at edge level (docs/privacy.md, Theorem 4). The prior must be public or already paid for.
     """
     n, C, rounds = graph.num_nodes, graph.num_classes, settings.max_rounds + 1
-    require_memory(DOUBLE * n * C * (rounds + 8), f"the answers of up to {rounds} rounds to {n:,} nodes in {C} classes")
-    counts = NoisyCounts(graph, graph.num_classes, budget, noise)
-    decoder = _Decoder(settings, graph, prior, counts, streams)
+    M = settings.most_codes(C)
+    require_memory(
+        DOUBLE * n * C * (rounds + M + 8), f"the answers of up to {rounds} rounds to {n:,} nodes in {C} classes"
+    )
+    roles = VoteRoles.of(graph, prior, settings.calibration, settings.objective, streams.generator("votes"))
+    noisy_counts = NoisyCounts(graph, C, budget, noise)
+    pilot, transcript = None, {}
+    share = settings.pilot_share(roles, budget)
+    if settings.alphabet == "code" or share > 0:
+        codes = FeatureCodes.of(graph.features, M, streams.generator("codes"))
+        code = codes(graph.features)
+        if share > 0 and codes.count > 1:
+            pilot = Pilot.ask(noisy_counts, roles, code, share)
+            transcript["pilot"] = pilot.counts
+        if settings.alphabet == "code" or (pilot is not None and pilot.prefers_code(roles, budget)):
+            tell("codes", 1)
+            scores, released, taught = decode_codes(noisy_counts, roles, codes, code, pilot, settings.objective)
+            return Decoded(scores, {**transcript, **released}, taught)
+    decoder = _Decoder(settings, roles, noisy_counts, pilot)
     scores = decoder.later_rounds(decoder.first_round())
-    return Decoded(scores, decoder.transcript, decoder.learned())
+    return Decoded(scores, {**transcript, **decoder.transcript}, decoder.learned())
 
 
 class _Decoder:
-    """One run: the public roles of the nodes and what has been released so far."""
+    """One run of class messages: who has been asked, and what has been released so far."""
 
     def __init__(
-        self, settings: VotesEdge, graph: Graph, prior: np.ndarray, noisy_counts: NoisyCounts, streams: Streams
+        self, settings: VotesEdge, roles: VoteRoles, noisy_counts: NoisyCounts, pilot: Pilot | None = None
     ) -> None:
-        self.settings, self.noisy_counts = settings, noisy_counts
-        self.n, self.C = graph.num_nodes, graph.num_classes
-        split, labels = graph.for_learning(public=True)
-        self.labels = np.array(labels)
-        # Validation nodes vote as training nodes do. No choice below is made on them alone, so nothing is lost by it, and the
-        # others receive a seventh more votes.
-        rng = streams.generator("votes")
-        train = rng.permutation(np.concatenate([split.train, split.val]))
-        self.train, self.rng = train, rng
-        # the last of the order: calibration node number i receives the votes of the training nodes before it
-        self.before_calibration = np.arange(len(train) - max(1, round(settings.calibration * len(train))), len(train))
-        self.calibration = train[self.before_calibration]
-        self.in_train = np.zeros(self.n, dtype=bool)
-        self.in_train[train] = True
-        self.log_prior = np.log(np.clip(prior, 1e-4, 1))
-        self.prior_head = fit_prior_head(self.log_prior[train], self.labels[train], settings.objective)
-        self.p0 = softmax(self.prior_head(Evidence.of_prior(self.log_prior)), axis=1)
+        self.settings, self.roles, self.noisy_counts, self.pilot = settings, roles, noisy_counts, pilot
+        self.n, self.C = roles.nodes, roles.classes
+        self.labels, self.log_prior, self.p0 = roles.labels, roles.log_prior, roles.p0
+        self.calibration, self.in_train = roles.calibration, roles.labelled
+        self.train = roles.order[0 if pilot is None else len(pilot.senders) :]  # the pilot's senders have been asked
+        # calibration node number i receives the votes of the training nodes before it
+        self.before_calibration = np.arange(len(self.train) - len(self.calibration), len(self.train))
         self.guess = self.p0.argmax(axis=1)
         self.knowing = ~self.in_train & (self.p0.max(axis=1) > settings.voter_confidence)
         self.open = ~self.in_train & ~self.knowing
-        self.class_sizes = np.maximum(np.bincount(self.labels[train], minlength=self.C), 1)
+        self.class_sizes = np.maximum(np.bincount(self.labels[self.train], minlength=self.C), 1)
         self.transcript: dict[str, np.ndarray] = {}
 
     def first_round(self) -> np.ndarray:
         """Labelled nodes and nodes the encoder is sure of vote; rates, likelihood and head are fitted on the answers."""
         counts = self._ask_first()
         rates = self._rates(counts)
-        evidence, joint = self._best_count_model(counts, rates)
         self.rates = rates["labelled"]
+        fitted = fit_counts(
+            partial(self._likelihood, counts, rates),
+            self.roles,
+            self.noisy_counts.budget,
+            np.concatenate(list(self._groups().values())),
+            self.settings.objective,
+        )
+        self.count_model, self.multipliers, self.joint = fitted.model, fitted.multipliers, fitted.joint
         # Calibration nodes receive votes only of those before them; their counts are brought to those of an unlabelled node.
         received = np.ones(self.n)
         received[self.calibration] = self.before_calibration / len(self.train)
-        self.known = Evidence(self.log_prior, evidence, counts / np.maximum(received, 0.25)[:, None])
-        self.joint = joint
+        votes = counts / np.maximum(received, 0.25)[:, None]
+        if self.pilot is not None:
+            more = self.pilot.class_counts
+            votes = votes + more * self._wiener(more[self.roles.receives], self.pilot.codes)
+        self.known = Evidence(self.log_prior, fitted.evidence, votes)
         cal = self.calibration
         self.head, _ = choose_head_by_folds(
-            self.known.rows(cal), self.labels[cal], self.prior_head, self.rng, self.settings.objective
+            self.known.rows(cal), self.labels[cal], self.roles.prior_head, self.roles.rng, self.settings.objective
         )
         return self.head(self.known)
 
@@ -280,9 +321,9 @@ class _Decoder:
         rank[self.train] = np.arange(len(self.train))
         rank[self.knowing] = len(self.train) + 1 - self.p0.max(axis=1)[self.knowing]
         message = np.where(self.in_train, self.labels, self.guess)
-        receives = ~self.in_train
-        receives[self.calibration] = True
-        counts = self.noisy_counts.ask(self.in_train | self.knowing, rank, message, receives)
+        new = self.knowing.copy()
+        new[self.train] = True
+        counts = self.noisy_counts.ask(new, rank, message, self.roles.receives)
         self.transcript["round_1"] = counts
         return counts
 
@@ -306,34 +347,27 @@ class _Decoder:
         """X[j, c]: voters of true class j that send c, as a share of the training nodes of class j."""
         return voters(p[who], message[who], self.class_sizes)
 
-    def _best_count_model(self, counts: np.ndarray, rates: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-        """Poisson or overdispersed: whichever explains the calibration nodes better."""
-        groups = {
+    def _groups(self) -> dict[str, np.ndarray]:
+        """The receivers of the first round."""
+        return {
             "open": np.flatnonzero(self.open),
             "knowing": np.flatnonzero(self.knowing),
             "calibration": self.calibration,
         }
-        cal = self.calibration
-        weights = self.p0.copy()
-        weights[cal] = np.eye(self.C)[self.labels[cal]]
-        best: tuple[float, np.ndarray, np.ndarray, CountModel, np.ndarray] | None = None
-        for overdispersed in (False, True):
-            model = CountModel(self.noisy_counts.budget, overdispersed)
-            L = np.zeros((self.n, self.C, len(MULTIPLIERS)))
-            for group, rows in groups.items():
-                L[rows] = model.log_likelihood(counts[rows], rates[group])
-            receivers = np.concatenate(list(groups.values()))
-            some = receivers[:: max(1, len(receivers) // EM_NODES)]
-            g = multiplier_weights(L[some], weights[some])
-            joint = L + np.log(g)
-            evidence = class_evidence(joint)
-            known = Evidence(self.log_prior[cal], evidence[cal], counts[cal].astype(np.float64))
-            head = fit_bayes_head(known, self.labels[cal], self.settings.objective)
-            loss = float(cross_entropies(head(known), self.labels[cal]).mean())
-            if best is None or loss < best[0]:
-                best = (loss, evidence, joint, model, g)
-        _, evidence, joint, self.count_model, self.multipliers = best  # type: ignore[misc]
-        return evidence, joint
+
+    def _likelihood(self, counts: np.ndarray, rates: Mapping[str, np.ndarray], model: CountModel) -> np.ndarray:
+        L = np.zeros((self.n, self.C, len(MULTIPLIERS)))
+        for group, rows in self._groups().items():
+            L[rows] = model.log_likelihood(counts[rows], rates[group])
+            if self.pilot is not None:
+                by_class = self.pilot.rates_by_class(self.rates, self.roles, self.class_sizes)
+                L[rows] += self.pilot.class_log_likelihood(model, by_class, rows)
+        return L
+
+    def _wiener(self, votes: np.ndarray, entries: int = 1) -> float:
+        """The share of the variance of votes that is not noise; the noise of several entries adds up."""
+        spread = float(votes.var())
+        return max(0.0, 1 - entries * self.noisy_counts.budget.noise_variance / spread) if spread > 0 else 0.0
 
     def later_rounds(self, scores: np.ndarray) -> np.ndarray:
         """Newly confident nodes vote to the uninformed ones until nobody new is confident; then all that is left is asked."""
@@ -357,7 +391,7 @@ class _Decoder:
     def learned(self) -> VoteModel:
         """What the rounds taught, for nodes that arrive later."""
         return VoteModel(
-            self.prior_head,
+            self.roles.prior_head,
             self.rates,
             self.class_sizes,
             self.count_model.overdispersed,
@@ -400,8 +434,6 @@ class _Decoder:
         self.joint[receivers] += L
         more = np.zeros_like(known.evidence)
         more[receivers] = class_evidence(self.joint[receivers]) - before
-        spread = votes.var()
-        wiener = max(0.0, 1 - self.noisy_counts.budget.noise_variance / spread) if spread > 0 else 0.0
         extra = np.zeros_like(known.counts)
-        extra[receivers] = votes * wiener
+        extra[receivers] = votes * self._wiener(votes)
         return known.plus(more, extra)

@@ -1,0 +1,115 @@
+"""Feature codes: every node's features in one of a few words, found by k-means on public rows. They never read an edge."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.sparse.linalg import svds
+
+from caribou.models.public_rows import PublicRows
+from caribou.models.ridge import blocks
+
+SAMPLE = 5000
+"""Centres are fitted on so many rows at most."""
+STEPS, STARTS = 20, 4
+DIRECTIONS = 16
+"""Rows are first projected on so many leading directions: in many noisy columns groups would drown."""
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureCodes:
+    """The nearest of some centres.
+
+    Args:
+        rows: how features become rows.
+        directions: [d, r], leading right singular vectors of the rows.
+        centres: [M, r].
+
+    >>> x = np.array([[0.0, 0.1], [0.1, 0.0], [5.0, 5.1], [5.1, 5.0]])
+    >>> code = FeatureCodes.of(x, 2, np.random.default_rng(0))(x)
+    >>> bool(code[0] == code[1] != code[2] == code[3])
+    True
+    """
+
+    rows: PublicRows
+    directions: np.ndarray
+    centres: np.ndarray
+
+    @classmethod
+    def of(cls, features: np.ndarray | sp.csr_array, most: int, rng: np.random.Generator) -> FeatureCodes:
+        """At most ``most`` codes of features [n, d]: fewer if there are fewer different rows."""
+        rows = PublicRows.of(features)
+        n = features.shape[0]
+        some = np.sort(rng.permutation(n)[:SAMPLE])
+        x = rows(features[some])
+        directions = _directions(x, rng)
+        return cls(rows, directions, _k_means(x @ directions, most, rng))
+
+    def __call__(self, features: np.ndarray | sp.csr_array) -> np.ndarray:
+        """[n, d] -> [n], int64."""
+        parts = [
+            _nearest(self.rows(features[part]) @ self.directions, self.centres)
+            for part in blocks(np.arange(features.shape[0]))
+        ]
+        return np.concatenate(parts) if parts else np.zeros(0, dtype=np.int64)
+
+    @property
+    def count(self) -> int:
+        """M."""
+        return len(self.centres)
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """Named arrays, for a saved model."""
+        return {**self.rows.to_arrays(), "codes.directions": self.directions, "codes.centres": self.centres}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> FeatureCodes:
+        """The inverse of `to_arrays`."""
+        return cls(PublicRows.from_arrays(arrays), arrays["codes.directions"], arrays["codes.centres"])
+
+
+def _directions(x: np.ndarray | sp.csr_array, rng: np.random.Generator) -> np.ndarray:
+    d = x.shape[1]
+    if d <= DIRECTIONS or x.shape[0] <= DIRECTIONS:
+        return np.eye(d)
+    start = rng.standard_normal(min(x.shape))
+    return np.asarray(svds(x.astype(np.float64), k=DIRECTIONS, v0=start)[2].T)
+
+
+def _distances(x: np.ndarray, centres: np.ndarray) -> np.ndarray:
+    """Squared distances, less the squared length of the row. [n, d], [M, d] -> [n, M]"""
+    return np.asarray((centres**2).sum(axis=1) - 2 * (x @ centres.T))
+
+
+def _nearest(x: np.ndarray, centres: np.ndarray) -> np.ndarray:
+    return _distances(x, centres).argmin(axis=1)
+
+
+def _k_means(x: np.ndarray, most: int, rng: np.random.Generator) -> np.ndarray:
+    """Lloyd's algorithm, the best of some starts. [n, r] -> [M, r], M <= most"""
+    tries = [_lloyd(x, most, rng) for _ in range(STARTS)]
+    return min(tries, key=lambda centres: float(_distances(x, centres).min(axis=1).sum()))
+
+
+def _lloyd(x: np.ndarray, most: int, rng: np.random.Generator) -> np.ndarray:
+    """From a k-means++ start."""
+    lengths = (x**2).sum(axis=1)
+    centres = x[[int(rng.integers(len(x)))]]
+    while len(centres) < most:
+        gap = np.maximum(lengths + _distances(x, centres).min(axis=1), 0)
+        gap[gap < 1e-6 * max(float(lengths.max()), 1e-12)] = 0
+        if gap.sum() <= 0:
+            break
+        centres = np.concatenate([centres, x[[int(rng.choice(len(gap), p=gap / gap.sum()))]]])
+    for _ in range(STEPS):
+        code = _nearest(x, centres)
+        members = sp.csr_array((np.ones(len(code)), (code, np.arange(len(code)))), shape=(len(centres), len(code)))
+        size = np.bincount(code, minlength=len(centres))
+        moved = np.where(size[:, None] > 0, (members @ x) / np.maximum(size, 1)[:, None], centres)
+        if np.allclose(moved, centres):
+            break
+        centres = moved
+    return centres

@@ -1,0 +1,185 @@
+"""Votes that say feature codes: they help where features of neighbours tell, one edge moves one entry, and batches keep to it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import caribou as cb
+from caribou.errors import InputError
+from caribou.graph.arrivals import Arrivals, Grown
+from caribou.mechanisms.edge_votes import NoisyCounts, VoteBudget
+from caribou.mechanisms.noise_source import NoiseSource
+from caribou.methods.edge.code_votes import decode_code_batch
+from caribou.methods.edge.pilot import Pilot, pilot_share
+from caribou.methods.edge.vote_roles import VoteRoles
+from caribou.methods.edge.votes import Decoded, VotesEdge, run_rounds
+from caribou.models.code_vote_model import CodeVoteModel
+from caribou.models.vote_model import VoteModel
+from caribou.randomness import Streams
+
+TELLING = cb.datasets.load("neighbour-features:1200", seed=1)
+ALIKE = cb.datasets.load("csbm", nodes=600, classes=3, features=6, homophily=0.85, signal=1.5, seed=3)
+UNIFORM = np.full((1200, 4), 0.25)
+
+
+def run(graph: cb.Graph, epsilon: float, prior: np.ndarray = UNIFORM, **settings: object) -> Decoded:
+    return run_rounds(
+        VotesEdge(**settings),  # type: ignore[arg-type]
+        graph,
+        prior,
+        VoteBudget(epsilon),
+        Streams(1),
+        NoiseSource.seeded(1),
+    )
+
+
+def accuracy(decoded: Decoded, graph: cb.Graph) -> float:
+    test = graph.split.test
+    return float(np.mean(decoded.scores[test].argmax(axis=1) == np.asarray(graph.labels)[test]))
+
+
+def informed(graph: cb.Graph, right: float = 0.6) -> np.ndarray:
+    """A prior that names the label of a share of the nodes, and any class for the others."""
+    rng = np.random.default_rng(7)
+    labels = np.asarray(graph.labels)
+    named = np.where(rng.random(len(labels)) < right, labels, rng.integers(0, graph.num_classes, len(labels)))
+    weights = 1 + 2 * np.eye(graph.num_classes)[named]
+    return weights / weights.sum(axis=1, keepdims=True)
+
+
+@pytest.fixture(scope="module")
+def coded() -> Decoded:
+    return run(TELLING, 4.0)
+
+
+def test_the_pilot_takes_codes_where_features_of_neighbours_tell(coded: Decoded) -> None:
+    assert set(coded.transcript) == {"pilot", "codes"}
+    assert accuracy(coded, TELLING) > 0.8
+    assert accuracy(run(TELLING, 4.0, alphabet="class"), TELLING) < 0.4
+
+
+def test_the_pilot_takes_classes_where_neighbours_are_alike() -> None:
+    decoded = run(ALIKE, 4.0, informed(ALIKE))
+    assert {"pilot", "round_1"} <= set(decoded.transcript)
+    assert "codes" not in decoded.transcript
+    alone = run(ALIKE, 4.0, informed(ALIKE), alphabet="class")
+    assert accuracy(decoded, ALIKE) > accuracy(alone, ALIKE) - 0.03
+
+
+def test_a_budget_that_could_not_tell_asks_no_pilot() -> None:
+    assert "pilot" not in run(ALIKE, 1.0, informed(ALIKE)).transcript
+    assert set(run(TELLING, 1.0, alphabet="code").transcript) == {"codes"}
+
+
+def test_a_larger_pilot_where_own_features_tell_nothing() -> None:
+    def share(graph: cb.Graph, prior: np.ndarray) -> float:
+        settings = VotesEdge()
+        roles = VoteRoles.of(graph, prior, settings.calibration, settings.objective, np.random.default_rng(0))
+        return pilot_share(roles)
+
+    assert share(TELLING, UNIFORM) == 0.3
+    assert share(ALIKE, informed(ALIKE)) == 0.1
+    assert share(ALIKE, informed(ALIKE, right=0.97)) == 0, "own features tell most of the class"
+
+
+def test_codes_leave_heterophily_to_class_messages() -> None:
+    """Neighbours of another class tell as much as neighbours of the same: rates are learned, no sign is assumed."""
+    graph = cb.datasets.load("csbm", nodes=900, classes=3, features=6, homophily=0.02, average_degree=14.0, seed=5)
+    prior = informed(graph)
+    decoded = run(graph, 4.0, prior)
+    assert "codes" not in decoded.transcript
+    test, labels = graph.split.test, np.asarray(graph.labels)
+    assert accuracy(decoded, graph) > np.mean(prior[test].argmax(axis=1) == labels[test]) + 0.1
+
+
+Asked = list[tuple[object, ...]]
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
+    found: Asked = []
+    ask = NoisyCounts.ask
+
+    def recorded(self: NoisyCounts, *arguments: object) -> np.ndarray:
+        found.append(arguments)
+        return ask(self, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(NoisyCounts, "ask", recorded)
+    return found
+
+
+def replay(asked: Asked, graph: cb.Graph, present: np.ndarray | None = None) -> np.ndarray:
+    box = NoisyCounts(graph, graph.num_classes, VoteBudget(math.inf), NoiseSource.secure(), present)
+    return np.concatenate([box.ask(*stage).ravel() for stage in asked])  # type: ignore[arg-type]
+
+
+def test_replaying_on_a_neighbouring_graph_moves_one_entry(asked: Asked) -> None:
+    run(TELLING, 4.0)
+    stages = list(asked)
+    assert [stage[4] for stage in stages] == [32, 8] or stages[1][4] < 8, "pilot and codes"
+    whole = replay(stages, TELLING)
+    edges = TELLING.edge_index[:, TELLING.edge_index[0] < TELLING.edge_index[1]].T[::150]
+    moved = [np.abs(whole - replay(stages, TELLING.without_edge(int(u), int(v)))).sum() for u, v in edges]
+    assert set(moved) <= {0, 1}
+    assert np.mean(moved) > 0.5
+
+
+def test_what_is_asked_first_reads_no_edge(asked: Asked) -> None:
+    """Codes, roles and the pilot's messages are the same on a graph without edges."""
+    run(TELLING, 4.0)
+    first = asked[0]
+    asked.clear()
+    run(replace(TELLING, indptr=np.zeros(1201, dtype=np.int64), indices=TELLING.indices[:0]), 4.0)
+    assert all(np.array_equal(a, b) for a, b in zip(first, asked[0], strict=True))  # type: ignore[arg-type]
+
+
+def grown() -> Grown:
+    present = np.zeros(1200, dtype=bool)
+    present[:1000] = True
+    return Grown(TELLING, present, Arrivals((1000, 200)))
+
+
+def test_arrivals_are_told_by_codes_and_old_pairs_are_not_asked(coded: Decoded, asked: Asked) -> None:
+    learned = CodeVoteModel.from_arrays(coded.learned.to_arrays())
+    p, transcript = decode_code_batch(grown(), UNIFORM[1000:], learned, VoteBudget(4.0), NoiseSource.seeded(3))
+    assert transcript["codes"].shape == (200, learned.codes.count)
+    assert np.mean(p.argmax(axis=1) == np.asarray(TELLING.labels)[1000:]) > 0.8
+    stages, present = list(asked), grown().present
+    whole = replay(stages, TELLING, present)
+    edges = TELLING.edge_index[:, TELLING.edge_index[0] < TELLING.edge_index[1]].T[::90]
+    for u, v in edges:
+        moved = np.abs(whole - replay(stages, TELLING.without_edge(int(u), int(v)), present)).sum()
+        assert moved == (0 if present[u] and present[v] else 1)
+
+
+def test_saved_models_say_which_alphabet_they_learned(coded: Decoded) -> None:
+    assert CodeVoteModel.is_in(coded.learned.to_arrays())
+    classes = run(ALIKE, 4.0, informed(ALIKE)).learned
+    assert isinstance(classes, VoteModel)
+    assert not CodeVoteModel.is_in(classes.to_arrays())
+
+
+def test_the_pilot_s_sums_are_those_of_its_symbols() -> None:
+    counts = np.arange(24).reshape(2, 12)
+    pilot = Pilot(counts, np.array([0]), np.zeros(2, dtype=int), 4, np.full((4, 3), 1 / 3))
+    assert pilot.class_counts.tolist() == [[6, 22, 38], [54, 70, 86]]
+    assert pilot.code_counts.tolist() == [[12, 15, 18, 21], [48, 51, 54, 57]]
+    assert np.allclose(pilot.rates_by_code(np.ones((3, 4)), 0.3).sum(axis=1), 1.2)
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"alphabet": "word"}, "alphabet must be"),
+        ({"pilot": 0.6}, r"pilot must be in \(0, 1 - calibration = 0.5\]"),
+        ({"pilot": 0.0}, "pilot must be"),
+        ({"codes": 1}, "codes must be"),
+    ],
+)
+def test_bad_settings(settings: dict[str, object], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        VotesEdge(**settings)  # type: ignore[arg-type]

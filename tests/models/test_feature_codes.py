@@ -1,0 +1,46 @@
+"""Codes of features: groups are found, sparse and dense rows alike, and a saved model codes others as it coded its own."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from caribou.models.feature_codes import FeatureCodes
+
+RNG = np.random.default_rng(3)
+N = 1500
+GROUP = RNG.integers(0, 4, N)
+DENSE = RNG.standard_normal((N, 80)) + 6 * np.eye(80)[GROUP]
+WORDS = sp.csr_array(np.eye(30)[3 * GROUP] + (RNG.random((N, 30)) < 0.02))
+
+
+@pytest.mark.parametrize("features", [DENSE, DENSE[:, :10], WORDS], ids=["dense", "narrow", "words"])
+def test_groups_are_found(features: np.ndarray | sp.csr_array) -> None:
+    codes = FeatureCodes.of(features, 4, np.random.default_rng(0))
+    code = codes(features)
+    table = np.zeros((4, 4))
+    np.add.at(table, (code, GROUP), 1)
+    assert codes.count == 4
+    assert table.max(axis=1).sum() / N > 0.9
+
+
+def test_no_more_codes_than_different_rows() -> None:
+    rows = np.eye(70, dtype=np.float32)[np.arange(300) % 3] + 1
+    codes = FeatureCodes.of(rows, 8, np.random.default_rng(0))
+    assert codes.count == 3
+    assert len(set(codes(rows).tolist())) == 3
+
+
+def test_a_table_without_columns_has_one_code() -> None:
+    codes = FeatureCodes.of(np.zeros((20, 1)), 8, np.random.default_rng(0))
+    assert codes.count == 1
+    assert codes(np.zeros((20, 1))).tolist() == [0] * 20
+
+
+@pytest.mark.parametrize("features", [DENSE, WORDS], ids=["dense", "words"])
+def test_arrays_and_back(features: np.ndarray | sp.csr_array) -> None:
+    codes = FeatureCodes.of(features, 5, np.random.default_rng(1))
+    back = FeatureCodes.from_arrays(codes.to_arrays())
+    assert np.array_equal(back(features), codes(features))
+    assert np.array_equal(FeatureCodes.of(features, 5, np.random.default_rng(1)).centres, codes.centres)
