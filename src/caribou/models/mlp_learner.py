@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from caribou.models.cross_fitting import by_class, cross_fitted
 from caribou.models.module_training import RowSource, module_logits, train_module
+from caribou.models.public_weights import he_weights
 
 HIDDEN = (256, 256)
 FOLDS = 3
@@ -107,7 +108,7 @@ def _network(sizes: tuple[int, ...], rng: np.random.Generator) -> nn.Sequential:
     for a, b in pairwise(sizes):
         layer = nn.utils.skip_init(nn.Linear, a, b)
         with torch.no_grad():
-            layer.weight.copy_(torch.from_numpy(rng.standard_normal((b, a)) * np.sqrt(2 / max(a, 1))))
+            layer.weight.copy_(torch.from_numpy(he_weights(a, b, rng)))
             layer.bias.zero_()
         layers += [layer, nn.ReLU()]
     return nn.Sequential(*layers[:-1])
