@@ -103,8 +103,7 @@ def row_digests(x: np.ndarray | sp.csr_array) -> np.ndarray:
     >>> bool(first == third), bool(first == second), bool((row_digests(sp.csr_array(rows)) == row_digests(rows)).all())
     (True, False, True)
     """
-    drawn: np.ndarray = np.random.default_rng(0).integers(1 << 63, size=x.shape[1], dtype=np.uint64)
-    keys = 2 * drawn + 1
+    keys = 2 * np.asarray(np.random.default_rng(0).integers(1 << 63, size=x.shape[1], dtype=np.uint64)) + 1
     found = np.zeros(x.shape[0], dtype=np.uint64)
     for first in range(0, x.shape[0], DIGESTED):
         part = sp.csr_array(x[first : first + DIGESTED], dtype=np.float32)
