@@ -32,6 +32,7 @@ from caribou.randomness import Streams
 
 DEGREES = {"cora": 4, "pubmed": 4.5}
 GCN_EPOCHS = 200
+GOALS = {"votes-edp": "<= 0.25", "caribou-edp": "<= 1", "votes-ndp": "<= 0.1"}
 
 
 def cpu_seconds(work: Callable[[], object]) -> float:
@@ -73,7 +74,8 @@ def opacus_sgd(graph: cb.Graph, epsilon: float) -> Callable[[], object]:
     train = torch.from_numpy(graph.split.train.copy())
     budget = cb.Budget(epsilon, 1e-5, "node")
     epochs = path_length_schedule(mu=budget_mu(budget), train_size=len(train)).steps
-    rows = MlpDp().fit_base(graph, budget_mu(budget), Streams(0), cb.NoiseSource.seeded(0)).rows
+    plan = MlpDp().plan_base(graph.sizes(budget.unit), budget_mu(budget))
+    rows = MlpDp().fit_base(plan, graph, Streams(0), cb.NoiseSource.seeded(0)).rows
     x = torch.from_numpy(rows.times(np.eye(rows.shape[1]))).float()
     y = torch.from_numpy(graph.labels.copy())
     model = torch.nn.Linear(x.size(1), graph.num_classes)
@@ -131,7 +133,7 @@ def main() -> None:
     table = Table("ratio of CPU time", "measured", "to reach")
     for name, ratio in results.items():
         if name != "gcn_seconds":
-            table.add_row(name, f"{ratio:.2f}", "<= 1" if "GCN" in name else "<= 0.1")
+            table.add_row(name, f"{ratio:.2f}", next(goal for words, goal in GOALS.items() if name.startswith(words)))
     console.print(table)
     arguments.out.mkdir(exist_ok=True)
     (arguments.out / "train.json").write_text(json.dumps(results, indent=2) + "\n")

@@ -14,7 +14,7 @@ import scipy.sparse as sp
 import torch
 from hypothesis import settings
 
-from caribou.models import encoder, heads
+from caribou.models import encoder, heads, module_training
 
 # Derandomised: a red test must stay red when it is run again.
 settings.register_profile("caribou", derandomize=True, deadline=None)
@@ -45,6 +45,13 @@ def quick_encoder() -> Iterator[None]:
     """The same for one test of a module whose other tests need the real encoder."""
     with _few_steps():
         yield
+
+
+@pytest.fixture
+def short_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Modules are trained for fewer steps, at a larger rate."""
+    monkeypatch.setattr(module_training, "EPOCHS", (2, 10))
+    monkeypatch.setattr(module_training, "LEARNING_RATE", 0.02)
 
 
 class EncodersByContent(dict[Any, encoder.Prior]):

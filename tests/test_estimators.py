@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import inspect
 import math
@@ -398,7 +399,7 @@ def test_signatures_of_the_estimators_are_those_of_their_methods() -> None:
     """Every setting of both units stands in the signature, with the method's own default."""
     for cls, names in ((cb.Votes, ("votes-edp", "votes-ndp")), (cb.Caribou, ("caribou-edp", "caribou-ndp"))):
         signature = inspect.signature(cls.__init__).parameters
-        listed = {name: p.default for name, p in signature.items() if name not in ("self", "budget", "seed")}
+        listed = {name: p.default for name, p in signature.items() if name not in ("self", "budget", "seed", "encoder")}
         settings = {}
         for name in names:
             settings |= {key: value for key, value in METHODS[name].create().settings().items() if key != "base"}
@@ -654,3 +655,79 @@ def test_a_fit_that_is_charged_again_says_so(book: Ledger) -> None:
     assert f"release 4 of {GRAPH.name!r} in {book.path}, after release 1 of the same kind" in said
     assert f"epsilon = {total.epsilon_spent:.4g} at delta = {total.delta:g}, node level" in said
     assert total.epsilon_spent > NODE.epsilon
+
+
+# -- encoders of the user's own --------------------------------------------------------------------------------------
+
+GROWN = cb.datasets.load("csbm:nodes=240,signal=2", seed=1)
+STRANGER = cb.datasets.load("csbm:nodes=90,signal=2", seed=2)
+
+
+@pytest.fixture(scope="module")
+def own_encoder() -> Model:
+    from sklearn.linear_model import LogisticRegression
+
+    month = GROWN.first_nodes(200)
+    return cb.Votes(cb.Budget(4), max_rounds=2, encoder=LogisticRegression()).fit(month)
+
+
+def test_it_is_declared_public_in_the_certificate(own_encoder: Model) -> None:
+    assert "given prior" in {a.name.value for a in own_encoder.certificate.assumptions}
+    assert "encoder=LogisticRegression" in repr(own_encoder)
+    assert not any(name.startswith("prior.") for name in own_encoder._result.weights)
+
+
+def test_it_serves_another_graph_and_arrivals(own_encoder: Model) -> None:
+    assert own_encoder.predict_graph(STRANGER).probabilities.shape == (90, 4)
+    later = own_encoder.extend(GROWN, spend=True)
+    assert later.predict_proba().shape == (240, 4)
+    assert later.predict_graph(STRANGER.renamed("again")).probabilities.shape == (90, 4)
+
+
+def test_a_saved_model_asks_for_probabilities_before_anything_is_charged(own_encoder: Model, tmp_path: Path) -> None:
+    own_encoder.save(tmp_path / "run")
+    loaded, ledger = cb.load(tmp_path / "run"), tmp_path / "ledger.json"
+    with pytest.raises(
+        InputError, match=r"graph must come with class probabilities.*with_prior\(...\) \(--prior FILE\)"
+    ):
+        loaded.predict_graph(STRANGER, ledger=ledger)
+    with pytest.raises(InputError, match="graph must come with class probabilities"):
+        loaded.extend(GROWN)
+    assert not ledger.exists()
+    even = np.full((240, 4), 0.25)
+    assert loaded.extend(GROWN.with_prior(even)).predict_proba().shape == (240, 4)
+
+
+def test_probabilities_of_another_graph_must_be_out_of_fold_too() -> None:
+    rng = np.random.default_rng(0)
+    big = cb.datasets.load("csbm:nodes=600", seed=3)
+    knowing = np.full((600, 4), 0.25)
+    knowing[big.split.train] = np.eye(4)[np.array(big.labels)[big.split.train]]
+    model = cb.Model("mlp", cb.Budget(4), encoder=rng.dirichlet(np.ones(4), 600)).fit(big)
+    with pytest.raises(InputError, match="prior must not know the labels of training nodes"):
+        model.predict_graph(big.renamed("other").with_prior(knowing))
+
+
+def test_probabilities_may_be_given_as_the_encoder() -> None:
+    own = np.random.default_rng(0).dirichlet(np.ones(4), 90)
+    model = cb.Model("mlp", cb.Budget(4), encoder=own).fit(STRANGER)
+    assert np.allclose(model.predict_proba(), own)
+    with pytest.raises(InputError, match="graph must come with class probabilities"):
+        model.predict_graph(GROWN)
+
+
+@pytest.mark.parametrize(("method", "settings"), [("caribou-edp", {}), ("mlp", {"hidden": [8]})])
+def test_methods_without_a_prior_refuse_one(method: str, settings: dict[str, object]) -> None:
+    with pytest.raises(InputError, match="encoder must go with a method that starts from class probabilities"):
+        Model(method, cb.Budget(4), encoder="run", **settings)
+    with pytest.raises(InputError, match="encoder must go with"):
+        cb.Votes(cb.Budget(4, 1e-5, "node"), encoder="run")
+
+
+def test_parameters_copies_and_clones_keep_it() -> None:
+    from sklearn.base import clone
+    from sklearn.linear_model import LogisticRegression
+
+    model = cb.Votes(cb.Budget(4), encoder=LogisticRegression(C=3))
+    assert clone(model).get_params()["encoder"].C == 3
+    assert copy.copy(model).get_params()["encoder"].C == 3

@@ -30,6 +30,8 @@ from caribou.graph.inspection import edge_feature_words
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods.base import Fitted, GrowingMethod, declared_plan, extend, fit, method_info, predict_graph
 from caribou.metrics import Metrics, Scored, Threshold, best_threshold, metric_name, rarest
+from caribou.models.class_prior import ClassPrior, require_out_of_fold, require_prior
+from caribou.models.own_encoder import FittedEncoder, SavedEncoder, with_encoder
 from caribou.models.published_metrics import PublishedMetrics, publish_metrics
 from caribou.privacy.assumptions import LASTING, AssumptionName
 from caribou.privacy.budget import Budget, PrivacyUnit, warn_of_large_delta
@@ -38,7 +40,7 @@ from caribou.privacy.ledger import Ledger
 from caribou.privacy.mechanism_records import Mechanism
 from caribou.privacy.plan import Link, ReleasePlan
 from caribou.randomness import Streams
-from caribou.release import LedgerLike
+from caribou.release import LedgerLike, require_left
 from caribou.saved_model import (
     EXTENDED,
     ExtensionMarkers,
@@ -68,6 +70,9 @@ class Model:
         method: its name in `caribou.methods.METHODS`.
         budget: epsilon, delta and the privacy unit of the method.
         seed: the public seed.
+        encoder: ``votes-edp`` and ``mlp``: what gives class probabilities from features in the place of the fitted prior. Class
+            probabilities [n, C], out of fold for labelled nodes; a scikit-learn classifier or a function (columns, classes) ->
+            torch module, which are cross-fitted; or the folder of a saved run. It must be public: no edge may have been read.
         settings: of the method; `caribou methods` and docs/settings.md list them.
 
     >>> import caribou as cb
@@ -75,14 +80,27 @@ class Model:
     Model('gap-edp', epsilon = 4, delta = 1e-05 at edge level, hops=2)
     """
 
-    def __init__(self, method: str, budget: Budget, *, seed: int = 0, **settings: Any) -> None:
+    def __init__(self, method: str, budget: Budget, *, seed: int = 0, encoder: Any = None, **settings: Any) -> None:
         info = method_info(method)
         if not isinstance(budget, Budget):
             raise InputError(f"budget must be a Budget, got {type(budget).__name__}")
         info.check(method, budget)
         self.method, self.budget = method, budget
         self._recipe = info.create(**settings)
-        self._params: dict[str, Any] = {"method": method, "budget": budget, "seed": seed, **settings}
+        if encoder is not None and not self.takes_prior:
+            raise InputError(
+                "encoder must go with a method that starts from class probabilities (votes-edp, or mlp without hidden), got "
+                f"{method}"
+            )
+        self._params: dict[str, Any] = {
+            "method": method,
+            "budget": budget,
+            "seed": seed,
+            "encoder": encoder,
+            **settings,
+        }
+        self._encoder = encoder
+        self._fitted_encoder: FittedEncoder | None = None
         self._streams = Streams(seed)
         self._fitted: Fitted | None = None
         self._graph: Graph | None = None
@@ -105,7 +123,8 @@ class Model:
 
     def __repr__(self) -> str:
         usual = method_info(self.method).create().settings()
-        changed = "".join(f", {k}={v!r}" for k, v in self.settings.items() if v != usual[k])
+        changed = "" if self._encoder is None else f", encoder={type(self._encoder).__name__}"
+        changed += "".join(f", {k}={v!r}" for k, v in self.settings.items() if v != usual[k])
         state = "" if self._fitted is None else ", fitted"
         return f"{type(self).__name__}({self.method!r}, {self.budget}{changed}{state})"
 
@@ -128,6 +147,11 @@ class Model:
         """The public settings of the method."""
         return self._recipe.settings()
 
+    @property
+    def takes_prior(self) -> bool:
+        """Whether the method starts from class probabilities, which an ``encoder`` or `Graph.with_prior` may give."""
+        return bool(getattr(self._recipe, "takes_prior", False))
+
     # -- scikit-learn's habits -------------------------------------------------------------------------------------
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
@@ -141,7 +165,7 @@ class Model:
         if unknown:
             raise InputError(f"parameter must be one of {', '.join(known)}, got {', '.join(unknown)}")
         if "method" in params and params["method"] != known["method"]:
-            known = {name: known[name] for name in ("method", "budget", "seed")}
+            known = {name: known[name] for name in ("method", "budget", "seed", "encoder")}
         self.__init__(**{**known, **params})  # type: ignore[misc]
         return self
 
@@ -215,6 +239,10 @@ class Model:
         if suspects and self.budget.unit is PrivacyUnit.EDGE:
             leave_out = " ".join(f"--ignore {name}" for name in suspects)
             warnings.warn(f"{edge_feature_words(suspects)}; leave them out ({leave_out}) or be sure", stacklevel=2)
+        if self._encoder is not None:
+            # public work first: what fails in it costs nothing
+            require_left(self.plan(graph), graph, ledger)
+            graph, self._fitted_encoder = with_encoder(graph, _opened(self._encoder), self._streams)
         fitted = fit(
             self._recipe,
             graph,
@@ -474,6 +502,9 @@ class Model:
         """
         private = as_graph(data, self._classes or None)
         graph = self._aligned(private)
+        if self.takes_prior and graph.prior is not None and graph.split is not None and graph.labels is not None:
+            require_out_of_fold(graph, graph.prior)
+        graph = self._encoded(graph)
         before = self.kept(private)
         if not spend and before is not None and before.certificate.epsilon_spent > 0:
             raise InputError(
@@ -550,7 +581,7 @@ class Model:
             private = private.renamed(name or str(self._dataset))
         if not spend:
             self.arrivals.require_same_people(private, left=left, same_order=same_order)
-        grown = self.arrivals.grown(self._aligned(private))
+        grown = self.arrivals.grown(self._encoded(self._aligned(private)))
         if ledger is None and self._charged:
             raise InputError("ledger must be given (ledger=, --ledger): this model was charged in one, got none")
         link, noise = None if spend else self._link(), noise or NoiseSource.secure()
@@ -573,7 +604,8 @@ class Model:
                 if marker is not None:
                     marker.refused()
             raise
-        child = Model(self.method, self.budget, seed=self._streams.seed, **self.settings)
+        child = Model(self.method, self.budget, seed=self._streams.seed, encoder=self._encoder, **self.settings)
+        child._fitted_encoder = self._fitted_encoder
         child._take(fitted, grown.graph)
         child._threshold = self._threshold or child._threshold  # what was flagged stays flagged
         child._ledger = ledger if ledger is None or isinstance(ledger, Ledger) else Path(os.path.abspath(ledger))
@@ -801,7 +833,8 @@ class Model:
         They know the folders that the model was saved to, so that one of them alone can extend it.
         """
         if self._fitted is None:
-            return _unfitted, (self.method, self.budget, self._streams.seed, dict(self.settings))
+            settings = {**self.settings, "encoder": self._encoder}
+            return _unfitted, (self.method, self.budget, self._streams.seed, settings)
         return Model._restored, (self._saved(), self._folders)
 
     def _saved(self) -> SavedModel:
@@ -907,6 +940,14 @@ class Model:
             warnings.warn(f"labels {listed(unknown)} are no classes of the model and count as unknown", stacklevel=4)
         return graph.with_classes(self._classes)
 
+    def _encoded(self, graph: Graph) -> Graph:
+        """Another graph with the class probabilities of the encoder that was fitted; refused where they are missing."""
+        if graph.prior is None and self._fitted_encoder is not None:
+            graph = graph.with_prior(self._fitted_encoder.probabilities(graph.features))
+        if self.takes_prior:
+            require_prior(self._result.weights, graph)
+        return graph
+
     def _check_nodes(self, graph: Graph) -> None:
         if graph.num_nodes != self._shape[0]:
             raise InputError(f"training graph must have {self._shape[0]} nodes, got {graph.num_nodes}")
@@ -924,6 +965,20 @@ def _not_fitted() -> CaribouError:
     exceptions = sys.modules.get("sklearn.exceptions")
     kinds = (CaribouError,) if exceptions is None else (CaribouError, exceptions.NotFittedError)
     return type("NotFittedError", kinds, {})("model must be fitted first: call fit(data)")
+
+
+def _opened(encoder: Any) -> Any:
+    """The encoder itself, or the prior of the saved run that it names."""
+    if not isinstance(encoder, str | os.PathLike):
+        return encoder
+    saved = read_model(encoder)
+    if "prior.linear" not in saved.weights:
+        raise InputError(
+            f"encoder {os.fspath(encoder)} must be a run of votes-edp or mlp that fitted its own prior, got one of "
+            f"{saved.method} without"
+        )
+    prior = ClassPrior.from_arrays(saved.weights)
+    return SavedEncoder(prior, os.fspath(encoder), saved.columns, saved.classes, saved.feature_names)
 
 
 def _unfitted(method: str, budget: Budget, seed: int, settings: Mapping[str, Any]) -> Model:
@@ -946,6 +1001,7 @@ class Votes(Model):
         alphabet: edge level: nodes say their "class", the "code" of their features, or what a pilot finds to tell more ("auto").
         pilot: edge level: share of the labelled nodes in the pilot; None = a public rule.
         codes: edge level: how many codes there are at most.
+        encoder: edge level: class probabilities from features in the place of the fitted prior, as in `Model`.
         declared_degree: node level: the degree up to which a node gets the headline epsilon; without it no vote is asked.
         declared_average_degree: node level: what the curator declares about a typical node, never what is measured.
         votes: node level: ``{"receivers_per_sender": M, "share": s}``, or None for a public rule.
@@ -972,6 +1028,7 @@ class Votes(Model):
         alphabet: str = "auto",
         pilot: float | None = None,
         codes: int = 8,
+        encoder: Any = None,
         declared_degree: int | None = None,
         declared_average_degree: float | None = None,
         votes: Mapping[str, Any] | None = None,
@@ -999,7 +1056,7 @@ class Votes(Model):
             "base": base or {},
         }
         method, settings = _of_unit(budget, ("votes-edp", edge), ("votes-ndp", node))
-        super().__init__(method, budget, seed=seed, **settings)
+        super().__init__(method, budget, seed=seed, encoder=encoder, **settings)
         self._params = given
 
 

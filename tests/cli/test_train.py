@@ -8,13 +8,16 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+import caribou as cb
 from caribou.cli import app
 from caribou.cli.train import parse_settings
 from caribou.errors import CaribouError, InputError
 from caribou.methods import METHODS
+from cli_support import run
 
 KEYS = {"method", "dataset", "epsilon", "delta", "unit", "test_accuracy", "val_accuracy", "epsilon_spent"}
 KEYS |= {
@@ -327,3 +330,28 @@ def test_heads_chosen_by_another_class_than_the_positive_one_are_told(fraud: tup
         done = CliRunner().invoke(app, ["train", "mlp", *fraud, "--metric", "f1", "--positive", positive])
         assert done.exit_code == 0, done.output
         assert ("heads are chosen by f1 of 'fraud', the rarer class, not of 'ok'" in done.output) is told
+
+
+def test_class_probabilities_from_a_file_are_used_and_asked_for_again(tmp_path: Path) -> None:
+    graph = cb.datasets.load("csbm:nodes=60", seed=0)
+    prior = np.random.default_rng(0).dirichlet(np.ones(4), 60)
+    np.savez(tmp_path / "prior.npz", id=np.arange(60), **{str(k): prior[:, k] for k in range(4)})
+    cb.write_graph(graph, tmp_path / "g.npz")
+    out = run(
+        "train", "mlp", "--graph", tmp_path / "g.npz", "--prior", tmp_path / "prior.npz", "--out", tmp_path / "run"
+    )
+    assert out.returncode == 0, out.stderr
+    model = cb.load(tmp_path / "run")
+    assert np.allclose(model.predict_proba(), prior)
+    assert "given prior" in {a.name.value for a in model.certificate.assumptions}
+    other = ("predict", tmp_path / "run", "--graph", tmp_path / "g.npz", "--out", tmp_path / "p.csv")
+    assert "graph must come with class probabilities" in run(*other).stderr
+    assert run(*other, "--prior", tmp_path / "prior.npz").returncode == 0
+    assert (
+        "must go with --graph" in run(*other[:2], "--out", tmp_path / "q.csv", "--prior", tmp_path / "prior.npz").stderr
+    )
+    assert (
+        "prior must go with a method that starts from class probabilities"
+        in run("train", "caribou-edp", "--graph", tmp_path / "g.npz", "--prior", tmp_path / "prior.npz").stderr
+    )
+    assert "file not found" in run("train", "mlp", "--graph", tmp_path / "g.npz", "--prior", tmp_path / "no.csv").stderr

@@ -95,6 +95,31 @@ def test_the_kernel_is_the_formula_for_sparse_rows_too() -> None:
     assert np.allclose(gaussian_kernel(sp.csr_array(x), sp.csr_array(z)), expected, atol=1e-6)
 
 
+@pytest.mark.usefixtures("short_training")
+def test_tall_dense_tables_get_an_mlp_that_is_saved_with_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(class_prior, "TALL", 200)
+    wide = np.hstack([np.array(GRAPH.features)] * 3)  # more than NARROW columns
+    graph = table(wide, np.array(GRAPH.labels))
+    prior, probabilities = fit_class_prior(graph, Streams(0))
+    assert prior.mlp is not None
+    assert prior.trees is None
+    assert np.array_equal(fit_class_prior(graph, Streams(0))[1], probabilities)
+    again = ClassPrior.from_arrays(prior.to_arrays()).probabilities(graph.features)
+    assert np.allclose(again[graph.split.test], probabilities[graph.split.test], atol=1e-4)
+
+
+def test_narrow_tables_get_trees_that_are_saved_with_the_rest() -> None:
+    x = np.random.default_rng(0).random((1500, 6))
+    graph = table(x, ((x[:, 0] > 0.5) ^ (x[:, 1] > 0.6) ^ (x[:, 2] > 0.3)).astype(int))
+    prior, probabilities = fit_class_prior(graph, Streams(0))
+    test = graph.split.test
+    assert prior.mlp is None
+    assert prior.trees is not None
+    assert (probabilities.argmax(axis=1) == np.array(graph.labels))[test].mean() > 0.95
+    again = ClassPrior.from_arrays(prior.to_arrays()).probabilities(graph.features)
+    assert np.allclose(again[test], probabilities[test], atol=1e-4)
+
+
 # -- class probabilities of the user's own ---------------------------------------------------------------------------
 
 

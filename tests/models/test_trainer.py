@@ -158,3 +158,17 @@ def test_no_steps_are_refused() -> None:
     _, optimizer, loss = counter()
     with pytest.raises(InputError, match="steps must be a whole number >= 1, got 0"):
         take_steps(loss, optimizer, steps=0)
+
+
+def test_patience_ends_after_looks_that_improved_nothing() -> None:
+    x = torch.tensor([4.0], requires_grad=True)
+    taken: list[int] = []
+
+    def loss(step: int) -> torch.Tensor:
+        taken.append(step)
+        return (x**2).sum()
+
+    near_one = Validation(lambda: [(-abs(x.item() - 1), 0.0)], lambda _: x.item())
+    (best,) = take_steps(loss, torch.optim.SGD([x], lr=0.25), steps=50, validation=near_one, patience=3)
+    assert best.step == 2
+    assert taken == [1, 2, 3, 4, 5]

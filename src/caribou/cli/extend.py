@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from caribou.cli.options import EntryOptions, FileOptions, Name, Spend, with_option_groups
+from caribou.cli.options import (
+    EntryOptions,
+    FileOptions,
+    Name,
+    PriorFile,
+    Spend,
+    require_takes_prior,
+    with_option_groups,
+)
 from caribou.cli.spool import save_or_spool
 from caribou.cli.train import flagging, metric_rows
 
@@ -30,6 +38,7 @@ def extend(
     name: Name = None,
     ledger: EntryOptions,
     spend: Spend = False,
+    prior: PriorFile = None,
     left: Annotated[
         bool, typer.Option("--left", help="Declare that known nodes which are not in the graph have left.")
     ] = False,
@@ -54,7 +63,10 @@ def extend(
 
     check_target(out)
     model = load(run)
-    data = files.source(graph).load(unit=model.budget.unit, saved=model.column_rules)
+    require_takes_prior(model.method, model.takes_prior, prior)
+    own = None if prior is None else model.classes
+    source = files.source(graph, prior=prior)
+    data = source.load(otherwise=own, unit=model.budget.unit, saved=model.column_rules)
     later = model.extend(data, ledger=ledger.noted(), spend=spend, left=left, same_order=same_order, name=name)
     save_or_spool(later, out)
     cost = f"a release of its own: {later.budget}" if spend else "at no further cost: a batch of the same release"

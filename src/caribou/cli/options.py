@@ -28,6 +28,16 @@ Name = Annotated[
 DataDir = Annotated[
     Path | None, typer.Option(help="Folder with <name>.npz files, used before any download.", envvar="CARIBOU_DATA")
 ]
+PriorFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--prior",
+        metavar="FILE",
+        help="votes-edp, mlp: public class probabilities in the place of the fitted ones, out of fold for labelled nodes: .csv, "
+        ".parquet or .npz with id and a column per class.",
+        show_default=False,
+    ),
+]
 Spend = Annotated[
     bool, typer.Option("--spend", help="Charge a release of its own, although one was made already that costs nothing.")
 ]
@@ -393,6 +403,7 @@ class GraphSource:
     data_dir: Path | None = None
     classes: str | None = None
     tables: TableOptions = field(default_factory=TableOptions)
+    prior: Path | None = None
 
     def __str__(self) -> str:
         if self.tables.is_sql:
@@ -431,6 +442,10 @@ class GraphSource:
                 warn_of_no_edges(data.num_edges, str(self))
                 if (self.classes is not None or otherwise is not None) and data.labels is not None:
                     _warn_of_no_labels(bool((data.labels >= 0).any()), str(self))
+        if self.prior is not None:
+            from caribou.datasets.prior_table import with_prior_of
+
+            data = with_prior_of(data, self.prior)
         return data if self.name is None else data.renamed(self.name)
 
     def inspect(self, unit: PrivacyUnit | None = None) -> Reading:
@@ -473,7 +488,7 @@ class GraphSource:
             raise InputError("nodes must not go with --sql-nodes, got both (--nodes)")
         column_titles(self.columns)
         self._check_csv()
-        for flag, file in (("graph", self.graph), ("nodes", self.nodes)):
+        for flag, file in (("graph", self.graph), ("nodes", self.nodes), ("prior", self.prior)):
             if file is not None and not file.exists():
                 raise InputError(f"{file}: file not found (--{flag})")
 
@@ -512,6 +527,15 @@ class GraphSource:
 
         edges, nodes = str(self.tables.sql_edges), str(self.tables.sql_nodes)
         return read_queries(edges, nodes, self.tables.db, titles, self.name, classes, rules, unit)
+
+
+def require_takes_prior(method: str, takes_prior: bool, prior: Path | None) -> None:
+    """A file of class probabilities that the method would not read is an error."""
+    if prior is not None and not takes_prior:
+        raise InputError(
+            "prior must go with a method that starts from class probabilities (votes-edp, or mlp without hidden), got "
+            f"{method} (--prior)"
+        )
 
 
 def warn_of_no_edges(edges: int, file: str | Path) -> None:

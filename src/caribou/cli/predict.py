@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,7 +11,15 @@ import typer
 
 from caribou._files import atomic_file
 from caribou._validate import unit_interval
-from caribou.cli.options import FileOptions, LedgerOptions, Name, Spend, with_option_groups
+from caribou.cli.options import (
+    FileOptions,
+    LedgerOptions,
+    Name,
+    PriorFile,
+    Spend,
+    require_takes_prior,
+    with_option_groups,
+)
 from caribou.cli.spool import graph_fingerprint, spool_folders
 from caribou.errors import InputError, RunError
 from caribou.privacy.budget import PrivacyUnit
@@ -51,10 +59,10 @@ class _OtherGraph:
         """Whether a graph is named."""
         return self._source.is_given
 
-    def load(self, model: Model) -> Graph:
-        """It, read as the model's own was: its column rules, and at node level its classes."""
-        return self._source.load(
-            otherwise=model.classes if model.budget.unit is PrivacyUnit.NODE else None,
+    def load(self, model: Model, prior: Path | None = None) -> Graph:
+        """It, read as the model's own was: its column rules, and at node level, or with a prior, its classes."""
+        return replace(self._source, prior=prior).load(
+            otherwise=model.classes if model.budget.unit is PrivacyUnit.NODE or prior is not None else None,
             unit=model.budget.unit,
             saved=model.column_rules,
         )
@@ -110,6 +118,7 @@ def predict(
         ),
     ] = None,
     terms: _Terms,
+    prior: PriorFile = None,
 ) -> None:
     """Write the class of every node, with its probability. The column of ids keeps its title (node, where it has none).
 
@@ -130,13 +139,14 @@ def predict(
     if threshold is not None:
         unit_interval(threshold=threshold)
     model = load(run)
+    require_takes_prior(model.method, model.takes_prior, prior)
     new = None
     if not other.is_given:
-        other.refuse_flags(training_graph=training_graph, spend=terms.spend)
+        other.refuse_flags(training_graph=training_graph, spend=terms.spend, prior=prior is not None)
         probabilities, ids, title = model.predict_proba(), model.node_ids, model.id_title
         new = model.is_new if model.is_new.any() else None
     else:
-        data = other.load(model)
+        data = other.load(model, prior)
         ids = _ids(data)
         title = data.id_title
         if training_graph:

@@ -6,7 +6,7 @@ import json
 import math
 import os
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,7 +14,16 @@ import typer
 
 from caribou._files import atomic_write
 from caribou._validate import integer, positive_or_inf
-from caribou.cli.options import AsJson, GraphOptions, LedgerOptions, Name, class_words, with_option_groups
+from caribou.cli.options import (
+    AsJson,
+    GraphOptions,
+    LedgerOptions,
+    Name,
+    PriorFile,
+    class_words,
+    require_takes_prior,
+    with_option_groups,
+)
 from caribou.cli.progress import fit_progress
 from caribou.cli.spool import save_or_spool
 from caribou.errors import InputError
@@ -85,6 +94,7 @@ def train(
         Path | None,
         typer.Option(help="Node level: a public, unlabelled sample of feature rows (.npy, .npz, .csv, .parquet)."),
     ] = None,
+    prior: PriorFile = None,
     metric: Annotated[
         str | None,
         typer.Option(
@@ -134,11 +144,11 @@ def train(
     fits = integer(at_least=1, seeds=seeds)
     extra = None if publish_metrics is None else published_budget(publish_metrics, budget, fits)
     noted = ledger.noted()
-    source = graph.source(name)
+    source = replace(graph.source(name), prior=prior)
     source.check()
     folders = [] if out is None else _folders(check_target(out), fits)
     # the first line that loads torch: bad flags are found before it, and bad settings before any data is read
-    Model(method, budget, **options)
+    require_takes_prior(method, Model(method, budget, **options).takes_prior, prior)
     runs: list[_Run] = []
     with fit_progress(method, fits) as advance:
         for seed in range(fits):

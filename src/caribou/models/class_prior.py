@@ -1,9 +1,10 @@
 """The prior: class probabilities of every node from its own public features. It never reads an edge.
 
-Two learners, both ridge regression with predictions out of fold (`caribou.models.ridge`): on the rows themselves, and on
-their Gaussian kernel with some training rows. A softmax regression on these scores combines them. At edge level features,
-labels and split are public, so all of it costs nothing. Training and validation nodes are learned from alike: nothing is
-stopped early, so nothing needs to be held back.
+Two learners serve every table, both ridge regression with predictions out of fold (`caribou.models.ridge`): on the rows
+themselves, and on their Gaussian kernel with some training rows. Tall dense tables get an MLP (`caribou.models.mlp_learner`),
+narrow ones boosted trees (`caribou.models.boosted_trees`), both cross-fitted. A softmax regression on the scores out of fold
+combines them. At edge level features, labels and split are public, so all of it costs nothing. Training and validation nodes are
+learned from alike: what a learner holds back to stop, it draws from both.
 """
 
 from __future__ import annotations
@@ -21,26 +22,33 @@ from caribou.errors import InputError
 from caribou.graph import Graph
 from caribou.mechanisms.bounded_rows import row_norms
 from caribou.memory import DOUBLE, SINGLE, require_memory
+from caribou.models.boosted_trees import FOLDS as TREE_FOLDS
+from caribou.models.boosted_trees import BoostedTrees, fit_boosted_trees
 from caribou.models.encoder import kept_priors
+from caribou.models.mlp_learner import MlpLearner, fit_mlp_learner
 from caribou.models.objective import USUAL, Objective
-from caribou.models.public_rows import PublicRows, as_dense
+from caribou.models.public_rows import PublicRows, as_dense, row_digests
 from caribou.models.ridge import BLOCK, FOLDS, blocks, fit_ridge
-from caribou.models.softmax_regression import SoftmaxRegression, fit_softmax_regression
+from caribou.models.softmax_regression import SoftmaxRegression, fit_by_parts, fit_softmax_regression
 from caribou.models.threads import one_thread
 from caribou.randomness import Streams
 
-LANDMARKS = 1000
-"""Labelled rows that the kernel is evaluated at: work grows with their square."""
+LANDMARKS, LANDMARKS_TALL = 1000, 500
+"""Labelled rows that the kernel is evaluated at; fewer beside an MLP. Work grows with their square."""
 KERNEL_WIDTH = 0.5
 """gamma of exp(-gamma |x - z|^2): of 0.5, 1 and 2 the best on Cora and Photo."""
 WIDEST = 2000
 """More columns than this are added up at random, with random signs, into so many."""
-COMBINED = 20_000
-"""The combination is fitted on so many training rows at most."""
+COMBINED, COMBINED_TALL = 20_000, 60_000
+"""The combination is fitted on so many labelled rows at most; that of tall tables on more."""
+TALL = 20_000
+"""Dense tables of so many labelled rows get an MLP as well."""
+LEAST_TREE_ROWS, MOST_TREE_CLASSES = 1000, 4
+"""Narrow tables of at least so many labelled rows and at most so many classes get boosted trees as well."""
 IN_SAMPLE = 5.0
 """Standard errors by which one's own probabilities may be better on training nodes than on validation nodes."""
-RIDGE = 1e-3
-"""Penalty of the combination."""
+RIDGE, RIDGE_TALL = 1e-3, 1e-4
+"""Penalty of the combination, and of that of tall tables."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,6 +62,9 @@ class ClassPrior:
         kernel: [m, C], weights of the kernel.
         combination: of the scores of both.
         folding: [d], which sum a column is added to, counted from 1 and with its sign; or None (`folded`).
+        mlp: networks of tall dense tables, or None.
+        trees: boosted trees of narrow tables, or None.
+        seen: [m], digests of the labelled rows (`row_digests`), by which a later graph knows that it was learned from; or None.
     """
 
     rows: PublicRows
@@ -62,6 +73,9 @@ class ClassPrior:
     kernel: np.ndarray
     combination: SoftmaxRegression
     folding: np.ndarray | None = None
+    mlp: MlpLearner | None = None
+    trees: BoostedTrees | None = None
+    seen: np.ndarray | None = None
 
     def probabilities(self, features: np.ndarray | sp.csr_array) -> np.ndarray:
         """Of nodes that the prior was not fitted on. [n, d] -> [n, C]"""
@@ -71,7 +85,12 @@ class ClassPrior:
     def _probabilities(self, x: np.ndarray | sp.csr_array) -> np.ndarray:
         linear = folded(x, self.folding) @ torch.from_numpy(self.linear).float()
         kernel = gaussian_kernel(x, self.landmarks) @ torch.from_numpy(self.kernel).float()
-        return self.combination(torch.hstack([linear, kernel]).double().numpy())
+        scores = [linear.double().numpy(), kernel.double().numpy()]
+        if self.mlp is not None:
+            scores.append(self.mlp.scores(unit_columns(x)))
+        if self.trees is not None:
+            scores.append(self.trees.scores(as_dense(x)))
+        return self.combination(np.hstack(scores))
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """Named arrays, for a saved model."""
@@ -87,7 +106,9 @@ class ClassPrior:
             "prior.combination.weights": self.combination.weights,
             "prior.combination.centre": self.combination.centre,
             "prior.combination.spread": self.combination.spread,
-            **({} if self.folding is None else {"prior.folding": self.folding}),
+            **{f"prior.{name}": a for name, a in (("folding", self.folding), ("seen", self.seen)) if a is not None},
+            **{f"prior.mlp.{name}": a for name, a in ({} if self.mlp is None else self.mlp.to_arrays()).items()},
+            **{f"prior.trees.{name}": a for name, a in ({} if self.trees is None else self.trees.to_arrays()).items()},
         }
 
     @classmethod
@@ -106,7 +127,14 @@ class ClassPrior:
             own["kernel"],
             SoftmaxRegression(own["combination.weights"], own["combination.centre"], own["combination.spread"]),
             own.get("folding"),
+            MlpLearner.from_arrays(_part(own, "mlp.")) if "mlp.weight_0" in own else None,
+            BoostedTrees.from_arrays(_part(own, "trees.")) if "trees.value" in own else None,
+            own.get("seen"),
         )
+
+
+def _part(arrays: Mapping[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
 
 
 def class_probabilities(
@@ -117,7 +145,7 @@ def class_probabilities(
     ``objective``: how much each class counts.
     """
     if graph.prior is not None:
-        _require_out_of_fold(graph, graph.prior)
+        require_out_of_fold(graph, graph.prior)
         return graph.prior, {}
     kept, key = kept_priors.get(), (graph, streams.seed, objective.class_weight)
     if kept is None:
@@ -128,12 +156,12 @@ def class_probabilities(
     return probabilities, prior.to_arrays()
 
 
-def _require_out_of_fold(graph: Graph, prior: np.ndarray) -> None:
+def require_out_of_fold(graph: Graph, prior: np.ndarray) -> None:
     """Refuse probabilities that are right on training nodes far more often than on validation nodes: they know the labels."""
     split, labels = graph.for_learning(public=True)
     right = prior.argmax(axis=1) == labels
     train, val = right[split.train], right[split.val]
-    if len(val) == 0:
+    if len(train) == 0 or len(val) == 0:
         return
     share = (train.sum() + val.sum() + 1) / (len(train) + len(val) + 2)
     gap = (train.mean() - val.mean()) / np.sqrt(share * (1 - share) * (1 / len(train) + 1 / len(val)))
@@ -144,15 +172,20 @@ def _require_out_of_fold(graph: Graph, prior: np.ndarray) -> None:
         )
 
 
+def require_prior(weights: Mapping[str, np.ndarray], graph: Graph) -> None:
+    """Refuse another graph without class probabilities where the model holds no prior of its own."""
+    if graph.prior is None and "prior.linear" not in weights:
+        raise InputError(
+            "graph must come with class probabilities, as the training graph did, got none: an array, or an encoder of one's "
+            "own, is not part of a saved model; give them by with_prior(...) (--prior FILE)"
+        )
+
+
 def probabilities_by(weights: Mapping[str, np.ndarray], graph: Graph) -> np.ndarray:
     """Class probabilities of every node of another graph: those that came with it, or by fitted weights. [n, C]"""
+    require_prior(weights, graph)
     if graph.prior is not None:
         return graph.prior
-    if "prior.linear" not in weights:
-        raise InputError(
-            "graph must come with class probabilities, as the training graph did, got none: "
-            "give them by with_prior(...) (--prior FILE)"
-        )
     return ClassPrior.from_arrays(weights).probabilities(graph.features)
 
 
@@ -174,7 +207,7 @@ def fit_class_prior(graph: Graph, streams: Streams, objective: Objective = USUAL
     require_memory(
         (FOLDS + 3) * DOUBLE * width**2
         + SINGLE * BLOCK * (3 * width + (0 if sp.issparse(graph.features) else 2 * d))
-        + 6 * DOUBLE * n * C,
+        + 9 * DOUBLE * n * C,
         f"the prior of {n:,} nodes with {d:,} columns and {C} classes",
     )
     rows = PublicRows.of(graph.features)
@@ -183,18 +216,52 @@ def fit_class_prior(graph: Graph, streams: Streams, objective: Objective = USUAL
     def some(numbers: np.ndarray) -> Any:
         return rows(graph.features[numbers]) if x is None else x[numbers]
 
-    landmarks = some(np.sort(labelled[:LANDMARKS]))
+    tall = rows.centre is not None and len(labelled) >= TALL
+    landmarks = some(np.sort(labelled[: LANDMARKS_TALL if tall else LANDMARKS]))
     root = _inverse_root(gaussian_kernel(landmarks, landmarks))
     folding = random_folding(d, rng)
     linear = fit_ridge(lambda numbers: folded(some(numbers), folding), n, labelled, labels, C)
     kernel = fit_ridge(lambda numbers: gaussian_kernel(some(numbers), landmarks) @ root, n, labelled, labels, C)
-    scores = np.hstack([linear.scores, kernel.scores])
-    used = labelled[:COMBINED]
-    by_class = objective.class_weights(labels[used], C)
+    parts = [linear.scores, kernel.scores]
+    by_class = objective.class_weights(labels[labelled], C)
+    mlp = trees = None
+    if tall:
+        mlp, found = fit_mlp_learner(lambda numbers: unit_columns(some(numbers)), n, labelled, labels, C, rng, by_class)
+        parts.append(found)
+    if _suits_trees(rows, labels[labelled], C):
+        trees, found = fit_boosted_trees(as_dense(rows(graph.features)), labelled, labels, C, rng, by_class)
+        parts.append(found)
+    scores = np.hstack(parts)
+    used = labelled[: COMBINED if mlp is None else COMBINED_TALL]
     weights = None if by_class is None else by_class[labels[used]]
-    combination = fit_softmax_regression(scores[used], labels[used], C, RIDGE, weights=weights)
-    prior = ClassPrior(rows, linear.weights, landmarks, root.double().numpy() @ kernel.weights, combination, folding)
+    if mlp is None:
+        combination = fit_softmax_regression(scores[used], labels[used], C, RIDGE, weights=weights)
+    else:
+        combination = fit_by_parts([part[used] for part in parts], labels[used], C, RIDGE_TALL, weights=weights)
+    prior = ClassPrior(
+        rows,
+        linear.weights,
+        landmarks,
+        root.double().numpy() @ kernel.weights,
+        combination,
+        folding,
+        mlp,
+        trees,
+        np.unique(row_digests(graph.features)[labelled]),
+    )
     return prior, combination(scores)
+
+
+def _suits_trees(rows: PublicRows, labels: np.ndarray, classes: int) -> bool:
+    """Narrow tables with rows enough, of few classes (each step grows a tree for every class), all in every fold."""
+    counts = np.bincount(labels, minlength=classes)
+    few = 2 <= classes <= MOST_TREE_CLASSES
+    return rows.quantiles is not None and few and len(labels) >= LEAST_TREE_ROWS and counts.min() >= 3 * TREE_FOLDS
+
+
+def unit_columns(x: np.ndarray) -> Tensor:
+    """Dense rows with columns of variance 1, as networks like them: `PublicRows` divides by sqrt(d). [n, d] -> [n, d]"""
+    return torch.from_numpy(np.ascontiguousarray(x * np.float32(np.sqrt(max(x.shape[1], 1)))))
 
 
 def gaussian_kernel(x: np.ndarray | sp.csr_array, z: np.ndarray | sp.csr_array) -> Tensor:

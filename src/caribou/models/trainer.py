@@ -1,7 +1,7 @@
 """The training loop: steps of an optimiser, and the best of the states that validation looked at.
 
 Randomness (batches, dropout) belongs to the caller's loss, and the loop draws nothing: a fit is as deterministic as its loss. All
-steps are taken, whatever validation says; only the state that is returned depends on it.
+steps are taken, whatever validation says, unless the caller has a patience; only the state that is returned depends on it.
 """
 
 from __future__ import annotations
@@ -111,6 +111,7 @@ def take_steps(
     steps: int,
     validation: Validation[State] | None = None,
     learning_rate: Callable[[int], float] | None = None,
+    patience: int | None = None,
     stage: str = "training",
 ) -> list[Checkpoint[State]]:
     """Take ``steps`` steps of ``optimizer`` on ``loss``, and keep the best state of every model.
@@ -121,6 +122,7 @@ def take_steps(
         steps: how many steps are taken, at least 1.
         validation: how states are scored; None keeps none of them.
         learning_rate: the number of a step -> the learning rate of that step; None leaves it as it is.
+        patience: end after so many looks in a row that improved no model; None takes all steps.
         stage: what is trained, for whoever listens (`caribou.models.progress`).
 
     Returns:
@@ -137,6 +139,7 @@ def take_steps(
     """
     integer(at_least=1, steps=steps)
     best: list[Checkpoint[State]] = []
+    looks_in_vain = 0
     for step in range(1, steps + 1):
         if learning_rate is not None:
             for group in optimizer.param_groups:
@@ -147,14 +150,21 @@ def take_steps(
         optimizer.step()
         tell(stage, step, steps)
         if validation is not None and (validation.due(step) or step == steps):
-            _keep(best, step, validation)
+            looks_in_vain = 0 if _keep(best, step, validation) else looks_in_vain + 1
+            if looks_in_vain == patience:
+                break
     return best
 
 
-def _keep(best: list[Checkpoint[State]], step: int, validation: Validation[State]) -> None:
-    """Put the present state of each model in the place of its best one, if it improves on it."""
+def _keep(best: list[Checkpoint[State]], step: int, validation: Validation[State]) -> bool:
+    """Put the present state of each model in the place of its best one, if it improves on it; whether any does."""
+    improved = False
     for model, score in enumerate(validation.scores()):
         if model == len(best):
             best.append(Checkpoint(step, score, validation.state(model)))
         elif validation.improves(score, best[model].score):
             best[model] = Checkpoint(step, score, validation.state(model))
+        else:
+            continue
+        improved = True
+    return improved

@@ -39,6 +39,11 @@ class Mlp:
         object.__setattr__(self, "hidden", None if self.hidden is None else widths(self.hidden))
 
     @property
+    def takes_prior(self) -> bool:
+        """Class probabilities from features are what it returns; the user may give them, unless an MLP is asked for."""
+        return self.hidden is None
+
+    @property
     def objective(self) -> Objective:
         """What checkpoints and heads are chosen by, on public labels."""
         return Objective(self.metric, self.class_weight)

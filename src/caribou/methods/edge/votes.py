@@ -91,6 +91,11 @@ class VotesEdge:
         integer(at_least=2, codes=self.codes)
 
     @property
+    def takes_prior(self) -> bool:
+        """Class probabilities from features are where it starts; the user may give them."""
+        return True
+
+    @property
     def objective(self) -> Objective:
         """What checkpoints and heads are chosen by, on public labels."""
         return Objective(self.metric, self.class_weight)

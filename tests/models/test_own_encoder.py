@@ -1,0 +1,132 @@
+"""Encoders of the user's own: cross-fitted, deterministic, and refused where they know labels or cannot serve."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+from sklearn.linear_model import LogisticRegression
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.svm import LinearSVC
+from sklearn.tree import DecisionTreeClassifier
+from torch import nn
+
+import caribou as cb
+from caribou.errors import InputError
+from caribou.graph import Graph
+from caribou.models.own_encoder import with_encoder
+from caribou.randomness import Streams
+
+pytestmark = pytest.mark.usefixtures("short_training")
+GRAPH = cb.datasets.load("csbm:nodes=300,signal=2", seed=0)
+LABELS = np.array(GRAPH.labels)
+TEST = GRAPH.split.test
+
+
+def network(columns: int, classes: int) -> nn.Module:
+    return nn.Sequential(nn.Linear(columns, 16), nn.Dropout(0.2), nn.ReLU(), nn.Linear(16, classes))
+
+
+def noise_table(rows: int = 600) -> Graph:
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((rows, 3))
+    return Graph.from_edges(x, np.empty((2, 0), int), rng.integers(2, size=rows)).random_split(seed=0)
+
+
+@pytest.mark.parametrize("encoder", [LogisticRegression(), network], ids=["scikit-learn", "torch"])
+def test_it_learns_and_follows_the_public_seed(encoder: object) -> None:
+    state = torch.random.get_rng_state()
+    (graph, fitted), (again, _) = (with_encoder(GRAPH, encoder, Streams(0)) for _ in range(2))
+    assert np.array_equal(graph.prior, again.prior)
+    assert torch.equal(state, torch.random.get_rng_state())
+    assert (graph.prior.argmax(axis=1) == LABELS)[TEST].mean() > 0.5
+    assert np.allclose(fitted.probabilities(GRAPH.features)[TEST], graph.prior[TEST], atol=1e-5)
+
+
+def test_a_classifier_that_remembers_every_row_knows_no_label() -> None:
+    """The nearest row is the row itself: in sample it is always right."""
+    graph = noise_table()
+    labelled = np.concatenate([graph.split.train, graph.split.val])
+    found, _ = with_encoder(graph, KNeighborsClassifier(1), Streams(0))
+    right = (found.prior.argmax(axis=1) == np.array(graph.labels))[labelled]
+    assert abs(right.mean() - 0.5) < 0.1
+
+
+def test_randomness_of_a_classifier_follows_the_public_seed_unless_it_has_its_own() -> None:
+    free = [with_encoder(GRAPH, DecisionTreeClassifier(max_features=1), Streams(0))[0].prior for _ in range(2)]
+    assert np.array_equal(*free)
+    other = with_encoder(GRAPH, DecisionTreeClassifier(max_features=1), Streams(1))[0].prior
+    assert not np.array_equal(free[0], other)
+
+
+def test_sparse_rows_and_a_class_that_a_fold_lacks() -> None:
+    labels = np.array([0, 1] * 29 + [0, 2])
+    features = sp.csr_array(np.eye(60))
+    graph = Graph.from_edges(features, np.empty((2, 0), int), labels)
+    graph = graph.with_split(cb.Split(np.r_[0:40, 59], np.arange(40, 50), np.arange(50, 59)))
+    for encoder in (LogisticRegression(), network):
+        prior = with_encoder(graph, encoder, Streams(0))[0].prior
+        assert prior.shape == (60, 3)
+        assert np.allclose(prior.sum(axis=1), 1)
+
+
+@pytest.mark.parametrize(
+    ("encoder", "words"),
+    [
+        (LinearSVC(), "encoder must have predict_proba, got LinearSVC"),
+        (LogisticRegression, "needs its brackets"),
+        (nn.Linear(2, 2), "got Linear: .* makes a new one for every fold"),
+        (lambda d, C: nn.Linear(d, C + 1), r"module with 4 logits per row, got outputs of shape \(2, 5\)"),
+        (lambda d, C: "net", "encoder must make a torch module of .* made str"),
+        (
+            np.full((300, 3), 1 / 3),
+            "as class probabilities: prior must be class probabilities of 300 nodes in 4 classes",
+        ),
+        (LogisticRegression(C=-1.0), "encoder must be able to learn from the graph's features, got LogisticRegression"),
+    ],
+)
+def test_what_cannot_serve_is_refused(encoder: object, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        with_encoder(GRAPH, encoder, Streams(0))
+
+
+def test_a_graph_with_probabilities_takes_no_encoder() -> None:
+    with pytest.raises(InputError, match="has class probabilities already"):
+        with_encoder(GRAPH.with_prior(np.full((300, 4), 0.25)), LogisticRegression(), Streams(0))
+
+
+# -- saved encoders --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The prior of another graph of the same kind."""
+    place = tmp_path_factory.mktemp("encoder") / "run"
+    cb.Model("mlp", cb.Budget(4)).fit(cb.datasets.load("csbm:nodes=300,signal=2", seed=1)).save(place)
+    return place
+
+
+def test_a_saved_encoder_serves_rows_that_it_has_not_seen(folder: Path) -> None:
+    model = cb.Model("mlp", cb.Budget(4), encoder=folder).fit(GRAPH)
+    own = cb.load(folder).predict_graph(GRAPH).probabilities
+    assert np.allclose(model.predict_proba(), own)
+    assert "given prior" in {a.name.value for a in model.certificate.assumptions}
+
+
+def test_a_saved_encoder_is_refused_where_it_was_fitted_on_the_rows(folder: Path) -> None:
+    seen = cb.datasets.load("csbm:nodes=300,signal=2", seed=1)
+    for graph in (seen, seen.random_split(7), seen.renamed("copy").without_edge(*seen.edge_index[:, 0])):
+        with pytest.raises(InputError, match="must not have been fitted on labelled rows of this graph, got "):
+            cb.Votes(cb.Budget(4), encoder=str(folder)).fit(graph)
+
+
+def test_a_saved_encoder_of_other_columns_or_classes_is_refused(folder: Path) -> None:
+    for text, words in (
+        ("csbm:nodes=100,classes=3", "must know the graph's classes"),
+        ("csbm:nodes=100,features=5", "columns"),
+    ):
+        with pytest.raises(InputError, match=words):
+            cb.Model("mlp", cb.Budget(4), encoder=folder).fit(cb.datasets.load(text))
