@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 JOBS   ?= auto
-# Without a GPU: make setup TORCH_FROM='--index-url https://download.pytorch.org/whl/cpu' saves 2.5 GB on Linux.
+# Without a GPU: make setup TORCH_FROM='--index-url https://download.pytorch.org/whl/cpu' leaves out CUDA on Linux.
 TORCH_FROM ?=
 STAMP  := $(VENV)/.installed
 
