@@ -38,6 +38,16 @@ def test_a_table_without_columns_has_one_code() -> None:
     assert codes(np.zeros((20, 1))).tolist() == [0] * 20
 
 
+@pytest.mark.parametrize("value", [0.0, 1.0])
+@pytest.mark.parametrize("columns", [20, 80])
+def test_a_wide_table_of_equal_rows_has_one_code(columns: int, value: float) -> None:
+    """Such a table has no leading direction. Codes are fitted after a ledger was charged, so they must not fail."""
+    for rows in (np.full((40, columns), value), sp.csr_array(np.full((40, columns), value))):
+        codes = FeatureCodes.of(rows, 8, np.random.default_rng(0))
+        assert codes.count == 1
+        assert codes(rows).tolist() == [0] * 40
+
+
 @pytest.mark.parametrize("features", [DENSE, WORDS], ids=["dense", "words"])
 def test_arrays_and_back(features: np.ndarray | sp.csr_array) -> None:
     codes = FeatureCodes.of(features, 5, np.random.default_rng(1))

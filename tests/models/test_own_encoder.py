@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.svm import LinearSVC
@@ -98,6 +100,40 @@ def test_a_graph_with_probabilities_takes_no_encoder() -> None:
         with_encoder(GRAPH.with_prior(np.full((300, 4), 0.25)), LogisticRegression(), Streams(0))
 
 
+def test_a_classifier_that_stays_fitted_is_refused() -> None:
+    """scikit-learn does not clone what is frozen: it would know the labels of all folds."""
+    graph = noise_table()
+    fitted = DecisionTreeClassifier().fit(graph.features, np.array(graph.labels))
+    for encoder in (FrozenEstimator(fitted), CalibratedClassifierCV(FrozenEstimator(fitted))):
+        with pytest.raises(InputError, match="encoder must be fitted anew for every fold, got .*Frozen"):
+            with_encoder(graph, encoder, Streams(0))
+
+
+def test_a_function_that_gives_the_same_module_again_is_refused() -> None:
+    """Weights that the first folds trained would know the labels of the last."""
+    module, body = network(32, 4), nn.Linear(32, 8)
+    for encoder in (lambda d, C: module, lambda d, C: nn.Sequential(body, nn.Linear(8, C))):
+        with pytest.raises(InputError, match="encoder must make a new module for every fold, got weights of another"):
+            with_encoder(GRAPH, encoder, Streams(0))
+
+
+def test_labelled_rows_are_out_of_fold_on_other_graphs_too() -> None:
+    """Next month's graph has the same people: the mean of all models would know their labels."""
+    graph = noise_table()
+    labelled = np.concatenate([graph.split.train, graph.split.val])
+    found, fitted = with_encoder(graph, KNeighborsClassifier(1), Streams(0))
+    again = fitted.probabilities(graph.features)
+    assert np.array_equal(again[labelled], found.prior[labelled])
+    assert np.allclose(again, found.prior)
+    order = np.random.default_rng(1).permutation(600)
+    assert np.allclose(fitted.probabilities(sp.csr_array(graph.features[order])), found.prior[order])
+
+
+def test_the_plan_states_what_is_assumed_about_an_encoder() -> None:
+    plan = cb.Model("mlp", cb.Budget(4), encoder=LogisticRegression()).plan(GRAPH)
+    assert "given prior" in {a.name.value for a in plan.assumptions}
+
+
 # -- saved encoders --------------------------------------------------------------------------------------------------
 
 
@@ -121,6 +157,13 @@ def test_a_saved_encoder_is_refused_where_it_was_fitted_on_the_rows(folder: Path
     for graph in (seen, seen.random_split(7), seen.renamed("copy").without_edge(*seen.edge_index[:, 0])):
         with pytest.raises(InputError, match="must not have been fitted on labelled rows of this graph, got "):
             cb.Votes(cb.Budget(4), encoder=str(folder)).fit(graph)
+
+
+def test_a_saved_encoder_is_refused_for_another_graph_with_rows_that_it_was_fitted_on(folder: Path) -> None:
+    seen = cb.datasets.load("csbm:nodes=300,signal=2", seed=1)
+    model = cb.Model("mlp", cb.Budget(4), encoder=folder).fit(GRAPH)
+    with pytest.raises(InputError, match="must not have been fitted on labelled rows of this graph, got "):
+        model.predict_graph(seen)
 
 
 def test_a_saved_encoder_of_other_columns_or_classes_is_refused(folder: Path) -> None:

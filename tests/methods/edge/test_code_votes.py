@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods.edge.code_votes import decode_code_batch
 from caribou.methods.edge.votes import Decoded, VotesEdge, run_rounds
 from caribou.models.code_vote_model import CodeVoteModel
+from caribou.models.feature_codes import FeatureCodes
 from caribou.randomness import Streams
 
 TELLING = cb.datasets.load("neighbour-features:1200", seed=1)
@@ -80,6 +82,29 @@ def test_codes_leave_heterophily_to_class_messages() -> None:
     assert "codes" not in decoded.transcript
     test, labels = graph.split.test, np.asarray(graph.labels)
     assert accuracy(decoded, graph) > np.mean(prior[test].argmax(axis=1) == labels[test]) + 0.1
+
+
+def test_a_code_that_no_node_has_is_a_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The alphabet is that of the codes, not of the nodes at hand: k-means may leave a centre without members."""
+    found = FeatureCodes.of(TELLING.features, 7, np.random.default_rng(0))
+    far = replace(found, centres=np.concatenate([found.centres, np.full((1, found.centres.shape[1]), 1e6)]))
+    monkeypatch.setattr(FeatureCodes, "of", lambda *_: far)
+    decoded = run(TELLING, 4.0)
+    assert decoded.transcript["pilot"].shape[1] == 4 * far.count
+    assert decoded.transcript["codes"].shape[1] == far.count
+
+
+def test_votes_that_do_not_fit_into_memory_cost_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("caribou.memory.machine_memory", lambda: 1000)
+    with pytest.raises(InputError, match="must fit into memory"):
+        cb.Votes(cb.Budget(4)).fit(TELLING.with_prior(UNIFORM), ledger=tmp_path / "ledger.jsonl")
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_certificate_lists_pilot_and_codes() -> None:
+    plan = VotesEdge().plan(TELLING.sizes("edge"), cb.Budget(4))
+    assert "pilot" in plan.released[0]
+    assert "codes" in plan.released[0]
 
 
 Asked = list[tuple[object, ...]]

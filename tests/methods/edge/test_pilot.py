@@ -33,7 +33,7 @@ def roles_of(graph: cb.Graph, right: float = 0.0) -> VoteRoles:
 def asked(graph: cb.Graph, code: np.ndarray, epsilon: float) -> tuple[Pilot, VoteRoles]:
     roles = roles_of(graph)
     box = NoisyCounts(graph, graph.num_classes, VoteBudget(epsilon), NoiseSource.seeded(1))
-    return Pilot.ask(box, roles, code, 0.3), roles
+    return Pilot.ask(box, roles, code, int(code.max()) + 1, 0.3), roles
 
 
 @pytest.mark.parametrize(("right", "share"), [(0.0, 0.3), (0.6, 0.1), (0.97, 0.0)])
@@ -51,6 +51,17 @@ def test_its_senders_are_the_first_of_the_order_and_never_receive() -> None:
     from_pilot = np.isin(u, pilot.senders) & roles.receives[v]
     np.add.at(sent, (v[from_pilot], np.asarray(ALIKE.labels)[u[from_pilot]]), 1)
     assert np.array_equal(pilot.class_counts, sent)
+
+
+@pytest.mark.parametrize(("calibration", "share"), [(0.5, 0.5), (0.001, 0.999), (0.9, 0.1)])
+@pytest.mark.parametrize("labelled", [3, 5, 41])
+def test_calibration_nodes_are_never_its_senders(calibration: float, share: float, labelled: int) -> None:
+    """Shares are rounded, and halves of an odd number would overlap: a node that has sent receives nothing more."""
+    graph = ALIKE.with_split(cb.Split(np.arange(labelled - 1), np.arange(labelled - 1, labelled), np.arange(100, 900)))
+    roles = VoteRoles.of(graph, np.full((900, 4), 0.25), calibration, USUAL, np.random.default_rng(0))
+    box = NoisyCounts(graph, 4, VoteBudget(math.inf), NoiseSource.seeded(1))
+    pilot = Pilot.ask(box, roles, np.zeros(900, dtype=int), 1, share)
+    assert not set(pilot.senders.tolist()) & set(roles.calibration.tolist())
 
 
 @pytest.mark.parametrize("epsilon", [2.0, 4.0, math.inf])
