@@ -33,7 +33,7 @@ from caribou.metrics import Metrics, Scored, Threshold, best_threshold, metric_n
 from caribou.models.class_prior import ClassPrior, require_out_of_fold, require_prior
 from caribou.models.own_encoder import FittedEncoder, SavedEncoder, with_encoder
 from caribou.models.published_metrics import PublishedMetrics, publish_metrics
-from caribou.privacy.assumptions import LASTING, AssumptionName
+from caribou.privacy.assumptions import LASTING, AssumptionName, given_prior
 from caribou.privacy.budget import Budget, PrivacyUnit, warn_of_large_delta
 from caribou.privacy.certificate import Certificate
 from caribou.privacy.ledger import Ledger
@@ -280,6 +280,8 @@ class Model:
         """What `fit` will release about ``data`` and cost, from public numbers alone: nothing is drawn and nothing is spent."""
         graph = as_graph(data)
         plan = self._recipe.plan(graph.sizes(self.budget.unit), self.budget)
+        if self._encoder is not None and graph.prior is None:
+            plan = replace(plan, assumptions=(*plan.assumptions, given_prior()))
         return declared_plan(self._recipe, plan, self.budget, graph)
 
     @classmethod
@@ -504,6 +506,8 @@ class Model:
         graph = self._aligned(private)
         if self.takes_prior and graph.prior is not None and graph.split is not None and graph.labels is not None:
             require_out_of_fold(graph, graph.prior)
+        elif isinstance(self._fitted_encoder, SavedEncoder) and graph.split is not None and graph.labels is not None:
+            self._fitted_encoder.require_fit_for(graph)
         graph = self._encoded(graph)
         before = self.kept(private)
         if not spend and before is not None and before.certificate.epsilon_spent > 0:

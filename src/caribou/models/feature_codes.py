@@ -75,6 +75,8 @@ def _directions(x: np.ndarray | sp.csr_array, rng: np.random.Generator) -> np.nd
     d = x.shape[1]
     if d <= DIRECTIONS or x.shape[0] <= DIRECTIONS:
         return np.eye(d)
+    if abs(x).max() == 0:  # equal rows lead nowhere, and an iteration from 0 fails
+        return np.zeros((d, 1))
     start = rng.random(min(x.shape))
     return np.asarray(svds(x.astype(np.float64), k=DIRECTIONS, v0=start)[2].T)
 

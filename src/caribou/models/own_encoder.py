@@ -45,13 +45,27 @@ class FittedEncoder(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class FoldMean:
-    """The mean probabilities of the models of all folds."""
+    """The mean probabilities of the models of all folds; a row that was labelled is scored by the model that left it out.
+
+    Args:
+        models: one per fold.
+        seen: [m], digests of the labelled rows, sorted.
+        fold: [m], that of each of them.
+    """
 
     models: tuple[Callable[[Features], np.ndarray], ...]
+    seen: np.ndarray
+    fold: np.ndarray
 
     def probabilities(self, features: Features) -> np.ndarray:
         """Class probabilities. [n, d] -> [n, C]"""
-        return np.asarray(np.mean([model(features) for model in self.models], axis=0))
+        found = np.stack([model(features) for model in self.models])
+        digests = row_digests(features)
+        at = np.minimum(np.searchsorted(self.seen, digests), len(self.seen) - 1)
+        known = np.flatnonzero(self.seen[at] == digests)
+        mean = np.asarray(found.mean(axis=0))
+        mean[known] = found[self.fold[at[known]], known]
+        return mean
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,14 +158,16 @@ def _cross_fitted(graph: Graph, streams: Streams, fit: _Fit) -> tuple[Graph, Fit
     split, labels = graph.for_learning(public=True)
     rng = streams.generator("own encoder")
     train = by_class(rng.permutation(np.concatenate([split.train, split.val])), np.array(labels))
+    folds = min(FOLDS, len(train))
     models, probabilities = cross_fitted(
         lambda rows, _: fit(rows, rng),
         lambda model, rows: model(graph.features[rows]),
         graph.num_nodes,
         train,
-        min(FOLDS, len(train)),
+        folds,
     )
-    return graph.with_prior(probabilities), FoldMean(tuple(models))
+    seen, first = np.unique(row_digests(graph.features)[train], return_index=True)
+    return graph.with_prior(probabilities), FoldMean(tuple(models), seen, first % folds)
 
 
 def _classifier(classifier: Any, graph: Graph) -> _Fit:
@@ -163,6 +179,12 @@ def _classifier(classifier: Any, graph: Graph) -> _Fit:
             f"encoder must have predict_proba, got {type(classifier).__name__}: wrap it in CalibratedClassifierCV, or ask it for "
             "probabilities"
         )
+    for part in (classifier, *classifier.get_params().values()):
+        if hasattr(part, "fit") and not isinstance(part, type) and clone(part) is part:
+            raise InputError(
+                f"encoder must be fitted anew for every fold, got {type(part).__name__}, which stays as it was fitted and may know "
+                "the labels: give the classifier itself"
+            )
     labels, C = np.array(graph.labels), graph.num_classes
 
     def fit(rows: np.ndarray, rng: np.random.Generator) -> Callable[[Features], np.ndarray]:
@@ -194,6 +216,7 @@ def _module(factory: Callable[[int, int], nn.Module], graph: Graph) -> _Fit:
     labels, d, C = np.array(graph.labels), graph.num_features, graph.num_classes
     public = PublicRows.of(graph.features)
     length = np.float32(np.sqrt(max(d, 1)))  # columns of variance 1, as networks like them
+    trained: dict[int, nn.Parameter] = {}  # of all folds so far, kept so that no number is given again
 
     def dense(features: Features) -> torch.Tensor:
         return torch.from_numpy(np.ascontiguousarray(as_dense(public(features)) * length))
@@ -206,6 +229,13 @@ def _module(factory: Callable[[int, int], nn.Module], graph: Graph) -> _Fit:
                 raise InputError(
                     f"encoder must make a torch module of (columns, classes), got one that made {type(module).__name__}"
                 )
+            own = {id(weight): weight for weight in module.parameters() if weight.requires_grad}
+            if own.keys() & trained.keys():
+                raise InputError(
+                    "encoder must make a new module for every fold, got weights of another fold again, which know its labels: make "
+                    "every layer inside the function"
+                )
+            trained.update(own)
             shape = tuple(module_logits(module, lambda some: dense(graph.features[some]), rows[:2]).shape)
             if shape != (len(rows[:2]), C):
                 raise InputError(f"encoder must make a module with {C} logits per row, got outputs of shape {shape}")

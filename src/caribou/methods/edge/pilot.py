@@ -64,10 +64,12 @@ class Pilot:
     class_given_code: np.ndarray
 
     @classmethod
-    def ask(cls, noisy_counts: NoisyCounts, roles: VoteRoles, code: np.ndarray, share: float) -> Pilot:
-        """Let a share of the labelled nodes send to all that receive. ``code``: [n]"""
-        C, M = roles.classes, int(code.max()) + 1
-        senders = roles.order[: round(share * len(roles.order))]
+    def ask(cls, noisy_counts: NoisyCounts, roles: VoteRoles, code: np.ndarray, codes: int, share: float) -> Pilot:
+        """Let a share of the labelled nodes send to all that receive. ``code``: [n], of ``codes`` ones."""
+        C, M = roles.classes, codes
+        # shares are rounded: a calibration node must not be one of them, because who has sent receives nothing more
+        free = len(roles.order) - len(roles.calibration)
+        senders = roles.order[: min(round(share * len(roles.order)), free)]
         new = np.zeros(roles.nodes, dtype=bool)
         new[senders] = True
         message = np.where(new, roles.labels * M + code, 0)

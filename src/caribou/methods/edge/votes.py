@@ -114,6 +114,14 @@ class VotesEdge:
         """How many codes there are at most. Public."""
         return max(2, min(self.codes, SYMBOLS // classes))
 
+    def require_memory_for(self, nodes: int, classes: int) -> None:
+        """Refuse what does not fit into memory."""
+        rounds = self.max_rounds + 1
+        require_memory(
+            DOUBLE * nodes * classes * (rounds + self.most_codes(classes) + 8),
+            f"the answers of up to {rounds} rounds to {nodes:,} nodes in {classes} classes",
+        )
+
     def vote_budget(self, budget: Budget) -> VoteBudget:
         """What the votes may spend if the whole budget is theirs."""
         return (
@@ -125,7 +133,8 @@ class VotesEdge:
         return self._plan(sizes, budget, "votes-edp, fitted")
 
     def prepare(self, graph: Graph, streams: Streams) -> None:
-        """Fit the prior, which reads public values alone."""
+        """Fit the prior, which reads public values alone; votes that would not fit into memory are refused first."""
+        self.require_memory_for(graph.num_nodes, graph.num_classes)
         class_probabilities(graph, streams, self.objective)
 
     def fit(self, plan: ReleasePlan, graph: Graph, streams: Streams, noise: NoiseSource) -> Outputs:
@@ -136,6 +145,7 @@ class VotesEdge:
     def plan_graph(self, sizes: Sizes, budget: Budget, weights: Mapping[str, np.ndarray]) -> ReleasePlan:
         """A transcript about another graph. Its labelled nodes are needed: they send, and rates and head are learned on them."""
         require_labelled(sizes)
+        self.require_memory_for(sizes.nodes, sizes.classes)
         return self._plan(sizes, budget, "votes-edp, predicted")
 
     def predict_graph(
@@ -192,7 +202,7 @@ class VotesEdge:
             budget,
             (edge_votes_record(epsilon=votes.epsilon, mu=votes.mu),),
             released=(
-                "the counts of every round and everything computed from them",
+                "the counts of every stage (pilot, rounds or codes) and everything computed from them",
                 "class probabilities of every node",
             ),
             description=description,
@@ -246,11 +256,8 @@ def run_rounds(
     Formal guarantee: everything in the result is computed from public values, the prior and a transcript that costs
     budget.event at edge level (docs/privacy.md, Theorem 4). The prior must be public or already paid for.
     """
-    n, C, rounds = graph.num_nodes, graph.num_classes, settings.max_rounds + 1
-    M = settings.most_codes(C)
-    require_memory(
-        DOUBLE * n * C * (rounds + M + 8), f"the answers of up to {rounds} rounds to {n:,} nodes in {C} classes"
-    )
+    C, M = graph.num_classes, settings.most_codes(graph.num_classes)
+    settings.require_memory_for(graph.num_nodes, C)
     roles = VoteRoles.of(graph, prior, settings.calibration, settings.objective, streams.generator("votes"))
     noisy_counts = NoisyCounts(graph, C, budget, noise)
     pilot, transcript = None, {}
@@ -259,7 +266,7 @@ def run_rounds(
         codes = FeatureCodes.of(graph.features, M, streams.generator("codes"))
         code = codes(graph.features)
         if share > 0 and codes.count > 1:
-            pilot = Pilot.ask(noisy_counts, roles, code, share)
+            pilot = Pilot.ask(noisy_counts, roles, code, codes.count, share)
             transcript["pilot"] = pilot.counts
         if settings.alphabet == "code" or (pilot is not None and pilot.prefers_code(roles, budget)):
             tell("codes", 1)
