@@ -105,7 +105,7 @@ def test_a_classifier_that_stays_fitted_is_refused() -> None:
     graph = noise_table()
     fitted = DecisionTreeClassifier().fit(graph.features, np.array(graph.labels))
     for encoder in (FrozenEstimator(fitted), CalibratedClassifierCV(FrozenEstimator(fitted))):
-        with pytest.raises(InputError, match="encoder must be fitted anew for every fold, got .*Frozen"):
+        with pytest.raises(InputError, match=r"encoder must be fitted anew for every fold, got .*Frozen"):
             with_encoder(graph, encoder, Streams(0))
 
 
@@ -126,7 +126,7 @@ def test_labelled_rows_are_out_of_fold_on_other_graphs_too() -> None:
     assert np.array_equal(again[labelled], found.prior[labelled])
     assert np.allclose(again, found.prior)
     order = np.random.default_rng(1).permutation(600)
-    assert np.allclose(fitted.probabilities(sp.csr_array(graph.features[order])), found.prior[order])
+    assert np.allclose(fitted.probabilities(graph.features[order]), found.prior[order])
 
 
 def test_the_plan_states_what_is_assumed_about_an_encoder() -> None:

@@ -182,8 +182,8 @@ def _classifier(classifier: Any, graph: Graph) -> _Fit:
     for part in (classifier, *classifier.get_params().values()):
         if hasattr(part, "fit") and not isinstance(part, type) and clone(part) is part:
             raise InputError(
-                f"encoder must be fitted anew for every fold, got {type(part).__name__}, which stays as it was fitted and may know "
-                "the labels: give the classifier itself"
+                f"encoder must be fitted anew for every fold, got {type(part).__name__}, which stays as it was fitted and may "
+                "know the labels: give the classifier itself"
             )
     labels, C = np.array(graph.labels), graph.num_classes
 
@@ -232,8 +232,8 @@ def _module(factory: Callable[[int, int], nn.Module], graph: Graph) -> _Fit:
             own = {id(weight): weight for weight in module.parameters() if weight.requires_grad}
             if own.keys() & trained.keys():
                 raise InputError(
-                    "encoder must make a new module for every fold, got weights of another fold again, which know its labels: make "
-                    "every layer inside the function"
+                    "encoder must make a new module for every fold, got weights of another fold again, which know its labels: "
+                    "make every layer inside the function"
                 )
             trained.update(own)
             shape = tuple(module_logits(module, lambda some: dense(graph.features[some]), rows[:2]).shape)
