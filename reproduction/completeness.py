@@ -65,7 +65,7 @@ MISSING = (
         dataset="reddit2",
     ),
     Missing(
-        "with alpha_1 = 0 the layer gives edges no weight: a release that reads no edge is refused (the records hold the refusal)",
+        "with alpha_1 = 0 the layer gives edges no weight, and a release that reads no edge is refused; the records say so",
         "caribou train caribou-edp --dataset cora --epsilon 4 --set alpha1=0",
         item="crv-h",
         settings=(("alpha1", 0.0),),
