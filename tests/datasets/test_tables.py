@@ -99,7 +99,7 @@ class TestTables:
             (EDGES, "id,age\n", r"nodes.csv: must hold at least one node, got a table without rows"),
             (EDGES, "age,label\n1,a\n", r"nodes.csv: needs a column 'id' or 'node' or 'node_id', found 'age', 'label'"),
             (EDGES, "id,age\n1,3\n2,x\n3,1\n", r"nodes.csv: row 2: column 'age' must hold numbers, got 'x'; give --unknown x"),
-            (EDGES, "id,colour\n1,red\n2,blue\n3,red\n", r"if it is the label, give --column label=colour \(3 in all\); give --category colour"),
+            (EDGES, "id,colour\n1,red\n2,blue\n3,red\n", r"label, give --column label=colour .*; give --category colour"),
             (EDGES, "id,fold,label\n1,train,a\n2,test,b\n3,val,a\n", r"if it is the split, give --column split=fold"),
             (EDGES, "id,colour,label\n1,red,a\n2,red,b\n3,red,a\n", r"got 'red' \(3 in all\); give --category colour"),
             (EDGES, NODES.replace("45", "old"), r"row 2: column 'age' must hold numbers, got 'old'; give --unknown old or"),
