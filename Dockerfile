@@ -1,5 +1,5 @@
 # CARIBOU for processors, without CUDA.
-#   docker build -t caribou .                               plans, trains and attacks
+#   docker build -t caribou --build-arg TORCH_INDEX=... .   plans, trains and attacks; the index of CPU builds that pytorch.org names
 #   docker build -t caribou-core --build-arg EXTRAS= .      plans, verifies, keeps ledgers, inspects tables: no torch
 #   docker run --rm -v "$PWD:/work" caribou train votes-edp --dataset csbm --epsilon 4 --out run
 FROM python:3.11-slim AS build
@@ -12,11 +12,12 @@ RUN pip wheel --no-cache-dir --no-deps -w /wheels .
 
 FROM python:3.11-slim
 ARG EXTRAS=[train]
+ARG TORCH_INDEX=
 COPY constraints.txt /tmp/
-# mounted, so that no layer keeps the wheel; torch first, from the index of builds without CUDA
+# mounted, so that no layer keeps the wheel; torch first, from the index of CPU builds if one is given
 RUN --mount=type=bind,from=build,source=/wheels,target=/wheels \
     if [ -n "$EXTRAS" ]; then \
-      pip install --no-cache-dir --index-url https://download.pytorch.org/whl/cpu "$(grep '^torch==' /tmp/constraints.txt)"; \
+      pip install --no-cache-dir ${TORCH_INDEX:+--index-url "$TORCH_INDEX"} "$(grep '^torch==' /tmp/constraints.txt)"; \
     fi \
  && pip install --no-cache-dir --no-compile -c /tmp/constraints.txt "$(ls /wheels/*.whl)$EXTRAS" \
  && caribou plan --json > /dev/null

@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 JOBS   ?= auto
-# Without a GPU: make setup TORCH_FROM='--index-url https://download.pytorch.org/whl/cpu' leaves out CUDA on Linux.
+# Without a GPU: make setup TORCH_FROM='--index-url CPU_INDEX', with the index of CPU builds that pytorch.org names, leaves out CUDA.
 TORCH_FROM ?=
 STAMP  := $(VENV)/.installed
 

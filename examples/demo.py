@@ -57,7 +57,8 @@ def fit_and_save(graph: cb.Graph, console: Console) -> dict[str, float]:
 
 
 def picture(scores: dict[str, dict[float, float]], graph_free: float, non_private: float, file: Path) -> None:
-    figure, axes = plt.subplots(figsize=(7, 4.2), layout="constrained")
+    with plt.style.context("caribou.pages.caribou"):
+        figure, axes = plt.subplots(figsize=(7, 4.2), layout="constrained")
     for method, marker in zip(PRIVATE, ("o", "s"), strict=True):
         epsilons = sorted(scores[method])
         axes.plot(epsilons, [100 * scores[method][e] for e in epsilons], marker=marker, label=method)

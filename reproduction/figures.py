@@ -11,7 +11,8 @@ from typing import Any
 from caribou.experiments.report.blocks import PAPER, Figure
 from caribou.experiments.report.figures import Series, figure, mean_columns, style
 from caribou.experiments.report.summary import Mean
-from caribou.pages.palette import COLOURS, family
+from caribou.pages.palette import COLOURS, OTHER_COLOUR, family
+from caribou.pages.pictures import GROUND
 
 MIN_SPAN = 5
 """A scale of colours spans at least this, so that chance does not look like an effect. [percentage points]"""
@@ -66,13 +67,13 @@ def boxes(name: str, title: str, panels: Mapping[str, Boxes], *, x: str, guessin
     def draw(axes: Sequence[Any]) -> None:
         for ax, (title_of_panel, panel) in zip(axes, panels.items(), strict=False):
             places = panel.places
-            _spread(ax, panel.paper_settings, places, 0.2, THEIRS, "#6b7280")
+            _spread(ax, panel.paper_settings, places, 0.2, THEIRS, COLOURS["mlp"])
             _spread(ax, panel.settings, places, -0.2, OURS, COLOURS["caribou"])
             xs = sorted(panel.mean)
             widths = [0.0 if math.isnan(panel.mean[v].half_width) else 100 * panel.mean[v].half_width for v in xs]
             ax.errorbar(
                 [places[v] - 0.2 for v in xs], [100 * panel.mean[v].value for v in xs], yerr=widths, linestyle="",
-                marker="D", markersize=3, color=COLOURS["caribou"], capsize=2, linewidth=1,
+                marker="D", markersize=3, color=COLOURS["caribou"], linewidth=1,
             )  # fmt: skip
             for label, line in (("gap", panel.gap), (f"gap, {PAPER}", panel.paper_gap)):
                 if line:
@@ -83,12 +84,11 @@ def boxes(name: str, title: str, panels: Mapping[str, Boxes], *, x: str, guessin
             ax.plot([], [], color=OURS, linewidth=6, label="caribou, a value per setting; mean and 95 % interval")
             if panel.paper_settings:
                 ax.plot([], [], color=THEIRS, linewidth=6, label=f"caribou, {PAPER}")
-            ax.axhline(100 * guessing, linestyle=":", linewidth=1.2, color="#374151", label="guessing")
+            ax.axhline(100 * guessing, linestyle=":", linewidth=1.2, color=OTHER_COLOUR, label="guessing")
             ax.set_ylim(low, high)
             ax.set_xticks(list(places.values()), [number(v) for v in places])
-            ax.set_title(title_of_panel, fontsize=10)
+            ax.set_title(title_of_panel)
             ax.set_xlabel(x)
-            ax.grid(alpha=0.25)
         axes[0].set_ylabel("test accuracy, %")
 
     words = []
@@ -159,7 +159,7 @@ def heat_maps(name: str, title: str, maps: Sequence[Map], caption: str = "") -> 
             grid = [[100 * means[r, c].value if (r, c) in means else float("nan") for c in columns] for r in rows]
             low = min(scales[panel.scale])
             high = max(*scales[panel.scale], low + MIN_SPAN)
-            image = ax.imshow(grid, aspect="auto", cmap="viridis", vmin=low, vmax=high)
+            image = ax.imshow(grid, aspect="auto", vmin=low, vmax=high)
             ax.figure.colorbar(image, ax=ax)
             for i, row in enumerate(grid):
                 for j, value in enumerate(row):
@@ -170,7 +170,8 @@ def heat_maps(name: str, title: str, maps: Sequence[Map], caption: str = "") -> 
             ax.set_yticks(range(len(rows)), [f"{r:g}" for r in rows])
             ax.set_xlabel("epsilon")
             ax.set_ylabel(panel.parameter)
-            ax.set_title(f"{panel.parameter} on {panel.dataset}", fontsize=10)
+            ax.set_title(f"{panel.parameter} on {panel.dataset}")
+            ax.grid(visible=False)
 
     words = "; ".join(
         f"{panel.parameter} on {panel.dataset}: "
@@ -203,11 +204,11 @@ def bars(name: str, title: str, panels: Mapping[str, Mapping[str, Mapping[str, f
                 hatch = HATCHES[families.setdefault(family(method), 0) % len(HATCHES)]
                 families[family(method)] += 1
                 colour = style(method)["color"]
-                ax.bar(places, list(values.values()), width, label=method, color=colour, hatch=hatch, edgecolor="white")
+                ax.bar(places, list(values.values()), width, label=method, color=colour, hatch=hatch, edgecolor=GROUND)
             ax.set_yscale("log")
             ax.set_xticks(range(len(datasets)), datasets, rotation=60, ha="right", fontsize=7)
-            ax.set_title(panel, fontsize=9)
-            ax.grid(axis="y", alpha=0.25)
+            ax.set_title(panel)
+            ax.grid(visible=False, axis="x")
 
     words = "; ".join(
         f"{panel}: " + "; ".join(f"{m} " + ", ".join(f"{d} {v:.3g}" for d, v in values.items()) for m, values in ms.items())

@@ -54,10 +54,10 @@ class MissingExtra(CaribouError, ImportError):
     """A package that only an extra installs is not there; the message names the extra (also an ``ImportError``)."""
 
 
-TRAINING = {"torch": "torch", "torch_geometric": "torch_geometric"}
+TRAINING = {"torch": "torch", "torch_geometric": "torch_geometric", "sklearn": "scikit-learn"}
 """What the extra ``[train]`` adds to the core: modules, and the packages that they come with."""
-CPU_BUILD = "pip install torch --index-url https://download.pytorch.org/whl/cpu"
-"""The build of torch for processors alone. What PyPI has for Linux brings several gigabytes of CUDA."""
+CPU_BUILD = "the CPU build of torch, by the command that pytorch.org gives for it,"
+"""The build of torch for processors alone. What pip takes by itself on Linux brings several gigabytes of CUDA."""
 
 
 @contextmanager
@@ -68,8 +68,8 @@ def needs_training(what: str) -> Iterator[None]:
     ...     raise ModuleNotFoundError("No module named 'torch'", name="torch")
     Traceback (most recent call last):
         ...
-    caribou.errors.MissingExtra: votes-edp needs torch, which is not installed: pip install 'caribou-gnn[train]' (first pip \
-install torch --index-url https://download.pytorch.org/whl/cpu on a machine without a GPU: it is far smaller)
+    caribou.errors.MissingExtra: votes-edp needs torch, which is not installed: pip install 'caribou-gnn[train]' (first the \
+CPU build of torch, by the command that pytorch.org gives for it, on a machine without a GPU: it is far smaller)
     """
     try:
         yield
@@ -78,7 +78,7 @@ install torch --index-url https://download.pytorch.org/whl/cpu on a machine with
         if package not in TRAINING:
             raise
         raise MissingExtra(
-            f"{what} needs {package}, which is not installed: pip install 'caribou-gnn[train]' "
+            f"{what} needs {TRAINING[package]}, which is not installed: pip install 'caribou-gnn[train]' "
             f"(first {CPU_BUILD} on a machine without a GPU: it is far smaller)"
         ) from error
 

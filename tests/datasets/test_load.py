@@ -51,8 +51,8 @@ class TestNames:
         assert listed["cora"].where == "needs download"
         assert listed["berkeley13"].where == "needs file"
         assert listed["chain-x"].where == "generated"
-        assert len(listed) == 15
-        for name in ("chain-s", "chain-m", "chain-l", "chain-x", "csbm"):
+        assert len(listed) == 17
+        for name in ("chain-s", "chain-m", "chain-l", "chain-x", "csbm", "grid-game", "neighbour-features"):
             graph, info = load(name), listed[name]
             found = (graph.num_nodes, 2 * graph.num_edges, graph.num_features, graph.num_classes)
             assert found == (info.nodes, info.edges, info.features, info.classes)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import csv
+import json
 import re
-import shutil
-import subprocess
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -14,17 +13,16 @@ import pytest
 from reproduction.items import INTRODUCTION, ITEMS, chain_tops_table, heat_blocks, top_table
 from reproduction.rows import row_label
 
+from browser_support import needs_browser, open_browser
 from caribou.experiments.grid import Experiment, available
 from caribou.experiments.records import FAILED, OK, Record, append, read_all, result_file
 from caribou.experiments.report.blocks import Block, Figure, Table
 from caribou.experiments.report.page import Section, sections, write_report
 from caribou.experiments.report.summary import mean_of
+from caribou.pages.pictures import unpacked
 from reproduction import paper
 
 PAPER = Path(__file__).parents[2] / "reproduction"
-CHROMIUM = next(
-    (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
-)
 WITHOUT_CARIBOU = {
     "noise-depth": "computed; no method is fitted",
     "motivation": "the paper's study of GAP",
@@ -148,10 +146,11 @@ def test_every_item_has_a_section_with_a_table_and_a_picture(page: Path, parts: 
         kinds = {type(block) for block in parts[item.name].blocks}
         assert Table in kinds or item.name == "motivation", item.name
         assert Figure in kinds or item.name in ("allocation", "downstream"), item.name
-    figures = re.findall(r'<div class="figure" role="img" aria-label="([^"]*)">', html)
-    assert len(figures) == html.count("<svg ")
+    figures = re.findall(r'<div class="figure" role="img" tabindex="0" aria-label="([^"]*)"', html)
+    pictures = json.loads(re.search(r'id="page-data">(.*?)</script>', html, re.DOTALL)[1])["pictures"]
+    assert len(figures) == len(pictures)
     assert all(len(words) > 60 for words in figures)
-    identities = re.findall(r'\sid="([^"]+)"', html)
+    identities = re.findall(r'\sid="([^"]+)"', html + "".join(map(unpacked, pictures.values())))
     assert len(identities) == len(set(identities)), "figures must not share ids"
     assert "<small>(" not in html, "no number of seeds is repeated where all entries have it"
 
@@ -218,7 +217,7 @@ def test_columns_stand_in_the_order_of_the_file_whatever_was_run_first(page: Pat
     assert head.index("Chain-S") < head.index("csbm")
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: the page is not rendered")
+@needs_browser
 @pytest.mark.slow
 def test_no_table_is_cut_off_at_1400_pixels(tmp_path: Path) -> None:
     """The widest tables there are: every cell of the scale laptop, with intervals of two digits."""
@@ -230,18 +229,14 @@ def test_no_table_is_cut_off_at_1400_pixels(tmp_path: Path) -> None:
     tables = [item for item in ITEMS if item.name in ("pu-3", "ov-e", "aud", "table-1")]
     found = [part for part in sections(records, known(), "laptop", tables) if part.item in tables]
     file = write_report(tmp_path / "report", found, [], "laptop", INTRODUCTION)
-    script = (
-        "<script>window.addEventListener('load', () => { const wide = [...document.querySelectorAll('.scroll, .figure')]"
-        ".filter(e => e.scrollWidth > e.clientWidth).map(e => e.parentElement.querySelector('h3').textContent);"
-        "document.title = 'wide: ' + wide.join('; ') + '.'; });</script></body>"
-    )
-    probe = tmp_path / "probe.html"
-    probe.write_text(file.read_text().replace("</body>", script))
-    flags = "--headless --no-sandbox --disable-gpu --no-first-run --window-size=1400,2000 --dump-dom --virtual-time-budget=5000"
-    profile = f"--user-data-dir={tmp_path / 'profile'}"
-    command = [str(CHROMIUM), *flags.split(), profile, probe.as_uri()]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=True)
-    assert re.search(r"<title>(wide: [^<]*)</title>", done.stdout)[1] == "wide: ."
+    with open_browser() as look:
+        tab = look(file)
+        tab.resize(1400)
+        wide = (
+            "[...document.querySelectorAll('.scroll, .figure')].filter((e) => e.scrollWidth > e.clientWidth)"
+            ".map((e) => e.closest('figure').querySelector('h3').textContent)"
+        )
+        assert tab.run(wide) == []
 
 
 # -- single tables -------------------------------------------------------------------------------------------------

@@ -51,8 +51,11 @@ def write_report(outcome: Outcome, folder: str | os.PathLike[str]) -> Path:
 
 def png(outcome: Outcome) -> bytes:
     """The picture as bytes."""
+    import matplotlib.style
+
     buffer = io.BytesIO()
-    draw(outcome).savefig(buffer, format="png", dpi=140)
+    with matplotlib.style.context("caribou.pages.caribou"):
+        draw(outcome).savefig(buffer, format="png", dpi=140)
     return buffer.getvalue()
 
 

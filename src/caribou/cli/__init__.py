@@ -16,6 +16,7 @@ import typer
 
 from caribou import __version__
 from caribou.cli.audit import audit
+from caribou.cli.certificate import certificate
 from caribou.cli.choose import choose
 from caribou.cli.datasets import datasets_app
 from caribou.cli.doctor import doctor
@@ -25,7 +26,7 @@ from caribou.cli.inspect import inspect
 from caribou.cli.ledger import ledger_app
 from caribou.cli.methods import methods
 from caribou.cli.plan import plan
-from caribou.cli.predict import certificate, embed, predict
+from caribou.cli.predict import embed, predict
 from caribou.cli.propagate import propagate
 from caribou.cli.report import report
 from caribou.cli.reproduce import reproduce

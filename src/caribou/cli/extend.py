@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from caribou.cli.certificate import write_release_page
 from caribou.cli.options import (
     EntryOptions,
     FileOptions,
@@ -69,6 +70,7 @@ def extend(
     data = source.load(otherwise=own, unit=model.budget.unit, saved=model.column_rules)
     later = model.extend(data, ledger=ledger.noted(), spend=spend, left=left, same_order=same_order, name=name)
     save_or_spool(later, out)
+    write_release_page(out, ledger.path)
     cost = f"a release of its own: {later.budget}" if spend else "at no further cost: a batch of the same release"
     where = "" if ledger.path is None else f", entered in {ledger.path}"
     typer.echo(f"{model.arrivals.found(data)} of {model.num_nodes} known nodes are in the graph")

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from caribou.errors import BudgetExceeded, CertificateError, InputError
+from caribou.pages.ledger import TWO_UNITS
 from caribou.privacy.accounting import event_words
 from caribou.privacy.budget import DEFAULT_DELTA, Budget, PrivacyUnit
 from caribou.privacy.events import EpsilonDelta, Event, NonPrivate, event_to_dict
@@ -25,10 +26,6 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 EXIT_BROKEN_CHAIN = 3
-UNITS = (
-    "Every release counts at both units. An edge-level release leaves nothing at node level, because it makes features and "
-    "labels public. A node-level release counts twice at edge level."
-)
 
 ledger_app = typer.Typer(
     name="ledger",
@@ -48,6 +45,9 @@ def show(
     ledger: LedgerFile = DEFAULT_LEDGER,
     dataset: Annotated[str | None, typer.Option("--dataset", help="Only this data set, with its releases.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    html: Annotated[
+        Path | None, typer.Option(help="Write a page with charts and every entry to this file, for the curator.")
+    ] = None,
 ) -> None:
     """Show what each data set has spent and what is left, and verify the chain of records.
 
@@ -56,6 +56,16 @@ def show(
     Example: caribou ledger show --dataset survey
     """
     opened = Ledger(ledger, create=False)
+    if html is not None:
+        from caribou.pages.base import write_page
+        from caribou.pages.ledger import ledger_page
+
+        if as_json:
+            raise InputError("html must not go with --json: give one of them")
+        if dataset is not None:
+            opened.history(dataset)  # a name that is not known is an error
+        write_page(html, ledger_page(opened, dataset))
+        typer.echo(f"wrote {html}: for the curator, not for publication", err=True)
     problems = opened.check()
     # A total that was computed from edited records would be believed: a broken chain shows the finding and nothing else.
     balances, releases = ((), ()) if problems else _selection(opened, dataset)
@@ -303,7 +313,7 @@ def _print(
     console.print(Text(f"ledger {opened.path}"), soft_wrap=True)
     console.print(_table_of_datasets(balances))
     if balances:
-        console.print(UNITS, soft_wrap=True)
+        console.print(TWO_UNITS, soft_wrap=True)
     for balance in balances:
         if balance.per is not None:
             console.print(Text(_period_in_words(balance)), soft_wrap=True)

@@ -286,8 +286,11 @@ def _draw(rows: Sequence[PlanRow], budget: Budget, contraction: float, path: Pat
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
 
+    from caribou.pages.pictures import STYLE
+
     hops = [row.hops for row in rows]
-    figure, axes = plt.subplots(figsize=(7.2, 4.4), layout="constrained")
+    with plt.style.context(STYLE):
+        figure, axes = plt.subplots(figsize=(7.2, 4.4), layout="constrained")
     curves = (
         ("linear composition, RDP", [r.linear_noise_multiplier for r in rows], "#f4a582", "--", "v"),
         ("linear composition, exact GDP", [r.linear_gdp_noise_multiplier for r in rows], "#b2182b", "--", "D"),

@@ -1,4 +1,4 @@
-"""``caribou predict``, ``embed`` and ``certificate``: what a saved run is good for."""
+"""``caribou predict`` and ``embed``: what a saved run is good for."""
 
 from __future__ import annotations
 
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from caribou.graph import Graph
     from caribou.methods import Fitted
     from caribou.metrics import Threshold
-    from caribou.privacy.certificate import Certificate
     from caribou.release import NotedLedger
 
 TABLES = (".csv", ".parquet")
@@ -212,56 +211,6 @@ def warn_unprotected(model: Model) -> None:
 
     if not model.certificate.is_guarantee:
         typer.echo(f"warning: {unprotected(model.certificate)}", err=True)
-
-
-def certificate(
-    run: Annotated[Path, typer.Argument(help="The folder that caribou train --out wrote, or a certificate in JSON.")],
-    markdown: Annotated[bool, typer.Option("--markdown", help="For people, instead of JSON.")] = False,
-    sign: Annotated[
-        Path | None,
-        typer.Option(help="Sign it with this private key (PEM, Ed25519) and write the signature beside it."),
-    ] = None,
-) -> None:
-    """Print the certificate of a run, or sign it. caribou verify RUN recomputes it and, with --key, checks the signature.
-
-    The signature is written to certificate.json.sig. The passphrase of an encrypted key is taken from CARIBOU_KEY_PASSPHRASE. A
-    certificate that does not verify is not signed.
-
-    Example: caribou certificate run --markdown
-    """
-    from caribou.cli.verify import certificate_file, read_bytes
-    from caribou.privacy.certificate import Certificate
-
-    path = certificate_file(run)
-    data = read_bytes(path)
-    found = Certificate.from_json(data, source=str(path))
-    if sign is None:
-        typer.echo(found.to_markdown() if markdown else found.to_json(), nl=False)
-        return
-    if markdown:
-        raise InputError("markdown must not go with --sign: the JSON is signed")
-    _require_verified(found, path)
-    from caribou.privacy.signature import write_signature
-    from caribou.saved_model import RECORD
-
-    if (
-        run.is_dir()
-    ):  # the record holds the digests of all arrays: a signed certificate beside other arrays would vouch for them
-        record = run / RECORD
-        write_signature(record, read_bytes(record), sign)
-    target, signer = write_signature(path, data, sign)
-    typer.echo(f"signed {path} as {signer}: {target}")
-
-
-def _require_verified(found: Certificate, path: Path) -> None:
-    """A signature vouches for a claim. What claims nothing (no privacy) may be signed, too."""
-    from caribou.privacy.verify import verify
-
-    failing = [check for check in verify(found).checks if not check.passed] if found.is_private else []
-    if failing:
-        raise InputError(
-            f"certificate must verify to be signed, got {path}, in which {failing[0].name} fails; see caribou verify"
-        )
 
 
 def _release(run: Path, model: Model, data: Graph, out: Path, terms: _Terms) -> Fitted:

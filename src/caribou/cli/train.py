@@ -14,6 +14,7 @@ import typer
 
 from caribou._files import atomic_write
 from caribou._validate import integer, positive_or_inf
+from caribou.cli.certificate import PUBLISHED, PUBLISHED_CERTIFICATE, keep_metrics, write_release_page
 from caribou.cli.options import (
     AsJson,
     GraphOptions,
@@ -175,6 +176,9 @@ def train(
                 _save_published(published, folders[seed])
             test, val = (model.metrics(part, positive=positive) for part in ("test", "val"))
             runs.append(_Run(model, test, val.value("accuracy"), wall, cpu, published))
+            if folders:
+                keep_metrics(folders[seed], model.certificate, test.to_dict(model.classes))
+                write_release_page(folders[seed], ledger.path)
             advance()
     document = _document(method, str(source), budget, runs, data)
     if as_json:
@@ -265,8 +269,8 @@ def published_budget(epsilon: float, budget: Budget, fits: int) -> Budget:
 
 def _save_published(published: PublishedMetrics, folder: Path) -> None:
     """Beside the run, each whole or not at all."""
-    published.certificate.save(folder / "published-metrics.certificate.json")
-    atomic_write(folder / "published-metrics.json", json.dumps(published.to_dict(), indent=2) + "\n")
+    published.certificate.save(folder / PUBLISHED_CERTIFICATE)
+    atomic_write(folder / PUBLISHED, json.dumps(published.to_dict(), indent=2) + "\n")
 
 
 def _document(method: str, dataset: str, budget: Budget, runs: list[_Run], data: Graph) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from caribou.cli.certificate import write_release_page
 from caribou.cli.options import AsJson, GraphOptions, LedgerOptions, Name, with_option_groups
 from caribou.cli.progress import fit_progress
 from caribou.cli.spool import save_or_spool
@@ -90,6 +91,7 @@ def tune(
     if found.fitted is not None and out is not None:
         model = Model.of(method, budget, found.settings, found.fitted, data, charged=ledger.path is not None)
         save_or_spool(model, out)
+        write_release_page(out, ledger.path)
     document: dict[str, Any] = {
         "method": method,
         "dataset": str(source),

@@ -42,19 +42,25 @@ def verify(
     data = read_bytes(path)
     certificate = Certificate.from_json(data, source=str(path))
     result = verify_certificate(certificate)
-    signed = NOT_CHECKED if key is None else check_signature(data, signature or signature_path(path), key)
-    if key is not None and file.is_dir() and signed.state is SignatureState.VALID:
-        # the record of a run holds the digests of its arrays: it must be signed, too
-        from caribou.saved_model import RECORD
-
-        record = file / RECORD
-        signed = check_signature(read_bytes(record), signature_path(record), key)
+    signed = NOT_CHECKED if key is None else signature_of(file, data, signature or signature_path(path), key)
     if as_json:
         typer.echo(json.dumps(_document(file, certificate, result, signed), indent=2))
     else:
         _show(certificate, result, signed)
     if not (result.passed and signed.acceptable):
         raise typer.Exit(EXIT_CLAIM_FAILS)
+
+
+def signature_of(given: Path, data: bytes, signature: Path, key: Path) -> SignatureCheck:
+    """Whether ``data``, the certificate of a file or of a run's folder, is signed by the key; a run's record must be, too."""
+    signed = check_signature(data, signature, key)
+    if not given.is_dir() or signed.state is not SignatureState.VALID:
+        return signed
+    # the record of a run holds the digests of its arrays
+    from caribou.saved_model import RECORD
+
+    record = given / RECORD
+    return check_signature(read_bytes(record), signature_path(record), key)
 
 
 def certificate_file(given: Path) -> Path:

@@ -75,7 +75,7 @@ def _directions(x: np.ndarray | sp.csr_array, rng: np.random.Generator) -> np.nd
     d = x.shape[1]
     if d <= DIRECTIONS or x.shape[0] <= DIRECTIONS:
         return np.eye(d)
-    start = rng.standard_normal(min(x.shape))
+    start = rng.random(min(x.shape))
     return np.asarray(svds(x.astype(np.float64), k=DIRECTIONS, v0=start)[2].T)
 
 

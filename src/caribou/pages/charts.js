@@ -6,6 +6,8 @@
      x: { label, log, ticks, format, from, to }, y: the same,       // log, ticks, format, from, to may be left out
      series: [{ name, method, colour, marker, dash, points: [[x, y] or [x, y, low, high]], steps }],
      marks: [{ x, y, text }], rules: [{ x or y, text }],
+     height,                                                          // of the picture [px]
+     legend: false                                                    // charts side by side may share one, Charts.legend(spec)
    })
 
    ``method`` gives a series the colour and the marker of its family (caribou.pages.palette). Called again for the same container,
@@ -199,7 +201,7 @@ const Charts = (() => {
   }
 
   function picture(spec, width) {
-    const labels = width >= ROOM_FOR_LABELS && spec.series.length > 1;
+    const labels = width >= ROOM_FOR_LABELS && spec.series.length > 1 && spec.legend !== false;
     const longest = Math.max(...spec.series.map((s) => s.name.length));
     const height = spec.height ?? Math.max(240, Math.min(340, 0.6 * width));
     const all = (k) => spec.series.flatMap((s) => s.points.flatMap((p) => (k === 1 && p.length === 4 ? [p[1], p[2], p[3]] : [p[k]])));
@@ -211,7 +213,7 @@ const Charts = (() => {
     const image = svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": spec.words });
     image.append(frame(x, y, box), ...rules(spec, box), ...spec.series.map((s) => curve(s, box)), ...marks(spec, box));
     if (labels) image.append(...endLabels(spec, box));
-    return labels || spec.series.length === 1 ? [image] : [image, legend(spec)];
+    return labels || spec.series.length === 1 || spec.legend === false ? [image] : [image, legend(spec)];
   }
 
   function line(container, spec) {
@@ -232,5 +234,5 @@ const Charts = (() => {
     } else drawn.set(container, { draw, width: container.clientWidth });
   }
 
-  return { line, rows };
+  return { line, rows, legend };
 })();

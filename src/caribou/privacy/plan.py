@@ -156,8 +156,10 @@ def exact_mu(cost: Sequence[Event]) -> float | None:
     return None if any(isinstance(event, NonPrivate) for event in cost) else gaussian_mu(cost)
 
 
-def attack_success(cost: Sequence[Event], delta: float) -> dict[str, dict[str, float]]:
-    """The largest true positive rate of any test, by what is asked and by false positive rate.
+def attack_success(
+    cost: Sequence[Event], delta: float, rates: Sequence[float] = FALSE_POSITIVE_RATES
+) -> dict[str, dict[str, float]]:
+    """The largest true positive rate of any test, by what is asked and by false positive rate (``rates``).
 
     ``presence``: is this unit there? That is one step between neighbours, with the trade-off curve of the release.
     ``replacement``: is it this one or that one (label A or B, an edge to one person or to another)? That is two steps: out, and
@@ -174,7 +176,7 @@ def attack_success(cost: Sequence[Event], delta: float) -> dict[str, dict[str, f
         # T(1) = 1: without privacy one step leaves nothing to find
         return largest_true_positive_rate(cost, delta=delta, false_positive_rate=fpr) if fpr < 1 else 1.0
 
-    one = {str(fpr): presence(fpr) for fpr in FALSE_POSITIVE_RATES}
+    one = {str(fpr): presence(fpr) for fpr in rates}
     return {"presence": one, "replacement": {fpr: presence(rate) for fpr, rate in one.items()}}
 
 

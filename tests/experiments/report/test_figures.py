@@ -7,6 +7,7 @@ import math
 
 from caribou.experiments.report.figures import curves, styles
 from caribou.experiments.report.summary import Mean
+from caribou.pages.pictures import GROUND
 
 
 def test_lines_of_one_figure_differ() -> None:
@@ -20,7 +21,7 @@ def test_a_published_line_has_the_colour_of_its_method_and_hollow_markers() -> N
     looks = styles(["gap-edp", "gap-edp, paper", "mlp"])
     ours, theirs = looks["gap-edp"], looks["gap-edp, paper"]
     assert ours["color"] == theirs["color"]
-    assert (theirs["markerfacecolor"], theirs["linestyle"]) == ("white", "--")
+    assert (theirs["markerfacecolor"], theirs["linestyle"]) == (GROUND, "--")
     assert ours["linestyle"] != "--"
 
 

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+import csv
+import json
 import re
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
+from browser_support import AXE, WIDTHS, needs_browser, open_browser
 from caribou.errors import InputError
 from caribou.experiments.grid import Experiment, available
 from caribou.experiments.records import FAILED, OK, Record, append, read_all, result_file
 from caribou.experiments.report import page as page_module
 from caribou.experiments.report.items import Item
 from caribou.experiments.report.page import Section, add_report, sections, write_report
+from caribou.experiments.report.story import general_story
+from caribou.experiments.report.summary import successes
+from caribou.pages.pictures import unpacked
 
-CHROMIUM = next(
-    (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
-)
 STUDY = """
 title = "My study"
 kind = "train"
@@ -56,8 +57,9 @@ def parts(world: Path) -> list[Section]:
 
 @pytest.fixture(scope="module")
 def page(world: Path, parts: list[Section]) -> Path:
-    _, problems = read_all(world / "records")
-    return write_report(world / "report", parts, problems, "laptop", "Said <besides>.")
+    records, problems = read_all(world / "records")
+    story = general_story({name: successes(found) for name, found in records.items()})
+    return write_report(world / "report", parts, problems, "laptop", "Said <besides>.", story)
 
 
 def test_every_experiment_with_a_grid_or_records_has_a_section(page: Path) -> None:
@@ -67,7 +69,8 @@ def test_every_experiment_with_a_grid_or_records_has_a_section(page: Path) -> No
     assert "Paper:" not in html
     written = {file.name for file in page.parent.iterdir()}
     assert written == {
-        "index.html", "study-table.csv", "study-table.tex", "study-curves.csv", "study-curves.svg", "study-curves.png",
+        "index.html", "story.csv",
+        "study-table.csv", "study-table.tex", "study-curves.csv", "study-curves.svg", "study-curves.png",
         "loose-measures.csv", "loose-measures.tex",
     }  # fmt: skip
 
@@ -90,7 +93,8 @@ def test_what_is_missing_is_said_with_its_command(page: Path, parts: list[Sectio
 def test_the_same_records_give_the_same_files(page: Path, world: Path, tmp_path: Path) -> None:
     records, problems = read_all(world / "records")
     again = sections(records, known(world), "laptop", results=world / "records")
-    copy = write_report(tmp_path / "again", again, problems, "laptop", "Said <besides>.")
+    story = general_story({name: successes(found) for name, found in records.items()})
+    copy = write_report(tmp_path / "again", again, problems, "laptop", "Said <besides>.", story)
     for file in page.parent.iterdir():
         assert (copy.parent / file.name).read_bytes() == file.read_bytes(), file.name
 
@@ -147,31 +151,39 @@ def test_an_earlier_report_is_replaced_or_stays(tmp_path: Path, monkeypatch: pyt
     assert [file.name for file in out.parent.iterdir()] == ["report"]
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: the page is not rendered")
-@pytest.mark.parametrize("width", [390, 1400])
-def test_nothing_overflows_and_nothing_is_logged(page: Path, width: int, tmp_path: Path) -> None:
-    probe = tmp_path / "probe.html"
-    script = (
-        "<script>window.addEventListener('load', () => { const d = document.documentElement;"
-        "document.title = 'widths ' + d.scrollWidth + ' ' + d.clientWidth; });</script></body>"
-    )
-    probe.write_text(page.read_text().replace("</body>", script))
-    flags = (
-        "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
-        "--disable-component-update --disable-sync --enable-logging=stderr --v=0"
-    )
-    # headless windows have a least width; an iframe gives the page the width of a phone
-    frame = tmp_path / "frame.html"
-    frame.write_text(
-        f'<iframe src="probe.html" style="width:{width}px;height:3000px;border:0" onload="'
-        'document.title=this.contentDocument.title"></iframe>'
-    )
-    done = subprocess.run(
-        [str(CHROMIUM), *flags.split(), "--allow-file-access-from-files", f"--user-data-dir={tmp_path / 'profile'}",
-         "--dump-dom", "--virtual-time-budget=5000", frame.as_uri()],
-        capture_output=True, text=True, timeout=120, check=True,
-    )  # fmt: skip
-    found = re.search(r"<title>widths (\d+) (\d+)</title>", done.stdout)
-    assert found, done.stdout[:500]
-    assert int(found[1]) <= int(found[2]), "the page is wider than the screen"
-    assert "CONSOLE" not in done.stderr
+def test_the_page_begins_with_the_story_and_holds_its_pictures(page: Path) -> None:
+    html = page.read_text()
+    assert html.index("Accuracy against ε, for every data set") < html.index('<h2 id="study"')
+    assert len(re.findall('data-chart="', html)) == 4
+    assert "votes-edp: above features alone on" in html
+    rows = list(csv.DictReader((page.parent / "story.csv").open()))
+    table = list(csv.DictReader((page.parent / "study-table.csv").open()))
+    shown = {
+        (row["group"], row["method"], name): row[name] for row in table for name in ("a-graph-of-mine", "a-third-one")
+    }
+    for row in rows:
+        key = (f"ε = {row['epsilon']}", row["line"], row["panel"])
+        if key in shown:
+            assert f"{float(row['test accuracy, %']):.1f}" == shown[key]
+    data = json.loads(re.search(r'id="page-data">(.*?)</script>', html, re.DOTALL)[1])
+    assert unpacked(data["pictures"]["study-curves"]).startswith("<svg")
+    assert "3 seeds" in json.loads(unpacked(data["notes"]))
+
+
+@needs_browser
+def test_nothing_overflows_and_nothing_is_logged(page: Path) -> None:
+    with open_browser() as look:
+        tab = look(page)
+        for width in WIDTHS:
+            tab.resize(width)
+            assert (width, tab.overflowing(), tab.cut_text()) == (width, [], [])
+        tab.run("document.querySelector('[data-picture]').scrollIntoView()")
+        tab.wait("document.querySelector('[data-picture] svg') !== null")
+        tab.run("document.querySelector('details.notes').open = true")
+        tab.wait("document.querySelectorAll('details.notes table tbody tr').length > 10")
+        assert tab.run("document.querySelectorAll('[data-legend] li').length") == 4
+        if AXE.exists():
+            for scheme in ("light", "dark"):
+                tab.scheme(scheme)
+                assert (scheme, tab.violations()) == (scheme, [])
+        assert tab.complaints() == []

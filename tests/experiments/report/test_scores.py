@@ -133,9 +133,9 @@ def test_a_metric_of_the_test_nodes_as_a_column() -> None:
         Record("own", {**cell, "seed": s}, "ok", {"test_accuracy": 0.9, "test_metrics": {"macro_f1": 0.25}})
         for s in (0, 1)
     ]
-    table = general_blocks("own", records, "f1")[0]
+    table = general_blocks("own", records, "macro_f1")[0]
     assert isinstance(table, Table)
     assert table.title == "Macro F1"
     assert table.groups[0][1][0][1].text == "0.250"
     old = [Record("own", r.cell, "ok", {"test_accuracy": 0.9}) for r in records]
-    assert general_blocks("own", old, "f1")[0].title == "Accuracy"
+    assert general_blocks("own", old, "macro_f1")[0].title == "Accuracy"

@@ -11,6 +11,7 @@ from html import escape
 from typing import Any
 
 from caribou.experiments.report.summary import seed_words
+from caribou.pages.pictures import inline, packed
 
 BEST, SECOND = "best", "second"
 NOT_RUN = "not run"
@@ -96,8 +97,12 @@ class Table:
             lines += [" & ".join(_latex_entry(entry) for entry in row) + r" \\" for row in rows]
         return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
 
-    def to_html(self) -> str:
-        """The table for the page, in a frame that scrolls where it is too wide."""
+    def to_html(self, notes: dict[str, int] | None = None) -> str:
+        """The table for the page, in a frame that scrolls where it is too wide.
+
+        ``notes``: where notes of entries are collected; an entry then holds the number of its note. Without it an entry holds
+        the words.
+        """
         head = "".join(f'<th scope="col">{escape(title)}</th>' for title in self.head)
         body = []
         for group, rows in self.groups:
@@ -107,10 +112,12 @@ class Table:
                 )
             for row in rows:
                 first = f'<th scope="row">{escape(row[0].text)}</th>'
-                body.append(f"<tr>{first}{''.join(_html_entry(entry, self.note(entry)) for entry in row[1:])}</tr>")
+                body.append(
+                    f"<tr>{first}{''.join(_html_entry(entry, self.note(entry), notes) for entry in row[1:])}</tr>"
+                )
+        frame = f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(self.title)}">'
         return (
-            f'<div class="scroll" tabindex="0"><table><thead><tr>{head}</tr></thead>'
-            f"<tbody>{''.join(body)}</tbody></table></div>"
+            f'{frame}<table class="scores"><thead><tr>{head}</tr></thead><tbody>{"".join(body)}</tbody></table></div>'
         )
 
 
@@ -118,7 +125,8 @@ class Table:
 class Figure:
     """A figure as SVG and PNG.
 
-    alternative: what it shows, in words, for those who cannot see it. data: what was drawn, titles first.
+    alternative: what it shows, in words, for those who cannot see it. data: what was drawn, titles first. min_width: below it the
+    picture scrolls in a page. [px]
     """
 
     name: str
@@ -128,14 +136,15 @@ class Figure:
     png: bytes = field(repr=False)
     data: tuple[tuple[Any, ...], ...] = field(repr=False)
     caption: str = ""
+    min_width: int = 0
 
     def to_csv(self) -> str:
         """What was drawn, as plain figures."""
         return _csv(self.data)
 
-    def to_html(self) -> str:
-        """The figure for the page."""
-        return f'<div class="figure" role="img" aria-label="{escape(self.alternative)}">{self.svg}</div>'
+    def to_page(self) -> str:
+        """The element for the page, packed."""
+        return packed(inline(self.svg, self.name, self.min_width))
 
 
 Block = Table | Figure
@@ -163,11 +172,15 @@ def _csv(lines: Iterable[Sequence[Any]]) -> str:
     return out.getvalue()
 
 
-def _html_entry(entry: Entry, note: str) -> str:
+def _html_entry(entry: Entry, note: str, notes: dict[str, int] | None) -> str:
     paper = f'<small class="paper">{PAPER} {escape(entry.paper)}</small>' if entry.paper else ""
     kind = entry.mark or ("none" if entry.text == NOT_RUN else "")
     text = f'<span class="{kind}">{escape(entry.text)}</span>' if kind else escape(entry.text)
-    title = f' title="{escape(entry.title)}"' if entry.title else ""
+    title = ""
+    if entry.title and notes is None:
+        title = f' title="{escape(entry.title)}"'
+    elif entry.title and notes is not None:
+        title = f' data-note="{notes.setdefault(entry.title, len(notes))}"'
     title += ' class="words"' if entry.value is None and len(entry.text) > LONG else ""
     few = f" <small>({escape(note)})</small>" if note else ""
     return f"<td{title}>{text}{few}{paper}</td>"

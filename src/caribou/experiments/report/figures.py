@@ -6,11 +6,13 @@ import io
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
+from html import escape
 from typing import Any
 
 from caribou.experiments.report.blocks import PAPER, Figure
 from caribou.experiments.report.summary import MIN_SEEDS, Mean
 from caribou.pages.palette import COLOURS, MARKERS, OTHER_COLOUR, family
+from caribou.pages.pictures import GROUND, STYLE
 
 MORE_MARKERS = ("o", "s", "^", "D", "v", "P", "x")
 STROKES = ("-", ":", "-.", (0, (5, 1)))
@@ -33,7 +35,7 @@ def style(name: str) -> dict[str, Any]:
     """Colour and marker of a method: colour is never the only difference. Published lines are thin, with hollow markers."""
     colour = COLOURS.get(family(name), OTHER_COLOUR)
     look = {"color": colour, "marker": MARKERS.get(family(name), "."), "markersize": 5}
-    return {**look, "markerfacecolor": "white", "linewidth": 0.9} if is_published(name) else {**look, "linewidth": 1.4}
+    return {**look, "markerfacecolor": GROUND, "linewidth": 0.9} if is_published(name) else {**look, "linewidth": 1.4}
 
 
 def styles(labels: Sequence[str]) -> dict[str, dict[str, Any]]:
@@ -83,13 +85,12 @@ def curves(
                     color=style(label)["color"],
                     label=label,
                 )
-            ax.set_title(panel, fontsize=10)
+            ax.set_title(panel)
             ax.set_xlabel(x)
             if log:
                 ax.set_xscale("log", base=2)
                 ticks = sorted({v for series in methods.values() for v in series})
                 ax.set_xticks(ticks, [f"{t:g}" for t in ticks])
-            ax.grid(alpha=0.25)
             if percent:
                 low, high = ax.get_ylim()
                 ax.set_ylim(max(0, low), min(100, high))
@@ -127,7 +128,7 @@ def _line(ax: Any, method: str, series: Series, factor: float, look: Mapping[str
     xs = sorted(series)
     means = [series[v].value * factor for v in xs]
     widths = [0.0 if series[v].count < MIN_SEEDS else series[v].half_width * factor for v in xs]
-    ax.errorbar(xs, means, yerr=widths, label=method, capsize=2, **look)
+    ax.errorbar(xs, means, yerr=widths, label=method, **look)
 
 
 def figure(
@@ -146,6 +147,7 @@ def figure(
     alternative: what the figure shows, in words. data: the same as rows, titles first.
     """
     import matplotlib as mpl
+    import matplotlib.style
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure as Canvas
@@ -153,7 +155,7 @@ def figure(
     columns = min(across, panels)
     rows = -(-panels // columns)
     # a fixed salt gives the same file for the same records
-    with mpl.rc_context({"svg.hashsalt": name, "font.size": 9, "svg.fonttype": "path"}):
+    with mpl.style.context([STYLE, {"svg.hashsalt": name}]):
         canvas = Canvas(figsize=(3.4 * columns + 0.6, 2.7 * rows + 0.7), layout="constrained")
         axes = [canvas.add_subplot(rows, columns, k + 1) for k in range(panels)]
         draw(axes)
@@ -165,7 +167,7 @@ def figure(
             if shown:
                 side_by_side = _labels_across(list(shown), canvas.get_figwidth())
                 canvas.set_figheight(2.7 * rows + 0.5 + 0.2 * -(-len(shown) // side_by_side))
-                canvas.legend(shown.values(), shown.keys(), loc="outside lower center", ncols=side_by_side, fontsize=8)
+                canvas.legend(shown.values(), shown.keys(), loc="outside lower center", ncols=side_by_side)
         svg, png = io.StringIO(), io.BytesIO()
         # savefig would draw twice, and compute the layout each time
         FigureCanvasSVG(canvas).print_svg(svg, metadata={"Date": None})
@@ -174,8 +176,23 @@ def figure(
         FigureCanvasAgg(canvas).print_png(png, metadata={"Software": None})
     min_width = MIN_WIDTH if columns == 3 else 0
     drawn = tuple(tuple(row) for row in data)
-    element = _inline(svg.getvalue(), name, min_width)
-    return Figure(name, title, alternative, element, png.getvalue(), drawn, caption)
+    return Figure(
+        name,
+        title,
+        alternative,
+        _described(svg.getvalue(), title, alternative),
+        png.getvalue(),
+        drawn,
+        caption,
+        min_width,
+    )
+
+
+def _described(svg: str, title: str, alternative: str) -> str:
+    """The picture as a file, with its title and what it shows in words."""
+    element = re.sub(r"<metadata>.*?</metadata>", "", svg[svg.index("<svg") :], flags=re.DOTALL)
+    opening, rest = element.split(">", 1)
+    return f'{opening} role="img"><title>{escape(title)}</title><desc>{escape(alternative)}</desc>{rest}'
 
 
 def _labels_across(labels: Sequence[str], width: float) -> int:
@@ -186,21 +203,6 @@ def _labels_across(labels: Sequence[str], width: float) -> int:
     """
     handle, letter = 0.55, 0.068  # at 8 points, with the gap between columns
     return max(1, min(len(labels), int(width / (handle + letter * max(map(len, labels))))))
-
-
-def _inline(svg: str, name: str, min_width: int) -> str:
-    """The element alone, with ids of its own where they are needed, as wide as its place: many figures share one page."""
-    element = re.sub(r"<metadata>.*?</metadata>", "", svg[svg.index("<svg") :], flags=re.DOTALL)
-    opening, rest = element.split(">", 1)
-    width = re.search(r'\bwidth="([0-9.]+)pt"', opening)
-    opening = re.sub(r'\s(width|height)="[^"]*"', "", opening)
-    natural = "" if width is None else f' style="max-width: {1.4 * float(width[1]):.0f}px; min-width: {min_width}px"'
-    element = f'{opening} aria-hidden="true"{natural}>{rest}'
-    used = set(
-        re.findall(r'(?:href="#|url\(#)([^")]+)', element)
-    )  # equal pictures have equal ids, which nothing refers to
-    element = re.sub(r' id="([^"]+)"', lambda found: f' id="{name}-{found[1]}"' if found[1] in used else "", element)
-    return re.sub(r'(href="#|url\(#)([^")]+)', rf"\g<1>{name}-\g<2>", element)
 
 
 def _in_words(methods: Mapping[str, Series], percent: bool) -> str:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,10 @@ from caribou.experiments.grid import Experiment
 from caribou.experiments.records import OK, Problem, Record, cell_key, latest
 from caribou.experiments.report.blocks import Block, Figure, Table
 from caribou.experiments.report.items import Item, general_item, of_cells
+from caribou.experiments.report.story import Story
 from caribou.experiments.report.summary import successes
+from caribou.pages import base
+from caribou.pages.pictures import packed
 
 
 @dataclass(frozen=True)
@@ -139,10 +142,11 @@ def write_report(
     problems: Sequence[Problem],
     scale: str,
     introduction: str = "",
+    story: Story | None = None,
 ) -> Path:
     """Write ``index.html`` and the files of all blocks into a new folder, or over an earlier report; whole or not at all.
 
-    ``introduction``: what the page says besides, in words.
+    ``introduction``: what the page says besides, in words. ``story``: what it begins with.
     """
     target = Path(folder).absolute()
     if target.exists() and not (target.is_dir() and (not any(target.iterdir()) or (target / "index.html").exists())):
@@ -150,7 +154,7 @@ def write_report(
     with _writing(folder):
         target.parent.mkdir(parents=True, exist_ok=True)
         with atomic_folder(target, replace=True) as temporary:
-            for name, content in _files(parts, problems, scale, introduction):
+            for name, content in _files(parts, problems, scale, introduction, story):
                 (temporary / name).write_bytes(content)
     return target / "index.html"
 
@@ -183,9 +187,11 @@ def _writing(folder: str | os.PathLike[str]) -> Iterator[None]:
 
 
 def _files(
-    parts: Sequence[Section], problems: Sequence[Problem], scale: str, introduction: str
+    parts: Sequence[Section], problems: Sequence[Problem], scale: str, introduction: str, story: Story | None = None
 ) -> Iterator[tuple[str, bytes]]:
-    yield "index.html", render(parts, problems, scale, introduction).encode()
+    yield "index.html", render(parts, problems, scale, introduction, story).encode()
+    if story is not None:
+        yield "story.csv", story.to_csv().encode()
     for block in (block for part in parts for block in part.blocks):
         yield f"{block.name}.csv", block.to_csv().encode()
         if isinstance(block, Figure):
@@ -195,16 +201,35 @@ def _files(
             yield f"{block.name}.tex", block.to_latex().encode()
 
 
-def render(parts: Sequence[Section], problems: Sequence[Problem], scale: str, introduction: str = "") -> str:
+def render(
+    parts: Sequence[Section],
+    problems: Sequence[Problem],
+    scale: str,
+    introduction: str = "",
+    story: Story | None = None,
+) -> str:
     """The page."""
-    from jinja2 import Environment, StrictUndefined
-
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    template = environment.from_string((files(__package__) / "page.html").read_text(encoding="utf-8"))
-    return template.render(
+    blocks = [block for part in parts for block in part.blocks]
+    notes: dict[str, int] = {}
+    tables = {block.name: block.to_html(notes) for block in blocks if isinstance(block, Table)}
+    charts = {} if story is None else story.charts()
+    return base.render(
+        "report.html",
+        title="CARIBOU: results",
+        scripts=("page.js", "charts.js", "pictures.js", "report.js"),
+        data={
+            "charts": charts,
+            "pictures": {block.name: block.to_page() for block in blocks if isinstance(block, Figure)},
+            "notes": packed(json.dumps(list(notes))),
+        },
         parts=parts,
         problems=problems,
         scale=scale,
         introduction=introduction,
+        tables=tables,
+        story=story,
+        charts=charts,
+        places={} if story is None else {id(panel): name for panel, name in zip(story.panels, charts, strict=True)},
         is_table=lambda block: isinstance(block, Table),
+        place_of=id,
     )

@@ -1,0 +1,187 @@
+"""What a page for reading is made of: sections of short texts, facts, tables, charts and folds.
+
+What the owner of the data wrote stands in `Declared`: the page sets it apart, so that no word of theirs can be taken for a
+promise of the library. Everything else is the library's own sentence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from caribou.pages.base import render
+
+LONGEST = 300
+"""Letters of a declared text that a page shows; a longer one is cut, and the page says so."""
+KINDS = ("", "good", "warn", "bad", "dim")
+"""How a text looks: as it is, in a green, yellow or red frame, or small."""
+
+
+@dataclass(frozen=True)
+class Declared:
+    """Words of somebody else: a name, a purpose, a description. Shown in one line of printable letters, and never as markup.
+
+    >>> Declared("sales\\u202e 2026").shown
+    'sales\\ufffd 2026'
+    """
+
+    words: str
+
+    @property
+    def shown(self) -> str:
+        """The words as the page has them."""
+        line = "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in str(self.words))
+        more = len(line) - LONGEST
+        return line if more <= 0 else f"{line[:LONGEST]} … ({more} more)"
+
+
+Words = str | Declared
+"""A sentence of ours, or words of somebody else."""
+
+
+@dataclass(frozen=True)
+class Text:
+    """A paragraph. ``kind``: one of `KINDS`."""
+
+    words: Words
+    kind: str = ""
+
+
+@dataclass(frozen=True)
+class Items:
+    """A list."""
+
+    items: tuple[Words, ...]
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Names and values. ``large``: as the figures that a page is about."""
+
+    rows: tuple[tuple[str, Words], ...]
+    large: bool = False
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A table: titles of its columns, then rows, the first entry of which names the row."""
+
+    head: tuple[str, ...]
+    rows: tuple[tuple[Words, ...], ...]
+    caption: str = ""
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A chart of ``charts.js``. ``spec``: what it draws, as JSON; its ``words`` say the same to those who cannot see it."""
+
+    name: str
+    spec: Mapping[str, Any]
+    caption: str = ""
+
+
+@dataclass(frozen=True)
+class Code:
+    """Text for machines: a command, or a document."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class SignHere:
+    """Lines to fill in by hand."""
+
+    labels: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Fold:
+    """Blocks behind a line that opens them."""
+
+    title: str
+    blocks: tuple[Block, ...]
+
+
+Block = Text | Items | Facts | Grid | Chart | Code | SignHere | Fold
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of a page with a title. ``name``: its place in the address."""
+
+    name: str
+    title: str
+    blocks: tuple[Block, ...] = field(default=())
+
+
+def section_page(title: str, sections: Sequence[Section], *, subject: Words = "", first: Sequence[Block] = ()) -> str:
+    """A page of sections as one HTML text.
+
+    Args:
+        title: of window and page.
+        sections: in their order; the page lists them at its beginning.
+        subject: what the page is about.
+        first: blocks before everything else: what a reader must know even if nothing more is read.
+
+    Returns:
+        The whole page.
+
+    >>> "<h1>Ledger</h1>" in section_page("Ledger", [Section("all", "All", (Text("Nothing yet."),))])
+    True
+    """
+    specs = {chart.name: dict(chart.spec) for chart in charts([*first, *(b for s in sections for b in s.blocks)])}
+    return render(
+        "sections.html",
+        title=title,
+        scripts=("page.js", "charts.js", "sections.js") if specs else (),
+        data={"charts": specs} if specs else None,
+        subject=subject,
+        first=tuple(first),
+        sections=tuple(sections),
+    )
+
+
+def charts(blocks: Iterable[Block]) -> list[Chart]:
+    """All charts among blocks, also those in folds."""
+    found: list[Chart] = []
+    for block in blocks:
+        if isinstance(block, Chart):
+            found.append(block)
+        elif isinstance(block, Fold):
+            found += charts(block.blocks)
+    return found
+
+
+def in_words(blocks: Iterable[Block]) -> str:
+    """Everything that blocks say, as plain text: for tests and for whoever searches a page."""
+    return "\n".join(_lines(blocks))
+
+
+def _lines(blocks: Iterable[Block]) -> list[str]:
+    lines: list[str] = []
+    for block in blocks:
+        if isinstance(block, Text):
+            lines.append(plain(block.words))
+        elif isinstance(block, Items):
+            lines += map(plain, block.items)
+        elif isinstance(block, Facts):
+            lines += [f"{name}: {plain(value)}" for name, value in block.rows]
+        elif isinstance(block, Grid):
+            lines += [" | ".join(block.head), *(" | ".join(map(plain, row)) for row in block.rows), block.caption]
+        elif isinstance(block, Chart):
+            lines += [str(block.spec["words"]), block.caption]
+        elif isinstance(block, Code):
+            lines.append(block.text)
+        elif isinstance(block, SignHere):
+            lines += block.labels
+        elif isinstance(block, Fold):
+            lines += [block.title, *_lines(block.blocks)]
+        else:
+            raise TypeError(f"block must be one of those of a page, got {type(block).__name__}")
+    return lines
+
+
+def plain(words: Words) -> str:
+    """Words as text."""
+    return words.shown if isinstance(words, Declared) else words

@@ -1,0 +1,140 @@
+"""``caribou certificate --html``: the page has what the files beside a run say, and its exit code tells what ``verify`` tells."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
+
+import caribou as cb
+from caribou.cli.certificate import METRICS, PAGE, PUBLISHED, PUBLISHED_CERTIFICATE
+from certificate_support import certified, embeddings, plan_of
+from cli_support import run
+
+GRAPH = ("--dataset", "csbm:nodes=90,classes=3,features=4")
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory, quick_learning: None) -> Path:
+    """A run at edge level that was charged, one at node level with published metrics, and a pair of keys."""
+    folder = tmp_path_factory.mktemp("world")
+    cb.Ledger(folder / "ledger.sqlite").set_budget("survey", cb.Budget(8, unit="edge"))
+    noted = ("--ledger", folder / "ledger.sqlite", "--name", "survey", "--purpose", "monthly scores", "--person", "ada")
+    done = run("train", "votes-edp", *GRAPH, "--epsilon", 2, "--out", folder / "edge", *noted)
+    assert done.returncode == 0, done.stderr
+    done = run("train", "mlp-dp", *GRAPH, "--publish-metrics", 2, "--out", folder / "node", "--json")
+    assert done.returncode == 0, done.stderr
+    (folder / "node.json").write_text(done.stdout)
+    key = Ed25519PrivateKey.generate()
+    (folder / "key.pem").touch(mode=0o600)
+    (folder / "key.pem").write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    (folder / "pub.pem").write_bytes(public)
+    return folder
+
+
+def page(*arguments: object, code: int = 0) -> str:
+    target = Path(str(arguments[-1]))
+    done = run("certificate", *arguments[:-1], "--html", target)
+    assert done.returncode == code, done.stderr
+    return target.read_text(encoding="utf-8")
+
+
+def test_train_leaves_a_page_with_metrics_where_labels_are_public(world: Path) -> None:
+    text = (world / "edge" / PAGE).read_text(encoding="utf-8")
+    assert "Verified: epsilon = 2" in text
+    assert "monthly scores" in text
+    assert "Epsilon spent over time" in text
+    metrics = json.loads((world / "edge" / METRICS).read_text())["test_metrics"]
+    assert f"{metrics['balanced_accuracy']:.3f}" in text
+    assert len(text) < 1_000_000
+
+
+def test_no_exact_metric_lies_beside_a_run_at_node_level(world: Path) -> None:
+    assert not (world / "node" / METRICS).exists()
+    text = (world / "node" / PAGE).read_text(encoding="utf-8")
+    assert "Curator only" not in text
+    assert "With noise, so they may leave" in text
+    exact = json.loads((world / "node.json").read_text())["test_metrics"]
+    assert f"{exact['brier']:.3f}" not in text
+
+
+def test_exact_metrics_at_node_level_are_shown_when_asked_for_and_marked(world: Path, tmp_path: Path) -> None:
+    text = page(world / "node", "--metrics", world / "node.json", tmp_path / "p.html")
+    assert "Curator only. These figures were computed from private labels" in text
+    other = run("certificate", world / "edge", "--metrics", world / "node.json", "--html", tmp_path / "q.html")
+    assert (other.returncode, (tmp_path / "q.html").exists()) == (2, False)
+    assert "metrics must be about certificate" in other.stderr
+
+
+def test_a_page_from_ledger_audit_and_words(world: Path, tmp_path: Path) -> None:
+    claimed = {"epsilon": 2.0, "delta": 1e-5, "unit": "edge"}
+    found = {"verdict": "consistent", "claimed": claimed, "confidence": 0.95, "epsilon_lower": 0.5, "reasons": []}
+    (tmp_path / "audit.json").write_text(json.dumps({**found, "subject": "votes-edp"}))
+    extras = (
+        "--audit",
+        tmp_path,
+        "--ledger",
+        world / "ledger.sqlite",
+        "--owner",
+        "the clinic",
+        "--purpose",
+        "research",
+    )
+    text = page(world / "edge", *extras, tmp_path / "p.html")
+    assert "Consistent. The attacks found nothing" in text
+    assert '<code class="declared">the clinic</code>' in text
+    assert '<code class="declared">research</code>' in text
+    alone = page(world / "edge" / "certificate.json", tmp_path / "alone.html")
+    assert "made without a ledger" in alone
+
+
+def test_a_signature_is_checked_for_certificate_and_record(world: Path, tmp_path: Path) -> None:
+    missing = page(world / "edge", "--key", world / "pub.pem", tmp_path / "p.html", code=3)
+    assert "Signature: missing" in missing
+    assert run("certificate", world / "edge", "--sign", world / "key.pem").returncode == 0
+    assert "Signature: valid" in page(world / "edge", "--key", world / "pub.pem", tmp_path / "p.html")
+    (world / "edge" / "run.json.sig").unlink()
+    assert "Signature: missing" in page(world / "edge", "--key", world / "pub.pem", tmp_path / "p.html", code=3)
+
+
+def test_what_does_not_verify_gets_a_page_and_exit_code_3(tmp_path: Path) -> None:
+    record = certified(embeddings()).to_dict()
+    record["mechanisms"][0]["details"]["noise_std"] /= 2
+    (tmp_path / "c.json").write_text(json.dumps(record))
+    text = page(tmp_path / "c.json", tmp_path / "p.html", code=3)
+    assert text.index("does not verify") < text.index("What was released")
+    certified(plan_of("caribou-inf", {}, float("inf"))).save(tmp_path / "free.json")
+    assert "NO PRIVACY" in page(tmp_path / "free.json", tmp_path / "p.html", code=3)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--owner", "x"), "owner must go with --html FILE"),
+        (("--html", "p.html", "--markdown"), "must not go together"),
+        (("--html", "p.txt"), "html must be a file that ends in .html"),
+        (("--html", "p.html", "--audit", "."), "audit must be a JSON file that can be read"),
+    ],
+)
+def test_bad_flags_are_refused_in_one_line(arguments: tuple[str, ...], words: str, tmp_path: Path) -> None:
+    certified(embeddings()).save(tmp_path / "c.json")
+    done = run("certificate", tmp_path / "c.json", *arguments, cwd=tmp_path)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert words in done.stderr
+    assert not (tmp_path / "p.html").exists()
+
+
+def test_published_metrics_of_another_certificate_are_refused(world: Path, tmp_path: Path) -> None:
+    shown = json.loads((world / "node" / PUBLISHED).read_text())
+    assert shown["certificate_id"] == json.loads((world / "node" / PUBLISHED_CERTIFICATE).read_text())["certificate_id"]
+    try:
+        (world / "node" / PUBLISHED).write_text(json.dumps({**shown, "certificate_id": "0" * 32}))
+        done = run("certificate", world / "node", "--html", tmp_path / "p.html")
+        assert done.returncode == 2
+        assert "must be about the certificate beside it" in done.stderr
+    finally:
+        (world / "node" / PUBLISHED).write_text(json.dumps(shown))

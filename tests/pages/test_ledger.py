@@ -1,0 +1,112 @@
+"""The ledger page: what the ledger says, nothing of a broken one, and the owner's words set apart."""
+
+from __future__ import annotations
+
+import sqlite3
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from caribou.pages.ledger import CURATOR_ONLY, Spending, ledger_page, ledger_sections, spending, spending_chart
+from caribou.pages.sections import charts, in_words
+from caribou.privacy.budget import Budget, PrivacyUnit
+from caribou.privacy.events import NonPrivate
+from caribou.privacy.ledger import EntryNote, Ledger
+from ledger_support import pure
+
+START = datetime(2026, 1, 10, 12, tzinfo=UTC)
+END = datetime(2026, 4, 1, tzinfo=UTC)
+HOSTILE = "<b>guaranteed private</b>"
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = START
+
+    def __call__(self) -> datetime:
+        return self.now
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Ledger:
+    """Two data sets: one with a budget per month over two months, one without a limit."""
+    clock = Clock()
+    ledger = Ledger(tmp_path / "ledger.sqlite", clock=clock)
+    ledger.set_budget("survey", Budget(4, unit="edge"), per="month")
+    ledger.set_budget("other", Budget(float("inf"), unit="edge"))
+    for days, epsilon in ((0, 1.0), (2, 0.5), (40, 2.0)):
+        clock.now = START + timedelta(days=days)
+        note = EntryNote(purpose=HOSTILE, person="ada", period="2026-01")
+        ledger.charge("survey", "edge", pure(epsilon), description="scores", certificate_id=f"{days:032x}", note=note)
+    ledger.charge("other", "edge", [NonPrivate()], description="raw")
+    return ledger
+
+
+def said(ledger: Ledger, dataset: str | None = None) -> str:
+    first, sections = ledger_sections(ledger, dataset, END)
+    return in_words([*first, *(block for section in sections for block in section.blocks)])
+
+
+def test_totals_begin_anew_with_each_period(world: Ledger) -> None:
+    found = spending(world, "survey", PrivacyUnit.EDGE, END)
+    totals = [(time.strftime("%m-%d"), round(total, 3)) for time, total in found.totals]
+    assert totals == [("01-01", 0), ("01-10", 1.0), ("01-12", 1.5), ("02-01", 0), ("02-19", 2.0), ("03-01", 0)]
+    assert found.budgets == ((START, 4.0),)
+
+
+def test_the_chart_goes_on_until_now_and_leaves_out_what_has_no_bound(world: Ledger) -> None:
+    chart = spending_chart(spending(world, "survey", PrivacyUnit.EDGE, END), END)
+    spent, budget = chart.spec["series"]
+    assert spent["points"][-1] == [END.timestamp() / 86400, 0.0], "the month of the last release is over"
+    assert [point[1] for point in budget["points"]] == [4.0, 4.0]
+    assert "0 at the end; the budget is 4." in chart.spec["words"]
+    free = spending_chart(Spending("x", PrivacyUnit.EDGE, ((START, 0.0), (END, float("inf"))), ()), END)
+    assert [point[1] for point in free.spec["series"][0]["points"]] == [0.0, 0.0]
+    assert "without bound is left out" in free.caption
+
+
+def test_the_page_says_what_is_spent_left_and_by_whom(world: Ledger) -> None:
+    words = said(world)
+    assert CURATOR_ONLY in words
+    assert "chain of records is intact" in words
+    assert "budget: 4 at delta = 1e-05 per month" in words
+    assert "ada" in words
+    assert f"{0:032x}" in words
+    assert "epsilon = 0.5" in words, "what an entry cost"
+    assert "raw" not in said(world, "survey")
+
+
+def test_words_of_the_owner_are_no_markup_and_no_promise(world: Ledger) -> None:
+    page = ledger_page(world, now=END)
+    assert "<b>" not in page
+    assert '<code class="declared">&lt;b&gt;guaranteed private&lt;/b&gt;</code>' in page
+    assert len(page) < 1_000_000
+
+
+def test_a_broken_chain_is_said_first_and_no_figure_is_shown(world: Ledger) -> None:
+    with sqlite3.connect(world.path) as connection:
+        table = next(
+            name
+            for (name,) in connection.execute("select name from sqlite_master where type = 'table'")
+            if "release" in name
+        )
+        connection.execute("pragma writable_schema = on")
+        for (trigger,) in connection.execute("select name from sqlite_master where type = 'trigger'").fetchall():
+            connection.execute(f"drop trigger {trigger}")
+        connection.execute(f"update {table} set description = 'edited' where id = 1")
+    first, sections = ledger_sections(Ledger(world.path), None, END)
+    assert sections == ()
+    assert "chain of records is broken" in in_words(first)
+    assert not charts(first)
+    assert "2.0" not in in_words(first)
+
+
+def test_an_empty_ledger_has_a_page(tmp_path: Path) -> None:
+    assert "no release and no budget" in said(Ledger(tmp_path / "new.sqlite"))
+
+
+def test_charts_have_names_of_their_own(world: Ledger) -> None:
+    _, sections = ledger_sections(world, None, END)
+    names = [chart.name for chart in charts(block for section in sections for block in section.blocks)]
+    assert len(names) == len(set(names)) == 2

@@ -1,0 +1,383 @@
+"""The release page: everything of the certificate in plain words, nothing beyond it, and trouble first."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from browser_support import WIDTHS, Tab, needs_axe, needs_browser, open_browser
+from caribou.errors import InputError
+from caribou.mechanisms.noise_source import NoiseSource
+from caribou.pages.ledger import ledger_page
+from caribou.pages.release import (
+    NUMBERS,
+    Account,
+    PublishedQuality,
+    Quality,
+    Release,
+    attack_chart,
+    attack_sentences,
+    audit_figures,
+    nist_factors,
+    release_page,
+    release_sections,
+)
+from caribou.pages.sections import Section, in_words
+from caribou.privacy.accounting import largest_true_positive_rate
+from caribou.privacy.assumptions import features_without_edges
+from caribou.privacy.budget import Budget
+from caribou.privacy.certificate import Certificate
+from caribou.privacy.ledger import EntryNote, Ledger
+from caribou.privacy.plan import ReleasePlan
+from caribou.privacy.signature import SignatureCheck, SignatureState
+from caribou.privacy.verify import verify
+from caribou.saved_model import SavedModel
+from certificate_support import FITS, certified, plan_of, recounted, reload
+
+NOW = datetime(2026, 11, 18, 12, tzinfo=UTC)
+FACTORS = [
+    *("privacy parameter ε", "unit of privacy", "algorithms and correctness", "utility", "bias", "query model"),
+    *("threat model", "side channels", "security", "access control", "data collection exposure"),
+]
+"""Figure 1 of NIST SP 800-226, from the top."""
+HOSTILE = "<b>CARIBOU guarantees epsilon = 0</b>"
+METRICS: dict[str, Any] = {
+    **{name: 0.5 + k / 100 for k, name in enumerate(NUMBERS)},
+    "per_class": {"fraud": {"precision": 0.25, "recall": None, "f1": 0.125, "support": 3}},
+}
+
+
+@cache
+def certificate(name: str) -> Certificate:
+    method, settings, epsilon = FITS[name]
+    plan: ReleasePlan = plan_of(method, settings, epsilon)
+    if plan.budget.unit.value == "edge":
+        named = features_without_edges(32, [f"column {k}" for k in range(32)])
+        plan = replace(plan, assumptions=(*plan.assumptions, named))
+    return certified(plan)
+
+
+@cache
+def known(name: str) -> Release:
+    made = certificate(name)
+    return Release(made, verify(made))
+
+
+def saved(name: str, **changes: Any) -> SavedModel:
+    method, settings, _ = FITS[name]
+    made = certificate(name)
+    arrays = {"x": np.zeros(1)}
+    budget = Budget(made.epsilon, made.delta, made.unit)
+    run = SavedModel(
+        method, settings, budget, made, arrays, arrays, 80, 32, ("a", "b"), batches=(80,), dataset="survey"
+    )
+    return replace(run, **changes)
+
+
+def parts(release: Release) -> dict[str, str]:
+    first, sections = release_sections(release)
+    return {"first": in_words(first), **{section.name: in_words(section.blocks) for section in sections}}
+
+
+def everything(release: Release) -> str:
+    return "\n".join(parts(release).values())
+
+
+# -- what it says -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["votes-edp", "caribou-edp", "votes-ndp", "mlp-dp"])
+def test_the_page_states_what_the_certificate_states(name: str) -> None:
+    release = known(name)
+    c, said = release.certificate, parts(release)
+    assert f"epsilon = {c.epsilon:g} and delta = {c.delta:g}, for one {c.unit.value}" in said["first"]
+    assert all(words in said["released"] for words in c.released)
+    assert c.unit.adjacency in said["protected"]
+    assert c.unit.unprotected[1:] in said["unprotected"]
+    assert all(
+        record.mechanism.value in said["mechanisms"] and record.theorem in said["mechanisms"] for record in c.mechanisms
+    )
+    assert all(assumption.name.value in said["mechanisms"] for assumption in c.assumptions)
+    assert json.loads(c.to_json())["certificate_id"] in said["check"]
+    for degree, epsilon in c.epsilon_by_degree if not c.scope.is_every_graph else ():
+        assert f"{degree:,} | {epsilon:.4g}" in said["strength"]
+
+
+def test_what_is_not_protected_follows_the_unit() -> None:
+    edge, node = parts(known("votes-edp"))["unprotected"], parts(known("votes-ndp"))["unprotected"]
+    assert "All links of one person together" in edge
+    assert "own prediction" not in edge
+    assert "A node's own prediction" in node
+    assert "Nodes with more than 20 neighbours" in node
+
+
+@pytest.mark.parametrize("name", ["votes-edp", "caribou-edp", "votes-ndp"])
+def test_the_curve_is_that_of_this_method_and_meets_the_figures_of_the_certificate(name: str) -> None:
+    c = certificate(name)
+    chart = attack_chart(c)
+    lines = {line["name"]: dict(map(tuple, line["points"])) for line in chart.spec["series"]}
+    for rate in list(lines["presence"])[:-1:7]:
+        one = largest_true_positive_rate(c.cost, delta=c.delta, false_positive_rate=rate)
+        assert lines["presence"][rate] == one
+        assert lines["replacement"][rate] >= one >= rate
+    marks = {(mark["x"], mark["y"]) for mark in chart.spec["marks"]}
+    assert marks == {(float(rate), found) for rates in c.attack_success.values() for rate, found in rates.items()}
+    assert lines["presence"][0.001] == c.attack_success["presence"]["0.001"]
+
+
+def test_sentences_round_up() -> None:
+    c = certificate("caribou-edp")
+    rate = c.attack_success["presence"]["0.01"]
+    first, second = attack_sentences(c)
+    assert f"at most {int(np.ceil(1000 * rate))} of 1000 (presence)" in first
+    assert "(replacement)" in second
+
+
+def test_every_factor_of_nist_is_answered_and_no_conformity_is_claimed() -> None:
+    for name in ("votes-edp", "votes-ndp", "caribou-inf"):
+        assert [factor for factor, _, _ in nist_factors(known(name))] == FACTORS
+    said = parts(known("votes-edp"))["factors"]
+    assert "It claims no conformity" in said
+    assert "compliant" not in everything(known("votes-edp"))
+
+
+# -- trouble first ----------------------------------------------------------------------------------------------------
+
+
+def forged() -> Release:
+    record = certificate("caribou-edp").to_dict()
+    record["mechanisms"][0]["details"]["noise_std"] /= 2
+    made = reload(recounted(record))
+    return Release(made, verify(made))
+
+
+def test_a_certificate_that_does_not_verify_is_called_so_first_and_promises_nothing() -> None:
+    release = forged()
+    assert not release.verification.passed
+    said = parts(release)
+    assert said["first"].startswith("This certificate does not verify")
+    assert "Do not sign it" in said["first"]
+    assert "Nothing that this page can vouch for" in said["protected"]
+    assert "(stated, not verified)" in said["strength"]
+    assert "finds at most" not in everything(release)
+    assert "private: epsilon" not in said["card"]
+
+
+def test_void_and_not_private_certificates_say_so_first() -> None:
+    method, settings, epsilon = FITS["votes-edp"]
+    seeded = plan_of(method, settings, epsilon).certificate(NoiseSource.seeded(1))
+    void = parts(Release(seeded, verify(seeded)))
+    assert void["first"].startswith("VOID.")
+    assert "whoever knows it can subtract the noise" in void["first"]
+    free = parts(known("caribou-inf"))
+    assert free["first"].startswith("NO PRIVACY")
+    assert "Everything: no noise was added." in free["unprotected"]
+    for said in (void, free):
+        assert "Nothing that this page can vouch for" in said["protected"]
+        assert "Verified" not in said["first"]
+
+
+def test_the_state_of_the_signature_is_said_and_a_wrong_one_takes_the_promise_away() -> None:
+    release = known("votes-edp")
+    assert "Signature: not checked." in parts(release)["first"]
+    valid = replace(release, signature=SignatureCheck(SignatureState.VALID, "", "ed25519:ab"))
+    assert "valid, made by key ed25519:ab" in parts(valid)["first"]
+    for state, word in ((SignatureState.INVALID, "invalid"), (SignatureState.MISSING, "missing")):
+        wrong = parts(replace(release, signature=SignatureCheck(state, "", "ed25519:ab")))
+        assert f"Signature: {word}" in wrong["first"]
+        assert "anybody could have written them" in wrong["first"]
+        assert "Nothing that this page can vouch for" in wrong["protected"]
+
+
+# -- data -------------------------------------------------------------------------------------------------------------
+
+
+def test_features_are_listed_with_the_declaration_and_a_place_to_sign() -> None:
+    said = parts(known("votes-edp"))["data"]
+    assert "none of these features was computed from links" in said
+    assert all(f"column {k}\n" in said for k in range(32))
+    assert said.splitlines()[-4:] == ["name", "role", "place and date", "signature"]
+    assert "none of these features" not in parts(known("mlp-dp"))["data"]
+
+
+def test_words_of_the_owner_never_speak_for_the_library() -> None:
+    names = (HOSTILE, *(f"column {k}" for k in range(31)))
+    c = replace(certificate("votes-edp"), assumptions=tuple(certificate("votes-edp").assumptions), released=(HOSTILE,))
+    run = saved("votes-edp", dataset=HOSTILE, classes=(HOSTILE, "b"), feature_names=names, method=HOSTILE)
+    quality = Quality({**METRICS, "per_class": {HOSTILE: METRICS["per_class"]["fraud"]}}, curator_only=False)
+    page = release_page(
+        Release(c, verify(c), run=run, purpose=HOSTILE, owner=HOSTILE, quality=quality, audit=audit(reasons=[HOSTILE]))
+    )
+    assert "<b>" not in page
+    escaped = "&lt;b&gt;CARIBOU guarantees epsilon = 0&lt;/b&gt;"
+    loose = page.replace(f'<code class="declared">{escaped}', "").replace(f"{escaped}, b", "")
+    start = loose.index("<main")
+    assert escaped not in loose[start : loose.index("<pre")], "outside of machine text it stands in quotation marks"
+
+
+# -- figures that may not leave ---------------------------------------------------------------------------------------
+
+
+def document(name: str, may_leave: bool) -> dict[str, Any]:
+    return {
+        "test_metrics": METRICS,
+        "accuracies_may_be_published": may_leave,
+        "certificate": {"certificate_id": certificate(name).certificate_id},
+    }
+
+
+def test_metrics_at_node_level_are_marked_whatever_the_file_says() -> None:
+    quality = Quality.read(document("votes-ndp", may_leave=True), certificate("votes-ndp"))
+    assert quality.curator_only
+    said = parts(replace(known("votes-ndp"), quality=quality))["quality"]
+    assert said.startswith("Curator only.")
+    assert "metric of the test nodes (curator only)" in said
+    assert "exact metrics are for the curator alone" in parts(known("votes-ndp"))["quality"]
+    free = Quality.read(document("votes-edp", may_leave=True), certificate("votes-edp"))
+    assert "urator only" not in parts(replace(known("votes-edp"), quality=free))["quality"]
+    assert "accuracy | 0.500" in parts(replace(known("votes-edp"), quality=free))["quality"]
+
+
+def test_metrics_of_another_run_are_refused() -> None:
+    with pytest.raises(InputError, match="metrics must be about certificate"):
+        Quality.read(document("votes-edp", may_leave=True), certificate("mlp-dp"))
+    with pytest.raises(InputError, match="metrics must be what caribou train --json prints"):
+        Quality.read({"test_metrics": {}}, certificate("votes-edp"))
+
+
+def test_published_metrics_need_a_certificate_that_verifies() -> None:
+    shown = {name: {"value": 0.5, "interval95": [0.25, 0.75]} for name in ("accuracy", "balanced_accuracy", "macro_f1")}
+    own = certificate("mlp-dp")
+    said = parts(replace(known("votes-ndp"), published=PublishedQuality(shown, own, verified=True)))["quality"]
+    assert "accuracy | 0.500 | 0.250 to 0.750" in said
+    assert own.certificate_id in said
+    said = parts(replace(known("votes-ndp"), published=PublishedQuality(shown, own, verified=False)))["quality"]
+    assert "0.500" not in said
+
+
+# -- ledger and audit -------------------------------------------------------------------------------------------------
+
+
+def account(path: Path, charged: bool = True) -> tuple[Ledger, Account]:
+    c = certificate("caribou-edp")
+    ledger = Ledger(path / "ledger.sqlite", clock=lambda: NOW - timedelta(days=3))
+    ledger.set_budget("survey", Budget(9, unit="edge"), per="year")
+    if charged:
+        note = EntryNote(purpose="monthly scores", person="ada", period="2026-11")
+        ledger.charge("survey", c.unit, c.cost, description="fit", certificate_id=c.certificate_id, note=note)
+    return ledger, Account.of(ledger, c, "survey", NOW)
+
+
+def test_the_balance_of_the_ledger_is_on_the_page(tmp_path: Path) -> None:
+    _, found = account(tmp_path)
+    said = parts(replace(known("caribou-edp"), account=found))
+    assert "budget: 9 at delta = 1e-05 per year (now 2026)" in said["ledger"]
+    assert "Epsilon spent over time at edge level" in said["ledger"]
+    assert all(words in said["data"] for words in ("monthly scores", "ada", "2026-11", "survey"))
+
+
+def test_a_ledger_without_the_release_is_said(tmp_path: Path) -> None:
+    _, found = account(tmp_path, charged=False)
+    assert "does not hold this release" in parts(replace(known("caribou-edp"), account=found))["ledger"]
+    assert "without a ledger" in parts(known("votes-edp"))["ledger"]
+
+
+def audit(**changes: Any) -> dict[str, Any]:
+    claimed = {"epsilon": 4.0, "delta": 1e-5, "unit": "edge", "mu": None}
+    found = {
+        "verdict": "consistent",
+        "claimed": claimed,
+        "confidence": 0.95,
+        "epsilon_lower": 1.25,
+        "reasons": ["because"],
+    }
+    return {**found, "subject": "votes-edp", **changes}
+
+
+def test_the_verdict_of_an_audit_is_shown_for_this_claim_alone() -> None:
+    said = parts(replace(known("votes-edp"), audit=audit()))["audit"]
+    assert said.startswith("Consistent.")
+    assert "epsilon of at least 1.25, at confidence 0.95" in said
+    assert parts(replace(known("votes-edp"), audit=audit(verdict="VIOLATED")))["audit"].startswith("Violated.")
+    other = audit(claimed={"epsilon": 8.0, "delta": 1e-5, "unit": "edge"})
+    assert "about another claim" in parts(replace(known("votes-edp"), audit=other))["audit"]
+    with pytest.raises(InputError, match=r"audit must be the audit\.json"):
+        audit_figures({"verdict": "fine"})
+    with pytest.raises(InputError, match=r"audit must be the audit\.json"):
+        audit_figures(audit(verdict="certified"))
+
+
+# -- in a browser -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("pages")
+    ledger, found = account(folder)
+    run = saved(
+        "caribou-edp", feature_names=tuple(f"a long name of a column without blanks_{'x' * 60}{k}" for k in range(32))
+    )
+    node = Quality(METRICS, curator_only=True)
+    texts = {
+        "edge": release_page(replace(known("caribou-edp"), account=found, run=run, audit=audit(), owner="The clinic")),
+        "node": release_page(replace(known("votes-ndp"), quality=node)),
+        "forged": release_page(forged()),
+        "ledger": ledger_page(ledger, now=NOW),
+    }
+    for name, text in texts.items():
+        (folder / f"{name}.html").write_text(text, encoding="utf-8")
+    return {name: folder / f"{name}.html" for name in texts}
+
+
+@pytest.fixture(scope="module")
+def look() -> Iterator[Callable[[Path], Tab]]:
+    with open_browser() as opened:
+        yield opened
+
+
+@pytest.fixture
+def tab(request: pytest.FixtureRequest, look: Callable[[Path], Tab], pages: dict[str, Path]) -> Tab:
+    """A page with all its folds open. One at a time: a tab in the background is not drawn."""
+    found = look(pages[request.param])
+    found.run("document.querySelectorAll('details').forEach((fold) => { fold.open = true; })")
+    return found
+
+
+NAMES = ["edge", "node", "forged", "ledger"]
+
+
+@needs_browser
+@pytest.mark.parametrize("tab", NAMES, indirect=True)
+def test_nothing_sticks_out_and_nothing_complains(tab: Tab) -> None:
+    for width in WIDTHS:
+        tab.resize(width)
+        assert (width, tab.overflowing(), tab.cut_text()) == (width, [], [])
+    assert tab.run("[...document.querySelectorAll('[data-chart]')].every((p) => p.querySelector('svg[role=img]'))")
+    assert tab.complaints() == []
+
+
+@needs_browser
+@needs_axe
+@pytest.mark.parametrize("tab", NAMES, indirect=True)
+def test_pages_can_be_read_by_everybody(tab: Tab) -> None:
+    for scheme in ("light", "dark"):
+        tab.scheme(scheme)
+        assert (scheme, tab.violations()) == (scheme, [])
+
+
+def test_pages_are_small(pages: dict[str, Path]) -> None:
+    assert max(path.stat().st_size for path in pages.values()) < 1_000_000
+
+
+def test_sections_have_names_of_their_own() -> None:
+    _, sections = release_sections(known("votes-edp"))
+    assert all(isinstance(section, Section) and section.blocks for section in sections)
+    assert len({section.name for section in sections}) == len(sections)

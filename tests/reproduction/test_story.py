@@ -1,0 +1,40 @@
+"""The story of the paper's evaluation: ours, the paper's and features alone, and the paper's figures are the paper's."""
+
+from __future__ import annotations
+
+from reproduction.story import LEVELS, story
+
+from caribou.experiments.records import OK, Record
+from reproduction import paper
+
+
+def records(method: str, dataset: str, epsilon: float | str, **cell: object) -> list[Record]:
+    base = {"kind": "train", "method": method, "dataset": dataset, "epsilon": epsilon}
+    return [Record("t", {**base, "seed": s, **cell}, OK, {"test_accuracy": 0.5 + s / 100}) for s in range(3)]
+
+
+def test_every_data_set_has_a_panel_in_the_paper_s_order() -> None:
+    found = [
+        r
+        for dataset in ("pubmed", "cora")
+        for r in (
+            *records("mlp", dataset, "inf"),
+            *(x for e in (1, 4) for x in records("votes-edp", dataset, e)),
+            *(x for e in (1, 4) for x in records("caribou-edp", dataset, e, chosen="authors-mean")),
+            *(x for e in (1, 4) for x in records("caribou-edp", dataset, e, chosen="authors-top")),
+        )
+    ]
+    made = story({"edge-accuracy": found})
+    assert made is not None
+    assert [panel.dataset for panel in made.panels] == ["Cora", "PubMed"]
+    lines = made.panels[0].lines
+    assert list(lines) == ["votes, ours", "caribou, run here", "mlp, features alone", "caribou, paper"]
+    assert lines["caribou, run here"][1].count == 3, "runs for the table of best seeds are left out"
+    published = {e: 100 * mean.value for e, mean in lines["caribou, paper"].items()}
+    assert published[4] == paper.accuracy("mean", "caribou-edp", "cora", 4)
+    assert set(published) == set(paper.EPSILONS)
+
+
+def test_nothing_run_is_no_story() -> None:
+    assert story({}) is None
+    assert set(LEVELS) == {"edge-accuracy", "node-accuracy"}
