@@ -15,7 +15,8 @@ from pathlib import Path
 import caribou as cb
 
 NODES = 1_000
-examples = next(folder for folder in (Path.cwd(), *Path.cwd().parents) if (folder / "examples/own_method.py").is_file())
+here = Path(globals().get("__file__", "cell")).resolve()  # a notebook has no file: then the working folder counts
+examples = next(folder for folder in here.parents if (folder / "examples/own_method.py").is_file())
 sys.path.insert(0, str(examples / "examples"))
 from own_method import LabelCounts
 

@@ -72,12 +72,13 @@ def test_numbers_are_single_precision_and_finite():
     assert found.dtype == np.float32
     assert found.tolist() == [[0.5, 1, 1], [3, 2, 0]]
     for bad, message in (
-        (["1", "x" * 80], r"row 2: column 'a' must hold numbers, got 'x{56}\.\.\.; hint"),
+        (["1", "x" * 80], r"row 2: column 'a' must hold numbers, got 'x{56}\.\.\.; give"),
+        (["a", "x" * 80], r"got 'a'; if it is the label, give --column label=a \(2 in all\)"),
         ([-np.inf, 1.0], "row 1: column 'a' must hold finite numbers, got -inf"),
         ([1.0, 4e38], r"row 2: column 'a' must hold numbers of at most 3.4e\+38 in size, got 4e\+38"),
     ):
         with pytest.raises(DataError, match=message) as caught:
-            columns.features(pd.DataFrame({"a": bad}), ["a"], place, hint="; hint")
+            columns.features(pd.DataFrame({"a": bad}), ["a"], place, free_roles=["label"])
         assert "\n" not in str(caught.value)
     half_empty = pd.DataFrame({"a": [1.0, np.nan], "b": [1, 2], "c": ["7", None]})
     with pytest.raises(DataError, match=r"row 2: column 'a' must hold numbers, got an empty cell \(nan\)"):

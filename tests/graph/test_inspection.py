@@ -105,6 +105,26 @@ def test_values_outside_a_range_and_words_outside_categories_are_noted() -> None
     assert notes[Finding.UNSEEN].count == 13
 
 
+def test_a_table_without_a_label_or_with_one_class_is_noted() -> None:
+    edges, nodes = bank()
+    renamed = read((edges, nodes.rename(columns={"label": "is_fraud"})), RULES).inspection
+    notes = {note.kind: note for note in renamed.notes}
+    assert notes[Finding.NO_LABELS].flags == ("--column label=TITLE",)
+    assert "if it is the label, give --column label=is_fraud" in renamed.problems[0].rule
+    one = read((edges, nodes.assign(label="ok")), RULES).inspection
+    assert {note.kind: note.words for note in one.notes}[Finding.ONE_CLASS].startswith("all labels are 'ok'")
+    assert not {Finding.NO_LABELS, Finding.ONE_CLASS} & {note.kind for note in read(bank(), RULES).inspection.notes}
+
+
+def test_many_words_are_no_role_and_examples_are_plain_cells() -> None:
+    edges, nodes = bank()
+    amounts = [f"1.{k:03},00 €" for k in range(len(nodes))]
+    found = read((edges, nodes.rename(columns={"label": "mark"}).assign(paid=amounts, ratio=float("inf"))), RULES)
+    problems = {problem.column: problem for problem in found.inspection.problems}
+    assert "--column" not in problems["paid"].rule
+    assert problems["ratio"].examples == ("inf",)
+
+
 def test_spellings_of_one_label_and_repeated_ids() -> None:
     edges, nodes = bank()
     nodes["label"] = [("0", "0.0", "1")[k % 3] for k in range(len(nodes))]

@@ -12,6 +12,7 @@ import pytest
 
 import caribou as cb
 from browser_support import WIDTHS, Tab, needs_axe, needs_browser, open_browser
+from caribou.cli.plan import _write_page
 from caribou.errors import InputError
 from caribou.methods import METHODS, method_info
 from caribou.pages import simulation
@@ -71,6 +72,16 @@ def test_bad_pages_are_refused_before_anything_is_simulated(tmp_path: Path) -> N
         assert done.returncode == 2, done
         assert message in done.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("seeds", [0, 2])
+def test_the_command_says_how_to_leave_the_simulation_out(
+    seeds: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = cb.plan(4)
+    monkeypatch.setattr(type(made), "html", lambda *_, **__: None)  # the words come before the work
+    _write_page(made, tmp_path / "a.html", None, 12, "10", "0.8", 1.0, seeds)
+    assert ("--seeds 0 writes the page at once" in capsys.readouterr().err) == (seeds > 0)
 
 
 @pytest.mark.parametrize("method", NOISE)

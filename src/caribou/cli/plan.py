@@ -76,7 +76,7 @@ def plan(
         typer.Option(help="With --html: how far apart classes lie in their features, in standard deviations."),
     ] = 1.0,
     seeds: Annotated[
-        int, typer.Option(help="With --html: simulated graphs for expected accuracy; 0: no simulation.", min=0)
+        int, typer.Option(help="With --html: simulated graphs for expected accuracy; 0: no simulation, at once.", min=0)
     ] = 5,
     plot: Annotated[
         Path | None,
@@ -162,7 +162,12 @@ def _write_page(
     check_page_path(html)  # before minutes of work
     degrees, shares = parse_numbers(average_degree, "average_degree"), parse_numbers(homophily, "homophily")
     nodes = plan.sensitivity.bounds.nodes or USUAL_NODES
-    line = ProgressLine("plan", fits(worlds(nodes, degrees, shares, signal), seeds))
+    simulated = fits(worlds(nodes, degrees, shares, signal), seeds)
+    if simulated:
+        typer.echo(
+            f"simulating expected accuracy: {simulated} fits; --seeds 0 writes the page at once, without it", err=True
+        )
+    line = ProgressLine("plan", simulated)
     plan.html(
         html,
         method=method,

@@ -42,6 +42,7 @@ NO_VALUE = frozenset(
             "-1",
         ),
         *("na", "n/a", "n.a.", "#n/a", "<na>", "nan", "none", "null", "nil", "\\n"),
+        *("unbekannt", "k.a.", "k. a.", "inconnu", "n.d.", "desconocido", "sconosciuto"),  # tables of other countries
     }
 )
 """Words that look like "no label" or "no value", in lower case."""
@@ -355,8 +356,8 @@ def undeclared_words(flag: str, titles: Sequence[str]) -> str:
 def looks_like_no_value(word: str) -> bool:
     """Whether a word looks like "no label": unknown, NA, N/A, ?, None, null, -1.
 
-    >>> [looks_like_no_value(word) for word in ("NA", " n/a", "ok")]
-    [True, True, False]
+    >>> [looks_like_no_value(word) for word in ("NA", " n/a", "k.A.", "ok")]
+    [True, True, True, False]
     """
     return word.strip().lower() in NO_VALUE
 

@@ -148,7 +148,7 @@ def unique_ids(ids: np.ndarray, title: str, place: Place, findings: Findings | N
 
     found = _strict(findings)
     # a list of findings is that of a node table, whose columns have roles
-    flags = () if findings is None else ("--column id=TITLE if ids are in another column",)
+    flags = () if findings is None else ("--column id=TITLE if ids are in another column, else mend the table",)
     empty = np.flatnonzero([cell is None for cell in ids])
     if len(empty):
         rule = f"column {title!r} must hold an id, got an empty cell"
@@ -375,11 +375,11 @@ def features(
     place: Place,
     findings: Findings | None = None,
     rules: ColumnRules | None = None,
-    hint: str = "",
+    free_roles: Sequence[str] = (),
 ) -> Features:
     """The feature columns of a table by its rules, as one float32 array. A row of empty cells alone is zero.
 
-    ``hint`` ends the message about a column that holds no numbers.
+    ``free_roles`` are those of label and split that no column plays: a column of words may be meant for one.
     """
     rules, found = rules or ColumnRules(), _strict(findings)
     columns = {title: _Column.of(frame[title], rules, category=title in rules.categories) for title in titles}
@@ -403,7 +403,7 @@ def features(
             if rules.categories[title] is None and made is not None:
                 learned_words[title] = made.words
         else:
-            made = reader.number(hint)
+            made = reader.number(free_roles)
             if rules.range_of(title) is None:
                 unscaled.append(title)
         if made is None:
@@ -479,10 +479,10 @@ class _Reader:
     findings: Findings
     rules: ColumnRules
 
-    def number(self, hint: str) -> _Made | None:
+    def number(self, free_roles: Sequence[str]) -> _Made | None:
         """The numbers of a column, filled, clipped and scaled; None if there is a problem."""
         title, missing = self.title, self.column.missing & ~self.blank
-        values = self._parsed(hint)
+        values = self._parsed(free_roles)
         if values is None:
             return None
         found = self.rules.range_of(title)
@@ -582,7 +582,7 @@ class _Reader:
         known = values[~self.column.missing]
         return float(np.float32(known.mean())) if len(known) else 0.0
 
-    def _parsed(self, hint: str) -> np.ndarray | None:
+    def _parsed(self, free_roles: Sequence[str]) -> np.ndarray | None:
         title, values = self.title, self.column.values
         wrong = np.flatnonzero(np.isnan(values) & ~self.column.missing)
         if len(wrong) == 0:
@@ -610,6 +610,7 @@ class _Reader:
             ignored = (f"--ignore {quoted(title)}",)
             flags = (*category, *ignored)
         kind = Finding.TEXT if len(wrong) == np.count_nonzero(~self.column.missing) else Finding.WORDS
+        hint = _role_hint(title, words, free_roles) if kind is Finding.TEXT else ""
         self._problem(kind, wrong, "must hold numbers, got " + shown(found[0]) + hint, cells, flags)
         return None
 
@@ -667,6 +668,14 @@ class _Reader:
             (f"--ignore {quoted(title)}",),
             title,
         )
+
+
+def _role_hint(title: str, words: Sequence[str], free_roles: Sequence[str]) -> str:
+    """The end of a message about a column of words: the free role that its words could play."""
+    if len(words) > _FEW_WORDS:
+        return ""
+    role = "split" if all(word.lower() in _PARTS for word in words) else "label"
+    return f"; if it is the {role}, give --column {role}={quoted(title)}" if role in free_roles else ""
 
 
 def _is_date(cell: Any) -> bool:

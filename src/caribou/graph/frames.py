@@ -219,7 +219,8 @@ def build(
         if label is None:
             raise DataError(f"{source}: column {split!r} needs a label column, found {listed(there)}")
     rest = [title for title in there if title not in (label, split)]
-    features = columns.features(frame, rest, place, found, rules, naming_hint(label, split))
+    free_roles = [role for role, title in (("label", label), ("split", split)) if title is None]
+    features = columns.features(frame, rest, place, found, rules, free_roles)
     read = replace(
         rules,
         learned_categories={**rules.learned_categories, **features.learned_categories},
@@ -233,6 +234,11 @@ def build(
     counts = {} if labels is None or names is None else _counts(labels, names)
     unlabelled = 0 if labels is None else int((labels < 0).sum())
     note_unlabelled(unlabelled, found)
+    if label is None:
+        words = "no column is the label: methods that learn classes refuse such a table"
+        found.note(Finding.NO_LABELS, words, flags=("--column label=TITLE",))
+    elif len(counts) == 1:
+        found.note(Finding.ONE_CLASS, f"all labels are {next(iter(counts))!r}: there is nothing to learn", column=label)
     note_edge_features(features.names, found)
     note_cleaning(simple_rows(pairs, len(frame))[2], found)
     graph = None
@@ -437,12 +443,6 @@ def _near(title: str, there: Sequence[str]) -> str:
     same = [known for known in there if known.strip().casefold() == title.strip().casefold()]
     near = same or difflib.get_close_matches(title, there, n=3, cutoff=0.6)
     return f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
-
-
-def naming_hint(label: str | None, split: str | None) -> str:
-    """The end of a message about a column that is no feature: the roles that no column plays yet."""
-    free = [role for role, title in (("label", label), ("split", split)) if title is None]
-    return f"; if it is not a feature, declare it the {' or '.join(free)} column" if free else ""
 
 
 def rows_of(table: object) -> columns.Place:

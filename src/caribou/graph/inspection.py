@@ -45,6 +45,7 @@ class Finding(Enum):
     NO_LABEL_WORDS = "words that look like no label"
     LABEL_CELLS = "cells that are no class"
     NO_LABELS = "no labels"
+    ONE_CLASS = "one class"
     SPLIT_WORDS = "split words"
     UNKNOWN_RULES = "rules without a column"
     TOO_MANY_CATEGORIES = "too many categories"
@@ -295,5 +296,6 @@ def examples_of(cells: Iterable[Any]) -> tuple[str, ...]:
 
 def shown(cell: Any) -> str:
     """A cell in a message, shortened: a message is one line."""
-    text = "an empty cell" if cell is None else repr(cell)
+    # the repr of a NumPy scalar names its type, which is no part of the cell
+    text = "an empty cell" if cell is None else repr(cell.item() if isinstance(cell, np.generic) else cell)
     return text if len(text) <= 60 else text[:57] + "..."
