@@ -170,7 +170,9 @@ def test_a_run_holds_the_last_state_only(case: str, saved: Callable[[str], Saved
 def test_the_files_of_a_run_at_each_unit(saved: Callable[[str], Saved]) -> None:
     usual = {"run.json", "weights.safetensors", "released.safetensors", "certificate.json", "certificate.md"}
     for case in CASES:
-        assert {file.name for file in saved(case).folder.iterdir()} == usual
+        # a graph without ids is known again by its public rows: at edge level alone
+        rows = {"rows.json"} if saved(case).model.budget.unit is cb.PrivacyUnit.EDGE else set()
+        assert {file.name for file in saved(case).folder.iterdir()} in (usual | rows, usual)
 
 
 # -- damage --------------------------------------------------------------------------------------------------------

@@ -30,8 +30,6 @@ from caribou.graph.inspection import edge_feature_words
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods.base import Fitted, GrowingMethod, declared_plan, extend, fit, method_info, predict_graph
 from caribou.metrics import Metrics, Scored, Threshold, best_threshold, metric_name, rarest
-from caribou.models.class_prior import ClassPrior, require_out_of_fold, require_prior
-from caribou.models.own_encoder import FittedEncoder, SavedEncoder, with_encoder
 from caribou.models.published_metrics import PublishedMetrics, publish_metrics
 from caribou.privacy.assumptions import LASTING, AssumptionName, given_prior
 from caribou.privacy.budget import Budget, PrivacyUnit, warn_of_large_delta
@@ -53,6 +51,8 @@ from caribou.saved_model import (
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from caribou.models.own_encoder import FittedEncoder
 
 PARTS = ("train", "val", "test")
 
@@ -242,6 +242,8 @@ class Model:
         if self._encoder is not None:
             # public work first: what fails in it costs nothing
             require_left(self.plan(graph), graph, ledger)
+            from caribou.models.own_encoder import with_encoder
+
             graph, self._fitted_encoder = with_encoder(graph, _opened(self._encoder), self._streams)
         fitted = fit(
             self._recipe,
@@ -504,6 +506,9 @@ class Model:
         """
         private = as_graph(data, self._classes or None)
         graph = self._aligned(private)
+        from caribou.models.class_prior import require_out_of_fold
+        from caribou.models.own_encoder import SavedEncoder
+
         if self.takes_prior and graph.prior is not None and graph.split is not None and graph.labels is not None:
             require_out_of_fold(graph, graph.prior)
         elif isinstance(self._fitted_encoder, SavedEncoder) and graph.split is not None and graph.labels is not None:
@@ -949,6 +954,8 @@ class Model:
         if graph.prior is None and self._fitted_encoder is not None:
             graph = graph.with_prior(self._fitted_encoder.probabilities(graph.features))
         if self.takes_prior:
+            from caribou.models.class_prior import require_prior
+
             require_prior(self._result.weights, graph)
         return graph
 
@@ -975,6 +982,9 @@ def _opened(encoder: Any) -> Any:
     """The encoder itself, or the prior of the saved run that it names."""
     if not isinstance(encoder, str | os.PathLike):
         return encoder
+    from caribou.models.class_prior import ClassPrior
+    from caribou.models.own_encoder import SavedEncoder
+
     saved = read_model(encoder)
     if "prior.linear" not in saved.weights:
         raise InputError(

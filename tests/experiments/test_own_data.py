@@ -96,13 +96,14 @@ def test_a_run_names_what_is_missing_before_it_measures(folder: Path, tmp_path: 
         ("nodes = 'x.csv'", "graph must be the name of a file, got None"),
         ("graph = 'x.csv'\nedges = 'y.csv'", "fields must be graph, nodes, classes, columns, rules, got edges"),
         ("graph = 'x.csv'\n[columns]\nname = 'y'", "columns must be titles by role"),
-        ("graph = 'x.csv'\n[rules]\nignored = ['y']", "column rules must have names of"),
+        ("graph = 'x.csv'\n[rules]\nignoring = ['y']", "column rules must have names of"),
         ("graph = 'x.csv'\n[rules]\nranges.age = [9, 1]", "range"),
         ("graph = ", "dataset must be TOML"),
     ],
 )
 def test_a_wrong_description_is_one_line(text: str, words: str, tmp_path: Path) -> None:
     (tmp_path / "bank.toml").write_text(text)
+    (tmp_path / "x.csv").write_text("source,target\n1,2\n")
     with pytest.raises(InputError, match=words) as error:
         require_own("bank.toml", tmp_path)
     assert str(tmp_path / "bank.toml") in str(error.value)
