@@ -32,7 +32,7 @@ def test_stored_records_come_back_word_by_word(archive: Path, tmp_path: Path) ->
 def test_stored_records_can_all_be_read() -> None:
     records, problems = read_all(PAPER / "results")
     assert not problems
-    assert sum(len(found) for found in records.values()) >= 2_000
+    assert sum(len(found) for found in records.values()) >= 6_000
     trials = [
         trial for file in STORED if file.parent.name == "trials" for trial in read_trials(file.with_suffix(LINES))
     ]
