@@ -70,7 +70,7 @@ def picture(scores: dict[str, dict[float, float]], graph_free: float, non_privat
     axes.set_ylabel("test accuracy in %")
     axes.set_title("What the privacy of edges costs")
     axes.grid(alpha=0.3)
-    axes.legend(loc="lower right")
+    axes.legend(loc="center left", bbox_to_anchor=(0.0, 0.45))
     figure.savefig(file, dpi=140)
     plt.close(figure)
 
