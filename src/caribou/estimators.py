@@ -23,7 +23,7 @@ import numpy as np
 from caribou._notebook import html_table
 from caribou.errors import CaribouError, InputError, RunError
 from caribou.graph import Graph, listed
-from caribou.graph.arrivals import Arrivals, row_digests
+from caribou.graph.arrivals import Arrivals, named_rows
 from caribou.graph.column_rules import ColumnRules, computed_from_edges
 from caribou.graph.fingerprint import whole_of
 from caribou.graph.inspection import edge_feature_words
@@ -321,7 +321,7 @@ class Model:
         self._node_ids = None if ids is None else tuple(str(i) for i in ids)
         self._id_title = None if ids is None else graph.id_title
         grows = self.budget.unit is PrivacyUnit.EDGE and ids is None and isinstance(self._recipe, GrowingMethod)
-        self._rows = row_digests(graph) if grows else None
+        self._rows = named_rows(graph) if grows else None
         self._feature_names, self._column_rules = graph.feature_names, graph.column_rules
         self._batches, self._dataset = (graph.num_nodes,), graph.name
         self._folders, self._is_extended = (), False

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 from caribou.errors import InputError
 from caribou.graph import Graph, Split
-from caribou.graph.arrivals import Arrivals, row_digests
+from caribou.graph.arrivals import Arrivals, named_rows
 from caribou.graph.column_rules import ColumnRules
 
 IDS = ["dan", "ann", "eve", "bob", "cem"]
@@ -138,7 +138,7 @@ def test_rows_without_names_are_known_by_their_features(sparse: bool) -> None:
     def of(rows: np.ndarray) -> Graph:
         return Graph.from_edges(sp.csr_array(rows) if sparse else rows, [[0], [1]])
 
-    known = Arrivals((6,), rows=row_digests(of(x[:6])))
+    known = Arrivals((6,), rows=named_rows(of(x[:6])))
     changed = np.concatenate([x[:4], x[4:] + 1])
     for graph in (of(x), of(changed), Graph.from_edges(x, [[0], [1]])):
         known.require_same_people(graph)

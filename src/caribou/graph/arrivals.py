@@ -7,8 +7,6 @@ edge level, where the node set is, and is saved with a model.
 
 from __future__ import annotations
 
-import hashlib
-import itertools
 import re
 import unicodedata
 from collections import Counter
@@ -20,11 +18,9 @@ import scipy.sparse as sp
 
 from caribou._validate import integer
 from caribou.errors import InputError
+from caribou.graph.fingerprint import row_digests
 from caribou.graph.graph import Graph
 from caribou.graph.split import Split
-
-_ROWS = 1 << 14
-"""Rows of features that are looked at together: bounds the memory of a dense table."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +30,7 @@ class Arrivals:
     Args:
         batches: how many nodes came with each batch, in order.
         ids: their names, in the order of arrival; None if the graph has no names, and its rows are that order.
-        rows: digests of their features (`row_digests`), by which rows without names are known again; None: not known.
+        rows: digests of their features (`named_rows`), by which rows without names are known again; None: not known.
 
     >>> Arrivals((2, 1), ("ann", "bob", "cem")).nodes
     3
@@ -95,7 +91,7 @@ class Arrivals:
             )
 
     def _require_same_rows(self, graph: Graph) -> None:
-        before, now = self.rows or (), row_digests(graph)
+        before, now = self.rows or (), named_rows(graph)
         if len(now) < self.nodes:
             return  # `grown` says what is missing
         times = Counter(before)
@@ -209,23 +205,14 @@ def _placed(graph: Graph, place: np.ndarray, total: int, ids: tuple[str, ...] | 
     return placed if prior is None else placed.with_prior(prior)
 
 
-def row_digests(graph: Graph) -> tuple[str, ...]:
-    """A short digest of the features of every node, in single precision. For edge level, where features are public.
+def named_rows(graph: Graph) -> tuple[str, ...]:
+    """The digest of every node's features as a word. For edge level, where features are public.
 
-    >>> a, b, c = row_digests(Graph.from_edges([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]], [[0], [1]]))
+    >>> a, b, c = named_rows(Graph.from_edges([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]], [[0], [1]]))
     >>> a == c, a == b
     (True, False)
     """
-    found: list[str] = []
-    for first in range(0, graph.num_nodes, _ROWS):
-        part = sp.csr_array(graph.features[first : first + _ROWS], dtype=np.float32, copy=True)
-        part.sum_duplicates()
-        part.eliminate_zeros()
-        columns, values, ends = part.indices.astype("<i8"), part.data.astype("<f4"), part.indptr.tolist()
-        for a, b in itertools.pairwise(ends):
-            cells = columns[a:b].tobytes() + values[a:b].tobytes()
-            found.append(hashlib.blake2b(cells, digest_size=8).hexdigest())
-    return tuple(found)
+    return tuple(map(str, row_digests(graph.features).tolist()))
 
 
 def _folded(name: str) -> str:

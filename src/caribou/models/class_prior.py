@@ -20,6 +20,7 @@ from torch import Tensor
 
 from caribou.errors import InputError
 from caribou.graph import Graph
+from caribou.graph.fingerprint import row_digests
 from caribou.mechanisms.bounded_rows import row_norms
 from caribou.memory import DOUBLE, SINGLE, require_memory
 from caribou.models.boosted_trees import FOLDS as TREE_FOLDS
@@ -27,7 +28,7 @@ from caribou.models.boosted_trees import BoostedTrees, fit_boosted_trees
 from caribou.models.encoder import kept_priors
 from caribou.models.mlp_learner import MlpLearner, fit_mlp_learner
 from caribou.models.objective import USUAL, Objective
-from caribou.models.public_rows import PublicRows, as_dense, row_digests
+from caribou.models.public_rows import PublicRows, as_dense
 from caribou.models.ridge import BLOCK, FOLDS, blocks, fit_ridge
 from caribou.models.softmax_regression import SoftmaxRegression, fit_by_parts, fit_softmax_regression
 from caribou.models.threads import one_thread

@@ -17,10 +17,11 @@ from torch import nn
 
 from caribou.errors import InputError
 from caribou.graph import Graph, listed
+from caribou.graph.fingerprint import row_digests
 from caribou.models.class_prior import ClassPrior
 from caribou.models.cross_fitting import by_class, cross_fitted
 from caribou.models.module_training import module_logits, train_module
-from caribou.models.public_rows import PublicRows, as_dense, row_digests
+from caribou.models.public_rows import PublicRows, as_dense
 from caribou.models.threads import one_thread
 from caribou.randomness import Streams
 

@@ -21,8 +21,6 @@ DENSE = 0.2
 NARROW = 64
 """Tables of at most so many columns are put on a scale by their ranks: they are amounts and dates, not vectors."""
 QUANTILES = 101
-DIGESTED = 4096
-"""Rows that are looked at together for their digests."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,27 +89,6 @@ def _normal_scores(values: np.ndarray, quantiles: np.ndarray) -> np.ndarray:
     from_right = 1 - np.interp(-values, -quantiles[::-1], grid)
     rank = (from_left + from_right) / 2
     return np.asarray(ndtri(np.clip(rank, 0.005, 0.995)), dtype=np.float32)
-
-
-def row_digests(x: np.ndarray | sp.csr_array) -> np.ndarray:
-    """A number for every row of public features, equal for equal rows, dense or sparse. [n, d] -> [n], int64.
-
-    The sum of the entries' bits in single precision, each times a fixed random number of its column, modulo 2^64.
-
-    >>> rows = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]])
-    >>> first, second, third = row_digests(rows)
-    >>> bool(first == third), bool(first == second), bool((row_digests(sp.csr_array(rows)) == row_digests(rows)).all())
-    (True, False, True)
-    """
-    keys = 2 * np.asarray(np.random.default_rng(0).integers(1 << 63, size=x.shape[1], dtype=np.uint64)) + 1
-    found = np.zeros(x.shape[0], dtype=np.uint64)
-    for first in range(0, x.shape[0], DIGESTED):
-        part = sp.csr_array(x[first : first + DIGESTED], dtype=np.float32)
-        part.eliminate_zeros()
-        bits = part.data.view(np.uint32).astype(np.uint64) * keys[part.indices]
-        sums = np.concatenate([[np.uint64(0)], np.cumsum(bits, dtype=np.uint64)])
-        found[first : first + DIGESTED] = sums[part.indptr[1:]] - sums[part.indptr[:-1]]
-    return np.asarray(found.view(np.int64))
 
 
 def as_dense(x: Any) -> np.ndarray:
