@@ -89,6 +89,16 @@ def voters(p: np.ndarray, message: np.ndarray, class_sizes: np.ndarray, symbols:
     return p.T @ sent / class_sizes[:, None]
 
 
+def signal_share(votes: np.ndarray, noise_variance: float) -> float:
+    """The share of the variance of votes that is not noise, by which a head takes them (Wiener's factor).
+
+    >>> signal_share(np.array([0.0, 4.0]), 1.0), signal_share(np.array([0.0, 4.0]), 9.0), signal_share(np.zeros(2), 1.0)
+    (0.75, 0.0, 0.0)
+    """
+    spread = float(votes.var())
+    return max(0.0, 1 - noise_variance / spread) if spread > 0 else 0.0
+
+
 def vote_scale(votes: np.ndarray, expected: np.ndarray) -> float:
     """How many more votes came than expected: least squares, shrunk to 1 with variance 1. [m, C], [m, C].
 

@@ -18,7 +18,7 @@ from caribou.mechanisms.noise_source import NoiseSource
 from caribou.memory import DOUBLE, require_memory
 from caribou.models.count_likelihood import MULTIPLIERS, class_evidence
 from caribou.models.heads import Evidence
-from caribou.models.vote_model import VoteModel, vote_scale
+from caribou.models.vote_model import VoteModel, signal_share, vote_scale
 
 
 @dataclass(frozen=True)
@@ -165,10 +165,8 @@ class _Batch:
     def _updated(self, known: Evidence, counts: np.ndarray, new: np.ndarray, receivers: np.ndarray) -> Evidence:
         more = self._evidence(counts, new, receivers, *self._rates(counts, new, receivers))
         votes = counts[receivers].astype(np.float64)
-        spread = votes.var()
-        wiener = max(0.0, 1 - self.noisy_counts.budget.noise_variance / spread) if spread > 0 else 0.0
         extra = np.zeros_like(known.counts)
-        extra[receivers] = votes * wiener
+        extra[receivers] = votes * signal_share(votes, self.noisy_counts.budget.noise_variance)
         return known.plus(more, extra)
 
 

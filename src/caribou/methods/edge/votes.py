@@ -33,7 +33,7 @@ from caribou.models.feature_codes import FeatureCodes
 from caribou.models.heads import Evidence, choose_head_by_folds
 from caribou.models.objective import Objective
 from caribou.models.progress import tell
-from caribou.models.vote_model import VoteModel, vote_scale, voters
+from caribou.models.vote_model import VoteModel, signal_share, vote_scale, voters
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.calibration import budget_mu
 from caribou.privacy.mechanism_records import edge_votes_record
@@ -315,7 +315,8 @@ class _Decoder:
         votes = counts / np.maximum(received, 0.25)[:, None]
         if self.pilot is not None:
             more = self.pilot.class_counts
-            votes = votes + more * self._wiener(more[self.roles.receives], self.pilot.codes)
+            noise = self.pilot.codes * self.noisy_counts.budget.noise_variance  # that of its entries adds up
+            votes = votes + more * signal_share(more[self.roles.receives], noise)
         self.known = Evidence(self.log_prior, fitted.evidence, votes)
         cal = self.calibration
         self.head, _ = choose_head_by_folds(
@@ -370,11 +371,6 @@ class _Decoder:
                 by_class = self.pilot.rates_by_class(self.rates, self.roles, self.class_sizes)
                 L[rows] += self.pilot.class_log_likelihood(model, by_class, rows)
         return L
-
-    def _wiener(self, votes: np.ndarray, entries: int = 1) -> float:
-        """The share of the variance of votes that is not noise; the noise of several entries adds up."""
-        spread = float(votes.var())
-        return max(0.0, 1 - entries * self.noisy_counts.budget.noise_variance / spread) if spread > 0 else 0.0
 
     def later_rounds(self, scores: np.ndarray) -> np.ndarray:
         """Newly confident nodes vote to the uninformed ones until nobody new is confident; then all that is left is asked."""
@@ -442,5 +438,5 @@ class _Decoder:
         more = np.zeros_like(known.evidence)
         more[receivers] = class_evidence(self.joint[receivers]) - before
         extra = np.zeros_like(known.counts)
-        extra[receivers] = votes * self._wiener(votes)
+        extra[receivers] = votes * signal_share(votes, self.noisy_counts.budget.noise_variance)
         return known.plus(more, extra)
