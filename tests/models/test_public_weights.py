@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from caribou.models.public_weights import he_weights, last_layer, random_directions
+from caribou.models.public_weights import he_weights, unit_weights, random_directions
 from descent_support import std_is_rejected
 
 
 @pytest.mark.parametrize(
-    ("draw", "shape", "std"), [(random_directions, (300, 100), 1.0), (last_layer, (100, 300), 300**-0.5)]
+    ("draw", "shape", "std"), [(random_directions, (300, 100), 1.0), (unit_weights, (100, 300), 300**-0.5)]
 )
 def test_they_are_normal_with_the_stated_std(draw, shape: tuple[int, int], std: float) -> None:
     weights = draw(300, 100, np.random.default_rng(0))
@@ -19,7 +19,7 @@ def test_they_are_normal_with_the_stated_std(draw, shape: tuple[int, int], std: 
         assert std_is_rejected(weights.ravel(), factor * std) == rejected
 
 
-@pytest.mark.parametrize("draw", [random_directions, last_layer])
+@pytest.mark.parametrize("draw", [random_directions, unit_weights])
 def test_they_follow_from_the_generator_alone(draw) -> None:
     one, two, other = (draw(6, 4, np.random.default_rng(s)) for s in (1, 1, 2))
     assert np.array_equal(one, two)

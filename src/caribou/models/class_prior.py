@@ -1,9 +1,9 @@
 """The prior: class probabilities of every node from its own public features. It never reads an edge.
 
 Two learners serve every table, both ridge regression with predictions out of fold (`caribou.models.ridge`): on the rows
-themselves, and on their Gaussian kernel with some training rows. Tall dense tables get an MLP (`caribou.models.mlp_learner`),
-narrow ones boosted trees (`caribou.models.boosted_trees`), both cross-fitted. A softmax regression on the scores out of fold
-combines them. At edge level features, labels and split are public, so all of it costs nothing. Training and validation nodes are
+themselves, and on their Gaussian kernel with some training rows. Wide tables get small networks on their principal components
+(`caribou.models.component_learner`), tall dense ones a large one instead (`caribou.models.mlp_learner`), narrow ones boosted trees
+(`caribou.models.boosted_trees`), all cross-fitted. A softmax regression on the scores out of fold combines them. At edge level features, labels and split are public, so all of it costs nothing. Training and validation nodes are
 learned from alike: what a learner holds back to stop, it draws from both.
 """
 
@@ -25,6 +25,7 @@ from caribou.mechanisms.bounded_rows import row_norms
 from caribou.memory import DOUBLE, SINGLE, require_memory
 from caribou.models.boosted_trees import FOLDS as TREE_FOLDS
 from caribou.models.boosted_trees import BoostedTrees, fit_boosted_trees
+from caribou.models.component_learner import COMPONENTS, ComponentLearner, components, fit_component_learner
 from caribou.models.encoder import kept_priors
 from caribou.models.mlp_learner import MlpLearner, fit_mlp_learner
 from caribou.models.objective import USUAL, Objective
@@ -48,8 +49,11 @@ LEAST_TREE_ROWS, MOST_TREE_CLASSES = 1000, 4
 """Narrow tables of at least so many labelled rows and at most so many classes get boosted trees as well."""
 IN_SAMPLE = 5.0
 """Standard errors by which one's own probabilities may be better on training nodes than on validation nodes."""
-RIDGE, RIDGE_TALL = 1e-3, 1e-4
-"""Penalty of the combination, and of that of tall tables."""
+RIDGE, RIDGE_BY_PARTS = 1e-3, 1e-4
+"""Penalty of the combination: of all scores at once, and learner by learner."""
+ROWS_PER_WEIGHT = 50
+"""With fewer labelled rows for each weight of one regression on all scores, learners are combined one by one: on Cora, Photo and
+Computers that has the smaller cross-entropy, on PubMed and Berkeley13 the larger."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,6 +69,7 @@ class ClassPrior:
         folding: [d], which sum a column is added to, counted from 1 and with its sign; or None (`folded`).
         mlp: networks of tall dense tables, or None.
         trees: boosted trees of narrow tables, or None.
+        net: networks on principal components of wide tables, or None.
         seen: [m], digests of the labelled rows (`row_digests`), by which a later graph knows that it was learned from; or None.
     """
 
@@ -76,6 +81,7 @@ class ClassPrior:
     folding: np.ndarray | None = None
     mlp: MlpLearner | None = None
     trees: BoostedTrees | None = None
+    net: ComponentLearner | None = None
     seen: np.ndarray | None = None
 
     def probabilities(self, features: np.ndarray | sp.csr_array) -> np.ndarray:
@@ -84,13 +90,16 @@ class ClassPrior:
         return np.concatenate(parts)
 
     def _probabilities(self, x: np.ndarray | sp.csr_array) -> np.ndarray:
-        linear = folded(x, self.folding) @ torch.from_numpy(self.linear).float()
+        columns = folded(x, self.folding)
+        linear = columns @ torch.from_numpy(self.linear).float()
         kernel = gaussian_kernel(x, self.landmarks) @ torch.from_numpy(self.kernel).float()
         scores = [linear.double().numpy(), kernel.double().numpy()]
         if self.mlp is not None:
             scores.append(self.mlp.scores(unit_columns(x)))
         if self.trees is not None:
             scores.append(self.trees.scores(as_dense(x)))
+        if self.net is not None:
+            scores.append(self.net.scores(columns))
         return self.combination(np.hstack(scores))
 
     def to_arrays(self) -> dict[str, np.ndarray]:
@@ -110,6 +119,7 @@ class ClassPrior:
             **{f"prior.{name}": a for name, a in (("folding", self.folding), ("seen", self.seen)) if a is not None},
             **{f"prior.mlp.{name}": a for name, a in ({} if self.mlp is None else self.mlp.to_arrays()).items()},
             **{f"prior.trees.{name}": a for name, a in ({} if self.trees is None else self.trees.to_arrays()).items()},
+            **{f"prior.net.{name}": a for name, a in ({} if self.net is None else self.net.to_arrays()).items()},
         }
 
     @classmethod
@@ -130,6 +140,7 @@ class ClassPrior:
             own.get("folding"),
             MlpLearner.from_arrays(_part(own, "mlp.")) if "mlp.weight_0" in own else None,
             BoostedTrees.from_arrays(_part(own, "trees.")) if "trees.value" in own else None,
+            ComponentLearner.from_arrays(_part(own, "net.")) if "net.directions" in own else None,
             own.get("seen"),
         )
 
@@ -208,7 +219,8 @@ def fit_class_prior(graph: Graph, streams: Streams, objective: Objective = USUAL
     require_memory(
         (FOLDS + 3) * DOUBLE * width**2
         + SINGLE * BLOCK * (3 * width + (0 if sp.issparse(graph.features) else 2 * d))
-        + 9 * DOUBLE * n * C,
+        + 9 * DOUBLE * n * C
+        + SINGLE * n * COMPONENTS,
         f"the prior of {n:,} nodes with {d:,} columns and {C} classes",
     )
     rows = PublicRows.of(graph.features)
@@ -225,20 +237,25 @@ def fit_class_prior(graph: Graph, streams: Streams, objective: Objective = USUAL
     kernel = fit_ridge(lambda numbers: gaussian_kernel(some(numbers), landmarks) @ root, n, labelled, labels, C)
     parts = [linear.scores, kernel.scores]
     by_class = objective.class_weights(labels[labelled], C)
-    mlp = trees = None
+    mlp = trees = net = None
     if tall:
         mlp, found = fit_mlp_learner(lambda numbers: unit_columns(some(numbers)), n, labelled, labels, C, rng, by_class)
         parts.append(found)
     if _suits_trees(rows, labels[labelled], C):
         trees, found = fit_boosted_trees(as_dense(rows(graph.features)), labelled, labels, C, rng, by_class)
         parts.append(found)
+    if rows.quantiles is None and not tall:
+        directions = np.ascontiguousarray(linear.directions[:, :COMPONENTS])
+        z = torch.cat([components(folded(some(part), folding), directions) for part in blocks(np.arange(n))])
+        net, found = fit_component_learner(z, directions, labelled, labels, C, rng, by_class)
+        parts.append(found)
     scores = np.hstack(parts)
     used = labelled[: COMBINED if mlp is None else COMBINED_TALL]
     weights = None if by_class is None else by_class[labels[used]]
-    if mlp is None:
+    if len(used) >= ROWS_PER_WEIGHT * scores.shape[1] * C:
         combination = fit_softmax_regression(scores[used], labels[used], C, RIDGE, weights=weights)
     else:
-        combination = fit_by_parts([part[used] for part in parts], labels[used], C, RIDGE_TALL, weights=weights)
+        combination = fit_by_parts([part[used] for part in parts], labels[used], C, RIDGE_BY_PARTS, weights=weights)
     prior = ClassPrior(
         rows,
         linear.weights,
@@ -248,6 +265,7 @@ def fit_class_prior(graph: Graph, streams: Streams, objective: Objective = USUAL
         folding,
         mlp,
         trees,
+        net,
         np.unique(row_digests(graph.features)[labelled]),
     )
     return prior, combination(scores)
@@ -281,9 +299,10 @@ def gaussian_kernel(x: np.ndarray | sp.csr_array, z: np.ndarray | sp.csr_array) 
 
 
 def _inverse_root(gram: Tensor) -> Tensor:
-    """R with R R' = gram^-1, for a Gram matrix that may be singular. [m, m] -> [m, m], float32."""
-    values, vectors = torch.linalg.eigh(gram.double())
-    return (vectors / values.clamp(min=1e-3).sqrt()).float()
+    """R with R R' = (gram + 0.001)^-1: the Gram matrix may be singular. [m, m] -> [m, m], float32."""
+    eye = torch.eye(len(gram), dtype=torch.double)
+    lower = torch.linalg.cholesky(gram.double() + 1e-3 * eye)
+    return torch.linalg.solve_triangular(lower, eye, upper=False).T.float().contiguous()
 
 
 def random_folding(columns: int, rng: np.random.Generator) -> np.ndarray | None:

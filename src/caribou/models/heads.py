@@ -9,6 +9,7 @@ from typing import Protocol
 
 import numpy as np
 import torch
+from scipy.optimize import minimize
 from torch import Tensor
 
 from caribou.errors import InputError
@@ -333,14 +334,14 @@ def _splines(counts: np.ndarray) -> np.ndarray:
 @one_thread()
 def _minimise(loss: Callable[[Tensor], Tensor], start: Tensor) -> np.ndarray:
     """L-BFGS in double precision: the heads are convex, so this is their optimum."""
-    theta = start.double().clone().requires_grad_()
-    optimizer = torch.optim.LBFGS([theta], max_iter=120, line_search_fn="strong_wolfe", tolerance_change=1e-8)
+    shape = start.shape
 
-    def closure() -> Tensor:
-        optimizer.zero_grad()
+    def value_and_gradient(flat: np.ndarray) -> tuple[float, np.ndarray]:
+        theta = torch.from_numpy(flat).reshape(shape).requires_grad_()
         value = loss(theta)
-        value.backward()
-        return value
+        (gradient,) = torch.autograd.grad(value, theta)
+        return float(value.detach()), gradient.numpy().ravel()
 
-    optimizer.step(closure)
-    return theta.detach().numpy()
+    options = {"maxiter": 120, "ftol": 1e-10, "gtol": 1e-7}
+    found = minimize(value_and_gradient, start.double().numpy().ravel(), jac=True, method="L-BFGS-B", options=options)
+    return np.asarray(found.x).reshape(shape)

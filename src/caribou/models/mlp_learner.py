@@ -24,7 +24,7 @@ FOLDS = 3
 
 @dataclass(frozen=True, eq=False)
 class MlpLearner:
-    """d - 256 - 256 - C with ReLU, one per fold.
+    """Networks with ReLU between their layers, one per fold.
 
     Args:
         weights: one [folds, a, b] per layer.
@@ -36,13 +36,14 @@ class MlpLearner:
 
     def scores(self, x: Tensor) -> np.ndarray:
         """The mean of the networks' logits, for rows that none of them was fitted on. [n, d] -> [n, C]"""
-        found = []
-        for k in range(len(self.weights[0])):
-            h = x
-            for i, (w, b) in enumerate(zip(self.weights, self.biases, strict=True)):
-                h = (torch.relu(h) if i else h) @ torch.from_numpy(w[k]) + torch.from_numpy(b[k])
-            found.append(_centred(h))
-        return np.asarray(np.mean(found, axis=0))
+        return np.asarray(np.mean([self.scores_of(k, x) for k in range(len(self.weights[0]))], axis=0))
+
+    def scores_of(self, fold: int, x: Tensor) -> np.ndarray:
+        """The logits of one network. [n, d] -> [n, C]"""
+        h = x
+        for i, (w, b) in enumerate(zip(self.weights, self.biases, strict=True)):
+            h = (torch.relu(h) if i else h) @ torch.from_numpy(w[fold]) + torch.from_numpy(b[fold])
+        return _centred(h)
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """Named arrays, for a saved model."""
@@ -54,7 +55,7 @@ class MlpLearner:
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> MlpLearner:
         """The inverse of `to_arrays`."""
-        layers = range(len(HIDDEN) + 1)
+        layers = range(sum(name.startswith("weight_") for name in arrays))
         return cls(
             tuple(np.array(arrays[f"weight_{i}"]) for i in layers), tuple(np.array(arrays[f"bias_{i}"]) for i in layers)
         )

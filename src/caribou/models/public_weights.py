@@ -17,13 +17,13 @@ def random_directions(columns: int, count: int, generator: Generator) -> np.ndar
     return generator.standard_normal((columns, count))
 
 
-def last_layer(hidden: int, classes: int, generator: Generator) -> np.ndarray:
-    """Initial weights of a last layer, N(0, 1/hidden). -> [classes, hidden].
+def unit_weights(inputs: int, outputs: int, generator: Generator) -> np.ndarray:
+    """Initial weights of a layer that keeps the size of its inputs, N(0, 1/inputs). -> [outputs, inputs].
 
-    >>> last_layer(16, 3, np.random.default_rng(0)).shape
+    >>> unit_weights(16, 3, np.random.default_rng(0)).shape
     (3, 16)
     """
-    return generator.standard_normal((classes, hidden)) / math.sqrt(hidden)
+    return generator.standard_normal((outputs, inputs)) / math.sqrt(max(inputs, 1))
 
 
 def he_weights(inputs: int, outputs: int, generator: np.random.Generator) -> np.ndarray:

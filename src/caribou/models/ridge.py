@@ -20,7 +20,7 @@ BLOCK = 8192
 FOLDS = 8
 KEPT = 100_000_000
 """Columns of all rows are kept for the second pass if they have at most so many entries."""
-JUDGED = 20_000
+JUDGED = 5_000
 """Penalties are compared on so many training rows at most."""
 
 Columns = Callable[[np.ndarray], Tensor]
@@ -35,11 +35,13 @@ class RidgeFit:
         weights: W, [D, C].
         penalty: lambda, of the least mean squared leave-one-out error.
         scores: [n, C]; those of training rows by fits without their fold.
+        directions: [D, D], orthonormal eigenvectors of Phi' Phi as columns, that of the largest eigenvalue first.
     """
 
     weights: np.ndarray
     penalty: float
     scores: np.ndarray
+    directions: np.ndarray
 
 
 def fit_ridge(
@@ -75,7 +77,8 @@ def fit_ridge(
     folds = [train[k::FOLDS] for k in range(FOLDS)]
     parts = [_moments(columns, fold, targets) for fold in folds]
     gram, moments = (sum(part, start=torch.zeros(1)) for part in zip(*parts, strict=True))
-    penalty = _best_penalty(columns, train[:JUDGED], targets, gram, moments, penalties)
+    values, vectors = torch.linalg.eigh(gram.float())  # half the time; penalties are far above its error
+    penalty = _best_penalty(columns, train[:JUDGED], targets, values, vectors, moments, penalties)
     weights = _solved(gram, moments, penalty)
     scores = np.empty((count, classes))
     for rows in blocks(np.arange(count)):
@@ -84,7 +87,7 @@ def fit_ridge(
         others = _solved(gram - own_gram, moments - own_moments, penalty).float()
         for rows in blocks(fold):
             scores[rows] = columns(rows) @ others
-    return RidgeFit(weights.numpy(), penalty, scores)
+    return RidgeFit(weights.numpy(), penalty, scores, np.ascontiguousarray(vectors.flip(1).numpy()))
 
 
 def _moments(columns: Columns, rows: np.ndarray, targets: Tensor) -> tuple[Tensor, Tensor]:
@@ -111,16 +114,16 @@ def _best_penalty(
     columns: Columns,
     train: np.ndarray,
     targets: Tensor,
-    gram: Tensor,
+    values: Tensor,
+    vectors: Tensor,
     moments: Tensor,
     penalties: Sequence[float],
 ) -> float:
-    """The penalty of the least leave-one-out error on some training rows."""
-    values, vectors = torch.linalg.eigh(gram)
-    values, rotation, moments = values.clamp(min=0), vectors.float(), vectors.T @ moments
+    """The penalty of the least leave-one-out error on some training rows; values and vectors are those of the Gram matrix."""
+    values, moments = values.double().clamp(min=0), vectors.double().T @ moments
     errors = np.zeros(len(penalties))
     for rows in blocks(train):
-        turned, truth = columns(rows) @ rotation, targets[rows]
+        turned, truth = columns(rows) @ vectors, targets[rows]
         squares = turned * turned
         for k, penalty in enumerate(penalties):
             inverse = 1 / (values + penalty)
