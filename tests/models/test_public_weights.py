@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from caribou.models.public_weights import he_weights, unit_weights, random_directions
+from caribou.models.public_weights import he_weights, random_directions, unit_weights
 from descent_support import std_is_rejected
 
 

@@ -10,7 +10,7 @@ import torch
 
 import caribou.estimators
 import caribou.tuning  # noqa: F401
-from caribou.experiments.encoders import Charge, EncoderFolder
+from caribou.experiments.encoders import ENCODERS, PRIORS, Charge, FitFolder
 from caribou.experiments.measures import measure
 from caribou.models.encoder import kept_encoders
 
@@ -20,9 +20,9 @@ def measure_on_one_thread(
 ) -> dict[str, Any]:
     """Measure a cell with one thread, whatever the machine has; ``encoders``: the folder of those that cells have fitted."""
     torch.set_num_threads(1)
-    store = EncoderFolder(encoders)
-    with kept_encoders(store):
-        return charged(measure(cell, data_dir, settings_file), store.charge)
+    charge = Charge()
+    with kept_encoders(FitFolder(encoders, ENCODERS, charge), FitFolder(encoders, PRIORS, charge)):
+        return charged(measure(cell, data_dir, settings_file), charge)
 
 
 def charged(measures: dict[str, Any], charge: Charge) -> dict[str, Any]:

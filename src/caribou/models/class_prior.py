@@ -2,9 +2,10 @@
 
 Two learners serve every table, both ridge regression with predictions out of fold (`caribou.models.ridge`): on the rows
 themselves, and on their Gaussian kernel with some training rows. Wide tables get small networks on their principal components
-(`caribou.models.component_learner`), tall dense ones a large one instead (`caribou.models.mlp_learner`), narrow ones boosted trees
-(`caribou.models.boosted_trees`), all cross-fitted. A softmax regression on the scores out of fold combines them. At edge level features, labels and split are public, so all of it costs nothing. Training and validation nodes are
-learned from alike: what a learner holds back to stop, it draws from both.
+(`caribou.models.component_learner`), tall dense ones a large network instead (`caribou.models.mlp_learner`), narrow ones boosted
+trees (`caribou.models.boosted_trees`), all cross-fitted. A softmax regression on the scores out of fold combines them. At edge
+level features, labels and split are public, so all of it costs nothing. Training and validation nodes are learned from alike:
+what a learner holds back to stop, it draws from both.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -241,23 +241,29 @@ Key = tuple[Graph, Streams, tuple[int, ...], int, Objective]
 """What an encoder is fitted on: a graph (never its edges), the public seed, widths, the number of folds, the objective."""
 
 
-class Store(Protocol):
-    """Where fitted encoders are kept."""
-
-    def __contains__(self, key: Key, /) -> bool: ...
-
-    def __getitem__(self, key: Key, /) -> Prior: ...
-
-    def __setitem__(self, key: Key, prior: Prior, /) -> None: ...
+PriorKey = tuple[Graph, int, str | None]
+"""What a class prior is fitted on: a graph (never its edges), the public seed, the weights of the classes."""
+AnyKey = TypeVar("AnyKey", contravariant=True)
+Fit = TypeVar("Fit")
 
 
-_kept: ContextVar[Store | None] = ContextVar("kept", default=None)
-kept_priors: ContextVar[dict[Any, Any] | None] = ContextVar("kept priors", default=None)
+class Store(Protocol[AnyKey, Fit]):
+    """Where fits are kept."""
+
+    def __contains__(self, key: AnyKey, /) -> bool: ...
+
+    def __getitem__(self, key: AnyKey, /) -> Fit: ...
+
+    def __setitem__(self, key: AnyKey, value: Fit, /) -> None: ...
+
+
+_kept: ContextVar[Store[Key, Prior] | None] = ContextVar("kept", default=None)
+kept_priors: ContextVar[Store[PriorKey, Any] | None] = ContextVar("kept priors", default=None)
 """Where `caribou.models.class_prior` keeps what it has fitted, inside `kept_encoders`."""
 
 
 @contextmanager
-def kept_encoders(store: Store | None = None) -> Iterator[None]:
+def kept_encoders(store: Store[Key, Prior] | None = None, priors: Store[PriorKey, Any] | None = None) -> Iterator[None]:
     """Inside, an encoder is fitted once per graph, seed and widths, and used again; without ``store``, per graph object.
 
     For searches and grids: many fits differ only in what comes after the encoder, which takes most of the time. The encoder reads
@@ -265,8 +271,10 @@ def kept_encoders(store: Store | None = None) -> Iterator[None]:
 
     Args:
         store: where encoders are kept; None keeps them in memory.
+        priors: where class priors are kept, likewise.
     """
-    token, other = _kept.set({} if store is None else store), kept_priors.set({})
+    token = _kept.set({} if store is None else store)
+    other = kept_priors.set({} if priors is None else priors)
     try:
         yield
     finally:
