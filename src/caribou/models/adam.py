@@ -47,7 +47,9 @@ class Adam:
         """One step along the present gradients."""
         self._steps += 1
         lr = self.param_groups[0]["lr"]
-        gradients = [p.grad for p in self._parameters]
+        gradients = [p.grad for p in self._parameters if p.grad is not None]
+        if len(gradients) < len(self._parameters):
+            raise ValueError("every parameter must have a gradient: call backward() first")
         torch._foreach_lerp_(self._means, gradients, 1 - FIRST)
         torch._foreach_mul_(self._squares, SECOND)
         torch._foreach_addcmul_(self._squares, gradients, gradients, 1 - SECOND)
