@@ -98,15 +98,8 @@ def tables(folder: Path, nodes: int, pairs: int, columns: int) -> tuple[Path, Pa
 def blocked(folder: Path, edges: Path, features: Path, layout: Layout) -> BlockFiles:
     files = BlockFiles(folder, layout)
     folder.mkdir()
-    prepare(
-        EdgeTable.open(edges),
-        FeatureTable.open(features),
-        files,
-        degree_floor=20,
-        degree_cap=None,
-        cap_key=0,
-        memory=Memory(),
-    )
+    bounds = {"degree_floor": 20, "degree_cap": None, "cap_key": 0}
+    prepare(EdgeTable.open(edges), FeatureTable.open(features), files, **bounds, memory=Memory())  # type: ignore[arg-type]
     return files
 
 
@@ -199,17 +192,8 @@ def release(
 ) -> dict[str, float]:
     """A whole ``caribou propagate`` in its own process: CPU and wall seconds, peak memory, peak disk beside its tables."""
     out = folder / "out.npy"
-    command = [
-        sys.executable,
-        "-c",
-        PROGRAM,
-        str(folder / "peak"),
-        "propagate",
-        "--edges",
-        str(edges),
-        "--features",
-        str(features),
-    ]
+    command = [sys.executable, "-c", PROGRAM, str(folder / "peak"), "propagate"]
+    command += ["--edges", str(edges), "--features", str(features)]
     command += ["--degree-floor", "20", "--delta", "1e-9", "--hops", str(hops), "--engine", engine, "--workers", "1"]
     command += ["--out", str(out), *(["--memory", memory] if memory else [])]
     begin, before, most, ended = time.perf_counter(), disk_bytes(folder), [0], threading.Event()
@@ -307,16 +291,8 @@ def measure_releases(folder: Path, largest: int, results: dict[str, Any]) -> Non
         features.unlink()
     for hops, columns in ((1, 16), (4, 16), (16, 16), (4, 64)):
         edges, features = tables(folder, NODES, PAIRS, columns)
-        results["releases"].append(
-            {
-                "edges": 2 * PAIRS,
-                "nodes": NODES,
-                "hops": hops,
-                "columns": columns,
-                "memory": "all",
-                **release(folder, edges, features, "local", hops),
-            }
-        )
+        known = {"edges": 2 * PAIRS, "nodes": NODES, "hops": hops, "columns": columns, "memory": "all"}
+        results["releases"].append({**known, **release(folder, edges, features, "local", hops)})
     local = next(r for r in results["releases"] if r["memory"] == "all" and (r["hops"], r["columns"]) == (4, 16))
     arrays = (2 * PAIRS * 4 + NODES * 8 + 3 * NODES * 16 * 4) / 2**20
     results["ratios"]["peak memory / (CSR + 3 buffers), d = 16"] = (local["peak_mb"] - nothing["peak_mb"]) / arrays

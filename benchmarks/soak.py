@@ -36,7 +36,6 @@ METHODS = ("votes-edp", "caribou-edp", "mlp-dp", "votes-ndp")
 WARM = 0.3
 """Part of the runs that warm up."""
 ALLOWED_MIB_PER_RUN = 0.5
-"""Growth that is not called a leak: the allocator keeps pages of odd sizes."""
 
 
 def releases(folder: Path, nodes: int) -> Iterator[Callable[[], object]]:
@@ -58,14 +57,8 @@ def releases(folder: Path, nodes: int) -> Iterator[Callable[[], object]]:
         request.certificate_path.unlink()
 
     def in_memory() -> None:
-        cb.release(
-            graph,
-            cb.ContractiveGraphLayer(0.9),
-            budget=budget,
-            bounds=cb.Bounds(degree_floor=20, nodes=nodes),
-            hops=4,
-            ledger=ledger,
-        )
+        bounds = cb.Bounds(degree_floor=20, nodes=nodes)
+        cb.release(graph, cb.ContractiveGraphLayer(0.9), budget=budget, bounds=bounds, hops=4, ledger=ledger)
 
     for kind in cycle(("memory", "local", "outofcore")):
         yield in_memory if kind == "memory" else lambda kind=kind: from_files(kind)  # type: ignore[misc]

@@ -101,20 +101,20 @@ INLINE void fetch(const Product *p, int64_t e, int d, int at, int width) {
 
 #if defined(__GNUC__)
 /* name: columns at .. at + vectors * LANES of row i; their sums stay in registers, whatever the number of edges */
-#define ADD_IN_REGISTERS(name, LANES)                                                                                          \
-    typedef double Lanes##LANES __attribute__((vector_size(8 * LANES), aligned(8)));                                           \
-    typedef float Singles##LANES __attribute__((vector_size(4 * LANES), aligned(4)));                                          \
-    INLINE void name(const Product *p, int64_t i, int d, int at, const int vectors, double *acc) {                             \
-        Lanes##LANES s[8];                                                                                                     \
-        _Pragma("GCC unroll 8") for (int f = 0; f < vectors; f++) s[f] = *(const Lanes##LANES *)(acc + LANES * f);             \
-        const int64_t end = p->starts[i + 1];                                                                                  \
-        for (int64_t e = p->starts[i]; e < end; e++) {                                                                         \
-            fetch(p, e + (LANES * vectors > 16 ? AHEAD_WIDE : AHEAD), d, at, LANES * vectors);                                 \
-            const float *row = row_of(p, p->columns[e], d) + at;                                                               \
-            _Pragma("GCC unroll 8") for (int f = 0; f < vectors; f++)                                                          \
-                s[f] += __builtin_convertvector(*(const Singles##LANES *)(row + LANES * f), Lanes##LANES);                     \
-        }                                                                                                                      \
-        _Pragma("GCC unroll 8") for (int f = 0; f < vectors; f++) *(Lanes##LANES *)(acc + LANES * f) = s[f];                   \
+#define ADD_IN_REGISTERS(name, LANES) \
+    typedef double Lanes##LANES __attribute__((vector_size(8 * LANES), aligned(8))); \
+    typedef float Singles##LANES __attribute__((vector_size(4 * LANES), aligned(4))); \
+    INLINE void name(const Product *p, int64_t i, int d, int at, const int vectors, double *acc) { \
+        Lanes##LANES s[8]; \
+        _Pragma("GCC unroll 8") for (int f = 0; f < vectors; f++) s[f] = *(const Lanes##LANES *)(acc + LANES * f); \
+        const int64_t end = p->starts[i + 1]; \
+        for (int64_t e = p->starts[i]; e < end; e++) { \
+            fetch(p, e + (LANES * vectors > 16 ? AHEAD_WIDE : AHEAD), d, at, LANES * vectors); \
+            const float *row = row_of(p, p->columns[e], d) + at; \
+            _Pragma("GCC unroll 8") for (int f = 0; f < vectors; f++) \
+                s[f] += __builtin_convertvector(*(const Singles##LANES *)(row + LANES * f), Lanes##LANES); \
+        } \
+        _Pragma("GCC unroll 8") for (int f = 0; f < vectors; f++) *(Lanes##LANES *)(acc + LANES * f) = s[f]; \
     }
 ADD_IN_REGISTERS(add_fours, 4)
 ADD_IN_REGISTERS(add_eights, 8)
