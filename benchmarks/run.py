@@ -112,6 +112,7 @@ def main() -> None:
     ratios = exact_noise()
     for name, ratio in ratios.items():
         samplers_table.add_row(name, f"{ratio:.3g}")
+    console.print(described(here))
     console.print(samplers_table)
     arguments.out.mkdir(exist_ok=True)
     (arguments.out / "core.json").write_text(
