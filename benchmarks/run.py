@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import torch
+from machine import cpu_seconds, described, machine
 from rich.console import Console
 from rich.table import Table
 
@@ -30,16 +30,6 @@ from caribou.privacy.calibration import calibrate_propagation
 PRODUCT = "product_seconds"
 
 
-def cpu_seconds(work: Callable[[], object], repeats: int = 5) -> float:
-    """The smallest CPU time of a few runs: the least disturbed one."""
-    best = float("inf")
-    for _ in range(repeats):
-        start = time.process_time()
-        work()
-        best = min(best, time.process_time() - start)
-    return best
-
-
 def measure(nodes: int, average_degree: float, columns: int) -> dict[str, float]:
     graph = cb.datasets.load("csbm", nodes=nodes, average_degree=average_degree, features=columns, seed=0)
     bounds = cb.Bounds(degree_floor=20, nodes=nodes)
@@ -53,14 +43,14 @@ def measure(nodes: int, average_degree: float, columns: int) -> dict[str, float]
         calibrated = calibrate_propagation(layer.sensitivity("edge", bounds), hops=hops, mu=1.0, arithmetic=arithmetic)
         return lambda: propagate(layer, operator, x, calibrated, noise)
 
-    product = cpu_seconds(lambda: operator.matrix @ x)
-    one_round = cpu_seconds(release(1))
+    product = cpu_seconds(lambda: operator.matrix @ x, 5)
+    one_round = cpu_seconds(release(1), 5)
     capped = cb.Bounds(degree_cap=10, nodes=nodes)
     return {
         PRODUCT: product,
         "round / bare product": one_round / product,
-        "noise / torch.randn": cpu_seconds(lambda: noise.gaussian(tuple(x.shape), std=1.0))
-        / cpu_seconds(lambda: torch.randn(x.shape, dtype=torch.float64)),
+        "noise / torch.randn": cpu_seconds(lambda: noise.gaussian(tuple(x.shape), std=1.0), 5)
+        / cpu_seconds(lambda: torch.randn(x.shape, dtype=torch.float64), 5),
         "8 hops / 1 hop": cpu_seconds(release(8), 3) / one_round,
         "64 hops / 1 hop": cpu_seconds(release(64), 1) / one_round,
         "operator / round": cpu_seconds(lambda: normalize(graph, bounds), 3) / one_round,
@@ -110,7 +100,8 @@ def main() -> None:
     for name in results[16]:
         if name != PRODUCT:
             table.add_row(name, *(f"{results[columns][name]:.3g}" for columns in results))
-    console = Console(highlight=False)
+    console, here = Console(highlight=False), machine()
+    console.print(described(here))
     console.print(f"{arguments.nodes:,} nodes, average degree {arguments.average_degree:g}")
     products = ", ".join(f"{1000 * results[columns][PRODUCT]:.3g} ms at d = {columns}" for columns in results)
     console.print(f"one bare sparse product: {products}")
@@ -121,9 +112,12 @@ def main() -> None:
     ratios = exact_noise()
     for name, ratio in ratios.items():
         samplers_table.add_row(name, f"{ratio:.3g}")
+    console.print(described(here))
     console.print(samplers_table)
     arguments.out.mkdir(exist_ok=True)
-    (arguments.out / "core.json").write_text(json.dumps({**results, "exact noise": ratios}, indent=2) + "\n")
+    (arguments.out / "core.json").write_text(
+        json.dumps({"machine": here, **results, "exact noise": ratios}, indent=2) + "\n"
+    )
 
 
 if __name__ == "__main__":

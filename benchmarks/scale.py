@@ -1,13 +1,15 @@
 """How fast and how large: ratios measured in one run, because absolute times mean little across machines.
 
 (a) our round against the memory floor; (b) other ways to compute a round, or only its product, against ours; (c) out of core
-against in memory; (d) Ray with 2 workers against one process; (e) time and memory of whole releases against edges and depth.
+against in memory; (d) Ray with 2 workers against one process; (e) time, memory and disk of whole releases against edges and
+depth; (f) a cost model that is fitted to (e), and what it says of 10^9 edges on this machine and of 10^11 on a cluster.
 All times are CPU seconds, user and system, of one thread (Ray: of all its processes).
 
 The floor is what one thread needs to stream, at its own bandwidth, one row of y and one index per edge and the state twice: as if
 no row were ever found in a cache, and none ever waited for.
 
     python benchmarks/scale.py --largest 8
+    python benchmarks/scale.py --largest 9 --scratch DISK     (20 GB)
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import warnings
 from collections.abc import Callable
@@ -29,10 +32,11 @@ from typing import Any
 import numpy as np
 import psutil
 import torch
+from machine import bandwidth, cpu_seconds, described, machine
 from rich.console import Console
 from rich.table import Table
+from scipy.optimize import nnls
 
-from caribou.engines import kernels
 from caribou.engines.blocks import BlockFiles, Layout
 from caribou.engines.local import LocalRunner
 from caribou.engines.out_of_core import OutOfCoreRunner
@@ -55,7 +59,9 @@ main()
 """The command line, which at its end writes its own peak memory in kB: that of a child counts what its parent had."""
 TARGETS = {
     "round / floor, d = 16": "<= 3.0",
-    "round / floor, d = 64": "<= 2.2",
+    "round / floor, d = 64": "<= 2.5",
+    "round / torch CSR product, d = 16": "<= 1.15",
+    "round / torch CSR product, d = 64": "<= 1.15",
     "PyG MessagePassing round / ours, d = 16": ">= 5",
     "torch passes / ours, d = 16": ">= 1.8",
     "peak memory / (CSR + 3 buffers), d = 16": "<= 1.3",
@@ -66,16 +72,18 @@ TARGETS = {
 
 
 def power_law_pairs(nodes: int, pairs: int, seed: int, file: Path) -> None:
-    """Ends drawn in proportion to (rank + 10)^-1/2, ranks being a random order: an undirected power-law graph."""
+    """Ends drawn with a density of (rank + 10)^-1/2, ranks being a random order: an undirected power-law graph.
+
+    The quantile function is a square, so nothing is searched, and the file is written as it is drawn.
+    """
     rng = np.random.default_rng(seed)
     name = rng.permutation(nodes).astype(np.int32)
-    ends = np.cumsum((np.arange(nodes) + 10.0) ** -0.5)
+    lowest, highest = np.sqrt(10.0), np.sqrt(nodes + 10.0)
     with open(file, "wb") as out:
         np.lib.format.write_array_header_1_0(out, {"descr": "<i4", "fortran_order": False, "shape": (pairs, 2)})
         for first in range(0, pairs, 1 << 20):
-            count = min(1 << 20, pairs - first)
-            drawn = np.searchsorted(ends, rng.random(2 * count) * ends[-1]).clip(max=nodes - 1)
-            out.write(name[drawn].reshape(-1, 2).tobytes())
+            root = lowest + rng.random(2 * min(1 << 20, pairs - first)) * (highest - lowest)
+            out.write(name[(root * root - 10.0).astype(np.int64).clip(0, nodes - 1)].tobytes())
 
 
 def tables(folder: Path, nodes: int, pairs: int, columns: int) -> tuple[Path, Path]:
@@ -90,26 +98,9 @@ def tables(folder: Path, nodes: int, pairs: int, columns: int) -> tuple[Path, Pa
 def blocked(folder: Path, edges: Path, features: Path, layout: Layout) -> BlockFiles:
     files = BlockFiles(folder, layout)
     folder.mkdir()
-    prepare(
-        EdgeTable.open(edges),
-        FeatureTable.open(features),
-        files,
-        degree_floor=20,
-        degree_cap=None,
-        cap_key=0,
-        memory=Memory(),
-    )
+    bounds = {"degree_floor": 20, "degree_cap": None, "cap_key": 0}
+    prepare(EdgeTable.open(edges), FeatureTable.open(features), files, **bounds, memory=Memory())  # type: ignore[arg-type]
     return files
-
-
-def cpu_seconds(work: Callable[[], object], repeats: int = 3, clock: Callable[[], float] = time.process_time) -> float:
-    """The smallest CPU time of a few runs: the least disturbed one."""
-    best = float("inf")
-    for _ in range(repeats):
-        start = clock()
-        work()
-        best = min(best, clock() - start)
-    return best
 
 
 def step(number: int) -> Step:
@@ -125,12 +116,6 @@ def started(runner: Runner, files: BlockFiles) -> Runner:
 def one_round(runner: Runner) -> Callable[[], object]:
     numbers = itertools.count(1)  # a round is run once: its noise must not serve two states
     return lambda: runner.round(step(next(numbers)), None, lambda *_: None)
-
-
-def bandwidth() -> float:
-    """Bytes per CPU second that one thread reads in order."""
-    array = np.ones(32_000_000)
-    return array.nbytes / cpu_seconds(array.sum, 5)
 
 
 def others(files: BlockFiles, columns: int) -> dict[str, Callable[[], object]]:
@@ -205,24 +190,24 @@ def ray_seconds(files: BlockFiles, rounds: int = 4) -> float:
 def release(
     folder: Path, edges: Path, features: Path, engine: str, hops: int, memory: str | None = None
 ) -> dict[str, float]:
-    """A whole ``caribou propagate`` in its own process: CPU seconds, wall seconds and peak memory."""
+    """A whole ``caribou propagate`` in its own process: CPU and wall seconds, peak memory, peak disk beside its tables."""
     out = folder / "out.npy"
-    command = [
-        sys.executable,
-        "-c",
-        PROGRAM,
-        str(folder / "peak"),
-        "propagate",
-        "--edges",
-        str(edges),
-        "--features",
-        str(features),
-    ]
+    command = [sys.executable, "-c", PROGRAM, str(folder / "peak"), "propagate"]
+    command += ["--edges", str(edges), "--features", str(features)]
     command += ["--degree-floor", "20", "--delta", "1e-9", "--hops", str(hops), "--engine", engine, "--workers", "1"]
     command += ["--out", str(out), *(["--memory", memory] if memory else [])]
-    begin = time.perf_counter()
+    begin, before, most, ended = time.perf_counter(), disk_bytes(folder), [0], threading.Event()
+
+    def watch() -> None:
+        while not ended.wait(0.2):
+            most[0] = max(most[0], disk_bytes(folder) - before)
+
+    watcher = threading.Thread(target=watch)
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    watcher.start()
     _, status, usage = os.wait4(process.pid, 0)
+    ended.set()
+    watcher.join()
     if status != 0:
         raise SystemExit(f"failed: {' '.join(command)}")
     out.unlink()
@@ -231,7 +216,20 @@ def release(
         "cpu": usage.ru_utime + usage.ru_stime,
         "wall": time.perf_counter() - begin,
         "peak_mb": int((folder / "peak").read_text()) / 1024,
+        "disk_mb": most[0] / 2**20,
     }
+
+
+def disk_bytes(folder: Path) -> int:
+    """What the files below a folder take on disk now; those that vanish meanwhile count as nothing."""
+    total = 0
+    for place, _, names in os.walk(folder):
+        for name in names:
+            try:
+                total += os.lstat(os.path.join(place, name)).st_blocks * 512
+            except FileNotFoundError:
+                continue
+    return total
 
 
 def measure_rounds(folder: Path, columns: int, results: dict[str, Any]) -> None:
@@ -242,15 +240,24 @@ def measure_rounds(folder: Path, columns: int, results: dict[str, Any]) -> None:
     runner = started(LocalRunner(files.layout, blocks, None, RunKey.seeded(0).noise(b"benchmark")), files)
     entries = sum(block.entries for block in blocks)
     floor = (entries * (4 * columns + 4) + 8 * NODES * columns) / bandwidth()
-    ours = cpu_seconds(one_round(runner), 5)
+    rivals = others(files, columns)
+    rounds, product = one_round(runner), rivals["torch CSR product"]
+    turns = [(cpu_seconds(rounds, 1), cpu_seconds(product, 1)) for _ in range(7)]
+    ours, theirs = (min(times) for times in zip(*turns, strict=True))
     size = f"d = {columns}"
-    results["seconds"][f"floor, {size}"], results["seconds"][f"our round, {size}"] = floor, ours
+    results["seconds"] |= {f"floor, {size}": floor, f"our round, {size}": ours, f"torch CSR product, {size}": theirs}
+    results["spread"][f"our round, {size}"], results["spread"][f"torch CSR product, {size}"] = (
+        max(times) / min(times) for times in zip(*turns, strict=True)
+    )
     results["ratios"][f"round / floor, {size}"] = ours / floor
+    results["ratios"][f"round / torch CSR product, {size}"] = ours / theirs
     tile, draws, noise = 1024 * columns, NODES // 1024, RunKey.seeded(0).noise(b"benchmark")
     secure = cpu_seconds(lambda: [0 for _ in noise.gaussians(1, 0, [tile] * draws, size=tile, std=1.0, grid=2.0**-28)])
     plain = cpu_seconds(lambda: [torch.randn(tile, dtype=torch.float64) for _ in range(draws)])
     results["ratios"][f"secure noise / torch.randn, {size}"] = secure / plain
-    for name, work in others(files, columns).items():
+    for name, work in rivals.items():
+        if name == "torch CSR product":
+            continue  # measured in turn with ours
         if "Message" in name and columns > 16:
             continue  # it holds a row per edge, several times: 20 GB
         repeats = 1 if "Message" in name else 3
@@ -267,35 +274,76 @@ def measure_rounds(folder: Path, columns: int, results: dict[str, Any]) -> None:
 
 
 def measure_releases(folder: Path, largest: int, results: dict[str, Any]) -> None:
-    """(e): directed edges 10^5 .. 10^largest with d = 16 and K = 4, at 10^6 nodes or edges / 20; then K."""
+    """(e): directed edges 10^5 .. 10^largest with d = 16 and K = 4, at edges / 20 nodes (from 10^8 on: / 100); then K and d."""
     nothing = release(folder, *tables(folder, 5000, 10, 16), "local", 1)  # what starting the program takes
-    results["releases"].append({"edges": 20, "nodes": 5000, "hops": 1, "memory": "all", **nothing})
+    results["releases"].append({"edges": 20, "nodes": 5000, "hops": 1, "columns": 16, "memory": "all", **nothing})
     per_edge: dict[int, float] = {}
     for exponent in range(5, largest + 1):
         pairs = 10**exponent // 2
-        nodes = min(NODES, 10**exponent // 20)
+        nodes = 10**exponent // (100 if exponent >= 8 else 20)
         edges, features = tables(folder, nodes, pairs, 16)
-        memory = "4GB" if exponent == 8 else "1GB"
+        memory = "4GB" if exponent >= 8 else "1GB"
         measured = release(folder, edges, features, "outofcore", 4, memory)
         per_edge[exponent] = (measured["cpu"] - nothing["cpu"]) / 10**exponent
-        results["releases"].append({"edges": 10**exponent, "nodes": nodes, "hops": 4, "memory": memory, **measured})
+        known = {"edges": 10**exponent, "nodes": nodes, "hops": 4, "columns": 16, "memory": memory}
+        results["releases"].append({**known, **measured})
         edges.unlink()
-    edges, features = tables(folder, NODES, PAIRS, 16)
-    for hops in (1, 4, 16):
-        results["releases"].append(
-            {
-                "edges": 2 * PAIRS,
-                "nodes": NODES,
-                "hops": hops,
-                "memory": "all",
-                **release(folder, edges, features, "local", hops),
-            }
-        )
-    local = next(r for r in results["releases"] if r["memory"] == "all" and r["hops"] == 4)
+        features.unlink()
+    for hops, columns in ((1, 16), (4, 16), (16, 16), (4, 64)):
+        edges, features = tables(folder, NODES, PAIRS, columns)
+        known = {"edges": 2 * PAIRS, "nodes": NODES, "hops": hops, "columns": columns, "memory": "all"}
+        results["releases"].append({**known, **release(folder, edges, features, "local", hops)})
+    local = next(r for r in results["releases"] if r["memory"] == "all" and (r["hops"], r["columns"]) == (4, 16))
     arrays = (2 * PAIRS * 4 + NODES * 8 + 3 * NODES * 16 * 4) / 2**20
     results["ratios"]["peak memory / (CSR + 3 buffers), d = 16"] = (local["peak_mb"] - nothing["peak_mb"]) / arrays
     if 8 in per_edge:
         results["ratios"]["time per edge, 10^8 / 10^6"] = per_edge[8] / per_edge[6]
+
+
+def terms(edges: float, nodes: float, columns: int, hops: int) -> list[float]:
+    """What a release does: it starts, prepares edges, prepares features and writes, then adds rows and finishes rows K times."""
+    return [1.0, edges, nodes * columns, edges * columns * hops, nodes * columns * hops]
+
+
+TERMS = ("start", "per edge", "per entry", "per edge, column and hop", "per entry and hop")
+
+
+def fitted(releases: list[dict[str, Any]], largest: float = 1e8) -> dict[str, Any]:
+    """(f): CPU seconds of releases of up to ``largest`` edges as a sum of `terms` with coefficients >= 0, by relative squares."""
+    used = [r for r in releases if r["edges"] <= largest]
+    rows = np.array([terms(r["edges"], r["nodes"], r["columns"], r["hops"]) for r in used])
+    seconds = np.array([r["cpu"] for r in used])
+    scaled = rows / seconds[:, None]
+    unit = np.abs(scaled).max(axis=0)
+    coefficients = nnls(scaled / unit, np.ones(len(used)))[0] / unit
+    errors = rows @ coefficients / seconds - 1
+    return {"coefficients": dict(zip(TERMS, coefficients.tolist(), strict=True)), "errors": errors.tolist()}
+
+
+def predicted(model: dict[str, Any], edges: float, nodes: float, columns: int, hops: int) -> float:
+    """CPU seconds by the model."""
+    return float(np.dot(list(model["coefficients"].values()), terms(edges, nodes, columns, hops)))
+
+
+CLUSTER = {"machines": 64, "cores": 32, "network_gb_per_s": 1.25}
+"""On paper: 10 Gb/s between machines; every machine gets the whole state once per round."""
+
+
+def on_paper(results: dict[str, Any], columns: int = 16, hops: int = 4) -> dict[str, float]:
+    """10^9 edges (10^7 nodes) here, and 10^11 (10^9 nodes) on a cluster whose cores are like this one: seconds."""
+    model, size = results["model"], f"d = {columns}"
+    overhead = results["ratios"].get(f"Ray 2 workers / one process, {size}", float("nan"))  # unknown if not measured
+    work = predicted(model, 1e11, 1e9, columns, hops)
+    computing = overhead * work / (CLUSTER["machines"] * CLUSTER["cores"])
+    moving = hops * 4e9 * columns / (CLUSTER["network_gb_per_s"] * 1e9)
+    return {
+        "10^9 edges here, CPU s": predicted(model, 1e9, 1e7, columns, hops),
+        "10^11 edges, CPU s": work,
+        "10^11 edges on the cluster, computing, wall s": computing,
+        "10^11 edges on the cluster, moving states, wall s": moving,
+        "10^11 edges on the cluster, GB of edges per machine": 4e11 / CLUSTER["machines"] / 1e9,
+        "10^11 edges on the cluster, GB of one state": 4e9 * columns / 1e9,
+    }
 
 
 def save(results: dict[str, Any], out: Path) -> None:
@@ -329,7 +377,7 @@ def draw(results: dict[str, Any], path: Path) -> None:
     right.set_xlabel("directed edges; out of core, K = 4, d = 16")
     right.legend()
     right.grid(alpha=0.3)
-    deep = [r for r in results["releases"] if r["memory"] == "all" and r["edges"] == 2 * PAIRS]
+    deep = [r for r in results["releases"] if r["memory"] == "all" and r["edges"] == 2 * PAIRS and r["columns"] == 16]
     depth.plot([r["hops"] for r in deep], [r["cpu"] for r in deep], "o-", color="#546e7a")
     depth.set(xlabel="K; 2·10⁷ edges in memory, d = 16", ylabel="CPU seconds", ylim=(0, None))
     depth.grid(alpha=0.3)
@@ -339,15 +387,29 @@ def draw(results: dict[str, Any], path: Path) -> None:
 
 def show(results: dict[str, Any]) -> None:
     console = Console(highlight=False)
-    console.print(f"{NODES:,} nodes, {2 * PAIRS:,} directed edges, loops: {kernels.name()}")
+    console.print(described(results["machine"]))
+    console.print(f"{NODES:,} nodes, {2 * PAIRS:,} directed edges")
     table = Table("ratio of CPU time (or memory)", "measured", "to reach")
     for name, ratio in results["ratios"].items():
         table.add_row(name, f"{ratio:.2f}", TARGETS.get(name, ""))
     console.print(table)
-    table = Table("edges", "nodes", "K", "memory", "CPU s", "wall s", "peak MB")
+    for name, ratio in results["spread"].items():
+        console.print(f"largest / smallest of 7 turns, {name}: {ratio:.2f}")
+    if not results["releases"]:
+        return
+    console.print(described(results["machine"]))
+    table = Table("edges", "nodes", "d", "K", "memory", "CPU s", "wall s", "peak MB", "disk MB")
     for r in results["releases"]:
-        numbers = (f"{r['edges']:,}", f"{r['nodes']:,}", str(r["hops"]), r["memory"])
-        table.add_row(*numbers, f"{r['cpu']:.1f}", f"{r['wall']:.1f}", f"{r['peak_mb']:.0f}")
+        numbers = (f"{r['edges']:,}", f"{r['nodes']:,}", str(r["columns"]), str(r["hops"]), r["memory"])
+        table.add_row(*numbers, f"{r['cpu']:.1f}", f"{r['wall']:.1f}", f"{r['peak_mb']:.0f}", f"{r['disk_mb']:.0f}")
+    console.print(table)
+    console.print(described(results["machine"]))
+    table = Table("cost model, CPU seconds", "coefficient")
+    for name, value in results["model"]["coefficients"].items():
+        table.add_row(name, f"{value:.3g}")
+    table.add_row("largest relative error", f"{max(map(abs, results['model']['errors'])):.2f}")
+    for name, value in results["on_paper"].items():
+        table.add_row(name, f"{value:.3g}")
     console.print(table)
 
 
@@ -356,10 +418,12 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("bench-output"))
     parser.add_argument("--largest", type=int, default=8, help="releases of up to 10^LARGEST directed edges")
     parser.add_argument("--columns", type=int, nargs="*", default=[16, 64], help="numbers of columns for (a) to (d)")
-    parser.add_argument("--scratch", type=Path, default=None, help="a folder with 10 GB free (default: the system's)")
+    parser.add_argument(
+        "--scratch", type=Path, default=None, help="a folder with 10 GB free, for 10^9 edges 20 (default: the system's)"
+    )
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    results: dict[str, Any] = {"loops": kernels.name(), "seconds": {}, "ratios": {}, "releases": []}
+    results: dict[str, Any] = {"machine": machine(), "seconds": {}, "spread": {}, "ratios": {}, "releases": []}
     with tempfile.TemporaryDirectory(dir=arguments.scratch) as scratch:
         folder = Path(scratch)
         for columns in arguments.columns:
@@ -367,6 +431,8 @@ def main() -> None:
             save(results, arguments.out)
         if arguments.largest >= 5:
             measure_releases(folder, arguments.largest, results)
+            results["model"] = fitted(results["releases"])
+            results["on_paper"] = on_paper(results)
     save(results, arguments.out)
     draw(results, arguments.out / "scale.png")
     show(results)

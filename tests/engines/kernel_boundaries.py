@@ -14,7 +14,7 @@ import numpy as np
 from caribou.engines import kernels
 from caribou.engines.kernels import Finish, Rows, Shards
 
-WIDTHS = (1, 3, 4, 15, 16, 17, 31, 32, 33, 47, 48, 63, 64, 65)
+WIDTHS = (1, 3, 4, 15, 16, 17, 31, 32, 33, 47, 48, 63, 64, 65, 96, 112)
 HEIGHTS = (0, 1, 2, 127, 128, 129)
 NODES = 70
 PAIRS = (0, 1, 2, 511, 512, 513, 1025)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
 import os
 import shutil
@@ -9,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +23,7 @@ from caribou.errors import InputError
 from caribou.graph import Graph
 from caribou.mechanisms.edge_votes import NoisyCounts, VoteBudget
 from caribou.mechanisms.noise_source import NoiseSource
+from caribou.mechanisms.uniform_reals import UniformReal, rounded_gaussians
 
 
 @pytest.fixture
@@ -56,6 +59,22 @@ def test_compiled_gaussians_are_those_of_numpy(monkeypatch: pytest.MonkeyPatch) 
     assert np.array_equal(ours[both], theirs[both])
     assert both.mean() > 0.8
     assert np.isnan(theirs).mean() > 0.05
+
+
+@pytest.mark.parametrize("library", ["compiled", "numpy"])
+def test_decided_gaussians_are_those_of_integers(library: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On the finest grid, where errors of doubles are a tenth of a step: a bound that were too small would decide wrongly."""
+    if library == "numpy":
+        monkeypatch.setattr(kernels, "_library", lambda: None)
+    words, pairs = uniform_words(3 * 2000), 2000
+    found = gaussians(words, std=1.0, grid=2.0**-44).reshape(2, -1)
+    wrong = 0
+    for pair in np.flatnonzero(~np.isnan(found).any(axis=0)).tolist():
+        high, low, turn = (int(words[pair + part * pairs]) for part in range(3))
+        u, v = UniformReal(high << 64 | low, 128, None), UniformReal(turn, 64, None)
+        wrong += tuple(found[:, pair] * 2.0**44) != rounded_gaussians(u, v, Fraction(2) ** 44)
+    assert wrong == 0
+    assert 0.5 < (~np.isnan(found)).mean() < 0.95, "the grid is one on which errors show"
 
 
 @pytest.mark.usefixtures("compiled")
@@ -135,6 +154,42 @@ def test_a_round_is_the_same_fused_in_halves_sharded_and_in_numpy(d: int, monkey
     other = whole_round(rows, Shards([y[:256], y[256:]], 8), finish, plain)
     assert np.abs(whole - plain).max() < 1e-6
     assert np.abs(sums - other).max() < 1e-9
+
+
+@pytest.mark.usefixtures("compiled")
+def test_the_bytes_of_a_round_do_not_depend_on_the_instruction_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The installed loops, which take the widest registers of this processor, against the plain variant of the same file."""
+    compiler = shutil.which("gcc") or shutil.which("cc")
+    if compiler is None:
+        pytest.skip("no C compiler, so the plain variant cannot be built")
+    source, path = Path(kernels.__file__).with_name("_fused.c"), tmp_path / "plain.so"
+    flags = ["-O1", "-std=gnu11", "-ffp-contract=off", "-fno-math-errno", "-DPLAIN", "-shared", "-fPIC"]
+    subprocess.run([compiler, *flags, str(source), "-o", str(path), "-lm"], check=True)
+    plain = ctypes.CDLL(str(path))
+    assert plain.caribou_register_bits() == 0
+    plain.caribou_gaussian.restype = ctypes.c_int64
+
+    def results() -> list[bytes]:
+        found = [gaussians(uniform_words(3 * 5000), std=0.3, grid=2.0**-30)]
+        for d in (1, 16, 20, 31, 32, 48, 64, 80, 96, 100, 112, 128):
+            rows, y, finish = some_rows(d)
+            for shards in (Shards([y]), Shards([y[:256].copy(), y[256:].copy()], 8)):
+                out, total = np.empty((7, d), np.float32), np.zeros((7, d))
+                found += [whole_round(rows, shards, finish, out), out]
+                kernels.add_rows(rows, shards, total)
+                found.append(total)
+        return [array.tobytes() for array in found]
+
+    installed = results()
+    monkeypatch.setattr(kernels, "_library", lambda: plain)
+    assert results() == installed
+
+
+def test_numpy_has_no_registers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernels, "_library", lambda: None)
+    assert kernels.register_bits() == 0
 
 
 @pytest.mark.usefixtures("compiled")

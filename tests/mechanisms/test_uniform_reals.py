@@ -176,3 +176,15 @@ def test_elementary_functions_are_within_their_bounds() -> None:
                     low, high = module._minus_log(numerator, 64, p)
                     assert low <= -mpmath.log(mpmath.mpf(numerator) / 2**64) * mpmath.mpf(2) ** p <= high
                     assert high - low == 3
+
+
+@pytest.mark.parametrize("bits", [20, 33, 64, 128])
+def test_one_logarithm_encloses_both_ends(bits: int) -> None:
+    """-log of every number that begins with the known bits lies inside, and the enclosure is hardly wider than that."""
+    p = bits + 64
+    with mpmath.workprec(p + 80):
+        for numerator in (1, 2, 3, (1 << min(bits, 32)) - 1, 1 << min(bits - 1, 32), (1 << bits) - 1):
+            low, high = UniformReal(numerator, bits, None).minus_log(p)
+            ends = [-mpmath.log(mpmath.mpf(k) / mpmath.mpf(2) ** bits) * 2**p for k in (numerator + 1, numerator)]
+            assert low <= ends[0] <= ends[1] <= high
+            assert high - low <= (ends[1] - ends[0]) * (1 + mpmath.mpf(2) ** -31) + 8

@@ -67,6 +67,7 @@ def diagnose() -> dict[str, Any]:
         "cores": {"usable": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()},
         "kernels": {
             "fused round": kernels.name(),
+            "registers": f"{kernels.register_bits()} bits" if kernels.register_bits() else "not asked for",
             **_torch(),
         },
         "noise": {

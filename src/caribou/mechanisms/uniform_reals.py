@@ -19,6 +19,8 @@ from typing import Any
 
 _GUARD = 64
 """Bits of fixed point beyond those of the uniform numbers."""
+_MANY = 1 << 32
+"""A numerator from which on 1/k is taken for log(k + 1) - log k: it makes the enclosure wider by less than 2^-33 of itself."""
 
 Enclosure = tuple[int, int]
 
@@ -41,10 +43,18 @@ class UniformReal:
         self.bits += 64
 
     def minus_log(self, p: int) -> Enclosure:
-        """-log u. Bits are drawn until u is known not to be 0."""
+        """-log u. Bits are drawn until u is known not to be 0.
+
+        Where many bits are known, one logarithm serves both ends: log(k + 1) - log k <= 1/k, and is hardly less.
+        """
         while self.numerator == 0:
             self.refine()
-        return max(0, _minus_log(self.numerator + 1, self.bits, p)[0]), _minus_log(self.numerator, self.bits, p)[1]
+        low, high = _minus_log(self.numerator, self.bits, p)
+        if self.numerator >= _MANY:
+            low -= (1 << p) // self.numerator + 1
+        else:
+            low, _ = _minus_log(self.numerator + 1, self.bits, p)
+        return max(0, low), high
 
     def turned(self, p: int) -> tuple[Enclosure, Enclosure]:
         """cos(2 pi u) and sin(2 pi u). Both move by at most 2 pi per unit of u."""

@@ -21,7 +21,7 @@ from caribou.errors import InputError
 
 VERSION = 2
 """Of the arithmetic: changes whenever the bits of a result may."""
-_INTERFACE = 4
+_INTERFACE = 5
 """Of the compiled functions: changes whenever they are called in another way."""
 _INT32_MAX = 2**31 - 1
 _GROUP = 128
@@ -140,6 +140,15 @@ def empty_rows(rows: int, columns: int) -> np.ndarray:
 def name() -> str:
     """Which implementation runs; part of what must stay equal between the beginning and the end of a run."""
     return f"{'numpy' if _library() is None else 'compiled'} {VERSION}"
+
+
+def register_bits() -> int:
+    """How wide the registers are in which the compiled loops add rows on this processor; 0: unknown, or NumPy.
+
+    The bits of a result do not depend on it, so `name` does not tell it.
+    """
+    library = _library()
+    return 0 if library is None else int(library.caribou_register_bits())
 
 
 def round_tiles(
@@ -261,7 +270,7 @@ def gaussian(words: np.ndarray, out: np.ndarray, *, std: float, grid: float) -> 
 
     u = (w + (w' + 1/2) 2^-64) 2^-64 from the first two thirds, the angle 2 pi w 2^-64 from the last; all cosines, then all sines.
     Returns the pairs, in order, of which double precision does not decide the nearest multiple of the grid; their entries are NaN
-    or undecided. With r = sqrt(-2 log u), 2^-20 < r < 9.75, the computed entry is within 2^-47 (r + 1/r) std of
+    or undecided. With r = sqrt(-2 log u), 2^-20 < r < 9.75, the computed entry is within 2^-47 (0.6 r + 0.15/r) std of
     sqrt(-2 log u) cos(2 pi v) std for every u and v that begin with these words (docs/privacy.md, Theorem 11).
     """
     pairs = len(words) // 3
@@ -280,7 +289,7 @@ def gaussian(words: np.ndarray, out: np.ndarray, *, std: float, grid: float) -> 
         radius = np.sqrt(-2 * np.log((w[:pairs] + (w[pairs : 2 * pairs] + 0.5) * 2.0**-64) * 2.0**-64))
         angle = w[2 * pairs :] * (2 * np.pi * 2.0**-64)
         inside = (radius > 2.0**-20) & (radius < 9.75)
-        error = np.where(inside, std / grid * 2.0**-47 * (radius + 1 / np.where(inside, radius, 1.0)), 1.0)
+        error = np.where(inside, std / grid * 2.0**-47 * (0.6 * radius + 0.15 / np.where(inside, radius, 1.0)), 1.0)
         for part, turned in enumerate((np.cos(angle), np.sin(angle))):
             x = radius * turned * std / grid
             nearest = np.rint(x)
@@ -462,11 +471,12 @@ def _library() -> ctypes.CDLL | None:
         try:
             library = ctypes.CDLL(str(path))
             functions = [library.caribou_round, library.caribou_add, library.caribou_finish, library.caribou_gaussian]
-            functions.append(library.caribou_votes)
+            functions += [library.caribou_votes, library.caribou_register_bits]
             if library.caribou_version() == _INTERFACE:
                 for function in functions:
                     function.restype = None
                 library.caribou_gaussian.restype = ctypes.c_int64
+                library.caribou_register_bits.restype = ctypes.c_int32
                 return library
         except (OSError, AttributeError):
             continue

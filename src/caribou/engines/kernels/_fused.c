@@ -1,16 +1,25 @@
 /* The compiled loops of caribou.engines.kernels. Plain C: no Python, no state, no allocation, no randomness.
  *
  * Bits, not only values, are the same on every machine: only +, -, *, / and sqrt in IEEE double precision, each in a fixed order
- * per entry, without contraction (-ffp-contract=off). So a retry on another worker repeats a round exactly. The wide and the plain
- * variant of a function are chosen at run time by the processor.
+ * per entry, without contraction (-ffp-contract=off). So a retry on another worker repeats a round exactly. The variants of a
+ * function (AVX-512, AVX2, plain) are chosen at run time by the processor. They differ in how many columns they add at a time,
+ * never in the order in which one column is added. -DPLAIN builds the plain one alone, or that of the compiler's own -m flags.
  */
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
 
-#if defined(__x86_64__) && defined(__gnu_linux__) && defined(__GNUC__) && !defined(__clang__)
-#define CLONES __attribute__((target_clones("avx2", "default")))
+#if defined(__x86_64__) && defined(__gnu_linux__) && defined(__GNUC__) && !defined(__clang__) && !defined(PLAIN)
+#define NARROW __attribute__((target_clones("avx2", "default")))
+#if __GNUC__ >= 12
+#define HAS_512 __builtin_cpu_supports("x86-64-v4")
+#define IN_512 __attribute__((target("arch=x86-64-v4")))
+#define CLONES __attribute__((target_clones("arch=x86-64-v4", "avx2", "default")))
 #else
+#define CLONES NARROW
+#endif
+#else
+#define NARROW
 #define CLONES
 #endif
 #if defined(__GNUC__)
@@ -25,13 +34,30 @@
 
 #define AHEAD 32      /* edges between a prefetch and its use: rows of one cache line */
 #define AHEAD_WIDE 20 /* the same for two lines: about as many bytes on their way */
-#define GROUP 128     /* rows whose sums are made together, one pass per WIDE columns: [GROUP, d] stays in the second-level cache */
-#define WIDE 32       /* columns whose sums stay in registers */
+#define GROUP 128     /* rows whose sums are made together, one pass per `wide` columns: [GROUP, d] stays in the second-level cache */
+#define WIDE 32       /* columns whose sums stay in registers: sixteen of 128 or 256 bits, */
+#define WIDE_512 64   /* thirty-two of 512 bits */
+#define WHOLE 62      /* shift of a state in one array: no row is looked up */
 #define CHUNK 512     /* pairs of Gaussians per step: radii stay in the first-level cache */
 #define SMALLEST_RADIUS 0x1p-20 /* of a pair of Gaussians that double precision may decide: below, the logarithm has lost its digits, */
 #define LARGEST_RADIUS 9.75     /* and above, 128 bits of u have */
+#define ERROR_UNIT 0x1p-47      /* the bound of Theorem 11: the radius r gives an error of at most 2^-47 (0.6 r + 0.15/r) */
+#define ERROR_OF_RADIUS 0.6
+#define ERROR_OF_INVERSE 0.15
 
-int32_t EXPORT caribou_version(void) { return 4; }
+int32_t EXPORT caribou_version(void) { return 5; }
+
+/* bits of the registers in which rows are added, 0 if the compiler chose; for the eye only */
+int32_t EXPORT caribou_register_bits(void) {
+#if defined(HAS_512)
+    if (HAS_512) return 512;
+#endif
+#if defined(__x86_64__) && defined(__gnu_linux__) && defined(__GNUC__) && !defined(__clang__) && !defined(PLAIN)
+    return __builtin_cpu_supports("avx2") ? 256 : 128;
+#else
+    return 0;
+#endif
+}
 
 typedef struct {
     int64_t rows;             /* rows of this call */
@@ -61,6 +87,7 @@ typedef struct {
 } Rest;
 
 INLINE const float *row_of(const Product *p, int64_t j, int d) {
+    if (p->shift == WHOLE) return p->shards[0] + j * (int64_t)d;
     return p->shards[j >> p->shift] + (j & (((int64_t)1 << p->shift) - 1)) * (int64_t)d;
 }
 
@@ -73,55 +100,61 @@ INLINE void fetch(const Product *p, int64_t e, int d, int at, int width) {
 }
 
 #if defined(__GNUC__)
-typedef double Four __attribute__((vector_size(32), aligned(8)));
-typedef float FourSingle __attribute__((vector_size(16), aligned(4)));
-
-/* columns at .. at + 4 fours of row i: their sums stay in registers, whatever the number of edges */
-INLINE void add_fours(const Product *p, int64_t i, int d, int at, const int fours, double *acc) {
-    Four s[WIDE / 4];
-#pragma GCC unroll 8
-    for (int f = 0; f < fours; f++) s[f] = *(const Four *)(acc + 4 * f);
-    const int64_t end = p->starts[i + 1];
-    for (int64_t e = p->starts[i]; e < end; e++) {
-        fetch(p, e + (fours > 4 ? AHEAD_WIDE : AHEAD), d, at, 4 * fours);
-        const float *row = row_of(p, p->columns[e], d) + at;
-#pragma GCC unroll 8
-        for (int f = 0; f < fours; f++) s[f] += __builtin_convertvector(*(const FourSingle *)(row + 4 * f), Four);
+/* name: columns at .. at + vectors * LANES of row i; their sums stay in registers, whatever the number of edges */
+#define ADD_IN_REGISTERS(name, LANES) \
+    typedef double Lanes##LANES __attribute__((vector_size(8 * LANES), aligned(8))); \
+    typedef float Singles##LANES __attribute__((vector_size(4 * LANES), aligned(4))); \
+    INLINE void name(const Product *p, int64_t i, int d, int at, const int vectors, double *acc) { \
+        Lanes##LANES s[8]; \
+        _Pragma("GCC unroll 8") for (int f = 0; f < vectors; f++) s[f] = *(const Lanes##LANES *)(acc + LANES * f); \
+        const int64_t end = p->starts[i + 1]; \
+        for (int64_t e = p->starts[i]; e < end; e++) { \
+            fetch(p, e + (LANES * vectors > 16 ? AHEAD_WIDE : AHEAD), d, at, LANES * vectors); \
+            const float *row = row_of(p, p->columns[e], d) + at; \
+            _Pragma("GCC unroll 8") for (int f = 0; f < vectors; f++) \
+                s[f] += __builtin_convertvector(*(const Singles##LANES *)(row + LANES * f), Lanes##LANES); \
+        } \
+        _Pragma("GCC unroll 8") for (int f = 0; f < vectors; f++) *(Lanes##LANES *)(acc + LANES * f) = s[f]; \
     }
-#pragma GCC unroll 8
-    for (int f = 0; f < fours; f++) *(Four *)(acc + 4 * f) = s[f];
-}
+ADD_IN_REGISTERS(add_fours, 4)
+ADD_IN_REGISTERS(add_eights, 8)
 #endif
 
-INLINE void add_pass(const Product *p, int64_t first, int64_t last, int d, int at, int width, double *acc) {
+INLINE void add_columns(const Product *p, int64_t i, int d, int at, int width, double *sum) {
+    for (int64_t e = p->starts[i]; e < p->starts[i + 1]; e++) {
+        fetch(p, e + AHEAD_WIDE, d, at, width);
+        const float *row = row_of(p, p->columns[e], d) + at;
+        for (int k = 0; k < width; k++) sum[k] += (double)row[k];
+    }
+}
+
+/* 16, 32 or 64 columns; wide: how many columns the registers hold, a constant of every variant */
+INLINE void add_pass(const Product *p, int64_t first, int64_t last, int d, int at, const int width, const int wide, double *acc) {
     for (int64_t i = first; i < last; i++) {
         double *sum = acc + (i - first) * d + at;
 #if defined(__GNUC__)
-        if (width == WIDE) {
-            add_fours(p, i, d, at, WIDE / 4, sum);
-            continue;
-        }
-        if (width == 16) {
-            add_fours(p, i, d, at, 4, sum);
-            continue;
-        }
+        if (wide == WIDE_512)
+            add_eights(p, i, d, at, width / 8, sum);
+        else
+            add_fours(p, i, d, at, width / 4, sum);
+#else
+        add_columns(p, i, d, at, width, sum);
 #endif
-        for (int64_t e = p->starts[i]; e < p->starts[i + 1]; e++) {
-            fetch(p, e + AHEAD_WIDE, d, at, width);
-            const float *row = row_of(p, p->columns[e], d) + at;
-            for (int k = 0; k < width; k++) sum[k] += (double)row[k];
-        }
     }
 }
 
 /* acc += sums of the rows y_j over the neighbours j of rows first .. last - 1, in ascending order of j for every column */
-INLINE void add_group(const Product *p, int64_t first, int64_t last, int d, double *acc) {
+INLINE void add_group(const Product *p, int64_t first, int64_t last, int d, const int wide, double *acc) {
     int at = 0;
-    for (; at + WIDE <= d; at += WIDE) add_pass(p, first, last, d, at, WIDE, acc);
-    if (d % WIDE == 16)
-        add_pass(p, first, last, d, at, 16, acc);
+    for (; at + wide <= d; at += wide) add_pass(p, first, last, d, at, wide, wide, acc);
+    if (wide > 32 && at + 32 <= d) {
+        add_pass(p, first, last, d, at, 32, wide, acc);
+        at += 32;
+    }
+    if (d - at == 16)
+        add_pass(p, first, last, d, at, 16, wide, acc);
     else if (at < d)
-        add_pass(p, first, last, d, at, d - at, acc);
+        for (int64_t i = first; i < last; i++) add_columns(p, i, d, at, d - at, acc + (i - first) * d + at);
 }
 
 INLINE double length(const double *x, int d) { /* four partial sums: a fixed order that fits both widths */
@@ -174,38 +207,65 @@ INLINE void finish_row(const Rest *r, int64_t i, int d, double *x) {
     for (int k = 0; k < d; k++) out[k] = (float)(x[k] * scale);
 }
 
-INLINE void round_rows(const Product *p, const Rest *r, int d, double *acc) {
+INLINE void round_rows(const Product *p, const Rest *r, int d, const int wide, double *acc) {
     for (int64_t first = 0; first < p->rows; first += GROUP) {
         const int64_t last = first + GROUP < p->rows ? first + GROUP : p->rows;
         memset(acc, 0, (size_t)((last - first) * d) * sizeof *acc);
-        add_group(p, first, last, d, acc);
+        add_group(p, first, last, d, wide, acc);
         for (int64_t i = first; i < last; i++) finish_row(r, i, d, acc + (i - first) * d);
     }
 }
 
-/* one round for consecutive rows, everything in one pass; scratch: [GROUP, d] */
-CLONES EXPORT void caribou_round(const Product *p, const Rest *r, double *scratch) {
+INLINE void round_of(const Product *p, const Rest *r, const int wide, double *scratch) {
     switch (p->d) {
-    case 16: round_rows(p, r, 16, scratch); break;
-    case 32: round_rows(p, r, 32, scratch); break;
-    case 64: round_rows(p, r, 64, scratch); break;
-    default: round_rows(p, r, p->d, scratch);
+    case 16: round_rows(p, r, 16, wide, scratch); break;
+    case 32: round_rows(p, r, 32, wide, scratch); break;
+    case 64: round_rows(p, r, 64, wide, scratch); break;
+    default: round_rows(p, r, p->d, wide, scratch);
     }
 }
 
-INLINE void add_rows(const Product *p, int d, double *acc) {
+INLINE void add_rows(const Product *p, int d, const int wide, double *acc) {
     for (int64_t first = 0; first < p->rows; first += GROUP)
-        add_group(p, first, first + GROUP < p->rows ? first + GROUP : p->rows, d, acc + first * d);
+        add_group(p, first, first + GROUP < p->rows ? first + GROUP : p->rows, d, wide, acc + first * d);
+}
+
+INLINE void add_of(const Product *p, const int wide, double *acc) {
+    switch (p->d) {
+    case 16: add_rows(p, 16, wide, acc); break;
+    case 32: add_rows(p, 32, wide, acc); break;
+    case 64: add_rows(p, 64, wide, acc); break;
+    default: add_rows(p, p->d, wide, acc);
+    }
+}
+
+NARROW static void round_narrow(const Product *p, const Rest *r, double *scratch) { round_of(p, r, WIDE, scratch); }
+NARROW static void add_narrow(const Product *p, double *acc) { add_of(p, WIDE, acc); }
+#if defined(HAS_512)
+IN_512 static void round_512(const Product *p, const Rest *r, double *scratch) { round_of(p, r, WIDE_512, scratch); }
+IN_512 static void add_512(const Product *p, double *acc) { add_of(p, WIDE_512, acc); }
+#endif
+
+/* one round for consecutive rows, everything in one pass; scratch: [GROUP, d] */
+EXPORT void caribou_round(const Product *p, const Rest *r, double *scratch) {
+#if defined(HAS_512)
+    if (HAS_512) {
+        round_512(p, r, scratch);
+        return;
+    }
+#endif
+    round_narrow(p, r, scratch);
 }
 
 /* acc [rows, d] += the product with the columns of one tile: the first half of a round that takes several tiles */
-CLONES EXPORT void caribou_add(const Product *p, double *acc) {
-    switch (p->d) {
-    case 16: add_rows(p, 16, acc); break;
-    case 32: add_rows(p, 32, acc); break;
-    case 64: add_rows(p, 64, acc); break;
-    default: add_rows(p, p->d, acc);
+EXPORT void caribou_add(const Product *p, double *acc) {
+#if defined(HAS_512)
+    if (HAS_512) {
+        add_512(p, acc);
+        return;
     }
+#endif
+    add_narrow(p, acc);
 }
 
 INLINE void finish_rows(const Rest *r, int64_t rows, int d, double *acc) {
@@ -286,7 +346,7 @@ INLINE double decided(double x, double error, double grid) {
  * Short loops one after the other: then the processor works on several numbers at a time, and what they share is in the cache. */
 CLONES EXPORT int64_t caribou_gaussian(const uint64_t *restrict words, int64_t pairs, double std, double grid, double per_grid,
                                        double *restrict out) {
-    const double tiny = 0x1p-64, unit = std * per_grid * 0x1p-47;
+    const double tiny = 0x1p-64, unit = std * per_grid * ERROR_UNIT;
     double radius[CHUNK], error[CHUNK];
     int64_t doubtful = 0;
     for (int64_t first = 0; first < pairs; first += CHUNK) {
@@ -297,7 +357,7 @@ CLONES EXPORT int64_t caribou_gaussian(const uint64_t *restrict words, int64_t p
             radius[i] = minus_log((to_double(high[i]) + (to_double(low[i]) + 0.5) * tiny) * tiny);
         for (int64_t i = 0; i < count; i++) radius[i] = sqrt(2 * radius[i]);
         for (int64_t i = 0; i < count; i++) {
-            const double bound = unit * (radius[i] + 1 / radius[i]);
+            const double bound = unit * (ERROR_OF_RADIUS * radius[i] + ERROR_OF_INVERSE / radius[i]);
             error[i] = radius[i] > SMALLEST_RADIUS && radius[i] < LARGEST_RADIUS ? bound : 1;
         }
         for (int64_t i = 0; i < count; i++) {
