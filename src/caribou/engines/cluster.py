@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol
 
 from caribou.errors import CaribouError, InputError, RunError
@@ -33,6 +34,8 @@ HASTE = 3.0
 """... but none before these seconds."""
 STUCK = 120.0
 """Seconds after which a worker that was overtaken by copies and has still not answered is replaced."""
+AVOIDED = 10.0
+"""Seconds for which nothing is started on a node where a worker did not start."""
 AHEAD = 1
 """Parts that wait at a worker beside those that it computes, so that it need not wait for the next."""
 
@@ -85,7 +88,7 @@ class Cluster:
         while not self._closing.wait(TICK):
             try:
                 self._nodes = self._ask_nodes()
-            except Exception:  # noqa: BLE001, S112 - Ray raises errors of many kinds when it is gone; `nodes` counts the seconds
+            except Exception:  # noqa: BLE001 - Ray raises errors of many kinds when it is gone; `nodes` counts the seconds
                 continue
             self._seen = time.monotonic()
 
@@ -143,6 +146,7 @@ class Crew:
         self.members: list[Member] = []
         self._homes: dict[int, Member] = {}
         self._late: dict[Any, Member] = {}
+        self._avoided: dict[str | None, float] = {}
         self._failures, self._looked, self._staffed = 0, 0.0, time.monotonic()
         self._staff(cluster.nodes())
 
@@ -190,6 +194,12 @@ class Crew:
         if self._failures > FAILURES:
             raise RunError(f"workers must answer at least once in {FAILURES} times, got {why} each time; {RESUME}")
 
+    def avoid(self, member: Member, why: str) -> None:
+        """A worker did not start: its node is left alone for a while. It may be gone, and the cluster does not know yet."""
+        self._avoided[member.node] = time.monotonic() + AVOIDED
+        if not any(other.process is not None for other in self.members):
+            self.failed(why)
+
     def answered(self, member: Member, part: int) -> None:
         """The member that answered first is asked for this part again the next time: it holds what the part needs."""
         self._failures, self._homes[part] = 0, member
@@ -207,10 +217,10 @@ class Crew:
         missing = self._wanted - sum(member.threads for member in self.members)
         for node in sorted(nodes, key=lambda name: (-nodes[name], name)):
             spare = nodes[node] - sum(member.threads for member in self.members if member.node == node)
-            if missing > 0 and spare > 0:
+            if missing > 0 and spare > 0 and time.monotonic() > self._avoided.get(node, 0.0):
                 self._start(node, min(missing, spare))
                 missing -= min(missing, spare)
-        if not self.members:  # no node has a processor: actors that wait for one make a cluster grow
+        if not self.members and not any(nodes.values()):  # actors that wait for a processor make a cluster grow
             for _ in range(self._wanted):
                 self._start(None, 1)
 
@@ -265,13 +275,14 @@ class _Map:
         ready, _ = self._ray.wait(references, num_returns=1, timeout=TICK)  # one that is ready is on this node, too
         for reference in ready:
             if reference in greetings:
-                self._try(greetings[reference], lambda at=greetings[reference]: self.crew.greet(at))  # type: ignore[misc]
+                member = greetings[reference]
+                self._try(member, partial(self.crew.greet, member))
             elif reference in self.crew.late:
                 member = self.crew.late.pop(reference)
                 member.doubted = None
             elif reference in self._asked:
                 member, part = self._asked.pop(reference)
-                self._try(member, lambda: self._take(member, part, reference), part)
+                self._try(member, partial(self._take, member, part, reference), part)
 
     def _take(self, member: Member, part: int, reference: Any) -> None:
         since = member.asked.pop(part, None)
@@ -293,10 +304,15 @@ class _Map:
         errors = self._ray.exceptions
         try:
             use()
-        except errors.RayActorError:
+        except (errors.RayActorError, errors.ActorUnschedulableError) as error:
+            if member.process is None:
+                self.crew.avoid(member, type(error).__name__)
+                self._lose(member)
+                return
             self.crew.failed("workers that died")
             if member in self.crew.members:
                 self._lose(member)
+            self._orphan(part)
         except errors.RayTaskError as error:
             if isinstance(error.cause, CaribouError):
                 raise error.cause from None

@@ -1,9 +1,9 @@
 """The engine on Ray: workers keep their blocks, states move through the object store, and the driver's folder is the truth.
 
-The result of (round, block) is a function of the state, the block and the key. So a part that is asked for twice, because a worker
-or a node was lost or was slow, gives the same bytes. The driver writes every shard to its private folder as it arrives. Whatever a
-worker lacks is put into the object store again from there, so no run depends on what a lost node held. Workers are sent a key that
-is derived from that of the run, its plan and its graph: they can draw the noise of this run and no other.
+The result of (round, block) is a function of the state, the block and the key. So a part that is asked for twice, because a
+worker or a node was lost or slow, gives the same bytes. The driver writes every shard to its private folder as it arrives. What a
+worker lacks is put into the object store again from there, so no run depends on what a lost node held. Workers are sent a key
+that is derived from that of the run, its plan and its graph: they can draw the noise of this run and no other.
 """
 
 from __future__ import annotations
@@ -94,8 +94,8 @@ class Worker:
     ) -> tuple[np.ndarray, np.ndarray, int] | Lacking:
         """One block of one round: new rows, their sums, and how many entries were read; or what is lacking.
 
-        ``state`` and ``held`` are references of what this process may not have of the state and of its block. ``early``: shards of
-        the next state that others have made, fetched while this one computes.
+        ``state`` and ``held`` are references of what this process may not have of the state and of its block. ``early``: shards
+        of the next state that others have made, fetched while this one computes.
         """
         with self._lock:
             self._guard.require(step, mean, key)
@@ -183,7 +183,9 @@ class RayRunner:
 
     def round(self, step: Step, mean: np.ndarray | None, progress: Progress) -> np.ndarray:
         """Run one round, from the state of round number - 1 to that of this one."""
-        before = self._state or _Sent(self._cluster.ray, self._files.state(f"round-{step.number - 1}"), (self._starts, -1))
+        before = self._state or _Sent(
+            self._cluster.ray, self._files.state(f"round-{step.number - 1}"), (self._starts, -1)
+        )
         self._guard.require(step, mean, before.key)
         after = _Sent(self._cluster.ray, self._files.state(f"round-{step.number}"), (self._starts, step.number))
         after.file.begin()
@@ -270,7 +272,9 @@ class _Round:
             shards = range(self.before.file.layout.blocks)
             state = {i: self.before.reference(i) for i in shards if self.before.makers.get(i) is not member}
         sent = self._early.setdefault(member, set())
-        early = {i: self.after.reference(i) for i in self.sums if i not in sent and self.after.makers.get(i) is not member}
+        early = {
+            i: self.after.reference(i) for i in self.sums if i not in sent and self.after.makers.get(i) is not member
+        }
         sent |= set(early)
         held = []
         if member not in self.runner.holders(part):
