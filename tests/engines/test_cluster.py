@@ -178,7 +178,7 @@ def test_a_cluster_that_is_gone_ends_the_run(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(module, "SILENT", 0.05)
     ray.is_there = False
     time.sleep(0.1)
-    with pytest.raises(RunError, match="cluster is gone.*give the same command again"):
+    with pytest.raises(RunError, match=r"cluster is gone.*give the same command again"):
         crew.map(range(3), Squares())
     cluster.close()
 
