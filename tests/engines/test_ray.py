@@ -124,7 +124,7 @@ def test_killed_workers_change_no_byte(run: Run) -> None:
         run.runner.round(steps_of(run.calibrated)[1], np.zeros(COLUMNS), lambda *_: None)
 
 
-def test_a_slow_worker_is_overtaken_and_served_again(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_worker_is_overtaken(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster_module, "HASTE", 0.5)
     crew, slow = run.runner.crew, []
 
