@@ -67,6 +67,7 @@ TARGETS = {
     "peak memory / (CSR + 3 buffers), d = 16": "<= 1.3",
     "out of core (1 GB) / in memory, d = 16": "<= 2.5",
     "Ray 2 workers / one process, d = 16": "<= 1.4",
+    "Ray 2 workers / one process, d = 64": "<= 1.25",
     "time per edge, 10^8 / 10^6": "<= 1.5",
 }
 
@@ -167,7 +168,7 @@ def others(files: BlockFiles, columns: int) -> dict[str, Callable[[], object]]:
 
 
 def ray_seconds(files: BlockFiles, rounds: int = 4) -> float:
-    """CPU seconds of one round of all processes of a Ray with 2 workers, in the long run."""
+    """CPU seconds of one round of all processes of a Ray with 2 workers, in the long run; states are written to disk."""
     from caribou.engines.ray import RayRunner
 
     def spent() -> float:
@@ -182,6 +183,7 @@ def ray_seconds(files: BlockFiles, rounds: int = 4) -> float:
         before = spent()
         for number in range(2, 2 + rounds):
             runner.round(step(number), None, lambda *_: None)
+            files.state(f"round-{number - 1}").retire()  # as a release does
         return (spent() - before) / rounds
     finally:
         runner.close()

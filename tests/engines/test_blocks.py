@@ -86,3 +86,17 @@ def test_a_state_is_written_and_read_in_any_order(tmp_path: Path) -> None:
     state.remove()
     state.remove()
     assert not state.path.exists()
+
+
+def test_a_retired_state_is_written_over_and_not_read(tmp_path: Path) -> None:
+    files = BlockFiles(tmp_path, Layout(4, 2, 1))
+    first, second = files.state("round-1"), files.state("round-2")
+    first.write(0, np.ones((4, 2), np.float32))
+    number = first.path.stat().st_ino
+    first.retire()
+    assert not first.path.exists()
+    second.begin()
+    assert second.path.stat().st_ino == number, "the same file"
+    second.write(0, np.zeros((4, 2), np.float32))
+    assert not second.read(0, 4).any()
+    assert [path.name for path in tmp_path.iterdir()] == ["round-2.state"]

@@ -1,12 +1,10 @@
-"""On Ray: the bytes of the engine in memory, whoever dies on the way."""
+"""On Ray: the bytes of the engine in memory, whoever is lost on the way."""
 
 from __future__ import annotations
 
 import errno
-import logging
 import os
 import signal
-import stat
 import subprocess
 import sys
 import textwrap
@@ -14,15 +12,17 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from caribou.engines import kernels
+from caribou.engines import cluster as cluster_module
 from caribou.engines.blocks import Layout
 from caribou.engines.out_of_core import OutOfCoreRunner
 from caribou.engines.pipeline import release_files
-from caribou.engines.rounds import Step
+from caribou.engines.preparation import sums_of_start
+from caribou.engines.rounds import Step, mean_of, steps_of
 from caribou.errors import CaribouError, RunError
 from caribou.mechanisms.noise_source import RunKey
 from caribou.privacy.budget import Budget
@@ -31,57 +31,137 @@ from engines_support import COLUMNS, NODES, Tables, block_noise, calibrated_for,
 ray = pytest.importorskip("ray", reason="ray is not installed (extra: ray)")
 pytestmark = pytest.mark.slow
 LAYOUT = Layout(NODES, COLUMNS, 10)
+NODE = {"num_cpus": 1, "object_store_memory": 100 << 20}
 
 
-@pytest.fixture(scope="module", autouse=True)
-def cluster() -> Iterator[None]:
-    """One small Ray for all tests of this file; the workers find the same source tree as the tests.
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    """Three nodes on this machine for all tests of this file; the driver is on the first one.
 
-    They take it from this environment: with a ``runtime_env`` Ray would not use the processes that it keeps ready.
+    Workers find the same source tree as the tests through this environment: with a ``runtime_env`` Ray would not use the
+    processes that it keeps ready.
     """
+    from ray.cluster_utils import Cluster
+
     import caribou
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(Path(caribou.__file__).parent.parent))
-        ray.init(
-            "local",  # never a cluster that happens to run on this machine
-            num_cpus=2,
-            include_dashboard=False,
-            log_to_driver=False,
-            object_store_memory=200 << 20,
+        checks = {
+            "health_check_initial_delay_ms": 0,
+            "health_check_period_ms": 500,
+            "health_check_failure_threshold": 2,
+        }
+        head = {**NODE, "include_dashboard": False, "_system_config": checks}
+        made = Cluster(initialize_head=True, head_node_args=head)
+        for _ in range(2):
+            made.add_node(**NODE)
+        made.wait_for_nodes()
+        ray.init(made.address, log_to_driver=False)
+        yield made
+        ray.shutdown()
+        made.shutdown()
+
+
+class Run:
+    """Four rounds on three nodes, with something that happens in the middle."""
+
+    def __init__(self, tables: Tables) -> None:
+        from caribou.engines.ray import RayRunner
+
+        self.files, self.calibrated, self.noise = (
+            tables.blocked("a", LAYOUT),
+            calibrated_for("edge", hops=4),
+            block_noise(5),
         )
-    yield
-    ray.shutdown()
+        one = OutOfCoreRunner(self.files, self.noise, residual=True, sum_rows=1)
+        self.expected = last_state(one, self.files, self.calibrated)
+        self.runner = RayRunner(self.files, self.noise, residual=True, workers=3)
+        self.staffed(3)
+
+    def staffed(self, count: int) -> None:
+        """Wait until so many workers are there."""
+        crew, end = self.runner.crew, time.monotonic() + 120
+        while len(crew.members) != count:
+            assert time.monotonic() < end, "workers were not replaced"
+            crew.tend(crew.lose)
+            time.sleep(0.2)
+        ray.get([member.greeting for member in crew.members], timeout=120)
+
+    def state(self, happens: Callable[[int, int], None]) -> np.ndarray:
+        """The last state; ``happens`` is called with the number of the round and of the blocks that are done, from 0 on."""
+        self.runner.start(iter(()))
+        sums = sums_of_start(self.files)
+        for step in steps_of(self.calibrated):
+            happens(step.number, 0)
+            mean = mean_of(sums, NODES, step)
+            sums = self.runner.round(step, mean, lambda number, done, _: happens(number, done))
+        return np.concatenate(list(self.runner.shards()))
 
 
-def test_killed_workers_and_repeated_tasks_change_no_byte(tables: Tables) -> None:
-    from caribou.engines.ray import RayRunner
+@pytest.fixture
+def run(tables: Tables, cluster: Any) -> Iterator[Run]:
+    made = Run(tables)
+    yield made
+    made.runner.close()
 
-    files = tables.blocked("a", LAYOUT)
-    calibrated, noise = calibrated_for("edge"), block_noise(5)
-    expected = last_state(OutOfCoreRunner(files, noise, residual=True, sum_rows=1), files, calibrated)
-    runner = RayRunner(files, noise, residual=True, workers=2)
 
-    def kill_and_ask_twice(step: Step, mean: np.ndarray | None) -> None:
-        if step.number != 2:
-            return
-        # tasks of the round are under way or waiting when the processes die
-        running = [runner.submit(index, step, mean) for index in range(LAYOUT.blocks)]
-        for pid in ray.get([actor.ready.remote() for actor in runner.actors]):
-            os.kill(pid, signal.SIGKILL)
-        copies = [runner.submit(index, step, mean, worker=index + 1) for index in range(LAYOUT.blocks)]
-        for one, other in zip(running, copies, strict=True):
-            assert ray.get(one[0]).tobytes() == ray.get(other[0]).tobytes()
-        with pytest.raises(CaribouError, match="round 2 must be asked as before"):
-            runner.submit(0, step, np.zeros(COLUMNS))
+def test_killed_workers_change_no_byte(run: Run) -> None:
+    lost = []
+
+    def kill(number: int, done: int) -> None:
+        if (number, done) == (2, 0):
+            lost.extend(run.runner.crew.members[:2])
+            for member in lost:  # they take their parts and never answer
+                os.kill(member.process, signal.SIGSTOP)
+        elif (number, done) == (2, 1):
+            for member in lost:
+                os.kill(member.process, signal.SIGKILL)
+
+    assert np.array_equal(run.state(kill), run.expected)
+    assert not set(lost) & set(run.runner.crew.members)
+    with pytest.raises(CaribouError, match="round 2 must be asked as before"):
+        run.runner.round(steps_of(run.calibrated)[1], np.zeros(COLUMNS), lambda *_: None)
+
+
+def test_a_slow_worker_is_overtaken(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster_module, "HASTE", 0.5)
+    crew, slow = run.runner.crew, []
+
+    def stop(number: int, done: int) -> None:
+        if (number, done) == (2, 0):
+            slow.append(next(member for member in crew.members if member.is_ready and crew.home(0) is member))
+            os.kill(slow[0].process, signal.SIGSTOP)
+        elif (number, done) == (4, 0):
+            assert slow[0].doubted is not None, "it owes an answer and is asked for nothing"
+            os.kill(slow[0].process, signal.SIGCONT)
 
     try:
-        assert np.array_equal(last_state(runner, files, calibrated, kill_and_ask_twice), expected)
+        assert np.array_equal(run.state(stop), run.expected)
     finally:
-        runner.close()
+        os.kill(slow[0].process, signal.SIGCONT)
 
 
-def test_a_release_on_ray_is_that_of_one_process_and_leaves_nothing(tables: Tables) -> None:
+@pytest.mark.parametrize("replaced", [True, False])
+def test_a_lost_node_changes_no_byte(run: Run, cluster: Any, replaced: bool) -> None:
+    """Its worker holds parts of the round, and its object store the only copies of shards outside the driver."""
+    nodes = {node.node_id: node for node in cluster.worker_nodes}
+    lost = next(member for member in run.runner.crew.members if member.node in nodes)
+
+    def lose(number: int, done: int) -> None:
+        if (number, done) == (2, 0):
+            os.kill(lost.process, signal.SIGSTOP)
+        elif (number, done) == (2, 1):
+            cluster.remove_node(nodes[lost.node], allow_graceful=False)
+        elif (number, done) == (3, 0) and replaced:
+            cluster.add_node(**NODE)
+            run.staffed(3)
+
+    assert np.array_equal(run.state(lose), run.expected)
+    assert lost not in run.runner.crew.members
+
+
+def test_a_release_on_ray_is_that_of_one_process_and_leaves_nothing(tables: Tables, cluster: Any) -> None:
     requests = [tables.request(f"{engine}.npy", engine=engine) for engine in ("local", "ray")]
     for request in requests:
         release_files(request, new_key=lambda: RunKey.seeded(5))
@@ -93,7 +173,7 @@ def test_a_release_on_ray_is_that_of_one_process_and_leaves_nothing(tables: Tabl
     }
 
 
-def test_a_second_run_under_one_key_does_not_show_the_edges_of_a_node(tables: Tables) -> None:
+def test_a_second_run_under_one_key_does_not_show_the_edges_of_a_node(tables: Tables, cluster: Any) -> None:
     """The attack on a result of Ray's: a run on the neighbouring graph, with the same key, and the difference of the two."""
     plan = {"hops": 1, "alpha1": 1.0, "beta": 0.0, "degree_floor": 4000, "budget": Budget(0.01, 1e-6)}
     requests = [tables.request(f"{engine}.npy", engine=engine, **plan) for engine in ("local", "ray")]
@@ -106,83 +186,34 @@ def test_a_second_run_under_one_key_does_not_show_the_edges_of_a_node(tables: Ta
 
 
 def test_a_fetch_that_fails_leaves_no_mixture_of_states(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A worker that holds half of the next state must not take it for the one before: its noise would serve another value."""
-    from caribou.engines.ray import Worker
+    """A worker that holds half of the next state must not compute from it, nor take it for the one before."""
+    from caribou.engines.ray import Lacking, Worker
 
     layout = Layout(4, 2, 1)
     step = Step(1, 0.5, 0.0, 0.0, 2, False, False, 0.3)
-    worker = Worker(layout, block_noise(5).for_worker(), kernels.name())
+    worker = Worker(layout, block_noise(5).for_worker())
     held = (np.array([0, 1, 2]), np.array([2, 3], dtype=np.int32), np.zeros(2, dtype=bool), None)
-    old = [np.full((2, 2), 0.25, np.float32), np.full((2, 2), 0.5, np.float32)]
+    store = {"block": held, "a": (np.full((2, 2), 0.25, np.float32),), "b": (np.full((2, 2), 0.5, np.float32),)}
+    old = {0: "a", 1: "b"}
+    lost = ray.exceptions.GetTimeoutError("lost")
 
-    def get(reference: object) -> object:
-        if reference is None:
-            raise RunError("lost")
-        return reference
+    def get(reference: str, timeout: float) -> object:
+        if reference not in store:
+            raise lost
+        return store[reference]
 
     monkeypatch.setattr(ray, "get", get)
-    before = worker.advance(0, step, None, [held], 1, old)[0].tobytes()
-    with pytest.raises(RunError, match="lost"):
-        worker.advance(0, replace(step, number=2), None, [held], 2, [np.ones((2, 2), np.float32), None])
-    assert worker.advance(0, step, None, [held], 1, old)[0].tobytes() == before
+    monkeypatch.setattr(ray, "wait", lambda references, **_: (references[:1], references[1:]))
+    before = worker.advance(0, step, None, (1, -1), old, {}, ["block"])[0].tobytes()
+    second = replace(step, number=2)
+    assert worker.advance(0, second, None, (1, 1), {1: "c"}, {}, []) == Lacking((1,))
+    assert worker.advance(1, second, None, (1, 1), {1: "b"}, {}, ["c"]) == Lacking((), True)
+    assert worker.advance(0, step, None, (1, -1), old, {}, [])[0].tobytes() == before
+    with pytest.raises(CaribouError, match="round 2 must be asked as before"):
+        worker.advance(0, second, None, (1, -1), old, {}, [])
 
 
-def test_what_ray_writes_lies_in_a_private_folder(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its spilled objects are the graph, and its logs tell their sizes."""
-    from caribou.engines import ray as module
-
-    seen = {}
-
-    class NoRay:
-        @staticmethod
-        def is_initialized() -> bool:
-            return False
-
-        @staticmethod
-        def init(**options: object) -> None:
-            seen.update(options, mode=stat.S_IMODE(Path(str(options["_temp_dir"])).stat().st_mode))
-            raise RunError("no Ray")
-
-    monkeypatch.setattr(module, "_ray", NoRay)
-    with pytest.raises(RunError, match="no Ray"):
-        module.RayRunner(tables.blocked("a", LAYOUT), block_noise(5), residual=True, workers=1)
-    assert seen["mode"] == 0o700
-    assert seen["address"] == "local"
-    assert not Path(str(seen["_temp_dir"])).exists()
-
-
-def test_ray_is_quiet_but_for_warnings_and_errors(
-    tables: Tables, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    from caribou.engines import ray as module
-
-    class Talking:
-        @staticmethod
-        def is_initialized() -> bool:
-            return False
-
-        @staticmethod
-        def init(**_: object) -> None:
-            logging.getLogger("ray._private.worker").info("started")
-            tokens = logging.getLogger("ray._private.authentication.authentication_token_setup")
-            tokens.warning("Token authentication is enabled for this Ray cluster.")
-            tokens.warning("Token authentication is disabled for this Ray cluster.")
-            logging.getLogger("ray._private.worker").error("broken")
-            raise RunError("no Ray")
-
-    monkeypatch.setattr(module, "_ray", Talking)
-    monkeypatch.setattr(logging.getLogger("ray"), "propagate", True)
-    level = logging.getLogger("ray").level
-    with pytest.raises(RunError, match="no Ray"):
-        module.RayRunner(tables.blocked("a", LAYOUT), block_noise(5), residual=True, workers=1)
-    assert {record.message for record in caplog.records} == {
-        "Token authentication is disabled for this Ray cluster.",
-        "broken",
-    }
-    assert logging.getLogger("ray").level == level, "the caller's own Ray may talk again"
-
-
-def test_a_failed_round_ends_its_actors_and_is_finished_later(tables: Tables) -> None:
+def test_a_failed_round_ends_its_actors_and_is_finished_later(tables: Tables, cluster: Any) -> None:
     expected, request = tables.request("expected.npy"), tables.request("out.npy", engine="ray")
     release_files(expected, new_key=lambda: RunKey.seeded(5))
 
@@ -194,7 +225,8 @@ def test_a_failed_round_ends_its_actors_and_is_finished_later(tables: Tables) ->
         release_files(request, new_key=lambda: RunKey.seeded(5), progress=fail)
     assert not request.out.exists()
     assert {path.stem for path in request.work.glob("*.state")} == {"x0", "round-1"}
-    _await(lambda: ray.available_resources().get("CPU") == 2)  # the actors are gone
+    total = ray.cluster_resources()["CPU"]
+    _await(lambda: ray.available_resources().get("CPU") == total)  # the actors are gone
     assert release_files(request, new_key=RunKey.secure).resumed_at == 1
     assert np.array_equal(np.load(request.out), np.load(expected.out))
 
@@ -226,7 +258,7 @@ release_files(request, new_key=lambda: RunKey.seeded(5), progress=progress)
 """
 
 
-def test_a_killed_driver_resumes_at_the_last_complete_round(tables: Tables) -> None:
+def test_a_killed_driver_resumes_at_the_last_complete_round(tables: Tables, cluster: Any) -> None:
     import caribou
 
     expected = tables.request("expected.npy")
@@ -237,7 +269,7 @@ def test_a_killed_driver_resumes_at_the_last_complete_round(tables: Tables) -> N
     assert subprocess.run(command, env=environment, check=False).returncode == 9
     request = tables.request("out.npy", engine="ray", address=address)
     assert not request.out.exists()
-    assert {path.stem for path in request.work.glob("*.state")} == {"x0", "round-2"}
+    assert {path.stem for path in request.work.glob("*.state")} == {"x0", "round-2", "round-3"}
     result = release_files(request, new_key=RunKey.secure)
     assert result.resumed_at == 2
     assert np.array_equal(np.load(request.out), np.load(expected.out))

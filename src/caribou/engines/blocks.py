@@ -20,6 +20,8 @@ from caribou.errors import RunError
 TILE = 1024
 """Rows that share one address of the noise. Fixed, so that results do not depend on how rows are divided into blocks."""
 TILE_SHIFT = 10
+RETIRED = "retired.state"
+"""A state that nobody reads any more; as private as any other."""
 
 
 def regrouped(parts: Iterable[np.ndarray], size: int) -> Iterator[np.ndarray]:
@@ -192,9 +194,24 @@ class StateFile:
         with open(self.path, "rb") as file:
             os.fsync(file.fileno())
 
+    def begin(self) -> None:
+        """Make way for a new state. It is written over a retired one if there is one: memory of a new file costs more time."""
+        self.remove()
+        if self._retired.exists():
+            self._retired.replace(self.path)
+
+    def retire(self) -> None:
+        """Give the file, if there is one, to the next state that begins."""
+        if self.path.exists():
+            self.path.replace(self._retired)
+
     def remove(self) -> None:
         """Delete the file, if there is one."""
         self.path.unlink(missing_ok=True)
+
+    @property
+    def _retired(self) -> Path:
+        return self.path.with_name(RETIRED)
 
 
 def _file_digest(path: Path) -> bytes:

@@ -24,6 +24,7 @@ from typing import IO, Any
 import numpy as np
 
 from caribou._files import erase
+from caribou.engines.blocks import RETIRED
 from caribou.errors import InputError, RunError
 from caribou.mechanisms.noise_source import RunKey
 
@@ -110,7 +111,7 @@ class WorkFolder:
 
     def forget_incomplete_round(self) -> None:
         """Remove hidden states that no resumed run would read; nothing to do once the folder is gone."""
-        for state in self.path.glob("round-*.state"):
+        for state in (*self.path.glob("round-*.state"), *self.path.glob(RETIRED)):
             if state.stem != f"round-{self.record['round']}":
                 state.unlink()
 

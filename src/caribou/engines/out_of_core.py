@@ -39,7 +39,7 @@ class OutOfCoreRunner:
         written = before.path.stat()
         self._guard.require(step, mean, (written.st_ino, written.st_size, written.st_mtime_ns))
         after = self._files.state(f"round-{step.number}")
-        after.remove()
+        after.begin()
         whole = self._files.layout.tiles == 1
         rounds = self._in_one_pass if whole else self._tile_by_tile
         sums = joined(rounds(step, mean, before, after, progress))

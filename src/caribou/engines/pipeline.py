@@ -370,16 +370,16 @@ def _stored(files: BlockFiles, number: int) -> Iterator[np.ndarray]:
 
 
 def _checkpoint(number: int, runner: Runner, folder: WorkFolder, files: BlockFiles, sums: np.ndarray) -> None:
-    """A complete round becomes the place to resume from; the one before is removed."""
+    """A complete round becomes the place to resume from; the file of the one before serves the next."""
     state = files.state(f"round-{number}")
     if not runner.durable:
-        state.remove()
+        state.begin()
         for block, rows in enumerate(runner.shards()):
             state.write(files.layout.span(block)[0], rows)
         state.sync()
     folder.save_sums(number, sums)
     folder.update(round=number, digests={**folder.record["digests"], "state": state.digest().hex()})
-    files.state(f"round-{number - 1}").remove()
+    files.state(f"round-{number - 1}").retire()
     (folder.path / f"sums-{number - 1}.npy").unlink(missing_ok=True)
 
 
