@@ -27,7 +27,7 @@ from caribou._files import erase
 from caribou.errors import InputError, RunError
 from caribou.mechanisms.noise_source import RunKey
 
-FORMAT = 3
+FORMAT = 4
 STAGES = ("preparing", "prepared", "charging", "running", "released")
 
 
