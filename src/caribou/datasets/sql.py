@@ -155,7 +155,10 @@ class StreamedQuery:
             while rows := cursor.fetchmany(size):
                 any_rows = True
                 yield pa.RecordBatch.from_arrays(
-                    [_cells(column, title, self) for column, title in zip(zip(*rows, strict=True), titles, strict=True)],
+                    [
+                        _cells(column, title, self)
+                        for column, title in zip(zip(*rows, strict=True), titles, strict=True)
+                    ],
                     titles,
                 )
             if not any_rows:

@@ -1,8 +1,8 @@
 """Ids of nodes, and the row numbers that stand for them: mapped on disk, within the memory of a run.
 
-Ids are compared as text, as everywhere (`graph.columns.texts`). A hash of the text decides the bucket of an id. Every bucket of the
-node table fits into memory, and edges are sent to the bucket of their source, then to that of their target. With one bucket nothing is
-written but the ids themselves. What is written lies in the private folder of the run and is as secret as the graph.
+Ids are compared as text, as everywhere (`graph.columns.texts`). A hash of the text decides the bucket of an id. Every bucket of
+the node table fits into memory. Edges are sent to the bucket of their source, then to that of their target. With one bucket
+nothing is written but the ids themselves. What is written lies in the private folder of the run, and is as secret as the graph.
 """
 
 from __future__ import annotations
@@ -126,8 +126,9 @@ def with_row_numbers(
 ) -> EdgeSource:
     """The edges as row numbers of the node table: as they are where they hold row numbers, else mapped from its ids.
 
-    A plain array holds row numbers, and so does a table if the node table has no ids, or if its ids are its row numbers. Files of
-    ``folder`` are removed when the edges have been read. An id that is repeated in the node table, or in no row of it, is an error.
+    A plain array holds row numbers, and so does a table if the node table has no ids, or if its ids are its row numbers. Files
+    in ``folder`` are removed when the edges have been read. An id that is repeated in the node table, or in no row of it, is an
+    error.
     """
     if ids is None:
         return edges
@@ -171,9 +172,7 @@ class _Lookup:
             _, first_of = np.unique(codes, return_index=True)
             repeated = np.setdiff1d(np.arange(len(codes)), first_of)
             count += len(repeated)
-            again += [
-                (int(rows[k]), int(rows[first_of[codes[k]]]), ids[int(k)].as_py()) for k in repeated[:EXAMPLES]
-            ]
+            again += [(int(rows[k]), int(rows[first_of[codes[k]]]), ids[int(k)].as_py()) for k in repeated[:EXAMPLES]]
         if count:
             again.sort()
             row, first, _ = again[0]

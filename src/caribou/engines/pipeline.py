@@ -350,9 +350,7 @@ def _require_unchanged(files: BlockFiles, folder: WorkFolder) -> None:
             )
 
 
-def _check_space(
-    request: Request, layout: Layout, pairs: int, work: Path, ids: NodeIds | None, memory: Memory
-) -> None:
+def _check_space(request: Request, layout: Layout, pairs: int, work: Path, ids: NodeIds | None, memory: Memory) -> None:
     """Before anything is charged: the disk must hold buckets, blocks, states and the result."""
     needed = 24 * pairs + 5 * 4 * layout.nodes * layout.columns + 8 * layout.nodes
     if ids is not None:

@@ -85,6 +85,15 @@ class EdgeTable:
             )
         return edges
 
+    @classmethod
+    def has_rows(cls, source: Source, rules: SourceRules = USUAL) -> bool:
+        """Whether there is an edge; no more than the first piece is read."""
+        array = _Array.at(source)
+        if array is not None:
+            return 0 not in array.shape
+        table = open_table(source, rules.separator)
+        return any(len(piece.batch) for piece in table.pieces(1 << 10, table.titles[:1]))
+
     @property
     def table(self) -> Table | None:
         """The table, whose cells may be ids; None for a plain array, which holds row numbers."""
@@ -111,7 +120,8 @@ class EdgeTable:
             yield from self._array_pieces(self.content, size)
             return
         for piece in self.content.pieces(size, self.titles):
-            yield piece.index, *(_integers(column, piece) for column in piece.batch.columns)
+            u, v = (_integers(column, piece) for column in piece.batch.columns)
+            yield piece.index, u, v
 
     def _refuse_fractions(self, array: _Array) -> None:
         for where, u, v in self._array_pieces(array, 1 << 20):

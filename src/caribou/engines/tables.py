@@ -1,9 +1,10 @@
-"""Tables of any kind, read in pieces and never held whole: Parquet, CSV, Delta, queries; on this machine or in an object store."""
+"""Tables of any kind, read in pieces and never held whole: Parquet, CSV, Delta and queries, here or in an object store."""
 
 from __future__ import annotations
 
 import io
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -243,7 +244,9 @@ class CsvFiles:
         try:
             lines = io.StringIO(head.decode("utf-8-sig", "strict" if len(head) < 1 << 20 else "ignore"), newline="")
         except UnicodeDecodeError:
-            raise DataError(f"{place.name}: must be UTF-8, got another encoding: write it as UTF-8 or Parquet") from None
+            raise DataError(
+                f"{place.name}: must be UTF-8, got another encoding: write it as UTF-8 or Parquet"
+            ) from None
         return [lines.readline(), lines.readline()]
 
 
@@ -321,23 +324,28 @@ class DeltaFiles:
 
     @cached_property
     def _dataset(self) -> Any:
-        try:
+        with self._reading():
             return self._table.to_pyarrow_dataset()
-        except Exception as error:  # deltalake has no common base for what a reader does not support
-            raise DataError(f"{self.name}: the Delta table cannot be read: {without_secrets(str(error))[:300]}") from None
 
     @cached_property
     def _table(self) -> Any:
+        with self._reading() as deltalake:
+            return deltalake.DeltaTable(self.name)
+
+    @contextmanager
+    def _reading(self) -> Iterator[Any]:
+        """The package, if it is installed; its errors become ours."""
         try:
             import deltalake
+            from deltalake.exceptions import DeltaError
         except ImportError:
             raise InputError(
                 f"{self.name} is a Delta table and needs deltalake, got an installation without it: "
                 "pip install 'caribou-gnn[delta]'"
             ) from None
         try:
-            return deltalake.DeltaTable(self.name)
-        except (deltalake.exceptions.DeltaError, OSError, ValueError) as error:
+            yield deltalake
+        except (DeltaError, OSError, ValueError) as error:
             raise DataError(f"{self.name}: the Delta table cannot be read: {without_secrets(str(error))[:300]}") from None
 
 

@@ -157,7 +157,7 @@ def unique_ids(ids: np.ndarray, title: str, place: Place, findings: Findings | N
     if len(repeated):
         again = ids[repeated[0]]
         first = int(np.flatnonzero(ids == again)[0])
-        found.add(repeated_ids(title, place(int(repeated[0])), ids[repeated], first, len(repeated), flags))
+        found.add(repeated_ids(title, place(int(repeated[0])), list(ids[repeated]), first, len(repeated), flags))
     if len(empty) or len(repeated):
         return np.arange(len(ids))
     if all(_is_plain_number(cell) for cell in ids):
