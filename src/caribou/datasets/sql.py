@@ -137,7 +137,7 @@ class StreamedQuery:
             if self.memory is not None:
                 options["memory_limit"] = f"{self.memory}B"
             with _duckdb(file, self._flag, options) as connection:
-                reader = connection.execute(query).to_arrow_reader(size)
+                reader = connection.sql(query).to_arrow_reader(size)
                 any_rows = False
                 for batch in reader:
                     any_rows = True

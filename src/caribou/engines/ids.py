@@ -30,7 +30,6 @@ _PIECE = 1 << 18
 """Rows of a node table that are read together."""
 _WORDS = 16
 """So many words of 8 bytes of an id decide its bucket."""
-_PRIME = np.uint64(0x9E3779B97F4A7C15)
 
 
 def texts(column: Any, title: str, piece: Piece) -> Any:
@@ -356,9 +355,15 @@ def bucket_of(ids: Any, buckets: int) -> np.ndarray:
         there = left > 0
         word = words[np.where(there, start + 8 * k, 0)]
         cut = np.clip(8 - left, 0, 7).astype(np.uint64) * np.uint64(8)
-        mixed = np.where(there, (mixed ^ (word << cut)) * _PRIME, mixed)
-        mixed ^= mixed >> np.uint64(29)
-    return (mixed % np.uint64(buckets)).astype(np.int64)
+        mixed = np.where(there, _stirred(mixed ^ (word << cut)), mixed)
+    return (_stirred(mixed) % np.uint64(buckets)).astype(np.int64)
+
+
+def _stirred(words: np.ndarray) -> np.ndarray:
+    """Words in which every bit depends on all bits (the finaliser of SplitMix64)."""
+    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return words ^ (words >> np.uint64(31))
 
 
 def _table(**arrays: Any) -> Any:

@@ -200,8 +200,8 @@ class CsvFiles:
         from pyarrow import csv
 
         for place in self.places:
-            header = self._header(place)
-            _require_titles(place.name, header, titles)
+            _require_titles(place.name, self._header(place), titles)
+            parse = csv.ParseOptions(delimiter=self._sign(place), newlines_in_values=True)
             convert = csv.ConvertOptions(
                 include_columns=list(titles),
                 column_types=dict.fromkeys(titles, "string"),
@@ -214,7 +214,7 @@ class CsvFiles:
                 for batch in csv.open_csv(
                     stream,
                     read_options=csv.ReadOptions(use_threads=False, block_size=_BLOCK),
-                    parse_options=csv.ParseOptions(delimiter=self._sign(place), newlines_in_values=True),
+                    parse_options=parse,
                     convert_options=convert,
                 ):
                     for start in range(0, len(batch), size):
