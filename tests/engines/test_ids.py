@@ -96,7 +96,11 @@ def test_equal_ids_meet_in_one_bucket(cells: list[str | None], first: int) -> No
 
 
 def test_buckets_are_of_about_one_size() -> None:
-    for names in (map("acc-{:07d}".format, range(20_000)), map(str, range(20_000)), map("{:036d}".format, range(20_000))):
+    for names in (
+        map("acc-{:07d}".format, range(20_000)),
+        map(str, range(20_000)),
+        map("{:036d}".format, range(20_000)),
+    ):
         sizes = np.bincount(bucket_of(pa.array(list(names), pa.large_string()), 64), minlength=64)
         assert sizes.max() < 1.5 * sizes.mean()
 
@@ -137,7 +141,9 @@ def test_edges_with_unknown_ends_are_dropped_if_that_is_declared(tmp_path: Path,
     write(tmp_path, {**nodes, "a": [0.0, 1.0, 2.0]}, edges)
     assert mapped(tmp_path, drop_unknown_ids=True) == [(0, 1)]
     write(tmp_path, {**nodes, "a": [0.0, 1.0, 2.0]}, {"source": ["ANN", "BOB"], "target": ["BOB", "CID"]})
-    with pytest.raises(DataError, match=r"edges.parquet: row 1: edges must join ids of the node table, got none that does"):
+    with pytest.raises(
+        DataError, match=r"edges.parquet: row 1: edges must join ids of the node table, got none that does"
+    ):
         mapped(tmp_path, drop_unknown_ids=True)
 
 

@@ -346,7 +346,9 @@ class DeltaFiles:
         try:
             yield deltalake
         except (DeltaError, OSError, ValueError) as error:
-            raise DataError(f"{self.name}: the Delta table cannot be read: {without_secrets(str(error))[:300]}") from None
+            raise DataError(
+                f"{self.name}: the Delta table cannot be read: {without_secrets(str(error))[:300]}"
+            ) from None
 
 
 def _require_titles(name: str, there: Sequence[str], wanted: Sequence[str]) -> None:
