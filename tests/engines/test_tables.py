@@ -67,8 +67,8 @@ def test_a_folder_is_one_table_of_one_kind(tmp_path: Path) -> None:
     (tmp_path / "none").mkdir()
     with pytest.raises(DataError, match="at least one"):
         open_table(tmp_path / "none")
+    (tmp_path / "edges.txt").touch()
     with pytest.raises(DataError, match=r"edges.txt: must be a .npy, .parquet or .csv file"):
-        (tmp_path / "edges.txt").touch()
         open_table(tmp_path / "edges.txt")
 
 
