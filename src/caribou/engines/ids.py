@@ -246,19 +246,20 @@ class NumberedEdges:
         import pyarrow as pa
 
         rows, ids = self.lookup.bucket(0)
-        for batch in _grouped(self._texts(size), size):
+        for batch in _grouped(self._texts(max(1, size // 4)), size):
             ends = [batch.column(name).combine_chunks() for name in ("u", "v")]
             places = _places(pa.concat_arrays(ends), rows, ids)  # one table of the ids serves both ends
             u, v = places[: len(batch)], places[len(batch) :]
             for found, noted, cells in zip((u, v), unknown, ends, strict=True):
                 noted.note(batch.column("row").to_numpy(), found, cells)
+            del batch, ends, cells  # they need not wait in memory for the next group
             yield u, v
 
     def _on_disk(self, size: int, unknown: tuple[_Unknown, _Unknown]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """To the bucket of the source, and from there with its row number to the bucket of the target."""
         buckets = self.lookup.buckets
         with _Writers(self.folder, "sources", buckets) as writers:
-            for table in self._texts(size):
+            for table in self._texts(max(1, size // 4)):
                 writers.add(table, table.column("u").combine_chunks())
         with _Writers(self.folder, "targets", buckets) as writers:
             for bucket in range(buckets):
