@@ -7,7 +7,7 @@ JOBS   ?= auto
 TORCH_FROM ?=
 STAMP  := $(VENV)/.installed
 
-.PHONY: setup demo test test-fast lint format docs cli-reference settings-reference pictures result-pages report reproduce pack-records bench bench-methods browser-tools clean
+.PHONY: setup demo test test-fast lint format docs cli-reference settings-reference pictures result-pages report reproduce pack-records bench bench-methods browser-tools object-store clean
 
 setup: $(STAMP)
 
@@ -33,6 +33,10 @@ test-fast: setup
 # The accessibility check of pages in tests; they skip it without. Chromium comes from the system's packages.
 browser-tools:
 	npm install --silent --no-save --no-package-lock --ignore-scripts axe-core@4
+
+# A server of S3 for the tests, in an environment of its own: its packages want an older dateutil than ours.
+object-store:
+	test -x .object-store/bin/moto_server || { $(PYTHON) -m venv .object-store && .object-store/bin/pip install --quiet 'moto[server]==5.2.5'; }
 
 lint: setup
 	$(BIN)/ruff check .

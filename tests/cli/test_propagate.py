@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from caribou.cli import app
 from caribou.cli.propagate import parse_size
-from caribou.errors import DataError, InputError
+from caribou.errors import CaribouError, DataError, InputError
 from caribou.privacy.certificate import Certificate
 from caribou.privacy.ledger import Ledger
 from caribou.privacy.verify import verify
@@ -108,3 +108,82 @@ def test_sizes(text: str, size: int) -> None:
 def test_bad_sizes_are_named(text: str) -> None:
     with pytest.raises(InputError, match="memory must be a size"):
         parse_size(text)
+
+
+# -- tables, ids, queries and addresses -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def bank(tmp_path: Path) -> Path:
+    (tmp_path / "accounts.csv").write_text("account;segment;a;b\nann;x;1;0\nbob;y;0;1\n07;x;0.5;0.5\n")
+    (tmp_path / "transfers.csv").write_text("day,sender,receiver\n1,ann,bob\n2,bob,07\n3,bob,7\n")
+    return tmp_path
+
+
+TITLES = [word for role in ("id=account", "source=sender", "target=receiver") for word in ("--column", role)]
+
+
+def refused(*words: str) -> str:
+    result = CliRunner().invoke(app, ["propagate", *words, "--workers", "1", "--degree-floor", "2"])
+    assert isinstance(result.exception, CaribouError), result.output
+    return str(result.exception)
+
+
+def test_ids_of_tables_are_in_the_result(bank: Path) -> None:
+    out = bank / "e.parquet"
+    words = ["--edges", str(bank / "transfers.csv"), "--features", str(bank / "accounts.csv"), *TITLES]
+    words += ["--ignore", "segment", "--out", str(out)]
+    assert refused(*words) == (
+        f"{bank}/transfers.csv: row 3: column 'receiver' must hold an id of the node table, got '7'; give --drop-unknown-ids"
+    )
+    assert not list(bank.glob(".*"))
+    words += ["--drop-unknown-ids", "--workers", "1", "--degree-floor", "2"]
+    result = CliRunner().invoke(app, ["propagate", *words], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    frame = pd.read_parquet(out)
+    assert frame["node"].tolist() == ["ann", "bob", "07"]
+    assert list(frame.columns) == ["node", "x0", "x1"]
+
+
+def test_queries_instead_of_files(bank: Path) -> None:
+    out = bank / "e.parquet"
+    nodes = f"SELECT account AS id, a, b FROM read_csv('{bank}/accounts.csv', delim=';', all_varchar=true)"
+    nodes = nodes.replace("a, b", "a::double AS a, b::double AS b")
+    words = ["--sql-nodes", nodes, "--out", str(out)]
+    words += [
+        "--sql-edges",
+        f"SELECT sender, receiver FROM read_csv('{bank}/transfers.csv', all_varchar=true) WHERE day != '3'",
+    ]
+    result = CliRunner().invoke(
+        app, ["propagate", *words, "--workers", "1", "--degree-floor", "2"], catch_exceptions=False
+    )
+    assert result.exit_code == 0, result.output
+    assert pd.read_parquet(out)["node"].tolist() == ["ann", "bob", "07"]
+    assert refused(*words, "--edges", "x.npy") == "give either --edges FILE or --sql-edges SELECT, got both"
+    assert (
+        refused("--edges", "x.npy", "--out", str(out))
+        == "give either --features FILE or --sql-nodes SELECT, got neither"
+    )
+
+
+def test_what_tables_cannot_be_is_refused_with_the_flag(bank: Path) -> None:
+    accounts, transfers = str(bank / "accounts.csv"), str(bank / "transfers.csv")
+    out = ["--out", str(bank / "e.npy")]
+    assert "edges must have columns source and target" in refused("--edges", transfers, "--features", accounts, *out)
+    both = ["--edges", transfers, "--features", accounts, *out, *TITLES]
+    words = f"{accounts}: row 1: column 'segment' must hold numbers, got 'x'; give --ignore segment"
+    assert refused(*both, "--drop-unknown-ids") == words
+    assert "column must name the id, the source or the target here, got 'label'" in refused(
+        *both, "--column", "label=a"
+    )
+    assert "rules must name columns of the table, got 'no' (--ignore)" in refused(*both, "--ignore", "no")
+    assert "id column 'who' is missing" in refused(*both[:6], *TITLES[2:], "--column", "id=who")
+
+
+def test_an_address_with_a_key_is_refused_and_shown_nowhere(files: Path, caplog: pytest.LogCaptureFixture) -> None:
+    for address in ("s3://AKIA:hunter2@bank/edges", "s3://bank/edges.csv?secret_key=hunter2"):
+        words = ["--edges", address, "--features", str(files / "x.npy"), "--out", str(files / "e.npy")]
+        result = CliRunner().invoke(app, ["propagate", *words])
+        assert isinstance(result.exception, InputError)
+        assert "hunter2" not in str(result.exception) + result.output + caplog.text
+    assert {path.name for path in files.iterdir()} == {"edges.npy", "x.npy"}

@@ -16,9 +16,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from caribou.datasets.sql import StreamedQuery
 from caribou.engines import pipeline as module
 from caribou.engines.blocks import Layout, StateFile
 from caribou.engines.pipeline import Request, release_files
+from caribou.engines.sources import SourceRules
 from caribou.errors import BudgetExceeded, CaribouError, DataError, InputError, LedgerError, RunError
 from caribou.mechanisms.noise_source import RunKey
 from caribou.privacy.budget import Budget
@@ -439,3 +441,154 @@ def test_fifty_releases_do_not_grow(tables: Tables) -> None:
         release_and_take(request)
     assert (leftovers(tables), _open_files(), threading.active_count()) == before
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < memory + 30_000  # kB
+
+
+# -- sources: the same graph from wherever it comes -----------------------------------------------------------------------
+
+NAMES = [f"acc-{(k * 7919) % NODES:05d}" for k in range(NODES)]
+
+
+def written(tables: Tables, names: list[Any]) -> dict[str, tuple[Any, Any]]:
+    """The graph of the tables in every kind of source, nodes called by these names."""
+    import duckdb
+    import fsspec
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+    from deltalake import write_deltalake
+    from pyarrow import csv
+
+    ids = pa.array(names)
+    features = {f"x{k:02d}": column for k, column in enumerate(tables.features.T)}
+    edges = pa.table(
+        {"source": ids.take(pa.array(tables.pairs[:, 0])), "target": ids.take(pa.array(tables.pairs[:, 1]))}
+    )
+    nodes = pa.table({"id": ids, **features})
+    folder = tables.folder / "sources"
+    for part in range(2):
+        (folder / f"{part}").mkdir(parents=True)
+    for name, table in (("edges", edges), ("nodes", nodes)):
+        pq.write_table(table, folder / f"{name}.parquet")
+        csv.write_csv(table, folder / f"{name}.csv")
+        fsspec.filesystem("memory").pipe(f"/graph/{name}.csv", (folder / f"{name}.csv").read_bytes())
+    write_deltalake(folder / "delta", nodes)
+    half = len(edges) // 2
+    pq.write_table(edges.slice(half), folder / "0/e.parquet")
+    pq.write_table(edges.slice(0, half), folder / "0/f.parquet")
+    with duckdb.connect(str(folder / "graph.duckdb")) as database:
+        database.execute(f"CREATE TABLE nodes AS FROM '{folder}/nodes.parquet'")
+        database.execute(f"CREATE TABLE edges AS FROM '{folder}/edges.parquet'")
+    queries = [StreamedQuery(f"FROM {word}", str(folder / "graph.duckdb"), word) for word in ("edges", "nodes")]
+    return {
+        "parquet": (folder / "edges.parquet", folder / "nodes.parquet"),
+        "folder": (folder / "0", folder / "nodes.csv"),
+        "csv": (folder / "edges.csv", folder / "nodes.csv"),
+        "memory": ("memory://graph/edges.csv", "memory://graph/nodes.csv"),
+        "delta": (f"file://{folder}/edges.parquet", folder / "delta"),
+        "duckdb": (queries[0], queries[1]),
+    }
+
+
+@pytest.mark.parametrize("buckets", [1, 5])
+def test_every_source_gives_the_same_bytes_and_the_same_fingerprint(
+    tables: Tables, buckets: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import pyarrow.parquet as pq
+
+    monkeypatch.setattr(module.NodeIds, "buckets", lambda self, memory: buckets)
+    contents, prepare = [], module.prepare
+
+    def noted(*tables: Any, **how: Any) -> Any:
+        contents.append(prepare(*tables, **how))
+        return contents[-1]
+
+    monkeypatch.setattr(module, "prepare", noted)
+    plain = tables.request("plain.npy")
+    release_files(plain, new_key=seeded)
+    sources = written(tables, NAMES)
+    chosen = sources if buckets == 1 else {"csv": sources["csv"]}
+    results = set()
+    for name, (edges, features) in chosen.items():
+        request = dataclasses.replace(tables.request(f"{name}.parquet"), edges=edges, features=features)
+        release_files(request, new_key=seeded)
+        results.add(request.out.read_bytes())
+        assert leftovers(tables) & {f".{name}.parquet.work"} == set()
+    assert len(results) == 1
+    assert {prepared.content for prepared in contents} == {contents[0].content}, (
+        "what a ledger's fingerprint is made of"
+    )
+    table = pq.read_table(tables.folder / "csv.parquet")
+    assert table["node"].to_pylist() == NAMES
+    rows = np.stack([column.to_numpy() for column in table.columns[1:]], axis=1)
+    assert np.array_equal(rows, np.load(plain.out))
+
+
+def test_row_numbers_from_every_source_are_the_plain_arrays(tables: Tables) -> None:
+    release_files(tables.request("plain.parquet"), new_key=seeded)
+    sources = written(tables, list(range(NODES)))
+    for name in ("folder", "csv", "duckdb"):
+        edges, features = sources[name]
+        request = dataclasses.replace(tables.request(f"{name}.parquet"), edges=edges, features=features)
+        release_files(request, new_key=seeded)
+        assert request.out.read_bytes() == (tables.folder / "plain.parquet").read_bytes(), name
+
+
+def test_a_killed_run_with_ids_is_finished_with_the_same_bytes(tables: Tables) -> None:
+    edges, features = written(tables, NAMES)["duckdb"]
+    whole, half = (
+        dataclasses.replace(tables.request(name, engine="outofcore"), edges=edges, features=features)
+        for name in ("whole.parquet", "half.parquet")
+    )
+    release_files(whole, new_key=seeded)
+    killed(lambda: release_files(half, new_key=seeded, progress=dying_in(2)))
+    kept = {path.suffix for path in half.work.iterdir()}
+    assert stat.S_IMODE(half.work.stat().st_mode) == 0o700
+    assert not kept & {".bucket", ".parquet"}, "copies of the tables are gone"
+    changed = dataclasses.replace(half, rules=SourceRules(drop_unknown_ids=True))
+    with pytest.raises(RunError, match="another rules"):
+        release_files(changed)
+    ids = half.work / "node.ids"
+    stored = ids.read_bytes()
+    ids.write_bytes(stored.replace(b"acc-00000", b"acc-99999"))
+    with pytest.raises(RunError, match="the ids are not those of the interrupted run"):
+        release_files(half)
+    ids.write_bytes(stored)
+    assert release_files(half).resumed_at == 1
+    assert half.out.read_bytes() == whole.out.read_bytes()
+    assert not half.work.exists()
+
+
+def test_a_run_is_not_finished_with_another_object(tables: Tables) -> None:
+    import fsspec
+
+    edges, features = written(tables, NAMES)["memory"]
+    request = dataclasses.replace(tables.request(engine="outofcore"), edges=edges, features=features)
+    killed(lambda: release_files(request, progress=dying_in(2)))
+    memory = fsspec.filesystem("memory")
+    content = memory.cat("/graph/edges.csv")
+    memory.pipe("/graph/edges.csv", content)
+    with pytest.raises(RunError, match="another inputs"):
+        release_files(request)
+
+
+def test_unknown_ids_leave_nothing_behind(tables: Tables) -> None:
+    edges, features = written(tables, NAMES)["csv"]
+    with open(edges, "a") as file:
+        file.write("acc-00001,zoe\n")
+    before = leftovers(tables)
+    request = dataclasses.replace(tables.request(), edges=edges, features=features)
+    with pytest.raises(
+        DataError, match=rf"edges.csv: row {len(tables.pairs) + 1}: column 'target' must hold an id .*'zoe'"
+    ):
+        release_files(request)
+    assert leftovers(tables) == before
+    release_files(dataclasses.replace(request, rules=SourceRules(drop_unknown_ids=True)))
+
+
+def test_a_query_that_changes_between_two_readings_is_refused(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
+    edges, features = written(tables, NAMES)["duckdb"]
+    request = dataclasses.replace(tables.request(), edges=edges, features=features)
+    count = StreamedQuery.count
+    monkeypatch.setattr(StreamedQuery, "count", lambda self: count(self) + (self.word == "nodes"))
+    with pytest.raises(DataError, match=rf"must give the same rows twice, got {NODES + 1} and then {NODES}"):
+        release_files(request)
+    assert not request.work.exists()

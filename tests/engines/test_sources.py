@@ -15,6 +15,8 @@ from caribou.engines.sources import EdgeTable, FeatureTable
 from caribou.errors import DataError
 from engines_support import COLUMNS, NODES, Tables
 
+NO_IDS = "edges must be a column of integers where the node table has no id column"
+
 
 def test_parquet_and_transposed_npy_are_the_same_edges(tables: Tables, tmp_path: Path) -> None:
     u, v = tables.pairs.T
@@ -105,8 +107,8 @@ def test_ends_that_are_no_whole_numbers_are_named_by_row(tmp_path: Path) -> None
     for name, ends, words in (
         ("c", [0, 1, 2, None], "c.parquet: row 3 (from 0): edges must be whole numbers, got an empty cell"),
         ("d", [0.0, 1.0, 2.5, 3.0], "d.parquet: row 2 (from 0): edges must be whole numbers, got 2.5"),
-        ("e", [4.0, 3.0, 2.0, 1.0], "e.parquet: edges must be a column of integers, got double"),
-        ("f", ["ann", "bob", "cid", "dan"], "f.parquet: edges must be a column of integers, got string"),
+        ("e", [4.0, 3.0, 2.0, 1.0], f"e.parquet: {NO_IDS}, got double (--column id=TITLE)"),
+        ("f", ["ann", "bob", "cid", "dan"], f"f.parquet: {NO_IDS}, got string (--column id=TITLE)"),
     ):
         pq.write_table(pa.table({"source": [0, 1, 2, 3], "target": ends}), tmp_path / f"{name}.parquet")
         assert refused(f"{name}.parquet") == words

@@ -14,6 +14,8 @@ import typer
 from caribou.errors import InputError
 
 if TYPE_CHECKING:
+    from caribou.engines.sources import SourceRules
+    from caribou.engines.tables import Source
     from caribou.graph import Graph
     from caribou.graph.column_rules import ColumnRules
     from caribou.graph.frames import Reading
@@ -52,6 +54,36 @@ DegreeCap = Annotated[int | None, typer.Option(help="Cut degrees to M (node leve
 DeclaredDegree = Annotated[
     int | None,
     typer.Option(help="Node level: the headline epsilon is for nodes up to this degree (default: the cap, else all)."),
+]
+DropUnknownIds = Annotated[
+    bool, typer.Option("--drop-unknown-ids", help="Tables: leave out edges with an end that is in no row of nodes.")
+]
+Ignore = Annotated[
+    list[str] | None, typer.Option("--ignore", metavar="COLUMN", help="Tables: a column of nodes that is not read.")
+]
+Separator = Annotated[
+    str | None,
+    typer.Option(
+        "--separator",
+        metavar="SIGN",
+        help="CSV: the sign between cells, or tab (default: as the line of titles shows).",
+    ),
+]
+SqlEdges = Annotated[
+    str | None, typer.Option("--sql-edges", metavar="SELECT", help="The edge table as a query, instead of a file.")
+]
+SqlNodes = Annotated[
+    str | None, typer.Option("--sql-nodes", metavar="SELECT", help="The node table as a query, with --sql-edges.")
+]
+Database = Annotated[
+    str | None,
+    typer.Option(
+        "--db",
+        envvar="CARIBOU_DB",
+        show_envvar=True,
+        metavar="DATABASE",
+        help="Where queries run: a file of DuckDB or SQLite, or postgresql://... (default: DuckDB on files that they name).",
+    ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on stdout, everything else on stderr.")]
 
@@ -188,12 +220,8 @@ class TableOptions:
             help="Tables: a word of labels or categories that is read as another one: FRAUD=fraud; may be repeated.",
         ),
     ] = None
-    drop_unknown_ids: Annotated[
-        bool, typer.Option("--drop-unknown-ids", help="Tables: leave out edges with an end that is in no row of nodes.")
-    ] = False
-    ignore: Annotated[
-        list[str] | None, typer.Option("--ignore", metavar="COLUMN", help="Tables: a column of nodes that is not read.")
-    ] = None
+    drop_unknown_ids: DropUnknownIds = False
+    ignore: Ignore = None
     category: Annotated[
         list[str] | None,
         typer.Option(
@@ -238,36 +266,16 @@ class TableOptions:
             help="Tables: the decimal mark of numbers in text, a comma or a point; with a comma 1.234,5 is 1234.5.",
         ),
     ] = None
-    separator: Annotated[
-        str | None,
-        typer.Option(
-            "--separator",
-            metavar="SIGN",
-            help="CSV: the sign between cells, or tab (default: as the line of titles shows).",
-        ),
-    ] = None
+    separator: Separator = None
     encoding: Annotated[
         str | None,
         typer.Option(
             "--encoding", metavar="NAME", help="CSV: the encoding of files that are not UTF-8, such as latin-1."
         ),
     ] = None
-    sql_edges: Annotated[
-        str | None, typer.Option("--sql-edges", metavar="SELECT", help="The edge table as a query, instead of --graph.")
-    ] = None
-    sql_nodes: Annotated[
-        str | None, typer.Option("--sql-nodes", metavar="SELECT", help="The node table as a query, with --sql-edges.")
-    ] = None
-    db: Annotated[
-        str | None,
-        typer.Option(
-            "--db",
-            envvar="CARIBOU_DB",
-            show_envvar=True,
-            metavar="DATABASE",
-            help="Where queries run: a file of DuckDB or SQLite, or postgresql://... (default: DuckDB on files that they name).",
-        ),
-    ] = None
+    sql_edges: SqlEdges = None
+    sql_nodes: SqlNodes = None
+    db: Database = None
 
     @property
     def is_sql(self) -> bool:
@@ -297,6 +305,71 @@ class TableOptions:
             decimal=self.decimal,
             separator=self.separator,
             encoding=self.encoding,
+        )
+
+
+@dataclass(frozen=True)
+class SourceOptions:
+    """Tables that are read in pieces: where they are, or the queries that they come from, and how they are read."""
+
+    edges: Annotated[
+        str | None,
+        typer.Option(
+            help="Pairs of ids or of row numbers: .npy, .parquet, .csv, a folder of them, a Delta table; a path or s3://..., "
+            "gs://...",
+            show_default=False,
+        ),
+    ] = None
+    features: Annotated[
+        str | None,
+        typer.Option(help="One row per node, of the same kinds; with a column of ids, or without.", show_default=False),
+    ] = None
+    column: Annotated[
+        list[str] | None,
+        typer.Option(help="A column with another title than the default, ROLE=TITLE: id, source or target."),
+    ] = None
+    drop_unknown_ids: DropUnknownIds = False
+    ignore: Ignore = None
+    separator: Separator = None
+    sql_edges: SqlEdges = None
+    sql_nodes: SqlNodes = None
+    db: Database = None
+
+    def sources(self, memory: int | None = None) -> tuple[Source, Source]:
+        """Edges and nodes. ``memory``: of the whole process; a database may use a quarter of it."""
+        from caribou.datasets.sql import StreamedQuery
+
+        found: list[Source] = []
+        for flag, place, word, query in (
+            ("edges", self.edges, "edges", self.sql_edges),
+            ("features", self.features, "nodes", self.sql_nodes),
+        ):
+            if (place is None) == (query is None):
+                got = "neither" if place is None else "both"
+                raise InputError(f"give either --{flag} FILE or --sql-{word} SELECT, got {got}")
+            if query is not None:
+                found.append(StreamedQuery(query, self.db, word, None if memory is None else memory // 4))
+            elif place is not None:
+                found.append(place if "://" in place else Path(place))
+        return found[0], found[1]
+
+    def rules(self) -> SourceRules:
+        """How the tables are read."""
+        from caribou.engines.sources import SourceRules
+        from caribou.graph.column_rules import ColumnRules
+
+        titles = column_titles(self.column or ())
+        other = sorted(set(titles) - {"id_column", "source_column", "target_column"})
+        if other:
+            role = other[0].removesuffix("_column")
+            raise InputError(f"column must name the id, the source or the target here, got {role!r} (--column)")
+        return SourceRules(
+            id=titles.get("id_column"),
+            source=titles.get("source_column"),
+            target=titles.get("target_column"),
+            ignore=tuple(self.ignore or ()),
+            separator=ColumnRules(separator=self.separator).separator,
+            drop_unknown_ids=self.drop_unknown_ids,
         )
 
 

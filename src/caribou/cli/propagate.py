@@ -19,6 +19,7 @@ from caribou.cli.options import (
     DegreeCap,
     DegreeFloor,
     LedgerOptions,
+    SourceOptions,
     warn_of_no_edges,
     with_option_groups,
 )
@@ -33,8 +34,7 @@ _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 @with_option_groups
 def propagate(
     *,
-    edges: Annotated[Path, typer.Option(help="Pairs of row numbers: .npy, .parquet, or a folder of .parquet files.")],
-    features: Annotated[Path, typer.Option(help="One row per node: .npy, .parquet, or a folder of .parquet files.")],
+    sources: SourceOptions,
     out: Annotated[Path, typer.Option(help="Write X^(K) to this new file: .parquet or .npy.")],
     unit: Annotated[str, typer.Option(help="What is protected: edge or node.")] = "edge",
     epsilon: Annotated[float, typer.Option(help="Epsilon of the release.")] = 4.0,
@@ -60,7 +60,10 @@ def propagate(
     ] = None,
     name: Annotated[
         str | None,
-        typer.Option(help="Name of the data set in the ledger (default: the edge file's name).", show_default=False),
+        typer.Option(
+            help="Name of the data set in the ledger (default: that of the edge file or the database).",
+            show_default=False,
+        ),
     ] = None,
     ledger: LedgerOptions,
     discard: Annotated[
@@ -68,7 +71,7 @@ def propagate(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Release private embeddings of a graph in files, in memory, out of core or on a cluster.
+    """Release private embeddings of a graph in files or tables, in memory, out of core or on a cluster.
 
     The certificate is written beside OUT. An interrupted run is finished by the same command, with the same noise and charged
     once; until then its private folder lies beside OUT.
@@ -77,8 +80,11 @@ def propagate(
     """
     from caribou.engines.pipeline import Request, release_files
     from caribou.engines.sources import EdgeTable
+    from caribou.engines.tables import name_of
     from caribou.privacy.budget import Budget
 
+    size = None if memory is None else parse_size(memory)
+    edges, features = sources.sources(size)
     request = Request(
         edges=edges,
         features=features,
@@ -93,16 +99,17 @@ def propagate(
         declared_degree=declared_degree,
         seed=seed,
         engine=engine,
-        memory=None if memory is None else parse_size(memory),
+        memory=size,
         workers=os.cpu_count() or 1 if workers is None else workers,
         address=address,
-        name=name or edges.stem,
+        name=name or name_of(edges),
+        rules=sources.rules(),
     )
     if discard:
         _discard(request)
         return
     noted = ledger.noted()
-    warn_of_no_edges(EdgeTable.open(edges).count, edges)
+    warn_of_no_edges(EdgeTable.has_rows(edges, request.rules), str(edges))
     try:
         with _round_progress(request.hops) as report:
             replaced = ledger.replace_fingerprint

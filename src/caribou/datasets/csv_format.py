@@ -82,12 +82,23 @@ def _not_utf_8(path: Path) -> tuple[int, bytes] | None:
 
 
 def _separator(path: Path, encoding: str, findings: Findings) -> str:
-    """The sign that gives the first two lines the same number of cells, and most of them; of equal ones the comma."""
     try:
         with open(path, encoding=encoding, newline="") as file:
             lines = [line for line in (file.readline(_CHUNK), file.readline(_CHUNK)) if line.strip()]
     except (UnicodeError, LookupError):
         return SEPARATORS[0]  # the reader says what is wrong
+    best = likely_separator(lines)
+    words = f"{path}: cells are separated by {separator_word(best)!r}, as the line of titles shows"
+    findings.note(Finding.SEPARATOR, words, int(best != SEPARATORS[0]), ("--separator SIGN",))
+    return best
+
+
+def likely_separator(lines: list[str]) -> str:
+    """The sign that gives the first lines of a file the same number of cells, and most of them; of equal ones the comma.
+
+    >>> likely_separator(["a;b", "1,5;2"])
+    ';'
+    """
     best, most = SEPARATORS[0], 0
     for sign in SEPARATORS:
         sizes = _sizes(lines, sign)
@@ -96,8 +107,6 @@ def _separator(path: Path, encoding: str, findings: Findings) -> str:
     if most <= 1:
         # no sign divides both lines alike: a row may be damaged, and the titles decide
         best = max(SEPARATORS, key=lambda sign: max(_sizes(lines[:1], sign), default=0))
-    words = f"{path}: cells are separated by {separator_word(best)!r}, as the line of titles shows"
-    findings.note(Finding.SEPARATOR, words, int(best != SEPARATORS[0]), ("--separator SIGN",))
     return best
 
 

@@ -9,7 +9,10 @@ from __future__ import annotations
 import os
 import re
 import sqlite3
-from collections.abc import Iterable
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlsplit
@@ -52,6 +55,133 @@ def read_queries(
         for word, query in (("edges", edges), ("nodes", nodes))
     ]
     return read_frames(tables[0], tables[1], titles, name or _name(database), classes, rules, unit)
+
+
+@dataclass(frozen=True)
+class StreamedQuery:
+    """A query whose rows are read in pieces and never held whole: of DuckDB or SQLite.
+
+    ``word``: edges or nodes, for messages. ``memory``: bytes that DuckDB may use; it spills to a private folder that is removed.
+    Two readings may give rows in two orders, unless the query says ORDER BY.
+    """
+
+    text: str
+    database: str | None
+    word: str
+    memory: int | None = None
+
+    def __post_init__(self) -> None:
+        if not self.text.strip():
+            raise _empty_query(self._flag)
+
+    def __str__(self) -> str:
+        return f"{self.word} query"
+
+    @property
+    def _flag(self) -> str:
+        return f"--sql-{self.word}"
+
+    @property
+    def name(self) -> str:
+        """Of the graph: that of the database."""
+        return _name(self.database)
+
+    def stamp(self) -> list[Any]:
+        """The text, and the database by size and time of change. What other files a text names is not known."""
+        found: list[Any] = [str(self), self.text, shown_database(self.database)]
+        if self.database is not None and not _is_server(self.database):
+            try:
+                status = os.stat(self.database)
+            except OSError as error:
+                raise _no_database(self.database, error) from None
+            found += [status.st_size, status.st_mtime_ns]
+        return found
+
+    def count(self) -> int:
+        """How many rows it has."""
+        (batch,) = self._batches(f"SELECT count(*) AS n FROM (\n{self._inner}\n) AS rows_of_query", 1)
+        return int(batch.column(0)[0].as_py())
+
+    def titles(self) -> list[str]:
+        """Titles of its columns."""
+        # a piece without rows still has its titles
+        return list(next(self._batches(f"SELECT * FROM (\n{self._inner}\n) AS rows_of_query LIMIT 0", 1)).schema.names)
+
+    def batches(self, size: int, titles: Iterable[str]) -> Iterator[Any]:
+        """Some columns, in record batches of at most ``size`` rows."""
+        quoted = ", ".join('"' + title.replace('"', '""') + '"' for title in titles)
+        return self._batches(f"SELECT {quoted} FROM (\n{self._inner}\n) AS rows_of_query", size)
+
+    @property
+    def _inner(self) -> str:
+        return self.text.strip().rstrip(";")
+
+    def _batches(self, query: str, size: int) -> Iterator[Any]:
+        if self.database is None:
+            return self._of_duckdb(None, query, size)
+        if _is_server(self.database):
+            raise InputError(
+                f"db must be a database of DuckDB or SQLite where rows are read in pieces, got "
+                f"{shown_database(self.database)}: write the tables to Parquet first (--db)"
+            )
+        file, head = Path(self.database), _head(self.database)
+        if head == _SQLITE:
+            return self._of_sqlite(file, query, size)
+        if head[8:12] == _DUCKDB:
+            return self._of_duckdb(file, query, size)
+        raise _other_database(self.database)
+
+    def _of_duckdb(self, file: Path | None, query: str, size: int) -> Iterator[Any]:
+        with tempfile.TemporaryDirectory(prefix="caribou-") as spill:
+            options: dict[str, Any] = {"temp_directory": spill}
+            if self.memory is not None:
+                options["memory_limit"] = f"{self.memory}B"
+            with _duckdb(file, self._flag, options) as connection:
+                reader = connection.sql(query).to_arrow_reader(size)
+                any_rows = False
+                for batch in reader:
+                    any_rows = True
+                    yield batch
+                if not any_rows:
+                    yield _empty_batch(reader.schema)
+
+    def _of_sqlite(self, file: Path, query: str, size: int) -> Iterator[Any]:
+        import pyarrow as pa
+
+        with _sqlite(file, self._flag) as connection:
+            cursor = connection.execute(query)
+            titles = [str(entry[0]) for entry in cursor.description]
+            any_rows = False
+            while rows := cursor.fetchmany(size):
+                any_rows = True
+                yield pa.RecordBatch.from_arrays(
+                    [
+                        _cells(column, title, self)
+                        for column, title in zip(zip(*rows, strict=True), titles, strict=True)
+                    ],
+                    titles,
+                )
+            if not any_rows:
+                yield _empty_batch(pa.schema([(title, pa.null()) for title in titles]))
+
+
+def _empty_batch(schema: Any) -> Any:
+    import pyarrow as pa
+
+    return pa.RecordBatch.from_arrays([pa.array([], type=field.type) for field in schema], schema=schema)
+
+
+def _cells(column: tuple[Any, ...], title: str, query: StreamedQuery) -> Any:
+    """Cells of SQLite, whose columns may mix types: numbers and text together are text."""
+    import pyarrow as pa
+
+    kinds = {type(cell) for cell in column} - {type(None)}
+    if not kinds <= {int, float, str}:
+        other = min(kind.__name__ for kind in kinds - {int, float, str})
+        raise DataError(f"{query}: column {title!r} must hold numbers or text, got {other}")
+    if str in kinds and len(kinds) > 1:
+        return pa.array([None if cell is None else str(cell) for cell in column])
+    return pa.array(column)
 
 
 def shown_database(database: str | None) -> str:
@@ -99,46 +229,64 @@ def _name(database: str | None) -> str:
 def _rows(database: str | None, query: str, flag: str) -> Any:
     """The rows of a query as a frame."""
     if not query.strip():
-        raise InputError(f'{flag[2:]} must be a query, got an empty one ({flag} "SELECT ...")')
+        raise _empty_query(flag)
     if database is None:
         return _duckdb_rows(None, query, flag)
     if _is_server(database):
         return _server_rows(database, query, flag)
-    file = Path(database)
-    try:
-        with open(file, "rb") as opened:
-            head = opened.read(16)
-    except OSError as error:
-        raise DataError(f"db must be a file that can be read, got {database!r}: {error.strerror} (--db)") from None
+    file, head = Path(database), _head(database)
     if head == _SQLITE:
         return _sqlite_rows(file, query, flag)
     if head[8:12] == _DUCKDB:
         return _duckdb_rows(file, query, flag)
-    raise DataError(f"db must be a database of DuckDB or SQLite, or postgresql://..., got {database!r} (--db)")
+    raise _other_database(database)
+
+
+def _head(database: str) -> bytes:
+    """The first bytes of a database file, which tell its kind."""
+    try:
+        with open(database, "rb") as opened:
+            return opened.read(16)
+    except OSError as error:
+        raise _no_database(database, error) from None
 
 
 def _duckdb_rows(file: Path | None, query: str, flag: str) -> Any:
+    with _duckdb(file, flag, {}) as connection:
+        result = connection.sql(query)
+        if result is None:
+            raise _no_rows(flag, query)
+        return result.to_arrow_table()
+
+
+@contextmanager
+def _duckdb(file: Path | None, flag: str, options: dict[str, Any]) -> Iterator[Any]:
+    """A connection that cannot write; its errors become ours."""
     try:
         import duckdb
     except ImportError:
         raise InputError(f"db needs DuckDB, got an installation without it: {_EXTRA}") from None
     try:
         # an extension is never fetched: the machine of a bank has no way out, and private data must have none
-        options: dict[str, Any] = {"autoinstall_known_extensions": "false"}
-        with duckdb.connect(str(file or ":memory:"), read_only=file is not None, config=options) as connection:
-            result = connection.sql(query)
-            if result is None:
-                raise _no_rows(flag, query)
-            return result.to_arrow_table()
+        config: dict[str, Any] = {"autoinstall_known_extensions": "false", **options}
+        with duckdb.connect(str(file or ":memory:"), read_only=file is not None, config=config) as connection:
+            yield connection
     except duckdb.Error as error:
         raise _failed(flag, error, ()) from None
 
 
 def _sqlite_rows(file: Path, query: str, flag: str) -> Any:
+    with _sqlite(file, flag) as connection:
+        return _fetched(connection.execute(query), flag, query)
+
+
+@contextmanager
+def _sqlite(file: Path, flag: str) -> Iterator[sqlite3.Connection]:
+    """A connection that cannot write; its errors become ours."""
     try:
         connection = sqlite3.connect(f"file:{quote(str(file.absolute()))}?mode=ro", uri=True)
         try:
-            return _fetched(connection.execute(query), flag, query)
+            yield connection
         finally:
             connection.close()
     except (sqlite3.Error, sqlite3.Warning) as error:
@@ -176,6 +324,18 @@ def _fetched(cursor: Any, flag: str, query: str) -> Any:
     rows = cursor.fetchall()
     frame = pd.DataFrame([tuple(row) for row in rows], columns=range(len(titles)), dtype=object)
     return frame.set_axis(titles, axis=1)
+
+
+def _empty_query(flag: str) -> InputError:
+    return InputError(f'{flag[2:]} must be a query, got an empty one ({flag} "SELECT ...")')
+
+
+def _no_database(database: str, error: OSError) -> DataError:
+    return DataError(f"db must be a file that can be read, got {database!r}: {error.strerror} (--db)")
+
+
+def _other_database(database: str) -> DataError:
+    return DataError(f"db must be a database of DuckDB or SQLite, or postgresql://..., got {database!r} (--db)")
 
 
 def _no_rows(flag: str, query: str) -> InputError:

@@ -67,17 +67,22 @@ def _header(path: Path, how: CsvFormat) -> list[str]:
 def _csv_header(path: Path, how: CsvFormat) -> list[str]:
     with open(path, encoding=how.encoding, newline="") as file:
         titles = next(csv.reader(file, delimiter=how.separator), [])
+    require_line_of_titles(path, titles, how.separator)
+    return titles
+
+
+def require_line_of_titles(path: object, titles: list[str], separator: str) -> None:
+    """The first line of a CSV file must hold titles: with another separator, or without them, cells would be lost."""
     sign = re.search(r"[,;\t|]", titles[0]) if len(titles) == 1 else None
     if sign:
         raise DataError(
-            f"{path}: the first line must hold the column titles separated by {separator_word(how.separator)!r}, got "
+            f"{path}: the first line must hold the column titles separated by {separator_word(separator)!r}, got "
             f"{_listed(titles)}; give --separator {columns.quoted(separator_word(sign[0]))}"
         )
     if any(not title.strip() for title in titles):
         raise DataError(f"{path}: the first line must hold the column titles, got an empty one at {_listed(titles)}")
     if titles and all(re.fullmatch(r"\s*[-+]?[0-9.]+\s*", title) for title in titles):
         raise DataError(f"{path}: the first line must hold the column titles, got numbers: {_listed(titles)}")
-    return titles
 
 
 def _parquet_header(path: Path) -> list[str]:

@@ -28,7 +28,7 @@ from caribou.engines.blocks import RETIRED
 from caribou.errors import InputError, RunError
 from caribou.mechanisms.noise_source import RunKey
 
-FORMAT = 3
+FORMAT = 4
 STAGES = ("preparing", "prepared", "charging", "running", "released")
 
 

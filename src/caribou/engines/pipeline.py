@@ -18,9 +18,11 @@ from caribou._validate import integer, one_of
 from caribou.engines import kernels
 from caribou.engines.blocks import BlockFiles, Layout, regrouped
 from caribou.engines.folder import WorkFolder
+from caribou.engines.ids import NodeIds, with_row_numbers
 from caribou.engines.preparation import Memory, joined_digest, prepare, sums_of_start
 from caribou.engines.rounds import Progress, Runner, mean_of, steps_of
-from caribou.engines.sources import EdgeTable, FeatureTable
+from caribou.engines.sources import USUAL, EdgeTable, FeatureTable, SourceRules
+from caribou.engines.tables import Source, identity_of, stamp_of
 from caribou.errors import InputError, RunError
 from caribou.mechanisms.noise_source import BlockNoise, RunKey
 from caribou.privacy.budget import Budget, warn_of_large_delta
@@ -39,14 +41,15 @@ ROW_GROUP = 1 << 16
 
 @dataclass(frozen=True)
 class Request:
-    """What is to be released, from which files, under which promise, by which engine.
+    """What is to be released, from which sources, under which promise, by which engine.
 
     ``contraction``, ``alpha1`` and ``beta`` as in `ContractiveGraphLayer`; floor and cap as in `Bounds`. ``memory``: bytes for
     the whole process (out of core); ``workers``: threads, or actors of ``address``. ``name``: of the data set, in the ledger.
+    ``rules``: how tables are read.
     """
 
-    edges: Path
-    features: Path
+    edges: Source
+    features: Source
     out: Path
     budget: Budget
     hops: int
@@ -62,6 +65,7 @@ class Request:
     workers: int = 1
     address: str | None = None
     name: str = "graph"
+    rules: SourceRules = USUAL
 
     def __post_init__(self) -> None:
         one_of(ENGINES, engine=self.engine)
@@ -89,7 +93,7 @@ class Request:
 
     def identity(self) -> dict[str, Any]:
         """What a resumed run must have in common with the one that was interrupted."""
-        inputs = [(str(path.absolute()), _stamp(path)) for path in (self.edges, self.features)]
+        inputs = [(identity_of(source), stamp_of(source)) for source in (self.edges, self.features)]
         layer = (self.hops, self.contraction, self.alpha1, self.beta)
         numbers = (*layer, self.degree_floor, self.degree_cap, self.declared_degree, self.seed)
         return {
@@ -99,6 +103,7 @@ class Request:
             "parameters": list(numbers),
             "engine": [self.engine, self.memory],
             "name": self.name,
+            "rules": {**vars(self.rules), "ignore": list(self.rules.ignore)},
             "loops": kernels.name(),
         }
 
@@ -167,7 +172,8 @@ def release_files(
     folder keeps only what is needed to finish; it is removed with the release, and when it fails before anything was charged. A
     ``ledger`` that is given by its path and is not there is made when something is charged in it, not before.
     """
-    edges, features = EdgeTable.open(request.edges), FeatureTable.open(request.features)
+    edges = EdgeTable.open(request.edges, request.rules)
+    features = FeatureTable.open(request.features, request.rules)
     calibrated = _calibrated(request, features)
     memory = Memory(request.memory)
     if ledger is not None:
@@ -293,11 +299,13 @@ def _prepared(
         _require_unchanged(files, folder)
         return files
     layout = memory.layout(features.nodes, features.columns, edges.count)
-    _check_space(request, layout, edges.count, folder.path)
+    features = features.fixed(folder.path)
+    ids = NodeIds.stored(features, folder.path)
+    _check_space(request, layout, edges.count, folder.path, ids, memory)
     files = BlockFiles(folder.path, layout)
     bounds = calibrated.sensitivity.bounds
     prepared = prepare(
-        edges,
+        with_row_numbers(edges, features, ids, folder.path, memory, request.rules),
         features,
         files,
         degree_floor=bounds.degree_floor,
@@ -308,8 +316,19 @@ def _prepared(
     x0, start = (files.state(name).digest().hex() for name in ("x0", "round-0"))
     digests = {"blocks": prepared.blocks.hex(), "x0": x0, "start": start, "state": start}
     content = [part.hex() for part in prepared.content]
-    folder.update(stage="prepared", layout=vars(layout), content=content, digests=digests)
+    (folder.path / "nodes.parquet").unlink(missing_ok=True)
+    kept = None if ids is None else {**vars(ids), "path": ids.path.name, "digest": ids.digest().hex()}
+    folder.update(stage="prepared", layout=vars(layout), content=content, digests=digests, ids=kept)
     return files
+
+
+def _ids(folder: WorkFolder) -> NodeIds | None:
+    """The ids that were read with the tables."""
+    kept = folder.record["ids"]
+    if kept is None:
+        return None
+    fields = {key: value for key, value in kept.items() if key != "digest"}
+    return NodeIds(**{**fields, "path": folder.path / kept["path"]})
 
 
 def _require_unchanged(files: BlockFiles, folder: WorkFolder) -> None:
@@ -320,6 +339,9 @@ def _require_unchanged(files: BlockFiles, folder: WorkFolder) -> None:
         "x0": files.state("x0").digest().hex(),
         "state": files.state(f"round-{number}").digest().hex(),
     }
+    ids = _ids(folder)
+    if ids is not None:
+        stored, found = {**stored, "ids": folder.record["ids"]["digest"]}, {**found, "ids": ids.digest().hex()}
     for name, digest in found.items():
         if stored[name] != digest:
             raise RunError(
@@ -328,9 +350,11 @@ def _require_unchanged(files: BlockFiles, folder: WorkFolder) -> None:
             )
 
 
-def _check_space(request: Request, layout: Layout, pairs: int, work: Path) -> None:
+def _check_space(request: Request, layout: Layout, pairs: int, work: Path, ids: NodeIds | None, memory: Memory) -> None:
     """Before anything is charged: the disk must hold buckets, blocks, states and the result."""
     needed = 24 * pairs + 5 * 4 * layout.nodes * layout.columns + 8 * layout.nodes
+    if ids is not None:
+        needed += ids.space(pairs, memory)
     free = shutil.disk_usage(work).free
     if free < needed:
         raise RunError(f"out must lie on a disk with {needed >> 20} MB free, got {free >> 20} MB at {request.out}")
@@ -358,7 +382,7 @@ def _run(
             if request.engine != "local":  # in memory a resumed run begins again, with the same noise
                 _checkpoint(step.number, runner, folder, files, sums)
         shards = runner.shards() if done < calibrated.hops else _stored(files, calibrated.hops)
-        write_rows(shards, layout, request.out)
+        write_rows(shards, layout, request.out, _ids(folder))
     finally:
         runner.close()
 
@@ -403,10 +427,16 @@ def runner_of(request: Request, files: BlockFiles, noise: BlockNoise, memory: Me
     raise InputError(f"engine must be one of {', '.join(ENGINES)}, got {request.engine!r}")
 
 
-def write_rows(shards: Iterator[np.ndarray], layout: Layout, out: Path) -> None:
-    """Write the released rows, whole or not at all: .npy, or Parquet with the columns node, x0, x1, ..."""
+def write_rows(shards: Iterator[np.ndarray], layout: Layout, out: Path, ids: NodeIds | None = None) -> None:
+    """Write the released rows, whole or not at all: .npy, or Parquet with the columns node, x0, x1, ...
+
+    ``node`` holds the ids of the node table in its order, or row numbers. An array has rows alone.
+    """
     with atomic_file(out) as temporary:
-        (_write_npy if out.suffix == ".npy" else _write_parquet)(shards, layout, temporary)
+        if out.suffix == ".npy":
+            _write_npy(shards, layout, temporary)
+        else:
+            _write_parquet(shards, layout, temporary, ids)
 
 
 def _write_npy(shards: Iterator[np.ndarray], layout: Layout, path: Path) -> None:
@@ -417,32 +447,39 @@ def _write_npy(shards: Iterator[np.ndarray], layout: Layout, path: Path) -> None
             file.write(_plain(rows).data)
 
 
-def _write_parquet(shards: Iterator[np.ndarray], layout: Layout, path: Path) -> None:
+def _write_parquet(shards: Iterator[np.ndarray], layout: Layout, path: Path, ids: NodeIds | None) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     names = ["node", *(f"x{k}" for k in range(layout.columns))]
-    schema = pa.schema([("node", pa.int64()), *((name, pa.float32()) for name in names[1:])])
-    first = 0
+    kind = pa.int64() if ids is None or ids.is_plain else pa.string()
+    schema = pa.schema([("node", kind), *((name, pa.float32()) for name in names[1:])])
     # Groups of a fixed size: blocks are as large as edges and memory allow, and their number would tell of the edges.
     # Noise does not compress, and its values do not repeat: both would only cost time
     with pq.ParquetWriter(path, schema, compression="none", use_dictionary=["node"]) as writer:
-        for rows in regrouped(shards, ROW_GROUP):
-            node = pa.array(np.arange(first, first + len(rows)))
+        for node, rows in zip(_nodes(layout, ids), regrouped(shards, ROW_GROUP), strict=True):
             columns = [pa.array(_plain(rows[:, k])) for k in range(layout.columns)]
             writer.write_table(pa.table([node, *columns], schema=schema))
-            first += len(rows)
+
+
+def _nodes(layout: Layout, ids: NodeIds | None) -> Iterator[Any]:
+    """What names the rows of every group: ids, or row numbers."""
+    import pyarrow as pa
+
+    if ids is None:
+        for first in range(0, layout.nodes, ROW_GROUP):
+            yield pa.array(np.arange(first, min(layout.nodes, first + ROW_GROUP)))
+        return
+    kept: list[Any] = []
+    for batch in ids.batches():
+        joined = pa.concat_arrays([*kept, batch])
+        whole = len(joined) - len(joined) % ROW_GROUP
+        yield from (joined.slice(first, ROW_GROUP) for first in range(0, whole, ROW_GROUP))
+        kept = [joined.slice(whole)]
+    if kept and len(kept[0]):
+        yield kept[0]
 
 
 def _plain(values: np.ndarray) -> np.ndarray:
     """Contiguous single precision without a negative zero, whose sign noise would not hide."""
     return np.ascontiguousarray(values, dtype="<f4") + np.float32(0)
-
-
-def _stamp(path: Path) -> list[int]:
-    """Size and time of change: enough to see that an input is not the one of the interrupted run."""
-    files = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
-    try:
-        return [number for file in files for number in (file.stat().st_size, file.stat().st_mtime_ns)]
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}") from error

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from caribou.engines.blocks import TILE_SHIFT, BlockFiles, Layout
-from caribou.engines.sources import EdgeTable, FeatureTable
+from caribou.engines.sources import EdgeSource, FeatureTable
 from caribou.errors import InputError
 from caribou.graph.fingerprint import ContentDigest
 from caribou.graph.operator import first_of_each_row
@@ -73,7 +73,7 @@ class Prepared:
 
 
 def prepare(
-    edges: EdgeTable,
+    edges: EdgeSource,
     features: FeatureTable,
     files: BlockFiles,
     *,

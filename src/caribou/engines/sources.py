@@ -1,112 +1,214 @@
-"""Tables of edges and of features that are read in pieces: .npy files, Parquet files, folders of Parquet files."""
+"""Tables of edges and of features that are read in pieces: plain arrays (.npy) and tables of any kind (`engines.tables`)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
+from caribou.datasets.sql import StreamedQuery
 from caribou.engines.blocks import regrouped
+from caribou.engines.stores import Place, located
+from caribou.engines.tables import ParquetFiles, Piece, Source, Table, open_table
 from caribou.errors import DataError
 from caribou.graph import MAX_NODES
+from caribou.graph.columns import quoted
+from caribou.graph.frames import chosen
+from caribou.graph.inspection import shown
 
-_IDS = ("node", "id", "node_id")
-Place = Callable[[int], str]
+_IDS = ("id", "node", "node_id")
+Where = Callable[[int], str]
 """Says where entry k of a piece stands."""
 _ENDS = (("source", "target"), ("from", "to"), ("src", "dst"))
 
 
 @dataclass(frozen=True)
-class EdgeTable:
-    """Pairs of node numbers in a file. ``count``: how many there are (private)."""
+class SourceRules:
+    """How tables are read. None: the usual titles, and the separator that the line of titles shows.
 
-    path: Path
+    id, source, target: titles. ignore: columns of nodes that are not read. separator: of CSV. drop_unknown_ids: leave out edges
+    with an end that is in no row of nodes.
+    """
+
+    id: str | None = None
+    source: str | None = None
+    target: str | None = None
+    ignore: tuple[str, ...] = ()
+    separator: str | None = None
+    drop_unknown_ids: bool = False
+
+
+USUAL = SourceRules()
+"""Nothing is declared."""
+
+
+class EdgeSource(Protocol):
+    """Pairs of row numbers that stream past. ``count``: how many there are at most (private)."""
+
+    @property
+    def count(self) -> int:
+        """How many there are at most."""
+
+    def chunks(self, size: int, nodes: int | None = None) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Sources and targets of about ``size`` pairs at a time, all in [0, nodes)."""
+
+
+@dataclass(frozen=True, eq=False)
+class EdgeTable:
+    """Pairs of node numbers in a file, or of ids in a table. ``count``: how many there are (private).
+
+    ``titles``: of the two columns of a table.
+    """
+
+    content: _Array | Table
     count: int
+    titles: tuple[str, str] = ("source", "target")
 
     @classmethod
-    def open(cls, path: Path) -> EdgeTable:
-        """Look at the shape, read nothing."""
-        if path.suffix == ".npy":
-            shape, dtype, _ = _npy_header(path)
-            table = cls(path, shape[-1] if shape[:1] == (2,) else sum(shape[:1]))
-            pairs = len(shape) == 2 and 2 in shape
-            if pairs and dtype.kind == "f":
-                table._refuse_fractions()
-            if not pairs or dtype.kind not in "iu":
-                raise DataError(f"{path}: edges must be integers of shape [E, 2] or [2, E], got {dtype} {list(shape)}")
-            return table
-        return cls(path, sum(file.metadata.num_rows for _, file in _parquet_files(path)))
+    def open(cls, source: Source, rules: SourceRules = USUAL) -> EdgeTable:
+        """Look at the shape; only the rows of a CSV file must be read to be counted."""
+        array = _Array.at(source)
+        if array is None:
+            table = open_table(source, rules.separator)
+            return cls(table, table.count(), _ends(table, rules))
+        shape, dtype = array.shape, array.dtype
+        edges = cls(array, shape[-1] if shape[:1] == (2,) else sum(shape[:1]))
+        pairs = len(shape) == 2 and 2 in shape
+        if pairs and dtype.kind == "f":
+            edges._refuse_fractions(array)
+        if not pairs or dtype.kind not in "iu":
+            raise DataError(
+                f"{array.name}: edges must be integers of shape [E, 2] or [2, E], got {dtype} {list(shape)}"
+            )
+        return edges
+
+    @classmethod
+    def has_rows(cls, source: Source, rules: SourceRules = USUAL) -> bool:
+        """Whether there is an edge; no more than the first piece is read."""
+        array = _Array.at(source)
+        if array is not None:
+            return 0 not in array.shape
+        table = open_table(source, rules.separator)
+        return any(len(piece.batch) for piece in table.pieces(1 << 10, table.titles[:1]))
+
+    @property
+    def table(self) -> Table | None:
+        """The table, whose cells may be ids; None for a plain array, which holds row numbers."""
+        return None if isinstance(self.content, _Array) else self.content
 
     def chunks(self, size: int, nodes: int | None = None) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Sources and targets of ``size`` pairs at a time; with ``nodes``, an end outside [0, nodes) is an error with its row.
 
         Of a refused edge an error tells the place and the bad end, never a good one: edges are secret.
         """
-        for place, u, v in self._pieces(size):
+        for where, u, v in self._pieces(size):
             if nodes is not None:
-                _require_nodes(u, v, nodes, place)
+                _require_nodes(u, v, nodes, where)
             yield u, v
 
-    def _pieces(self, size: int) -> Iterator[tuple[Place, np.ndarray, np.ndarray]]:
-        if self.path.suffix == ".npy":
-            yield from self._npy_pieces(size)
+    def texts(self, size: int) -> Iterator[Piece]:
+        """The two columns of a table as they are, ``size`` rows at a time."""
+        if isinstance(self.content, _Array):
+            raise DataError(f"{self.content.name}: must be a table to name nodes by their ids, got a plain array")
+        return self.content.pieces(size, self.titles)
+
+    def _pieces(self, size: int) -> Iterator[tuple[Where, np.ndarray, np.ndarray]]:
+        if isinstance(self.content, _Array):
+            yield from self._array_pieces(self.content, size)
             return
-        for path, file in _parquet_files(self.path):
-            first, ends = 0, _ends(path, file)
-            for batch in file.iter_batches(batch_size=size, columns=list(ends)):
-                place = _place(path, "row", first)
-                yield place, _integers(batch.column(0), path, place), _integers(batch.column(1), path, place)
-                first += len(batch)
+        for piece in self.content.pieces(size, self.titles):
+            u, v = (_integers(column, piece) for column in piece.batch.columns)
+            yield piece.index, u, v
 
-    def _refuse_fractions(self) -> None:
-        for place, u, v in self._npy_pieces(1 << 20):
+    def _refuse_fractions(self, array: _Array) -> None:
+        for where, u, v in self._array_pieces(array, 1 << 20):
             for ends in (u, v):
-                _refuse_fraction(ends, np.zeros(len(ends), dtype=bool), place)
+                _refuse_fraction(ends, np.zeros(len(ends), dtype=bool), where)
 
-    def _npy_pieces(self, size: int) -> Iterator[tuple[Place, np.ndarray, np.ndarray]]:
-        shape, dtype, offset = _npy_header(self.path)
-        entry = "column" if shape[0] == 2 else "row"
+    def _array_pieces(self, array: _Array, size: int) -> Iterator[tuple[Where, np.ndarray, np.ndarray]]:
+        wide = array.shape[0] == 2
         for first in range(0, self.count, size):
             count = min(size, self.count - first)
-            if shape[0] == 2:
-                start = offset + first * dtype.itemsize
-                u = np.fromfile(self.path, dtype, count, offset=start)
-                v = np.fromfile(self.path, dtype, count, offset=start + self.count * dtype.itemsize)
+            if wide:
+                u, v = array.read(first, count), array.read(first + self.count, count)
             else:
-                pairs = np.fromfile(self.path, dtype, 2 * count, offset=offset + 2 * first * dtype.itemsize)
+                pairs = array.read(2 * first, 2 * count)
                 u, v = pairs[::2], pairs[1::2]
-            yield _place(self.path, entry, first), u, v
+            yield _place(array.name, "column" if wide else "row", first), u, v
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class FeatureTable:
-    """A matrix of n rows and d columns in a file."""
+    """A matrix of n rows and d columns. ``id_title``: the column of a table that holds ids of its rows, if there is one."""
 
-    path: Path
+    content: _Array | Table
     nodes: int
     columns: int
+    titles: tuple[str, ...] = ()
+    id_title: str | None = None
 
     @classmethod
-    def open(cls, path: Path) -> FeatureTable:
-        """Look at the shape, read nothing."""
-        if path.suffix == ".npy":
-            shape, dtype, _ = _npy_header(path)
-            if len(shape) != 2 or dtype.kind not in "fiub":
-                raise DataError(f"{path}: features must be numbers of shape [n, d], got {dtype} {list(shape)}")
-            nodes, columns = shape
+    def open(cls, source: Source, rules: SourceRules = USUAL) -> FeatureTable:
+        """Look at the shape; only the rows of a CSV file must be read to be counted."""
+        array = _Array.at(source)
+        if array is not None:
+            if len(array.shape) != 2 or array.dtype.kind not in "fiub":
+                raise DataError(
+                    f"{array.name}: features must be numbers of shape [n, d], got {array.dtype} {list(array.shape)}"
+                )
+            if rules.id is not None:
+                raise DataError(f"{array.name}: must be a table to have an id column, got a plain array (--column id)")
+            found = cls(array, *array.shape)
         else:
-            files = _parquet_files(path)
-            nodes, columns = sum(file.metadata.num_rows for _, file in files), len(_feature_names(*files[0]))
-        if not 1 <= nodes <= MAX_NODES or columns < 1:
-            raise DataError(f"{path}: features must have 1 to {MAX_NODES} rows and a column, got {nodes} x {columns}")
-        return cls(path, nodes, columns)
+            table = open_table(source, rules.separator)
+            _require_ignored(table, rules)
+            titles = _feature_titles(table, rules)
+            id_title = chosen(_kept(table, rules), rules.id, _IDS, table.name, "id")
+            found = cls(table, table.count(), len(titles), titles, id_title)
+        if not 1 <= found.nodes <= MAX_NODES or found.columns < 1:
+            raise DataError(
+                f"{found.content.name}: features must have 1 to {MAX_NODES} rows and a column, got {found.nodes} x "
+                f"{found.columns}"
+            )
+        return found
 
     def chunks(self, size: int) -> Iterator[np.ndarray]:
         """``size`` rows at a time (the last: fewer), float64 and finite."""
         return regrouped(self._finite_pieces(size), size)
+
+    def ids(self, size: int) -> Iterator[Piece]:
+        """The column of ids as it is, ``size`` rows at a time; nothing if there is none."""
+        if self.id_title is None or isinstance(self.content, _Array):
+            return iter(())
+        return self.content.pieces(size, [self.id_title])
+
+    def fixed(self, folder: Path) -> FeatureTable:
+        """A table whose rows are in one order for good: this one, or a copy of it in the private folder."""
+        if isinstance(self.content, _Array) or self.content.is_stable:
+            return self
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        titles = [*([] if self.id_title is None else [self.id_title]), *self.titles]
+        path, rows, writer = folder / "nodes.parquet", 0, None
+        try:
+            for piece in self.content.pieces(1 << 16, titles):
+                if writer is None:
+                    writer = pq.ParquetWriter(path, piece.batch.schema)
+                writer.write_batch(piece.batch.cast(writer.schema))
+                rows += len(piece.batch)
+        except pa.ArrowInvalid as error:
+            raise DataError(f"{self.content.name}: columns must be of one type in all rows: {error}") from None
+        finally:
+            if writer is not None:
+                writer.close()
+        if rows != self.nodes:
+            raise DataError(f"{self.content.name}: must give the same rows twice, got {self.nodes} and then {rows}")
+        named = replace(located(path), name=self.content.name)
+        return replace(self, content=ParquetFiles(self.content.name, (named,)))
 
     def _finite_pieces(self, size: int) -> Iterator[np.ndarray]:
         seen = 0
@@ -114,109 +216,186 @@ class FeatureTable:
             if not np.isfinite(piece).all():
                 row = int(np.argwhere(~np.isfinite(piece))[0][0])
                 raise DataError(
-                    f"{self.path}: features must be finite, got NaN or infinity in row {seen + row} (from 0)"
+                    f"{self.content.name}: features must be finite, got NaN or infinity in row {seen + row} (from 0)"
                 )
             seen += len(piece)
             yield piece
 
     def _pieces(self, size: int) -> Iterator[np.ndarray]:
-        if self.path.suffix == ".npy":
-            _, dtype, offset = _npy_header(self.path)
+        if isinstance(self.content, _Array):
             for first in range(0, self.nodes, size):
-                count = (min(self.nodes, first + size) - first) * self.columns
-                start = offset + first * self.columns * dtype.itemsize
-                yield np.fromfile(self.path, dtype, count, offset=start).astype(np.float64).reshape(-1, self.columns)
+                count = min(self.nodes, first + size) - first
+                rows = self.content.read(first * self.columns, count * self.columns)
+                yield rows.astype(np.float64).reshape(-1, self.columns)
             return
-        for path, file in _parquet_files(self.path):
-            for batch in file.iter_batches(batch_size=size, columns=_feature_names(path, file)):
-                yield np.stack([_numbers(path, column) for column in batch.columns], axis=1)
+        for piece in self.content.pieces(size, self.titles):
+            columns = zip(piece.batch.columns, self.titles, strict=True)
+            yield np.stack([_numbers(piece, column, title) for column, title in columns], axis=1)
 
 
-def _npy_header(path: Path) -> tuple[tuple[int, ...], np.dtype, int]:
+@dataclass(frozen=True, eq=False)
+class _Array:
+    """A .npy file, in C order."""
+
+    place: Place
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    offset: int
+
+    @classmethod
+    def at(cls, source: Source) -> _Array | None:
+        """The array that a source names; None if it is a table."""
+        if isinstance(source, StreamedQuery):
+            return None
+        place = located(source)
+        return cls(place, *_npy_header(place)) if place.suffix == ".npy" else None
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+        return self.place.name
+
+    def read(self, first: int, count: int) -> np.ndarray:
+        """Entries in the order of the file."""
+        with self.place.open() as file:
+            file.seek(self.offset + first * self.dtype.itemsize)
+            return np.frombuffer(file.read_buffer(count * self.dtype.itemsize), self.dtype, count)
+
+
+def _npy_header(place: Place) -> tuple[tuple[int, ...], np.dtype, int]:
     try:
-        with open(path, "rb") as file:
+        with place.open() as file:
             version = np.lib.format.read_magic(file)
             read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
             shape, fortran, dtype = read(file)
-            offset = file.tell()
+            offset, size = file.tell(), file.size()
     except (OSError, ValueError) as error:
-        raise DataError(f"{path}: must be a .npy file that can be read: {error}") from error
+        raise DataError(f"{place.name}: must be a .npy file that can be read: {error}") from error
     if fortran and len(shape) == 2 and min(shape) > 1:
-        raise DataError(f"{path}: must be stored by rows (C order), got Fortran order")
+        raise DataError(f"{place.name}: must be stored by rows (C order), got Fortran order")
     if dtype.hasobject:
-        raise DataError(f"{path}: must hold numbers, got objects")
-    if path.stat().st_size - offset < int(np.prod(shape)) * dtype.itemsize:
-        raise DataError(f"{path}: must hold {list(shape)} numbers, got a truncated file")
+        raise DataError(f"{place.name}: must hold numbers, got objects")
+    if size - offset < int(np.prod(shape)) * dtype.itemsize:
+        raise DataError(f"{place.name}: must hold {list(shape)} numbers, got a truncated file")
     return shape, dtype, offset
 
 
-def _parquet_files(path: Path) -> list[tuple[Path, Any]]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    if path.is_dir():
-        paths = sorted(path.glob("*.parquet"))
-    elif path.suffix in (".parquet", ".pq"):
-        paths = [path]
-    else:
-        raise DataError(f"{path}: must be a .npy file, a .parquet file or a folder of .parquet files")
-    try:
-        files = [(name, pq.ParquetFile(name)) for name in paths]
-    except (OSError, pa.ArrowInvalid) as error:
-        raise DataError(f"{path}: must be Parquet that can be read: {error}") from error
-    if not files:
-        raise DataError(f"{path}: must hold at least one .parquet file, got none")
-    return files
-
-
-def _ends(path: Path, file: Any) -> tuple[str, str]:
-    names = file.schema_arrow.names
+def _ends(table: Table, rules: SourceRules) -> tuple[str, str]:
+    names = table.titles
+    if rules.source is not None or rules.target is not None:
+        source = chosen(names, rules.source, [ends[0] for ends in _ENDS], table.name, "source", needed=True)
+        target = chosen(names, rules.target, [ends[1] for ends in _ENDS], table.name, "target", needed=True)
+        if source == target:
+            raise DataError(
+                f"{table.name}: source and target must be two columns, got {source!r} twice (--column source=TITLE --column "
+                "target=TITLE)"
+            )
+        return str(source), str(target)
     for ends in _ENDS:
         if set(ends) <= set(names):
             return ends
     if len(names) == 2:
         return names[0], names[1]
-    raise DataError(f"{path}: edges must have columns source and target, or two columns, got {', '.join(names)}")
+    raise DataError(
+        f"{table.name}: edges must have columns source and target, or two columns, got {', '.join(names)} (--column source=TITLE "
+        "--column target=TITLE)"
+    )
 
 
-def _feature_names(path: Path, file: Any) -> list[str]:
-    names = [name for name in file.schema_arrow.names if name not in _IDS]
+def _require_ignored(table: Table, rules: SourceRules) -> None:
+    missing = [title for title in rules.ignore if title not in table.titles]
+    if missing:
+        raise DataError(f"{table.name}: rules must name columns of the table, got {missing[0]!r} (--ignore)")
+
+
+def _kept(table: Table, rules: SourceRules) -> list[str]:
+    return [title for title in table.titles if title not in rules.ignore]
+
+
+def _feature_titles(table: Table, rules: SourceRules) -> tuple[str, ...]:
+    names = tuple(name for name in _kept(table, rules) if name.strip().lower() not in _IDS and name != rules.id)
     if not names:
-        raise DataError(f"{path}: features must have at least one column beside the node's number, got none")
+        raise DataError(f"{table.name}: features must have at least one column beside the node's id, got none")
     return names
 
 
-def _place(path: Path, entry: str, first: int) -> Place:
-    return lambda k: f"{path}: {entry} {first + k} (from 0)"
+def _place(name: str, entry: str, first: int) -> Where:
+    return lambda k: f"{name}: {entry} {first + k} (from 0)"
 
 
-def _require_nodes(u: np.ndarray, v: np.ndarray, nodes: int, place: Place) -> None:
+def _require_nodes(u: np.ndarray, v: np.ndarray, nodes: int, where: Where) -> None:
     if all(len(ends) == 0 or (int(ends.min()) >= 0 and int(ends.max()) < nodes) for ends in (u, v)):
         return
     outside = np.stack([(ends < 0) | (ends >= nodes) for ends in (u, v)])
     k = int(np.flatnonzero(outside.any(axis=0))[0])
     bad = (u, v)[int(outside[:, k].argmax())][k]
-    raise DataError(f"{place(k)}: edges must be node numbers in [0, {nodes}), the rows of the feature table, got {bad}")
+    raise DataError(f"{where(k)}: edges must be node numbers in [0, {nodes}), the rows of the feature table, got {bad}")
 
 
-def _integers(column: Any, path: Path, place: Place) -> np.ndarray:
+def _integers(column: Any, piece: Piece) -> np.ndarray:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pa.types.is_null(column.type):
+        column = column.cast(pa.int64())
+    if piece.spelled:
+        trimmed = pc.utf8_trim_whitespace(column)
+        wrong = pc.fill_null(pc.invert(pc.match_substring_regex(trimmed, r"^-?[0-9]{1,18}$")), True)
+        if len(bad := np.flatnonzero(wrong.to_numpy(zero_copy_only=False))):
+            cell = column[int(bad[0])].as_py()
+            raise DataError(
+                f"{piece.index(int(bad[0]))}: edges must be whole numbers where the node table has no id column, got "
+                f"{shown(cell)} (--column id=TITLE)"
+            )
+        return trimmed.cast(pa.int64()).to_numpy()
     values = column.to_numpy(zero_copy_only=False)
     if values.dtype.kind in "iu":
         return values
     if values.dtype.kind == "f":
-        _refuse_fraction(values, column.is_null().to_numpy(zero_copy_only=False), place)
-    raise DataError(f"{path}: edges must be a column of integers, got {column.type}")
+        _refuse_fraction(values, column.is_null().to_numpy(zero_copy_only=False), piece.index)
+    raise DataError(
+        f"{piece.name}: edges must be a column of integers where the node table has no id column, got {column.type} "
+        "(--column id=TITLE)"
+    )
 
 
-def _refuse_fraction(values: np.ndarray, empty: np.ndarray, place: Place) -> None:
+def _refuse_fraction(values: np.ndarray, empty: np.ndarray, where: Where) -> None:
     bad = np.flatnonzero(~np.isfinite(values) | (values != np.floor(values)))
     if len(bad):
         k = int(bad[0])
-        raise DataError(f"{place(k)}: edges must be whole numbers, got {'an empty cell' if empty[k] else values[k]}")
+        raise DataError(f"{where(k)}: edges must be whole numbers, got {'an empty cell' if empty[k] else values[k]}")
 
 
-def _numbers(path: Path, column: Any) -> np.ndarray:
+def _numbers(piece: Piece, column: Any, title: str) -> np.ndarray:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if piece.spelled:
+        trimmed = pc.utf8_trim_whitespace(column)
+        try:
+            column = trimmed.cast(pa.float64())
+        except pa.ArrowInvalid:
+            raise _no_number(piece, trimmed, title) from None
+    if pa.types.is_decimal(column.type) or pa.types.is_null(column.type):
+        column = column.cast(pa.float64())
     values = column.to_numpy(zero_copy_only=False)
+    if values.dtype == object and pa.types.is_boolean(column.type):  # with empty cells
+        values = column.cast(pa.float64()).to_numpy(zero_copy_only=False)
     if values.dtype.kind not in "fiub":
-        raise DataError(f"{path}: features must be numbers, got {column.type}")
+        raise DataError(
+            f"{piece.name}: features must be numbers, got {column.type} in column {title!r}; give --ignore {quoted(title)}"
+        )
     return values.astype(np.float64)
+
+
+def _no_number(piece: Piece, cells: Any, title: str) -> DataError:
+    import pyarrow as pa
+
+    for k, cell in enumerate(cells):
+        try:
+            cell.cast(pa.float64())
+        except pa.ArrowInvalid:
+            return DataError(
+                f"{piece.row(k)}: column {title!r} must hold numbers, got {shown(cell.as_py())}; give --ignore {quoted(title)}"
+            )
+    return DataError(f"{piece.name}: column {title!r} must hold numbers; give --ignore {quoted(title)}")

@@ -46,6 +46,7 @@ _ROLE_FLAGS = {
     Finding.ID_CELLS: ("--column id=TITLE, source=TITLE or target=TITLE if ids are in another column",),
     Finding.SPLIT_WORDS: ("--column split=TITLE if the split is another column",),
 }
+_ID_FLAGS = ("--column id=TITLE if ids are in another column, else mend the table",)
 
 
 def _strict(findings: Findings | None) -> Findings:
@@ -148,25 +149,41 @@ def unique_ids(ids: np.ndarray, title: str, place: Place, findings: Findings | N
 
     found = _strict(findings)
     # a list of findings is that of a node table, whose columns have roles
-    flags = () if findings is None else ("--column id=TITLE if ids are in another column, else mend the table",)
+    flags = () if findings is None else _ID_FLAGS
     empty = np.flatnonzero([cell is None for cell in ids])
     if len(empty):
-        rule = f"column {title!r} must hold an id, got an empty cell"
-        found.add(Problem(Finding.EMPTY_IDS, place(int(empty[0])), rule, len(empty), flags=flags, column=title))
+        found.add(empty_ids(title, place(int(empty[0])), len(empty), flags))
     repeated = np.flatnonzero(pd.Index(ids).duplicated() & np.array([cell is not None for cell in ids]))
     if len(repeated):
         again = ids[repeated[0]]
         first = int(np.flatnonzero(ids == again)[0])
-        rule = f"column {title!r} must hold unique ids, got {shown(again)} again (first in row {first + 1})"
-        cells = examples_of(ids[repeated])
-        found.add(
-            Problem(Finding.REPEATED_IDS, place(int(repeated[0])), rule, len(repeated), cells, flags, column=title)
-        )
+        found.add(repeated_ids(title, place(int(repeated[0])), list(ids[repeated]), first, len(repeated), flags))
     if len(empty) or len(repeated):
         return np.arange(len(ids))
     if all(_is_plain_number(cell) for cell in ids):
         return ids.astype(np.int64)
     return ids.astype(np.str_)
+
+
+def empty_ids(title: str, place: str, count: int, flags: tuple[str, ...] = _ID_FLAGS) -> Problem:
+    """A node table has rows without an id, the first one at ``place``."""
+    rule = f"column {title!r} must hold an id, got an empty cell"
+    return Problem(Finding.EMPTY_IDS, place, rule, count, flags=flags, column=title)
+
+
+def repeated_ids(
+    title: str, place: str, again: Sequence[str], first: int, count: int, flags: tuple[str, ...] = _ID_FLAGS
+) -> Problem:
+    """A node table has ids that stand there before: ``again``, the first one at ``place`` and before in row ``first``."""
+    rule = f"column {title!r} must hold unique ids, got {shown(again[0])} again (first in row {first + 1})"
+    return Problem(Finding.REPEATED_IDS, place, rule, count, examples_of(again), flags, column=title)
+
+
+def unknown_ids(title: str, place: str, cells: Sequence[str | None], count: int, hint: str = "") -> Problem:
+    """An edge table names ids that are in no row of the node table: ``cells``, the first one at ``place``."""
+    rule = f"column {title!r} must hold an id of the node table, got {shown(cells[0])}{hint}"
+    flags = ("--drop-unknown-ids",)
+    return Problem(Finding.UNKNOWN_IDS, place, rule, count, examples_of(cells), flags=flags, column=title)
 
 
 def _is_plain_number(text: str) -> bool:
@@ -197,18 +214,7 @@ def positions(
     unknown = np.flatnonzero(found < 0)
     if len(unknown) and not drop:
         cells = [ends[k] for k in unknown]
-        rule = f"column {title!r} must hold an id of the node table, got {shown(cells[0])}{hint}"
-        _strict(findings).add(
-            Problem(
-                Finding.UNKNOWN_IDS,
-                place(int(unknown[0])),
-                rule,
-                len(unknown),
-                examples_of(cells),
-                flags=("--drop-unknown-ids",),
-                column=title,
-            )
-        )
+        _strict(findings).add(unknown_ids(title, place(int(unknown[0])), cells, len(unknown), hint))
     return found.astype(np.int64)
 
 
