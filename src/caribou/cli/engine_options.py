@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -24,6 +25,7 @@ from caribou.errors import InputError
 if TYPE_CHECKING:
     from caribou.engines.training_tables import TrainingTables
     from caribou.graph import Graph
+    from caribou.graph.column_rules import ColumnRules
     from caribou.privacy.budget import PrivacyUnit
 
 
@@ -96,13 +98,27 @@ class EngineSource:
             if file is not None and not file.exists():
                 raise InputError(f"{file}: file not found (--{flag})")
 
-    def load(self, seed: int = 0, *, again: bool = False, unit: PrivacyUnit | None = None) -> Graph:
-        """The graph with the split of its table, or the one that ``seed`` draws. Tables are read once."""
+    def load(
+        self,
+        seed: int = 0,
+        *,
+        again: bool = False,
+        otherwise: Sequence[str] | None = None,
+        unit: PrivacyUnit | None = None,
+        saved: ColumnRules | None = None,
+    ) -> Graph:
+        """The graph with the split of its table, or the one that ``seed`` draws, as `GraphSource.load`. Tables are read once.
+
+        Columns that the run of ``saved`` left out are left out again.
+        """
         from caribou.engines.training_tables import training_graph
         from caribou.graph.frames import divided
 
         if self._graph is None:
-            self._graph = self._opened.enter_context(training_graph(self._tables()))
+            tables = self._tables()
+            classes = otherwise if tables.classes is None else tables.classes
+            tables = replace(tables, gone=() if saved is None else tuple(saved.ignored), classes=classes)
+            self._graph = self._opened.enter_context(training_graph(tables))
         if not again:
             warn_of_no_edges(self._graph.num_edges, str(self))
         data = divided(self._graph, seed, str(self))

@@ -42,6 +42,7 @@ class TrainingTables:
         name: of the graph, which a ledger charges.
         titles: of the columns that are not features.
         ignore: titles of columns that are not read.
+        gone: titles of columns that an earlier table had, and that were not read: they are not read if they are there.
         classes: as in `caribou.read_graph`.
         work: where the private folder of blocks is made.
     """
@@ -55,6 +56,7 @@ class TrainingTables:
     name: str = "graph"
     titles: Titles = field(default_factory=Titles)
     ignore: Sequence[str] = ()
+    gone: Sequence[str] = ()
     classes: Classes | None = None
     work: Path | None = None
 
@@ -107,6 +109,7 @@ def _nodes(tables: TrainingTables, folder: Path) -> Graph:
         return read_node_arrays(path, tables.name, tables.classes)
     files = _parquet_files(path)
     header = _header(path, files, tables.ignore)
+    header = [title for title in header if title not in tables.gone]
     roles = _Roles.of(header, tables.titles, path)
     frame = _role_columns(files, roles.played)
     count = len(frame)
@@ -129,7 +132,9 @@ def _nodes(tables: TrainingTables, folder: Path) -> Graph:
     stored = folder / FEATURES
     _store_features(files, names, count, stored)
     bare = reading.require()
-    rules = None if bare.column_rules is None else replace(bare.column_rules, unscaled=tuple(names))
+    rules = None
+    if bare.column_rules is not None:
+        rules = replace(bare.column_rules, unscaled=tuple(names), ignored=tuple(dict.fromkeys((*tables.gone, *tables.ignore))))
     return replace(
         bare,
         features=np.load(stored, mmap_mode="r"),
