@@ -1,6 +1,6 @@
 """How large a graph `caribou train` takes: CPU seconds and peak memory of the flagship on each engine, on a generated graph.
 
-Ends of pairs follow a power law, 8 pairs of 10 join nodes of one class, and features tell the class of about half the nodes.
+Ends of pairs follow a power law, 28 pairs of 100 join nodes of one class, and features tell the class of about half the nodes.
 
     python benchmarks/training.py --nodes 1000000 --pairs 50000000 --engines outofcore --memory 4GB
 """
@@ -44,7 +44,7 @@ def write_graph(folder: Path, nodes: int, pairs: int, columns: int, seed: int = 
             count = min(CHUNK, pairs - first)
             u, v = name[np.searchsorted(ends, rng.random((2, count)) * ends[-1]).clip(max=nodes - 1)]
             for c in range(CLASSES):
-                inside = np.flatnonzero((labels[u] == c) & (rng.random(count) < 0.75))
+                inside = np.flatnonzero((labels[u] == c) & (rng.random(count) < 0.1))
                 v[inside] = members[c][(rng.random(len(inside)) ** 2 * len(members[c])).astype(np.int64)]
             out.write(np.stack([u, v], axis=1).astype("<i4").tobytes())
 
