@@ -14,7 +14,9 @@ from caribou.graph.blocked import BlockedGraph
 class CutRows:
     """Blocks of ``size`` rows. ``order``: which blocks come when; a block that is missing, or comes twice, is a planted fault."""
 
-    def __init__(self, graph: Graph, size: int, order: Callable[[list[int]], list[int]] = lambda firsts: firsts) -> None:
+    def __init__(
+        self, graph: Graph, size: int, order: Callable[[list[int]], list[int]] = lambda firsts: firsts
+    ) -> None:
         self._graph, self._size, self._order = graph, size, order
         self.entries = len(graph.indices)
         _, self.edges, _, self.degrees = graph.content()

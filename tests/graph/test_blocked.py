@@ -7,8 +7,8 @@ import pickle
 
 import numpy as np
 import pytest
-from blocked_support import CutRows, cut
 
+from blocked_support import CutRows, cut
 from caribou.errors import InputError
 from caribou.graph import Graph
 from caribou.graph.blocked import BlockedGraph
@@ -35,7 +35,8 @@ def test_public_parts_change_and_the_edges_stay() -> None:
     divided = blocked.random_split(3).renamed("other")
     assert isinstance(divided, BlockedGraph)
     assert np.array_equal(divided.split.train, graph.random_split(3).split.train)
-    assert divided.name == "other" and divided.num_edges == graph.num_edges
+    assert divided.name == "other"
+    assert divided.num_edges == graph.num_edges
     degrees = [d for part in divided.map_rows(lambda first, starts, columns: np.diff(starts)) for d in part]
     assert degrees == graph.degrees.tolist()
 

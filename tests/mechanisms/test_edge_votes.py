@@ -8,9 +8,9 @@ import math
 import networkx as nx
 import numpy as np
 import pytest
-from blocked_support import cut
 from scipy import stats
 
+from blocked_support import cut
 from caribou.errors import CaribouError, InputError
 from caribou.graph import Graph
 from caribou.mechanisms import edge_votes

@@ -50,7 +50,8 @@ class EngineOptions:
     ] = None
     memory: Annotated[str | None, typer.Option(help="With outofcore: memory of the whole process, e.g. 4GB.")] = None
     workers: Annotated[
-        int | None, typer.Option(help="With local: threads that count (default: one per processor).", show_default=False)
+        int | None,
+        typer.Option(help="With local: threads that count (default: one per processor).", show_default=False),
     ] = None
 
     @property
@@ -158,7 +159,9 @@ class EngineSource:
     def _files(self) -> tuple[Path, Path]:
         files: FileOptions = self.options.files
         if self.options.dataset is not None or files.tables.is_sql:
-            raise InputError("engine must go with --edges and --nodes, or with --graph FOLDER of arrays, got another source")
+            raise InputError(
+                "engine must go with --edges and --nodes, or with --graph FOLDER of arrays, got another source"
+            )
         if replace(files.tables, ignore=None, db=None).is_given:
             raise InputError(
                 "rules of tables must go with tables that are read in memory (--graph EDGES --nodes NODES without --engine); "

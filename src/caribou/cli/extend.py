@@ -69,7 +69,9 @@ def extend(
     model = load(run)
     require_takes_prior(model.method, model.takes_prior, prior)
     own = None if prior is None else model.classes
-    with graph_of(engine, GraphOptions(graph=graph, files=files), None, prior, out.absolute().parent, model.method) as source:
+    with graph_of(
+        engine, GraphOptions(graph=graph, files=files), None, prior, out.absolute().parent, model.method
+    ) as source:
         source.check()
         data = source.load(otherwise=own, unit=model.budget.unit, saved=model.column_rules)
         later = model.extend(data, ledger=ledger.noted(), spend=spend, left=left, same_order=same_order, name=name)

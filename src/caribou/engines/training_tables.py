@@ -134,7 +134,9 @@ def _nodes(tables: TrainingTables, folder: Path) -> Graph:
     bare = reading.require()
     rules = None
     if bare.column_rules is not None:
-        rules = replace(bare.column_rules, unscaled=tuple(names), ignored=tuple(dict.fromkeys((*tables.gone, *tables.ignore))))
+        rules = replace(
+            bare.column_rules, unscaled=tuple(names), ignored=tuple(dict.fromkeys((*tables.gone, *tables.ignore)))
+        )
     return replace(
         bare,
         features=np.load(stored, mmap_mode="r"),
@@ -181,7 +183,9 @@ def _header(path: Path, files: Sequence[Path], ignore: Sequence[str]) -> list[st
     headers = [_opened(file).schema_arrow.names for file in files]
     for file, header in zip(files, headers, strict=True):
         if header != headers[0]:
-            raise DataError(f"{file}: must have the columns of {files[0].name}, {listed(headers[0])}, got {listed(header)}")
+            raise DataError(
+                f"{file}: must have the columns of {files[0].name}, {listed(headers[0])}, got {listed(header)}"
+            )
     check_titles(path, headers[0])
     unknown = [title for title in ignore if title not in headers[0]]
     if unknown:

@@ -89,6 +89,6 @@ class BlockedGraph(Graph):
             "edges must be in memory for this, got a graph in blocks; read it with read_graph (--graph FILE instead of --edges)"
         )
 
-    indptr = property(_refuse)  # type: ignore[assignment]
-    indices = property(_refuse)  # type: ignore[assignment]
-    __reduce_ex__ = __copy__ = __deepcopy__ = _refuse  # type: ignore[assignment]
+    indptr = property(_refuse)
+    indices = property(_refuse)
+    __reduce_ex__ = __copy__ = __deepcopy__ = _refuse

@@ -432,7 +432,9 @@ METHODS = {
         "the paper's CARIBOU with every part private; it always reads the graph",
     ),
     "votes-edp": MethodInfo(
-        PrivacyUnit.EDGE, "caribou.methods.edge.votes:VotesEdge", "votes in rounds, every pair of nodes asked once",
+        PrivacyUnit.EDGE,
+        "caribou.methods.edge.votes:VotesEdge",
+        "votes in rounds, every pair of nodes asked once",
         engines=("local", "outofcore"),
     ),
     "votes-ndp": MethodInfo(
