@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 
 from caribou.errors import InputError
@@ -16,10 +19,32 @@ GIB = 2**30
 DOUBLE, SINGLE = 8, 4
 """Bytes of one number."""
 _CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
+_LIMIT: ContextVar[int | None] = ContextVar("memory limit", default=None)
+
+
+@contextmanager
+def memory_limit(limit: int | None) -> Iterator[None]:
+    """What needs more than ``limit`` bytes is refused inside, also where the machine has more; None: no limit.
+
+    >>> with memory_limit(10**9):
+    ...     machine_memory() <= 10**9
+    True
+    """
+    token = _LIMIT.set(limit)
+    try:
+        yield
+    finally:
+        _LIMIT.reset(token)
 
 
 def machine_memory() -> int:
-    """Bytes of memory that this process may have: what the machine has, or less if a container says so."""
+    """Bytes of memory that this process may have: what the machine has, or less if a container or `memory_limit` says so."""
+    limit = _LIMIT.get()
+    there = _physical_memory()
+    return there if limit is None else min(there, limit)
+
+
+def _physical_memory() -> int:
     try:
         physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, OSError, ValueError):  # not on every system

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from blocked_support import cut
 from caribou.errors import InputError
 from caribou.graph import Graph, Split
 from caribou.graph.arrivals import Arrivals, named_rows
@@ -160,3 +161,18 @@ def test_column_rules_come_along() -> None:
     rules = ColumnRules(ranges={"age": (18, 95)})
     told = replace(graph([0, 1, 2, 3, 4]), column_rules=rules)
     assert Arrivals((2,), ("eve", "ann")).grown(told).graph.column_rules == rules
+
+
+def test_a_graph_in_blocks_keeps_its_rows_and_is_refused_where_they_would_move() -> None:
+    graph = Graph.from_edges(np.eye(4), [[0, 1], [1, 2]], node_ids=np.arange(4))
+    grown = Arrivals((2,), ("0", "1")).grown(cut(graph, 2))
+    assert grown.graph.num_edges == 2
+    assert grown.present.tolist() == [True, True, False, False]
+    for known in (("1", "0"), ("0", "9")):  # another order; one who has left
+        with pytest.raises(InputError, match="rows of a graph in blocks must be the nodes of the model"):
+            Arrivals((2,), known).grown(cut(graph, 2))
+
+
+def test_arrivals_with_numbers_as_ids_come_by_size() -> None:
+    graph = Graph.from_edges(np.eye(12), [[0], [11]], node_ids=np.arange(12))
+    assert Arrivals((2,), ("0", "1")).grown(graph).arrivals.ids == tuple(map(str, range(12)))

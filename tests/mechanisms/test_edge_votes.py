@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from blocked_support import cut
 from caribou.errors import CaribouError, InputError
 from caribou.graph import Graph
 from caribou.mechanisms import edge_votes
@@ -384,3 +385,73 @@ def test_the_attack_on_the_stream_rejects_a_pair_that_is_asked_again(monkeypatch
     monkeypatch.setattr(edge_votes, "QueryOnceGuard", AsksOldPairsAgain)
     nothing = stream_losses(1.0, (0, 0, 0), (0, 1), 100_000)
     assert proven_epsilon(stream_losses(1.0, (1, 1, 1), (0, 1), 100_000), nothing) > 1.2
+
+
+# -- blocks: memory is the case of one ---------------------------------------------------------------------------------
+
+
+def noisy_transcript(graph: Graph, script: list[Stage], budget: VoteBudget) -> list[np.ndarray]:
+    box = NoisyCounts(graph, 3, budget, NoiseSource.keyed(b"k" * 32))
+    return [box.ask(*stage) for stage in script]
+
+
+def test_blocks_of_any_size_and_order_give_the_same_bytes_over_all_small_graphs() -> None:
+    rng = np.random.default_rng(5)
+    for nxg in nx.graph_atlas_g():
+        n = nxg.number_of_nodes()
+        if not 2 <= n <= 5:
+            continue
+        graph, script = graph_of(nxg), random_script(n, 3, rng)
+        for budget in (VoteBudget(0.7), VoteBudget.gaussian(0.7)):
+            whole = noisy_transcript(graph, script, budget)
+            for blocked in (cut(graph, 1), cut(graph, 2, lambda firsts: firsts[::-1]), cut(graph, 7)):
+                parts = noisy_transcript(blocked, script, budget)
+                assert [a.tobytes() for a in whole] == [b.tobytes() for b in parts]
+
+
+def test_one_edge_moves_one_entry_by_one_through_blocks() -> None:
+    rng = np.random.default_rng(6)
+    graph = graph_of(nx.gnp_random_graph(9, 0.4, seed=1))
+    touched = 0
+    for u, v in itertools.combinations(range(9), 2):
+        other = graph.without_edge(u, v) if graph.has_edge(u, v) else graph.with_edge(u, v)
+        script = random_script(9, 3, rng)
+        moved = np.abs(transcript(cut(graph, 2), script, 3) - transcript(cut(other, 4), script, 3))
+        assert moved.sum() in (0, 1)
+        touched += int(moved.sum())
+    assert touched > 5, "the scripts ask too little for this test to mean anything"
+
+
+def test_a_block_that_comes_twice_or_not_at_all_is_refused_before_noise_is_drawn() -> None:
+    graph, stage = graph_of(nx.path_graph(6)), random_script(6, 2, np.random.default_rng(7))[0][:3]
+    for order, words in ((lambda firsts: [*firsts, 2], "rows from 2 on again"), (lambda firsts: firsts[1:], "row 0")):
+        noise = NoiseSource.seeded(1)
+        with pytest.raises(CaribouError, match=words):
+            NoisyCounts(cut(graph, 2, order), 2, VoteBudget(1.0), noise).ask(*stage)
+        assert noise.draws == 0
+
+
+def test_noise_of_a_stage_serves_one_value() -> None:
+    """Under one source a stage that failed or that is asked again otherwise gets other noise, and a sender twice is refused."""
+    graph, noise = cut(graph_of(nx.empty_graph(40)), 8), NoiseSource.keyed(b"k" * 32)
+    nobody, zeros = np.zeros(40, dtype=bool), np.zeros(40)
+    boxes = [NoisyCounts(graph, 2, VoteBudget(0.5), noise) for _ in range(2)]
+    answers = [box.ask(nobody, zeros, zeros.astype(int)) for box in boxes]
+    assert noise.draws == 2
+    assert not np.array_equal(*answers), "counts are zero, so equal answers would be equal noise"
+    everybody = ~nobody
+    boxes[0].ask(everybody, zeros, zeros.astype(int))
+    with pytest.raises(CaribouError, match="never sent before"):
+        boxes[0].ask(everybody, zeros, zeros.astype(int))
+    assert noise.draws == 3
+
+
+def test_only_blocks_with_receivers_are_read() -> None:
+    """Later batches of a growing graph read the rows of arrivals: who was there before does not receive."""
+    graph = graph_of(nx.path_graph(12))
+    blocked = cut(graph, 3)
+    present = np.arange(12) < 9
+    box = NoisyCounts(blocked, 2, VoteBudget(math.inf), NoiseSource.secure(), present)
+    counts = box.ask(np.ones(12, dtype=bool), np.arange(12.0), np.zeros(12, dtype=int))
+    assert blocked._store.read == [9]
+    assert counts[:, 0].tolist() == [0] * 9 + [1, 1, 1]

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from caribou.cli.certificate import write_release_page
+from caribou.cli.engine_options import EngineOptions, graph_of
 from caribou.cli.options import (
     EntryOptions,
     FileOptions,
+    GraphOptions,
     Name,
     PriorFile,
     Spend,
@@ -36,6 +38,7 @@ def extend(
         ),
     ] = None,
     files: FileOptions,
+    engine: EngineOptions,
     name: Name = None,
     ledger: EntryOptions,
     spend: Spend = False,
@@ -66,10 +69,13 @@ def extend(
     model = load(run)
     require_takes_prior(model.method, model.takes_prior, prior)
     own = None if prior is None else model.classes
-    source = files.source(graph, prior=prior)
-    data = source.load(otherwise=own, unit=model.budget.unit, saved=model.column_rules)
-    later = model.extend(data, ledger=ledger.noted(), spend=spend, left=left, same_order=same_order, name=name)
-    save_or_spool(later, out)
+    with graph_of(
+        engine, GraphOptions(graph=graph, files=files), None, prior, out.absolute().parent, model.method
+    ) as source:
+        source.check()
+        data = source.load(otherwise=own, unit=model.budget.unit, saved=model.column_rules)
+        later = model.extend(data, ledger=ledger.noted(), spend=spend, left=left, same_order=same_order, name=name)
+        save_or_spool(later, out)
     write_release_page(out, ledger.path)
     cost = f"a release of its own: {later.budget}" if spend else "at no further cost: a batch of the same release"
     where = "" if ledger.path is None else f", entered in {ledger.path}"

@@ -478,6 +478,12 @@ class GraphSource:
     tables: TableOptions = field(default_factory=TableOptions)
     prior: Path | None = None
 
+    def __enter__(self) -> GraphSource:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing is held."""
+
     def __str__(self) -> str:
         if self.tables.is_sql:
             from caribou.datasets.sql import shown_database

@@ -6,7 +6,7 @@ import json
 import math
 import os
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,6 +15,7 @@ import typer
 from caribou._files import atomic_write
 from caribou._validate import integer, positive_or_inf
 from caribou.cli.certificate import PUBLISHED, PUBLISHED_CERTIFICATE, keep_metrics, write_release_page
+from caribou.cli.engine_options import EngineOptions, graph_of
 from caribou.cli.options import (
     AsJson,
     GraphOptions,
@@ -25,6 +26,7 @@ from caribou.cli.options import (
     require_takes_prior,
     with_option_groups,
 )
+from caribou.cli.predict import check_table, write_table
 from caribou.cli.progress import fit_progress
 from caribou.cli.spool import save_or_spool
 from caribou.errors import InputError
@@ -65,6 +67,7 @@ def train(
     method: Annotated[str, typer.Argument(help="The method: see the table in the documentation, Training.")],
     *,
     graph: GraphOptions,
+    engine: EngineOptions,
     name: Name = None,
     epsilon: Annotated[
         float | None,
@@ -119,6 +122,10 @@ def train(
         ),
     ] = None,
     no_ids: Annotated[bool, typer.Option("--no-ids", help="Keep the names of the nodes out of the saved run.")] = False,
+    predictions: Annotated[
+        Path | None,
+        typer.Option(help="Write the class probabilities of every node to this new .csv or .parquet file (one fit)."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Fit a method privately and report metrics, cost, time and memory.
@@ -145,13 +152,14 @@ def train(
     fits = integer(at_least=1, seeds=seeds)
     extra = None if publish_metrics is None else published_budget(publish_metrics, budget, fits)
     noted = ledger.noted()
-    source = replace(graph.source(name), prior=prior)
+    source = graph_of(engine, graph, name, prior, None if out is None else out.absolute().parent, method)
     source.check()
+    _check_predictions(predictions, fits)
     folders = [] if out is None else _folders(check_target(out), fits)
     # the first line that loads torch: bad flags are found before it, and bad settings before any data is read
     require_takes_prior(method, Model(method, budget, **options).takes_prior, prior)
     runs: list[_Run] = []
-    with fit_progress(method, fits) as advance:
+    with source, fit_progress(method, fits) as advance:
         for seed in range(fits):
             data = source.load(seed, again=seed > 0, unit=info.unit)
             model = Model(method, budget, seed=seed, **options)
@@ -171,6 +179,8 @@ def train(
                 folders[seed].parent.mkdir(exist_ok=True)
                 # at once: what has been paid for is not lost if a later fit fails
                 save_or_spool(model, folders[seed], ids=not no_ids)
+            if predictions is not None:
+                write_table(model.predictions_frame(), predictions)
             published = None if extra is None else model.publish_metrics(extra.epsilon, ledger=noted)
             if published is not None and folders:
                 _save_published(published, folders[seed])
@@ -186,6 +196,15 @@ def train(
         return
     charged = "" if ledger.path is None else f"under {data.name!r} in {ledger.path}"
     _print(document, str(budget), runs[0].model, folders, charged)
+
+
+def _check_predictions(out: Path | None, fits: int) -> None:
+    """A table that can be written, of one fit."""
+    if out is None:
+        return
+    if fits > 1:
+        raise InputError(f"predictions must go with one fit (--seeds 1), got {fits} fits")
+    check_table(out)
 
 
 def _folders(out: Path, fits: int) -> list[Path]:

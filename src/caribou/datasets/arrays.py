@@ -16,7 +16,7 @@ from caribou.errors import CaribouError, DataError
 from caribou.graph import Graph, Split
 from caribou.graph.classes import Classes
 
-EDGES = "edges.npy"
+EDGES, FEATURES = "edges.npy", "features.npy"
 
 
 def is_array_folder(path: Path) -> bool:
@@ -32,8 +32,17 @@ def read_arrays(folder: Path, name: str, classes: Classes | None = None) -> Grap
     pairs = _array(folder / EDGES)
     if pairs.ndim == 2 and pairs.shape[0] != 2:
         pairs = pairs.T
+    return _graph(folder, pairs, name, classes)
+
+
+def read_node_arrays(folder: Path, name: str, classes: Classes | None = None) -> Graph:
+    """The nodes alone, of a folder that may be without edges.npy: a graph without edges."""
+    return _graph(folder, np.empty((2, 0), dtype=np.int64), name, classes)
+
+
+def _graph(folder: Path, pairs: np.ndarray, name: str, classes: Classes | None) -> Graph:
     labels, parts = (_optional(folder / file) for file in ("labels.npy", "split.npy"))
-    features = _array(folder / "features.npy", mapped=True)
+    features = _array(folder / FEATURES, mapped=True)
     try:
         split = None if parts is None else _split(parts, features.shape[0])
         return Graph.from_edges(features, pairs, labels=labels, split=split, name=name, classes=classes)

@@ -68,13 +68,8 @@ class Request:
     rules: SourceRules = USUAL
 
     def __post_init__(self) -> None:
-        one_of(ENGINES, engine=self.engine)
-        integer(at_least=1, workers=self.workers)
+        check_engine(self.engine, self.memory, self.workers, self.address)
         integer(at_least=1, hops=self.hops)
-        if self.engine != "outofcore" and self.memory is not None:
-            raise InputError(f"memory must go with the engine outofcore, got {self.engine}")
-        if self.engine != "ray" and self.address is not None:
-            raise InputError(f"address must go with the engine ray, got {self.engine}")
         if self.out.suffix not in ENDINGS:
             raise InputError(f"out must end in {' or '.join(ENDINGS)}, got {str(self.out)!r}")
         parent = self.out.absolute().parent
@@ -106,6 +101,16 @@ class Request:
             "rules": {**vars(self.rules), "ignore": list(self.rules.ignore)},
             "loops": kernels.name(),
         }
+
+
+def check_engine(engine: str, memory: int | None, workers: int, address: str | None) -> None:
+    """An engine by name, with options that belong to it."""
+    one_of(ENGINES, engine=engine)
+    integer(at_least=1, workers=workers)
+    if engine != "outofcore" and memory is not None:
+        raise InputError(f"memory must go with the engine outofcore, got {engine}")
+    if engine != "ray" and address is not None:
+        raise InputError(f"address must go with the engine ray, got {engine}")
 
 
 def _require_new(request: Request, *, may_be_ours: bool) -> None:

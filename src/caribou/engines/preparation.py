@@ -87,6 +87,24 @@ def prepare(
     The graph is made symmetric, simple and free of self loops first; ``cap_key`` is the public key of the order of pairs.
     """
     digest = ContentDigest(nodes=files.layout.nodes, columns=files.layout.columns)
+    blocks = store_edges(edges, files, digest, degree_cap=degree_cap, cap_key=cap_key, memory=memory)
+    _store_states(features, files, degree_floor, digest)
+    return Prepared(tuple(digest.parts()), blocks)
+
+
+def store_edges(
+    edges: EdgeTable,
+    files: BlockFiles,
+    digest: ContentDigest,
+    *,
+    degree_cap: int | None = None,
+    cap_key: int = 0,
+    memory: Memory,
+) -> bytes:
+    """Write the blocks of the graph alone, symmetric, simple and free of self loops; edges go to ``digest`` before the cap.
+
+    Returns the digest of the stored blocks.
+    """
     buckets = _Buckets(files.folder, files.layout, "pairs")
     chunk = max(1 << 14, min(1 << 21, memory.free // 4 // 128))
     for u, v in edges.chunks(chunk, files.layout.nodes):
@@ -99,8 +117,7 @@ def prepare(
         pieces = buckets.sorted_pieces(index, limit)
         stored.append(_store(files, index, pieces if degree_cap is not None else _digested(pieces, digest)))
         buckets.remove(index)
-    _store_states(features, files, degree_floor, digest)
-    return Prepared(tuple(digest.parts()), joined_digest(stored))
+    return joined_digest(stored)
 
 
 def joined_digest(blocks: Iterable[bytes]) -> bytes:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,6 +19,7 @@ import scipy.sparse as sp
 
 from caribou._validate import integer
 from caribou.errors import InputError
+from caribou.graph.blocked import BlockedGraph
 from caribou.graph.fingerprint import row_digests
 from caribou.graph.graph import Graph
 from caribou.graph.split import Split
@@ -148,9 +150,20 @@ class Arrivals:
             return np.arange(graph.num_nodes), None
         known = {name: k for k, name in enumerate(self.ids)}
         names = [str(name) for name in graph.node_ids]
-        for name in sorted(set(names) - set(known)):
+        for name in in_order(set(names) - set(known)):
             known[name] = len(known)
         return np.array([known[name] for name in names], dtype=np.int64), tuple(known)
+
+
+def in_order(names: Iterable[str]) -> list[str]:
+    """Names as the nodes of a table are ordered: numbers by size, text by its letters.
+
+    >>> in_order({"10", "9"}), in_order({"b", "10", "9"})
+    (['9', '10'], ['10', '9', 'b'])
+    """
+    found = sorted(names)
+    numbers = all(name.isascii() and name.isdigit() for name in found)
+    return sorted(found, key=int) if numbers else found
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,7 +189,14 @@ class Grown:
 
 
 def _placed(graph: Graph, place: np.ndarray, total: int, ids: tuple[str, ...] | None) -> Graph:
-    """The graph with node i at place[i] of ``total`` places."""
+    """The graph with node i at place[i] of ``total`` places. A graph whose nodes have their places is not copied."""
+    if total == graph.num_nodes and np.array_equal(place, np.arange(total)):
+        return graph
+    if isinstance(graph, BlockedGraph):
+        raise InputError(
+            "rows of a graph in blocks must be the nodes of the model, all of them and in their order, then the arrivals in the "
+            "order of their ids, got another order; read it in memory (--graph EDGES --nodes NODES without --engine)"
+        )
     labels = None
     if graph.labels is not None:
         labels = np.full(total, -1, dtype=np.int64)

@@ -108,6 +108,18 @@ def checked_features(features: Any) -> Any:
     return checked
 
 
+def needed_span(needed: np.ndarray | None, first: int, last: int) -> tuple[int, int]:
+    """The smallest span of rows from ``first`` up to ``last`` that holds all that are needed; None: all rows are.
+
+    >>> needed_span(np.array([True, False, True, False, False]), 1, 5), needed_span(None, 1, 5)
+    ((2, 3), (1, 5))
+    """
+    if needed is None:
+        return first, last
+    there = np.flatnonzero(needed[first:last])
+    return (first + int(there[0]), first + int(there[-1]) + 1) if len(there) else (first, first)
+
+
 def checked_prior(probabilities: Any, nodes: int, classes: int) -> np.ndarray:
     array = np.asarray(probabilities)
     if array.dtype.kind not in "fiu" or array.shape != (nodes, classes):

@@ -37,9 +37,9 @@ from caribou.graph.inspection import (
 from caribou.graph.split import Split
 from caribou.privacy.budget import PrivacyUnit
 
-_IDS = ("id", "node", "node_id")
-_LABELS = ("label", "class", "y")
-_SPLITS = ("split",)
+IDS = ("id", "node", "node_id")
+LABELS = ("label", "class", "y")
+SPLITS = ("split",)
 
 
 @dataclass(frozen=True)
@@ -158,10 +158,10 @@ def read_frames(
     """
     rules, findings = rules or ColumnRules(), findings or Findings()
     header = [title for title in nodes.titles() if title not in rules.ignore]
-    id_title = chosen(header, titles.id, _IDS, nodes, "id", needed=True)
+    id_title = chosen(header, titles.id, IDS, nodes, "id", needed=True)
     known = (
-        chosen(header, titles.label, _LABELS, nodes, "label"),
-        chosen(header, titles.split, _SPLITS, nodes, "split"),
+        chosen(header, titles.label, LABELS, nodes, "label"),
+        chosen(header, titles.split, SPLITS, nodes, "split"),
     )
     text = {title for title in (id_title, *known, *rules.categories) if title is not None}
     frame = nodes.frame(text)
@@ -209,8 +209,8 @@ def build(
     _check_rules(rules, list(frame.columns), id_title, source, found)
     frame = frame.drop(columns=ignored)
     there = list(frame.columns)
-    label = chosen(there, titles.label, _LABELS, source, "label")
-    split = chosen(there, titles.split, _SPLITS, source, "split")
+    label = chosen(there, titles.label, LABELS, source, "label")
+    split = chosen(there, titles.split, SPLITS, source, "split")
     labels, names = _labels(frame, label, place, source, classes, rules, found)
     division = None
     if split is not None:

@@ -8,9 +8,9 @@ mechanisms and audits mean the same thing by the word. Nothing here is protected
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -33,6 +33,7 @@ from caribou.graph.checks import (
     index_array,
     label_array,
     listed,
+    needed_span,
     restore,
     seal,
     simple_rows,
@@ -46,6 +47,8 @@ from caribou.graph.split import DEFAULT_FRACTIONS, Split, labelled_split
 from caribou.privacy.budget import PrivacyUnit
 from caribou.privacy.sizes import Sizes
 from caribou.randomness import Streams
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -267,6 +270,22 @@ class Graph:
         """
         shape = (self.num_nodes, self.num_nodes)
         return sp.csr_array((np.ones(len(self.indices), dtype=dtype), self.indices, self.indptr), shape=shape)
+
+    def map_rows(
+        self, work: Callable[[int, np.ndarray, np.ndarray], T], needed: np.ndarray | None = None
+    ) -> Iterator[T]:
+        """Call ``work(first, starts, columns)`` for blocks of consecutive rows of the adjacency matrix, in any order.
+
+        The rows of a block begin with number ``first``; row first + i has the neighbours columns[starts[i] : starts[i + 1]]. In
+        memory there is one block. ``needed``: [n], bool, public: blocks without such a row are left out.
+
+        >>> graph = Graph.from_edges(np.zeros((3, 1)), [[0, 1], [1, 2]])
+        >>> list(graph.map_rows(lambda first, starts, columns: (first, np.diff(starts).tolist())))
+        [(0, [1, 2, 1])]
+        """
+        first, last = needed_span(needed, 0, self.num_nodes)
+        if first < last:
+            yield work(first, self.indptr[first : last + 1].astype(np.int64), self.indices)
 
     @property
     def without_features(self) -> np.ndarray:

@@ -159,13 +159,40 @@ class QueryOnceGuard:
             raise InputError(f"message must be a symbol in 0..{symbols - 1} for every new node")
 
 
-def stage_counts(rows: Rows, first: int, query: CountQuery) -> np.ndarray:
-    """The exact counts of one stage for consecutive rows from ``first`` on, [rows, symbols]. Private: noise is to be added."""
-    return count_votes(rows, first, *query.parts, query.symbols)
+@dataclass(frozen=True, eq=False)
+class BlockCount:
+    """Counts the messages of one stage in a block of rows, wherever the block lies. It holds public values alone."""
+
+    query: CountQuery
+
+    def __call__(self, first: int, starts: np.ndarray, columns: np.ndarray) -> tuple[int, np.ndarray]:
+        """The first row, and exact counts of the rows from it on, [rows, symbols]. Private: noise is to be added."""
+        return first, count_votes(Rows(starts, columns), first, *self.query.parts, self.query.symbols)
+
+
+def stage_counts(graph: Graph, query: CountQuery) -> np.ndarray:
+    """The exact counts of one stage, [n, symbols]. Private: noise is to be added.
+
+    Blocks may come in any order. Every receiver is counted once: a block that is missing, or that comes twice, is an error.
+    """
+    counts = np.zeros((graph.num_nodes, query.symbols), dtype=np.int64)
+    seen = np.zeros(graph.num_nodes, dtype=bool)
+    for first, part in graph.map_rows(BlockCount(query), query.receives):
+        rows = slice(first, first + len(part))
+        if seen[rows].any():
+            raise CaribouError(f"blocks must hold every row once, got rows from {first} on again")
+        counts[rows], seen[rows] = part, True
+    if (query.receives & ~seen).any():
+        lost = int(np.flatnonzero(query.receives & ~seen)[0])
+        raise CaribouError(f"blocks must hold every row once, got none with row {lost}")
+    return counts
 
 
 class NoisyCounts:
-    """The only object that reads the private edges of a vote release.
+    """The only object that reads the private edges of a vote release. In memory they are one block, elsewhere many.
+
+    Blocks are counted exactly, by whoever holds them. Noise is drawn here, once per stage and for all receivers in the order of
+    their rows, so the answers do not depend on blocks.
 
     Formal guarantee: the transcript of all answers is epsilon-DP (mu-GDP) at edge level, provided that the arguments of `ask` are
     functions of public values and of earlier answers (docs/privacy.md, Theorem 4). With ``present``, the nodes of earlier batches
@@ -177,7 +204,7 @@ class NoisyCounts:
         self, graph: Graph, classes: int, budget: VoteBudget, noise: NoiseSource, present: np.ndarray | None = None
     ) -> None:
         budget.check_size(graph.num_nodes)
-        self._rows = Rows(graph.indptr.astype(np.int64), graph.indices)
+        self._graph = graph
         self._noise = noise
         self._guard = QueryOnceGuard(graph.num_nodes, classes, present)
         self.nodes = graph.num_nodes
@@ -205,9 +232,9 @@ class NoisyCounts:
         rows for nodes that cannot receive in this stage.
         """
         query = self._guard.query(new, rank, message, receives, symbols)
-        counts = stage_counts(self._rows, 0, query)
+        counts = stage_counts(self._graph, query)
         rows = np.flatnonzero(query.receives)
         answer = self.budget.perturbed(counts[rows], self._noise)
-        released = np.zeros((self.nodes, query.symbols), dtype=answer.dtype)
+        released = counts.astype(answer.dtype, copy=False)  # rows that do not receive are zero
         released[rows] = answer
         return released

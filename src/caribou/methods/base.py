@@ -371,7 +371,8 @@ class MethodInfo:
 
     ``private`` = False: it protects nothing and takes an infinite epsilon only. ``transductive``: it predicts no other graph.
     ``data_independent``: it reads nothing that is protected at its unit, so it spends nothing and is the same at every epsilon.
-    ``own``: the class itself, of a method that was registered.
+    ``engines``: those that it can be trained on from files; none: it needs its edges in memory. ``own``: the class itself, of a
+    method that was registered.
     """
 
     unit: PrivacyUnit
@@ -381,12 +382,25 @@ class MethodInfo:
     transductive: bool = False
     data_independent: bool = False
     own: type | None = None
+    engines: tuple[str, ...] = ()
 
     def check(self, name: str, budget: Budget) -> None:
         """The budget must be of this method's unit, and infinite if it has no privacy."""
         require_unit(budget, self.unit, name)
         if not self.private and budget.is_private:
             raise InputError(f"epsilon must be inf for {name}, which is not private, got {budget.epsilon:g}")
+
+    def check_engine(self, name: str, engine: str) -> None:
+        """The engine must be one that the method can be trained on."""
+        if engine in self.engines:
+            return
+        if self.engines:
+            raise InputError(f"engine must be one of {', '.join(self.engines)} for {name}, got {engine!r} (--engine)")
+        able = [other for other, info in METHODS.items() if engine in info.engines]
+        raise InputError(
+            f"method must read edges block by block to be trained on an engine ({', '.join(able)}), got {name}, which holds its "
+            "graph in memory: give --graph EDGES --nodes NODES without --engine"
+        )
 
     def create(self, **settings: Any) -> Method:
         """The method with these settings; an unknown one is an error that lists the known ones."""
@@ -418,7 +432,10 @@ METHODS = {
         "the paper's CARIBOU with every part private; it always reads the graph",
     ),
     "votes-edp": MethodInfo(
-        PrivacyUnit.EDGE, "caribou.methods.edge.votes:VotesEdge", "votes in rounds, every pair of nodes asked once"
+        PrivacyUnit.EDGE,
+        "caribou.methods.edge.votes:VotesEdge",
+        "votes in rounds, every pair of nodes asked once",
+        engines=("local", "outofcore"),
     ),
     "votes-ndp": MethodInfo(
         PrivacyUnit.NODE, "caribou.methods.node.votes:VotesNdp", "a private linear model, with votes where they pay"
@@ -494,6 +511,7 @@ METHODS = {
         "caribou.methods.edge.mlp:Mlp",
         "the encoder alone: no edge is read, no noise is needed",
         data_independent=True,
+        engines=("local", "outofcore"),
     ),
 }
 """The methods of ``caribou train``. Classes are imported when one is created."""

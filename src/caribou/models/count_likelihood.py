@@ -7,6 +7,7 @@ neighbours of class c of a node of class k.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,6 +22,14 @@ LARGEST = 300
 SHAPE = 3.0
 """Shape of the negative binomial alternative to the Poisson distribution."""
 EM_STEPS = 25
+PART = 1 << 17
+"""Rows whose likelihoods are computed together: [n, C, T] numbers are held once, and copies are of so many rows."""
+
+
+def parts(rows: np.ndarray) -> Iterator[np.ndarray]:
+    """The rows in order, PART at a time."""
+    for first in range(0, len(rows), PART):
+        yield rows[first : first + PART]
 
 
 def vote_rates(
@@ -213,10 +222,13 @@ class CountModel:
         points = self.points()
         place = (scaled_down(counts) - points[0]) / (points[1] - points[0])
         index = np.clip(np.rint(place), 0, len(points) - 1).astype(np.int64)
-        total = np.zeros((len(MULTIPLIERS), len(rates), len(counts)))
-        for c in range(counts.shape[1]):
-            total += table[:, :, c, index[:, c]]
-        return np.ascontiguousarray(total.transpose(2, 1, 0))
+        L = np.empty((len(counts), len(rates), len(MULTIPLIERS)))
+        for rows in parts(np.arange(len(counts))):
+            total = np.zeros((len(MULTIPLIERS), len(rates), len(rows)))
+            for c in range(counts.shape[1]):
+                total += table[:, :, c, index[rows, c]]
+            L[rows] = total.transpose(2, 1, 0)
+        return L
 
 
 def scaled_down(counts: np.ndarray) -> np.ndarray:
@@ -255,5 +267,8 @@ def class_evidence(J: np.ndarray) -> np.ndarray:
     >>> class_evidence(np.log(np.array([[[1.0, 1.0], [0.5, 0.5]]]))).round(4).tolist()
     [[0.0, -0.6931]]
     """
-    LL = logsumexp(J, axis=2)
-    return np.maximum(LL - LL.max(axis=1, keepdims=True), -60)
+    evidence = np.empty(J.shape[:2])
+    for rows in parts(np.arange(len(J))):
+        LL = logsumexp(J[rows[0] : rows[-1] + 1], axis=2)
+        evidence[rows] = np.maximum(LL - LL.max(axis=1, keepdims=True), -60)
+    return evidence

@@ -16,7 +16,7 @@ from caribou.methods.edge.count_fit import fit_counts
 from caribou.methods.edge.pilot import Pilot
 from caribou.methods.edge.vote_roles import VoteRoles
 from caribou.models.code_vote_model import CodeVoteModel, code_columns, code_likelihood
-from caribou.models.count_likelihood import CountModel, class_evidence, symbol_rates
+from caribou.models.count_likelihood import CountModel, class_evidence, parts, symbol_rates
 from caribou.models.feature_codes import FeatureCodes
 from caribou.models.heads import Evidence, choose_head_by_folds
 from caribou.models.objective import Objective
@@ -50,7 +50,8 @@ def decode_codes(
         L = code_likelihood(model, counts, rates, exposure)
         if pilot is not None:
             by_code = pilot.rates_by_code(rates, len(pilot.senders) / max(int(new.sum()), 1))
-            L[receivers] += pilot.log_likelihood(model, by_code, receivers)
+            for rows in parts(receivers):
+                L[rows] += pilot.log_likelihood(model, by_code, rows)
         return L
 
     fitted = fit_counts(likelihood, roles, budget, receivers, objective)

@@ -47,9 +47,9 @@ def fit_counts(
     fits, losses = [], []
     for overdispersed in (False, True):
         model = CountModel(budget, overdispersed)
-        L = likelihood(model)
-        g = multiplier_weights(L[some], weights[some])
-        joint = L + np.log(g)
+        joint = likelihood(model)
+        g = multiplier_weights(joint[some], weights[some])
+        joint += np.log(g)  # in place: it is the largest array of a fit
         evidence = class_evidence(joint)
         known = Evidence(roles.log_prior[cal], evidence[cal], np.zeros_like(evidence[cal]))
         head = fit_bayes_head(known, roles.labels[cal], objective)

@@ -146,4 +146,5 @@ class Pilot:
         summed = rates.reshape(len(rates), -1, self.codes).sum(axis=2)
         # the noise of a sum is nearly Gaussian; below 0.2 integers would fall between the points of the likelihood's table
         about = CountModel(VoteBudget.gaussian(1 / max(np.sqrt(variance), 0.2)), model.overdispersed)
-        return about.log_likelihood(self.class_counts[nodes], summed)
+        votes = self.counts[nodes].reshape(len(nodes), -1, self.codes).sum(axis=2)
+        return about.log_likelihood(votes, summed)

@@ -28,7 +28,7 @@ from caribou.methods.edge.pilot import LOUDEST, Pilot, pilot_share
 from caribou.methods.edge.vote_roles import VoteRoles
 from caribou.models.class_prior import class_probabilities, probabilities_by
 from caribou.models.code_vote_model import CodeVoteModel
-from caribou.models.count_likelihood import MULTIPLIERS, CountModel, class_evidence, vote_rates
+from caribou.models.count_likelihood import MULTIPLIERS, CountModel, class_evidence, parts, vote_rates
 from caribou.models.feature_codes import FeatureCodes
 from caribou.models.heads import Evidence, choose_head_by_folds
 from caribou.models.objective import Objective
@@ -365,11 +365,12 @@ class _Decoder:
 
     def _likelihood(self, counts: np.ndarray, rates: Mapping[str, np.ndarray], model: CountModel) -> np.ndarray:
         L = np.zeros((self.n, self.C, len(MULTIPLIERS)))
-        for group, rows in self._groups().items():
-            L[rows] = model.log_likelihood(counts[rows], rates[group])
-            if self.pilot is not None:
-                by_class = self.pilot.rates_by_class(self.rates, self.roles, self.class_sizes)
-                L[rows] += self.pilot.class_log_likelihood(model, by_class, rows)
+        for group, members in self._groups().items():
+            for rows in parts(members):
+                L[rows] = model.log_likelihood(counts[rows], rates[group])
+                if self.pilot is not None:
+                    by_class = self.pilot.rates_by_class(self.rates, self.roles, self.class_sizes)
+                    L[rows] += self.pilot.class_log_likelihood(model, by_class, rows)
         return L
 
     def later_rounds(self, scores: np.ndarray) -> np.ndarray:
@@ -428,15 +429,13 @@ class _Decoder:
         halved = np.where(new[receivers], 0.5, 1.0)
         expected = (p[receivers] @ rates) * halved[:, None]
         rates = rates * vote_scale(votes, expected)
-        L = np.empty((len(receivers), self.C, len(MULTIPLIERS)))
-        for share in (0.5, 1.0):
-            rows = halved == share
-            if rows.any():
-                L[rows] = self.count_model.log_likelihood(counts[receivers[rows]], share * rates)
-        before = class_evidence(self.joint[receivers])
-        self.joint[receivers] += L
         more = np.zeros_like(known.evidence)
-        more[receivers] = class_evidence(self.joint[receivers]) - before
+        for rows in parts(receivers):
+            before = class_evidence(self.joint[rows])
+            for share, some in ((0.5, rows[new[rows]]), (1.0, rows[~new[rows]])):
+                if len(some):
+                    self.joint[some] += self.count_model.log_likelihood(counts[some], share * rates)
+            more[rows] = class_evidence(self.joint[rows]) - before
         extra = np.zeros_like(known.counts)
         extra[receivers] = votes * signal_share(votes, self.noisy_counts.budget.noise_variance)
         return known.plus(more, extra)

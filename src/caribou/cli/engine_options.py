@@ -1,0 +1,179 @@
+"""Options of training on an engine: tables of any size, and who holds the edges."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from caribou.cli.options import (
+    ROLES,
+    FileOptions,
+    GraphOptions,
+    GraphSource,
+    column_titles,
+    parse_classes,
+    warn_of_no_edges,
+)
+from caribou.errors import InputError
+
+if TYPE_CHECKING:
+    from caribou.engines.training_tables import TrainingTables
+    from caribou.graph import Graph
+    from caribou.graph.column_rules import ColumnRules
+    from caribou.privacy.budget import PrivacyUnit
+
+
+@dataclass(frozen=True)
+class EngineOptions:
+    """Tables that need not fit into memory, and the engine that holds their edges. The fields are the options of a command."""
+
+    edges: Annotated[
+        Path | None,
+        typer.Option(
+            help="Large graphs, with --nodes: pairs of row numbers of the node table, .npy, .parquet, or a folder of .parquet "
+            "files."
+        ),
+    ] = None
+    engine: Annotated[
+        str | None,
+        typer.Option(
+            help="Large graphs: local (edges in memory) or outofcore (edges on disk); for votes-edp and mlp (default with "
+            "--edges: local).",
+            show_default=False,
+        ),
+    ] = None
+    memory: Annotated[str | None, typer.Option(help="With outofcore: memory of the whole process, e.g. 4GB.")] = None
+    workers: Annotated[
+        int | None,
+        typer.Option(help="With local: threads that count (default: one per processor).", show_default=False),
+    ] = None
+
+    @property
+    def is_given(self) -> bool:
+        """Whether any of the options was given."""
+        return any(getattr(self, f.name) is not None for f in fields(self))
+
+
+def graph_of(
+    engine: EngineOptions, graph: GraphOptions, name: str | None, prior: Path | None, work: Path | None, method: str
+) -> GraphSource | EngineSource:
+    """Where the graph comes from: the tables of an engine, if one is asked for. ``work``: where blocks may lie on disk."""
+    if not engine.is_given:
+        return replace(graph.source(name), prior=prior)
+    return EngineSource(engine, graph, name, prior, work, method)
+
+
+@dataclass
+class EngineSource:
+    """A graph on an engine; what `GraphSource` is to a graph in memory. It holds its blocks until the context ends."""
+
+    engine: EngineOptions
+    options: GraphOptions
+    name: str | None
+    prior: Path | None
+    work: Path | None
+    method: str
+    _opened: ExitStack = field(default_factory=ExitStack)
+    _graph: Graph | None = None
+
+    def __str__(self) -> str:
+        return str(self.engine.edges or self.options.graph)
+
+    def __enter__(self) -> EngineSource:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._opened.close()
+
+    def check(self) -> None:
+        """What can be said about the options before anything is read."""
+        self._tables()
+        given = {"edges": self.engine.edges, "nodes": self.options.files.nodes, "prior": self.prior}
+        for flag, file in given.items():
+            if file is not None and not file.exists():
+                raise InputError(f"{file}: file not found (--{flag})")
+
+    def load(
+        self,
+        seed: int = 0,
+        *,
+        again: bool = False,
+        otherwise: Sequence[str] | None = None,
+        unit: PrivacyUnit | None = None,
+        saved: ColumnRules | None = None,
+    ) -> Graph:
+        """The graph with the split of its table, or the one that ``seed`` draws, as `GraphSource.load`. Tables are read once.
+
+        Columns that the run of ``saved`` left out are left out again.
+        """
+        from caribou.engines.training_tables import training_graph
+        from caribou.graph.frames import divided
+
+        if self._graph is None:
+            tables = self._tables()
+            classes = otherwise if tables.classes is None else tables.classes
+            tables = replace(tables, gone=() if saved is None else tuple(saved.ignored), classes=classes)
+            self._graph = self._opened.enter_context(training_graph(tables))
+        if not again:
+            warn_of_no_edges(self._graph.num_edges, str(self))
+        data = divided(self._graph, seed, str(self))
+        if self.prior is not None:
+            from caribou.datasets.prior_table import with_prior_of
+
+            data = with_prior_of(data, self.prior)
+        return data
+
+    def _tables(self) -> TrainingTables:
+        from caribou.cli.propagate import parse_size
+        from caribou.engines.training_tables import TrainingTables
+        from caribou.graph.frames import Titles
+        from caribou.methods.base import method_info
+
+        engine = self.engine.engine or "local"
+        method_info(self.method).check_engine(self.method, engine)
+        edges, nodes = self._files()
+        titles = column_titles(self.options.files.column or ())
+        roles = Titles(**{role: titles.get(f"{role}_column") for role in ROLES})
+        if roles.source is not None or roles.target is not None:
+            raise InputError("column must be id, label or split with --edges, whose columns are source and target")
+        classes = self.options.files.classes
+        return TrainingTables(
+            edges,
+            nodes,
+            engine,
+            None if self.engine.memory is None else parse_size(self.engine.memory),
+            os.cpu_count() or 1 if self.engine.workers is None else self.engine.workers,
+            name=self.name or (edges.stem if self.options.graph is None else self.options.graph.resolve().name),
+            titles=roles,
+            ignore=self.options.files.tables.ignore or (),
+            classes=None if classes is None else parse_classes(classes),
+            work=self.work,
+        )
+
+    def _files(self) -> tuple[Path, Path]:
+        files: FileOptions = self.options.files
+        if self.options.dataset is not None or files.tables.is_sql:
+            raise InputError(
+                "engine must go with --edges and --nodes, or with --graph FOLDER of arrays, got another source"
+            )
+        if replace(files.tables, ignore=None, db=None).is_given:
+            raise InputError(
+                "rules of tables must go with tables that are read in memory (--graph EDGES --nodes NODES without --engine); "
+                "--ignore, --column and --classes go with --edges, too"
+            )
+        if self.engine.edges is not None and files.nodes is not None and self.options.graph is None:
+            return self.engine.edges, files.nodes
+        from caribou.datasets.arrays import EDGES, is_array_folder
+
+        folder = self.options.graph
+        if folder is not None and self.engine.edges is None and files.nodes is None and is_array_folder(folder):
+            return folder / EDGES, folder
+        raise InputError(
+            "edges and nodes must be given for an engine (--edges EDGES --nodes NODES), or a folder of arrays (--graph FOLDER)"
+        )

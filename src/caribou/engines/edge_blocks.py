@@ -1,0 +1,98 @@
+"""Edges in blocks for training: in memory on threads, or on disk within a bound of memory. Work runs where a block is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+
+from caribou.engines.blocks import BlockFiles
+from caribou.engines.preparation import Memory, store_edges
+from caribou.engines.sources import EdgeTable
+from caribou.graph.checks import needed_span
+from caribou.graph.fingerprint import ContentDigest
+
+T = TypeVar("T")
+Work = Callable[[int, np.ndarray, np.ndarray], T]
+"""Called with the first row of a block, starts and columns, as in `caribou.graph.Graph.map_rows`."""
+
+
+@dataclass(frozen=True)
+class StoredEdges:
+    """The files of the blocks of a graph, with what is known about the whole. Private.
+
+    Args:
+        files: the blocks, with one column tile.
+        entries: of the adjacency matrix.
+        edges, degrees: parts of the content of the graph.
+    """
+
+    files: BlockFiles
+    entries: int
+    edges: bytes
+    degrees: bytes
+
+    @classmethod
+    def prepare(cls, table: EdgeTable, nodes: int, folder: Path, memory: Memory) -> StoredEdges:
+        """Stream the table once into blocks in ``folder``, which must be private."""
+        files = BlockFiles(folder, memory.layout(nodes, 0, table.count))
+        digest = ContentDigest(nodes=nodes, columns=0)
+        store_edges(table, files, digest, memory=memory)
+        _, edges, _, degrees = digest.parts()
+        entries = sum(int(files.starts(index)[0, -1]) for index in range(files.layout.blocks))
+        return cls(files, entries, edges, degrees)
+
+    def block(self, index: int) -> tuple[int, np.ndarray, np.ndarray]:
+        """First row, starts and columns of one block, read from its files."""
+        starts = self.files.starts(index)
+        rows = self.files.read_tile(index, 0, starts)
+        return self.files.layout.span(index)[0], rows.starts, rows.columns
+
+    def needed(self, rows: np.ndarray | None) -> list[int]:
+        """The blocks that hold one of these rows; None: all."""
+        layout = self.files.layout
+        spans = ((index, needed_span(rows, *layout.span(index))) for index in range(layout.blocks))
+        return [index for index, (first, last) in spans if first < last]
+
+
+class DiskBlocks:
+    """The engine ``outofcore``: one block is in memory at a time, read anew in every pass.
+
+    Args:
+        stored: the files.
+    """
+
+    def __init__(self, stored: StoredEdges) -> None:
+        self._stored = stored
+        self.entries, self.edges, self.degrees = stored.entries, stored.edges, stored.degrees
+
+    def map(self, work: Work[T], needed: np.ndarray | None) -> Iterator[T]:
+        """Block by block, in the order of rows."""
+        for index in self._stored.needed(needed):
+            yield work(*self._stored.block(index))
+
+
+class MemoryBlocks:
+    """The engine ``local``: all blocks are in memory, and threads share the work. The files are not read again.
+
+    Args:
+        stored: the files.
+        workers: threads.
+    """
+
+    def __init__(self, stored: StoredEdges, workers: int = 1) -> None:
+        self._stored, self._workers = stored, workers
+        self._blocks: Sequence[tuple[int, np.ndarray, np.ndarray]] = [
+            stored.block(index) for index in range(stored.files.layout.blocks)
+        ]
+        self.entries, self.edges, self.degrees = stored.entries, stored.edges, stored.degrees
+
+    def map(self, work: Work[T], needed: np.ndarray | None) -> Iterator[T]:
+        """Blocks in the order of rows, computed by several threads."""
+        blocks = [self._blocks[index] for index in self._stored.needed(needed)]
+        with ThreadPoolExecutor(self._workers) as pool:
+            yield from pool.map(lambda block: work(*block), blocks)

@@ -1,0 +1,94 @@
+"""A graph whose edges lie in blocks of rows, on disk or with workers: for methods that read edges block by block."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import fields
+from typing import Any, NoReturn, Protocol, TypeVar
+
+import numpy as np
+
+from caribou.errors import InputError
+from caribou.graph.fingerprint import ContentDigest
+from caribou.graph.graph import Graph
+from caribou.graph.split import Split
+
+T = TypeVar("T")
+
+
+class EdgeStore(Protocol):
+    """Edges in blocks of rows. They are symmetric, simple and free of self loops, and neighbours are ascending in a row.
+
+    ``entries``: of the adjacency matrix, two per edge. ``edges`` and ``degrees``: those parts of the content of the graph
+    (`caribou.graph.fingerprint.ContentDigest`). All are private.
+    """
+
+    entries: int
+    edges: bytes
+    degrees: bytes
+
+    def map(self, work: Callable[[int, np.ndarray, np.ndarray], T], needed: np.ndarray | None) -> Iterator[T]:
+        """As `Graph.map_rows`. Work may be repeated: it must give the same answer again, so it must not draw noise."""
+        ...
+
+
+class BlockedGraph(Graph):
+    """A `Graph` without edges in memory: `map_rows` is the only way to them. Everything else about it is equal.
+
+    ``indptr``, ``indices`` and all that would need them are refused. The content, which a ledger knows a graph by, is that of the
+    same graph in memory.
+    """
+
+    _nodes: Graph
+    _store: EdgeStore
+
+    @classmethod
+    def of(cls, nodes: Graph, store: EdgeStore) -> BlockedGraph:
+        """The nodes of a graph that has no edges of its own, with the edges of a store."""
+        if len(nodes.indices) or len(nodes.absent):
+            raise InputError("nodes must be a graph without edges and without absent nodes, got one with them")
+        made = object.__new__(cls)
+        for part in fields(Graph):
+            if part.name not in ("indptr", "indices"):
+                object.__setattr__(made, part.name, getattr(nodes, part.name))
+        object.__setattr__(made, "_nodes", nodes)
+        object.__setattr__(made, "_store", store)
+        return made
+
+    def map_rows(
+        self, work: Callable[[int, np.ndarray, np.ndarray], T], needed: np.ndarray | None = None
+    ) -> Iterator[T]:
+        """As `Graph.map_rows`, over the blocks of the store."""
+        return self._store.map(work, needed)
+
+    @property
+    def num_edges(self) -> int:
+        """Number of undirected edges (private)."""
+        return self._store.entries // 2
+
+    def content(self, version: int = 2) -> Iterator[bytes] | None:  # type: ignore[override]
+        """As `Graph.content`; of version 1, which was computed from whole arrays, none is known."""
+        if version != 2:
+            return None
+        digest = ContentDigest(nodes=self.num_nodes, columns=self.num_features)
+        digest.add_features(self.features)
+        size, _, features, _ = digest.parts()
+        return iter((size, self._store.edges, features, self._store.degrees))
+
+    def with_split(self, split: Split | None) -> Graph:
+        """As `Graph.with_split`."""
+        return BlockedGraph.of(self._nodes.with_split(split), self._store)
+
+    def _changed(self, **changes: Any) -> Graph:
+        if changes.keys() & {"indptr", "indices"}:
+            self._refuse()
+        return BlockedGraph.of(self._nodes._changed(**changes), self._store)
+
+    def _refuse(self, *_: object) -> NoReturn:
+        raise InputError(
+            "edges must be in memory for this, got a graph in blocks; read it with read_graph (--graph FILE instead of --edges)"
+        )
+
+    indptr = property(_refuse)
+    indices = property(_refuse)
+    __reduce_ex__ = __copy__ = __deepcopy__ = _refuse

@@ -1,0 +1,59 @@
+"""Edges in blocks: a table becomes the graph that it would be in memory, and only blocks that are needed are read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from caribou.engines.edge_blocks import DiskBlocks, MemoryBlocks, StoredEdges
+from caribou.engines.preparation import Memory
+from caribou.engines.sources import EdgeTable
+from caribou.graph import Graph
+from engines_support import NODES, Tables
+
+
+@pytest.fixture
+def stored(tables: Tables) -> StoredEdges:
+    folder = tables.folder / "blocks"
+    folder.mkdir()
+    return StoredEdges.prepare(EdgeTable.open(tables.edges), NODES, folder, Memory(None))
+
+
+def whole(tables: Tables) -> Graph:
+    return Graph.from_edges(tables.features, tables.pairs.T)
+
+
+def neighbours(first: int, starts: np.ndarray, columns: np.ndarray) -> list[tuple[int, list[int]]]:
+    return [(first + k, columns[starts[k] : starts[k + 1]].tolist()) for k in range(len(starts) - 1)]
+
+
+@pytest.mark.parametrize("make", [DiskBlocks, lambda stored: MemoryBlocks(stored, 3)], ids=["outofcore", "local"])
+def test_blocks_hold_the_rows_of_the_graph_in_memory(tables: Tables, stored: StoredEdges, make: object) -> None:
+    graph = whole(tables)
+    store = make(stored)  # type: ignore[operator]
+    assert stored.files.layout.blocks == 3
+    rows = [row for block in store.map(neighbours, None) for row in block]
+    assert rows == [(v, graph.neighbours(v).tolist()) for v in range(NODES)]
+    _, edges, _, degrees = graph.content()
+    assert (store.entries, store.edges, store.degrees) == (len(graph.indices), edges, degrees)
+
+
+@pytest.mark.parametrize("make", [DiskBlocks, MemoryBlocks], ids=["outofcore", "local"])
+def test_blocks_without_a_needed_row_are_left_out(stored: StoredEdges, make: object) -> None:
+    needed = np.zeros(NODES, dtype=bool)
+    assert list(make(stored).map(lambda first, *_: first, needed)) == []  # type: ignore[operator]
+    needed[[3, NODES - 1]] = True
+    assert list(make(stored).map(lambda first, *_: first, needed)) == [0, 4096]  # type: ignore[operator]
+
+
+def test_the_files_of_a_block_are_read_anew_on_disk_and_never_again_in_memory(
+    stored: StoredEdges, tmp_path: Path
+) -> None:
+    held = MemoryBlocks(stored)
+    for file in stored.files.folder.glob("block-*.columns"):
+        file.unlink()
+    assert len(list(held.map(lambda first, *_: first, None))) == 3
+    with pytest.raises(FileNotFoundError):
+        list(DiskBlocks(stored).map(lambda first, *_: first, None))
