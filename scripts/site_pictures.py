@@ -56,14 +56,14 @@ def accuracy(records: Mapping[str, Sequence[Any]]) -> None:
     text = described(panels)
     for name, size, shape in (("accuracy", (11.4, 2.7), (1, 5)), ("accuracy-narrow", (4.3, 6.4), (3, 2))):
         figure = Figure(figsize=size)
-        places = figure.subplots(*shape).flat
+        places = list(figure.subplots(*shape).flat)
         for place, (title, lines) in zip(places, panels.items(), strict=False):
             ends = draw_lines(place, lines)
-            place.set_title(title)
+            place.set_title(short(title))
             if shape[0] == 1 and title == list(panels)[-1]:
                 low, high = place.get_ylim()
                 label_ends(place, ends, 0.11 * (high - low))
-        for place in list(places)[len(panels) :]:
+        for place in places[len(panels) :]:
             place.axis("off")
             handles = [
                 place.plot([], [], s, color=COLOURS[family(l)], marker=None if l == FEATURES else MARKERS[family(l)])[0]
@@ -73,6 +73,15 @@ def accuracy(records: Mapping[str, Sequence[Any]]) -> None:
         figure.supylabel("test accuracy in %", fontsize=9)
         figure.supxlabel("ε: less is more private (edge level)", fontsize=9)
         save(figure, name, "Accuracy against epsilon on real graphs", text)
+
+
+def short(title: str) -> str:
+    """A data set without what its title says besides; the page says it.
+
+    >>> short("Berkeley13 (stands in for Facebook)")
+    'Berkeley13'
+    """
+    return title.partition(" (")[0]
 
 
 def described(panels: Mapping[str, Mapping[str, Line]]) -> str:
@@ -137,13 +146,13 @@ def health() -> None:
     figure = Figure(figsize=(5.4, 3.2))
     axes = figure.subplots()
     ends, said = [], []
-    for method, name in names.items():
+    for shift, (method, name) in zip((0.97, 1.0, 1.03), names.items(), strict=True):
         line = sorted((f for f in figures if f["method"] == method), key=lambda f: f["epsilon"])
         x, y = [f["epsilon"] for f in line], [100 * f["mean"] for f in line]
         bars = [[100 * (f["mean"] - f["low"]) for f in line], [100 * (f["high"] - f["mean"]) for f in line]]
         colour = COLOURS[family(method)]
         style = ":" if method == "mlp-dp" else "-"
-        axes.errorbar(x, y, yerr=bars, color=colour, marker=MARKERS[family(method)], linestyle=style)
+        axes.errorbar([shift * e for e in x], y, yerr=bars, color=colour, marker=MARKERS[family(method)], linestyle=style)
         ends.append((x[-1], y[-1], name, colour))
         said.append(f"{name} {y[0]:.0f} % at epsilon {x[0]:g} and {y[-1]:.0f} % at {x[-1]:g}")
     axes.set_xscale("log", base=2)

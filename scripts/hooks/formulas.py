@@ -12,9 +12,9 @@ from typing import Any
 
 _TAG = re.compile(r"(<[^>]+>)")
 _KEPT = re.compile(r"<(/?)(code|pre|math|h1|h2|h3|h4|h5|h6|script|style|svg)\b")
-_INDEX = re.compile(r"(?:(?<![\w.])(?P<letter>[A-Za-zΑ-Ωα-ω]'?)|(?<=\w)\|\||(?<=[\])])\|\|)_(?=[\w({])")
+_INDEX = re.compile(r"(?:(?<![\w.])(?:[A-Za-zΑ-Ωα-ω]|deg)'?|(?<=\w)\|\||(?<=[\])])\|\|)_(?=[\w({])")
 _POWER = re.compile(r"(?<=[\w)'|])\^(?=[\w({|-])")
-_SIMPLE = re.compile(r"-?\w+(?:\.\d+)?|\|[^|<]+\|")
+_SIMPLE = re.compile(r"-?[^\W¹²³⁰-⁹₀-₉]+(?:\.\d+)?|\|[^|<]+\|")
 _STATES = "XZ"
 """Letters whose power is the number of a round, which keeps its brackets."""
 
@@ -59,6 +59,8 @@ def raised(text: str) -> str:
 
     >>> raised("X^(K) and C_L, ||W||_2, 2^-53, noise_std, S^(-1/2)")
     'X<sup>(K)</sup> and C<sub>L</sub>, ||W||<sub>2</sub>, 2<sup>-53</sup>, noise_std, S<sup>-1/2</sup>'
+    >>> raised("x_i² + deg_j")
+    'x<sub>i</sub>² + deg<sub>j</sub>'
     >>> raised("e^(-ε (max s - s_k)) and Z_(k-1)")
     'e<sup>-ε (max s - s<sub>k</sub>)</sup> and Z<sub>k-1</sub>'
     """
