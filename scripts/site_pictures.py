@@ -25,6 +25,8 @@ LINES = {OURS: "-", PAPERS: "--", RUN_HERE: "-", FEATURES: ":"}
 """How the lines of a panel are drawn, and in which order they are named."""
 SHORT = {OURS: "votes, ours", PAPERS: "caribou, as printed", RUN_HERE: "caribou, run here", FEATURES: "features alone"}
 EPSILONS = (1, 2, 4, 8, 16, 32)
+SIZE = (4.5, 3.0)
+"""Of a picture of the gallery: its letters can be read on a phone. [inches]"""
 Line = Mapping[Any, Mean]
 
 
@@ -98,7 +100,7 @@ def social(records: Mapping[str, Sequence[Any]]) -> None:
     """Friendships of a university, which are protected; one panel of the same records."""
     panels = real_panels(records, "edge-accuracy")
     title = next(name for name in panels if name.startswith("Berkeley"))
-    figure = Figure(figsize=(5.4, 3.2))
+    figure = Figure(figsize=SIZE)
     axes = figure.subplots()
     # what the paper printed is of another graph
     lines = {label: line for label, line in panels[title].items() if label != PAPERS}
@@ -120,7 +122,7 @@ def fraud() -> None:
     x = [float(row["epsilon"]) for row in votes]
     y = [float(row["average_precision"]) for row in votes]
     bars = [[v - float(r["low"]) for v, r in zip(y, votes, strict=True)], [float(r["high"]) - v for v, r in zip(y, votes, strict=True)]]
-    figure = Figure(figsize=(5.4, 3.2))
+    figure = Figure(figsize=SIZE)
     axes = figure.subplots()
     axes.errorbar(x, y, yerr=bars, color=COLOURS["votes"], marker="o")
     base = float(alone["average_precision"])
@@ -143,7 +145,7 @@ def health() -> None:
     stored = json.loads(SIMULATION.read_text(encoding="utf-8"))
     figures = [f for f in stored["figures"] if f["unit"] == "node"]
     names = {"votes-ndp": "votes", "caribou-ndp": "caribou", "mlp-dp": "features alone"}
-    figure = Figure(figsize=(5.4, 3.2))
+    figure = Figure(figsize=SIZE)
     axes = figure.subplots()
     ends, said = [], []
     for shift, (method, name) in zip((0.97, 1.0, 1.03), names.items(), strict=True):
@@ -174,7 +176,7 @@ def research() -> None:
         "linear composition": ([row.linear_gdp_noise_multiplier for row in rows], OTHER_COLOUR, "--"),
         "convergent": ([row.noise_multiplier for row in rows], COLOURS["caribou"], "-"),
     }
-    figure = Figure(figsize=(5.4, 3.2))
+    figure = Figure(figsize=SIZE)
     axes = figure.subplots()
     for y, colour, style in lines.values():
         axes.plot(hops, y, style, color=colour, marker="s" if style == "-" else None)
@@ -191,7 +193,7 @@ def research() -> None:
 def attacker() -> None:
     """What epsilon means: how many of 100 an attacker finds who may be wrong once in a hundred."""
     x = [0.25, 0.5, 1, 2, 3, 4, 6, 8]
-    figure = Figure(figsize=(5.4, 3.2))
+    figure = Figure(figsize=SIZE)
     axes = figure.subplots()
     ends, said = [], []
     for gaussian, name, colour in ((False, "pure ε-DP (votes)", COLOURS["votes"]), (True, "Gaussian noise", COLOURS["caribou"])):
