@@ -7,7 +7,7 @@ JOBS   ?= auto
 TORCH_FROM ?=
 STAMP  := $(VENV)/.installed
 
-.PHONY: setup demo test test-fast lint format docs cli-reference settings-reference pictures result-pages report reproduce pack-records bench bench-methods browser-tools object-store clean
+.PHONY: setup demo test test-fast lint format docs cli-reference settings-reference samples pictures result-pages report reproduce pack-records bench bench-methods browser-tools object-store clean
 
 setup: $(STAMP)
 
@@ -56,8 +56,13 @@ cli-reference: setup
 settings-reference: setup
 	$(BIN)/python scripts/settings_reference.py > docs/settings.md
 
+# The runs behind the gallery and the planner of the site; some minutes.
+samples: setup
+	$(BIN)/python scripts/sample_runs.py
+
 pictures: setup
 	$(BIN)/python scripts/degree_curves.py
+	PYTHONPATH=. $(BIN)/python scripts/site_pictures.py
 
 result-pages: setup
 	$(BIN)/python -m reproduction.pages

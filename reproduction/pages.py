@@ -1,4 +1,4 @@
-"""Write what pages say about records: tables of five pages in docs/ and of reproduction/README.md.
+"""Write what pages say about records: tables of six pages in docs/ and of reproduction/README.md.
 
 ``make result-pages`` runs it (``python -m reproduction.pages``); tests/reproduction/test_pages.py compares.
 """
@@ -23,12 +23,14 @@ from reproduction.downstream import downstream_blocks
 from reproduction.field import FIELD_PAGE, field_page
 from reproduction.items import ITEMS
 from reproduction.rows import AUTHORS, DAGGER, DAGGER_NOTE, VALIDATED, dataset_title
+from reproduction.story import FEATURES, OURS, PAPERS, RUN_HERE, real_panels
 
 ROOT = Path(__file__).parents[1]
 AUDIT_PAGE, README = ROOT / "docs" / "audit-results.md", ROOT / "reproduction" / "README.md"
 CLAIMS_PAGE = ROOT / "docs" / "reproduction.md"
 METHOD_PAGE = ROOT / "docs" / "methods" / "caribou.md"
 DOWNSTREAM_PAGE = ROOT / "docs" / "downstream.md"
+HOME_PAGE = ROOT / "docs" / "index.md"
 CORES = 2
 NOT_MEASURED = "n.m."
 SCALE = "laptop"
@@ -43,6 +45,26 @@ def audit_page(text: str, records: Sequence[Record]) -> str:
 def downstream_page(text: str, records: Sequence[Record]) -> str:
     """docs/downstream.md with its tables as the records have them."""
     return with_tables(text, downstream_blocks(records))
+
+
+def home_page(text: str, records: Mapping[str, Sequence[Record]]) -> str:
+    """The first page with the figures of its picture at one epsilon."""
+    return between_marks(text, "home", home_table(records))
+
+
+def home_table(records: Mapping[str, Sequence[Record]], epsilon: int = 4) -> str:
+    """Test accuracy on real graphs: features alone, the paper's method as printed and as run here, and ours."""
+    columns = {
+        FEATURES: "features alone",
+        PAPERS: "the paper's method, as printed",
+        RUN_HERE: "the paper's method, run here",
+        OURS: "votes, ours",
+    }
+    lines = [_line(["test accuracy in %", *columns.values()]), _line(["---"] * (len(columns) + 1))]
+    for title, found in real_panels(records, "edge-accuracy").items():
+        means = [found.get(label, {}).get(epsilon) for label in columns]
+        lines.append(_line([title, *(NOT_RUN if mean is None else mean.percent() for mean in means)]))
+    return "\n".join(lines)
 
 
 def with_tables(text: str, tables: Sequence[Table]) -> str:
@@ -295,6 +317,7 @@ def pages() -> dict[Path, str]:
         CLAIMS_PAGE: between_marks(
             claims_page(CLAIMS_PAGE.read_text(encoding="utf-8"), found), "fault", fault_table(measured_fault())
         ),
+        HOME_PAGE: home_page(HOME_PAGE.read_text(encoding="utf-8"), records),
         METHOD_PAGE: method_page(METHOD_PAGE.read_text(encoding="utf-8"), found),
         FIELD_PAGE: field_page(FIELD_PAGE.read_text(encoding="utf-8"), records),
         DOWNSTREAM_PAGE: downstream_page(DOWNSTREAM_PAGE.read_text(encoding="utf-8"), found["downstream"]),

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from caribou.experiments.records import Record
 from caribou.experiments.report.blocks import PAPER
-from caribou.experiments.report.story import Panel, Story, lines_of
+from caribou.experiments.report.story import Panel, Series, Story, lines_of
 from caribou.experiments.report.summary import Mean, axis, successes
 from reproduction import paper
 from reproduction.rows import AUTHORS, dataset_title, labelled, on_paper_graphs
@@ -17,6 +17,8 @@ LEVELS = {
     "node-accuracy": ("Node level: one node with all its data is protected", "ndp", "mlp-dp"),
 }
 """By experiment: the heading, the ending of methods, and features alone."""
+OURS, RUN_HERE, FEATURES, PAPERS = "votes, ours", "caribou, run here", "mlp, features alone", f"caribou, {PAPER}"
+"""The lines of a panel."""
 CAPTION = (
     "Mean test accuracy against ε. Bars: 95 % intervals over the seeds, from 3 on. “votes, ours” is our own method. “caribou, "
     "run here” is the paper's method at its authors' settings, with a bound that holds for every graph. “caribou, paper” is "
@@ -31,9 +33,9 @@ def story(records: Mapping[str, Sequence[Record]]) -> Story | None:
         found = successes(records.get(name, ()))
         rows, _ = on_paper_graphs(labelled([r for r in found if r.cell.get("chosen") != "authors-top"]))
         titles = {
-            f"votes-{ending}": "votes, ours",
-            f"caribou-{ending}, {AUTHORS}": "caribou, run here",
-            features: "mlp, features alone",
+            f"votes-{ending}": OURS,
+            f"caribou-{ending}, {AUTHORS}": RUN_HERE,
+            features: FEATURES,
         }
         columns = {r.cell["dataset"] for r in rows}
         for dataset in sorted((d for d in axis(found, "dataset") if d in columns), key=_place):
@@ -43,10 +45,16 @@ def story(records: Mapping[str, Sequence[Record]]) -> Story | None:
             published = {e: paper.accuracy("mean", f"caribou-{ending}", dataset, e) for e in paper.EPSILONS}
             theirs = {e: Mean(v / 100, math.nan, 0) for e, v in published.items() if v is not None}
             if theirs:
-                lines[f"caribou, {PAPER}"] = theirs
+                lines[PAPERS] = theirs
             if measured:
                 panels.append(Panel(group, dataset_title(dataset), lines))
     return Story(tuple(panels), caption=CAPTION) if panels else None
+
+
+def real_panels(records: Mapping[str, Sequence[Record]], experiment: str) -> dict[str, Mapping[str, Series]]:
+    """The panels of one unit whose graphs are real, by title; chains are generated."""
+    found = story({experiment: records.get(experiment, ())})
+    return {} if found is None else {p.dataset: p.lines for p in found.panels if not p.dataset.startswith("Chain")}
 
 
 def _place(dataset: str) -> int:

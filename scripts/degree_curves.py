@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import matplotlib
+from matplotlib.figure import Figure
+from svg import save, use_style
 
 from caribou.methods import method_info
 from caribou.pages.palette import COLOURS, family
+from caribou.pages.pictures import INK
 from caribou.privacy.budget import Budget
 from caribou.privacy.plan import epsilon_at
 from caribou.privacy.sizes import Sizes
@@ -31,36 +31,29 @@ TEXT = (
 DEGREES = sorted({round(10 ** (k / 12)) for k in range(49)})
 
 
-def draw(target: Path) -> None:
-    """One line per method, labelled at its end."""
-    matplotlib.use("Agg")
-    matplotlib.rcParams.update({"svg.hashsalt": "caribou", "svg.fonttype": "none"})
-    from matplotlib import pyplot as plt
-
-    figure, axes = plt.subplots(figsize=(8.2, 4.6), layout="constrained")
+def draw() -> None:
+    """One line per method, named beside the picture: too many to name at their ends."""
+    figure = Figure(figsize=(8.2, 4.6))
+    axes = figure.subplots()
     for label, settings, style in CURVES:
         plan = method_info(label.split(",")[0]).create(**settings).plan(SIZES, BUDGET)
         values = [epsilon_at(plan.mechanisms, BUDGET.delta, degree) for degree in DEGREES]
         shown = [(d, e) for d, e in zip(DEGREES, values, strict=True) if e <= 40]
         axes.plot(*zip(*shown, strict=True), style, color=COLOURS[family(label)], label=label, linewidth=2)
-    axes.axhline(BUDGET.epsilon, color="black", linewidth=0.8, linestyle=":")
-    axes.axvline(100, color="black", linewidth=0.8, linestyle=":")
-    axes.annotate("declared degree", (100, 1.0), xytext=(4, 0), textcoords="offset points", fontsize=9)
-    axes.annotate("headline epsilon", (1, BUDGET.epsilon), xytext=(2, 4), textcoords="offset points", fontsize=9)
+    axes.axhline(BUDGET.epsilon, color=INK, linewidth=0.8, linestyle=":")
+    axes.axvline(100, color=INK, linewidth=0.8, linestyle=":")
+    axes.annotate("declared degree", (100, 1.0), xytext=(4, 0), textcoords="offset points")
+    axes.annotate("headline ε", (1, BUDGET.epsilon), xytext=(2, 4), textcoords="offset points")
     axes.set_xscale("log")
     axes.set_yscale("log", base=2)
     axes.set_yticks([1, 2, 4, 8, 16, 32], ["1", "2", "4", "8", "16", "32"])
     axes.set_ylim(0.9, 40)
     axes.set_xlabel("degree of the node")
-    axes.set_ylabel("epsilon that it is promised, in every graph")
-    axes.grid(alpha=0.25)
-    axes.legend(frameon=False, fontsize=9, loc="upper left", bbox_to_anchor=(1.0, 1.0))
-    figure.savefig(target, metadata={"Date": None})
-    plt.close(figure)
-    drawn = target.read_text(encoding="utf-8")
-    start = drawn.index(">", drawn.index("<svg")) + 1
-    target.write_text(f"{drawn[:start]}<title>{TITLE}</title><desc>{TEXT}</desc>{drawn[start:]}", encoding="utf-8")
+    axes.set_ylabel("ε that it is promised, in every graph")
+    axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    save(figure, "epsilon-by-degree", TITLE, TEXT)
 
 
 if __name__ == "__main__":
-    draw(Path(__file__).parent.parent / "docs" / "images" / "epsilon-by-degree.svg")
+    use_style()
+    draw()

@@ -15,25 +15,31 @@ from caribou.pages.base import asset
 
 NODE = shutil.which("node")
 # JSON has no infinity
-ANSWER = """((calls) => calls.map(([name, ...given]) => {
-  try { return { value: Calculus[name](...given) }; } catch (error) { return { error: error.message }; }
+ANSWER = """((object, calls) => calls.map(([name, ...given]) => {
+  try { return { value: object[name](...given) }; } catch (error) { return { error: error.message }; }
 }))"""
 WRITE = '(key, value) => (typeof value === "number" && !Number.isFinite(value) ? String(value) : value)'
 
 
 def call(calls: list[list[Any]], folder: Path) -> list[Any]:
     """The value of each ``[name, *arguments]`` of the calculus; ``{"error": words}`` where it was refused."""
-    code = f"JSON.stringify({ANSWER}({json.dumps(calls)}), {WRITE})"
+    answers = run(asset("calculus.js"), f"{ANSWER}(Calculus, {json.dumps(calls)})", folder)
+    return [answer.get("value", answer) for answer in answers]
+
+
+def run(script: str, expression: str, folder: Path) -> Any:
+    """The value of an expression after a script, as JSON."""
+    code = f"JSON.stringify({expression}, {WRITE})"
     if NODE is not None:
-        whole = f"{asset('calculus.js')}\nprocess.stdout.write({code});"
+        whole = f"{script}\nprocess.stdout.write({code});"
         done = subprocess.run([NODE, "-"], input=whole, capture_output=True, text=True, timeout=300)
         assert done.returncode == 0, done.stderr
         text = done.stdout
     elif CHROMIUM is not None:
         page = folder / "calculus.html"
-        page.write_text(f"<!doctype html><title>x</title><script>{asset('calculus.js')}</script>", encoding="utf-8")
+        page.write_text(f"<!doctype html><title>x</title><script>{script}</script>", encoding="utf-8")
         with open_browser() as look:
             text = look(page).run(code)
     else:
         pytest.skip("neither Node nor Chromium is installed to run JavaScript with")
-    return [answer.get("value", answer) for answer in json.loads(text)]
+    return json.loads(text)

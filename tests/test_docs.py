@@ -47,6 +47,7 @@ RUNNABLE = [
     *(
         DOCS / name
         for name in (
+            "index.md",
             "getting-started.md",
             "faq.md",
             "certificates.md",
@@ -148,6 +149,23 @@ def test_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
             expect(block.output, "".join(run_command(line) for line in lines), place)
             ran += len(lines)
     assert ran > 0
+
+
+def commands(page: Path) -> list[str]:
+    """The ``caribou`` lines of a page."""
+    found = [block.body.replace("\\\n", " ") for block in blocks(page.read_text(encoding="utf-8")) if block.kind == "bash"]
+    return [" ".join(line.split()) for body in found for line in body.splitlines() if line.startswith("caribou ")]
+
+
+def test_commands_of_the_gallery_run_or_are_run_for_another_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its slow ones are those of README.md, letter by letter."""
+    monkeypatch.chdir(tmp_path)
+    elsewhere = {line for page in RUNNABLE for line in commands(page)}
+    own = commands(DOCS / "gallery.md")
+    assert len([line for line in own if line in elsewhere]) >= 5
+    for line in own:
+        if line not in elsewhere:
+            run_command(line)
 
 
 def example_certificate() -> caribou.Certificate:
@@ -506,22 +524,6 @@ def test_pictures_are_accessible() -> None:
             element = root.find(space + child)
             assert element is not None, picture.name
             assert element.text, picture.name
-
-
-@pytest.mark.slow
-def test_site_builds_without_warnings(tmp_path: Path) -> None:
-    if importlib.util.find_spec("mkdocs") is None:
-        pytest.skip("mkdocs is not installed (extra: docs)")
-    done = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path / "site")],
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    page = (tmp_path / "site" / "index.html").read_text(encoding="utf-8")
-    loaded = re.findall(r'<(?:script|link|img)[^>]+(?:src|href)="(https?://[^"]+)"', page)
-    assert not loaded, "a page must load nothing from the network"
 
 
 def test_docstrings_become_markdown() -> None:

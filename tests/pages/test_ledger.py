@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
+from caribou.pages.base import asset
 from caribou.pages.ledger import CURATOR_ONLY, Spending, ledger_page, ledger_sections, spending, spending_chart
 from caribou.pages.sections import charts, in_words
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.events import NonPrivate
 from caribou.privacy.ledger import EntryNote, Ledger
+from javascript_support import run as run_script
 from ledger_support import pure
 
 START = datetime(2026, 1, 10, 12, tzinfo=UTC)
@@ -64,6 +67,31 @@ def test_the_chart_goes_on_until_now_and_leaves_out_what_has_no_bound(world: Led
     free = spending_chart(Spending("x", PrivacyUnit.EDGE, ((START, 0.0), (END, float("inf"))), ()), END)
     assert [point[1] for point in free.spec["series"][0]["points"]] == [0.0, 0.0]
     assert "without bound is left out" in free.caption
+
+
+def test_the_axis_names_the_day_where_all_of_it_lies_within_one() -> None:
+    later = START + timedelta(minutes=3)
+    for now, label in ((later, "time on 2026-01-10 (UTC)"), (END, "date (UTC)")):
+        chart = spending_chart(Spending("x", PrivacyUnit.EDGE, ((START, 0.0), (later, 1.0)), ()), now)
+        assert chart.spec["x"] == {"label": label, "time": True}
+
+
+SPANS = {"seconds": 40, "minutes": 200, "hours": 5 * 3600, "days": 3 * 86400, "months": 100 * 86400, "years": 900 * 86400}
+
+
+def test_ticks_over_time_are_round_and_no_two_look_alike(tmp_path: Path) -> None:
+    script = f"{asset('page.js')}\n{asset('charts.js')}"
+    low = START.timestamp() / 86400 + 0.0123
+    spans = [[low, low + seconds / 86400, count] for seconds in SPANS.values() for count in (3.2, 7.5)]
+    ticks = "((t) => ({ at: t.ticks, words: t.ticks.map(t.format) }))(Charts.timeTicks(...span))"
+    answers = run_script(script, f"{json.dumps(spans)}.map((span) => {ticks})", tmp_path)
+    for (begin, end, count), found in zip(spans, answers, strict=True):
+        assert 2 <= len(found["words"]) <= 2 * count + 1, (begin, end, found)
+        assert len(set(found["words"])) == len(found["words"]), found
+        assert all(begin - 1e-9 <= at <= end + 1e-9 for at in found["at"])
+    assert answers[2]["words"] == ["12:18", "12:20"], "minutes of one day: no date, no seconds"
+    assert answers[7]["words"][:2] == ["01-11 00:00", "01-11 12:00"], "three days: the date as well"
+    assert answers[8]["words"][0] == "2026-02"
 
 
 def test_the_page_says_what_is_spent_left_and_by_whom(world: Ledger) -> None:

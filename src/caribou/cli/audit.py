@@ -98,8 +98,8 @@ def audit(
     source = graph.source()
     options = parse_settings(settings or [])
     job = _job(subject, source, epsilon, delta, options, ",".join(attacks or ["all"]), runs, confidence, seed, workers)
-    from caribou.audit.report import write_report
     from caribou.audit.verdict import VIOLATED
+    from caribou.pages.audit import write_report
 
     with _bars() as progress:
         outcome = job.run(progress, _announce)

@@ -3,7 +3,7 @@
 
    Charts.line(container, {
      words: "what the chart shows, for those who cannot see it",
-     x: { label, log, ticks, format, from, to }, y: the same,       // log, ticks, format, from, to may be left out
+     x: { label, log, time, ticks, format, from, to }, y: the same, // all but label may be left out; time: days since 1970 (UTC)
      series: [{ name, method, colour, marker, dash, points: [[x, y] or [x, y, low, high]], steps }],
      marks: [{ x, y, text }], rules: [{ x or y, text }],
      height,                                                          // of the picture [px]
@@ -63,11 +63,48 @@ const Charts = (() => {
     return ticks;
   }
 
+  const SECOND = 1 / 86400, MINUTE = 60 * SECOND, HOUR = 60 * MINUTE, MONTH = 30.4;
+  const ROUND = [
+    ...[1, 2, 5, 10, 15, 30].map((k) => ({ step: k * SECOND })), ...[1, 2, 5, 10, 15, 30].map((k) => ({ step: k * MINUTE })),
+    ...[1, 2, 3, 6, 12].map((k) => ({ step: k * HOUR })), ...[1, 2, 7, 14].map((k) => ({ step: k })),
+    ...[1, 3, 6, 12, 24, 60, 120, 240, 600].map((k) => ({ months: k })),
+  ];
+  const iso = (days, from, to) => new Date(Math.round(days * 86400) * 1000).toISOString().slice(from, to).replace("T", " ");
+
+  /** Multiples of a step of days, or the beginnings of months. */
+  function times(low, high, { step, months }) {
+    const ticks = [];
+    if (step !== undefined) {
+      for (let k = Math.ceil(low / step - 1e-6); k * step <= high + 1e-6 * step; k++) ticks.push(k * step);
+      return ticks;
+    }
+    const first = new Date(low * 86400000);
+    for (let m = Math.floor((12 * first.getUTCFullYear() + first.getUTCMonth()) / months) * months; ; m += months) {
+      const at = Date.UTC(Math.floor(m / 12), m % 12) / 86400000;
+      if (at > high) return ticks;
+      if (at >= low) ticks.push(at);
+    }
+  }
+
+  /** Round times from low to high, about ``count`` of them but at least two, and how to write them so that no two look alike. */
+  function timeTicks(low, high, count) {
+    const found = ROUND.findIndex(({ step, months }) => (high - low) / (step ?? months * MONTH) <= count);
+    let at = found < 0 ? ROUND.length - 1 : found;
+    while (at > 0 && times(low, high, ROUND[at]).length < 2) at--;
+    const { step } = ROUND[at], days = Math.floor(high) > Math.floor(low), clock = step < MINUTE ? 19 : 16;
+    const format = (v) => (step === undefined ? iso(v, 0, 7) : step >= 1 ? iso(v, 0, 10) : iso(v, days ? 5 : 11, clock));
+    return { ticks: times(low, high, ROUND[at]), format };
+  }
+
   /** An axis: what it covers, where its ticks are, and a function from values to 0..1. */
   function axis(spec, values, count) {
     const usable = values.filter((v) => Number.isFinite(v) && (!spec.log || v > 0));
     let low = spec.from ?? Math.min(...usable), high = spec.to ?? Math.max(...usable);
-    if (!(high > low)) [low, high] = spec.log ? [low / 2, low * 2] : [low - 1, low + 1];
+    if (!(high > low)) {
+      const room = spec.time ? MINUTE : 1;
+      [low, high] = spec.log ? [low / 2, low * 2] : [low - room, low + room];
+    }
+    if (spec.time) return { ...spec, low, high, ...timeTicks(low, high, count), place: (v) => (v - low) / (high - low) };
     if (!spec.log && spec.to === undefined && !spec.ticks) high += 0.04 * (high - low);
     const ticks = spec.ticks ?? (spec.log ? logTicks(low, high) : roundTicks(low, high, count));
     const place = spec.log ? (v) => Math.log(v / low) / Math.log(high / low) : (v) => (v - low) / (high - low);
@@ -184,7 +221,7 @@ const Charts = (() => {
   function rows(spec) {
     const wide = spec.series.some((s) => s.points.some((p) => p.length === 4));
     const head = ["line", spec.x.label, spec.y.label, ...(wide ? ["low", "high"] : [])];
-    const body = spec.series.flatMap((s) => s.points.map((p) => [s.name, ...p.map((v) => Page.figure(v, 6)), ...(wide && p.length < 4 ? ["", ""] : [])]));
+    const body = spec.series.flatMap((s) => s.points.map((p) => [s.name, ...p.map((v, k) => (k === 0 && spec.x.time ? iso(v, 0, 19) : Page.figure(v, 6))), ...(wide && p.length < 4 ? ["", ""] : [])]));
     return [head, ...body];
   }
 
@@ -234,5 +271,5 @@ const Charts = (() => {
     } else drawn.set(container, { draw, width: container.clientWidth });
   }
 
-  return { line, rows, legend };
+  return { line, rows, legend, timeTicks };
 })();

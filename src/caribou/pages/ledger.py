@@ -95,10 +95,10 @@ def spending_chart(spent: Spending, now: datetime) -> Chart:
     when = f"from {first:%Y-%m-%d} to {now:%Y-%m-%d}"
     words = f"Epsilon spent over time at {spent.unit.value} level, {when}: {figure(last)} at the end"
     words += f"; the budget is {figure(spent.budgets[-1][1])}." if spent.budgets else "; no budget is set."
-    spread = (now - first).total_seconds() / DAY
+    label = f"time on {now:%Y-%m-%d} (UTC)" if first.date() == now.date() else "date (UTC)"
     spec = {
         "words": words,
-        "x": {"label": "date (UTC)", "format": "date" if spread > 4 else "time"},
+        "x": {"label": label, "time": True},
         "y": {"label": "total epsilon", "from": 0},
         "series": [line for line in lines if line["points"]],
     }

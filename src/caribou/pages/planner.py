@@ -12,7 +12,7 @@ import math
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from caribou._notebook import html_table
 from caribou._validate import integer, one_of
@@ -23,6 +23,9 @@ from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.depth import PlanRow, degree_curve, plan_rows
 from caribou.privacy.months import MonthlyPlan, monthly_plans
 from caribou.privacy.sensitivity import Sensitivity, declared_bounds, layer_sensitivity
+
+if TYPE_CHECKING:
+    from caribou.pages.simulation import SimulatedAccuracy
 
 DEFAULT_HOPS = (1, 2, 4, 8, 16, 32, 64, 128)
 
@@ -174,7 +177,17 @@ class Plan:
             seeds: generated graphs per simulation; 0: none, and the page says so.
             advance: called after every fit of the simulations.
         """
-        write_page(path, page(self, method, months, average_degree, homophily, signal, seeds, advance))
+        text = page(
+            self,
+            method,
+            months,
+            average_degree=average_degree,
+            homophily=homophily,
+            signal=signal,
+            seeds=seeds,
+            advance=advance,
+        )
+        write_page(path, text)
 
 
 def plan(
@@ -259,15 +272,17 @@ def risk_words(rate: float | None, fpr: float, risk: dict[str, float]) -> str:
 
 def page(
     plan: Plan,
-    method: str | None,
-    months: int,
+    method: str | None = None,
+    months: int = 12,
+    *,
     average_degree: float | Sequence[float],
     homophily: float | Sequence[float],
     signal: float,
     seeds: int,
-    advance: Callable[[], None],
+    advance: Callable[[], None] = lambda: None,
+    simulated: Sequence[SimulatedAccuracy] | None = None,
 ) -> str:
-    """The planner as one HTML text."""
+    """The planner as one HTML text. ``simulated``: figures of an earlier `simulate` with the same declaration; None: made now."""
     from caribou.datasets.csbm import BlockModel
     from caribou.pages.simulation import LARGEST, simulate, worlds
 
@@ -277,8 +292,9 @@ def page(
     integer(at_least=1, months=months)
     degrees, shares = _several(average_degree), _several(homophily)
     nodes = USUAL_NODES if bounds.nodes is None else bounds.nodes
-    models = worlds(nodes, degrees, shares, signal) if seeds else ()
-    accuracies = simulate(models, seeds=seeds, delta=plan.budget.delta, advance=advance)
+    if simulated is None:
+        models = worlds(nodes, degrees, shares, signal) if seeds else ()
+        simulated = simulate(models, seeds=seeds, delta=plan.budget.delta, advance=advance)
     usual = declared_bounds(
         unit, nodes=bounds.nodes, degree_cap=bounds.degree_cap, declared_degree=bounds.declared_degree
     )
@@ -313,7 +329,7 @@ def page(
         "largest": LARGEST,
         "classes": BlockModel.classes,
         "simulated_nodes": min(nodes, LARGEST),
-        "simulations": [asdict(figure) for figure in accuracies],
+        "simulations": [asdict(figure) for figure in simulated],
     }
     scripts = ("page.js", "calculus.js", "charts.js", "planner.js")
     return render("planner.html", title="CARIBOU: planner", scripts=scripts, data=data, first=first)

@@ -3,8 +3,6 @@
 (() => {
   const FORMATS = {
     percent: (share) => Page.percent(share, 3),
-    date: (days) => new Date(days * 86400000).toISOString().slice(0, 10),
-    time: (days) => new Date(days * 86400000).toISOString().slice(5, 16).replace("T", " "),
   };
   const axis = (given) => (given.format ? { ...given, format: FORMATS[given.format] } : given);
   const specs = Page.data().charts;

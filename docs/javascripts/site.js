@@ -1,0 +1,18 @@
+"use strict";
+/* What the theme leaves out for those who use keys or a screen reader: it wraps tables and code when a page is open, so this watches. */
+(() => {
+  const label = (element, words) => element.getAttribute("aria-label") === words || element.setAttribute("aria-label", words);
+  function mend() {
+    document.querySelectorAll(".md-search").forEach((box) => label(box, "Search"));
+    document.querySelectorAll(".md-typeset__scrollwrap").forEach((wrap, k) => {
+      wrap.tabIndex = 0;
+      wrap.setAttribute("role", "region");
+      label(wrap, `Table ${k + 1}, scrolls sideways`);
+    });
+    document.querySelectorAll(".md-code__nav").forEach((nav, k) => label(nav, `Code block ${k + 1}`));
+  }
+  addEventListener("DOMContentLoaded", () => {
+    new MutationObserver(mend).observe(document.body, { childList: true, subtree: true });
+    mend();
+  });
+})();
