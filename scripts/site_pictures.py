@@ -10,6 +10,8 @@ from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from reproduction.pages import ROOT
+from reproduction.story import FEATURES, OURS, PAPERS, RUN_HERE, real_panels
 from sample_runs import FRAUD, SIMULATION
 from svg import label_ends, save, use_style
 
@@ -18,8 +20,6 @@ from caribou.experiments.records import read_all
 from caribou.experiments.report.summary import MIN_SEEDS, Mean
 from caribou.pages.palette import COLOURS, MARKERS, OTHER_COLOUR, family
 from caribou.privacy.accounting import attack_rate
-from reproduction.pages import ROOT
-from reproduction.story import FEATURES, OURS, PAPERS, RUN_HERE, real_panels
 
 LINES = {OURS: "-", PAPERS: "--", RUN_HERE: "-", FEATURES: ":"}
 """How the lines of a panel are drawn, and in which order they are named."""
@@ -40,7 +40,9 @@ def draw_lines(axes: Axes, lines: Mapping[str, Line]) -> list[tuple[float, float
         x = sorted(line)
         y = [100 * line[e].value for e in x]
         marker = None if label == FEATURES else MARKERS[family(label)]
-        axes.plot(x, y, style, color=colour, marker=marker, markersize=3.5, fillstyle="none" if style == "--" else "full")
+        axes.plot(
+            x, y, style, color=colour, marker=marker, markersize=3.5, fillstyle="none" if style == "--" else "full"
+        )
         for e in x:
             if line[e].count >= MIN_SEEDS and not math.isnan(line[e].half_width):
                 low, high = (100 * (line[e].value + sign * line[e].half_width) for sign in (-1, 1))
@@ -68,8 +70,14 @@ def accuracy(records: Mapping[str, Sequence[Any]]) -> None:
         for place in places[len(panels) :]:
             place.axis("off")
             handles = [
-                place.plot([], [], s, color=COLOURS[family(l)], marker=None if l == FEATURES else MARKERS[family(l)])[0]
-                for l, s in LINES.items()
+                place.plot(
+                    [],
+                    [],
+                    s,
+                    color=COLOURS[family(label)],
+                    marker=None if label == FEATURES else MARKERS[family(label)],
+                )[0]
+                for label, s in LINES.items()
             ]
             place.legend(handles, SHORT.values(), loc="center", fontsize=9)
         figure.supylabel("test accuracy in %", fontsize=9)
@@ -121,7 +129,10 @@ def fraud() -> None:
     alone = next(row for row in rows if row["method"] == "mlp")
     x = [float(row["epsilon"]) for row in votes]
     y = [float(row["average_precision"]) for row in votes]
-    bars = [[v - float(r["low"]) for v, r in zip(y, votes, strict=True)], [float(r["high"]) - v for v, r in zip(y, votes, strict=True)]]
+    bars = [
+        [v - float(r["low"]) for v, r in zip(y, votes, strict=True)],
+        [float(r["high"]) - v for v, r in zip(y, votes, strict=True)],
+    ]
     figure = Figure(figsize=SIZE)
     axes = figure.subplots()
     axes.errorbar(x, y, yerr=bars, color=COLOURS["votes"], marker="o")
@@ -154,7 +165,9 @@ def health() -> None:
         bars = [[100 * (f["mean"] - f["low"]) for f in line], [100 * (f["high"] - f["mean"]) for f in line]]
         colour = COLOURS[family(method)]
         style = ":" if method == "mlp-dp" else "-"
-        axes.errorbar([shift * e for e in x], y, yerr=bars, color=colour, marker=MARKERS[family(method)], linestyle=style)
+        axes.errorbar(
+            [shift * e for e in x], y, yerr=bars, color=colour, marker=MARKERS[family(method)], linestyle=style
+        )
         ends.append((x[-1], y[-1], name, colour))
         said.append(f"{name} {y[0]:.0f} % at epsilon {x[0]:g} and {y[-1]:.0f} % at {x[-1]:g}")
     axes.set_xscale("log", base=2)
@@ -196,7 +209,10 @@ def attacker() -> None:
     figure = Figure(figsize=SIZE)
     axes = figure.subplots()
     ends, said = [], []
-    for gaussian, name, colour in ((False, "pure ε-DP (votes)", COLOURS["votes"]), (True, "Gaussian noise", COLOURS["caribou"])):
+    for gaussian, name, colour in (
+        (False, "pure ε-DP (votes)", COLOURS["votes"]),
+        (True, "Gaussian noise", COLOURS["caribou"]),
+    ):
         y = [100 * attack_rate(epsilon=e, delta=1e-5, false_positive_rate=0.01, gaussian=gaussian) for e in x]
         axes.plot(x, y, color=colour, marker="s" if gaussian else "o")
         ends.append((x[-1], y[-1], name, colour))

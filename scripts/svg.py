@@ -41,6 +41,11 @@ def label_ends(axes: Axes, ends: Sequence[tuple[float, float, str, str]], gap: f
     last: float | None = None
     for x, y, words, colour in sorted(ends, key=lambda end: end[1]):
         at = y if last is None else max(y, last + gap)
-        place: dict[str, Any] = {"xytext": (7, 0), "textcoords": "offset points", "va": "center", "annotation_clip": False}
+        place: dict[str, Any] = {
+            "xytext": (7, 0),
+            "textcoords": "offset points",
+            "va": "center",
+            "annotation_clip": False,
+        }
         axes.annotate(words, (x, at), color=colour, **place)
         last = at

@@ -153,11 +153,15 @@ def test_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 def commands(page: Path) -> list[str]:
     """The ``caribou`` lines of a page."""
-    found = [block.body.replace("\\\n", " ") for block in blocks(page.read_text(encoding="utf-8")) if block.kind == "bash"]
+    found = [
+        block.body.replace("\\\n", " ") for block in blocks(page.read_text(encoding="utf-8")) if block.kind == "bash"
+    ]
     return [" ".join(line.split()) for body in found for line in body.splitlines() if line.startswith("caribou ")]
 
 
-def test_commands_of_the_gallery_run_or_are_run_for_another_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commands_of_the_gallery_run_or_are_run_for_another_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its slow ones are those of README.md, letter by letter."""
     monkeypatch.chdir(tmp_path)
     elsewhere = {line for page in RUNNABLE for line in commands(page)}

@@ -1,7 +1,7 @@
 """A hook of mkdocs: formulas as formulas, made when the site is built, so that no page loads a script for them.
 
-A fenced block ``math`` holds LaTeX and becomes MathML, which browsers draw by themselves. GitHub draws the same blocks. In running
-text, indices and powers that are written as ``C_L``, ``X^(K)`` or ``2^-53`` get their place below or above the line.
+A fenced block ``math`` holds LaTeX and becomes MathML, which browsers draw by themselves. GitHub draws the same blocks. In
+running text, indices and powers that are written as ``C_L``, ``X^(K)`` or ``2^-53`` get their place below or above the line.
 """
 
 from __future__ import annotations

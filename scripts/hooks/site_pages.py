@@ -1,7 +1,7 @@
 """A hook of mkdocs: pages that the site shows in a frame, made by the library when the site is built, and dark pictures.
 
-The planner has the stored simulation of docs/samples. The release page and the ledger are those of a real run on the generated bank
-of README.md. Pictures of Matplotlib get a twin in the colours of a dark ground, and a page shows the one that fits.
+The planner has the stored simulation of docs/samples. The release page and the ledger are those of a real run on the generated
+bank of README.md. Pictures of Matplotlib get a twin in the colours of a dark ground, and a page shows the one that fits.
 """
 
 from __future__ import annotations
@@ -51,7 +51,10 @@ def on_page_content(text: str, page: Any, files: Any, **_: Any) -> str:
         path = found["path"]
         if files.get_file_from_path(normpath(join(dirname(page.file.dest_uri), f"{path}-dark.svg"))) is None:
             return found[0]
-        light, dark = (found[0].replace(f"{path}.svg", target) for target in (f"{path}.svg#only-light", f"{path}-dark.svg#only-dark"))
+        light, dark = (
+            found[0].replace(f"{path}.svg", target)
+            for target in (f"{path}.svg#only-light", f"{path}-dark.svg#only-dark")
+        )
         return light + dark
 
     return _IMAGE.sub(both, text)

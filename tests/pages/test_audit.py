@@ -17,10 +17,10 @@ from caribou.audit.auditor import Outcome
 from caribou.audit.distinguish import distinguish
 from caribou.audit.evidence import OneRun
 from caribou.audit.metrics import FALSE_POSITIVE_RATES, summarise
-from caribou.pages.audit import MOST_POINTS, audit_page, audit_sections, draw, proven_bounds, rates_chart, write_report
 from caribou.audit.verdict import CONSISTENT, INCONCLUSIVE, VIOLATED, judge
 from caribou.errors import InputError, RunError
 from caribou.metrics import Scored
+from caribou.pages.audit import MOST_POINTS, audit_page, audit_sections, draw, proven_bounds, rates_chart, write_report
 from caribou.pages.sections import in_words
 from caribou.privacy.budget import Budget
 
@@ -80,7 +80,11 @@ def test_no_bound_stands_beside_an_attack_that_did_not_draw_its_members(violated
     outcome = replace(violated, attacks={**violated.attacks, "similarity": by_nature})
     rows = [line for line in said(outcome).splitlines() if line.startswith("similarity | ")]
     assert [row.count("no bound") for row in rows] == [len(FALSE_POSITIVE_RATES)], "in one row of three"
-    assert [line["name"].endswith("no bound") for line in rates_chart(outcome).spec["series"][2:]] == [False, False, True]
+    assert [line["name"].endswith("no bound") for line in rates_chart(outcome).spec["series"][2:]] == [
+        False,
+        False,
+        True,
+    ]
     labels = [words.get_text() for words in draw(outcome).axes[0].get_legend().get_texts()]
     assert [label.endswith("no bound)") for label in labels if "AUC" in label] == [False, False, True]
 
@@ -118,7 +122,11 @@ def test_what_is_proven_stands_beside_the_claim(violated: Outcome) -> None:
 
 
 def test_every_verdict_is_explained_and_no_other_word(violated: Outcome) -> None:
-    explained = {VIOLATED: ("is rejected", "bad"), CONSISTENT: ("is consistent with", "good"), INCONCLUSIVE: ("too thin", "warn")}
+    explained = {
+        VIOLATED: ("is rejected", "bad"),
+        CONSISTENT: ("is consistent with", "good"),
+        INCONCLUSIVE: ("too thin", "warn"),
+    }
     for word, (sentence, look) in explained.items():
         text = audit_page(replace(violated, verdict=replace(violated.verdict, word=word)))
         assert re.search(rf'<p class="{look}">[^<]*{sentence}', text)

@@ -76,7 +76,14 @@ def test_the_axis_names_the_day_where_all_of_it_lies_within_one() -> None:
         assert chart.spec["x"] == {"label": label, "time": True}
 
 
-SPANS = {"seconds": 40, "minutes": 200, "hours": 5 * 3600, "days": 3 * 86400, "months": 100 * 86400, "years": 900 * 86400}
+SPANS = {
+    "seconds": 40,
+    "minutes": 200,
+    "hours": 5 * 3600,
+    "days": 3 * 86400,
+    "months": 100 * 86400,
+    "years": 900 * 86400,
+}
 
 
 def test_ticks_over_time_are_round_and_no_two_look_alike(tmp_path: Path) -> None:

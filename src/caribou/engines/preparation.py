@@ -93,7 +93,7 @@ def prepare(
 
 
 def store_edges(
-    edges: EdgeTable,
+    edges: EdgeSource,
     files: BlockFiles,
     digest: ContentDigest,
     *,

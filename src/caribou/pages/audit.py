@@ -215,7 +215,9 @@ def rates_chart(outcome: Outcome) -> Chart:
         if points:
             lines.append({"name": label, "colour": colour, "dash": dash, "steps": True, "points": points})
         said.append(f"{label}: {_percent(result.tpr_at_fpr.get(0.01, math.nan))} at 1 % false positives")
-    words = f"True positive rates against false positive rates. The claim allows {_percent(claim.allowed(0.01))} at 1 %. "
+    words = (
+        f"True positive rates against false positive rates. The claim allows {_percent(claim.allowed(0.01))} at 1 %. "
+    )
     ticks = {"from": SMALLEST_RATE, "to": 1, "ticks": [0.001, 0.01, 0.1, 1], "format": "percent", "log": True}
     spec = {
         "words": f"{words}{'; '.join(said)}.",
@@ -223,7 +225,9 @@ def rates_chart(outcome: Outcome) -> Chart:
         "y": {"label": "true positive rate", **ticks},
         "series": lines,
     }
-    caption = "Below the black curve is what the claim allows. Measured rates are estimates; only lower bounds are proven."
+    caption = (
+        "Below the black curve is what the claim allows. Measured rates are estimates; only lower bounds are proven."
+    )
     return Chart("rates", spec, caption)
 
 
@@ -259,7 +263,9 @@ def _attacks(outcome: Outcome) -> tuple[Block, ...]:
     small = "A measured rate is an estimate: at a false positive rate of 0.1 % a thousand runs hold one false alarm."
     unbounded = "" if all(result.bounded for result in outcome.attacks.values()) else f" No bound: {NO_BOUND}"
     return (
-        Grid(tuple(head), rows, "True positive rates (TPR) at false positive rates (FPR), beside what the claim allows."),
+        Grid(
+            tuple(head), rows, "True positive rates (TPR) at false positive rates (FPR), beside what the claim allows."
+        ),
         Items(tuple(f"{name}: {result.note}" for name, result in outcome.attacks.items())),
         Text(f"{small} Only the lower bounds above are proven.{unbounded}", "dim"),
     )

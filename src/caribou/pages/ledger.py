@@ -89,7 +89,9 @@ def spending_chart(spent: Spending, now: datetime) -> Chart:
     ]
     budgets = [(time, epsilon) for time, epsilon in spent.budgets if math.isfinite(epsilon)]
     if budgets:
-        line = {"name": "budget", "colour": "var(--bad)", "dash": "6 4", "steps": True, "points": _steps(budgets, now)}
+        # a marker shows a budget that was set a moment ago, too
+        look = {"colour": "var(--bad)", "marker": "s", "dash": "6 4"}
+        line = {"name": "budget", **look, "steps": True, "points": _steps(budgets, now)}
         lines.append(line)
     last = spent.totals[-1][1] if spent.totals else 0.0
     when = f"from {first:%Y-%m-%d} to {now:%Y-%m-%d}"
