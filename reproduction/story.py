@@ -10,7 +10,7 @@ from caribou.experiments.report.blocks import PAPER
 from caribou.experiments.report.story import Panel, Series, Story, lines_of
 from caribou.experiments.report.summary import Mean, axis, successes
 from reproduction import paper
-from reproduction.rows import AUTHORS, dataset_title, labelled, on_paper_graphs
+from reproduction.rows import AUTHORS, VALIDATED, dataset_title, labelled, on_paper_graphs
 
 LEVELS = {
     "edge-accuracy": ("Edge level: one link is protected", "edp", "mlp"),
@@ -21,8 +21,9 @@ OURS, RUN_HERE, FEATURES, PAPERS = "votes, ours", "caribou, run here", "mlp, fea
 """The lines of a panel."""
 CAPTION = (
     "Mean test accuracy against ε. Bars: 95 % intervals over the seeds, from 3 on. “votes, ours” is our own method. “caribou, "
-    "run here” is the paper's method at its authors' settings, with a bound that holds for every graph. “caribou, paper” is "
-    "what the paper prints, for its own splits. Dotted: features alone, without any link."
+    "run here” is the paper's method with a bound that holds for every graph: at settings validated on our splits, or at its "
+    "authors' settings where none were searched. “caribou, paper” is what the paper prints, for its own splits. Dotted: "
+    "features alone, without any link."
 )
 
 
@@ -35,6 +36,7 @@ def story(records: Mapping[str, Sequence[Record]]) -> Story | None:
         titles = {
             f"votes-{ending}": OURS,
             f"caribou-{ending}, {AUTHORS}": RUN_HERE,
+            f"caribou-{ending}, {VALIDATED}": RUN_HERE,  # the later one counts: the fairer of the two
             features: FEATURES,
         }
         columns = {r.cell["dataset"] for r in rows}
