@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,8 @@ def save(figure: Figure, name: str, title: str, text: str) -> None:
     start = drawn.index(">", drawn.index("<svg")) + 1
     # lines without blanks at their ends, as the house keeps its files
     drawn = f"{drawn[:start]}<title>{escape(title)}</title><desc>{escape(text)}</desc>{drawn[start:]}"
-    drawn = "\n".join(line.rstrip() for line in drawn.splitlines()) + "\n"
+    drawn = re.sub(r"(?<=\d\.\d)\d+", "", drawn)  # tenths of a point are seen by nobody
+    drawn = "\n".join(line.strip() for line in drawn.splitlines()) + "\n"
     (IMAGES / f"{name}.svg").write_text(drawn, encoding="utf-8")
 
 

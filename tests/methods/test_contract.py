@@ -428,7 +428,7 @@ ALTERNATIVES: dict[type, dict[str, tuple[dict[str, Any], Any]]] = {
         "pilot": ({}, 0.4),
         "codes": ({"alphabet": "code"}, 3),
         **OBJECTIVE,
-        "metric": ({"calibration": 0.2}, "ap"),
+        "metric": ({"calibration": 0.3}, "ap"),
     },
     VotesNdp: {
         "declared_degree": ({"declared_average_degree": 60}, 60),

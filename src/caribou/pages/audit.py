@@ -206,7 +206,7 @@ def rates_chart(outcome: Outcome) -> Chart:
         {"name": "allowed by the claim", "colour": "var(--text)", "points": allowed},
         {"name": "guessing", "colour": "var(--dim)", "dash": "1 4", "points": [[SMALLEST_RATE, SMALLEST_RATE], [1, 1]]},
     ]
-    said = []
+    findings = []
     for place, (name, result) in enumerate(outcome.attacks.items()):
         colour = LINE_COLOURS[place % len(LINE_COLOURS)]
         dash = "none" if place < len(LINE_COLOURS) else "8 3"
@@ -214,13 +214,13 @@ def rates_chart(outcome: Outcome) -> Chart:
         points = _thinned(result)
         if points:
             lines.append({"name": label, "colour": colour, "dash": dash, "steps": True, "points": points})
-        said.append(f"{label}: {_percent(result.tpr_at_fpr.get(0.01, math.nan))} at 1 % false positives")
+        findings.append(f"{label}: {_percent(result.tpr_at_fpr.get(0.01, math.nan))} at 1 % false positives")
     words = (
         f"True positive rates against false positive rates. The claim allows {_percent(claim.allowed(0.01))} at 1 %. "
     )
     ticks = {"from": SMALLEST_RATE, "to": 1, "ticks": [0.001, 0.01, 0.1, 1], "format": "percent", "log": True}
     spec = {
-        "words": f"{words}{'; '.join(said)}.",
+        "words": f"{words}{'; '.join(findings)}.",
         "x": {"label": "false positive rate", **ticks},
         "y": {"label": "true positive rate", **ticks},
         "series": lines,
