@@ -58,7 +58,7 @@ def accuracy(records: Mapping[str, Sequence[Any]]) -> None:
     """The picture of the first page: a panel per real data set, side by side, or in two columns for phones."""
     panels = real_panels(records, "edge-accuracy")
     text = described(panels)
-    for name, size, shape in (("accuracy", (11.4, 2.7), (1, 5)), ("accuracy-narrow", (4.3, 6.4), (3, 2))):
+    for target, size, shape in (("accuracy", (11.4, 2.7), (1, 5)), ("accuracy-narrow", (4.3, 6.4), (3, 2))):
         figure = Figure(figsize=size)
         places = list(figure.subplots(*shape).flat)
         for place, (title, lines) in zip(places, panels.items(), strict=False):
@@ -82,7 +82,7 @@ def accuracy(records: Mapping[str, Sequence[Any]]) -> None:
             place.legend(handles, SHORT.values(), loc="center", fontsize=9)
         figure.supylabel("test accuracy in %", fontsize=9)
         figure.supxlabel("ε: less is more private (edge level)", fontsize=9)
-        save(figure, name, "Accuracy against epsilon on real graphs", text)
+        save(figure, target, "Accuracy against epsilon on real graphs", text)
 
 
 def short(title: str) -> str:
