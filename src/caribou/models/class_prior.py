@@ -2,10 +2,10 @@
 
 Two learners serve every table, both ridge regression with predictions out of fold (`caribou.models.ridge`): on the rows
 themselves, and on their Gaussian kernel with some training rows. Wide tables get small networks on their principal components
-(`caribou.models.component_learner`), tall dense ones a large network instead (`caribou.models.mlp_learner`), narrow ones boosted
-trees (`caribou.models.boosted_trees`), all cross-fitted. A softmax regression on the scores out of fold combines them. At edge
-level features, labels and split are public, so all of it costs nothing. Training and validation nodes are learned from alike:
-what a learner holds back to stop, it draws from both.
+(`caribou.models.component_learner`), tall dense ones a large network instead (`caribou.models.mlp_learner`), all others boosted
+trees (`caribou.models.boosted_trees`) where classes are few, all cross-fitted. A softmax regression on the scores out of fold
+combines them. At edge level features, labels and split are public, so all of it costs nothing. Training and validation nodes are
+learned from alike: what a learner holds back to stop, it draws from both.
 """
 
 from __future__ import annotations
@@ -24,8 +24,7 @@ from caribou.graph import Graph
 from caribou.graph.fingerprint import row_digests
 from caribou.mechanisms.bounded_rows import row_norms
 from caribou.memory import DOUBLE, SINGLE, require_memory
-from caribou.models.boosted_trees import FOLDS as TREE_FOLDS
-from caribou.models.boosted_trees import BoostedTrees, fit_boosted_trees
+from caribou.models.boosted_trees import BoostedTrees, Growth, fit_boosted_trees
 from caribou.models.component_learner import COMPONENTS, ComponentLearner, components, fit_component_learner
 from caribou.models.encoder import kept_priors
 from caribou.models.mlp_learner import MlpLearner, fit_mlp_learner
@@ -46,8 +45,8 @@ COMBINED, COMBINED_TALL = 20_000, 60_000
 """The combination is fitted on so many labelled rows at most; that of tall tables on more."""
 TALL = 20_000
 """Dense tables of so many labelled rows get an MLP as well."""
-LEAST_TREE_ROWS, MOST_TREE_CLASSES = 1000, 4
-"""Narrow tables of at least so many labelled rows and at most so many classes get boosted trees as well."""
+LEAST_TREE_ROWS, MOST_TREE_CLASSES, MOST_TREE_CLASSES_WIDE = 1000, 4, 12
+"""Tables of at least so many labelled rows and at most so many classes get boosted trees as well; wide ones of more classes."""
 IN_SAMPLE = 5.0
 """Standard errors by which one's own probabilities may be better on training nodes than on validation nodes."""
 RIDGE, RIDGE_BY_PARTS = 1e-3, 1e-4
@@ -69,7 +68,7 @@ class ClassPrior:
         combination: of the scores of both.
         folding: [d], which sum a column is added to, counted from 1 and with its sign; or None (`folded`).
         mlp: networks of tall dense tables, or None.
-        trees: boosted trees of narrow tables, or None.
+        trees: boosted trees of tables with few classes, or None.
         net: networks on principal components of wide tables, or None.
         seen: [m], digests of the labelled rows (`row_digests`), by which a later graph knows that it was learned from; or None.
     """
@@ -98,7 +97,7 @@ class ClassPrior:
         if self.mlp is not None:
             scores.append(self.mlp.scores(unit_columns(x)))
         if self.trees is not None:
-            scores.append(self.trees.scores(as_dense(x)))
+            scores.append(self.trees.scores(x))
         if self.net is not None:
             scores.append(self.net.scores(columns))
         return self.combination(np.hstack(scores))
@@ -242,8 +241,9 @@ def fit_class_prior(graph: Graph, streams: Streams, objective: Objective = USUAL
     if tall:
         mlp, found = fit_mlp_learner(lambda numbers: unit_columns(some(numbers)), n, labelled, labels, C, rng, by_class)
         parts.append(found)
-    if _suits_trees(rows, labels[labelled], C):
-        trees, found = fit_boosted_trees(as_dense(rows(graph.features)), labelled, labels, C, rng, by_class)
+    growth = None if tall else _growth(rows, labels[labelled], C)
+    if growth is not None:
+        trees, found = fit_boosted_trees(some, n, labelled, labels, C, rng, by_class, growth=growth)
         parts.append(found)
     if rows.quantiles is None and not tall:
         directions = np.ascontiguousarray(linear.directions[:, :COMPONENTS])
@@ -272,11 +272,13 @@ def fit_class_prior(graph: Graph, streams: Streams, objective: Objective = USUAL
     return prior, combination(scores)
 
 
-def _suits_trees(rows: PublicRows, labels: np.ndarray, classes: int) -> bool:
-    """Narrow tables with rows enough, of few classes (each step grows a tree for every class), all in every fold."""
+def _growth(rows: PublicRows, labels: np.ndarray, classes: int) -> Growth | None:
+    """How trees suit the table: with rows enough, few classes (each step grows a tree for every class), all in every fold."""
+    growth = Growth.of_wide(classes) if rows.quantiles is None else Growth()
+    most = MOST_TREE_CLASSES_WIDE if rows.quantiles is None else MOST_TREE_CLASSES
     counts = np.bincount(labels, minlength=classes)
-    few = 2 <= classes <= MOST_TREE_CLASSES
-    return rows.quantiles is not None and few and len(labels) >= LEAST_TREE_ROWS and counts.min() >= 3 * TREE_FOLDS
+    suits = 2 <= classes <= most and len(labels) >= LEAST_TREE_ROWS and counts.min() >= 3 * growth.folds
+    return growth if suits else None
 
 
 def unit_columns(x: np.ndarray) -> Tensor:
