@@ -11,6 +11,7 @@ import scipy.sparse as sp
 import caribou as cb
 from caribou.errors import InputError
 from caribou.graph import Graph, Split
+from caribou.graph.fingerprint import row_digests
 from caribou.models import class_prior, ridge
 from caribou.models.class_prior import (
     WIDEST,
@@ -31,11 +32,18 @@ def table(features: np.ndarray, labels: np.ndarray) -> Graph:
     return Graph.from_edges(features, np.empty((2, 0), int), labels).random_split(seed=0)
 
 
+def new_rows(graph: Graph) -> np.ndarray:
+    """Test nodes whose row no labelled node has: of equal rows the prior says what it said of the labelled one."""
+    digests = row_digests(graph.features)
+    known = digests[np.concatenate([graph.split.train, graph.split.val])]
+    return graph.split.test[~np.isin(digests[graph.split.test], known)]
+
+
 def test_saved_and_loaded_it_says_the_same() -> None:
     for graph in (GRAPH, replace(GRAPH, features=sp.csr_array(np.array(GRAPH.features) > 1.4, dtype=np.float64))):
         prior, probabilities = fit_class_prior(graph, Streams(0))
         again = ClassPrior.from_arrays(prior.to_arrays()).probabilities(graph.features)
-        test = graph.split.test
+        test = new_rows(graph)
         assert np.allclose(again[test], probabilities[test], atol=1e-5)
         assert np.allclose(probabilities.sum(axis=1), 1)
 
@@ -118,6 +126,47 @@ def test_narrow_tables_get_trees_that_are_saved_with_the_rest() -> None:
     assert (probabilities.argmax(axis=1) == np.array(graph.labels))[test].mean() > 0.95
     again = ClassPrior.from_arrays(prior.to_arrays()).probabilities(graph.features)
     assert np.allclose(again[test], probabilities[test], atol=1e-4)
+
+
+def few_words(rows: int, rng: np.random.Generator) -> Graph:
+    """300 words, a few in each row; two of them belong to the classes."""
+    labels = rng.integers(3, size=rows)
+    words = rng.random((rows, 300)) < 0.02
+    words[np.arange(rows), 7 + 11 * labels] |= rng.random(rows) < 0.6
+    return replace(table(words.astype(float), labels), features=sp.csr_array(words, dtype=np.float64))
+
+
+def test_words_get_trees_and_are_compared_row_by_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = few_words(1500, np.random.default_rng(0))
+    prior, probabilities = fit_class_prior(graph, Streams(0))
+    assert prior.trees is not None
+    assert prior.nearest is not None
+    again, test = ClassPrior.from_arrays(prior.to_arrays()).probabilities(graph.features), new_rows(graph)
+    assert np.allclose(again[test], probabilities[test], atol=1e-4)
+    monkeypatch.setattr(class_prior, "COMPARED", 100)
+    assert fit_class_prior(graph, Streams(0))[0].nearest is None
+
+
+def test_of_known_rows_it_says_again_what_it_said_without_them() -> None:
+    """On another graph of the same nodes, labels that the learners know must not come back."""
+    rng = np.random.default_rng(0)
+    graph = few_words(1200, rng)
+    graph = replace(graph, labels=rng.integers(3, size=1200))  # nothing tells them
+    prior, probabilities = fit_class_prior(graph, Streams(0))
+    labels, labelled = np.array(graph.labels), np.concatenate([graph.split.train, graph.split.val])
+    unknown = new_rows(graph)
+    moved = rng.permutation(1200)
+    found = np.empty_like(probabilities)
+    found[moved] = prior.probabilities(graph.features[moved])
+    assert np.allclose(found[unknown], probabilities[unknown], atol=1e-4)
+    right = found[labelled].argmax(axis=1) == labels[labelled]
+    assert abs(right.mean() - 1 / 3) < 0.06
+
+
+def test_equal_rows_share_what_was_said_of_them() -> None:
+    seen, said = class_prior._known(np.array([7, 3, 7]), np.array([[1.0, 0.0], [0.5, 0.5], [0.0, 1.0]]))
+    assert seen.tolist() == [3, 7]
+    assert said.tolist() == [[0.5, 0.5], [0.5, 0.5]]
 
 
 # -- class probabilities of the user's own ---------------------------------------------------------------------------

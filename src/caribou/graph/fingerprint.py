@@ -49,6 +49,18 @@ def row_digests(features: np.ndarray | sp.csr_array) -> np.ndarray:
     return np.frombuffer(b"".join(found), dtype="<i8")
 
 
+def known_rows(seen: np.ndarray, features: np.ndarray | sp.csr_array) -> tuple[np.ndarray, np.ndarray]:
+    """Which rows have one of the digests ``seen``, [m], ascending, and which one: numbers of rows, and places in ``seen``.
+
+    >>> known_rows(np.sort(row_digests(np.array([[1.0], [2.0]]))), np.array([[5.0], [2.0], [2.0]]))[0].tolist()
+    [1, 2]
+    """
+    digests = row_digests(features)
+    at = np.minimum(np.searchsorted(seen, digests), max(len(seen) - 1, 0))
+    rows = np.flatnonzero(seen[at] == digests) if len(seen) else np.empty(0, dtype=np.int64)
+    return rows, at[rows]
+
+
 class ContentDigest:
     """The content of a graph, row by row from the first to the last, in pieces of any size.
 

@@ -3,9 +3,10 @@
 Two learners serve every table, both ridge regression with predictions out of fold (`caribou.models.ridge`): on the rows
 themselves, and on their Gaussian kernel with some training rows. Wide tables get small networks on their principal components
 (`caribou.models.component_learner`), tall dense ones a large network instead (`caribou.models.mlp_learner`), all others boosted
-trees (`caribou.models.boosted_trees`) where classes are few, all cross-fitted. A softmax regression on the scores out of fold
-combines them. At edge level features, labels and split are public, so all of it costs nothing. Training and validation nodes are
-learned from alike: what a learner holds back to stop, it draws from both.
+trees (`caribou.models.boosted_trees`) where classes are few. Words with few labels are compared row by row
+(`caribou.models.nearest_rows`). All are cross-fitted, and a softmax regression on the scores out of fold combines them. At edge
+level features, labels and split are public, so all of it costs nothing. Training and validation nodes are learned from alike:
+what a learner holds back to stop, it draws from both.
 """
 
 from __future__ import annotations
@@ -21,13 +22,14 @@ from torch import Tensor
 
 from caribou.errors import InputError
 from caribou.graph import Graph
-from caribou.graph.fingerprint import row_digests
+from caribou.graph.fingerprint import known_rows, row_digests
 from caribou.mechanisms.bounded_rows import row_norms
 from caribou.memory import DOUBLE, SINGLE, require_memory
 from caribou.models.boosted_trees import BoostedTrees, Growth, fit_boosted_trees
 from caribou.models.component_learner import COMPONENTS, ComponentLearner, components, fit_component_learner
 from caribou.models.encoder import kept_priors
 from caribou.models.mlp_learner import MlpLearner, fit_mlp_learner
+from caribou.models.nearest_rows import NearestRows, fit_nearest_rows
 from caribou.models.objective import USUAL, Objective
 from caribou.models.public_rows import PublicRows, as_dense
 from caribou.models.ridge import BLOCK, FOLDS, blocks, fit_ridge
@@ -47,6 +49,8 @@ TALL = 20_000
 """Dense tables of so many labelled rows get an MLP as well."""
 LEAST_TREE_ROWS, MOST_TREE_CLASSES, MOST_TREE_CLASSES_WIDE = 1000, 4, 12
 """Tables of at least so many labelled rows and at most so many classes get boosted trees as well; wide ones of more classes."""
+COMPARED = 5_000
+"""Words of at most so many labelled rows are compared row by row as well: each row with each."""
 IN_SAMPLE = 5.0
 """Standard errors by which one's own probabilities may be better on training nodes than on validation nodes."""
 RIDGE, RIDGE_BY_PARTS = 1e-3, 1e-4
@@ -65,12 +69,14 @@ class ClassPrior:
         linear: [d, C], weights of the rows (of their folded columns, if there are too many).
         landmarks: [m, d], rows that the kernel is evaluated at.
         kernel: [m, C], weights of the kernel.
-        combination: of the scores of both.
+        combination: of the scores of all learners.
+        seen: [m], digests of the labelled rows (`row_digests`), ascending, by which they are known again in a later graph.
+        said: [m, C], what was said of them out of fold, and is said again: the learners know their labels now.
         folding: [d], which sum a column is added to, counted from 1 and with its sign; or None (`folded`).
         mlp: networks of tall dense tables, or None.
         trees: boosted trees of tables with few classes, or None.
         net: networks on principal components of wide tables, or None.
-        seen: [m], digests of the labelled rows (`row_digests`), by which a later graph knows that it was learned from; or None.
+        nearest: the labelled rows of words that are few, or None.
     """
 
     rows: PublicRows
@@ -78,16 +84,21 @@ class ClassPrior:
     landmarks: np.ndarray | sp.csr_array
     kernel: np.ndarray
     combination: SoftmaxRegression
+    seen: np.ndarray
+    said: np.ndarray
     folding: np.ndarray | None = None
     mlp: MlpLearner | None = None
     trees: BoostedTrees | None = None
     net: ComponentLearner | None = None
-    seen: np.ndarray | None = None
+    nearest: NearestRows | None = None
 
     def probabilities(self, features: np.ndarray | sp.csr_array) -> np.ndarray:
-        """Of nodes that the prior was not fitted on. [n, d] -> [n, C]"""
+        """Of the nodes of any graph; those that the prior was fitted on get what it said without them. [n, d] -> [n, C]"""
         parts = [self._probabilities(self.rows(features[part])) for part in blocks(np.arange(features.shape[0]))]
-        return np.concatenate(parts)
+        found = np.concatenate(parts)
+        rows, places = known_rows(self.seen, features)
+        found[rows] = self.said[places]
+        return found
 
     def _probabilities(self, x: np.ndarray | sp.csr_array) -> np.ndarray:
         columns = folded(x, self.folding)
@@ -100,11 +111,14 @@ class ClassPrior:
             scores.append(self.trees.scores(x))
         if self.net is not None:
             scores.append(self.net.scores(columns))
+        if self.nearest is not None:
+            scores.append(self.nearest.scores(sp.csr_array(x)))
         return self.combination(np.hstack(scores))
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """Named arrays, for a saved model."""
         landmarks = sp.csr_array(self.landmarks)
+        learners = {"mlp": self.mlp, "trees": self.trees, "net": self.net, "nearest": self.nearest}
         return {
             **self.rows.to_arrays(),
             "prior.linear": self.linear,
@@ -116,10 +130,15 @@ class ClassPrior:
             "prior.combination.weights": self.combination.weights,
             "prior.combination.centre": self.combination.centre,
             "prior.combination.spread": self.combination.spread,
-            **{f"prior.{name}": a for name, a in (("folding", self.folding), ("seen", self.seen)) if a is not None},
-            **{f"prior.mlp.{name}": a for name, a in ({} if self.mlp is None else self.mlp.to_arrays()).items()},
-            **{f"prior.trees.{name}": a for name, a in ({} if self.trees is None else self.trees.to_arrays()).items()},
-            **{f"prior.net.{name}": a for name, a in ({} if self.net is None else self.net.to_arrays()).items()},
+            "prior.seen": self.seen,
+            "prior.said": self.said,
+            **({} if self.folding is None else {"prior.folding": self.folding}),
+            **{
+                f"prior.{word}.{name}": array
+                for word, learner in learners.items()
+                if learner is not None
+                for name, array in learner.to_arrays().items()
+            },
         }
 
     @classmethod
@@ -137,11 +156,13 @@ class ClassPrior:
             landmarks if rows.weights is not None else as_dense(landmarks),
             own["kernel"],
             SoftmaxRegression(own["combination.weights"], own["combination.centre"], own["combination.spread"]),
+            own["seen"],
+            own["said"],
             own.get("folding"),
             MlpLearner.from_arrays(_part(own, "mlp.")) if "mlp.weight_0" in own else None,
             BoostedTrees.from_arrays(_part(own, "trees.")) if "trees.value" in own else None,
             ComponentLearner.from_arrays(_part(own, "net.")) if "net.directions" in own else None,
-            own.get("seen"),
+            NearestRows.from_arrays(_part(own, "nearest.")) if "nearest.labels" in own else None,
         )
 
 
@@ -237,7 +258,7 @@ def fit_class_prior(graph: Graph, streams: Streams, objective: Objective = USUAL
     kernel = fit_ridge(lambda numbers: gaussian_kernel(some(numbers), landmarks) @ root, n, labelled, labels, C)
     parts = [linear.scores, kernel.scores]
     by_class = objective.class_weights(labels[labelled], C)
-    mlp = trees = net = None
+    mlp = trees = net = nearest = None
     if tall:
         mlp, found = fit_mlp_learner(lambda numbers: unit_columns(some(numbers)), n, labelled, labels, C, rng, by_class)
         parts.append(found)
@@ -250,6 +271,9 @@ def fit_class_prior(graph: Graph, streams: Streams, objective: Objective = USUAL
         z = torch.cat([components(folded(some(part), folding), directions) for part in blocks(np.arange(n))])
         net, found = fit_component_learner(z, directions, labelled, labels, C, rng, by_class)
         parts.append(found)
+    if rows.weights is not None and len(labelled) <= COMPARED:
+        nearest, found = fit_nearest_rows(sp.csr_array(rows(graph.features)), labelled, labels, C)
+        parts.append(found)
     scores = np.hstack(parts)
     used = labelled[: COMBINED if mlp is None else COMBINED_TALL]
     weights = None if by_class is None else by_class[labels[used]]
@@ -257,19 +281,29 @@ def fit_class_prior(graph: Graph, streams: Streams, objective: Objective = USUAL
         combination = fit_softmax_regression(scores[used], labels[used], C, RIDGE, weights=weights)
     else:
         combination = fit_by_parts([part[used] for part in parts], labels[used], C, RIDGE_BY_PARTS, weights=weights)
+    probabilities = combination(scores)
     prior = ClassPrior(
         rows,
         linear.weights,
         landmarks,
         root.double().numpy() @ kernel.weights,
         combination,
+        *_known(row_digests(graph.features)[labelled], probabilities[labelled]),
         folding,
         mlp,
         trees,
         net,
-        np.unique(row_digests(graph.features)[labelled]),
+        nearest,
     )
-    return prior, combination(scores)
+    return prior, probabilities
+
+
+def _known(digests: np.ndarray, probabilities: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Each digest once, ascending, and what was said of its rows, in the mean. [m], [m, C] -> [k], [k, C]"""
+    seen, place, count = np.unique(digests, return_inverse=True, return_counts=True)
+    sums = np.zeros((len(seen), probabilities.shape[1]))
+    np.add.at(sums, place, probabilities)
+    return seen, (sums / count[:, None]).astype(np.float32)
 
 
 def _growth(rows: PublicRows, labels: np.ndarray, classes: int) -> Growth | None:

@@ -17,7 +17,7 @@ from torch import nn
 
 from caribou.errors import InputError
 from caribou.graph import Graph, listed
-from caribou.graph.fingerprint import row_digests
+from caribou.graph.fingerprint import known_rows, row_digests
 from caribou.models.class_prior import ClassPrior
 from caribou.models.cross_fitting import by_class, cross_fitted
 from caribou.models.module_training import module_logits, train_module
@@ -61,11 +61,9 @@ class FoldMean:
     def probabilities(self, features: Features) -> np.ndarray:
         """Class probabilities. [n, d] -> [n, C]"""
         found = np.stack([model(features) for model in self.models])
-        digests = row_digests(features)
-        at = np.minimum(np.searchsorted(self.seen, digests), len(self.seen) - 1)
-        known = np.flatnonzero(self.seen[at] == digests)
+        rows, places = known_rows(self.seen, features)
         mean = np.asarray(found.mean(axis=0))
-        mean[known] = found[self.fold[at[known]], known]
+        mean[rows] = found[self.fold[places], rows]
         return mean
 
 
@@ -99,10 +97,6 @@ class SavedEncoder:
             raise InputError(
                 f"encoder {self.folder} must have the graph's {graph.num_features} columns in their order, got one for "
                 f"{self.columns}: {listed(self.feature_names or ('columns without names',))}"
-            )
-        if self.prior.seen is None:
-            raise InputError(
-                f"encoder {self.folder} must note the rows that it was fitted on, got a run that holds none: fit it again"
             )
         split, _ = graph.for_learning(public=True)
         labelled = np.concatenate([split.train, split.val])
