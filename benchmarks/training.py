@@ -81,7 +81,9 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=10**6)
     parser.add_argument("--pairs", type=int, default=5 * 10**7)
     parser.add_argument("--columns", type=int, default=128)
-    parser.add_argument("--engines", nargs="+", default=["outofcore"], help="local, outofcore, ray, or memory (no engine)")
+    parser.add_argument(
+        "--engines", nargs="+", default=["outofcore"], help="local, outofcore, ray, or memory (no engine)"
+    )
     parser.add_argument("--memory", default="4GB")
     parser.add_argument("--epsilon", type=float, default=4.0)
     parser.add_argument("--folder", type=Path, help="keep the graph here, or use the one that is there")

@@ -22,7 +22,7 @@ from caribou.engines.preparation import Memory
 from caribou.engines.ray_blocks import BlockWorker, Missing, RayBlocks
 from caribou.engines.sources import EdgeTable
 from caribou.engines.training_tables import TrainingTables, training_graph
-from caribou.errors import InputError
+from caribou.errors import InputError, RunError
 from caribou.graph import Graph
 from caribou.graph.blocked import BlockedGraph
 from caribou.mechanisms.noise_source import NoiseSource
@@ -98,6 +98,10 @@ def test_blocks_hold_the_rows_of_the_graph_and_only_needed_ones_are_asked(store:
     assert shown(store, needed) == [wanted[0], wanted[2]]
     with pytest.raises(InputError, match="field must be right, got 3"):
         list(store.map(Refused(), None))
+    ray.cloudpickle.unregister_pickle_by_value(sys.modules[__name__])
+    with pytest.raises(RunError, match="got RaySystemError each time; training is not resumed"):
+        list(store.map(Refused(), None))  # as with a worker that has another version of the package
+    ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 
 def test_a_slow_worker_is_overtaken(store: RayBlocks, tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:

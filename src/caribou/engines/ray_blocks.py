@@ -76,7 +76,7 @@ def _fetched(references: list[Any]) -> Any:
         return None
     try:
         return ray.get(references[0], timeout=FETCH)
-    except ray.exceptions.RayError:
+    except (ray.exceptions.GetTimeoutError, ray.exceptions.ObjectLostError):
         return None
 
 
