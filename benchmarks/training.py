@@ -1,8 +1,8 @@
-"""How large a graph `caribou train` takes: CPU seconds and peak memory of the flagship on each engine, on a generated graph.
+"""How large a graph `caribou train` takes: CPU seconds and peak memory of a method on each engine, on a generated graph.
 
 Ends of pairs follow a power law, 28 pairs of 100 join nodes of one class, and features tell the class of about half the nodes.
 
-    python benchmarks/training.py --nodes 1000000 --pairs 50000000 --engines outofcore --memory 4GB
+    python benchmarks/training.py --method caribou-edp --nodes 1000000 --pairs 50000000 --engines outofcore --memory 4GB
 """
 
 from __future__ import annotations
@@ -49,12 +49,14 @@ def write_graph(folder: Path, nodes: int, pairs: int, columns: int, seed: int = 
             out.write(np.stack([u, v], axis=1).astype("<i4").tobytes())
 
 
-def measured(folder: Path, engine: str | None, memory: str | None, epsilon: float) -> dict[str, float | str | None]:
+def measured(
+    folder: Path, method: str, engine: str | None, memory: str | None, epsilon: float
+) -> dict[str, float | str | None]:
     """One run of the command line in a process of its own."""
     peak = folder / "peak"
     options = [] if engine is None else ["--engine", engine, "--workers", "1"]
     options += ["--memory", memory] if engine == "outofcore" and memory is not None else []
-    command = [sys.executable, "-c", PROGRAM, str(peak), "train", "votes-edp", "--graph", str(folder)]
+    command = [sys.executable, "-c", PROGRAM, str(peak), "train", method, "--graph", str(folder)]
     before, begun = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     done = subprocess.run(
         [*command, "--epsilon", str(epsilon), "--delta", "1e-8", "--json", *options], check=True, stdout=subprocess.PIPE
@@ -62,6 +64,7 @@ def measured(folder: Path, engine: str | None, memory: str | None, epsilon: floa
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     document = json.loads(done.stdout)
     return {
+        "method": method,
         "engine": engine,
         "accuracy": document["test_accuracy"]["mean"],
         "cpu_s": after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime,
@@ -74,10 +77,13 @@ def measured(folder: Path, engine: str | None, memory: str | None, epsilon: floa
 def main() -> None:
     """Generate the graph, train on every engine, and print a line of JSON for each."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--method", default="votes-edp", help="one that reads edges block by block")
     parser.add_argument("--nodes", type=int, default=10**6)
     parser.add_argument("--pairs", type=int, default=5 * 10**7)
     parser.add_argument("--columns", type=int, default=128)
-    parser.add_argument("--engines", nargs="+", default=["outofcore"], help="local, outofcore, or memory (no engine)")
+    parser.add_argument(
+        "--engines", nargs="+", default=["outofcore"], help="local, outofcore, ray, or memory (no engine)"
+    )
     parser.add_argument("--memory", default="4GB")
     parser.add_argument("--epsilon", type=float, default=4.0)
     parser.add_argument("--folder", type=Path, help="keep the graph here, or use the one that is there")
@@ -88,7 +94,8 @@ def main() -> None:
         if not (folder / "edges.npy").exists():
             write_graph(folder, given.nodes, given.pairs, given.columns)
         for engine in given.engines:
-            found = measured(folder, None if engine == "memory" else engine, given.memory, given.epsilon)
+            name = None if engine == "memory" else engine
+            found = measured(folder, given.method, name, given.memory, given.epsilon)
             print(json.dumps(found), flush=True)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,8 @@ from caribou.randomness import Streams
 
 NODES, COLUMNS = 5000, 20
 CAP = 12
+NODE = {"num_cpus": 1, "object_store_memory": 100 << 20}
+"""Of a Ray cluster."""
 
 
 @dataclass(frozen=True)
@@ -136,3 +138,33 @@ def local(tables: Tables, name: str, unit: str, cap: int | None, shift: int = 11
     blocks = [files.read(index) for index in range(files.layout.blocks)]
     runner = LocalRunner(files.layout, blocks, files.state("x0").read(0, NODES), block_noise(5), workers)
     return last_state(runner, files, calibrated_for(unit, cap))
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    """Three nodes on this machine for all tests of a file; the driver is on the first one.
+
+    Workers find the same source tree as the tests through this environment: with a ``runtime_env`` Ray would not use the
+    processes that it keeps ready.
+    """
+    import ray
+    from ray.cluster_utils import Cluster
+
+    import caribou
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(Path(caribou.__file__).parent.parent))
+        checks = {
+            "health_check_initial_delay_ms": 0,
+            "health_check_period_ms": 500,
+            "health_check_failure_threshold": 2,
+        }
+        head = {**NODE, "include_dashboard": False, "_system_config": checks}
+        made = Cluster(initialize_head=True, head_node_args=head)
+        for _ in range(2):
+            made.add_node(**NODE)
+        made.wait_for_nodes()
+        ray.init(made.address, log_to_driver=False)
+        yield made
+        ray.shutdown()
+        made.shutdown()

@@ -63,19 +63,28 @@ def test_train_and_extend_out_of_core(files: Path) -> None:
     assert not list(files.glob(".caribou-blocks-*")), "blocks are as secret as the graph"
 
 
+def test_messages_pass_out_of_core(files: Path) -> None:
+    tables = ("--edges", files / "edges.parquet", "--nodes", files / "nodes.parquet")
+    options = ("--engine", "outofcore", "--memory", "1GB", "--set", "messages=features", "--epsilon", "4")
+    done = run("train", "caribou-edp", *tables, *options, "--out", files / "run", cwd=files)
+    assert done.returncode == 0, done.stderr
+    assert "epsilon = 4" in done.stdout
+
+
 @pytest.mark.parametrize(
     ("command", "words"),
     [
         (("votes-edp", "--edges", "{}/edges.parquet"), "edges and nodes must be given for an engine"),
         (("votes-edp", "--dataset", "csbm", "--engine", "local"), "engine must go with --edges and --nodes"),
         (
-            ("caribou-edp", "{tables}"),
-            "method must read edges block by block to be trained on an engine (votes-edp, mlp)",
+            ("gap-edp", "{tables}"),
+            "method must read edges block by block to be trained on an engine (caribou-edp, caribou-inf, votes-edp, mlp)",
         ),
         (
-            ("votes-edp", "{tables}", "--engine", "ray"),
-            "engine must be one of local, outofcore for votes-edp, got 'ray'",
+            ("votes-edp", "{tables}", "--engine", "spark"),
+            "engine must be one of local, outofcore, ray for votes-edp, got 'spark'",
         ),
+        (("caribou-edp", "{tables}", "--address", "auto"), "address must go with the engine ray, got local"),
         (("votes-edp", "{tables}", "--memory", "4GB"), "memory must go with the engine outofcore, got local"),
         (("votes-edp", "{tables}", "--workers", "0"), "workers must be"),
         (("votes-edp", "{tables}", "--fill", "x=0"), "rules of tables must go with tables that are read in memory"),

@@ -1,3 +1,3 @@
-"""The graph that every test of an engine starts from."""
+"""The graph and the cluster that tests of engines start from."""
 
-from engines_support import tables  # noqa: F401
+from engines_support import cluster, tables  # noqa: F401

@@ -26,41 +26,11 @@ from caribou.engines.rounds import Step, mean_of, steps_of
 from caribou.errors import CaribouError, RunError
 from caribou.mechanisms.noise_source import RunKey
 from caribou.privacy.budget import Budget
-from engines_support import COLUMNS, NODES, Tables, block_noise, calibrated_for, last_state
+from engines_support import COLUMNS, NODE, NODES, Tables, block_noise, calibrated_for, last_state
 
 ray = pytest.importorskip("ray", reason="ray is not installed (extra: ray)")
 pytestmark = pytest.mark.slow
 LAYOUT = Layout(NODES, COLUMNS, 10)
-NODE = {"num_cpus": 1, "object_store_memory": 100 << 20}
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Any]:
-    """Three nodes on this machine for all tests of this file; the driver is on the first one.
-
-    Workers find the same source tree as the tests through this environment: with a ``runtime_env`` Ray would not use the
-    processes that it keeps ready.
-    """
-    from ray.cluster_utils import Cluster
-
-    import caribou
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", str(Path(caribou.__file__).parent.parent))
-        checks = {
-            "health_check_initial_delay_ms": 0,
-            "health_check_period_ms": 500,
-            "health_check_failure_threshold": 2,
-        }
-        head = {**NODE, "include_dashboard": False, "_system_config": checks}
-        made = Cluster(initialize_head=True, head_node_args=head)
-        for _ in range(2):
-            made.add_node(**NODE)
-        made.wait_for_nodes()
-        ray.init(made.address, log_to_driver=False)
-        yield made
-        ray.shutdown()
-        made.shutdown()
 
 
 class Run:

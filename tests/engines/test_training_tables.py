@@ -12,12 +12,14 @@ import pandas as pd
 import pytest
 
 import caribou as cb
+from caribou import memory
 from caribou.engines import preparation
 from caribou.engines.training_tables import TrainingTables, training_graph
 from caribou.errors import BudgetExceeded, DataError, InputError, LedgerError, RunError
 from caribou.graph import Graph
 from caribou.graph.blocked import BlockedGraph
 from caribou.mechanisms.noise_source import NoiseSource
+from caribou.models import encoder
 from caribou.privacy.ledger import Ledger
 
 NODES, COLUMNS = 2100, 12
@@ -93,6 +95,35 @@ def test_every_engine_gives_the_bytes_of_training_in_memory(folder: Path, monkey
             assert ours.get(part) == theirs.get(part), part
         assert found.node_ids == wanted.node_ids
         assert found.classes == wanted.classes
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"hops": 3},
+        {"messages": "features", "layer": "attention", "degree_floor": 4},
+        {"messages": "labels"},
+    ],
+    ids=["the paper's", "attention", "labels"],
+)
+def test_messages_pass_over_blocks_with_the_bytes_of_training_in_memory(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any]
+) -> None:
+    monkeypatch.setattr(preparation, "MAX_SHIFT", 10)
+    for config in ("REGULARISED", "PLAIN"):
+        monkeypatch.setattr(encoder, config, replace(getattr(encoder, config), steps=24))
+
+    def passed(graph: Graph) -> dict[str, bytes]:
+        model = cb.Model("caribou-edp", cb.Budget(4, 1e-5), **settings)
+        found = model.fit(graph, noise=NoiseSource.keyed(b"k" * 32)).released
+        return {name: array.tobytes() for name, array in found.items()}
+
+    whole = cb.read_graph(folder / "edges.parquet", folder / "nodes.parquet")
+    wanted = passed(whole)
+    for changes in ({"engine": "local", "workers": 2}, {"engine": "outofcore", "memory": 10**9}):
+        with training_graph(tables(folder, **changes)) as graph:
+            assert passed(graph) == wanted
+    assert passed(whole.without_edge(*whole.edge_index[:, 0])) != wanted
 
 
 def test_a_folder_of_arrays_and_the_encoder_alone(folder: Path) -> None:
@@ -198,4 +229,24 @@ def test_what_needs_more_than_the_memory_is_refused_before_anything_is_charged(f
     small = tables(folder, engine="outofcore", memory=6 * 10**8)
     with training_graph(small) as graph, pytest.raises(InputError, match=r"must fit into memory \(0\.559 GiB\)"):
         model.fit(with_prior(graph), noise=noise)
+    assert noise.is_new
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"messages": "features"}, "states of 2,100 nodes with 12 columns and their noise must fit into memory"),
+        ({"classifier_hidden": 10**6}, "the classifier of 2,100 nodes with 2 inputs, hidden = 1000000"),
+        ({"messages": "labels", "votes": 0.5}, "the answers of up to"),
+    ],
+)
+def test_states_that_need_more_than_the_memory_are_refused_before_anything_is_charged(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any], words: str
+) -> None:
+    model, noise = cb.Model("caribou-edp", cb.Budget(2, 1e-5), **settings), NoiseSource.seeded(1)
+    with training_graph(tables(folder, engine="outofcore", memory=6 * 10**8)) as graph:
+        if "classifier_hidden" not in settings:
+            monkeypatch.setattr(memory, "_physical_memory", lambda: 10**6)
+        with pytest.raises(InputError, match=words):
+            model.fit(graph, noise=noise)
     assert noise.is_new

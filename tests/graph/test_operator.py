@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from caribou.errors import InputError
+from blocked_support import cut
+from caribou.errors import CaribouError, InputError
 from caribou.graph import Graph
 from caribou.graph.operator import (
     cap_degrees,
@@ -19,7 +20,7 @@ from caribou.graph.operator import (
     operator_of,
     pair_hash,
 )
-from caribou.layers.contractive import ContractiveGraphLayer
+from caribou.layers import AttentionLayer, ContractiveGraphLayer
 from caribou.privacy.sensitivity import (
     Bounds,
 )
@@ -162,3 +163,34 @@ def test_the_order_of_pairs_does_not_depend_on_other_pairs_nor_on_the_end_that_a
     assert forth.sum() == back.sum() == 4
     u, v = np.array([3, 8]), np.array([8, 3])
     assert len(set(pair_hash(1, u, v).tolist())) == 2, "ordered pairs have hashes of their own"
+
+
+@pytest.mark.parametrize("size", [1, 7, 40])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_over_blocks_every_row_of_the_product_has_the_bits_that_it_has_in_memory(size: int, weighted: bool) -> None:
+    graph, bounds = random_graph(), Bounds(degree_floor=3, nodes=40)
+    layer = AttentionLayer(graph.features, sharpness=1.5) if weighted else ContractiveGraphLayer()
+    blocked = layer.operator(cut(graph, size, order=lambda firsts: firsts[::-1]), bounds)
+    whole = layer.operator(graph, bounds)
+    assert (blocked.bounds, blocked.weighting, blocked.num_nodes) == (whole.bounds, whole.weighting, 40)
+    for columns in (1, 5):
+        for dtype in (torch.float64, torch.float32):
+            x = torch.from_numpy(np.random.default_rng(columns).standard_normal((40, columns))).to(dtype)
+            assert blocked.aggregate(x).numpy().tobytes() == whole.aggregate(x).numpy().tobytes()
+            assert torch.equal(layer(x, blocked), layer(x, whole))
+
+
+def test_what_the_operator_of_a_graph_in_blocks_cannot_do_is_refused() -> None:
+    graph = cut(random_graph(), 9)
+    operator = normalize(graph, Bounds(3))
+    with pytest.raises(InputError, match="edges must be in memory for this, got the operator of a graph in blocks"):
+        _ = operator.matrix
+    with pytest.raises(InputError, match="edges must be in memory for this, got the operator of a graph in blocks"):
+        operator.without_own_rows(np.arange(40) == 3)
+    assert operator.without_own_rows(np.zeros(40, dtype=bool)) is operator
+    with pytest.raises(InputError, match="degree_cap must be None for a graph in blocks, got 5"):
+        normalize(graph, Bounds(degree_cap=5), np.random.default_rng(0))
+    assert "40" in repr(operator), "and no edge"
+    for order in (lambda firsts: firsts[1:], lambda firsts: [*firsts, 0]):
+        with pytest.raises(CaribouError, match="blocks must hold every row once"):
+            normalize(cut(random_graph(), 9, order=order), Bounds(3))

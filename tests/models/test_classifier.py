@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from caribou.errors import InputError
+from caribou.models import classifier
 from caribou.models.classifier import (
     ByteDropout,
     ClassificationModule,
@@ -45,7 +46,9 @@ def selu(x: np.ndarray) -> np.ndarray:
     return 1.0507009873554805 * np.where(x > 0, x, 1.6732632423543772 * (np.exp(x) - 1))
 
 
-def test_scores_are_the_formula_written_out() -> None:
+@pytest.mark.parametrize("part", [7, N])
+def test_scores_are_the_formula_written_out(part: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(classifier, "PART", part)
     module = fit()
     w = {name: value.astype(np.float64) for name, value in arrays(module).items()}
     bases = [x @ w[f"bases.{i}.0.weight"].T + w[f"bases.{i}.0.bias"] for i, x in enumerate(INPUTS)]

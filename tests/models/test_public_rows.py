@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import tracemalloc
+from pathlib import Path
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
 from scipy.stats import norm
 
-from caribou.models.public_rows import NARROW, PublicRows
+from caribou.models import public_rows as module
+from caribou.models.public_rows import NARROW, PublicRows, column_moments
 
 RNG = np.random.default_rng(0)
 WORDS = sp.csr_array((RNG.random((50, 40)) < 0.05) * RNG.integers(1, 5, (50, 40)), dtype=np.float64)
@@ -54,3 +58,24 @@ def test_arrays_bring_it_back(table: np.ndarray | sp.csr_array) -> None:
     assert np.array_equal(
         same.todense() if sp.issparse(same) else same, other.todense() if sp.issparse(other) else other
     )
+
+
+@pytest.mark.parametrize("part", [1, 17, 60])
+def test_moments_have_the_bits_of_numpy_whatever_the_parts(part: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "PART", part)
+    table = WIDE_TABLE.astype(np.float32)
+    for rows in (table, sp.csr_array(table)):
+        mean, std = column_moments(rows)
+        assert mean.tobytes() == table.mean(axis=0).tobytes()
+        assert std.tobytes() == table.std(axis=0).tobytes()
+
+
+def test_moments_of_a_mapped_file_take_no_copy_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "PART", 100)
+    np.save(tmp_path / "x.npy", np.ones((20_000, 50), dtype=np.float32))
+    mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
+    tracemalloc.start()
+    column_moments(mapped)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < mapped.nbytes / 10

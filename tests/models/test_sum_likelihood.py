@@ -7,6 +7,7 @@ import pytest
 from scipy import stats
 from scipy.special import logsumexp
 
+from caribou.models import count_likelihood
 from caribou.models.count_likelihood import MULTIPLIERS
 from caribou.models.sum_likelihood import SPREAD, SumModel, fit_sum_model
 
@@ -23,7 +24,9 @@ def drawn(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     return mean + rng.standard_normal((n, 3)) * np.sqrt(NOISE_STD**2 + mean + (SPREAD * mean) ** 2), labels
 
 
-def test_evidence_is_the_mixture_of_densities_written_out() -> None:
+@pytest.mark.parametrize("part", [2, 5])
+def test_evidence_is_the_mixture_of_densities_written_out(part: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(count_likelihood, "PART", part)
     sums = np.random.default_rng(0).normal(2, 3, (5, 3))
     expected = np.empty((5, 3))
     for k in range(3):

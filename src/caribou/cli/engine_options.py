@@ -43,16 +43,22 @@ class EngineOptions:
     engine: Annotated[
         str | None,
         typer.Option(
-            help="Large graphs: local (edges in memory) or outofcore (edges on disk); for votes-edp and mlp (default with "
-            "--edges: local).",
+            help="Large graphs: local (edges in memory), outofcore (edges on disk) or ray (edges with workers); for votes-edp, "
+            "caribou-edp, caribou-inf and mlp (default with --edges: local).",
             show_default=False,
         ),
     ] = None
     memory: Annotated[str | None, typer.Option(help="With outofcore: memory of the whole process, e.g. 4GB.")] = None
     workers: Annotated[
         int | None,
-        typer.Option(help="With local: threads that count (default: one per processor).", show_default=False),
+        typer.Option(
+            help="With local or ray: blocks that are worked on at a time (default: one per processor).",
+            show_default=False,
+        ),
     ] = None
+    address: Annotated[str | None, typer.Option(help="With ray: auto or ray://HOST:PORT (default: this machine).")] = (
+        None
+    )
 
     @property
     def is_given(self) -> bool:
@@ -149,6 +155,7 @@ class EngineSource:
             engine,
             None if self.engine.memory is None else parse_size(self.engine.memory),
             os.cpu_count() or 1 if self.engine.workers is None else self.engine.workers,
+            self.engine.address,
             name=self.name or (edges.stem if self.options.graph is None else self.options.graph.resolve().name),
             titles=roles,
             ignore=self.options.files.tables.ignore or (),

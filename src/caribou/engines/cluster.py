@@ -41,9 +41,13 @@ AHEAD = 1
 
 
 class Cluster:
-    """A Ray: one of this machine, started here (``address`` None), or one that is joined (``auto``, ``ray://...``)."""
+    """A Ray: one of this machine, started here (``address`` None), or one that is joined (``auto``, ``ray://...``).
 
-    def __init__(self, workers: int, address: str | None = None) -> None:
+    ``advice``: what errors tell to do if it is lost.
+    """
+
+    def __init__(self, workers: int, address: str | None = None, advice: str = RESUME) -> None:
+        self.advice = advice
         self.ray = ray = _ray()
         self._started_ray = not ray.is_initialized()
         self._folder: str | None = None
@@ -72,7 +76,7 @@ class Cluster:
     def nodes(self) -> dict[str, int]:
         """Processors of every living node, as seen a moment ago. A cluster that does not answer any more is an error."""
         if time.monotonic() - self._seen > SILENT:
-            raise RunError(f"the Ray cluster is gone: it has not answered for {SILENT:.0f} s; {RESUME}")
+            raise RunError(f"the Ray cluster is gone: it has not answered for {SILENT:.0f} s; {self.advice}")
         return self._nodes
 
     def close(self) -> None:
@@ -152,6 +156,7 @@ class Crew:
 
     def map(self, parts: Iterable[int], work: Work) -> None:
         """Have every part answered and taken once, whoever is lost on the way; raises `RunError` if nobody is left."""
+        self._staffed = time.monotonic()  # between two maps nobody listens for workers that start
         _Map(self, list(parts), work).run()
 
     def close(self) -> None:
@@ -173,7 +178,9 @@ class Crew:
         if any(member.process is not None for member in self.members):
             self._staffed = now
         elif now - self._staffed > UNSTAFFED:
-            raise RunError(f"workers must start within {UNSTAFFED:.0f} s, got none on {len(nodes)} nodes; {RESUME}")
+            raise RunError(
+                f"workers must start within {UNSTAFFED:.0f} s, got none on {len(nodes)} nodes; {self._cluster.advice}"
+            )
 
     def greet(self, member: Member) -> None:
         """The first answer of a member."""
@@ -192,7 +199,9 @@ class Crew:
         """Count an answer that was lost; `answered` sets the count back."""
         self._failures += 1
         if self._failures > FAILURES:
-            raise RunError(f"workers must answer at least once in {FAILURES} times, got {why} each time; {RESUME}")
+            raise RunError(
+                f"workers must answer at least once in {FAILURES} times, got {why} each time; {self._cluster.advice}"
+            )
 
     def avoid(self, member: Member, why: str) -> None:
         """A worker did not start: its node is left alone for a while. It may be gone, and the cluster does not know yet."""

@@ -15,6 +15,7 @@ from caribou.engines.preparation import Memory, store_edges
 from caribou.engines.sources import EdgeTable
 from caribou.graph.checks import needed_span
 from caribou.graph.fingerprint import ContentDigest
+from caribou.models.threads import one_thread
 
 T = TypeVar("T")
 Work = Callable[[int, np.ndarray, np.ndarray], T]
@@ -94,5 +95,5 @@ class MemoryBlocks:
     def map(self, work: Work[T], needed: np.ndarray | None) -> Iterator[T]:
         """Blocks in the order of rows, computed by several threads."""
         blocks = [self._blocks[index] for index in self._stored.needed(needed)]
-        with ThreadPoolExecutor(self._workers) as pool:
+        with one_thread(), ThreadPoolExecutor(self._workers) as pool:  # a thread per block is enough
             yield from pool.map(lambda block: work(*block), blocks)

@@ -16,6 +16,7 @@ from caribou.datasets.arrays import FEATURES, read_node_arrays
 from caribou.engines.edge_blocks import DiskBlocks, MemoryBlocks, StoredEdges
 from caribou.engines.pipeline import check_engine
 from caribou.engines.preparation import Memory
+from caribou.engines.ray_blocks import RayBlocks
 from caribou.engines.sources import EdgeTable
 from caribou.errors import DataError, InputError, RunError
 from caribou.graph import MAX_NODES, Graph, listed
@@ -86,8 +87,14 @@ def _store(tables: TrainingTables, stored: StoredEdges) -> Iterator[EdgeStore]:
         yield MemoryBlocks(stored, tables.workers)
     elif tables.engine == "outofcore":
         yield DiskBlocks(stored)
+    elif tables.engine == "ray":
+        store = RayBlocks(stored, tables.workers, tables.address)
+        try:
+            yield store
+        finally:
+            store.close()
     else:
-        raise InputError(f"engine must be local or outofcore for training, got {tables.engine!r}")
+        raise InputError(f"engine must be local, outofcore or ray, got {tables.engine!r}")
 
 
 def _check_space(folder: Path, pairs: int) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import fields
 from typing import Any, NoReturn, Protocol, TypeVar
 
 import numpy as np
 
-from caribou.errors import InputError
+from caribou.errors import CaribouError, InputError
 from caribou.graph.fingerprint import ContentDigest
 from caribou.graph.graph import Graph
 from caribou.graph.split import Split
@@ -92,3 +92,26 @@ class BlockedGraph(Graph):
     indptr = property(_refuse)
     indices = property(_refuse)
     __reduce_ex__ = __copy__ = __deepcopy__ = _refuse
+
+
+def put_together(
+    parts: Iterable[tuple[int, np.ndarray]], whole: np.ndarray, needed: np.ndarray | None = None
+) -> np.ndarray:
+    """Write what work gave for each block, the first row and an entry per row, into ``whole``, which is returned.
+
+    Blocks may come in any order. A row that comes twice is an error, and so is one that is missing; ``needed``: [n], bool, only
+    these rows must be there.
+
+    >>> put_together([(1, np.array([7.0, 8.0])), (0, np.array([6.0]))], np.zeros(3)).tolist()
+    [6.0, 7.0, 8.0]
+    """
+    seen = np.zeros(len(whole), dtype=bool)
+    for first, part in parts:
+        rows = slice(first, first + len(part))
+        if seen[rows].any():
+            raise CaribouError(f"blocks must hold every row once, got rows from {first} on again")
+        whole[rows], seen[rows] = part, True
+    lost = ~seen if needed is None else needed & ~seen
+    if lost.any():
+        raise CaribouError(f"blocks must hold every row once, got none with row {int(np.flatnonzero(lost)[0])}")
+    return whole

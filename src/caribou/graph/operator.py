@@ -6,9 +6,12 @@ W = S^(-1/2) (A + I) S^(-1/2) with s_i = max(deg_i, F) + 1 and a public floor F.
 
 from __future__ import annotations
 
+import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import NoReturn
 
 import numpy as np
 import scipy.sparse as sp
@@ -17,10 +20,12 @@ from torch import Tensor
 
 from caribou.errors import InputError
 from caribou.graph import Graph
+from caribou.graph.blocked import BlockedGraph, put_together
 from caribou.privacy.sensitivity import Bounds
 
 PairWeights = Callable[[np.ndarray, np.ndarray], np.ndarray]
-"""Ends u and v of E edges -> a weight in [0, 1] for each. [E], [E] -> [E]"""
+"""Ends u < v of E edges -> a weight in [0, 1] for each. [E], [E] -> [E]"""
+_QUIET = threading.Lock()
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +71,78 @@ class Operator:
         ends = np.concatenate([[0], np.cumsum(np.bincount(rows[keep], minlength=self.num_nodes))])
         parts = ends.astype(starts.dtype), columns[keep], self.matrix.values().numpy()[keep]
         own = torch.from_numpy((~nodes).astype(np.float64))[:, None]
-        return replace(self, matrix=_csr(*parts), own=own)
+        return replace(self, matrix=_csr(*parts, columns=self.num_nodes), own=own)
+
+
+class BlockedOperator(Operator):
+    """W of a graph in blocks: rows are multiplied where their block lies, and are never in memory as a whole.
+
+    Every row is summed in the order of its neighbours by the function that multiplies W in memory.
+    """
+
+    def __init__(self, graph: BlockedGraph, bounds: Bounds, pairs: PairWeights | None = None, weighting: str = "equal"):
+        if bounds.degree_cap is not None:
+            raise InputError(f"degree_cap must be None for a graph in blocks, got {bounds.degree_cap}")
+        degrees = put_together(graph.map_rows(_BlockDegrees(pairs)), np.empty(graph.num_nodes))
+        parts = {"bounds": bounds, "own": None, "weighting": weighting, "_graph": graph, "_pairs": pairs}
+        for name, value in {**parts, "_root": _inverse_root(degrees, bounds)}.items():
+            object.__setattr__(self, name, value)
+
+    _graph: BlockedGraph
+    _pairs: PairWeights | None
+    _root: np.ndarray
+
+    def __repr__(self) -> str:
+        return f"BlockedOperator(nodes={self.num_nodes}, {self.bounds}, weighting={self.weighting!r})"
+
+    @property
+    def num_nodes(self) -> int:
+        """n."""
+        return self._graph.num_nodes
+
+    def aggregate(self, x: Tensor) -> Tensor:
+        """As `Operator.aggregate`, without a gradient."""
+        rows = x.detach().numpy()
+        product = _BlockProduct(rows, self._root, self._pairs)
+        return torch.from_numpy(put_together(self._graph.map_rows(product), np.empty_like(rows)))
+
+    def without_own_rows(self, nodes: np.ndarray) -> Operator:
+        """As `Operator.without_own_rows`; only node level asks for it, which needs its edges in memory."""
+        return self if not nodes.any() else self._refuse()
+
+    def _refuse(self, *_: object) -> NoReturn:
+        raise InputError("edges must be in memory for this, got the operator of a graph in blocks")
+
+    matrix = property(_refuse)
+
+
+@dataclass(frozen=True, eq=False)
+class _BlockDegrees:
+    """Sums of the weights of the rows of a block. Private."""
+
+    pairs: PairWeights | None
+
+    def __call__(self, first: int, starts: np.ndarray, columns: np.ndarray) -> tuple[int, np.ndarray]:
+        if self.pairs is None:
+            return first, np.diff(starts).astype(np.float64)
+        return first, _row_sums(starts, columns, _block_weights(self.pairs, first, starts, columns))
+
+
+@dataclass(frozen=True, eq=False)
+class _BlockProduct:
+    """The rows of W x of a block. x: [n, d]; root: [n], S^(-1/2). Private, as the product is."""
+
+    x: np.ndarray
+    root: np.ndarray
+    pairs: PairWeights | None
+
+    def __call__(self, first: int, starts: np.ndarray, columns: np.ndarray) -> tuple[int, np.ndarray]:
+        weights = np.ones(len(columns)) if self.pairs is None else _block_weights(self.pairs, first, starts, columns)
+        loops = np.ones(len(starts) - 1)
+        matrix = _csr(*_closed_rows(first, starts, columns, weights, loops, self.root), columns=len(self.root))
+        with _quiet():  # rows may be mapped, and must not be written
+            x = torch.from_numpy(self.x)
+        return first, (matrix.to(x.dtype) @ x).numpy()
 
 
 def normalize(graph: Graph, bounds: Bounds, sampling: np.random.Generator | None = None) -> Operator:
@@ -75,6 +151,8 @@ def normalize(graph: Graph, bounds: Bounds, sampling: np.random.Generator | None
     ``sampling`` draws the edges that survive the cut; it is needed only with a cap. The graph is not changed.
     """
     _check_nodes(graph, bounds)
+    if isinstance(graph, BlockedGraph):
+        return BlockedOperator(graph, bounds)
     adjacency = graph.adjacency()
     if bounds.degree_cap is not None:
         if sampling is None:
@@ -90,15 +168,26 @@ def normalize_weighted(graph: Graph, bounds: Bounds, weights: PairWeights, *, we
     the two ends alone: the weight of a pair must not depend on which other edges there are. ``weighting`` names the layer.
     """
     _check_nodes(graph, bounds)
+    if isinstance(graph, BlockedGraph):
+        return BlockedOperator(graph, bounds, weights, weighting)
     upper = sp.triu(graph.adjacency(), k=1).tocoo()
     u, v = upper.row.astype(np.int64), upper.col.astype(np.int64)
+    half = sp.coo_array((_checked_weights(weights, u, v), (u, v)), shape=(graph.num_nodes, graph.num_nodes))
+    return _operator((half + half.T).tocsr(), bounds, graph.absent, weighting)
+
+
+def _checked_weights(weights: PairWeights, u: np.ndarray, v: np.ndarray) -> np.ndarray:
     values = np.asarray(weights(u, v), dtype=np.float64)
     if values.shape != u.shape:
         raise InputError(f"weights must be one number per edge, got shape {values.shape[1:]} for each")
     # brought into [0, 1] and never refused: an error would tell that a certain pair is an edge
-    values = np.clip(np.nan_to_num(values, nan=0.0), 0.0, 1.0)
-    half = sp.coo_array((values, (u, v)), shape=(graph.num_nodes, graph.num_nodes))
-    return _operator((half + half.T).tocsr(), bounds, graph.absent, weighting)
+    return np.clip(np.nan_to_num(values, nan=0.0), 0.0, 1.0)
+
+
+def _block_weights(weights: PairWeights, first: int, starts: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    """The weights of the entries of a block: both ends of an edge ask for the same pair u < v."""
+    rows = first + np.repeat(np.arange(len(starts) - 1), np.diff(starts))
+    return _checked_weights(weights, np.minimum(rows, columns), np.maximum(rows, columns))
 
 
 def _check_nodes(graph: Graph, bounds: Bounds) -> None:
@@ -166,16 +255,10 @@ def pair_hash(key: int, u: np.ndarray, v: np.ndarray) -> np.ndarray:
 
 def _operator(adjacency: sp.csr_array, bounds: Bounds, absent: np.ndarray, weighting: str = "equal") -> Operator:
     n = adjacency.shape[0]
-    degrees = np.asarray(adjacency.sum(axis=1)).ravel()  # exact for weights 0 and 1
-    root = 1 / np.sqrt(np.maximum(degrees, bounds.degree_floor) + 1.0)
+    parts = adjacency.indptr, adjacency.indices, adjacency.data
     loops = np.ones(n)
     loops[absent] = 0
-    closed = (adjacency + sp.diags_array(loops)).tocsr()
-    closed.sort_indices()
-    rows = np.repeat(np.arange(n), np.diff(closed.indptr))
-    values = closed.data * root[rows] * root[closed.indices]
-    index = np.int32 if closed.nnz < 2**31 else np.int64
-    matrix = _csr(closed.indptr.astype(index), closed.indices.astype(index), values)
+    matrix = _csr(*_closed_rows(0, *parts, loops, _inverse_root(_row_sums(*parts), bounds)), columns=n)
     own = None
     if len(absent):
         own = torch.ones(n, 1, dtype=torch.float64)
@@ -183,14 +266,49 @@ def _operator(adjacency: sp.csr_array, bounds: Bounds, absent: np.ndarray, weigh
     return Operator(matrix, bounds, own, weighting)
 
 
-def _csr(starts: np.ndarray, columns: np.ndarray, values: np.ndarray) -> Tensor:
-    n = len(starts) - 1
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta state")
+def _row_sums(starts: np.ndarray, columns: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """The sum of the weights of each row; exact for weights 0 and 1. [rows]"""
+    rows = sp.csr_array((weights, columns, starts), shape=(len(starts) - 1, int(columns.max(initial=0)) + 1))
+    return np.asarray(rows.sum(axis=1)).ravel()
+
+
+def _inverse_root(degrees: np.ndarray, bounds: Bounds) -> np.ndarray:
+    """S^(-1/2). [rows]"""
+    root: np.ndarray = 1 / np.sqrt(np.maximum(degrees, bounds.degree_floor) + 1.0)
+    return root
+
+
+def _closed_rows(
+    first: int, starts: np.ndarray, columns: np.ndarray, weights: np.ndarray, loops: np.ndarray, root: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The rows of W from number ``first`` on: starts, columns in ascending order, values. loops: [rows]; root: [n]."""
+    count = len(loops)
+    rows = np.arange(count + 1)
+    shape = (count, len(root))
+    diagonal = sp.csr_array((loops, first + rows[:-1], rows), shape=shape)
+    closed = (sp.csr_array((weights, columns, starts), shape=shape) + diagonal).tocsr()
+    closed.sort_indices()
+    closed.data *= np.repeat(root[first : first + count], np.diff(closed.indptr))
+    closed.data *= root[closed.indices]
+    index = np.int32 if closed.nnz < 2**31 else np.int64
+    return closed.indptr.astype(index, copy=False), closed.indices.astype(index, copy=False), closed.data
+
+
+def _csr(starts: np.ndarray, indices: np.ndarray, values: np.ndarray, *, columns: int) -> Tensor:
+    with _quiet():
         return torch.sparse_csr_tensor(
             torch.from_numpy(starts),
-            torch.from_numpy(columns),
+            torch.from_numpy(indices),
             torch.from_numpy(values),
-            size=(n, n),
+            size=(len(starts) - 1, columns),
             check_invariants=False,
         )
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Two warnings of torch that ask for nothing. Filters belong to the whole process, so threads take turns."""
+    with _QUIET, warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta state")
+        warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
+        yield

@@ -17,6 +17,7 @@ from caribou._validate import positive_or_inf
 from caribou.engines.kernels import Rows, count_votes
 from caribou.errors import CaribouError, InputError
 from caribou.graph import Graph
+from caribou.graph.blocked import put_together
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.privacy.arithmetic import grid_spacing
 from caribou.privacy.events import EpsilonDelta, Event, Gaussian, NonPrivate
@@ -171,21 +172,9 @@ class BlockCount:
 
 
 def stage_counts(graph: Graph, query: CountQuery) -> np.ndarray:
-    """The exact counts of one stage, [n, symbols]. Private: noise is to be added.
-
-    Blocks may come in any order. Every receiver is counted once: a block that is missing, or that comes twice, is an error.
-    """
+    """The exact counts of one stage, [n, symbols]. Private: noise is to be added. Every receiver is counted once."""
     counts = np.zeros((graph.num_nodes, query.symbols), dtype=np.int64)
-    seen = np.zeros(graph.num_nodes, dtype=bool)
-    for first, part in graph.map_rows(BlockCount(query), query.receives):
-        rows = slice(first, first + len(part))
-        if seen[rows].any():
-            raise CaribouError(f"blocks must hold every row once, got rows from {first} on again")
-        counts[rows], seen[rows] = part, True
-    if (query.receives & ~seen).any():
-        lost = int(np.flatnonzero(query.receives & ~seen)[0])
-        raise CaribouError(f"blocks must hold every row once, got none with row {lost}")
-    return counts
+    return put_together(graph.map_rows(BlockCount(query), query.receives), counts, query.receives)
 
 
 class NoisyCounts:

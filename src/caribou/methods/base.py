@@ -417,14 +417,21 @@ class MethodInfo:
         return method
 
 
+BLOCK_ENGINES = ("local", "outofcore", "ray")
+"""For methods that read edges block by block alone (`Graph.map_rows`)."""
 METHODS = {
     "caribou-edp": MethodInfo(
         PrivacyUnit.EDGE,
         "caribou.methods.edge.caribou:Caribou",
         "the paper's CARIBOU: encoder, perturbed contractive message passing, classification module",
+        engines=BLOCK_ENGINES,
     ),
     "caribou-inf": MethodInfo(
-        PrivacyUnit.EDGE, "caribou.methods.edge.caribou:Caribou", "the same without noise: a yardstick", private=False
+        PrivacyUnit.EDGE,
+        "caribou.methods.edge.caribou:Caribou",
+        "the same without noise: a yardstick",
+        private=False,
+        engines=BLOCK_ENGINES,
     ),
     "caribou-ndp": MethodInfo(
         PrivacyUnit.NODE,
@@ -435,7 +442,7 @@ METHODS = {
         PrivacyUnit.EDGE,
         "caribou.methods.edge.votes:VotesEdge",
         "votes in rounds, every pair of nodes asked once",
-        engines=("local", "outofcore"),
+        engines=BLOCK_ENGINES,
     ),
     "votes-ndp": MethodInfo(
         PrivacyUnit.NODE, "caribou.methods.node.votes:VotesNdp", "a private linear model, with votes where they pay"
@@ -511,7 +518,7 @@ METHODS = {
         "caribou.methods.edge.mlp:Mlp",
         "the encoder alone: no edge is read, no noise is needed",
         data_independent=True,
-        engines=("local", "outofcore"),
+        engines=BLOCK_ENGINES,
     ),
 }
 """The methods of ``caribou train``. Classes are imported when one is created."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,10 +11,13 @@ from torch import Tensor, nn
 
 from caribou._validate import integer, unit_interval
 from caribou.errors import InputError
-from caribou.memory import SINGLE, require_memory
+from caribou.memory import DOUBLE, SINGLE, require_memory
 from caribou.models.objective import USUAL, Objective
 from caribou.models.threads import one_thread
 from caribou.models.trainer import Validation, take_steps
+
+PART = 1 << 16
+"""Rows whose scores are computed together."""
 
 
 @dataclass(frozen=True)
@@ -114,14 +117,15 @@ def fit_classifier(
     Returns:
         The module in evaluation mode.
     """
-    _check_memory(inputs, config.hidden)
+    require_classifier_memory(len(inputs[0]), len(train) + len(val), [part.shape[1] for part in inputs], config.hidden)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         columns = tuple(part.shape[1] for part in inputs)
         module = ClassificationModule(columns, classes=classes, config=config, seed=seed)
-        x = [torch.from_numpy(np.array(part, dtype=np.float32)) for part in inputs]
         y = torch.from_numpy(np.array(labels, dtype=np.int64))
-        of_train, of_val = ([part[torch.from_numpy(np.array(nodes))] for part in x] for nodes in (train, val))
+        of_train, of_val = (
+            [torch.from_numpy(np.array(part[nodes], dtype=np.float32)) for part in inputs] for nodes in (train, val)
+        )
         y_train, y_val = (y[torch.from_numpy(np.array(nodes))] for nodes in (train, val))
         optimizer = torch.optim.Adam(module.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay)
 
@@ -149,9 +153,13 @@ def classify(module: ClassificationModule, inputs: list[np.ndarray]) -> np.ndarr
     >>> classify(module, [np.zeros((2, 3))]).shape
     (2, 4)
     """
+    module.eval()
+    scores = []
     with torch.no_grad():
-        scores = module.eval()([torch.from_numpy(np.array(part, dtype=np.float32)) for part in inputs])
-    return scores.double().numpy()
+        for first in range(0, len(inputs[0]), PART):
+            rows = [np.array(part[first : first + PART], dtype=np.float32) for part in inputs]
+            scores.append(module([torch.from_numpy(part) for part in rows]).double().numpy())
+    return np.concatenate(scores)
 
 
 def embed(module: ClassificationModule, last: np.ndarray) -> np.ndarray:
@@ -179,8 +187,12 @@ def module_from_arrays(arrays: Mapping[str, np.ndarray]) -> ClassificationModule
     return module.eval()
 
 
-def _check_memory(inputs: list[np.ndarray], hidden: int) -> None:
-    """Every input in single precision, and the base layers' values, joined and once more."""
-    n = len(inputs[0])
-    numbers = n * sum(part.shape[1] + 3 * hidden for part in inputs)
-    require_memory(SINGLE * numbers, f"the classifier of {n:,} nodes with {len(inputs)} inputs and hidden = {hidden}")
+def require_classifier_memory(nodes: int, fitted: int, columns: Sequence[int], hidden: int) -> None:
+    """Refuse what does not fit: values of the rows that are ``fitted`` on or judged by, with gradients, and inputs of all."""
+    layer = hidden * len(columns)
+    needed = SINGLE * (fitted * (sum(columns) + 5 * layer) + min(nodes, PART) * 4 * layer) + DOUBLE * nodes * sum(
+        columns
+    )
+    require_memory(
+        needed, f"the classifier of {nodes:,} nodes with {len(columns)} inputs, hidden = {hidden} and {fitted:,} labels"
+    )

@@ -24,6 +24,7 @@ from caribou.graph import Graph
 from caribou.mechanisms.bounded_rows import row_norms, unit_length
 from caribou.memory import DOUBLE, SINGLE, require_memory
 from caribou.models.objective import USUAL, Objective
+from caribou.models.public_rows import column_moments
 from caribou.models.threads import one_thread
 from caribou.models.trainer import Score, Validation, first_larger, take_steps
 from caribou.randomness import Streams
@@ -132,8 +133,8 @@ class Scaling:
         """The scaling of features x, [n, d]: standardised if more than DENSE of the entries are not 0."""
         if _entries_per_row(x) <= DENSE * x.shape[1]:
             return cls(None, None, row_length)
-        dense = _dense(x)
-        return cls(dense.mean(axis=0), np.maximum(dense.std(axis=0), 1e-6), row_length)
+        mean, std = column_moments(x)
+        return cls(mean, np.maximum(std, 1e-6), row_length)
 
     def __call__(self, x: np.ndarray | sp.csr_array) -> np.ndarray | sp.csr_array:
         if self.centre is not None and self.spread is not None:
@@ -354,10 +355,11 @@ def _rotation(rows: np.ndarray, target: np.ndarray) -> np.ndarray:
 
 
 def _check_memory(graph: Graph, hidden: tuple[int, ...], folds: int) -> None:
-    """Weights of all models (value, gradient, two moments, best, and one more), dense features twice, class probabilities."""
+    """Weights of all models (value, gradient, two moments, best, and one more), class probabilities, and sparse features that are
+    made dense, twice. Dense ones are read in parts."""
     n, d, models = graph.num_nodes, graph.num_features, 1 + folds
     weights = models * sum(a * b for a, b in pairwise((d, *hidden, graph.num_classes)))
-    dense = 2 * n * d if _entries_per_row(graph.features) > DENSE * d else 0
+    dense = 2 * n * d if sp.issparse(graph.features) and _entries_per_row(graph.features) > DENSE * d else 0
     probabilities = (models + 1) * n * graph.num_classes
     needed = SINGLE * (6 * weights + dense) + DOUBLE * probabilities
     require_memory(needed, f"the encoder of {n:,} nodes with {d:,} columns and hidden = {list(hidden)}")

@@ -6,7 +6,7 @@ At edge level features are public, so what the scaling learns from them costs no
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +21,8 @@ DENSE = 0.2
 NARROW = 64
 """Tables of at most so many columns are put on a scale by their ranks: they are amounts and dates, not vectors."""
 QUANTILES = 101
+PART = 1 << 16
+"""Rows that are read together: a mapped file stays on disk."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,10 +54,10 @@ class PublicRows:
         if nonzero <= DENSE * n * d:
             holders = np.bincount(sp.csr_array(x).indices, minlength=d)
             return cls(weights=(1 + np.log((1 + n) / (1 + holders))).astype(np.float32))
-        dense = as_dense(x)
         if d <= NARROW:
-            return cls(quantiles=np.quantile(dense, np.linspace(0, 1, QUANTILES), axis=0))
-        return cls(centre=dense.mean(axis=0), spread=np.maximum(dense.std(axis=0), 1e-6))
+            return cls(quantiles=np.quantile(as_dense(x), np.linspace(0, 1, QUANTILES), axis=0))
+        mean, std = column_moments(x)
+        return cls(centre=mean, spread=np.maximum(std, 1e-6))
 
     def __call__(self, x: np.ndarray | sp.csr_array) -> np.ndarray | sp.csr_array:
         """[n, d] -> [n, d], float32; sparse rows stay sparse."""
@@ -94,3 +96,27 @@ def _normal_scores(values: np.ndarray, quantiles: np.ndarray) -> np.ndarray:
 def as_dense(x: Any) -> np.ndarray:
     """A float32 array of the same rows."""
     return np.asarray(x.todense() if sp.issparse(x) else x, dtype=np.float32)
+
+
+def column_moments(x: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and standard deviation of every column, without a copy of all rows. [n, d] -> [d], [d], float32.
+
+    Rows are added up one after the other, as NumPy does it with all of them.
+
+    >>> [part.tolist() for part in column_moments(np.array([[1.0, 5.0], [3.0, 5.0]]))]
+    [[2.0, 5.0], [1.0, 0.0]]
+    """
+    n = np.float32(x.shape[0])
+    mean = _column_sums(as_dense(part) for part in _row_parts(x)) / n
+    return mean, np.sqrt(_column_sums((as_dense(part) - mean) ** 2 for part in _row_parts(x)) / n)
+
+
+def _row_parts(x: Any) -> Iterator[Any]:
+    return (x[first : first + PART] for first in range(0, x.shape[0], PART))
+
+
+def _column_sums(parts: Iterator[np.ndarray]) -> np.ndarray:
+    total = next(parts).sum(axis=0)
+    for rows in parts:
+        total = np.concatenate([total[None], rows]).sum(axis=0)
+    return np.asarray(total)

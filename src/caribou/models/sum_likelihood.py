@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from caribou.models.count_likelihood import MULTIPLIERS, class_evidence, multiplier_weights, vote_rates
+from caribou.models.count_likelihood import MULTIPLIERS, class_evidence, multiplier_weights, parts, vote_rates
 
 FEW = 3000
 """Rows from which the distribution of degrees is learned."""
@@ -40,7 +40,11 @@ class SumModel:
 
     def evidence(self, sums: np.ndarray) -> np.ndarray:
         """log p(sums | class), the largest class at 0. [n, C] -> [n, C]."""
-        return class_evidence(_log_likelihood(sums, self.profiles, self.noise_std) + np.log(self.weights))
+        evidence = np.empty((len(sums), len(self.profiles)))
+        for rows in parts(np.arange(len(sums))):
+            L = _log_likelihood(sums[rows], self.profiles, self.noise_std)
+            evidence[rows] = class_evidence(L + np.log(self.weights))
+        return evidence
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """Named arrays, for a saved model."""

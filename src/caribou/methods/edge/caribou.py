@@ -50,6 +50,7 @@ from caribou.models.classifier import (
     classify,
     fit_classifier,
     module_from_arrays,
+    require_classifier_memory,
 )
 from caribou.models.encoder import HIDDEN, Encoder, cross_fit, fit_one, widths
 from caribou.models.features import sent_rows
@@ -67,6 +68,8 @@ MESSAGES = ("embeddings", "features", "labels", "probabilities")
 CLASS_MESSAGES = ("labels", "probabilities")
 CLASSIFIERS = ("evidence", "mlp")
 THETA = "layer.theta"
+STATES = 8
+"""Arrays of the size of X^(0) that are in memory at once: X^(0), X^(k), the next one, its noise, and what is made on the way."""
 LAYER_SETTINGS: Mapping[str, tuple[str, ...]] = {
     "contractive": (),
     "attention": ("sharpness",),
@@ -190,11 +193,23 @@ class Caribou:
         """One Gaussian mechanism, whatever the number of hops, and the votes."""
         return self._plan(sizes, budget, "caribou-edp, fitted")
 
+    def require_memory_for(self, sizes: Sizes) -> None:
+        """Refuse what does not fit into memory, wherever the edges lie: states, votes and the classification module."""
+        n, d = sizes.nodes, self._columns(sizes)
+        arrays = STATES + (self.layer == "attention")  # its weights come from public rows
+        require_memory(arrays * DOUBLE * n * d, f"states of {n:,} nodes with {d:,} columns and their noise")
+        if self._classifier == "mlp":
+            own = sizes.classes if self.messages in CLASS_MESSAGES else d
+            require_classifier_memory(n, sizes.train + sizes.val, (own, d), self.classifier_hidden)
+        if self.votes > 0:
+            self._vote_rounds.require_memory_for(n, sizes.classes)
+
     def prepare(self, graph: Graph, streams: Streams) -> None:
-        """Fit the encoder, which reads public values alone."""
+        """Fit the encoder, which reads public values alone; what would not fit into memory is refused first."""
+        self.require_memory_for(graph.sizes(PrivacyUnit.EDGE))
         if self.messages != "features":
             own = self.messages != "embeddings" or self.cross_fit
-            (cross_fit if own else fit_one)(graph, streams, self.hidden)
+            (cross_fit if own else fit_one)(graph, streams, self.hidden, self.objective)
 
     def fit(self, plan: ReleasePlan, graph: Graph, streams: Streams, noise: NoiseSource) -> Outputs:
         """The paper's pipeline: encode, pass messages K times with noise, classify."""
@@ -209,6 +224,7 @@ class Caribou:
 
     def plan_graph(self, sizes: Sizes, budget: Budget, weights: Mapping[str, np.ndarray]) -> ReleasePlan:
         """One more release, about another graph's edges."""
+        self.require_memory_for(sizes)
         if self.votes > 0:
             require_labelled(sizes)
         return self._plan(sizes, budget, "caribou-edp, predicted")
@@ -321,8 +337,13 @@ class Caribou:
     ) -> Decoded | None:
         if plan.parts["votes"] is None:
             return None
-        votes = VotesEdge(metric=self.metric, class_weight=self.class_weight, alphabet="class")
-        return run_rounds(votes, graph, np.exp(view.own), plan.parts["votes"], streams, noise.stream("votes"))
+        return run_rounds(
+            self._vote_rounds, graph, np.exp(view.own), plan.parts["votes"], streams, noise.stream("votes")
+        )
+
+    @property
+    def _vote_rounds(self) -> VotesEdge:
+        return VotesEdge(metric=self.metric, class_weight=self.class_weight, alphabet="class")
 
     def layer_of(self, start: np.ndarray, theta: np.ndarray | None = None) -> BoundedLayer:
         """The layer. ``start``: the public X^(0), whose rows give the weights of attention; ``theta``: the matrix of a GCN."""
