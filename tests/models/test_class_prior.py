@@ -164,9 +164,9 @@ def test_of_known_rows_it_says_again_what_it_said_without_them() -> None:
 
 
 def test_equal_rows_share_what_was_said_of_them() -> None:
-    seen, said = class_prior._known(np.array([7, 3, 7]), np.array([[1.0, 0.0], [0.5, 0.5], [0.0, 1.0]]))
+    seen, shared = class_prior._known(np.array([7, 3, 7]), np.array([[1.0, 0.0], [0.5, 0.5], [0.0, 1.0]]))
     assert seen.tolist() == [3, 7]
-    assert said.tolist() == [[0.5, 0.5], [0.5, 0.5]]
+    assert shared.tolist() == [[0.5, 0.5], [0.5, 0.5]]
 
 
 # -- class probabilities of the user's own ---------------------------------------------------------------------------

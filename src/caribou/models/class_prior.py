@@ -71,7 +71,7 @@ class ClassPrior:
         kernel: [m, C], weights of the kernel.
         combination: of the scores of all learners.
         seen: [m], digests of the labelled rows (`row_digests`), ascending, by which they are known again in a later graph.
-        said: [m, C], what was said of them out of fold, and is said again: the learners know their labels now.
+        out_of_fold: [m, C], their probabilities by fits without them, which are given again: the learners know their labels now.
         folding: [d], which sum a column is added to, counted from 1 and with its sign; or None (`folded`).
         mlp: networks of tall dense tables, or None.
         trees: boosted trees of tables with few classes, or None.
@@ -85,7 +85,7 @@ class ClassPrior:
     kernel: np.ndarray
     combination: SoftmaxRegression
     seen: np.ndarray
-    said: np.ndarray
+    out_of_fold: np.ndarray
     folding: np.ndarray | None = None
     mlp: MlpLearner | None = None
     trees: BoostedTrees | None = None
@@ -97,7 +97,7 @@ class ClassPrior:
         parts = [self._probabilities(self.rows(features[part])) for part in blocks(np.arange(features.shape[0]))]
         found = np.concatenate(parts)
         rows, places = known_rows(self.seen, features)
-        found[rows] = self.said[places]
+        found[rows] = self.out_of_fold[places]
         return found
 
     def _probabilities(self, x: np.ndarray | sp.csr_array) -> np.ndarray:
@@ -131,7 +131,7 @@ class ClassPrior:
             "prior.combination.centre": self.combination.centre,
             "prior.combination.spread": self.combination.spread,
             "prior.seen": self.seen,
-            "prior.said": self.said,
+            "prior.out_of_fold": self.out_of_fold,
             **({} if self.folding is None else {"prior.folding": self.folding}),
             **{
                 f"prior.{word}.{name}": array
@@ -157,7 +157,7 @@ class ClassPrior:
             own["kernel"],
             SoftmaxRegression(own["combination.weights"], own["combination.centre"], own["combination.spread"]),
             own["seen"],
-            own["said"],
+            own["out_of_fold"],
             own.get("folding"),
             MlpLearner.from_arrays(_part(own, "mlp.")) if "mlp.weight_0" in own else None,
             BoostedTrees.from_arrays(_part(own, "trees.")) if "trees.value" in own else None,
