@@ -17,7 +17,7 @@ import pytest
 
 import caribou as cb
 from caribou.cli import main
-from caribou.estimators import predictions_table
+from caribou.estimators import predictions_tables
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.privacy.certificate import Certificate
 from caribou.privacy.ledger import Ledger
@@ -320,7 +320,7 @@ def test_names_of_nodes_and_classes_are_kept_at_edge_level(world: Path, tmp_path
     ("title", "expected"), [("person", "person"), (None, "node"), ("class", "node"), ("p_yes", "node")]
 )
 def test_a_title_that_another_column_has_is_not_used_for_the_ids(title: str | None, expected: str) -> None:
-    table = predictions_table(np.array([[0.25, 0.75]]), ("no", "yes"), ("ann",), title, None)
+    (table,) = predictions_tables(np.array([[0.25, 0.75]]), ("no", "yes"), ("ann",), title, None)
     assert list(table.columns) == [expected, "class", "probability", "p_no", "p_yes"]
 
 

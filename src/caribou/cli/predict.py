@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -132,7 +134,7 @@ def predict(
 
     Example: caribou predict run --out predictions.csv
     """
-    from caribou.estimators import load, predictions_table
+    from caribou.estimators import load, predictions_tables
 
     check_table(out)
     if threshold is not None:
@@ -153,7 +155,7 @@ def predict(
         else:
             probabilities = _release(run, model, data, out, terms).probabilities
     cut = _threshold_of(model, threshold, positive)
-    write_table(predictions_table(probabilities, model.classes, ids, title, cut, new), out)
+    write_pieces(predictions_tables(probabilities, model.classes, ids, title, cut, new), out)
     typer.echo(f"wrote {len(probabilities)} predictions to {out}")
     if cut is not None:
         chosen = "the best F1 on validation nodes" if threshold is None else "as given"
@@ -181,7 +183,7 @@ def embed(
     """
     import numpy as np
 
-    from caribou.estimators import load, table_with_ids
+    from caribou.estimators import load, tables_with_ids
 
     check_table(out, (*TABLES, ".npy"))
     model = load(run)
@@ -197,7 +199,7 @@ def embed(
     if out.suffix == ".npy":
         _write_whole(out, lambda path: np.save(path, state))
     else:
-        write_table(table_with_ids(state, [f"x{i}" for i in range(state.shape[1])], ids, title), out)
+        write_pieces(tables_with_ids(state, [f"x{i}" for i in range(state.shape[1])], ids, title), out)
     typer.echo(f"wrote {state.shape[0]} x {state.shape[1]} embeddings to {out}")
 
 
@@ -346,10 +348,31 @@ def check_table(out: Path, endings: tuple[str, ...] = TABLES) -> None:
 
 def write_table(table: pd.DataFrame, out: Path) -> None:
     """By the ending of the file, whole or not at all."""
-    if out.suffix == ".csv":
-        _write_whole(out, lambda path: table.to_csv(path, index=False))
-    else:
-        _write_whole(out, lambda path: table.to_parquet(path, index=False))
+    write_pieces([table], out)
+
+
+def write_pieces(tables: Iterable[pd.DataFrame], out: Path) -> None:
+    """Tables of the same columns as one, each as it comes; by the ending of the file, whole or not at all."""
+    _write_whole(out, functools.partial(_write_csv if out.suffix == ".csv" else _write_parquet, tables))
+
+
+def _write_csv(tables: Iterable[pd.DataFrame], path: Path) -> None:
+    with open(path, "w", encoding="utf-8", newline="") as file:
+        for number, table in enumerate(tables):
+            table.to_csv(file, index=False, header=number == 0)
+
+
+def _write_parquet(tables: Iterable[pd.DataFrame], path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    with ExitStack() as opened:
+        writer = None
+        for table in tables:
+            rows = pa.Table.from_pandas(table, None if writer is None else writer.schema, preserve_index=False)
+            if writer is None:
+                writer = opened.enter_context(pq.ParquetWriter(path, rows.schema))
+            writer.write_table(rows)
 
 
 def _write_whole(out: Path, write: Callable[[Path], object]) -> None:
