@@ -107,7 +107,10 @@ def test_ids_words_and_queries_on_an_engine(files: Path) -> None:
     ("command", "words"),
     [
         (("votes-edp", "--edges", "{}/edges.parquet"), "give either --nodes FILE or --sql-nodes SELECT, got neither"),
-        (("votes-edp", "{tables}", "--sql-edges", "FROM e"), "give either --edges FILE or --sql-edges SELECT, got both"),
+        (
+            ("votes-edp", "{tables}", "--sql-edges", "FROM e"),
+            "give either --edges FILE or --sql-edges SELECT, got both",
+        ),
         (("votes-edp", "--dataset", "csbm", "--engine", "local"), "engine must go with --edges and --nodes"),
         (("votes-edp", "{tables}", "--graph", "{}"), "or with --graph FOLDER of arrays, got another source"),
         (

@@ -228,7 +228,10 @@ def test_a_ledger_knows_the_graph_of_ids_again(sources: dict[str, tuple[Any, Any
         ({"titles": {"source": "from"}}, r"source column 'from' is missing, found .* \(--column source=TITLE\)"),
         ({"rules": {"percent": []}}, r"row 1: column 'share' must hold plain numbers, got '0 %'.*--percent share"),
         ({"rules": {"fills": {}}}, r"row \d+: column 'income' must hold numbers, got an empty cell.*--fill income=ind"),
-        ({"rules": {"unknown": []}}, r"column 'kind' must hold classes, got '\?', which looks like no label.*--unknown"),
+        (
+            {"rules": {"unknown": []}},
+            r"column 'kind' must hold classes, got '\?', which looks like no label.*--unknown",
+        ),
     ],
 )
 def test_what_cannot_be_read_is_named_with_the_flag_that_mends_it(

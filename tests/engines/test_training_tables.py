@@ -178,7 +178,10 @@ def test_tables_and_engines_that_cannot_be_used_are_refused(folder: Path, monkey
             replace(good, **changes)
     for changes, words in (
         ({"nodes": folder / "edges.npy"}, "nodes must be a table, or a folder with features.npy"),
-        ({"nodes": folder / "arrays", "rules": ColumnRules(ignore=["f1"])}, "rules of columns must go with a node table"),
+        (
+            {"nodes": folder / "arrays", "rules": ColumnRules(ignore=["f1"])},
+            "rules of columns must go with a node table",
+        ),
     ):
         with pytest.raises((DataError, InputError), match=words), training_graph(replace(good, **changes)):
             pass
@@ -188,7 +191,8 @@ def test_tables_and_engines_that_cannot_be_used_are_refused(folder: Path, monkey
 
 
 def test_columns_that_are_ignored_are_not_read(folder: Path) -> None:
-    earlier = ColumnRules(ignore=["f2", "f999"], ignored=["f2", "f999"])  # a column that an earlier table had may be gone
+    # a column that an earlier table had may be gone
+    earlier = ColumnRules(ignore=["f2", "f999"], ignored=["f2", "f999"])
     with training_graph(tables(folder, rules=earlier.joined(ColumnRules(ignore=["f1"])))) as graph:
         assert graph.num_features == COLUMNS - 2
         assert set(graph.column_rules.ignored) == {"f1", "f2", "f999"}

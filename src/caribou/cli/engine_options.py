@@ -151,7 +151,7 @@ class EngineSource:
         rules = self.options.files.tables.rules()
         if rules.encoding is not None:
             raise InputError(
-                f"encoding must be UTF-8 where tables are read in pieces, got {rules.encoding!r}: write them as UTF-8 or Parquet, "
+                f"encoding must be UTF-8 where tables are read in pieces, got {rules.encoding!r}: write UTF-8 or Parquet, "
                 "or read them in memory (--graph EDGES --nodes NODES without --engine)"
             )
         classes = self.options.files.classes
@@ -174,7 +174,9 @@ class EngineSource:
         if self.options.dataset is None and folder is None:
             tables = files.tables
             return given_sources(
-                {"edges": (self.engine.edges, tables.sql_edges), "nodes": (files.nodes, tables.sql_nodes)}, tables.db, memory
+                {"edges": (self.engine.edges, tables.sql_edges), "nodes": (files.nodes, tables.sql_nodes)},
+                tables.db,
+                memory,
             )
         from caribou.datasets.arrays import EDGES, is_array_folder
 
