@@ -91,7 +91,15 @@ def test_ids_words_and_queries_on_an_engine(files: Path) -> None:
         *("--out", files / "run", "--predictions", table),
     )
     assert done.returncode == 0, done.stderr
-    assert pd.read_csv(table).account.tolist() == name[:200].tolist()
+    own = pd.read_csv(table)
+    assert own.account.tolist() == name[:200].tolist()
+    again = ("--edges", files / "moved-before.csv", "--nodes", files / "people-before.csv", *given[:-2])
+    done = run("predict", files / "run", *again, "--training-graph", "--out", files / "again.csv")
+    assert done.returncode == 0, done.stderr
+    pd.testing.assert_frame_equal(pd.read_csv(files / "again.csv"), own)
+    done = run("predict", files / "run", *again, "--ledger", files / "other.sqlite", "--out", files / "new.csv")
+    assert done.returncode == 0, done.stderr
+    assert "a new release about 'moved-before': epsilon = 2" in done.stderr
     tables = ("--edges", files / "moved-now.csv", "--nodes", files / "people-now.csv")
     done = run("extend", files / "run", *tables, "--engine", "local", *given, "--out", files / "later")
     assert done.returncode == 0, done.stderr

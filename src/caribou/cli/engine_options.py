@@ -62,6 +62,10 @@ class EngineOptions:
         return any(getattr(self, f.name) is not None for f in fields(self))
 
 
+NO_ENGINE = EngineOptions()
+"""No option of an engine is given: the graph is read into memory."""
+
+
 def graph_of(
     engine: EngineOptions, graph: GraphOptions, name: str | None, prior: Path | None, work: Path | None, method: str
 ) -> GraphSource | EngineSource:
