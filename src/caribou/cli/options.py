@@ -386,8 +386,8 @@ class FileOptions:
     nodes: Annotated[
         str | None,
         typer.Option(
-            metavar="PATH",
-            help="The node table that belongs to an edge table; with --edges also one of its other kinds, or s3://..., gs://...",
+            metavar="<path>",
+            help="The node table that belongs to an edge table; with --edges: of any of its kinds, or s3://..., gs://...",
         ),
     ] = None
     column: Annotated[
