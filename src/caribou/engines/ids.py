@@ -100,10 +100,17 @@ class NodeIds:
 
     def array(self) -> np.ndarray:
         """All of them, as a graph has them: int64 if all are whole numbers, else text."""
-        need = self.letters + _PER_ID * self.count
-        require_memory(need, f"the ids of {self.count} nodes")
-        whole = np.concatenate([batch.to_numpy(zero_copy_only=False) for batch in self.batches()])
-        return whole if self.is_plain else whole.astype(np.str_)
+        import pyarrow.compute as pc
+
+        if self.is_plain:
+            return np.concatenate([batch.to_numpy() for batch in self.batches()])
+        width = max(pc.max(pc.utf8_length(batch)).as_py() for batch in self.batches())
+        require_memory(3 * 4 * width * self.count, f"the ids of {self.count} nodes")  # in both orders, and while sorted
+        found, first = np.empty(self.count, f"U{width}"), 0
+        for batch in self.batches():
+            found[first : first + len(batch)] = batch.to_numpy(zero_copy_only=False)
+            first += len(batch)
+        return found
 
     def digest(self) -> bytes:
         """Of the file."""

@@ -88,6 +88,7 @@ def training_graph(tables: TrainingTables) -> Iterator[Graph]:
     ):
         folder = Path(private)
         nodes, edges = _parts(tables, table, folder, memory)
+        memory = memory.beside(_held(nodes))
         stored = StoredEdges.prepare(edges, nodes.num_nodes, folder, memory)
         for copy in ("nodes.parquet", "node.ids"):
             (folder / copy).unlink(missing_ok=True)
@@ -127,10 +128,18 @@ def _parts(tables: TrainingTables, table: EdgeTable, folder: Path, memory: Memor
         return _node_arrays(tables, tables.nodes), table
     nodes = NodeTable.open(tables.nodes, tables.titles, tables.rules, folder)
     ids = nodes.ids(folder)
+    letters = 0 if ids is None else ids.letters
+    memory = memory.beside(4 * letters + (24 + 4 * len(nodes.features)) * nodes.count)  # as `_held` will find, and places
     _check_space(folder, table.count, 0 if ids is None else ids.space(table.count, memory))
     edges = with_row_numbers(table, nodes.rows, ids, folder, memory, tables.edge_rules)
     graph, place = nodes.graph(ids, tables.name, tables.classes, folder)
     return graph, edges if place is None else PlacedEdges(edges, place)
+
+
+def _held(nodes: Graph) -> int:
+    """Bytes of the arrays that are there while edges stream past, mapped ones included."""
+    arrays = (nodes.node_ids, nodes.labels, nodes.indptr, nodes.features)
+    return sum(array.nbytes for array in arrays if array is not None)
 
 
 def _node_arrays(tables: TrainingTables, folder: Path) -> Graph:
