@@ -129,7 +129,9 @@ def _parts(tables: TrainingTables, table: EdgeTable, folder: Path, memory: Memor
     nodes = NodeTable.open(tables.nodes, tables.titles, tables.rules, folder)
     ids = nodes.ids(folder)
     letters = 0 if ids is None else ids.letters
-    memory = memory.beside(4 * letters + (24 + 4 * len(nodes.features)) * nodes.count)  # as `_held` will find, and places
+    memory = memory.beside(
+        4 * letters + (24 + 4 * len(nodes.features)) * nodes.count
+    )  # as `_held` will find, and places
     _check_space(folder, table.count, 0 if ids is None else ids.space(table.count, memory))
     edges = with_row_numbers(table, nodes.rows, ids, folder, memory, tables.edge_rules)
     graph, place = nodes.graph(ids, tables.name, tables.classes, folder)
