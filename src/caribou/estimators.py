@@ -13,7 +13,7 @@ import hashlib
 import os
 import sys
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from caribou._notebook import html_table
+from caribou._validate import integer
 from caribou.errors import CaribouError, InputError, RunError
 from caribou.graph import Graph, listed
 from caribou.graph.arrivals import Arrivals, named_rows
@@ -463,6 +464,22 @@ class Model:
         >>> model.predictions_frame().columns.tolist()
         ['node', 'class', 'probability', 'p_0', 'p_1']
         """
+        (frame,) = self._prediction_pieces(None, data, training_graph=training_graph, spend=spend)
+        return frame
+
+    def prediction_pieces(self, rows: int = 1 << 16) -> Iterator[pd.DataFrame]:
+        """The frame of predictions of the training graph, so many rows at a time: for tables that are written as they come.
+
+        >>> import caribou as cb
+        >>> model = cb.Model("mlp-dp", cb.Budget(4, 1e-5, "node")).fit(cb.datasets.load("chain-s"))
+        >>> [len(piece) for piece in model.prediction_pieces(rows=200)]
+        [200, 200, 200]
+        """
+        return self._prediction_pieces(integer(at_least=1, rows=rows))
+
+    def _prediction_pieces(
+        self, rows: int | None, data: Any = None, *, training_graph: bool = False, spend: bool = False
+    ) -> Iterator[pd.DataFrame]:
         probabilities = self.predict_proba(data, training_graph=training_graph, spend=spend)
         graph = self._graph if data is None else as_graph(data, self._classes or None)
         if graph is None or graph.node_ids is None:
@@ -470,7 +487,7 @@ class Model:
         else:
             ids, title = tuple(str(i) for i in graph.node_ids), graph.id_title
         new = self.is_new if data is None and self.is_new.any() else None
-        return predictions_table(probabilities, self._classes, ids, title, self._threshold, new)
+        return predictions_tables(probabilities, self._classes, ids, title, self._threshold, new, rows)
 
     def embed(self, data: Any = None, *, spend: bool = False) -> np.ndarray:
         """X^(K) of the training graph, or of another graph ``data``: of the same release as its predictions. [n, d]
@@ -1259,39 +1276,50 @@ def class_array(names: Sequence[str]) -> np.ndarray:
     return np.array(numbers, dtype=np.int64) if len(numbers) == len(names) else np.array(names)
 
 
-def predictions_table(
+def predictions_tables(
     probabilities: np.ndarray,
     classes: Sequence[str],
     ids: Sequence[str] | None,
     title: str | None,
     threshold: Threshold | None,
     new: np.ndarray | None = None,
-) -> pd.DataFrame:
+    rows: int | None = 1 << 16,
+) -> Iterator[pd.DataFrame]:
     """A row per node: id, most likely class and its probability, whether it is flagged, whether it is new, and all probabilities.
 
-    ``probabilities``: [n, C]; ``new``: [n], bool, of a release that was extended.
+    ``probabilities``: [n, C]; ``new``: [n], bool, of a release that was extended. ``rows``: of a table; None: all are in one.
     """
     taken = title in ("class", "probability", "flagged", "new")
-    table = table_with_ids(probabilities, [f"p_{name}" for name in classes], ids, None if taken else title)
-    table.insert(1, "class", [classes[k] for k in probabilities.argmax(axis=1)])
-    table.insert(2, "probability", probabilities.max(axis=1))
-    if threshold is not None:
-        table.insert(3, "flagged", threshold.flags(probabilities))
-    if new is not None:
-        table.insert(3, "new", new)
-    return table
+    first = 0
+    for table in tables_with_ids(probabilities, [f"p_{name}" for name in classes], ids, None if taken else title, rows):
+        part = slice(first, first + len(table))
+        table.insert(1, "class", [classes[k] for k in probabilities[part].argmax(axis=1)])
+        table.insert(2, "probability", probabilities[part].max(axis=1))
+        if threshold is not None:
+            table.insert(3, "flagged", threshold.flags(probabilities[part]))
+        if new is not None:
+            table.insert(3, "new", new[part])
+        first += len(table)
+        yield table
 
 
-def table_with_ids(
-    values: np.ndarray, columns: Sequence[str], ids: Sequence[str] | None, title: str | None
-) -> pd.DataFrame:
-    """The values, [n, d], with the ids before them under their title; ``node`` if they have none, or another column has it."""
+def tables_with_ids(
+    values: np.ndarray, columns: Sequence[str], ids: Sequence[str] | None, title: str | None, rows: int | None = 1 << 16
+) -> Iterator[pd.DataFrame]:
+    """The values, [n, d], with the ids before them under their title; ``node`` if they have none, or another column has it.
+
+    ``rows``: of a table; None: all are in one.
+    """
     import pandas as pd
 
-    table = pd.DataFrame(values, columns=list(columns))
     own = title is not None and ids is not None and title not in columns
-    table.insert(0, title if own else "node", list(ids) if ids is not None else range(len(values)))
-    return table
+    size = rows or len(values)
+    for first in range(0, max(1, len(values)), max(1, size)):
+        part = slice(first, min(first + size, len(values)))
+        table = pd.DataFrame(values[part], columns=list(columns))
+        names = list(ids[part]) if ids is not None else range(part.start, part.stop)
+        table.insert(0, title if own else "node", names)
+        yield table
 
 
 def accuracy(probabilities: np.ndarray, graph: Graph, part: str) -> float:

@@ -71,11 +71,68 @@ def test_messages_pass_out_of_core(files: Path) -> None:
     assert "epsilon = 4" in done.stdout
 
 
+def test_ids_words_and_queries_on_an_engine(files: Path) -> None:
+    """As a bank has its tables: ids of its own, rows in no order, a column of words, and both tables in a database."""
+    import duckdb
+
+    for month, count in (("before", 200), ("now", NODES)):
+        edges, nodes = (pd.read_parquet(files / f"{word}.parquet") for word in ("edges", "nodes"))
+        name = np.array([f"acc-{k:03d}" for k in range(NODES)], dtype=object)
+        inside = (edges.source < count) & (edges.target < count)
+        people = nodes[:count].assign(id=name[:count], segment=np.array(["p", "q"])[nodes.id[:count] % 2])
+        people = people.sample(frac=1, random_state=0)
+        moved = pd.DataFrame({"sender": name[edges.source[inside]], "receiver": name[edges.target[inside]]})
+        people.rename(columns={"id": "account"}).to_csv(files / f"people-{month}.csv", index=False, sep=";")
+        moved.to_csv(files / f"moved-{month}.csv", index=False, sep=";")
+        with duckdb.connect(str(files / f"{month}.duckdb")) as database:
+            for word in ("people", "moved"):
+                database.execute(f"CREATE TABLE {word} AS FROM read_csv('{files}/{word}-{month}.csv', delim=';')")
+    prior = pd.read_csv(files / "prior.csv")
+    prior.assign(id=name).to_csv(files / "prior-names.csv", index=False)
+    columns = ("--column", "id=account", "--column", "source=sender", "--column", "target=receiver")
+    given = ("--prior", files / "prior-names.csv", *columns, "--ledger", files / "ledger.sqlite")
+    rules = ("--ignore", "y0", "--category", "segment", "--epsilon", "2", "--name", "bank")
+    queries = ("--sql-edges", "FROM moved", "--sql-nodes", "FROM people", "--db", files / "before.duckdb")
+    table = files / "predictions.csv"
+    done = run(
+        *("train", "votes-edp", *queries, "--engine", "outofcore", "--memory", "1GB", *given, *rules),
+        *("--out", files / "run", "--predictions", table),
+    )
+    assert done.returncode == 0, done.stderr
+    own = pd.read_csv(table)
+    assert own.account.tolist() == name[:200].tolist()
+    again = ("--edges", files / "moved-before.csv", "--nodes", files / "people-before.csv", *given[:-2])
+    done = run("predict", files / "run", *again, "--training-graph", "--out", files / "again.csv")
+    assert done.returncode == 0, done.stderr
+    pd.testing.assert_frame_equal(pd.read_csv(files / "again.csv"), own)
+    done = run("predict", files / "run", *again, "--ledger", files / "other.sqlite", "--out", files / "new.csv")
+    assert done.returncode == 0, done.stderr
+    assert "a new release about 'moved-before': epsilon = 2" in done.stderr
+    tables = ("--edges", files / "moved-now.csv", "--nodes", files / "people-now.csv")
+    done = run("extend", files / "run", *tables, "--engine", "local", *given, "--out", files / "later")
+    assert done.returncode == 0, done.stderr
+    assert "200 of 200 known nodes are in the graph" in done.stdout
+    written = run("predict", files / "later", "--out", files / "later.parquet")
+    assert written.returncode == 0, written.stderr
+    later = pd.read_parquet(files / "later.parquet")
+    assert later.account.tolist() == name.tolist()
+    assert later.new.sum() == NODES - 200
+
+
 @pytest.mark.parametrize(
     ("command", "words"),
     [
-        (("votes-edp", "--edges", "{}/edges.parquet"), "edges and nodes must be given for an engine"),
+        (("votes-edp", "--edges", "{}/edges.parquet"), "give either --nodes FILE or --sql-nodes SELECT, got neither"),
+        (
+            ("votes-edp", "{tables}", "--sql-edges", "FROM e"),
+            "give either --edges FILE or --sql-edges SELECT, got both",
+        ),
         (("votes-edp", "--dataset", "csbm", "--engine", "local"), "engine must go with --edges and --nodes"),
+        (("votes-edp", "{tables}", "--graph", "{}"), "or with --graph FOLDER of arrays, got another source"),
+        (
+            ("votes-edp", "--graph", "{}/edges.parquet", "--nodes", "s3://bank/nodes"),
+            "nodes must be a file of this machine without --edges, got 's3://bank/nodes'",
+        ),
         (
             ("gap-edp", "{tables}"),
             "method must read edges block by block to be trained on an engine (caribou-edp, caribou-inf, votes-edp, mlp)",
@@ -87,8 +144,9 @@ def test_messages_pass_out_of_core(files: Path) -> None:
         (("caribou-edp", "{tables}", "--address", "auto"), "address must go with the engine ray, got local"),
         (("votes-edp", "{tables}", "--memory", "4GB"), "memory must go with the engine outofcore, got local"),
         (("votes-edp", "{tables}", "--workers", "0"), "workers must be"),
-        (("votes-edp", "{tables}", "--fill", "x=0"), "rules of tables must go with tables that are read in memory"),
-        (("votes-edp", "{tables}", "--column", "source=a"), "column must be id, label or split with --edges"),
+        (("votes-edp", "{tables}", "--encoding", "latin-1"), "encoding must be UTF-8 where tables are read in pieces"),
+        (("votes-edp", "{tables}", "--column", "source=a"), "source column 'a' is missing, found 'source', 'target'"),
+        (("votes-edp", "{tables}", "--ignore", "z"), "rules must name columns of the table, got 'z' (--ignore)"),
         (("mlp", "{tables}", "--seeds", "2", "--predictions", "p.csv"), "predictions must go with one fit"),
         (("mlp", "--edges", "gone.npy", "--nodes", "{}/nodes.parquet"), "gone.npy: file not found (--edges)"),
     ],

@@ -145,7 +145,7 @@ def test_two_records_with_an_option_of_one_name_are_refused() -> None:
 
 def test_options_of_a_graph_become_its_source(tables: tuple[Path, Path]) -> None:
     edges, nodes = tables
-    given = FileOptions(nodes, ["id=who"], "2", TableOptions(ignore=["age"]))
+    given = FileOptions(str(nodes), ["id=who"], "2", TableOptions(ignore=["age"]))
     source = GraphSource(None, edges, nodes, ["id=who"], "mine", nodes.parent, "2", TableOptions(ignore=["age"]))
     assert GraphOptions(None, edges, given, nodes.parent).source("mine") == source
     assert GraphOptions(dataset="chain-s").source() == GraphSource("chain-s")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,8 @@ import pytest
 
 import caribou as cb
 from caribou.cli import main
-from caribou.estimators import predictions_table
+from caribou.cli.predict import write_pieces
+from caribou.estimators import predictions_tables
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.privacy.certificate import Certificate
 from caribou.privacy.ledger import Ledger
@@ -320,8 +322,31 @@ def test_names_of_nodes_and_classes_are_kept_at_edge_level(world: Path, tmp_path
     ("title", "expected"), [("person", "person"), (None, "node"), ("class", "node"), ("p_yes", "node")]
 )
 def test_a_title_that_another_column_has_is_not_used_for_the_ids(title: str | None, expected: str) -> None:
-    table = predictions_table(np.array([[0.25, 0.75]]), ("no", "yes"), ("ann",), title, None)
+    (table,) = predictions_tables(np.array([[0.25, 0.75]]), ("no", "yes"), ("ann",), title, None)
     assert list(table.columns) == [expected, "class", "probability", "p_no", "p_yes"]
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+@pytest.mark.parametrize("ids", [("ann", 'b"o, b', "çem", "007", "5"), None])
+def test_tables_are_written_as_they_come_and_whole_or_not_at_all(
+    ids: tuple[str, ...] | None, ending: str, tmp_path: Path
+) -> None:
+    rows, out = np.random.default_rng(0).dirichlet(np.ones(2), 5), tmp_path / f"table.{ending}"
+
+    def pieces(size: int | None) -> Iterator[pd.DataFrame]:
+        return predictions_tables(rows, ("no", "yes"), ids, "person", None, np.arange(5) > 2, size)
+
+    def broken() -> Iterator[pd.DataFrame]:
+        yield from itertools.islice(pieces(2), 2)
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(cb.errors.InputError, match=r"out must be a file that can be written.*No space left"):
+        write_pieces(broken(), out)
+    assert list(tmp_path.iterdir()) == []
+    write_pieces(pieces(2), out)
+    read = pd.read_csv(out, dtype={"person": str}) if ending == "csv" else pd.read_parquet(out)
+    (whole,) = pieces(None)
+    pd.testing.assert_frame_equal(read, whole, check_dtype=False)
 
 
 @pytest.mark.parametrize("method", ["mlp-dp", "caribou-ndp"])

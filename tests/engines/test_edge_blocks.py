@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from caribou.engines.edge_blocks import DiskBlocks, MemoryBlocks, StoredEdges
+from caribou.engines.edge_blocks import DiskBlocks, MemoryBlocks, PlacedEdges, StoredEdges
 from caribou.engines.preparation import Memory
 from caribou.engines.sources import EdgeTable
 from caribou.graph import Graph
@@ -57,3 +57,17 @@ def test_the_files_of_a_block_are_read_anew_on_disk_and_never_again_in_memory(
     assert len(list(held.map(lambda first, *_: first, None))) == 3
     with pytest.raises(FileNotFoundError):
         list(DiskBlocks(stored).map(lambda first, *_: first, None))
+
+
+def test_blocks_can_be_prepared_again_with_every_node_in_another_place(tables: Tables, stored: StoredEdges) -> None:
+    """With gaps: some of the places are nobody's."""
+    place = np.random.default_rng(0).permutation(NODES + 100)[:NODES]
+    moved = PlacedEdges(stored, place)
+    pairs = [pair for u, v in moved.chunks(500) for pair in zip(u.tolist(), v.tolist(), strict=True)]
+    assert len(set(map(frozenset, pairs))) == len(pairs) == moved.count == whole(tables).num_edges
+    folder = tables.folder / "moved"
+    folder.mkdir()
+    again = StoredEdges.prepare(moved, NODES + 100, folder, Memory(None))
+    graph = Graph.from_edges(np.zeros((NODES + 100, 1)), place[tables.pairs.T])
+    _, edges, _, degrees = graph.content()
+    assert (again.edges, again.degrees) == (edges, degrees)

@@ -81,3 +81,11 @@ def test_memory_chooses_blocks_and_tiles() -> None:
     assert Memory(10**9).layout(10**6, 16, 10**7).tiles == 1
     with pytest.raises(InputError, match="memory must be at least 512 MB"):
         Memory(10**8)
+
+
+def test_what_is_held_leaves_less_for_edges_but_never_less_than_half() -> None:
+    gigabyte = Memory(2 * 10**9)
+    assert gigabyte.beside(10**8).limit == 2 * 10**9 - 10**8
+    assert gigabyte.beside(10**12).limit == 10**9
+    assert Memory(6 * 10**8).beside(10**12).free == Memory(2 * preparation._BASE).free
+    assert Memory(None).beside(10**12) == Memory(None)

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from caribou.datasets.sql import StreamedQuery
-from caribou.engines.tables import Source, name_of, open_table, stamp_of
+from caribou.engines.tables import Piece, Rows, Source, name_of, open_table, stamp_of
 from caribou.errors import DataError, InputError
 
 
@@ -161,3 +161,11 @@ def test_tables_of_other_stores_are_read_through_fsspec() -> None:
     assert rows("memory://tables/x.csv") == rows("memory://tables") == [("1", "2")]
     with pytest.raises(DataError, match=r"memory://tables/y.csv: must be there"):
         open_table("memory://tables/y.csv")
+
+
+def test_the_place_of_a_row_is_that_in_its_file() -> None:
+    where = Rows()
+    pieces = [("a.csv", 0, 3), ("a.csv", 3, 2), ("b.csv", 0, 4)]
+    firsts = [where.note(Piece(name, first, pa.table({"x": [0] * count}))) for name, first, count in pieces]
+    assert (firsts, where.count) == ([0, 3, 5], 9)
+    assert [where(row) for row in (0, 4, 5, 8)] == ["a.csv: row 1", "a.csv: row 5", "b.csv: row 1", "b.csv: row 4"]

@@ -18,6 +18,7 @@ from caribou.engines.training_tables import TrainingTables, training_graph
 from caribou.errors import BudgetExceeded, DataError, InputError, LedgerError, RunError
 from caribou.graph import Graph
 from caribou.graph.blocked import BlockedGraph
+from caribou.graph.column_rules import ColumnRules
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.models import encoder
 from caribou.privacy.ledger import Ledger
@@ -177,10 +178,10 @@ def _extended(first: Graph, grown: Graph) -> dict[str, bytes]:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"id": lambda t: t.id + 1}, r"column 'id' must hold the row numbers 0 \.\. 2099 in order with --edges, got"),
-        ({"f1": lambda t: t.f1.where(t.id != 4)}, r"column 'f1' must hold a number in every row.* in row 5"),
-        ({"f1": lambda t: "word"}, r"column 'f1' must hold numbers with --edges, got .*string"),
-        ({"f1": lambda t: np.inf}, "features must be finite"),
+        ({"id": lambda t: t.id + 1}, r"column 'source' must hold an id of the node table, got '0' \(4 in all\)"),
+        ({"f1": lambda t: t.f1.where(t.id != 4)}, r"row 5: column 'f1' must hold numbers, got an empty cell"),
+        ({"f1": lambda t: "word"}, r"column 'f1' must hold numbers, got 'word'.*give --category f1 or --ignore f1"),
+        ({"f1": lambda t: np.inf}, "column 'f1' must hold finite numbers, got inf"),
         ({"split": lambda t: "other"}, "must be train, val or test"),
     ],
 )
@@ -207,9 +208,11 @@ def test_tables_and_engines_that_cannot_be_used_are_refused(folder: Path, monkey
         with pytest.raises(InputError, match=words):
             replace(good, **changes)
     for changes, words in (
-        ({"nodes": folder / "edges.npy"}, "must be a .parquet file, a folder of .parquet files, or a folder with"),
-        ({"ignore": ("f999",)}, "ignore must name columns of the table"),
-        ({"nodes": folder / "arrays", "ignore": ("f1",)}, "column and ignore must go with a node table in Parquet"),
+        ({"nodes": folder / "edges.npy"}, "nodes must be a table, or a folder with features.npy"),
+        (
+            {"nodes": folder / "arrays", "rules": ColumnRules(ignore=["f1"])},
+            "rules of columns must go with a node table",
+        ),
     ):
         with pytest.raises((DataError, InputError), match=words), training_graph(replace(good, **changes)):
             pass
@@ -219,7 +222,9 @@ def test_tables_and_engines_that_cannot_be_used_are_refused(folder: Path, monkey
 
 
 def test_columns_that_are_ignored_are_not_read(folder: Path) -> None:
-    with training_graph(tables(folder, ignore=("f1",), gone=("f2", "f999"))) as graph:
+    # a column that an earlier table had may be gone
+    earlier = ColumnRules(ignore=["f2", "f999"], ignored=["f2", "f999"])
+    with training_graph(tables(folder, rules=earlier.joined(ColumnRules(ignore=["f1"])))) as graph:
         assert graph.num_features == COLUMNS - 2
         assert set(graph.column_rules.ignored) == {"f1", "f2", "f999"}
 

@@ -13,16 +13,17 @@ import typer
 
 from caribou.cli.options import (
     ROLES,
-    FileOptions,
     GraphOptions,
     GraphSource,
     column_titles,
+    given_sources,
     parse_classes,
     warn_of_no_edges,
 )
 from caribou.errors import InputError
 
 if TYPE_CHECKING:
+    from caribou.engines.tables import Source
     from caribou.engines.training_tables import TrainingTables
     from caribou.graph import Graph
     from caribou.graph.column_rules import ColumnRules
@@ -34,10 +35,11 @@ class EngineOptions:
     """Tables that need not fit into memory, and the engine that holds their edges. The fields are the options of a command."""
 
     edges: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
-            help="Large graphs, with --nodes: pairs of row numbers of the node table, .npy, .parquet, or a folder of .parquet "
-            "files."
+            help="Large graphs, with --nodes: pairs of ids of the node table, or of its row numbers: .npy, .parquet, .csv, a "
+            "folder of them, a Delta table; a path or s3://..., gs://...",
+            show_default=False,
         ),
     ] = None
     engine: Annotated[
@@ -66,6 +68,10 @@ class EngineOptions:
         return any(getattr(self, f.name) is not None for f in fields(self))
 
 
+NO_ENGINE = EngineOptions()
+"""No option of an engine is given: the graph is read into memory."""
+
+
 def graph_of(
     engine: EngineOptions, graph: GraphOptions, name: str | None, prior: Path | None, work: Path | None, method: str
 ) -> GraphSource | EngineSource:
@@ -89,7 +95,11 @@ class EngineSource:
     _graph: Graph | None = None
 
     def __str__(self) -> str:
-        return str(self.engine.edges or self.options.graph)
+        from caribou.datasets.sql import shown_database
+
+        tables = self.options.files.tables
+        queries = f"queries on {shown_database(tables.db)}" if tables.is_sql else None
+        return str(self.engine.edges or queries or self.options.graph)
 
     def __enter__(self) -> EngineSource:
         return self
@@ -99,10 +109,10 @@ class EngineSource:
 
     def check(self) -> None:
         """What can be said about the options before anything is read."""
-        self._tables()
-        given = {"edges": self.engine.edges, "nodes": self.options.files.nodes, "prior": self.prior}
+        tables = self._tables()
+        given = {"edges": tables.edges, "nodes": tables.nodes, "prior": self.prior}
         for flag, file in given.items():
-            if file is not None and not file.exists():
+            if isinstance(file, Path) and not file.exists():
                 raise InputError(f"{file}: file not found (--{flag})")
 
     def load(
@@ -116,7 +126,7 @@ class EngineSource:
     ) -> Graph:
         """The graph with the split of its table, or the one that ``seed`` draws, as `GraphSource.load`. Tables are read once.
 
-        Columns that the run of ``saved`` left out are left out again.
+        ``saved``: the column rules of a run, to which flags may add.
         """
         from caribou.engines.training_tables import training_graph
         from caribou.graph.frames import divided
@@ -124,7 +134,8 @@ class EngineSource:
         if self._graph is None:
             tables = self._tables()
             classes = otherwise if tables.classes is None else tables.classes
-            tables = replace(tables, gone=() if saved is None else tuple(saved.ignored), classes=classes)
+            rules = tables.rules if saved is None else saved.joined(tables.rules)
+            tables = replace(tables, rules=rules, classes=classes)
             self._graph = self._opened.enter_context(training_graph(tables))
         if not again:
             warn_of_no_edges(self._graph.num_edges, str(self))
@@ -137,50 +148,53 @@ class EngineSource:
 
     def _tables(self) -> TrainingTables:
         from caribou.cli.propagate import parse_size
+        from caribou.engines.tables import name_of
         from caribou.engines.training_tables import TrainingTables
         from caribou.graph.frames import Titles
         from caribou.methods.base import method_info
 
         engine = self.engine.engine or "local"
         method_info(self.method).check_engine(self.method, engine)
-        edges, nodes = self._files()
+        memory = None if self.engine.memory is None else parse_size(self.engine.memory)
+        edges, nodes = self._sources(memory)
         titles = column_titles(self.options.files.column or ())
-        roles = Titles(**{role: titles.get(f"{role}_column") for role in ROLES})
-        if roles.source is not None or roles.target is not None:
-            raise InputError("column must be id, label or split with --edges, whose columns are source and target")
+        rules = self.options.files.tables.rules()
+        if rules.encoding is not None:
+            raise InputError(
+                f"encoding must be UTF-8 where tables are read in pieces, got {rules.encoding!r}: write UTF-8 or Parquet, "
+                "or read them in memory (--graph EDGES --nodes NODES without --engine)"
+            )
         classes = self.options.files.classes
         return TrainingTables(
             edges,
             nodes,
             engine,
-            None if self.engine.memory is None else parse_size(self.engine.memory),
+            memory,
             os.cpu_count() or 1 if self.engine.workers is None else self.engine.workers,
             self.engine.address,
-            name=self.name or (edges.stem if self.options.graph is None else self.options.graph.resolve().name),
-            titles=roles,
-            ignore=self.options.files.tables.ignore or (),
+            name=self.name or (name_of(edges) if self.options.graph is None else self.options.graph.resolve().name),
+            titles=Titles(**{role: titles.get(f"{role}_column") for role in ROLES}),
+            rules=rules,
             classes=None if classes is None else parse_classes(classes),
             work=self.work,
         )
 
-    def _files(self) -> tuple[Path, Path]:
-        files: FileOptions = self.options.files
-        if self.options.dataset is not None or files.tables.is_sql:
-            raise InputError(
-                "engine must go with --edges and --nodes, or with --graph FOLDER of arrays, got another source"
+    def _sources(self, memory: int | None) -> tuple[Source, Source]:
+        """Edges and nodes: tables, queries, or a folder of arrays."""
+        files, folder = self.options.files, self.options.graph
+        if self.options.dataset is None and folder is None:
+            tables = files.tables
+            return given_sources(
+                {"edges": (self.engine.edges, tables.sql_edges), "nodes": (files.nodes, tables.sql_nodes)},
+                tables.db,
+                memory,
             )
-        if replace(files.tables, ignore=None, db=None).is_given:
-            raise InputError(
-                "rules of tables must go with tables that are read in memory (--graph EDGES --nodes NODES without --engine); "
-                "--ignore, --column and --classes go with --edges, too"
-            )
-        if self.engine.edges is not None and files.nodes is not None and self.options.graph is None:
-            return self.engine.edges, files.nodes
         from caribou.datasets.arrays import EDGES, is_array_folder
 
-        folder = self.options.graph
-        if folder is not None and self.engine.edges is None and files.nodes is None and is_array_folder(folder):
+        others = (self.options.dataset, self.engine.edges, files.nodes)
+        if folder is not None and others == (None, None, None) and not files.tables.is_sql and is_array_folder(folder):
             return folder / EDGES, folder
         raise InputError(
-            "edges and nodes must be given for an engine (--edges EDGES --nodes NODES), or a folder of arrays (--graph FOLDER)"
+            "engine must go with --edges and --nodes, with --sql-edges and --sql-nodes, or with --graph FOLDER of arrays, got "
+            "another source"
         )

@@ -337,21 +337,9 @@ class SourceOptions:
 
     def sources(self, memory: int | None = None) -> tuple[Source, Source]:
         """Edges and nodes. ``memory``: of the whole process; a database may use a quarter of it."""
-        from caribou.datasets.sql import StreamedQuery
-
-        found: list[Source] = []
-        for flag, place, word, query in (
-            ("edges", self.edges, "edges", self.sql_edges),
-            ("features", self.features, "nodes", self.sql_nodes),
-        ):
-            if (place is None) == (query is None):
-                got = "neither" if place is None else "both"
-                raise InputError(f"give either --{flag} FILE or --sql-{word} SELECT, got {got}")
-            if query is not None:
-                found.append(StreamedQuery(query, self.db, word, None if memory is None else memory // 4))
-            elif place is not None:
-                found.append(place if "://" in place else Path(place))
-        return found[0], found[1]
+        return given_sources(
+            {"edges": (self.edges, self.sql_edges), "features": (self.features, self.sql_nodes)}, self.db, memory
+        )
 
     def rules(self) -> SourceRules:
         """How the tables are read."""
@@ -373,11 +361,35 @@ class SourceOptions:
         )
 
 
+def given_sources(
+    given: Mapping[str, tuple[str | None, str | None]], database: str | None, memory: int | None
+) -> tuple[Source, Source]:
+    """Edges and nodes, each a place by its flag or a query. ``memory``: of the whole process; a database may use a quarter."""
+    from caribou.datasets.sql import StreamedQuery
+
+    found: list[Source] = []
+    for word, (flag, (place, query)) in zip(("edges", "nodes"), given.items(), strict=True):
+        if (place is None) == (query is None):
+            got = "neither" if place is None else "both"
+            raise InputError(f"give either --{flag} FILE or --sql-{word} SELECT, got {got}")
+        if query is not None:
+            found.append(StreamedQuery(query, database, word, None if memory is None else memory // 4))
+        elif place is not None:
+            found.append(place if "://" in place else Path(place))
+    return found[0], found[1]
+
+
 @dataclass(frozen=True)
 class FileOptions:
     """How the file of a graph is read: its node table, the titles of its columns, its classes, and the rules of tables."""
 
-    nodes: Annotated[Path | None, typer.Option(help="The node table that belongs to an edge table.")] = None
+    nodes: Annotated[
+        str | None,
+        typer.Option(
+            metavar="<path>",
+            help="The node table that belongs to an edge table; with --edges: of any of its kinds, or s3://..., gs://...",
+        ),
+    ] = None
     column: Annotated[
         list[str] | None,
         typer.Option(
@@ -401,7 +413,12 @@ class FileOptions:
 
     def source(self, graph: Path | None, **others: Any) -> GraphSource:
         """The graph in this file, read so; ``others`` as in `GraphSource`."""
-        own: dict[str, Any] = {"nodes": self.nodes, "columns": self.column or (), "classes": self.classes}
+        if self.nodes is not None and "://" in self.nodes:
+            raise InputError(
+                f"nodes must be a file of this machine without --edges, got {self.nodes!r} (--edges EDGES --nodes NODES)"
+            )
+        nodes = None if self.nodes is None else Path(self.nodes)
+        own: dict[str, Any] = {"nodes": nodes, "columns": self.column or (), "classes": self.classes}
         return GraphSource(graph=graph, tables=self.tables, **own, **others)
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+import functools
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,8 +13,10 @@ import typer
 
 from caribou._files import atomic_file
 from caribou._validate import unit_interval
+from caribou.cli.engine_options import NO_ENGINE, EngineOptions, graph_of
 from caribou.cli.options import (
     FileOptions,
+    GraphOptions,
     LedgerOptions,
     Name,
     PriorFile,
@@ -27,7 +31,6 @@ from caribou.privacy.budget import PrivacyUnit
 if TYPE_CHECKING:
     import pandas as pd
 
-    from caribou.cli.options import GraphSource
     from caribou.estimators import Model
     from caribou.graph import Graph
     from caribou.methods import Fitted
@@ -56,15 +59,21 @@ class _OtherGraph:
     @property
     def is_given(self) -> bool:
         """Whether a graph is named."""
-        return self._source.is_given
+        return self.files.source(self.graph).is_given
 
-    def load(self, model: Model, prior: Path | None = None) -> Graph:
+    @contextmanager
+    def loaded(
+        self, model: Model, out: Path, engine: EngineOptions = NO_ENGINE, prior: Path | None = None
+    ) -> Iterator[Graph]:
         """It, read as the model's own was: its column rules, and at node level, or with a prior, its classes."""
-        return replace(self._source, prior=prior).load(
-            otherwise=model.classes if model.budget.unit is PrivacyUnit.NODE or prior is not None else None,
-            unit=model.budget.unit,
-            saved=model.column_rules,
-        )
+        graph, own = GraphOptions(graph=self.graph, files=self.files), model.budget.unit is PrivacyUnit.NODE
+        with graph_of(engine, graph, self.name, prior, out.absolute().parent, model.method) as source:
+            source.check()
+            yield source.load(
+                otherwise=model.classes if own or prior is not None else None,
+                unit=model.budget.unit,
+                saved=model.column_rules,
+            )
 
     def refuse_flags(self, **others: bool) -> None:
         """Flags about another graph, and those of ``others`` that are given, say nothing where none is named."""
@@ -78,10 +87,6 @@ class _OtherGraph:
                 *(word.replace("_", "-") for word in others),
             ]
             raise InputError(f"{', '.join(flags[:-1])} and {flags[-1]} must go with --graph, got no --graph")
-
-    @property
-    def _source(self) -> GraphSource:
-        return self.files.source(self.graph, name=self.name)
 
 
 @dataclass(frozen=True)
@@ -102,6 +107,7 @@ def predict(
     out: Annotated[Path, typer.Option(help="Write the predictions to this new file: .csv or .parquet.")],
     *,
     other: _OtherGraph,
+    engine: EngineOptions,
     training_graph: _Training = False,
     threshold: Annotated[
         float | None,
@@ -121,10 +127,10 @@ def predict(
 ) -> None:
     """Write the class of every node, with its probability. The column of ids keeps its title (node, where it has none).
 
-    Without --graph: the nodes of the training graph, from the saved run; free. With --graph: another graph, which costs a new
-    release about it, and its certificate is written beside OUT. The release is kept in the run: the same graph again, here or in
-    caribou embed, costs nothing, unless --spend asks for another one. At node level a run holds no predictions: give the
-    training graph with --training-graph, which is free.
+    Without --graph: the nodes of the training graph, from the saved run; free. With --graph, or --edges for tables of any size:
+    another graph, which costs a new release about it, and its certificate is written beside OUT. The release is kept in the run:
+    the same graph again, here or in caribou embed, costs nothing, unless --spend asks for another one. At node level a run holds
+    no predictions: give the training graph with --training-graph, which is free.
 
     Where there are two classes the column flagged says whose probability of the positive class reaches the threshold. At edge
     level a run has the threshold with the best F1 on its validation nodes. In a run that caribou extend wrote, the column new
@@ -132,7 +138,7 @@ def predict(
 
     Example: caribou predict run --out predictions.csv
     """
-    from caribou.estimators import load, predictions_table
+    from caribou.estimators import load, predictions_tables
 
     check_table(out)
     if threshold is not None:
@@ -140,20 +146,19 @@ def predict(
     model = load(run)
     require_takes_prior(model.method, model.takes_prior, prior)
     new = None
-    if not other.is_given:
+    if not (other.is_given or engine.is_given):
         other.refuse_flags(training_graph=training_graph, spend=terms.spend, prior=prior is not None)
         probabilities, ids, title = model.predict_proba(), model.node_ids, model.id_title
         new = model.is_new if model.is_new.any() else None
     else:
-        data = other.load(model, prior)
-        ids = _ids(data)
-        title = data.id_title
-        if training_graph:
-            probabilities = model.predict_proba(data, training_graph=True)
-        else:
-            probabilities = _release(run, model, data, out, terms).probabilities
+        with other.loaded(model, out, engine, prior) as data:
+            ids, title = _ids(data), data.id_title
+            if training_graph:
+                probabilities = model.predict_proba(data, training_graph=True)
+            else:
+                probabilities = _release(run, model, data, out, terms).probabilities
     cut = _threshold_of(model, threshold, positive)
-    write_table(predictions_table(probabilities, model.classes, ids, title, cut, new), out)
+    write_pieces(predictions_tables(probabilities, model.classes, ids, title, cut, new), out)
     typer.echo(f"wrote {len(probabilities)} predictions to {out}")
     if cut is not None:
         chosen = "the best F1 on validation nodes" if threshold is None else "as given"
@@ -181,23 +186,22 @@ def embed(
     """
     import numpy as np
 
-    from caribou.estimators import load, table_with_ids
+    from caribou.estimators import load, tables_with_ids
 
     check_table(out, (*TABLES, ".npy"))
     model = load(run)
     state, ids, title = model.embeddings, model.node_ids, model.id_title
     warn_unprotected(model)
     if other.is_given:
-        data = other.load(model)
-        result = _release(run, model, data, out, terms)
-        state, title = result.released["state"], data.id_title
-        ids = _ids(data)
+        with other.loaded(model, out) as data:
+            state = _release(run, model, data, out, terms).released["state"]
+            ids, title = _ids(data), data.id_title
     else:
         other.refuse_flags(spend=terms.spend)
     if out.suffix == ".npy":
         _write_whole(out, lambda path: np.save(path, state))
     else:
-        write_table(table_with_ids(state, [f"x{i}" for i in range(state.shape[1])], ids, title), out)
+        write_pieces(tables_with_ids(state, [f"x{i}" for i in range(state.shape[1])], ids, title), out)
     typer.echo(f"wrote {state.shape[0]} x {state.shape[1]} embeddings to {out}")
 
 
@@ -346,10 +350,31 @@ def check_table(out: Path, endings: tuple[str, ...] = TABLES) -> None:
 
 def write_table(table: pd.DataFrame, out: Path) -> None:
     """By the ending of the file, whole or not at all."""
-    if out.suffix == ".csv":
-        _write_whole(out, lambda path: table.to_csv(path, index=False))
-    else:
-        _write_whole(out, lambda path: table.to_parquet(path, index=False))
+    write_pieces([table], out)
+
+
+def write_pieces(tables: Iterable[pd.DataFrame], out: Path) -> None:
+    """Tables of the same columns as one, each as it comes; by the ending of the file, whole or not at all."""
+    _write_whole(out, functools.partial(_write_csv if out.suffix == ".csv" else _write_parquet, tables))
+
+
+def _write_csv(tables: Iterable[pd.DataFrame], path: Path) -> None:
+    with open(path, "w", encoding="utf-8", newline="") as file:
+        for number, table in enumerate(tables):
+            table.to_csv(file, index=False, header=number == 0)
+
+
+def _write_parquet(tables: Iterable[pd.DataFrame], path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    with ExitStack() as opened:
+        writer = None
+        for table in tables:
+            rows = pa.Table.from_pandas(table, None if writer is None else writer.schema, preserve_index=False)
+            if writer is None:
+                writer = opened.enter_context(pq.ParquetWriter(path, rows.schema))
+            writer.write_table(rows)
 
 
 def _write_whole(out: Path, write: Callable[[Path], object]) -> None:

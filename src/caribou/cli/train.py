@@ -26,7 +26,7 @@ from caribou.cli.options import (
     require_takes_prior,
     with_option_groups,
 )
-from caribou.cli.predict import check_table, write_table
+from caribou.cli.predict import check_table, write_pieces
 from caribou.cli.progress import fit_progress
 from caribou.cli.spool import save_or_spool
 from caribou.errors import InputError
@@ -180,7 +180,7 @@ def train(
                 # at once: what has been paid for is not lost if a later fit fails
                 save_or_spool(model, folders[seed], ids=not no_ids)
             if predictions is not None:
-                write_table(model.predictions_frame(), predictions)
+                write_pieces(model.prediction_pieces(), predictions)
             published = None if extra is None else model.publish_metrics(extra.epsilon, ledger=noted)
             if published is not None and folders:
                 _save_published(published, folders[seed])

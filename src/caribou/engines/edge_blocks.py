@@ -12,7 +12,7 @@ import numpy as np
 
 from caribou.engines.blocks import BlockFiles
 from caribou.engines.preparation import Memory, store_edges
-from caribou.engines.sources import EdgeTable
+from caribou.engines.sources import EdgeSource
 from caribou.graph.checks import needed_span
 from caribou.graph.fingerprint import ContentDigest
 from caribou.models.threads import one_thread
@@ -38,7 +38,7 @@ class StoredEdges:
     degrees: bytes
 
     @classmethod
-    def prepare(cls, table: EdgeTable, nodes: int, folder: Path, memory: Memory) -> StoredEdges:
+    def prepare(cls, table: EdgeSource, nodes: int, folder: Path, memory: Memory) -> StoredEdges:
         """Stream the table once into blocks in ``folder``, which must be private."""
         files = BlockFiles(folder, memory.layout(nodes, 0, table.count))
         digest = ContentDigest(nodes=nodes, columns=0)
@@ -53,11 +53,44 @@ class StoredEdges:
         rows = self.files.read_tile(index, 0, starts)
         return self.files.layout.span(index)[0], rows.starts, rows.columns
 
+    @property
+    def count(self) -> int:
+        """How many undirected edges there are."""
+        return self.entries // 2
+
+    def chunks(self, size: int, nodes: int | None = None) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Every edge once, as an `EdgeSource` gives them."""
+        for index in range(self.files.layout.blocks):
+            first, starts, columns = self.block(index)
+            rows = np.repeat(np.arange(first, first + len(starts) - 1), np.diff(starts))
+            once = rows < columns
+            u, v = rows[once], columns[once]
+            for at in range(0, len(u), size):
+                yield u[at : at + size], v[at : at + size]
+
     def needed(self, rows: np.ndarray | None) -> list[int]:
         """The blocks that hold one of these rows; None: all."""
         layout = self.files.layout
         spans = ((index, needed_span(rows, *layout.span(index))) for index in range(layout.blocks))
         return [index for index, (first, last) in spans if first < last]
+
+
+@dataclass(frozen=True, eq=False)
+class PlacedEdges:
+    """Edges of a source with node i at ``place[i]``."""
+
+    edges: EdgeSource
+    place: np.ndarray
+
+    @property
+    def count(self) -> int:
+        """How many there are at most."""
+        return self.edges.count
+
+    def chunks(self, size: int, nodes: int | None = None) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """As those of the source, which have as many nodes as there are places given."""
+        for u, v in self.edges.chunks(size, len(self.place)):
+            yield self.place[u], self.place[v]
 
 
 class DiskBlocks:

@@ -8,7 +8,6 @@ nothing is written but the ids themselves. What is written lies in the private f
 from __future__ import annotations
 
 import hashlib
-from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -19,9 +18,10 @@ import numpy as np
 
 from caribou.engines.preparation import Memory
 from caribou.engines.sources import USUAL, EdgeSource, EdgeTable, FeatureTable, SourceRules
-from caribou.engines.tables import Piece
+from caribou.engines.tables import Piece, Rows
 from caribou.graph import columns
 from caribou.graph.inspection import EXAMPLES, Finding, Findings, Problem, raise_problems, shown
+from caribou.memory import require_memory
 
 MAX_BUCKETS = 512
 _PER_ID = 64
@@ -97,6 +97,20 @@ class NodeIds:
         kind = pa.int64() if self.is_plain else pa.string()
         for batch in _batches(self.path):
             yield batch.column(0).cast(kind)
+
+    def array(self) -> np.ndarray:
+        """All of them, as a graph has them: int64 if all are whole numbers, else text."""
+        import pyarrow.compute as pc
+
+        if self.is_plain:
+            return np.concatenate([batch.to_numpy() for batch in self.batches()])
+        width = max(pc.max(pc.utf8_length(batch)).as_py() for batch in self.batches())
+        require_memory(3 * 4 * width * self.count, f"the ids of {self.count} nodes")  # in both orders, and while sorted
+        found, first = np.empty(self.count, f"U{width}"), 0
+        for batch in self.batches():
+            found[first : first + len(batch)] = batch.to_numpy(zero_copy_only=False)
+            first += len(batch)
+        return found
 
     def digest(self) -> bytes:
         """Of the file."""
@@ -222,8 +236,7 @@ class NumberedEdges:
     lookup: _Lookup
     folder: Path
     drop: bool = False
-    _starts: list[int] = field(default_factory=list)
-    _pieces: list[tuple[str, int]] = field(default_factory=list)
+    _rows: Rows = field(default_factory=Rows)
 
     @property
     def count(self) -> int:
@@ -285,18 +298,10 @@ class NumberedEdges:
         path.unlink(missing_ok=True)
 
     def _texts(self, size: int) -> Iterator[Any]:
-        first = 0
         for piece in self.edges.texts(size):
-            self._starts.append(first)
-            self._pieces.append((piece.name, piece.first))
+            first = self._rows.note(piece)
             u, v = (texts(c, title, piece) for c, title in zip(piece.batch.columns, self.edges.titles, strict=True))
             yield _table(row=np.arange(first, first + len(u)), u=u, v=v)
-            first += len(u)
-
-    def _place(self, row: int) -> str:
-        k = bisect_right(self._starts, row) - 1
-        name, first = self._pieces[k]
-        return Piece(name, first, None).row(row - self._starts[k])
 
     def _require_known(self, unknown: tuple[_Unknown, _Unknown], read: int, known: int) -> None:
         """Edges that join no two nodes are refused, whatever flags are given: the columns are other ones, or ids are."""
@@ -308,12 +313,12 @@ class NumberedEdges:
             example = f", the ids are such as {shown(ids[0].as_py())}" if len(ids) else ""
             rule = f"edges must join ids of the node table, got none that does: column {title!r} holds {shown(cell)}{example}"
             flags = ("--column id=TITLE, source=TITLE or target=TITLE if ids are in another column",)
-            findings.add(Problem(Finding.NO_MATCH, self._place(row), rule, read, flags=flags, column=title))
+            findings.add(Problem(Finding.NO_MATCH, self._rows(row), rule, read, flags=flags, column=title))
         elif not self.drop:
             for noted, title in named:
                 if noted.count:
                     cells = [cell for _, cell in noted.first]
-                    findings.add(columns.unknown_ids(title, self._place(noted.first[0][0]), cells, noted.count))
+                    findings.add(columns.unknown_ids(title, self._rows(noted.first[0][0]), cells, noted.count))
         if findings.problems:
             raise_problems(findings.problems)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -187,28 +187,10 @@ class FeatureTable:
 
     def fixed(self, folder: Path) -> FeatureTable:
         """A table whose rows are in one order for good: this one, or a copy of it in the private folder."""
-        if isinstance(self.content, _Array) or self.content.is_stable:
+        if isinstance(self.content, _Array):
             return self
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
         titles = [*([] if self.id_title is None else [self.id_title]), *self.titles]
-        path, rows, writer = folder / "nodes.parquet", 0, None
-        try:
-            for piece in self.content.pieces(1 << 16, titles):
-                if writer is None:
-                    writer = pq.ParquetWriter(path, piece.batch.schema)
-                writer.write_batch(piece.batch.cast(writer.schema))
-                rows += len(piece.batch)
-        except pa.ArrowInvalid as error:
-            raise DataError(f"{self.content.name}: columns must be of one type in all rows: {error}") from None
-        finally:
-            if writer is not None:
-                writer.close()
-        if rows != self.nodes:
-            raise DataError(f"{self.content.name}: must give the same rows twice, got {self.nodes} and then {rows}")
-        named = replace(located(path), name=self.content.name)
-        return replace(self, content=ParquetFiles(self.content.name, (named,)))
+        return replace(self, content=fixed_table(self.content, titles, self.nodes, folder))
 
     def _finite_pieces(self, size: int) -> Iterator[np.ndarray]:
         seen = 0
@@ -231,6 +213,30 @@ class FeatureTable:
         for piece in self.content.pieces(size, self.titles):
             columns = zip(piece.batch.columns, self.titles, strict=True)
             yield np.stack([_numbers(piece, column, title) for column, title in columns], axis=1)
+
+
+def fixed_table(table: Table, titles: Sequence[str], rows: int, folder: Path) -> Table:
+    """Some columns of a table of so many rows, in one order for good: the table itself, or a copy in the private folder."""
+    if table.is_stable:
+        return table
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    path, found, writer = folder / "nodes.parquet", 0, None
+    try:
+        for piece in table.pieces(1 << 16, titles):
+            if writer is None:
+                writer = pq.ParquetWriter(path, piece.batch.schema)
+            writer.write_batch(piece.batch.cast(writer.schema))
+            found += len(piece.batch)
+    except pa.ArrowInvalid as error:
+        raise DataError(f"{table.name}: columns must be of one type in all rows: {error}") from None
+    finally:
+        if writer is not None:
+            writer.close()
+    if found != rows:
+        raise DataError(f"{table.name}: must give the same rows twice, got {rows} and then {found}")
+    return ParquetFiles(table.name, (replace(located(path), name=table.name),))
 
 
 @dataclass(frozen=True, eq=False)

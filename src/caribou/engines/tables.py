@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import io
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
@@ -44,6 +45,29 @@ class Piece:
     def index(self, k: int) -> str:
         """Where entry k stands, counted as node numbers are."""
         return f"{self.name}: row {self.first + k} (from 0)"
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Where the rows of a table stand that was read piece by piece. Pieces are noted as they come."""
+
+    _pieces: list[tuple[int, str, int]] = field(default_factory=list)
+
+    def note(self, piece: Piece) -> int:
+        """The number of the first row of the next piece, from 0 in the whole table."""
+        first = self.count
+        self._pieces.append((first + len(piece.batch), piece.name, piece.first - first))
+        return first
+
+    @property
+    def count(self) -> int:
+        """Rows so far."""
+        return self._pieces[-1][0] if self._pieces else 0
+
+    def __call__(self, row: int) -> str:
+        """As `Piece.row`."""
+        _, name, shift = self._pieces[bisect_right(self._pieces, row, key=lambda piece: piece[0])]
+        return Piece(name, shift, None).row(row)
 
 
 class Table(Protocol):

@@ -192,11 +192,6 @@ def _placed(graph: Graph, place: np.ndarray, total: int, ids: tuple[str, ...] | 
     """The graph with node i at place[i] of ``total`` places. A graph whose nodes have their places is not copied."""
     if total == graph.num_nodes and np.array_equal(place, np.arange(total)):
         return graph
-    if isinstance(graph, BlockedGraph):
-        raise InputError(
-            "rows of a graph in blocks must be the nodes of the model, all of them and in their order, then the arrivals in the "
-            "order of their ids, got another order; read it in memory (--graph EDGES --nodes NODES without --engine)"
-        )
     labels = None
     if graph.labels is not None:
         labels = np.full(total, -1, dtype=np.int64)
@@ -208,10 +203,16 @@ def _placed(graph: Graph, place: np.ndarray, total: int, ids: tuple[str, ...] | 
     if graph.prior is not None:
         prior = np.full((total, graph.num_classes), 1 / graph.num_classes)
         prior[place] = graph.prior
-    u, v = graph.edge_index
+    store = None
+    if isinstance(graph, BlockedGraph):
+        rows, store = graph.moved(place, total)
+        pairs = np.empty((2, 0), dtype=np.int64)
+    else:
+        u, v = graph.edge_index
+        rows, pairs = _placed_rows(graph.features, place, total), place[np.stack([u[u < v], v[u < v]])]
     placed = Graph.from_edges(
-        _placed_rows(graph.features, place, total),
-        place[np.stack([u[u < v], v[u < v]])],
+        rows,
+        pairs,
         labels,
         split,
         graph.name,
@@ -222,7 +223,8 @@ def _placed(graph: Graph, place: np.ndarray, total: int, ids: tuple[str, ...] | 
         id_title=graph.id_title,
     )
     placed = replace(placed, column_rules=graph.column_rules)
-    return placed if prior is None else placed.with_prior(prior)
+    placed = placed if prior is None else placed.with_prior(prior)
+    return placed if store is None else BlockedGraph.of(placed, store)
 
 
 def named_rows(graph: Graph) -> tuple[str, ...]:

@@ -32,6 +32,10 @@ class EdgeStore(Protocol):
         ...
 
 
+Move = Callable[[np.ndarray, np.ndarray, int], tuple[np.ndarray, EdgeStore]]
+"""Makes rows of features, and the edges, of as many nodes as it is told, with node i at place[i]; other rows are empty."""
+
+
 class BlockedGraph(Graph):
     """A `Graph` without edges in memory: `map_rows` is the only way to them. Everything else about it is equal.
 
@@ -41,10 +45,11 @@ class BlockedGraph(Graph):
 
     _nodes: Graph
     _store: EdgeStore
+    _move: Move | None
 
     @classmethod
-    def of(cls, nodes: Graph, store: EdgeStore) -> BlockedGraph:
-        """The nodes of a graph that has no edges of its own, with the edges of a store."""
+    def of(cls, nodes: Graph, store: EdgeStore, move: Move | None = None) -> BlockedGraph:
+        """The nodes of a graph that has no edges of its own, with the edges of a store; with ``move`` they can be moved."""
         if len(nodes.indices) or len(nodes.absent):
             raise InputError("nodes must be a graph without edges and without absent nodes, got one with them")
         made = object.__new__(cls)
@@ -53,6 +58,7 @@ class BlockedGraph(Graph):
                 object.__setattr__(made, part.name, getattr(nodes, part.name))
         object.__setattr__(made, "_nodes", nodes)
         object.__setattr__(made, "_store", store)
+        object.__setattr__(made, "_move", move)
         return made
 
     def map_rows(
@@ -77,12 +83,21 @@ class BlockedGraph(Graph):
 
     def with_split(self, split: Split | None) -> Graph:
         """As `Graph.with_split`."""
-        return BlockedGraph.of(self._nodes.with_split(split), self._store)
+        return BlockedGraph.of(self._nodes.with_split(split), self._store, self._move)
 
     def _changed(self, **changes: Any) -> Graph:
         if changes.keys() & {"indptr", "indices"}:
             self._refuse()
-        return BlockedGraph.of(self._nodes._changed(**changes), self._store)
+        return BlockedGraph.of(self._nodes._changed(**changes), self._store, self._move)
+
+    def moved(self, place: np.ndarray, total: int) -> tuple[np.ndarray, EdgeStore]:
+        """Features and edges with node i at ``place[i]`` of ``total`` places. Edges are prepared a second time."""
+        if self._move is None:
+            raise InputError(
+                "rows of a graph in blocks must be the nodes of the model, all of them and in their order, then the arrivals "
+                "in the order of their ids, got another order; read it in memory (--graph EDGES --nodes NODES without --engine)"
+            )
+        return self._move(self.features, place, total)
 
     def _refuse(self, *_: object) -> NoReturn:
         raise InputError(

@@ -19,7 +19,7 @@ import re
 import uuid
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -374,6 +374,16 @@ class Features:
     learned_fills: dict[str, float] = field(default_factory=dict)
     unscaled: tuple[str, ...] = ()
 
+    def rules(self, given: ColumnRules, ignored: Sequence[str]) -> ColumnRules:
+        """The rules that were given, with what was learned, read as it is, and ``ignored``: what the next table is read by."""
+        return replace(
+            given,
+            learned_categories={**given.learned_categories, **self.learned_categories},
+            learned_fills={**given.learned_fills, **self.learned_fills},
+            unscaled=self.unscaled,
+            ignored=tuple(dict.fromkeys((*given.ignored, *ignored))),
+        )
+
 
 def features(
     frame: Any,
@@ -389,6 +399,10 @@ def features(
     """
     rules, found = rules or ColumnRules(), _strict(findings)
     columns = {title: _Column.of(frame[title], rules, category=title in rules.categories) for title in titles}
+    lesson = Lesson(titles, rules)
+    for title in lesson.titles:
+        lesson.take(columns[title])
+    rules = lesson.rules()
     blank = np.ones(len(frame), dtype=bool)
     for column in columns.values():
         blank &= column.missing
@@ -432,6 +446,70 @@ def features(
     return Features(values, tuple(names), learned_words, learned_fills, tuple(unscaled))
 
 
+class Lesson:
+    """What a table teaches where rules leave it open: the words of categories, and the means that stand for empty cells.
+
+    The table may come in pieces. At node level what was learned is refused (`ColumnRules.undeclared`).
+
+    >>> import pandas as pd
+    >>> lesson = Lesson(["kind", "age"], ColumnRules(categories={"kind": None}, fills={"age": "indicator"}))
+    >>> lesson.read(pd.DataFrame({"kind": ["b", "a"], "age": [30.0, None]}))
+    >>> lesson.rules().learned_categories, lesson.rules().learned_fills
+    ({'kind': ('a', 'b')}, {'age': 30.0})
+    """
+
+    def __init__(self, titles: Sequence[str], rules: ColumnRules) -> None:
+        self._rules = rules
+        self._words: dict[str, set[str]] = {
+            title: set() for title in titles if title in rules.categories and rules.words_of(title) is None
+        }
+        self._sums: dict[str, list[float]] = {
+            title: []
+            for title in titles
+            if title not in rules.categories
+            and rules.fill_of(title) == INDICATOR
+            and rules.range_of(title) is None
+            and title not in rules.learned_fills
+        }
+        self._counts = dict.fromkeys(self._sums, 0)
+
+    @property
+    def titles(self) -> list[str]:
+        """The columns that must be looked at; none if all is declared."""
+        return [*self._words, *self._sums]
+
+    def read(self, frame: Any) -> None:
+        """Some rows of all columns that must be looked at."""
+        for title in self.titles:
+            self.take(_Column.of(frame[title], self._rules, category=title in self._words))
+
+    def take(self, column: _Column) -> None:
+        """Some rows of one of them. What is no number is refused where features are read."""
+        title = str(column.cells.name)
+        if title in self._words:
+            if len(self._words[title]) <= MAX_CATEGORIES:  # more are refused, and need not be held
+                self._words[title].update(word for word in column.words(self._rules) if word is not None)
+            return
+        values = column.values[~column.missing]
+        with np.errstate(over="ignore"):
+            known = values[np.isfinite(values.astype(np.float32))]
+        self._sums[title].append(math.fsum(known.tolist()))
+        self._counts[title] += len(known)
+
+    def rules(self) -> ColumnRules:
+        """The rules with what was learned."""
+        means = {
+            title: float(np.float32(math.fsum(sums) / count)) if (count := self._counts[title]) else 0.0
+            for title, sums in self._sums.items()
+        }
+        words = {title: tuple(sorted(found)) for title, found in self._words.items()}
+        return replace(
+            self._rules,
+            learned_categories={**self._rules.learned_categories, **words},
+            learned_fills={**self._rules.learned_fills, **means},
+        )
+
+
 @dataclass(frozen=True, eq=False)
 class _Column:
     """Cells of a feature column.
@@ -465,6 +543,12 @@ class _Column:
             if not category and (value := _value(cells[k], notation)) is not None:
                 values[k] = value + 0.0  # -0 is 0, as it is in a column of whole numbers
         return cls(column, missing | np.isin(values, unknown), values / whole)
+
+    def words(self, rules: ColumnRules) -> np.ndarray:
+        """Cells as words of categories; None where they are missing."""
+        cells = self.cells.astype(object).to_numpy()
+        texts = [None if self.missing[k] else _word(cell) for k, cell in enumerate(cells)]
+        return np.array([None if text is None else rules.aliases.get(text, text) for text in texts], dtype=object)
 
 
 @dataclass(frozen=True, eq=False)
@@ -511,7 +595,7 @@ class _Reader:
         if fill == INDICATOR and found is not None:
             filled = np.where(self.column.missing, 0.5, scaled)
         elif fill == INDICATOR:
-            mean = self._learned_mean(values)
+            mean = self.rules.learned_fills[title]
             learned[title] = mean
             filled = np.where(self.column.missing, mean, scaled)
         elif fill is not None:
@@ -527,23 +611,15 @@ class _Reader:
     def category(self) -> _Made | None:
         """A column of 0 and 1 for each category; None if there is a problem."""
         title, missing = self.title, self.column.missing
-        cells = self.column.cells.astype(object).to_numpy()
-        aliases = self.rules.aliases
-        texts = [None if missing[k] else _word(cell) for k, cell in enumerate(cells)]
-        words = np.array([None if text is None else aliases.get(text, text) for text in texts], dtype=object)
-        fill = self.rules.fill_of(title)
-        known = self.rules.words_of(title)
-        if known is None:
-            known = tuple(sorted({word for word in words if word is not None}))
-            if len(known) > MAX_CATEGORIES:
-                rule = f"column {title!r} must hold at most {MAX_CATEGORIES} categories, got {len(known)}"
-                flags = (f"--ignore {quoted(title)}", f"--category {quoted(title)}=a,b,c")
-                self.findings.add(
-                    Problem(
-                        Finding.TOO_MANY_CATEGORIES, self.place(0), rule, 1, examples_of(known), flags, column=title
-                    )
-                )
-                return None
+        words, fill = self.column.words(self.rules), self.rules.fill_of(title)
+        known = tuple(self.rules.words_of(title) or ())
+        if self.rules.categories[title] is None and len(known) > MAX_CATEGORIES:
+            rule = f"column {title!r} must hold at most {MAX_CATEGORIES} categories, got {len(known)}"
+            flags = (f"--ignore {quoted(title)}", f"--category {quoted(title)}=a,b,c")
+            self.findings.add(
+                Problem(Finding.TOO_MANY_CATEGORIES, self.place(0), rule, 1, examples_of(known), flags, column=title)
+            )
+            return None
         if fill is not None and fill != INDICATOR:
             word = fill if isinstance(fill, str) else f"{fill:g}"
             words = np.where(missing & ~self.blank, word, words)
@@ -580,13 +656,6 @@ class _Reader:
                 title,
             )
         return _Made(columns, tuple(known))
-
-    def _learned_mean(self, values: np.ndarray) -> float:
-        """The mean of the cells that are there: what stands for the others at edge level; that of the run, if it has one."""
-        if self.title in self.rules.learned_fills:
-            return self.rules.learned_fills[self.title]
-        known = values[~self.column.missing]
-        return float(np.float32(known.mean())) if len(known) else 0.0
 
     def _parsed(self, free_roles: Sequence[str]) -> np.ndarray | None:
         title, values = self.title, self.column.values
@@ -712,6 +781,7 @@ def quoted(word: str) -> str:
 
 __all__ = [
     "Features",
+    "Lesson",
     "Place",
     "alias_flags",
     "classes",

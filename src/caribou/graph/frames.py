@@ -206,7 +206,7 @@ def build(
     """A graph from a frame of node attributes (without ids) and pairs of row numbers; nodes in the order of their ids."""
     rules, found = rules or ColumnRules(), findings or Findings()
     ignored = [title for title in rules.ignore if title in frame.columns]
-    _check_rules(rules, list(frame.columns), id_title, source, found)
+    check_rules(rules, list(frame.columns), id_title, source, found)
     frame = frame.drop(columns=ignored)
     there = list(frame.columns)
     label = chosen(there, titles.label, LABELS, source, "label")
@@ -221,14 +221,8 @@ def build(
     rest = [title for title in there if title not in (label, split)]
     free_roles = [role for role, title in (("label", label), ("split", split)) if title is None]
     features = columns.features(frame, rest, place, found, rules, free_roles)
-    read = replace(
-        rules,
-        learned_categories={**rules.learned_categories, **features.learned_categories},
-        learned_fills={**rules.learned_fills, **features.learned_fills},
-        unscaled=features.unscaled,
-        ignored=tuple(dict.fromkeys((*rules.ignored, *ignored))),
-    )
-    _check_roles(rules, {"label": label, "split": split}, source, found)
+    read = features.rules(rules, ignored)
+    check_roles(rules, {"label": label, "split": split}, source, found)
     if unit is PrivacyUnit.NODE:
         _require_declared(read, label is not None and classes is None, source, found)
     counts = {} if labels is None or names is None else _counts(labels, names)
@@ -408,7 +402,7 @@ def _require_declared(rules: ColumnRules, labels_read: bool, source: object, fin
         findings.add(Problem(Finding.UNDECLARED, str(source), rule, 1, (), ("--classes a,b,c",)))
 
 
-def _check_rules(rules: ColumnRules, there: list[str], id_title: str | None, table: object, findings: Findings) -> None:
+def check_rules(rules: ColumnRules, there: list[str], id_title: str | None, table: object, findings: Findings) -> None:
     """A rule about a column that is not there is a slip. A column that an earlier table had and that was ignored may be gone."""
     known = [*([] if id_title is None else [id_title]), *there]
     for title in (title for title in rules.titles if title not in known):
@@ -424,7 +418,7 @@ def _check_rules(rules: ColumnRules, there: list[str], id_title: str | None, tab
         _no_feature(rules, str(id_title), "id", table, findings)
 
 
-def _check_roles(rules: ColumnRules, roles: dict[str, str | None], table: object, findings: Findings) -> None:
+def check_roles(rules: ColumnRules, roles: dict[str, str | None], table: object, findings: Findings) -> None:
     """A rule of features about the labels or the split would have no effect."""
     for role, title in roles.items():
         if title is not None and title in rules.titles:
