@@ -80,6 +80,7 @@ pack-records: setup
 bench: setup
 	$(BIN)/python benchmarks/run.py
 	$(BIN)/python benchmarks/scale.py
+	$(BIN)/python benchmarks/others.py
 	$(BIN)/python benchmarks/soak.py
 
 bench-methods: setup
