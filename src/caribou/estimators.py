@@ -472,8 +472,8 @@ class Model:
 
         >>> import caribou as cb
         >>> model = cb.Model("mlp-dp", cb.Budget(4, 1e-5, "node")).fit(cb.datasets.load("chain-s"))
-        >>> [len(piece) for piece in model.prediction_pieces(rows=200)]
-        [200, 200, 200]
+        >>> [len(piece) for piece in model.prediction_pieces(rows=20)]
+        [20, 20, 8]
         """
         return self._prediction_pieces(integer(at_least=1, rows=rows))
 

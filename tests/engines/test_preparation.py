@@ -85,7 +85,7 @@ def test_memory_chooses_blocks_and_tiles() -> None:
 
 def test_what_is_held_leaves_less_for_edges_but_never_less_than_half() -> None:
     gigabyte = Memory(2 * 10**9)
-    assert gigabyte.beside(10**8).limit == 2 * 10**9 - 10**8
-    assert gigabyte.beside(10**12).limit == 10**9
-    assert Memory(6 * 10**8).beside(10**12).free == Memory(2 * preparation._BASE).free
-    assert Memory(None).beside(10**12) == Memory(None)
+    assert gigabyte.without(10**8).limit == 2 * 10**9 - 10**8
+    assert gigabyte.without(10**12).limit == 10**9
+    assert Memory(6 * 10**8).without(10**12).free == Memory(2 * preparation._BASE).free
+    assert Memory(None).without(10**12) == Memory(None)

@@ -46,8 +46,8 @@ class Memory:
         """What is left for arrays."""
         return (8 << 30) if self.limit is None else self.limit - _BASE
 
-    def beside(self, held: int) -> Memory:
-        """What there is beside arrays of so many bytes, but never less than half, nor than the least that a run can have."""
+    def without(self, held: int) -> Memory:
+        """What is left without arrays of so many bytes, but never less than half, nor than the least that a run can have."""
         return self if self.limit is None else Memory(max(2 * _BASE, self.limit // 2, self.limit - held))
 
     def layout(self, nodes: int, columns: int, pairs: int) -> Layout:

@@ -89,7 +89,7 @@ def training_graph(tables: TrainingTables) -> Iterator[Graph]:
     ):
         folder = Path(private)
         nodes, edges = _parts(tables, table, folder, memory)
-        memory = memory.beside(_held(nodes))
+        memory = memory.without(_held(nodes))
         stored = StoredEdges.prepare(edges, nodes.num_nodes, folder, memory)
         for copy in ("nodes.parquet", "node.ids"):
             (folder / copy).unlink(missing_ok=True)
@@ -136,7 +136,7 @@ def _parts(tables: TrainingTables, table: EdgeTable, folder: Path, memory: Memor
     nodes = NodeTable.open(tables.nodes, tables.titles, tables.rules, folder)
     ids = nodes.ids(folder)
     letters = 0 if ids is None else ids.letters
-    memory = memory.beside(
+    memory = memory.without(
         4 * letters + (24 + 4 * len(nodes.features)) * nodes.count
     )  # as `_held` will find, and places
     _check_space(folder, table.count, 0 if ids is None else ids.space(table.count, memory))
