@@ -23,10 +23,10 @@ EDGE_LEVEL = [
     # measured on this split: 81.5 and 84.9
     ("caribou-edp", 16.0, 0.79),
     ("caribou-inf", math.inf, 0.82),
-    # measured over three splits: 82.7 / 88.4 / 88.6
-    ("votes-edp", 1.0, 0.78),
-    ("votes-edp", 4.0, 0.84),
-    ("votes-edp", 16.0, 0.86),
+    # measured over five splits: 85.2 / 88.7 / 89.2
+    ("votes-edp", 1.0, 0.81),
+    ("votes-edp", 4.0, 0.86),
+    ("votes-edp", 16.0, 0.87),
     ("gap-edp", 1.0, 0.74),
     ("gap-edp", 4.0, 0.77),
     ("gap-edp", 16.0, 0.82),
@@ -52,9 +52,9 @@ def test_edge_level_on_cora() -> None:
 
 
 def test_the_prior_on_cora() -> None:
-    # features alone; measured over five splits: 79.5 (docs/training.md)
+    # features alone; measured over five splits: 82.0 (docs/training.md)
     scores = [Model("mlp", cb.Budget(4)).fit(cb.datasets.load("cora", seed=seed)).score("test") for seed in range(3)]
-    assert sum(scores) / len(scores) >= 0.775
+    assert sum(scores) / len(scores) >= 0.805
 
 
 @pytest.mark.parametrize(("epsilon", "floor"), [(1.0, 0.55), (8.0, 0.735)])
