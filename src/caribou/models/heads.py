@@ -8,9 +8,7 @@ from functools import partial
 from typing import Protocol
 
 import numpy as np
-import torch
 from scipy.optimize import minimize
-from torch import Tensor
 
 from caribou.errors import InputError
 from caribou.models.objective import USUAL, Objective
@@ -124,8 +122,7 @@ class RidgeHead:
     spread: np.ndarray
 
     def __call__(self, known: Evidence) -> np.ndarray:
-        parts = _ridge_parts(known, self.centre, self.spread)
-        return _ridge_scores(torch.from_numpy(self.theta), parts).numpy()
+        return _ridge_terms(known, self.centre, self.spread).scores(self.theta)
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """Named arrays."""
@@ -173,28 +170,12 @@ def fit_prior_head(prior: np.ndarray, labels: np.ndarray, objective: Objective =
     >>> bool(fit_prior_head(prior, np.array([0, 1] * 20)).theta[0] > 1)               # so it is made surer
     True
     """
-    C = prior.shape[1]
-    x, y, weight = torch.from_numpy(prior), torch.from_numpy(labels), _by_class(objective, labels, C)
-
-    def loss(t: Tensor) -> Tensor:
-        penalty = 1e-3 * (t[1:] ** 2).sum() + (t[0] - 1) ** 2 / (2 * len(y))
-        return torch.nn.functional.cross_entropy(t[0] * x + t[1:], y, weight=weight) + penalty
-
-    return PriorHead(_minimise(loss, torch.cat([torch.ones(1), torch.zeros(C)])))
+    return PriorHead(_fitted(_Terms((prior,)), labels, objective, start=(1.0,)))
 
 
 def fit_bayes_head(known: Evidence, labels: np.ndarray, objective: Objective = USUAL) -> BayesHead:
     """a prior + b evidence + bias by penalised cross-entropy, pulled towards a = 1, b = 1/2. labels: [n]."""
-    C = known.prior.shape[1]
-    y, n, weight = torch.from_numpy(labels), len(labels), _by_class(objective, labels, C)
-    prior, evidence = torch.from_numpy(known.prior), torch.from_numpy(known.evidence)
-
-    def loss(t: Tensor) -> Tensor:
-        penalty = 1e-3 * (t[2:] ** 2).sum() + ((t[0] - 1) ** 2 + (t[1] - 0.5) ** 2) / (2 * n)
-        scores = t[0] * prior + t[1] * evidence + t[2:]
-        return torch.nn.functional.cross_entropy(scores, y, weight=weight) + penalty
-
-    return BayesHead(_minimise(loss, torch.cat([torch.tensor([1.0, 0.5]), torch.zeros(C)])))
+    return BayesHead(_fitted(_Terms((known.prior, known.evidence)), labels, objective, start=(1.0, 0.5)))
 
 
 def fit_ridge_head(known: Evidence, labels: np.ndarray, ridge: float, objective: Objective = USUAL) -> RidgeHead:
@@ -202,33 +183,14 @@ def fit_ridge_head(known: Evidence, labels: np.ndarray, ridge: float, objective:
 
     labels: [n].
     """
-    C, k = known.prior.shape[1], len(KNOTS)
-    y, n, weight = torch.from_numpy(labels), len(labels), _by_class(objective, labels, C)
     columns = _columns(known)
     centre, spread = columns.mean(axis=0), np.maximum(columns.std(axis=0), 1e-6)
-    fixed = _ridge_parts(known, centre, spread)
-
-    def loss(t: Tensor) -> Tensor:
-        penalty = 1e-3 * (t[2 : 2 + C] ** 2).sum() + ((t[0] - 1) ** 2 + (t[1] - 0.5) ** 2) / (2 * n)
-        penalty = penalty + 1e-3 * (t[2 + C : 2 + C + k] ** 2).sum()
-        penalty = penalty + ridge / 2 * (t[2 + C + k :] ** 2).sum()
-        return torch.nn.functional.cross_entropy(_ridge_scores(t, fixed), y, weight=weight) + penalty
-
-    start = torch.cat([torch.tensor([1.0, 0.5]), torch.zeros(C + k + columns.shape[1] * C)])
-    return RidgeHead(_minimise(loss, start), centre, spread)
+    terms = _ridge_terms(known, centre, spread)
+    return RidgeHead(_fitted(terms, labels, objective, start=(1.0, 0.5), ridge=ridge), centre, spread)
 
 
-def _ridge_parts(e: Evidence, centre: np.ndarray, spread: np.ndarray) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    wide = torch.from_numpy((_columns(e) - centre) / spread)
-    return torch.from_numpy(e.prior), torch.from_numpy(e.evidence), torch.from_numpy(_splines(e.counts)), wide
-
-
-def _ridge_scores(theta: Tensor, parts: tuple[Tensor, Tensor, Tensor, Tensor]) -> Tensor:
-    lp, ll, splines, wide = parts
-    C, k = lp.shape[1], len(KNOTS)
-    out = theta[0] * lp + theta[1] * ll + theta[2 : 2 + C]
-    out = out + splines @ theta[2 + C : 2 + C + k]
-    return out + wide @ theta[2 + C + k :].reshape(-1, C)
+def _ridge_terms(e: Evidence, centre: np.ndarray, spread: np.ndarray) -> _Terms:
+    return _Terms((e.prior, e.evidence), _splines(e.counts), (_columns(e) - centre) / spread)
 
 
 def choose_head_by_folds(
@@ -294,21 +256,14 @@ def _kinds(objective: Objective) -> list[Fit]:
     return [partial(fit_bayes_head, objective=objective), *ridges]
 
 
-def _by_class(objective: Objective, labels: np.ndarray, classes: int) -> Tensor | None:
-    """The weight of every class in a loss; None where all nodes count the same. [n] -> [C]"""
-    weights = objective.class_weights(labels, classes)
-    return None if weights is None else torch.from_numpy(weights)
-
-
 def cross_entropies(scores: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """-log softmax at the label, per row. [n, C], [n] -> [n].
 
     >>> cross_entropies(np.zeros((1, 4)), np.array([2])).round(4).tolist()            # log 4
     [1.3863]
     """
-    return torch.nn.functional.cross_entropy(
-        torch.from_numpy(scores), torch.from_numpy(labels), reduction="none"
-    ).numpy()
+    losses: np.ndarray = -_log_softmax(scores)[np.arange(len(labels)), labels]
+    return losses
 
 
 def _columns(e: Evidence) -> np.ndarray:
@@ -331,17 +286,89 @@ def _splines(counts: np.ndarray) -> np.ndarray:
     return out
 
 
+class _Terms:
+    """What the scores of a head are made of: sum_j a_j Z_j + bias + splines w + wide M, linear in theta = (a, bias, w, M).
+
+    Args:
+        weighted: Z_j, [n, C] each.
+        splines: [n, C, k], shared by all classes; none by default.
+        wide: [n, p], of a linear map [p, C]; none by default.
+    """
+
+    def __init__(
+        self, weighted: Sequence[np.ndarray], splines: np.ndarray | None = None, wide: np.ndarray | None = None
+    ) -> None:
+        n, C = weighted[0].shape
+        self.shape, self.count = (n, C), len(weighted)
+        shared = [part[:, :, None] for part in weighted] + ([] if splines is None else [splines])
+        self._shared = np.concatenate(shared, axis=2).reshape(n * C, -1)  # one product for all of them
+        self._wide = np.empty((n, 0)) if wide is None else wide
+
+    @property
+    def width(self) -> int:
+        """Numbers of theta."""
+        return self._shared.shape[1] + self.shape[1] * (1 + self._wide.shape[1])
+
+    def scores(self, theta: np.ndarray) -> np.ndarray:
+        """[width] -> [n, C]"""
+        C, own = self.shape[1], self._of_shared
+        found = (self._shared @ theta[own]).reshape(self.shape) + theta[self.count : self.count + C]
+        return np.asarray(found + self._wide @ theta[self._map :].reshape(-1, C))
+
+    def gradient(self, slopes: np.ndarray) -> np.ndarray:
+        """Of sum(slopes * scores). [n, C] -> [width]"""
+        found = np.empty(self.width)
+        found[self._of_shared] = slopes.ravel() @ self._shared
+        found[self.count : self.count + self.shape[1]] = slopes.sum(axis=0)
+        found[self._map :] = (self._wide.T @ slopes).ravel()
+        return found
+
+    def penalties(self, ridge: float) -> np.ndarray:
+        """Of half the squared distance from the start: 1 / n for a, 0.002 for bias and splines, ``ridge`` for the map. [width]"""
+        found = np.full(self.width, 2e-3)
+        found[: self.count], found[self._map :] = 1 / self.shape[0], ridge
+        return found
+
+    @property
+    def _of_shared(self) -> np.ndarray:
+        """Places of a and w in theta."""
+        return np.r_[: self.count, self.count + self.shape[1] : self._map]
+
+    @property
+    def _map(self) -> int:
+        """The place of M in theta."""
+        return self._shared.shape[1] + self.shape[1]
+
+
+def _fitted(
+    terms: _Terms, labels: np.ndarray, objective: Objective, *, start: Sequence[float], ridge: float = 0.0
+) -> np.ndarray:
+    """theta of the least cross-entropy + sum_j penalty_j (theta_j - start_j)^2 / 2; ``start``: of a, 0 for all else."""
+    n, C = terms.shape
+    each = objective.class_weights(labels, C)
+    weights = np.full(n, 1 / n) if each is None else each[labels] / each[labels].sum()
+    targets, penalties = np.eye(C)[labels], terms.penalties(ridge)
+    begin = np.zeros(terms.width)
+    begin[: len(start)] = start
+
+    def loss(theta: np.ndarray) -> tuple[float, np.ndarray]:
+        logs = _log_softmax(terms.scores(theta))
+        away = theta - begin
+        value = -(weights @ (targets * logs).sum(axis=1)) + penalties @ away**2 / 2
+        return float(value), terms.gradient(weights[:, None] * (np.exp(logs) - targets)) + penalties * away
+
+    return _minimise(loss, begin)
+
+
+def _log_softmax(scores: np.ndarray) -> np.ndarray:
+    """[n, C] -> [n, C]"""
+    away = scores - scores.max(axis=1, keepdims=True)
+    found: np.ndarray = away - np.log(np.exp(away).sum(axis=1, keepdims=True))
+    return found
+
+
 @one_thread()
-def _minimise(loss: Callable[[Tensor], Tensor], start: Tensor) -> np.ndarray:
-    """L-BFGS in double precision: the heads are convex, so this is their optimum."""
-    shape = start.shape
-
-    def value_and_gradient(flat: np.ndarray) -> tuple[float, np.ndarray]:
-        theta = torch.from_numpy(flat).reshape(shape).requires_grad_()
-        value = loss(theta)
-        (gradient,) = torch.autograd.grad(value, theta)
-        return float(value.detach()), gradient.numpy().ravel()
-
+def _minimise(loss: Callable[[np.ndarray], tuple[float, np.ndarray]], start: np.ndarray) -> np.ndarray:
+    """L-BFGS on a loss with its gradient: the heads are convex, so this is their optimum."""
     options = {"maxiter": 120, "ftol": 1e-10, "gtol": 1e-7}
-    found = minimize(value_and_gradient, start.double().numpy().ravel(), jac=True, method="L-BFGS-B", options=options)
-    return np.asarray(found.x).reshape(shape)
+    return np.asarray(minimize(loss, start, jac=True, method="L-BFGS-B", options=options).x)
