@@ -761,7 +761,10 @@ def nist_factors(release: Release) -> tuple[tuple[str, str, str], ...]:
         "recomputed by three accountants and found right"
         if release.verification.passed
         else "recomputed, and not found right"
+        if c.is_private
+        else "without bound"
     )
+    count = "1 mechanism" if len(c.mechanisms) == 1 else f"{len(c.mechanisms)} mechanisms"
     attacked = "" if release.audit is None else f" An audit says: {release.audit['verdict']}."
     shown = release.quality is not None or release.published is not None
     counted = (
@@ -774,7 +777,7 @@ def nist_factors(release: Release) -> tuple[tuple[str, str, str], ...]:
         ("unit of privacy", f"One {c.unit.value}: {c.unit.adjacency}. Headline for {c.scope.words}.", STATED),
         (
             "algorithms and correctness",
-            f"{len(c.mechanisms)} {'mechanism' if len(c.mechanisms) == 1 else 'mechanisms'}, each with its theorem. The cost was {correct}.{attacked}",
+            f"{count}, each with its theorem. The cost was {correct}.{attacked}",
             f"{STATED} That the release was really made this way is declared by the curator.",
         ),
         ("utility", "See the metrics on this page." if shown else "No metrics are on this page.", DECLARED_BY),
