@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ import matplotlib.style
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from caribou.pages.pictures import STYLE
+from caribou.pages.pictures import STYLE, rounded
 
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
 
@@ -33,7 +32,7 @@ def save(figure: Figure, name: str, title: str, text: str) -> None:
     start = drawn.index(">", drawn.index("<svg")) + 1
     # lines without blanks at their ends, as the house keeps its files
     drawn = f"{drawn[:start]}<title>{escape(title)}</title><desc>{escape(text)}</desc>{drawn[start:]}"
-    drawn = re.sub(r"(?<=\d\.\d)\d+", "", drawn)  # tenths of a point are seen by nobody
+    drawn = rounded(drawn)
     drawn = "\n".join(line.strip() for line in drawn.splitlines()) + "\n"
     (IMAGES / f"{name}.svg").write_text(drawn, encoding="utf-8")
 

@@ -156,7 +156,28 @@ class Tab:
         # not as a mobile device: that would widen its viewport to whatever sticks out, and find nothing
         metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
         self.browser.send("Emulation.setDeviceMetricsOverride", self.session, **metrics)
-        self.run("new Promise((done) => requestAnimationFrame(() => setTimeout(done, 50)))")
+        self.settle()
+
+    def settle(self) -> None:
+        """Until fonts are loaded, nothing is animated and the layout stayed the same over a few frames: observers redraw late."""
+        self.run(
+            """(async () => {
+                await document.fonts.ready;
+                const frame = () => new Promise((done) => requestAnimationFrame(done));
+                const look = () => JSON.stringify([...document.querySelectorAll("body, body *")].map((e) => {
+                    const box = e.getBoundingClientRect();
+                    return [box.x, box.y, box.width, box.height];
+                }));
+                let before = "", calm = 0;
+                for (let k = 0; calm < 3 && k < 600; k++) {
+                    await frame();
+                    const running = document.getAnimations().some((one) => one.playState === "running");
+                    const now = look();
+                    calm = !running && now === before ? calm + 1 : 0;
+                    before = now;
+                }
+            })()"""
+        )
 
     def scheme(self, name: str) -> None:
         """light or dark."""

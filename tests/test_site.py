@@ -131,13 +131,6 @@ def test_framed_pages_are_there(site: Path) -> None:
     assert '"simulations": [{' in (site / "pages" / "planner.html").read_text(encoding="utf-8")
 
 
-def settle(tab: Tab, width: int) -> None:
-    """A new width; the theme moves its parts and fades their colours for a while."""
-    tab.resize(width)
-    tab.run("new Promise((done) => setTimeout(done, 400))")
-    tab.wait("document.getAnimations().every((one) => one.playState === 'finished')")
-
-
 def sticking_out(tab: Tab) -> list[str]:
     """Parts of the content that are wider than the screen, and not inside a box that scrolls."""
     return tab.run(
@@ -156,7 +149,7 @@ def sticking_out(tab: Tab) -> list[str]:
 def test_nothing_sticks_out_and_nothing_complains(name: str, site: Path, look: Callable[[Path], Tab]) -> None:
     tab = look(site / f"{name}.html")
     for width in WIDTHS:
-        settle(tab, width)
+        tab.resize(width)
         assert (width, sticking_out(tab)) == (width, [])
     assert tab.complaints() == []
 
@@ -165,7 +158,7 @@ def test_nothing_sticks_out_and_nothing_complains(name: str, site: Path, look: C
 @needs_browser
 def test_a_wide_table_scrolls_by_keys_on_a_phone(site: Path, look: Callable[[Path], Tab]) -> None:
     tab = look(site / "reproduction.html")
-    settle(tab, WIDTHS[0])
+    tab.resize(WIDTHS[0])
     wide = "[...document.querySelectorAll('.md-typeset__scrollwrap')].filter((w) => w.scrollWidth > w.clientWidth + 50)"
     tab.wait(f"{wide}.length > 0 && {wide}.every((w) => w.tabIndex === 0)")
 
@@ -179,7 +172,7 @@ def test_pages_can_be_read_by_everybody(name: str, site: Path, look: Callable[[P
     for scheme in ("default", "slate"):
         tab.run(f"document.body.setAttribute('data-md-color-scheme', '{scheme}')")
         for width in (WIDTHS[0], WIDTHS[-1]):
-            settle(tab, width)
+            tab.resize(width)
             assert (scheme, width, tab.violations()) == (scheme, width, [])
 
 
@@ -191,7 +184,7 @@ def test_one_picture_of_each_pair_is_shown(site: Path, look: Callable[[Path], Ta
     for scheme, ending in (("default", ".svg#only-light"), ("slate", "-dark.svg#only-dark")):
         tab.run(f"document.body.setAttribute('data-md-color-scheme', '{scheme}')")
         for width, name in ((390, "accuracy-narrow"), (1400, "accuracy")):
-            settle(tab, width)
+            tab.resize(width)
             assert tab.run(shown) == [f"{name}{ending}"]
     assert tab.run("[...document.querySelectorAll('img')].every((i) => i.naturalWidth > 0 && i.alt.length > 20)")
 

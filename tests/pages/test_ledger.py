@@ -145,3 +145,11 @@ def test_charts_have_names_of_their_own(world: Ledger) -> None:
     _, sections = ledger_sections(world, None, END)
     names = [chart.name for chart in charts(block for section in sections for block in section.blocks)]
     assert len(names) == len(set(names)) == 2
+
+
+def test_headings_name_the_data_set_and_set_the_name_apart(world: Ledger) -> None:
+    world.set_budget(HOSTILE, Budget(1, unit="edge"))
+    page = ledger_page(world, now=END)
+    shown = "&lt;b&gt;guaranteed private&lt;/b&gt;"
+    assert HOSTILE not in page
+    assert page.count(f'Data set 1 of 3: <code class="declared">{shown}</code>') == 2, "in the list and in the heading"

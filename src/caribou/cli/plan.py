@@ -13,7 +13,7 @@ import typer
 from caribou._files import atomic_file
 from caribou.cli.options import DeclaredDegree, DegreeCap, DegreeFloor
 from caribou.errors import InputError
-from caribou.pages.planner import DEFAULT_HOPS, USUAL_NODES, Plan
+from caribou.pages.planner import DEFAULT_HOPS, SIMULATED_GRAPHS, USUAL_NODES, Plan
 from caribou.pages.planner import plan as make_plan
 from caribou.privacy.accounting import PAPER_RDP_ORDER
 from caribou.privacy.budget import Budget, PrivacyUnit
@@ -77,7 +77,7 @@ def plan(
     ] = 1.0,
     seeds: Annotated[
         int, typer.Option(help="With --html: simulated graphs for expected accuracy; 0: no simulation, at once.", min=0)
-    ] = 5,
+    ] = SIMULATED_GRAPHS,
     plot: Annotated[
         Path | None,
         typer.Option(help="Save a picture of the convergence (.png, .svg, .pdf); one that is there is replaced."),

@@ -19,7 +19,20 @@ from caribou.audit.claims import Claim
 from caribou.audit.metrics import NO_BOUND, AttackResult
 from caribou.audit.verdict import CONSISTENT, INCONCLUSIVE, VIOLATED
 from caribou.errors import InputError, RunError
-from caribou.pages.sections import Block, Chart, Code, Declared, Facts, Grid, Items, Section, Text, Words, section_page
+from caribou.pages.sections import (
+    Block,
+    Chart,
+    Code,
+    Declared,
+    Facts,
+    Grid,
+    Items,
+    Section,
+    Text,
+    Words,
+    percent,
+    section_page,
+)
 from caribou.saved_model import check_target
 
 if TYPE_CHECKING:
@@ -281,4 +294,4 @@ def _row(name: str, result: AttackResult, rates: Sequence[float]) -> tuple[Words
 
 
 def _percent(share: float) -> str:
-    return "–" if math.isnan(share) else f"{100 * share:.2f} %"
+    return "–" if math.isnan(share) else percent(share, 2)

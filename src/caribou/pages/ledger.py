@@ -94,10 +94,11 @@ def spending_chart(spent: Spending, now: datetime) -> Chart:
         line = {"name": "budget", **look, "steps": True, "points": _steps(budgets, now)}
         lines.append(line)
     last = spent.totals[-1][1] if spent.totals else 0.0
-    when = f"from {first:%Y-%m-%d} to {now:%Y-%m-%d}"
+    same_day = first.date() == now.date()
+    when = f"on {now:%Y-%m-%d}" if same_day else f"from {first:%Y-%m-%d} to {now:%Y-%m-%d}"
     words = f"Epsilon spent over time at {spent.unit.value} level, {when}: {figure(last)} at the end"
     words += f"; the budget is {figure(spent.budgets[-1][1])}." if spent.budgets else "; no budget is set."
-    label = f"time on {now:%Y-%m-%d} (UTC)" if first.date() == now.date() else "date (UTC)"
+    label = f"time on {now:%Y-%m-%d} (UTC)" if same_day else "date (UTC)"
     spec = {
         "words": words,
         "x": {"label": label, "time": True},
@@ -157,7 +158,8 @@ def balance_facts(balance: Balance) -> Facts:
     each = (balance.gaussian_per_month, balance.pure_per_month)
     if balance.months_left is not None and None not in each and not balance.exceeded:
         words = f"{figure(each[0])} with Gaussian noise, or {figure(each[1])} if pure"
-        rows.append((f"for one release in each of {balance.months_left} month(s)", words))
+        months = "this month" if balance.months_left == 1 else f"each of the {balance.months_left} months left"
+        rows.append((f"for one release in {months}", words))
     if balance.periods > 1:
         together = f"{figure(balance.epsilon_all_periods)} at delta = {balance.delta_all_periods:g}"
         rows.append((f"all {balance.periods} periods together", together))
@@ -236,7 +238,7 @@ def _overview(balances: Sequence[Balance]) -> Block:
 
 
 def _account(ledger: Ledger, name: str, balances: Sequence[Balance], now: datetime) -> Section:
-    blocks: list[Block] = [Facts((("data set, as the owner calls it", Declared(name)),))]
+    blocks: list[Block] = []
     for balance in balances:
         blocks += [Text(f"At {balance.unit.value} level:"), balance_facts(balance)]
         if balance.exceeded:
@@ -252,11 +254,11 @@ def _account(ledger: Ledger, name: str, balances: Sequence[Balance], now: dateti
         blocks.append(
             Grid(("date (UTC)", "what changed", "now", "who", "why"), changes, "History of budgets and content.")
         )
-    return Section(f"data-{_slug(name)}", f"Data set {number_of(ledger, name)}", tuple(blocks))
+    return Section(f"data-{_slug(name)}", f"Data set {number_of(ledger, name)}:", tuple(blocks), Declared(name))
 
 
 def number_of(ledger: Ledger, name: str) -> str:
-    """The number of a data set in the ledger, for a heading: its name is the owner's word, and stands below it."""
+    """The number of a data set in the ledger, for a heading."""
     names = sorted({balance.dataset for balance in ledger.datasets()})
     return f"{names.index(name) + 1} of {len(names)}"
 

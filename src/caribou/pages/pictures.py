@@ -49,9 +49,20 @@ def inline(svg: str, name: str, min_width: int = 0) -> str:
     used = set(re.findall(r'(?:href="#|url\(#)([^")]+)', element))
     element = re.sub(r' id="([^"]+)"', lambda found: f' id="{name}-{found[1]}"' if found[1] in used else "", element)
     element = re.sub(r'(href="#|url\(#)([^")]+)', rf"\g<1>{name}-\g<2>", element)
-    # tenths of a point are seen by nobody
-    element = re.sub(r"(?<=\d\.\d)\d+", "", element)
-    return _in_colours_of_the_page(element)
+    # the page has its own letters, and lines without a turn or an indent say the same
+    element = re.sub(r"font-family: [^;\"]*;? ?", "", element)
+    element = re.sub(r' transform="rotate\(-?0 [^)]*\)"', "", element)
+    element = re.sub(r"\s*\n\s*", " ", element).replace("> <", "><")
+    return _in_colours_of_the_page(rounded(element))
+
+
+def rounded(svg: str) -> str:
+    """A picture with its places in tenths of a point, which nobody sees; its words keep all their digits.
+
+    >>> rounded('<text x="1.2345">0.75</text>')
+    '<text x="1.2">0.75</text>'
+    """
+    return re.sub(r"<[^>]*>", lambda tag: re.sub(r"(?<=\d\.\d)\d+", "", tag[0]), svg)
 
 
 def _in_colours_of_the_page(element: str) -> str:

@@ -139,10 +139,6 @@ const Planner = (() => {
       entry("mu", "mu of Gaussian noise", figure(r.mu), r.mu),
       entry("presence", "found at 1 % false alarms: is it there?", percent(one), one),
       entry("replacement", "… this one or that one?", percent(two), two),
-      entry("sensitivity", "sensitivity of one step", figure(r.sensitivity, 4), r.sensitivity),
-      entry("kappa", `hops paid for, of K = ${s.hops}`, figure(r.chosen.kappa), r.chosen.kappa),
-      entry("noise", "noise on every entry", figure(r.chosen.noise_std), r.chosen.noise_std),
-      entry("linear", "… with linear composition", figure(r.chosen.linear_gdp_noise_multiplier * r.sensitivity), r.chosen.linear_gdp_noise_multiplier * r.sensitivity),
       entry("accuracy", "expected accuracy (simulated)", accuracy, r.accuracy === null ? "" : r.accuracy.mean)
     );
     byId("sentence").textContent =
@@ -184,9 +180,15 @@ const Planner = (() => {
   function showDepth(s, r) {
     const line = (key) => r.rows.map((row) => [row.hops, row[key] * r.sensitivity]);
     const saved = r.chosen.linear_gdp_noise_multiplier / r.chosen.noise_multiplier;
+    byId("depth-figures").replaceChildren(
+      entry("sensitivity", "sensitivity of one step", figure(r.sensitivity, 4), r.sensitivity),
+      entry("kappa", `hops paid for, of K = ${s.hops}`, figure(r.chosen.kappa), r.chosen.kappa),
+      entry("noise", "noise on every entry", figure(r.chosen.noise_std), r.chosen.noise_std),
+      entry("linear", "… with linear composition", figure(r.chosen.linear_gdp_noise_multiplier * r.sensitivity), r.chosen.linear_gdp_noise_multiplier * r.sensitivity)
+    );
     byId("depth-words").textContent =
       `${s.hops} hop${s.hops === 1 ? "" : "s"} cost${s.hops === 1 ? "s" : ""} as much as ${figure(r.chosen.kappa)}. Linear composition needs ${figure(saved)} times the noise. ` +
-      (data.settings[s.method]?.includes("contraction") ? "" : `${s.method} is no message passing of this kind: the chart is about caribou-${s.unit === "edge" ? "edp" : "ndp"}.`);
+      (data.settings[s.method]?.includes("contraction") ? "" : `${s.method} is no message passing of this kind: these figures are those of caribou-${s.unit === "edge" ? "edp" : "ndp"}.`);
     Charts.line(byId("depth-chart"), {
       words: `Noise against depth. At ${s.hops} hops: convergent ${figure(r.chosen.noise_std)}, linear ${figure(r.chosen.linear_gdp_noise_multiplier * r.sensitivity)}.`,
       x: { label: "hops K", log: true, ticks: DEPTHS },
@@ -240,7 +242,7 @@ const Planner = (() => {
     const months = [...Array(s.months).keys()].map((k) => k + 1);
     const spent = (plan) => months.map((m) => [m, Calculus.totalEpsilon(plan.releases.slice(0, m), r.budget)]);
     byId("year-words").textContent =
-      `${figure(r.budget.epsilon)} for ${s.months} month${s.months === 1 ? "" : "s"}. ` +
+      `A budget of epsilon = ${figure(r.budget.epsilon)} for ${s.months} month${s.months === 1 ? "" : "s"}. ` +
       (s.unit === "edge" ? "votes-edp can be extended to new nodes for nothing more; a fit of any kind that is repeated pays again." : "mlp-dp predicts from a person's own features for nothing more; a fit that is repeated pays again.");
     Charts.line(byId("year-chart"), {
       words: `Epsilon spent over ${s.months} months by each way. ${r.plans.map((p) => `${p.way}: ${figure(p.first)} first, ${figure(p.later)} later`).join("; ")}.`,
@@ -270,7 +272,7 @@ const Planner = (() => {
     byId("accuracy-words").textContent = `${here} ${world.same ? "" : `Your graph was not simulated. The nearest that was has ${about}; the command below simulates yours.`}`;
     caption.textContent =
       `Test accuracy on generated graphs (contextual block model: ${about}, ${data.classes} classes, distance of class means in features ${figure(data.signal)} standard deviations), mean over ${data.seeds} ` +
-      `graph${data.seeds === 1 ? "" : "s"} with its 95 % interval; every method with its default settings. Real graphs are no block models: this compares methods, and promises nothing.`;
+      `graph${data.seeds === 1 ? "" : "s"} with its 95 % interval${data.seeds < 5 ? ", which is wide for so few (more: --seeds 10)" : ""}; every method with its default settings. Real graphs are no block models: this compares methods, and promises nothing.`;
     const names = [...new Set(world.points.map((p) => p.method))], epsilons = [...new Set(world.points.map((p) => p.epsilon))].sort((a, b) => a - b);
     const series = names.map((method) => {
       const points = world.points.filter((p) => p.method === method).sort((a, b) => a.epsilon - b.epsilon).map((p) => [p.epsilon, p.mean, p.low, p.high]);

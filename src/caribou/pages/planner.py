@@ -53,6 +53,10 @@ USUAL_NODES = 1000
 """Of a page where no number of nodes is declared: it needs one for simulations and for node level."""
 
 
+SIMULATED_GRAPHS = 3
+"""For expected accuracy, where no number is given: with more the page takes minutes, with fewer there is hardly an interval."""
+
+
 @dataclass(frozen=True)
 class Plan:
     """What a budget buys with the contractive layer, from declared values alone.
@@ -163,7 +167,7 @@ class Plan:
         average_degree: float | Sequence[float] = 10.0,
         homophily: float | Sequence[float] = 0.8,
         signal: float = 1.0,
-        seeds: int = 5,
+        seeds: int = SIMULATED_GRAPHS,
         advance: Callable[[], None] = lambda: None,
     ) -> None:
         """Write the planner, one HTML file that needs no network and no server, with this plan as its first setting.

@@ -28,6 +28,7 @@ from caribou.pages.sections import (
     SignHere,
     Text,
     Words,
+    percent,
     section_page,
 )
 from caribou.privacy.accounting import event_words
@@ -234,7 +235,9 @@ def _verdict(release: Release) -> tuple[Block, ...]:
             "less: see the table by degree."
         )
         return (Text(words, "warn"),)
-    return (Text(f"Verified: {claim}, in every graph. The promise rests on the assumptions listed below.", "good"),)
+    nothing = " Nothing of it was spent." if c.epsilon_spent == 0 else ""
+    words = f"Verified: {claim}, in every graph.{nothing} The promise rests on the assumptions listed below."
+    return (Text(words, "good"),)
 
 
 def _signature(signed: SignatureCheck) -> Text:
@@ -276,6 +279,8 @@ QUESTIONS = {
     PrivacyUnit.NODE: ("Is the data of this node in it?", "Is it label A or B, this link or that one?"),
 }
 """What an attacker asks: presence, and replacement."""
+NAMES = {PrivacyUnit.EDGE: "link", PrivacyUnit.NODE: "node"}
+"""Of what is protected, in plain words."""
 GUARDED = {
     PrivacyUnit.EDGE: (
         "Each single link between two nodes, whether it is there or not. Whoever sees the release learns little about it, "
@@ -293,8 +298,8 @@ def _protected(release: Release) -> tuple[Block, ...]:
     if not release.is_trusted:
         return (Text("Nothing that this page can vouch for: see the first lines.", "bad"),)
     blocks: list[Block] = [Text(GUARDED[c.unit]), Text(f"In exact words: {c.unit.adjacency}.", "dim")]
-    whom = "every link, in every graph" if c.unit is PrivacyUnit.EDGE else c.scope.words
-    blocks.append(Facts((("for whom", f"{whom}"), ("against whom", TRUST_MODEL))))
+    whom = f"every {NAMES[c.unit]}, in every graph" if c.scope.is_every_graph else c.scope.words
+    blocks.append(Facts((("for whom", whom), ("against whom", TRUST_MODEL))))
     if len(c.groups) > 1:
         rows = tuple((group, f"{epsilon:.4g}") for group, epsilon in c.groups.items())
         blocks.append(
@@ -341,14 +346,18 @@ def _strength(release: Release) -> tuple[Block, ...]:
     spent = "without bound" if math.isinf(c.epsilon_spent) else f"{c.epsilon_spent:.4g}"
     rows: list[tuple[str, Words]] = [
         (f"epsilon{stated}", "without bound" if not c.is_private else f"{c.epsilon:g}"),
-        (f"delta{stated}", f"{c.delta:g}"),
-        (f"spent of it{stated}", spent),
+        *([(f"delta{stated}", f"{c.delta:g}"), (f"spent of it{stated}", spent)] if c.is_private else []),
     ]
     if c.mu is not None and math.isfinite(c.mu):
         rows.append((f"mu (Gaussian DP){stated}", f"{c.mu:.4g}"))
     blocks: list[Block] = [Facts(tuple(rows), large=True)]
+    if not c.is_private:
+        return (*blocks, Text("No attacker's curve is drawn: nothing limits what an attacker finds.", "dim"))
     if not release.is_trusted:
         return (*blocks, Text("No attacker's curve is drawn: it would follow from figures that do not hold.", "dim"))
+    if c.epsilon_spent == 0:
+        words = "Nothing was spent: nothing that is protected was read. Whoever sees the release can only guess."
+        blocks.append(Text(words))
     blocks += [Text(line) for line in attack_sentences(c)]
     blocks.append(attack_chart(c))
     blocks.append(
@@ -403,13 +412,13 @@ def attack_chart(c: Certificate) -> Chart:
     )
     marks = [
         # the figures at 0.1 % lie too close to each other for words
-        {"x": float(rate), "y": found, "text": f"{found:.1%}" if rate == "0.01" else ""}
+        {"x": float(rate), "y": found, "text": percent(found, 1) if rate == "0.01" else ""}
         for found_by in c.attack_success.values()
         for rate, found in found_by.items()
     ]
     figures = "; ".join(
         f"{question} ({names[question]}) "
-        + ", ".join(f"{found:.2%} at {float(rate):.1%}" for rate, found in found_by.items())
+        + ", ".join(f"{percent(found, 2)} at {percent(float(rate), 1)}" for rate, found in found_by.items())
         for question, found_by in c.attack_success.items()
     )
     words = f"Largest share that any attacker finds, by share of false alarms: {figures}."
@@ -693,6 +702,8 @@ def _mechanisms(release: Release) -> tuple[Block, ...]:
     return (
         Text(
             "Each mechanism adds noise of a size that follows from a proven bound. Its events are what an accountant adds up."
+            if c.is_private
+            else "No noise was added: the mechanisms ran as if they were private."
         ),
         *folds,
         Fold(
@@ -750,7 +761,10 @@ def nist_factors(release: Release) -> tuple[tuple[str, str, str], ...]:
         "recomputed by three accountants and found right"
         if release.verification.passed
         else "recomputed, and not found right"
+        if c.is_private
+        else "without bound"
     )
+    count = "1 mechanism" if len(c.mechanisms) == 1 else f"{len(c.mechanisms)} mechanisms"
     attacked = "" if release.audit is None else f" An audit says: {release.audit['verdict']}."
     shown = release.quality is not None or release.published is not None
     counted = (
@@ -763,7 +777,7 @@ def nist_factors(release: Release) -> tuple[tuple[str, str, str], ...]:
         ("unit of privacy", f"One {c.unit.value}: {c.unit.adjacency}. Headline for {c.scope.words}.", STATED),
         (
             "algorithms and correctness",
-            f"{len(c.mechanisms)} mechanism(s), each with its theorem. The cost was {correct}.{attacked}",
+            f"{count}, each with its theorem. The cost was {correct}.{attacked}",
             f"{STATED} That the release was really made this way is declared by the curator.",
         ),
         ("utility", "See the metrics on this page." if shown else "No metrics are on this page.", DECLARED_BY),

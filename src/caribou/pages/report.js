@@ -15,12 +15,12 @@
   async function annotate() {
     const words = JSON.parse(await Pictures.unpack(notes));
     document.addEventListener("pointerover", ({ target }) => {
-      const cell = target.closest?.("td[data-note]");
-      if (cell) cell.title = words[cell.dataset.note];
+      const cell = target.closest?.("td[data-n]");
+      if (cell) cell.title = words[cell.dataset.n];
     });
     for (const fold of document.querySelectorAll("details.notes")) {
       const table = fold.parentElement.querySelector("table");
-      const cells = [...table.querySelectorAll("td[data-note]")];
+      const cells = [...table.querySelectorAll("td[data-n]")];
       if (cells.length === 0) fold.remove();
       fold.addEventListener("toggle", () => fold.children.length === 1 && fold.append(listed(table, cells, words)));
     }
@@ -34,7 +34,7 @@
       return at?.textContent ?? "";
     };
     const rows = cells.map((cell) => [
-      cell.parentElement.cells[0].textContent, group(cell.parentElement), heads[cell.cellIndex], words[cell.dataset.note],
+      cell.parentElement.cells[0].textContent, group(cell.parentElement), heads[cell.cellIndex], words[cell.dataset.n],
     ]);
     return Page.table([["row", "group", "column", "note"], ...rows], "Notes on the entries");
   }

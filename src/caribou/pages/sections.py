@@ -108,11 +108,12 @@ Block = Text | Items | Facts | Grid | Chart | Code | SignHere | Fold
 
 @dataclass(frozen=True)
 class Section:
-    """A part of a page with a title. ``name``: its place in the address."""
+    """A part of a page with a title. ``name``: its place in the address. ``about``: words of somebody else behind the title."""
 
     name: str
     title: str
     blocks: tuple[Block, ...] = field(default=())
+    about: Declared | None = None
 
 
 def section_page(title: str, sections: Sequence[Section], *, subject: Words = "", first: Sequence[Block] = ()) -> str:
@@ -180,6 +181,15 @@ def _lines(blocks: Iterable[Block]) -> list[str]:
         else:
             raise TypeError(f"block must be one of those of a page, got {type(block).__name__}")
     return lines
+
+
+def percent(share: float, digits: int) -> str:
+    """A share in a sentence, as the charts write it.
+
+    >>> percent(0.546, 1)
+    '54.6 %'
+    """
+    return f"{100 * share:.{digits}f} %"
 
 
 def plain(words: Words) -> str:

@@ -35,7 +35,7 @@ from caribou.privacy.pair_response import PairResponse, asymmetric_response, lap
 from caribou.privacy.plan import attack_success, epsilon_by_degree, exact_mu, group_epsilons
 from caribou.privacy.scope import Scope
 
-FORGERY = "a consistent forgery cannot be told without a signature"
+FORGERY = "without a signature nobody can tell a forgery whose figures agree"
 """What a verification cannot do: figures that were all recomputed for other numbers follow from each other, too."""
 
 

@@ -20,8 +20,8 @@ def test_half_widths_and_the_papers_figures_are_columns_of_their_own() -> None:
         "ε = ∞,gap,80.2,4.7,84.3,not run,1.0,60.0",
     ]
     html = table.to_html()
-    assert '<span class="none">not run</span><small class="paper">paper 1.0</small>' in html
-    assert "60.0 <small>(1 seed)</small>" in html
+    assert "<i>not run</i><small>paper 1.0</small>" in html
+    assert '60.0 <small class="few">(1 seed)</small>' in html
     assert "80.2 ± 4.7 <small>(" not in html
     latex = table.to_latex()
     assert r"$\varepsilon$ = $\infty$" in latex
