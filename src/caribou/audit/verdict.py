@@ -143,11 +143,16 @@ def judge(
         enough = [needed for _, needed in doubts if needed is not None]
         return said(INCONCLUSIVE, [text for text, _ in doubts], max(enough, default=None))
     reasons = [*(describe_consistent(name, e) for name, e in games.items()), *untried]
-    if lower < FOUND_LITTLE * claim.epsilon:
+    if found_little(lower, claim.epsilon):
         reasons.append(
             "the tests that were tried found next to nothing: this shows that they fail, not how much a better one finds"
         )
     return said(CONSISTENT, reasons)
+
+
+def found_little(proven: float, claimed: float) -> bool:
+    """Whether what is proven is too small a share of the claim to say much about it."""
+    return proven < FOUND_LITTLE * claimed
 
 
 def _by_kind(proofs: Mapping[str, Proof]) -> tuple[dict[str, Evidence], list[OneRun]]:

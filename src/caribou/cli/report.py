@@ -75,8 +75,9 @@ def report(
     wanted = None if metric is None else metric_name(metric)
     parts = sections(records, known, scale, items, results, wanted)
     if not items:
+        titles = {name: experiment.title for name, experiment in known.items()}
         own = {name: successes(found) for name, found in records.items()}
-        story = general_story(own, ACCURACY if wanted is None else metric_score(wanted))
+        story = general_story(own, ACCURACY if wanted is None else metric_score(wanted), titles)
     page = write_report(out, parts, problems, scale, introduction, story)
     measured = {name: len(successes(found)) for name, found in records.items()}
     names = {*known, *records}

@@ -17,7 +17,7 @@ from caribou._files import atomic_folder
 from caribou.audit.auditor import Outcome
 from caribou.audit.claims import Claim
 from caribou.audit.metrics import NO_BOUND, AttackResult
-from caribou.audit.verdict import CONSISTENT, INCONCLUSIVE, VIOLATED
+from caribou.audit.verdict import CONSISTENT, INCONCLUSIVE, VIOLATED, Verdict, found_little
 from caribou.errors import InputError, RunError
 from caribou.pages.sections import (
     Block,
@@ -141,7 +141,6 @@ def _draw_bounds(axes: Axes, outcome: Outcome) -> None:
 
 # -- the page ------------------------------------------------------------------------------------------------------
 
-LOOKS = {VIOLATED: "bad", CONSISTENT: "good", INCONCLUSIVE: "warn"}
 LINE_COLOURS = ("var(--accent)", "var(--warn)", "var(--good)", "var(--bad)")
 """Of attacks, which are no methods and have none of their colours; further ones are dashed."""
 MOST_POINTS = 150
@@ -186,28 +185,36 @@ def _first(outcome: Outcome) -> tuple[Block, ...]:
     )
     more = [f"{verdict.more_runs:,} runs per graph would decide."] if verdict.more_runs else []
     return (
-        Text(meaning(verdict.word), LOOKS[verdict.word]),
+        Text(*meaning(verdict)),
         Facts(figures, large=True),
         Text(f"Claimed: {verdict.claim.describe()}. Proven: {verdict.proven()}."),
         Items((*verdict.reasons, *more, *(f"{note[0].upper()}{note[1:]}." for note in outcome.notes))),
     )
 
 
-def meaning(word: str) -> str:
-    """A verdict in a sentence."""
-    if word == VIOLATED:
+def meaning(verdict: Verdict) -> tuple[str, str]:
+    """A verdict in words, and how they look: green only where something was found within the claim."""
+    if verdict.word == VIOLATED:
         return (
             "The claim is rejected: an attack proves more than was claimed. Either the claim is false, or the code does not do "
-            "what it claims."
+            "what it claims.",
+            "bad",
         )
-    if word == CONSISTENT:
+    if verdict.word == CONSISTENT and found_little(verdict.epsilon_lower, verdict.claim.epsilon):
+        return (
+            "The evidence is consistent with the claim, but says little: the attacks that were tried found next to nothing. "
+            "That is not a proof of the claim: another attack may see more.",
+            "warn",
+        )
+    if verdict.word == CONSISTENT:
         return (
             "The evidence is consistent with the claim: no attack that was tried shows more, and the runs were enough to see "
-            "twice as much. That is not a proof of the claim: another attack may see more."
+            "twice as much. That is not a proof of the claim: another attack may see more.",
+            "good",
         )
-    if word == INCONCLUSIVE:
-        return "The claim is not rejected, but the evidence is too thin to say that it was put to the test."
-    raise InputError(f"verdict must be {VIOLATED}, {CONSISTENT} or {INCONCLUSIVE}, got {word!r}")
+    if verdict.word == INCONCLUSIVE:
+        return "The claim is not rejected, but the evidence is too thin to say that it was put to the test.", "warn"
+    raise InputError(f"verdict must be {VIOLATED}, {CONSISTENT} or {INCONCLUSIVE}, got {verdict.word!r}")
 
 
 def rates_chart(outcome: Outcome) -> Chart:
@@ -238,9 +245,7 @@ def rates_chart(outcome: Outcome) -> Chart:
         "y": {"label": "true positive rate", **ticks},
         "series": lines,
     }
-    caption = (
-        "Below the black curve is what the claim allows. Measured rates are estimates; only lower bounds are proven."
-    )
+    caption = "Below the line “allowed by the claim” lies what the claim allows. Measured rates are estimates; only lower bounds are proven."
     return Chart("rates", spec, caption)
 
 

@@ -8,15 +8,23 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Sequence
 from importlib.resources import files
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from caribou._files import atomic_write
 from caribou.errors import InputError
 from caribou.pages import palette
 
+if TYPE_CHECKING:
+    from markupsafe import Markup
+
 TEMPLATE = "base.html"
+WHOLE = re.compile(
+    r"(?:\b\w+ )?(?:[<>]?=|[≥≤]) \d[\w.,+-]*|\b\d[\d.,]* %|\b\d[\w.:]*(?:-[\w.:]+)+|(?<![\w-])--[a-z][\w-]*"
+)
+"""What no line break may tear: epsilon = 4, 0.1 %, 1e-05, a date, --flag. page.js has the same."""
 
 
 def asset(name: str) -> str:
@@ -46,6 +54,7 @@ def render(template: str, *, title: str, scripts: Sequence[str] = (), data: Any 
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters["whole"] = whole
     return environment.get_template(template).render(
         title=title,
         style=f"{palette.style_sheet()}\n{asset('page.css')}",
@@ -53,6 +62,21 @@ def render(template: str, *, title: str, scripts: Sequence[str] = (), data: Any 
         data=None if data is None else script_json(data),
         **values,
     )
+
+
+def whole(text: str) -> Markup:
+    """Escaped text in which a browser breaks no line inside a figure or a flag; copied, it is the same text.
+
+    >>> str(whole("delta < 1e-05"))
+    'delta &lt; <span class="whole">1e-05</span>'
+    """
+    from markupsafe import Markup, escape
+
+    parts, end = [], 0
+    for found in WHOLE.finditer(text):
+        parts += [escape(text[end : found.start()]), Markup('<span class="whole">{}</span>').format(found.group())]
+        end = found.end()
+    return Markup("").join([*parts, escape(text[end:])])
 
 
 def script_json(data: Any) -> str:

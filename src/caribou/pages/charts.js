@@ -188,12 +188,21 @@ const Charts = (() => {
     });
   }
 
-  /** Dots with words: above to the left, where a line that rises leaves room, else below to the right. */
+  /**
+   * Dots with words: above to the left, where a line that rises leaves room, else below to the right. Words that would lie on
+   * others or on the axis are left out, the lower ones first: the figures of the chart have them.
+   */
   function marks(spec, box) {
-    return (spec.marks ?? []).map(({ x, y, text }) => {
-      const at = box.x(x), up = box.y(y), left = at - 9 - 6.5 * text.length > box.left && up > box.top + 12;
-      const place = left ? { x: at - 8, y: up - 8, "text-anchor": "end" } : { x: at + 8, y: up + 17, "text-anchor": "start" };
-      return svg("g", {}, svg("circle", { class: "mark", cx: at, cy: up, r: 5 }), svg("text", { class: "halo", ...place }, text));
+    const taken = [];
+    const dots = (spec.marks ?? []).map(({ x, y, text }) => ({ text, at: box.x(x), up: box.y(y), wide: 6.5 * text.length }));
+    return dots.sort((a, b) => a.up - b.up).map(({ text, at, up, wide }) => {
+      const left = at - 9 - wide > box.left && up > box.top + 12, from = left ? at - 8 - wide : at + 8, line = left ? up - 8 : up + 17;
+      const free = line < box.bottom && taken.every((other) => Math.abs(other.line - line) > 14 || from > other.to || from + wide < other.from);
+      const dot = svg("g", {}, svg("circle", { class: "mark", cx: at, cy: up, r: 5 }));
+      if (!free) return dot;
+      taken.push({ line, from, to: from + wide });
+      dot.append(svg("text", { class: "halo", x: left ? at - 8 : from, y: line, "text-anchor": left ? "end" : "start" }, text));
+      return dot;
     });
   }
 

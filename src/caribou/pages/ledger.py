@@ -136,8 +136,12 @@ def left_words(balance: Balance) -> str:
         return "no budget is set"
     if balance.exceeded:
         return "nothing: more than the budget is spent"
-    gaussian, pure = figure(balance.gaussian_left), figure(balance.pure_left)
-    return gaussian if gaussian == pure else f"{gaussian} with Gaussian noise, or {pure} if pure"
+    return _by_noise(balance.gaussian_left, balance.pure_left)
+
+
+def _by_noise(gaussian: float, pure: float) -> str:
+    same = figure(gaussian) == figure(pure)
+    return figure(pure) if same else f"{figure(gaussian)} with Gaussian noise, or {figure(pure)} if pure"
 
 
 def budget_words(balance: Balance) -> str:
@@ -155,9 +159,9 @@ def balance_facts(balance: Balance) -> Facts:
         ("spent" if balance.period is None else f"spent in {balance.period}", figure(balance.epsilon_spent)),
         ("left for one more release", left_words(balance)),
     ]
-    each = (balance.gaussian_per_month, balance.pure_per_month)
-    if balance.months_left is not None and None not in each and not balance.exceeded:
-        words = f"{figure(each[0])} with Gaussian noise, or {figure(each[1])} if pure"
+    gaussian, pure = balance.gaussian_per_month, balance.pure_per_month
+    if balance.months_left is not None and gaussian is not None and pure is not None and not balance.exceeded:
+        words = _by_noise(gaussian, pure)
         months = "this month" if balance.months_left == 1 else f"each of the {balance.months_left} months left"
         rows.append((f"for one release in {months}", words))
     if balance.periods > 1:

@@ -126,6 +126,8 @@ const Planner = (() => {
 
   // -- showing ------------------------------------------------------------------------------------------------------
 
+  const say = (id, text) => byId(id).replaceChildren(...Page.whole(text));
+
   /** A titled figure; its exact value stands in an attribute, for whoever compares. */
   function entry(name, title, text, value) {
     return element("div", {}, element("dt", {}, title), element("dd", { id: `out-${name}`, "data-value": String(value) }, text));
@@ -141,13 +143,11 @@ const Planner = (() => {
       entry("replacement", "… this one or that one?", percent(two), two),
       entry("accuracy", "expected accuracy (simulated)", accuracy, r.accuracy === null ? "" : r.accuracy.mean)
     );
-    byId("sentence").textContent =
-      `${s.method} at epsilon = ${figure(r.budget.epsilon)}, delta = ${figure(r.budget.delta)} protects one ${s.unit}: an attacker with 1 % false alarms finds at most ` +
-      `${figure(100 * one)} of 100. The release is ${r.kind === "pure" ? "pure epsilon-DP" : `mu-GDP with mu = ${figure(r.mu)}`}.`;
-    byId("unprotected").textContent =
-      s.unit === "edge"
+    say("sentence", `${s.method} at epsilon = ${figure(r.budget.epsilon)}, delta = ${figure(r.budget.delta)} protects one ${s.unit}: an attacker with 1 % false alarms finds at most ` +
+      `${figure(100 * one)} of 100. The release is ${r.kind === "pure" ? "pure epsilon-DP" : `mu-GDP with mu = ${figure(r.mu)}`}.`);
+    say("unprotected", s.unit === "edge"
         ? "At edge level attributes and labels get no noise, and who is in the graph is public. It protects single edges, not people."
-        : "At node level the number of nodes, the split and declared values are public.";
+        : "At node level the number of nodes, the split and declared values are public.");
   }
 
   function showAttack(s, r) {
@@ -159,10 +159,9 @@ const Planner = (() => {
     const marks = [1, 2].flatMap((steps) =>
       Calculus.FALSE_POSITIVE_RATES.map((fpr) => ({ x: fpr, y: Calculus.releaseRate(r.release, fpr, steps), text: percent(Calculus.releaseRate(r.release, fpr, steps)) }))
     );
-    byId("attack-words").textContent =
-      r.kind === "pure"
+    say("attack-words", r.kind === "pure"
         ? `${s.method} is pure epsilon-DP: at this epsilon that allows more than Gaussian noise of the same epsilon would.`
-        : `${s.method} is made of Gaussian noise, which allows an attacker less than an arbitrary mechanism of the same epsilon and delta.`;
+        : `${s.method} is made of Gaussian noise, which allows an attacker less than an arbitrary mechanism of the same epsilon and delta.`);
     Charts.line(byId("attack-chart"), {
       words: `Largest share that an attacker finds, by share of false alarms. ${marks.map((m) => `${percent(m.y)} at ${percent(m.x)}`).join("; ")}.`,
       x: { label: "false alarms", log: true, format: (v) => percent(v, 2) },
@@ -186,9 +185,8 @@ const Planner = (() => {
       entry("noise", "noise on every entry", figure(r.chosen.noise_std), r.chosen.noise_std),
       entry("linear", "… with linear composition", figure(r.chosen.linear_gdp_noise_multiplier * r.sensitivity), r.chosen.linear_gdp_noise_multiplier * r.sensitivity)
     );
-    byId("depth-words").textContent =
-      `${s.hops} hop${s.hops === 1 ? "" : "s"} cost${s.hops === 1 ? "s" : ""} as much as ${figure(r.chosen.kappa)}. Linear composition needs ${figure(saved)} times the noise. ` +
-      (data.settings[s.method]?.includes("contraction") ? "" : `${s.method} is no message passing of this kind: these figures are those of caribou-${s.unit === "edge" ? "edp" : "ndp"}.`);
+    say("depth-words", `${s.hops} hop${s.hops === 1 ? "" : "s"} cost${s.hops === 1 ? "s" : ""} as much as ${figure(r.chosen.kappa)}. Linear composition needs ${figure(saved)} times the noise. ` +
+      (data.settings[s.method]?.includes("contraction") ? "" : `${s.method} is no message passing of this kind: these figures are those of caribou-${s.unit === "edge" ? "edp" : "ndp"}.`));
     Charts.line(byId("depth-chart"), {
       words: `Noise against depth. At ${s.hops} hops: convergent ${figure(r.chosen.noise_std)}, linear ${figure(r.chosen.linear_gdp_noise_multiplier * r.sensitivity)}.`,
       x: { label: "hops K", log: true, ticks: DEPTHS },
@@ -205,7 +203,7 @@ const Planner = (() => {
 
   function showNode(s, r) {
     if (s.unit === "edge") {
-      byId("node-words").textContent = "At edge level the promise is about one edge, the same for all. It says nothing about a person with all their edges: choose one node for that.";
+      say("node-words", "At edge level the promise is about one edge, the same for all. It says nothing about a person with all their edges: choose one node for that.");
       return;
     }
     const t = Math.min(s.t, s.nodes - 1), covered = r.bounds.covered;
@@ -241,9 +239,8 @@ const Planner = (() => {
   function showYear(s, r) {
     const months = [...Array(s.months).keys()].map((k) => k + 1);
     const spent = (plan) => months.map((m) => [m, Calculus.totalEpsilon(plan.releases.slice(0, m), r.budget)]);
-    byId("year-words").textContent =
-      `A budget of epsilon = ${figure(r.budget.epsilon)} for ${s.months} month${s.months === 1 ? "" : "s"}. ` +
-      (s.unit === "edge" ? "votes-edp can be extended to new nodes for nothing more; a fit of any kind that is repeated pays again." : "mlp-dp predicts from a person's own features for nothing more; a fit that is repeated pays again.");
+    say("year-words", `A budget of epsilon = ${figure(r.budget.epsilon)} for ${s.months} month${s.months === 1 ? "" : "s"}. ` +
+      (s.unit === "edge" ? "votes-edp can be extended to new nodes for nothing more; a fit of any kind that is repeated pays again." : "mlp-dp predicts from a person's own features for nothing more; a fit that is repeated pays again."));
     Charts.line(byId("year-chart"), {
       words: `Epsilon spent over ${s.months} months by each way. ${r.plans.map((p) => `${p.way}: ${figure(p.first)} first, ${figure(p.later)} later`).join("; ")}.`,
       x: { label: "month", from: 1, to: Math.max(2, s.months), ticks: months.filter((m) => m === 1 || m % Math.ceil(s.months / 12) === 0) },
@@ -262,14 +259,14 @@ const Planner = (() => {
   function showAccuracy(s, r) {
     const world = nearest(s), chart = byId("accuracy-chart"), caption = byId("accuracy-caption");
     if (world === null) {
-      byId("accuracy-words").textContent = "This page was built without simulations (--seeds 0). The command below makes one with them.";
+      say("accuracy-words", "This page was built without simulations (--seeds 0). The command below makes one with them.");
       chart.replaceChildren();
       caption.textContent = "";
       return;
     }
     const about = `${data.simulated_nodes} nodes, average degree ${figure(world.degree)}, homophily ${figure(world.homophily)}`;
     const here = r.accuracy === null ? `${s.method} was not simulated at this epsilon.` : `${s.method}: ${percent(r.accuracy.mean)} (${percent(r.accuracy.low)} to ${percent(r.accuracy.high)}) at epsilon = ${figure(r.budget.epsilon)}.`;
-    byId("accuracy-words").textContent = `${here} ${world.same ? "" : `Your graph was not simulated. The nearest that was has ${about}; the command below simulates yours.`}`;
+    say("accuracy-words", `${here} ${world.same ? "" : `Your graph was not simulated. The nearest that was has ${about}; the command below simulates yours.`}`);
     caption.textContent =
       `Test accuracy on generated graphs (contextual block model: ${about}, ${data.classes} classes, distance of class means in features ${figure(data.signal)} standard deviations), mean over ${data.seeds} ` +
       `graph${data.seeds === 1 ? "" : "s"} with its 95 % interval${data.seeds < 5 ? ", which is wide for so few (more: --seeds 10)" : ""}; every method with its default settings. Real graphs are no block models: this compares methods, and promises nothing.`;
@@ -328,9 +325,9 @@ const Planner = (() => {
 
   function showCommands(s, r) {
     const lines = commands(s, r);
-    byId("command-plan").textContent = lines.plan;
-    byId("command-train").textContent = lines.train;
-    byId("python").textContent = lines.python;
+    say("command-plan", lines.plan);
+    say("command-train", lines.train);
+    say("python", lines.python);
   }
 
   // -- together -----------------------------------------------------------------------------------------------------

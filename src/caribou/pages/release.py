@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from caribou.audit.verdict import CONSISTENT, INCONCLUSIVE, VIOLATED, found_little
 from caribou.errors import InputError
 from caribou.pages.ledger import Spending, balance_facts, spending, spending_chart
 from caribou.pages.sections import (
@@ -34,7 +35,7 @@ from caribou.pages.sections import (
 from caribou.privacy.accounting import event_words
 from caribou.privacy.assumptions import SIDE_CHANNELS, TRUST_MODEL, AssumptionName
 from caribou.privacy.budget import PrivacyUnit
-from caribou.privacy.certificate import NO_PRIVACY, Certificate
+from caribou.privacy.certificate import NO_PRIVACY, Certificate, schema
 from caribou.privacy.ledger import Balance, Ledger, LedgerEntry
 from caribou.privacy.mechanism_records import Mechanism
 from caribou.privacy.plan import attack_success
@@ -418,13 +419,13 @@ def attack_chart(c: Certificate) -> Chart:
     ]
     figures = "; ".join(
         f"{question} ({names[question]}) "
-        + ", ".join(f"{percent(found, 2)} at {percent(float(rate), 1)}" for rate, found in found_by.items())
+        + ", ".join(f"{percent(found, 2)} at {100 * float(rate):g} %" for rate, found in found_by.items())
         for question, found_by in c.attack_success.items()
     )
     words = f"Largest share that any attacker finds, by share of false alarms: {figures}."
     spec = {
         "words": words,
-        "x": {"label": "false alarms", "log": True, "ticks": [0.001, 0.01, 0.1, 0.5], "format": "percent"},
+        "x": {"label": "false alarms", "log": True, "ticks": [0.001, 0.01, 0.1, 1], "format": "percent"},
         "y": {"label": "found at most", "from": 0, "to": 1, "ticks": [0, 0.25, 0.5, 0.75, 1], "format": "percent"},
         "series": series,
         "marks": marks,
@@ -461,10 +462,11 @@ def _data(release: Release) -> tuple[Block, ...]:
         Text("Declared by the owner. No program can check these words; the signature below answers for them."),
         Facts(tuple(rows)),
         *_features(c, run),
-        Text("I have read what is protected and what is not, and I approve this release for the purpose above."),
-        SignHere(("name", "role", "place and date", "signature")),
     ]
-    return tuple(blocks)
+    if not release.is_trusted:
+        return (*blocks, Text("There is no place to sign: this page promises nothing that could be approved.", "bad"))
+    words = "I have read what is protected and what is not, and I approve this release for the purpose above."
+    return (*blocks, Text(words), SignHere(("name", "role", "place and date", "signature")))
 
 
 def _features(c: Certificate, run: SavedModel | None) -> tuple[Block, ...]:
@@ -600,21 +602,26 @@ def _account(release: Release) -> tuple[Block, ...]:
 # -- the audit --------------------------------------------------------------------------------------------------------
 
 AUDIT_WORDS = {
-    "consistent": (
+    CONSISTENT: (
         "good",
         "The attacks found nothing that contradicts the claim, and were strong enough to see a leak of twice as much. "
         "That is no proof: another attack may see more.",
     ),
-    "VIOLATED": (
+    VIOLATED: (
         "bad",
         "An attack proves more than was claimed. The claim is false, or the code does not do what it claims. Do not sign.",
     ),
-    "inconclusive": (
+    INCONCLUSIVE: (
         "warn",
         "The claim is not rejected, but the evidence is too thin to say that it was put to the test.",
     ),
 }
 """How a verdict looks, and what it means."""
+FOUND_NOTHING = (
+    "warn",
+    "Nothing contradicts the claim, but that says little: the attacks that were tried found next to nothing. Another may see more.",
+)
+"""Instead of "consistent" where next to nothing was proven."""
 
 
 def audit_figures(document: Any) -> Mapping[str, Any]:
@@ -648,6 +655,9 @@ def _audit(release: Release) -> tuple[Block, ...]:
         )
     else:
         kind, words = AUDIT_WORDS[found["verdict"]]
+        proven = found["epsilon_lower"]
+        if found["verdict"] == CONSISTENT and not (_is_number(proven) and not found_little(proven, c.epsilon)):
+            kind, words = FOUND_NOTHING
         blocks.append(Text(f"{found['verdict'].capitalize()}. {words}", kind))
     rows: tuple[tuple[str, Words], ...] = (
         ("audited", Declared(str(found["subject"]))),
@@ -664,14 +674,12 @@ def _audit(release: Release) -> tuple[Block, ...]:
     return tuple(blocks)
 
 
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
 def _figure(value: Any) -> str:
-    return (
-        f"{value:.3g}"
-        if isinstance(value, int | float) and not isinstance(value, bool)
-        else "inf"
-        if value == "inf"
-        else "?"
-    )
+    return f"{value:.3g}" if _is_number(value) else "inf" if value == "inf" else "?"
 
 
 # -- mechanisms -------------------------------------------------------------------------------------------------------
@@ -868,7 +876,7 @@ def _check(release: Release) -> tuple[Block, ...]:
         ),
         Code("caribou verify certificate.json --key curator.pem"),
         Text(
-            "Its form is that of the JSON Schema urn:caribou:certificate:2, which comes with the software as "
+            "Its form is that of the JSON Schema urn:caribou:certificate:2, which this file holds and which comes with the software as "
             "caribou/privacy/certificate.schema.json."
         ),
     ]
@@ -877,12 +885,17 @@ def _check(release: Release) -> tuple[Block, ...]:
         for check in release.verification.checks
     )
     blocks.append(
-        Fold(f"The {len(rows)} checks", (Grid(("check", "outcome"), tuple((Declared(n), o) for n, o in rows)),))
+        Fold(
+            f"The {len(rows)} checks",
+            (Grid(("check", "outcome"), tuple((Declared(n), o) for n, o in rows)),),
+            printed=False,
+        )
     )
     if len(document) <= LARGEST_DOCUMENT:
-        blocks.append(Fold("The certificate in JSON", (Code(document),)))
+        blocks.append(Fold("The certificate in JSON", (Code(document),), printed=False))
     else:
         blocks.append(
             Text(f"The certificate has {len(document):,} letters, too many for this page; it lies beside it.")
         )
-    return tuple(blocks)
+    form = json.dumps(schema(), indent=1)
+    return (*blocks, Fold("The JSON Schema of certificates", (Code(form),), printed=False))

@@ -12,7 +12,7 @@ from typing import Any
 
 from caribou.pages.base import render
 
-LONGEST = 300
+LONGEST = 600
 """Letters of a declared text that a page shows; a longer one is cut, and the page says so."""
 KINDS = ("", "good", "warn", "bad", "dim")
 """How a text looks: as it is, in a green, yellow or red frame, or small."""
@@ -97,10 +97,11 @@ class SignHere:
 
 @dataclass(frozen=True)
 class Fold:
-    """Blocks behind a line that opens them."""
+    """Blocks behind a line that opens them. ``printed``: paper has them open; else it leaves them out."""
 
     title: str
     blocks: tuple[Block, ...]
+    printed: bool = True
 
 
 Block = Text | Items | Facts | Grid | Chart | Code | SignHere | Fold

@@ -145,8 +145,13 @@ def _counted(panels: Sequence[Panel], label: str, rival: str, epsilon: Any) -> s
     return f"{sum(mine > other for mine, other in pairs)} of {len(pairs)} data sets at ε = {epsilon:g}"
 
 
-def general_story(records: Mapping[str, Sequence[Record]], score: Score = ACCURACY) -> Story | None:
-    """The story of any experiments with methods, data sets and at least two finite epsilons; None where there is none."""
+def general_story(
+    records: Mapping[str, Sequence[Record]], score: Score = ACCURACY, titles: Mapping[str, str] | None = None
+) -> Story | None:
+    """The story of any experiments with methods, data sets and at least two finite epsilons; None where there is none.
+
+    ``titles``: of experiments by name, for the headings.
+    """
     panels: list[Panel] = []
     for name, found in records.items():
         usable = [r for r in found if {"method", "dataset", "epsilon"} <= set(r.cell) and not _is_sweep(r)]
@@ -154,7 +159,9 @@ def general_story(records: Mapping[str, Sequence[Record]], score: Score = ACCURA
             here = [r for r in usable if r.cell["dataset"] == dataset]
             lines = lines_of(here, axis(here, "method"), score)
             if len({epsilon for line in lines.values() for epsilon in line}) > 1:
-                panels.append(Panel(name, str(dataset), dict(list(lines.items())[:MOST_LINES])))
+                panels.append(
+                    Panel((titles or {}).get(name, name), str(dataset), dict(list(lines.items())[:MOST_LINES]))
+                )
     if not panels:
         return None
     caption = (
