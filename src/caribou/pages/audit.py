@@ -245,7 +245,7 @@ def rates_chart(outcome: Outcome) -> Chart:
         "y": {"label": "true positive rate", **ticks},
         "series": lines,
     }
-    caption = "Below the line “allowed by the claim” lies what the claim allows. Measured rates are estimates; only lower bounds are proven."
+    caption = "The claim allows what lies below its line. Measured rates are estimates; only lower bounds are proven."
     return Chart("rates", spec, caption)
 
 

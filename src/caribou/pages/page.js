@@ -19,7 +19,7 @@ const Page = (() => {
   const percent = (share, digits = 3) => `${figure(100 * share, digits)} %`;
 
   /** Text in which no line breaks inside a figure or a flag, as elements; caribou.pages.base has the same. */
-  const WHOLE = /(?:\b[\p{L}\w]+ )?(?:[<>]?=|[≥≤]) \d[\w.,+-]*|\b\d[\d.,]* %|\b\d[\w.:]*(?:-[\w.:]+)+|(?<![\w-])--[a-z][\w-]*/gu;
+  const WHOLE = /(?:(?<![\p{L}\w])[\p{L}\w]+ )?(?:[<>]?=|[≥≤]) \d[\w.,+-]*|\b\d[\d.,]* %|\b\d[\w.:]*(?:-[\w.:]+)+|(?<![\w-])--[a-z][\w-]*/gu;
   function whole(text) {
     const parts = [];
     let end = 0;

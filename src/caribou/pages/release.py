@@ -619,7 +619,8 @@ AUDIT_WORDS = {
 """How a verdict looks, and what it means."""
 FOUND_NOTHING = (
     "warn",
-    "Nothing contradicts the claim, but that says little: the attacks that were tried found next to nothing. Another may see more.",
+    "Nothing contradicts the claim, but that says little: the attacks that were tried found next to nothing. Another may see "
+    "more.",
 )
 """Instead of "consistent" where next to nothing was proven."""
 
@@ -876,8 +877,8 @@ def _check(release: Release) -> tuple[Block, ...]:
         ),
         Code("caribou verify certificate.json --key curator.pem"),
         Text(
-            "Its form is that of the JSON Schema urn:caribou:certificate:2, which this file holds and which comes with the software as "
-            "caribou/privacy/certificate.schema.json."
+            "Its form is that of the JSON Schema urn:caribou:certificate:2. This file holds it, and it comes with the software "
+            "as caribou/privacy/certificate.schema.json."
         ),
     ]
     rows = tuple(
