@@ -367,7 +367,7 @@ class Model:
         With other ``data`` these are the nodes of another graph, which costs a new release about that graph within the same
         budget. A warning says so, and the ledger that `fit` was given is charged. ``training_graph=True`` declares that ``data``
         is the training graph again: what was released is used, and nothing is spent. This is needed at node level after loading,
-        because a saved model holds no features. The nodes must be in the order of training; those of a model that was extended may
+        because a saved model holds no features. The nodes must be in the order of training; of a model that was extended they may
         be in any order. At edge level their names are compared; at node level a saved model holds none.
 
         A graph is released once: the same graph again gives the same answer, here, in `predict` and in `embed`, and costs
@@ -997,6 +997,7 @@ class Model:
                 raise InputError(
                     f"training graph must list its nodes as in training, {own!r} at {place}, got {other!r}"
                 )
+        return None
 
 
 def _not_fitted() -> CaribouError:
