@@ -636,6 +636,21 @@ def test_a_frame_of_predictions_has_the_ids_of_the_user(tmp_path: Path) -> None:
     assert again["account"].tolist() == frame["account"].tolist()
 
 
+def test_rows_of_the_training_graph_go_to_the_nodes_they_are_about(tmp_path: Path) -> None:
+    """Rows of an extended model are in the order of arrival, and tables are read in that of ids; without ids nobody is known."""
+    names = np.random.default_rng(0).permutation([f"a{k:03}" for k in range(GRAPH.num_nodes)])
+    whole = dataclasses.replace(GRAPH, node_ids=names)
+    model = model_of("votes-edp", max_rounds=1).fit(whole.first_nodes(100)).extend(whole)
+    row = {name: k for k, name in enumerate(model.node_ids)}
+    places = [row[name] for name in names]
+    assert places != sorted(places)
+    assert np.array_equal(model.predict_proba(whole, training_graph=True), model.predict_proba()[places])
+    fitted = model_of("votes-edp", max_rounds=1).fit(whole)
+    fitted.save(tmp_path / "run")
+    with pytest.raises(InputError, match="training graph must have the ids of the model"):
+        cb.load(tmp_path / "run").predict_proba(dataclasses.replace(GRAPH, node_ids=None), training_graph=True)
+
+
 def test_a_frame_numbers_nodes_without_ids(fitted: Callable[[str], Model], tmp_path: Path) -> None:
     frame = fitted("votes-edp").predictions_frame()
     assert frame["node"].tolist() == list(range(130))

@@ -367,8 +367,8 @@ class Model:
         With other ``data`` these are the nodes of another graph, which costs a new release about that graph within the same
         budget. A warning says so, and the ledger that `fit` was given is charged. ``training_graph=True`` declares that ``data``
         is the training graph again: what was released is used, and nothing is spent. This is needed at node level after loading,
-        because a saved model holds no features. The nodes must be in the order of training. At edge level their names are
-        compared; at node level a saved model holds none.
+        because a saved model holds no features. The nodes must be in the order of training; of a model that was extended they may
+        be in any order. At edge level their names are compared; at node level a saved model holds none.
 
         A graph is released once: the same graph again gives the same answer, here, in `predict` and in `embed`, and costs
         nothing. ``spend=True`` makes another release about it.
@@ -378,8 +378,9 @@ class Model:
             return self._own_probabilities()
         graph = self._aligned(as_graph(data, self._classes or None))
         if training_graph:
-            self._check_nodes(graph)
-            return self._recipe.predict(self._result.weights, self._result.released, graph)
+            rows = self._check_nodes(graph)
+            found = self._recipe.predict(self._result.weights, self._result.released, graph)
+            return found if rows is None else found[rows]
         return self._released_about(data, spend).probabilities
 
     def _released_about(self, data: Any, spend: bool) -> Fitted:
@@ -976,16 +977,27 @@ class Model:
             require_prior(self._result.weights, graph)
         return graph
 
-    def _check_nodes(self, graph: Graph) -> None:
+    def _check_nodes(self, graph: Graph) -> np.ndarray | None:
+        """That it is the training graph again; and the rows of its nodes, if they are released in the order of arrival."""
         if graph.num_nodes != self._shape[0]:
             raise InputError(f"training graph must have {self._shape[0]} nodes, got {graph.num_nodes}")
-        if self._node_ids is None or graph.node_ids is None:
-            return
-        for place, (own, other) in enumerate(zip(self._node_ids, graph.node_ids, strict=True)):
-            if own != str(other):
+        if self._node_ids is None:
+            return None
+        if graph.node_ids is None:
+            raise InputError(
+                "training graph must have the ids of the model, by which its rows are known, got one without ids (--column "
+                "id=TITLE)"
+            )
+        names = [str(name) for name in graph.node_ids]
+        if len(self._batches) > 1 and set(names) == set(self._node_ids):
+            at = {name: row for row, name in enumerate(self._node_ids)}
+            return np.array([at[name] for name in names])
+        for place, (own, other) in enumerate(zip(self._node_ids, names, strict=True)):
+            if own != other:
                 raise InputError(
-                    f"training graph must list its nodes as in training, {own!r} at {place}, got {str(other)!r}"
+                    f"training graph must list its nodes as in training, {own!r} at {place}, got {other!r}"
                 )
+        return None
 
 
 def _not_fitted() -> CaribouError:

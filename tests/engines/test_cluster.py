@@ -26,15 +26,19 @@ def test_what_ray_writes_lies_in_a_private_folder(monkeypatch: pytest.MonkeyPatc
 
         @staticmethod
         def init(**options: object) -> None:
-            seen.update(options, mode=stat.S_IMODE(Path(str(options["_temp_dir"])).stat().st_mode))
+            own = Path(str(options["_temp_dir"]))
+            own.mkdir(exist_ok=True)
+            own.chmod(0o777)  # as Ray does with the folder that it is given, whoever made it
+            seen.update(options, mode=stat.S_IMODE(own.parent.stat().st_mode), name=own.parent.name)
             raise RunError("no Ray")
 
     monkeypatch.setattr(module, "_ray", NoRay)
     with pytest.raises(RunError, match="no Ray"):
         Cluster(1)
-    assert seen["mode"] == 0o700
+    assert seen["mode"] == 0o700, "nobody else reaches what Ray opens to everybody"
+    assert str(seen["name"]).startswith("caribou-")
     assert seen["address"] == "local"
-    assert not Path(str(seen["_temp_dir"])).exists()
+    assert not Path(str(seen["_temp_dir"])).parent.exists()
 
 
 def test_ray_is_quiet_but_for_warnings_and_errors(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ import caribou as cb
 from caribou.datasets.sql import StreamedQuery
 from caribou.engines import node_tables
 from caribou.engines.ids import NodeIds
+from caribou.engines.sources import fixed_table
+from caribou.engines.tables import QueryTable
 from caribou.engines.training_tables import TrainingTables, training_graph
 from caribou.errors import DataError, InputError, LedgerError
 from caribou.graph import Graph
@@ -283,3 +286,28 @@ def test_a_table_without_features_is_a_graph_without_columns(tmp_path: Path) -> 
         assert graph.num_features == 0
         assert graph.node_ids.tolist() == ["a", "b"]
         assert graph.labels.tolist() == [1, 0]
+
+
+@pytest.mark.parametrize(
+    ("cells", "words"),
+    [
+        ([1, 2, "007", "x"], "'id' with int64 and then string"),
+        ([None, None, "3", "4"], "'id' with null and then string"),
+    ],
+)
+def test_rows_of_a_query_keep_their_types(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cells: list[Any], words: str
+) -> None:
+    """SQLite has types of cells, not of columns: 007 must not become 7 because the pieces before it hold numbers."""
+    whole = QueryTable.pieces
+    monkeypatch.setattr(QueryTable, "pieces", lambda table, _, titles: whole(table, 2, titles))
+    with sqlite3.connect(tmp_path / "bank.db") as connection:
+        connection.execute("CREATE TABLE people (id, age)")
+        connection.executemany("INSERT INTO people VALUES (?, 1.0)", [(cell,) for cell in cells])
+
+    def fixed(query: str) -> Any:
+        return fixed_table(QueryTable(StreamedQuery(query, str(tmp_path / "bank.db"), "nodes")), ["id"], 4, tmp_path)
+
+    with pytest.raises(DataError, match=f"must be of one type in all rows, got {words}; give it one in the query"):
+        fixed("SELECT id FROM people")
+    assert fixed("SELECT coalesce(CAST(id AS TEXT), '') AS id FROM people").count() == 4

@@ -47,7 +47,7 @@ def save_or_spool(model: Model, out: Path, *, ids: bool = True) -> None:
 
     A process that is killed while it writes OUT leaves the copy in the spool folder, too.
     """
-    kept = _spooled(model, out, ids)
+    kept = spooled(model, out, ids)
     try:
         model.save(out, ids=ids)
     except RunError as failure:
@@ -62,7 +62,8 @@ def save_or_spool(model: Model, out: Path, *, ids: bool = True) -> None:
         shutil.rmtree(kept, ignore_errors=True)
 
 
-def _spooled(model: Model, out: Path, ids: bool) -> Path | None:
+def spooled(model: Model, out: Path, ids: bool) -> Path | None:
+    """Keep a run until it, or a table of it at ``out``, is in its place; None if no folder can be written."""
     for place in spool_folders(out):
         target = place / f".caribou-run-{model.certificate.certificate_id}"
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import shutil
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,8 +29,8 @@ from caribou.cli.options import (
 )
 from caribou.cli.predict import check_table, write_pieces
 from caribou.cli.progress import fit_progress
-from caribou.cli.spool import save_or_spool
-from caribou.errors import InputError
+from caribou.cli.spool import save_or_spool, spooled
+from caribou.errors import InputError, RunError
 from caribou.memory import peak_mb
 
 if TYPE_CHECKING:
@@ -180,7 +181,7 @@ def train(
                 # at once: what has been paid for is not lost if a later fit fails
                 save_or_spool(model, folders[seed], ids=not no_ids)
             if predictions is not None:
-                write_pieces(model.prediction_pieces(), predictions)
+                _write_predictions(model, predictions, is_saved=bool(folders), ids=not no_ids)
             published = None if extra is None else model.publish_metrics(extra.epsilon, ledger=noted)
             if published is not None and folders:
                 _save_published(published, folders[seed])
@@ -205,6 +206,22 @@ def _check_predictions(out: Path | None, fits: int) -> None:
     if fits > 1:
         raise InputError(f"predictions must go with one fit (--seeds 1), got {fits} fits")
     check_table(out)
+
+
+def _write_predictions(model: Model, out: Path, *, is_saved: bool, ids: bool) -> None:
+    """Without a run of its own, what has been paid for is in the spool folder until the table is whole."""
+    kept = None if is_saved else spooled(model, out, ids)
+    try:
+        write_pieces(model.prediction_pieces(), out)
+    except InputError as failure:
+        if is_saved:
+            raise
+        where = "no other folder could be written either, so the run is lost"
+        if kept is not None:
+            where = f"the run is kept in {kept}: caribou predict {kept} --out FILE"
+        raise RunError(f"predictions cannot be written to {out}: {failure.__cause__ or failure}; {where}") from failure
+    if kept is not None:
+        shutil.rmtree(kept, ignore_errors=True)
 
 
 def _folders(out: Path, fits: int) -> list[Path]:

@@ -8,6 +8,7 @@ times, of several members: its answer must be a function of what is asked. Ray i
 from __future__ import annotations
 
 import logging
+import os
 import shutil
 import tempfile
 import threading
@@ -56,10 +57,11 @@ class Cluster:
             self._unquiet = _quiet()
             own: dict[str, Any] = {}
             if address is None:
-                # Ray spills objects (the graph, hidden states) and logs their sizes there, for everybody to read: a private
-                # folder of mode 0700, removed at the end
+                # Ray spills objects (the graph, hidden states) and logs their sizes to its folder, which it opens to everybody
+                # (mode 0777), as all that it makes in there. So that folder lies in a private one, of mode 0700, which is
+                # removed at the end. Its name is short: the names of sockets are bounded.
                 self._folder = tempfile.mkdtemp(prefix="caribou-")
-                own = {"num_cpus": workers, "include_dashboard": False, "_temp_dir": self._folder}
+                own = {"num_cpus": workers, "include_dashboard": False, "_temp_dir": os.path.join(self._folder, "r")}
             # "local": without it Ray would join whatever cluster it finds on this machine, and that would be sent the key
             where = "local" if address is None else address
             try:

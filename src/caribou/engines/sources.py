@@ -227,6 +227,7 @@ def fixed_table(table: Table, titles: Sequence[str], rows: int, folder: Path) ->
         for piece in table.pieces(1 << 16, titles):
             if writer is None:
                 writer = pq.ParquetWriter(path, piece.batch.schema)
+            _require_kinds(table.name, writer.schema, piece.batch.schema)
             writer.write_batch(piece.batch.cast(writer.schema))
             found += len(piece.batch)
     except pa.ArrowInvalid as error:
@@ -237,6 +238,19 @@ def fixed_table(table: Table, titles: Sequence[str], rows: int, folder: Path) ->
     if found != rows:
         raise DataError(f"{table.name}: must give the same rows twice, got {rows} and then {found}")
     return ParquetFiles(table.name, (replace(located(path), name=table.name),))
+
+
+def _require_kinds(name: str, first: Any, here: Any) -> None:
+    """Text stays text and numbers numbers: as a number the id 007 would be another one than it is in memory."""
+    import pyarrow as pa
+
+    for had, has in zip(first, here, strict=True):
+        texts = pa.types.is_string(had.type), pa.types.is_string(has.type)
+        if not pa.types.is_null(has.type) and (pa.types.is_null(had.type) or texts[0] != texts[1]):
+            raise DataError(
+                f"{name}: columns must be of one type in all rows, got {had.name!r} with {had.type} and then {has.type}; give it "
+                "one in the query, such as CAST(... AS TEXT)"
+            )
 
 
 @dataclass(frozen=True, eq=False)
