@@ -204,7 +204,7 @@ def _check_predictions(out: Path | None, fits: int) -> None:
         return
     if fits > 1:
         raise InputError(f"predictions must go with one fit (--seeds 1), got {fits} fits")
-    check_table(out)
+    check_table(out, field="predictions")
 
 
 def _folders(out: Path, fits: int) -> list[Path]:
