@@ -93,13 +93,13 @@ def check_target(folder: str | os.PathLike[str]) -> Path:
     return target
 
 
-def require_writable(folder: Path, given: str) -> None:
-    """Try to write into ``folder``: permissions may not tell the whole truth. ``given``: the path as the user gave it."""
+def require_writable(folder: Path, given: str, field: str = "out") -> None:
+    """Try to write into ``folder``: permissions may not tell the whole truth. ``given``: for ``field``, as the user gave it."""
     try:
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
-        raise RunError(f"out must lie in a folder that can be written, got {given!r}: {error.strerror}") from error
+        raise RunError(f"{field} must lie in a folder that can be written, got {given!r}: {error.strerror}") from error
 
 
 class ExtensionMarker:

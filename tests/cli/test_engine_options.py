@@ -127,8 +127,21 @@ def test_ids_words_and_queries_on_an_engine(files: Path) -> None:
             ("votes-edp", "{tables}", "--sql-edges", "FROM e"),
             "give either --edges FILE or --sql-edges SELECT, got both",
         ),
-        (("votes-edp", "--dataset", "csbm", "--engine", "local"), "engine must go with --edges and --nodes"),
-        (("votes-edp", "{tables}", "--graph", "{}"), "or with --graph FOLDER of arrays, got another source"),
+        (
+            ("votes-edp", "--dataset", "csbm", "--engine", "local"),
+            "or with --graph FOLDER of arrays, got --dataset csbm",
+        ),
+        (("votes-edp", "{tables}", "--graph", "gone"), "got both --graph gone and --edges"),
+        (("votes-edp", "--graph", "edges.parquet", "--engine", "local"), "which is a file: give --edges edges.parquet"),
+        (
+            ("votes-edp", "--graph", ".", "--nodes", "nodes.parquet", "--engine", "local"),
+            "got --graph . and another table: leave one out",
+        ),
+        (("votes-edp", "--graph", ".", "--engine", "local"), "got --graph ., where no edges.npy lies"),
+        (
+            ("mlp", "{tables}", "--predictions", "p.txt"),
+            "predictions must end in .csv or .parquet, got 'p.txt' (--predictions)",
+        ),
         (
             ("votes-edp", "--graph", "{}/edges.parquet", "--nodes", "s3://bank/nodes"),
             "nodes must be a file of this machine without --edges, got 's3://bank/nodes'",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
 import logging
 import stat
 import time
@@ -32,13 +34,41 @@ def test_what_ray_writes_lies_in_a_private_folder(monkeypatch: pytest.MonkeyPatc
             seen.update(options, mode=stat.S_IMODE(own.parent.stat().st_mode), name=own.parent.name)
             raise RunError("no Ray")
 
+        @staticmethod
+        def shutdown() -> None:
+            seen["there"] = Path(str(seen["_temp_dir"])).exists()
+
     monkeypatch.setattr(module, "_ray", NoRay)
     with pytest.raises(RunError, match="no Ray"):
         Cluster(1)
     assert seen["mode"] == 0o700, "nobody else reaches what Ray opens to everybody"
     assert str(seen["name"]).startswith("caribou-")
     assert seen["address"] == "local"
+    assert seen["there"], "a Ray that has half started ends before its folder is removed"
     assert not Path(str(seen["_temp_dir"])).parent.exists()
+
+
+def test_a_shutdown_that_does_not_end_is_not_waited_for_when_the_process_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Stuck:
+        @staticmethod
+        def is_initialized() -> bool:
+            return False
+
+        @staticmethod
+        def init(**_: object) -> None:
+            raise KeyboardInterrupt
+
+        @staticmethod
+        def shutdown() -> None:
+            time.sleep(60)
+
+    left: list[object] = []
+    monkeypatch.setattr(module, "_ray", Stuck)
+    monkeypatch.setattr(module, "patiently", functools.partial(module.patiently, seconds=0.01))
+    monkeypatch.setattr(atexit, "unregister", left.append)
+    with pytest.raises(KeyboardInterrupt):
+        Cluster(1)
+    assert left == [Stuck.shutdown]
 
 
 def test_ray_is_quiet_but_for_warnings_and_errors(
@@ -57,6 +87,10 @@ def test_ray_is_quiet_but_for_warnings_and_errors(
             tokens.warning("Token authentication is disabled for this Ray cluster.")
             logging.getLogger("ray._private.worker").error("broken")
             raise RunError("no Ray")
+
+        @staticmethod
+        def shutdown() -> None:
+            pass
 
     monkeypatch.setattr(module, "_ray", Talking)
     monkeypatch.setattr(logging.getLogger("ray"), "propagate", True)

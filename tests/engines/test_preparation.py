@@ -79,8 +79,8 @@ def test_memory_chooses_blocks_and_tiles() -> None:
     assert small.tiles > 1
     assert (1 << small.tile_shift) * 64 * 4 <= 10**9 / 4
     assert Memory(10**9).layout(10**6, 16, 10**7).tiles == 1
-    with pytest.raises(InputError, match="memory must be at least 512 MB"):
-        Memory(10**8)
+    with pytest.raises(InputError, match="memory must be at least 512 MiB, got 488 MiB"):
+        Memory(512 * 10**6)
 
 
 def test_what_is_held_leaves_less_for_edges_but_never_less_than_half() -> None:

@@ -80,6 +80,13 @@ def test_numbers_are_single_precision_and_finite():
         with pytest.raises(DataError, match=message) as caught:
             columns.features(pd.DataFrame({"a": bad}), ["a"], place, free_roles=["label"])
         assert "\n" not in str(caught.value)
+    ids = pd.DataFrame({"account": [f"A{k}" for k in range(30)]})
+    with pytest.raises(DataError, match="got 'A0'; if it is the id, give --column id=account"):
+        columns.features(ids, ["account"], place, free_roles=["id", "label"])
+    with pytest.raises(
+        DataError, match=r"got 'A0' \(60 in all\); give --ignore account"
+    ):  # words that come twice name nobody
+        columns.features(pd.concat([ids, ids]), ["account"], place, free_roles=["id", "label"])
     half_empty = pd.DataFrame({"a": [1.0, np.nan], "b": [1, 2], "c": ["7", None]})
     with pytest.raises(DataError, match=r"row 2: column 'a' must hold numbers, got an empty cell \(nan\)"):
         columns.features(half_empty, ["a", "b"], place)

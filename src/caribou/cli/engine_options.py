@@ -50,7 +50,10 @@ class EngineOptions:
             show_default=False,
         ),
     ] = None
-    memory: Annotated[str | None, typer.Option(help="With outofcore: memory of the whole process, e.g. 4GB.")] = None
+    memory: Annotated[
+        str | None,
+        typer.Option(help="With outofcore: memory of the whole process, e.g. 4GB, from 512MiB on (default: no limit)."),
+    ] = None
     workers: Annotated[
         int | None,
         typer.Option(
@@ -196,5 +199,18 @@ class EngineSource:
             return folder / EDGES, folder
         raise InputError(
             "engine must go with --edges and --nodes, with --sql-edges and --sql-nodes, or with --graph FOLDER of arrays, got "
-            "another source"
+            f"{self._other_source()}"
         )
+
+    def _other_source(self) -> str:
+        """What was given in the place of tables, and what to give."""
+        folder, edges = self.options.graph, self.engine.edges
+        if self.options.dataset is not None:
+            return f"--dataset {self.options.dataset}"
+        if edges is not None:
+            return f"both --graph {folder} and --edges {edges}: leave one out"
+        if folder is not None and folder.is_file():
+            return f"--graph {folder}, which is a file: give --edges {folder}"
+        if self.options.files.nodes is not None or self.options.files.tables.is_sql:
+            return f"--graph {folder} and another table: leave one out"
+        return f"--graph {folder}, where no edges.npy lies"

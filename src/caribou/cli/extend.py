@@ -13,7 +13,6 @@ from caribou.cli.options import (
     EntryOptions,
     FileOptions,
     GraphOptions,
-    Name,
     PriorFile,
     Spend,
     require_takes_prior,
@@ -39,7 +38,9 @@ def extend(
     ] = None,
     files: FileOptions,
     engine: EngineOptions,
-    name: Name = None,
+    name: Annotated[
+        str | None, typer.Option(help="The name that a ledger charges, which must be that of the run (default).")
+    ] = None,
     ledger: EntryOptions,
     spend: Spend = False,
     prior: PriorFile = None,

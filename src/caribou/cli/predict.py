@@ -335,17 +335,17 @@ def _threshold_of(model: Model, given: float | None, positive: str | None) -> Th
     return Threshold(place, given, float("nan"))
 
 
-def check_table(out: Path, endings: tuple[str, ...] = TABLES) -> None:
-    """A table that can be written: a known ending, a new file, in a folder that can be written."""
+def check_table(out: Path, endings: tuple[str, ...] = TABLES, field: str = "out") -> None:
+    """A table that can be written: a known ending, a new file, in a folder that can be written. ``field`` is its option."""
     from caribou.saved_model import require_writable
 
     if out.suffix not in endings:
-        raise InputError(f"out must end in {' or '.join(endings)}, got {str(out)!r}")
+        raise InputError(f"{field} must end in {' or '.join(endings)}, got {str(out)!r}")
     if not out.absolute().parent.is_dir() or out.is_dir():
-        raise InputError(f"out must be a file in a folder that exists, got {str(out)!r}")
+        raise InputError(f"{field} must be a file in a folder that exists, got {str(out)!r}")
     if out.exists():
-        raise InputError(f"out must be a new file, got {str(out)!r}, which exists")
-    require_writable(out.absolute().parent, str(out))
+        raise InputError(f"{field} must be a new file, got {str(out)!r}, which exists")
+    require_writable(out.absolute().parent, str(out), field)
 
 
 def write_table(table: pd.DataFrame, out: Path) -> None:

@@ -205,7 +205,7 @@ def _check_predictions(out: Path | None, fits: int) -> None:
         return
     if fits > 1:
         raise InputError(f"predictions must go with one fit (--seeds 1), got {fits} fits")
-    check_table(out)
+    check_table(out, field="predictions")
 
 
 def _write_predictions(model: Model, out: Path, *, is_saved: bool, ids: bool) -> None:

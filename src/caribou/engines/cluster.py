@@ -7,6 +7,7 @@ times, of several members: its answer must be a function of what is asked. Ray i
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
 import shutil
@@ -67,8 +68,7 @@ class Cluster:
             try:
                 ray.init(address=where, log_to_driver=False, logging_level="error", configure_logging=False, **own)
             except BaseException:
-                self._remove_folder()
-                self._unquiet()
+                self._end_ray()
                 raise
         self._seen, self._nodes = time.monotonic(), self._ask_nodes()
         self._closing = threading.Event()
@@ -85,8 +85,13 @@ class Cluster:
         """Leave the cluster; a Ray that was started here is shut down. It waits for no answer of a cluster that is gone."""
         self._closing.set()
         self._watch.join(timeout=2 * TICK)
-        if self._started_ray:
-            patiently(self.ray.shutdown)
+        self._end_ray()
+
+    def _end_ray(self) -> None:
+        """Shut a Ray down that was started here, also half started: what runs on would write its folder again."""
+        if self._started_ray and not patiently(self.ray.shutdown):
+            # Ray does the same once more when the process ends, and would wait for this one for ever
+            atexit.unregister(self.ray.shutdown)
         self._remove_folder()
         self._unquiet()
 
@@ -387,11 +392,12 @@ class _Map:
         self._asked[self.work.ask(member, part)] = (member, part)
 
 
-def patiently(work: Callable[[], object], seconds: float = 10.0) -> None:
-    """Wait for something that a cluster that is gone would never finish, but not for ever."""
+def patiently(work: Callable[[], object], seconds: float = 10.0) -> bool:
+    """Wait for something that a cluster that is gone would never finish, but not for ever. Whether it was finished."""
     thread = threading.Thread(target=work, daemon=True)
     thread.start()
     thread.join(seconds)
+    return not thread.is_alive()
 
 
 def _quiet() -> Callable[[], None]:

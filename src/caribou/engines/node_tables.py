@@ -149,7 +149,8 @@ class NodeTable:
     def _features(self, path: Path, place: np.ndarray | None) -> columns.Features:
         """The features as an array of single precision on disk, written while the table is read. The same as in memory."""
         rules = self._learned()
-        free = [role for role, title in (("label", self.label), ("split", self.split)) if title is None]
+        roles = {"id": self.id, "label": self.label, "split": self.split}
+        free = [role for role, title in roles.items() if title is None]
         made, out, first = None, np.empty((self.count, 0), np.float32), 0
         for piece, frame in self._frames(self.features):
             found = Findings()

@@ -39,7 +39,7 @@ class Memory:
 
     def __post_init__(self) -> None:
         if self.limit is not None and self.limit < 2 * _BASE:
-            raise InputError(f"memory must be at least {2 * _BASE >> 20} MB, got {self.limit >> 20} MB")
+            raise InputError(f"memory must be at least {2 * _BASE >> 20} MiB, got {self.limit / 2**20:.3g} MiB")
 
     @property
     def free(self) -> int:

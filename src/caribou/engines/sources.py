@@ -364,7 +364,7 @@ def _integers(column: Any, piece: Piece) -> np.ndarray:
         if len(bad := np.flatnonzero(wrong.to_numpy(zero_copy_only=False))):
             cell = column[int(bad[0])].as_py()
             raise DataError(
-                f"{piece.index(int(bad[0]))}: edges must be whole numbers where the node table has no id column, got "
+                f"{piece.row(int(bad[0]))}: edges must be whole numbers where the node table has no id column, got "
                 f"{shown(cell)} (--column id=TITLE)"
             )
         return trimmed.cast(pa.int64()).to_numpy()

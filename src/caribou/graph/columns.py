@@ -395,7 +395,7 @@ def features(
 ) -> Features:
     """The feature columns of a table by its rules, as one float32 array. A row of empty cells alone is zero.
 
-    ``free_roles`` are those of label and split that no column plays: a column of words may be meant for one.
+    ``free_roles`` are those of id, label and split that no column plays: a column of words may be meant for one.
     """
     rules, found = rules or ColumnRules(), _strict(findings)
     columns = {title: _Column.of(frame[title], rules, category=title in rules.categories) for title in titles}
@@ -685,7 +685,7 @@ class _Reader:
             ignored = (f"--ignore {quoted(title)}",)
             flags = (*category, *ignored)
         kind = Finding.TEXT if len(wrong) == np.count_nonzero(~self.column.missing) else Finding.WORDS
-        hint = _role_hint(title, words, free_roles) if kind is Finding.TEXT else ""
+        hint = _role_hint(title, words, len(found), free_roles) if kind is Finding.TEXT else ""
         self._problem(kind, wrong, "must hold numbers, got " + shown(found[0]) + hint, cells, flags)
         return None
 
@@ -745,11 +745,12 @@ class _Reader:
         )
 
 
-def _role_hint(title: str, words: Sequence[str], free_roles: Sequence[str]) -> str:
-    """The end of a message about a column of words: the free role that its words could play."""
+def _role_hint(title: str, words: Sequence[str], cells: int, free_roles: Sequence[str]) -> str:
+    """The end of a message about a column of words, in so many cells: the free role that its words could play."""
     if len(words) > _FEW_WORDS:
-        return ""
-    role = "split" if all(word.lower() in _PARTS for word in words) else "label"
+        role = "id" if len(words) == cells else ""  # no word twice
+    else:
+        role = "split" if all(word.lower() in _PARTS for word in words) else "label"
     return f"; if it is the {role}, give --column {role}={quoted(title)}" if role in free_roles else ""
 
 
