@@ -122,10 +122,11 @@ def main() -> None:
     results = json.loads(file.read_text()) if file.exists() else {}
     for name in names:
         found = results[name] = measure(name, set(arguments.skip))
-        best = max(each["accuracy"] for rival, each in found.items() if rival != "encoder")
+        others = [each["accuracy"] for rival, each in found.items() if rival != "encoder"]
+        behind = f"{100 * (max(others) - found['encoder']['accuracy']):.1f}" if others else "-"
         each = [found.get(classifier) for classifier in ("encoder", *rivals())]
         cells = ["-" if one is None else f"{one['accuracy']:.1%} in {one['seconds']:.1f} s" for one in each]
-        table.add_row(name, *cells, f"{100 * (best - found['encoder']['accuracy']):.1f}", str(LIMITS.get(name, "")))
+        table.add_row(name, *cells, behind, str(LIMITS.get(name, "")))
         file.write_text(json.dumps(results, indent=2) + "\n")
     Console(highlight=False).print(table)
 

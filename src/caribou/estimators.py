@@ -531,6 +531,7 @@ class Model:
             require_out_of_fold(graph, graph.prior)
         elif isinstance(self._fitted_encoder, SavedEncoder) and graph.split is not None and graph.labels is not None:
             self._fitted_encoder.require_fit_for(graph)
+        self._warn_of_known_labels(graph)
         graph = self._encoded(graph)
         before = self.kept(private)
         if not spend and before is not None and before.certificate.epsilon_spent > 0:
@@ -976,6 +977,23 @@ class Model:
 
             require_prior(self._result.weights, graph)
         return graph
+
+    def _warn_of_known_labels(self, graph: Graph) -> None:
+        """The fitted prior may have learned from the labelled nodes of another graph, which have other features now."""
+        from caribou.models.class_prior import ClassPrior
+
+        if graph.prior is not None or "prior.linear" not in self._result.weights:
+            return
+        prior = ClassPrior.from_arrays(self._result.weights)
+        share = prior.learned_from(graph)
+        if share is not None:
+            warnings.warn(
+                f"class probabilities from features are right about {share:.0%} of the labelled nodes of {graph.name!r}, and "
+                f"were about {prior.right:.0%} of those they were fitted on: the model seems to have learned from the same nodes with "
+                "other features, and will trust its features too much; fit a model on this graph (caribou train), or extend the "
+                "run by its new nodes (caribou extend)",
+                stacklevel=3,
+            )
 
     def _check_nodes(self, graph: Graph) -> np.ndarray | None:
         """That it is the training graph again; and the rows of its nodes, if they are released in the order of arrival."""

@@ -124,7 +124,7 @@ def _check_space(folder: Path, pairs: int, more: int = 0) -> None:
     needed, free = 24 * pairs + more, shutil.disk_usage(folder).free
     if free < needed:
         raise RunError(
-            f"blocks of the graph need a disk with {needed >> 20} MB free, got {free >> 20} MB at {folder.parent}"
+            f"blocks of the graph need a disk with more than {free >> 20} MB free, which it has at {folder.parent} (--out)"
         )
 
 

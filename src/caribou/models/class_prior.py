@@ -53,6 +53,8 @@ COMPARED = 5_000
 """Words of at most so many labelled rows are compared row by row as well: each row with each."""
 IN_SAMPLE = 5.0
 """Standard errors by which one's own probabilities may be better on training nodes than on validation nodes."""
+JUDGED = 2_000
+"""So many labelled nodes of another graph tell whether the prior has learned from them."""
 RIDGE, RIDGE_BY_PARTS = 1e-3, 1e-4
 """Penalty of the combination: of all scores at once, and learner by learner."""
 ROWS_PER_WEIGHT = 50
@@ -72,6 +74,7 @@ class ClassPrior:
         combination: of the scores of all learners.
         seen: [m], digests of the labelled rows (`row_digests`), ascending, by which they are known again in a later graph.
         out_of_fold: [m, C], their probabilities by fits without them, which are given again: the learners know their labels now.
+        right: the share of the labelled rows whose class those name.
         folding: [d], which sum a column is added to, counted from 1 and with its sign; or None (`folded`).
         mlp: networks of tall dense tables, or None.
         trees: boosted trees of tables with few classes, or None.
@@ -86,6 +89,7 @@ class ClassPrior:
     combination: SoftmaxRegression
     seen: np.ndarray
     out_of_fold: np.ndarray
+    right: float
     folding: np.ndarray | None = None
     mlp: MlpLearner | None = None
     trees: BoostedTrees | None = None
@@ -99,6 +103,23 @@ class ClassPrior:
         rows, places = known_rows(self.seen, features)
         found[rows] = self.out_of_fold[places]
         return found
+
+    def learned_from(self, graph: Graph) -> float | None:
+        """The share of labelled nodes that it is right about, if that is suspiciously large; None otherwise.
+
+        It knows a row again only if no feature has changed. People whose features have changed since look new, and the learners
+        still know their labels.
+        """
+        if graph.split is None or graph.labels is None:
+            return None
+        labels = np.array(graph.labels)
+        rows = np.concatenate([graph.split.train, graph.split.val])
+        rows = np.setdiff1d(rows[labels[rows] >= 0][:JUDGED], known_rows(self.seen, graph.features)[0])
+        if len(rows) == 0:
+            return None
+        found = self.probabilities(graph.features[rows]).argmax(axis=1) == labels[rows]
+        spread = np.sqrt(max(self.right * (1 - self.right), 1e-4) / len(rows))
+        return float(found.mean()) if found.mean() > self.right + IN_SAMPLE * spread else None
 
     def _probabilities(self, x: np.ndarray | sp.csr_array) -> np.ndarray:
         columns = folded(x, self.folding)
@@ -132,6 +153,7 @@ class ClassPrior:
             "prior.combination.spread": self.combination.spread,
             "prior.seen": self.seen,
             "prior.out_of_fold": self.out_of_fold,
+            "prior.right": np.array(self.right),
             **({} if self.folding is None else {"prior.folding": self.folding}),
             **{
                 f"prior.{word}.{name}": array
@@ -158,6 +180,7 @@ class ClassPrior:
             SoftmaxRegression(own["combination.weights"], own["combination.centre"], own["combination.spread"]),
             own["seen"],
             own["out_of_fold"],
+            float(own["right"]),
             own.get("folding"),
             MlpLearner.from_arrays(_part(own, "mlp.")) if "mlp.weight_0" in own else None,
             BoostedTrees.from_arrays(_part(own, "trees.")) if "trees.value" in own else None,
@@ -289,6 +312,7 @@ def fit_class_prior(graph: Graph, streams: Streams, objective: Objective = USUAL
         root.double().numpy() @ kernel.weights,
         combination,
         *_known(row_digests(graph.features)[labelled], probabilities[labelled]),
+        float((probabilities[labelled].argmax(axis=1) == labels[labelled]).mean()),
         folding,
         mlp,
         trees,
