@@ -989,9 +989,9 @@ class Model:
         if share is not None:
             warnings.warn(
                 f"class probabilities from features are right about {share:.0%} of the labelled nodes of {graph.name!r}, and "
-                f"were about {prior.right:.0%} of those they were fitted on: the model seems to have learned from the same nodes with "
-                "other features, and will trust its features too much; fit a model on this graph (caribou train), or extend the "
-                "run by its new nodes (caribou extend)",
+                f"were about {prior.right:.0%} of those they were fitted on: the model seems to have learned from the same "
+                "nodes with other features, and will trust its features too much; fit a model on this graph (caribou train), "
+                "or extend the run by its new nodes (caribou extend)",
                 stacklevel=3,
             )
 
