@@ -11,7 +11,20 @@
     });
     document.querySelectorAll(".md-code__nav").forEach((nav, k) => label(nav, `Code block ${k + 1}`));
   }
+  /** The button of the menu is a label, which keys pass by. */
+  function menuByKeys() {
+    const menu = document.querySelector("label.md-header__button[for=__drawer]"), toggle = document.getElementById("__drawer");
+    if (menu === null || toggle === null) return;
+    for (const [name, value] of Object.entries({ tabindex: "0", role: "button", "aria-label": "Menu" })) menu.setAttribute(name, value);
+    menu.addEventListener("keydown", (event) => {
+      if (event.key !== " ") return; // the theme itself sees to Enter
+      event.preventDefault();
+      toggle.click();
+    });
+    addEventListener("keydown", (event) => event.key === "Escape" && toggle.checked && toggle.click());
+  }
   addEventListener("DOMContentLoaded", () => {
+    menuByKeys();
     new MutationObserver(mend).observe(document.body, { childList: true, subtree: true });
     mend();
   });
