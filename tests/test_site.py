@@ -166,7 +166,7 @@ def test_a_wide_table_scrolls_by_keys_on_a_phone(site: Path, look: Callable[[Pat
 @pytest.mark.slow
 @needs_browser
 @needs_axe
-@pytest.mark.parametrize("name", ["index", "gallery", "scale"])
+@pytest.mark.parametrize("name", ["index", "gallery", "training", "scale"])
 def test_pages_can_be_read_by_everybody(name: str, site: Path, look: Callable[[Path], Tab]) -> None:
     tab = look(site / f"{name}.html")
     for scheme in ("default", "slate"):
