@@ -18,8 +18,8 @@ from browser_support import WIDTHS, Tab, needs_axe, needs_browser, open_browser
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 SOURCES = ("docs", "scripts/hooks", "src/caribou/pages", "mkdocs.yml")
-LOOKED_AT = ["index", "gallery", "privacy", "reproduction", "planner", "certificates"]
-"""The first page, pictures, formulas, wide tables, and two pages with frames."""
+LOOKED_AT = ["index", "gallery", "privacy", "reproduction", "training", "scale", "planner", "certificates"]
+"""The first page, pictures, formulas, wide tables, tables of sentences, and two pages with frames."""
 
 
 def hook(name: str) -> ModuleType:
@@ -166,7 +166,7 @@ def test_a_wide_table_scrolls_by_keys_on_a_phone(site: Path, look: Callable[[Pat
 @pytest.mark.slow
 @needs_browser
 @needs_axe
-@pytest.mark.parametrize("name", ["index", "gallery"])
+@pytest.mark.parametrize("name", ["index", "gallery", "training", "scale"])
 def test_pages_can_be_read_by_everybody(name: str, site: Path, look: Callable[[Path], Tab]) -> None:
     tab = look(site / f"{name}.html")
     for scheme in ("default", "slate"):
@@ -174,6 +174,31 @@ def test_pages_can_be_read_by_everybody(name: str, site: Path, look: Callable[[P
         for width in (WIDTHS[0], WIDTHS[-1]):
             tab.resize(width)
             assert (scheme, width, tab.violations()) == (scheme, width, [])
+
+
+@pytest.mark.slow
+@needs_browser
+def test_keys_see_where_they_are_and_open_the_menu_of_a_phone(site: Path, look: Callable[[Path], Tab]) -> None:
+    tab = look(site / "index.html")
+    tab.resize(WIDTHS[0])
+    for _ in range(12):  # the theme itself would lead them into the closed menu, beside the screen
+        tab.press("Tab", 9)
+        assert tab.run("document.activeElement.getBoundingClientRect().right > 0"), tab.run(
+            "document.activeElement.outerHTML"
+        )
+    tab.run("document.querySelector('.md-header [for=__drawer]').focus()")
+    assert tab.run("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+    for key, code, opened in (("Enter", 13, True), ("Escape", 27, False), (" ", 32, True)):
+        tab.press(key, code)
+        assert tab.run("document.getElementById('__drawer').checked") is opened, key
+
+
+def test_flags_names_and_percentages_stay_on_a_line() -> None:
+    phone = hook("phone")
+    page = "<p>0.1 % of x-y <code>mlp-dp --out run/a-b.csv</code></p><td>%s</td><td>no</td>"
+    whole = '<code><span class="whole">mlp-dp</span> <span class="whole">--out</span> run/a-b.csv</code>'
+    made = phone.on_page_content(page.replace("%s", "word " * 20))
+    assert made == f'<p>0.1\xa0% of x-y {whole}</p><td class="sentence">{"word " * 20}</td><td>no</td>'
 
 
 @pytest.mark.slow

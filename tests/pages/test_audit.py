@@ -128,8 +128,12 @@ def test_every_verdict_is_explained_and_no_other_word(violated: Outcome) -> None
         INCONCLUSIVE: ("too thin", "warn"),
     }
     for word, (sentence, look) in explained.items():
-        text = audit_page(replace(violated, verdict=replace(violated.verdict, word=word)))
+        text = audit_page(replace(violated, verdict=replace(violated.verdict, word=word, epsilon_lower=1.0)))
         assert re.search(rf'<p class="{look}">[^<]*{sentence}', text)
+    weak = replace(violated.verdict, word=CONSISTENT, epsilon_lower=0.1)
+    assert '<p class="warn">The evidence is consistent with the claim, but says little' in audit_page(
+        replace(violated, verdict=weak)
+    )
     with pytest.raises(InputError, match="verdict must be VIOLATED, consistent or inconclusive, got 'maybe'"):
         audit_page(replace(violated, verdict=replace(violated.verdict, word="maybe")))
 

@@ -41,8 +41,19 @@ def test_a_picture_has_its_own_ids_and_the_width_of_its_place() -> None:
     assert not re.search("<title>|<desc>|<metadata>|height=", element), "the page says it in words"
 
 
+def test_lines_of_a_picture_are_as_short_as_they_can_be() -> None:
+    """A report of 29 pictures is one file of less than 1 MB."""
+    line = '<path d="M 40.1 173.96 L 264 173.9 L 264.0 16.5 L 40 16.5 z M 1 2 L 3 4.06 "/><path d="M 1 2 Q 3 4 5 6 L 7 6"/>'
+    element = inline(f"<svg>{line}</svg>", "mine")
+    assert element.endswith('<path d="M40.1 173.9H264V16.5H40zM1 2L3 4"/><path d="M 1 2 Q 3 4 5 6 L 7 6"/></svg>')
+
+
 def test_the_style_sheet_is_found_by_its_name_and_has_the_colours_of_a_page() -> None:
     with mpl.style.context(STYLE):
         assert f"#{mpl.rcParams['text.color']}".replace("##", "#") == INK
         assert f"#{mpl.rcParams['figure.facecolor']}".replace("##", "#") == GROUND
         assert mpl.rcParams["svg.fonttype"] == "none"
+        black = [
+            name for name, value in mpl.rcParams.items() if name.startswith("boxplot.") and value in ("black", "k")
+        ]
+        assert black == [], "on a dark ground nobody sees it"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import json
+import re
 import shlex
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,6 +18,7 @@ from caribou.cli.plan import _write_page
 from caribou.errors import InputError
 from caribou.methods import METHODS, method_info
 from caribou.pages import simulation
+from caribou.pages.base import whole
 from caribou.pages.planner import NOISE, SETTINGS, unit_of
 from caribou.privacy.accounting import gdp_epsilon, pure_epsilon
 from caribou.privacy.budget import Budget, PrivacyUnit
@@ -325,6 +328,27 @@ def test_the_lines_to_take_along_do_what_the_page_says(fresh: Tab, tmp_path: Pat
     assert run(*train[1:], cwd=tmp_path).returncode == 0
     settings = json.loads((tmp_path / "run" / "certificate.json").read_text())["public_parameters"]
     assert settings["hops"] == 3
+
+
+@needs_browser
+def test_no_line_breaks_inside_a_figure_or_a_flag(fresh: Tab) -> None:
+    texts = [
+        "at epsilon = 1.61, delta = 1e-5 and 1 % of 100",
+        "mu >= 0.",
+        "x = y",
+        "ε = 4",
+        "a --degree-cap 1",
+        "2026-11-18T21:27:10Z a-b",
+    ]
+    for text in texts:
+        parts = fresh.run(f"Page.whole({json.dumps(text)}).map((part) => part.textContent ?? [part])")
+        assert [part for part in parts if isinstance(part, str)] == re.findall(
+            r'"whole">([^<]*)<', html.unescape(str(whole(text)))
+        )
+    fresh.resize(WIDTHS[0])
+    torn = "[...document.querySelectorAll('.whole')].filter((e) => e.getClientRects().length > 1).map((e) => e.textContent)"
+    assert fresh.run("document.querySelectorAll('.whole').length") > 10
+    assert fresh.run(torn) == []
 
 
 @needs_browser

@@ -181,6 +181,8 @@ def test_void_and_not_private_certificates_say_so_first() -> None:
     assert free["first"].startswith("NO PRIVACY")
     assert "Everything: no noise was added." in free["unprotected"]
     for said in (void, free):
+        assert "There is no place to sign" in said["data"]
+        assert "place and date" not in said["data"]
         assert "Nothing that this page can vouch for" in said["protected"]
         assert "Verified" not in said["first"]
 
@@ -307,6 +309,9 @@ def test_the_verdict_of_an_audit_is_shown_for_this_claim_alone() -> None:
     assert said.startswith("Consistent.")
     assert "epsilon of at least 1.25, at confidence 0.95" in said
     assert parts(replace(known("votes-edp"), audit=audit(verdict="VIOLATED")))["audit"].startswith("Violated.")
+    for little in (0.0, 0.3, "inf", None):
+        said = parts(replace(known("votes-edp"), audit=audit(epsilon_lower=little)))["audit"]
+        assert said.startswith("Consistent. Nothing contradicts the claim, but that says little")
     other = audit(claimed={"epsilon": 8.0, "delta": 1e-5, "unit": "edge"})
     assert "about another claim" in parts(replace(known("votes-edp"), audit=other))["audit"]
     with pytest.raises(InputError, match=r"audit must be the audit\.json"):
@@ -352,6 +357,22 @@ def tab(request: pytest.FixtureRequest, look: Callable[[Path], Tab], pages: dict
 
 
 NAMES = ["edge", "node", "forged", "ledger"]
+
+
+@needs_browser
+@pytest.mark.parametrize("tab", ["edge"], indirect=True)
+def test_paper_has_the_assumptions_and_no_documents_for_machines(tab: Tab) -> None:
+    tab.run("document.querySelectorAll('details').forEach((fold) => { fold.open = false; })")
+    heights = (
+        "[...document.querySelectorAll('section > details')].map((e) => [e.firstChild.textContent, e.offsetHeight])"
+    )
+    closed = dict(tab.run(heights))
+    tab.browser.send("Emulation.setEmulatedMedia", tab.session, media="print")
+    paper = dict(tab.run(heights))
+    machines = {"The certificate in JSON", "The JSON Schema of certificates"}
+    assert machines < {name for name, height in paper.items() if height == 0}
+    assumptions = next(name for name in paper if "assumptions" in name)
+    assert closed[assumptions] < 80 < 200 < paper[assumptions]
 
 
 @needs_browser

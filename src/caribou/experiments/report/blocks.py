@@ -176,17 +176,17 @@ def _csv(lines: Iterable[Sequence[Any]]) -> str:
 
 def _html_entry(entry: Entry, note: str, notes: dict[str, int] | None) -> str:
     paper = f"<small>{PAPER} {escape(entry.paper)}</small>" if entry.paper else ""
-    # thousands of entries stand on one page: the shortest elements keep it below 1 MB
+    # thousands of entries stand on one page: the shortest elements, and no end tag where HTML needs none, keep it below 1 MB
     kind = ELEMENTS[entry.mark] if entry.mark else "i" if entry.text == NOT_RUN else ""
     text = f"<{kind}>{escape(entry.text)}</{kind}>" if kind else escape(entry.text)
     title = ""
     if entry.title and notes is None:
         title = f' title="{escape(entry.title)}"'
     elif entry.title and notes is not None:
-        title = f' data-n="{notes.setdefault(entry.title, len(notes))}"'
+        title = f" data-n={notes.setdefault(entry.title, len(notes))}"
     title += ' class="words"' if entry.value is None and len(entry.text) > LONG else ""
     few = f' <small class="few">({escape(note)})</small>' if note else ""
-    return f"<td{title}>{text}{few}{paper}</td>"
+    return f"<td{title}>{text}{few}{paper}"
 
 
 _LATEX = {
