@@ -157,6 +157,10 @@ def test_ids_words_and_queries_on_an_engine(files: Path) -> None:
         (("caribou-edp", "{tables}", "--address", "auto"), "address must go with the engine ray, got local"),
         (("votes-edp", "{tables}", "--memory", "4GB"), "memory must go with the engine outofcore, got local"),
         (("votes-edp", "{tables}", "--workers", "0"), "workers must be"),
+        (
+            ("mlp", "{tables}", "--engine", "outofcore", "--workers", "2"),
+            "workers must go with the engine local or ray",
+        ),
         (("votes-edp", "{tables}", "--encoding", "latin-1"), "encoding must be UTF-8 where tables are read in pieces"),
         (("votes-edp", "{tables}", "--column", "source=a"), "source column 'a' is missing, found 'source', 'target'"),
         (("votes-edp", "{tables}", "--ignore", "z"), "rules must name columns of the table, got 'z' (--ignore)"),

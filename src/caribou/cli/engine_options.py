@@ -158,6 +158,11 @@ class EngineSource:
 
         engine = self.engine.engine or "local"
         method_info(self.method).check_engine(self.method, engine)
+        if engine == "outofcore" and self.engine.workers is not None:
+            raise InputError(
+                f"workers must go with the engine local or ray, got outofcore with {self.engine.workers} (--workers): it works "
+                "on one block at a time"
+            )
         memory = None if self.engine.memory is None else parse_size(self.engine.memory)
         edges, nodes = self._sources(memory)
         titles = column_titles(self.options.files.column or ())

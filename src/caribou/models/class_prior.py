@@ -114,7 +114,8 @@ class ClassPrior:
             return None
         labels = np.array(graph.labels)
         rows = np.concatenate([graph.split.train, graph.split.val])
-        rows = np.setdiff1d(rows[labels[rows] >= 0][:JUDGED], known_rows(self.seen, graph.features)[0])
+        rows = rows[labels[rows] >= 0][:JUDGED]
+        rows = np.delete(rows, known_rows(self.seen, graph.features[rows])[0])
         if len(rows) == 0:
             return None
         found = self.probabilities(graph.features[rows]).argmax(axis=1) == labels[rows]
