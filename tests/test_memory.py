@@ -65,7 +65,11 @@ def votes() -> object:
     ("start", "needed", "words"),
     [
         (sums, 8 * 100 * 5 * 7, "2 noisy sums of 100 nodes with 5 columns"),
-        (classifier, 4 * 100 * (5 + 3 + 2 * 3 * 16), "classifier of 100 nodes with 2 inputs and hidden = 16"),
+        (
+            classifier,
+            4 * (10 * (8 + 5 * 32) + 100 * 4 * 32) + 8 * 100 * 8,
+            "classifier of 100 nodes with 2 inputs and hidden = 16",
+        ),
         (votes, 8 * 100 * 4 * (12 + 8), "answers of up to 4 rounds to 100 nodes in 4 classes"),
         (lambda: check_size(GRAPH), 8 * 6 * 100 * 4, "weights of dpdgc, a row for each of 100 nodes and 4 classes"),
         (lambda: unit_rows(GRAPH), 8 * 6 * 100 * 8, "messages of 100 nodes with all 8 features"),

@@ -194,5 +194,5 @@ def require_classifier_memory(nodes: int, fitted: int, columns: Sequence[int], h
         columns
     )
     require_memory(
-        needed, f"the classifier of {nodes:,} nodes with {len(columns)} inputs, hidden = {hidden} and {fitted:,} labels"
+        needed, f"the classifier of {nodes:,} nodes with {len(columns)} inputs and hidden = {hidden}, {fitted:,} labels"
     )

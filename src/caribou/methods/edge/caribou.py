@@ -196,6 +196,8 @@ class Caribou:
     def require_memory_for(self, sizes: Sizes) -> None:
         """Refuse what does not fit into memory, wherever the edges lie: states, votes and the classification module."""
         n, d = sizes.nodes, self._columns(sizes)
+        if self.messages == "features":
+            _require_rows_memory(n, d)
         arrays = STATES + (self.layer == "attention")  # its weights come from public rows
         require_memory(arrays * DOUBLE * n * d, f"states of {n:,} nodes with {d:,} columns and their noise")
         if self._classifier == "mlp":
@@ -446,7 +448,10 @@ def state_columns(state: np.ndarray, calibrated: CalibratedPropagation) -> np.nd
 def unit_rows(graph: Graph) -> np.ndarray:
     """Dense features with rows of length 1 (or 0)."""
     x = graph.features
-    n, d = x.shape
-    require_memory(6 * DOUBLE * n * d, f"messages of {n:,} nodes with all {d:,} features")
+    _require_rows_memory(*x.shape)
     dense = np.asarray(x.todense() if sp.issparse(x) else x, dtype=np.float64)
     return unit_length(dense)
+
+
+def _require_rows_memory(nodes: int, columns: int) -> None:
+    require_memory(6 * DOUBLE * nodes * columns, f"messages of {nodes:,} nodes with all {columns:,} features")
