@@ -240,8 +240,9 @@ def test_what_needs_more_than_the_memory_is_refused_before_anything_is_charged(f
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"messages": "features"}, "states of 2,100 nodes with 12 columns and their noise must fit into memory"),
-        ({"classifier_hidden": 10**6}, "the classifier of 2,100 nodes with 2 inputs, hidden = 1000000"),
+        ({"messages": "features"}, "messages of 2,100 nodes with all 12 features must fit into memory"),
+        ({}, "states of 2,100 nodes with 16 columns and their noise must fit into memory"),
+        ({"classifier_hidden": 10**6}, "the classifier of 2,100 nodes with 2 inputs and hidden = 1000000"),
         ({"messages": "labels", "votes": 0.5}, "the answers of up to"),
     ],
 )
