@@ -37,7 +37,7 @@ def test_it_learns_words_out_of_fold_and_is_the_same_from_arrays() -> None:
     labels = rng.integers(3, size=600)
     x = words(labels, rng)
     hidden = np.where(np.arange(600) < 400, labels, -1)
-    learner, scores = fit_nearest_rows(x, rng.permutation(400), hidden, 3)
+    learner, scores = fit_nearest_rows(x.__getitem__, 600, rng.permutation(400), hidden, 3)
     assert (scores.argmax(axis=1) == labels)[400:].mean() > 0.9
     assert (scores.argmax(axis=1) == labels)[:400].mean() > 0.9
     assert np.allclose(NearestRows.from_arrays(learner.to_arrays()).scores(x[400:]), scores[400:])
@@ -46,7 +46,7 @@ def test_it_learns_words_out_of_fold_and_is_the_same_from_arrays() -> None:
 def test_labelled_rows_do_not_know_their_labels() -> None:
     rng = np.random.default_rng(2)
     x, noise = words(rng.integers(3, size=900), rng), rng.integers(2, size=900)
-    learner, scores = fit_nearest_rows(x, rng.permutation(900), noise, 2)
+    learner, scores = fit_nearest_rows(x.__getitem__, 900, rng.permutation(900), noise, 2)
     assert abs((scores.argmax(axis=1) == noise).mean() - 0.5) < 0.06
     assert (learner.scores(x).argmax(axis=1) == noise[np.arange(900)]).mean() > 0.9, (
         "the labels can be seen without folds"

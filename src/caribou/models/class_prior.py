@@ -31,7 +31,7 @@ from caribou.models.encoder import kept_priors
 from caribou.models.mlp_learner import MlpLearner, fit_mlp_learner
 from caribou.models.nearest_rows import NearestRows, fit_nearest_rows
 from caribou.models.objective import USUAL, Objective
-from caribou.models.public_rows import PublicRows, as_dense
+from caribou.models.public_rows import PublicRows, as_dense, csr_from_arrays, csr_to_arrays
 from caribou.models.ridge import BLOCK, FOLDS, blocks, fit_ridge
 from caribou.models.softmax_regression import SoftmaxRegression, fit_by_parts, fit_softmax_regression
 from caribou.models.threads import one_thread
@@ -139,16 +139,12 @@ class ClassPrior:
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """Named arrays, for a saved model."""
-        landmarks = sp.csr_array(self.landmarks)
         learners = {"mlp": self.mlp, "trees": self.trees, "net": self.net, "nearest": self.nearest}
         return {
             **self.rows.to_arrays(),
             "prior.linear": self.linear,
             "prior.kernel": self.kernel,
-            "prior.landmarks.data": landmarks.data,
-            "prior.landmarks.indices": landmarks.indices,
-            "prior.landmarks.indptr": landmarks.indptr,
-            "prior.landmarks.shape": np.array(landmarks.shape),
+            **csr_to_arrays("prior.landmarks", self.landmarks),
             "prior.combination.weights": self.combination.weights,
             "prior.combination.centre": self.combination.centre,
             "prior.combination.spread": self.combination.spread,
@@ -168,10 +164,7 @@ class ClassPrior:
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> ClassPrior:
         """The inverse of `to_arrays`."""
         own = {name.removeprefix("prior."): array for name, array in arrays.items() if name.startswith("prior.")}
-        landmarks: Any = sp.csr_array(
-            (own["landmarks.data"], own["landmarks.indices"], own["landmarks.indptr"]),
-            shape=tuple(own["landmarks.shape"].tolist()),
-        )
+        landmarks = csr_from_arrays("landmarks", own)
         rows = PublicRows.from_arrays(arrays)
         return cls(
             rows,
@@ -296,7 +289,7 @@ def fit_class_prior(graph: Graph, streams: Streams, objective: Objective = USUAL
         net, found = fit_component_learner(z, directions, labelled, labels, C, rng, by_class)
         parts.append(found)
     if rows.weights is not None and len(labelled) <= COMPARED:
-        nearest, found = fit_nearest_rows(sp.csr_array(rows(graph.features)), labelled, labels, C)
+        nearest, found = fit_nearest_rows(some, n, labelled, labels, C)
         parts.append(found)
     scores = np.hstack(parts)
     used = labelled[: COMBINED if mlp is None else COMBINED_TALL]

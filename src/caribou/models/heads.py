@@ -9,6 +9,7 @@ from typing import Protocol
 
 import numpy as np
 from scipy.optimize import minimize
+from scipy.special import log_softmax
 
 from caribou.errors import InputError
 from caribou.models.objective import USUAL, Objective
@@ -262,7 +263,7 @@ def cross_entropies(scores: np.ndarray, labels: np.ndarray) -> np.ndarray:
     >>> cross_entropies(np.zeros((1, 4)), np.array([2])).round(4).tolist()            # log 4
     [1.3863]
     """
-    losses: np.ndarray = -_log_softmax(scores)[np.arange(len(labels)), labels]
+    losses: np.ndarray = -log_softmax(scores, axis=1)[np.arange(len(labels)), labels]
     return losses
 
 
@@ -352,19 +353,12 @@ def _fitted(
     begin[: len(start)] = start
 
     def loss(theta: np.ndarray) -> tuple[float, np.ndarray]:
-        logs = _log_softmax(terms.scores(theta))
+        logs = log_softmax(terms.scores(theta), axis=1)
         away = theta - begin
         value = -(weights @ (targets * logs).sum(axis=1)) + penalties @ away**2 / 2
         return float(value), terms.gradient(weights[:, None] * (np.exp(logs) - targets)) + penalties * away
 
     return _minimise(loss, begin)
-
-
-def _log_softmax(scores: np.ndarray) -> np.ndarray:
-    """[n, C] -> [n, C]"""
-    away = scores - scores.max(axis=1, keepdims=True)
-    found: np.ndarray = away - np.log(np.exp(away).sum(axis=1, keepdims=True))
-    return found
 
 
 @one_thread()

@@ -5,14 +5,14 @@ Regressions weigh words; this compares whole rows.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import scipy.sparse as sp
 
 from caribou.models.cross_fitting import by_class
-from caribou.models.public_rows import as_dense
+from caribou.models.public_rows import as_dense, csr_from_arrays, csr_to_arrays
 from caribou.models.ridge import blocks
 
 NEAREST = 20
@@ -20,6 +20,8 @@ SHARPNESS = 12.0
 PRIOR_WEIGHT = 10.0
 """How much the class shares weigh beside the nearest rows."""
 FOLDS = 8
+PART = 1024
+"""Rows that are compared together: a cosine with each labelled row, and its place, are in memory for each."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +49,8 @@ class NearestRows:
         indicators = np.eye(self.classes)[self.labels]
         shares, nearest = indicators.mean(axis=0), min(NEAREST, len(self.labels))
         found = np.empty((x.shape[0], self.classes))
-        for part in blocks(np.arange(x.shape[0])):
+        for first in range(0, x.shape[0], PART):
+            part = slice(first, first + PART)
             cosines = as_dense(x[part] @ self.rows.T)
             cosines[fold[part, None] == folds] = 0
             chosen = np.argpartition(-cosines, nearest - 1, axis=1)[:, :nearest]
@@ -58,37 +61,29 @@ class NearestRows:
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """Named arrays, for a saved model."""
-        return {
-            "data": self.rows.data,
-            "indices": self.rows.indices,
-            "indptr": self.rows.indptr,
-            "shape": np.array(self.rows.shape),
-            "labels": self.labels,
-            "classes": np.array(self.classes),
-        }
+        return {**csr_to_arrays("rows", self.rows), "labels": self.labels, "classes": np.array(self.classes)}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> NearestRows:
         """The inverse of `to_arrays`."""
-        rows = sp.csr_array(
-            (arrays["data"], arrays["indices"], arrays["indptr"]), shape=tuple(arrays["shape"].tolist())
-        )
-        return cls(rows, np.array(arrays["labels"]), int(arrays["classes"]))
+        return cls(csr_from_arrays("rows", arrays), np.array(arrays["labels"]), int(arrays["classes"]))
 
 
 def fit_nearest_rows(
-    x: sp.csr_array, train: np.ndarray, labels: np.ndarray, classes: int
+    read: Callable[[np.ndarray], sp.csr_array], count: int, train: np.ndarray, labels: np.ndarray, classes: int
 ) -> tuple[NearestRows, np.ndarray]:
     """The learner, and the scores of all rows, [n, C]; labelled rows do not see those of their own fold.
 
     Args:
-        x: [n, d], rows of length 1.
+        read: numbers of rows, [m] -> [m, d], of length 1.
+        count: n, how many rows there are.
         train: [m], numbers of the labelled rows, in random order.
         labels: [n]; only those of ``train`` are read.
         classes: C.
     """
-    fold = np.full(x.shape[0], -1)
+    fold = np.full(count, -1)
     ordered = by_class(train, labels)
     fold[ordered] = np.arange(len(ordered)) % FOLDS
-    learner = NearestRows(sp.csr_array(x[ordered]), labels[ordered], classes)
-    return learner, learner.scores_without(x, fold, fold[ordered])
+    learner = NearestRows(read(ordered), labels[ordered], classes)
+    parts = blocks(np.arange(count))
+    return learner, np.concatenate([learner.scores_without(read(part), fold[part], fold[ordered]) for part in parts])

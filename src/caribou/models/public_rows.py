@@ -120,3 +120,20 @@ def _column_sums(parts: Iterator[np.ndarray]) -> np.ndarray:
     for rows in parts:
         total = np.concatenate([total[None], rows]).sum(axis=0)
     return np.asarray(total)
+
+
+def csr_to_arrays(name: str, rows: Any) -> dict[str, np.ndarray]:
+    """Rows, dense or sparse, as named arrays for a saved model; `csr_from_arrays` is the inverse."""
+    found = sp.csr_array(rows)
+    parts = {"data": found.data, "indices": found.indices, "indptr": found.indptr, "shape": np.array(found.shape)}
+    return {f"{name}.{part}": array for part, array in parts.items()}
+
+
+def csr_from_arrays(name: str, arrays: Mapping[str, np.ndarray]) -> sp.csr_array:
+    """Sparse rows from named arrays.
+
+    >>> csr_from_arrays("x", csr_to_arrays("x", np.eye(2))).toarray().tolist()
+    [[1.0, 0.0], [0.0, 1.0]]
+    """
+    data, indices, indptr, shape = (arrays[f"{name}.{part}"] for part in ("data", "indices", "indptr", "shape"))
+    return sp.csr_array((data, indices, indptr), shape=tuple(shape.tolist()))
