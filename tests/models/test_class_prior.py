@@ -221,3 +221,23 @@ def test_a_graph_without_a_node_has_an_even_row_and_keeps_its_split() -> None:
     assert smaller.prior[5].tolist() == [0.25] * 4
     assert smaller.prior[4].tolist() == own[4].tolist()
     assert isinstance(smaller.split, Split)
+
+
+@pytest.mark.parametrize("classes", [2, 5])
+def test_a_graph_without_columns_has_the_class_shares(classes: int) -> None:
+    labels = np.random.default_rng(0).integers(classes, size=1500)
+    graph = table(np.empty((1500, 0)), labels)
+    _, probabilities = fit_class_prior(graph, Streams(0))
+    assert probabilities == pytest.approx(np.tile(np.bincount(labels) / 1500, (1500, 1)), abs=0.1)
+
+
+def test_a_label_of_each_class_is_enough_to_fit_words() -> None:
+    """Three labelled rows of 2,000 words: all but three eigenvalues of their Gram matrix are 0."""
+    rng = np.random.default_rng(0)
+    labels = rng.integers(3, size=500)
+    words = sp.csr_array(rng.random((500, 2000)) < 0.02, dtype=float)
+    train = [int(np.flatnonzero(labels == k)[0]) for k in range(3)]
+    split = Split(train, [], np.setdiff1d(np.arange(500), train))
+    graph = Graph.from_edges(words, np.empty((2, 0), int), labels).with_split(split)
+    probabilities = fit_class_prior(graph, Streams(0))[1]
+    assert probabilities.sum(axis=1) == pytest.approx(1)

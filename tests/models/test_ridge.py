@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from caribou.models import ridge
-from caribou.models.ridge import FOLDS, PENALTIES, fit_ridge
+from caribou.models.ridge import FOLDS, PENALTIES, fit_ridge, spectrum
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((90, 6)).astype(np.float32)
@@ -59,3 +59,20 @@ def test_a_row_s_own_label_does_not_reach_its_score() -> None:
     assert len(np.unique(scores.round(9))) <= FOLDS
     centred = [labels[k::FOLDS].mean() for k in range(FOLDS)]
     assert abs(np.corrcoef(scores, labels)[0, 1]) <= np.std(centred) / labels.std() + 1e-6
+
+
+def test_a_gram_matrix_of_any_rank_has_a_spectrum(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few rows of many columns: hundreds of eigenvalues are 0, and divide and conquer in single precision may give up."""
+
+    def gives_up(_: torch.Tensor) -> None:
+        raise torch.linalg.LinAlgError("failed to converge")
+
+    phi = torch.from_numpy(np.repeat(RNG.standard_normal((4, 60)), 3, axis=0))
+    gram = phi.T @ phi
+    for patched in (False, True):
+        if patched:
+            monkeypatch.setattr(torch.linalg, "eigh", gives_up)
+        values, vectors = spectrum(gram)
+        assert torch.all(values.diff() >= 0)
+        assert torch.allclose(vectors @ torch.diag(values) @ vectors.T, gram.float(), atol=1e-3)
+        assert int((values > 1e-2).sum()) == 4

@@ -279,16 +279,16 @@ def fit_class_prior(graph: Graph, streams: Streams, objective: Objective = USUAL
     if tall:
         mlp, found = fit_mlp_learner(lambda numbers: unit_columns(some(numbers)), n, labelled, labels, C, rng, by_class)
         parts.append(found)
-    growth = None if tall else _growth(rows, labels[labelled], C)
+    growth = None if tall or d == 0 else _growth(rows, labels[labelled], C)
     if growth is not None:
         trees, found = fit_boosted_trees(some, n, labelled, labels, C, rng, by_class, growth=growth)
         parts.append(found)
-    if rows.quantiles is None and not tall:
+    if rows.quantiles is None and not tall and d > 0:
         directions = np.ascontiguousarray(linear.directions[:, :COMPONENTS])
         z = torch.cat([components(folded(some(part), folding), directions) for part in blocks(np.arange(n))])
         net, found = fit_component_learner(z, directions, labelled, labels, C, rng, by_class)
         parts.append(found)
-    if rows.weights is not None and len(labelled) <= COMPARED:
+    if rows.weights is not None and d > 0 and len(labelled) <= COMPARED:
         nearest, found = fit_nearest_rows(some, n, labelled, labels, C)
         parts.append(found)
     scores = np.hstack(parts)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import scipy.linalg
 import torch
 from torch import Tensor
 
@@ -77,7 +78,7 @@ def fit_ridge(
     folds = [train[k::FOLDS] for k in range(FOLDS)]
     parts = [_moments(columns, fold, targets) for fold in folds]
     gram, moments = (sum(part, start=torch.zeros(1)) for part in zip(*parts, strict=True))
-    values, vectors = torch.linalg.eigh(gram.float())  # half the time; penalties are far above its error
+    values, vectors = spectrum(gram)
     penalty = _best_penalty(columns, train[:JUDGED], targets, values, vectors, moments, penalties)
     weights = _solved(gram, moments, penalty)
     scores = np.empty((count, classes))
@@ -88,6 +89,24 @@ def fit_ridge(
         for rows in blocks(fold):
             scores[rows] = columns(rows) @ others
     return RidgeFit(weights.numpy(), penalty, scores, np.ascontiguousarray(vectors.flip(1).numpy()))
+
+
+def spectrum(gram: Tensor) -> tuple[Tensor, Tensor]:
+    """Eigenvalues, ascending, and eigenvectors of a Gram matrix of any rank. [D, D] -> [D], [D, D], float32.
+
+    Divide and conquer in single precision takes half the time, and penalties are far above its error. With few rows
+    hundreds of eigenvalues are 0 but for rounding, and it may not converge; QR iterations in double precision do.
+    """
+    single = gram.float()
+    try:
+        values, vectors = torch.linalg.eigh(single)
+        if torch.isfinite(values).all() and torch.isfinite(vectors).all():
+            return values, vectors
+    except torch.linalg.LinAlgError:
+        pass
+    exact = scipy.linalg.eigh(gram.double().numpy(), driver="ev")
+    values, vectors = (torch.from_numpy(part).float() for part in exact)
+    return values, vectors
 
 
 def _moments(columns: Columns, rows: np.ndarray, targets: Tensor) -> tuple[Tensor, Tensor]:
