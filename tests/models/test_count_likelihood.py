@@ -195,3 +195,34 @@ def test_class_evidence_is_relative_to_the_best_class_and_bounded() -> None:
     assert np.allclose(evidence[1:], (total - total.max(axis=1, keepdims=True))[1:])
     assert evidence.max(axis=1).tolist() == [0, 0, 0, 0]
     assert evidence[0, 1] == -60
+
+
+def test_a_class_without_labelled_nodes_changes_no_other_rate() -> None:
+    """Nobody of it sends or receives, so it tells nothing: the rates of the others are those without it."""
+    rng = np.random.default_rng(0)
+    labels, cal = np.repeat([0, 1, 2], 40), np.arange(120)
+    true = np.array([[4.0, 0.3, 1.0], [0.3, 3.0, 0.2], [1.0, 0.2, 5.0]])
+    exposure = np.full((120, 3), 0.5)
+    counts = rng.poisson(true[labels] * exposure) + rng.normal(0, 0.5, (120, 3))
+    shares, mean = np.full(3, 1 / 3), (5.0, 0.01)
+    plain = vote_rates(counts, cal, labels, exposure, shares, mean)
+    noise = rng.normal(0, 0.5, (120, 1))
+    more = vote_rates(
+        np.hstack([counts, noise]),
+        cal,
+        labels,
+        np.hstack([exposure, np.zeros((120, 1))]),
+        np.append(shares, 1e-6),
+        mean,
+    )
+    assert more[:3, :3] == pytest.approx(plain, rel=1e-3)
+
+
+def test_a_class_with_one_receiver_is_not_taken_at_its_word() -> None:
+    """One node of class 1 that happens to hear three votes of class 0: its rate stays near that of the other classes."""
+    rng = np.random.default_rng(0)
+    labels = np.concatenate([np.zeros(100, int), [1]])
+    counts = np.column_stack([rng.poisson(1.0, 101), rng.poisson(1.0, 101)]).astype(float)
+    counts[100] = (3, 0)
+    rates = vote_rates(counts, np.arange(101), labels, np.ones((101, 2)), np.array([0.99, 0.01]), (2.0, 0.01))
+    assert rates[1, 0] < 3

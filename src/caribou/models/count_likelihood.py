@@ -21,6 +21,8 @@ LARGEST = 300
 """Larger counts are scaled down to this; they decide the class anyway."""
 SHAPE = 3.0
 """Shape of the negative binomial alternative to the Poisson distribution."""
+USUAL_RECEIVERS = 2.0
+"""How many receivers of a class the scatter of all receivers stands for, beside its own."""
 EM_STEPS = 25
 PART = 1 << 17
 """Rows whose likelihoods are computed together: [n, C, T] numbers are held once, and copies are of so many rows."""
@@ -51,22 +53,26 @@ def vote_rates(
         mean_total: the observed mean number of votes of an unlabelled node, and its variance (needs no label).
     """
     C = counts.shape[1]
-    observed, variance = np.zeros((C, C)), np.full((C, C), 1e6)
+    observed, variance = np.zeros((C, C)), np.full((C, C), np.inf)
+    everybody = counts[calibration].var(axis=0)
     for k in range(C):
         rows = labels[calibration] == k
-        if not rows.any():
-            continue
         votes, seen = counts[calibration[rows]], exposure[rows].sum(axis=0)
-        observed[k] = votes.sum(axis=0) / np.maximum(seen, 1e-9)
-        spread = votes.var(axis=0) if len(votes) > 1 else counts[calibration].var(axis=0)
-        variance[k] = np.maximum(len(votes) * spread, 1e-3) / np.maximum(seen, 1e-9) ** 2
+        asked = seen > 0  # nobody of a class without senders could have voted, whoever received
+        # few receivers of a class may agree by chance, which is no proof that all do
+        spread = ((votes - votes.mean(axis=0)) ** 2).sum(axis=0) if len(votes) else 0.0
+        spread = (spread + USUAL_RECEIVERS * everybody) / (len(votes) + USUAL_RECEIVERS)
+        observed[k, asked] = votes.sum(axis=0)[asked] / seen[asked]
+        variance[k, asked] = np.maximum(len(votes) * spread, 1e-3)[asked] / seen[asked] ** 2
     pooled = _pooled(observed, variance, shares, mean_total)
     diagonal = np.eye(C, dtype=bool)
     B = pooled.copy()
     for part in (diagonal, ~diagonal):
+        part = part & np.isfinite(variance)
         if part.any():
             gap = (observed - pooled)[part]
-            t2 = max(0.0, float(np.mean(gap**2 - variance[part])))
+            weight = 1 / variance[part] ** 2
+            t2 = max(0.0, float((weight * (gap**2 - variance[part])).sum() / weight.sum()))
             B[part] += t2 / (t2 + variance[part]) * gap
     floor = 0.01 * max(float(pooled.sum(axis=1).mean()), 1e-3) * shares
     return np.maximum(B, floor[None, :])

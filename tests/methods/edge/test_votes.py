@@ -167,3 +167,10 @@ def test_long_range_chains() -> None:
     fitted = methods.fit(VotesEdge(), graph, cb.Budget(16.0), Streams(0), NoiseSource.secure())
     assert accuracy(fitted, graph) >= 0.97
     assert len(transcript(fitted)) > 4
+
+
+def test_a_class_that_no_labelled_node_has_costs_no_accuracy() -> None:
+    """As many published files declare one. Rates of the other classes must not follow the noise of its counts."""
+    empty = replace(GRAPH, num_classes=GRAPH.num_classes + 1, class_names=None)
+    for seed in range(6):
+        assert accuracy(fit(VotesEdge(), 4.0, empty, noise_seed=seed), empty) > 0.9
