@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import pickle
 from collections.abc import Callable
 from fractions import Fraction
 
@@ -12,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from caribou import _validate as v
-from caribou.errors import CertificateError, InputError
+from caribou.errors import CertificateError, InputError, broken_rule
 from caribou.privacy.budget import PrivacyUnit
 
 RULES: dict[Callable[..., float], tuple[str, Callable[[float], bool]]] = {
@@ -38,31 +39,33 @@ def test_exactly_the_numbers_of_the_rule_pass(check: Callable[..., float], x: fl
         return
     with pytest.raises(InputError) as refused:
         check(field=x)
-    assert str(refused.value) == f"field must be {rule}, got {x!r}"
+    assert (refused.value.field, refused.value.rule) == ("field", f"be {rule}")
+    assert refused.value.value is x
 
 
 @pytest.mark.parametrize("check", RULES, ids=lambda check: check.__name__)
 def test_what_is_no_number_is_refused_by_name(check: Callable[..., float]) -> None:
-    rule, _ = RULES[check]
     for bad in (True, None, "0.5", [0.5]):
         with pytest.raises(InputError) as refused:
             check(delta=bad)
-        assert str(refused.value) == f"delta must be {rule}, got {bad!r}"
-    with pytest.raises(InputError, match="got int"):  # too large for a float: shown by its type
+        assert (refused.value.field, refused.value.value) == ("delta", bad)
+    with pytest.raises(InputError) as refused:  # too large for a float: shown by its type
         check(delta=10**400)
+    assert refused.value.value == "int"
     assert check(delta=np.float32(0.5)) == check(delta=Fraction(1, 2)) == 0.5
 
 
 def test_whole_numbers() -> None:
     assert v.integer(at_least=1, hops=np.int64(3)) == 3
     assert type(v.integer(at_least=1, hops=np.int64(3))) is int
-    for bad in (0, -1, 1.0, True, None, "3", math.nan):
+    for bad in (0, -1, 1.0, True, None, "3"):
         with pytest.raises(InputError) as refused:
             v.integer(at_least=1, hops=bad)
-        assert str(refused.value) == f"hops must be a whole number >= 1, got {bad!r}"
+        assert (refused.value.field, refused.value.value) == ("hops", bad)
     assert v.integer(at_least=0, seed=2**53 - 1) == 2**53 - 1
-    with pytest.raises(InputError, match=r"^seed must be a whole number below 2\^53, got one of 54 bits$"):
+    with pytest.raises(InputError) as refused:
         v.integer(at_least=0, seed=2**53)
+    assert refused.value.value == "one of 54 bits"
 
 
 def test_words_and_booleans() -> None:
@@ -71,8 +74,21 @@ def test_words_and_booleans() -> None:
         v.one_of(("edge", "node"), unit="Node")
     assert v.boolean(flag=False) is False
     for bad in (0, 1, "true", None):
-        with pytest.raises(InputError, match=f"^flag must be true or false, got {bad!r}$"):
+        with pytest.raises(InputError) as refused:
             v.boolean(flag=bad)
+        assert (refused.value.field, refused.value.value) == ("flag", bad)
+
+
+WORDS = st.text(st.characters(categories=["Ll"]), min_size=1).filter(lambda word: word not in ("must", "got"))
+
+
+@given(WORDS, st.lists(WORDS, min_size=1), st.one_of(st.integers(), st.booleans(), WORDS, st.lists(WORDS)))
+def test_an_error_says_field_rule_and_value_however_it_was_made(field: str, words: list[str], value: object) -> None:
+    rule = " ".join(words)
+    made = InputError.of(field, rule, value, "say so")
+    for error in (made, InputError(str(made)), pickle.loads(pickle.dumps(made)), InputError(f"run x: {made}")):
+        assert (error.field, error.rule, error.value) == (field, rule, value)
+    assert broken_rule("the disk is full") == (None, None, None)
 
 
 def test_one_field_at_a_time() -> None:

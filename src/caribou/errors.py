@@ -1,25 +1,90 @@
 """The family of errors that a user can meet. Everything else that escapes is a bug.
 
-Each message names the field, the rule and the offending value, in one line.
+A message is one line: FIELD must RULE, got VALUE. A place may come before it (``run x: ``), and advice after it (``; ...``).
 """
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cached_property
+from typing import Any, NamedTuple, Self
+
+
+class BrokenRule(NamedTuple):
+    """What a message says: which field must keep which rule, and what was given. None where the message says nothing of it."""
+
+    field: str | None
+    rule: str | None
+    value: Any
+
+
+def broken_rule(message: str) -> BrokenRule:
+    """The parts of the sentence FIELD must RULE, got VALUE. A value that Python can read is that value, else its words.
+
+    >>> broken_rule("run month: hops must be a whole number >= 1, got -1; train again")
+    BrokenRule(field='hops', rule='be a whole number >= 1', value=-1)
+    """
+    subject, must, rest = message.partition(" must ")
+    if not must:
+        return BrokenRule(None, None, None)
+    rule, got, words = rest.partition(", got ")
+    shown = words.partition("; ")[0]
+    try:
+        value = ast.literal_eval(shown) if got else None
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        value = shown
+    return BrokenRule(subject.rpartition(": ")[2], rule, value)
 
 
 class CaribouError(Exception):
-    """Base of all errors raised on purpose.
+    """Base of all errors raised on purpose. ``field``, ``rule`` and ``value`` are what its message says.
 
     >>> from caribou.privacy.budget import Budget
     >>> try:
     ...     Budget(-1)
     ... except CaribouError as error:
     ...     print(error)
+    ...     print(error.field, error.value)
     epsilon must be a number > 0 (inf means no privacy), got -1
+    epsilon -1
     """
+
+    @classmethod
+    def of(cls, field: str, rule: str, value: Any, advice: str = "") -> Self:
+        """The error FIELD must RULE, got VALUE; ADVICE.
+
+        >>> InputError.of("hops", "be a whole number >= 1", -1)
+        InputError('hops must be a whole number >= 1, got -1')
+        """
+        error = cls(f"{field} must {rule}, got {value!r}{advice and f'; {advice}'}")
+        error._broken = BrokenRule(field, rule, value)
+        return error
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # by the message alone: a value need not be one that another process can read
+        return type(self), self.args
+
+    @cached_property
+    def _broken(self) -> BrokenRule:
+        return broken_rule(str(self))
+
+    @property
+    def field(self) -> str | None:
+        """What breaks a rule, as the caller named it."""
+        return self._broken.field
+
+    @property
+    def rule(self) -> str | None:
+        """What it must be, do or have."""
+        return self._broken.rule
+
+    @property
+    def value(self) -> Any:
+        """What was given."""
+        return self._broken.value
 
 
 class InputError(CaribouError, ValueError):

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import caribou as cb
+from caribou.cli import in_shell_words
 from cli_support import run
 
 CARIBOU = Path(sys.executable).with_name("caribou")
@@ -86,3 +87,23 @@ def test_the_installed_command_survives_a_closed_pipe() -> None:
     )
     assert piped.stdout == "{"
     assert "Traceback" not in piped.stderr
+
+
+@pytest.mark.parametrize(
+    ("typed", "said", "meant"),
+    [
+        ("train", "hops must be a whole number >= 1, got 0", "hops must be a whole number >= 1, got 0"),
+        ("train", "epsilon must be > 0, got 0", "epsilon must be > 0, got 0 (--epsilon)"),
+        ("train", "setting must be one of a, b, got c", "setting must be one of a, b, got c (--set)"),
+        ("extend", "ask once, or charge a release (spend=True)", "ask once, or charge a release (--spend)"),
+        ("train", "give ColumnRules(drop_unknown_ids=True)", "give --drop-unknown-ids"),
+        ("train", "ColumnRules(ranges={'a b': (0, 9)}), or go", "--range 'a b=0:9', or go"),
+        ("train", "ColumnRules(categories={'kind': ['x', 'y']})", "--category kind=x,y"),
+        ("verify", "give ColumnRules(drop_unknown_ids=True)", "give ColumnRules(drop_unknown_ids=True)"),
+    ],
+)
+def test_errors_of_the_library_speak_of_the_options_that_were_typed(
+    typed: str, said: str, meant: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["caribou", typed])
+    assert in_shell_words(said) == meant

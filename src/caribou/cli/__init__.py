@@ -6,7 +6,10 @@ Exit codes: 0 done; 1 tables need other flags (``inspect``); 2 bad input (one li
 
 from __future__ import annotations
 
+import ast
 import os
+import re
+import shlex
 import sys
 import warnings
 from pathlib import Path
@@ -100,7 +103,7 @@ def main() -> None:
             warnings.showwarning = _one_line
             code = app(standalone_mode=False)
     except CaribouError as error:
-        _fail(f"{error}{_flag_of(str(error))}", EXIT_BAD_INPUT)
+        _fail(in_shell_words(str(error)), EXIT_BAD_INPUT)
     except _UsageError as error:
         message = error.format_message()
         if not message:  # no arguments: the help was shown
@@ -129,20 +132,71 @@ def _given(error: Any) -> str:
     return ""
 
 
-_OTHER_NAMES = {"setting": "--set"}
+_OTHER_NAMES = {
+    "setting": "--set",
+    "aliases": "--alias",
+    "categories": "--category",
+    "fills": "--fill",
+    "ranges": "--range",
+    "logs": "--log",
+}
 """Fields whose option has another name."""
+_PYTHON = re.compile(
+    r"\bColumnRules\((?P<rule>\w+)=(?P<cells>.+?)\)(?=[\s,;.)]|$)|\b(?P<keyword>[a-z_]+)=(?:True|\.\.\.)(?=[\s,;.)]|$)"
+)
+"""What an error says to a Python caller: a rule of tables, or a keyword."""
 
 
-def _flag_of(message: str) -> str:
-    """The option of the command that a message is about: it begins with a field. Nothing where it names a flag already."""
+def in_shell_words(message: str) -> str:
+    """A message of the library for somebody who types commands: keywords become options of the command that was typed.
+
+    A message that begins with a field which is an option names it at the end. One that speaks of options already stays.
+    """
     if "--" in message:
-        return ""
+        return message
+    options = {option for parameter in _typed_command().params for option in parameter.opts}
+    translated = _PYTHON.sub(lambda found: _as_option(found, options), message)
+    if translated != message:
+        return translated
+    field = message.split(maxsplit=1)[0].rstrip(":") if message.split() else ""
+    option = _option_of(field)
+    return f"{message} ({option})" if option in options else message
+
+
+def _typed_command() -> Any:
     command: Any = typer.main.get_command(app)
     for word in sys.argv[1:]:
         command = getattr(command, "commands", {}).get(word, command)
-    field = message.split(maxsplit=1)[0].rstrip(":") if message.split() else ""
-    option = _OTHER_NAMES.get(field, f"--{field.replace('_', '-')}")
-    return f" ({option})" if any(option in parameter.opts for parameter in command.params) else ""
+    return command
+
+
+def _option_of(field: str) -> str:
+    return _OTHER_NAMES.get(field, f"--{field.replace('_', '-')}")
+
+
+def _as_option(found: re.Match[str], options: set[str]) -> str:
+    """A keyword as an option of the command, with its value as it is typed; as it stands if the command has no such option."""
+    option = _option_of(found["rule"] or found["keyword"])
+    if option not in options:
+        return found[0]
+    try:
+        typed = "" if found["keyword"] else _as_typed(ast.literal_eval(found["cells"]))
+    except (ValueError, SyntaxError):
+        typed = found["cells"]
+    return f"{option} {shlex.quote(typed)}" if typed else option
+
+
+def _as_typed(value: Any) -> str:
+    """A value of a rule of tables as the options of commands take it.
+
+    >>> _as_typed({"amount": (0, 100)}), _as_typed({"segment": ["a", "b"]}), _as_typed({"word": None}), _as_typed(True)
+    ('amount=0:100', 'segment=a,b', 'word', '')
+    """
+    if isinstance(value, dict):
+        return " ".join(key if each is None else f"{key}={_as_typed(each)}" for key, each in value.items())
+    if isinstance(value, list | tuple):
+        return (":" if isinstance(value, tuple) else ",").join(map(str, value))
+    return "" if value is True or value is ... else str(value)
 
 
 def _fail(message: str, code: int) -> None:
