@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from audit.known_bad_mechanisms.whole_methods import CleanFit, Sound
-from caribou.audit import fits
+from caribou import methods
 from caribou.audit.attack import ATTACKS, Attack
 from caribou.audit.audited_method import AuditedMethod
 from caribou.audit.catalogue import TESTED, Promise
@@ -41,8 +41,8 @@ def make(name: str, method: Method, unit: str, monkeypatch: pytest.MonkeyPatch) 
     attack: Any = replace(ATTACKS[name], **SMALL.get(name, {}))
     audited = AuditedMethod("mine", method, Budget(2.0, 1e-5, unit), GRAPH)
     terms = TERMS.get(attack.promise, Terms(1))
-    calls, fit = [], fits.fit
-    monkeypatch.setattr(fits, "fit", lambda *arguments: calls.append(1) or fit(*arguments))
+    calls, fit = [], methods.fit
+    monkeypatch.setattr(methods, "fit", lambda *arguments: calls.append(1) or fit(*arguments))
     found = attack.run(audited, terms)
     counted = len(calls)
     return Made(attack.fits(audited, terms), counted, found)

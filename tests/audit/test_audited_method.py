@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from audit.known_bad_mechanisms.whole_methods import CheapFit, LargerClaim, Sound
-from caribou.audit import fits
+from caribou import methods
 from caribou.audit.audited_method import AuditedMethod
 from caribou.audit.pairs import member_pair
 from caribou.errors import InputError
@@ -21,8 +21,8 @@ EDGE, NODE = Budget(2.0, 1e-5), Budget(2.0, 1e-5, "node")
 def graphs(monkeypatch: pytest.MonkeyPatch) -> list[Graph]:
     """The graphs of all fits."""
     seen: list[Graph] = []
-    fit = fits.fit
-    monkeypatch.setattr(fits, "fit", lambda method, graph, *rest: seen.append(graph) or fit(method, graph, *rest))
+    fit = methods.fit
+    monkeypatch.setattr(methods, "fit", lambda method, graph, *rest: seen.append(graph) or fit(method, graph, *rest))
     return seen
 
 

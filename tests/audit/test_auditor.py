@@ -22,7 +22,7 @@ from audit.known_bad_mechanisms.whole_methods import (
     LargerSensitivityOfTheFit,
     Sound,
 )
-from caribou.audit import fits
+from caribou import methods
 from caribou.audit.audited_method import AuditedMethod
 from caribou.audit.auditor import Audit, Outcome
 from caribou.audit.distinguish import claim_about, covered_pairs
@@ -139,7 +139,7 @@ def test_a_part_that_cannot_be_made_leaves_the_others() -> None:
 
 def test_the_certificate_of_a_saved_run_is_compared_with_that_of_the_fits() -> None:
     budget = Budget(4.0, 1e-5)
-    here = fits.fit(Sound(), small_graph(2), budget, Streams(0), NoiseSource.seeded(0)).certificate
+    here = methods.fit(Sound(), small_graph(2), budget, Streams(0), NoiseSource.seeded(0)).certificate
     cheaper, dearer = (
         replace(here, mechanisms=(replace(here.mechanisms[0], costs={Group.EVERY_EDGE: (Gaussian(noise),)}),))
         for noise in (20.0, 0.5)

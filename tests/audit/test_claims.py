@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from audit.known_bad_mechanisms.known_bad import claim_of, gaussian_claim, pure_claim
-from caribou.audit import fits
+from caribou import methods
 from caribou.audit.claims import Claim, weaker_than_asked
 from caribou.audit.pairs import member_pair
 from caribou.errors import InputError
@@ -52,7 +52,7 @@ def test_events_that_cost_more_than_the_stated_epsilon_do_not_widen_a_claim() ->
 @pytest.mark.parametrize("cheap", [Gaussian(9.0), EpsilonDelta(0.5)])
 def test_a_group_that_spends_more_than_was_asked_for_breaks_the_promise(cheap: Event) -> None:
     budget = Budget(1.0, 1e-5, "node")
-    fit = fits.fit(MlpDp(), member_pair().joined, budget, Streams(0), NoiseSource.seeded(0)).certificate
+    fit = methods.fit(MlpDp(), member_pair().joined, budget, Streams(0), NoiseSource.seeded(0)).certificate
     assert weaker_than_asked(fit, budget) is None
     costs = {Group.TRAINING: (cheap,), Group.OTHERS: (Gaussian(0.5),)}
     worse = replace(fit, mechanisms=(own_record("a mechanism", "a test", PrivacyUnit.NODE, costs),))

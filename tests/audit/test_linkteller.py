@@ -21,7 +21,7 @@ from audit.known_bad_mechanisms.leaky import (
     content,
     gcn,
 )
-from caribou.audit import fits
+from caribou import methods
 from caribou.audit.audited_method import AuditedMethod
 from caribou.audit.findings import Terms
 from caribou.audit.linkteller import LinkTeller, at_beliefs, draw_nodes, pairs_of
@@ -116,7 +116,7 @@ def test_rows_of_one_length_do_not_feel_the_published_step() -> None:
     """MlpDp scales rows: all entries times 1 + step is the same row again; every other entry is not."""
     graph = block_graph(60)
     budget = Budget(math.inf, unit="node")
-    fitted = fits.fit(MlpDp(), graph, budget, STREAMS, NoiseSource.seeded(1))
+    fitted = methods.fit(MlpDp(), graph, budget, STREAMS, NoiseSource.seeded(1))
     query = query_of("fixed", MlpDp(), fitted, graph, budget, STREAMS, Streams(3))
     own = [
         np.diag(LinkTeller(60, 0.1, entries).influence(query, graph.features, np.arange(60)))

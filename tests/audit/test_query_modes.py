@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from audit.known_bad_mechanisms.leaky import NOTHING, SAGE, STREAMS, TIGHT, block_graph
-from caribou.audit import fits
+from caribou import methods
 from caribou.audit.query_modes import (
     CACHED,
     FIXED,
@@ -25,7 +25,7 @@ from caribou.randomness import Streams
 
 def test_equal_noise_and_fresh_noise() -> None:
     graph = block_graph(60)
-    fitted = fits.fit(SAGE, graph, TIGHT, STREAMS, NoiseSource.seeded(1))
+    fitted = methods.fit(SAGE, graph, TIGHT, STREAMS, NoiseSource.seeded(1))
     for mode, same in ((CACHED, True), (FIXED, True), (FRESH, False)):
         query = query_of(mode, SAGE, fitted, graph, TIGHT, STREAMS, Streams(3))
         assert np.array_equal(query(graph.features), query(graph.features)) == same, mode

@@ -11,7 +11,7 @@ from audit.known_bad_mechanisms import message_passing
 from audit.known_bad_mechanisms.baselines import MeanOfTrainingRows, opposite_member
 from audit.known_bad_mechanisms.known_bad import gaussian_claim
 from audit.known_bad_mechanisms.message_passing import opposite_signs, sound
-from caribou.audit import fits
+from caribou import methods
 from caribou.audit.audited_method import AuditedMethod
 from caribou.audit.auditor import Audit
 from caribou.audit.batched_mechanisms import certified_mechanism
@@ -55,7 +55,7 @@ MECHANISMS: list[tuple[str, dict[str, Any], int]] = [
 def certificate_of(name: str, settings: str, epsilon: float) -> Any:
     method = METHODS[name].create(**dict(eval(settings)))
     graph = worst_pairs("edge")[0].without
-    return fits.fit(method, graph, Budget(epsilon, 1e-5), Streams(0), NoiseSource.seeded(0)).certificate
+    return methods.fit(method, graph, Budget(epsilon, 1e-5), Streams(0), NoiseSource.seeded(0)).certificate
 
 
 @pytest.mark.parametrize("epsilon", EPSILONS)

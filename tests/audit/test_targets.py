@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from caribou.audit import fits
+from caribou import methods
 from caribou.audit.pairs import member_pair, worst_pairs
 from caribou.audit.targets import (
     QUERIES,
@@ -45,7 +45,7 @@ def test_weights_fitted_without_edges_are_no_part_of_the_transcript() -> None:
     bare = without_edges(pair.joined)
     assert bare.num_edges == 0
     assert np.array_equal(bare.features, pair.joined.features)
-    weights = fits.fit(method, bare, budget, Streams(0), NoiseSource.seeded(0)).weights
+    weights = methods.fit(method, bare, budget, Streams(0), NoiseSource.seeded(0)).weights
     transcript = PredictTarget(method, budget, weights)(pair.joined, NoiseSource.seeded(1))
     assert {"released.edges", "released.edge_count", "probabilities"} <= set(transcript)
     assert not any(name.startswith("weights") for name in transcript)
@@ -82,7 +82,7 @@ def test_a_black_box_that_answers_something_else_is_named() -> None:
 
 
 def test_all_that_a_certificate_states_but_time_and_name_is_seen() -> None:
-    stated = fits.fit(
+    stated = methods.fit(
         MlpDp(), member_pair().joined, Budget(4.0, 1e-5, "node"), Streams(0), NoiseSource.seeded(0)
     ).certificate
     named = {**stated.public_parameters, "number": 2**60}
@@ -107,7 +107,7 @@ def test_everything_that_a_method_hands_out_is_seen(name: str, quick_public_step
     method, budget, pair = info.create(**small), Budget(4.0, 1e-5, info.unit), worst_pairs(info.unit)[-2]
     target = FitTarget(method, budget)
     target = target if pair.hidden is None else target.hiding(pair.hidden)
-    fitted = fits.fit(method, pair.joined, budget, target.streams, NoiseSource.seeded(7))
+    fitted = methods.fit(method, pair.joined, budget, target.streams, NoiseSource.seeded(7))
     seen = target(pair.joined, NoiseSource.seeded(7))
     own = {f"released.{key}": value for key, value in fitted.released.items()}
     own |= {f"weights.{key}": value for key, value in fitted.weights.items()}

@@ -2,9 +2,8 @@
 
 `catalogue` says what every attack tests, and needs no torch. `attack` is their protocol and holds all of them, one file each:
 `distinguish` and `onerun` try to reject a claim, `noise_replay` asks whether a fit reads edges through its noise alone,
-`linkteller`, `similarity`, `gmia` and `lira` measure. `fits` is the one door to a method, `audited_method` what is attacked,
-`findings` what is found, `verdict` weighs the evidence, `auditor` does all of it and `report` draws it. `games` is the paper's
-auditing game.
+`linkteller`, `similarity`, `gmia` and `lira` measure. `audited_method` is what is attacked, `findings` what is found, `verdict`
+weighs the evidence, and `auditor` does all of it.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from time import perf_counter
 
-from caribou.audit import fits
+from caribou import methods
 from caribou.audit.claims import Claim
 from caribou.audit.noise_replay import Replay, replay_fits
 from caribou.audit.pairs import worst_pairs
@@ -84,7 +84,7 @@ class AuditedMethod:
         if self.budget.unit is PrivacyUnit.EDGE:
             graph = without_edges(graph)
         start = perf_counter()
-        fitted = fits.fit(self.method, graph, self.budget, self.streams, NoiseSource.seeded(self.seed))
+        fitted = methods.fit(self.method, graph, self.budget, self.streams, NoiseSource.seeded(self.seed))
         return fitted, perf_counter() - start
 
     @property
@@ -101,7 +101,7 @@ class AuditedMethod:
     def graph_seconds(self) -> float:
         """How long a fit on `own_graph` takes; it is made for this figure alone."""
         start = perf_counter()
-        fits.fit(self.method, self.own_graph, self.budget, self.streams, NoiseSource.seeded(self.seed))
+        methods.fit(self.method, self.own_graph, self.budget, self.streams, NoiseSource.seeded(self.seed))
         return perf_counter() - start
 
     @property

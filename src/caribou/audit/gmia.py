@@ -21,8 +21,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from caribou import methods
 from caribou._validate import integer
-from caribou.audit import fits
 from caribou.audit.audited_method import AuditedMethod
 from caribou.audit.catalogue import CATALOGUE, Promise
 from caribou.audit.findings import Findings, Terms
@@ -206,11 +206,11 @@ def observe(
     full = graph.with_split(all_in_training(half.members))
     noise = NoiseSource.seeded(secret.seed)
     if not inductive:
-        fitted = fits.fit(method, full, budget, streams, noise)
+        fitted = methods.fit(method, full, budget, streams, noise)
         rows = fitted.probabilities
         return Posteriors(rows[half.members], rows[half.members], rows[half.others], fitted.certificate.cost)
-    fitted = fits.fit(method, induced(full, half.members), budget, streams, noise)
-    again = fits.predict_graph(
+    fitted = methods.fit(method, induced(full, half.members), budget, streams, noise)
+    again = methods.predict_graph(
         method, fitted.weights, full, budget, streams, NoiseSource.seeded(secret.child("query").seed)
     )
     rows = again.probabilities

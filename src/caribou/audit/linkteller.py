@@ -18,8 +18,8 @@ from typing import Any, ClassVar
 import numpy as np
 import scipy.sparse as sp
 
+from caribou import methods
 from caribou._validate import integer, one_of, positive
-from caribou.audit import fits
 from caribou.audit.audited_method import AuditedMethod
 from caribou.audit.catalogue import CATALOGUE, Promise
 from caribou.audit.findings import Findings, Terms
@@ -111,7 +111,7 @@ class LinkTeller:
         events: tuple[Event, ...] = ()
         for run in range(runs):
             own, secret = streams.child(f"linkteller run {run}"), streams.child(f"linkteller noise {run}")
-            fitted = fits.fit(method, graph, budget, own, NoiseSource.seeded(secret.seed))
+            fitted = methods.fit(method, graph, budget, own, NoiseSource.seeded(secret.seed))
             events = fitted.certificate.cost
             chosen = draw_nodes(graph, self.nodes, own.attack)
             for mode in modes:

@@ -23,8 +23,8 @@ from typing import ClassVar
 
 import numpy as np
 
+from caribou import methods
 from caribou._validate import integer
-from caribou.audit import fits
 from caribou.audit.audited_method import AuditedMethod
 from caribou.audit.catalogue import CATALOGUE, Promise
 from caribou.audit.findings import Findings, Terms
@@ -85,7 +85,7 @@ class Lira:
         events: tuple[Event, ...] = ()
         for run in range(runs):
             secret = streams.child(f"lira noise {run}")
-            fitted = fits.fit(method, game.world(members[run]), budget, streams, NoiseSource.seeded(secret.seed))
+            fitted = methods.fit(method, game.world(members[run]), budget, streams, NoiseSource.seeded(secret.seed))
             events = fitted.certificate.cost
             seen.append(game.observe(method, fitted, budget, streams, secret, inductive))
             terms.progress(self.name, run + 1, runs, 0.0)
@@ -155,7 +155,7 @@ class NodeGame:
         classes = np.asarray(self.graph.labels)[self.targets]
         if inductive:
             noise = NoiseSource.seeded(secret.child("query").seed)
-            asked = fits.predict_graph(method, fitted.weights, self.graph, budget, streams, noise).probabilities
+            asked = methods.predict_graph(method, fitted.weights, self.graph, budget, streams, noise).probabilities
             return scaled_confidence(asked[self.targets, classes])[:, None]
         confident = scaled_confidence(fitted.probabilities)
         around = [confident[self.graph.neighbours(int(v)), y] for v, y in zip(self.targets, classes, strict=True)]

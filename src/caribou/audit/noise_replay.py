@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from caribou.audit import fits
+from caribou import methods
 from caribou.audit.catalogue import CATALOGUE, Promise
 from caribou.audit.findings import Findings, Terms
 from caribou.audit.pairs import two_class_graph
@@ -187,13 +187,13 @@ def replay_fits(method: Method, budget: Budget, streams: Streams, seed: int) -> 
     def noise(recording: Recording, replayed: Recording | None = None) -> NoiseSource:
         return ReplayedNoise(NoiseSource.seeded(seed), recording, replayed)
 
-    fitted = fits.fit(method, bare, budget, streams, noise(first))
+    fitted = methods.fit(method, bare, budget, streams, noise(first))
     times = [perf_counter()]
-    again = fits.fit(method, busy, budget, streams, noise(second, first))
+    again = methods.fit(method, busy, budget, streams, noise(second, first))
     times.append(perf_counter())
-    fits.predict_graph(method, fitted.weights, bare, budget, streams, noise(third))
+    methods.predict_graph(method, fitted.weights, bare, budget, streams, noise(third))
     times.append(perf_counter())
-    predicted = fits.predict_graph(method, fitted.weights, busy, budget, streams, noise(fourth, third))
+    predicted = methods.predict_graph(method, fitted.weights, busy, budget, streams, noise(fourth, third))
     times.append(perf_counter())
     before = handed_out(method, fitted, bare, None)
     # asked about the busy graph, predictions that multiply by clean edges differ although fit and prediction are sound

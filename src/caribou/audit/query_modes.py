@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from caribou import methods
 from caribou._validate import one_of
-from caribou.audit import fits
 from caribou.errors import InputError
 from caribou.graph import Graph
 from caribou.mechanisms.noise_source import NoiseSource
@@ -61,7 +61,7 @@ def query_of(
         queries += 1
         noise = NoiseSource.seeded(secret.child("query" if mode == FIXED else f"query {queries}").seed)
         changed = replace(graph, features=features)
-        return fits.predict_graph(method, fitted.weights, changed, budget, streams, noise).probabilities
+        return methods.predict_graph(method, fitted.weights, changed, budget, streams, noise).probabilities
 
     return cached if mode == CACHED else predicted
 

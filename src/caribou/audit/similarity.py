@@ -13,8 +13,8 @@ from typing import Any, ClassVar
 import numpy as np
 import scipy.sparse as sp
 
+from caribou import methods
 from caribou._validate import integer
-from caribou.audit import fits
 from caribou.audit.audited_method import AuditedMethod
 from caribou.audit.catalogue import CATALOGUE, Promise
 from caribou.audit.findings import Findings, Terms
@@ -63,7 +63,7 @@ class Similarity:
         events: tuple[Event, ...] = ()
         for run in range(runs):
             own, secret = streams.child(f"similarity run {run}"), streams.child(f"similarity noise {run}")
-            fitted = fits.fit(method, graph, budget, own, NoiseSource.seeded(secret.seed))
+            fitted = methods.fit(method, graph, budget, own, NoiseSource.seeded(secret.seed))
             events = fitted.certificate.cost
             chosen = draw_nodes(graph, self.nodes, own.attack)
             found.append(Scored(*pairs_of(correlations(fitted.probabilities[chosen]), graph, chosen)))

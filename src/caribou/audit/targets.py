@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from caribou.audit import fits
+from caribou import methods
 from caribou.audit.transcripts import WHOLE, Transcript, checked_transcript, word_number
 from caribou.errors import InputError
 from caribou.graph import Graph
@@ -57,7 +57,7 @@ class FitTarget:
 
     def __call__(self, graph: Graph, noise: NoiseSource) -> Transcript:
         """Fit and hand out."""
-        fitted = fits.fit(self.method, graph, self.budget, self.streams, noise)
+        fitted = methods.fit(self.method, graph, self.budget, self.streams, noise)
         return handed_out(self.method, fitted, graph, self.hidden)
 
     def hiding(self, node: int) -> FitTarget:
@@ -88,7 +88,7 @@ class PredictTarget:
 
     def __call__(self, graph: Graph, noise: NoiseSource) -> Transcript:
         """Predict ``graph`` and hand out."""
-        predicted = fits.predict_graph(self.method, self.weights, graph, self.budget, self.streams, noise)
+        predicted = methods.predict_graph(self.method, self.weights, graph, self.budget, self.streams, noise)
         public = Fitted(predicted.probabilities, predicted.certificate, predicted.released)
         out = arrays_of(public, slice(None))
         answers = asked(lambda: np.asarray(self.method.predict(self.weights, predicted.released, graph)), slice(None))
