@@ -1,4 +1,4 @@
-"""The vote model: what votes taught about a graph, for nodes that arrive later. It comes from public values and releases."""
+"""The vote model: what messages taught about a graph, for nodes that arrive later. It comes from public values and releases."""
 
 from __future__ import annotations
 
@@ -10,67 +10,71 @@ import numpy as np
 from caribou.errors import InputError
 from caribou.mechanisms.edge_votes import VoteBudget
 from caribou.models.count_likelihood import CountModel
+from caribou.models.feature_codes import FeatureCodes
 from caribou.models.heads import Head, PriorHead, head_from_arrays
-
-_PREFIX, _HEAD = "votes.", "votes.head."
 
 
 @dataclass(frozen=True, eq=False)
 class VoteModel:
-    """Rates of votes, how they scatter, and the head that turns them into classes.
+    """Rates of messages, how counts scatter, and the head that turns them into classes.
 
     Args:
         prior_head: calibrates the prior.
-        rates: B, [C, C]: expected votes of class c for a node of class k, if all training nodes of the fit vote.
-        class_sizes: [C], the number of these training nodes by class.
+        rates: [C, S]: expected messages of symbol s for a node of class k, if all senders of the fit send.
+        senders: how many nodes these are: [C], by class, if symbols are classes; [1] if they are codes.
         overdispersed: whether counts scatter more than Poisson counts.
         multipliers: [T], the distribution of the degree multiplier.
-        head: class scores from prior and evidence.
+        head: class scores from prior, evidence and counts.
+        codes: what a node of given features sends; None: symbols are classes.
     """
 
     prior_head: PriorHead
     rates: np.ndarray
-    class_sizes: np.ndarray
+    senders: np.ndarray
     overdispersed: bool
     multipliers: np.ndarray
     head: Head
+    codes: FeatureCodes | None = None
 
     def count_model(self, budget: VoteBudget) -> CountModel:
         """The distribution of a noisy count under the noise of ``budget``."""
         return CountModel(budget, self.overdispersed)
-
-    def voters(self, p: np.ndarray, message: np.ndarray) -> np.ndarray:
-        """X[j, c]: voters of true class j that send c, as a share of the training nodes of class j. [m, C], [m] -> [C, C]."""
-        return voters(p, message, self.class_sizes)
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """Named arrays, for a saved model; `from_arrays` is the inverse."""
         return {
             "votes.prior_head": self.prior_head.theta,
             "votes.rates": self.rates,
-            "votes.class_sizes": np.asarray(self.class_sizes, dtype=np.int64),
+            "votes.senders": np.asarray(self.senders, dtype=np.int64),
             "votes.overdispersed": np.array([self.overdispersed]),
             "votes.multipliers": self.multipliers,
-            **{_HEAD + name: array for name, array in self.head.to_arrays().items()},
+            **{f"votes.head.{name}": array for name, array in self.head.to_arrays().items()},
+            **({} if self.codes is None else _prefixed("votes.symbols.", self.codes.to_arrays())),
         }
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> VoteModel:
         """The inverse of `to_arrays`; other arrays may stand beside them."""
         if "votes.rates" not in arrays:
-            raise InputError(
-                "weights must hold what votes learned, got none: the model was fitted by an earlier version; fit it again"
-            )
-        own = {name: array for name, array in arrays.items() if name.startswith(_PREFIX)}
-        head = {name.removeprefix(_HEAD): array for name, array in own.items() if name.startswith(_HEAD)}
+            raise InputError("weights must hold what votes learned (votes.rates), got none: fit the model again")
+        codes = _without("votes.symbols.", arrays)
         return cls(
-            PriorHead(own["votes.prior_head"]),
-            own["votes.rates"],
-            own["votes.class_sizes"],
-            bool(own["votes.overdispersed"][0]),
-            own["votes.multipliers"],
-            head_from_arrays(head),
+            PriorHead(arrays["votes.prior_head"]),
+            arrays["votes.rates"],
+            arrays["votes.senders"],
+            bool(arrays["votes.overdispersed"][0]),
+            arrays["votes.multipliers"],
+            head_from_arrays(_without("votes.head.", arrays)),
+            FeatureCodes.from_arrays(codes) if codes else None,
         )
+
+
+def _prefixed(prefix: str, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    return {prefix + name: array for name, array in arrays.items()}
+
+
+def _without(prefix: str, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
 
 
 def voters(p: np.ndarray, message: np.ndarray, class_sizes: np.ndarray, symbols: int | None = None) -> np.ndarray:

@@ -14,10 +14,11 @@ from caribou.errors import InputError
 from caribou.graph.arrivals import Arrivals, Grown
 from caribou.mechanisms.edge_votes import NoisyCounts, VoteBudget
 from caribou.mechanisms.noise_source import NoiseSource
-from caribou.methods.edge.code_votes import decode_code_batch
+from caribou.methods.edge.code_votes import code_columns, code_likelihood, decode_code_batch
 from caribou.methods.edge.votes import Decoded, VotesEdge, run_rounds
-from caribou.models.code_vote_model import CodeVoteModel
+from caribou.models.count_likelihood import CountModel
 from caribou.models.feature_codes import FeatureCodes
+from caribou.models.vote_model import VoteModel
 from caribou.randomness import Streams
 
 TELLING = cb.datasets.load("neighbour-features:1200", seed=1)
@@ -155,8 +156,11 @@ def grown() -> Grown:
 
 
 def test_arrivals_are_told_by_codes_and_old_pairs_are_not_asked(coded: Decoded, asked: Asked) -> None:
-    learned = CodeVoteModel.from_arrays(coded.learned.to_arrays())
-    p, transcript = decode_code_batch(grown(), UNIFORM[1000:], learned, VoteBudget(4.0), NoiseSource.seeded(3))
+    learned = VoteModel.from_arrays(coded.learned.to_arrays())
+    assert learned.codes is not None
+    p, transcript = decode_code_batch(
+        grown(), UNIFORM[1000:], learned, learned.codes, VoteBudget(4.0), NoiseSource.seeded(3)
+    )
     assert transcript["codes"].shape == (200, learned.codes.count)
     assert np.mean(p.argmax(axis=1) == np.asarray(TELLING.labels)[1000:]) > 0.8
     stages, present = list(asked), grown().present
@@ -179,3 +183,12 @@ def test_arrivals_are_told_by_codes_and_old_pairs_are_not_asked(coded: Decoded, 
 def test_bad_settings(settings: dict[str, object], words: str) -> None:
     with pytest.raises(InputError, match=words):
         VotesEdge(**settings)  # type: ignore[arg-type]
+
+
+def test_who_could_receive_from_half_of_the_senders_expects_half() -> None:
+    model, counts = CountModel(VoteBudget(8.0), overdispersed=False), np.array([[2, 1, 0]] * 2)
+    rates = np.array([[1.0, 2.0, 3.0], [3.0, 2.0, 1.0]])
+    L = code_likelihood(model, counts, rates, np.array([1.0, 0.5]))
+    assert np.allclose(L[0], model.log_likelihood(counts[:1], rates)[0])
+    assert np.allclose(L[1], model.log_likelihood(counts[1:], rates / 2)[0])
+    assert code_columns(np.array([[4.0], [4.0], [4.0]]), np.array([1.0, 0.5, 0.0])).ravel().tolist() == [4, 8, 16]

@@ -12,15 +12,16 @@ from caribou.graph.arrivals import Grown
 from caribou.mechanisms.edge_votes import NoisyCounts, VoteBudget
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.memory import DOUBLE, require_memory
-from caribou.methods.edge.count_fit import fit_counts
 from caribou.methods.edge.pilot import Pilot
-from caribou.methods.edge.vote_roles import VoteRoles
-from caribou.models.code_vote_model import CodeVoteModel, code_columns, code_likelihood
-from caribou.models.count_likelihood import CountModel, class_evidence, parts, symbol_rates
+from caribou.methods.edge.vote_roles import VoteRoles, fit_counts
+from caribou.models.count_likelihood import MULTIPLIERS, CountModel, class_evidence, parts, symbol_rates
 from caribou.models.feature_codes import FeatureCodes
 from caribou.models.heads import Evidence, choose_head_by_folds
 from caribou.models.objective import Objective
-from caribou.models.vote_model import vote_scale
+from caribou.models.vote_model import VoteModel, vote_scale
+
+GROUPS = 10
+"""Receivers are grouped by the share of senders before them; a group shares its rates."""
 
 
 def decode_codes(
@@ -30,7 +31,7 @@ def decode_codes(
     code: np.ndarray,
     pilot: Pilot | None,
     objective: Objective,
-) -> tuple[np.ndarray, dict[str, np.ndarray], CodeVoteModel]:
+) -> tuple[np.ndarray, dict[str, np.ndarray], VoteModel]:
     """Class scores, [n, C], what was released, and what it taught. ``code``: [n], of every node.
 
     Formal guarantee: with the pilot the transcript costs its budget at edge level (docs/privacy.md, Theorem 4).
@@ -58,9 +59,8 @@ def decode_codes(
     no_votes = np.zeros_like(roles.log_prior)
     known = Evidence(roles.log_prior, fitted.evidence, no_votes, code_columns(counts, exposure))
     head, _ = choose_head_by_folds(known.rows(cal), roles.labels[cal], roles.prior_head, roles.rng, objective)
-    learned = CodeVoteModel(
-        roles.prior_head, codes, rates, int(new.sum()), fitted.model.overdispersed, fitted.multipliers, head
-    )
+    senders = np.array([new.sum()])
+    learned = VoteModel(roles.prior_head, rates, senders, fitted.model.overdispersed, fitted.multipliers, head, codes)
     return head(known), {"codes": counts}, learned
 
 
@@ -74,22 +74,27 @@ def _rank(roles: VoteRoles) -> np.ndarray:
 
 
 def decode_code_batch(
-    grown: Grown, prior: np.ndarray, learned: CodeVoteModel, budget: VoteBudget, noise: NoiseSource
+    grown: Grown,
+    prior: np.ndarray,
+    learned: VoteModel,
+    codes: FeatureCodes,
+    budget: VoteBudget,
+    noise: NoiseSource,
 ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     """Class probabilities of the arrivals, [m, C], and the released counts, [m, M]. Everybody sends once, arrivals receive.
 
-    Formal guarantee: as `caribou.methods.edge.batches.decode_batch` (docs/privacy.md, Theorem 10).
+    Formal guarantee: as `caribou.methods.edge.class_votes.decode_class_batch` (docs/privacy.md, Theorem 10).
     """
-    n, M = grown.graph.num_nodes, learned.codes.count
+    n, M = grown.graph.num_nodes, codes.count
     require_memory(DOUBLE * n * (M + 8), f"the codes of {n:,} nodes")
     noisy_counts = NoisyCounts(grown.graph, prior.shape[1], budget, noise, grown.present)
     arrives = np.flatnonzero(~grown.present)
     old = n - len(arrives)
     rank = np.zeros(n)
     rank[arrives] = 1 + np.arange(len(arrives))
-    code = learned.codes(grown.graph.features)
+    code = codes(grown.graph.features)
     counts = noisy_counts.ask(np.ones(n, dtype=bool), rank, code, ~grown.present, M)[arrives]
-    exposure = (old + np.arange(len(arrives))) / learned.senders
+    exposure = (old + np.arange(len(arrives))) / int(learned.senders[0])
     log_prior = np.log(np.clip(prior, 1e-4, 1))
     p0 = softmax(learned.prior_head(Evidence.of_prior(log_prior)), axis=1)
     # arrivals need not have as many edges as the nodes of the fit, which the rates are from
@@ -99,3 +104,26 @@ def decode_code_batch(
     columns = code_columns(counts, exposure) / max(scale, 0.25)
     known = Evidence(log_prior, evidence, np.zeros_like(log_prior), columns)
     return softmax(learned.head(known), axis=1), {"codes": counts}
+
+
+def code_likelihood(model: CountModel, counts: np.ndarray, rates: np.ndarray, exposure: np.ndarray) -> np.ndarray:
+    """Log likelihoods of noisy code counts of nodes that received from a share of all senders. -> [n, C, T]
+
+    Args:
+        model: the distribution of a count.
+        counts: [n, M].
+        rates: [C, M], if all send.
+        exposure: [n], the share.
+    """
+    group = np.clip((exposure / max(float(exposure.max(initial=0)), 1e-9) * GROUPS).astype(int), 0, GROUPS - 1)
+    L = np.zeros((len(counts), len(rates), len(MULTIPLIERS)))
+    for k in range(GROUPS):
+        rows = group == k
+        if rows.any():
+            L[rows] = model.log_likelihood(counts[rows], rates * exposure[rows].mean())
+    return L
+
+
+def code_columns(counts: np.ndarray, exposure: np.ndarray) -> np.ndarray:
+    """Counts brought to what all senders would have sent, as a head takes them. [n, M], [n] -> [n, M]"""
+    return counts / np.maximum(exposure, 0.25)[:, None]
