@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 
 from caribou.graph import Graph
-from caribou.graph.column_rules import ColumnRules
+from caribou.tables.rules import ColumnRules
 
 N = 40
 RULES = ColumnRules(

@@ -25,7 +25,7 @@ LEVELS = [
         *("caribou", "caribou.errors", "caribou._validate", "caribou._files", "caribou.memory", "caribou.randomness"),
         *("caribou.metrics", "caribou._notebook"),
     },
-    {"caribou.graph", "caribou.privacy", "caribou.engines.kernels"},
+    {"caribou.graph", "caribou.tables", "caribou.privacy", "caribou.engines.kernels"},
     {"caribou.datasets"},
     {"caribou.layers", "caribou.mechanisms"},
     {"caribou.release"},
@@ -92,7 +92,7 @@ def test_privacy_sees_numbers_only() -> None:
 
 def test_the_package_is_a_short_list_of_concepts() -> None:
     names = {p.name for p in SOURCE.iterdir() if p.name not in ("__init__.py", "py.typed", "__pycache__")}
-    assert len(names) <= 23, sorted(names)
+    assert len(names) <= 24, sorted(names)
 
 
 # -- tests mirror the tree -------------------------------------------------------------------------------------------

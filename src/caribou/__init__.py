@@ -20,7 +20,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "Graph": "caribou.graph",
     "Split": "caribou.graph",
-    "ColumnRules": "caribou.graph.column_rules",
+    "ColumnRules": "caribou.tables.rules",
     "read_graph": "caribou.datasets.files",
     "write_graph": "caribou.datasets.files",
     "Budget": "caribou.privacy.budget",
@@ -96,7 +96,6 @@ if TYPE_CHECKING:
     from caribou.errors import CaribouError
     from caribou.estimators import Caribou, Model, Votes, load
     from caribou.graph import Graph, Split
-    from caribou.graph.column_rules import ColumnRules
     from caribou.layers.contractive import ContractiveGraphLayer
     from caribou.mechanisms.message_passing import propagate
     from caribou.mechanisms.noise_source import NoiseSource
@@ -114,6 +113,7 @@ if TYPE_CHECKING:
     from caribou.privacy.sensitivity import Bounds
     from caribou.privacy.verify import verify
     from caribou.release import Embeddings, NotedLedger
+    from caribou.tables.rules import ColumnRules
 
 
 def __getattr__(name: str) -> Any:

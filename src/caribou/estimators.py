@@ -25,9 +25,7 @@ from caribou._validate import integer
 from caribou.errors import CaribouError, InputError, RunError
 from caribou.graph import Graph, listed
 from caribou.graph.arrivals import Arrivals, named_rows
-from caribou.graph.column_rules import ColumnRules, computed_from_edges
 from caribou.graph.fingerprint import whole_of
-from caribou.graph.inspection import edge_feature_words
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods.base import Fitted, GrowingMethod, declared_plan, extend, fit, method_info, predict_graph
 from caribou.metrics import Metrics, Scored, Threshold, best_threshold, metric_name, rarest
@@ -49,6 +47,8 @@ from caribou.saved_model import (
     read_model,
     write_model,
 )
+from caribou.tables.inspect import edge_feature_words
+from caribou.tables.rules import ColumnRules, computed_from_edges
 
 if TYPE_CHECKING:
     import pandas as pd

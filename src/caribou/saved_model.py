@@ -28,11 +28,11 @@ import numpy as np
 
 from caribou._files import atomic_folder, atomic_write
 from caribou.errors import CaribouError, RunError
-from caribou.graph.column_rules import ColumnRules
 from caribou.metrics import Threshold
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.certificate import Certificate, json_number
 from caribou.privacy.ledger import Ledger
+from caribou.tables.rules import ColumnRules
 
 FORMAT = 1
 RECORD = "run.json"

@@ -12,8 +12,8 @@ import scipy.sparse as sp
 from caribou.datasets import read_graph, write_graph
 from caribou.errors import DataError, InputError
 from caribou.graph import Graph, Split
-from caribou.graph.column_rules import ColumnRules
 from caribou.privacy.budget import PrivacyUnit
+from caribou.tables.rules import ColumnRules
 from dataset_support import fails
 
 

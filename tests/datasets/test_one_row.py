@@ -14,11 +14,12 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from caribou.datasets import read_graph, sql
+from caribou.datasets import read_graph
 from caribou.errors import DataError
 from caribou.graph import Graph
-from caribou.graph.column_rules import ColumnRules
-from caribou.graph.frames import Titles, divided
+from caribou.tables import queries as sql
+from caribou.tables.read import Titles, divided
+from caribou.tables.rules import ColumnRules
 
 TITLES = ("id", "age", "kind", "label", "split")
 CLASSES = ["0", "1", "9007199254740993"]  # the last one is no float

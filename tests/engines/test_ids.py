@@ -18,9 +18,9 @@ from caribou.datasets import read_graph
 from caribou.engines.ids import NodeIds, bucket_of, texts, with_row_numbers
 from caribou.engines.preparation import Memory
 from caribou.engines.sources import EdgeTable, FeatureTable, SourceRules
-from caribou.engines.tables import Piece
 from caribou.errors import DataError
-from caribou.graph import columns
+from caribou.tables import cells as columns
+from caribou.tables.sources import Piece
 
 LETTERS = st.text(alphabet="01.-aé \t\u00a0\u2003", max_size=6)
 FILES = {"node.ids", "edges.parquet", "nodes.parquet", "edges.csv", "nodes.csv"}

@@ -14,18 +14,18 @@ import pyarrow.parquet as pq
 import pytest
 
 import caribou as cb
-from caribou.datasets.sql import StreamedQuery
 from caribou.engines import node_tables
 from caribou.engines.ids import NodeIds
 from caribou.engines.sources import fixed_table
-from caribou.engines.tables import QueryTable
 from caribou.engines.training_tables import TrainingTables, training_graph
 from caribou.errors import DataError, InputError, LedgerError
 from caribou.graph import Graph
-from caribou.graph.column_rules import ColumnRules
-from caribou.graph.frames import Titles
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.privacy.ledger import Ledger
+from caribou.tables.queries import StreamedQuery
+from caribou.tables.read import Titles
+from caribou.tables.rules import ColumnRules
+from caribou.tables.sources import QueryTable
 
 NODES, KNOWN = 240, 200
 TITLES = Titles(id="account", source="sender", target="receiver", label="kind")

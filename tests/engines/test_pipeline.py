@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from caribou.datasets.sql import StreamedQuery
 from caribou.engines import pipeline as module
 from caribou.engines.blocks import Layout, StateFile
 from caribou.engines.pipeline import Request, release_files
@@ -27,6 +26,7 @@ from caribou.privacy.budget import Budget
 from caribou.privacy.certificate import Certificate
 from caribou.privacy.ledger import Ledger
 from caribou.privacy.verify import verify
+from caribou.tables.queries import StreamedQuery
 from engines_support import COLUMNS, NODES, Tables, dying_in, killed
 
 

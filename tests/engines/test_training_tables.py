@@ -18,10 +18,10 @@ from caribou.engines.training_tables import TrainingTables, training_graph
 from caribou.errors import BudgetExceeded, DataError, InputError, LedgerError, RunError
 from caribou.graph import Graph
 from caribou.graph.blocked import BlockedGraph
-from caribou.graph.column_rules import ColumnRules
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.models import encoder
 from caribou.privacy.ledger import Ledger
+from caribou.tables.rules import ColumnRules
 
 NODES, COLUMNS = 2100, 12
 

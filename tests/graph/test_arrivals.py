@@ -12,7 +12,7 @@ from blocked_support import cut
 from caribou.errors import InputError
 from caribou.graph import Graph, Split
 from caribou.graph.arrivals import Arrivals, named_rows
-from caribou.graph.column_rules import ColumnRules
+from caribou.tables.rules import ColumnRules
 
 IDS = ["dan", "ann", "eve", "bob", "cem"]
 EDGES = np.array([[0, 1, 2, 3], [1, 2, 3, 4]])

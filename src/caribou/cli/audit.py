@@ -193,7 +193,7 @@ def _again(
         "delta": delta,
     }
     if source.tables.is_sql:
-        from caribou.datasets.sql import shown_database
+        from caribou.tables.queries import shown_database
 
         database = source.tables.db  # without its password
         named["db"] = None if database is None else shown_database(database)

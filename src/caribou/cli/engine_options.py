@@ -23,11 +23,11 @@ from caribou.cli.options import (
 from caribou.errors import InputError
 
 if TYPE_CHECKING:
-    from caribou.engines.tables import Source
     from caribou.engines.training_tables import TrainingTables
     from caribou.graph import Graph
-    from caribou.graph.column_rules import ColumnRules
     from caribou.privacy.budget import PrivacyUnit
+    from caribou.tables.rules import ColumnRules
+    from caribou.tables.sources import Source
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ class EngineSource:
     _graph: Graph | None = None
 
     def __str__(self) -> str:
-        from caribou.datasets.sql import shown_database
+        from caribou.tables.queries import shown_database
 
         tables = self.options.files.tables
         queries = f"queries on {shown_database(tables.db)}" if tables.is_sql else None
@@ -132,7 +132,7 @@ class EngineSource:
         ``saved``: the column rules of a run, to which flags may add.
         """
         from caribou.engines.training_tables import training_graph
-        from caribou.graph.frames import divided
+        from caribou.tables.read import divided
 
         if self._graph is None:
             tables = self._tables()
@@ -151,10 +151,10 @@ class EngineSource:
 
     def _tables(self) -> TrainingTables:
         from caribou.cli.propagate import parse_size
-        from caribou.engines.tables import name_of
         from caribou.engines.training_tables import TrainingTables
-        from caribou.graph.frames import Titles
         from caribou.methods.base import method_info
+        from caribou.tables.read import Titles
+        from caribou.tables.sources import name_of
 
         engine = self.engine.engine or "local"
         method_info(self.method).check_engine(self.method, engine)

@@ -11,7 +11,7 @@ from caribou.cli.options import AsJson, FileOptions, GraphFile, class_words, wit
 from caribou.privacy.budget import PrivacyUnit
 
 if TYPE_CHECKING:
-    from caribou.graph.inspection import Inspection
+    from caribou.tables.inspect import Inspection
 
 EXIT_UNREADABLE = 1
 

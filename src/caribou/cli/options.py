@@ -15,12 +15,12 @@ from caribou.errors import InputError
 
 if TYPE_CHECKING:
     from caribou.engines.sources import SourceRules
-    from caribou.engines.tables import Source
     from caribou.graph import Graph
-    from caribou.graph.column_rules import ColumnRules
-    from caribou.graph.frames import Reading
     from caribou.privacy.budget import PrivacyUnit
     from caribou.release import NotedLedger
+    from caribou.tables.read import Reading
+    from caribou.tables.rules import ColumnRules
+    from caribou.tables.sources import Source
 
 GraphFile = Annotated[Path | None, typer.Option(help="Your own graph: .npz, .pt, .graphml, or an edge table.")]
 Name = Annotated[
@@ -289,7 +289,7 @@ class TableOptions:
 
     def rules(self) -> ColumnRules:
         """The rules that the flags declare."""
-        from caribou.graph.column_rules import ColumnRules
+        from caribou.tables.rules import ColumnRules
 
         categories = dict(_category(text) for text in self.category or ())
         return ColumnRules(
@@ -344,7 +344,7 @@ class SourceOptions:
     def rules(self) -> SourceRules:
         """How the tables are read."""
         from caribou.engines.sources import SourceRules
-        from caribou.graph.column_rules import ColumnRules
+        from caribou.tables.rules import ColumnRules
 
         titles = column_titles(self.column or ())
         other = sorted(set(titles) - {"id_column", "source_column", "target_column"})
@@ -365,7 +365,7 @@ def given_sources(
     given: Mapping[str, tuple[str | None, str | None]], database: str | None, memory: int | None
 ) -> tuple[Source, Source]:
     """Edges and nodes, each a place by its flag or a query. ``memory``: of the whole process; a database may use a quarter."""
-    from caribou.datasets.sql import StreamedQuery
+    from caribou.tables.queries import StreamedQuery
 
     found: list[Source] = []
     for word, (flag, (place, query)) in zip(("edges", "nodes"), given.items(), strict=True):
@@ -503,7 +503,7 @@ class GraphSource:
 
     def __str__(self) -> str:
         if self.tables.is_sql:
-            from caribou.datasets.sql import shown_database
+            from caribou.tables.queries import shown_database
 
             return f"queries on {shown_database(self.tables.db)}"
         return self.dataset or str(self.graph)
@@ -548,9 +548,9 @@ class GraphSource:
         """All that is found in the user's own graph, and the graph if there is no problem."""
         from caribou.datasets import read_graph
         from caribou.datasets.files import inspect_tables
-        from caribou.datasets.tables import ENDINGS
-        from caribou.graph.frames import Reading, Titles
-        from caribou.graph.inspection import inspection_of
+        from caribou.tables.files import ENDINGS
+        from caribou.tables.inspect import inspection_of
+        from caribou.tables.read import Reading, Titles
 
         self.check()
         titles = column_titles(self.columns)
@@ -601,13 +601,13 @@ class GraphSource:
         self, seed: int, otherwise: Sequence[str] | None, unit: PrivacyUnit | None, saved: ColumnRules | None
     ) -> Graph:
         from caribou.datasets import read_graph
-        from caribou.graph.frames import Titles, divided
+        from caribou.tables.read import Titles, divided
 
         classes = otherwise if self.classes is None else parse_classes(self.classes)
         rules = self.tables.rules() if saved is None else saved.joined(self.tables.rules())
         titles = column_titles(self.columns)
         if self.graph is not None:
-            from caribou.datasets.tables import ENDINGS
+            from caribou.tables.files import ENDINGS
 
             keywords: dict[str, Any] = {**titles}
             of_table = self.graph.suffix.lower() in (*ENDINGS, ".graphml")
@@ -619,7 +619,7 @@ class GraphSource:
         return divided(reading.require(), seed, "nodes")
 
     def _queries(self, titles: Any, classes: Any, rules: ColumnRules, unit: PrivacyUnit | None) -> Reading:
-        from caribou.datasets.sql import read_queries
+        from caribou.tables.queries import read_queries
 
         edges, nodes = str(self.tables.sql_edges), str(self.tables.sql_nodes)
         return read_queries(edges, nodes, self.tables.db, titles, self.name, classes, rules, unit)

@@ -80,8 +80,8 @@ def propagate(
     """
     from caribou.engines.pipeline import Request, release_files
     from caribou.engines.sources import EdgeTable
-    from caribou.engines.tables import name_of
     from caribou.privacy.budget import Budget
+    from caribou.tables.sources import name_of
 
     size = None if memory is None else parse_size(memory)
     edges, features = sources.sources(size)

@@ -9,20 +9,20 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from caribou.datasets import tables
 from caribou.datasets.arrays import is_array_folder, read_arrays
-from caribou.datasets.csv_format import csv_format
-from caribou.datasets.graphml import read_graphml
 from caribou.datasets.npz import read_npz, write_graph
 from caribou.datasets.saved import read_saved
 from caribou.errors import CaribouError, DataError, InputError
 from caribou.graph import Graph
 from caribou.graph.classes import Classes, declared_names
-from caribou.graph.column_rules import ColumnRules
-from caribou.graph.frames import Reading, Titles, divided, read_frames, warn_of_notes
-from caribou.graph.inspection import Findings
 from caribou.privacy.budget import PrivacyUnit
 from caribou.randomness import Streams
+from caribou.tables import files as tables
+from caribou.tables.csv_format import csv_format
+from caribou.tables.graphml import read_graphml
+from caribou.tables.inspect import Findings
+from caribou.tables.read import Reading, Titles, divided, read_frames, warn_of_notes
+from caribou.tables.rules import ColumnRules
 
 __all__ = ["read_graph", "write_graph"]
 

@@ -28,7 +28,7 @@ from caribou._files import atomic_file
 from caribou.errors import CaribouError, DataError
 from caribou.graph import Graph, Split
 from caribou.graph.classes import Classes, is_count
-from caribou.graph.column_rules import ColumnRules
+from caribou.tables.rules import ColumnRules
 
 _SPARSE = ("x_data", "x_indices", "x_indptr", "x_shape")
 _SPLIT = ("split_train", "split_val", "split_test")

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import numpy as np
 
-from caribou.datasets import tables
 from caribou.errors import DataError, InputError
-from caribou.graph import Graph, columns, listed
-from caribou.graph.frames import rows_of
+from caribou.graph import Graph, listed
+from caribou.tables import cells as columns
+from caribou.tables import files as tables
+from caribou.tables.read import rows_of
 
 ID = "id"
 ENDINGS = (*tables.ENDINGS, ".npz")

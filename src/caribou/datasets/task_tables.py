@@ -12,10 +12,11 @@ from pathlib import Path
 
 import numpy as np
 
-from caribou.datasets import tables
 from caribou.errors import DataError
-from caribou.graph import columns, listed
-from caribou.graph.frames import rows_of
+from caribou.graph import listed
+from caribou.tables import cells as columns
+from caribou.tables import files as tables
+from caribou.tables.read import rows_of
 
 LABEL = "label"
 JOINED = {"0": 0, "1": 1}

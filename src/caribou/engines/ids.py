@@ -18,10 +18,10 @@ import numpy as np
 
 from caribou.engines.preparation import Memory
 from caribou.engines.sources import USUAL, EdgeSource, EdgeTable, FeatureTable, SourceRules
-from caribou.engines.tables import Piece, Rows
-from caribou.graph import columns
-from caribou.graph.inspection import EXAMPLES, Finding, Findings, Problem, raise_problems, shown
 from caribou.memory import require_memory
+from caribou.tables import cells as columns
+from caribou.tables.inspect import EXAMPLES, Finding, Findings, Problem, raise_problems, shown
+from caribou.tables.sources import Piece, Rows
 
 MAX_BUCKETS = 512
 _PER_ID = 64

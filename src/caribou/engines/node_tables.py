@@ -1,7 +1,7 @@
 """A node table of any kind for training: ids, labels and split in memory, features streamed into a mapped file.
 
 Nodes are in the order of their ids, as they are when tables are read into memory: one graph has one fingerprint, one split per
-seed and one result, wherever it is read. Features follow the rules of tables (`caribou.graph.column_rules`), some rows at a time:
+seed and one result, wherever it is read. Features follow the rules of tables (`caribou.tables.rules`), some rows at a time:
 what rules leave open is learned in a pass of its own.
 """
 
@@ -17,14 +17,15 @@ import numpy as np
 from caribou.datasets.arrays import FEATURES
 from caribou.engines.ids import NodeIds
 from caribou.engines.sources import FeatureTable, fixed_table
-from caribou.engines.tables import Piece, Rows, Source, Table, open_table
 from caribou.errors import DataError
-from caribou.graph import MAX_NODES, Graph, columns
+from caribou.graph import MAX_NODES, Graph
 from caribou.graph.classes import Classes
-from caribou.graph.column_rules import ColumnRules
-from caribou.graph.frames import IDS, LABELS, SPLITS, Titles, build, check_roles, check_rules, check_titles, chosen
-from caribou.graph.inspection import Findings, raise_problems
-from caribou.graph.numerals import PLAIN
+from caribou.tables import cells as columns
+from caribou.tables.inspect import Findings, raise_problems
+from caribou.tables.numerals import PLAIN
+from caribou.tables.read import IDS, LABELS, SPLITS, Titles, build, check_roles, check_rules, check_titles, chosen
+from caribou.tables.rules import ColumnRules
+from caribou.tables.sources import Piece, Rows, Source, Table, open_table
 
 _ROWS = 1 << 16
 """Rows of a node table that are read together."""

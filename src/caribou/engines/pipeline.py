@@ -22,7 +22,6 @@ from caribou.engines.ids import NodeIds, with_row_numbers
 from caribou.engines.preparation import Memory, joined_digest, prepare, sums_of_start
 from caribou.engines.rounds import Progress, Runner, mean_of, steps_of
 from caribou.engines.sources import USUAL, EdgeTable, FeatureTable, SourceRules
-from caribou.engines.tables import Source, identity_of, stamp_of
 from caribou.errors import InputError, RunError
 from caribou.mechanisms.noise_source import BlockNoise, RunKey
 from caribou.privacy.budget import Budget, warn_of_large_delta
@@ -32,6 +31,7 @@ from caribou.privacy.plan import ReleasePlan
 from caribou.privacy.sensitivity import declared_bounds, layer_sensitivity
 from caribou.randomness import Streams
 from caribou.release import Account, Drawn, LedgerLike, embeddings_plan, execute
+from caribou.tables.sources import Source, identity_of, stamp_of
 
 ENGINES = ("local", "outofcore", "ray")
 ENDINGS = (".parquet", ".npy")

@@ -9,15 +9,15 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from caribou.datasets.sql import StreamedQuery
 from caribou.engines.blocks import regrouped
-from caribou.engines.stores import Place, located
-from caribou.engines.tables import ParquetFiles, Piece, Source, Table, open_table
 from caribou.errors import DataError
 from caribou.graph import MAX_NODES
-from caribou.graph.columns import quoted
-from caribou.graph.frames import chosen
-from caribou.graph.inspection import shown
+from caribou.tables.cells import quoted
+from caribou.tables.inspect import shown
+from caribou.tables.queries import StreamedQuery
+from caribou.tables.read import chosen
+from caribou.tables.sources import ParquetFiles, Piece, Source, Table, open_table
+from caribou.tables.stores import Place, located
 
 _IDS = ("id", "node", "node_id")
 Where = Callable[[int], str]

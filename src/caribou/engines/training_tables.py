@@ -19,14 +19,14 @@ from caribou.engines.pipeline import check_engine
 from caribou.engines.preparation import Memory
 from caribou.engines.ray_blocks import RayBlocks
 from caribou.engines.sources import EdgeSource, EdgeTable, SourceRules
-from caribou.engines.tables import Source
 from caribou.errors import InputError, RunError
 from caribou.graph import Graph
 from caribou.graph.blocked import BlockedGraph, EdgeStore
 from caribou.graph.classes import Classes
-from caribou.graph.column_rules import ColumnRules
-from caribou.graph.frames import Titles
 from caribou.memory import memory_limit
+from caribou.tables.read import Titles
+from caribou.tables.rules import ColumnRules
+from caribou.tables.sources import Source
 
 
 @dataclass(frozen=True)

@@ -26,8 +26,8 @@ from typing import Any
 from caribou.errors import CaribouError, DataError, InputError
 from caribou.experiments.hyperparameters import read_toml
 from caribou.graph import Graph
-from caribou.graph.column_rules import ColumnRules
 from caribou.privacy.budget import PrivacyUnit
+from caribou.tables.rules import ColumnRules
 
 DESCRIPTION = ".toml"
 ENDINGS = (".npz", ".graphml", ".pt", ".pth", DESCRIPTION)

@@ -42,11 +42,11 @@ from caribou.graph.checks import (
     zero_rows,
 )
 from caribou.graph.classes import Classes, declared_names, is_count, places_of_names, places_of_numbers
-from caribou.graph.column_rules import ColumnRules
 from caribou.graph.split import DEFAULT_FRACTIONS, Split, labelled_split
 from caribou.privacy.budget import PrivacyUnit
 from caribou.privacy.sizes import Sizes
 from caribou.randomness import Streams
+from caribou.tables.rules import ColumnRules
 
 T = TypeVar("T")
 
@@ -559,7 +559,7 @@ class Graph:
         >>> graph.node_ids[:2].tolist(), graph.features[:2].ravel().tolist(), graph.num_edges
         (['ann1', 'ann10'], [1.0, 10.0], 1)
         """
-        from caribou.graph.frames import Titles, graph_from_tables
+        from caribou.tables.read import Titles, graph_from_tables
 
         titles = Titles(id_column, label_column, split_column, source_column, target_column)
         return graph_from_tables(edges, nodes, titles, name, seed, classes, rules, unit)
@@ -595,7 +595,7 @@ class Graph:
         >>> Graph.from_networkx(network).features.ravel().tolist()
         [1.5, 2.5, 3.5]
         """
-        from caribou.graph.networkx import graph_from_networkx
+        from caribou.tables.networkx import graph_from_networkx
 
         return graph_from_networkx(network, name, seed, label, split, classes, rules, unit)
 
@@ -669,7 +669,7 @@ class Graph:
         >>> Graph.from_edges(np.zeros((3, 1)), [[0], [1]], labels=[0, 1, -1]).summary()["isolated"]
         1
         """
-        from caribou.graph.inspection import inspection_of
+        from caribou.tables.inspect import inspection_of
 
         found = inspection_of(self)
         degrees = self.degrees

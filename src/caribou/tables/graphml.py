@@ -12,9 +12,9 @@ import numpy as np
 
 from caribou.errors import CaribouError, DataError
 from caribou.graph.classes import Classes
-from caribou.graph.column_rules import ColumnRules
-from caribou.graph.frames import Reading, Titles, build
 from caribou.privacy.budget import PrivacyUnit
+from caribou.tables.read import Reading, Titles, build
+from caribou.tables.rules import ColumnRules
 
 
 def read_graphml(

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from caribou.errors import InputError
-from caribou.graph.numerals import MARKS, Notation
+from caribou.tables.numerals import MARKS, Notation
 
 EVERY = "*"
 """Stands for every numeric column that has no rule of its own."""

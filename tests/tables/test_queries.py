@@ -16,10 +16,10 @@ import duckdb
 import pandas as pd
 import pytest
 
-from caribou.datasets import sql
 from caribou.errors import DataError, InputError
 from caribou.graph import Graph
-from caribou.graph.frames import Titles, divided
+from caribou.tables import queries as sql
+from caribou.tables.read import Titles, divided
 from cli_support import run
 from table_support import RULES, bank, content
 

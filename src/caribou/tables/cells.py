@@ -24,10 +24,10 @@ from typing import Any
 
 import numpy as np
 
-from caribou.graph.column_rules import INDICATOR, MAX_CATEGORIES, ColumnRules, looks_like_no_value
-from caribou.graph.inspection import Finding, Findings, Problem, examples_of, shown
-from caribou.graph.numerals import PLAIN, Notation, notations
 from caribou.graph.split import Split
+from caribou.tables.inspect import Finding, Findings, Problem, examples_of, shown
+from caribou.tables.numerals import PLAIN, Notation, notations
+from caribou.tables.rules import INDICATOR, MAX_CATEGORIES, ColumnRules, looks_like_no_value
 
 #: Says where entry k of a column stands, for messages: ``nodes.csv: row 3``.
 Place = Callable[[int], str]

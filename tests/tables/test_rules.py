@@ -10,7 +10,7 @@ import pytest
 
 from caribou.cli.options import TableOptions
 from caribou.errors import InputError
-from caribou.graph.column_rules import ColumnRules, computed_from_edges, looks_like_no_value
+from caribou.tables.rules import ColumnRules, computed_from_edges, looks_like_no_value
 from table_support import RULES
 
 

@@ -17,12 +17,13 @@ from typing import Any, Protocol
 import numpy as np
 
 from caribou.errors import CaribouError, DataError, InputError
-from caribou.graph import columns
 from caribou.graph.checks import listed, simple_rows
 from caribou.graph.classes import Classes, declared_names, places_of_names
-from caribou.graph.column_rules import ColumnRules, undeclared_words
 from caribou.graph.graph import Graph
-from caribou.graph.inspection import (
+from caribou.graph.split import Split
+from caribou.privacy.budget import PrivacyUnit
+from caribou.tables import cells as columns
+from caribou.tables.inspect import (
     Finding,
     Findings,
     Inspection,
@@ -34,8 +35,7 @@ from caribou.graph.inspection import (
     raise_problems,
     shown,
 )
-from caribou.graph.split import Split
-from caribou.privacy.budget import PrivacyUnit
+from caribou.tables.rules import ColumnRules, undeclared_words
 
 IDS = ("id", "node", "node_id")
 LABELS = ("label", "class", "y")

@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from caribou.datasets.csv_format import COMMAS, UTF_8, CsvFormat, csv_format
 from caribou.errors import CaribouError, DataError
-from caribou.graph import columns
 from caribou.graph import listed as _listed
-from caribou.graph.column_rules import separator_word
-from caribou.graph.frames import check_titles, rows_of
+from caribou.tables import cells as columns
+from caribou.tables.csv_format import COMMAS, UTF_8, CsvFormat, csv_format
+from caribou.tables.read import check_titles, rows_of
+from caribou.tables.rules import separator_word
 
 ENDINGS = (".csv", ".parquet", ".pq")
 

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from caribou.graph.numerals import Notation, notations
+from caribou.tables.numerals import Notation, notations
 
 
 @pytest.mark.parametrize(

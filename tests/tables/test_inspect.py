@@ -8,10 +8,10 @@ import pytest
 
 from caribou.errors import DataError
 from caribou.graph import Graph
-from caribou.graph.column_rules import ColumnRules
-from caribou.graph.frames import FrameTable, Reading, Titles, read_frames
-from caribou.graph.inspection import Finding, Findings, Problem, inspection_of
 from caribou.privacy.budget import PrivacyUnit
+from caribou.tables.inspect import Finding, Findings, Problem, inspection_of
+from caribou.tables.read import FrameTable, Reading, Titles, read_frames
+from caribou.tables.rules import ColumnRules
 from table_support import RULES, bank, dirty
 
 

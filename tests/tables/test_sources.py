@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from caribou.datasets.sql import StreamedQuery
-from caribou.engines.tables import Piece, Rows, Source, name_of, open_table, stamp_of
 from caribou.errors import DataError, InputError
+from caribou.tables.queries import StreamedQuery
+from caribou.tables.sources import Piece, Rows, Source, name_of, open_table, stamp_of
 
 
 def rows(source: Source, size: int = 2, titles: list[str] | None = None, **how: Any) -> list[tuple[Any, ...]]:

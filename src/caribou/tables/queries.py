@@ -19,9 +19,9 @@ from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlsplit
 
 from caribou.errors import DataError, InputError
 from caribou.graph.classes import Classes
-from caribou.graph.column_rules import ColumnRules
-from caribou.graph.frames import FrameTable, Reading, Titles, read_frames
 from caribou.privacy.budget import PrivacyUnit
+from caribou.tables.read import FrameTable, Reading, Titles, read_frames
+from caribou.tables.rules import ColumnRules
 
 _SERVERS = ("postgresql", "postgres")
 _EXTRA = "pip install 'caribou-gnn[sql]'"

@@ -20,8 +20,8 @@ from torch_geometric.data import Data
 import caribou as cb
 from caribou.errors import DataError, InputError
 from caribou.graph import Graph
-from caribou.graph.column_rules import ColumnRules
 from caribou.mechanisms.noise_source import NoiseSource
+from caribou.tables.rules import ColumnRules
 from table_support import RULES, bank, content
 
 FRAMES: dict[str, Callable[[pd.DataFrame], Any]] = {

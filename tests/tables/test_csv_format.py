@@ -8,10 +8,10 @@ import pandas as pd
 import pytest
 
 from caribou.datasets import read_graph
-from caribou.datasets.csv_format import CsvFormat, csv_format
 from caribou.errors import DataError, InputError
-from caribou.graph.column_rules import ColumnRules
-from caribou.graph.inspection import Finding, Findings
+from caribou.tables.csv_format import CsvFormat, csv_format
+from caribou.tables.inspect import Finding, Findings
+from caribou.tables.rules import ColumnRules
 from table_support import RULES, bank, content
 
 
@@ -60,7 +60,7 @@ def test_a_table_of_another_country_is_the_same_graph(tmp_path: Path) -> None:
 
 def test_what_must_be_declared_is_told_at_once(tmp_path: Path) -> None:
     from caribou.datasets.files import inspect_tables
-    from caribou.graph.frames import Titles
+    from caribou.tables.read import Titles
 
     edges, nodes = european(tmp_path)
     found = inspect_tables(edges, nodes, Titles(), "bank", None, RULES).inspection

@@ -20,13 +20,13 @@ from pyarrow import csv
 
 from caribou.datasets import read_graph
 from caribou.engines.pipeline import Request, release_files
-from caribou.engines.stores import located, readable, without_secrets
-from caribou.engines.tables import stamp_of
 from caribou.engines.training_tables import TrainingTables, training_graph
 from caribou.errors import DataError, InputError
-from caribou.graph.column_rules import ColumnRules
 from caribou.mechanisms.noise_source import RunKey
 from caribou.privacy.budget import Budget
+from caribou.tables.rules import ColumnRules
+from caribou.tables.sources import stamp_of
+from caribou.tables.stores import located, readable, without_secrets
 
 SECRET = "s3cr3t-of-a-test"
 

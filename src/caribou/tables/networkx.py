@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 
 from caribou.errors import InputError
-from caribou.graph import columns
 from caribou.graph.classes import Classes
-from caribou.graph.column_rules import ColumnRules
-from caribou.graph.frames import Titles, build, divided
 from caribou.graph.graph import Graph
-from caribou.graph.inspection import Findings
 from caribou.privacy.budget import PrivacyUnit
+from caribou.tables import cells as columns
+from caribou.tables.inspect import Findings
+from caribou.tables.read import Titles, build, divided
+from caribou.tables.rules import ColumnRules
 
 
 def graph_from_networkx(

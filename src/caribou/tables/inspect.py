@@ -15,7 +15,7 @@ import numpy as np
 
 from caribou.errors import DataError
 from caribou.graph.checks import Cleaning, listed
-from caribou.graph.column_rules import computed_from_edges
+from caribou.tables.rules import computed_from_edges
 
 if TYPE_CHECKING:
     from caribou.graph.graph import Graph

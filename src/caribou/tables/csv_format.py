@@ -11,8 +11,8 @@ import csv
 from dataclasses import dataclass
 from pathlib import Path
 
-from caribou.graph.column_rules import ColumnRules, separator_word
-from caribou.graph.inspection import Finding, Findings, Problem
+from caribou.tables.inspect import Finding, Findings, Problem
+from caribou.tables.rules import ColumnRules, separator_word
 
 SEPARATORS = (",", ";", "\t", "|")
 UTF_8 = "utf-8-sig"

@@ -11,12 +11,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
-from caribou.datasets.csv_format import likely_separator
-from caribou.datasets.sql import StreamedQuery
-from caribou.datasets.tables import require_line_of_titles
-from caribou.engines.stores import Place, is_address, located, readable, without_secrets
 from caribou.errors import DataError, InputError
-from caribou.graph.frames import check_titles
+from caribou.tables.csv_format import likely_separator
+from caribou.tables.files import require_line_of_titles
+from caribou.tables.queries import StreamedQuery
+from caribou.tables.read import check_titles
+from caribou.tables.stores import Place, is_address, located, readable, without_secrets
 
 Source = str | Path | StreamedQuery
 """A path, an address, or a query."""

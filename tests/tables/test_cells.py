@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from caribou.errors import DataError
-from caribou.graph import columns
+from caribou.tables import cells as columns
 
 
 def place(k):

@@ -4,7 +4,7 @@ import networkx as nx
 import pytest
 
 from caribou.datasets import read_graph
-from caribou.graph.column_rules import ColumnRules
+from caribou.tables.rules import ColumnRules
 from dataset_support import fails
 
 

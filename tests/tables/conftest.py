@@ -1,0 +1,3 @@
+"""One small graph in every format, and no file in the user's cache."""
+
+from file_support import quiet_place, valid_files  # noqa: F401
