@@ -15,7 +15,7 @@ from functools import cache
 from typing import Any
 
 from caribou.mechanisms.noise_source import NoiseSource
-from caribou.methods.base import METHODS
+from caribou.methods import METHODS
 from caribou.models.published_metrics import metrics_plan
 from caribou.privacy.accounting import epsilon_of
 from caribou.privacy.arithmetic import double_precision

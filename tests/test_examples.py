@@ -118,7 +118,7 @@ def test_a_method_of_ones_own_in_thirty_lines(monkeypatch: pytest.MonkeyPatch, t
 
     import caribou as cb
     from caribou.experiments.measures import measure
-    from caribou.methods.base import METHODS, OWN_METHODS
+    from caribou.methods.catalogue import METHODS, OWN_METHODS
     from cli_support import run
 
     file = EXAMPLES / "own_method.py"

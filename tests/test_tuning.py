@@ -14,7 +14,8 @@ import caribou as cb
 from caribou.errors import BudgetExceeded, CertificateError, InputError
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods import METHODS, fit
-from caribou.methods.base import MethodInfo, Outputs
+from caribou.methods.base import Outputs
+from caribou.methods.catalogue import MethodInfo
 from caribou.privacy.assumptions import Assumption, AssumptionName
 from caribou.privacy.events import Gaussian
 from caribou.privacy.mechanism_records import Mechanism, MechanismRecord, everyone, mean_record
@@ -23,7 +24,7 @@ from caribou.privacy.scope import Scope, ScopeKind
 from caribou.privacy.sizes import Sizes
 from caribou.privacy.verify import verify
 from caribou.randomness import Streams
-from caribou.tuning import SPACES, combinations, plan_search, tune
+from caribou.tuning import combinations, plan_search, tune
 
 GRAPH = cb.datasets.load("csbm", nodes=200, seed=3)
 pytestmark = pytest.mark.usefixtures("quick_learning")
@@ -91,7 +92,7 @@ def test_a_ledger_is_charged_once_for_the_whole_search_or_refuses(tmp_path: Path
 
 
 def test_spaces_are_of_known_settings() -> None:
-    for name, space in SPACES.items():
+    for name, space in ((name, info.space) for name, info in METHODS.items() if info.space):
         for settings in combinations(name, space, {}):
             METHODS[name].create(**settings)
     assert len(combinations("x", {"a": [1, 2], "b": [3, 4, 5]}, {})) == 6
@@ -219,7 +220,9 @@ def test_an_assumption_that_fails_for_one_setting_fails_for_the_search() -> None
 
 @pytest.mark.parametrize("epsilon", [0.05, 0.3, 0.7, 3.0])
 def test_a_search_that_is_calibrated_to_its_budget_is_not_refused_for_a_rounding_error(epsilon: float) -> None:
-    recipes = [METHODS["votes-edp"].create(**values) for values in combinations("votes-edp", SPACES["votes-edp"], {})]
+    recipes = [
+        METHODS["votes-edp"].create(**values) for values in combinations("votes-edp", METHODS["votes-edp"].space, {})
+    ]
     sizes, order = GRAPH.sizes(cb.PrivacyUnit.EDGE), [0, 1, 2]
     plan = plan_search(recipes, order, sizes, budget("votes-edp", epsilon), description="a search")
     certificate = plan.certificate(NoiseSource.secure())

@@ -35,7 +35,7 @@ _HOMES = {
     "Votes": "caribou.estimators",
     "Caribou": "caribou.estimators",
     "load": "caribou.estimators",
-    "register": "caribou.methods.base",
+    "register": "caribou.methods.catalogue",
     "Outputs": "caribou.methods.base",
     "ReleasePlan": "caribou.privacy.plan",
     "own_mechanism": "caribou.privacy.mechanism_records",
@@ -99,7 +99,8 @@ if TYPE_CHECKING:
     from caribou.layers.contractive import ContractiveGraphLayer
     from caribou.mechanisms.message_passing import propagate
     from caribou.mechanisms.noise_source import NoiseSource
-    from caribou.methods.base import Outputs, register
+    from caribou.methods.base import Outputs
+    from caribou.methods.catalogue import register
     from caribou.models.graph_classifier import GraphClassifier
     from caribou.models.links import LinkPredictor
     from caribou.models.node_targets import MultiLabelClassifier, NodeRegressor

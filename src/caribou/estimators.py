@@ -27,7 +27,8 @@ from caribou.graph import Graph, listed
 from caribou.graph.arrivals import Arrivals, named_rows
 from caribou.graph.fingerprint import whole_of
 from caribou.mechanisms.noise_source import NoiseSource
-from caribou.methods.base import Fitted, GrowingMethod, declared_plan, extend, fit, method_info, predict_graph
+from caribou.methods.base import Fitted, GrowingMethod, declared_plan, extend, fit, predict_graph
+from caribou.methods.catalogue import METHODS, method_info, names_of, resolve
 from caribou.metrics import Metrics, Scored, Threshold, best_threshold, metric_name, rarest
 from caribou.models.published_metrics import PublishedMetrics, publish_metrics
 from caribou.privacy.assumptions import LASTING, AssumptionName, given_prior
@@ -68,7 +69,7 @@ class Model:
     ``copy``, holds what `save` holds: never the graph.
 
     Args:
-        method: its name in `caribou.methods.METHODS`.
+        method: a family such as "votes", of which the budget decides the unit, or a full name of `caribou.methods.METHODS`.
         budget: epsilon, delta and the privacy unit of the method.
         seed: the public seed.
         encoder: ``votes-edp`` and ``mlp``: what gives class probabilities from features in the place of the fitted prior. Class
@@ -82,9 +83,10 @@ class Model:
     """
 
     def __init__(self, method: str, budget: Budget, *, seed: int = 0, encoder: Any = None, **settings: Any) -> None:
-        info = method_info(method)
         if not isinstance(budget, Budget):
             raise InputError(f"budget must be a Budget, got {type(budget).__name__}")
+        method = resolve(method, budget.unit)
+        info = METHODS[method]
         info.check(method, budget)
         self.method, self.budget = method, budget
         self._recipe = info.create(**settings)
@@ -340,13 +342,13 @@ class Model:
     def embeddings(self) -> np.ndarray:
         """X^(K), the released state. [n, d]"""
         if "state" not in self._result.released:
-            if self.method == "caribou-ndp":
+            if METHODS[self.method].embeddings and METHODS[self.method].edge_release is not None:
                 raise InputError(
                     "leave_graph must be false for embeddings, got true with a budget and a declared degree at which the rule "
                     "leaves the graph alone"
                 )
             raise InputError(
-                f"method must release embeddings (caribou-edp, caribou-inf, caribou-ndp), got {self.method}"
+                f"method must release embeddings ({', '.join(names_of(lambda info: info.embeddings))}), got {self.method}"
             )
         return self._result.released["state"]
 

@@ -20,7 +20,8 @@ from caribou._validate import integer
 from caribou.errors import InputError
 from caribou.graph import Graph
 from caribou.mechanisms.noise_source import NoiseSource
-from caribou.methods.base import Fitted, Method, Outputs, declared_plan, fit, method_info
+from caribou.methods.base import Fitted, Method, Outputs, declared_plan, fit
+from caribou.methods.catalogue import METHODS, Space, resolve
 from caribou.metrics import SELECTING, Metrics, metric_name
 from caribou.privacy.assumptions import STANDING, Assumption, AssumptionName
 from caribou.privacy.budget import Budget, PrivacyUnit
@@ -33,18 +34,6 @@ from caribou.privacy.sizes import Sizes
 from caribou.randomness import Streams
 from caribou.release import Drawn, LedgerLike, execute
 
-Space = Mapping[str, Sequence[Any]]
-SPACES: Mapping[str, Space] = {
-    "caribou-edp": {"hops": [1, 2, 5], "contraction": [0.7, 0.9], "beta": [0.1, 1.0]},
-    "caribou-inf": {"hops": [2, 4, 8, 15], "beta": [0.1, 1.0], "degree_floor": [2, 10]},
-    "caribou-ndp": {"graph_share": [0.05, 0.1, 0.3], "hops": [1, 2], "beta": [0.1, 1.0]},
-    "lpgnet-edp": {"stages": [1, 2], "classifier_hidden": [16, 64]},
-    "votes-edp": {"voter_confidence": [0.9, 0.97], "round_confidence": [0.3, 0.5], "calibration": [0.3, 0.5]},
-    "votes-ndp": {"declared_average_degree": [4, 20, 60], "declared_degree": [100]},
-    "mlp-dp": {"clip": [0.2, 0.3, 0.5], "shrinkage": [0.2, 0.4, 0.8], "mean_share": [0.1, 0.2]},
-    "mlp": {"hidden": [[], [32], [64, 16], [128, 32]]},
-}
-"""Search spaces by method. Public: written before any data is seen."""
 DEFAULT = "default"
 """In a space: the method's own default, which may be a rule of the budget that no value stands for."""
 SCORE_SHARE = 0.1
@@ -80,12 +69,12 @@ def tune(
     """Search ``space`` for the settings that are best on validation nodes.
 
     Args:
-        name: of the method.
+        name: of the method, or of a family, of which the budget decides the unit.
         graph: with labels and a split.
         budget: of the whole search.
         trials: how many settings to try; on private data how many on average, if their number is random.
         public: declares graph, features and labels public: every trial has the whole budget and nothing is accounted.
-        space: values by setting; None = that of `SPACES`.
+        space: values by setting; None = that of its entry in `caribou.methods.METHODS`.
         fixed: settings that are not searched.
         seed: the public seed.
         noise: private randomness (default: a fresh key from the operating system).
@@ -107,12 +96,13 @@ def tune(
     >>> tuned.settings["clip"] in space["clip"], tuned.fitted is None
     (True, True)
     """
-    info = method_info(name)
+    name = resolve(name, budget.unit)
+    info = METHODS[name]
     info.check(name, budget)
     integer(at_least=1, trials=trials)
     metric = _selecting(metric, private_labels=budget.unit is PrivacyUnit.NODE and not public)
     noise = noise or NoiseSource.secure()
-    recipes = [info.create(**values) for values in combinations(name, space or SPACES.get(name, {}), fixed or {})]
+    recipes = [info.create(**values) for values in combinations(name, space or info.space, fixed or {})]
     # without repetition until all have been drawn once
     order = np.resize(Streams(seed).generator("tune").permutation(len(recipes)), trials)
     if public and ledger is not None:

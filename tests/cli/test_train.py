@@ -108,7 +108,7 @@ def test_public_features_option(tmp_path: Path) -> None:
         text = call(method, *options, "--public-features", str(file))
         parameters = json.loads(text[text.index("{") :])["certificate"]["public_parameters"]
         assert parameters.get("base", parameters)["public_features"] == "120 rows"
-    assert "must go with mlp-dp or votes-ndp" in failure(
+    assert "must go with a method that trains mlp-dp" in failure(
         "votes-edp", "--dataset", "csbm:nodes=120", "--public-features", str(file)
     )
     assert "must be an existing file" in failure(

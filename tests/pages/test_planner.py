@@ -19,7 +19,7 @@ from caribou.errors import InputError
 from caribou.methods import METHODS, method_info
 from caribou.pages import simulation
 from caribou.pages.base import whole
-from caribou.pages.planner import NOISE, SETTINGS, unit_of
+from caribou.pages.planner import NOISE
 from caribou.privacy.accounting import gdp_epsilon, pure_epsilon
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.calibration import budget_mu
@@ -62,7 +62,7 @@ def test_a_plan_by_risk_and_what_is_refused() -> None:
 
 def test_bad_pages_are_refused_before_anything_is_simulated(tmp_path: Path) -> None:
     made = cb.plan(4)
-    with pytest.raises(InputError, match="method must be one of"):
+    with pytest.raises(InputError, match="unit must be node for mlp-dp, got edge"):
         made.html(tmp_path / "a.html", method="mlp-dp", seeds=0)
     with pytest.raises(InputError, match="months must be"):
         made.html(tmp_path / "a.html", months=0, seeds=0)
@@ -89,7 +89,7 @@ def test_the_command_says_how_to_leave_the_simulation_out(
 
 @pytest.mark.parametrize("method", NOISE)
 def test_the_noise_of_a_method_is_what_its_plan_says(method: str) -> None:
-    info, budget = method_info(method), Budget(3.0, 1e-6, unit_of(method))
+    info, budget = method_info(method), Budget(3.0, 1e-6, method_info(method).unit)
     assert info.unit is budget.unit
     cost = info.create().plan(SIZES, budget).cost
     if NOISE[method] == "gaussian":
@@ -101,7 +101,7 @@ def test_the_noise_of_a_method_is_what_its_plan_says(method: str) -> None:
 def test_no_method_with_a_curve_in_closed_form_is_left_out() -> None:
     private = {name for name, info in METHODS.items() if info.private and not info.data_independent}
     assert private - set(NOISE) == {"sage-ndp"}
-    for method, names in SETTINGS.items():
+    for method, names in ((name, info.controls) for name, info in METHODS.items()):
         assert set(names) <= method_info(method).create().settings().keys(), method
 
 
@@ -113,7 +113,7 @@ def page(quick_learning: None, tmp_path_factory: pytest.TempPathFactory) -> Path
     path = tmp_path_factory.mktemp("planner") / "plan.html"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(simulation, "EPSILONS", (1.0, 8.0))
-        patch.setattr(simulation, "METHODS", {PrivacyUnit.EDGE: ("votes-edp", "mlp"), PrivacyUnit.NODE: ("mlp-dp",)})
+        patch.setattr(simulation, "SIMULATED", ["votes-edp", "mlp", "mlp-dp"])
         made = cb.plan(4, degree_floor=20, nodes=200)
         made.html(path, seeds=2, homophily=[0.9, 0.6], signal=1.5)
     return path
@@ -407,4 +407,4 @@ def test_a_page_without_simulations_says_so(look: Callable[[Path], Tab], tmp_pat
 
 
 def test_units_are_told_by_names() -> None:
-    assert {unit_of(method) for method in NOISE} == set(PrivacyUnit)
+    assert {METHODS[method].unit for method in NOISE} == set(PrivacyUnit)

@@ -7,9 +7,9 @@ import math
 import pytest
 
 from caribou.errors import InputError
+from caribou.methods import METHODS
 from caribou.pages import simulation
-from caribou.pages.simulation import LARGEST, METHODS, fits, simulate, worlds
-from caribou.privacy.budget import PrivacyUnit
+from caribou.pages.simulation import LARGEST, SIMULATED, fits, simulate, worlds
 
 pytestmark = pytest.mark.usefixtures("quick_learning")
 
@@ -23,7 +23,7 @@ def two_epsilons(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_every_method_of_both_units_is_simulated_again_alike() -> None:
     models, steps = worlds(100, [8.0], [0.9], 1.5), []
     found = simulate(models, seeds=1, advance=lambda: steps.append(1))
-    assert {(p.unit, p.method) for p in found} == {(u.value, m) for u, methods in METHODS.items() for m in methods}
+    assert {(p.unit, p.method) for p in found} == {(METHODS[m].unit.value, m) for m in SIMULATED}
     assert len(steps) == fits(models, 1) == 2 * 6 + 1
     assert [p.epsilon for p in found if p.method == "mlp"] == [8.0]
     assert all(0 <= p.low == p.mean == p.high <= 1 and p.seeds == 1 for p in found)
@@ -35,7 +35,7 @@ def test_every_method_of_both_units_is_simulated_again_alike() -> None:
 
 def test_what_cannot_be_kept_has_no_figure(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(simulation, "EPSILONS", (2.0**-20,))
-    monkeypatch.setattr(simulation, "METHODS", {PrivacyUnit.EDGE: ("caribou-edp", "mlp")})
+    monkeypatch.setattr(simulation, "SIMULATED", ["caribou-edp", "mlp"])
     methods = {p.method for p in simulate(worlds(60, [4.0], [0.8], 1.0), seeds=1)}
     assert "mlp" in methods
 

@@ -28,6 +28,7 @@ from caribou.mechanisms.neighbour_counts import NoisyNeighbourCounts, neighbour_
 from caribou.mechanisms.neighbour_sums import bounded_adjacency, noisy_sums
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.mechanisms.randomized_response import perturbed_pairs
+from caribou.methods.catalogue import METHODS
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.calibration import CalibratedCounts, calibrate_propagation, calibrate_sums
 from caribou.privacy.certificate import Certificate
@@ -35,8 +36,6 @@ from caribou.privacy.events import EpsilonDelta, Gaussian
 from caribou.privacy.mechanism_records import Mechanism
 from caribou.privacy.pair_response import (
     PairResponse,
-    asymmetric_response,
-    laplace_threshold_response,
     pair_count,
     split_pair_budget,
 )
@@ -236,10 +235,6 @@ class BatchedResponse:
 # -- from a certificate --------------------------------------------------------------------------------------------
 
 
-RESPONSES = {"sage-edp": asymmetric_response, "lapgraph-edp": laplace_threshold_response}
-"""How a method that perturbs the graph turns its noisy edge count into probabilities."""
-
-
 def certified_mechanism(certificate: Certificate, method: str = "") -> tuple[AuditTarget, Pair] | None:
     """The edge-level mechanism of a certificate with its worst pair, ready for many runs; None if it is not one of these.
 
@@ -249,10 +244,11 @@ def certified_mechanism(certificate: Certificate, method: str = "") -> tuple[Aud
     if certificate.unit is not PrivacyUnit.EDGE or not certificate.is_private:
         return None
     two = star_graphs(0)
-    if method in RESPONSES:
+    info = METHODS.get(method)
+    if info is not None and info.response is not None:
         share = float(certificate.public_parameters["count_share"])
         budget = Budget(certificate.epsilon, certificate.delta, certificate.unit)
-        release = BatchedResponse(budget, RESPONSES[method], share)
+        release = BatchedResponse(budget, info.response, share)
         return release, Pair("any two nodes", *two, PrivacyUnit.EDGE)
     if len(certificate.mechanisms) != 1:
         return None

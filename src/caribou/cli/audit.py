@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from caribou.cli.options import AsJson, GraphOptions, GraphSource, with_option_groups
+from caribou.cli.options import AsJson, GraphOptions, GraphSource, Unit, with_option_groups
 from caribou.cli.progress import about
 from caribou.cli.train import parse_settings
 from caribou.cli.verify import EXIT_CLAIM_FAILS
@@ -48,6 +48,7 @@ def audit(
         str, typer.Argument(metavar="METHOD|RUN", help="A method by name, or the folder of a saved run.")
     ],
     *,
+    unit: Unit = None,
     graph: GraphOptions,
     epsilon: Annotated[
         float | None, typer.Option(help="Epsilon that a method claims (default: 4).", show_default=False)
@@ -97,6 +98,7 @@ def audit(
         check_target(out)
     source = graph.source()
     options = parse_settings(settings or [])
+    subject = _named(subject, unit)
     job = _job(subject, source, epsilon, delta, options, ",".join(attacks or ["all"]), runs, confidence, seed, workers)
     from caribou.audit.verdict import VIOLATED
     from caribou.pages.audit import write_report
@@ -113,6 +115,18 @@ def audit(
         raise typer.Exit(EXIT_CLAIM_FAILS)
 
 
+def _named(subject: str, unit: str | None) -> str:
+    """The full name of a method, or the folder of a run."""
+    from caribou.methods import FAMILIES, METHODS, load_own_methods, resolve
+
+    load_own_methods()
+    if subject in METHODS or subject in FAMILIES or not Path(subject).exists():
+        return resolve(subject, unit)
+    if unit is not None:
+        raise InputError(f"unit must not be given with a run, which has its own, got {unit!r} (--unit)")
+    return subject
+
+
 def _job(
     subject: str,
     source: GraphSource,
@@ -126,16 +140,15 @@ def _job(
     workers: int | None,
 ) -> Audit:
     from caribou.audit.catalogue import CATALOGUE, check_order
-    from caribou.methods import METHODS, load_own_methods, method_info
+    from caribou.methods import METHODS
     from caribou.privacy.budget import Budget
     from caribou.saved_model import read_model
 
     wanted = tuple(CATALOGUE) if attack == "all" else tuple(dict.fromkeys(word.strip() for word in attack.split(",")))
     check_order(wanted, runs, confidence, workers)
-    load_own_methods()
     name, claimed, words, stored, saved = subject, dict(settings), None, None, None
-    if subject in METHODS or not Path(subject).exists():
-        info = method_info(subject)
+    if subject in METHODS:
+        info = METHODS[subject]
         budget = Budget((4.0 if info.private else math.inf) if epsilon is None else epsilon, delta, info.unit)
     else:
         if epsilon is not None or delta is not None or settings:
@@ -144,7 +157,7 @@ def _job(
         name, budget, claimed = run.method, run.budget, dict(run.settings)
         saved = run.column_rules
         words, stored = f"the method of {subject} ({name})", run.certificate
-        info = method_info(name)
+        info = METHODS[name]
     info.check(name, budget)
     graph = source.load(seed, unit=budget.unit, saved=saved) if source.is_given else None
     missing = [word for word in wanted if CATALOGUE[word].needs_graph]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from caribou.cli.options import DataDir
+from caribou.cli.options import DataDir, Unit
 from caribou.errors import InputError
 from caribou.experiments.hyperparameters import TunedSettings, read_settings, write_settings
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 def choose(
     dataset: Annotated[list[str], typer.Option(help="A public data set by name; may be repeated.")],
     methods: Annotated[list[str] | None, typer.Argument(help="Methods; default: all that have a search space.")] = None,
+    unit: Unit = None,
     epsilon: Annotated[
         list[float] | None,
         typer.Option(help="Epsilon, may be repeated (default: 4). Without privacy: inf.", show_default=False),
@@ -65,6 +66,7 @@ def choose(
     from caribou.datasets import load
     from caribou.experiments.reproduction import require
     from caribou.experiments.search import held_out, read_spaces
+    from caribou.methods import resolve
     from caribou.metrics import SELECTING, metric_name
     from caribou.models.encoder import kept_encoders
 
@@ -73,7 +75,8 @@ def choose(
     settings = require().settings if settings is None else settings
     metric = metric_name(metric, SELECTING)
     known = read_spaces(spaces)
-    unknown = [name for name in methods or [] if name not in known]
+    methods = [resolve(name, unit) for name in methods or known]
+    unknown = [name for name in methods if name not in known]
     if unknown:
         raise InputError(f"methods must have a search space in {spaces}, got {', '.join(unknown)}")
     entries = {entry.key: entry for entry in read_settings(settings)} if settings.exists() else {}
@@ -84,7 +87,7 @@ def choose(
 
     for name in dataset:
         with kept_encoders():
-            for study in _studies(methods or list(known), name, epsilon or [4.0], seeds, metric):
+            for study in _studies(methods, name, epsilon or [4.0], seeds, metric):
                 file = trials / trials_name(name)
                 if no_fits:
                     best = _known(study, known[study.method], file)

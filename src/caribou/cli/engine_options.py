@@ -152,7 +152,7 @@ class EngineSource:
     def _tables(self) -> TrainingTables:
         from caribou.cli.propagate import parse_size
         from caribou.engines.training_tables import TrainingTables
-        from caribou.methods.base import method_info
+        from caribou.methods import method_info
         from caribou.tables.read import Titles
         from caribou.tables.sources import name_of
 

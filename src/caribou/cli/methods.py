@@ -45,8 +45,6 @@ def methods(
 
 def describe(name: str, info: MethodInfo) -> dict[str, Any]:
     """A method in plain values. ``text`` is the statement of its class, without examples."""
-    from caribou.tuning import SPACES
-
     method = info.create()
     text = (inspect.getdoc(type(method)) or "").split("\n\n>>>")[0].strip()
     return {
@@ -55,7 +53,7 @@ def describe(name: str, info: MethodInfo) -> dict[str, Any]:
         "summary": info.summary,
         "text": text,
         "settings": dict(method.settings()),
-        "space": {key: list(values) for key, values in SPACES.get(name, {}).items()},
+        "space": {key: list(values) for key, values in info.space.items()},
     }
 
 

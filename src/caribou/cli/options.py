@@ -40,6 +40,13 @@ PriorFile = Annotated[
         show_default=False,
     ),
 ]
+Unit = Annotated[
+    str | None,
+    typer.Option(
+        help="What is protected, of a family such as votes: edge (default) or node. A full name decides it.",
+        show_default=False,
+    ),
+]
 Spend = Annotated[
     bool, typer.Option("--spend", help="Charge a release of its own, although one was made already that costs nothing.")
 ]

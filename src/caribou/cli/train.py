@@ -23,6 +23,7 @@ from caribou.cli.options import (
     LedgerOptions,
     Name,
     PriorFile,
+    Unit,
     class_words,
     require_takes_prior,
     with_option_groups,
@@ -39,10 +40,6 @@ if TYPE_CHECKING:
     from caribou.metrics import Metrics, Threshold
     from caribou.models.published_metrics import PublishedMetrics
     from caribou.privacy.budget import Budget
-
-
-GRAPH_OPTIONAL = {"votes-ndp": "votes", "caribou-ndp": "state"}
-"""Methods that leave the edges alone where a public rule says that they would not help; what they release if they do not."""
 
 
 OF_ONE_CLASS = ("f1", "average_precision")
@@ -65,8 +62,9 @@ class _Run:
 
 @with_option_groups
 def train(
-    method: Annotated[str, typer.Argument(help="The method: see the table in the documentation, Training.")],
+    method: Annotated[str, typer.Argument(help="A family such as votes, or a method: caribou methods lists them.")],
     *,
+    unit: Unit = None,
     graph: GraphOptions,
     engine: EngineOptions,
     name: Name = None,
@@ -137,11 +135,12 @@ def train(
     """
     from caribou.estimators import Model, class_names
     from caribou.graph import listed
-    from caribou.methods import method_info
+    from caribou.methods import METHODS, resolve
     from caribou.privacy.budget import Budget
     from caribou.saved_model import check_target
 
-    info = method_info(method)
+    method = resolve(method, unit)
+    info = METHODS[method]
     if not info.private and epsilon is not None:
         positive_or_inf(epsilon=epsilon)
         typer.echo(f"note: epsilon is not used by {method}, which has no privacy", err=True)
@@ -417,17 +416,22 @@ def chosen_settings(method: str, dataset: str | None, epsilon: float, file: Path
 
 
 def with_public_features(settings: dict[str, Any], method: str, file: Path | None) -> dict[str, Any]:
-    """The settings with --public-features in its place: a setting of the model, which votes-ndp holds under ``base``."""
+    """The settings with --public-features in its place: a setting of mlp-dp, which other methods hold under ``base``."""
+    from caribou.methods import method_info
+
     if file is None:
         return settings
-    if method == "mlp-dp":
+    usual = method_info(method).create().settings()
+    if "public_features" in usual:
         return {**settings, "public_features": str(file)}
-    if method == "votes-ndp":
-        base = settings.get("base", {})
-        if not isinstance(base, dict):
-            raise InputError(f"base must have settings of mlp-dp, got {base!r}")
-        return {**settings, "base": {**base, "public_features": str(file)}}
-    raise InputError(f"public_features must go with mlp-dp or votes-ndp, got {method}")
+    if "base" not in usual:
+        raise InputError(
+            f"public_features must go with a method that trains mlp-dp, alone or as its base, got {method}"
+        )
+    base = settings.get("base", {})
+    if not isinstance(base, dict):
+        raise InputError(f"base must have settings of mlp-dp, got {base!r}")
+    return {**settings, "base": {**base, "public_features": str(file)}}
 
 
 def _percent(share: float | None) -> str:
@@ -438,6 +442,9 @@ def _print(document: dict[str, Any], budget: str, model: Model, folders: list[Pa
     from rich.console import Console
     from rich.table import Table
 
+    from caribou.methods import METHODS
+
+    info = METHODS[model.method]
     accuracy = document["test_accuracy"]
     interval = (
         ""
@@ -453,7 +460,7 @@ def _print(document: dict[str, Any], budget: str, model: Model, folders: list[Pa
     table.add_row("classes", class_words(document["class_counts"], document["unlabelled"]))
     if document["epsilon_spent"] == 0:
         table.add_row("spent", f"nothing: no {document['unit']} is read")
-    if model.method in GRAPH_OPTIONAL and GRAPH_OPTIONAL[model.method] not in model.released:
+    if info.edge_release is not None and info.edge_release not in model.released:
         table.add_row("edges", _unused_edges(model))
     table.add_row("test accuracy", f"{_percent(accuracy['mean'])}{interval}{_majority_words(document)}")
     for title, words in metric_rows(document):
@@ -548,11 +555,10 @@ def _published_rows(published: dict[str, Any] | None) -> list[tuple[str, str]]:
 
 def _unused_edges(model: Model) -> str:
     """Why a method that may leave the edges alone did so."""
+    from caribou.methods import METHODS
+
     settings = model.settings
-    needed = (
-        ("declared_degree", "declared_average_degree") if model.method == "votes-ndp" else ("declared_average_degree",)
-    )
-    missing = [name for name in needed if settings.get(name) is None]
+    missing = [name for name in METHODS[model.method].declared if settings.get(name) is None]
     if missing:
         return f"not used: no degree is declared ({' '.join(f'--set {name}=...' for name in missing)})"
     return "not used: at this epsilon and with these declared degrees they would not help"

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from caribou.cli.certificate import write_release_page
-from caribou.cli.options import AsJson, GraphOptions, LedgerOptions, Name, with_option_groups
+from caribou.cli.options import AsJson, GraphOptions, LedgerOptions, Name, Unit, with_option_groups
 from caribou.cli.progress import fit_progress
 from caribou.cli.spool import save_or_spool
 from caribou.cli.train import attack_words, parse_settings
@@ -20,6 +20,7 @@ from caribou.errors import InputError
 def tune(
     method: Annotated[str, typer.Argument(help="The method, as in caribou train.")],
     *,
+    unit: Unit = None,
     trials: Annotated[int, typer.Option(help="How many settings to try (on private data: how many on average).")],
     public: Annotated[
         bool, typer.Option("--public", help="The data is public: the search is free, and no model is released.")
@@ -57,12 +58,13 @@ def tune(
     from caribou import tuning
     from caribou.estimators import Model
     from caribou.experiments.hyperparameters import read_toml
-    from caribou.methods import method_info
+    from caribou.methods import METHODS, resolve
     from caribou.metrics import metric_name
     from caribou.privacy.budget import Budget
     from caribou.saved_model import check_target
 
-    budget = Budget(epsilon, delta, method_info(method).unit)
+    method = resolve(method, unit)
+    budget = Budget(epsilon, delta, METHODS[method].unit)
     if public and (out is not None or ledger.path is not None):
         raise InputError("out and ledger must not be given with --public, which releases no model")
     if out is not None:

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import difflib
-import importlib
-import os
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields, is_dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from caribou.errors import InputError, needs_training
+from caribou.errors import InputError
 from caribou.graph import Graph
 from caribou.graph.arrivals import Grown
 from caribou.mechanisms.noise_source import NoiseSource
+from caribou.methods.catalogue import METHODS, names_of
 from caribou.privacy.accounting import event_words
 from caribou.privacy.assumptions import LASTING, own_code
 from caribou.privacy.budget import Budget, PrivacyUnit
@@ -65,6 +61,7 @@ class Fitted:
         weights: parameters of the models that were trained on public data or privately.
 
     >>> from caribou.datasets import load
+    >>> from caribou.methods import method_info
     >>> fitted = fit(method_info("mlp-dp").create(), load("csbm:nodes=80"), Budget(4, 1e-5, "node"), Streams(0))
     >>> sorted(fitted.weights), fitted.certificate.unit.value
     (['mean', 'weights'], 'node')
@@ -162,12 +159,6 @@ class GrowingMethod(Method, Protocol):
         ...
 
 
-def require_unit(budget: Budget, unit: PrivacyUnit, method: str) -> None:
-    """One clear error for a budget of the wrong unit."""
-    if budget.unit is not unit:
-        raise InputError(f"unit must be {unit.value} for {method}, got {budget.unit.value}")
-
-
 def fit(
     method: Method,
     graph: Graph,
@@ -193,6 +184,7 @@ def fit(
         Class probabilities [n, C], weights and released arrays, with the certificate that covers them.
 
     >>> from caribou.datasets import load
+    >>> from caribou.methods import method_info
     >>> fitted = fit(method_info("mlp-dp").create(), load("csbm:nodes=200"), Budget(4, 1e-5, "node"), Streams(0))
     >>> fitted.probabilities.shape, fitted.certificate.status
     ((200, 4), 'private')
@@ -239,6 +231,7 @@ def predict_graph(
         Class probabilities [n, C] of the other graph, with the certificate of this release.
 
     >>> from caribou.datasets import load
+    >>> from caribou.methods import method_info
     >>> method, budget, streams = method_info("mlp-dp").create(), Budget(4, 1e-5, "node"), Streams(0)
     >>> fitted = fit(method, load("csbm:nodes=80"), budget, streams)
     >>> predict_graph(method, fitted.weights, load("csbm:nodes=60"), budget, streams).probabilities.shape
@@ -287,8 +280,9 @@ def extend(
         Class probabilities of everybody who was ever there, [n, C], with the certificate of this batch.
     """
     if not isinstance(method, GrowingMethod):
+        able = ", ".join(names_of(lambda info: info.grows))
         raise InputError(
-            f"method must ask every pair of nodes once to be extended (votes-edp), got {type(method).__name__}"
+            f"method must ask every pair of nodes once to be extended ({able}), got {type(method).__name__}"
         )
     made = method.plan_batch(grown.graph.sizes(budget.unit), budget, fitted.weights, link, grown.batch)
     before = fitted.certificate
@@ -363,234 +357,3 @@ def _prepared(
 
 def _drawn(outputs: Outputs) -> Drawn[Outputs]:
     return Drawn(outputs, outputs.details)
-
-
-@dataclass(frozen=True)
-class MethodInfo:
-    """A method by name: its privacy unit, where its class lives, and what it is in words.
-
-    ``private`` = False: it protects nothing and takes an infinite epsilon only. ``transductive``: it predicts no other graph.
-    ``data_independent``: it reads nothing that is protected at its unit, so it spends nothing and is the same at every epsilon.
-    ``engines``: those that it can be trained on from files; none: it needs its edges in memory. ``own``: the class itself, of a
-    method that was registered.
-    """
-
-    unit: PrivacyUnit
-    home: str
-    summary: str
-    private: bool = True
-    transductive: bool = False
-    data_independent: bool = False
-    own: type | None = None
-    engines: tuple[str, ...] = ()
-
-    def check(self, name: str, budget: Budget) -> None:
-        """The budget must be of this method's unit, and infinite if it has no privacy."""
-        require_unit(budget, self.unit, name)
-        if not self.private and budget.is_private:
-            raise InputError(f"epsilon must be inf for {name}, which is not private, got {budget.epsilon:g}")
-
-    def check_engine(self, name: str, engine: str) -> None:
-        """The engine must be one that the method can be trained on."""
-        if engine in self.engines:
-            return
-        if self.engines:
-            raise InputError(f"engine must be one of {', '.join(self.engines)} for {name}, got {engine!r} (--engine)")
-        able = [other for other, info in METHODS.items() if engine in info.engines]
-        raise InputError(
-            f"method must read edges block by block to be trained on an engine ({', '.join(able)}), got {name}, which holds its "
-            "graph in memory: give --graph EDGES --nodes NODES without --engine"
-        )
-
-    def create(self, **settings: Any) -> Method:
-        """The method with these settings; an unknown one is an error that lists the known ones."""
-        cls = self.own
-        if cls is None:
-            module, name = self.home.split(":")
-            with needs_training("training"):
-                cls = getattr(importlib.import_module(module), name)
-        known = [f.name for f in fields(cls)]
-        unknown = sorted(set(settings) - set(known))
-        if unknown:
-            raise InputError(f"setting must be one of {', '.join(known)}, got {', '.join(unknown)}")
-        method: Method = cls(**settings)
-        return method
-
-
-BLOCK_ENGINES = ("local", "outofcore", "ray")
-"""For methods that read edges block by block alone (`Graph.map_rows`)."""
-METHODS = {
-    "caribou-edp": MethodInfo(
-        PrivacyUnit.EDGE,
-        "caribou.methods.edge.caribou:Caribou",
-        "the paper's CARIBOU: encoder, perturbed contractive message passing, classification module",
-        engines=BLOCK_ENGINES,
-    ),
-    "caribou-inf": MethodInfo(
-        PrivacyUnit.EDGE,
-        "caribou.methods.edge.caribou:Caribou",
-        "the same without noise: a yardstick",
-        private=False,
-        engines=BLOCK_ENGINES,
-    ),
-    "caribou-ndp": MethodInfo(
-        PrivacyUnit.NODE,
-        "caribou.methods.node.caribou:CaribouNdp",
-        "the paper's CARIBOU with every part private; it always reads the graph",
-    ),
-    "votes-edp": MethodInfo(
-        PrivacyUnit.EDGE,
-        "caribou.methods.edge.votes:VotesEdge",
-        "votes in rounds, every pair of nodes asked once",
-        engines=BLOCK_ENGINES,
-    ),
-    "votes-ndp": MethodInfo(
-        PrivacyUnit.NODE, "caribou.methods.node.votes:VotesNdp", "a private linear model, with votes where they pay"
-    ),
-    "sage-edp": MethodInfo(
-        PrivacyUnit.EDGE, "caribou.methods.edge.sage:SageEdge", "GraphSAGE on a graph perturbed by randomized response"
-    ),
-    "sage-inf": MethodInfo(
-        PrivacyUnit.EDGE,
-        "caribou.methods.edge.sage:SageEdge",
-        "GraphSAGE on the graph itself: a yardstick",
-        private=False,
-    ),
-    "sage-ndp": MethodInfo(
-        PrivacyUnit.NODE, "caribou.methods.node.sage:SageNdp", "one SAGE layer, trained and applied privately"
-    ),
-    "lapgraph-edp": MethodInfo(
-        PrivacyUnit.EDGE, "caribou.methods.edge.lapgraph:LapGraph", "GraphSAGE on a graph perturbed by LapGraph"
-    ),
-    "gap-edp": MethodInfo(
-        PrivacyUnit.EDGE,
-        "caribou.methods.edge.gap:Gap",
-        "GAP: noisy sums of embeddings over neighbours, K hops, all released",
-    ),
-    "gap-inf": MethodInfo(
-        PrivacyUnit.EDGE, "caribou.methods.edge.gap:Gap", "the same without noise: a yardstick", private=False
-    ),
-    "gap-ndp": MethodInfo(
-        PrivacyUnit.NODE, "caribou.methods.node.gap:GapNdp", "GAP with a private encoder and a private classifier"
-    ),
-    "progap-edp": MethodInfo(
-        PrivacyUnit.EDGE,
-        "caribou.methods.edge.progap:Progap",
-        "ProGAP: trained in stages, each on noisy sums of what the stage before learned",
-    ),
-    "progap-inf": MethodInfo(
-        PrivacyUnit.EDGE, "caribou.methods.edge.progap:Progap", "the same without noise: a yardstick", private=False
-    ),
-    "progap-ndp": MethodInfo(
-        PrivacyUnit.NODE, "caribou.methods.node.progap:ProgapNdp", "ProGAP with every stage trained privately"
-    ),
-    "lpgnet-edp": MethodInfo(
-        PrivacyUnit.EDGE,
-        "caribou.methods.edge.lpgnet:LpgNet",
-        "LPGNet: noisy counts of predicted classes over neighbours, in stages",
-    ),
-    "dpdgc-edp": MethodInfo(
-        PrivacyUnit.EDGE,
-        "caribou.methods.edge.dpdgc:Dpdgc",
-        "DPDGC: noisy products of A with privately trained weights",
-        transductive=True,
-    ),
-    "dpdgc-inf": MethodInfo(
-        PrivacyUnit.EDGE,
-        "caribou.methods.edge.dpdgc:Dpdgc",
-        "the same without noise: a yardstick",
-        private=False,
-        transductive=True,
-    ),
-    "dpdgc-ndp": MethodInfo(
-        PrivacyUnit.NODE,
-        "caribou.methods.node.dpdgc:DpdgcNdp",
-        "DPDGC with every part trained privately",
-        transductive=True,
-    ),
-    "mlp-dp": MethodInfo(
-        PrivacyUnit.NODE,
-        "caribou.methods.node.mlp:MlpDp",
-        "a private model that never sees an edge, linear unless told otherwise",
-    ),
-    "mlp": MethodInfo(
-        PrivacyUnit.EDGE,
-        "caribou.methods.edge.mlp:Mlp",
-        "the encoder alone: no edge is read, no noise is needed",
-        data_independent=True,
-        engines=BLOCK_ENGINES,
-    ),
-}
-"""The methods of ``caribou train``. Classes are imported when one is created."""
-
-
-def method_info(name: str) -> MethodInfo:
-    """The entry of METHODS; an unknown name is an error that lists the known ones."""
-    if name not in METHODS:
-        load_own_methods()
-    if name not in METHODS:
-        near = difflib.get_close_matches(name, METHODS, n=1)
-        meant = f"; did you mean {near[0]!r}?" if near else ""
-        raise InputError(f"method must be one of {', '.join(METHODS)}, got {name!r}{meant}")
-    return METHODS[name]
-
-
-OWN_METHODS = "CARIBOU_METHODS"
-"""The environment variable that names Python files with methods of one's own, as a list of paths; child processes inherit it."""
-_NEEDED = ("settings", "plan", "fit", "predict")
-_OTHER_GRAPHS = ("plan_graph", "predict_graph")
-
-
-def register(name: str, method: type, *, unit: PrivacyUnit | str, summary: str = "a method of your own") -> None:
-    """Give a method of your own a name, by which `Model`, ``train``, ``run`` and ``audit`` know it.
-
-    The class is a frozen dataclass of public settings with the functions of `Method`. Without ``plan_graph`` and
-    ``predict_graph`` it predicts no other graph. Commands find it in the files that ``caribou --methods FILE`` names, or the
-    environment variable CARIBOU_METHODS. What it promises is declared with `own_mechanism`; an audit can attack it.
-
-    Args:
-        name: a new one, such as "my-method".
-        method: the class.
-        unit: "edge" or "node".
-        summary: one line for ``caribou methods``.
-
-    Returns:
-        Nothing.
-
-    >>> import caribou as cb
-    >>> from caribou.methods.edge.mlp import Mlp
-    >>> cb.register("own-mlp", Mlp, unit="edge")
-    >>> cb.Model("own-mlp", cb.Budget(4), hidden=[8])
-    Model('own-mlp', epsilon = 4, delta = 1e-05 at edge level, hidden=[8])
-    >>> _ = METHODS.pop("own-mlp")                                                    # the table is as it was
-    """
-    if not isinstance(name, str) or not name.replace("-", "").replace("_", "").isalnum():
-        raise InputError(f"name must be letters, digits and hyphens, got {name!r}")
-    known = METHODS.get(name)
-    if known is not None and known.own is None:
-        raise InputError(f"name must be new, got {name!r}, which is a method of the library")
-    missing = [part for part in _NEEDED if not callable(getattr(method, part, None))]
-    if missing or not isinstance(method, type) or not is_dataclass(method):
-        raise InputError(f"method must be a dataclass with {', '.join(_NEEDED)}, got one without {missing or 'fields'}")
-    transductive = not all(callable(getattr(method, part, None)) for part in _OTHER_GRAPHS)
-    METHODS[name] = MethodInfo(
-        PrivacyUnit.parse(unit),
-        f"{method.__module__}:{method.__qualname__}",
-        summary,
-        transductive=transductive,
-        own=method,
-    )
-
-
-def load_own_methods() -> None:
-    """Import the files that CARIBOU_METHODS names, each once; they call `register`."""
-    for entry in filter(None, os.environ.get(OWN_METHODS, "").split(os.pathsep)):
-        file = Path(entry).absolute()
-        if not file.is_file() or file.suffix != ".py" or not file.stem.isidentifier():
-            raise InputError(f"methods must name Python files (--methods), got {entry!r}")
-        if str(file.parent) not in sys.path:
-            sys.path.insert(0, str(file.parent))  # by its own name, so that worker processes can import it, too
-        try:
-            importlib.import_module(file.stem)
-        except Exception as error:
-            raise InputError(f"{entry} cannot be imported: {type(error).__name__}: {error}") from error

@@ -8,22 +8,15 @@ from __future__ import annotations
 
 import re
 
-COLOURS = {
-    "votes": "#1269eb", "caribou": "#d87c0b", "gap": "#132d23", "sage": "#4405c0", "dpdgc": "#4b4622",
-    "lapgraph": "#7e016c", "lpgnet": "#1da0bd", "progap": "#316e0a", "mlp": "#6b7280",
-}  # fmt: skip
+from caribou.methods.catalogue import FAMILIES
+
+COLOURS = {name: each.colour for name, each in FAMILIES.items()}
 """On a light ground, by family of methods."""
 
-DARK_COLOURS = {
-    "votes": "#699ceb", "caribou": "#f69929", "gap": "#9afdca", "sage": "#8453f6", "dpdgc": "#9c6a00",
-    "lapgraph": "#d9208f", "lpgnet": "#4dcfe8", "progap": "#ebfd07", "mlp": "#a8a29e",
-}  # fmt: skip
+DARK_COLOURS = {name: each.dark_colour for name, each in FAMILIES.items()}
 """On a dark ground."""
 
-MARKERS = {
-    "votes": "o", "caribou": "s", "gap": "^", "sage": "D", "dpdgc": "v", "lapgraph": "P", "lpgnet": "X", "progap": "<",
-    "mlp": "x",
-}  # fmt: skip
+MARKERS = {name: each.marker for name, each in FAMILIES.items()}
 """In the letters of Matplotlib, which `charts.js` knows, too."""
 
 OTHER_COLOUR, OTHER_DARK_COLOUR = "#374151", "#d6d3d1"

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from caribou._notebook import html_table
 from caribou._validate import integer, one_of
 from caribou.errors import InputError
+from caribou.methods.catalogue import METHODS, resolve
 from caribou.pages.base import render, write_page
 from caribou.privacy.accounting import PAPER_RDP_ORDER
 from caribou.privacy.budget import Budget, PrivacyUnit
@@ -29,25 +30,8 @@ if TYPE_CHECKING:
 
 DEFAULT_HOPS = (1, 2, 4, 8, 16, 32, 64, 128)
 
-NOISE = {
-    "votes-edp": "pure", "caribou-edp": "gaussian", "gap-edp": "gaussian", "progap-edp": "gaussian", "dpdgc-edp": "gaussian",
-    "lpgnet-edp": "pure", "sage-edp": "pure", "lapgraph-edp": "pure",
-    "votes-ndp": "gaussian", "caribou-ndp": "gaussian", "mlp-dp": "gaussian", "gap-ndp": "gaussian", "progap-ndp": "gaussian",
-    "dpdgc-ndp": "gaussian",
-}  # fmt: skip
+NOISE = {name: info.noise for name, info in METHODS.items() if info.noise is not None}
 """What a whole release with a method's default settings is: mu-GDP, or pure epsilon-DP. Others have no curve in closed form."""
-
-SETTINGS = {
-    "caribou-edp": ("hops", "contraction", "alpha1", "degree_floor"),
-    "caribou-ndp": ("hops", "contraction", "alpha1", "degree_floor", "degree_cap", "declared_degree"),
-    "gap-edp": ("hops",),
-    "gap-ndp": ("hops", "degree_cap", "declared_degree"),
-    "progap-edp": ("hops",),
-    "progap-ndp": ("hops", "degree_cap", "declared_degree"),
-    "dpdgc-ndp": ("degree_cap", "declared_degree"),
-    "votes-ndp": ("declared_degree",),
-}
-"""Which controls of the page a method takes as settings; the others take none."""
 
 USUAL_NODES = 1000
 """Of a page where no number of nodes is declared: it needs one for simulations and for node level."""
@@ -174,7 +158,7 @@ class Plan:
 
         Args:
             path: the file; one that is there is replaced.
-            method: chosen at first; None: votes-edp or votes-ndp.
+            method: chosen at first, by family or full name; None: votes.
             months: shown at first.
             average_degree, homophily: declared, of the generated graphs for expected accuracy; several values: a simulation each.
             signal: distance between class means of their features, in standard deviations.
@@ -291,8 +275,8 @@ def page(
     from caribou.pages.simulation import LARGEST, simulate, worlds
 
     unit, bounds = plan.budget.unit, plan.sensitivity.bounds
-    method = ("votes-edp" if unit is PrivacyUnit.EDGE else "votes-ndp") if method is None else method
-    one_of(tuple(name for name in NOISE if unit_of(name) is unit), method=method)
+    method = resolve("votes" if method is None else method, unit)
+    one_of(tuple(name for name in NOISE if METHODS[name].unit is unit), method=method)
     integer(at_least=1, months=months)
     degrees, shares = _several(average_degree), _several(homophily)
     nodes = USUAL_NODES if bounds.nodes is None else bounds.nodes
@@ -326,8 +310,8 @@ def page(
     data = {
         "first": first,
         "noise": NOISE,
-        "units": {name: unit_of(name).value for name in NOISE},
-        "settings": SETTINGS,
+        "units": {name: METHODS[name].unit.value for name in NOISE},
+        "settings": {name: METHODS[name].controls for name in NOISE},
         "signal": signal,
         "seeds": seeds,
         "largest": LARGEST,
@@ -337,11 +321,6 @@ def page(
     }
     scripts = ("page.js", "calculus.js", "charts.js", "planner.js")
     return render("planner.html", title="CARIBOU: planner", scripts=scripts, data=data, first=first)
-
-
-def unit_of(method: str) -> PrivacyUnit:
-    """The unit that a method protects, by its name."""
-    return PrivacyUnit.EDGE if method.endswith("-edp") else PrivacyUnit.NODE
 
 
 def _several(value: float | Sequence[float]) -> list[float]:

@@ -13,15 +13,13 @@ from dataclasses import dataclass, replace
 from caribou._validate import integer
 from caribou.datasets.csbm import BlockModel, csbm_graph
 from caribou.errors import CalibrationError, InputError
+from caribou.methods.catalogue import METHODS, names_of
 from caribou.privacy.budget import Budget, PrivacyUnit
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
 """Where accuracy is simulated; a page draws lines between."""
 
-METHODS = {
-    PrivacyUnit.EDGE: ("votes-edp", "caribou-edp", "gap-edp", "mlp"),
-    PrivacyUnit.NODE: ("votes-ndp", "caribou-ndp", "mlp-dp"),
-}
+SIMULATED = names_of(lambda info: info.simulated)
 """Compared side by side, each with its default settings; mlp and mlp-dp read features alone."""
 
 LARGEST = 5000
@@ -66,7 +64,7 @@ def worlds(
 
 def fits(models: Sequence[BlockModel], seeds: int) -> int:
     """How many fits `simulate` makes, for a line of progress."""
-    return len(models) * seeds * sum(len(_epsilons(m)) for methods in METHODS.values() for m in methods)
+    return len(models) * seeds * sum(len(_epsilons(method)) for method in SIMULATED)
 
 
 def simulate(
@@ -100,7 +98,7 @@ def simulate(
 
 def _epsilons(method: str) -> tuple[float, ...]:
     """Features alone are the same at every epsilon where they are public."""
-    return EPSILONS[-1:] if method == "mlp" else EPSILONS
+    return EPSILONS[-1:] if METHODS[method].data_independent else EPSILONS
 
 
 def _fitted(
@@ -114,17 +112,17 @@ def _fitted(
     graph = csbm_graph(world, seed)
     with kept_encoders(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of generated data nothing is private
-        for unit, methods in METHODS.items():
-            for method in methods:
-                for epsilon in _epsilons(method):
-                    try:
-                        model = Model(method, Budget(epsilon, delta, unit), seed=seed)
-                        accuracy = model.fit(graph, noise=NoiseSource.seeded(seed)).score()
-                    except CalibrationError:
-                        continue
-                    finally:
-                        advance()
-                    yield (unit, method, epsilon), accuracy
+        for method in SIMULATED:
+            unit = METHODS[method].unit
+            for epsilon in _epsilons(method):
+                try:
+                    model = Model(method, Budget(epsilon, delta, unit), seed=seed)
+                    accuracy = model.fit(graph, noise=NoiseSource.seeded(seed)).score()
+                except CalibrationError:
+                    continue
+                finally:
+                    advance()
+                yield (unit, method, epsilon), accuracy
 
 
 def _summary(

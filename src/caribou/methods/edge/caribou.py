@@ -31,7 +31,8 @@ from caribou.mechanisms.bounded_rows import unit_length
 from caribou.mechanisms.message_passing import propagate
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.memory import DOUBLE, require_memory
-from caribou.methods.base import Outputs, require_unit
+from caribou.methods.base import Outputs
+from caribou.methods.catalogue import require_unit
 from caribou.methods.edge.evidence import (
     EvidenceModel,
     Roles,

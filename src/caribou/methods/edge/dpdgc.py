@@ -32,7 +32,8 @@ from caribou.mechanisms.neighbour_sums import bounded_adjacency, noisy_sums
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.mechanisms.noisy_descent import Descent, average_noise_variance, noisy_gradient_descent
 from caribou.memory import DOUBLE, require_memory
-from caribou.methods.base import Outputs, require_unit
+from caribou.methods.base import Outputs
+from caribou.methods.catalogue import require_unit
 from caribou.methods.edge.caribou import log_probabilities
 from caribou.methods.node.mlp import full_batch
 from caribou.models.classifier import ClassifierConfig, classify, fit_classifier

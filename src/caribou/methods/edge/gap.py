@@ -20,7 +20,8 @@ from caribou.graph import Graph
 from caribou.mechanisms.bounded_rows import unit_length
 from caribou.mechanisms.neighbour_sums import bounded_adjacency, noisy_sums
 from caribou.mechanisms.noise_source import NoiseSource
-from caribou.methods.base import Outputs, require_unit
+from caribou.methods.base import Outputs
+from caribou.methods.catalogue import require_unit
 from caribou.models.classifier import ClassifierConfig, classify, fit_classifier, module_from_arrays
 from caribou.models.encoder import HIDDEN, Encoder, fit_one, widths
 from caribou.models.objective import Objective

@@ -8,12 +8,10 @@ drawn: time and memory are O(edges + new pairs) instead of O(n^2).
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
 from caribou.methods.edge.sage import SageEdge
-from caribou.privacy.pair_response import PairResponse, laplace_threshold_response
 
 
 @dataclass(frozen=True)
@@ -25,6 +23,3 @@ class LapGraph(SageEdge):
     """
 
     name: ClassVar[str] = "lapgraph-edp"
-
-    def _response(self) -> Callable[..., PairResponse]:
-        return laplace_threshold_response

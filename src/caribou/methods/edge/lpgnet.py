@@ -21,7 +21,8 @@ from caribou._validate import integer
 from caribou.graph import Graph
 from caribou.mechanisms.neighbour_counts import NoisyNeighbourCounts
 from caribou.mechanisms.noise_source import NoiseSource
-from caribou.methods.base import Outputs, require_unit
+from caribou.methods.base import Outputs
+from caribou.methods.catalogue import require_unit
 from caribou.models.classifier import (
     ClassificationModule,
     ClassifierConfig,

@@ -10,7 +10,8 @@ import numpy as np
 
 from caribou.graph import Graph
 from caribou.mechanisms.noise_source import NoiseSource
-from caribou.methods.base import Outputs, require_unit
+from caribou.methods.base import Outputs
+from caribou.methods.catalogue import require_unit
 from caribou.models.class_prior import class_probabilities, probabilities_by
 from caribou.models.encoder import Encoder, cross_fit, widths
 from caribou.models.objective import Objective

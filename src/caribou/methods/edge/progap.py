@@ -22,7 +22,8 @@ from caribou.graph import Graph
 from caribou.mechanisms.bounded_rows import unit_length
 from caribou.mechanisms.neighbour_sums import StagedSums, bounded_adjacency
 from caribou.mechanisms.noise_source import NoiseSource
-from caribou.methods.base import Outputs, require_unit
+from caribou.methods.base import Outputs
+from caribou.methods.catalogue import require_unit
 from caribou.models.classifier import (
     ClassificationModule,
     ClassifierConfig,

@@ -7,7 +7,7 @@ perturbed graph only: post-processing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
@@ -18,7 +18,8 @@ from caribou._validate import integer, open_unit_interval
 from caribou.graph import Graph
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.mechanisms.randomized_response import PerturbedGraph, perturb
-from caribou.methods.base import Outputs, require_unit
+from caribou.methods.base import Outputs
+from caribou.methods.catalogue import METHODS, require_unit
 from caribou.models.objective import Objective
 from caribou.models.sage import Neighbourhoods, SageConfig, SageModel, fit_sage
 from caribou.privacy.budget import Budget, PrivacyUnit
@@ -28,7 +29,7 @@ from caribou.privacy.mechanism_records import (
     no_noise_record,
     randomized_response_record,
 )
-from caribou.privacy.pair_response import PairResponse, asymmetric_response, split_pair_budget
+from caribou.privacy.pair_response import asymmetric_response, split_pair_budget
 from caribou.privacy.plan import ReleasePlan
 from caribou.privacy.sizes import Sizes
 from caribou.randomness import Streams
@@ -127,10 +128,6 @@ class SageEdge:
 
     # -- its steps -------------------------------------------------------------------------------------------------
 
-    def _response(self) -> Callable[..., PairResponse]:
-        """How the released count becomes probabilities."""
-        return asymmetric_response
-
     def _plan(self, sizes: Sizes, budget: Budget, description: str) -> ReleasePlan:
         require_unit(budget, PrivacyUnit.EDGE, self.name)
         pairs = split_pair_budget(budget, self.count_share)
@@ -148,7 +145,8 @@ class SageEdge:
         )
 
     def _perturb(self, plan: ReleasePlan, graph: Graph, noise: NoiseSource) -> PerturbedGraph:
-        return perturb(graph, plan.parts["pairs"], noise, self._response(), max_edges=self.max_edges)
+        rule = METHODS[self.name].response or asymmetric_response
+        return perturb(graph, plan.parts["pairs"], noise, rule, max_edges=self.max_edges)
 
     def _outputs(
         self, plan: ReleasePlan, graph: Graph, model: SageModel, perturbed: PerturbedGraph, around: Neighbourhoods

@@ -18,7 +18,8 @@ from caribou.graph import Graph
 from caribou.graph.arrivals import Grown
 from caribou.mechanisms.edge_votes import NoisyCounts, VoteBudget
 from caribou.mechanisms.noise_source import NoiseSource
-from caribou.methods.base import Outputs, require_unit
+from caribou.methods.base import Outputs
+from caribou.methods.catalogue import require_unit
 from caribou.methods.edge.class_votes import RoundRules, decode_class_batch, decode_classes
 from caribou.methods.edge.code_votes import decode_code_batch, decode_codes
 from caribou.methods.edge.pilot import LOUDEST, Pilot, pilot_share

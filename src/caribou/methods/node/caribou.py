@@ -42,7 +42,8 @@ from caribou.layers.contractive import ContractiveGraphLayer
 from caribou.mechanisms.exponential import choose
 from caribou.mechanisms.message_passing import propagate
 from caribou.mechanisms.noise_source import NoiseSource
-from caribou.methods.base import Outputs, require_unit
+from caribou.methods.base import Outputs
+from caribou.methods.catalogue import require_unit
 from caribou.methods.node.mlp import (
     MlpDp,
     apply_encoder,

@@ -26,7 +26,8 @@ from caribou._validate import integer
 from caribou.graph import Graph
 from caribou.mechanisms.neighbour_sums import bounded_adjacency, noisy_sums
 from caribou.mechanisms.noise_source import NoiseSource
-from caribou.methods.base import Outputs, require_unit
+from caribou.methods.base import Outputs
+from caribou.methods.catalogue import require_unit
 from caribou.methods.node.mlp import MlpDp, apply_model, node_assumptions, public_parameters
 from caribou.methods.node.shared import (
     calibrate_node_sums,

@@ -47,7 +47,8 @@ from caribou.mechanisms.noisy_descent import (
     train_privately,
 )
 from caribou.mechanisms.noisy_mean import private_mean
-from caribou.methods.base import Outputs, require_unit
+from caribou.methods.base import Outputs
+from caribou.methods.catalogue import require_unit
 from caribou.models.features import centred_unit_rows, unit_root_rows, with_random_features
 from caribou.models.linear import path_length_schedule, random_feature_count, shrink_rows
 from caribou.models.network import chain_logits, first_layer, network_from_arrays, selu_network

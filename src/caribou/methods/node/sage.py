@@ -35,7 +35,8 @@ from caribou.mechanisms.noise_source import NoiseSource
 from caribou.mechanisms.noisy_descent import Descent, average_noise_variance, noisy_gradient_descent
 from caribou.mechanisms.noisy_mean import private_mean
 from caribou.memory import DOUBLE, require_memory
-from caribou.methods.base import Outputs, require_unit
+from caribou.methods.base import Outputs
+from caribou.methods.catalogue import require_unit
 from caribou.methods.node.caribou import DEFAULT_WEIGHT, WEIGHTS
 from caribou.methods.node.mlp import full_batch, node_assumptions
 from caribou.methods.node.shared import calibrate_node_sums, centred, check_degrees, node_bounds

@@ -34,7 +34,8 @@ from caribou.graph import Graph
 from caribou.mechanisms.exponential import choose
 from caribou.mechanisms.node_votes import VotePlan, release_votes, vote_evidence, vote_sums, votes_pay
 from caribou.mechanisms.noise_source import NoiseSource
-from caribou.methods.base import Outputs, require_unit
+from caribou.methods.base import Outputs
+from caribou.methods.catalogue import require_unit
 from caribou.methods.node.mlp import MlpDp, apply_model, node_assumptions, public_parameters
 from caribou.methods.node.shared import checked_base
 from caribou.privacy.budget import Budget, PrivacyUnit
