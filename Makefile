@@ -7,7 +7,7 @@ JOBS   ?= auto
 TORCH_FROM ?=
 STAMP  := $(VENV)/.installed
 
-.PHONY: setup demo test test-fast lint format docs cli-reference settings-reference samples pictures result-pages report reproduce pack-records bench bench-methods browser-tools object-store clean
+.PHONY: setup demo test test-fast lint format docs cli-reference settings-reference samples pictures result-pages report reproduce pack-records bench bench-methods mutants browser-tools object-store clean
 
 setup: $(STAMP)
 
@@ -82,6 +82,10 @@ bench: setup
 	$(BIN)/python benchmarks/scale.py
 	$(BIN)/python benchmarks/others.py
 	$(BIN)/python benchmarks/soak.py
+
+# Which constants of the privacy calculus no test attacks; most of an hour.
+mutants: setup
+	$(BIN)/python scripts/mutants.py
 
 bench-methods: setup
 	$(BIN)/python benchmarks/methods.py
