@@ -1,8 +1,8 @@
 """Change each constant of the privacy calculus by 5 % and see which tests turn red. `make mutants`.
 
 A constant whose change leaves every test green is one that nothing attacks. Each mutant is a copy of the source with one number
-multiplied by a factor; the tests of the module, then those of the calculus, layers and mechanisms run against the copy, and
-stop at the first failure. Numbers in docstrings, indices and messages decide nothing and are left alone. So is 0, which has no 5 %.
+multiplied by a factor. The tests of the module, then those of the calculus, layers and mechanisms run against the copy, and stop
+at the first failure. Numbers in docstrings, indices and messages decide nothing and are left alone. So is 0: it has no 5 %.
 """
 
 from __future__ import annotations
