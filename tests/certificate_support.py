@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import atexit
 import copy
 import json
 import math
-import pathlib
-import shutil
-import tarfile
-import tempfile
 from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
@@ -266,13 +261,3 @@ def recounted(record: dict[str, Any]) -> dict[str, Any]:
         "groups": {g: json_number(e) for g, e in group_epsilons(mechanisms, delta).items()},
         "attack_success": attack_success(cost, delta),
     }
-
-
-@cache
-def certificates_of_format_1() -> pathlib.Path:
-    """A folder with certificates that version 0.1.0 wrote, one of every kind."""
-    folder = pathlib.Path(tempfile.mkdtemp(prefix="format-1-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    with tarfile.open(pathlib.Path(__file__).parent / "privacy" / "format_1.tar.xz") as packed:
-        packed.extractall(folder, filter="data")
-    return folder

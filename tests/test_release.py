@@ -12,7 +12,7 @@ import sqlite3
 import warnings
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,6 @@ from caribou.engines.ray import RayRunner
 from caribou.errors import BudgetExceeded, CaribouError, InputError, LedgerError
 from caribou.estimators import Model
 from caribou.graph import Graph
-from caribou.graph.fingerprint import graph_content_1
 from caribou.mechanisms.noise_source import BlockNoise, NoiseSource
 from caribou.methods import METHODS
 from caribou.privacy.certificate import Certificate
@@ -657,29 +656,6 @@ def test_a_number_alone_is_no_proof_that_a_release_was_charged(book: Ledger, tmp
         account.charge(certificate, GRAPH, "a fit", False, None)
     with pytest.raises(LedgerError, match="does not hold certificate"):
         account.mark_released(certificate)
-
-
-def test_replacing_a_fingerprint_from_files_needs_a_name_that_the_ledger_knows(book: Ledger, tmp_path: Path) -> None:
-    """Files have no fingerprint of version 1: under a new name the declaration would open a new account for a spent graph."""
-    old = book.fingerprint(graph_content_1(GRAPH), version=1)
-    book.charge("survey", "edge", [EpsilonDelta(1.0)], description="before")
-    with book._file.transaction(write=True) as entries:
-        entries.append_change(book._now(), "survey", "fingerprint", None, old=None, new=old)
-    u, v = GRAPH.edge_index
-    np.save(tmp_path / "edges.npy", np.stack([u[u < v], v[u < v]], axis=1))
-    np.save(tmp_path / "x.npy", np.asarray(GRAPH.features, dtype=np.float32))
-    request = Request(
-        edges=tmp_path / "edges.npy",
-        features=tmp_path / "x.npy",
-        out=tmp_path / "o.npy",
-        budget=BUDGET,
-        hops=1,
-        name="new",
-    )
-    with pytest.raises(LedgerError, match="or under the name by which the ledger knows it"):
-        release_files(request, ledger=book, replace_fingerprint=True)
-    release_files(replace(request, name="survey"), ledger=book, replace_fingerprint=True)
-    assert [entry.dataset for entry in book.entries()] == ["survey", "survey"]
 
 
 def test_two_releases_at_once_do_not_share_the_last_of_a_budget(book: Ledger, tmp_path: Path) -> None:

@@ -49,12 +49,7 @@ RETIRED_NAMES = {
 OWN = "test_words.py"
 ORDINARY = {
     # names of random streams: another name would draw other numbers
-    # and a sentence of certificates of format 1, as it stood
-    "coins?": (
-        "src/caribou/audit/lira.py",
-        "src/caribou/audit/onerun.py",
-        "src/caribou/privacy/certificate_migration.py",
-    ),
+    "coins?": ("src/caribou/audit/lira.py", "src/caribou/audit/onerun.py"),
 }
 
 

@@ -17,7 +17,7 @@ from caribou.errors import InputError, LedgerError, needs_training
 from caribou.privacy.assumptions import features_without_edges, given_prior
 from caribou.privacy.budget import Budget, PrivacyUnit, warn_of_large_delta
 from caribou.privacy.certificate import Certificate
-from caribou.privacy.ledger import EntryNote, Ledger, ledger_text
+from caribou.privacy.ledger import EntryNote, Fingerprint, Ledger, ledger_text
 from caribou.privacy.mechanism_records import Mechanism, message_passing_record
 from caribou.privacy.plan import Link, Randomness, ReleasePlan
 
@@ -100,8 +100,8 @@ class Private(Protocol):
         """The name that the owner gave it."""
         ...
 
-    def content(self, version: int = 2) -> Iterable[bytes] | None:
-        """The content, the same however it is stored; see `caribou.graph.fingerprint`. None: not known in that version."""
+    def content(self) -> Iterable[bytes]:
+        """The content, the same however it is stored; see `caribou.graph.fingerprint`."""
         ...
 
 
@@ -280,7 +280,7 @@ class Account:
                 certificate.unit,
                 certificate.cost,
                 description=_described(description, certificate),
-                fingerprints=self._fingerprints(ledger, private, replace_fingerprint),
+                fingerprints=_fingerprints(ledger, private),
                 replace_fingerprint=replace_fingerprint,
                 certificate_id=certificate.certificate_id,
                 extends=None if link is None else link.extends,
@@ -304,29 +304,6 @@ class Account:
         )
         return Ledger(self.path)
 
-    def _fingerprints(self, ledger: Ledger, private: Private, replace: bool) -> list[str]:
-        """Of the content in every version that the ledger holds, of the edges alone, of the degrees and of the features."""
-        from caribou.graph.fingerprint import degrees_of, edges_of, features_of, whole_of
-
-        content = tuple(private.content() or ())
-        found = [ledger.fingerprint(whole_of(content))]
-        for version in ledger.fingerprint_versions()[1:]:
-            older = private.content(version)
-            # under a new name, a declaration about "the same people" would be about nobody that the ledger knows
-            known = any(entry.dataset == self.name for entry in ledger.entries())
-            if older is None and not (replace and known):
-                raise LedgerError(
-                    f"data set {self.name!r}: this ledger holds fingerprints of version {version}, which cannot be computed "
-                    "from files; release the graph from memory, or under the name by which the ledger knows it, with the "
-                    "fingerprint replaced"
-                )
-            if older is not None:
-                found.append(ledger.fingerprint(older, version=version))
-        edges, degrees, features = edges_of(content), degrees_of(content), features_of(content)
-        if edges is not None and degrees is not None:
-            found += [ledger.edge_fingerprint(edges), ledger.degree_fingerprint(degrees)]
-        return found if features is None else [*found, ledger.feature_fingerprint(features)]
-
     def require(self, certificate: Certificate) -> None:
         """The entry of an interrupted run must still be there: another ledger at the same place knows nothing of it."""
         if self._ledger is None:
@@ -345,6 +322,20 @@ class Account:
         for entry in ledger.entries(self.name):
             if entry.certificate_id == certificate.certificate_id:
                 ledger.annotate(entry.id, "released")
+
+
+def _fingerprints(ledger: Ledger, private: Private) -> list[str]:
+    """Of the content, of the edges alone, of the degrees and of the features."""
+    from caribou.graph.fingerprint import degrees_of, edges_of, features_of, whole_of
+
+    content = tuple(private.content())
+    parts = {
+        Fingerprint.WHOLE: whole_of(content),
+        Fingerprint.EDGES: edges_of(content),
+        Fingerprint.DEGREES: degrees_of(content),
+        Fingerprint.FEATURES: features_of(content),
+    }
+    return [ledger.fingerprint(part, of=kind) for kind, part in parts.items() if part is not None]
 
 
 def _described(description: str, certificate: Certificate) -> str:

@@ -19,15 +19,12 @@ from caribou.cli import app
 from caribou.errors import CertificateError, InputError, RunError
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.privacy.budget import Budget, PrivacyUnit
-from caribou.privacy.certificate import Certificate
 from caribou.privacy.events import Gaussian
 from caribou.privacy.mechanism_records import Group, own_record
 from caribou.privacy.plan import ReleasePlan
 from caribou.privacy.verify import FORGERY
 from caribou.saved_model import SavedModel, read_model, write_model
-from certificate_support import certificates, certificates_of_format_1, embeddings
-
-OLD = certificates_of_format_1()
+from certificate_support import certificates, embeddings
 
 
 @pytest.fixture(autouse=True)
@@ -143,14 +140,6 @@ def test_files_that_are_no_certificates() -> None:
     assert "not JSON" in str(failure("verify", "bad.json"))
     assert "cannot be read" in str(failure("verify", "missing.json"))
     assert isinstance(failure("verify", "."), RunError)
-
-
-def test_a_certificate_of_format_1_is_verified_and_printed_in_format_2() -> None:
-    call("verify", str(OLD / "mlp-dp-choose.json"))
-    Path("new.json").write_text(call("certificate", str(OLD / "mlp-dp-choose.json")).stdout)
-    assert json.loads(Path("new.json").read_text())["format"] == 2
-    call("verify", "new.json")
-    assert Certificate.load("new.json") == Certificate.load(OLD / "mlp-dp-choose.json")
 
 
 # -- with a key ---------------------------------------------------------------------------------------------------------

@@ -24,7 +24,6 @@ def test_the_content_is_that_of_the_graph_in_memory() -> None:
     graph = small()
     blocked = cut(graph, 7)
     assert tuple(blocked.content()) == tuple(graph.content())
-    assert blocked.content(1) is None
     assert blocked.num_edges == graph.num_edges
     other = graph.without_edge(*graph.edge_index[:, 0])
     assert tuple(cut(other, 7).content()) != tuple(graph.content())

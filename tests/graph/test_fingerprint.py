@@ -12,11 +12,10 @@ from caribou import Budget, Model, datasets
 from caribou.engines.blocks import BlockFiles, Layout
 from caribou.engines.preparation import Memory, prepare
 from caribou.engines.sources import EdgeTable, FeatureTable
-from caribou.errors import LedgerError
 from caribou.graph import Graph
-from caribou.graph.fingerprint import ContentDigest, degrees_of, edges_of, graph_content_1, whole_of
+from caribou.graph.fingerprint import ContentDigest, degrees_of, edges_of, whole_of
 from caribou.privacy.events import EpsilonDelta
-from caribou.privacy.ledger import Ledger
+from caribou.privacy.ledger import Fingerprint, Ledger
 
 RNG = np.random.default_rng(3)
 NODES, COLUMNS = 300, 5
@@ -78,33 +77,6 @@ def test_row_blocks_on_disk_have_the_content_of_the_graph(tmp_path: Path, cap: i
     assert found.content == content(GRAPH)
 
 
-def test_entries_of_version_1_stay_valid_and_are_still_compared(tmp_path: Path) -> None:
-    """A ledger from before: its fingerprint has no version. The same graph is known by it, another one is refused."""
-    ledger = Ledger(tmp_path / "book.sqlite")
-    old = ledger.fingerprint(graph_content_1(GRAPH), version=1)
-    assert ":" not in old
-    ledger.charge("survey", "edge", [EpsilonDelta(1.0)], description="before", fingerprints=[])
-    with ledger._file.transaction(write=True) as entries:
-        entries.append_change(ledger._now(), "survey", "fingerprint", None, old=None, new=old)
-    assert ledger.check() == ()
-    assert ledger.fingerprint_versions() == (2, 1)
-
-    def prints(graph: Graph) -> list[str]:
-        return [ledger.fingerprint(graph.content(v), version=v) for v in ledger.fingerprint_versions()]
-
-    with pytest.raises(LedgerError, match="known to this ledger as 'survey'"):
-        ledger.charge("other", "edge", [EpsilonDelta(1.0)], description="again", fingerprints=prints(GRAPH))
-    u, v = map(int, GRAPH.edge_index[:, 0])
-    with pytest.raises(LedgerError, match="has changed since"):
-        ledger.charge(
-            "survey", "edge", [EpsilonDelta(1.0)], description="changed", fingerprints=prints(GRAPH.without_edge(u, v))
-        )
-    ledger.charge("survey", "edge", [EpsilonDelta(1.0)], description="after", fingerprints=prints(GRAPH))
-    assert [str(c.new).partition(":")[0] for c in ledger.history("survey")] == [old, "2"]
-    assert ledger.total("survey", "edge").epsilon_spent == pytest.approx(2.0, rel=1e-4)
-    assert ledger.check() == ()
-
-
 # -- what a look-alike shares ------------------------------------------------------------------------------------------
 
 
@@ -148,10 +120,12 @@ def test_a_digest_of_degrees_is_kept_under_the_key_of_the_ledger(tmp_path: Path)
     one, two = Ledger(tmp_path / "one.sqlite"), Ledger(tmp_path / "two.sqlite")
     parts = degrees_of(content(GRAPH))
     assert parts is not None
-    assert one.degree_fingerprint(parts) != two.degree_fingerprint(parts)
-    assert one.degree_fingerprint(parts).startswith("2d:")
-    assert len({one.degree_fingerprint(parts)[3:], one.edge_fingerprint(parts)[3:], one.fingerprint(parts)[2:]}) == 3
-    one.charge("s", "edge", [EpsilonDelta(1.0)], description="x", fingerprints=[one.degree_fingerprint(parts)])
+    assert one.fingerprint(parts, of=Fingerprint.DEGREES) != two.fingerprint(parts, of=Fingerprint.DEGREES)
+    assert one.fingerprint(parts, of=Fingerprint.DEGREES).startswith("2d:")
+    assert len({one.fingerprint(parts, of=kind).partition(":")[2] for kind in Fingerprint}) == len(Fingerprint)
+    one.charge(
+        "s", "edge", [EpsilonDelta(1.0)], description="x", fingerprints=[one.fingerprint(parts, of=Fingerprint.DEGREES)]
+    )
     stored = (tmp_path / "one.sqlite").read_bytes()
     assert parts[1] not in stored
     assert parts[1].hex().encode() not in stored

@@ -17,7 +17,7 @@ from caribou.errors import BudgetExceeded, InputError, LedgerError
 from caribou.privacy import accounting, filters
 from caribou.privacy.budget import DEFAULT_DELTA, Budget, PrivacyUnit
 from caribou.privacy.events import EpsilonDelta, Event, Gaussian, Laplace, NonPrivate, Parallel, SubsampledGaussian
-from caribou.privacy.ledger import Charge, EntryNote, Ledger
+from caribou.privacy.ledger import Charge, EntryNote, Fingerprint, Ledger
 from caribou.privacy.periods import Period
 from ledger_support import NOON, pure, run, start
 
@@ -467,7 +467,7 @@ class TestIdentity:
 
     def test_degrees_that_another_name_has_are_warned_of_and_not_refused(self, ledger: Ledger) -> None:
         def prints(content: bytes, degrees: bytes = b"degrees") -> list[str]:
-            return [ledger.fingerprint([content]), ledger.degree_fingerprint([degrees])]
+            return [ledger.fingerprint([content]), ledger.fingerprint([degrees], of=Fingerprint.DEGREES)]
 
         ledger.charge("survey", "edge", pure(1), description="one", fingerprints=prints(b"a"))
         with pytest.warns(UserWarning, match=r"'copy'.* known to this ledger as 'survey'.*--name survey --replace-f"):
@@ -560,7 +560,7 @@ class TestInput:
             ledger.charge("survey", "edge", pure(1), description="  ")
         with pytest.raises(InputError, match="certificate_id must be"):
             ledger.charge("survey", "edge", pure(1), description="one", certificate_id="")
-        with pytest.raises(InputError, match="fingerprint must be 64 hexadecimal digits"):
+        with pytest.raises(InputError, match="fingerprint must be a mark and 64 hexadecimal digits"):
             ledger.charge("survey", "edge", pure(1), description="one", fingerprints=["abc"])
         with pytest.raises(InputError, match="event must be one of"):
             ledger.charge("survey", "edge", ["gaussian"], description="one")  # type: ignore[list-item]

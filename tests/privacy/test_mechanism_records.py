@@ -468,7 +468,7 @@ def test_samplers_that_follow() -> None:
         "response, planned": {Sampler.BERNOULLI},
         "choice": {Sampler.EXPONENTIAL_CHOICE},
         "search": {Sampler.GAUSSIAN, Sampler.LAPLACE, Sampler.EXPONENTIAL_CHOICE},
-        "search, random": set(Sampler) - {Sampler.DISCRETE_LAPLACE, Sampler.OWN, Sampler.DOUBLE_PRECISION},
+        "search, random": set(Sampler) - {Sampler.DISCRETE_LAPLACE, Sampler.OWN},
         "no release": set(),
     }
     for name, record in RECORDS.items():

@@ -232,9 +232,9 @@ class _FileContent:
     name: str
     parts: tuple[bytes, ...]
 
-    def content(self, version: int = 2) -> tuple[bytes, ...] | None:
-        """The digests that the preparation computed; of an older version none is known."""
-        return self.parts if version == 2 else None
+    def content(self) -> tuple[bytes, ...]:
+        """The digests that the preparation computed."""
+        return self.parts
 
 
 @dataclass(frozen=True)

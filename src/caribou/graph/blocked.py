@@ -72,10 +72,8 @@ class BlockedGraph(Graph):
         """Number of undirected edges (private)."""
         return self._store.entries // 2
 
-    def content(self, version: int = 2) -> Iterator[bytes] | None:  # type: ignore[override]
-        """As `Graph.content`; of version 1, which was computed from whole arrays, none is known."""
-        if version != 2:
-            return None
+    def content(self) -> Iterator[bytes]:
+        """As `Graph.content`."""
         digest = ContentDigest(nodes=self.num_nodes, columns=self.num_features)
         digest.add_features(self.features)
         size, _, features, _ = digest.parts()

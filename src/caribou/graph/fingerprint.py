@@ -167,16 +167,3 @@ def graph_content(graph: Graph) -> Iterator[bytes]:
     digest.add_edges(rows << np.uint64(32) | graph.indices.astype(np.uint64))
     digest.add_features(graph.features)
     yield from digest.parts()
-
-
-def graph_content_1(graph: Graph) -> Iterator[bytes]:
-    """The content as ledgers of format 1 knew it, so that their entries can still be compared."""
-    yield graph.indptr.astype("<i8").tobytes()
-    yield graph.indices.astype("<i4").tobytes()
-    features = sp.csr_array(graph.features, dtype=np.float64, copy=True)
-    features.sum_duplicates()
-    features.eliminate_zeros()
-    for part, kind in ((features.indptr, "<i8"), (features.indices, "<i8"), (features.data, "<f8")):
-        yield part.astype(kind).tobytes()
-    if graph.labels is not None:
-        yield graph.labels.astype("<i8").tobytes()

@@ -637,11 +637,11 @@ class Graph:
             raise InputError(f"labels must be of at least 2 classes, got {self.num_classes}")
         return self.split, self.labels
 
-    def content(self, version: int = 2) -> Iterator[bytes]:
-        """The private content, for a ledger's keyed fingerprint of this ``version``: see `caribou.graph.fingerprint`."""
-        from caribou.graph.fingerprint import graph_content, graph_content_1
+    def content(self) -> Iterator[bytes]:
+        """The private content, for a ledger's keyed fingerprint: see `caribou.graph.fingerprint`."""
+        from caribou.graph.fingerprint import graph_content
 
-        return graph_content_1(self) if version == 1 else graph_content(self)
+        return graph_content(self)
 
     def sizes(self, unit: PrivacyUnit) -> Sizes:
         """The public numbers: all that a plan may know. At node level (``unit``) classes and sizes of the split are declared.

@@ -54,7 +54,7 @@ class AssumptionName(Enum):
 
 
 class Sampler(Enum):
-    """How the noise of a release was sampled. All but the last two are exact (docs/privacy.md, Theorem 11)."""
+    """How the noise of a release was sampled. All but the last are exact (docs/privacy.md, Theorem 11)."""
 
     GAUSSIAN = "Gaussian"
     LAPLACE = "Laplace"
@@ -63,7 +63,6 @@ class Sampler(Enum):
     BERNOULLI = "Bernoulli"
     TRIAL_NUMBER = "number of trials"
     OWN = "own"
-    DOUBLE_PRECISION = "double precision"
 
     @classmethod
     def parse(cls, word: Any) -> Sampler:
@@ -245,11 +244,6 @@ def _floating_point(p: Mapping[str, Any]) -> str:
         )
     if Sampler.OWN in used:
         sentences.append("How the noise of a mechanism outside this library was sampled is declared with its theorem.")
-    if Sampler.DOUBLE_PRECISION in used:
-        sentences.append(
-            "The noise was sampled in double precision by an earlier version; its distance from the exact distribution, about "
-            "1e-7 per grid cell, is outside the proof."
-        )
     return " ".join(sentences)
 
 

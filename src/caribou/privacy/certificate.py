@@ -233,14 +233,10 @@ class Certificate:
 
     @classmethod
     def from_dict(cls, record: Any) -> Certificate:
-        """The inverse of `to_dict`; a certificate of format 1 is brought to format 2 first."""
+        """The inverse of `to_dict`."""
         if not isinstance(record, dict):
             raise CertificateError(f"not a certificate of CARIBOU: must be a JSON object, got {type(record).__name__}")
         _require_plain(record)
-        if record.get("format") == 1 and "events" in record:
-            from caribou.privacy.certificate_migration import from_format_1
-
-            record = from_format_1(record)
         _require_fields(record)
         try:
             certificate = _read(cls, record)

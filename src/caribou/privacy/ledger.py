@@ -53,6 +53,7 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -76,11 +77,6 @@ from caribou.privacy.periods import Period
 
 __all__ = ["APPLICATION_ID", "SCHEMA_VERSION", "Balance", "Change", "Charge", "EntryNote", "Ledger", "LedgerEntry"]
 
-FINGERPRINT_VERSION = 2
-EDGES_VERSION = "2e"
-DEGREES_VERSION = "2d"
-FEATURES_VERSION = "2f"
-"""Of what a fingerprint is computed from (`caribou.graph.fingerprint`). Entries of older versions stay valid."""
 RESOLUTION = 1e-9
 """Totals are compared with the budget up to this relative rounding. Calibration rounds the noise up and the accountant
 rounds epsilon up, so a release calibrated to the whole budget comes out at epsilon (1 + 3e-14) and must be accepted.
@@ -91,6 +87,35 @@ CLOCK_SKEW = timedelta(minutes=5)
 """Clocks of two machines may differ by this much: a release that is dated further back than the newest one is refused."""
 NOTICE_SHARE = 0.8
 """From this share of a budget on, every charge says how much is left."""
+
+
+class Fingerprint(Enum):
+    """Of which part of a content a fingerprint is (`caribou.graph.fingerprint`), as its mark says. 2: the version of contents."""
+
+    WHOLE = "2"
+    EDGES = "2e"
+    DEGREES = "2d"
+    FEATURES = "2f"
+
+    @classmethod
+    def of(cls, fingerprint: Any) -> Fingerprint:
+        """The kind of a stored fingerprint; anything else is an error."""
+        if isinstance(fingerprint, str) and re.fullmatch(r"[^:]+:[0-9a-f]{64}", fingerprint):
+            for kind in cls:
+                if fingerprint.startswith(f"{kind.value}:"):
+                    return kind
+        raise InputError(
+            f"fingerprint must be a mark and 64 hexadecimal digits (Ledger.fingerprint), got {fingerprint!r}"
+        )
+
+    @property
+    def shared(self) -> str | None:
+        """What a graph of other people may share, in words: known under another name, it is a reason to warn and no more."""
+        words = {
+            Fingerprint.DEGREES: "as many nodes and the same degrees",
+            Fingerprint.FEATURES: "the same features",
+        }
+        return words.get(self)
 
 
 @dataclass(frozen=True)
@@ -232,40 +257,24 @@ class Ledger:
 
     # -- what callers do ------------------------------------------------------------------------------------------
 
-    def fingerprint(self, parts: Iterable[bytes], *, version: int = FINGERPRINT_VERSION) -> str:
-        """HMAC-SHA256 of the content's parts under this ledger's key, each part prefixed with its length, with its version.
+    def fingerprint(self, parts: Iterable[bytes], *, of: Fingerprint = Fingerprint.WHOLE) -> str:
+        """HMAC-SHA256 of the content's parts under this ledger's key, each part prefixed with its length, with its mark.
 
         The prefix makes ``[b"ab"]`` and ``[b"a", b"b"]`` differ. The same content has unrelated fingerprints in two
         ledgers, and nobody without the ledger can compute one, so it cannot be used to test guesses for the content.
-        ``version``: of what the parts are made of; a fingerprint of version 1 has no prefix.
+        ``of``: which part of the content it is.
         """
         if isinstance(parts, (bytes, bytearray, memoryview, str)):
             raise InputError(f"parts must be an iterable of bytes, got {type(parts).__name__}")
         mac = hmac.new(self._file.key, b"caribou ledger fingerprint\0", hashlib.sha256)
-        for part in parts:
+        domain = [] if of is Fingerprint.WHOLE else [of.name.lower().encode()]
+        for part in (*domain, *parts):
             if not isinstance(part, (bytes, bytearray, memoryview)):
                 raise InputError(f"parts must be bytes, got {type(part).__name__}")
             content = part.tobytes() if isinstance(part, memoryview) else part
             mac.update(len(content).to_bytes(8, "big"))
             mac.update(content)
-        return mac.hexdigest() if version == 1 else f"{version}:{mac.hexdigest()}"
-
-    def edge_fingerprint(self, parts: Iterable[bytes]) -> str:
-        """The same for the edges of a graph alone, whatever its features: marked with an ``e``."""
-        return f"{EDGES_VERSION}:{self.fingerprint([b'edges', *parts], version=1)}"
-
-    def degree_fingerprint(self, parts: Iterable[bytes]) -> str:
-        """The same for the sorted degrees of a graph, marked with a ``d``: known under another name, it is a reason to warn."""
-        return f"{DEGREES_VERSION}:{self.fingerprint([b'degrees', *parts], version=1)}"
-
-    def feature_fingerprint(self, parts: Iterable[bytes]) -> str:
-        """The same for the features of a graph alone, marked with an ``f``: known under another name, a reason to warn, too."""
-        return f"{FEATURES_VERSION}:{self.fingerprint([b'features', *parts], version=1)}"
-
-    def fingerprint_versions(self) -> tuple[int, ...]:
-        """The versions that a new entry must be compared in: the present one, and an older one that this ledger holds."""
-        known = {_version_of(c.new) for c in self._contents().changes if isinstance(c.new, str)}
-        return (FINGERPRINT_VERSION, 1) if "1" in known else (FINGERPRINT_VERSION,)
+        return f"{of.value}:{mac.hexdigest()}"
 
     def set_budget(self, name: str, budget: Budget, *, per: Period | str | None = None) -> Balance:
         """Set the total of (data set, ``budget.unit``). Every change is kept in the history.
@@ -378,24 +387,10 @@ class Ledger:
                 if contents.knows(entry):
                     continue
                 _require_one_spelling(contents, entry.dataset)
-                self._require_new_certificate(contents, entry.dataset, entry.certificate_id, entry.unit, entry.events)
-                total = _total(contents.plus(entry), entry)
-                identity = entries.append_release(
-                    entry.time,
-                    entry.dataset,
-                    entry.unit,
-                    events=encode_events(entry.events),
-                    description=entry.description,
-                    certificate_id=entry.certificate_id,
-                    delta=_delta(contents.budget(entry.dataset, entry.unit)),
-                    epsilon_total=total,
-                    status=entry.status,
-                    extends=entry.extends,
-                    purpose=entry.purpose,
-                    person=entry.person,
-                    period=entry.period,
-                )
-                taken.append(replace(entry, id=identity, epsilon_total=total))
+                _require_new_certificate(contents, entry)
+                delta = _delta(contents.budget(entry.dataset, entry.unit))
+                new = replace(entry, delta=delta, epsilon_total=_total(contents.plus(entry), entry))
+                taken.append(replace(new, id=entries.append_release(new)))
             contents = _Contents(*entries.read_intact())
             for name in there.names():
                 for unit in PrivacyUnit:
@@ -427,8 +422,7 @@ class Ledger:
     def total(self, name: str, unit: PrivacyUnit | str) -> Balance:
         """What the data set has spent at this unit, by the filters of its budget, and what one further release may cost."""
         unit = PrivacyUnit.parse(unit)
-        contents = self._intact()
-        self._require_known(contents, name)
+        contents = self._known(name, intact=True)
         return _balance(contents, name, unit, contents.budget(name, unit), contents.per(name, unit), self._now())
 
     def datasets(self) -> tuple[Balance, ...]:
@@ -450,29 +444,20 @@ class Ledger:
 
     def entries(self, name: str | None = None) -> tuple[LedgerEntry, ...]:
         """All releases, or those of one data set, in the order in which they were recorded."""
-        contents = self._contents()
-        if name is None:
-            return contents.releases
-        self._require_known(contents, name)
-        return tuple(r for r in contents.releases if r.dataset == name)
+        return self._contents().releases if name is None else self._known(name, intact=False).of(name)
 
     def later_batches(self, name: str) -> frozenset[int]:
         """The releases (by id) of the data set that cost nothing more, because they are batches of another one."""
-        contents = self._contents()
-        self._require_known(contents, name)
-        return contents.later_batches(name)
+        return self._known(name, intact=False).later_batches(name)
 
     def history(self, name: str) -> tuple[Change, ...]:
         """Every change of the data set's budgets and fingerprint, in order."""
-        contents = self._contents()
-        self._require_known(contents, name)
-        return tuple(c for c in contents.changes if c.dataset == name)
+        return tuple(c for c in self._known(name, intact=False).changes if c.dataset == name)
 
     def cumulative(self, name: str, unit: PrivacyUnit | str) -> dict[int, float]:
         """The total epsilon after each release (by id) that was made at this unit, by today's budget and today's rule."""
         unit = PrivacyUnit.parse(unit)
-        contents = self._intact()
-        self._require_known(contents, name)
+        contents = self._known(name, intact=True)
         budget = contents.budget(name, unit)
         totals: dict[int, float] = {}
         for number, entry in enumerate(contents.of(name)):
@@ -516,43 +501,35 @@ class Ledger:
         )
         if certificate_id is not None:
             ledger_text(certificate_id=certificate_id)
-        encoded = encode_events(events)
-        new_events = decode_events(encoded)  # what is judged is what is stored
+        stored_events = decode_events(encode_events(events))  # what is judged is what is stored
         with self._file.transaction(write=True) as entries:
             contents = _Contents(*entries.read_intact())
-            _require_one_spelling(contents, name)
-            self._require_new_certificate(contents, name, certificate_id, unit, new_events)
-            if extends is not None:
-                _require_extendable(contents, name, unit, new_events, extends)
-            self._bind_fingerprints(entries, contents, name, fingerprints, replace_fingerprint, note)
-            time = self._now()
-            new = _planned(name, unit, new_events, time, certificate_id, extends)
-            after = contents.plus(new)
-            if not already_made:
-                _require_clock(contents, time)
-                _require_budget(contents, name)
-                _require_affordable(contents, after, new)
-            budget = contents.budget(name, unit)
-            delta = _delta(budget)
-            total = _total(after, new)
-            if not already_made and extends is None:
-                _warn_of_little_left(after, new, total)
-            identity = entries.append_release(
-                time,
-                name,
-                unit,
-                events=encoded,
+            new = replace(
+                _planned(name, unit, stored_events, self._now()),
                 description=description,
                 certificate_id=certificate_id,
-                delta=delta,
-                epsilon_total=total,
                 status="released" if already_made else "spent",
                 extends=extends,
                 purpose=note.purpose,
                 person=note.person,
                 period=note.period,
             )
-        return Charge(identity, time, name, unit, delta, total, _left(budget, total))
+            _require_one_spelling(contents, name)
+            _require_new_certificate(contents, new)
+            if extends is not None:
+                _require_extendable(contents, new)
+            self._bind_fingerprints(entries, contents, name, fingerprints, replace_fingerprint, note)
+            after = contents.plus(new)
+            if not already_made:
+                _require_clock(contents, new.time)
+                _require_budget(contents, name)
+                _require_affordable(contents, after, new)
+            budget = contents.budget(name, unit)
+            new = replace(new, delta=_delta(budget), epsilon_total=_total(after, new))
+            if not already_made and extends is None:
+                _warn_of_little_left(after, new)
+            identity = entries.append_release(new)
+        return Charge(identity, new.time, name, unit, new.delta, new.epsilon_total, _left(budget, new.epsilon_total))
 
     def _bind_fingerprints(
         self,
@@ -563,49 +540,35 @@ class Ledger:
         replace: bool,
         note: EntryNote,
     ) -> None:
-        """Tie the name to its content, in every version that was given; each is compared with entries of its own version."""
-        for fingerprint in fingerprints:
-            if not (isinstance(fingerprint, str) and re.fullmatch(r"([1-9][0-9]*[def]?:)?[0-9a-f]{64}", fingerprint)):
-                raise InputError(
-                    f"fingerprint must be 64 hexadecimal digits as Ledger.fingerprint gives, got {fingerprint!r}"
-                )
+        """Tie the name to its content; each fingerprint is compared with entries of its own kind."""
+        kinds = {fingerprint: Fingerprint.of(fingerprint) for fingerprint in fingerprints}
+        for fingerprint, kind in kinds.items():
             owner = contents.owner(fingerprint)
             if owner in (None, name):
                 continue
-            if not _is_of_a_look_alike(fingerprint):
+            if kind.shared is None:
                 raise LedgerError(
                     f"data set {name!r}: the same content is known to this ledger as {owner!r}; use that name "
                     "(a new name does not reset what has been spent)"
                 )
             warnings.warn(
-                f"data set {name!r}: a graph with {_shared(fingerprint)} is known to this ledger as {owner!r}. If "
+                f"data set {name!r}: a graph with {kind.shared} is known to this ledger as {owner!r}. If "
                 f"it is about the same people, release it under that name with replace_fingerprint=True (--name {owner} "
                 "--replace-fingerprint): under a new name what they have spent is not counted",
                 stacklevel=2,
             )
-        for fingerprint in fingerprints:
-            version = _version_of(fingerprint)
-            old = contents.fingerprint(name, version)
+        for fingerprint, kind in kinds.items():
+            old = contents.fingerprint(name, kind)
             if contents.has(name, fingerprint):
                 continue
-            if old is not None and not replace and not _is_of_a_look_alike(fingerprint):
+            if old is not None and not replace and kind.shared is None:
                 raise LedgerError(
                     f"data set {name!r}: the content under this name has changed since its last release; use a new name "
                     "if it is about other people, or replace the fingerprint to declare that it is about the same "
                     "people (what they have spent then stays spent)"
                 )
-            if version != "1":  # of an older version nothing new is recorded
-                replaced = old is not None
-                entries.append_change(
-                    self._now(),
-                    name,
-                    "fingerprint",
-                    None,
-                    old=old,
-                    new=fingerprint,
-                    person=note.person if replaced else None,
-                    reason=note.reason if replaced else None,
-                )
+            who_and_why = {} if old is None else {"person": note.person, "reason": note.reason}
+            entries.append_change(self._now(), name, "fingerprint", None, old=old, new=fingerprint, **who_and_why)
 
     def _now(self) -> datetime:
         time = self._clock()
@@ -625,34 +588,14 @@ class Ledger:
         with self._file.transaction(write=False) as entries:
             return _Contents(*entries.read_intact())
 
-    def _require_known(self, contents: _Contents, name: str) -> None:
+    def _known(self, name: str, *, intact: bool) -> _Contents:
+        """All records, if the data set is among them."""
+        contents = self._intact() if intact else self._contents()
         names = contents.names()
         if name not in names:
             known = ", ".join(map(repr, names)) if names else "none"
             raise LedgerError(f"ledger {self.path}: there is no data set {name!r} (known: {known})")
-
-    def _require_new_certificate(
-        self,
-        contents: _Contents,
-        name: str,
-        certificate_id: str | None,
-        unit: PrivacyUnit,
-        events: tuple[Event, ...],
-    ) -> None:
-        for entry in contents.releases:
-            if certificate_id is None or entry.certificate_id != certificate_id:
-                continue
-            if (entry.unit, entry.events) != (unit, events):
-                raise LedgerError(
-                    f"data set {name!r}: certificate {certificate_id!r} is recorded as release {entry.id} of {entry.dataset!r} "
-                    "with another cost, so one of the two was edited; record what the other release cost with "
-                    "`caribou ledger add --epsilon E --unit U`"
-                )
-            if entry.dataset == name:
-                raise LedgerError(
-                    f"data set {name!r}: certificate {certificate_id!r} is already recorded as release {entry.id}; "
-                    "it is not counted twice"
-                )
+        return contents
 
 
 @dataclass(frozen=True)
@@ -750,9 +693,9 @@ class _Contents:
         """The last budget that was set before ``end``; None if there was none yet."""
         return replace(self, changes=tuple(change for change in self.changes if change.time < end)).budget(name, unit)
 
-    def fingerprint(self, name: str, version: str) -> str | None:
+    def fingerprint(self, name: str, kind: Fingerprint) -> str | None:
         for change in reversed(self.changes):
-            if change.dataset == name and isinstance(change.new, str) and _version_of(change.new) == version:
+            if change.dataset == name and isinstance(change.new, str) and Fingerprint.of(change.new) is kind:
                 return change.new
         return None
 
@@ -763,19 +706,6 @@ class _Contents:
     def has(self, name: str, fingerprint: str) -> bool:
         """Whether the data set has, or ever had, this fingerprint."""
         return any(c.dataset == name and c.new == fingerprint for c in self.changes)
-
-
-def _is_of_a_look_alike(fingerprint: str) -> bool:
-    return _version_of(fingerprint) in (DEGREES_VERSION, FEATURES_VERSION)
-
-
-def _shared(fingerprint: str) -> str:
-    return "the same features" if _version_of(fingerprint) == FEATURES_VERSION else "as many nodes and the same degrees"
-
-
-def _version_of(fingerprint: str) -> str:
-    version, colon, _ = fingerprint.partition(":")
-    return version if colon else "1"
 
 
 # -- judging ------------------------------------------------------------------------------------------------------
@@ -806,16 +736,9 @@ def _affordable(total: float, budget: Budget) -> bool:
     return total <= budget.epsilon * (1 + RESOLUTION)
 
 
-def _planned(
-    name: str,
-    unit: PrivacyUnit,
-    events: tuple[Event, ...],
-    time: datetime,
-    certificate_id: str | None = None,
-    extends: str | None = None,
-) -> LedgerEntry:
+def _planned(name: str, unit: PrivacyUnit, events: tuple[Event, ...], time: datetime) -> LedgerEntry:
     """A release that is not recorded yet, to be judged like one that is."""
-    return LedgerEntry(0, time, name, unit, events, "planned", certificate_id, 0.0, 0.0, "spent", extends)
+    return LedgerEntry(0, time, name, unit, events, "planned", None, 0.0, 0.0, "spent")
 
 
 def _total(contents: _Contents, entry: LedgerEntry) -> float:
@@ -846,10 +769,27 @@ def _require_budget(contents: _Contents, name: str) -> None:
         )
 
 
-def _require_extendable(
-    contents: _Contents, name: str, unit: PrivacyUnit, events: tuple[Event, ...], extends: str
-) -> None:
+def _require_new_certificate(contents: _Contents, new: LedgerEntry) -> None:
+    name, number = new.dataset, new.certificate_id
+    for entry in contents.releases:
+        if number is None or entry.certificate_id != number:
+            continue
+        if (entry.unit, entry.events) != (new.unit, new.events):
+            raise LedgerError(
+                f"data set {name!r}: certificate {number!r} is recorded as release {entry.id} of {entry.dataset!r} "
+                "with another cost, so one of the two was edited; record what the other release cost with "
+                "`caribou ledger add --epsilon E --unit U`"
+            )
+        if entry.dataset == name:
+            raise LedgerError(
+                f"data set {name!r}: certificate {number!r} is already recorded as release {entry.id}; "
+                "it is not counted twice"
+            )
+
+
+def _require_extendable(contents: _Contents, new: LedgerEntry) -> None:
     """A batch costs nothing only as the one next batch of a release that is here, with the same noise."""
+    name, extends = new.dataset, new.extends
     before = [r for r in contents.of(name) if r.certificate_id == extends]
     if not before:
         elsewhere = sorted({r.dataset for r in contents.releases if r.certificate_id == extends})
@@ -858,7 +798,7 @@ def _require_extendable(
             f"data set {name!r}: certificate {extends}, which this batch extends, is not in this ledger{hint}; give the ledger "
             "that the model was charged in, or record its certificate with `caribou ledger add --certificate`"
         )
-    if (before[0].unit, before[0].events) != (unit, events):
+    if (before[0].unit, before[0].events) != (new.unit, new.events):
         raise LedgerError(
             f"data set {name!r}: a batch must have the cost of the release that it extends (release {before[0].id}), got "
             "another: its settings were changed"
@@ -888,9 +828,9 @@ def _require_affordable(before: _Contents, after: _Contents, new: LedgerEntry) -
             raise BudgetExceeded(_refusal(balance, budget, total) + why)
 
 
-def _warn_of_little_left(after: _Contents, new: LedgerEntry, total: float) -> None:
+def _warn_of_little_left(after: _Contents, new: LedgerEntry) -> None:
     """Before anything is written: whoever turns warnings into errors refuses such a release."""
-    budget = after.budget(new.dataset, new.unit)
+    budget, total = after.budget(new.dataset, new.unit), new.epsilon_total
     if budget is None or not budget.is_private or total < NOTICE_SHARE * budget.epsilon:
         return
     per = after.per(new.dataset, new.unit)

@@ -57,21 +57,12 @@ _RELEASE_FIELDS = (
     "epsilon_total",
 )
 _CHANGE_FIELDS = ("id", "time", "dataset", "field", "unit", "old", "new")
-_LATER_FIELDS = {"releases": ("extends", "purpose", "person", "period"), "changes": ("person", "reason")}
-"""Fields of version 2, which may be empty. An empty one is not part of the hash of its row, so rows of version 1 keep theirs."""
+_OPTIONAL_FIELDS = {"releases": ("extends", "purpose", "person", "period"), "changes": ("person", "reason")}
+"""Fields that may be empty. An empty one is not part of the hash of its row."""
 _CHAINS = {
-    "releases": (*_RELEASE_FIELDS, *_LATER_FIELDS["releases"]),
-    "changes": (*_CHANGE_FIELDS, *_LATER_FIELDS["changes"]),
+    "releases": (*_RELEASE_FIELDS, *_OPTIONAL_FIELDS["releases"]),
+    "changes": (*_CHANGE_FIELDS, *_OPTIONAL_FIELDS["changes"]),
 }
-
-_ONLY_THE_STATUS = f"""CREATE TRIGGER releases_update BEFORE UPDATE OF {", ".join(_CHAINS["releases"])}, hash ON releases
-        BEGIN SELECT RAISE(ABORT, 'releases are append-only: only the status may change'); END"""
-_FROM_VERSION_1 = (
-    *(f"ALTER TABLE {chain} ADD COLUMN {field} TEXT" for chain, fields in _LATER_FIELDS.items() for field in fields),
-    "DROP TRIGGER releases_update",
-    _ONLY_THE_STATUS,
-    "PRAGMA user_version = 2",
-)
 
 # INSERT OR REPLACE removes rows without firing DELETE triggers, hence the triggers on INSERT.
 _SCHEMA = (
@@ -86,7 +77,8 @@ _SCHEMA = (
         id INTEGER PRIMARY KEY AUTOINCREMENT, time TEXT NOT NULL, dataset TEXT NOT NULL, field TEXT NOT NULL,
         unit TEXT, old TEXT, new TEXT NOT NULL, person TEXT, reason TEXT, hash TEXT NOT NULL)""",
     "CREATE TABLE heads (chain TEXT PRIMARY KEY, entries INTEGER NOT NULL, hash TEXT NOT NULL)",
-    _ONLY_THE_STATUS,
+    f"""CREATE TRIGGER releases_update BEFORE UPDATE OF {", ".join(_CHAINS["releases"])}, hash ON releases
+        BEGIN SELECT RAISE(ABORT, 'releases are append-only: only the status may change'); END""",
     """CREATE TRIGGER releases_delete BEFORE DELETE ON releases
         BEGIN SELECT RAISE(ABORT, 'releases are append-only'); END""",
     """CREATE TRIGGER releases_replace BEFORE INSERT ON releases
@@ -181,8 +173,6 @@ class LedgerFile:
         """
         opened = self._identity() if write else None
         with self._begun("BEGIN IMMEDIATE" if write else "BEGIN") as connection:
-            if write:
-                self._bring_to_this_version(connection)
             transaction = Transaction(connection, self.path, self.key, self._seen)
             yield transaction
         if write and self._identity() != opened:
@@ -267,23 +257,13 @@ class LedgerFile:
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         if application != APPLICATION_ID:
             raise LedgerError(f"ledger {self.path}: is a database but not a ledger")
-        if version > SCHEMA_VERSION:
-            raise LedgerError(
-                f"ledger {self.path}: has schema version {version}, this version of caribou reads up to "
-                f"{SCHEMA_VERSION}; update caribou"
-            )
-        if version < 1:
-            raise LedgerError(f"ledger {self.path}: schema version must be at least 1, got {version}")
+        if version != SCHEMA_VERSION:
+            hint = "; update caribou" if version > SCHEMA_VERSION else ""
+            raise LedgerError(f"ledger {self.path}: schema version must be {SCHEMA_VERSION}, got {version}{hint}")
         # Journal mode WAL is stored in the file and might have been set by another tool; see the module docstring.
         (mode,) = connection.execute("PRAGMA journal_mode").fetchone()
         if mode == "wal":
             connection.execute("PRAGMA journal_mode = DELETE")
-
-    def _bring_to_this_version(self, connection: sqlite3.Connection) -> None:
-        """Inside the transaction that writes, so that it is done whole or not at all. Reading needs none of it."""
-        (version,) = connection.execute("PRAGMA user_version").fetchone()
-        for statement in _FROM_VERSION_1 if version == 1 else ():
-            connection.execute(statement)
 
     def _read_key(self, connection: sqlite3.Connection) -> bytes:
         keys = connection.execute("SELECT key FROM secret").fetchall()
@@ -327,17 +307,17 @@ class Transaction:
 
     def read(self) -> tuple[tuple[LedgerEntry, ...], tuple[Change, ...]]:
         """All entries, in the order in which they were recorded."""
-        releases = self._connection.execute(f"SELECT {self._fields('releases')}, status FROM releases ORDER BY id")
-        changes = self._connection.execute(f"SELECT {self._fields('changes')} FROM changes ORDER BY id")
+        releases = self._rows("releases", "status")
+        changes = self._rows("changes")
         try:
             return tuple(map(_decode_release, releases)), tuple(map(_decode_change, changes))
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise LedgerError(f"ledger {self._path}: an entry cannot be read ({error})") from error
 
-    def _fields(self, chain: str) -> str:
-        """The fields of a chain for a query; those that a file of version 1 does not have are empty."""
-        there = {row[1] for row in self._connection.execute(f"PRAGMA table_info({chain})")}
-        return ", ".join(field if field in there else f"NULL AS {field}" for field in _CHAINS[chain])
+    def _rows(self, chain: str, *further: str) -> sqlite3.Cursor:
+        """The fields of a chain, and further ones, in the order in which they were recorded."""
+        fields = ", ".join((*_CHAINS[chain], *further))
+        return self._connection.execute(f"SELECT {fields} FROM {chain} ORDER BY id")
 
     def read_intact(self) -> tuple[tuple[LedgerEntry, ...], tuple[Change, ...]]:
         """All entries, for a decision that rests on them: a broken chain is an error."""
@@ -360,8 +340,7 @@ class Transaction:
         for chain, fields in _CHAINS.items():
             previous, entries = "", 0
             seen_entries, seen_hash = self._seen.get(chain, (0, ""))
-            query = f"SELECT {self._fields(chain)}, hash FROM {chain} ORDER BY id"
-            for *values, stored in self._connection.execute(query):
+            for *values, stored in self._rows(chain, "hash"):
                 row = dict(zip(fields, values, strict=True))
                 if not _same_hash(stored, _entry_hash(self._key, chain, previous, row)):
                     problems.append(f"{chain}: entry {row['id']} was edited, or an entry before it was removed")
@@ -381,39 +360,11 @@ class Transaction:
             self.ends.update(ends)
         return tuple(problems)
 
-    def append_release(
-        self,
-        time: datetime,
-        dataset: str,
-        unit: PrivacyUnit,
-        *,
-        events: str,
-        description: str,
-        certificate_id: str | None,
-        delta: float,
-        epsilon_total: float,
-        status: str,
-        extends: str | None = None,
-        purpose: str | None = None,
-        person: str | None = None,
-        period: str | None = None,
-    ) -> int:
-        """Record a release whose events are encoded by `encode_events`; its id."""
-        row = {
-            "time": _encode_time(time),
-            "dataset": dataset,
-            "unit": unit.value,
-            "events": events,
-            "description": description,
-            "certificate_id": certificate_id,
-            "delta": delta,
-            "epsilon_total": epsilon_total,
-            "extends": extends,
-            "purpose": purpose,
-            "person": person,
-            "period": period,
-        }
-        return self._append("releases", row, {"status": status})
+    def append_release(self, entry: LedgerEntry) -> int:
+        """Record a release; its id, whatever the entry says."""
+        row = {field: getattr(entry, field) for field in _CHAINS["releases"] if field != "id"}
+        encoded = {"time": _encode_time(entry.time), "unit": entry.unit.value, "events": encode_events(entry.events)}
+        return self._append("releases", row | encoded, {"status": entry.status})
 
     def append_change(
         self,
@@ -474,7 +425,7 @@ def _mac(key: bytes, record: list[Any]) -> str:
 
 
 def _entry_hash(key: bytes, chain: str, previous: str, row: dict[str, Any]) -> str:
-    filled = {name: value for name, value in row.items() if value is not None or name not in _LATER_FIELDS[chain]}
+    filled = {name: value for name, value in row.items() if value is not None or name not in _OPTIONAL_FIELDS[chain]}
     return _mac(key, ["entry", chain, previous, filled])
 
 

@@ -154,17 +154,13 @@ class Sensitivity:
 def recomputed_sensitivity(record: Mapping[str, Any]) -> Sensitivity:
     """The bound that the theorem gives for what a record (`Sensitivity.to_dict`) says it was derived from.
 
-    Of the record only unit, layer, parameters and bounds are read. Records of version 0.1.0 name no layer: they are of the
-    contractive one and hold its numbers at the top.
+    Of the record only unit, layer, parameters and bounds are read.
 
     >>> s = layer_sensitivity("edge", contraction=0.9, alpha1=1.0, beta=0.5, bounds=Bounds(degree_floor=10))
     >>> recomputed_sensitivity({**s.to_dict(), "value": 0.0}) == s
     True
     """
     bounds = Bounds(**record["bounds"])
-    if "layer" not in record:
-        numbers = {key: record[key] for key in ("contraction", "alpha1", "beta")}
-        return layer_sensitivity(record["unit"], **numbers, bounds=bounds)
     theorem = LAYER_THEOREMS.get(record["layer"])
     if theorem is None:
         raise InputError(f"layer must be one of {', '.join(LAYER_THEOREMS)}, got {record['layer']!r}")

@@ -14,7 +14,7 @@ from typing import Any
 from caribou._validate import integer
 from caribou.errors import CaribouError, InputError
 from caribou.privacy.accounting import epsilon_of, event_words, pld_epsilon, rdp_epsilon_of
-from caribou.privacy.assumptions import STANDING, Assumption, AssumptionName, Sampler, floating_point
+from caribou.privacy.assumptions import STANDING, Assumption, AssumptionName
 from caribou.privacy.budget import Budget
 from caribou.privacy.certificate import NO_PRIVACY, Certificate
 from caribou.privacy.events import Event, Laplace, NonPrivate, event_to_dict
@@ -278,9 +278,7 @@ def _check_assumptions(rebuilt: tuple[MechanismRecord, ...], c: Certificate, rep
     for name in required:
         if name not in stated:
             report.check(f"assumption: {name.value}", False, "must be stated, got nothing")
-        elif (
-            name in needed and stated[name].parameters != needed[name].parameters and not _is_of_format_1(stated[name])
-        ):
+        elif name in needed and stated[name].parameters != needed[name].parameters:
             report.check(f"assumption: {name.value}", False, f"must say {needed[name].statement!r}")
     for name in stated:
         if name in DETERMINED and name not in needed:
@@ -303,11 +301,6 @@ def _check_assumptions(rebuilt: tuple[MechanismRecord, ...], c: Certificate, rep
     }
     if len(kept) > 1:
         report.check("assumption: hidden states", False, "must be kept where the key is, got another place")
-
-
-def _is_of_format_1(assumption: Assumption) -> bool:
-    """Whether it says that an earlier version sampled the noise: less than any exact sampler promises."""
-    return assumption == floating_point([Sampler.DOUBLE_PRECISION])
 
 
 def _stated_searches(hyper_parameters: Assumption) -> list[str]:
