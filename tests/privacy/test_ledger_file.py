@@ -253,7 +253,7 @@ class TestFile:
 
         def fill() -> None:
             for _ in range(200):
-                crowded.charge("survey", "edge", pure(1), description="x" * 400, fingerprints=["a" * 64])
+                crowded.charge("survey", "edge", pure(1), description="x" * 400, fingerprints=["2:" + "a" * 64])
 
         with pytest.raises(LedgerError, match="disk is full, nothing was recorded"):
             fill()
