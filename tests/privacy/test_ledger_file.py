@@ -382,7 +382,7 @@ class TestProcesses:
                     return connection
             ledger = Ledger(sys.argv[1])
             ledger._file.__class__ = Doomed  # only now: opening commits too
-            ledger.charge("survey", "edge", [EpsilonDelta(1.0)], description="two", fingerprints=["a" * 64])
+            ledger.charge("survey", "edge", [EpsilonDelta(1.0)], description="two", fingerprints=["2:" + "a" * 64])
             """,
             path,
             statement,

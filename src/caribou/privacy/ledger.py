@@ -567,8 +567,14 @@ class Ledger:
                     "if it is about other people, or replace the fingerprint to declare that it is about the same "
                     "people (what they have spent then stays spent)"
                 )
-            who_and_why = {} if old is None else {"person": note.person, "reason": note.reason}
-            entries.append_change(self._now(), name, "fingerprint", None, old=old, new=fingerprint, **who_and_why)
+            why = EntryNote() if old is None else note
+            entries.append_change(
+                *(self._now(), name, "fingerprint", None),
+                old=old,
+                new=fingerprint,
+                person=why.person,
+                reason=why.reason,
+            )
 
     def _now(self) -> datetime:
         time = self._clock()
