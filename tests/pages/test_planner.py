@@ -6,22 +6,22 @@ import html
 import json
 import re
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import caribou as cb
-from browser_support import WIDTHS, Tab, needs_axe, needs_browser, open_browser
+from browser_support import AXE, WIDTHS, Tab, needs_browser, open_browser
 from caribou.cli.plan import _write_page
 from caribou.errors import InputError
 from caribou.methods import METHODS, method_info
-from caribou.pages import simulation
+from caribou.pages import grid, simulation
 from caribou.pages.base import whole
 from caribou.pages.planner import NOISE
-from caribou.privacy.accounting import gdp_epsilon, pure_epsilon
-from caribou.privacy.budget import Budget, PrivacyUnit
+from caribou.privacy.accounting import pure_epsilon
+from caribou.privacy.budget import Budget
 from caribou.privacy.calibration import budget_mu
 from caribou.privacy.events import EpsilonDelta, Gaussian
 from caribou.privacy.months import monthly_plans
@@ -114,20 +114,16 @@ def page(quick_learning: None, tmp_path_factory: pytest.TempPathFactory) -> Path
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(simulation, "EPSILONS", (1.0, 8.0))
         patch.setattr(simulation, "SIMULATED", ["votes-edp", "mlp", "mlp-dp"])
-        made = cb.plan(4, degree_floor=20, nodes=200)
+        patch.setattr(grid, "EPSILONS", (0.3, 2.0, 8.0))
+        made = cb.plan(4, degree_floor=15, nodes=200)
         made.html(path, seeds=2, homophily=[0.9, 0.6], signal=1.5)
     return path
 
 
 @pytest.fixture(scope="module")
-def look() -> Iterator[Callable[[Path], Tab]]:
-    with open_browser() as opened:
-        yield opened
-
-
-@pytest.fixture(scope="module")
-def tab(look: Callable[[Path], Tab], page: Path) -> Tab:
-    return look(page)
+def tab(page: Path) -> Iterator[Tab]:
+    with open_browser() as look:
+        yield look(page)
 
 
 @pytest.fixture
@@ -142,166 +138,115 @@ def shown(tab: Tab, name: str) -> float:
     return float(tab.run(f"document.getElementById('out-{name}').dataset.value"))
 
 
-def figures(budget: Budget, kind: str) -> dict[str, dict[str, float]]:
-    event = Gaussian(1 / budget_mu(budget)) if kind == "gaussian" else EpsilonDelta(budget.epsilon)
-    return attack_success([event], budget.delta)
+def move(tab: Tab, control: str, value: object) -> None:
+    """A slider to a position by its value, another control as it is."""
+    tab.enter(control, tab.run(f"(Page.data().positions[{json.dumps(control)}] ?? []).indexOf({json.dumps(value)})"))
 
 
-MOVES: list[dict[str, Any]] = [
-    {},
-    {"epsilon": 0.3, "delta": 1e-9, "hops": 64, "contraction": 0.5, "alpha1": 0.4},
-    {"floor": "", "method": "caribou-edp", "hops": 1},
-    {"unit-node": 1, "nodes": 5000, "floor": "", "t": 700},
-    {"unit-node": 1, "floor": 50, "cap": 40, "declared": 10, "t": 60, "contraction": 1, "method": "caribou-ndp"},
-]
+def choose(tab: Tab, control: str, words: str) -> None:
+    """An entry of a list by a part of its words."""
+    options = tab.run(f"[...document.getElementById({json.dumps(control)}).options].map((option) => option.text)")
+    tab.enter(control, next(k for k, text in enumerate(options) if words in text))
 
 
 @needs_browser
-@pytest.mark.parametrize("moves", MOVES)
-def test_the_figures_of_the_page_are_those_of_the_library(fresh: Tab, moves: dict[str, Any]) -> None:
-    for field, value in moves.items():
-        fresh.enter(field, value)
-    unit = "node" if "unit-node" in moves else "edge"
-    given = {"epsilon": 4.0, "delta": 1e-5, "hops": 8, "contraction": 0.9, "alpha1": 1.0, "nodes": 200, "floor": 20}
-    given |= {"cap": None, "declared": None, "t": 20, **moves}
-    made = cb.plan(
-        given["epsilon"],
-        given["delta"],
-        unit,
-        hops=[given["hops"]],
-        contraction=given["contraction"],
-        alpha1=given["alpha1"],
-        degree_floor=None if given["floor"] == "" else given["floor"],
-        degree_cap=given["cap"],
-        declared_degree=given["declared"],
-        nodes=given["nodes"],
-    )
-    row = made.rows[0]
-    method = given.get("method", f"votes-{'edp' if unit == 'edge' else 'ndp'}")
-    rates = figures(made.budget, NOISE[method])
-    expected = {
-        "epsilon": made.budget.epsilon,
-        "mu": row.mu,
-        "sensitivity": row.sensitivity,
-        "kappa": row.kappa,
-        "noise": row.noise_std,
-        "linear": row.linear_gdp_noise_multiplier * row.sensitivity,
-        "presence": rates["presence"]["0.01"],
-        "replacement": rates["replacement"]["0.01"],
-    }
-    if unit == "node":
-        at = made.sensitivity.at_degree(min(given["t"], given["nodes"] - 1)) / row.sensitivity
-        expected["node"] = gdp_epsilon(mu=row.mu * at, delta=made.budget.delta)
-    for name, value in expected.items():
-        assert shown(fresh, name) == pytest.approx(value, rel=1e-6), name
-    table = fresh.run(
-        "[...document.querySelectorAll('#year-table tbody tr')].map((r) => [...r.cells].map((c) => c.textContent))"
-    )
-    assert [row[0] for row in table] == [plan.way for plan in made.months(12)]
-    assert [float(row[1]) for row in table] == pytest.approx([plan.first for plan in made.months(12)], rel=6e-3)
+def test_the_page_shows_what_the_library_says(fresh: Tab) -> None:
+    def compare(made: cb.Plan, kind: str) -> None:
+        row = made.rows[0]
+        event = Gaussian(1 / budget_mu(made.budget)) if kind == "gaussian" else EpsilonDelta(made.budget.epsilon)
+        rates = attack_success([event], made.budget.delta)
+        expected = {
+            "epsilon": made.budget.epsilon,
+            "mu": row.mu,
+            "sensitivity": row.sensitivity,
+            "kappa": row.kappa,
+            "noise": row.noise_std,
+            "linear": row.linear_gdp_noise_multiplier * row.sensitivity,
+            "presence": rates["presence"]["0.01"],
+            "replacement": rates["replacement"]["0.01"],
+        }
+        for name, value in expected.items():
+            assert shown(fresh, name) == pytest.approx(value, rel=1e-4), name
+
+    compare(cb.plan(4, degree_floor=15, nodes=200, hops=[8]), "pure")
+    for control, value in {"epsilon": 0.3, "hops": 64, "contraction": 0.5}.items():
+        move(fresh, control, value)
+    choose(fresh, "bounds-edge", "floor 50")
+    choose(fresh, "method-edge", "caribou-edp")
+    compare(cb.plan(0.3, degree_floor=50, nodes=200, hops=[64], contraction=0.5), "gaussian")
+    fresh.enter("unit-node", 1)
+    choose(fresh, "bounds-node", "cap 20")
+    move(fresh, "t", 50)
+    made = cb.plan(0.3, unit="node", degree_cap=20, nodes=200, hops=[64], contraction=0.5)
+    compare(made, "gaussian")
+    assert shown(fresh, "node") == pytest.approx(dict(made.epsilon_by_degree)[50], rel=1e-4)
+    cells = "[...document.querySelectorAll('#year-table tbody tr')].map((r) => [...r.cells].map((c) => c.textContent))"
+    rows = fresh.run(cells)
+    assert [row[0] for row in rows] == [plan.way for plan in made.months(12)]
+    assert [float(row[1]) for row in rows] == pytest.approx([plan.first for plan in made.months(12)], rel=6e-3)
 
 
 @needs_browser
-def test_a_rate_gives_the_epsilon_of_the_library(fresh: Tab) -> None:
-    for field, value in {"goal-rate": 1, "rate": 20, "fpr": 2, "delta": 1e-6}.items():
-        fresh.enter(field, value)
-    assert shown(fresh, "epsilon") == pytest.approx(Budget.for_risk(0.2, 0.02, delta=1e-6).epsilon, rel=1e-6)
-    fresh.enter("method", "gap-edp")
-    gaussian = Budget.for_risk(0.2, 0.02, delta=1e-6, gaussian=True).epsilon
-    assert shown(fresh, "epsilon") == pytest.approx(gaussian, rel=1e-6)
+def test_a_rate_takes_the_largest_epsilon_that_keeps_it(fresh: Tab) -> None:
+    fresh.enter("rate", 60)
+    assert (shown(fresh, "epsilon"), shown(fresh, "presence") <= 0.6) == (4, True)
+    fresh.enter("rate", 54)
+    assert shown(fresh, "epsilon") == 2
+    fresh.enter("rate", 1)
+    assert shown(fresh, "epsilon") == 0.3
+    assert "No epsilon of this page is so small" in fresh.run("document.getElementById('rate-hint').textContent")
 
 
 @needs_browser
-def test_every_control_moves_something(fresh: Tab) -> None:
-    """Fields, sliders, choices and the list, at the unit and goal where they are shown; nothing on the page stands still."""
-    named = set(fresh.run("[...document.querySelectorAll('input, select')].map((e) => e.id)"))
-    text = "document.querySelector('.short').textContent + document.querySelector('.out').textContent"
-    moved = set()
-    for unit in ("unit-node", "unit-edge"):
-        for goal in ("goal-rate", "goal-epsilon"):
-            for choice in (unit, goal):
-                before = fresh.run(text)
-                fresh.enter(choice, 1)
-                moved |= {choice} if fresh.run(text) != before else set()
-            visible = fresh.run(
-                "[...document.querySelectorAll('input:not([type=radio]), select')].filter((e) => e.offsetParent).map((e) => e.id)"
-            )
-            for field in visible:
-                before, old = fresh.run(text), fresh.run(f"document.getElementById('{field}').value")
-                fresh.enter(
-                    field, {"cap": 12, "declared": 9, "floor": 25, "method": "gap-edp"}.get(field, _other(fresh, field))
-                )
-                if fresh.run(text) != before:
-                    moved.add(field)
-                fresh.enter(field, old)
-    assert named - moved == set()
-    assert fresh.run("document.getElementById('problem').hidden")
+def test_every_control_moves_something_and_reset_takes_it_back(fresh: Tab) -> None:
+    text = "document.querySelector('.short').innerText + document.querySelector('.out').innerText"
+    first, moved = fresh.run(text), set()
+    controls = set(fresh.run("[...document.querySelectorAll('input, select')].map((e) => e.id)")) - {"unit-edge"}
+    for unit in ("unit-edge", "unit-node"):
+        before = fresh.run(text)
+        fresh.enter(unit, 1)
+        moved |= {unit} if fresh.run(text) != before else set()
+        visible = "[...document.querySelectorAll('input:not([type=radio]), select')].filter((e) => e.offsetParent)"
+        for field in fresh.run(f"{visible}.map((e) => e.id)"):
+            before, old = fresh.run(text), fresh.run(f"document.getElementById('{field}').value")
+            fresh.enter(field, 1 if field == "rate" or old == "0" else 0)
+            moved |= {field} if fresh.run(text) != before else set()
+            fresh.enter(field, old)
+    assert controls - moved == set()
+    fresh.run("document.getElementById('reset').click()")
+    fresh.wait(f"{text} === {json.dumps(first)}")
     assert fresh.complaints() == []
 
 
-def _other(tab: Tab, field: str) -> Any:
-    """Another value of a control: of a slider between the middle and its end, of a list its last entry."""
-    return (
-        tab.run(
-            f"""((e) => e.tagName === "SELECT" ? [...e.options].at(-1).value :
-            e.type === "range" ? String(Number(e.min) + 0.8 * (e.max - e.min)) : String(Number((e.value * 0.7).toPrecision(3))))
-            (document.getElementById({json.dumps(field)}))"""
-        )
-        if field not in ("hops", "nodes", "months", "trials", "t")
-        else 11
-    )
-
-
 @needs_browser
-def test_sliders_obey_the_keyboard_and_fields_follow(fresh: Tab) -> None:
-    fresh.run("document.getElementById('hops-slider').focus()")
+def test_sliders_obey_the_keyboard_and_say_their_value(fresh: Tab) -> None:
+    fresh.run("document.getElementById('hops').focus()")
     fresh.press("ArrowRight", 39)
-    assert fresh.run("document.getElementById('hops').value") == "9"
-    assert shown(fresh, "kappa") == pytest.approx(cb.plan(4, hops=[9]).rows[0].kappa, rel=1e-6)
+    assert fresh.run("document.getElementById('hops').getAttribute('aria-valuetext')") == "16"
+    assert fresh.run("document.getElementById('hops-shown').textContent") == "16"
+    assert shown(fresh, "kappa") == pytest.approx(cb.plan(4, hops=[16]).rows[0].kappa, rel=1e-4)
     reached = set()
     fresh.run("document.activeElement.blur()")
-    for _ in range(60):
+    for _ in range(30):
         fresh.press("Tab", 9)
         reached.add(
             fresh.run("document.activeElement.id || document.activeElement.className || document.activeElement.tagName")
         )
-    assert {"skip", "unit-edge", "epsilon", "epsilon-slider", "method", "reset", "command-plan", "BUTTON"} <= reached
-
-
-@needs_browser
-def test_a_wrong_entry_is_named_and_the_figures_stay(fresh: Tab) -> None:
-    before = shown(fresh, "epsilon")
-    fresh.enter("epsilon", -1)
-    problem = "document.getElementById('problem')"
-    assert fresh.run(f"{problem}.textContent").startswith("epsilon must be between 2^-20 and 40, got -1")
-    assert not fresh.run(f"{problem}.hidden")
-    assert fresh.run("document.getElementById('epsilon').getAttribute('aria-invalid')") == "true"
-    assert shown(fresh, "epsilon") == before
-    fresh.enter("epsilon", 2)
-    assert fresh.run(f"{problem}.hidden")
-    for field, value in {"unit-node": 1, "cap": 10, "floor": 5}.items():
-        fresh.enter(field, value)
-    assert fresh.run(f"{problem}.textContent").startswith(
-        "degree_floor must be at least degree_cap = 10 at node level, got 5"
-    )
+    assert {"skip", "unit-edge", "epsilon", "method-edge", "reset", "command-plan", "BUTTON"} <= reached
 
 
 @needs_browser
 def test_simulated_accuracy_is_shown_with_what_it_is(fresh: Tab) -> None:
     words = "document.getElementById('accuracy-words').textContent"
     points = fresh.run("Page.data().simulations")
-    fresh.enter("epsilon", 8)
-    ours = next(p for p in points if (p["method"], p["homophily"], p["epsilon"]) == ("votes-edp", 0.9, 8))
-    assert shown(fresh, "accuracy") == pytest.approx(ours["mean"])
     assert all(p["seeds"] == 2 and 0 <= p["low"] <= p["mean"] <= p["high"] <= 1 for p in points)
-    assert any(p["low"] < p["mean"] for p in points)
-    assert "was not simulated" not in fresh.run(words)
-    fresh.enter("homophily", 0.55)
-    assert (
-        "Your graph was not simulated. The nearest that was has 200 nodes, average degree 10, homophily 0.6"
-        in fresh.run(words)
-    )
-    fresh.enter("epsilon", 20)
+    choose(fresh, "world", "homophily 0.6")
+    ours = {p["epsilon"]: p["mean"] for p in points if (p["method"], p["homophily"]) == ("votes-edp", 0.6)}
+    for epsilon, simulated in ((8.0, 8.0), (4.0, 1.0)):
+        move(fresh, "epsilon", epsilon)
+        assert shown(fresh, "accuracy") == pytest.approx(ours[simulated])
+        assert ("the next smaller one that was simulated" in fresh.run(words)) == (epsilon != simulated)
+    move(fresh, "epsilon", 0.3)
     assert "votes-edp was not simulated at this epsilon" in fresh.run(words)
     caption = fresh.run("document.getElementById('accuracy-caption').textContent")
     assert "generated graphs" in caption
@@ -311,19 +256,21 @@ def test_simulated_accuracy_is_shown_with_what_it_is(fresh: Tab) -> None:
 
 @needs_browser
 def test_the_lines_to_take_along_do_what_the_page_says(fresh: Tab, tmp_path: Path) -> None:
-    for field, value in {"method": "caribou-edp", "hops": 3, "alpha1": 0.7, "epsilon": 2.5}.items():
-        fresh.enter(field, value)
+    choose(fresh, "method-edge", "caribou-edp")
+    move(fresh, "hops", 3)
+    move(fresh, "epsilon", 2.0)
     line = fresh.run("document.getElementById('command-plan').textContent")
-    done = run(*shlex.split(line)[1:], "--seeds", "0", "--json", cwd=tmp_path)
+    done = run(
+        *shlex.split(line.replace("--html plan.html", "").replace("--months 12", ""))[1:], "--json", cwd=tmp_path
+    )
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["rows"][0]["noise_std"] == pytest.approx(shown(fresh, "noise"), rel=1e-6)
-    assert (tmp_path / "plan.html").exists()
+    assert json.loads(done.stdout)["rows"][0]["noise_std"] == pytest.approx(shown(fresh, "noise"), rel=1e-4)
     python: dict[str, Any] = {}
     exec(fresh.run("document.getElementById('python').textContent"), python)
-    assert python["plan"].rows[0].noise_std == pytest.approx(shown(fresh, "noise"), rel=1e-6)
+    assert python["plan"].rows[0].noise_std == pytest.approx(shown(fresh, "noise"), rel=1e-4)
     stated = python["model"].certificate.attack_success
-    assert stated["presence"]["0.01"] == pytest.approx(shown(fresh, "presence"), rel=1e-6)
-    assert stated["replacement"]["0.01"] == pytest.approx(shown(fresh, "replacement"), rel=1e-6)
+    assert stated["presence"]["0.01"] == pytest.approx(shown(fresh, "presence"), rel=1e-4)
+    assert stated["replacement"]["0.01"] == pytest.approx(shown(fresh, "replacement"), rel=1e-4)
     train = shlex.split(fresh.run("document.getElementById('command-train').textContent"))
     assert run(*train[1:], cwd=tmp_path).returncode == 0
     settings = json.loads((tmp_path / "run" / "certificate.json").read_text())["public_parameters"]
@@ -354,9 +301,9 @@ def test_no_line_breaks_inside_a_figure_or_a_flag(fresh: Tab) -> None:
 @needs_browser
 def test_copy_buttons_copy(fresh: Tab) -> None:
     fresh.browser.send("Browser.grantPermissions", permissions=["clipboardReadWrite", "clipboardSanitizedWrite"])
-    for place, source in (("copy-plan", "command-plan"), ("copy-train", "command-train"), ("copy-python", "python")):
-        fresh.run(f"document.querySelector('#{place} button').click()")
-        fresh.wait(f"document.querySelector('#{place} button').textContent === 'Copied'")
+    for source in ("command-plan", "command-train", "python"):
+        fresh.run(f"document.querySelector('[data-copy={source}] button').click()")
+        fresh.wait(f"document.querySelector('[data-copy={source}] button').textContent === 'Copied'")
         assert fresh.run("navigator.clipboard.readText()") == fresh.run(
             f"document.getElementById('{source}').textContent"
         )
@@ -364,7 +311,7 @@ def test_copy_buttons_copy(fresh: Tab) -> None:
 
 @needs_browser
 @pytest.mark.parametrize("unit", ["unit-edge", "unit-node"])
-def test_nothing_sticks_out_and_nobody_complains(fresh: Tab, unit: str, page: Path) -> None:
+def test_nothing_sticks_out_and_everybody_can_read_it(fresh: Tab, unit: str) -> None:
     fresh.enter(unit, 1)
     fresh.run("document.querySelectorAll('details').forEach((d) => (d.open = true))")
     for width in WIDTHS:
@@ -373,38 +320,12 @@ def test_nothing_sticks_out_and_nobody_complains(fresh: Tab, unit: str, page: Pa
         assert fresh.cut_text() == [], width
     fresh.run("document.querySelectorAll('details').forEach((d) => (d.open = false))")
     assert fresh.complaints() == []
+    if AXE.exists():
+        fresh.scheme("light" if unit == "unit-edge" else "dark")
+        assert fresh.violations() == []
 
 
 @needs_browser
-@needs_axe
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_page_is_accessible(fresh: Tab, scheme: str) -> None:
-    fresh.scheme(scheme)
-    fresh.enter("unit-node", 1)
-    assert fresh.violations() == []
-
-
-@needs_browser
-def test_the_page_is_small_and_opens_at_once(look: Callable[[Path], Tab], page: Path) -> None:
-    assert page.stat().st_size < 2_000_000
-    times = []
-    for _ in range(3):  # the best of three: other work on the machine is not the page's
-        opened = look(page)
-        opened.wait("performance.getEntriesByType('navigation')[0].loadEventEnd > 0")
-        times.append(opened.run("performance.getEntriesByType('navigation')[0].loadEventEnd"))
-        if times[-1] < 1000:
-            break
-    assert min(times) < 1000
-
-
-@needs_browser
-def test_a_page_without_simulations_says_so(look: Callable[[Path], Tab], tmp_path: Path) -> None:
-    cb.plan(4, unit="node", nodes=100).html(tmp_path / "plain.html", seeds=0)
-    opened = look(tmp_path / "plain.html")
-    assert "without simulations" in opened.run("document.getElementById('accuracy-words').textContent")
-    assert opened.run("document.getElementById('floor').value") == "", "the floor follows n until one is declared"
-    assert opened.complaints() == []
-
-
-def test_units_are_told_by_names() -> None:
-    assert {METHODS[method].unit for method in NOISE} == set(PrivacyUnit)
+def test_the_page_is_small_and_opens_at_once(tab: Tab, page: Path) -> None:
+    assert page.stat().st_size < 1_000_000
+    assert tab.run("performance.getEntriesByType('navigation')[0].loadEventEnd") < 3000

@@ -9,7 +9,7 @@ import math
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from caribou.audit.claims import Claim
 from caribou.audit.metrics import NO_BOUND, AttackResult
 from caribou.audit.verdict import CONSISTENT, INCONCLUSIVE, VIOLATED, Verdict, found_little
 from caribou.errors import InputError, RunError
+from caribou.pages.pictures import INK, PAGE_COLOURS, STYLE, Line, LineChart
 from caribou.pages.sections import (
     Block,
     Chart,
@@ -65,8 +66,6 @@ def write_report(outcome: Outcome, folder: str | os.PathLike[str]) -> Path:
 def png(outcome: Outcome) -> bytes:
     """The picture as bytes."""
     import matplotlib.style
-
-    from caribou.pages.pictures import STYLE
 
     buffer = io.BytesIO()
     with matplotlib.style.context(STYLE):
@@ -141,7 +140,7 @@ def _draw_bounds(axes: Axes, outcome: Outcome) -> None:
 
 # -- the page ------------------------------------------------------------------------------------------------------
 
-LINE_COLOURS = ("var(--accent)", "var(--warn)", "var(--good)", "var(--bad)")
+LINE_COLOURS = tuple(PAGE_COLOURS[name] for name in ("accent", "warn", "good", "bad"))
 """Of attacks, which are no methods and have none of their colours; further ones are dashed."""
 MOST_POINTS = 150
 """Of a line: more are seen by nobody."""
@@ -221,32 +220,27 @@ def rates_chart(outcome: Outcome) -> Chart:
     """True against false positive rates: every attack, the curve that the claim allows, and guessing."""
     claim = outcome.verdict.claim
     rates = np.geomspace(SMALLEST_RATE, 1.0, 40)
-    allowed = [[float(rate), claim.allowed(min(float(rate), 0.999))] for rate in rates]
-    lines: list[dict[str, Any]] = [
-        {"name": "allowed by the claim", "colour": "var(--text)", "points": allowed},
-        {"name": "guessing", "colour": "var(--dim)", "dash": "1 4", "points": [[SMALLEST_RATE, SMALLEST_RATE], [1, 1]]},
+    allowed = [(float(rate), claim.allowed(min(float(rate), 0.999))) for rate in rates]
+    lines = [
+        Line("allowed by the claim", allowed, INK),
+        Line("guessing", [(SMALLEST_RATE, SMALLEST_RATE), (1, 1)], PAGE_COLOURS["dim"], ":"),
     ]
     findings = []
     for place, (name, result) in enumerate(outcome.attacks.items()):
         colour = LINE_COLOURS[place % len(LINE_COLOURS)]
-        dash = "none" if place < len(LINE_COLOURS) else "8 3"
+        style = "-" if place < len(LINE_COLOURS) else "--"
         label = f"{name}, AUC {result.auc:.2f}" + ("" if result.bounded else ", no bound")
         points = _thinned(result)
         if points:
-            lines.append({"name": label, "colour": colour, "dash": dash, "steps": True, "points": points})
+            lines.append(Line(label, points, colour, style, steps=True))
         findings.append(f"{label}: {_percent(result.tpr_at_fpr.get(0.01, math.nan))} at 1 % false positives")
     words = (
         f"True positive rates against false positive rates. The claim allows {_percent(claim.allowed(0.01))} at 1 %. "
+        f"{'; '.join(findings)}."
     )
-    ticks = {"from": SMALLEST_RATE, "to": 1, "ticks": [0.001, 0.01, 0.1, 1], "format": "percent", "log": True}
-    spec = {
-        "words": f"{words}{'; '.join(findings)}.",
-        "x": {"label": "false positive rate", **ticks},
-        "y": {"label": "true positive rate", **ticks},
-        "series": lines,
-    }
     caption = "The claim allows what lies below its line. Measured rates are estimates; only lower bounds are proven."
-    return Chart("rates", spec, caption)
+    shown = LineChart(words, "false positive rate", "true positive rate", tuple(lines), log="xy", shares=True)
+    return Chart("rates", shown, caption)
 
 
 def _thinned(result: AttackResult) -> list[list[float]]:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from caribou.pages.pictures import PAGE_COLOURS, Line, LineChart
 from caribou.pages.sections import Block, Chart, Declared, Facts, Grid, Items, Section, Text, Words, section_page
 from caribou.privacy.accounting import event_words
 from caribou.privacy.budget import Budget, PrivacyUnit
@@ -78,35 +79,21 @@ def spending_chart(spent: Spending, now: datetime) -> Chart:
     """Steps of what is spent below the steps of the budget; what is infinite is not drawn, and the words say so."""
     finite = [(time, total) for time, total in spent.totals if math.isfinite(total)]
     first = min([time for time, _ in (*spent.totals, *spent.budgets)], default=now)
-    lines = [
-        {
-            "name": "spent",
-            "colour": "var(--accent)",
-            "marker": "o",
-            "steps": True,
-            "points": _steps(finite, now),
-        }
-    ]
+    lines = [Line("spent", _steps(finite, now), PAGE_COLOURS["accent"], marker="o", steps=True)]
     budgets = [(time, epsilon) for time, epsilon in spent.budgets if math.isfinite(epsilon)]
     if budgets:
         # a marker shows a budget that was set a moment ago, too
-        look = {"colour": "var(--bad)", "marker": "s", "dash": "6 4"}
-        line = {"name": "budget", **look, "steps": True, "points": _steps(budgets, now)}
-        lines.append(line)
+        lines.append(Line("budget", _steps(budgets, now), PAGE_COLOURS["bad"], "--", "s", steps=True))
     last = spent.totals[-1][1] if spent.totals else 0.0
     same_day = first.date() == now.date()
     when = f"on {now:%Y-%m-%d}" if same_day else f"from {first:%Y-%m-%d} to {now:%Y-%m-%d}"
     words = f"Epsilon spent over time at {spent.unit.value} level, {when}: {figure(last)} at the end"
     words += f"; the budget is {figure(spent.budgets[-1][1])}." if spent.budgets else "; no budget is set."
     label = f"time on {now:%Y-%m-%d} (UTC)" if same_day else "date (UTC)"
-    spec = {
-        "words": words,
-        "x": {"label": label, "time": True},
-        "y": {"label": "total epsilon", "from": 0},
-        "series": [line for line in lines if line["points"]],
-    }
+    drawn = tuple(line for line in lines if line.points)
+    shown = LineChart(words, label, "total epsilon", drawn, dates=True)
     infinite = "" if len(finite) == len(spent.totals) else " A total without bound is left out of the picture."
-    return Chart(f"spending-{spent.unit.value}-{_slug(spent.dataset)}", spec, f"{words}{infinite}")
+    return Chart(f"spending-{spent.unit.value}-{_slug(spent.dataset)}", shown, f"{words}{infinite}")
 
 
 def _steps(points: Sequence[tuple[datetime, float]], now: datetime) -> list[list[float]]:

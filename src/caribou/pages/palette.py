@@ -17,7 +17,7 @@ DARK_COLOURS = {name: each.dark_colour for name, each in FAMILIES.items()}
 """On a dark ground."""
 
 MARKERS = {name: each.marker for name, each in FAMILIES.items()}
-"""In the letters of Matplotlib, which `charts.js` knows, too."""
+"""In the letters of Matplotlib, which `charts.js` draws, too."""
 
 OTHER_COLOUR, OTHER_DARK_COLOUR = "#374151", "#d6d3d1"
 """Of a method that is not one of the families, such as a user's own."""

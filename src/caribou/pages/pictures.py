@@ -1,5 +1,7 @@
 """Pictures of Matplotlib inside a page: in the colours of its ground, and packed, so that many fit into one file.
 
+`LineChart` says what a picture of lines shows, and `drawn` draws it.
+
 All pictures follow one style sheet, ``caribou.mplstyle``. Other programs use it by name: ``matplotlib.style.use(STYLE)``.
 """
 
@@ -7,14 +9,156 @@ from __future__ import annotations
 
 import base64
 import gzip
+import io
+import math
 import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 from caribou.pages.palette import COLOURS, OTHER_COLOUR
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
 
 STYLE = "caribou.pages.caribou"
 """The style sheet, as Matplotlib looks for it."""
 INK, GROUND = "#1c1917", "#fefefe"
 """What a picture draws text, axes and hollow markers with; in a page these are the colours of its text and of its cards."""
+PAGE_COLOURS = {"accent": "#0b5f85", "warn": "#8a5a00", "good": "#166534", "bad": "#b00020", "dim": "#57534e"}
+"""Of page.css, for lines that are no method's."""
+WIDTH, HEIGHT = 4.2, 3.0
+"""Of a line chart: a phone shows it in its own size. [in]"""
+LETTERS = {"font.size": 10, "axes.labelsize": 10, "legend.fontsize": 9}
+"""Of a line chart. [pt]"""
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line: its points (x, y), or (x, y, low, high) with an interval.
+
+    ``colour``: one of `PAGE_COLOURS` or of the methods follows the ground of a page. ``style`` and ``marker`` in the letters of
+    Matplotlib. ``steps``: a value holds until the next one.
+    """
+
+    name: str
+    points: Sequence[Sequence[float]]
+    colour: str
+    style: str = "-"
+    marker: str = ""
+    steps: bool = False
+
+
+@dataclass(frozen=True)
+class LineChart:
+    """A picture of lines.
+
+    Args:
+        words: what it shows, for those who cannot see it.
+        x, y: labels of the axes.
+        lines: in their order.
+        marks: dots at (x, y).
+        log: which axes are logarithmic: "", "x" or "xy".
+        shares: both axes are shares, from 1 in 1000 to all where they are logarithmic, and written as percentages.
+        dates: x is a time, in days since 1970 (UTC).
+        ticks: of x; none: where Matplotlib puts them.
+        legend: whether the lines are named in the picture.
+    """
+
+    words: str
+    x: str
+    y: str
+    lines: tuple[Line, ...]
+    marks: tuple[tuple[float, float], ...] = ()
+    log: str = ""
+    shares: bool = False
+    dates: bool = False
+    ticks: tuple[float, ...] = ()
+    legend: bool = True
+
+    @property
+    def rows(self) -> list[tuple[str, ...]]:
+        """What is drawn, as text: the line, x and y."""
+        return [(line.name, self._x(x), f"{y:.6g}") for line in self.lines for x, y, *_ in line.points]
+
+    def _x(self, value: float) -> str:
+        return f"{datetime.fromtimestamp(value * 86400, UTC):%Y-%m-%d %H:%M:%S}" if self.dates else f"{value:.6g}"
+
+
+def drawn(chart: LineChart, name: str) -> str:
+    """The element of a chart for a page. ``name``: of the picture in the page, for its ids."""
+    import matplotlib.style
+    from matplotlib.figure import Figure
+
+    with matplotlib.style.context([STYLE, LETTERS]):
+        figure = Figure(figsize=(WIDTH, HEIGHT), layout="constrained")
+        axes = figure.add_subplot()
+        for line in chart.lines:
+            axes.add_line(_artist(line))
+            for at, _, low, high in (point for point in line.points if len(point) == 4):
+                axes.plot([at, at], [low, high], color=line.colour, linewidth=1)
+        for at, height in chart.marks:
+            axes.plot(at, height, marker="o", color=INK, zorder=3)
+        axes.autoscale_view()
+        _draw_axes(axes, chart)
+        if chart.legend and len(chart.lines) > 1:
+            figure.legend(loc="outside lower left", ncols=2)
+        return _inline(figure, name)
+
+
+def legend_picture(lines: Sequence[Line], name: str) -> str:
+    """The names of lines alone: charts side by side share them."""
+    import matplotlib.style
+    from matplotlib.figure import Figure
+
+    with matplotlib.style.context([STYLE, LETTERS]):
+        figure = Figure(figsize=(WIDTH, 0.1 + 0.18 * math.ceil(len(lines) / 2)))
+        figure.legend(handles=[_artist(line) for line in lines], loc="center left", ncols=2)
+        return _inline(figure, name)
+
+
+def _artist(line: Line) -> Line2D:
+    from matplotlib.lines import Line2D
+
+    x, y = [point[0] for point in line.points], [point[1] for point in line.points]
+    steps = "steps-post" if line.steps else "default"
+    return Line2D(x, y, color=line.colour, linestyle=line.style, marker=line.marker, label=line.name, drawstyle=steps)
+
+
+def _inline(figure: Figure, name: str) -> str:
+    import matplotlib as mpl
+
+    buffer = io.StringIO()
+    with mpl.rc_context({"svg.hashsalt": name}):
+        figure.savefig(buffer, format="svg", metadata={"Date": None})
+    return inline(buffer.getvalue(), name, scale=1.9)
+
+
+def _draw_axes(axes: Axes, chart: LineChart) -> None:
+    from matplotlib import dates, ticker
+
+    axes.set_xlabel(chart.x)
+    axes.set_ylabel(chart.y)
+    for letter, one, scale in (("x", axes.xaxis, axes.set_xscale), ("y", axes.yaxis, axes.set_yscale)):
+        if letter in chart.log:
+            scale("log")
+            one.set_minor_locator(ticker.NullLocator())
+        if chart.shares:
+            one.set_major_formatter(ticker.FuncFormatter(lambda share, _: f"{100 * share:g} %"))
+    if chart.shares:
+        axes.set_xlim(1e-3 if "x" in chart.log else 0, 1)
+        axes.set_ylim(1e-3 if "y" in chart.log else 0, 1.03)
+    elif not chart.log.endswith("y") and not chart.ticks:
+        axes.set_ylim(bottom=0)
+    if chart.dates:
+        locator = dates.AutoDateLocator(minticks=2, maxticks=6)
+        axes.xaxis.set_major_locator(locator)
+        axes.xaxis.set_major_formatter(dates.ConciseDateFormatter(locator))
+    if chart.ticks:
+        axes.set_xticks(chart.ticks, [f"{tick:g}" for tick in chart.ticks])
 
 
 def packed(text: str) -> str:
@@ -32,18 +176,18 @@ def unpacked(text: str) -> str:
     return gzip.decompress(base64.b64decode(text)).decode()
 
 
-def inline(svg: str, name: str, min_width: int = 0) -> str:
+def inline(svg: str, name: str, min_width: int = 0, scale: float = 1.4) -> str:
     """The element of a picture for a page.
 
     It has ids of its own where they are needed, because many pictures share one page; it is as wide as its place, and follows
-    the colours of the page. ``min_width``: below it the picture scrolls. [px]
+    the colours of the page. ``min_width``: below it the picture scrolls. [px] ``scale``: how far it grows at most. [px per point]
     """
     # the page says in words what the picture shows
     element = re.sub(r"<(metadata|title|desc)>.*?</\1>", "", svg[svg.index("<svg") :], flags=re.DOTALL)
     opening, rest = element.split(">", 1)
     width = re.search(r'\bwidth="([0-9.]+)pt"', opening)
     opening = re.sub(r'\s(width|height|role)="[^"]*"', "", opening)
-    natural = "" if width is None else f' style="max-width: {1.4 * float(width[1]):.0f}px; min-width: {min_width}px"'
+    natural = "" if width is None else f' style="max-width: {scale * float(width[1]):.0f}px; min-width: {min_width}px"'
     element = f'{opening} aria-hidden="true"{natural}>{rest}'
     # equal pictures have equal ids, which nothing refers to
     used = set(re.findall(r'(?:href="#|url\(#)([^")]+)', element))
@@ -88,4 +232,5 @@ def _shorter(path: str) -> str:
 def _in_colours_of_the_page(element: str) -> str:
     names = {colour: f"var(--{name})" for name, colour in {**COLOURS, "other": OTHER_COLOUR}.items()}
     names |= {INK: "var(--text)", GROUND: "var(--card)"}
+    names |= {colour: f"var(--{name})" for name, colour in PAGE_COLOURS.items()}
     return re.sub(r"#[0-9a-f]{6}\b", lambda found: names.get(found[0], found[0]), element)

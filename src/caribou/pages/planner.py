@@ -1,4 +1,4 @@
-"""The planner: what a budget buys, before any data is touched. Numbers in Python, and a page to move them on.
+"""The planner: what a budget buys, before any data is touched. Numbers in Python, and a page on which they can be compared.
 
 >>> import caribou as cb
 >>> plan = cb.plan(4, hops=[1, 8, 64], degree_floor=20)
@@ -19,11 +19,12 @@ from caribou._validate import integer, one_of
 from caribou.errors import InputError
 from caribou.methods.catalogue import METHODS, resolve
 from caribou.pages.base import render, write_page
+from caribou.pages.palette import MARKERS
 from caribou.privacy.accounting import PAPER_RDP_ORDER
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.depth import PlanRow, degree_curve, plan_rows
 from caribou.privacy.months import MonthlyPlan, monthly_plans
-from caribou.privacy.sensitivity import Sensitivity, declared_bounds, layer_sensitivity
+from caribou.privacy.sensitivity import Bounds, Sensitivity, declared_bounds, layer_sensitivity
 
 if TYPE_CHECKING:
     from caribou.pages.simulation import SimulatedAccuracy
@@ -272,55 +273,87 @@ def page(
 ) -> str:
     """The planner as one HTML text. ``simulated``: figures of an earlier `simulate` with the same declaration; None: made now."""
     from caribou.datasets.csbm import BlockModel
+    from caribou.pages.grid import Grid, bounds_words, tables
     from caribou.pages.simulation import LARGEST, simulate, worlds
 
     unit, bounds = plan.budget.unit, plan.sensitivity.bounds
     method = resolve("votes" if method is None else method, unit)
     one_of(tuple(name for name in NOISE if METHODS[name].unit is unit), method=method)
     integer(at_least=1, months=months)
-    degrees, shares = _several(average_degree), _several(homophily)
     nodes = USUAL_NODES if bounds.nodes is None else bounds.nodes
+    models = worlds(nodes, _several(average_degree), _several(homophily), signal)
     if simulated is None:
-        models = worlds(nodes, degrees, shares, signal) if seeds else ()
-        simulated = simulate(models, seeds=seeds, delta=plan.budget.delta, advance=advance)
-    usual = declared_bounds(
-        unit, nodes=bounds.nodes, degree_cap=bounds.degree_cap, declared_degree=bounds.declared_degree
+        simulated = simulate(models if seeds else (), seeds=seeds, delta=plan.budget.delta, advance=advance)
+    hops = plan.rows[-1].hops if len(plan.rows) == 1 else 8
+    grid = Grid.around(
+        plan.budget,
+        bounds,
+        hops=(hops,),
+        contraction=plan.sensitivity.contraction,
+        alpha1=dict(plan.sensitivity.parameters)["alpha1"],
+        months=months,
+        rdp_order=plan.rdp_order,
+        usual_nodes=nodes,
     )
     first = {
+        "epsilon": grid.epsilons.index(plan.budget.epsilon),
+        "hops": grid.hops.index(hops),
+        "contraction": grid.contractions.index(plan.sensitivity.contraction),
+        "months": grid.months.index(months),
+        "trials": 0,
+        "t": max(k for k, degree in enumerate(grid.degrees) if degree <= 20),
         "unit": unit.value,
-        "goal": "epsilon" if plan.attack_rate is None else "rate",
-        "epsilon": plan.budget.epsilon,
-        "rate": 10.0 if plan.attack_rate is None else 100 * plan.attack_rate,
-        "fpr": 100 * plan.at_fpr,
-        "delta": plan.budget.delta,
-        "hops": plan.rows[-1].hops if len(plan.rows) == 1 else 8,
-        "contraction": plan.sensitivity.contraction,
-        "alpha1": dict(plan.sensitivity.parameters)["alpha1"],
-        "floor": None if bounds == usual else bounds.degree_floor,
-        "cap": bounds.degree_cap,
-        "declared": bounds.declared_degree,
-        "nodes": nodes,
-        "degree": degrees[0],
-        "homophily": shares[0],
         "method": method,
-        "months": months,
-        "trials": 10,
-        "t": min(20, nodes - 1),
+        "bounds": grid.bounds[unit].index(bounds),
+    }
+    positions = {
+        "epsilon": grid.epsilons,
+        "hops": grid.hops,
+        "contraction": grid.contractions,
+        "months": grid.months,
+        "trials": grid.trials,
+        "t": grid.degrees,
     }
     data = {
-        "first": first,
-        "noise": NOISE,
-        "units": {name: METHODS[name].unit.value for name in NOISE},
-        "settings": {name: METHODS[name].controls for name in NOISE},
+        **tables(grid),
+        "positions": positions,
+        "markers": MARKERS,
+        "methods": {name: [METHODS[name].unit.value, noise, METHODS[name].controls] for name, noise in NOISE.items()},
+        "delta": grid.delta,
+        "alpha1": grid.alpha1,
+        "nodes": nodes,
+        "bounds": {u.value: [_declared(b, nodes) for b in choices] for u, choices in grid.bounds.items()},
+        "worlds": [{"average_degree": model.average_degree, "homophily": model.homophily} for model in models],
         "signal": signal,
         "seeds": seeds,
-        "largest": LARGEST,
         "classes": BlockModel.classes,
         "simulated_nodes": min(nodes, LARGEST),
         "simulations": [asdict(figure) for figure in simulated],
     }
-    scripts = ("page.js", "calculus.js", "charts.js", "planner.js")
-    return render("planner.html", title="CARIBOU: planner", scripts=scripts, data=data, first=first)
+    return render(
+        "planner.html",
+        title="CARIBOU: planner",
+        scripts=("page.js", "charts.js", "planner.js"),
+        data=data,
+        first=first,
+        positions=positions,
+        choices={u: [bounds_words(u, bounds) for bounds in grid.bounds[u]] for u in PrivacyUnit},
+        methods={u: [name for name in NOISE if METHODS[name].unit is u] for u in PrivacyUnit},
+        worlds=[f"average degree {model.average_degree:g}, homophily {model.homophily:g}" for model in models],
+        fixed=grid,
+        nodes=nodes,
+    )
+
+
+def _declared(bounds: Bounds, nodes: int) -> dict[str, Any]:
+    """What a command is given for these bounds, and up to which degree the headline holds."""
+    given = {
+        "degree_floor": bounds.degree_floor,
+        "degree_cap": bounds.degree_cap,
+        "declared_degree": bounds.declared_degree,
+    }
+    covered = nodes - 1 if bounds.nodes is None and not bounds.cuts else bounds.covered_degree
+    return {"given": {name: value for name, value in given.items() if value is not None}, "covered": covered}
 
 
 def _several(value: float | Sequence[float]) -> list[float]:

@@ -16,6 +16,7 @@ from typing import Any
 from caribou.audit.verdict import CONSISTENT, INCONCLUSIVE, VIOLATED, found_little
 from caribou.errors import InputError
 from caribou.pages.ledger import Spending, balance_facts, spending, spending_chart
+from caribou.pages.pictures import PAGE_COLOURS, Line, LineChart
 from caribou.pages.sections import (
     Block,
     Chart,
@@ -402,35 +403,25 @@ def attack_chart(c: Certificate) -> Chart:
     rates = [float(f"{SMALLEST_RATE ** (1 - k / CURVE_POINTS):.6g}") for k in range(CURVE_POINTS)]
     curve = attack_success(c.cost, c.delta, rates)
     names = dict(zip(c.attack_success, QUESTIONS[c.unit], strict=True))
-    looks = {"presence": ("var(--accent)", "none"), "replacement": ("var(--warn)", "7 4")}
-    series: list[dict[str, Any]] = []
+    looks = {"presence": (PAGE_COLOURS["accent"], "-"), "replacement": (PAGE_COLOURS["warn"], "--")}
+    lines = []
     for question, points in curve.items():
-        colour, dash = looks[question]
-        line = [[float(rate), found] for rate, found in points.items()]
-        series.append({"name": f"{question}", "colour": colour, "dash": dash, "points": [*line, [1.0, 1.0]]})
-    series.append(
-        {"name": "guessing", "colour": "var(--dim)", "dash": "1 4", "points": [[r, r] for r in (*rates, 1.0)]}
-    )
-    marks = [
-        # the figures at 0.1 % lie too close to each other for words
-        {"x": float(rate), "y": found, "text": percent(found, 1) if rate == "0.01" else ""}
-        for found_by in c.attack_success.values()
-        for rate, found in found_by.items()
-    ]
+        colour, style = looks[question]
+        lines.append(
+            Line(question, [*((float(rate), found) for rate, found in points.items()), (1.0, 1.0)], colour, style)
+        )
+    lines.append(Line("guessing", [(rate, rate) for rate in (*rates, 1.0)], PAGE_COLOURS["dim"], ":"))
+    marks = [(float(rate), found) for points in c.attack_success.values() for rate, found in points.items()]
     figures = "; ".join(
         f"{question} ({names[question]}) "
         + ", ".join(f"{percent(found, 2)} at {100 * float(rate):g} %" for rate, found in found_by.items())
         for question, found_by in c.attack_success.items()
     )
     words = f"Largest share that any attacker finds, by share of false alarms: {figures}."
-    spec = {
-        "words": words,
-        "x": {"label": "false alarms", "log": True, "ticks": [0.001, 0.01, 0.1, 1], "format": "percent"},
-        "y": {"label": "found at most", "from": 0, "to": 1, "ticks": [0, 0.25, 0.5, 0.75, 1], "format": "percent"},
-        "series": series,
-        "marks": marks,
-    }
-    return Chart("attack", spec, f"The attacker's curve of this release. Dots: the figures of the certificate. {words}")
+    shown = LineChart(words, "false alarms", "found at most", tuple(lines), tuple(marks), log="x", shares=True)
+    return Chart(
+        "attack", shown, f"The attacker's curve of this release. Dots: the figures of the certificate. {words}"
+    )
 
 
 # -- data, purpose, signature -----------------------------------------------------------------------------------------

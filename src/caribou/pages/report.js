@@ -1,14 +1,7 @@
 "use strict";
-/* The page of a report: charts of its story with one legend, pictures, and notes of entries. Needs page.js, charts.js, pictures.js. */
+/* The page of a report: pictures, and notes of entries. Needs page.js and pictures.js. */
 (() => {
-  const { charts, pictures, notes } = Page.data();
-  const byName = new Map();
-  for (const place of document.querySelectorAll("[data-chart]")) {
-    const spec = charts[place.dataset.chart];
-    Charts.line(place, spec);
-    for (const series of spec.series) byName.set(series.name, series);
-  }
-  document.querySelector("[data-legend]")?.append(Charts.legend({ series: [...byName.values()] }));
+  const { pictures, notes } = Page.data();
   Pictures.watch(pictures);
 
   /** A note shows where the pointer rests, and all notes of a table in its fold. */

@@ -6,11 +6,15 @@ promise of the library. Everything else is the library's own sentence.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING
 
 from caribou.pages.base import render
+from caribou.pages.pictures import LineChart, drawn
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
 
 LONGEST = 600
 """Letters of a declared text that a page shows; a longer one is cut, and the page says so."""
@@ -74,11 +78,18 @@ class Grid:
 
 @dataclass(frozen=True)
 class Chart:
-    """A chart of ``charts.js``. ``spec``: what it draws, as JSON; its ``words`` say the same to those who cannot see it."""
+    """A picture of lines. ``name``: of the picture in the page."""
 
     name: str
-    spec: Mapping[str, Any]
+    shown: LineChart
     caption: str = ""
+
+    @property
+    def element(self) -> Markup:
+        """The picture as markup."""
+        from markupsafe import Markup
+
+        return Markup(drawn(self.shown, self.name))
 
 
 @dataclass(frozen=True)
@@ -132,27 +143,7 @@ def section_page(title: str, sections: Sequence[Section], *, subject: Words = ""
     >>> "<h1>Ledger</h1>" in section_page("Ledger", [Section("all", "All", (Text("Nothing yet."),))])
     True
     """
-    specs = {chart.name: dict(chart.spec) for chart in charts([*first, *(b for s in sections for b in s.blocks)])}
-    return render(
-        "sections.html",
-        title=title,
-        scripts=("page.js", "charts.js", "sections.js") if specs else (),
-        data={"charts": specs} if specs else None,
-        subject=subject,
-        first=tuple(first),
-        sections=tuple(sections),
-    )
-
-
-def charts(blocks: Iterable[Block]) -> list[Chart]:
-    """All charts among blocks, also those in folds."""
-    found: list[Chart] = []
-    for block in blocks:
-        if isinstance(block, Chart):
-            found.append(block)
-        elif isinstance(block, Fold):
-            found += charts(block.blocks)
-    return found
+    return render("sections.html", title=title, subject=subject, first=tuple(first), sections=tuple(sections))
 
 
 def in_words(blocks: Iterable[Block]) -> str:
@@ -172,7 +163,7 @@ def _lines(blocks: Iterable[Block]) -> list[str]:
         elif isinstance(block, Grid):
             lines += [" | ".join(block.head), *(" | ".join(map(plain, row)) for row in block.rows), block.caption]
         elif isinstance(block, Chart):
-            lines += [str(block.spec["words"]), block.caption]
+            lines += [block.shown.words, block.caption]
         elif isinstance(block, Code):
             lines.append(block.text)
         elif isinstance(block, SignHere):

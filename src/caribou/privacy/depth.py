@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from caribou.errors import InputError
@@ -77,10 +78,15 @@ def plan_rows(
     return rows
 
 
-def degree_curve(budget: Budget, sensitivity: Sensitivity) -> tuple[tuple[int, float], ...]:
-    """What a node of each degree gets if propagation has the whole budget: (degree, epsilon), in every graph."""
+def degree_curve(
+    budget: Budget, sensitivity: Sensitivity, degrees: Sequence[int] | None = None
+) -> tuple[tuple[int, float], ...]:
+    """What a node of each degree gets if propagation has the whole budget: (degree, epsilon), in every graph.
+
+    ``degrees``: None: those of `curve_degrees`.
+    """
     mu, bounds = budget_mu(budget), sensitivity.bounds
     return tuple(
         (d, gdp_epsilon(mu=mu * sensitivity.at_degree(d) / sensitivity.value, delta=budget.delta))
-        for d in curve_degrees(bounds.nodes, bounds.covered_degree)
+        for d in (curve_degrees(bounds.nodes, bounds.covered_degree) if degrees is None else degrees)
     )

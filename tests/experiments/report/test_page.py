@@ -154,7 +154,7 @@ def test_an_earlier_report_is_replaced_or_stays(tmp_path: Path, monkeypatch: pyt
 def test_the_page_begins_with_the_story_and_holds_its_pictures(page: Path) -> None:
     html = page.read_text()
     assert html.index("Accuracy against ε, for every data set") < html.index('<h2 id="study"')
-    assert len(re.findall('data-chart="', html)) == 4
+    assert len(re.findall('data-picture="story-', html)) == 4
     assert "votes-edp: above features alone on" in html
     rows = list(csv.DictReader((page.parent / "story.csv").open()))
     table = list(csv.DictReader((page.parent / "study-table.csv").open()))
@@ -181,7 +181,7 @@ def test_nothing_overflows_and_nothing_is_logged(page: Path) -> None:
         tab.wait("document.querySelector('[data-picture] svg') !== null")
         tab.run("document.querySelector('details.notes').open = true")
         tab.wait("document.querySelectorAll('details.notes table tbody tr').length > 10")
-        assert tab.run("document.querySelectorAll('[data-legend] li').length") == 4
+        assert tab.run("document.querySelectorAll('.legend svg text').length") == 4
         if AXE.exists():
             for scheme in ("light", "dark"):
                 tab.scheme(scheme)

@@ -49,18 +49,18 @@ def test_a_published_line_is_compared_with_ours_alone() -> None:
         "votes, ours: above features alone on 0 of 1 data sets at ε = 1.",
         "votes, ours: above caribou, paper on 1 of 1 data sets at ε = 1.",
     ]
-    dashes = {line["name"]: line["dash"] for line in story.charts()["story-0"]["series"]}
-    assert dashes == {"votes, ours": "none", "mlp": "2 4", "caribou, paper": "6 4"}
+    dashes = {line.name: line.style for line in story.charts()["story-0"].lines}
+    assert dashes == {"votes, ours": "-", "mlp": ":", "caribou, paper": "--"}
 
 
 def test_intervals_are_drawn_from_three_seeds_on_and_the_csv_has_the_same() -> None:
     story = general_story({"mine": RECORDS})
     assert story is not None
-    votes, _, gap = story.charts()["story-0"]["series"]
-    epsilon, value, low, high = votes["points"][0]
+    votes, _, gap = story.charts()["story-0"].lines
+    epsilon, value, low, high = votes.points[0]
     assert (epsilon, round(value, 6)) == (1, 66.0)
     assert low < value < high
-    assert gap["points"] == [[1, 50.0], [4, 50.0]]
+    assert gap.points == [[1, 50.0], [4, 50.0]]
     rows = list(csv.reader(story.to_csv().splitlines()))
     assert rows[0][:5] == ["group", "panel", "line", "epsilon", "test accuracy, %"]
     assert rows[1][:5] == ["mine", "a", "votes-edp", "1", "66"]
@@ -70,7 +70,7 @@ def test_intervals_are_drawn_from_three_seeds_on_and_the_csv_has_the_same() -> N
 def test_words_say_what_is_drawn() -> None:
     story = general_story({"mine": RECORDS})
     assert story is not None
-    assert "votes-edp 1: 66, 4: 81; mlp 1: 70, 4: 70" in story.charts()["story-0"]["words"]
+    assert "votes-edp 1: 66, 4: 81; mlp 1: 70, 4: 70" in story.charts()["story-0"].words
 
 
 def test_records_without_two_epsilons_have_no_story() -> None:
@@ -81,7 +81,7 @@ def test_records_without_two_epsilons_have_no_story() -> None:
 def test_other_metrics_and_many_methods() -> None:
     story = general_story({"mine": RECORDS}, metric_score("macro_f1"))
     assert story is not None
-    assert story.charts()["story-0"]["series"][2]["points"] == [[1, 0.25], [4, 0.25]]
+    assert story.charts()["story-0"].lines[2].points == [[1, 0.25], [4, 0.25]]
     many = [record(f"own{k}-edp", "a", e, 0, 0.5) for k in range(12) for e in (1, 4)]
     found = general_story({"mine": many})
     assert found is not None

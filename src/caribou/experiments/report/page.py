@@ -20,7 +20,7 @@ from caribou.experiments.report.items import Item, general_item, of_cells
 from caribou.experiments.report.story import Story
 from caribou.experiments.report.summary import successes
 from caribou.pages import base
-from caribou.pages.pictures import packed
+from caribou.pages.pictures import drawn, legend_picture, packed
 
 
 @dataclass(frozen=True)
@@ -213,15 +213,15 @@ def render(
     notes: dict[str, int] = {}
     tables = {block.name: block.to_html(notes) for block in blocks if isinstance(block, Table)}
     charts = {} if story is None else story.charts()
+    lines = {line.name: line for chart in charts.values() for line in chart.lines}
+    pictures = {block.name: block.to_page() for block in blocks if isinstance(block, Figure)}
+    pictures |= {name: packed(drawn(chart, name)) for name, chart in charts.items()}
     return base.render(
         "report.html",
         title="CARIBOU: results",
-        scripts=("page.js", "charts.js", "pictures.js", "report.js"),
-        data={
-            "charts": charts,
-            "pictures": {block.name: block.to_page() for block in blocks if isinstance(block, Figure)},
-            "notes": packed(json.dumps(list(notes))),
-        },
+        scripts=("page.js", "pictures.js", "report.js"),
+        data={"pictures": pictures, "notes": packed(json.dumps(list(notes)))},
+        legend=legend_picture(list(lines.values()), "story-legend") if lines else "",
         parts=parts,
         problems=problems,
         scale=scale,

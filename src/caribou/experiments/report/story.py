@@ -16,7 +16,8 @@ from caribou.experiments.records import Record
 from caribou.experiments.report.figures import is_published, mean_columns
 from caribou.experiments.report.scores import ACCURACY, Score
 from caribou.experiments.report.summary import MIN_SEEDS, Mean, axis, grouped
-from caribou.pages.palette import family
+from caribou.pages.palette import COLOURS, MARKERS, OTHER_COLOUR, family
+from caribou.pages.pictures import Line, LineChart
 
 Series = Mapping[Any, Mean]
 FEATURES_ALONE = "mlp"
@@ -95,28 +96,19 @@ class Story:
                     writer.writerow((panel.group, panel.dataset, label, *row))
         return out.getvalue()
 
-    def charts(self) -> dict[str, dict[str, Any]]:
-        """What ``charts.js`` draws, by the name of the panel's place."""
+    def charts(self) -> dict[str, LineChart]:
+        """A picture per panel, by the name of its place."""
         return {f"story-{k}": self._chart(panel) for k, panel in enumerate(self.panels)}
 
-    def _chart(self, panel: Panel) -> dict[str, Any]:
+    def _chart(self, panel: Panel) -> LineChart:
         epsilons = sorted({epsilon for line in panel.lines.values() for epsilon in line})
-        series = [
-            {"name": label, "method": label, "dash": _dash(label), "points": self._points(line)}
-            for label, line in panel.lines.items()
-        ]
         drawn = "; ".join(
             f"{label} " + ", ".join(f"{e:g}: {self.factor * line[e].value:.3g}" for e in sorted(line))
             for label, line in panel.lines.items()
         )
-        return {
-            "words": f"{self.score.title} by epsilon on {panel.dataset}. {drawn}",
-            "x": {"label": "epsilon", "log": True, "ticks": epsilons},
-            "y": {"label": self.score.axis},
-            "series": series,
-            "legend": False,
-            "height": 240,
-        }
+        lines = tuple(_line(label, self._points(line)) for label, line in panel.lines.items())
+        words = f"{self.score.title} by epsilon on {panel.dataset}. {drawn}"
+        return LineChart(words, "epsilon", self.score.axis, lines, log="x", ticks=tuple(epsilons), legend=False)
 
     def _points(self, line: Series) -> list[list[float]]:
         found = []
@@ -128,10 +120,9 @@ class Story:
         return found
 
 
-def _dash(label: str) -> str:
-    if is_published(label):
-        return "6 4"
-    return "2 4" if family(label) == FEATURES_ALONE else "none"
+def _line(label: str, points: list[list[float]]) -> Line:
+    style = "--" if is_published(label) else ":" if family(label) == FEATURES_ALONE else "-"
+    return Line(label, points, COLOURS.get(family(label), OTHER_COLOUR), style, MARKERS.get(family(label), ""))
 
 
 def _counted(panels: Sequence[Panel], label: str, rival: str, epsilon: Any) -> str:
