@@ -59,7 +59,7 @@ def plan(
     ] = 0.5,
     html: Annotated[
         Path | None,
-        typer.Option(help="Write the planner to this file: a page that needs no network, with everything to move."),
+        typer.Option(help="Write the planner to this file: a page that needs no network, with controls to move."),
     ] = None,
     method: Annotated[
         str | None, typer.Option(help="With --html: the method that is chosen at first.", show_default=False)
@@ -88,7 +88,7 @@ def plan(
 
     Compares exact GDP of the convergent bound (ours), the paper's Renyi accounting and linear composition. Touches no data. With
     --months: the ways to make a release every month within --epsilon, by the ledger's own composition. With --html: a page on
-    which all of it can be moved, with expected accuracy from simulations.
+    which other values can be tried, with expected accuracy from simulations.
 
     Example: caribou plan --unit edge --epsilon 4 --delta 1e-5 --hops 1,4,16,64 --contraction 0.9 --degree-floor 10
     """

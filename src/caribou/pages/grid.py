@@ -50,7 +50,7 @@ class Grid:
 
     >>> grid = Grid.around(Budget(5.0), declared_bounds("edge", nodes=1000), hops=(8,))
     >>> grid.epsilons[9:12], [b.degree_floor for b in grid.bounds[PrivacyUnit.EDGE]][:2]
-    ((4.0, 5.0, 6.0), (0, 5))
+    ((4.0, 5.0, 6.0), [0, 5])
     """
 
     delta: float
