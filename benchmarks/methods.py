@@ -71,7 +71,7 @@ def main() -> None:
     parser.add_argument("--epsilon", type=float, default=4.0)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--settings", type=Path, help="a file of caribou choose")
+    parser.add_argument("--settings", type=Path, help="a file of searched settings")
     parser.add_argument("--out", type=Path, default=Path("bench-output"))
     arguments = parser.parse_args()
     os.environ["OMP_NUM_THREADS"] = "1"  # read by the new processes

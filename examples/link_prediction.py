@@ -12,8 +12,8 @@ from __future__ import annotations
 import numpy as np
 
 import caribou as cb
-from caribou.experiments.downstream import HiddenPairs, hide_edges
 from caribou.metrics import Scored, area_under_curve
+from caribou.models.hidden_pairs import HiddenPairs, hide_edges
 from caribou.randomness import Streams
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from caribou.experiments.measures import noise_of_depth
 from caribou.experiments.report.blocks import NOT_RUN, Block, Entry, Table
 from caribou.experiments.report.figures import curves
 from caribou.experiments.report.items import ByExperiment
 from caribou.experiments.report.summary import Mean
 from reproduction import paper
 from reproduction.comparison import Scores, rivals, scores_of, stars
+from reproduction.measures import noise_of_depth
 from reproduction.rows import AUTHORS, VALIDATED
 
 DEPTHS = (8, 64)

@@ -12,7 +12,7 @@ Records = Sequence[Record]
 
 WITHOUT_EDGES = "no edge is read, at any ε"
 ROWS = {"released": "", "joined": " beside embeddings", "embeddings": "embeddings alone", "features": "features alone"}
-"""What a task was given (`caribou.experiments.downstream.rows_by_name`), as it is called after the name of the method."""
+"""What a task was given (`reproduction.tasks.rows_by_name`), as it is called after the name of the method."""
 SEEDS = "Mean ± half of the 95 % interval over seeds (from 3 on)."
 
 

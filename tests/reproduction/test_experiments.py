@@ -6,13 +6,13 @@ import math
 from pathlib import Path
 
 import pytest
+from reproduction.search import read_spaces
+from reproduction.search import settings_of as settings_in
 
 from caribou.audit.attack import ATTACKS
 from caribou.experiments.grid import SCALES, available
 from caribou.experiments.hyperparameters import read_settings
 from caribou.experiments.measures import GCN, budget_of, settings_of
-from caribou.experiments.search import read_spaces
-from caribou.experiments.search import settings_of as settings_in
 from caribou.methods import METHODS
 
 ROOT = Path(__file__).parents[2]

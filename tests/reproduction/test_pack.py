@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 from reproduction.pack import pack_folders
+from reproduction.search import read_trials
 
 from caribou.experiments.journal import ARCHIVE, LINES, append_line, archive_of, pack, read_archive
 from caribou.experiments.records import read_all
-from caribou.experiments.search import read_trials
 
 PAPER = Path(__file__).parents[2] / "reproduction"
 STORED = sorted([*PAPER.glob(f"results/*{ARCHIVE}"), *PAPER.glob(f"experiments/trials/*{ARCHIVE}")])

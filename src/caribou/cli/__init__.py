@@ -20,7 +20,6 @@ import typer
 from caribou import __version__
 from caribou.cli.audit import audit
 from caribou.cli.certificate import certificate
-from caribou.cli.choose import choose
 from caribou.cli.datasets import datasets_app
 from caribou.cli.doctor import doctor
 from caribou.cli.downstream import graphs, links
@@ -80,7 +79,6 @@ app.command()(inspect)
 app.command()(train)
 app.command()(tune)
 app.command()(propagate)
-app.command()(choose)
 app.command()(predict)
 app.command()(extend)
 app.command()(embed)
@@ -91,7 +89,9 @@ app.command()(audit)
 app.command()(verify)
 app.command()(run)
 app.command()(report)
-app.command()(reproduce)
+app.command(add_help_option=False, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(
+    reproduce
+)
 app.add_typer(ledger_app, name="ledger")
 app.command()(doctor)
 

@@ -86,7 +86,7 @@ def train(
         Path | None,
         typer.Option(
             "--settings",
-            help="Use the settings that this file of caribou choose has for method, data set and epsilon; --set comes on top.",
+            help="Use the settings that this file of searched settings has for method, data set and epsilon; --set comes on top.",
         ),
     ] = None,
     out: Annotated[

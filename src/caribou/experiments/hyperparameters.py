@@ -22,7 +22,7 @@ from caribou.experiments import reproduction
 
 _HEADER = """\
 # Settings that a hyper-parameter search found on validation nodes of public data: one entry per method, data set and epsilon.
-# Settings that an entry does not name have their defaults. Written by `caribou choose` from its trials. tried = 0: not searched.
+# Settings that an entry does not name have their defaults. Written by `python -m reproduction.choose`. tried = 0: not searched.
 """
 
 

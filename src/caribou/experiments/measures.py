@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from caribou.errors import CaribouError, InputError
+from caribou.experiments import reproduction
 from caribou.experiments.records import cell_key
 from caribou.memory import peak_mb
 
@@ -32,10 +33,12 @@ def measure(cell: Cell, data_dir: Path | None, settings_file: Path | None = None
 
     ``settings_file``: what a hyper-parameter search found, for cells with ``chosen``; by default that of the paper's evaluation.
     """
-    kind = str(cell.get("kind"))
-    if kind not in KINDS:
-        raise InputError(f"kind must be one of {', '.join(KINDS)}, got {kind!r}")
-    return KINDS[kind](cell, data_dir, settings_file)
+    kind, known = str(cell.get("kind")), KINDS
+    if kind not in known and (paper := reproduction.find()) is not None:
+        known = {**known, **paper.module("measures").KINDS}
+    if kind not in known:
+        raise InputError(f"kind must be one of {', '.join(known)}, got {kind!r}")
+    return known[kind](cell, data_dir, settings_file)
 
 
 def fit_and_score(cell: Cell, data_dir: Path | None, settings_file: Path | None = None) -> dict[str, Any]:
@@ -149,104 +152,6 @@ def _attack_of(cell: Cell) -> Any:
     return replace(attack, **{field.name: cell[field.name] for field in fields(attack) if field.name in cell})
 
 
-def release_and_use(cell: Cell, data_dir: Path | None, settings_file: Path | None = None) -> dict[str, Any]:
-    """Release, then do a downstream ``task``: "links" (AUC and average precision of hidden pairs) or "graphs" (test accuracy).
-
-    The figure of the cell is that of the rows that stand for the method, with cosines or a linear head; ``by_rows`` has all.
-    """
-    task = str(cell.get("task"))
-    if task not in TASKS:
-        raise InputError(f"task must be one of {', '.join(TASKS)}, got {task!r}")
-    return TASKS[task](cell, data_dir, settings_file)
-
-
-def _links(cell: Cell, data_dir: Path | None, settings_file: Path | None) -> dict[str, Any]:
-    """Hide edges, release what is left, score the hidden pairs."""
-    from caribou.experiments.downstream import hide_edges, link_figures, rows_by_name
-    from caribou.mechanisms.noise_source import NoiseSource
-    from caribou.methods import fit
-    from caribou.models.links import COSINE
-    from caribou.randomness import Streams
-
-    streams = Streams(int(cell["seed"]))
-    hidden = hide_edges(graph_of(cell, data_dir, settings_file), streams)
-    cost, method = Meter(), _method_of(cell, settings_file)
-    fitted = fit(method, hidden.graph, budget_of(cell), streams, NoiseSource.seeded(noise_seed(cell)))
-    rows = rows_by_name(fitted.released, fitted.weights, hidden.graph)
-    figures = {name: link_figures(values, hidden.pairs, hidden.labels) for name, values in rows.items()}
-    measured = {**next(iter(figures.values()))[COSINE], "by_rows": figures, "pairs": len(hidden.labels)}
-    return {**measured, **_terms(method, fitted), **cost.read()}
-
-
-def _graphs(cell: Cell, data_dir: Path | None, settings_file: Path | None) -> dict[str, Any]:
-    """Classify graphs of the collection ``dataset``; with ``one -> other``, graphs of the other, by a release of its own."""
-    from caribou.datasets.graph_collections import load_collection
-    from caribou.experiments import downstream
-    from caribou.mechanisms.noise_source import NoiseSource
-    from caribou.methods import fit, predict_graph
-    from caribou.randomness import Streams
-
-    streams, noise = Streams(int(cell["seed"])), NoiseSource.seeded(noise_seed(cell))
-    name, arrow, second = str(cell["dataset"]).partition(" -> ")
-    first = load_collection(name, seed=streams.seed)
-    train = downstream.training_graphs(first, streams)
-    first = first if arrow else first.with_training_graphs(train)
-    cost, method, budget = Meter(), _method_of(cell, settings_file), budget_of(cell)
-    fitted = fit(method, first.graph, budget, streams, noise.stream("first"))
-    rows = downstream.rows_by_name(fitted.released, fitted.weights, first.graph)
-    if arrow:
-        other = load_collection(second, seed=streams.child("another collection").seed)
-        again = predict_graph(method, fitted.weights, other.graph, budget, streams, noise.stream("second"))
-        theirs = downstream.rows_by_name(again.released, fitted.weights, other.graph)
-        figures = {name: downstream.inductive_accuracy(rows[name], first, theirs[name], other) for name in rows}
-        tested = len(other.labels)
-    else:
-        figures = {name: downstream.transductive_accuracy(values, first, train) for name, values in rows.items()}
-        tested = len(first.labels) - len(train)
-    measured = {"test_accuracy": next(iter(figures.values()))["linear"], "by_rows": figures, "test_graphs": tested}
-    return {**measured, **_terms(method, fitted), **cost.read()}
-
-
-def _method_of(cell: Cell, settings_file: Path | None) -> Any:
-    from caribou.methods import method_info
-    from caribou.models.encoder import HIDDEN
-
-    info = method_info(str(cell["method"]))
-    info.check(str(cell["method"]), budget_of(cell))
-    settings = settings_of(cell, settings_file)
-    # its rows are the embeddings of an MLP
-    return info.create(**({"hidden": HIDDEN, **settings} if cell["method"] == "mlp" else settings))
-
-
-def _terms(method: Any, fitted: Any) -> dict[str, Any]:
-    """What a release cost, and the settings it was made with."""
-    from caribou.privacy.certificate import json_number
-
-    return {"epsilon_spent": json_number(fitted.certificate.epsilon_spent), "settings": dict(method.settings())}
-
-
-def noise_of_depth(cell: Cell, data_dir: Path | None = None, settings_file: Path | None = None) -> dict[str, Any]:
-    """The noise that K hops need: exact and Renyi accounting of the convergent bound, and linear composition."""
-    from dataclasses import asdict
-
-    from caribou.privacy.depth import plan_rows
-    from caribou.privacy.sensitivity import declared_bounds, layer_sensitivity
-
-    cost = Meter()
-    budget = budget_of(cell)
-    bounds = declared_bounds(
-        budget.unit,
-        nodes=cell.get("nodes"),
-        degree_floor=cell.get("degree_floor"),
-        degree_cap=cell.get("degree_cap"),
-        declared_degree=cell.get("declared_degree"),
-    )
-    sensitivity = layer_sensitivity(
-        budget.unit, contraction=cell["contraction"], alpha1=cell.get("alpha1", 1.0), beta=0.0, bounds=bounds
-    )
-    return {**asdict(plan_rows(budget, sensitivity, [int(cell["hops"])])[0]), **cost.read()}
-
-
 def graph_of(cell: Cell, data_dir: Path | None, settings_file: Path | None = None) -> Any:
     """The graph that a cell names, split by its seed. A file of the user lies where the settings do, beside the experiment."""
     from caribou.datasets import load
@@ -290,7 +195,6 @@ def settings_of(cell: Cell, settings_file: Path | None = None) -> dict[str, Any]
 
 def _tuned(cell: Cell, settings_file: Path | None) -> Any:
     from caribou.datasets.public import CONNECTED
-    from caribou.experiments import reproduction
     from caribou.experiments.hyperparameters import nearest_settings, tuned_settings
 
     method, dataset, epsilon = str(cell["method"]), str(cell["dataset"]), budget_of(cell).epsilon
@@ -324,12 +228,5 @@ class Meter:
         }
 
 
-TASKS: Mapping[str, Measure] = {"links": _links, "graphs": _graphs}
-"""What is done with a release, by the ``task`` of a cell."""
-KINDS: Mapping[str, Measure] = {
-    "train": fit_and_score,
-    "sweep": sweep_and_score,
-    "audit": attack_and_score,
-    "noise": noise_of_depth,
-    "downstream": release_and_use,
-}
+KINDS: Mapping[str, Measure] = {"train": fit_and_score, "sweep": sweep_and_score, "audit": attack_and_score}
+"""What any experiment can measure. The paper's evaluation adds kinds of its own (``reproduction/measures.py``)."""

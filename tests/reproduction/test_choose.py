@@ -1,4 +1,4 @@
-"""``caribou choose`` and ``caribou train --settings`` as a user types them."""
+"""``python -m reproduction.choose`` and ``caribou train --settings`` as a user types them."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ import json
 from pathlib import Path
 
 import pytest
+from reproduction.search import read_trials
+from typer import Typer
 from typer.testing import CliRunner
 
 from caribou.cli import app
 from caribou.errors import CaribouError
 from caribou.experiments import reproduction
 from caribou.experiments.hyperparameters import TunedSettings, read_settings, write_settings
-from caribou.experiments.search import read_trials
+from reproduction import choose
 
 DATA = "csbm:nodes=150"
 pytestmark = pytest.mark.usefixtures("quick_learning")
@@ -27,14 +29,19 @@ def places(tmp_path: Path) -> list[str]:
     return ["--spaces", str(spaces), "--trials", str(tmp_path / "trials"), "--settings", str(tmp_path / "s.toml")]
 
 
+def _program(arguments: tuple[str, ...]) -> tuple[Typer, list[str]]:
+    """The search is a program of its own, training a command of the package."""
+    return (choose.app, list(arguments[1:])) if arguments[0] == "choose" else (app, list(arguments))
+
+
 def call(*arguments: str) -> str:
-    result = CliRunner().invoke(app, list(arguments))
+    result = CliRunner().invoke(*_program(arguments))
     assert result.exit_code == 0, result.output
     return result.stdout
 
 
 def failure(*arguments: str) -> str:
-    result = CliRunner().invoke(app, list(arguments))
+    result = CliRunner().invoke(*_program(arguments))
     assert isinstance(result.exception, CaribouError), result.output
     return str(result.exception)
 

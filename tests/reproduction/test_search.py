@@ -10,12 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-import caribou as cb
-from caribou import methods
-from caribou.errors import InputError
-from caribou.experiments import search as trials
-from caribou.experiments.search import (
+from reproduction.search import (
     HeldOut,
     Study,
     Trial,
@@ -27,12 +22,17 @@ from caribou.experiments.search import (
     run_trials,
     settings_of,
 )
+
+import caribou as cb
+from caribou import methods
+from caribou.errors import InputError
 from caribou.mechanisms import randomized_response
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods import METHODS, Outputs
 from caribou.methods.node.mlp import MlpDp
 from caribou.models import encoder
 from caribou.randomness import Streams
+from reproduction import search as trials
 
 GRAPH = cb.datasets.load("csbm", nodes=200, seed=3)
 SPACE = {"clip": [0.3, 0.1], "shrinkage": [0.4, 0.8]}

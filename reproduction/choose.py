@@ -1,4 +1,4 @@
-"""``caribou choose``: hyper-parameter search on public data sets, over declared spaces of equal size."""
+"""Hyper-parameter search on public data sets, over declared spaces of equal size: ``python -m reproduction.choose``."""
 
 from __future__ import annotations
 
@@ -16,10 +16,14 @@ from caribou.errors import InputError
 from caribou.experiments.hyperparameters import TunedSettings, read_settings, write_settings
 
 if TYPE_CHECKING:
-    from caribou.experiments.search import HeldOut, Study
     from caribou.tuning import Space
+    from reproduction.search import HeldOut, Study
 
 
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+
+
+@app.command()
 def choose(
     dataset: Annotated[list[str], typer.Option(help="A public data set by name; may be repeated.")],
     methods: Annotated[list[str] | None, typer.Argument(help="Methods; default: all that have a search space.")] = None,
@@ -61,14 +65,14 @@ def choose(
     of test nodes are removed first. The data must be public: the search is not accounted for. On your own graph use caribou tune.
     A search that was stopped continues where it was.
 
-    Example: caribou choose gap-edp mlp --dataset cora --epsilon 4 --seeds 2
+    Example: python -m reproduction.choose gap-edp mlp --dataset cora --epsilon 4 --seeds 2
     """
     from caribou.datasets import load
     from caribou.experiments.reproduction import require
-    from caribou.experiments.search import held_out, read_spaces
     from caribou.methods import resolve
     from caribou.metrics import SELECTING, metric_name
     from caribou.models.encoder import kept_encoders
+    from reproduction.search import held_out, read_spaces
 
     spaces = require().spaces if spaces is None else spaces
     trials = require().trials if trials is None else trials
@@ -108,8 +112,8 @@ def _studies(
     methods: list[str], dataset: str, epsilons: list[float], seeds: int, metric: str = "accuracy"
 ) -> Iterator[Study]:
     """Epsilon by epsilon; methods without privacy, and those that spend nothing, once, at infinity."""
-    from caribou.experiments.search import Study
     from caribou.methods import method_info
+    from reproduction.search import Study
 
     infos = {name: method_info(name) for name in methods}
     spending = [name for name, info in infos.items() if info.private and not info.data_independent]
@@ -122,7 +126,7 @@ def _studies(
 
 
 def _search(study: Study, space: Space, data: Callable[[str, int], HeldOut], file: Path) -> TunedSettings:
-    from caribou.experiments.search import append_trial, best_settings, read_trials, run_trials
+    from reproduction.search import append_trial, best_settings, read_trials, run_trials
 
     done = read_trials(file)
     return best_settings(study, run_trials(study, space, data, done, functools.partial(append_trial, file)))
@@ -130,7 +134,7 @@ def _search(study: Study, space: Space, data: Callable[[str, int], HeldOut], fil
 
 def _known(study: Study, space: Space, file: Path) -> TunedSettings:
     """The best of the trials that are there; the defaults, as not searched, where some are missing."""
-    from caribou.experiments.search import best_settings, complete_trials, read_trials
+    from reproduction.search import best_settings, complete_trials, read_trials
 
     made = complete_trials(study, space, read_trials(file))
     return TunedSettings(study.method, study.dataset, study.epsilon) if made is None else best_settings(study, made)
@@ -142,3 +146,7 @@ def _line(best: TunedSettings) -> str:
     where = f"{best.method} on {best.dataset} at epsilon = {best.epsilon:g}"
     score = best.metric.replace("_", " ")
     return f"{where}: validation {score} {best.validation_accuracy:.1%} (defaults {of_defaults}) with {settings}"
+
+
+if __name__ == "__main__":
+    app()

@@ -1,72 +1,39 @@
-"""Hidden pairs are hidden, rows read no edge, halves are crossed, and the graphs that test did not train."""
+"""Tasks on what was released: rows read no edge, halves are crossed, graphs that test did not train, cells can be repeated."""
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
 import pytest
-
-from caribou.datasets import load
-from caribou.datasets.graph_collections import load_collection
-from caribou.errors import InputError
-from caribou.experiments.downstream import (
-    hide_edges,
+from reproduction.tasks import (
     inductive_accuracy,
     link_figures,
     rows_by_name,
     training_graphs,
     transductive_accuracy,
 )
+
+from caribou.datasets import load
+from caribou.datasets.graph_collections import load_collection
+from caribou.errors import InputError
+from caribou.experiments.measures import measure
 from caribou.graph import Graph
 from caribou.methods import fit, method_info
 from caribou.metrics import Scored, area_under_curve
 from caribou.models.graph_classifier import GraphClassifier
+from caribou.models.hidden_pairs import hide_edges
 from caribou.models.links import LinkPredictor
 from caribou.privacy.budget import Budget
 from caribou.randomness import Streams
 
+TIMES = {"seconds", "cpu_seconds", "peak_mb", "peak_mb_before"}
 GRAPH = load("csbm:nodes=150,average_degree=12,signal=2", seed=3)
 
 
-def codes(pairs: np.ndarray) -> set[tuple[int, int]]:
-    return {(min(u, v), max(u, v)) for u, v in pairs.T.tolist()}
-
-
-def test_hidden_edges_are_gone_and_other_pairs_are_no_edges() -> None:
-    hidden = hide_edges(GRAPH, Streams(0))
-    whole, left = codes(GRAPH.edge_index), codes(hidden.graph.edge_index)
-    edges, others = codes(hidden.pairs[:, hidden.labels == 1]), codes(hidden.pairs[:, hidden.labels == 0])
-    assert len(edges) == len(others) == 90
-    assert edges | left == whole
-    assert not edges & left
-    assert not others & whole
-    assert np.array_equal(hidden.graph.split.train, GRAPH.split.train)
-
-
-def test_the_seed_hides_and_nothing_else() -> None:
-    one, again, other = (hide_edges(GRAPH, Streams(seed)) for seed in (0, 0, 1))
-    assert np.array_equal(one.pairs, again.pairs)
-    assert codes(one.pairs) != codes(other.pairs)
-
-
-def test_other_pairs_are_uniform() -> None:
-    """On 12 nodes every pair that is no edge is drawn about equally often."""
-    graph = Graph.from_edges(np.eye(12), np.stack([np.arange(11), np.arange(1, 12)]))
-    counts: dict[tuple[int, int], int] = {}
-    for seed in range(550):
-        hidden = hide_edges(graph, Streams(seed), share=0.5)
-        for pair in codes(hidden.pairs[:, hidden.labels == 0]):
-            counts[pair] = counts.get(pair, 0) + 1
-    assert len(counts) == 55
-    assert 550 * 6 / 55 == 60
-    assert 32 < min(counts.values()) < max(counts.values()) < 92, "60 on average, standard deviation 7.3"
-
-
-@pytest.mark.parametrize("share", [0.0, 1.0, 0.001])
-def test_bad_shares(share: float) -> None:
-    with pytest.raises(InputError, match="share must"):
-        hide_edges(GRAPH, Streams(0), share)
+def ends(pairs: np.ndarray) -> set[tuple[int, ...]]:
+    return {tuple(sorted(pair)) for pair in pairs.T.tolist()}
 
 
 @pytest.mark.usefixtures("quick_encoder")
@@ -105,13 +72,13 @@ def test_a_logistic_predictor_is_scored_on_the_half_it_was_not_fitted_on(monkeyp
     original, scores = LinkPredictor.fit, LinkPredictor.scores
 
     def watched_fit(self: LinkPredictor, state: Any, pairs: np.ndarray, labels: np.ndarray) -> LinkPredictor:
-        fitted.append(codes(pairs))
+        fitted.append(ends(pairs))
         return original(self, state, pairs, labels)
 
     def watched_scores(self: LinkPredictor, state: Any, pairs: np.ndarray) -> np.ndarray:
         if self.kind == "logistic":
-            assert not codes(pairs) & fitted[-1]
-            assert codes(pairs) | fitted[-1] == codes(hidden.pairs)
+            assert not ends(pairs) & fitted[-1]
+            assert ends(pairs) | fitted[-1] == ends(hidden.pairs)
         return scores(self, state, pairs)
 
     monkeypatch.setattr(LinkPredictor, "fit", watched_fit)
@@ -150,3 +117,68 @@ def test_another_collection_is_predicted() -> None:
     assert inductive_accuracy(rows[0], first, rows[1], other) == {"linear": 1.0, "mlp": 1.0}
     blind = np.random.default_rng(0).standard_normal(rows[1].shape)
     assert inductive_accuracy(rows[0], first, blind, other)["linear"] < 0.9
+
+
+LINKS = {
+    "kind": "downstream", "task": "links", "dataset": "csbm:nodes=200,signal=3", "method": "caribou-edp", "epsilon": 16,
+    "seed": 0, "settings": {"messages": "embeddings", "hops": 2, "beta": 1.0, "classifier": "mlp"},
+}  # fmt: skip
+
+
+def results(measures: dict) -> dict:
+    return {name: value for name, value in measures.items() if name not in TIMES}
+
+
+@pytest.mark.usefixtures("quick_learning")
+def test_links_of_hidden_edges() -> None:
+    found = measure(LINKS, None)
+    assert set(found["by_rows"]) == {"released", "joined"}
+    assert found["auc"] == found["by_rows"]["released"]["cosine"]["auc"]
+    assert found["average_precision"] == found["by_rows"]["released"]["cosine"]["average_precision"]
+    assert found["pairs"] == 200, "a tenth of 1,000 edges, and as many other pairs"
+    assert found["epsilon_spent"] == pytest.approx(16, rel=1e-3)
+    json.dumps(found, allow_nan=False)
+    assert results(measure(LINKS, None)) == results(found), "a cell can be measured again"
+    free = measure({**LINKS, "method": "mlp", "epsilon": "inf", "settings": {}}, None)
+    assert set(free["by_rows"]) == {"embeddings", "features"}
+    assert free["epsilon_spent"] == 0
+
+
+@pytest.mark.usefixtures("quick_learning")
+def test_the_release_does_not_see_hidden_edges(monkeypatch: pytest.MonkeyPatch) -> None:
+    from caribou.methods.edge.gap import Gap
+
+    seen, fit = [], Gap.fit
+    monkeypatch.setattr(
+        Gap, "fit", lambda self, plan, graph, *rest: seen.append(graph) or fit(self, plan, graph, *rest)
+    )
+    measure({**LINKS, "method": "gap-edp", "settings": {}}, None)
+    assert [graph.num_edges for graph in seen] == [900]
+
+
+@pytest.mark.usefixtures("quick_learning")
+@pytest.mark.parametrize("method", ["caribou-edp", "gap-edp", "mlp"])
+def test_graphs_of_one_collection_and_of_another(method: str) -> None:
+    settings = LINKS["settings"] if method == "caribou-edp" else {}
+    cell = {"kind": "downstream", "task": "graphs", "dataset": "chain-s:8", "method": method, "epsilon": 16, "seed": 1}
+    one = measure({**cell, "settings": settings}, None)
+    assert one["test_graphs"] == 8, "the half without public classes"
+    assert one["test_accuracy"] == next(iter(one["by_rows"].values()))["linear"]
+    other = measure({**cell, "dataset": "chain-s:8 -> chain-m:6", "settings": settings}, None)
+    assert other["test_graphs"] == 12
+    assert other["by_rows"].keys() == one["by_rows"].keys()
+    if method == "mlp":
+        assert one["test_accuracy"] == other["test_accuracy"] == 1, "the first node of a chain tells its class"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"task": "nodes"}, "task must be one of links, graphs, got 'nodes'"),
+        ({"task": "graphs", "dataset": "cora"}, "to be a collection of graphs, got 'cora'"),
+        ({"method": "caribou-inf"}, "epsilon must be inf for caribou-inf"),
+    ],
+)
+def test_bad_tasks(change: dict, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        measure({**LINKS, **change}, None)

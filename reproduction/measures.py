@@ -1,0 +1,115 @@
+"""What the paper's evaluation measures beside fits and attacks: the noise of depth, and downstream tasks on what was released."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from caribou.errors import InputError
+from caribou.experiments.measures import Cell, Measure, Meter, budget_of, graph_of, noise_seed, settings_of
+
+
+def release_and_use(cell: Cell, data_dir: Path | None, settings_file: Path | None = None) -> dict[str, Any]:
+    """Release, then do a downstream ``task``: "links" (AUC and average precision of hidden pairs) or "graphs" (test accuracy).
+
+    The figure of the cell is that of the rows that stand for the method, with cosines or a linear head; ``by_rows`` has all.
+    """
+    task = str(cell.get("task"))
+    if task not in TASKS:
+        raise InputError(f"task must be one of {', '.join(TASKS)}, got {task!r}")
+    return TASKS[task](cell, data_dir, settings_file)
+
+
+def _links(cell: Cell, data_dir: Path | None, settings_file: Path | None) -> dict[str, Any]:
+    """Hide edges, release what is left, score the hidden pairs."""
+    from caribou.mechanisms.noise_source import NoiseSource
+    from caribou.methods import fit
+    from caribou.models.hidden_pairs import hide_edges
+    from caribou.models.links import COSINE
+    from caribou.randomness import Streams
+    from reproduction.tasks import link_figures, rows_by_name
+
+    streams = Streams(int(cell["seed"]))
+    hidden = hide_edges(graph_of(cell, data_dir, settings_file), streams)
+    cost, method = Meter(), _method_of(cell, settings_file)
+    fitted = fit(method, hidden.graph, budget_of(cell), streams, NoiseSource.seeded(noise_seed(cell)))
+    rows = rows_by_name(fitted.released, fitted.weights, hidden.graph)
+    figures = {name: link_figures(values, hidden.pairs, hidden.labels) for name, values in rows.items()}
+    measured = {**next(iter(figures.values()))[COSINE], "by_rows": figures, "pairs": len(hidden.labels)}
+    return {**measured, **_terms(method, fitted), **cost.read()}
+
+
+def _graphs(cell: Cell, data_dir: Path | None, settings_file: Path | None) -> dict[str, Any]:
+    """Classify graphs of the collection ``dataset``; with ``one -> other``, graphs of the other, by a release of its own."""
+    from caribou.datasets.graph_collections import load_collection
+    from caribou.mechanisms.noise_source import NoiseSource
+    from caribou.methods import fit, predict_graph
+    from caribou.randomness import Streams
+    from reproduction import tasks
+
+    streams, noise = Streams(int(cell["seed"])), NoiseSource.seeded(noise_seed(cell))
+    name, arrow, second = str(cell["dataset"]).partition(" -> ")
+    first = load_collection(name, seed=streams.seed)
+    train = tasks.training_graphs(first, streams)
+    first = first if arrow else first.with_training_graphs(train)
+    cost, method, budget = Meter(), _method_of(cell, settings_file), budget_of(cell)
+    fitted = fit(method, first.graph, budget, streams, noise.stream("first"))
+    rows = tasks.rows_by_name(fitted.released, fitted.weights, first.graph)
+    if arrow:
+        other = load_collection(second, seed=streams.child("another collection").seed)
+        again = predict_graph(method, fitted.weights, other.graph, budget, streams, noise.stream("second"))
+        theirs = tasks.rows_by_name(again.released, fitted.weights, other.graph)
+        figures = {name: tasks.inductive_accuracy(rows[name], first, theirs[name], other) for name in rows}
+        tested = len(other.labels)
+    else:
+        figures = {name: tasks.transductive_accuracy(values, first, train) for name, values in rows.items()}
+        tested = len(first.labels) - len(train)
+    measured = {"test_accuracy": next(iter(figures.values()))["linear"], "by_rows": figures, "test_graphs": tested}
+    return {**measured, **_terms(method, fitted), **cost.read()}
+
+
+def _method_of(cell: Cell, settings_file: Path | None) -> Any:
+    from caribou.methods import method_info
+    from caribou.models.encoder import HIDDEN
+
+    info = method_info(str(cell["method"]))
+    info.check(str(cell["method"]), budget_of(cell))
+    settings = settings_of(cell, settings_file)
+    # its rows are the embeddings of an MLP
+    return info.create(**({"hidden": HIDDEN, **settings} if cell["method"] == "mlp" else settings))
+
+
+def _terms(method: Any, fitted: Any) -> dict[str, Any]:
+    """What a release cost, and the settings it was made with."""
+    from caribou.privacy.certificate import json_number
+
+    return {"epsilon_spent": json_number(fitted.certificate.epsilon_spent), "settings": dict(method.settings())}
+
+
+def noise_of_depth(cell: Cell, data_dir: Path | None = None, settings_file: Path | None = None) -> dict[str, Any]:
+    """The noise that K hops need: exact and Renyi accounting of the convergent bound, and linear composition."""
+    from dataclasses import asdict
+
+    from caribou.privacy.depth import plan_rows
+    from caribou.privacy.sensitivity import declared_bounds, layer_sensitivity
+
+    cost = Meter()
+    budget = budget_of(cell)
+    bounds = declared_bounds(
+        budget.unit,
+        nodes=cell.get("nodes"),
+        degree_floor=cell.get("degree_floor"),
+        degree_cap=cell.get("degree_cap"),
+        declared_degree=cell.get("declared_degree"),
+    )
+    sensitivity = layer_sensitivity(
+        budget.unit, contraction=cell["contraction"], alpha1=cell.get("alpha1", 1.0), beta=0.0, bounds=bounds
+    )
+    return {**asdict(plan_rows(budget, sensitivity, [int(cell["hops"])])[0]), **cost.read()}
+
+
+TASKS: Mapping[str, Measure] = {"links": _links, "graphs": _graphs}
+"""What is done with a release, by the ``task`` of a cell."""
+KINDS: Mapping[str, Measure] = {"noise": noise_of_depth, "downstream": release_and_use}
+"""By the ``kind`` of an experiment."""
