@@ -5,17 +5,16 @@ from __future__ import annotations
 import inspect
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-import numpy as np
 import pytest
 
 from audit.known_bad_mechanisms.whole_methods import CleanFit, Sound
 from caribou import methods
-from caribou.audit.attack import ATTACKS, Attack
+from caribou.audit.attack import Findings, MeasuringAttack, Terms
 from caribou.audit.audited_method import AuditedMethod
-from caribou.audit.catalogue import TESTED, Promise
-from caribou.audit.findings import Findings, Terms
+from caribou.audit.auditor import ATTACKS
+from caribou.audit.catalogue import BOTH, TESTED, Entry, Promise
 from caribou.audit.gmia import Sizes
 from caribou.cli.audit import audit
 from caribou.datasets import load
@@ -40,7 +39,7 @@ class Made:
 def make(name: str, method: Method, unit: str, monkeypatch: pytest.MonkeyPatch) -> Made:
     attack: Any = replace(ATTACKS[name], **SMALL.get(name, {}))
     audited = AuditedMethod("mine", method, Budget(2.0, 1e-5, unit), GRAPH)
-    terms = TERMS.get(attack.promise, Terms(1))
+    terms = TERMS.get(attack.facts.promise, Terms(1))
     calls, fit = [], methods.fit
     monkeypatch.setattr(methods, "fit", lambda *arguments: calls.append(1) or fit(*arguments))
     found = attack.run(audited, terms)
@@ -57,7 +56,7 @@ METHODS: list[tuple[Method, str]] = [(Sound(), "edge"), (CleanFit(), "edge"), (M
         pytest.param(name, method, unit, id=f"{name}-{type(method).__name__}")
         for name, attack in ATTACKS.items()
         for method, unit in METHODS
-        if PrivacyUnit(unit) in attack.units
+        if PrivacyUnit(unit) in attack.facts.units
     ],
 )
 def test_an_attack_fits_as_often_as_it_says(
@@ -66,18 +65,18 @@ def test_an_attack_fits_as_often_as_it_says(
     attack = ATTACKS[name]
     made = make(name, method, unit, monkeypatch)
     assert 0 < made.counted <= made.said
-    if attack.promise is not Promise.CLAIM:
+    if attack.facts.promise is not Promise.CLAIM:
         assert made.counted == made.said, "only a game may stop early"
-    assert bool(made.found.proofs) == (attack.promise is Promise.CLAIM)
-    if attack.promise in (Promise.RATES, Promise.NONE):
+    assert bool(made.found.proofs) == (attack.facts.promise is Promise.CLAIM)
+    if attack.facts.promise in (Promise.RATES, Promise.NONE):
         assert list(made.found.measured) == [name]
-        assert made.found.measured[name].bounded == (attack.promise is Promise.RATES)
+        assert made.found.measured[name].bounded == (attack.facts.promise is Promise.RATES)
 
 
 def test_names_are_those_of_the_attacks_and_every_promise_is_tested() -> None:
     assert all(attack.name == name for name, attack in ATTACKS.items())
-    assert {attack.promise for attack in ATTACKS.values()} == set(Promise)
-    assert set().union(*(attack.units for attack in ATTACKS.values())) == set(PrivacyUnit)
+    assert {attack.facts.promise for attack in ATTACKS.values()} == set(Promise)
+    assert set().union(*(attack.facts.units for attack in ATTACKS.values())) == set(PrivacyUnit)
 
 
 def test_games_are_as_many_as_lower_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,32 +84,30 @@ def test_games_are_as_many_as_lower_bounds(monkeypatch: pytest.MonkeyPatch) -> N
         audited = AuditedMethod("mine", method, Budget(2.0, 1e-5, unit), GRAPH)
         assert ATTACKS["distinguish"].games(audited) == games
         assert ATTACKS["onerun"].games(audited) == 1
-        assert not any(attack.games(audited) for attack in ATTACKS.values() if attack.promise is not Promise.CLAIM), (
-            "an attack that measures takes no share of the error"
-        )
+        assert not any(
+            attack.games(audited) for attack in ATTACKS.values() if attack.facts.promise is not Promise.CLAIM
+        ), "an attack that measures takes no share of the error"
     assert len(make("distinguish", CleanFit(), "edge", monkeypatch).found.proofs) == 2
 
 
-def test_an_attack_needs_no_base_class() -> None:
-    """Whatever has the members is an attack: a type checker says so, and the audit asks for nothing else."""
-
-    class Constant:
-        name, promise, units, needs_graph = "constant", Promise.NONE, frozenset(PrivacyUnit), False
-
-        def fits(self, audited: AuditedMethod, terms: Terms) -> int:
-            return 0
-
-        def seconds(self, audited: AuditedMethod, terms: Terms) -> float:
-            return 0.0
-
-        def games(self, audited: AuditedMethod) -> int:
-            return 0
+def test_an_attack_of_ones_own_states_its_facts_and_measures_nothing_but_what_it_says() -> None:
+    @dataclass(frozen=True)
+    class Constant(MeasuringAttack):
+        name: ClassVar[str] = "constant"
+        facts = Entry("", "nothing", Promise.NONE, BOTH, False, "no fit")
 
         def run(self, audited: AuditedMethod, terms: Terms) -> Findings:
-            return Findings(notes=(f"{audited.name} at {np.float64(terms.confidence):g}",))
+            return Findings(notes=tuple(f"{audited.name}, run {run}" for run in self.each_run(terms)))
 
-    attack: Attack = Constant()
-    assert attack.run(AuditedMethod("mine", Sound(), Budget(1.0)), Terms()).notes == ("mine at 0.95",)
+    audited, told = AuditedMethod("mine", Sound(), Budget(1.0)), []
+    found = Constant().run(audited, Terms(2, progress=lambda *step: told.append(step)))
+    assert found.notes == ("mine, run 0", "mine, run 1")
+    assert told == [("constant", 1, 2, 0.0), ("constant", 2, 2, 0.0)]
+    assert (Constant().fits(audited, Terms()), Constant().games(audited), Constant().runs(audited, Terms())) == (
+        3,
+        0,
+        0,
+    )
 
 
 def test_the_page_says_of_every_attack_what_it_is() -> None:
@@ -120,9 +117,9 @@ def test_the_page_says_of_every_attack_what_it_is() -> None:
     assert list(said) == list(ATTACKS)
     for name, attack in ATTACKS.items():
         tested, units, graph, _ = said[name]
-        assert tested.startswith(TESTED[attack.promise]), name
-        assert set(units.split(", ")) == {unit.value for unit in attack.units}, name
-        assert (graph == "yes") == attack.needs_graph, name
+        assert tested.startswith(TESTED[attack.facts.promise]), name
+        assert set(units.split(", ")) == {unit.value for unit in attack.facts.units}, name
+        assert (graph == "yes") == attack.facts.needs_graph, name
 
 
 def test_the_command_lists_every_attack() -> None:

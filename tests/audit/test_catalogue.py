@@ -6,10 +6,10 @@ import os
 import subprocess
 import sys
 
-from caribou.audit.attack import ATTACKS
+from caribou.audit.attack import Terms
 from caribou.audit.audited_method import AuditedMethod
+from caribou.audit.auditor import ATTACKS
 from caribou.audit.catalogue import CATALOGUE, COLUMNS, TESTED, Promise
-from caribou.audit.findings import Terms
 from caribou.methods.node.mlp import MlpDp
 from caribou.privacy.budget import Budget
 
@@ -25,7 +25,7 @@ def test_it_says_what_the_attacks_do() -> None:
     audited = AuditedMethod("mine", MlpDp(), Budget(4.0, 1e-5, "node"))
     for name, entry in CATALOGUE.items():
         attack = ATTACKS[name]
-        assert (attack.promise, attack.units, attack.needs_graph) == (entry.promise, entry.units, entry.needs_graph)
+        assert attack.facts is entry
         assert entry.rejects == bool(attack.games(audited))
         assert len(entry.cells(name)) == len(COLUMNS)
         if entry.needs_graph:

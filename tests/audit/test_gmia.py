@@ -10,8 +10,8 @@ import pytest
 
 import caribou as cb
 from audit.known_bad_mechanisms.leaky import STREAMS, Parrot, block_graph, content
+from caribou.audit.attack import Terms
 from caribou.audit.audited_method import AuditedMethod
-from caribou.audit.findings import Terms
 from caribou.audit.gmia import Gmia, Half, Sizes, class_area, default_sizes, draw_halves, induced, train_attack
 from caribou.audit.metrics import AttackResult
 from caribou.errors import InputError

@@ -22,8 +22,8 @@ from audit.known_bad_mechanisms.leaky import (
     gcn,
 )
 from caribou import methods
+from caribou.audit.attack import Terms
 from caribou.audit.audited_method import AuditedMethod
-from caribou.audit.findings import Terms
 from caribou.audit.linkteller import LinkTeller, at_beliefs, draw_nodes, pairs_of
 from caribou.audit.metrics import AttackResult
 from caribou.audit.query_modes import query_of

@@ -11,8 +11,8 @@ from scipy import stats
 
 import caribou as cb
 from audit.known_bad_mechanisms.leaky import NOTHING, SAGE, STREAMS, TIGHT, Parrot, block_graph, content
+from caribou.audit.attack import Terms
 from caribou.audit.audited_method import AuditedMethod
-from caribou.audit.findings import Terms
 from caribou.audit.lira import Lira, TargetModel, cross_judged, edge_game, node_game, scaled_confidence, without_edges
 from caribou.audit.metrics import AttackResult
 from caribou.errors import InputError

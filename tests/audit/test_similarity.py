@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from audit.known_bad_mechanisms.leaky import NOTHING, SAGE, STREAMS, TIGHT, block_graph, content
+from caribou.audit.attack import Terms
 from caribou.audit.audited_method import AuditedMethod
-from caribou.audit.findings import Terms
 from caribou.audit.metrics import AttackResult
 from caribou.audit.similarity import Similarity, correlations
 from caribou.graph import Graph

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shlex
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,10 +13,8 @@ import pytest
 from typer.testing import CliRunner
 
 from audit.quick_steps import quick_public_steps
-from caribou.audit.attack import ATTACKS
+from caribou.audit.auditor import ATTACKS
 from caribou.cli import app
-from caribou.cli.audit import _again
-from caribou.cli.options import GraphSource
 from caribou.cli.progress import about
 from caribou.datasets import load
 from caribou.errors import CaribouError
@@ -143,9 +143,17 @@ def test_a_time_is_said_in_words_that_fit() -> None:
     ]
 
 
-def test_the_line_that_plays_again_keeps_all_digits() -> None:
-    line = _again("mlp-dp", GraphSource(), 0.1234567, 1e-5, {}, "distinguish", 40, 0.95, 0)
-    assert line == (
-        "caribou audit mlp-dp --epsilon 0.1234567 --delta 1e-05 --runs 40 --attack distinguish --confidence 0.95 --seed 0"
+def test_the_line_that_plays_again_is_what_was_typed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With all digits and without the password of a database; what changes no verdict is left out."""
+    lines: list[str] = []
+    monkeypatch.setattr(
+        sys.modules["caribou.cli.audit"], "_job", lambda *arguments: lines.append(arguments[-1]) or sys.exit(0)
     )
-    assert "--epsilon 8 " in _again("mlp-dp", GraphSource(), 8.0, None, {}, "all", None, 0.95, 0)
+    typed = "mlp-dp --epsilon 0.1234567 --set clip=0.5 --set hops=2 --attack gmia --seed 3 --sql-edges q --sql-nodes q"
+    call(*typed.split(), "--db", "postgresql://me:secret@host/db", "--workers", "1", "--json")
+    (line,) = lines
+    words = shlex.split(line)
+    assert words[:3] == ["caribou", "audit", "mlp-dp"]
+    assert {"--epsilon", "0.1234567", "--seed", "3", "clip=0.5", "hops=2", "--sql-edges"} <= set(words)
+    assert "secret" not in line
+    assert not {"--workers", "--json", "--confidence"} & set(words)

@@ -9,7 +9,7 @@ import pytest
 from reproduction.search import read_spaces
 from reproduction.search import settings_of as settings_in
 
-from caribou.audit.attack import ATTACKS
+from caribou.audit.auditor import ATTACKS
 from caribou.experiments.grid import SCALES, available
 from caribou.experiments.hyperparameters import read_settings
 from caribou.experiments.measures import GCN, budget_of, settings_of

@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from caribou.audit.attack import ATTACKS, Attack
+from caribou.audit.attack import Attack, Findings, Forecast, Progress, Terms, no_progress
 from caribou.audit.audited_method import AuditedMethod
-from caribou.audit.catalogue import Promise, check_order
+from caribou.audit.catalogue import CATALOGUE, Promise, check_order
 from caribou.audit.claims import Claim, weaker_than_asked
-from caribou.audit.distinguish import MECHANISM, Distinguish
+from caribou.audit.distinguish import MECHANISM
 from caribou.audit.evidence import Proof
-from caribou.audit.findings import Findings, Forecast, Progress, Terms, no_progress
 from caribou.audit.metrics import AttackResult
 from caribou.audit.verdict import Verdict, judge
 from caribou.errors import InputError
 from caribou.privacy.certificate import Certificate, json_number
 
+
+def _loaded(home: str) -> Attack:
+    module, _, name = home.partition(":")
+    made: Attack = getattr(importlib.import_module(f"caribou.audit.{module}"), name)()
+    return made
+
+
+ATTACKS: Mapping[str, Attack] = {name: _loaded(entry.home) for name, entry in CATALOGUE.items()}
+"""All attacks by name, in the order in which an audit makes them."""
 SAME_COST = 1e-3
 """Relative: accounting rounds up, by an amount that depends on the size of the graph."""
 NEEDS_PRIVACY = (Promise.CLAIM, Promise.POST_PROCESSING)
@@ -132,35 +141,34 @@ class Audit:
     def _why_not(self, attack: Attack) -> str:
         """Why an attack cannot be made on this method; empty if it can."""
         unit = self.audited.budget.unit
-        if attack.promise in NEEDS_PRIVACY and not self.audited.claim.is_private:
+        if attack.facts.promise in NEEDS_PRIVACY and not self.audited.claim.is_private:
             return "no privacy is claimed, so there is nothing to reject"
-        if unit not in attack.units:
-            judged = " or ".join(sorted(each.value for each in attack.units))
+        if unit not in attack.facts.units:
+            judged = " or ".join(sorted(each.value for each in attack.facts.units))
             return f"it judges claims at {judged} level, and this claim is at {unit.value} level"
-        if attack.needs_graph and self.audited.graph is None:
+        if attack.facts.needs_graph and self.audited.graph is None:
             return "it attacks a graph; give a data set"
         return ""
 
     def _terms(self, attack: Attack, confidence: float, progress: Progress) -> Terms:
         """``runs`` are those of games; an attack that measures has a number of its own."""
-        runs = self.runs if attack.promise is Promise.CLAIM else None
+        runs = self.runs if attack.facts.promise is Promise.CLAIM else None
         return Terms(runs, confidence, self.workers or os.cpu_count() or 1, progress)
 
     def _forecast(self, attack: Attack, terms: Terms) -> Forecast:
-        runs = attack.runs(self.audited, terms) if isinstance(attack, Distinguish) else 0
         try:
             seconds = attack.seconds(self.audited, terms)
         except InputError:
-            if not attack.needs_graph:
+            if not attack.facts.needs_graph:
                 raise
             seconds = 0.0  # the graph does not suit the method; the attack will say why
-        return Forecast(attack.name, attack.fits(self.audited, terms), runs, seconds)
+        return Forecast(attack.name, attack.fits(self.audited, terms), attack.runs(self.audited, terms), seconds)
 
     def _made(self, attack: Attack, terms: Terms) -> Findings:
         try:
             return attack.run(self.audited, terms)
         except InputError as error:
-            if not attack.needs_graph:
+            if not attack.facts.needs_graph:
                 raise
             return Findings(skipped={attack.name: str(error)})  # the graph does not suit it; other attacks stand
 

@@ -1,6 +1,6 @@
 """The catalogue of attacks: what each sees, which promise it tests, and whether it can reject a claim.
 
-It imports nothing heavy, so that `caribou audit --list` answers at once. The attacks read their own facts here.
+It imports nothing heavy, so that `caribou audit --list` answers at once. `caribou.audit.auditor.ATTACKS` loads the attacks by it.
 """
 
 from __future__ import annotations
@@ -39,8 +39,9 @@ TESTED: Mapping[Promise, str] = {
 
 @dataclass(frozen=True)
 class Entry:
-    """One attack. ``sees``: what the adversary gets; ``runs``: how many it typically takes, in words."""
+    """One attack. ``home``: module and class; ``sees``: what the adversary gets; ``runs``: how many it takes, in words."""
 
+    home: str
     sees: str
     promise: Promise
     units: frozenset[PrivacyUnit]
@@ -63,6 +64,7 @@ COLUMNS = ("attack", "the adversary sees", "unit", "tests", "can reject", "needs
 BOTH, EDGE = frozenset(PrivacyUnit), frozenset({PrivacyUnit.EDGE})
 CATALOGUE: Mapping[str, Entry] = {
     "distinguish": Entry(
+        "distinguish:Distinguish",
         "everything handed out: weights, released arrays, predictions, certificate",
         Promise.CLAIM,
         BOTH,
@@ -70,21 +72,31 @@ CATALOGUE: Mapping[str, Entry] = {
         "200 to 3,600 per graph (Gaussian), 200 to 36,000 (pure)",
     ),
     "noise-replay": Entry(
-        "everything handed out, and every value under the noise", Promise.POST_PROCESSING, EDGE, False, "2 fits"
+        "noise_replay:NoiseReplay",
+        "everything handed out, and every value under the noise",
+        Promise.POST_PROCESSING,
+        EDGE,
+        False,
+        "2 fits",
     ),
     "onerun": Entry(
+        "onerun:CanaryRun",
         "tables with a row per node, lists of pairs, and how far an edge moves them",
         Promise.CLAIM,
         EDGE,
         True,
         "9 fits",
     ),
-    "linkteller": Entry("predictions, asked with changed features", Promise.NONE, BOTH, True, "3 fits"),
-    "similarity": Entry("predictions", Promise.NONE, BOTH, True, "3 fits"),
-    "gmia": Entry("predictions, and a shadow model of its own", Promise.NONE, BOTH, True, "6 fits"),
-    "lira": Entry("predictions of fits with and without each target", Promise.RATES, BOTH, True, "16 fits"),
+    "linkteller": Entry(
+        "linkteller:LinkTeller", "predictions, asked with changed features", Promise.NONE, BOTH, True, "3 fits"
+    ),
+    "similarity": Entry("similarity:Similarity", "predictions", Promise.NONE, BOTH, True, "3 fits"),
+    "gmia": Entry("gmia:Gmia", "predictions, and a shadow model of its own", Promise.NONE, BOTH, True, "6 fits"),
+    "lira": Entry(
+        "lira:Lira", "predictions of fits with and without each target", Promise.RATES, BOTH, True, "16 fits"
+    ),
 }
-"""In the order in which an audit makes them."""
+"""In the order in which an audit makes them. Attacks read their own facts here."""
 
 
 def check_order(attacks: Sequence[str], runs: int | None, confidence: float, workers: int | None) -> None:

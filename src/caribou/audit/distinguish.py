@@ -20,13 +20,12 @@ from typing import Any, ClassVar
 import numpy as np
 
 from caribou._validate import integer, open_unit_interval
+from caribou.audit.attack import Attack, Findings, Terms
 from caribou.audit.audited_method import AuditedMethod
 from caribou.audit.batched_mechanisms import certified_mechanism
-from caribou.audit.catalogue import CATALOGUE, Promise
 from caribou.audit.claims import Claim
 from caribou.audit.discriminants import Discriminants, Test, best_test, fit_discriminants, hits
 from caribou.audit.evidence import Evidence, Judgement
-from caribou.audit.findings import Findings, Terms
 from caribou.audit.metrics import FALSE_POSITIVE_RATES, AttackResult, summarise
 from caribou.audit.pairs import Pair, worst_pairs
 from caribou.audit.players import FAILED, Play, players, run_seed
@@ -38,7 +37,6 @@ from caribou.errors import InputError
 from caribou.graph import Graph
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.metrics import Scored
-from caribou.privacy.budget import PrivacyUnit
 from caribou.privacy.certificate import Certificate
 
 FIT_SHARE = 0.4
@@ -72,13 +70,10 @@ class Planned:
 
 
 @dataclass(frozen=True)
-class Distinguish:
+class Distinguish(Attack):
     """Plays the mechanism of the certificate, the method itself, and whole fits where a prediction does not speak for them."""
 
     name: ClassVar[str] = "distinguish"
-    promise: ClassVar[Promise] = CATALOGUE[name].promise
-    units: ClassVar[frozenset[PrivacyUnit]] = CATALOGUE[name].units
-    needs_graph: ClassVar[bool] = CATALOGUE[name].needs_graph
 
     def fits(self, audited: AuditedMethod, terms: Terms) -> int:
         """Those of the claim, and those of the games that play whole fits if no game stops early."""

@@ -23,9 +23,8 @@ from torch import Tensor, nn
 
 from caribou import methods
 from caribou._validate import integer
+from caribou.audit.attack import Findings, MeasuringAttack, Terms
 from caribou.audit.audited_method import AuditedMethod
-from caribou.audit.catalogue import CATALOGUE, Promise
-from caribou.audit.findings import Findings, Terms
 from caribou.audit.metrics import node_rates, summarise
 from caribou.audit.query_modes import refusal
 from caribou.errors import InputError
@@ -34,7 +33,7 @@ from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods import Method
 from caribou.metrics import Scored, area_under_curve
 from caribou.models.threads import one_thread
-from caribou.privacy.budget import Budget, PrivacyUnit
+from caribou.privacy.budget import Budget
 from caribou.privacy.events import Event
 from caribou.randomness import Streams
 
@@ -45,7 +44,6 @@ LEARNING_RATE = 0.01
 BIAS = 0.01
 CHECK_ROWS = 50
 """Rows of the shadow model that the attack is not trained on."""
-RUNS = 3
 TSTF = "TSTF: members queried in their subgraph, others in the full graph"
 TRANSDUCTIVE = "transductive: one graph"
 
@@ -116,27 +114,14 @@ def draw_halves(graph: Graph, sizes: Sizes, rng: np.random.Generator) -> tuple[H
 
 
 @dataclass(frozen=True)
-class Gmia:
+class Gmia(MeasuringAttack):
     """The attack; ``sizes``: how many nodes are members and others, None = the published or default ones of the graph."""
 
     name: ClassVar[str] = "gmia"
-    promise: ClassVar[Promise] = CATALOGUE[name].promise
-    units: ClassVar[frozenset[PrivacyUnit]] = CATALOGUE[name].units
-    needs_graph: ClassVar[bool] = CATALOGUE[name].needs_graph
+    fits_per_run: ClassVar[int] = 2
+    """A target and a shadow model."""
 
     sizes: Sizes | None = None
-
-    def fits(self, audited: AuditedMethod, terms: Terms) -> int:
-        """A target and a shadow model per run."""
-        return 2 * (terms.runs or RUNS)
-
-    def seconds(self, audited: AuditedMethod, terms: Terms) -> float:
-        """As long as the fits take on the graph."""
-        return self.fits(audited, terms) * audited.graph_seconds
-
-    def games(self, audited: AuditedMethod) -> int:
-        """It proves no bound."""
-        return 0
 
     def run(self, audited: AuditedMethod, terms: Terms) -> Findings:
         """In every run: draw the nodes, fit target and shadow, learn from the shadow's posteriors, judge the target's.
@@ -145,13 +130,12 @@ class Gmia:
         ``details["mode"]`` says so.
         """
         method, graph, budget, streams = audited.method, audited.own_graph, audited.budget, audited.streams
-        runs = RUNS if terms.runs is None else integer(at_least=1, runs=terms.runs)
         sizes = self.sizes or default_sizes(graph)
         inductive = not refusal(method, graph, budget)
         found: list[Scored] = []
         figures: list[dict[str, float]] = []
         events: tuple[Event, ...] = ()
-        for run in range(runs):
+        for run in self.each_run(terms):
             own = streams.child(f"gmia run {run}")
             halves = draw_halves(graph, sizes, own.attack)
             target, shadow = (
@@ -167,7 +151,6 @@ class Gmia:
             same = Scored(fair.scores(target.rows(same_query=True)[0]), target.rows(same_query=True)[1])
             controls = {"same_query_auc": area_under_curve(same), "class_auc": class_area(graph, *halves)}
             figures.append({**model.figures(*target.rows()), **controls})
-            terms.progress(self.name, run + 1, runs, 0.0)
         result = summarise(
             self.name,
             found,

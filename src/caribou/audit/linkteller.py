@@ -20,9 +20,8 @@ import scipy.sparse as sp
 
 from caribou import methods
 from caribou._validate import integer, one_of, positive
+from caribou.audit.attack import Findings, MeasuringAttack, Terms
 from caribou.audit.audited_method import AuditedMethod
-from caribou.audit.catalogue import CATALOGUE, Promise
-from caribou.audit.findings import Findings, Terms
 from caribou.audit.metrics import AttackResult, edge_rates, summarise, top_scores
 from caribou.audit.query_modes import (
     CACHED,
@@ -39,13 +38,11 @@ from caribou.errors import InputError
 from caribou.graph import Graph
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.metrics import Scored, area_under_curve, average_precision
-from caribou.privacy.budget import PrivacyUnit
 from caribou.privacy.events import Event
 from caribou.randomness import Streams
 
 NODES = 500
 STEP = 1e-4
-RUNS = 3
 BELIEFS = (0.25, 0.5, 1.0, 2.0, 4.0)
 """The adversary's belief about the density, in units of the true one."""
 ENTRIES = ("all", "half")
@@ -56,7 +53,7 @@ BLACK_BOX = "black box"
 
 
 @dataclass(frozen=True)
-class LinkTeller:
+class LinkTeller(MeasuringAttack):
     """The attack with its settings.
 
     Args:
@@ -68,9 +65,6 @@ class LinkTeller:
     """
 
     name: ClassVar[str] = "linkteller"
-    promise: ClassVar[Promise] = CATALOGUE[name].promise
-    units: ClassVar[frozenset[PrivacyUnit]] = CATALOGUE[name].units
-    needs_graph: ClassVar[bool] = CATALOGUE[name].needs_graph
 
     nodes: int = NODES
     step: float = STEP
@@ -84,18 +78,6 @@ class LinkTeller:
         for mode in self.query_modes or ():
             one_of(QUERY_MODES, query_mode=mode)
 
-    def fits(self, audited: AuditedMethod, terms: Terms) -> int:
-        """One per run."""
-        return terms.runs or RUNS
-
-    def seconds(self, audited: AuditedMethod, terms: Terms) -> float:
-        """As long as the fits take on the graph."""
-        return self.fits(audited, terms) * audited.graph_seconds
-
-    def games(self, audited: AuditedMethod) -> int:
-        """It proves no bound."""
-        return 0
-
     def run(self, audited: AuditedMethod, terms: Terms) -> Findings:
         """Fit several times, each with public randomness, noise and node draw of its own, and query every fit in all modes.
 
@@ -103,13 +85,12 @@ class LinkTeller:
         one forward pass per query, unless the method predicts no other graph. All modes are in ``details["query_modes"]``.
         """
         method, graph, budget, streams = audited.method, audited.own_graph, audited.budget, audited.streams
-        runs = RUNS if terms.runs is None else integer(at_least=1, runs=terms.runs)
         refused = refusal(method, graph, budget)
         modes = possible_modes(tuple(self.query_modes) if self.query_modes else None, budget, refused)
         found: dict[str, list[Scored]] = {mode: [] for mode in modes}
         by_degrees: dict[str, list[dict[str, Any]]] = {mode: [] for mode in modes}
         events: tuple[Event, ...] = ()
-        for run in range(runs):
+        for run in self.each_run(terms):
             own, secret = streams.child(f"linkteller run {run}"), streams.child(f"linkteller noise {run}")
             fitted = methods.fit(method, graph, budget, own, NoiseSource.seeded(secret.seed))
             events = fitted.certificate.cost
@@ -119,7 +100,6 @@ class LinkTeller:
                 matrix = self.influence(query, graph.features, chosen)
                 found[mode].append(Scored(*pairs_of(matrix, graph, chosen)))
                 by_degrees[mode].append(by_degree(matrix, graph, chosen))
-            terms.progress(self.name, run + 1, runs, 0.0)
         headline = preferred_mode(modes, budget)
         result = summarise(
             self.name,

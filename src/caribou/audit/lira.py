@@ -25,9 +25,8 @@ import numpy as np
 
 from caribou import methods
 from caribou._validate import integer
+from caribou.audit.attack import Findings, MeasuringAttack, Terms
 from caribou.audit.audited_method import AuditedMethod
-from caribou.audit.catalogue import CATALOGUE, Promise
-from caribou.audit.findings import Findings, Terms
 from caribou.audit.metrics import edge_rates, node_rates, summarise
 from caribou.audit.query_modes import SMALLEST, logits, refusal
 from caribou.errors import InputError
@@ -40,8 +39,6 @@ from caribou.privacy.events import Event
 from caribou.randomness import Streams
 
 TARGETS = 50
-MIN_RUNS = 8
-RUNS = 16
 PRIOR_RUNS = 8.0
 """How many runs the variance of the other targets counts for, beside a target's own."""
 MEMBERSHIP = "lira coins"
@@ -49,46 +46,32 @@ MEMBERSHIP = "lira coins"
 
 
 @dataclass(frozen=True)
-class Lira:
+class Lira(MeasuringAttack):
     """The attack; ``targets``: how many edges or nodes are attacked at once."""
 
     name: ClassVar[str] = "lira"
-    promise: ClassVar[Promise] = CATALOGUE[name].promise
-    units: ClassVar[frozenset[PrivacyUnit]] = CATALOGUE[name].units
-    needs_graph: ClassVar[bool] = CATALOGUE[name].needs_graph
+    default_runs: ClassVar[int] = 16
+    least_runs: ClassVar[int] = 8
 
     targets: int = TARGETS
 
     def __post_init__(self) -> None:
         integer(at_least=1, targets=self.targets)
 
-    def fits(self, audited: AuditedMethod, terms: Terms) -> int:
-        """One per run."""
-        return terms.runs or RUNS
-
-    def seconds(self, audited: AuditedMethod, terms: Terms) -> float:
-        """As long as the fits take on the graph."""
-        return self.fits(audited, terms) * audited.graph_seconds
-
-    def games(self, audited: AuditedMethod) -> int:
-        """It proves no bound."""
-        return 0
-
     def run(self, audited: AuditedMethod, terms: Terms) -> Findings:
         """Draw the membership bits of every run, fit, and judge every target in every run by the other half of the runs."""
         method, graph, budget, streams = audited.method, audited.own_graph, audited.budget, audited.streams
-        runs = RUNS if terms.runs is None else integer(at_least=MIN_RUNS, runs=terms.runs)
         game = game_of(graph, budget.unit, self.targets, streams)
         inductive = not refusal(method, graph, budget)
+        runs = self.wanted_runs(terms)
         members = streams.generator(MEMBERSHIP).random((runs, len(game.targets))) < 0.5
         seen: list[np.ndarray] = []
         events: tuple[Event, ...] = ()
-        for run in range(runs):
+        for run in self.each_run(terms):
             secret = streams.child(f"lira noise {run}")
             fitted = methods.fit(method, game.world(members[run]), budget, streams, NoiseSource.seeded(secret.seed))
             events = fitted.certificate.cost
             seen.append(game.observe(method, fitted, budget, streams, secret, inductive))
-            terms.progress(self.name, run + 1, runs, 0.0)
         judged = cross_judged(np.stack(seen), members)
         unit, count = budget.unit, len(game.targets)
         result = summarise(

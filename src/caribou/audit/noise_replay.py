@@ -23,13 +23,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from caribou import methods
-from caribou.audit.catalogue import CATALOGUE, Promise
-from caribou.audit.findings import Findings, Terms
+from caribou.audit.attack import Attack, Findings, Terms
 from caribou.audit.pairs import two_class_graph
 from caribou.audit.targets import handed_out, without_edges
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods import Fitted, Method
-from caribou.privacy.budget import Budget, PrivacyUnit
+from caribou.privacy.budget import Budget
 from caribou.privacy.certificate import Certificate
 from caribou.randomness import Streams
 
@@ -46,13 +45,10 @@ SLACK = 1.01
 
 
 @dataclass(frozen=True)
-class NoiseReplay:
+class NoiseReplay(Attack):
     """Fits twice, predicts twice, and says what a replayed fit handed out differently."""
 
     name: ClassVar[str] = "noise-replay"
-    promise: ClassVar[Promise] = CATALOGUE[name].promise
-    units: ClassVar[frozenset[PrivacyUnit]] = CATALOGUE[name].units
-    needs_graph: ClassVar[bool] = CATALOGUE[name].needs_graph
 
     def fits(self, audited: AuditedMethod, terms: Terms) -> int:
         """Those of the claim: one without edges and one with edges, whatever the terms are."""
@@ -61,10 +57,6 @@ class NoiseReplay:
     def seconds(self, audited: AuditedMethod, terms: Terms) -> float:
         """None: all attacks share the fits, which are made by then."""
         return 0.0
-
-    def games(self, audited: AuditedMethod) -> int:
-        """It proves no bound."""
-        return 0
 
     def run(self, audited: AuditedMethod, terms: Terms) -> Findings:
         """Replay on the pairs' own nodes; ``terms`` change nothing."""

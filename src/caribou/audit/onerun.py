@@ -18,12 +18,11 @@ from typing import ClassVar
 import numpy as np
 
 from caribou._validate import integer, open_unit_interval
+from caribou.audit.attack import Attack, Findings, Terms
 from caribou.audit.audited_method import AuditedMethod
-from caribou.audit.catalogue import CATALOGUE, Promise
 from caribou.audit.claims import Claim
 from caribou.audit.discriminants import discriminant
 from caribou.audit.evidence import OneRun
-from caribou.audit.findings import Findings, Terms
 from caribou.audit.metrics import FALSE_POSITIVE_RATES, summarise
 from caribou.audit.targets import AuditTarget, FitTarget
 from caribou.audit.transcripts import Transcript, checked_transcript, finite
@@ -31,7 +30,6 @@ from caribou.errors import InputError
 from caribou.graph import Graph
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.metrics import Scored
-from caribou.privacy.budget import PrivacyUnit
 from caribou.randomness import Streams, stream_seed
 
 SHADOWS = 6
@@ -45,21 +43,14 @@ MEMBERSHIP = "canary coins {}"
 
 
 @dataclass(frozen=True)
-class CanaryRun:
+class CanaryRun(Attack):
     """One run with canary edges against the claim of a method."""
 
     name: ClassVar[str] = "onerun"
-    promise: ClassVar[Promise] = CATALOGUE[name].promise
-    units: ClassVar[frozenset[PrivacyUnit]] = CATALOGUE[name].units
-    needs_graph: ClassVar[bool] = CATALOGUE[name].needs_graph
 
     def fits(self, audited: AuditedMethod, terms: Terms) -> int:
         """Those of the claim, the probes, the shadow runs and the real one, whatever the terms are."""
         return audited.claim_fits + PROBES + SHADOWS + 1
-
-    def seconds(self, audited: AuditedMethod, terms: Terms) -> float:
-        """As long as the fits take on the graph."""
-        return self.fits(audited, terms) * audited.graph_seconds
 
     def games(self, audited: AuditedMethod) -> int:
         """One lower bound."""

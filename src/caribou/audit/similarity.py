@@ -15,60 +15,39 @@ import scipy.sparse as sp
 
 from caribou import methods
 from caribou._validate import integer
+from caribou.audit.attack import Findings, MeasuringAttack, Terms
 from caribou.audit.audited_method import AuditedMethod
-from caribou.audit.catalogue import CATALOGUE, Promise
-from caribou.audit.findings import Findings, Terms
 from caribou.audit.linkteller import NODES, draw_nodes, pairs_of
 from caribou.audit.metrics import edge_rates, summarise
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.metrics import Scored, area_under_curve
-from caribou.privacy.budget import PrivacyUnit
 from caribou.privacy.events import Event
-
-RUNS = 3
 
 
 @dataclass(frozen=True)
-class Similarity:
+class Similarity(MeasuringAttack):
     """The attack on all pairs of ``nodes`` nodes."""
 
     name: ClassVar[str] = "similarity"
-    promise: ClassVar[Promise] = CATALOGUE[name].promise
-    units: ClassVar[frozenset[PrivacyUnit]] = CATALOGUE[name].units
-    needs_graph: ClassVar[bool] = CATALOGUE[name].needs_graph
 
     nodes: int = NODES
 
     def __post_init__(self) -> None:
         integer(at_least=2, nodes=self.nodes)
 
-    def fits(self, audited: AuditedMethod, terms: Terms) -> int:
-        """One per run."""
-        return terms.runs or RUNS
-
-    def seconds(self, audited: AuditedMethod, terms: Terms) -> float:
-        """As long as the fits take on the graph."""
-        return self.fits(audited, terms) * audited.graph_seconds
-
-    def games(self, audited: AuditedMethod) -> int:
-        """It proves no bound."""
-        return 0
-
     def run(self, audited: AuditedMethod, terms: Terms) -> Findings:
         """Fit several times, each with public randomness, noise and nodes of its own, and correlate posteriors of all pairs."""
         method, graph, budget, streams = audited.method, audited.own_graph, audited.budget, audited.streams
-        runs = RUNS if terms.runs is None else integer(at_least=1, runs=terms.runs)
         found: list[Scored] = []
         by_features: list[float] = []
         events: tuple[Event, ...] = ()
-        for run in range(runs):
+        for run in self.each_run(terms):
             own, secret = streams.child(f"similarity run {run}"), streams.child(f"similarity noise {run}")
             fitted = methods.fit(method, graph, budget, own, NoiseSource.seeded(secret.seed))
             events = fitted.certificate.cost
             chosen = draw_nodes(graph, self.nodes, own.attack)
             found.append(Scored(*pairs_of(correlations(fitted.probabilities[chosen]), graph, chosen)))
             by_features.append(area_under_curve(Scored(*pairs_of(correlations(graph.features[chosen]), graph, chosen))))
-            terms.progress(self.name, run + 1, runs, 0.0)
         note = f"Correlation of the published posteriors on all pairs of {len(chosen)} nodes; one release with one noise per run."
         result = summarise(
             self.name,

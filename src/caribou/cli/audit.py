@@ -20,8 +20,12 @@ from caribou.cli.verify import EXIT_CLAIM_FAILS
 from caribou.errors import InputError
 
 if TYPE_CHECKING:
+    from caribou.audit.attack import Forecast
     from caribou.audit.auditor import Audit, Outcome
-    from caribou.audit.findings import Forecast
+
+
+UNREPEATED = ("out", "as_json", "workers", "listed")
+"""Options that change no verdict."""
 
 
 def _list(wanted: bool) -> None:
@@ -44,6 +48,7 @@ def _list(wanted: bool) -> None:
 
 @with_option_groups
 def audit(
+    context: typer.Context,
     subject: Annotated[
         str, typer.Argument(metavar="METHOD|RUN", help="A method by name, or the folder of a saved run.")
     ],
@@ -99,7 +104,8 @@ def audit(
     source = graph.source()
     options = parse_settings(settings or [])
     subject = _named(subject, unit)
-    job = _job(subject, source, epsilon, delta, options, ",".join(attacks or ["all"]), runs, confidence, seed, workers)
+    again, attack = typed_command(context), ",".join(attacks or ["all"])
+    job = _job(subject, source, epsilon, delta, options, attack, runs, confidence, seed, workers, again)
     from caribou.audit.verdict import VIOLATED
     from caribou.pages.audit import write_report
 
@@ -138,6 +144,7 @@ def _job(
     confidence: float,
     seed: int,
     workers: int | None,
+    reproduce: str,
 ) -> Audit:
     from caribou.audit.catalogue import CATALOGUE, check_order
     from caribou.methods import METHODS
@@ -173,52 +180,37 @@ def _job(
         runs,
         confidence,
         workers,
-        _again(subject, source, epsilon, delta, settings, attack, runs, confidence, seed),
+        reproduce,
         words,
         stored,
     )
 
 
-def _exact(value: float | str | Path) -> str:
-    """A value as it is typed, with all its digits: 4.0 is 4, but 0.1234567 is no 0.123457."""
-    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+def typed_command(context: typer.Context) -> str:
+    """What the user typed, from the parsed options: the same games again. Where and how it is written is left out."""
+    words = ["caribou", "audit"]
+    for parameter in context.command.params:
+        name, value = str(parameter.name), context.params.get(str(parameter.name))
+        source = context.get_parameter_source(name)
+        if name in UNREPEATED or source is None or source.name != "COMMANDLINE":
+            continue
+        if parameter.param_type_name == "argument":
+            words.append(str(value))
+        elif isinstance(value, bool):
+            words.append(parameter.opts[0] if value else parameter.secondary_opts[0])
+        else:
+            each = value if isinstance(value, list | tuple) else (value,)
+            words += [word for one in each for word in (parameter.opts[0], _shown(name, one))]
+    return shlex.join(words)
 
 
-def _again(
-    subject: str,
-    source: GraphSource,
-    epsilon: float | None,
-    delta: float | None,
-    settings: Mapping[str, Any],
-    attack: str,
-    runs: int | None,
-    confidence: float,
-    seed: int,
-) -> str:
-    """The line that plays the same games again."""
-    words = ["caribou", "audit", subject]
-    named = {
-        "dataset": source.dataset,
-        "graph": source.graph,
-        "nodes": source.nodes,
-        "classes": source.classes,
-        "epsilon": epsilon,
-        "delta": delta,
-    }
-    if source.tables.is_sql:
+def _shown(name: str, value: Any) -> str:
+    """A value as it is typed; a database without its password."""
+    if name == "db":
         from caribou.tables.queries import shown_database
 
-        database = source.tables.db  # without its password
-        named["db"] = None if database is None else shown_database(database)
-        named |= {"sql-edges": source.tables.sql_edges, "sql-nodes": source.tables.sql_nodes}
-    for option, value in {**named, "runs": runs}.items():
-        words += [] if value is None else [f"--{option}", _exact(value)]
-    words += [word for pair in source.columns for word in ("--column", pair)]
-    words += source.tables.rules().flags() if source.tables.is_given else []
-    for key, value in settings.items():
-        words += ["--set", f"{key}={value if isinstance(value, str) else json.dumps(value)}"]
-    words += ["--attack", attack, "--confidence", _exact(confidence), "--seed", str(seed)]
-    return shlex.join(words)
+        return shown_database(value)
+    return str(value)
 
 
 def _announce(forecasts: Sequence[Forecast]) -> None:

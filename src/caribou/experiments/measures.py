@@ -100,7 +100,7 @@ def sweep_and_score(cell: Cell, data_dir: Path | None, settings_file: Path | Non
 def attack_and_score(cell: Cell, data_dir: Path | None, settings_file: Path | None = None) -> dict[str, Any]:
     """Fit a method as often as the attack needs it and attack it: AUC, rates beside the allowed ones, how noise was handled.
 
-    ``attack``: a name in `caribou.audit.attack.ATTACKS` of one that measures. Fields of the cell with the names of its settings
+    ``attack``: a name in `caribou.audit.auditor.ATTACKS` of one that measures. Fields of the cell with the names of its settings
     (``nodes``, ``query_modes``) are given to it; ``fits``: its runs. Method ``gcn``: LinkTeller as published, on a plain GCN
     without privacy.
     """
@@ -115,8 +115,8 @@ def _attacked(cell: Cell, graph: Any, settings_file: Path | None) -> tuple[Any, 
     """The result of the attack that a cell names, and the settings of the method."""
     from dataclasses import replace
 
+    from caribou.audit.attack import Terms
     from caribou.audit.audited_method import AuditedMethod
-    from caribou.audit.findings import Terms
     from caribou.audit.gcn import SETTINGS, PlainGcn
     from caribou.audit.linkteller import LinkTeller
     from caribou.methods import method_info
@@ -142,10 +142,10 @@ def _attack_of(cell: Cell) -> Any:
     """The attack that a cell names, with those of its settings that the cell has."""
     from dataclasses import fields, replace
 
-    from caribou.audit.attack import ATTACKS
+    from caribou.audit.auditor import ATTACKS
     from caribou.audit.catalogue import Promise
 
-    measuring: dict[str, Any] = {n: a for n, a in ATTACKS.items() if a.promise in (Promise.RATES, Promise.NONE)}
+    measuring: dict[str, Any] = {n: a for n, a in ATTACKS.items() if a.facts.promise in (Promise.RATES, Promise.NONE)}
     if (name := str(cell["attack"])) not in measuring:
         raise InputError(f"attack must be one of {', '.join(measuring)}, got {name!r}")
     attack = measuring[name]
