@@ -24,7 +24,7 @@ from audit.known_bad_mechanisms.leaky import (
 from caribou import methods
 from caribou.audit.attack import Terms
 from caribou.audit.audited_method import AuditedMethod
-from caribou.audit.linkteller import LinkTeller, at_beliefs, draw_nodes, pairs_of
+from caribou.audit.linkteller import LinkTeller, draw_nodes, pairs_of
 from caribou.audit.metrics import AttackResult
 from caribou.audit.query_modes import query_of
 from caribou.errors import InputError
@@ -33,7 +33,6 @@ from caribou.methods import Method
 from caribou.methods.edge.dpdgc import Dpdgc
 from caribou.methods.edge.gap import Gap
 from caribou.methods.node.mlp import MlpDp
-from caribou.metrics import Scored
 from caribou.privacy.budget import Budget
 from caribou.randomness import Streams
 
@@ -51,7 +50,6 @@ def test_plain_gcn_is_read_like_a_book(entries: str) -> None:
     result = LinkTeller(60, entries=entries).run_black_box(gcn(graph), graph, STREAMS, runs=3)
     assert result.auc > 0.95
     assert result.average_precision > 0.3, "ten times what guessing gives"
-    assert result.details["query_modes"]["black box"]["at_belief"]["1k"]["precision"] > 0.3
 
 
 def test_chains_are_recovered_exactly_by_one_hop() -> None:
@@ -134,7 +132,8 @@ def test_a_method_for_one_graph_has_one_release_only(quick_learning: None) -> No
 
 def test_equal_seeds_give_equal_results() -> None:
     graph = block_graph(80)
-    one, two, other = (attack(SAGE, graph, TIGHT, nodes=30, seed=seed).to_json() for seed in (1, 1, 2))
+    few = {"nodes": 8, "query_modes": ["fixed"]}
+    one, two, other = (attack(SAGE, graph, TIGHT, seed=seed, **few).to_json() for seed in (1, 1, 2))
     assert one == two
     assert one != other
 
@@ -164,14 +163,6 @@ def test_pairs_are_read_in_one_direction() -> None:
     scores, joined = pairs_of(matrix, graph, np.arange(3))
     assert scores.tolist() == [matrix[0, 1], matrix[0, 2], matrix[1, 2]]
     assert joined.tolist() == [False, True, False]
-
-
-def test_beliefs() -> None:
-    """12 edges among 1000 pairs: density 0.012, one digit: 0.01; the top 10 at belief k, the top 3 at k/4."""
-    found = at_beliefs(Scored(-np.arange(1000.0), np.arange(1000) < 12))
-    assert {k: v["hits"] for k, v in found.items()} == {"0.25k": 3, "0.5k": 5, "1k": 10, "2k": 12, "4k": 12}
-    assert found["2k"]["precision"] == pytest.approx(12 / 20)
-    assert found["1k"]["recall"] == pytest.approx(10 / 12)
 
 
 def test_bad_settings_are_refused() -> None:

@@ -18,7 +18,6 @@ from caribou.audit.metrics import (
     mean_interval,
     node_rates,
     summarise,
-    top_scores,
     true_positive_rate,
 )
 from caribou.errors import InputError
@@ -102,16 +101,6 @@ def test_interval_of_a_perfect_attack_has_a_width() -> None:
     low, high = area_interval(normal(30, 50, 100.0))
     assert (low, high) == (pytest.approx(0.025 ** (1 / 30)), 1.0)
     assert area_interval(normal(30, 50, -100.0)) == (0.0, pytest.approx(1 - 0.025 ** (1 / 30)))
-
-
-def test_top_scores() -> None:
-    top = top_scores(TIED, 3)
-    assert (top.hits, top.precision, top.recall) == (2, pytest.approx(2 / 3), pytest.approx(0.4))
-    assert top.f1 == pytest.approx(0.5)
-    blind = Scored(np.zeros(100), np.arange(100) < 10)
-    assert top_scores(blind, 50).precision == pytest.approx(0.1), "ties are shared out, not sorted by luck"
-    nothing = top_scores(Scored([2.0, 1.0], [False, True]), 1)
-    assert (nothing.hits, nothing.f1) == (0, 0)
 
 
 def test_several_runs_are_averaged_not_pooled() -> None:

@@ -130,7 +130,7 @@ def test_a_reader_is_told_how_rare_an_event_was_not_seen() -> None:
 
 
 def test_what_is_no_proof_is_named() -> None:
-    with pytest.raises(InputError, match="proofs must hold the evidence of games or runs with canaries, got float"):
+    with pytest.raises(InputError, match="proofs must hold evidence of games or runs with canaries, got "):
         judge({"game": 0.5}, gaussian_claim(Budget(1.0, 1e-5)), confidence=0.95)  # type: ignore[dict-item]
 
 

@@ -104,6 +104,11 @@ class Claim:
             return self.delta == 0
         return all(pure_epsilon(choice) is not None for choice in choices(self.events))
 
+    @property
+    def used_delta(self) -> float:
+        """The delta at which rates are weighed: 0 for a pure claim."""
+        return 0.0 if self.pure else self.delta
+
     @cached_property
     def kind(self) -> str:
         """ "mu" or "epsilon". With delta = 0 no Gaussian keeps any epsilon, so that epsilon itself is weighed."""
@@ -136,17 +141,17 @@ class Claim:
         """What a test with these rates shows, in the unit of `kind`. It must not exceed `size`."""
         if self.kind == "mu":
             return mu_of_rates(fpr, tpr)
-        return epsilon_of_rates(fpr, tpr, 0.0 if self.pure else self.delta)
+        return epsilon_of_rates(fpr, tpr, self.used_delta)
 
     def proven(self, false: int, true: int, runs: int, confidence: float) -> float:
         """A lower bound on `leak` from counts. Assumes: the test was chosen without looking at these runs."""
         if self.kind == "mu":
             return mu_bound(false, true, runs, confidence)
-        return epsilon_bound(false, true, runs, 0.0 if self.pure else self.delta, confidence)
+        return epsilon_bound(false, true, runs, self.used_delta, confidence)
 
     def proven_by_each(self, false: np.ndarray, true: np.ndarray, runs: int, confidence: float) -> np.ndarray:
         """`proven` of many tests on the same runs, to choose one of them. [tests]"""
-        delta = None if self.kind == "mu" else 0.0 if self.pure else self.delta
+        delta = None if self.kind == "mu" else self.used_delta
         return many_bounds(false, true, runs, delta=delta, confidence=confidence)
 
     # -- what right guesses about canaries show --------------------------------------------------------------------
@@ -157,16 +162,15 @@ class Claim:
         if self.kind == "mu":
             return gaussian_trade_off(self.size)
         if self.pure or not self.events:
-            return trade_off_of_points([(self.size, 0.0 if self.pure else self.delta)])
+            return trade_off_of_points([(self.size, self.used_delta)])
         deltas = [delta for delta in CURVE_DELTAS if delta > self.delta]
         points = [(epsilon_of(self.events, delta), delta) for delta in deltas]
         return trade_off_of_points([(self.size, self.delta), *points])
 
     def p_value_of_guesses(self, correct: int, guesses: int, canaries: int) -> float:
         """The largest probability of so many right guesses under the claim: the smaller of two bounds on one probability."""
-        delta = 0.0 if self.pure else self.delta
         stated = self.as_epsilon(self.size)
-        by_size = one_run_p_value(correct, guesses, canaries, stated, delta) if math.isfinite(stated) else 1.0
+        by_size = one_run_p_value(correct, guesses, canaries, stated, self.used_delta) if math.isfinite(stated) else 1.0
         return min(by_size, curve_p_value(correct, guesses, canaries, self.trade_off))
 
     def proven_by_guesses(self, correct: int, guesses: int, canaries: int, confidence: float) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -26,9 +27,49 @@ class Judgement:
     """Proven, in the unit of the claim."""
 
 
+class Proof(ABC):
+    """What proves a lower bound at a stated ``confidence``: ``leak``, in the unit of ``claim``. All follows from ``seed``."""
+
+    claim: Claim
+    confidence: float
+    seed: int
+
+    @property
+    @abstractmethod
+    def leak(self) -> float:
+        """The largest proven lower bound, in the unit of the claim."""
+
+    @property
+    @abstractmethod
+    def epsilon_by_rates(self) -> float:
+        """The lower bound on epsilon that holds for any mechanism, whatever noise it claims."""
+
+    @property
+    def rejects_claim(self) -> bool:
+        """Whether more than the claim is proven."""
+        return self.leak > self.claim.size
+
+    @property
+    def epsilon_lower(self) -> float:
+        """The largest lower bound on epsilon at the claimed delta."""
+        return self.claim.as_epsilon(self.leak)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return {
+            "kind": self.claim.kind,
+            "claimed": json_number(self.claim.size),
+            "proven": self.leak,
+            "epsilon_lower": self.epsilon_lower,
+            "epsilon_lower_by_rates": self.epsilon_by_rates,
+            "confidence": self.confidence,
+            "seed": self.seed,
+        }
+
+
 @dataclass(frozen=True, eq=False)
-class Evidence:
-    """What a distinguishing game showed. ``leak``: the largest proven lower bound, in the unit of ``claim``."""
+class Evidence(Proof):
+    """What a distinguishing game showed."""
 
     claim: Claim
     pair: str
@@ -53,18 +94,13 @@ class Evidence:
 
     @property
     def leak(self) -> float:
-        """The largest lower bound, in the unit of the claim."""
+        """That of the best block."""
         return self.best.leak
-
-    @property
-    def epsilon_lower(self) -> float:
-        """The largest lower bound on epsilon at the claimed delta."""
-        return self.claim.as_epsilon(self.leak)
 
     @property
     def epsilon_by_rates(self) -> float:
         """The largest lower bound on epsilon that follows from rates alone, in either direction of a test; of any mechanism."""
-        delta, out = 0.0 if self.claim.pure else self.claim.delta, 0.0
+        out, delta = 0.0, self.claim.used_delta
         for judged in self.judgements:
             fpr, tpr = pessimistic_rates(judged.false, judged.true, judged.runs, judged.confidence)
             out = max(out, epsilon_of_rates(fpr, tpr, delta), epsilon_of_rates(1 - tpr, 1 - fpr, delta))
@@ -75,34 +111,23 @@ class Evidence:
         """Runs per graph that were made."""
         return first_block(self.planned) + sum(judgement.runs for judgement in self.judgements)
 
-    @property
-    def rejects_claim(self) -> bool:
-        """Whether more than the claim is proven."""
-        return self.leak > self.claim.size
-
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values."""
         best = self.best
         return {
+            **super().to_json(),
             "pair": self.pair,
             "target": self.target,
-            "kind": self.claim.kind,
-            "claimed": self.claim.size,
-            "proven": self.leak,
-            "epsilon_lower": self.epsilon_lower,
-            "epsilon_lower_by_rates": self.epsilon_by_rates,
             "runs_per_graph": self.runs,
-            "confidence": self.confidence,
             "test": best.test,
             "false_positives": best.false,
             "true_positives": best.true,
             "judged_runs": best.runs,
-            "seed": self.seed,
         }
 
 
 @dataclass(frozen=True, eq=False)
-class OneRun:
+class OneRun(Proof):
     """What one run with canaries showed: ``correct`` of ``guesses`` membership bits among ``canaries`` were guessed.
 
     ``scored``: all scores with their membership bits, for a curve; None if all bits are equal.
@@ -118,19 +143,13 @@ class OneRun:
 
     @cached_property
     def leak(self) -> float:
-        """The proven lower bound, in the unit of the claim."""
+        """What the right guesses prove."""
         return self.claim.proven_by_guesses(self.correct, self.guesses, self.canaries, self.confidence)
-
-    @property
-    def epsilon_lower(self) -> float:
-        """The lower bound on epsilon at the claimed delta."""
-        return self.claim.as_epsilon(self.leak)
 
     @cached_property
     def epsilon_by_rates(self) -> float:
         """The lower bound on epsilon that follows from right guesses alone; of any mechanism."""
-        delta = 0.0 if self.claim.pure else self.claim.delta
-        return one_run_bound(self.correct, self.guesses, self.canaries, delta, self.confidence)
+        return one_run_bound(self.correct, self.guesses, self.canaries, self.claim.used_delta, self.confidence)
 
     @cached_property
     def p_value(self) -> float:
@@ -147,26 +166,11 @@ class OneRun:
         gaussian = f"mu >= {self.leak:.3g}, which is " if self.claim.kind == "mu" else ""
         return (
             f"one run: {self.correct} of {self.guesses} guesses about {self.canaries} canary edges are right, which proves "
-            f"{gaussian}epsilon >= {self.epsilon_lower:.3g} at delta = {0.0 if self.claim.pure else self.claim.delta:g} and "
+            f"{gaussian}epsilon >= {self.epsilon_lower:.3g} at delta = {self.claim.used_delta:g} and "
             f"confidence {self.confidence:.4g}"
         )
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values."""
-        return {
-            "canaries": self.canaries,
-            "guesses": self.guesses,
-            "correct": self.correct,
-            "kind": self.claim.kind,
-            "claimed": json_number(self.claim.size),
-            "proven": self.leak,
-            "epsilon_lower": self.epsilon_lower,
-            "epsilon_lower_by_rates": self.epsilon_by_rates,
-            "p_value": self.p_value,
-            "confidence": self.confidence,
-            "seed": self.seed,
-        }
-
-
-Proof = Evidence | OneRun
-"""Whatever proves a lower bound on epsilon at a stated confidence."""
+        counts = {"canaries": self.canaries, "guesses": self.guesses, "correct": self.correct, "p_value": self.p_value}
+        return {**super().to_json(), **counts}

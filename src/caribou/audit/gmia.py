@@ -150,7 +150,7 @@ class Gmia(MeasuringAttack):
             fair = train_attack(*shadow.rows(same_query=True), own.child("fair attack"))
             same = Scored(fair.scores(target.rows(same_query=True)[0]), target.rows(same_query=True)[1])
             controls = {"same_query_auc": area_under_curve(same), "class_auc": class_area(graph, *halves)}
-            figures.append({**model.figures(*target.rows()), **controls})
+            figures.append({"check_accuracy": model.check_accuracy, **controls})
         result = summarise(
             self.name,
             found,
@@ -246,19 +246,6 @@ class AttackModel:
         with torch.no_grad():
             out = self.network(as_tensor(posteriors))
         return (out[:, 1] - out[:, 0]).double().numpy()
-
-    def figures(self, posteriors: np.ndarray, members: np.ndarray) -> dict[str, float]:
-        """What the hard decisions at odds 1 give."""
-        called = self.scores(posteriors) > 0
-        hits = float((called & members).sum())
-        precision, recall = hits / max(1.0, float(called.sum())), hits / float(members.sum())
-        return {
-            "accuracy": float((called == members).mean()),
-            "precision": precision,
-            "recall": recall,
-            "f1": 0.0 if hits == 0 else 2 * precision * recall / (precision + recall),
-            "check_accuracy": self.check_accuracy,
-        }
 
 
 @one_thread()

@@ -10,8 +10,7 @@ of the `caribou.audit.query_modes` it belongs.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -22,7 +21,7 @@ from caribou import methods
 from caribou._validate import integer, one_of, positive
 from caribou.audit.attack import Findings, MeasuringAttack, Terms
 from caribou.audit.audited_method import AuditedMethod
-from caribou.audit.metrics import AttackResult, edge_rates, summarise, top_scores
+from caribou.audit.metrics import AttackResult, edge_rates, summarise
 from caribou.audit.query_modes import (
     CACHED,
     NOTES,
@@ -43,8 +42,6 @@ from caribou.randomness import Streams
 
 NODES = 500
 STEP = 1e-4
-BELIEFS = (0.25, 0.5, 1.0, 2.0, 4.0)
-"""The adversary's belief about the density, in units of the true one."""
 ENTRIES = ("all", "half")
 BLACK_BOX = "black box"
 
@@ -88,7 +85,6 @@ class LinkTeller(MeasuringAttack):
         refused = refusal(method, graph, budget)
         modes = possible_modes(tuple(self.query_modes) if self.query_modes else None, budget, refused)
         found: dict[str, list[Scored]] = {mode: [] for mode in modes}
-        by_degrees: dict[str, list[dict[str, Any]]] = {mode: [] for mode in modes}
         events: tuple[Event, ...] = ()
         for run in self.each_run(terms):
             own, secret = streams.child(f"linkteller run {run}"), streams.child(f"linkteller noise {run}")
@@ -97,9 +93,7 @@ class LinkTeller(MeasuringAttack):
             chosen = draw_nodes(graph, self.nodes, own.attack)
             for mode in modes:
                 query = query_of(mode, method, fitted, graph, budget, own, secret)
-                matrix = self.influence(query, graph.features, chosen)
-                found[mode].append(Scored(*pairs_of(matrix, graph, chosen)))
-                by_degrees[mode].append(by_degree(matrix, graph, chosen))
+                found[mode].append(self.scored(query, graph, chosen))
         headline = preferred_mode(modes, budget)
         result = summarise(
             self.name,
@@ -108,7 +102,7 @@ class LinkTeller(MeasuringAttack):
             details={
                 **self._settings(),
                 "query_mode": headline,
-                "query_modes": {mode: mode_details(found[mode], by_degrees[mode]) for mode in modes},
+                "query_modes": {mode: mode_details(found[mode]) for mode in modes},
                 "refused": refused,
             },
             note=f"LinkTeller on all pairs of {len(chosen)} nodes: {NOTES[headline]}.",
@@ -118,20 +112,19 @@ class LinkTeller(MeasuringAttack):
     def run_black_box(self, query: Query, graph: Graph, streams: Streams, *, runs: int = 1) -> AttackResult:
         """Attack a model that is reached through predictions only. ``graph``: features for the queries, edges as the truth."""
         integer(at_least=1, runs=runs)
-        found, by_degrees = [], []
-        for run in range(runs):
-            chosen = draw_nodes(graph, self.nodes, streams.generator(f"linkteller nodes {run}"))
-            matrix = self.influence(query, graph.features, chosen)
-            found.append(Scored(*pairs_of(matrix, graph, chosen)))
-            by_degrees.append(by_degree(matrix, graph, chosen))
-        modes = {BLACK_BOX: mode_details(found, by_degrees)}
+        draws = [streams.generator(f"linkteller nodes {run}") for run in range(runs)]
+        found = [self.scored(query, graph, draw_nodes(graph, self.nodes, draw)) for draw in draws]
         return summarise(
             self.name,
             found,
             allowed=edge_rates(None, None),
-            details={**self._settings(), "query_mode": BLACK_BOX, "query_modes": modes},
+            details={**self._settings(), "query_mode": BLACK_BOX, "query_modes": {BLACK_BOX: mode_details(found)}},
             note="LinkTeller on a black box: whether its noise is the same in all queries is up to the box.",
         )
+
+    def scored(self, query: Query, graph: Graph, chosen: np.ndarray) -> Scored:
+        """The reactions of all pairs of the chosen nodes, and which of them are joined."""
+        return Scored(*pairs_of(self.influence(query, graph.features, chosen), graph, chosen))
 
     def influence(self, query: Query, features: Any, chosen: np.ndarray) -> np.ndarray:
         """Entry i, j: ||f(X')_u - f(X)_u|| / step for u = chosen[i], v = chosen[j], X' = X with a larger x_v. [m, m]
@@ -171,60 +164,14 @@ def pairs_of(matrix: np.ndarray, graph: Graph, chosen: np.ndarray) -> tuple[np.n
     return matrix[i, j], joined[i, j]
 
 
-def by_degree(matrix: np.ndarray, graph: Graph, chosen: np.ndarray) -> dict[str, Any]:
-    """AUC among the chosen nodes of at most the median degree, and among those above it; None without an edge there."""
-    degrees = graph.degrees
-    low = degrees[chosen] <= np.median(degrees)
-    areas: dict[str, Any] = {}
-    for name, part in (("low", np.flatnonzero(low)), ("high", np.flatnonzero(~low))):
-        scores, joined = pairs_of(matrix[np.ix_(part, part)], graph, chosen[part])
-        areas[name] = area_under_curve(Scored(scores, joined)) if joined.any() and not joined.all() else None
-    return areas
-
-
-def mode_details(runs: Sequence[Scored], by_degrees: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def mode_details(runs: Sequence[Scored]) -> dict[str, Any]:
     """The figures of one query mode, as means over runs, in plain JSON."""
-    beliefs = [at_beliefs(run) for run in runs]
+    areas = [area_under_curve(run) for run in runs]
     return {
-        "auc": float(np.mean([area_under_curve(run) for run in runs])),
-        "auc_of_runs": [area_under_curve(run) for run in runs],
+        "auc": float(np.mean(areas)),
+        "auc_of_runs": areas,
         "average_precision": float(np.mean([average_precision(run) for run in runs])),
         "edges": [int(run.members.sum()) for run in runs],
         "pairs": [len(run.members) for run in runs],
         "pairs_with_influence": float(np.mean([(run.scores > 0).mean() for run in runs])),
-        "at_belief": {
-            belief: {name: float(np.mean([b[belief][name] for b in beliefs])) for name in beliefs[0][belief]}
-            for belief in beliefs[0]
-        },
-        "auc_by_degree": {
-            name: float(np.mean(known))
-            if (known := [each[name] for each in by_degrees if each[name] is not None])
-            else None
-            for name in ("low", "high")
-        },
     }
-
-
-def at_beliefs(scored: Scored) -> dict[str, dict[str, float]]:
-    """Precision, recall and F1 of the top ceil(k_hat pairs), k_hat = k/4 .. 4k, k = the density to one significant digit."""
-    pairs = len(scored.members)
-    density = one_digit(float(scored.members.mean()))
-    found = {}
-    for belief in BELIEFS:
-        top = top_scores(scored, math.ceil(min(1.0, belief * density) * pairs))
-        found[f"{belief:g}k"] = {
-            "precision": top.precision,
-            "recall": top.recall,
-            "f1": top.f1,
-            "hits": float(top.hits),
-        }
-    return found
-
-
-def one_digit(x: float) -> float:
-    """Rounded to one significant digit.
-
-    >>> one_digit(0.00147), one_digit(0.0996)
-    (0.001, 0.1)
-    """
-    return float(f"{x:.0e}")

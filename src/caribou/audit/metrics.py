@@ -15,7 +15,7 @@ import numpy as np
 from scipy import special, stats
 
 from caribou._validate import open_unit_interval
-from caribou.metrics import Scored, area_under_curve, average_precision, roc_curve, threshold_counts
+from caribou.metrics import Scored, area_under_curve, average_precision, roc_curve
 from caribou.privacy.accounting import largest_true_positive_rate
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.events import Event
@@ -108,27 +108,6 @@ def true_positive_rate(scored: Scored, false_positive_rate: float) -> float:
     """The largest measured TPR of a threshold whose FPR is at most the given one; nothing is interpolated."""
     fpr, tpr = roc_curve(scored)
     return float(tpr[fpr <= false_positive_rate].max())
-
-
-@dataclass(frozen=True)
-class TopPairs:
-    """How good the highest scores are: precision and recall of the first ``predicted`` ones, F1, and the hits among them."""
-
-    predicted: int
-    precision: float
-    recall: float
-    f1: float
-    hits: int
-
-
-def top_scores(scored: Scored, predicted: int) -> TopPairs:
-    """The ``predicted`` highest scores are called members. Hits among tied scores at the border are counted in proportion."""
-    predicted = min(max(1, predicted), len(scored.scores))
-    false, true = threshold_counts(scored)
-    hits = float(np.interp(predicted, false + true, true))
-    precision, recall = hits / predicted, hits / float(true[-1])
-    f1 = 0.0 if hits == 0 else 2 * precision * recall / (precision + recall)
-    return TopPairs(predicted, precision, recall, f1, round(hits))
 
 
 # -- several runs --------------------------------------------------------------------------------------------------

@@ -113,7 +113,10 @@ def judge(
     >>> judge({}, Claim(2.0, 1e-5), confidence=0.95).word
     'inconclusive'
     """
-    games, runs = _by_kind(proofs)
+    games = {name: proof for name, proof in proofs.items() if isinstance(proof, Evidence)}
+    runs = [proof for proof in proofs.values() if isinstance(proof, OneRun)]
+    if len(games) + len(runs) < len(proofs):
+        raise InputError(f"proofs must hold evidence of games or runs with canaries, got {list(proofs.values())}")
     guessed = max((run.epsilon_by_rates for run in runs), default=0.0)
     each = [(e.epsilon_lower, BY_MU if e.claim.kind == "mu" else BY_RATES) for e in games.values()]
     each += [(run.epsilon_lower, BY_MU if run.claim.kind == "mu" else BY_GUESSES) for run in runs]
@@ -153,21 +156,6 @@ def judge(
 def found_little(proven: float, claimed: float) -> bool:
     """Whether what is proven is too small a share of the claim to say much about it."""
     return proven < FOUND_LITTLE * claimed
-
-
-def _by_kind(proofs: Mapping[str, Proof]) -> tuple[dict[str, Evidence], list[OneRun]]:
-    games: dict[str, Evidence] = {}
-    runs: list[OneRun] = []
-    for name, proof in proofs.items():
-        if isinstance(proof, Evidence):
-            games[name] = proof
-        elif isinstance(proof, OneRun):
-            runs.append(proof)
-        else:
-            raise InputError(
-                f"proofs must hold the evidence of games or runs with canaries, got {type(proof).__name__}"
-            )
-    return games, runs
 
 
 def describe_violation(name: str, evidence: Evidence) -> str:
