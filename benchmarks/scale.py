@@ -111,8 +111,7 @@ def step(number: int) -> Step:
 
 
 def started(runner: Runner, files: BlockFiles) -> Runner:
-    layout = files.layout
-    runner.start(files.state("round-0").read(*layout.span(block)) for block in range(layout.blocks))
+    runner.start(files.state("round-0").shards())
     return runner
 
 

@@ -104,7 +104,7 @@ def last_state(
 ) -> np.ndarray:
     """All rounds from the prepared start."""
     layout = files.layout
-    runner.start(files.state("round-0").read(*layout.span(block)) for block in range(layout.blocks))
+    runner.start(files.state("round-0").shards())
     sums = sums_of_start(files)
     for step in steps_of(calibrated):
         mean = mean_of(sums, layout.nodes, step)
@@ -140,9 +140,9 @@ def local(tables: Tables, name: str, unit: str, cap: int | None, shift: int = 11
     return last_state(runner, files, calibrated_for(unit, cap))
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def cluster() -> Iterator[Any]:
-    """Three nodes on this machine for all tests of a file; the driver is on the first one.
+    """Three nodes on this machine for all tests of a run; the driver is on the first one.
 
     Workers find the same source tree as the tests through this environment: with a ``runtime_env`` Ray would not use the
     processes that it keeps ready.

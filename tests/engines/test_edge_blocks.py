@@ -7,7 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from caribou.engines.edge_blocks import DiskBlocks, MemoryBlocks, PlacedEdges, StoredEdges
+from caribou.engines.edge_blocks import PlacedEdges, StoredEdges
+from caribou.engines.local import MemoryBlocks
+from caribou.engines.out_of_core import DiskBlocks
 from caribou.engines.preparation import Memory
 from caribou.engines.sources import EdgeTable
 from caribou.graph import Graph

@@ -39,7 +39,7 @@ def test_threads_change_nothing_and_progress_counts_every_block_once(tables: Tab
 
 def test_an_error_in_a_block_is_raised_and_the_state_stays(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
     runner, files = runner_of(tables, "a", 2)
-    runner.start(files.state("round-0").read(*files.layout.span(block)) for block in range(files.layout.blocks))
+    runner.start(files.state("round-0").shards())
     before = np.concatenate([rows.copy() for rows in runner.shards()])
     monkeypatch.setattr(module, "advance", lambda *_: (_ for _ in ()).throw(MemoryError("no room")))
     step = steps_of(calibrated_for("edge"))[0]
@@ -52,12 +52,11 @@ def test_the_noise_of_a_round_serves_one_state(tables: Tables) -> None:
     """Round 1 on two states: what the caller could subtract are the two values without noise."""
     runner, files = runner_of(tables, "a", 1)
     first, second = steps_of(calibrated_for("edge"))[:2]
-    blocks = range(files.layout.blocks)
-    runner.start(files.state("round-0").read(*files.layout.span(block)) for block in blocks)
+    runner.start(files.state("round-0").shards())
     runner.round(first, np.zeros(COLUMNS), lambda *_: None)
     with pytest.raises(CaribouError, match="round 1 must be asked as before"):
         runner.round(first, np.zeros(COLUMNS), lambda *_: None)
-    runner.start(2 * files.state("round-0").read(*files.layout.span(block)) for block in blocks)
+    runner.start(2 * rows for rows in files.state("round-0").shards())
     with pytest.raises(CaribouError, match="round 1 must be asked as before"):
         runner.round(first, np.zeros(COLUMNS), lambda *_: None)
     runner.round(second, np.zeros(COLUMNS), lambda *_: None)

@@ -1,188 +1,135 @@
-"""On Ray: the bytes of the engine in memory, whoever is lost on the way."""
+"""On Ray: the bytes of the engine in memory, whoever is lost on the way, and nothing for others to read."""
 
 from __future__ import annotations
 
+import atexit
 import errno
+import functools
+import logging
 import os
 import signal
+import stat
 import subprocess
 import sys
 import textwrap
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from caribou.engines import cluster as cluster_module
+import caribou as cb
+from caribou.engines import kernels
+from caribou.engines import ray as module
 from caribou.engines.blocks import Layout
+from caribou.engines.edge_blocks import StoredEdges
 from caribou.engines.out_of_core import OutOfCoreRunner
 from caribou.engines.pipeline import release_files
-from caribou.engines.preparation import sums_of_start
+from caribou.engines.preparation import Memory, sums_of_start
+from caribou.engines.ray import FAILURES, Member, RayBlocks, RayRunner, Worker, Workers
 from caribou.engines.rounds import Step, mean_of, steps_of
-from caribou.errors import CaribouError, RunError
-from caribou.mechanisms.noise_source import RunKey
+from caribou.engines.sources import EdgeTable
+from caribou.engines.training_tables import TrainingTables, training_graph
+from caribou.errors import CaribouError, InputError, RunError
+from caribou.graph import Graph
+from caribou.graph.blocked import BlockedGraph
+from caribou.mechanisms.noise_source import NoiseSource, RunKey
 from caribou.privacy.budget import Budget
 from engines_support import COLUMNS, NODE, NODES, Tables, block_noise, calibrated_for, last_state
 
 ray = pytest.importorskip("ray", reason="ray is not installed (extra: ray)")
-pytestmark = pytest.mark.slow
 LAYOUT = Layout(NODES, COLUMNS, 10)
 
-
-class Run:
-    """Four rounds on three nodes, with something that happens in the middle."""
-
-    def __init__(self, tables: Tables) -> None:
-        from caribou.engines.ray import RayRunner
-
-        self.files, self.calibrated, self.noise = (
-            tables.blocked("a", LAYOUT),
-            calibrated_for("edge", hops=4),
-            block_noise(5),
-        )
-        one = OutOfCoreRunner(self.files, self.noise, residual=True, sum_rows=1)
-        self.expected = last_state(one, self.files, self.calibrated)
-        self.runner = RayRunner(self.files, self.noise, residual=True, workers=3)
-        self.staffed(3)
-
-    def staffed(self, count: int) -> None:
-        """Wait until so many workers are there."""
-        crew, end = self.runner.crew, time.monotonic() + 120
-        while len(crew.members) != count:
-            assert time.monotonic() < end, "workers were not replaced"
-            crew.tend(crew.lose)
-            time.sleep(0.2)
-        ray.get([member.greeting for member in crew.members], timeout=120)
-
-    def state(self, happens: Callable[[int, int], None]) -> np.ndarray:
-        """The last state; ``happens`` is called with the number of the round and of the blocks that are done, from 0 on."""
-        self.runner.start(iter(()))
-        sums = sums_of_start(self.files)
-        for step in steps_of(self.calibrated):
-            happens(step.number, 0)
-            mean = mean_of(sums, NODES, step)
-            sums = self.runner.round(step, mean, lambda number, done, _: happens(number, done))
-        return np.concatenate(list(self.runner.shards()))
+# -- on a real cluster of three nodes -----------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def run(tables: Tables, cluster: Any) -> Iterator[Run]:
-    made = Run(tables)
-    yield made
-    made.runner.close()
+def staffed(workers: Workers, count: int = 3) -> None:
+    """Wait until so many actors have started."""
+    ray.get([member.actor.ready.remote() for member in workers.members], timeout=120)
+    assert len(workers.members) == count
 
 
-def test_killed_workers_change_no_byte(run: Run) -> None:
-    lost = []
-
-    def kill(number: int, done: int) -> None:
-        if (number, done) == (2, 0):
-            lost.extend(run.runner.crew.members[:2])
-            for member in lost:  # they take their parts and never answer
-                os.kill(member.process, signal.SIGSTOP)
-        elif (number, done) == (2, 1):
-            for member in lost:
-                os.kill(member.process, signal.SIGKILL)
-
-    assert np.array_equal(run.state(kill), run.expected)
-    assert not set(lost) & set(run.runner.crew.members)
-    with pytest.raises(CaribouError, match="round 2 must be asked as before"):
-        run.runner.round(steps_of(run.calibrated)[1], np.zeros(COLUMNS), lambda *_: None)
+def place_of(member: Member) -> tuple[str, int]:
+    """Node and process of an actor, which Ray may have moved."""
+    found = ray._private.state.actors(member.actor._actor_id.hex())
+    return found["Address"]["NodeID"], found["Pid"]
 
 
-def test_a_slow_worker_is_overtaken(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cluster_module, "HASTE", 0.5)
-    crew, slow = run.runner.crew, []
-
-    def stop(number: int, done: int) -> None:
-        if (number, done) == (2, 0):
-            slow.append(next(member for member in crew.members if member.is_ready and crew.home(0) is member))
-            os.kill(slow[0].process, signal.SIGSTOP)
-        elif (number, done) == (4, 0):
-            assert slow[0].doubted is not None, "it owes an answer and is asked for nothing"
-            os.kill(slow[0].process, signal.SIGCONT)
-
-    try:
-        assert np.array_equal(run.state(stop), run.expected)
-    finally:
-        os.kill(slow[0].process, signal.SIGCONT)
-
-
-@pytest.mark.parametrize("replaced", [True, False])
-def test_a_lost_node_changes_no_byte(run: Run, cluster: Any, replaced: bool) -> None:
-    """Its worker holds parts of the round, and its object store the only copies of shards outside the driver."""
+@pytest.mark.slow
+def test_killed_and_slow_workers_and_a_lost_node_change_no_byte(
+    tables: Tables, cluster: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All three in one run. The object store of the node that is lost holds shards that its worker made."""
+    monkeypatch.setattr(module, "HASTE", 0.5)
+    files, calibrated, noise = tables.blocked("a", LAYOUT), calibrated_for("edge", hops=6), block_noise(5)
+    expected = last_state(OutOfCoreRunner(files, noise, residual=True, sum_rows=1), files, calibrated)
+    runner = RayRunner(files, noise, residual=True, workers=3)
+    staffed(runner.workers)
     nodes = {node.node_id: node for node in cluster.worker_nodes}
-    lost = next(member for member in run.runner.crew.members if member.node in nodes)
+    stopped: list[int] = []
 
-    def lose(number: int, done: int) -> None:
+    def stop(member: Member) -> Member:
+        """It takes its parts and does not answer."""
+        stopped.append(place_of(member)[1])
+        os.kill(stopped[-1], signal.SIGSTOP)
+        return member
+
+    def happens(number: int, done: int) -> None:
         if (number, done) == (2, 0):
-            os.kill(lost.process, signal.SIGSTOP)
+            stop(runner.workers.members[0])
         elif (number, done) == (2, 1):
-            cluster.remove_node(nodes[lost.node], allow_graceful=False)
-        elif (number, done) == (3, 0) and replaced:
-            cluster.add_node(**NODE)
-            run.staffed(3)
+            os.kill(stopped[0], signal.SIGKILL)
+        elif (number, done) == (3, 0):
+            staffed(runner.workers)
+            stop(runner.workers.homes[0])
+        elif (number, done) == (4, 0):
+            os.kill(stopped[1], signal.SIGCONT)
+        elif (number, done) == (5, 0):
+            staffed(runner.workers)
+            lost.extend(node for node, _ in map(place_of, runner.workers.members) if node in nodes)
+            cluster.remove_node(nodes[lost[0]], allow_graceful=False)
 
-    assert np.array_equal(run.state(lose), run.expected)
-    assert lost not in run.runner.crew.members
+    lost: list[str] = []
+    try:
+        runner.start(files.state("round-0").shards())
+        sums = sums_of_start(files)
+        for step in steps_of(calibrated):
+            happens(step.number, 0)
+            sums = runner.round(step, mean_of(sums, NODES, step), lambda number, done, _: happens(number, done))
+        assert np.array_equal(np.concatenate(list(runner.shards())), expected)
+        assert lost
+        with pytest.raises(CaribouError, match="round 2 must be asked as before"):
+            runner.round(steps_of(calibrated)[1], np.zeros(COLUMNS), lambda *_: None)
+    finally:
+        runner.close()
+        cluster.add_node(**NODE)
 
 
-def test_a_release_on_ray_is_that_of_one_process_and_leaves_nothing(tables: Tables, cluster: Any) -> None:
-    requests = [tables.request(f"{engine}.npy", engine=engine) for engine in ("local", "ray")]
-    for request in requests:
-        release_files(request, new_key=lambda: RunKey.seeded(5))
-    assert np.array_equal(*(np.load(request.out) for request in requests))
-    assert {path.name for path in tables.folder.iterdir()} == {
-        *(f"{engine}{ending}" for engine in ("local", "ray") for ending in (".npy", ".certificate.json")),
-        "edges.npy",
-        "features.npy",
-    }
-
-
-def test_a_second_run_under_one_key_does_not_show_the_edges_of_a_node(tables: Tables, cluster: Any) -> None:
+@pytest.mark.slow
+def test_a_release_is_that_of_one_process_and_a_second_one_under_its_key_shows_no_edge(
+    tables: Tables, cluster: Any
+) -> None:
     """The attack on a result of Ray's: a run on the neighbouring graph, with the same key, and the difference of the two."""
     plan = {"hops": 1, "alpha1": 1.0, "beta": 0.0, "degree_floor": 4000, "budget": Budget(0.01, 1e-6)}
-    requests = [tables.request(f"{engine}.npy", engine=engine, **plan) for engine in ("local", "ray")]
-    release_files(requests[0], new_key=lambda: RunKey.seeded(5))
-    np.save(tables.edges, tables.pairs[~(tables.pairs == 2000).any(axis=1)])
-    release_files(requests[1], new_key=lambda: RunKey.seeded(5))
-    one, other = (np.load(request.out) for request in requests)
-    assert (one != other).any(axis=1).all(), "where nothing but edges differs, only the ends of edges would"
-    assert abs(np.corrcoef(one.ravel(), other.ravel())[0, 1]) < 5 / np.sqrt(one.size)
+    names = {"one": "local", "same": "ray", "other": "ray"}
+    requests = {name: tables.request(f"{name}.npy", engine=engine, **plan) for name, engine in names.items()}
+    for name, request in requests.items():
+        if name == "other":
+            np.save(tables.edges, tables.pairs[~(tables.pairs == 2000).any(axis=1)])
+        release_files(request, new_key=lambda: RunKey.seeded(5))
+    one, same, other = (np.load(request.out) for request in requests.values())
+    assert np.array_equal(one, same)
+    assert (same != other).any(axis=1).all(), "where nothing but edges differs, only the ends of edges would"
+    assert abs(np.corrcoef(same.ravel(), other.ravel())[0, 1]) < 5 / np.sqrt(same.size)
+    left = {f"{name}{ending}" for name in names for ending in (".npy", ".certificate.json")}
+    assert {path.name for path in tables.folder.iterdir()} == {*left, "edges.npy", "features.npy"}
 
 
-def test_a_fetch_that_fails_leaves_no_mixture_of_states(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A worker that holds half of the next state must not compute from it, nor take it for the one before."""
-    from caribou.engines.ray import Lacking, Worker
-
-    layout = Layout(4, 2, 1)
-    step = Step(1, 0.5, 0.0, 0.0, 2, False, False, 0.3)
-    worker = Worker(layout, block_noise(5).for_worker())
-    held = (np.array([0, 1, 2]), np.array([2, 3], dtype=np.int32), np.zeros(2, dtype=bool), None)
-    store = {"block": held, "a": (np.full((2, 2), 0.25, np.float32),), "b": (np.full((2, 2), 0.5, np.float32),)}
-    old = {0: "a", 1: "b"}
-    lost = ray.exceptions.GetTimeoutError("lost")
-
-    def get(reference: str, timeout: float) -> object:
-        if reference not in store:
-            raise lost
-        return store[reference]
-
-    monkeypatch.setattr(ray, "get", get)
-    monkeypatch.setattr(ray, "wait", lambda references, **_: (references[:1], references[1:]))
-    before = worker.advance(0, step, None, (1, -1), old, {}, ["block"])[0].tobytes()
-    second = replace(step, number=2)
-    assert worker.advance(0, second, None, (1, 1), {1: "c"}, {}, []) == Lacking((1,))
-    assert worker.advance(1, second, None, (1, 1), {1: "b"}, {}, ["c"]) == Lacking((), True)
-    assert worker.advance(0, step, None, (1, -1), old, {}, [])[0].tobytes() == before
-    with pytest.raises(CaribouError, match="round 2 must be asked as before"):
-        worker.advance(0, second, None, (1, -1), old, {}, [])
-
-
+@pytest.mark.slow
 def test_a_failed_round_ends_its_actors_and_is_finished_later(tables: Tables, cluster: Any) -> None:
     expected, request = tables.request("expected.npy"), tables.request("out.npy", engine="ray")
     release_files(expected, new_key=lambda: RunKey.seeded(5))
@@ -209,6 +156,11 @@ def _await(condition: Callable[[], bool], seconds: float = 60) -> None:
         time.sleep(0.2)
 
 
+def environment() -> dict[str, str]:
+    """Of a process that finds the same source tree."""
+    return {**os.environ, "PYTHONPATH": str(Path(cb.__file__).parent.parent)}
+
+
 DRIVER = """
 import os, sys
 from pathlib import Path
@@ -228,15 +180,13 @@ release_files(request, new_key=lambda: RunKey.seeded(5), progress=progress)
 """
 
 
+@pytest.mark.slow
 def test_a_killed_driver_resumes_at_the_last_complete_round(tables: Tables, cluster: Any) -> None:
-    import caribou
-
     expected = tables.request("expected.npy")
     release_files(expected, new_key=lambda: RunKey.seeded(5))
-    environment = {**os.environ, "PYTHONPATH": str(Path(caribou.__file__).parent.parent)}
     address = ray.get_runtime_context().gcs_address
     command = [sys.executable, "-c", textwrap.dedent(DRIVER), str(tables.folder), address]
-    assert subprocess.run(command, env=environment, check=False).returncode == 9
+    assert subprocess.run(command, env=environment(), check=False).returncode == 9
     request = tables.request("out.npy", engine="ray", address=address)
     assert not request.out.exists()
     assert {path.stem for path in request.work.glob("*.state")} == {"x0", "round-2", "round-3"}
@@ -244,3 +194,364 @@ def test_a_killed_driver_resumes_at_the_last_complete_round(tables: Tables, clus
     assert result.resumed_at == 2
     assert np.array_equal(np.load(request.out), np.load(expected.out))
     assert not request.work.exists()
+
+
+# -- training -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """Work that shows what a worker holds, with a public array beside it."""
+
+    marks: np.ndarray
+
+    def __call__(self, first: int, starts: np.ndarray, columns: np.ndarray) -> tuple[int, np.ndarray, np.ndarray]:
+        return first, np.diff(starts), self.marks[columns]
+
+
+@dataclass(frozen=True)
+class Refused:
+    def __call__(self, *_: object) -> None:
+        raise InputError("field must be right, got 3")
+
+
+@pytest.fixture
+def store(tables: Tables, cluster: Any) -> Iterator[RayBlocks]:
+    folder = tables.folder / "blocks"
+    folder.mkdir()
+    made = RayBlocks(StoredEdges.prepare(EdgeTable.open(tables.edges), NODES, folder, Memory(None)), workers=3)
+    ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import a test
+    yield made
+    ray.cloudpickle.unregister_pickle_by_value(sys.modules[__name__])
+    made.close()
+
+
+def shown(store: RayBlocks, needed: np.ndarray | None = None) -> list[tuple[int, bytes, bytes]]:
+    found = store.map(Neighbours(np.arange(NODES) * 3), needed)
+    return [(first, degrees.tobytes(), marks.tobytes()) for first, degrees, marks in found]
+
+
+def expected_blocks(tables: Tables) -> list[tuple[int, bytes, bytes]]:
+    graph, work = Graph.from_edges(tables.features, tables.pairs.T), Neighbours(np.arange(NODES) * 3)
+    blocks = []
+    for first in range(0, NODES, 2048):
+        starts = graph.indptr[first : first + 2049].astype(np.int64)
+        answer = work(first, starts, graph.indices[starts[0] : starts[-1]])
+        blocks.append((first, answer[1].tobytes(), answer[2].tobytes()))
+    return blocks
+
+
+@pytest.mark.slow
+def test_blocks_hold_the_rows_of_the_graph_and_only_needed_ones_are_asked(store: RayBlocks, tables: Tables) -> None:
+    wanted = expected_blocks(tables)
+    assert shown(store) == wanted
+    needed = np.zeros(NODES, dtype=bool)
+    assert shown(store, needed) == []
+    needed[[3, NODES - 1]] = True
+    assert shown(store, needed) == [wanted[0], wanted[2]]
+    with pytest.raises(InputError, match="field must be right, got 3"):
+        list(store.map(Refused(), None))
+    ray.cloudpickle.unregister_pickle_by_value(sys.modules[__name__])
+    with pytest.raises(RunError, match="got RaySystemError each time; training is not resumed"):
+        list(store.map(Refused(), None))  # as with a worker that has another version of the package
+    ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("method", "settings"),
+    [("votes-edp", {"max_rounds": 3}), ("caribou-edp", {"messages": "features", "hops": 3})],
+)
+def test_training_loses_a_node_in_the_middle_and_no_byte(
+    tables: Tables, cluster: Any, monkeypatch: pytest.MonkeyPatch, method: str, settings: dict[str, Any]
+) -> None:
+    """Its worker has taken parts of the second pass and never answers."""
+    arrays = folder_of_arrays(tables)
+    wanted = released(cb.read_graph(arrays), method, settings)
+    given = TrainingTables(arrays / "edges.npy", arrays, "ray", workers=3, name="arrays", work=tables.folder)
+    with training_graph(given) as graph:
+        assert isinstance(graph, BlockedGraph)
+        workers, lost = graph._store.workers, []
+        staffed(workers)
+        nodes = {node.node_id: node for node in cluster.worker_nodes}
+        ask = Workers.ask
+
+        def asked(these: Workers, member: Member, number: int, part: int, work: Any) -> None:
+            ask(these, member, number, part, work)
+            node, process = place_of(member)
+            if number == 2 and not lost and node in nodes:
+                lost.append(node)
+                os.kill(process, signal.SIGSTOP)
+                cluster.remove_node(nodes[node], allow_graceful=False)
+
+        monkeypatch.setattr(Workers, "ask", asked)
+        try:
+            assert released(graph, method, settings) == wanted
+            assert lost
+        finally:
+            cluster.add_node(**NODE)
+    assert not list(tables.folder.glob(".caribou-blocks-*"))
+
+
+def folder_of_arrays(tables: Tables) -> Path:
+    folder, rng = tables.folder / "arrays", np.random.default_rng(1)
+    folder.mkdir()
+    labels = rng.integers(0, 3, NODES)
+    features = (tables.features[:, :6] + 2 * np.eye(3)[labels] @ rng.normal(size=(3, 6))).astype("f4")
+    parts = rng.choice(3, NODES, p=[0.3, 0.1, 0.6])
+    for name, array in (("edges", tables.pairs), ("features", features), ("labels", labels), ("split", parts)):
+        np.save(folder / f"{name}.npy", array)
+    return folder
+
+
+def released(graph: Graph, method: str, settings: dict[str, Any]) -> dict[str, bytes]:
+    prior = np.random.default_rng(2).dirichlet(np.ones(3), NODES)
+    if method == "votes-edp":
+        graph = graph.with_prior(0.7 * prior + 0.3 * np.eye(3)[graph.labels])
+    model = cb.Model(method, cb.Budget(2, 1e-5), **settings).fit(graph, noise=NoiseSource.keyed(b"k" * 32))
+    return {name: array.tobytes() for name, array in model.released.items()}
+
+
+# -- a worker, without Ray ----------------------------------------------------------------------------------------------
+
+
+def test_a_worker_computes_from_whole_states_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fetch that fails leaves no mixture of two states, and what a worker has made itself is the state that it would fetch."""
+    step = Step(1, 0.5, 0.0, 0.0, 2, False, False, 0.3)
+    rows = kernels.Rows(np.array([0, 1, 2]), np.array([2, 3], dtype=np.int32))
+    blocks = {i: (module_block(i, rows), None) for i in range(2)}
+    store: dict[str, Any] = {"a": (np.full((2, 2), 0.25, np.float32),), "b": (np.full((2, 2), 0.5, np.float32),)}
+    layout, secret = Layout(4, 2, 1), block_noise(5).for_worker()
+
+    def work(number: int, key: tuple[int, int], shards: list[str], **changes: Any) -> Any:
+        return module._Round(layout, secret, replace(step, number=number, **changes), None, key, shards)
+
+    def get(reference: Any) -> Any:
+        if isinstance(reference, str) and reference not in store:
+            raise ray.exceptions.GetTimeoutError("lost")
+        return store[reference] if isinstance(reference, str) else reference
+
+    monkeypatch.setattr(ray, "get", get)
+    monkeypatch.setattr(ray, "wait", lambda references, **_: (references, []))
+    worker = Worker()
+    first = {i: worker.answer(i, 1, [work(1, (1, -1), ["a", "b"])], [blocks[i]])[0].copy() for i in range(2)}
+    with pytest.raises(ray.exceptions.GetTimeoutError):
+        Worker().answer(0, 2, [work(2, (1, 1), ["c", "d"])], [blocks[0]])
+    second = worker.answer(0, 2, [work(2, (1, 1), ["c", "d"])], [blocks[0]])[0]
+    store |= {"c": (first[0],), "d": (first[1],)}
+    assert np.array_equal(second, Worker().answer(0, 2, [work(2, (1, 1), ["c", "d"])], [blocks[0]])[0])
+    again = worker.answer(0, 1, [work(1, (1, -1), ["a", "b"])], [blocks[0]])[0]
+    assert np.array_equal(again, first[0]), "a pass that is over is asked for again"
+    for other in (work(2, (1, -1), ["a", "b"]), work(1, (2, -1), ["a", "b"]), work(1, (1, -1), ["a", "b"], weight=0.4)):
+        with pytest.raises(CaribouError, match="must be asked as before"):
+            worker.answer(0, 9, [other], [blocks[0]])
+
+
+def module_block(index: int, rows: kernels.Rows) -> Any:
+    from caribou.engines.blocks import Block
+
+    return Block(index, 2 * index, (rows,), np.zeros(2, dtype=bool))
+
+
+# -- starting and ending Ray --------------------------------------------------------------------------------------------
+
+
+class NoRay:
+    """A Ray that is not there yet, and does not start."""
+
+    error: BaseException = RunError("no Ray")
+
+    def __init__(self, **seen: Any) -> None:
+        self.seen = seen
+
+    def is_initialized(self) -> bool:
+        return False
+
+    def init(self, **options: Any) -> None:
+        self.seen.update(options)
+        raise self.error
+
+    def shutdown(self) -> None:
+        pass
+
+
+def test_what_ray_writes_lies_in_a_private_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its spilled objects are the graph, and its logs tell their sizes."""
+
+    class Writing(NoRay):
+        def init(self, **options: Any) -> None:
+            own = Path(options["_temp_dir"])
+            own.mkdir(exist_ok=True)
+            own.chmod(0o777)  # as Ray does with the folder that it is given, whoever made it
+            self.seen.update(mode=stat.S_IMODE(own.parent.stat().st_mode), name=own.parent.name)
+            self.seen.update(has_cluster=ray._private.ray_constants.ENABLE_RAY_CLUSTER)
+            super().init(**options)
+
+        def shutdown(self) -> None:
+            self.seen["there"] = Path(self.seen["_temp_dir"]).exists()
+
+    stub = Writing()
+    monkeypatch.setattr(module, "_ray", lambda: stub)
+    with pytest.raises(RunError, match="no Ray"):
+        Workers(1, None, int, "")
+    assert stub.seen["mode"] == 0o700, "nobody else reaches what Ray opens to everybody"
+    assert stub.seen["name"].startswith("caribou-")
+    assert stub.seen["address"] == "local"
+    assert not stub.seen["has_cluster"], "it listens on the loopback address alone"
+    assert stub.seen["there"], "a Ray that has half started ends before its folder is removed"
+    assert not Path(stub.seen["_temp_dir"]).parent.exists()
+    assert ray._private.ray_constants.ENABLE_RAY_CLUSTER, "a cluster that is joined later is reached"
+
+
+LISTENING = """
+import psutil
+from caribou.engines.ray import Workers
+if __name__ == "__main__":
+    workers = Workers(1, None, int, "")
+    me = psutil.Process()
+    for process in [me, *me.children(recursive=True)]:
+        for connection in process.net_connections():
+            if connection.status == psutil.CONN_LISTEN:
+                print(connection.laddr.ip)
+    workers.close()
+"""
+
+
+@pytest.mark.slow
+def test_a_ray_of_this_machine_listens_to_it_alone() -> None:
+    pytest.importorskip("psutil")
+    answer = subprocess.run(
+        [sys.executable, "-c", LISTENING], capture_output=True, text=True, check=True, env=environment()
+    )
+    assert {line.removeprefix("::ffff:") for line in answer.stdout.split()} == {"127.0.0.1"}
+
+
+def test_a_shutdown_that_does_not_end_is_not_waited_for_when_the_process_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Stuck(NoRay):
+        error = KeyboardInterrupt()
+
+        def shutdown(self) -> None:
+            time.sleep(60)
+
+    stub, left = Stuck(), list[object]()
+    monkeypatch.setattr(module, "_ray", lambda: stub)
+    monkeypatch.setattr(module, "patiently", functools.partial(module.patiently, seconds=0.01))
+    monkeypatch.setattr(atexit, "unregister", left.append)
+    with pytest.raises(KeyboardInterrupt):
+        Workers(1, None, int, "")
+    assert left == [stub.shutdown]
+
+
+def test_ray_is_quiet_but_for_warnings_and_errors(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Talking(NoRay):
+        def init(self, **options: Any) -> None:
+            logging.getLogger("ray._private.worker").info("started")
+            tokens = logging.getLogger("ray._private.authentication.authentication_token_setup")
+            tokens.warning("Token authentication is enabled for this Ray cluster.")
+            tokens.warning("Token authentication is disabled for this Ray cluster.")
+            logging.getLogger("ray._private.worker").error("broken")
+            super().init(**options)
+
+    monkeypatch.setattr(module, "_ray", Talking)
+    monkeypatch.setattr(logging.getLogger("ray"), "propagate", True)
+    level = logging.getLogger("ray").level
+    with pytest.raises(RunError, match="no Ray"):
+        Workers(1, None, int, "")
+    told = {record.message for record in caplog.records}
+    assert told == {"Token authentication is disabled for this Ray cluster.", "broken"}
+    assert logging.getLogger("ray").level == level, "the caller's own Ray may talk again"
+
+
+# -- a Ray that loses everything ----------------------------------------------------------------------------------------
+
+
+class Died(Exception):
+    """An actor is gone for good."""
+
+
+class Reference:
+    def __init__(self, value: object) -> None:
+        self.value = value
+
+
+class OneMachine:
+    """As much of Ray as a map needs, on this machine: what is asked is answered, or lost, at once."""
+
+    exceptions = SimpleNamespace(
+        ActorDiedError=Died, ActorUnschedulableError=Died, RayTaskError=type("Task", (Exception,), {}), RayError=Died
+    )
+    put = staticmethod(lambda value: value)
+    kill = staticmethod(lambda actor: None)
+
+    def __init__(self, answers: bool = True) -> None:
+        self.is_there, self.answers, self.loops = True, answers, kernels.name()
+
+    def is_initialized(self) -> bool:
+        return True
+
+    def nodes(self) -> list[dict[str, Any]]:
+        if not self.is_there:
+            raise Died("gone")
+        return [{"Alive": True, "Resources": {"CPU": 1}}]
+
+    def remote(self, **_: object) -> object:
+        ready = SimpleNamespace(remote=lambda: Reference(self.loops))
+        answer = SimpleNamespace(remote=lambda part, *_: Reference(part * part))
+        chosen = SimpleNamespace(remote=lambda: SimpleNamespace(ready=ready, answer=answer))
+        return lambda worker: SimpleNamespace(options=lambda **_: chosen)
+
+    def wait(self, references: list[object], **_: object) -> tuple[list[object], list[object]]:
+        return references[:1], references[1:]
+
+    def get(self, reference: Reference) -> object:
+        if not self.answers and isinstance(reference.value, int):
+            raise Died
+        return reference.value
+
+
+def squares(stub: OneMachine, monkeypatch: pytest.MonkeyPatch) -> dict[int, object]:
+    """A map over seven parts by two workers, each of which is an actor."""
+    monkeypatch.setattr(module, "_ray", lambda: stub)
+    workers = Workers(2, None, lambda index: index, "try again")
+    assert [member.threads for member in workers.members] == [1, 1]
+    taken: dict[int, object] = {}
+    workers.map(range(7), module._Counting(int), lambda part, answer, _: taken.update({part: answer}))
+    workers.close()
+    return taken
+
+
+def test_every_part_is_taken_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert squares(OneMachine(), monkeypatch) == {part: part * part for part in range(7)}
+
+
+def test_workers_that_die_for_good_end_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(RunError, match=f"once in {FAILURES} times, got workers that died each time; try again"):
+        squares(OneMachine(answers=False), monkeypatch)
+
+
+def test_workers_with_other_loops_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    stub = OneMachine()
+    stub.loops = "others"
+    with pytest.raises(CaribouError, match=f"the same loops as the driver, {kernels.name()}, got others"):
+        squares(stub, monkeypatch)
+
+
+def test_a_cluster_that_is_gone_or_does_not_answer_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    stub = OneMachine()
+
+    def nothing(*_: object, **__: object) -> tuple[list[object], list[object]]:
+        time.sleep(0.01)
+        stub.is_there = is_there
+        return [], []
+
+    monkeypatch.setattr(stub, "wait", nothing)
+    monkeypatch.setattr(module, "SILENT", 0.05)
+    is_there = False
+    with pytest.raises(RunError, match=r"cluster is gone.*try again"):
+        squares(stub, monkeypatch)
+    stub.is_there = is_there = True
+    monkeypatch.setattr(module, "IDLE", 0.05)
+    with pytest.raises(RunError, match="workers must answer within 0 s, got no answer; try again"):
+        squares(stub, monkeypatch)

@@ -99,7 +99,7 @@ def test_stored_states_err_by_less_than_their_bound_and_by_more_than_that_of_dou
     files = tables.blocked("a", Layout(NODES, COLUMNS, 11))
     blocks = [files.read(index) for index in range(files.layout.blocks)]
     runner = LocalRunner(files.layout, blocks, files.state("x0").read(0, NODES) if beta else None, block_noise(0))
-    runner.start(files.state("round-0").read(*files.layout.span(block)) for block in range(files.layout.blocks))
+    runner.start(files.state("round-0").shards())
     runner.round(Step(1, 0.5, 0.0, beta, 8, False, True, 0.0), None, lambda *_: None)
     x0 = project_rows(torch.from_numpy(tables.features))
     operator = normalize(cb.Graph.from_edges(tables.features, tables.pairs.T), cb.Bounds(8))

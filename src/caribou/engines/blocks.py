@@ -179,6 +179,11 @@ class StateFile:
                 raise RunError(f"{self.path} is shorter than it was written")
         return rows
 
+    def shards(self) -> Iterator[np.ndarray]:
+        """All rows, one array per block in order."""
+        for block in range(self.layout.blocks):
+            yield self.read(*self.layout.span(block))
+
     def write(self, first: int, rows: np.ndarray) -> None:
         """Store rows from ``first`` on; the file grows as needed."""
         with open(self.path, "r+b" if self.path.exists() else "w+b") as file:

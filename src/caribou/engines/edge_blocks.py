@@ -1,9 +1,8 @@
-"""Edges in blocks for training: in memory on threads, or on disk within a bound of memory. Work runs where a block is."""
+"""Edges in blocks for training: prepared once and stored in files, from which every engine takes them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -15,7 +14,6 @@ from caribou.engines.preparation import Memory, store_edges
 from caribou.engines.sources import EdgeSource
 from caribou.graph.checks import needed_span
 from caribou.graph.fingerprint import ContentDigest
-from caribou.models.threads import one_thread
 
 T = TypeVar("T")
 Work = Callable[[int, np.ndarray, np.ndarray], T]
@@ -91,42 +89,3 @@ class PlacedEdges:
         """As those of the source, which have as many nodes as there are places given."""
         for u, v in self.edges.chunks(size, len(self.place)):
             yield self.place[u], self.place[v]
-
-
-class DiskBlocks:
-    """The engine ``outofcore``: one block is in memory at a time, read anew in every pass.
-
-    Args:
-        stored: the files.
-    """
-
-    def __init__(self, stored: StoredEdges) -> None:
-        self._stored = stored
-        self.entries, self.edges, self.degrees = stored.entries, stored.edges, stored.degrees
-
-    def map(self, work: Work[T], needed: np.ndarray | None) -> Iterator[T]:
-        """Block by block, in the order of rows."""
-        for index in self._stored.needed(needed):
-            yield work(*self._stored.block(index))
-
-
-class MemoryBlocks:
-    """The engine ``local``: all blocks are in memory, and threads share the work. The files are not read again.
-
-    Args:
-        stored: the files.
-        workers: threads.
-    """
-
-    def __init__(self, stored: StoredEdges, workers: int = 1) -> None:
-        self._stored, self._workers = stored, workers
-        self._blocks: Sequence[tuple[int, np.ndarray, np.ndarray]] = [
-            stored.block(index) for index in range(stored.files.layout.blocks)
-        ]
-        self.entries, self.edges, self.degrees = stored.entries, stored.edges, stored.degrees
-
-    def map(self, work: Work[T], needed: np.ndarray | None) -> Iterator[T]:
-        """Blocks in the order of rows, computed by several threads."""
-        blocks = [self._blocks[index] for index in self._stored.needed(needed)]
-        with one_thread(), ThreadPoolExecutor(self._workers) as pool:  # a thread per block is enough
-            yield from pool.map(lambda block: work(*block), blocks)

@@ -1,16 +1,21 @@
-"""The engine in memory: all blocks and two buffers of states, on the threads of one process."""
+"""The engine in memory: all blocks, and for a release two buffers of states, on the threads of one process."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from typing import TypeVar
 
 import numpy as np
 
 from caribou.engines.blocks import Block, Layout
+from caribou.engines.edge_blocks import StoredEdges, Work
 from caribou.engines.kernels import Shards, empty_rows
 from caribou.engines.rounds import Progress, RoundGuard, Step, advance, joined
 from caribou.mechanisms.noise_source import BlockNoise
+from caribou.models.threads import one_thread
+
+T = TypeVar("T")
 
 
 class LocalRunner:
@@ -60,3 +65,25 @@ class LocalRunner:
         part = slice(block.first, block.first + block.count)
         x0 = None if self._x0 is None else self._x0[part]
         return advance(block, Shards([self._y]), self._y[part], x0, step, mean, self._noise, self._next[part])
+
+
+class MemoryBlocks:
+    """Edges for training: all blocks are in memory, and threads share the work. The files are not read again.
+
+    Args:
+        stored: the files.
+        workers: threads.
+    """
+
+    def __init__(self, stored: StoredEdges, workers: int = 1) -> None:
+        self._stored, self._workers = stored, workers
+        self._blocks: Sequence[tuple[int, np.ndarray, np.ndarray]] = [
+            stored.block(index) for index in range(stored.files.layout.blocks)
+        ]
+        self.entries, self.edges, self.degrees = stored.entries, stored.edges, stored.degrees
+
+    def map(self, work: Work[T], needed: np.ndarray | None) -> Iterator[T]:
+        """Blocks in the order of rows, computed by several threads."""
+        blocks = [self._blocks[index] for index in self._stored.needed(needed)]
+        with one_thread(), ThreadPoolExecutor(self._workers) as pool:  # a thread per block is enough
+            yield from pool.map(lambda block: work(*block), blocks)

@@ -379,23 +379,16 @@ def _run(
     runner = runner_of(request, files, noise, memory)
     try:
         layout = files.layout
-        state = files.state(f"round-{done}")
-        runner.start(state.read(*layout.span(block)) for block in range(layout.blocks))
+        runner.start(files.state(f"round-{done}").shards())
         sums = folder.load_sums(done) if done else sums_of_start(files)
         for step in steps_of(calibrated)[done:]:
             sums = runner.round(step, mean_of(sums, layout.nodes, step), progress)
             if request.engine != "local":  # in memory a resumed run begins again, with the same noise
                 _checkpoint(step.number, runner, folder, files, sums)
-        shards = runner.shards() if done < calibrated.hops else _stored(files, calibrated.hops)
+        shards = runner.shards() if done < calibrated.hops else files.state(f"round-{done}").shards()
         write_rows(shards, layout, request.out, _ids(folder))
     finally:
         runner.close()
-
-
-def _stored(files: BlockFiles, number: int) -> Iterator[np.ndarray]:
-    state = files.state(f"round-{number}")
-    for block in range(files.layout.blocks):
-        yield state.read(*files.layout.span(block))
 
 
 def _checkpoint(number: int, runner: Runner, folder: WorkFolder, files: BlockFiles, sums: np.ndarray) -> None:

@@ -274,6 +274,5 @@ def _store_states(features: FeatureTable, files: BlockFiles, degree_floor: int, 
 
 def sums_of_start(files: BlockFiles) -> np.ndarray:
     """The sum of the rows of X^(0), as the one row that `mean_of` takes."""
-    spans = (files.layout.span(block) for block in range(files.layout.blocks))
-    parts = [files.state("x0").read(*span).sum(axis=0, dtype=np.float64) for span in spans]
+    parts = [rows.sum(axis=0, dtype=np.float64) for rows in files.state("x0").shards()]
     return np.sum(parts, axis=0, keepdims=True)

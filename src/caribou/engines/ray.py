@@ -1,167 +1,329 @@
-"""The engine on Ray: workers keep their blocks, states move through the object store, and the driver's folder is the truth.
+"""The engine on Ray: one actor per node holds blocks and states, and Ray brings back what is lost.
 
-The result of (round, block) is a function of the state, the block and the key. So a part that is asked for twice, because a
-worker or a node was lost or slow, gives the same bytes. The driver writes every shard to its private folder as it arrives. What a
-worker lacks is put into the object store again from there, so no run depends on what a lost node held. Workers are sent a key
-that is derived from that of the run, its plan and its graph: they can draw the noise of this run and no other.
+What work gives for a block is a function of the work and of the block, and noise has an address. So a part may be computed
+several times, by anybody, and gives the same bytes. That leaves recovery to Ray: it starts actors again, elsewhere if their node
+is gone, and asks them again. What it cannot know is that a node is slow: a part that is overdue is asked of a second actor, and
+the first answer counts. The driver writes every shard to its private folder as it arrives.
+
+Workers of a release are sent a key that is derived from that of the run, its plan and its graph: they can draw the noise of this
+run and no other. Workers of a training only count and are sent no key. Ray is imported when it is started.
 """
 
 from __future__ import annotations
 
+import atexit
+import itertools
+import logging
 import os
+import pickle
+import shutil
+import tempfile
 import threading
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import Any
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
 from caribou.engines import kernels
-from caribou.engines.blocks import Block, BlockFiles, Layout, StateFile
-from caribou.engines.cluster import Cluster, Crew, Member
-from caribou.engines.kernels import Rows, Shards, empty_rows
+from caribou.engines.blocks import BlockFiles, Layout
+from caribou.engines.edge_blocks import StoredEdges, Work
+from caribou.engines.kernels import Shards, empty_rows
 from caribou.engines.rounds import Progress, RoundGuard, Step, advance, joined
+from caribou.errors import CaribouError, InputError, RunError
 from caribou.mechanisms.noise_source import BlockNoise
 
-FETCH = 20.0
-"""Seconds without any shard arriving after which a worker gives up and says what it lacks."""
+RESUMED = "give the same command again to go on after the last complete round"
+NOT_RESUMED = "training is not resumed: give the command again, and what the ledger has charged stays charged"
+FAILURES = 8
+"""How often an actor is started again, and how many answers in a row may fail, before a run is given up."""
+AHEAD = 1
+"""Parts that wait at an actor beside those that it computes, so that it need not wait for the next."""
+SLOW = 2.0
+"""A part that takes this many times as long as the slowest answer of a pass so far gets a second copy, ..."""
+HASTE = 3.0
+"""... but none before these seconds."""
+TICK = 1.0
+"""Seconds without an answer after which the driver looks whether the cluster is there, and what is overdue."""
+SILENT = 30.0
+"""Seconds without an answer of the cluster itself after which it is gone. Ray ends the whole process after 60."""
+IDLE = 300.0
+"""Seconds without any answer of a worker after which a run is given up. A cluster that grows on demand needs minutes."""
 
-Key = tuple[int, int]
-"""A state, by how it came about: the number of the start, and of the round that made it (-1: none)."""
+T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class Lacking:
-    """What a worker could not get: shards of the state by number, and whether its block."""
+class Shared(Protocol):
+    """The work of one pass, as every actor gets it."""
 
-    shards: tuple[int, ...] = ()
-    block: bool = False
+    def opened(self, before: Any) -> Shared:
+        """Fetch what all blocks need, once per actor. ``before``: what this actor has opened last, or None."""
+        ...
 
-
-class State:
-    """One state in a worker, shard by shard. A shard that is there is complete and never changes."""
-
-    def __init__(self, layout: Layout) -> None:
-        self._layout, self._rooms = layout, set(range(layout.blocks))
-        self._rows = empty_rows(layout.nodes, layout.columns)
-        self._lock = threading.Lock()
-        self.fetching = threading.Lock()
-        self.shards: dict[int, np.ndarray] = {}
-
-    def room(self, shard: int) -> np.ndarray:
-        """Where to write a shard: its place, or, for whoever comes second, memory of its own."""
-        first, last = self._layout.span(shard)
-        with self._lock:
-            if shard in self._rooms:
-                self._rooms.remove(shard)
-                return self._rows[first:last]
-        return empty_rows(last - first, self._layout.columns)
-
-    @property
-    def lacking(self) -> list[int]:
-        """Shards that are not there yet."""
-        return [shard for shard in range(self._layout.blocks) if shard not in self.shards]
-
-    def whole(self) -> Shards:
-        """All rows."""
-        return Shards([self.shards[shard] for shard in range(self._layout.blocks)], self._layout.shift)
+    def __call__(self, index: int, block: Any) -> Any:
+        """The answer for a block, in a thread of an actor. It is never None."""
+        ...
 
 
 class Worker:
-    """Holds blocks and the states of two rounds, and advances blocks on several threads. Lives in an actor."""
+    """Holds blocks, and works on several of them at a time in its threads. Lives in an actor."""
 
-    def __init__(self, layout: Layout, secret: bytes) -> None:
-        self._layout, self._noise, self._guard = layout, BlockNoise.from_worker(secret), RoundGuard()
-        self._blocks: dict[int, tuple[Block, np.ndarray | None]] = {}
-        self._states: dict[Key, State] = {}
-        self._lock = threading.Lock()
-        self._early = ThreadPoolExecutor(1)
+    def __init__(self) -> None:
+        os.environ["OMP_NUM_THREADS"] = "1"  # a thread per block is enough; read when torch is loaded, if it is
+        self._blocks: dict[int, Any] = {}
+        self._newest: tuple[int, Any] = (0, None)
+        self._opening = threading.Lock()
 
-    def ready(self) -> tuple[int, str]:
-        """The process that runs this worker, and its loops."""
-        return os.getpid(), kernels.name()
+    def ready(self) -> str:
+        """Which loops this worker runs."""
+        return kernels.name()
 
-    def advance(
-        self,
-        index: int,
-        step: Step,
-        mean: np.ndarray | None,
-        key: Key,
-        state: dict[int, Any],
-        early: dict[int, Any],
-        held: list[Any],
-    ) -> tuple[np.ndarray, np.ndarray, int] | Lacking:
-        """One block of one round: new rows, their sums, and how many entries were read; or what is lacking.
-
-        ``state`` and ``held`` are references of what this process may not have of the state and of its block. ``early``: shards
-        of the next state that others have made, fetched while this one computes.
-        """
-        with self._lock:
-            self._guard.require(step, mean, key)
-            before, after = self._state(key), self._state((key[0], step.number))
-        if early:
-            self._early.submit(_fetch, after, early)
-        with before.fetching:
-            lacking = _fetch(before, state)
-        block, x0 = self._block(index, held)
-        if lacking or block is None:
-            return Lacking(tuple(lacking), block is None)
-        out = after.room(index)
-        sums = advance(block, before.whole(), before.shards[index], x0, step, mean, self._noise, out)
-        after.shards.setdefault(index, out)
-        return out, sums, block.entries
-
-    def _state(self, key: Key) -> State:
-        """The state of a key. Two are kept, the newest; whoever computes from an older one keeps it as long as that takes."""
-        if key not in self._states:
-            self._states[key] = State(self._layout)
-        found = self._states[key]
-        for old in sorted(self._states)[:-2]:
-            del self._states[old]
-        return found
-
-    def _block(self, index: int, held: list[Any]) -> tuple[Block | None, np.ndarray | None]:
+    def answer(self, index: int, number: int, work: list[Any], block: list[Any]) -> Any:
+        """What the work of pass ``number`` gives for a block; both come as references, and are fetched if they are not here."""
         import ray
 
+        with self._opening:
+            newest, asked = self._newest
+            if number != newest:
+                asked = ray.get(work[0]).opened(asked)
+            if number > newest:
+                self._newest = number, asked
         if index not in self._blocks:
-            if not held or not ray.wait(held, timeout=FETCH)[0]:
-                return None, None
-            try:
-                starts, columns, ownless, x0 = ray.get(held[0], timeout=FETCH)
-            except ray.exceptions.RayError:
-                return None, None
-            # copied: what is only mapped would stay in the object store
-            rows = Rows(np.array(starts), np.array(columns))
-            block = Block(index, self._layout.span(index)[0], (rows,), np.array(ownless))
-            self._blocks[index] = (block, None if x0 is None else np.array(x0))
-        return self._blocks[index]
+            self._blocks[index] = _owned(ray.get(block[0]))
+        return asked(index, self._blocks[index])
 
 
-def _fetch(state: State, references: dict[int, Any]) -> list[int]:
-    """Fetch shards that are not there, as they come. Returns what is lacking then."""
-    import ray
+@dataclass(eq=False)
+class Member:
+    """One actor: all workers on one node are its threads, so that they share what it holds.
 
-    waiting = {references[shard]: shard for shard in state.lacking if shard in references}
-    while waiting:
-        ready, _ = ray.wait(list(waiting), num_returns=1, timeout=FETCH)
+    ``owed``: by reference, the pass and the part of answers that are still to come, and since when.
+    """
+
+    actor: Any
+    threads: int
+    greeting: Any
+    is_ready: bool = False
+    owed: dict[Any, tuple[int, int, float]] = field(default_factory=dict)
+
+    def is_late(self, limit: float) -> bool:
+        """It has not started, or owes an answer for more than ``limit`` seconds."""
+        now = time.monotonic()
+        return not self.is_ready or any(now - since > limit for _, _, since in self.owed.values())
+
+
+class Workers:
+    """As many threads as ``workers`` on the nodes of a Ray, one actor per node.
+
+    Args:
+        workers: how many. Actors that find no processor wait for one, which makes a cluster grow.
+        address: None for a Ray of this machine, which is started here; ``auto`` or ``ray://...`` for one that is joined.
+        block: what an actor is to hold of a block, by its number.
+        advice: what errors tell to do if all is lost.
+    """
+
+    def __init__(self, workers: int, address: str | None, block: Callable[[int], Any], advice: str) -> None:
+        self.ray, self.advice = _ray(), advice
+        self._end = _started(self.ray, workers, address)
+        self._block, self._blocks, self._passes = block, dict[int, Any](), 0
+        self.members: list[Member] = []
+        self.homes: dict[int, Member] = {}
+        actor = self.ray.remote(max_restarts=FAILURES, max_task_retries=-1)(Worker)
+        for threads in _shares(workers, self.ray.nodes()):
+            options = {"num_cpus": threads, "max_concurrency": threads, "scheduling_strategy": "SPREAD"}
+            made = actor.options(**options).remote()
+            self.members.append(Member(made, threads, made.ready.remote()))
+
+    def map(self, parts: Sequence[int], work: Shared, take: Callable[[int, Any, Any], None]) -> None:
+        """Have every part answered, and taken once with its reference, in any order; raises `RunError` if nobody is left."""
+        self._passes += 1
+        _Pass(self, self._passes, self.ray.put(work), take).run(parts)
+
+    def ask(self, member: Member, number: int, part: int, work: Any) -> None:
+        """Ask an actor for a part of a pass."""
+        if part not in self._blocks:
+            self._blocks[part] = self.ray.put(self._block(part))
+        reference = member.actor.answer.remote(part, number, [work], [self._blocks[part]])
+        member.owed[reference] = number, part, time.monotonic()
+
+    def close(self) -> None:
+        """End all actors; a Ray that was started here is shut down. It waits for no answer of a cluster that is gone."""
+        members, self.members, self.homes, self._blocks = self.members, [], {}, {}
+        patiently(lambda: [self.ray.kill(member.actor) for member in members])
+        self._end()
+
+
+class _Pass:
+    """One work over some parts."""
+
+    def __init__(self, workers: Workers, number: int, work: Any, take: Callable[[int, Any, Any], None]) -> None:
+        self._workers, self._number, self._work, self._take = workers, number, work, take
+        self._open: set[int] = set()
+        self._queues: dict[Member | None, deque[int]] = {None: deque()} | {m: deque() for m in workers.members}
+        self._slowest, self._failures = 0.0, 0
+        self._answered = self._seen = time.monotonic()
+
+    def run(self, parts: Sequence[int]) -> None:
+        self._open.update(parts)
+        for part in parts:
+            self._enqueue(part)
+        while self._open:
+            for member in self._workers.members:
+                self._hand_out(member)
+            self._listen()
+
+    def _hand_out(self, member: Member) -> None:
+        while member.is_ready and (part := self._next(member)) is not None:
+            self._workers.ask(member, self._number, part, self._work)
+
+    def _enqueue(self, part: int) -> None:
+        home = self._workers.homes.get(part)
+        self._queues[home if home in self._workers.members else None].append(part)
+
+    def _listen(self) -> None:
+        """Use the next answer or greeting."""
+        waiting = {member.greeting: member for member in self._workers.members if not member.is_ready}
+        waiting |= {reference: member for member in self._workers.members for reference in member.owed}
+        ready, _ = self._workers.ray.wait(list(waiting), num_returns=1, timeout=TICK)
         if not ready:
-            break
-        for reference in ready:
-            shard = waiting.pop(reference)
-            try:
-                rows = ray.get(reference, timeout=FETCH)[0]
-            except ray.exceptions.RayError:
-                continue
-            # copied: rows are read in random order, and the pages of the object store are small
-            room = state.room(shard)
-            room[:] = rows
-            state.shards.setdefault(shard, room)
-    return state.lacking
+            self._require_life()
+            return
+        self._seen = time.monotonic()
+        reference, member = ready[0], waiting[ready[0]]
+        if reference not in member.owed:
+            self._greet(member)
+            return
+        number, part, since = member.owed.pop(reference)
+        if number == self._number and part in self._open:  # else another one was faster
+            self._receive(member, part, reference, since)
+
+    def _receive(self, member: Member, part: int, reference: Any, since: float) -> None:
+        answer = self._got(member, reference)
+        if answer is None:
+            self._enqueue(part)
+            return
+        self._answered = time.monotonic()
+        self._slowest, self._failures = max(self._slowest, self._answered - since), 0
+        self._workers.homes[part] = member  # it holds what the part needs
+        self._open.remove(part)
+        self._take(part, answer, reference)
+
+    def _greet(self, member: Member) -> None:
+        loops = self._got(member, member.greeting)
+        if loops is None:
+            member.greeting = member.actor.ready.remote()
+            return
+        if loops != kernels.name():
+            raise CaribouError(f"workers must run the same loops as the driver, {kernels.name()}, got {loops}")
+        member.is_ready, self._answered = True, time.monotonic()
+
+    def _got(self, member: Member, reference: Any) -> Any:
+        """What a reference stands for. A mistake of the work is raised; None: the answer failed, or its actor is gone."""
+        errors = self._workers.ray.exceptions
+        try:
+            return self._workers.ray.get(reference)
+        except errors.RayTaskError as error:
+            if isinstance(error.cause, CaribouError):
+                raise error.cause from None
+            why = type(error.cause).__name__
+        except (errors.ActorDiedError, errors.ActorUnschedulableError):
+            why = "workers that died"
+            self._lose(member)
+        except errors.RayError as error:
+            why = type(error).__name__
+        self._failures += 1
+        if self._failures > FAILURES or not self._workers.members:
+            raise RunError(
+                f"workers must answer at least once in {FAILURES} times, got {why} each time; {self._workers.advice}"
+            )
+        return None
+
+    def _lose(self, member: Member) -> None:
+        """Ray has started it again as often as it may: what it was to do is anybody's."""
+        if member in self._workers.members:
+            self._workers.members.remove(member)
+            owed = [part for number, part, _ in member.owed.values() if number == self._number]
+            self._queues[None].extend(part for part in owed if part in self._open)
+            self._queues[None].extend(self._queues.pop(member))
+
+    def _next(self, member: Member) -> int | None:
+        """A part for a member: its own or one of nobody, and if a thread is free, anybody's, or a copy of one that is overdue."""
+        busy = len(member.owed) - member.threads
+        if busy >= AHEAD:
+            return None
+        limit = max(HASTE, SLOW * self._slowest)
+        for queue in (self._queues[member], self._queues[None]):
+            if queue:
+                return queue.popleft()
+        if busy >= 0:
+            return None
+        longest = max(self._workers.members, key=lambda other: len(self._queues[other]) / other.threads)
+        queue = self._queues[longest]
+        if len(queue) >= 2 * longest.threads or (queue and longest.is_late(limit)):
+            return queue.pop()
+        return self._overdue(limit)
+
+    def _overdue(self, limit: float) -> int | None:
+        """A part that is owed by late members alone."""
+        late: set[int] = set()
+        on_time: set[int] = set()
+        for member in self._workers.members:
+            parts = {part for number, part, _ in member.owed.values() if number == self._number}
+            (late if member.is_late(limit) else on_time).update(parts)
+        return min((late - on_time) & self._open, default=None)
+
+    def _require_life(self) -> None:
+        """Nothing came for a while: give up if the cluster, or all workers, are gone."""
+        now, advice = time.monotonic(), self._workers.advice
+        if _answers(self._workers.ray):
+            self._seen = now
+        elif time.monotonic() - self._seen > SILENT:
+            raise RunError(f"the Ray cluster is gone: it has not answered for {SILENT:.0f} s; {advice}")
+        if now - self._answered > IDLE:
+            raise RunError(f"workers must answer within {IDLE:.0f} s, got no answer; {advice}")
+
+
+@dataclass
+class _Round:
+    """One round of message passing. ``key``: of the state that it starts from, whose shards are ``state``."""
+
+    layout: Layout
+    secret: bytes
+    step: Step
+    mean: np.ndarray | None
+    key: tuple[int, int]
+    state: list[Any]
+
+    def opened(self, before: _Round | None) -> _Round:
+        """With the whole state in this process; what it has made itself is there already."""
+        import ray
+
+        self._noise, self._made = BlockNoise.from_worker(self.secret), dict[int, np.ndarray]()
+        self._guard: RoundGuard = RoundGuard() if before is None else before._guard
+        self._guard.require(self.step, self.mean, self.key)
+        mine = before._made if before is not None and self.key == (before.key[0], before.step.number) else {}
+        others = [shard for index, shard in enumerate(self.state) if index not in mine]
+        if others:
+            ray.wait(others, num_returns=len(others), timeout=0)  # all of them begin to move
+        # copied: rows are read in random order, and the pages of the object store are small
+        shards = [mine[i] if i in mine else _copied(ray.get(shard)[0]) for i, shard in enumerate(self.state)]
+        self._y = Shards(shards, self.layout.shift)
+        return self
+
+    def __call__(self, index: int, block: Any) -> tuple[np.ndarray, np.ndarray, int]:
+        """New rows, their sums, and how many entries were read."""
+        rows, x0 = block
+        out = empty_rows(rows.count, self.layout.columns)
+        sums = advance(rows, self._y, self._y.arrays[index], x0, self.step, self.mean, self._noise, out)
+        self._made[index] = out
+        return out, sums, rows.entries
 
 
 class RayRunner:
-    """Rounds on the workers of a Ray cluster. ``address``: None for a cluster of this machine alone, ``auto``, or ``ray://...``."""
+    """Rounds on the workers of a Ray cluster. ``address``: None for a Ray of this machine alone, ``auto``, or ``ray://...``."""
 
     durable = True
 
@@ -169,144 +331,216 @@ class RayRunner:
         self, files: BlockFiles, noise: BlockNoise, *, residual: bool, workers: int, address: str | None = None
     ) -> None:
         self._files, self._x0 = files, files.state("x0") if residual else None
-        self._cluster = Cluster(workers, address)
-        secret, workers = noise.for_worker(), min(workers, files.layout.blocks)
-        self.crew = Crew(self._cluster, Worker, (files.layout, secret), workers=workers, expected=kernels.name())
-        self._guard, self._starts = RoundGuard(), 0
-        self._state: _Sent | None = None
-        self._holders: dict[int, set[Member]] = {}
+        self._secret, self._guard, self._starts = noise.for_worker(), RoundGuard(), 0
+        self._key, self._state = (0, 0), list[tuple[np.ndarray, Any]]()
+        self.workers = Workers(min(workers, files.layout.blocks), address, self._block, RESUMED)
 
     def start(self, shards: Iterator[np.ndarray]) -> None:
-        """Rounds read the state file of the round before; nothing is taken over."""
+        """Take over a state."""
         self._starts += 1
-        self._state = None
+        self._key = self._starts, -1
+        self._state = [(rows, self.workers.ray.put((rows,))) for rows in shards]
 
     def round(self, step: Step, mean: np.ndarray | None, progress: Progress) -> np.ndarray:
-        """Run one round, from the state of round number - 1 to that of this one."""
-        before = self._state or _Sent(
-            self._cluster.ray, self._files.state(f"round-{step.number - 1}"), (self._starts, -1)
-        )
-        self._guard.require(step, mean, before.key)
-        after = _Sent(self._cluster.ray, self._files.state(f"round-{step.number}"), (self._starts, step.number))
-        after.file.begin()
-        work = _Round(self, step, mean, before, after, progress)
-        self.crew.map(range(self._files.layout.blocks), work)
-        after.file.sync()
-        self._state = after
-        return joined([work.sums[index] for index in range(self._files.layout.blocks)])
+        """Run one round, and write the new state to its file."""
+        self._guard.require(step, mean, self._key)
+        layout, after = self._files.layout, self._files.state(f"round-{step.number}")
+        after.begin()
+        found: dict[int, tuple[np.ndarray, np.ndarray, Any]] = {}
+        entries = 0
+
+        def take(index: int, answer: tuple[np.ndarray, np.ndarray, int], reference: Any) -> None:
+            nonlocal entries
+            rows, sums, count = answer
+            after.write(layout.span(index)[0], rows)
+            found[index] = rows, np.array(sums), reference
+            entries += count
+            progress(step.number, len(found), entries)
+
+        work = _Round(layout, self._secret, step, mean, self._key, [reference for _, reference in self._state])
+        self.workers.map(range(layout.blocks), work, take)
+        after.sync()
+        # the rows are kept, too: what is mapped here is not lost with the node that made it
+        self._state = [(found[index][0], found[index][2]) for index in range(layout.blocks)]
+        self._key = self._starts, step.number
+        return joined([found[index][1] for index in range(layout.blocks)])
 
     def shards(self) -> Iterator[np.ndarray]:
-        """The present state, read block by block."""
-        if self._state is not None:
-            for block in range(self._files.layout.blocks):
-                yield self._state.file.read(*self._files.layout.span(block))
+        """The present state."""
+        yield from (rows for rows, _ in self._state)
 
     def close(self) -> None:
         """End the workers and free their shards; a Ray that was started here is shut down."""
-        self._state, self._holders = None, {}
-        self.crew.close()
-        self._cluster.close()
+        self._state = []
+        self.workers.close()
 
-    def block(self, index: int) -> Any:
-        """The reference of a block, put into the object store."""
-        block = self._files.read(index)
-        rows = block.tiles[0]
+    def _block(self, index: int) -> Any:
         x0 = None if self._x0 is None else self._x0.read(*self._files.layout.span(index))
-        return self._cluster.ray.put((rows.starts, rows.columns, block.ownless, x0))
-
-    def holders(self, index: int) -> set[Member]:
-        """Who holds a block."""
-        return self._holders.setdefault(index, set())
+        return self._files.read(index), x0
 
 
-class _Sent:
-    """A state as the driver knows it: its file, who made which shard, and references to those that are in the object store."""
+@dataclass(frozen=True)
+class _Counting:
+    """Work of a training, which needs nothing but its block."""
 
-    def __init__(self, ray: Any, file: StateFile, key: Key) -> None:
-        self._ray, self.file, self.key = ray, file, key
-        self.makers: dict[int, Member] = {}
-        self.whole_at: set[Member] = set()
-        self._references: dict[int, Any] = {}
+    work: Work[Any]
 
-    def made(self, shard: int, member: Member, reference: Any) -> None:
-        self.makers[shard], self._references[shard] = member, reference
+    def opened(self, before: Any) -> _Counting:
+        """It is complete."""
+        return self
 
-    def reference(self, shard: int) -> Any:
-        """One that can be relied on: put from the file if no answer of a living worker holds it."""
-        if shard not in self._references:
-            self._references[shard] = self._ray.put((self.file.read(*self.file.layout.span(shard)),))
-        return self._references[shard]
-
-    def forget(self, shard: int) -> None:
-        """Do not rely on what is in the object store."""
-        self._references.pop(shard, None)
-
-    def doubt(self, member: Member) -> None:
-        for shard, maker in list(self.makers.items()):
-            if maker is member:
-                self.forget(shard)
-                del self.makers[shard]
+    def __call__(self, index: int, block: Any) -> tuple[Any]:
+        """The answer alone."""
+        return (self.work(*block),)
 
 
-@dataclass
-class _Round:
-    """One round over all blocks, as work for a crew."""
+class RayBlocks:
+    """Blocks on the nodes of a Ray cluster: an `EdgeStore` whose work runs there. Private.
 
-    runner: RayRunner
-    step: Step
-    mean: np.ndarray | None
-    before: _Sent
-    after: _Sent
-    progress: Progress
+    Args:
+        stored: the files, from which workers get their blocks.
+        workers: blocks that are worked on at a time.
+        address: None for a Ray of this machine alone, ``auto``, or ``ray://...``.
+    """
 
-    def __post_init__(self) -> None:
-        self.sums: dict[int, np.ndarray] = {}
-        self._entries = 0
-        self._early: dict[Member, set[int]] = {}
-        self._blocks: dict[int, Any] = {}
-        self._asked: dict[tuple[Member, int], Any] = {}
+    def __init__(self, stored: StoredEdges, workers: int = 1, address: str | None = None) -> None:
+        self._stored = stored
+        self.entries, self.edges, self.degrees = stored.entries, stored.edges, stored.degrees
+        self.workers = Workers(min(workers, stored.files.layout.blocks), address, stored.block, NOT_RESUMED)
 
-    def ask(self, member: Member, part: int) -> Any:
-        state: dict[int, Any] = {}
-        if member not in self.before.whole_at:
-            shards = range(self.before.file.layout.blocks)
-            state = {i: self.before.reference(i) for i in shards if self.before.makers.get(i) is not member}
-        sent = self._early.setdefault(member, set())
-        early = {
-            i: self.after.reference(i) for i in self.sums if i not in sent and self.after.makers.get(i) is not member
-        }
-        sent |= set(early)
-        held = []
-        if member not in self.runner.holders(part):
-            if part not in self._blocks:
-                self._blocks[part] = self.runner.block(part)
-            held = [self._blocks[part]]
-        reference = member.actor.advance.remote(part, self.step, self.mean, self.before.key, state, early, held)
-        self._asked[member, part] = reference
-        return reference
+    def map(self, work: Work[T], needed: np.ndarray | None) -> Iterator[T]:
+        """Blocks in the order of rows, once all of them have been answered."""
+        parts = self._stored.needed(needed)
+        answers: dict[int, Any] = {}
 
-    def take(self, member: Member, part: int, answer: Any) -> bool:
-        reference = self._asked.pop((member, part))
-        if isinstance(answer, Lacking):
-            self.before.whole_at.discard(member)
-            for shard in answer.shards:
-                self.before.forget(shard)
-                self.before.makers.pop(shard, None)
-            if answer.block:
-                self.runner.holders(part).discard(member)
-                self._blocks.pop(part, None)
-            return False
-        rows, sums, entries = answer
-        self.sums[part] = np.array(sums)  # copied: what is only mapped would stay in the object store
-        self.after.file.write(self.after.file.layout.span(part)[0], rows)
-        self.after.made(part, member, reference)
-        self.before.whole_at.add(member)
-        self.runner.holders(part).add(member)
-        self._blocks.pop(part, None)
-        self._entries += entries
-        self.progress(self.step.number, len(self.sums), self._entries)
-        return True
+        def take(index: int, answer: tuple[Any], _: Any) -> None:
+            answers[index] = _owned(answer[0])
 
-    def doubt(self, member: Member) -> None:
-        self.before.doubt(member)
-        self.after.doubt(member)
+        self.workers.map(parts, _Counting(work), take)
+        for index in parts:
+            yield answers.pop(index)
+
+    def close(self) -> None:
+        """End the workers; a Ray that was started here is shut down."""
+        self.workers.close()
+
+
+def _owned(value: Any) -> Any:
+    """The value with arrays of its own: what is only mapped would stay in the object store."""
+    return pickle.loads(pickle.dumps(value, protocol=5))
+
+
+def _copied(rows: np.ndarray) -> np.ndarray:
+    room = empty_rows(*rows.shape)
+    room[:] = rows
+    return room
+
+
+def _shares(workers: int, nodes: list[dict[str, Any]]) -> Iterator[int]:
+    """How many threads each actor has: one actor per node that there is, and as large ones for nodes that may come."""
+    there = sorted((int(node["Resources"].get("CPU", 0)) for node in nodes if node["Alive"]), reverse=True)
+    largest = max([1, *there])
+    for processors in itertools.chain((count for count in there if count), itertools.repeat(largest)):
+        if workers <= 0:
+            return
+        yield min(workers, processors)
+        workers -= processors
+
+
+# -- starting and ending Ray --------------------------------------------------------------------------------------------
+
+
+def _started(ray: Any, workers: int, address: str | None) -> Callable[[], None]:
+    """Start a Ray of this machine (``address`` None) or join one, unless the caller has; returns what ends it again."""
+    if ray.is_initialized():
+        return lambda: None
+    ended = ExitStack()
+    ended.enter_context(_quiet())
+    own: dict[str, Any] = {"address": address}
+    if address is None:
+        # Ray spills objects (the graph, hidden states) and logs their sizes to its folder, which it opens to everybody (mode
+        # 0777), as all that it makes in there. So that folder lies in a private one, of mode 0700, which is removed at the end.
+        # Its name is short: the names of sockets are bounded.
+        folder = tempfile.mkdtemp(prefix="caribou-")
+        ended.callback(shutil.rmtree, folder, ignore_errors=True)
+        # "local": without it Ray would join whatever cluster it finds on this machine, and that would be sent the key
+        own = {"address": "local", "num_cpus": workers, "include_dashboard": False}
+        own["_temp_dir"] = os.path.join(folder, "r")
+    ended.callback(_end_ray, ray)  # also half started: what runs on would write its folder again
+    try:
+        with _on_loopback() if address is None else nullcontext():
+            ray.init(**own, log_to_driver=False, logging_level="error", configure_logging=False)
+    except BaseException:
+        ended.close()
+        raise
+    return ended.close
+
+
+@contextmanager
+def _on_loopback() -> Iterator[None]:
+    """Ray listens on every address of a machine, unless it takes it for one that has no cluster; it has no option for that."""
+    from ray._private import ray_constants
+
+    before = ray_constants.ENABLE_RAY_CLUSTER
+    ray_constants.ENABLE_RAY_CLUSTER = False
+    try:
+        yield
+    finally:
+        ray_constants.ENABLE_RAY_CLUSTER = before
+
+
+def _end_ray(ray: Any) -> None:
+    if not patiently(ray.shutdown):
+        # Ray does the same once more when the process ends, and would wait for this one for ever
+        atexit.unregister(ray.shutdown)
+
+
+def _answers(ray: Any) -> bool:
+    """Whether the cluster answers at all; a call to one that is gone may hang, or raise errors of many kinds."""
+    answered = threading.Event()
+
+    def ask() -> None:
+        with suppress(Exception):
+            ray.nodes()
+            answered.set()
+
+    patiently(ask, SILENT)
+    return answered.is_set()
+
+
+def patiently(work: Callable[[], object], seconds: float = 10.0) -> bool:
+    """Wait for something that a cluster that is gone would never finish, but not for ever. Whether it was finished."""
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    return not thread.is_alive()
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep what Ray tells of its start off the screen, warnings and errors excepted.
+
+    One of its warnings is no bad news, that a cluster asks for a token, and comes with every start: it is kept off as well.
+    """
+    everything = logging.getLogger("ray")
+    tokens = logging.getLogger("ray._private.authentication.authentication_token_setup")
+    level = everything.level
+    everything.setLevel(max(level, logging.WARNING))
+    tokens.addFilter(_is_news)
+    try:
+        yield
+    finally:
+        everything.setLevel(level)
+        tokens.removeFilter(_is_news)
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    return not record.getMessage().startswith("Token authentication is enabled")
+
+
+def _ray() -> Any:
+    try:
+        import ray
+    except ImportError:
+        raise InputError("engine ray needs the package ray: pip install 'caribou-gnn[ray]'") from None
+    return ray

@@ -12,12 +12,14 @@ from pathlib import Path
 import numpy as np
 
 from caribou.datasets.arrays import FEATURES, read_node_arrays
-from caribou.engines.edge_blocks import DiskBlocks, MemoryBlocks, PlacedEdges, StoredEdges
+from caribou.engines.edge_blocks import PlacedEdges, StoredEdges
 from caribou.engines.ids import with_row_numbers
+from caribou.engines.local import MemoryBlocks
 from caribou.engines.node_tables import NodeTable
+from caribou.engines.out_of_core import DiskBlocks
 from caribou.engines.pipeline import check_engine
 from caribou.engines.preparation import Memory
-from caribou.engines.ray_blocks import RayBlocks
+from caribou.engines.ray import RayBlocks
 from caribou.engines.sources import EdgeSource, EdgeTable, SourceRules
 from caribou.errors import InputError, RunError
 from caribou.graph import Graph
