@@ -1,4 +1,4 @@
-"""Write what pages say about records: tables of six pages in docs/ and of reproduction/README.md.
+"""Write what pages say about records: tables of pages in docs/ and beside this file.
 
 ``make result-pages`` runs it (``python -m reproduction.pages``); tests/reproduction/test_pages.py compares.
 """
@@ -26,10 +26,10 @@ from reproduction.rows import AUTHORS, DAGGER, DAGGER_NOTE, VALIDATED, dataset_t
 from reproduction.story import FEATURES, OURS, PAPERS, RUN_HERE, real_panels
 
 ROOT = Path(__file__).parents[1]
-AUDIT_PAGE, README = ROOT / "docs" / "audit-results.md", ROOT / "reproduction" / "README.md"
+AUDIT_PAGE, README = ROOT / "reproduction" / "attacks.md", ROOT / "reproduction" / "README.md"
 CLAIMS_PAGE = ROOT / "docs" / "reproduction.md"
 METHOD_PAGE = ROOT / "docs" / "methods" / "caribou.md"
-DOWNSTREAM_PAGE = ROOT / "docs" / "downstream.md"
+DOWNSTREAM_PAGE = ROOT / "reproduction" / "downstream.md"
 HOME_PAGE = ROOT / "docs" / "index.md"
 CORES = 2
 NOT_MEASURED = "n.m."
@@ -43,7 +43,7 @@ def audit_page(text: str, records: Sequence[Record]) -> str:
 
 
 def downstream_page(text: str, records: Sequence[Record]) -> str:
-    """docs/downstream.md with its tables as the records have them."""
+    """reproduction/downstream.md with its tables as the records have them."""
     return with_tables(text, downstream_blocks(records))
 
 
