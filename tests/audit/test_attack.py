@@ -50,27 +50,20 @@ def make(name: str, method: Method, unit: str, monkeypatch: pytest.MonkeyPatch) 
 METHODS: list[tuple[Method, str]] = [(Sound(), "edge"), (CleanFit(), "edge"), (MlpDp(), "node")]
 
 
-@pytest.mark.parametrize(
-    ("name", "method", "unit"),
-    [
-        pytest.param(name, method, unit, id=f"{name}-{type(method).__name__}")
-        for name, attack in ATTACKS.items()
-        for method, unit in METHODS
-        if PrivacyUnit(unit) in attack.facts.units
-    ],
-)
-def test_an_attack_fits_as_often_as_it_says(
-    name: str, method: Method, unit: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("name", ATTACKS)
+def test_an_attack_fits_as_often_as_it_says(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     attack = ATTACKS[name]
-    made = make(name, method, unit, monkeypatch)
-    assert 0 < made.counted <= made.said
-    if attack.facts.promise is not Promise.CLAIM:
-        assert made.counted == made.said, "only a game may stop early"
-    assert bool(made.found.proofs) == (attack.facts.promise is Promise.CLAIM)
-    if attack.facts.promise in (Promise.RATES, Promise.NONE):
-        assert list(made.found.measured) == [name]
-        assert made.found.measured[name].bounded == (attack.facts.promise is Promise.RATES)
+    for method, unit in METHODS:
+        if PrivacyUnit(unit) not in attack.facts.units:
+            continue
+        made = make(name, method, unit, monkeypatch)
+        assert 0 < made.counted <= made.said, method
+        if attack.facts.promise is not Promise.CLAIM:
+            assert made.counted == made.said, "only a game may stop early"
+        assert bool(made.found.proofs) == (attack.facts.promise is Promise.CLAIM)
+        if attack.facts.promise in (Promise.RATES, Promise.NONE):
+            assert list(made.found.measured) == [name]
+            assert made.found.measured[name].bounded == (attack.facts.promise is Promise.RATES)
 
 
 def test_names_are_those_of_the_attacks_and_every_promise_is_tested() -> None:

@@ -9,15 +9,9 @@ import sys
 from caribou.audit.attack import Terms
 from caribou.audit.audited_method import AuditedMethod
 from caribou.audit.auditor import ATTACKS
-from caribou.audit.catalogue import CATALOGUE, COLUMNS, TESTED, Promise
+from caribou.audit.catalogue import CATALOGUE, COLUMNS
 from caribou.methods.node.mlp import MlpDp
 from caribou.privacy.budget import Budget
-
-
-def test_promises_are_told_apart_by_their_words() -> None:
-    assert [promise.value for promise in Promise] == ["claim", "post-processing", "rates", "none"]
-    assert Promise("rates") is Promise.RATES
-    assert set(TESTED) == set(Promise)
 
 
 def test_it_says_what_the_attacks_do() -> None:

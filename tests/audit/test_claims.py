@@ -17,7 +17,7 @@ from caribou.methods.node.gap import GapNdp
 from caribou.methods.node.mlp import MlpDp
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.certificate import Certificate
-from caribou.privacy.events import EpsilonDelta, Event, Gaussian, Laplace, NonPrivate, Parallel
+from caribou.privacy.events import EpsilonDelta, Gaussian, Laplace, NonPrivate, Parallel
 from caribou.privacy.mechanism_records import PARTS, Group, own_record
 from caribou.privacy.sizes import Sizes
 from caribou.randomness import Streams
@@ -49,14 +49,14 @@ def test_events_that_cost_more_than_the_stated_epsilon_do_not_widen_a_claim() ->
     assert wide.proven(300, 700, 1000, 0.975) > wide.size, "the stated epsilon is held against it"
 
 
-@pytest.mark.parametrize("cheap", [Gaussian(9.0), EpsilonDelta(0.5)])
-def test_a_group_that_spends_more_than_was_asked_for_breaks_the_promise(cheap: Event) -> None:
-    budget = Budget(1.0, 1e-5, "node")
-    fit = methods.fit(MlpDp(), member_pair().joined, budget, Streams(0), NoiseSource.seeded(0)).certificate
-    assert weaker_than_asked(fit, budget) is None
-    costs = {Group.TRAINING: (cheap,), Group.OTHERS: (Gaussian(0.5),)}
-    worse = replace(fit, mechanisms=(own_record("a mechanism", "a test", PrivacyUnit.NODE, costs),))
-    assert "claims epsilon = 9.99" in (weaker_than_asked(worse, budget) or "")
+def test_a_group_that_spends_more_than_was_asked_for_breaks_the_promise() -> None:
+    for cheap in [Gaussian(9.0), EpsilonDelta(0.5)]:
+        budget = Budget(1.0, 1e-5, "node")
+        fit = methods.fit(MlpDp(), member_pair().joined, budget, Streams(0), NoiseSource.seeded(0)).certificate
+        assert weaker_than_asked(fit, budget) is None
+        costs = {Group.TRAINING: (cheap,), Group.OTHERS: (Gaussian(0.5),)}
+        worse = replace(fit, mechanisms=(own_record("a mechanism", "a test", PrivacyUnit.NODE, costs),))
+        assert "claims epsilon = 9.99" in (weaker_than_asked(worse, budget) or "")
 
 
 def test_what_a_claim_allows() -> None:
@@ -68,23 +68,6 @@ def test_what_a_claim_allows() -> None:
     assert pure.leak(0.1, pure.allowed(0.1)) == pytest.approx(1.0)
     assert claim.as_epsilon(claim.size) == pytest.approx(4.0, rel=1e-6)
     assert claim.as_epsilon(0.0) == 0
-
-
-@pytest.mark.parametrize(
-    ("epsilon", "delta", "words"),
-    [
-        ("abc", 0.0, "epsilon must be a number > 0 (inf means no privacy), got 'abc'"),
-        (-1, 0.0, "epsilon must be a number > 0 (inf means no privacy), got -1"),
-        (None, 0.0, "epsilon must be a number > 0 (inf means no privacy), got None"),
-        (math.nan, 0.0, "epsilon must be a number > 0 (inf means no privacy), got nan"),
-        (1.0, 2, "delta must be in [0, 1), got 2"),
-        (1.0, "x", "delta must be in [0, 1), got 'x'"),
-    ],
-)
-def test_a_bad_claim_is_named(epsilon: object, delta: object, words: str) -> None:
-    with pytest.raises(InputError) as refused:
-        Claim(epsilon, delta)  # type: ignore[arg-type]
-    assert str(refused.value) == words
 
 
 def test_right_guesses_are_weighed_by_the_curve_of_the_claim() -> None:

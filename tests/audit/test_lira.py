@@ -13,7 +13,7 @@ import caribou as cb
 from audit.known_bad_mechanisms.leaky import NOTHING, SAGE, STREAMS, TIGHT, Parrot, block_graph, content
 from caribou.audit.attack import Terms
 from caribou.audit.audited_method import AuditedMethod
-from caribou.audit.lira import Lira, TargetModel, cross_judged, edge_game, node_game, scaled_confidence, without_edges
+from caribou.audit.lira import Lira, TargetModel, cross_judged, edge_game, node_game, without_edges
 from caribou.audit.metrics import AttackResult
 from caribou.errors import InputError
 from caribou.methods import Method
@@ -138,11 +138,6 @@ def test_node_worlds_keep_half_of_the_training_nodes() -> None:
     assert len(game.targets) == len(graph.split.train) // 2
     world = game.world(np.zeros(len(game.targets), dtype=bool))
     assert world.absent.tolist() == game.targets.tolist()
-
-
-def test_scaled_confidence() -> None:
-    assert scaled_confidence(np.array([0.5])) == pytest.approx([0])
-    assert np.isfinite(scaled_confidence(np.array([0.0, 1.0]))).all()
 
 
 def test_too_few_runs_are_refused() -> None:

@@ -21,12 +21,11 @@ from caribou.audit.metrics import (
     true_positive_rate,
 )
 from caribou.errors import InputError
-from caribou.metrics import Scored, area_under_curve, average_precision, roc_curve
+from caribou.metrics import Scored, area_under_curve, average_precision
 from caribou.privacy.budget import Budget
 from caribou.privacy.events import EpsilonDelta, Gaussian, NonPrivate
 
 # The example of scikit-learn's user guide (roc_curve, roc_auc_score, average_precision_score).
-DOCUMENTED = Scored([0.1, 0.4, 0.35, 0.8], [False, False, True, True])
 TIED = Scored(
     [0.9, 0.8, 0.8, 0.7, 0.6, 0.5, 0.5, 0.5, 0.2, 0.1],
     [True, True, False, True, False, True, False, False, True, False],
@@ -37,41 +36,6 @@ def normal(members: int, others: int, shift: float, seed: int = 0) -> Scored:
     rng = np.random.default_rng(seed)
     scores = np.concatenate([shift + rng.standard_normal(members), rng.standard_normal(others)])
     return Scored(scores, np.arange(members + others) < members)
-
-
-def brute_force_auc(scored: Scored) -> float:
-    inside, outside = scored.scores[scored.members], scored.scores[~scored.members]
-    gaps = inside[:, None] - outside[None, :]
-    return float(((gaps > 0) + (gaps == 0) / 2).mean())
-
-
-def brute_force_precision(scored: Scored) -> float:
-    total, before = 0.0, 0.0
-    for threshold in sorted(set(scored.scores.tolist()), reverse=True):
-        called = scored.scores >= threshold
-        recall = scored.members[called].sum() / scored.members.sum()
-        total += (recall - before) * scored.members[called].mean()
-        before = recall
-    return float(total)
-
-
-def test_documented_example() -> None:
-    assert area_under_curve(DOCUMENTED) == 0.75
-    assert average_precision(DOCUMENTED) == pytest.approx(0.8333, abs=1e-4)
-    fpr, tpr = roc_curve(DOCUMENTED)
-    assert fpr.tolist() == [0, 0, 0.5, 0.5, 1]
-    assert tpr.tolist() == [0, 0.5, 0.5, 1, 1]
-
-
-@pytest.mark.parametrize("scored", [TIED, normal(37, 80, 0.7), Scored([1.0] * 5, [True, False, True, False, False])])
-def test_against_definitions(scored: Scored) -> None:
-    assert area_under_curve(scored) == pytest.approx(brute_force_auc(scored), abs=1e-12)
-    assert average_precision(scored) == pytest.approx(brute_force_precision(scored), abs=1e-12)
-    inside, outside = scored.scores[scored.members], scored.scores[~scored.members]
-    u = stats.mannwhitneyu(inside, outside).statistic
-    assert area_under_curve(scored) == pytest.approx(u / (len(inside) * len(outside)), abs=1e-12)
-    fpr, tpr = roc_curve(scored)
-    assert np.trapezoid(tpr, fpr) == pytest.approx(area_under_curve(scored), abs=1e-12)
 
 
 def test_equal_scores_say_nothing() -> None:
@@ -143,14 +107,11 @@ def test_json_is_plain() -> None:
     assert "roc" not in plain
 
 
-@pytest.mark.parametrize(
-    ("scores", "members", "words"),
-    [
+def test_bad_scores_are_refused() -> None:
+    for scores, members, words in [
         ([1.0, 2.0], [True, True], "both kinds"),
         ([1.0, math.nan], [True, False], "finite"),
         ([1.0], [True, False], "one length"),
-    ],
-)
-def test_bad_scores_are_refused(scores: list[float], members: list[bool], words: str) -> None:
-    with pytest.raises(InputError, match=words):
-        Scored(scores, members)
+    ]:
+        with pytest.raises(InputError, match=words):
+            Scored(scores, members)

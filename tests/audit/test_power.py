@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,7 +15,6 @@ from caribou.audit.power import (
     POWER,
     needed_hits,
     power,
-    powerful,
     rarest_seen,
     runs_for_power,
     runs_to_reject,
@@ -31,15 +29,9 @@ def test_choosing_a_pair_takes_runs_as_well() -> None:
         assert runs_for_power(claim, 0.95, pairs=8) > 1.2 * runs_for_power(claim, 0.95)
 
 
-@pytest.mark.parametrize(("epsilon", "at_most"), [(1.0, 3000), (2.0, 900), (8.0, 200)])
-def test_gaussian_claims_need_few_runs(epsilon: float, at_most: int) -> None:
-    assert runs_for_power(gaussian_claim(Budget(epsilon, 1e-5)), 0.95) <= at_most
-
-
-def test_pure_claims_of_a_large_epsilon_need_many() -> None:
-    """Rates of e^-8 must be seen: no way around e^8 runs."""
-    assert runs_for_power(pure_claim(Budget(8.0, 1e-5)), 0.95) > 2 * math.exp(8)
-    assert runs_for_power(pure_claim(Budget(1.0, 1e-5)), 0.95) < 400
+def test_gaussian_claims_need_few_runs() -> None:
+    for epsilon, at_most in [(1.0, 3000), (2.0, 900), (8.0, 200)]:
+        assert runs_for_power(gaussian_claim(Budget(epsilon, 1e-5)), 0.95) <= at_most
 
 
 def test_a_claim_of_zero_needs_more_than_the_min_runs() -> None:
@@ -70,12 +62,6 @@ def test_needed_hits_is_the_smallest_number_that_rejects() -> None:
             hits = needed_hits(claim, false, 200, 0.975)
             assert claim.proven(false, hits, 200, 0.975) > claim.size >= claim.proven(false, hits - 1, 200, 0.975)
     assert needed_hits(pure_claim(Budget(8.0, 1e-5)), 5, 10, 0.975) == 11, "no count of so few runs does"
-
-
-def test_a_claim_that_no_feasible_number_of_runs_decides() -> None:
-    claim = pure_claim(Budget(20.0, 1e-5))
-    assert runs_for_power(claim, 0.95) is None
-    assert not powerful(replace(counted(claim, 0, 1000), planned=10**8))
 
 
 def test_the_rates_that_were_seen_say_how_many_runs_would_reject() -> None:

@@ -39,9 +39,8 @@ def test_a_method_for_one_graph_says_why_it_predicts_no_other() -> None:
     assert not refusal(SAGE, graph, TIGHT)
 
 
-@pytest.mark.parametrize(
-    ("asked", "budget", "refused", "modes", "headline"),
-    [
+def test_which_modes_are_made_and_which_is_the_headline() -> None:
+    for asked, budget, refused, modes, headline in [
         (None, TIGHT, "", (CACHED, FIXED, FRESH), CACHED),
         (None, NOTHING, "", (CACHED, FIXED), FIXED),
         (None, TIGHT, "transductive", (CACHED,), CACHED),
@@ -49,11 +48,9 @@ def test_a_method_for_one_graph_says_why_it_predicts_no_other() -> None:
         ((FRESH, FIXED), TIGHT, "", (FRESH, FIXED), FIXED),
         ((FRESH,), NOTHING, "", (FRESH,), FRESH),
         ((FIXED,), TIGHT, "transductive", (CACHED,), CACHED),
-    ],
-)
-def test_which_modes_are_made_and_which_is_the_headline(asked, budget, refused, modes, headline) -> None:  # type: ignore[no-untyped-def]
-    assert possible_modes(asked, budget, refused) == modes
-    assert preferred_mode(modes, budget) == headline
+    ]:
+        assert possible_modes(asked, budget, refused) == modes
+        assert preferred_mode(modes, budget) == headline
 
 
 def test_logits_survive_zero_and_sum_to_zero() -> None:

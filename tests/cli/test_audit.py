@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from audit.quick_steps import quick_public_steps
 from caribou.audit.auditor import ATTACKS
+from caribou.audit.linkteller import LinkTeller
 from caribou.cli import app
 from caribou.cli.progress import about
 from caribou.datasets import load
@@ -91,7 +92,8 @@ def test_a_saved_run_is_audited_with_its_own_claim(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_all_attacks_on_a_data_set() -> None:
+def test_all_attacks_on_a_data_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(ATTACKS, "linkteller", LinkTeller(nodes=30, query_modes=["cached"]))
     small = ("--set", "epochs=1", "--set", "hidden=2", "--set", "layers=1", *FEW)
     found = document(call("sage-edp", "--dataset", "csbm:nodes=60", "--epsilon", "4", *small, "--json"))
     done = set(found["attacks"]) | set(found["skipped"])

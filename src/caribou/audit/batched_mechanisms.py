@@ -8,6 +8,7 @@ The audit plays the mechanism with the noise that a certificate states, on rows 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -56,8 +57,20 @@ def disjoint_union(graph: Graph, count: int) -> Graph:
     return Graph.from_edges(np.zeros((n * count, 1)), edges, absent=absent)
 
 
+class Batched(ABC):
+    """A mechanism that makes many runs at once."""
+
+    @abstractmethod
+    def many(self, graph: Graph, runs: int, noise: NoiseSource) -> Transcript:
+        """``runs`` transcripts; the first axis of every array are the runs."""
+
+    def __call__(self, graph: Graph, noise: NoiseSource) -> Transcript:
+        """One run."""
+        return {name: array[0] for name, array in self.many(graph, 1, noise).items()}
+
+
 @dataclass(frozen=True, eq=False)
-class BatchedPropagation:
+class BatchedPropagation(Batched):
     """Perturbed message passing at edge level, with a given noise on given rows: `propagate` itself. ``start``: X^(0), [n, d].
 
     alpha_1 must be 1: the mean of all rows would join the graphs.
@@ -72,10 +85,6 @@ class BatchedPropagation:
     def __post_init__(self) -> None:
         if self.layer.alpha1 != 1:
             raise InputError(f"alpha1 must be 1 for batched runs, got {self.layer.alpha1!r}")
-
-    def __call__(self, graph: Graph, noise: NoiseSource) -> Transcript:
-        """One run."""
-        return {"state": self.many(graph, 1, noise)["state"][0]}
 
     def many(self, graph: Graph, runs: int, noise: NoiseSource) -> Transcript:
         """``runs`` last states. [runs, n, d]"""
@@ -123,16 +132,12 @@ def _log_density(x: np.ndarray, mean: np.ndarray, V: np.ndarray) -> np.ndarray:
 
 
 @dataclass(frozen=True, eq=False)
-class BatchedSums:
+class BatchedSums(Batched):
     """Noisy sums over neighbours, all hops released, at edge level: `noisy_sums` itself. ``start``: messages, [n, d]."""
 
     hops: int
     mu: float
     start: np.ndarray
-
-    def __call__(self, graph: Graph, noise: NoiseSource) -> Transcript:
-        """One run."""
-        return {name: array[0] for name, array in self.many(graph, 1, noise).items()}
 
     def many(self, graph: Graph, runs: int, noise: NoiseSource) -> Transcript:
         """``runs`` transcripts. [runs, n, d] per hop"""
@@ -144,15 +149,11 @@ class BatchedSums:
 
 
 @dataclass(frozen=True, eq=False)
-class BatchedVotes:
+class BatchedVotes(Batched):
     """One stage of votes: node 0 sends its class to everybody it is joined with. `NoisyCounts` itself."""
 
     budget: VoteBudget
     classes: int = 2
-
-    def __call__(self, graph: Graph, noise: NoiseSource) -> Transcript:
-        """One run."""
-        return {"stage_1": self.many(graph, 1, noise)["stage_1"][0]}
 
     def many(self, graph: Graph, runs: int, noise: NoiseSource) -> Transcript:
         """``runs`` answers. [runs, n, C]"""
@@ -165,16 +166,12 @@ class BatchedVotes:
 
 
 @dataclass(frozen=True, eq=False)
-class BatchedCounts:
+class BatchedCounts(Batched):
     """Counts of classes over neighbours, all stages released: `NoisyNeighbourCounts` itself. ``predicted``: classes, [n]."""
 
     calibrated: CalibratedCounts
     predicted: np.ndarray
     classes: int = 2
-
-    def __call__(self, graph: Graph, noise: NoiseSource) -> Transcript:
-        """One run."""
-        return {name: array[0] for name, array in self.many(graph, 1, noise).items()}
 
     def many(self, graph: Graph, runs: int, noise: NoiseSource) -> Transcript:
         """``runs`` transcripts. [runs, n, C] per stage"""
@@ -195,7 +192,7 @@ class BatchedCounts:
 
 
 @dataclass(frozen=True)
-class BatchedResponse:
+class BatchedResponse(Batched):
     """Randomized response on pairs, with its noisy edge count: `perturbed_pairs` itself.
 
     Runs with equal released counts have equal probabilities, so they share unions. Pairs between two graphs of a union are
@@ -206,12 +203,8 @@ class BatchedResponse:
     rule: Callable[..., PairResponse]
     count_share: float = 0.01
 
-    def __call__(self, graph: Graph, noise: NoiseSource) -> Transcript:
-        """One run: the count, and the whole perturbed adjacency as bits. [pairs]"""
-        return {name: array[0] for name, array in self.many(graph, 1, noise).items()}
-
     def many(self, graph: Graph, runs: int, noise: NoiseSource) -> Transcript:
-        """``runs`` counts and adjacencies. [runs, 1], [runs, pairs]"""
+        """``runs`` counts, and whole perturbed adjacencies as bits. [runs, 1], [runs, pairs]"""
         n = graph.num_nodes
         plan = split_pair_budget(self.budget, self.count_share)
         noisy = graph.num_edges + noise.stream("edge count").discrete_laplace((runs,), epsilon=plan.count)

@@ -77,22 +77,20 @@ class Distinguish(Attack):
 
     def fits(self, audited: AuditedMethod, terms: Terms) -> int:
         """Those of the claim, and those of the games that play whole fits if no game stops early."""
-        played = [game for game in self.plan(audited).values() if isinstance(game.target, FitTarget)]
-        planned = [planned_runs(len(game.pairs), self._runs(game, audited, terms)) for game in played]
-        return audited.claim_fits + sum(planned)
+        return audited.claim_fits + sum(
+            runs for game, runs in self._planned(audited, terms) if isinstance(game.target, FitTarget)
+        )
 
     def runs(self, audited: AuditedMethod, terms: Terms) -> int:
         """Runs on both graphs of all games, if none stops early."""
-        games = self.plan(audited).values()
-        return sum(planned_runs(len(game.pairs), self._runs(game, audited, terms)) for game in games)
+        return sum(runs for _, runs in self._planned(audited, terms))
 
     def seconds(self, audited: AuditedMethod, terms: Terms) -> float:
         """By one fit or prediction of each kind of game, and by a few runs of a mechanism."""
-        total = 0.0
-        for game in self.plan(audited).values():
-            runs = planned_runs(len(game.pairs), self._runs(game, audited, terms))
-            total += runs * _seconds(game, audited) / (terms.workers if game.in_processes else 1)
-        return total
+        return sum(
+            runs * _seconds(game, audited) / (terms.workers if game.in_processes else 1)
+            for game, runs in self._planned(audited, terms)
+        )
 
     def games(self, audited: AuditedMethod) -> int:
         """How many games the plan has."""
@@ -128,6 +126,11 @@ class Distinguish(Attack):
         spoken_for = audited.predicts_graphs and self.name in plan and "fit" not in plan
         untried = tuple(NOT_PROMISED.format(pair.name) for pair in covered_pairs(audited)[1])
         return Findings(measured, proofs, {"fit": NO_GAME_OF_FITS} if spoken_for else {}, untried=untried)
+
+    def _planned(self, audited: AuditedMethod, terms: Terms) -> list[tuple[Planned, int]]:
+        """Every game with its runs on both graphs."""
+        games = self.plan(audited).values()
+        return [(game, planned_runs(len(game.pairs), self._runs(game, audited, terms))) for game in games]
 
     def _runs(self, game: Planned, audited: AuditedMethod, terms: Terms) -> int:
         """Runs per graph: those that were asked for, or enough to see twice the claim, within the limits of the game."""
@@ -173,11 +176,11 @@ def claim_about(certificate: Certificate, pair: Pair) -> Claim:
 
 def covered_pairs(audited: AuditedMethod) -> tuple[list[Pair], list[Pair]]:
     """The pairs about which the certificate promises anything, and the others."""
-    certificate, found = audited.fitted.certificate, worst_pairs(audited.budget.unit)
-    covered = [claim_about(certificate, pair).is_private for pair in found]
-    return [p for p, yes in zip(found, covered, strict=True) if yes], [
-        p for p, yes in zip(found, covered, strict=True) if not yes
-    ]
+    certificate = audited.fitted.certificate
+    played: tuple[list[Pair], list[Pair]] = ([], [])
+    for pair in worst_pairs(audited.budget.unit):
+        played[0 if claim_about(certificate, pair).is_private else 1].append(pair)
+    return played
 
 
 def _measured(name: str, evidence: Evidence) -> AttackResult:

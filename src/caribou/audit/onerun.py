@@ -24,7 +24,7 @@ from caribou.audit.claims import Claim
 from caribou.audit.discriminants import discriminant
 from caribou.audit.evidence import OneRun
 from caribou.audit.metrics import FALSE_POSITIVE_RATES, summarise
-from caribou.audit.targets import AuditTarget, FitTarget
+from caribou.audit.targets import AuditTarget, FitTarget, with_edges
 from caribou.audit.transcripts import Transcript, checked_transcript, finite
 from caribou.errors import InputError
 from caribou.graph import Graph
@@ -176,18 +176,12 @@ def plant(graph: Graph, canaries: int | None, rng: np.random.Generator) -> tuple
     planted = np.sort(pairs, axis=0)
     keys = planted[0] * graph.num_nodes + planted[1]
     kept = ~np.isin(edges.min(axis=0) * graph.num_nodes + edges.max(axis=0), keys)
-    return _with_edges(graph, edges[:, kept]), pairs
+    return with_edges(graph, edges[:, kept]), pairs
 
 
 def with_canaries(graph: Graph, pairs: np.ndarray) -> Graph:
     """The graph with these edges beside its own."""
-    return _with_edges(graph, np.concatenate([graph.edge_index, pairs], axis=1))
-
-
-def _with_edges(graph: Graph, edges: np.ndarray) -> Graph:
-    return Graph.from_edges(
-        graph.features, edges, labels=graph.labels, split=graph.split, name=graph.name, num_classes=graph.num_classes
-    )
+    return with_edges(graph, np.concatenate([graph.edge_index, pairs], axis=1))
 
 
 def table_changes(without: Transcript, joined: Transcript, nodes: int) -> dict[str, np.ndarray]:

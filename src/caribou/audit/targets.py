@@ -133,16 +133,16 @@ def _predictions(answer: Any, nodes: int) -> np.ndarray:
     return array
 
 
-def without_edges(graph: Graph) -> Graph:
-    """The same nodes, features, labels and split: at edge level all that is public of a graph."""
+def with_edges(graph: Graph, edges: np.ndarray) -> Graph:
+    """The same nodes, features, labels and split with these edges alone. [2, m]"""
     return Graph.from_edges(
-        graph.features,
-        np.empty((2, 0), dtype=np.int64),
-        labels=graph.labels,
-        split=graph.split,
-        name=graph.name,
-        num_classes=graph.num_classes,
+        graph.features, edges, labels=graph.labels, split=graph.split, name=graph.name, num_classes=graph.num_classes
     )
+
+
+def without_edges(graph: Graph) -> Graph:
+    """At edge level all that is public of a graph."""
+    return with_edges(graph, np.empty((2, 0), dtype=np.int64))
 
 
 def handed_out(method: Method, fitted: Fitted, graph: Graph, hidden: int | None) -> dict[str, np.ndarray]:

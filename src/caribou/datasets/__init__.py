@@ -16,7 +16,7 @@ from typing import Any
 from caribou._validate import one_of
 from caribou.datasets import public
 from caribou.datasets.chains import chain_graph, chain_spec
-from caribou.datasets.csbm import BlockModel, block_model, csbm_graph
+from caribou.datasets.csbm import BlockModel, csbm_graph, with_options
 from caribou.datasets.files import read_graph, write_graph
 from caribou.datasets.table import CHAINS, PUBLIC
 from caribou.datasets.telling_features import GridGame, NeighbourFeatures, grid_game, neighbour_features
@@ -97,7 +97,7 @@ def load(
         having = ", ".join(spec.name for spec in PUBLIC.values() if spec.public_split)
         raise InputError(f"split must be random for {name}; a public split have {having}")
     if base == "csbm":
-        return csbm_graph(block_model(suffix, options), seed, name)
+        return csbm_graph(with_options(BlockModel(), suffix, options, of="csbm"), seed, name)
     if options:
         raise InputError(f"{base} has no options, got {', '.join(sorted(options))}")
     if base in CHAINS:
@@ -148,7 +148,7 @@ def require_name(name: object, options: Mapping[str, Any] | None = None) -> None
     if colon and base == "csbm":
         if not suffix:
             raise InputError(f"csbm options must follow the colon, got {name!r}")
-        block_model(suffix, dict(options or {}))
+        with_options(BlockModel(), suffix, options or {}, of="csbm")
     elif base in CHAINS:
         chain_spec(name)
     elif base in _TELLING:
@@ -168,7 +168,7 @@ def published_delta(name: str) -> float:
     if base in CHAINS:
         edges = chain_spec(name).edges
     elif base == "csbm":
-        edges = 2 * block_model(suffix, {}).edges
+        edges = 2 * with_options(BlockModel(), suffix, {}, of="csbm").edges
     elif base in _TELLING:
         edges = 2 * _telling_spec(name).edges
     elif base in PUBLIC:

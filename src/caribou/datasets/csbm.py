@@ -6,8 +6,9 @@ classes and with fixed numbers of edges.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -68,30 +69,34 @@ class BlockModel:
         return inside, self.nodes * (self.nodes - 1) // 2 - inside
 
 
-def block_model(text: str, options: dict[str, Any]) -> BlockModel:
-    """The parameters from the text after ``csbm:`` and from keyword arguments.
+Model = TypeVar("Model")
 
-    >>> block_model("nodes=500,homophily=0.9", {"features": 8})
+
+def with_options(default: Model, text: str, given: Mapping[str, Any], of: str) -> Model:
+    """The record ``default`` of a generator ``of`` some name with the options ``given``, and those of a text.
+
+    >>> with_options(BlockModel(), "nodes=500,homophily=0.9", {"features": 8}, of="csbm")
     BlockModel(nodes=500, classes=4, features=8, average_degree=10.0, homophily=0.9, signal=1.0)
     """
-    kinds: dict[str, type] = {entry.name: type(getattr(BlockModel, entry.name)) for entry in fields(BlockModel)}
-    chosen = dict(options)
+    kinds: dict[str, type] = {entry.name: type(getattr(default, entry.name)) for entry in fields(default)}  # type: ignore[arg-type]
+    chosen = dict(given)
     for item in text.split(",") if text else []:
         key, equals, value = item.partition("=")
         key = key.strip()
         if not equals or key not in kinds:
-            raise InputError(f"csbm options must be <name>=<value> with a name of {', '.join(kinds)}, got {item!r}")
+            raise InputError(f"{of} options must be <name>=<value> with a name of {', '.join(kinds)}, got {item!r}")
         if key in chosen:
-            raise InputError(f"csbm option {key} must be given once, got it again as {item!r}")
+            raise InputError(f"{of} option {key} must be given once, got it again as {item!r}")
         try:
             chosen[key] = kinds[key](value.strip())
         except ValueError as error:
             rule = "a whole number" if kinds[key] is int else "a number"
-            raise InputError(f"csbm option {key} must be {rule}, got {value!r}") from error
+            raise InputError(f"{of} option {key} must be {rule}, got {value!r}") from error
     unknown = sorted(set(chosen) - set(kinds))
     if unknown:
-        raise InputError(f"csbm options must be of {', '.join(kinds)}, got {unknown[0]!r}")
-    return BlockModel(**chosen)
+        raise InputError(f"{of} options must be of {', '.join(kinds)}, got {unknown[0]!r}")
+    made: Model = replace(default, **chosen)  # type: ignore[type-var]
+    return made
 
 
 def csbm_graph(model: BlockModel, seed: int, name: str = "csbm") -> Graph:

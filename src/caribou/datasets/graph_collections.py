@@ -14,13 +14,13 @@ models with hubs).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
 from caribou._validate import integer, non_negative, positive
 from caribou.datasets.chains import chain_graph, chain_spec
+from caribou.datasets.csbm import with_options
 from caribou.datasets.table import CHAINS
 from caribou.errors import InputError
 from caribou.graph import Graph, Split
@@ -121,32 +121,10 @@ def load_collection(name: str, *, seed: int = 0) -> GraphCollection:
         groups = np.arange(spec.nodes) // spec.length
         return GraphCollection(graph, groups, np.asarray(graph.labels)[:: spec.length])
     if base in DEFAULTS:
-        return block_collection(block_options(options, DEFAULTS[base]), seed, name)
+        return block_collection(with_options(DEFAULTS[base], options, {}, of=base), seed, name)
     raise InputError(
         f"dataset must be one of {', '.join([*CHAINS, *DEFAULTS])} to be a collection of graphs, got {name!r}"
     )
-
-
-def block_options(text: str, default: BlockCollection) -> BlockCollection:
-    """The ``default`` with the parameters from the text after the colon.
-
-    >>> block_options("graphs=60,activity=2", BlockCollection()).activity
-    2.0
-    """
-    kinds = {entry.name: type(getattr(BlockCollection, entry.name)) for entry in fields(BlockCollection)}
-    chosen: dict[str, Any] = {}
-    for item in text.split(",") if text else []:
-        key, equals, value = item.partition("=")
-        if not equals or key not in kinds:
-            raise InputError(
-                f"options of a collection must be <name>=<value> with a name of {', '.join(kinds)}, got {item!r}"
-            )
-        try:
-            chosen[key] = kinds[key](value)
-        except ValueError as error:
-            rule = "a whole number" if kinds[key] is int else "a number"
-            raise InputError(f"option {key} of a collection must be {rule}, got {value!r}") from error
-    return replace(default, **chosen)
 
 
 def block_collection(model: BlockCollection, seed: int, name: str) -> GraphCollection:
