@@ -106,7 +106,7 @@ PLAYED_ELSEWHERE = {
     *((name, 1.0) for name in ("progap-edp", "progap-ndp", "dpdgc-edp", "dpdgc-ndp", "sage-ndp")),
     *((name, 1.0) for name in ("caribou-edp", "gap-edp")),
 }
-"""Whole fits of the first are played in tests/methods/test_end_to_end.py, and the mechanisms of the others above, at this epsilon."""
+"""At this epsilon whole fits of the first are played in tests/methods/test_end_to_end.py, mechanisms of the others above."""
 DELTA = {1.0: 0.5, 8.0: 1e-5}
 """At these deltas so few runs see twice the claim; at 1e-5 epsilon = 1 would take 3,600."""
 QUICK: dict[str, dict[str, Any]] = {
