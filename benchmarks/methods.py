@@ -30,7 +30,7 @@ def measured(name: str, *, dataset: str, epsilon: float, seed: int, settings: Pa
     """One fit of one method, in this process."""
     import caribou as cb
     from caribou.errors import CaribouError
-    from caribou.estimators import accuracy
+    from caribou.model.estimator import accuracy
 
     info = METHODS[name]
     budget = cb.Budget(epsilon if info.private else float("inf"), None, info.unit)

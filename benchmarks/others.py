@@ -40,8 +40,8 @@ from torch.nn import functional
 from torch.utils.data import DataLoader, TensorDataset
 
 import caribou as cb
-from caribou.estimators import accuracy
 from caribou.mechanisms.noisy_descent import Descent, Optimizer, noisy_gradient_descent, train_privately
+from caribou.model.estimator import accuracy
 from caribou.models.features import unit_root_rows
 from caribou.privacy.allocation import AllocatedPart, Part
 

@@ -84,7 +84,7 @@ def scored(model: cb.Model, encoder: cb.Model, graph: cb.Graph, before: int, mon
     rows = np.array([place[str(name)] for name in graph.node_ids])
     new = graph.split.test[graph.split.test >= before]
     truth = graph.labels[new]
-    p, own = (q[new] for q in (model.predict_proba()[rows], encoder.predict_proba(graph)))
+    p, own = (q[new] for q in (model.predict_proba()[rows], encoder.release(graph).probabilities))
     return Month(
         month,
         graph.num_nodes - before,

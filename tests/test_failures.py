@@ -13,9 +13,9 @@ import scipy.sparse as sp
 
 import caribou as cb
 from caribou.errors import CaribouError, InputError
-from caribou.estimators import Model
 from caribou.graph import Graph, Split
 from caribou.methods import METHODS
+from caribou.model.estimator import Model
 from caribou.privacy.budget import PrivacyUnit
 
 pytestmark = [pytest.mark.usefixtures("quick_learning"), pytest.mark.filterwarnings("error::RuntimeWarning")]

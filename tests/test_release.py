@@ -27,10 +27,10 @@ from caribou.cli import app
 from caribou.engines.pipeline import Request, release_files
 from caribou.engines.ray import RayRunner
 from caribou.errors import BudgetExceeded, CaribouError, InputError, LedgerError
-from caribou.estimators import Model
 from caribou.graph import Graph
 from caribou.mechanisms.noise_source import BlockNoise, NoiseSource
 from caribou.methods import METHODS
+from caribou.model.estimator import Model
 from caribou.privacy.certificate import Certificate
 from caribou.privacy.events import EpsilonDelta
 from caribou.privacy.ledger import Ledger
@@ -88,7 +88,7 @@ def fitted(graph: Graph, ledger: Any, _: Path) -> Certificate:
 
 
 def predicted(graph: Graph, ledger: Any, _: Path) -> Certificate:
-    return FITTED.predict_graph(graph, ledger=ledger, spend=True).certificate
+    return FITTED.release(graph, ledger=ledger, spend=True).certificate
 
 
 def tuned(graph: Graph, ledger: Any, _: Path) -> Certificate:
@@ -278,9 +278,7 @@ def test_reproducible_noise_and_a_ledger_exclude_each_other(door: Door, book: Le
             noise=NoiseSource.seeded(1),
         ),
         "fit": lambda: Model("gap-edp", BUDGET).fit(GRAPH, ledger=book, noise=NoiseSource.seeded(1)),
-        "predict another graph": lambda: FITTED.predict_graph(
-            GRAPH, ledger=book, noise=NoiseSource.seeded(1), spend=True
-        ),
+        "predict another graph": lambda: FITTED.release(GRAPH, ledger=book, noise=NoiseSource.seeded(1), spend=True),
         "tune": lambda: tune(
             "gap-edp", GRAPH, BUDGET, trials=1, space={"hops": [1, 2]}, ledger=book, noise=NoiseSource.seeded(1)
         ),
@@ -307,7 +305,7 @@ def free_fit(graph: Graph, ledger: Any, _: Model) -> Certificate:
 
 
 def free_prediction(graph: Graph, ledger: Any, encoder: Model) -> Certificate:
-    return encoder.predict_graph(graph, ledger=ledger).certificate
+    return encoder.release(graph, ledger=ledger).certificate
 
 
 def free_search(graph: Graph, ledger: Any, _: Model) -> Certificate:
@@ -357,10 +355,10 @@ def test_predictions_for_another_graph_are_charged_where_the_fit_was(book: Ledge
         book.set_budget(name, cb.Budget(math.inf))
     model = Model("mlp", BUDGET).fit(GRAPH, ledger=book)
     fewer, others = (GRAPH.without_edge(*map(int, GRAPH.edge_index[:, place])) for place in (5, 7))
-    model.predict_proba(fewer.renamed("fewer"))
+    model.release(fewer.renamed("fewer"))
     assert [(entry.dataset, entry.epsilon_total) for entry in book.entries()] == [("survey", 0), ("fewer", 0)]
     with pytest.raises(BudgetExceeded):
-        model.predict_proba(others.renamed("nodes"))
+        model.release(others.renamed("nodes"))
 
 
 # -- what is handed out ------------------------------------------------------------------------------------------------
@@ -428,7 +426,7 @@ def test_a_graph_is_known_as_its_owner_has_it_and_not_as_the_model_reads_it(book
     other = named(names[::-1], "first")
     own = other.without_edge(*map(int, other.edge_index[:, 0])).renamed("second")
     embeddings(own, book, Path())
-    model.predict_graph(own, ledger=book)
+    model.release(own, ledger=book)
     assert len(book.entries("second")) == 2
     assert len([c for c in book.history("second") if str(c.new).startswith("2:")]) == 1
 
@@ -446,7 +444,7 @@ def test_a_copy_of_a_charged_model_does_not_release_for_nothing(
     other = GRAPH.without_edge(*map(int, GRAPH.edge_index[:, 0])).renamed("other")
     monkeypatch.chdir(tmp_path / "elsewhere")
     with pytest.raises(BudgetExceeded):
-        model.predict_proba(other)
+        model.release(other)
     assert not (tmp_path / "elsewhere" / "book.sqlite").exists()
     for copied in (
         copy.copy(model),
@@ -454,12 +452,12 @@ def test_a_copy_of_a_charged_model_does_not_release_for_nothing(
         pickle.loads(pickle.dumps(model)),
         cb.load(tmp_path / "run"),
     ):
-        with pytest.raises(InputError, match=r"ledger must be given.*predict_graph\(data, ledger=...\)"):
+        with pytest.raises(InputError, match=r"ledger must be given for another release"):
+            copied.release(other)
+        with pytest.raises(InputError, match="predictions never spend"):
             copied.predict_proba(other)
         with pytest.raises(BudgetExceeded):
-            copied.predict_graph(other, ledger=book)
-    with pytest.warns(UserWarning, match="charged in no ledger"):
-        Model("gap-edp", BUDGET).fit(GRAPH).predict_proba(other)
+            copied.release(other, ledger=book)
     assert len(book.entries()) == 1
 
 
@@ -531,8 +529,8 @@ def test_uncovered_rows_do_not_leave_with_a_pickle() -> None:
     node, edge = (
         Model(name, cb.Budget(4.0, 1e-5, unit)).fit(GRAPH) for name, unit in (("mlp-dp", "node"), ("mlp", "edge"))
     )
-    assert pickle.loads(pickle.dumps(node._result)).probabilities.size == 0
-    assert pickle.loads(pickle.dumps(edge._result)).probabilities.shape == (120, 3)
+    assert pickle.loads(pickle.dumps(node.known_release(GRAPH))).probabilities.size == 0
+    assert pickle.loads(pickle.dumps(edge.known_release(GRAPH))).probabilities.shape == (120, 3)
 
 
 # -- a model never carries the graph ---------------------------------------------------------------------------------
@@ -577,9 +575,9 @@ def test_a_model_without_privacy_does_not_carry_the_graph_either(tmp_path: Path)
     u, v = GRAPH.edge_index
     edges = {(int(a), int(b)) for a, b in zip(u, v, strict=True) if a < b}
     for kept in (
-        pickle.loads(pickle.dumps(model._result)),
-        copy.deepcopy(model._result),
-        cb.load(tmp_path / "run")._result,
+        pickle.loads(pickle.dumps(model)).state,
+        copy.deepcopy(model).state,
+        cb.load(tmp_path / "run").state,
     ):
         for array in (*kept.released.values(), *kept.weights.values()):
             pairs = array if array.ndim == 2 and len(array) == 2 else np.empty((2, 0))

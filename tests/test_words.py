@@ -33,7 +33,6 @@ RETIRED = {
     "most_rows": "max_rows",
     "FEWEST_[A-Z]+": "MIN_",
     "release_cost": "plan_graph",
-    r"(Model|Method)\.release": "predict_graph",
     r"Ledger\.spend": "Ledger.charge",
     r"ledger\.releases": "Ledger.entries",
 }

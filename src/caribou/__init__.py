@@ -31,10 +31,10 @@ _HOMES = {
     "NoiseSource": "caribou.mechanisms.noise_source",
     "Embeddings": "caribou.release",
     "NotedLedger": "caribou.release",
-    "Model": "caribou.estimators",
-    "Votes": "caribou.estimators",
-    "Caribou": "caribou.estimators",
-    "load": "caribou.estimators",
+    "Model": "caribou.model.estimator",
+    "Votes": "caribou.model.estimator",
+    "Caribou": "caribou.model.estimator",
+    "load": "caribou.model.estimator",
     "register": "caribou.methods.catalogue",
     "Outputs": "caribou.methods.base",
     "ReleasePlan": "caribou.privacy.plan",
@@ -94,13 +94,13 @@ if TYPE_CHECKING:
     from caribou import datasets
     from caribou.datasets.files import read_graph, write_graph
     from caribou.errors import CaribouError
-    from caribou.estimators import Caribou, Model, Votes, load
     from caribou.graph import Graph, Split
     from caribou.layers.contractive import ContractiveGraphLayer
     from caribou.mechanisms.message_passing import propagate
     from caribou.mechanisms.noise_source import NoiseSource
     from caribou.methods.base import Outputs
     from caribou.methods.catalogue import register
+    from caribou.model.estimator import Caribou, Model, Votes, load
     from caribou.models.graph_classifier import GraphClassifier
     from caribou.models.links import LinkPredictor
     from caribou.models.node_targets import MultiLabelClassifier, NodeRegressor

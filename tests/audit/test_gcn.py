@@ -8,7 +8,7 @@ import torch
 
 import caribou as cb
 from caribou.audit.gcn import PlainGcn, rows_of_sum_one
-from caribou.estimators import accuracy
+from caribou.model.estimator import accuracy
 from caribou.randomness import Streams
 
 

@@ -19,8 +19,8 @@ from caribou.cli import app
 from caribou.cli.progress import about
 from caribou.datasets import load
 from caribou.errors import CaribouError
-from caribou.estimators import Model
 from caribou.methods import METHODS, MethodInfo
+from caribou.model.estimator import Model
 from caribou.privacy.budget import Budget, PrivacyUnit
 
 pytestmark = pytest.mark.usefixtures("quick_learning", "quick_steps")

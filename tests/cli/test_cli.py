@@ -99,6 +99,8 @@ def test_the_installed_command_survives_a_closed_pipe() -> None:
         ("train", "give ColumnRules(drop_unknown_ids=True)", "give --drop-unknown-ids"),
         ("train", "ColumnRules(ranges={'a b': (0, 9)}), or go", "--range 'a b=0:9', or go"),
         ("train", "ColumnRules(categories={'kind': ['x', 'y']})", "--category kind=x,y"),
+        ("train", "leave out ColumnRules(ignore=['a', 'b'])", "leave out --ignore a --ignore b"),
+        ("predict", "call model.release(graph, ledger=...)", "call --release --ledger LEDGER"),
         ("verify", "give ColumnRules(drop_unknown_ids=True)", "give ColumnRules(drop_unknown_ids=True)"),
     ],
 )

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import copy
-import json
-import math
-import pickle
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,10 +10,7 @@ import pandas as pd
 import pytest
 
 import caribou as cb
-from caribou.errors import CaribouError, InputError, LedgerError, RunError
-from caribou.mechanisms.noise_source import NoiseSource
 from caribou.privacy.ledger import Ledger
-from caribou.saved_model import ExtensionMarker
 from cli_support import run
 
 pytestmark = pytest.mark.usefixtures("quick_learning")
@@ -166,20 +158,6 @@ def test_a_killed_month_resumes_where_the_last_saved_run_stands(
     assert len(Ledger(first / "ledger.sqlite").entries()) == 3
 
 
-def test_without_a_ledger_the_folder_knows(months: Path, tmp_path: Path) -> None:
-    train = run("train", "votes-edp", *tables(months, 0), "--epsilon", 2, "--out", tmp_path / "run")
-    assert train.returncode == 0
-    two = [cb.load(tmp_path / "run") for _ in range(2)]  # as two processes would
-    grown = cb.read_graph(months / "edges-1.csv", months / "nodes-1.csv")
-    later = two[0].extend(grown)
-    for model, words in ((two[0], "must not be extended twice"), (two[1], "is extended already, or is being extended")):
-        with pytest.raises(CaribouError, match=words):
-            model.extend(grown)
-    done = run("extend", tmp_path / "run", *tables(months, 1), "--out", tmp_path / "x")
-    assert (done.returncode, "is extended already" in done.stderr) == (2, True)
-    assert later.extend(months / "edges-2.csv", months / "nodes-2.csv").num_nodes == SIZES[2]
-
-
 def test_refusals(months: Path, first: Path) -> None:
     done = run("extend", first / "run-0", *tables(months, 1), "--out", first / "x")
     assert done.returncode == 2
@@ -196,122 +174,6 @@ def test_refusals(months: Path, first: Path) -> None:
     done = run("extend", first / "gap", *tables(months, 1), "--out", first / "x")
     assert (done.returncode, "must be votes-edp to be extended" in done.stderr) == (2, True)
     assert extend(months, first, "run-0", 1, "run-1")[0] == 0, "a refusal leaves the run as it was"
-
-
-@pytest.fixture
-def free(months: Path, tmp_path: Path) -> tuple[Path, cb.Graph]:
-    """A run that was charged nowhere, a ledger that holds its certificate, and the graph of the next month."""
-    assert run("train", "votes-edp", *tables(months, 0), "--epsilon", 2, "--out", tmp_path / "run").returncode == 0
-    add_to(tmp_path / "one.sqlite", tmp_path / "run")
-    return tmp_path, cb.read_graph(months / "edges-1.csv", months / "nodes-1.csv")
-
-
-def add_to(ledger: Path, folder: Path) -> None:
-    model = cb.load(folder)
-    Ledger(ledger).record_past(
-        str(model._dataset),
-        "edge",
-        model.certificate.cost,
-        description="by hand",
-        certificate_id=model.certificate.certificate_id,
-    )
-
-
-def test_marker_and_ledgers_know_of_each_other(free: tuple[Path, cb.Graph]) -> None:
-    folder, grown = free
-    add_to(folder / "two.sqlite", folder / "run")
-    for ledger, others in (("one", ("two", None)), (None, ("one", "two"))):
-        place = shutil.copytree(folder / "run", folder / f"first-{ledger}")
-        later = cb.load(place).extend(grown, ledger=ledger and folder / f"{ledger}.sqlite")
-        marker = json.loads((place / "extended.json").read_text())
-        assert (marker["certificate"], marker["asked"]) == (later.certificate.certificate_id, True)
-        for other in others:
-            with pytest.raises(RunError, match="is extended already"):
-                cb.load(place).extend(grown, ledger=other and folder / f"{other}.sqlite")
-    assert len(Ledger(folder / "two.sqlite").entries()) == 1
-
-
-def test_a_process_that_was_killed_before_its_charge_goes_on_with_the_same_ledger(free: tuple[Path, cb.Graph]) -> None:
-    folder, grown = free
-    add_to(folder / "two.sqlite", folder / "run")
-    model = cb.load(folder / "run")
-    marker = ExtensionMarker(folder / "run", model.certificate.certificate_id, grown.name)
-    marker.certificate(lambda: replace(model.certificate, certificate_id="killed"), folder / "one.sqlite")
-    for ledger in (folder / "two.sqlite", None):
-        with pytest.raises(RunError, match="is being extended"):
-            cb.load(folder / "run").extend(grown, ledger=ledger)
-    later = cb.load(folder / "run").extend(grown, ledger=folder / "one.sqlite")
-    written = json.loads((folder / "run" / "extended.json").read_text())
-    assert (written["certificate"], written["asked"]) == (later.certificate.certificate_id, True)
-
-
-def test_copies_made_after_an_extension_know_of_it(free: tuple[Path, cb.Graph]) -> None:
-    folder, grown = free
-    model = cb.load(folder / "run")
-    model.save(folder / "again")
-    early = pickle.loads(pickle.dumps(model))
-    model.extend(grown)
-    for place in ("run", "again"):
-        assert (folder / place / "extended.json").exists(), "the model lies wherever it was read from or saved to"
-    model.save(folder / "late")
-    for copied in (copy.copy(model), pickle.loads(pickle.dumps(model)), cb.load(folder / "late"), copy.copy(early)):
-        with pytest.raises(InputError, match="must not be extended twice"):
-            copied.extend(grown)
-    with pytest.raises(RunError, match="is extended already"):
-        early.extend(grown)
-
-
-def test_every_folder_of_a_model_knows_or_none(free: tuple[Path, cb.Graph]) -> None:
-    folder, grown = free
-    model = cb.load(folder / "run")
-    model.save(folder / "second")
-    cb.load(folder / "second").extend(grown)
-    with pytest.raises(RunError, match="second: is extended already"):
-        model.extend(grown)
-    assert not (folder / "run" / "extended.json").exists(), "a refusal leaves no note"
-
-
-def test_a_run_that_was_moved_is_extended_from_where_it_lies(free: tuple[Path, cb.Graph]) -> None:
-    """Otherwise it would not know, and could be extended again."""
-    folder, grown = free
-    model = cb.load(folder / "run")
-    (folder / "run").rename(folder / "moved")
-    with pytest.raises(RunError, match=r"run must lie where the model was saved.*load it from where it lies now"):
-        model.extend(grown)
-    model.extend(grown, ledger=folder / "one.sqlite")
-    with pytest.raises(LedgerError, match="extended already"):
-        cb.load(folder / "moved").extend(grown, ledger=folder / "one.sqlite")
-
-
-def test_the_grown_graph_is_predicted_by_its_batch(free: tuple[Path, cb.Graph]) -> None:
-    """In the order of its own rows, and for nothing more."""
-    folder, grown = free
-    later = cb.load(folder / "run").extend(grown, ledger=folder / "one.sqlite")
-    by_id = dict(zip(later.node_ids or (), later.predict_proba().tolist(), strict=True))
-    assert later.predict_proba(grown).tolist() == [by_id[str(name)] for name in grown.node_ids]
-    assert len(Ledger(folder / "one.sqlite").entries()) == 2
-    with pytest.raises(InputError, match="must be one that this model has released nothing about"):
-        later.predict_graph(grown)
-
-
-def test_a_void_run_is_not_extended(months: Path) -> None:
-    """Its child would show the old rows under a certificate that promises something."""
-    first, grown = (cb.read_graph(months / f"edges-{k}.csv", months / f"nodes-{k}.csv") for k in range(2))
-    void = cb.Votes(cb.Budget(2), max_rounds=1).fit(first, noise=NoiseSource.seeded(1))
-    assert void.certificate.status == "void"
-    for spend in (False, True):
-        with pytest.raises(InputError, match="certificate must be a guarantee to be extended"):
-            void.extend(grown, spend=spend)
-    open_model = cb.Votes(cb.Budget(math.inf), max_rounds=1).fit(first)
-    assert open_model.extend(grown).certificate.status == "no privacy"
-
-
-def test_a_ledger_that_is_not_there_is_not_made(free: tuple[Path, cb.Graph]) -> None:
-    folder, grown = free
-    with pytest.raises(LedgerError, match="does not exist, so it does not hold certificate"):
-        cb.load(folder / "run").extend(grown, ledger=folder / "none.sqlite")
-    assert not (folder / "none.sqlite").exists()
-    assert not (folder / "run" / "extended.json").exists()
 
 
 def test_new_spellings_of_ids_are_refused(months: Path, first: Path) -> None:
@@ -341,11 +203,15 @@ def test_another_graph_is_released_once_and_every_command_gives_it(months: Path,
     )
     assert train.returncode == 0, train.stderr
     again = (*tables(months, 1), "--name", "accounts", "--ledger", ledger)
-    refused = run("predict", tmp_path / "run", *again, "--out", tmp_path / "a.csv", "--epsilon", 0.5)
+    refused = run("predict", tmp_path / "run", *again, "--out", tmp_path / "a.csv")
+    assert refused.returncode == 2
+    assert "predictions never spend: --release --ledger LEDGER makes a release about it" in refused.stderr
+    assert "give --training-graph" in refused.stderr
+    refused = run("predict", tmp_path / "run", *again, "--out", tmp_path / "a.csv", "--release", "--epsilon", 0.5)
     assert refused.returncode == 2
     assert "replace the fingerprint" in refused.stderr
     same = ("--replace-fingerprint", "--reason", "February", "--person", "ada", "--period", "2026-02")
-    paid = run("predict", tmp_path / "run", *again, *same, "--out", tmp_path / "a.csv", "--epsilon", 0.5)
+    paid = run("predict", tmp_path / "run", *again, *same, "--out", tmp_path / "a.csv", "--release", "--epsilon", 0.5)
     assert paid.returncode == 0, paid.stderr
     assert "epsilon = 0.5" in paid.stderr
     free = run("predict", tmp_path / "run", *again, "--out", tmp_path / "b.csv")
@@ -357,9 +223,10 @@ def test_another_graph_is_released_once_and_every_command_gives_it(months: Path,
     book = Ledger(ledger)
     assert len(book.entries()) == 2
     assert {(c.person, c.reason) for c in book.history("accounts") if c.old is not None} == {("ada", "February")}
-    other = run("predict", tmp_path / "run", *again, "--out", tmp_path / "c.csv", "--epsilon", 1)
+    other = run("predict", tmp_path / "run", *again, "--out", tmp_path / "c.csv", "--release", "--epsilon", 1)
     assert (other.returncode, "epsilon must be that of the release" in other.stderr) == (2, True)
-    more = run("predict", tmp_path / "run", *again, "--out", tmp_path / "c.csv", "--epsilon", 0.5, "--spend")
+    spend = ("--release", "--spend", "--epsilon", 0.5)
+    more = run("predict", tmp_path / "run", *again, "--out", tmp_path / "c.csv", *spend)
     assert more.returncode == 0, more.stderr
     assert len(book.entries()) == 3
     assert (tmp_path / "a.csv").read_text() != (tmp_path / "c.csv").read_text()

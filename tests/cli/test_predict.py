@@ -19,8 +19,8 @@ import pytest
 import caribou as cb
 from caribou.cli import main
 from caribou.cli.predict import write_pieces
-from caribou.estimators import predictions_tables
 from caribou.mechanisms.noise_source import NoiseSource
+from caribou.model.estimator import predictions_tables
 from caribou.privacy.certificate import Certificate
 from caribou.privacy.ledger import Ledger
 from caribou.privacy.verify import verify
@@ -202,7 +202,9 @@ def test_the_ledger_of_the_environment_is_used(
     ledger = Ledger(tmp_path / "l.sqlite", create=False)
     assert ledger.total("first", "node").releases == 1
     caribou("predict", world / "votes-edp", "--out", tmp_path / "free.csv")
-    caribou("predict", world / "votes-edp", "--graph", world / "second.npz", "--out", tmp_path / "paid.csv")
+    caribou(
+        "predict", world / "votes-edp", "--graph", world / "second.npz", "--release", "--out", tmp_path / "paid.csv"
+    )
     assert ledger.total("second", "edge").releases == 1
 
 
@@ -217,7 +219,7 @@ def test_labels_that_the_model_does_not_know_are_said(world: Path, tmp_path: Pat
     table = pd.read_csv(world / "nodes.csv").replace({"label": {"yes": "maybe"}})
     table.to_csv(tmp_path / "n.csv", index=False)
     where = ("--graph", world / "edges.csv", "--nodes", tmp_path / "n.csv", "--name", "other")
-    shown = caribou("predict", world / "named", *where, "--out", tmp_path / "p.csv")
+    shown = caribou("predict", world / "named", *where, "--release", "--out", tmp_path / "p.csv")
     assert "warning: labels 'maybe' are no classes of the model" in shown.err
     assert "warning: these are the nodes of the training graph" in shown.err
     assert "charged in no ledger" in shown.err
@@ -236,9 +238,9 @@ def test_nothing_is_charged_for_a_folder_that_cannot_be_written(world: Path, tmp
 
 def test_an_interruption_is_one_line_and_code_130(tmp_path: Path, world: Path) -> None:
     code = (
-        "import sys, caribou.estimators\nfrom caribou.cli import main\n"
+        "import sys, caribou.model.estimator\nfrom caribou.cli import main\n"
         "def stop(*a, **k): raise KeyboardInterrupt\n"
-        "caribou.estimators.Model.fit = stop\nmain()"
+        "caribou.model.estimator.Model.fit = stop\nmain()"
     )
     words = ["train", "votes-edp", "--graph", str(world / "first.npz"), "--out", str(tmp_path / "run")]
     found = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, check=False)
@@ -365,7 +367,7 @@ def test_node_level_needs_the_training_graph(method: str, world: Path, tmp_path:
 def test_another_graph_comes_with_a_certificate(method: str, world: Path, tmp_path: Path, caribou: Caribou) -> None:
     book = tmp_path / "ledger.sqlite"
     # other tests have released this graph from the same run
-    arguments = ("--graph", world / "second.npz", "--ledger", book, "--spend")
+    arguments = ("--graph", world / "second.npz", "--ledger", book, "--release", "--spend")
     outcome = caribou("predict", world / method, "--out", tmp_path / "p.csv", *arguments)
     assert "a new release about 'second'" in outcome.err
     certificate = Certificate.load(tmp_path / "p.certificate.json")
@@ -381,7 +383,9 @@ def test_another_graph_comes_with_a_certificate(method: str, world: Path, tmp_pa
 
 @pytest.mark.parametrize("method", ["mlp", "mlp-dp"])
 def test_another_graph_without_a_release(method: str, world: Path, tmp_path: Path, caribou: Caribou) -> None:
-    outcome = caribou("predict", world / method, "--out", tmp_path / "p.csv", "--graph", world / "second.npz")
+    outcome = caribou(
+        "predict", world / method, "--out", tmp_path / "p.csv", "--graph", world / "second.npz", "--release"
+    )
     assert "nothing was released" in outcome.err
     assert [file.name for file in tmp_path.iterdir()] == ["p.csv"]
 
@@ -398,7 +402,7 @@ def test_a_look_alike_is_warned_of_and_charged_where_its_owner_says(
 
     def predict(number: int, file: Path, name: str, *more: str, code: int = 0) -> Outcome:
         out = tmp_path / f"{number}.csv"
-        where = ("--graph", file, "--name", name, "--ledger", book, "--out", out, "--spend")
+        where = ("--graph", file, "--name", name, "--ledger", book, "--out", out, "--release", "--spend")
         return caribou("predict", world / "caribou-edp", *where, *more, code=code)
 
     assert "same degrees" not in predict(1, world / "second.npz", "second").err

@@ -17,10 +17,11 @@ from typing import Any
 import pytest
 
 import caribou as cb
-from caribou import saved_model
 from caribou.cli.doctor import diagnose
-from caribou.cli.spool import graph_fingerprint, save_or_spool, spooled_runs, state_folder
+from caribou.cli.spool import save_or_spool, spooled_runs
 from caribou.errors import RunError
+from caribou.model import state as model_state
+from caribou.model.state import graph_fingerprint, state_folder
 from caribou.privacy.ledger import Ledger
 from cli_support import run
 
@@ -36,7 +37,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def fail_in(monkeypatch: pytest.MonkeyPatch, code: int, *folders: Path) -> None:
     """From the moment on at which a run is written: these folders fail like a full or a read-only disk."""
-    original = saved_model.atomic_folder
+    original = model_state.atomic_folder
 
     @contextmanager
     def failing(target: Any, **options: Any) -> Iterator[Path]:
@@ -45,7 +46,7 @@ def fail_in(monkeypatch: pytest.MonkeyPatch, code: int, *folders: Path) -> None:
             if any(Path(target).is_relative_to(folder) for folder in folders):
                 raise OSError(code, os.strerror(code))
 
-    monkeypatch.setattr(saved_model, "atomic_folder", failing)
+    monkeypatch.setattr(model_state, "atomic_folder", failing)
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EROFS])
@@ -102,16 +103,16 @@ def test_a_process_that_is_killed_while_it_saves_leaves_the_run_in_the_spool_fol
         from contextlib import contextmanager
         from pathlib import Path
         import caribou as cb
-        from caribou import saved_model
+        from caribou.model import state as model_state
         from caribou.cli.spool import save_or_spool
-        original = saved_model.atomic_folder
+        original = model_state.atomic_folder
         @contextmanager
         def killed(target, **options):
             with original(target, **options) as temporary:
                 yield temporary
                 if Path(target).name == "run":
                     os.kill(os.getpid(), signal.SIGKILL)
-        saved_model.atomic_folder = killed
+        model_state.atomic_folder = killed
         from caribou.models import encoder
         few = encoder.EncoderConfig(9, 0.02, 1e-3, 0.1, 0.0, sparse_row_length=16.0)
         encoder.configurations = lambda graph: (few,)

@@ -18,12 +18,12 @@ from typer.testing import CliRunner
 from caribou.cli import app
 from caribou.errors import CertificateError, InputError, RunError
 from caribou.mechanisms.noise_source import NoiseSource
+from caribou.model.state import ModelState, read_state, write_state
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.events import Gaussian
 from caribou.privacy.mechanism_records import Group, own_record
 from caribou.privacy.plan import ReleasePlan
 from caribou.privacy.verify import FORGERY
-from caribou.saved_model import SavedModel, read_model, write_model
 from certificate_support import certificates, embeddings
 
 
@@ -58,7 +58,7 @@ def document(*arguments: str, code: int = 0) -> dict[str, Any]:
 
 def run_folder() -> Path:
     made = certificates()["votes-edp"]
-    saved = SavedModel(
+    saved = ModelState(
         method="votes-edp",
         settings={},
         budget=Budget(made.epsilon, made.delta, made.unit),
@@ -69,7 +69,7 @@ def run_folder() -> Path:
         columns=32,
         classes=("a", "b"),
     )
-    return write_model(saved, "run")
+    return write_state(saved, "run")
 
 
 # -- without a key ------------------------------------------------------------------------------------------------------
@@ -204,7 +204,7 @@ def test_a_run_is_signed_and_still_read() -> None:
     before = sorted(os.listdir(run))
     call("certificate", str(run), "--sign", "key.pem")
     assert sorted({*os.listdir(run)} - {*before}) == ["certificate.json.sig", "run.json.sig"]
-    assert read_model(run).certificate.status == "private"
+    assert read_state(run).certificate.status == "private"
     assert document(str(run), "--key", "pub.pem")["signature"] == "valid"
     assert document(str(run / "certificate.json"), "--key", "pub.pem")["signature"] == "valid"
     Path(run / "certificate.json").write_text(Path("c.json").read_text())

@@ -98,4 +98,4 @@ def test_certificates_say_what_is_declared_about_own_code_and_a_given_prior(monk
     assert "own code" in {assumption.name.value for assumption in own.plan(given).assumptions}
     fitted = own.fit(given)
     assert stated(fitted.certificate) >= {"given prior", "own code", "features without edges"}
-    assert stated(fitted.predict_graph(given.renamed("other")).certificate) >= {"given prior", "own code"}
+    assert stated(fitted.release(given.renamed("other")).certificate) >= {"given prior", "own code"}

@@ -655,4 +655,4 @@ def test_classes_that_were_read_from_labels_are_refused(name: str) -> None:
     if not METHODS[name].transductive:
         model.fit(GRAPH)
         with pytest.raises(InputError, match="classes must be declared at node level"):
-            model.predict_graph(measured)
+            model.release(measured)

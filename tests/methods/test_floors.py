@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import caribou as cb
-from caribou.estimators import Model
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods import method_info
+from caribou.model.estimator import Model
 from caribou.randomness import Streams
 
 pytestmark = [

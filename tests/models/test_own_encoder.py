@@ -147,7 +147,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_saved_encoder_serves_rows_that_it_has_not_seen(folder: Path) -> None:
     model = cb.Model("mlp", cb.Budget(4), encoder=folder).fit(GRAPH)
-    own = cb.load(folder).predict_graph(GRAPH).probabilities
+    own = cb.load(folder).release(GRAPH).probabilities
     assert np.allclose(model.predict_proba(), own)
     assert "given prior" in {a.name.value for a in model.certificate.assumptions}
 
@@ -163,7 +163,7 @@ def test_a_saved_encoder_is_refused_for_another_graph_with_rows_that_it_was_fitt
     seen = cb.datasets.load("csbm:nodes=300,signal=2", seed=1)
     model = cb.Model("mlp", cb.Budget(4), encoder=folder).fit(GRAPH)
     with pytest.raises(InputError, match="must not have been fitted on labelled rows of this graph, got "):
-        model.predict_graph(seen)
+        model.release(seen)
 
 
 def test_a_saved_encoder_of_other_columns_or_classes_is_refused(folder: Path) -> None:

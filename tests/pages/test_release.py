@@ -16,6 +16,7 @@ import pytest
 from browser_support import WIDTHS, Tab, needs_axe, needs_browser, open_browser
 from caribou.errors import InputError
 from caribou.mechanisms.noise_source import NoiseSource
+from caribou.model.state import ModelState
 from caribou.pages.ledger import ledger_page
 from caribou.pages.release import (
     NUMBERS,
@@ -39,7 +40,6 @@ from caribou.privacy.ledger import EntryNote, Ledger
 from caribou.privacy.plan import ReleasePlan
 from caribou.privacy.signature import SignatureCheck, SignatureState
 from caribou.privacy.verify import verify
-from caribou.saved_model import SavedModel
 from certificate_support import FITS, certified, plan_of, recounted, reload
 
 NOW = datetime(2026, 11, 18, 12, tzinfo=UTC)
@@ -71,12 +71,12 @@ def known(name: str) -> Release:
     return Release(made, verify(made))
 
 
-def saved(name: str, **changes: Any) -> SavedModel:
+def saved(name: str, **changes: Any) -> ModelState:
     method, settings, _ = FITS[name]
     made = certificate(name)
     arrays = {"x": np.zeros(1)}
     budget = Budget(made.epsilon, made.delta, made.unit)
-    run = SavedModel(
+    run = ModelState(
         method, settings, budget, made, arrays, arrays, 80, 32, ("a", "b"), batches=(80,), dataset="survey"
     )
     return replace(run, **changes)

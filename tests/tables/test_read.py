@@ -97,7 +97,7 @@ def test_a_run_keeps_its_rules_and_refuses_other_ones(tmp_path) -> None:
     other = ColumnRules(**{**RULES.to_dict(), "ranges": {"age": (0, 10)}})
     wrong = Graph.from_tables(edges, nodes, rules=other, classes=["fraud", "ok"])
     with pytest.raises(InputError, match="must be read by the column rules of the model"):
-        again.predict_graph(wrong)
+        again.release(wrong)
 
 
 @pytest.mark.filterwarnings("ignore:.*are not used")
@@ -156,7 +156,7 @@ def test_edge_level_warns_of_features_that_speak_of_edges() -> None:
         feature_names=["age", "degree", "b", "n_links"],
         classes=4,
     )
-    with pytest.warns(UserWarning, match=r"features 'degree', 'n_links' may be computed from edges.*--ignore degree"):
+    with pytest.warns(UserWarning, match=r"features 'degree', 'n_links' may be computed from edges.*ignore=.'degree'"):
         model = cb.Model("mlp", cb.Budget(4, 1e-5, "edge"), hidden=[4]).fit(named)
     (stated,) = [a for a in model.certificate.assumptions if a.name.value == "features without edges"]
     assert stated.parameters == {"columns": 4, "names": ["age", "degree", "b", "n_links"]}

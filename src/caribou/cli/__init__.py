@@ -147,56 +147,77 @@ _PYTHON = re.compile(
 """What an error says to a Python caller: a rule of tables, or a keyword."""
 
 
-def in_shell_words(message: str) -> str:
-    """A message of the library for somebody who types commands: keywords become options of the command that was typed.
+_CALLS = {"model.release(graph, ledger=...)": "--release --ledger LEDGER"}
+"""What a Python caller calls, as options."""
 
-    A message that begins with a field which is an option names it at the end. One that speaks of options already stays.
+
+def in_shell_words(message: str) -> str:
+    """An error of the library for somebody who types commands: keywords become options of the command that was typed.
+
+    One that begins with a field which is an option names it at the end. One that speaks of options already stays.
     """
     if "--" in message:
         return message
-    options = {option for parameter in _typed_command().params for option in parameter.opts}
-    translated = _PYTHON.sub(lambda found: _as_option(found, options), message)
+    translated = _with_options(message)
     if translated != message:
         return translated
     field = message.split(maxsplit=1)[0].rstrip(":") if message.split() else ""
     option = _option_of(field)
-    return f"{message} ({option})" if option in options else message
+    return f"{message} ({option})" if option in _typed_options() else message
 
 
-def _typed_command() -> Any:
+def _with_options(message: str) -> str:
+    for call, typed in _CALLS.items():
+        message = message.replace(call, typed)
+    options = _typed_options()
+    return _PYTHON.sub(lambda found: _as_options(found, options), message)
+
+
+def _typed_options() -> set[str]:
+    """The options of the command that was typed."""
     command: Any = typer.main.get_command(app)
     for word in sys.argv[1:]:
         command = getattr(command, "commands", {}).get(word, command)
-    return command
+    return {option for parameter in command.params for option in parameter.opts}
 
 
 def _option_of(field: str) -> str:
     return _OTHER_NAMES.get(field, f"--{field.replace('_', '-')}")
 
 
-def _as_option(found: re.Match[str], options: set[str]) -> str:
+def _as_options(found: re.Match[str], options: set[str]) -> str:
     """A keyword as an option of the command, with its value as it is typed; as it stands if the command has no such option."""
     option = _option_of(found["rule"] or found["keyword"])
     if option not in options:
         return found[0]
+    if found["keyword"]:
+        return option
     try:
-        typed = "" if found["keyword"] else _as_typed(ast.literal_eval(found["cells"]))
+        typed = _as_typed(ast.literal_eval(found["cells"]))
     except (ValueError, SyntaxError):
-        typed = found["cells"]
-    return f"{option} {shlex.quote(typed)}" if typed else option
+        typed = [found["cells"]]
+    return " ".join(f"{option} {shlex.quote(word)}" if word else option for word in typed)
 
 
-def _as_typed(value: Any) -> str:
-    """A value of a rule of tables as the options of commands take it.
+def _as_typed(value: Any) -> list[str]:
+    """A value of a rule of tables as it is typed, once for each time that its option is given.
 
-    >>> _as_typed({"amount": (0, 100)}), _as_typed({"segment": ["a", "b"]}), _as_typed({"word": None}), _as_typed(True)
-    ('amount=0:100', 'segment=a,b', 'word', '')
+    >>> _as_typed({"amount": (0, 100), "age": (0, 9)}), _as_typed({"segment": ["a", "b"], "word": None})
+    (['amount=0:100', 'age=0:9'], ['segment=a,b', 'word'])
+    >>> _as_typed(["a", "b"]), _as_typed(True)
+    (['a', 'b'], [''])
     """
     if isinstance(value, dict):
-        return " ".join(key if each is None else f"{key}={_as_typed(each)}" for key, each in value.items())
+        return [key if each is None else f"{key}={_joined(each)}" for key, each in value.items()]
+    if isinstance(value, list):
+        return [str(each) for each in value]
+    return ["" if value is True or value is ... else str(value)]
+
+
+def _joined(value: Any) -> str:
     if isinstance(value, list | tuple):
         return (":" if isinstance(value, tuple) else ",").join(map(str, value))
-    return "" if value is True or value is ... else str(value)
+    return str(value)
 
 
 def _fail(message: str, code: int) -> None:
@@ -205,4 +226,4 @@ def _fail(message: str, code: int) -> None:
 
 
 def _one_line(message: Warning | str, *_: object, **__: object) -> None:
-    sys.stderr.write(f"warning: {' '.join(str(message).split())}\n")
+    sys.stderr.write(f"warning: {' '.join(_with_options(str(message)).split())}\n")

@@ -97,7 +97,7 @@ def audit(
 
     Example: caribou audit caribou-edp --epsilon 4 --attack distinguish
     """
-    from caribou.saved_model import check_target
+    from caribou.model.state import check_target
 
     if out is not None:
         check_target(out)
@@ -148,8 +148,8 @@ def _job(
 ) -> Audit:
     from caribou.audit.catalogue import CATALOGUE, check_order
     from caribou.methods import METHODS
+    from caribou.model.state import read_state
     from caribou.privacy.budget import Budget
-    from caribou.saved_model import read_model
 
     wanted = tuple(CATALOGUE) if attack == "all" else tuple(dict.fromkeys(word.strip() for word in attack.split(",")))
     check_order(wanted, runs, confidence, workers)
@@ -160,7 +160,7 @@ def _job(
     else:
         if epsilon is not None or delta is not None or settings:
             raise InputError("epsilon, delta and set must not be given with a run, which has its own")
-        run = read_model(subject)
+        run = read_state(subject)
         name, budget, claimed = run.method, run.budget, dict(run.settings)
         saved = run.column_rules
         words, stored = f"the method of {subject} ({name})", run.certificate

@@ -78,8 +78,8 @@ def certificate(
 
 def _sign(run: Path, path: Path, data: bytes, found: Certificate, key: Path) -> None:
     from caribou.cli.verify import read_bytes
+    from caribou.model.state import RECORD
     from caribou.privacy.signature import write_signature
-    from caribou.saved_model import RECORD
 
     _require_verified(found, path)
     if run.is_dir():
@@ -138,12 +138,12 @@ def write_release_page(folder: Path, ledger: Path | None) -> None:
 
 def known_release(run: Path, found: Certificate, ledger: Path | None) -> Release:
     """What the folder of a run, or a certificate alone, and a ledger tell about a release."""
+    from caribou.model.state import read_state
     from caribou.pages.release import Account, Release
     from caribou.privacy.ledger import Ledger
     from caribou.privacy.verify import verify
-    from caribou.saved_model import read_model
 
-    saved = read_model(run) if run.is_dir() else None
+    saved = read_state(run) if run.is_dir() else None
     account = None
     if ledger is not None:
         name = None if saved is None else saved.dataset

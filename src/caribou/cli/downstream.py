@@ -13,7 +13,7 @@ from caribou.errors import InputError
 if TYPE_CHECKING:
     import numpy as np
 
-    from caribou.estimators import Model
+    from caribou.model.estimator import Model
 
 _Run = Annotated[Path, typer.Argument(help="The folder that caribou train --out wrote.")]
 
@@ -40,7 +40,7 @@ def links(
     import pandas as pd
 
     from caribou.datasets.task_tables import read_pairs
-    from caribou.estimators import load
+    from caribou.model.estimator import load
     from caribou.models.links import LinkPredictor
 
     check_table(out)
@@ -87,7 +87,7 @@ def graphs(
     import pandas as pd
 
     from caribou.datasets.task_tables import read_graph_labels, read_groups
-    from caribou.estimators import load
+    from caribou.model.estimator import load
     from caribou.models.graph_classifier import GraphClassifier
 
     check_table(out)

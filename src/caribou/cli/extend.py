@@ -22,7 +22,7 @@ from caribou.cli.spool import save_or_spool
 from caribou.cli.train import flagging, metric_rows
 
 if TYPE_CHECKING:
-    from caribou.estimators import Model
+    from caribou.model.estimator import Model
 
 
 @with_option_groups
@@ -63,8 +63,8 @@ def extend(
 
     Example: caribou extend run --graph nov-edges.csv --nodes nov-nodes.csv --out run-nov
     """
-    from caribou.estimators import load
-    from caribou.saved_model import check_target
+    from caribou.model.estimator import load
+    from caribou.model.state import check_target
 
     check_target(out)
     model = load(run)

@@ -24,17 +24,17 @@ from caribou.cli.options import (
     require_takes_prior,
     with_option_groups,
 )
-from caribou.cli.spool import graph_fingerprint, spool_folders
+from caribou.cli.spool import spool_folders
 from caribou.errors import InputError, RunError
 from caribou.privacy.budget import PrivacyUnit
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from caribou.estimators import Model
     from caribou.graph import Graph
     from caribou.methods import Fitted
     from caribou.metrics import Threshold
+    from caribou.model.estimator import Model
     from caribou.release import NotedLedger
 
 TABLES = (".csv", ".parquet")
@@ -93,12 +93,24 @@ class _OtherGraph:
 class _Terms:
     """On which terms another graph is released."""
 
+    release: Annotated[
+        bool,
+        typer.Option(
+            "--release", help="Make a release about --graph, which costs epsilon; nothing else here spends anything."
+        ),
+    ] = False
     epsilon: Annotated[
         float | None,
         typer.Option(help="Epsilon of a new release about --graph (default: that of the fit).", show_default=False),
     ] = None
     ledger: LedgerOptions = field(default_factory=LedgerOptions)
     spend: Spend = False
+
+    def check(self) -> None:
+        """Terms of a release say nothing without one."""
+        for name, given in (("epsilon", self.epsilon is not None), ("spend", self.spend)):
+            if given and not self.release:
+                raise InputError(f"{name} must go with --release, got none")
 
 
 @with_option_groups
@@ -128,9 +140,9 @@ def predict(
     """Write the class of every node, with its probability. The column of ids keeps its title (node, where it has none).
 
     Without --graph: the nodes of the training graph, from the saved run; free. With --graph, or --edges for tables of any size:
-    another graph, which costs a new release about it, and its certificate is written beside OUT. The release is kept in the run:
-    the same graph again, here or in caribou embed, costs nothing, unless --spend asks for another one. At node level a run holds
-    no predictions: give the training graph with --training-graph, which is free.
+    another graph. --release makes a release about it, which costs epsilon; its certificate is written beside OUT. The run keeps
+    the release: the same graph again, here or in caribou embed, costs nothing. At node level a run holds no predictions: give the
+    training graph with --training-graph, which is free.
 
     Where there are two classes the column flagged says whose probability of the positive class reaches the threshold. At edge
     level a run has the threshold with the best F1 on its validation nodes. In a run that caribou extend wrote, the column new
@@ -138,16 +150,17 @@ def predict(
 
     Example: caribou predict run --out predictions.csv
     """
-    from caribou.estimators import load, predictions_tables
+    from caribou.model.estimator import load, predictions_tables
 
     check_table(out)
+    terms.check()
     if threshold is not None:
         unit_interval(threshold=threshold)
     model = load(run)
     require_takes_prior(model.method, model.takes_prior, prior)
     new = None
     if not (other.is_given or engine.is_given):
-        other.refuse_flags(training_graph=training_graph, spend=terms.spend, prior=prior is not None)
+        other.refuse_flags(training_graph=training_graph, release=terms.release, prior=prior is not None)
         probabilities, ids, title = model.predict_proba(), model.node_ids, model.id_title
         new = model.is_new if model.is_new.any() else None
     else:
@@ -156,7 +169,7 @@ def predict(
             if training_graph:
                 probabilities = model.predict_proba(data, training_graph=True)
             else:
-                probabilities = _release(run, model, data, out, terms).probabilities
+                probabilities = _released(run, model, data, out, terms).probabilities
     cut = _threshold_of(model, threshold, positive)
     write_pieces(predictions_tables(probabilities, model.classes, ids, title, cut, new), out)
     typer.echo(f"wrote {len(probabilities)} predictions to {out}")
@@ -179,25 +192,26 @@ def embed(
 ) -> None:
     """Write the embeddings X^(K) of a run, for any other task. They are already released: this costs nothing.
 
-    With --graph: of another graph, which costs a new release about it, unless caribou predict or embed has made one that the run
-    keeps. A run without privacy, or with a void certificate, is written with a warning.
+    With --graph: of another graph about which the run keeps a release; --release makes one, which costs epsilon. A run without
+    privacy, or with a void certificate, is written with a warning.
 
     Example: caribou embed run --out embeddings.parquet
     """
     import numpy as np
 
-    from caribou.estimators import load, tables_with_ids
+    from caribou.model.estimator import load, tables_with_ids
 
     check_table(out, (*TABLES, ".npy"))
+    terms.check()
     model = load(run)
     state, ids, title = model.embeddings, model.node_ids, model.id_title
     warn_unprotected(model)
     if other.is_given:
         with other.loaded(model, out) as data:
-            state = _release(run, model, data, out, terms).released["state"]
+            state = _released(run, model, data, out, terms).released["state"]
             ids, title = _ids(data), data.id_title
     else:
-        other.refuse_flags(spend=terms.spend)
+        other.refuse_flags(release=terms.release)
     if out.suffix == ".npy":
         _write_whole(out, lambda path: np.save(path, state))
     else:
@@ -217,33 +231,25 @@ def warn_unprotected(model: Model) -> None:
         typer.echo(f"warning: {unprotected(model.certificate)}", err=True)
 
 
-def _release(run: Path, model: Model, data: Graph, out: Path, terms: _Terms) -> Fitted:
-    """The release about another graph: the one that the run keeps, or a new one, which the run keeps from then on."""
-    from caribou.methods import Fitted
-    from caribou.saved_model import kept_prediction
-
+def _released(run: Path, model: Model, data: Graph, out: Path, terms: _Terms) -> Fitted:
+    """The release about another graph that the run keeps, or a new one, which the run keeps from then on."""
     ledger = terms.ledger.noted()
-    fingerprint = graph_fingerprint(data)
-    before = None if terms.spend else kept_prediction(run, fingerprint)
-    if before is None:
-        return _new_release(run, model, data, out, terms, ledger, fingerprint)
-    if terms.epsilon is not None and terms.epsilon != before.certificate.epsilon:
-        raise InputError(
-            f"epsilon must be that of the release that the run keeps, {before.certificate.epsilon:g}, or go with --spend, got "
-            f"{terms.epsilon:g}"
-        )
-    import numpy as np
-
-    found = model.keep(data, Fitted(np.empty((0, 0)), before.certificate, before.released, before.weights))
+    if terms.release and (terms.spend or model.known_release(data) is None):
+        return _new_release(run, model, data, out, terms, ledger)
+    # either of them spends nothing here; a graph that was not released is refused
+    found = model.release(data, epsilon=terms.epsilon) if terms.release else model.release_of(data)
+    certificate = found.certificate
+    if certificate.epsilon_spent == 0:
+        typer.echo("each prediction is made from a node's own features: nothing was released", err=True)
+        return found
     typer.echo(
-        f"the release about this graph of {before.certificate.created} (certificate {before.certificate.certificate_id}): "
-        "nothing is spent",
+        f"the release about this graph of {certificate.created} (certificate {certificate.certificate_id}): nothing is spent",
         err=True,
     )
-    if ledger is not None and not _is_recorded(ledger, before.certificate.certificate_id):
+    if ledger is not None and not _is_recorded(ledger, certificate.certificate_id):
         typer.echo(
             f"warning: {ledger.path} does not hold that release; if it is the ledger of these people, record it: caribou "
-            f"ledger add {data.name} --certificate {run}/predictions/{before.certificate.certificate_id}/certificate.json",
+            f"ledger add {data.name} --certificate {run}/predictions/{certificate.certificate_id}/certificate.json",
             err=True,
         )
     return found
@@ -257,9 +263,8 @@ def _is_recorded(ledger: NotedLedger, certificate_id: str) -> bool:
     return any(entry.certificate_id == certificate_id for entry in Ledger(ledger.path, create=False).entries())
 
 
-def _new_release(
-    run: Path, model: Model, data: Graph, out: Path, terms: _Terms, ledger: NotedLedger | None, fingerprint: str
-) -> Fitted:
+def _new_release(run: Path, model: Model, data: Graph, out: Path, terms: _Terms, ledger: NotedLedger | None) -> Fitted:
+    from caribou.model.state import PREDICTIONS
     from caribou.privacy.budget import Budget
 
     certificate_path = out.with_suffix(".certificate.json")
@@ -267,50 +272,41 @@ def _new_release(
         raise InputError(
             f"certificate of the new release must be a new file, got {str(certificate_path)!r}, which exists"
         )
-    if ledger is None and model.charged:
-        raise InputError(
-            "ledger must be given (--ledger): this run was charged in one, and predictions for another graph are a new release; "
-            "--training-graph predicts the graph of training again and spends nothing"
-        )
     if model.node_ids is not None and data.node_ids is not None and set(model.node_ids) == set(map(str, data.node_ids)):
         typer.echo("warning: these are the nodes of the training graph; --training-graph would spend nothing", err=True)
     replaced = terms.ledger.replace_fingerprint
-    result = model.predict_graph(
-        data, epsilon=terms.epsilon, ledger=ledger, replace_fingerprint=replaced, spend=terms.spend
-    )
-    if result.certificate.epsilon_spent == 0:
+    result = model.release(data, epsilon=terms.epsilon, ledger=ledger, replace_fingerprint=replaced, spend=terms.spend)
+    made = result.certificate
+    if made.epsilon_spent == 0:
         where = "" if ledger is None else f"; entered in {ledger.path} at no cost"
         typer.echo(f"each prediction is made from a node's own features: nothing was released{where}", err=True)
         return result
-    _keep(run, result, out, fingerprint)
-    result.certificate.save(certificate_path)
+    if not (run / PREDICTIONS / made.certificate_id).is_dir():
+        _spool(run, model, data, out)
+    made.save(certificate_path)
     charged = "charged in no ledger" if ledger is None else f"charged in {ledger.path}"
-    paid = Budget(result.certificate.epsilon, result.certificate.delta, result.certificate.unit)
+    paid = Budget(made.epsilon, made.delta, made.unit)
     typer.echo(f"a new release about {data.name!r}: {paid}, {charged}; certificate: {certificate_path}", err=True)
     return result
 
 
-def _keep(run: Path, result: Fitted, out: Path, fingerprint: str) -> None:
-    """In the run; elsewhere, if that cannot be written: what has been paid for is on a disk before any table is."""
-    from caribou.saved_model import KeptPrediction, keep_prediction
+def _spool(run: Path, model: Model, data: Graph, out: Path) -> None:
+    """Where the run cannot be written: what has been paid for is on a disk before any table is."""
+    from caribou.model.state import PREDICTIONS, add_release, graph_fingerprint
 
-    kept = KeptPrediction(fingerprint, result.certificate, result.weights, result.released)
-    failed = []
-    for place in (run, *spool_folders(out)):
+    fingerprint = graph_fingerprint(data)
+    for place in spool_folders(out):
         try:
             place.mkdir(parents=True, exist_ok=True)
-            where = keep_prediction(kept, place)
-        except (OSError, RunError) as error:
-            failed.append(str(error))
+            where = add_release(model.state.releases[fingerprint], fingerprint, place)
+        except (OSError, RunError):
             continue
-        if place != run:
-            typer.echo(
-                f"warning: {failed[0]}; the release is kept in {where}: move it to {run / 'predictions'}, or this graph costs "
-                "again",
-                err=True,
-            )
+        typer.echo(
+            f"warning: the release is kept in {where}: move it to {run / PREDICTIONS}, or this graph costs again",
+            err=True,
+        )
         return
-    typer.echo(f"warning: {failed[0]}; what is written to {out} is all that is left of this release", err=True)
+    typer.echo(f"warning: what is written to {out} is all that is left of this release", err=True)
 
 
 def _threshold_of(model: Model, given: float | None, positive: str | None) -> Threshold | None:
@@ -337,7 +333,7 @@ def _threshold_of(model: Model, given: float | None, positive: str | None) -> Th
 
 def check_table(out: Path, endings: tuple[str, ...] = TABLES, field: str = "out") -> None:
     """A table that can be written: a known ending, a new file, in a folder that can be written. ``field`` is its option."""
-    from caribou.saved_model import require_writable
+    from caribou.model.state import require_writable
 
     if out.suffix not in endings:
         raise InputError(f"{field} must end in {' or '.join(endings)}, got {str(out)!r}")

@@ -145,7 +145,7 @@ def measure_missing(
 
 
 def _make(out: Path) -> None:
-    from caribou.saved_model import require_writable
+    from caribou.model.state import require_writable
 
     try:
         out.mkdir(parents=True, exist_ok=True)

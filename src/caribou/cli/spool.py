@@ -1,15 +1,8 @@
-"""What a release left when its own place could not be written: a spool folder, and the key that knows a graph again.
-
-Both lie in a private folder of the user: CARIBOU_STATE, or caribou in XDG_STATE_HOME (~/.local/state).
-"""
+"""The spool folder: where a run waits whose own place could not be written. It lies in the private folder of the user."""
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import hmac
-import os
-import secrets
 import shutil
 import tempfile
 from pathlib import Path
@@ -18,22 +11,13 @@ from typing import TYPE_CHECKING
 from caribou.errors import RunError
 
 if TYPE_CHECKING:
-    from caribou.estimators import Model
-    from caribou.graph import Graph
-
-
-def state_folder() -> Path:
-    """The user's own folder; made if it is not there, for nobody else to read."""
-    given = os.environ.get("CARIBOU_STATE")
-    base = (
-        Path(given) if given else Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "caribou"
-    )
-    base.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return base.absolute()
+    from caribou.model.estimator import Model
 
 
 def spool_folders(out: Path) -> list[Path]:
     """Where a run may be kept until it has its place, best first: the user's folder, that of OUT, that for temporary files."""
+    from caribou.model.state import state_folder
+
     found = []
     with contextlib.suppress(OSError):  # no home, or a full disk: the others remain
         found.append(state_folder() / "spool")
@@ -77,29 +61,9 @@ def spooled(model: Model, out: Path, ids: bool) -> Path | None:
 
 def spooled_runs() -> list[Path]:
     """Runs that wait in the user's spool folder for their place."""
+    from caribou.model.state import state_folder
+
     try:
         return sorted((state_folder() / "spool").glob(".caribou-run-*"))
     except OSError:
         return []
-
-
-def graph_fingerprint(graph: Graph) -> str:
-    """A keyed hash of the graph's content. The key never leaves the user's folder, so a run that holds the hash tells nothing."""
-    from caribou.graph.fingerprint import whole_of
-
-    return hmac.new(_key(), b"".join(whole_of(tuple(graph.content()))), hashlib.sha256).hexdigest()
-
-
-def _key() -> bytes:
-    place = state_folder() / "fingerprint.key"
-    try:
-        descriptor = os.open(place, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
-    except FileExistsError:
-        key = place.read_bytes()
-        if len(key) != 32:
-            raise RunError(f"key {place} must have 32 bytes, got {len(key)}; remove it: a new one is made") from None
-        return key
-    with os.fdopen(descriptor, "wb") as file:
-        key = secrets.token_bytes(32)
-        file.write(key)
-    return key

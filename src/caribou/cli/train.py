@@ -35,9 +35,9 @@ from caribou.errors import InputError, RunError
 from caribou.memory import peak_mb
 
 if TYPE_CHECKING:
-    from caribou.estimators import Model
     from caribou.graph import Graph
     from caribou.metrics import Metrics, Threshold
+    from caribou.model.estimator import Model
     from caribou.models.published_metrics import PublishedMetrics
     from caribou.privacy.budget import Budget
 
@@ -133,11 +133,11 @@ def train(
 
     Example: caribou train votes-edp --dataset csbm --epsilon 4 --out run
     """
-    from caribou.estimators import Model, class_names
     from caribou.graph import listed
     from caribou.methods import METHODS, resolve
+    from caribou.model.estimator import Model, class_names
+    from caribou.model.state import check_target
     from caribou.privacy.budget import Budget
-    from caribou.saved_model import check_target
 
     method = resolve(method, unit)
     info = METHODS[method]
@@ -252,8 +252,8 @@ def _choose_threshold(model: Model, positive: str | None) -> None:
 
 def _warn_of_other_class(metric: str, positive: str, data: Graph) -> None:
     """Heads are chosen by the rarer of two classes, or by the mean over more: say so where another class was declared."""
-    from caribou.estimators import class_names
     from caribou.metrics import rarest
+    from caribou.model.estimator import class_names
 
     names = class_names(data)
     split, labels = data.for_learning()

@@ -56,12 +56,12 @@ def tune(
     Example: caribou tune mlp-dp --dataset csbm:nodes=400 --epsilon 8 --trials 5 --out tuned
     """
     from caribou import tuning
-    from caribou.estimators import Model
     from caribou.experiments.hyperparameters import read_toml
     from caribou.methods import METHODS, resolve
     from caribou.metrics import metric_name
+    from caribou.model.estimator import Model
+    from caribou.model.state import check_target
     from caribou.privacy.budget import Budget
-    from caribou.saved_model import check_target
 
     method = resolve(method, unit)
     budget = Budget(epsilon, delta, METHODS[method].unit)

@@ -57,7 +57,7 @@ def signature_of(given: Path, data: bytes, signature: Path, key: Path) -> Signat
     if not given.is_dir() or signed.state is not SignatureState.VALID:
         return signed
     # the record of a run holds the digests of its arrays
-    from caribou.saved_model import RECORD
+    from caribou.model.state import RECORD
 
     record = given / RECORD
     return check_signature(read_bytes(record), signature_path(record), key)
@@ -67,9 +67,9 @@ def certificate_file(given: Path) -> Path:
     """The file of the certificate: itself, or that of a run whose files are all what was saved."""
     if not given.is_dir():
         return given
-    from caribou.saved_model import CERTIFICATE, read_model
+    from caribou.model.state import CERTIFICATE, read_state
 
-    read_model(given)
+    read_state(given)
     return given / CERTIFICATE
 
 

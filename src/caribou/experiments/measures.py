@@ -43,9 +43,9 @@ def measure(cell: Cell, data_dir: Path | None, settings_file: Path | None = None
 
 def fit_and_score(cell: Cell, data_dir: Path | None, settings_file: Path | None = None) -> dict[str, Any]:
     """Fit a method; accuracies, metrics of the test nodes, epsilon spent, seconds and memory of the fit."""
-    from caribou.estimators import Model, accuracy, metrics_of
     from caribou.mechanisms.noise_source import NoiseSource
     from caribou.metrics import METRICS
+    from caribou.model.estimator import Model, accuracy, metrics_of
     from caribou.privacy.certificate import json_number
 
     graph = graph_of(cell, data_dir, settings_file)
@@ -72,8 +72,8 @@ def sweep_and_score(cell: Cell, data_dir: Path | None, settings_file: Path | Non
     One record for many small fits that share data, split and encoder. Each has noise of its own. Settings that the method refuses
     have no accuracy; ``refusals`` says why.
     """
-    from caribou.estimators import Model, accuracy
     from caribou.mechanisms.noise_source import NoiseSource
+    from caribou.model.estimator import Model, accuracy
     from caribou.models.encoder import kept_encoders
     from caribou.privacy.certificate import json_number
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-import caribou.estimators
+import caribou.model.estimator
 import caribou.tuning  # noqa: F401
 from caribou.experiments.encoders import ENCODERS, PRIORS, Charge, FitFolder
 from caribou.experiments.measures import measure

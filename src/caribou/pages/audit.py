@@ -19,6 +19,7 @@ from caribou.audit.claims import Claim
 from caribou.audit.metrics import NO_BOUND, AttackResult
 from caribou.audit.verdict import CONSISTENT, INCONCLUSIVE, VIOLATED, Verdict, found_little
 from caribou.errors import InputError, RunError
+from caribou.model.state import check_target
 from caribou.pages.pictures import INK, PAGE_COLOURS, STYLE, Line, LineChart
 from caribou.pages.sections import (
     Block,
@@ -34,7 +35,6 @@ from caribou.pages.sections import (
     percent,
     section_page,
 )
-from caribou.saved_model import check_target
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -15,6 +15,7 @@ from typing import Any
 
 from caribou.audit.verdict import CONSISTENT, INCONCLUSIVE, VIOLATED, found_little
 from caribou.errors import InputError
+from caribou.model.state import ModelState
 from caribou.pages.ledger import Spending, balance_facts, spending, spending_chart
 from caribou.pages.pictures import PAGE_COLOURS, Line, LineChart
 from caribou.pages.sections import (
@@ -42,7 +43,6 @@ from caribou.privacy.mechanism_records import Mechanism
 from caribou.privacy.plan import attack_success
 from caribou.privacy.signature import NOT_CHECKED, SignatureCheck, SignatureState
 from caribou.privacy.verify import FORGERY, Verification
-from caribou.saved_model import SavedModel
 
 MANY_NAMES = 24
 """From this many names on a list of features is a fold."""
@@ -143,7 +143,7 @@ class Release:
     certificate: Certificate
     verification: Verification
     signature: SignatureCheck = NOT_CHECKED
-    run: SavedModel | None = None
+    run: ModelState | None = None
     account: Account | None = None
     audit: Mapping[str, Any] | None = None
     quality: Quality | None = None
@@ -460,7 +460,7 @@ def _data(release: Release) -> tuple[Block, ...]:
     return (*blocks, Text(words), SignHere(("name", "role", "place and date", "signature")))
 
 
-def _features(c: Certificate, run: SavedModel | None) -> tuple[Block, ...]:
+def _features(c: Certificate, run: ModelState | None) -> tuple[Block, ...]:
     """The list of features, with the declaration that edge level rests on."""
     names, columns = _feature_names(c, run)
     blocks: list[Block] = []
@@ -485,7 +485,7 @@ def _features(c: Certificate, run: SavedModel | None) -> tuple[Block, ...]:
     return (*blocks, Text(f"{title}:"), shown)
 
 
-def _feature_names(c: Certificate, run: SavedModel | None) -> tuple[Sequence[str] | None, int | None]:
+def _feature_names(c: Certificate, run: ModelState | None) -> tuple[Sequence[str] | None, int | None]:
     for assumption in c.assumptions:
         if assumption.name is AssumptionName.FEATURES_WITHOUT_EDGES:
             return assumption.parameters["names"], assumption.parameters["columns"]

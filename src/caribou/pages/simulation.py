@@ -105,8 +105,8 @@ def _fitted(
     world: BlockModel, seed: int, delta: float | None, advance: Callable[[], None]
 ) -> Iterator[tuple[tuple[PrivacyUnit, str, float], float]]:
     """Accuracies on one graph. What reads public values alone is fitted once."""
-    from caribou.estimators import Model
     from caribou.mechanisms.noise_source import NoiseSource
+    from caribou.model.estimator import Model
     from caribou.models.encoder import kept_encoders
 
     graph = csbm_graph(world, seed)

@@ -190,6 +190,10 @@ class Certificate:
         """The certificate as an indented JSON document."""
         return json.dumps(self.to_dict(), indent=2, allow_nan=False) + "\n"
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # records may hold functions of the degree, which no pickle takes
+        return Certificate.from_json, (self.to_json(),)
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write JSON (``.json``) or Markdown (``.md``), whole or not at all."""
         target = Path(path)

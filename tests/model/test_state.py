@@ -14,11 +14,11 @@ import pytest
 from safetensors.numpy import load_file
 
 import caribou as cb
-from caribou import saved_model as runs
 from caribou.errors import RunError
-from caribou.estimators import Model
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods import METHODS
+from caribou.model import state as runs
+from caribou.model.estimator import Model
 from caribou.privacy.certificate import Certificate
 
 pytestmark = pytest.mark.usefixtures("quick_learning")

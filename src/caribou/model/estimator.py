@@ -9,14 +9,14 @@
 
 from __future__ import annotations
 
-import hashlib
+import inspect
 import os
 import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import MISSING, dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 import numpy as np
 
@@ -25,29 +25,29 @@ from caribou._validate import integer
 from caribou.errors import CaribouError, InputError, RunError
 from caribou.graph import Graph, listed
 from caribou.graph.arrivals import Arrivals, named_rows
-from caribou.graph.fingerprint import whole_of
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods.base import Fitted, GrowingMethod, declared_plan, extend, fit, predict_graph
 from caribou.methods.catalogue import METHODS, method_info, names_of, resolve
 from caribou.metrics import Metrics, Scored, Threshold, best_threshold, metric_name, rarest
+from caribou.model.growth import link_to, notes_of_extension, require_extendable, was_extended
+from caribou.model.state import (
+    GraphRelease,
+    ModelState,
+    add_release,
+    check_target,
+    graph_fingerprint,
+    is_run_of,
+    read_state,
+    write_state,
+)
 from caribou.models.published_metrics import PublishedMetrics, publish_metrics
-from caribou.privacy.assumptions import LASTING, AssumptionName, given_prior
+from caribou.privacy.assumptions import LASTING, given_prior
 from caribou.privacy.budget import Budget, PrivacyUnit, warn_of_large_delta
 from caribou.privacy.certificate import Certificate
 from caribou.privacy.ledger import Ledger
-from caribou.privacy.mechanism_records import Mechanism
-from caribou.privacy.plan import Link, ReleasePlan
+from caribou.privacy.plan import ReleasePlan
 from caribou.randomness import Streams
 from caribou.release import LedgerLike, require_left
-from caribou.saved_model import (
-    EXTENDED,
-    ExtensionMarkers,
-    SavedModel,
-    check_target,
-    is_run_of,
-    read_model,
-    write_model,
-)
 from caribou.tables.inspect import edge_feature_words
 from caribou.tables.rules import ColumnRules, computed_from_edges
 
@@ -59,14 +59,37 @@ if TYPE_CHECKING:
 PARTS = ("train", "val", "test")
 
 
+@dataclass(frozen=True, eq=False)
+class _Origin:
+    """What a model holds beside its state in the process that fitted it, and no copy does.
+
+    Args:
+        given: what `fit` or `extend` was given.
+        graph: the same as a graph, in the order of the caller.
+        rows: the rows of its nodes in the model; None: the same order.
+        trained: the graph in the order of the model, for metrics.
+        probabilities: of its nodes, in the order of the model; at node level they are for the nodes alone. [n, C]
+        ledger: where the fit was charged.
+        encoder: what was fitted on the features in the place of a prior.
+    """
+
+    given: Any = None
+    graph: Graph | None = None
+    rows: np.ndarray | None = None
+    trained: Graph | None = None
+    probabilities: np.ndarray = field(default_factory=lambda: np.empty((0, 0)), repr=False)
+    ledger: Ledger | Path | None = None
+    encoder: FittedEncoder | None = None
+
+
 class Model:
     """A method of `caribou.methods.METHODS` with its settings and a budget.
 
     ``fit`` trains on a graph (a `Graph` or a PyG ``Data``, which is not changed) and makes one release. At node level the
-    graph must declare its classes: ``Graph.from_pyg(data, classes=...)``. Predictions for that graph then cost nothing; for
-    another graph they cost a release about it, and say so. ``seed`` is the public seed (split roles, initial weights); the
-    privacy noise comes from the operating system. A model that leaves the process, by `save`, ``pickle``, ``joblib`` or
-    ``copy``, holds what `save` holds: never the graph.
+    graph must declare its classes: ``Graph.from_pyg(data, classes=...)``. Predictions for that graph then cost nothing. Another
+    graph costs a release about it, which `release` makes; predictions never spend. ``seed`` is the public seed (split roles,
+    initial weights); the privacy noise comes from the operating system. A model that leaves the process, by `save`, ``pickle``,
+    ``joblib`` or ``copy``, holds what `save` holds: never the graph.
 
     Args:
         method: a family such as "votes", of which the budget decides the unit, or a full name of `caribou.methods.METHODS`.
@@ -95,34 +118,13 @@ class Model:
                 "encoder must go with a method that starts from class probabilities (votes-edp, or mlp without hidden), got "
                 f"{method}"
             )
-        self._params: dict[str, Any] = {
-            "method": method,
-            "budget": budget,
-            "seed": seed,
-            "encoder": encoder,
-            **settings,
-        }
+        own = {"method": method, "budget": budget, "seed": seed, "encoder": encoder}
+        self._given: dict[str, Any] = {**own, **self.settings, **settings}
         self._encoder = encoder
-        self._fitted_encoder: FittedEncoder | None = None
         self._streams = Streams(seed)
-        self._fitted: Fitted | None = None
-        self._graph: Graph | None = None
-        self._source: Any = None  # what fit was given, if it was not a Graph
-        self._ledger: Ledger | Path | None = None
-        self._charged = False
-        self._shape: tuple[int, int] = (0, 0)
-        self._classes: tuple[str, ...] = ()
-        self._node_ids: tuple[str, ...] | None = None
-        self._rows: tuple[str, ...] | None = None
-        self._feature_names: tuple[str, ...] | None = None
-        self._id_title: str | None = None
-        self._batches: tuple[int, ...] = ()
-        self._dataset: str | None = None
-        self._folders: tuple[Path, ...] = ()  # where the model lies, and notes that it was extended
-        self._is_extended = False
-        self._kept: dict[bytes, Fitted] = {}  # releases about other graphs, by content; in memory alone
-        self._threshold: Threshold | None = None
-        self._column_rules: ColumnRules | None = None
+        self._fitted: ModelState | None = None
+        self._origin = _Origin()
+        self._folders: tuple[Path, ...] = ()  # where the model lies; each must know that it is extended
 
     def __repr__(self) -> str:
         usual = method_info(self.method).create().settings()
@@ -139,7 +141,10 @@ class Model:
             rows.append(("state", "not fitted"))
         else:
             rows += [
-                ("fitted on", f"{self._shape[0]} nodes, {self._shape[1]} features, classes {listed(self._classes)}"),
+                (
+                    "fitted on",
+                    f"{self._fitted.nodes} nodes, {self._fitted.columns} features, classes {listed(self.classes)}",
+                ),
                 ("certificate", self._fitted.certificate.status),
                 ("not protected", self.budget.unit.unprotected),
             ]
@@ -159,7 +164,7 @@ class Model:
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """What the constructor takes, by name, as given or by default. ``deep``: nothing is nested, so it changes nothing."""
-        return {**self.settings, **self._params} if type(self) is Model else dict(self._params)
+        return dict(self._given)
 
     def set_params(self, **params: Any) -> Self:
         """Other ``params`` of the constructor. The model must be fitted again: what was released had other settings."""
@@ -175,22 +180,20 @@ class Model:
     @property
     def classes_(self) -> np.ndarray:
         """The classes in the user's own words, or numbers where all of them are whole numbers. [C]"""
-        self._require_fitted("classes_")
-        return class_array(self._classes)
+        return class_array(self._known("classes_").classes)
 
     @property
     def n_features_in_(self) -> int:
         """Number of feature columns of the training graph."""
-        self._require_fitted("n_features_in_")
-        return self._shape[1]
+        return self._known("n_features_in_").columns
 
     @property
     def feature_names_in_(self) -> np.ndarray:
         """Names of the feature columns of the training graph, where it had any. [d]"""
-        self._require_fitted("feature_names_in_")
-        if self._feature_names is None:
+        names = self._known("feature_names_in_").feature_names
+        if names is None:
             raise AttributeError("feature_names_in_: the training graph had no names of columns")
-        return np.array(self._feature_names, dtype=object)
+        return np.array(names, dtype=object)
 
     def __sklearn_is_fitted__(self) -> bool:
         return self._fitted is not None
@@ -206,10 +209,11 @@ class Model:
             regressor_tags=None,
         )
 
-    def _require_fitted(self, name: str) -> None:
+    def _known(self, name: str) -> ModelState:
         # AttributeError, so that hasattr says whether a model is fitted
         if self._fitted is None:
             raise AttributeError(f"{name}: model must be fitted first: call fit(data)")
+        return self._fitted
 
     # -- fitting ---------------------------------------------------------------------------------------------------
 
@@ -236,18 +240,19 @@ class Model:
         """
         if y is not None:
             raise InputError(f"y must be None: labels are part of the graph (Graph.labels), got {type(y).__name__}")
-        graph = _learnable(data)
+        given = graph = _learnable(data)
         warn_of_large_delta(self.budget, graph.num_nodes)
         suspects = computed_from_edges(graph.feature_names or ())
         if suspects and self.budget.unit is PrivacyUnit.EDGE:
-            leave_out = " ".join(f"--ignore {name}" for name in suspects)
-            warnings.warn(f"{edge_feature_words(suspects)}; leave them out ({leave_out}) or be sure", stacklevel=2)
+            leave_out = f"ColumnRules(ignore={list(suspects)!r})"
+            warnings.warn(f"{edge_feature_words(suspects)}; leave them out, {leave_out}, or be sure", stacklevel=2)
+        encoder = None
         if self._encoder is not None:
             # public work first: what fails in it costs nothing
             require_left(self.plan(graph), graph, ledger)
             from caribou.models.own_encoder import with_encoder
 
-            graph, self._fitted_encoder = with_encoder(graph, _opened(self._encoder), self._streams)
+            graph, encoder = with_encoder(graph, _opened(self._encoder), self._streams)
         fitted = fit(
             self._recipe,
             graph,
@@ -257,10 +262,8 @@ class Model:
             ledger=ledger,
             replace_fingerprint=replace_fingerprint,
         )
-        # absolute: after a change of the working folder a relative path would lead to another ledger
-        self._ledger = ledger if ledger is None or isinstance(ledger, Ledger) else Path(os.path.abspath(ledger))
-        self._charged, self._source = ledger is not None, data
-        self._take(fitted, graph)
+        self._take(fitted, graph, charged=ledger is not None)
+        self._origin = replace(self._origin, given=data, graph=given, ledger=_lasting(ledger), encoder=encoder)
         self._warn_of_another_charge(graph.name)
         return self
 
@@ -312,36 +315,57 @@ class Model:
             The model.
         """
         model = Model(method, budget, **settings)
-        model._charged = charged
-        return model._take(fitted, graph)
+        model._take(fitted, graph, charged=charged)
+        model._origin = replace(model._origin, given=graph, graph=graph)
+        return model
 
-    def _take(self, fitted: Fitted, graph: Graph) -> Self:
-        self._fitted, self._graph = fitted, graph
-        self._kept = {}  # what an earlier fit released about other graphs is no answer of this one
-        self._shape = (graph.num_nodes, graph.num_features)
-        self._classes = class_names(graph)
-        ids = graph.node_ids if self.budget.unit is PrivacyUnit.EDGE else None
-        self._node_ids = None if ids is None else tuple(str(i) for i in ids)
-        self._id_title = None if ids is None else graph.id_title
-        grows = self.budget.unit is PrivacyUnit.EDGE and ids is None and isinstance(self._recipe, GrowingMethod)
-        self._rows = named_rows(graph) if grows else None
-        self._feature_names, self._column_rules = graph.feature_names, graph.column_rules
-        self._batches, self._dataset = (graph.num_nodes,), graph.name
-        self._folders, self._is_extended = (), False
-        self._threshold = self._best_threshold(graph, None) if self._chooses_thresholds(graph) else None
-        return self
+    def _take(self, fitted: Fitted, graph: Graph, *, charged: bool, batches: tuple[int, ...] = ()) -> None:
+        """The state of a fit on ``graph``; whatever an earlier fit left is gone."""
+        at_edge_level = self.budget.unit is PrivacyUnit.EDGE
+        ids = None if graph.node_ids is None or not at_edge_level else tuple(str(i) for i in graph.node_ids)
+        grows = at_edge_level and ids is None and isinstance(self._recipe, GrowingMethod)
+        state = ModelState(
+            method=self.method,
+            settings=self.settings,
+            budget=self.budget,
+            certificate=fitted.certificate,
+            weights=fitted.weights,
+            released=fitted.released,
+            nodes=graph.num_nodes,
+            columns=graph.num_features,
+            classes=class_names(graph),
+            node_ids=ids,
+            feature_names=graph.feature_names,
+            id_title=None if ids is None else graph.id_title,
+            charged=charged,
+            dataset=graph.name,
+            batches=batches,
+            column_rules=graph.column_rules,
+            rows=named_rows(graph) if grows else None,
+        )
+        self._fitted, self._folders = state, ()
+        self._origin = _Origin(trained=graph, probabilities=fitted.probabilities)
+        if self._chooses_thresholds(graph):
+            self._fitted = replace(state, threshold=self._best_threshold(graph, None))
 
     # -- what came out ---------------------------------------------------------------------------------------------
 
     @property
+    def state(self) -> ModelState:
+        """What was fitted, as it is saved: public sizes and names, what was released, and its certificate."""
+        if self._fitted is None:
+            raise _not_fitted()
+        return self._fitted
+
+    @property
     def certificate(self) -> Certificate:
         """What was released, and what it cost."""
-        return self._result.certificate
+        return self.state.certificate
 
     @property
     def embeddings(self) -> np.ndarray:
         """X^(K), the released state. [n, d]"""
-        if "state" not in self._result.released:
+        if "state" not in self.state.released:
             if METHODS[self.method].embeddings and METHODS[self.method].edge_release is not None:
                 raise InputError(
                     "leave_graph must be false for embeddings, got true with a budget and a declared degree at which the rule "
@@ -350,124 +374,61 @@ class Model:
             raise InputError(
                 f"method must release embeddings ({', '.join(names_of(lambda info: info.embeddings))}), got {self.method}"
             )
-        return self._result.released["state"]
+        return self.state.released["state"]
 
     @property
     def released(self) -> Mapping[str, np.ndarray]:
         """Everything that the mechanisms released."""
-        return self._result.released
+        return self.state.released
 
     @property
     def classes(self) -> tuple[str, ...]:
         """Names of the classes, in the order of the columns of `predict_proba`."""
-        return self._classes
+        return () if self._fitted is None else self._fitted.classes
 
-    def predict_proba(self, data: Any = None, *, training_graph: bool = False, spend: bool = False) -> np.ndarray:
+    def predict_proba(self, data: Any = None, *, training_graph: bool = False) -> np.ndarray:
         """Class probabilities, a row per node in the order of `predictions_frame`: for tables that of their ids. [n, C]
 
-        Without ``data``, or with the graph that `fit` was given, these are the nodes of the training graph, and nothing is spent.
-        With other ``data`` these are the nodes of another graph, which costs a new release about that graph within the same
-        budget. A warning says so, and the ledger that `fit` was given is charged. ``training_graph=True`` declares that ``data``
-        is the training graph again: what was released is used, and nothing is spent. This is needed at node level after loading,
+        Without ``data``, or with the graph that `fit` was given, these are the nodes of the training graph. With other ``data``
+        these are the nodes of a graph that `release` was called for; any other one is refused. Nothing is ever spent.
+
+        ``training_graph=True`` declares that ``data`` is the training graph again. This is needed at node level after loading,
         because a saved model holds no features. The nodes must be in the order of training; of a model that was extended they may
         be in any order. At edge level their names are compared; at node level a saved model holds none.
-
-        A graph is released once: the same graph again gives the same answer, here, in `predict` and in `embed`, and costs
-        nothing. ``spend=True`` makes another release about it.
         """
-        _ = self._result  # an unfitted model says so first, whatever it is given
-        if data is None or data is self._source or data is self._graph:
+        state = self.state  # an unfitted model says so first, whatever it is given
+        if data is None:
             return self._own_probabilities()
-        graph = self._aligned(as_graph(data, self._classes or None))
         if training_graph:
+            graph = self._aligned(as_graph(data, state.classes))
             rows = self._check_nodes(graph)
-            found = self._recipe.predict(self._result.weights, self._result.released, graph)
+            found = self._recipe.predict(state.weights, state.released, graph)
             return found if rows is None else found[rows]
-        return self._released_about(data, spend).probabilities
+        return self.release_of(data).probabilities
 
-    def _released_about(self, data: Any, spend: bool) -> Fitted:
-        """The release about another graph: the kept one, or a new one with a warning of its cost."""
-        before = None if spend else self.kept(data) or self._fitted_on(data)
-        if before is not None:
-            return before
-        ledger = self._open_ledger()
-        result = self.predict_graph(data, ledger=ledger, spend=spend)
-        if result.certificate.epsilon_spent > 0:
-            where = "charged in no ledger" if ledger is None else f"charged in {ledger.path}"
-            name = as_graph(data, self._classes or None).name
-            warnings.warn(
-                f"another graph costs a new release: {self.budget} about {name!r}, {where}; "
-                "use Model.predict_graph to keep its certificate",
-                stacklevel=3,
-            )
-        return result
-
-    def _fitted_on(self, data: Any) -> Fitted | None:
-        """The release of the fit, if ``data`` is its graph read again: the same content in another object."""
-        graph, own = as_graph(data, self._classes or None), self._graph
-        if own is None or own.num_nodes != graph.num_nodes or _digest(own) != _digest(graph):
-            return None
-        return self._fitted
-
-    def kept(self, data: Any) -> Fitted | None:
-        """The release that this model made about the graph ``data``, if it made one: predictions, certificate and arrays."""
-        return self._kept.get(_digest(as_graph(data, self._classes or None)))
-
-    def keep(self, data: Any, fitted: Fitted) -> Fitted:
-        """Use ``fitted``, a release about the graph ``data`` that was made before, e.g. by another process: it is not made again.
-
-        Returns it with its predictions, which are computed from it where it does not hold them.
-        """
-        graph = as_graph(data, self._classes or None)
-        if not len(fitted.probabilities):
-            own = fitted.released.get("probabilities")
-            if own is None:
-                own = self._recipe.predict(fitted.weights, fitted.released, self._aligned(graph))
-            fitted = Fitted(own, fitted.certificate, fitted.released, fitted.weights)
-        self._kept[_digest(graph)] = fitted
-        return fitted
-
-    @property
-    def charged(self) -> bool:
-        """Whether the fit was charged in a ledger."""
-        return self._charged
-
-    def _open_ledger(self) -> Ledger | None:
-        """The ledger of the fit. A copy, or a loaded model, does not hold it: then another release must name one."""
-        if self._ledger is None and self._charged:
-            raise InputError(
-                "ledger must be given for another release (ledger=): this model was charged in one, which a copy or a saved "
-                "model does not hold; use predict_graph(data, ledger=...) for another graph"
-            )
-        return (
-            self._ledger
-            if self._ledger is None or isinstance(self._ledger, Ledger)
-            else Ledger(self._ledger, create=False)
-        )
-
-    def predict(self, data: Any = None, *, training_graph: bool = False, spend: bool = False) -> np.ndarray:
+    def predict(self, data: Any = None, *, training_graph: bool = False) -> np.ndarray:
         """The most likely class of every node, as in `classes_`. [n]
 
-        ``data``, ``training_graph``, ``spend``: as in `predict_proba`.
+        ``data``, ``training_graph``: as in `predict_proba`.
         """
-        best = self.predict_proba(data, training_graph=training_graph, spend=spend).argmax(axis=1)
+        best = self.predict_proba(data, training_graph=training_graph).argmax(axis=1)
         return self.classes_[best]
 
-    def predictions_frame(self, data: Any = None, *, training_graph: bool = False, spend: bool = False) -> pd.DataFrame:
+    def predictions_frame(self, data: Any = None, *, training_graph: bool = False) -> pd.DataFrame:
         """Predictions with the id of every node: what ``caribou predict`` writes, as a pandas frame.
 
         A graph of tables has its nodes in the order of their ids, not of the rows: join by the first column, never by place. It
         is called as in the user's table, or ``node`` where it numbers nodes without ids. ``class``,
         ``probability``, ``flagged`` where there is a `threshold`, and ``p_`` with each class follow.
 
-        ``data``, ``training_graph``, ``spend``: as in `predict_proba`.
+        ``data``, ``training_graph``: as in `predict_proba`.
 
         >>> import caribou as cb
         >>> model = cb.Model("mlp-dp", cb.Budget(4, 1e-5, "node")).fit(cb.datasets.load("chain-s"))
         >>> model.predictions_frame().columns.tolist()
         ['node', 'class', 'probability', 'p_0', 'p_1']
         """
-        (frame,) = self._prediction_pieces(None, data, training_graph=training_graph, spend=spend)
+        (frame,) = self._prediction_pieces(None, data, training_graph=training_graph)
         return frame
 
     def prediction_pieces(self, rows: int = 1 << 16) -> Iterator[pd.DataFrame]:
@@ -481,28 +442,25 @@ class Model:
         return self._prediction_pieces(integer(at_least=1, rows=rows))
 
     def _prediction_pieces(
-        self, rows: int | None, data: Any = None, *, training_graph: bool = False, spend: bool = False
+        self, rows: int | None, data: Any = None, *, training_graph: bool = False
     ) -> Iterator[pd.DataFrame]:
-        probabilities = self.predict_proba(data, training_graph=training_graph, spend=spend)
-        graph = self._graph if data is None else as_graph(data, self._classes or None)
+        probabilities = self.predict_proba(data, training_graph=training_graph)
+        graph = self._origin.trained if data is None else as_graph(data, self.classes)
         if graph is None or graph.node_ids is None:
-            ids, title = self._node_ids if data is None else None, self._id_title
+            ids, title = self.node_ids if data is None else None, self.id_title
         else:
             ids, title = tuple(str(i) for i in graph.node_ids), graph.id_title
         new = self.is_new if data is None and self.is_new.any() else None
-        return predictions_tables(probabilities, self._classes, ids, title, self._threshold, new, rows)
+        return predictions_tables(probabilities, self.classes, ids, title, self.threshold, new, rows)
 
-    def embed(self, data: Any = None, *, spend: bool = False) -> np.ndarray:
-        """X^(K) of the training graph, or of another graph ``data``: of the same release as its predictions. [n, d]
+    def embed(self, data: Any = None) -> np.ndarray:
+        """X^(K) of the training graph, or of another graph that `release` was called for: of the same release. [n, d]"""
+        own = self.embeddings  # a method without embeddings is refused, whatever it is given
+        return own if data is None else self.release_of(data).released["state"]
 
-        ``spend``: as in `predict_proba`.
-        """
-        if data is None or data is self._source or data is self._graph:
-            return self.embeddings
-        _ = self.embeddings  # a method without embeddings is refused before anything is spent
-        return self._released_about(data, spend).released["state"]
+    # -- another graph ---------------------------------------------------------------------------------------------
 
-    def predict_graph(
+    def release(
         self,
         data: Any,
         *,
@@ -512,52 +470,130 @@ class Model:
         replace_fingerprint: bool = False,
         spend: bool = False,
     ) -> Fitted:
-        """Predict another graph: one more release, about that graph. It is kept, and `predict` and `embed` give it again.
+        """Release predictions of another graph, which costs epsilon; `predict` and `embed` of that graph are free from then on.
+
+        A graph is released once. What was released is kept by the model, in every folder that it was saved to, too; asking again
+        gives the same answer and costs nothing.
 
         Args:
             data: the other graph.
             epsilon: of this release (default: that of the fit).
             ledger: charge the cost there (default: in the ledger of the fit, if it was charged in one).
             noise, replace_fingerprint: as in `fit`.
-            spend: make another release about a graph that this model has released something about already.
+            spend: make another release about a graph that one was made about already.
 
         Returns:
             Class probabilities [n, C], what was released about the graph, and the certificate of that release.
-        """
-        private = as_graph(data, self._classes or None)
-        graph = self._aligned(private)
-        from caribou.models.class_prior import require_out_of_fold
-        from caribou.models.own_encoder import SavedEncoder
 
-        if self.takes_prior and graph.prior is not None and graph.split is not None and graph.labels is not None:
-            require_out_of_fold(graph, graph.prior)
-        elif isinstance(self._fitted_encoder, SavedEncoder) and graph.split is not None and graph.labels is not None:
-            self._fitted_encoder.require_fit_for(graph)
-        self._warn_of_known_labels(graph)
-        graph = self._encoded(graph)
-        before = self.kept(private)
-        if not spend and before is not None and before.certificate.epsilon_spent > 0:
-            raise InputError(
-                f"graph {private.name!r} must be one that this model has released nothing about: predict, predict_proba and "
-                "embed give that release again and cost nothing; spend=True (--spend) makes another one"
-            )
-        ledger = self._open_ledger() if ledger is None else ledger
+        >>> import caribou as cb
+        >>> model = cb.Votes(cb.Budget(4), max_rounds=2).fit(cb.datasets.load("csbm", nodes=200, seed=1))
+        >>> other = cb.datasets.load("csbm", nodes=90, seed=2)
+        >>> made = model.release(other)
+        >>> made.certificate.epsilon, model.predict(other).shape
+        (4.0, (90,))
+        """
+        private = as_graph(data, self.state.classes)
+        before = None if spend else self.known_release(data)
+        if before is not None:
+            if epsilon not in (None, before.certificate.epsilon):
+                raise InputError.of(
+                    "epsilon",
+                    f"be that of the release that was made about {private.name!r}, {before.certificate.epsilon:g}",
+                    epsilon,
+                    "spend=True makes another one",
+                )
+            return before
         budget = self.budget if epsilon is None else Budget(epsilon, self.budget.delta, self.budget.unit)
         method_info(self.method).check(self.method, budget)
+        graph = self._aligned(private)
+        self._require_public_prior(graph)
+        self._warn_of_known_labels(graph)
+        graph = self._encoded(graph)
         warn_of_large_delta(budget, graph.num_nodes)
-        result = predict_graph(
+        made = predict_graph(
             self._recipe,
-            self._result.weights,
+            self.state.weights,
             graph,
             budget,
             self._streams,
             noise,
-            ledger=ledger,
+            ledger=self._open_ledger() if ledger is None else ledger,
             replace_fingerprint=replace_fingerprint,
             private=private,
         )
-        self._kept[_digest(private)] = result
-        return result
+        self._keep(private, made)
+        return made
+
+    def known_release(self, data: Any) -> Fitted | None:
+        """What was released about the graph ``data``, the training graph or another one; None if nothing was."""
+        origin, state = self._origin, self.state
+        if data is not None and (data is origin.given or data is origin.graph):
+            return self._own_release()
+        graph = as_graph(data, state.classes)
+        fingerprint = graph_fingerprint(graph)
+        own = origin.graph
+        if own is not None and own.num_nodes == graph.num_nodes and graph_fingerprint(own) == fingerprint:
+            return self._own_release()
+        found = state.releases.get(fingerprint)
+        if found is None:
+            return None
+        probabilities = found.released.get("probabilities")
+        if probabilities is None:
+            probabilities = self._recipe.predict(found.weights, found.released, self._aligned(graph))
+        return Fitted(probabilities, found.certificate, found.released, found.weights)
+
+    def _own_release(self) -> Fitted:
+        """The release of the fit, with the rows in the order of the graph that was given."""
+        state, own = self.state, self._own_probabilities()
+        rows = self._origin.rows
+        return Fitted(own if rows is None else own[rows], state.certificate, state.released, state.weights)
+
+    def release_of(self, data: Any) -> Fitted:
+        """What was released about the graph ``data``; refused if nothing was. Nothing is ever spent here."""
+        found = self.known_release(data)
+        if found is not None:
+            return found
+        private = as_graph(data, self.state.classes)
+        graph = self._aligned(private)
+        if METHODS[self.method].transductive:
+            raise InputError.of("graph", f"be the training graph: {self.method} is transductive", graph.name)
+        raise InputError(
+            f"graph must be the training graph or one that was released, got {graph.name!r}; predictions never spend: "
+            f"model.release(graph, ledger=...) makes a release about it ({self.budget}), and its predictions are free from then "
+            "on; if it is the training graph again, give training_graph=True"
+        )
+
+    def _keep(self, graph: Graph, made: Fitted) -> None:
+        """In the model and in its folders, so that this graph costs nothing again."""
+        state, fingerprint = self.state, graph_fingerprint(graph)
+        release = GraphRelease(made.certificate, made.weights, made.released)
+        self._fitted = replace(state, releases={**state.releases, fingerprint: release})
+        for folder in self._folders:
+            if not is_run_of(folder, state.certificate.certificate_id):
+                continue
+            try:
+                add_release(release, fingerprint, folder)
+            except RunError as error:
+                warnings.warn(
+                    f"{error}; it is kept in this model alone: save the model to another folder", stacklevel=3
+                )
+
+    @property
+    def charged(self) -> bool:
+        """Whether the fit was charged in a ledger."""
+        return self.state.charged
+
+    def _open_ledger(self) -> Ledger | None:
+        """The ledger of the fit. A copy, or a loaded model, does not hold it: then another release must name one."""
+        ledger = self._origin.ledger
+        if ledger is None and self.state.charged:
+            raise InputError(
+                "ledger must be given for another release (ledger=...): this model was charged in one, which a copy or a saved "
+                "model does not hold"
+            )
+        return ledger if ledger is None or isinstance(ledger, Ledger) else Ledger(ledger, create=False)
+
+    # -- arrivals --------------------------------------------------------------------------------------------------
 
     def extend(
         self,
@@ -601,101 +637,67 @@ class Model:
         >>> later.predict().shape, later.certificate.epsilon
         ((240,), 4.0)
         """
-        self._require_extendable()
+        require_extendable(self.state, self._recipe)
         if nodes is not None:
             from caribou.datasets import read_graph
 
             data = read_graph(data, nodes)
-        private = as_graph(data, self._classes or None)
-        if name is not None or self._dataset is not None:
-            private = private.renamed(name or str(self._dataset))
+        given = as_graph(data, self.classes)
+        private = (
+            given if name is None and self.state.dataset is None else given.renamed(name or str(self.state.dataset))
+        )
         if not spend:
             self.arrivals.require_same_people(private, left=left, same_order=same_order)
         grown = self.arrivals.grown(self._encoded(self._aligned(private)))
-        if ledger is None and self._charged:
-            raise InputError("ledger must be given (ledger=, --ledger): this model was charged in one, got none")
-        link, noise = None if spend else self._link(), noise or NoiseSource.secure()
-        marker = None if spend else self._claim(private.name, ledger)
+        if ledger is None and self.charged:
+            raise InputError("ledger must be given (ledger=...): this model was charged in one, got none")
+        noise = noise or NoiseSource.secure()
+        notes = None if spend else notes_of_extension(self.state, self._folders, private.name, ledger is not None)
+        if not spend:
+            self._fitted = replace(self.state, extended=True)  # the place is taken before anything is charged
         try:
             fitted = extend(
                 self._recipe,
-                self._result,
+                self._own_state(),
                 grown,
                 self.budget,
                 noise,
-                link=link,
+                link=None if spend else link_to(self.certificate),
                 ledger=ledger,
                 private=private,
-                journal=marker,
+                journal=notes,
             )
         except BaseException:
-            if not spend and noise.is_new:  # refused before anything was asked
-                self._is_extended = False
-                if marker is not None:
-                    marker.refused()
+            if notes is not None and noise.is_new:  # refused before anything was asked
+                self._fitted = replace(self.state, extended=False)
+                notes.refused()
             raise
         child = Model(self.method, self.budget, seed=self._streams.seed, encoder=self._encoder, **self.settings)
-        child._fitted_encoder = self._fitted_encoder
-        child._take(fitted, grown.graph)
-        child._threshold = self._threshold or child._threshold  # what was flagged stays flagged
-        child._ledger = ledger if ledger is None or isinstance(ledger, Ledger) else Path(os.path.abspath(ledger))
-        child._charged, child._batches = ledger is not None, grown.arrivals.batches
-        # the grown graph as it was given: its rows are in the order of their own table
-        rows = Fitted(fitted.probabilities[grown.place], fitted.certificate, fitted.released, fitted.weights)
-        child._kept[_digest(private)] = rows
+        child._take(fitted, grown.graph, charged=ledger is not None, batches=grown.arrivals.batches)
+        if self.threshold is not None:  # what was flagged stays flagged
+            child._fitted = replace(child.state, threshold=self.threshold)
+        child._origin = replace(
+            child._origin,
+            given=data,
+            graph=private,
+            rows=grown.place,
+            ledger=_lasting(ledger),
+            encoder=self._origin.encoder,
+        )
         return child
 
-    def _require_extendable(self) -> None:
-        if not isinstance(self._recipe, GrowingMethod):
-            raise InputError(
-                f"method must be votes-edp to be extended, because it asks every pair of nodes once, got {self.method}: fit it "
-                "on the grown graph, or predict the grown graph with a small epsilon (predict_graph); each is a release of its "
-                "own"
-            )
-        used = [record.mechanism for record in self.certificate.mechanisms]
-        if used != [Mechanism.EDGE_VOTES]:
-            words = ", ".join(mechanism.value for mechanism in used)
-            raise InputError(
-                f"model must be a fit of votes alone to be extended, got one of: {words}; fit votes-edp with these settings"
-            )
+    @property
+    def arrivals(self) -> Arrivals:
+        """Who has been asked, batch by batch."""
+        return Arrivals(self.state.batches, self.state.node_ids, self.state.rows)
 
-        if self.budget.is_private and not self.certificate.is_guarantee:
-            why = "; ".join(self.certificate.void_reasons)
-            raise InputError(
-                f"certificate must be a guarantee to be extended, because the new model shows the old rows, too, got a void one: "
-                f"{why}; fit again with noise from the operating system and without what voids it"
-            )
+    @property
+    def is_new(self) -> np.ndarray:
+        """Who came with the last batch, if there was more than one (`extend`). [n], bool"""
+        before = sum(self.state.batches[:-1])
+        return (np.arange(self.num_nodes) >= before) & (before > 0)
 
-    def _link(self) -> Link:
-        """This model as the batch just before the next one."""
-        own = self.certificate.certificate_id
-        first = next((a for a in self.certificate.assumptions if a.name is AssumptionName.ARRIVALS), None)
-        return Link(release=own if first is None else str(first.parameters["release"]), extends=own)
-
-    def _claim(self, dataset: str, ledger: LedgerLike | None) -> ExtensionMarkers | None:
-        """From here on nobody else may extend this model, in this process or, by the markers, from one of its folders.
-
-        A ledger knows of copies, too.
-        """
-        if self._is_extended:
-            raise InputError(
-                "model must not be extended twice, because pairs of the same people would be asked twice: extend the model that "
-                "extend() returned, or charge this batch as a release of its own (spend=True)"
-            )
-        own = self.certificate.certificate_id
-        for folder in self._folders if ledger is None else ():
-            if not is_run_of(folder, own):
-                raise RunError(
-                    f"run must lie where the model was saved, {folder}, to note there that it is extended, got none: load it "
-                    "from where it lies now, or give a ledger that holds it (ledger=, --ledger)"
-                )
-        self._is_extended = True
-        return ExtensionMarkers.of([folder for folder in self._folders if is_run_of(folder, own)], own, dataset)
-
-    def _was_extended(self) -> bool:
-        """In this process, or by another one from one of its folders."""
-        own = self.certificate.certificate_id
-        return self._is_extended or any(is_run_of(f, own) and (f / EXTENDED).exists() for f in self._folders)
+    # -- metrics ---------------------------------------------------------------------------------------------------
 
     def score(
         self, part: str = "test", data: Any = None, *, metric: str = "accuracy", positive: str | int | None = None
@@ -716,9 +718,9 @@ class Model:
         """
         if part not in PARTS:
             raise InputError(f"part must be one of {', '.join(PARTS)}, got {part!r}")
-        if data is None and self._graph is None:
+        if data is None and self._origin.trained is None:
             raise InputError("data must be given to a loaded model: a run holds no labels, got None")
-        graph = self._graph if data is None else _learnable(data, self._classes or None)
+        graph = self._origin.trained if data is None else _learnable(data, self.classes)
         same = data is None
         probabilities = self._own_probabilities() if same else self.predict_proba(graph, training_graph=True)
         return metrics_of(probabilities, graph, part, self._place_of(positive))  # type: ignore[arg-type]
@@ -729,19 +731,14 @@ class Model:
         ``positive``: as in `metrics`. Arrivals that are training or validation nodes sent their label to others, so they measure
         nothing.
         """
-        if self._graph is None or self._graph.labels is None or self._graph.split is None:
+        graph = self._origin.trained
+        if graph is None or graph.labels is None or graph.split is None:
             return None
-        test = self._graph.split.test
-        rows = test[(self.is_new[test]) & (self._graph.labels[test] >= 0)]
+        test = graph.split.test
+        rows = test[(self.is_new[test]) & (graph.labels[test] >= 0)]
         if not len(rows):
             return None
-        return Metrics(self._own_probabilities()[rows], np.array(self._graph.labels)[rows], self._place_of(positive))
-
-    @property
-    def is_new(self) -> np.ndarray:
-        """Who came with the last batch, if there was more than one (`extend`). [n], bool"""
-        before = sum(self._batches[:-1])
-        return (np.arange(sum(self._batches)) >= before) & (before > 0)
+        return Metrics(self._own_probabilities()[rows], np.array(graph.labels)[rows], self._place_of(positive))
 
     @property
     def threshold(self) -> Threshold | None:
@@ -750,21 +747,21 @@ class Model:
         At edge level with two classes `fit` chooses the one with the best F1 on validation nodes. `choose_threshold` does so for
         another class. At node level validation labels are private, and none is chosen.
         """
-        return self._threshold
+        return None if self._fitted is None else self._fitted.threshold
 
     def choose_threshold(self, positive: str | int) -> Threshold:
         """The threshold of class ``positive``, by its word or number, with the best F1 on validation nodes. Edge level only."""
-        if self._graph is None:
+        if self._origin.trained is None:
             raise InputError("model must hold its graph to choose a threshold: call fit(data) first, got a loaded one")
         if self.budget.unit is PrivacyUnit.NODE:
             raise InputError(
                 "threshold must not be chosen at node level: it would read private validation labels without noise; "
-                "declare one (caribou predict --threshold)"
+                "declare one where predictions are written"
             )
-        found = self._best_threshold(self._graph, self._place_of(positive))
+        found = self._best_threshold(self._origin.trained, self._place_of(positive))
         if found is None:
             raise InputError(f"validation nodes must be of class {positive!r} and of another, got one kind only")
-        self._threshold = found
+        self._fitted = replace(self.state, threshold=found)
         return found
 
     def publish_metrics(
@@ -783,7 +780,7 @@ class Model:
         ``replace_fingerprint``: as in `fit`. At edge level labels are public, and `metrics` may be
         published as they are.
         """
-        private = self._graph if data is None else as_graph(data, self._classes or None)
+        private = self._origin.trained if data is None else as_graph(data, self.classes)
         if private is None:
             raise InputError("data must be given to a loaded model: a run holds no labels, got None")
         if not self.certificate.is_guarantee:
@@ -796,11 +793,11 @@ class Model:
             self._check_nodes(graph)
         ledger = self._open_ledger() if ledger is None else ledger
         # by `Method.predict`: a row reads what was released and its own node, and nothing else
-        probabilities = self._recipe.predict(self._result.weights, self._result.released, graph)
+        probabilities = self._recipe.predict(self.state.weights, self.state.released, graph)
         return publish_metrics(
             probabilities,
             graph,
-            self._classes,
+            self.classes,
             Budget(epsilon, self.budget.delta, self.budget.unit),
             noise=noise,
             ledger=ledger,
@@ -828,9 +825,9 @@ class Model:
         """The number of a class that is given by its word or number."""
         if positive is None:
             return None
-        if str(positive) not in self._classes:
-            raise InputError(f"positive must be one of the classes {listed(self._classes)}, got {positive!r}")
-        return self._classes.index(str(positive))
+        if str(positive) not in self.classes:
+            raise InputError(f"positive must be one of the classes {listed(self.classes)}, got {positive!r}")
+        return self.classes.index(str(positive))
 
     # -- storage ---------------------------------------------------------------------------------------------------
 
@@ -841,19 +838,19 @@ class Model:
         loaded model are numbered in the order of training.
         """
         check_target(folder)
-        saved = self._saved()
+        state = self._leaving()
         try:
-            write_model(saved if ids else replace(saved, node_ids=None, id_title=None), folder)
+            write_state(state if ids else replace(state, node_ids=None, id_title=None), folder)
         except RunError as error:
             raise RunError(f"{error}; the model is still in memory: save it to another folder") from error
         self._folders = tuple(dict.fromkeys((*self._folders, Path(folder).absolute())))
 
-    @classmethod
-    def load(cls, folder: str | os.PathLike[str]) -> Model:
+    @staticmethod
+    def load(folder: str | os.PathLike[str]) -> Model:
         """Read what `save` wrote; a damaged folder is an error."""
-        saved = read_model(folder)
+        state = read_state(folder)
         try:
-            return cls._restored(saved, (Path(folder).absolute(),))
+            return _restored(state, (Path(folder).absolute(),))
         except (TypeError, InputError) as error:
             raise RunError(f"run {folder}: method and settings must be those that were saved: {error}") from error
 
@@ -865,86 +862,48 @@ class Model:
         if self._fitted is None:
             settings = {**self.settings, "encoder": self._encoder}
             return _unfitted, (self.method, self.budget, self._streams.seed, settings)
-        return Model._restored, (self._saved(), self._folders)
+        return _restored, (self._leaving(), self._folders)
 
-    def _saved(self) -> SavedModel:
-        result = self._result
-        return SavedModel(
-            method=self.method,
-            settings=self.settings,
-            budget=self.budget,
-            certificate=result.certificate,
-            weights=result.weights,
-            released=result.released,
-            nodes=self._shape[0],
-            columns=self._shape[1],
-            classes=self._classes,
-            node_ids=self._node_ids,
-            feature_names=self._feature_names,
-            id_title=self._id_title,
-            charged=self._charged,
-            dataset=self._dataset,
-            batches=self._batches,
-            threshold=self._threshold,
-            column_rules=self._column_rules,
-            extended=self._was_extended(),
-            rows=self._rows,
-        )
-
-    @staticmethod
-    def _restored(saved: SavedModel, folders: tuple[Path, ...] = ()) -> Model:
-        model = Model(saved.method, saved.budget, **saved.settings)
-        model._fitted = Fitted(np.empty((0, 0)), saved.certificate, saved.released, saved.weights)
-        model._shape = (saved.nodes, saved.columns)
-        model._classes, model._node_ids, model._feature_names = saved.classes, saved.node_ids, saved.feature_names
-        model._id_title, model._charged, model._threshold = saved.id_title, saved.charged, saved.threshold
-        model._rows = saved.rows
-        model._batches, model._dataset = saved.batches, saved.dataset
-        model._column_rules, model._is_extended, model._folders = saved.column_rules, saved.extended, folders
-        return model
+    def _leaving(self) -> ModelState:
+        """The state, which says whether the model was extended, here or from one of its folders."""
+        return replace(self.state, extended=was_extended(self.state, self._folders))
 
     @property
     def num_nodes(self) -> int:
         """How many nodes the model is about."""
-        return self._shape[0]
+        return self.state.nodes
 
     @property
     def node_ids(self) -> tuple[str, ...] | None:
         """The names of the nodes, where they are public (edge level) and the graph had any."""
-        return self._node_ids
-
-    @property
-    def arrivals(self) -> Arrivals:
-        """Who has been asked, batch by batch."""
-        return Arrivals(self._batches, self._node_ids, self._rows)
+        return self.state.node_ids
 
     @property
     def column_rules(self) -> ColumnRules | None:
         """How the node table of the fit was read, to read the next one in the same way (``rules=``); None for other graphs."""
-        return self._column_rules
+        return self.state.column_rules
 
     @property
     def id_title(self) -> str | None:
         """What the user's table calls the column of `node_ids`, if they came from one."""
-        return self._id_title
+        return self.state.id_title
 
     # -- inside ----------------------------------------------------------------------------------------------------
 
-    @property
-    def _result(self) -> Fitted:
-        if self._fitted is None:
-            raise _not_fitted()
-        return self._fitted
+    def _own_state(self) -> Fitted:
+        """The fit as its method made it."""
+        state = self.state
+        return Fitted(self._origin.probabilities, state.certificate, state.released, state.weights)
 
     def _own_probabilities(self) -> np.ndarray:
-        result = self._result
-        if len(result.probabilities):
-            return result.probabilities
-        if "probabilities" in result.released:
-            return result.released["probabilities"]
+        found = self._origin.probabilities
+        if len(found):
+            return found
+        if "probabilities" in self.state.released:
+            return self.state.released["probabilities"]
         raise InputError(
             "graph must be given: at node level a run holds no predictions (a node's own row is not covered); give the training "
-            "graph again and declare it the training graph"
+            "graph again and declare it the training graph (training_graph=True)"
         )
 
     def _aligned(self, graph: Graph) -> Graph:
@@ -952,41 +911,53 @@ class Model:
 
         What a release says about sizes then follows from the model, never from the labels of the graph it is about.
         """
-        self._result  # noqa: B018  an unfitted model has no columns to compare with
+        state = self.state
         graph.sizes(self.budget.unit)  # classes that were read from private labels are refused
-        if self._feature_names is not None and graph.feature_names is not None:
-            graph = graph.with_columns(self._feature_names)
-        own, other = self._column_rules, graph.column_rules
+        if state.feature_names is not None and graph.feature_names is not None:
+            graph = graph.with_columns(state.feature_names)
+        own, other = state.column_rules, graph.column_rules
         if own is not None and other is not None and not own.same_features(other):
             raise InputError(
                 "graph must be read by the column rules of the model, got other ones: give rules=model.column_rules to its reader"
             )
-        if graph.num_features != self._shape[1]:
-            raise InputError(f"graph must have {self._shape[1]} feature columns, got {graph.num_features}")
-        unknown = sorted(set(graph.class_names or ()) - set(self._classes))
-        if (
-            unknown and self.budget.unit is PrivacyUnit.EDGE
-        ):  # at node level labels are private: nothing is said about them
+        if graph.num_features != state.columns:
+            raise InputError.of("graph", f"have {state.columns} feature columns", graph.num_features)
+        unknown = sorted(set(graph.class_names or ()) - set(state.classes))
+        # at node level labels are private: nothing is said about them
+        if unknown and self.budget.unit is PrivacyUnit.EDGE:
             warnings.warn(f"labels {listed(unknown)} are no classes of the model and count as unknown", stacklevel=4)
-        return graph.with_classes(self._classes)
+        return graph.with_classes(state.classes)
+
+    def _require_public_prior(self, graph: Graph) -> None:
+        """Class probabilities that come with a graph, or from a saved run, must not know the labels of its training nodes."""
+        from caribou.models.class_prior import require_out_of_fold
+        from caribou.models.own_encoder import SavedEncoder
+
+        if graph.split is None or graph.labels is None:
+            return
+        if self.takes_prior and graph.prior is not None:
+            require_out_of_fold(graph, graph.prior)
+        elif isinstance(self._origin.encoder, SavedEncoder):
+            self._origin.encoder.require_fit_for(graph)
 
     def _encoded(self, graph: Graph) -> Graph:
         """Another graph with the class probabilities of the encoder that was fitted; refused where they are missing."""
-        if graph.prior is None and self._fitted_encoder is not None:
-            graph = graph.with_prior(self._fitted_encoder.probabilities(graph.features))
+        encoder = self._origin.encoder
+        if graph.prior is None and encoder is not None:
+            graph = graph.with_prior(encoder.probabilities(graph.features))
         if self.takes_prior:
             from caribou.models.class_prior import require_prior
 
-            require_prior(self._result.weights, graph)
+            require_prior(self.state.weights, graph)
         return graph
 
     def _warn_of_known_labels(self, graph: Graph) -> None:
         """The fitted prior may have learned from the labelled nodes of another graph, which have other features now."""
         from caribou.models.class_prior import ClassPrior
 
-        if graph.prior is not None or "prior.linear" not in self._result.weights:
+        if graph.prior is not None or "prior.linear" not in self.state.weights:
             return
-        prior = ClassPrior.from_arrays(self._result.weights)
+        prior = ClassPrior.from_arrays(self.state.weights)
         share = prior.learned_from(graph)
         if share is not None:
             warnings.warn(
@@ -999,20 +970,20 @@ class Model:
 
     def _check_nodes(self, graph: Graph) -> np.ndarray | None:
         """That it is the training graph again; and the rows of its nodes, if they are released in the order of arrival."""
-        if graph.num_nodes != self._shape[0]:
-            raise InputError(f"training graph must have {self._shape[0]} nodes, got {graph.num_nodes}")
-        if self._node_ids is None:
+        state = self.state
+        if graph.num_nodes != state.nodes:
+            raise InputError.of("training graph", f"have {state.nodes} nodes", graph.num_nodes)
+        if state.node_ids is None:
             return None
         if graph.node_ids is None:
             raise InputError(
-                "training graph must have the ids of the model, by which its rows are known, got one without ids (--column "
-                "id=TITLE)"
+                "training graph must have the ids of the model, by which its rows are known, got one without ids"
             )
         names = [str(name) for name in graph.node_ids]
-        if len(self._batches) > 1 and set(names) == set(self._node_ids):
-            at = {name: row for row, name in enumerate(self._node_ids)}
+        if len(state.batches) > 1 and set(names) == set(state.node_ids):
+            at = {name: row for row, name in enumerate(state.node_ids)}
             return np.array([at[name] for name in names])
-        for place, (own, other) in enumerate(zip(self._node_ids, names, strict=True)):
+        for place, (own, other) in enumerate(zip(state.node_ids, names, strict=True)):
             if own != other:
                 raise InputError(
                     f"training graph must list its nodes as in training, {own!r} at {place}, got {other!r}"
@@ -1034,7 +1005,7 @@ def _opened(encoder: Any) -> Any:
     from caribou.models.class_prior import ClassPrior
     from caribou.models.own_encoder import SavedEncoder
 
-    saved = read_model(encoder)
+    saved = read_state(encoder)
     if "prior.linear" not in saved.weights:
         raise InputError(
             f"encoder {os.fspath(encoder)} must be a run of votes-edp or mlp that fitted its own prior, got one of "
@@ -1044,198 +1015,100 @@ def _opened(encoder: Any) -> Any:
     return SavedEncoder(prior, os.fspath(encoder), saved.columns, saved.classes, saved.feature_names)
 
 
+def _lasting(ledger: LedgerLike | None) -> Ledger | Path | None:
+    """The ledger for later releases; absolute: after a change of the working folder a relative path would lead to another one."""
+    return ledger if ledger is None or isinstance(ledger, Ledger) else Path(os.path.abspath(ledger))
+
+
 def _unfitted(method: str, budget: Budget, seed: int, settings: Mapping[str, Any]) -> Model:
     return Model(method, budget, seed=seed, **settings)
 
 
-class Votes(Model):
+def _restored(state: ModelState, folders: tuple[Path, ...] = ()) -> Model:
+    model = Model(state.method, state.budget, **state.settings)
+    model._fitted, model._folders = state, folders
+    return model
+
+
+class _BothUnits:
+    """The signature of a class whose method follows from the budget: the settings of its methods at both units.
+
+    They are read from the methods' own dataclasses. None stands for the method's own default where the two units differ, and
+    where it is a record.
+    """
+
+    def __get__(self, model: Model | None, owner: type[_ByUnit]) -> inspect.Signature:
+        kind, own = inspect.Parameter.KEYWORD_ONLY, inspect.signature(owner.__init__).parameters
+        found = {name: parameter for name, parameter in own.items() if name not in ("self", "settings")}
+        for method in owner._methods.values():
+            for f in fields(cast(Any, type(method_info(method).create()))):
+                default = None if f.default is MISSING else f.default
+                if f.name in found and found[f.name].default != default:
+                    default = None
+                found[f.name] = inspect.Parameter(f.name, kind, default=default, annotation=f.type)
+        return inspect.Signature(list(found.values()))
+
+
+class _ByUnit(Model):
+    """A model whose method follows from the unit of its budget."""
+
+    _methods: ClassVar[Mapping[PrivacyUnit, str]]
+    __signature__ = _BothUnits()
+
+    def __init__(self, budget: Budget, *, seed: int = 0, encoder: Any = None, **settings: Any) -> None:
+        if not isinstance(budget, Budget):
+            raise InputError(f"budget must be a Budget, got {type(budget).__name__}")
+        given = type(self).__signature__.bind(budget, seed=seed, encoder=encoder, **settings)
+        given.apply_defaults()
+        super().__init__(
+            self._methods[budget.unit], budget, seed=seed, encoder=encoder, **self._of_unit(budget.unit, settings)
+        )
+        self._given = dict(given.arguments)
+
+    def _of_unit(self, unit: PrivacyUnit, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """The settings for the method at this unit. One of the other unit alone must be left as it is."""
+        usual = {each: method_info(name).create().settings() for each, name in self._methods.items()}
+        own, other = usual[unit], usual[PrivacyUnit.NODE if unit is PrivacyUnit.EDGE else PrivacyUnit.EDGE]
+        for name in sorted(set(settings) - set(own)):
+            if settings[name] is not None and _plain(settings[name]) != _plain(other[name]):
+                raise InputError.of(name, f"not be given at {unit.value} level", settings[name])
+        return {name: value for name, value in settings.items() if name in own and value is not None}
+
+
+class Votes(_ByUnit):
     """The most accurate method at either privacy unit: ``votes-edp`` or ``votes-ndp``, by the unit of the budget.
 
     Args:
         budget: epsilon, delta and the privacy unit.
         seed: the public seed.
-        voter_confidence: edge level: unlabelled nodes vote in the first round if the encoder is this sure of them.
-        round_confidence: edge level: how sure a node must have become to vote in a later round.
-        max_rounds: edge level: stop after so many rounds.
-        calibration: edge level: share of the training nodes that receive votes, to fit the head.
-        noise: edge level: "discrete_laplace" (pure epsilon) or "gaussian".
-        metric: edge level: what chooses checkpoints, head and rounds on validation nodes, e.g. "ap" for a rare class.
-        class_weight: edge level: "balanced" gives every class the same weight in the losses.
-        alphabet: edge level: nodes say their "class", the "code" of their features, or what a pilot finds to tell more ("auto").
-        pilot: edge level: share of the labelled nodes in the pilot; None = a public rule.
-        codes: edge level: how many codes there are at most.
         encoder: edge level: class probabilities from features in the place of the fitted prior, as in `Model`.
-        declared_degree: node level: the degree up to which a node gets the headline epsilon; without it no vote is asked.
-        declared_average_degree: node level: what the curator declares about a typical node, never what is measured.
-        votes: node level: ``{"receivers_per_sender": M, "share": s}``, or None for a public rule.
-        weight: node level: weight of the votes; None = chosen on validation nodes.
-        base: node level: settings of the private model under the votes, as of ``mlp-dp``.
+        settings: those of the method, as ``caribou methods votes-edp`` (``votes-ndp``) and docs/settings.md list them; one of the
+            other unit is refused.
 
     >>> import caribou as cb
     >>> cb.Votes(cb.Budget(4, 1e-5, "edge"), max_rounds=5)
     Votes('votes-edp', epsilon = 4, delta = 1e-05 at edge level, max_rounds=5)
     """
 
-    def __init__(
-        self,
-        budget: Budget,
-        *,
-        seed: int = 0,
-        voter_confidence: float = 0.97,
-        round_confidence: float = 0.4,
-        max_rounds: int = 60,
-        calibration: float = 0.5,
-        noise: str = "discrete_laplace",
-        metric: str | None = None,
-        class_weight: str | None = None,
-        alphabet: str = "auto",
-        pilot: float | None = None,
-        codes: int = 8,
-        encoder: Any = None,
-        declared_degree: int | None = None,
-        declared_average_degree: float | None = None,
-        votes: Mapping[str, Any] | None = None,
-        weight: float | None = None,
-        base: Mapping[str, Any] | None = None,
-    ) -> None:
-        given = {name: value for name, value in locals().items() if name not in ("self", "__class__")}
-        edge = {
-            "voter_confidence": voter_confidence,
-            "round_confidence": round_confidence,
-            "max_rounds": max_rounds,
-            "calibration": calibration,
-            "noise": noise,
-            "metric": metric,
-            "class_weight": class_weight,
-            "alphabet": alphabet,
-            "pilot": pilot,
-            "codes": codes,
-        }
-        node = {
-            "declared_degree": declared_degree,
-            "declared_average_degree": declared_average_degree,
-            "votes": votes,
-            "weight": weight,
-            "base": base or {},
-        }
-        method, settings = _of_unit(budget, ("votes-edp", edge), ("votes-ndp", node))
-        super().__init__(method, budget, seed=seed, encoder=encoder, **settings)
-        self._params = given
+    _methods: ClassVar = {PrivacyUnit.EDGE: "votes-edp", PrivacyUnit.NODE: "votes-ndp"}
 
 
-class Caribou(Model):
+class Caribou(_ByUnit):
     """The paper's deep private embeddings with a classification module: ``caribou-edp`` or ``caribou-ndp``, by the unit.
 
     Args:
         budget: epsilon, delta and the privacy unit.
         seed: the public seed.
-        hops: K.
-        contraction: C_L.
-        alpha1: weight of the neighbours; 1 - alpha1 goes to the mean.
-        beta: weight of X^(0) in every round.
-        classifier: edge level: "mlp" or "evidence"; node level: "linear", "mlp" or "chosen"; None = the default of the unit.
-        degree_floor: F; None = a public rule.
-        messages: X^(0): "embeddings" or "labels"; edge level also "features" and "probabilities".
-        hidden: edge level: widths of the encoder's hidden layers.
-        cross_fit: edge level: X^(0) of a training node by an encoder that was not fitted on it.
-        calibration: edge level, label messages: share of the training nodes that do not send their label.
-        classifier_hidden: width of the base layers of the classification module.
-        votes: edge level: share of epsilon for votes.
-        layer: edge level: "contractive", "attention", "spectral" or "gcn".
-        layer_settings: edge level: what the layer has besides contraction and beta.
-        metric: edge level: what chooses checkpoints and head on validation nodes, e.g. "ap" for a rare class.
-        class_weight: edge level: "balanced" gives every class the same weight in the losses.
-        degree_cap: node level: degrees are cut to M; None = every edge is read.
-        declared_degree: node level: the degree up to which the headline epsilon holds; None = the cap, or every node.
-        graph_share: node level: share of mu^2 for message passing.
-        classifier_share: node level: share of mu^2 for the classification module.
-        leave_graph: node level, label messages: leave the graph alone where a public rule says that it does not pay.
-        declared_average_degree: node level: for that rule, what the curator declares, never what is measured.
-        base: node level: settings of the private encoder, as of ``mlp-dp``.
+        encoder: None: X^(0) is made from the features.
+        settings: those of the method, as ``caribou methods caribou-edp`` (``caribou-ndp``) and docs/settings.md list them; one of
+            the other unit is refused.
 
     >>> import caribou as cb
     >>> cb.Caribou(cb.Budget(4, 1e-5, "edge"), hops=2, contraction=0.8)
     Caribou('caribou-edp', epsilon = 4, delta = 1e-05 at edge level, contraction=0.8)
     """
 
-    def __init__(
-        self,
-        budget: Budget,
-        *,
-        seed: int = 0,
-        hops: int = 2,
-        contraction: float = 0.9,
-        alpha1: float = 1.0,
-        beta: float = 1.0,
-        classifier: str | None = None,
-        degree_floor: int | None = None,
-        messages: str = "embeddings",
-        hidden: Sequence[int] = (64, 16),
-        cross_fit: bool = False,
-        calibration: float = 0.1,
-        classifier_hidden: int = 64,
-        votes: float = 0.0,
-        layer: str = "contractive",
-        layer_settings: Mapping[str, Any] | None = None,
-        metric: str | None = None,
-        class_weight: str | None = None,
-        degree_cap: int | None = None,
-        declared_degree: int | None = None,
-        graph_share: float = 0.1,
-        classifier_share: float = 0.1,
-        leave_graph: bool = False,
-        declared_average_degree: float | None = None,
-        base: Mapping[str, Any] | None = None,
-    ) -> None:
-        given = {name: value for name, value in locals().items() if name not in ("self", "__class__")}
-        both = {
-            "hops": hops,
-            "contraction": contraction,
-            "alpha1": alpha1,
-            "beta": beta,
-            "degree_floor": degree_floor,
-            "messages": messages,
-            "classifier_hidden": classifier_hidden,
-        }
-        edge = {
-            "hidden": hidden,
-            "cross_fit": cross_fit,
-            "calibration": calibration,
-            "votes": votes,
-            "layer": layer,
-            "layer_settings": layer_settings or {},
-            "metric": metric,
-            "class_weight": class_weight,
-            **({} if classifier is None else {"classifier": classifier}),
-        }
-        node = {
-            "degree_cap": degree_cap,
-            "declared_degree": declared_degree,
-            "graph_share": graph_share,
-            "classifier_share": classifier_share,
-            "leave_graph": leave_graph,
-            "declared_average_degree": declared_average_degree,
-            "base": base or {},
-            **({} if classifier is None else {"classifier": classifier}),
-        }
-        method, settings = _of_unit(budget, ("caribou-edp", edge), ("caribou-ndp", node))
-        super().__init__(method, budget, seed=seed, **both, **settings)
-        self._params = given
-
-
-Offer = tuple[str, dict[str, Any]]
-
-
-def _of_unit(budget: Budget, edge: Offer, node: Offer) -> Offer:
-    """Method and settings of the budget's unit. A setting of the other unit alone must be left as it is."""
-    if not isinstance(budget, Budget):
-        raise InputError(f"budget must be a Budget, got {type(budget).__name__}")
-    chosen, other = (edge, node) if budget.unit is PrivacyUnit.EDGE else (node, edge)
-    usual = method_info(other[0]).create().settings()
-    for name in set(other[1]) - set(chosen[1]):
-        if _plain(other[1][name]) != _plain(usual[name]) and other[1][name] not in ({}, None):
-            raise InputError(f"{name} must not be given at {budget.unit.value} level, got {other[1][name]!r}")
-    return chosen
+    _methods: ClassVar = {PrivacyUnit.EDGE: "caribou-edp", PrivacyUnit.NODE: "caribou-ndp"}
 
 
 def _plain(value: Any) -> Any:
@@ -1262,11 +1135,6 @@ def load(folder: str | os.PathLike[str]) -> Model:
     return Model.load(folder)
 
 
-def _digest(graph: Graph) -> bytes:
-    """What the graph is known by in this process: as private as the graph, and never stored."""
-    return hashlib.sha256(b"".join(whole_of(tuple(graph.content())))).digest()
-
-
 # -- shared --------------------------------------------------------------------------------------------------------
 
 
@@ -1275,7 +1143,7 @@ def as_graph(data: Any, classes: Sequence[str] | None = None) -> Graph:
     if isinstance(data, Graph):
         return data
     if hasattr(data, "edge_index"):
-        return Graph.from_pyg(data, classes=classes)
+        return Graph.from_pyg(data, classes=classes or None)
     raise InputError(f"data must be a Graph or a PyG Data, got {type(data).__name__}")
 
 

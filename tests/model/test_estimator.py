@@ -6,6 +6,7 @@ import copy
 import dataclasses
 import inspect
 import math
+import pickle
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -15,13 +16,12 @@ import numpy as np
 import pytest
 
 import caribou as cb
-from caribou.errors import BudgetExceeded, CaribouError, InputError
-from caribou.estimators import Model
+import caribou.model.state
+from caribou.errors import BudgetExceeded, CaribouError, InputError, RunError
 from caribou.graph import Graph, Split
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods import METHODS
-from caribou.methods.edge.votes import VotesEdge
-from caribou.privacy.accounting import epsilon_of
+from caribou.model.estimator import Model
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.ledger import Ledger
 
@@ -29,8 +29,9 @@ pytestmark = pytest.mark.usefixtures("quick_learning")
 
 KIND = {"nodes": 130, "classes": 3, "features": 6, "average_degree": 8.0, "signal": 2.0}
 GRAPH, OTHER = (cb.datasets.load("csbm", **KIND, seed=seed) for seed in (3, 4))
+SMALL, WIDE = (cb.datasets.load("csbm", **(KIND | changed), seed=3) for changed in ({"nodes": 40}, {"features": 7}))
 EDGE, NODE = cb.Budget(4.0, 1e-5, "edge"), cb.Budget(8.0, 1e-5, "node")
-SPENDING = ["caribou-edp", "caribou-ndp", "votes-edp", "votes-ndp", "mlp-dp"]
+SPENDING = ["caribou-edp", "votes-edp", "mlp-dp"]
 
 
 def budget_of(name: str) -> cb.Budget:
@@ -42,11 +43,17 @@ def model_of(name: str, **settings: Any) -> Model:
     return Model(name, budget_of(name), **settings)
 
 
-READING_EDGES: dict[str, dict[str, Any]] = {
+KINDS: dict[str, dict[str, Any]] = {
+    "caribou-edp": {},
     "caribou-ndp": {"graph_share": 0.5},
+    "votes-edp": {"max_rounds": 1},
     "votes-ndp": {"declared_degree": 20, "votes": {"receivers_per_sender": 10, "share": 0.3}},
+    "gap-edp": {},
+    "dpdgc-edp": {},
+    "mlp": {},
+    "mlp-dp": {},
 }
-"""Settings with which methods that may leave the graph alone do not."""
+"""A method of each kind, with settings by which it does not leave the graph alone. tests/methods has every method."""
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +62,7 @@ def fitted() -> Callable[[str], Model]:
 
     def get(name: str) -> Model:
         if name not in made:
-            made[name] = model_of(name, **READING_EDGES.get(name, {})).fit(GRAPH)
+            made[name] = model_of(name, **KINDS.get(name, {})).fit(GRAPH)
         return made[name]
 
     return get
@@ -100,63 +107,128 @@ def test_a_model_must_be_fitted_first(tmp_path: Path) -> None:
     calls: list[Callable[[], Any]] = [
         model.predict,
         model.predict_proba,
+        model.predictions_frame,
         lambda: model.certificate,
         lambda: model.embeddings,
-        lambda: model.released,
         lambda: model.save(tmp_path / "run"),
-        lambda: model.predict_graph(GRAPH),
+        lambda: model.release(GRAPH),
+        lambda: model.score("test", GRAPH),
     ]
     for call in calls:
         with pytest.raises(CaribouError, match=r"model must be fitted first: call fit\(data\)"):
             call()
-    with pytest.raises(CaribouError, match=r"(graph|data) must be given|must be fitted first"):
+    with pytest.raises(InputError) as refused:
         model.score()
+    assert refused.value.field == "data"
     assert "fitted" not in repr(model)
 
 
-@pytest.mark.parametrize("name", list(METHODS))
-def test_another_graph_costs_and_says_so(name: str, fitted: Callable[[str], Model]) -> None:
-    model = fitted(name)
-    if METHODS[name].transductive:
-        for call in (model.predict_proba, model.predict_graph):
-            with pytest.raises(InputError, match=r"graph must be the training graph: .* is transductive"):
-                call(OTHER)
-        return
-    costs = name not in ("mlp", "mlp-dp")
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        p = model.predict_proba(OTHER)
-    assert p.shape == (130, 3)
-    assert [str(w.message).startswith("another graph costs a new release") for w in caught] == [True] * costs
-    certificate = model.predict_graph(OTHER, spend=True).certificate
-    assert (certificate.epsilon_spent > 0) is costs
-
-
-@pytest.mark.parametrize("name", list(METHODS))
-def test_the_training_graph_costs_nothing(
-    name: str, fitted: Callable[[str], Model], monkeypatch: pytest.MonkeyPatch
+def test_predictions_of_the_training_graph_cost_nothing(
+    fitted: Callable[[str], Model], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    model = fitted(name)
+    models = [fitted(name) for name in KINDS]
     monkeypatch.setattr(NoiseSource, "_next_stream", refuse)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        free = [model.predict_proba(), model.predict_proba(GRAPH, training_graph=True)]
-    assert np.allclose(*free, rtol=0, atol=1e-12)
-    assert np.array_equal(model.predict(), free[0].argmax(axis=1))
+    for model in models:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            own = model.predict_proba()
+            # whether it is the same object says nothing about whether it is the same graph
+            for again in (
+                model.predict_proba(GRAPH, training_graph=True),
+                model.predict_proba(dataclasses.replace(GRAPH)),
+            ):
+                assert np.allclose(again, own, rtol=0, atol=1e-12)
+        assert np.array_equal(model.predict(), own.argmax(axis=1))
+        for bad, rule in ((SMALL, "have 130 nodes"), (WIDE, "have 6 feature columns")):
+            with pytest.raises(InputError) as refused:
+                model.predict(bad, training_graph=True)
+            assert refused.value.rule == rule
 
 
-def test_the_training_graph_must_have_its_size(fitted: Callable[[str], Model]) -> None:
-    small = cb.datasets.load("csbm", **(KIND | {"nodes": 40}), seed=3)
-    with pytest.raises(InputError, match="training graph must have 130 nodes, got 40"):
-        fitted("votes-edp").predict(small, training_graph=True)
+@pytest.mark.parametrize("name", list(KINDS))
+def test_another_graph_is_released_once_and_predictions_never_spend(
+    name: str, book: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, other = model_of(name, **KINDS[name]).fit(GRAPH, ledger=book), OTHER.renamed("other")
+    free: list[Callable[..., Any]] = [model.predict, model.predict_proba, model.predictions_frame]
+    if METHODS[name].transductive:
+        for call in (*free, model.release):
+            with pytest.raises(InputError) as refused:
+                call(other)
+            assert str(refused.value.rule).startswith("be the training graph: ")
+        assert len(book.entries()) == 1
+        return
+    for call in free:
+        with monkeypatch.context() as patch:
+            patch.setattr(NoiseSource, "_next_stream", refuse)
+            with pytest.raises(
+                InputError, match=r"predictions never spend: model\.release\(graph, ledger=\.\.\.\)"
+            ) as refused:
+                call(other)
+        assert (refused.value.field, refused.value.value) == ("graph", "other")
+    assert len(book.entries()) == 1
+    made = model.release(other)
+    assert [entry.dataset for entry in book.entries()] == [GRAPH.name, "other"], "in the ledger of the fit"
+    assert (made.certificate.epsilon_spent > 0) is (name not in ("mlp", "mlp-dp")), (
+        "some read no edge: it costs nothing"
+    )
+    assert made.certificate.epsilon_spent == pytest.approx(book.total("other", model.budget.unit).epsilon_spent)
+    model.save(tmp_path / "run")
+    monkeypatch.setattr(NoiseSource, "_next_stream", refuse)
+    for known in (model, cb.load(tmp_path / "run"), pickle.loads(pickle.dumps(model)), copy.deepcopy(model)):
+        p = known.predict_proba(dataclasses.replace(other))
+        assert np.allclose(p, made.probabilities, rtol=0, atol=1e-12)
+        assert np.array_equal(known.predict(other), p.argmax(axis=1))
+        assert known.release(other).certificate == made.certificate, "asking again gives the same answer"
+        with pytest.raises(InputError) as refused:
+            known.release(other, epsilon=0.5)
+        assert (refused.value.field, refused.value.value) == ("epsilon", 0.5)
+    assert len(book.entries()) == 2
 
 
-@pytest.mark.parametrize("name", list(METHODS))
-def test_columns_must_be_those_of_the_training_graph(name: str, fitted: Callable[[str], Model]) -> None:
-    wide = cb.datasets.load("csbm", **(KIND | {"features": 7}), seed=3)
-    for call in (fitted(name).predict, fitted(name).predict_graph):
-        with pytest.raises(InputError, match="graph must have 6 feature columns, got 7"):
-            call(wide)
+def test_a_second_release_is_made_where_it_is_asked_for(book: Ledger, tmp_path: Path) -> None:
+    model, other = model_of("caribou-edp").fit(GRAPH, ledger=book), OTHER.renamed("other")
+    first = model.release(other)
+    model.save(tmp_path / "run")
+    again = model.release(other, epsilon=0.5, ledger=book, spend=True)
+    assert (again.certificate.epsilon, len(book.entries("other"))) == (0.5, 2)
+    for known in (model, cb.load(tmp_path / "run")):  # the folder keeps it, too
+        assert known.known_release(other).certificate == again.certificate != first.certificate, "the newest is kept"
+        assert np.array_equal(known.embed(other), again.released["state"])
+    assert model.embed() is model.embeddings
+    assert model.fit(GRAPH, ledger=book).known_release(other) is None, (
+        "a second fit forgets what the first one released"
+    )
+
+
+def test_a_release_goes_to_a_folder_whole_or_is_kept_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = model_of("caribou-edp", hops=1).fit(GRAPH)
+    model.save(tmp_path / "run")
+
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(cb.model.state, "_write_release", full)
+        with pytest.warns(UserWarning, match="No space left on device; it is kept in this model alone"):
+            made = model.release(OTHER)
+    assert cb.load(tmp_path / "run").known_release(OTHER) is None
+    assert not list((tmp_path / "run" / "predictions").iterdir())
+    assert model.known_release(OTHER).certificate == made.certificate
+    model.save(tmp_path / "again")
+    assert np.array_equal(cb.load(tmp_path / "again").embed(OTHER), made.released["state"])
+    (damaged,) = (tmp_path / "again" / "predictions").glob("*/released.safetensors")
+    damaged.write_bytes(damaged.read_bytes()[:-1])
+    with pytest.raises(RunError, match="is not what was saved"):
+        cb.load(tmp_path / "again")
+
+
+def test_a_node_level_release_leaves_without_the_predictions_of_its_nodes(fitted: Callable[[str], Model]) -> None:
+    model = fitted("caribou-ndp")
+    made = model.release(OTHER)
+    for left in (pickle.dumps(model), pickle.dumps(copy.copy(model))):
+        assert made.probabilities.tobytes() not in left
+        assert OTHER.features.tobytes() not in left
 
 
 def test_score_is_the_accuracy_of_a_part(fitted: Callable[[str], Model]) -> None:
@@ -224,58 +296,12 @@ def test_an_exhausted_ledger_refuses_before_noise_is_drawn(
     assert book.entries() == ()
 
 
-def test_two_fits_and_a_prediction_compose(book: Ledger) -> None:
-    model = model_of("votes-edp", max_rounds=1)
-    events = VotesEdge().plan(GRAPH.sizes(EDGE.unit), EDGE).cost
-    for count in (1, 2):
-        model.fit(GRAPH, ledger=book.path)
-        assert book.total(GRAPH.name, "edge").epsilon_spent == pytest.approx(epsilon_of(events * count, 1e-5))
-    assert [release.status for release in book.entries()] == ["released"] * 2
-    other = Graph(OTHER.features, OTHER.indptr, OTHER.indices, OTHER.labels, OTHER.split, name="another")
-    model.predict_graph(other, ledger=book)
-    assert book.total("another", "edge").epsilon_spent == pytest.approx(epsilon_of(events, 1e-5))
-
-
-def test_later_releases_are_charged_in_the_ledger_of_the_fit(book: Ledger, tmp_path: Path) -> None:
-    other = OTHER.renamed("other")
-    model = model_of("mlp-dp").fit(GRAPH, ledger=book)
-    model.publish_metrics(1.0)
-    model.predict_graph(other)
-    model.predict_graph(other, spend=True)
-    assert [entry.dataset for entry in book.entries()] == [GRAPH.name, GRAPH.name, "other", "other"]
-    model.save(tmp_path / "run")
-    loaded = cb.load(tmp_path / "run")
-    for release in (lambda: loaded.publish_metrics(1.0, GRAPH), lambda: loaded.predict_graph(other)):
-        with pytest.raises(InputError, match="ledger must be given for another release"):
-            release()
-    loaded.publish_metrics(1.0, GRAPH, ledger=book)
-    assert len(book.entries()) == 5
-
-
-def test_the_graph_of_the_fit_read_again_costs_nothing(book: Ledger) -> None:
-    """Whether it is the same object says nothing about whether it is the same graph."""
-    model = model_of("votes-edp", max_rounds=1).fit(GRAPH, ledger=book)
-    again = dataclasses.replace(GRAPH)
-    assert np.array_equal(model.predict_proba(again), model.predict_proba())
-    assert len(book.entries()) == 1
-    with pytest.warns(UserWarning, match="another graph costs a new release"):
-        model.predict_proba(again, spend=True)
-    assert len(book.entries()) == 2
-
-
 def test_metrics_of_a_fit_that_promises_nothing_are_not_published() -> None:
     """They are computed from what the fit released, about its training nodes, too."""
     for budget, noise in ((NODE, NoiseSource.seeded(1)), (Budget(math.inf, 1e-5, "node"), None)):
         model = cb.Model("mlp-dp", budget).fit(GRAPH, noise=noise)
         with pytest.raises(InputError, match="certificate of the fit must be a guarantee to publish metrics"):
             model.publish_metrics(1.0)
-
-
-def test_a_second_fit_forgets_what_the_first_one_released() -> None:
-    model = model_of("mlp-dp").fit(GRAPH)
-    first = model.predict_graph(OTHER)
-    assert model.kept(OTHER) is first
-    assert model.fit(GRAPH).kept(OTHER) is None
 
 
 def test_published_metrics_bring_the_columns_into_the_order_of_the_model() -> None:
@@ -297,12 +323,6 @@ def test_reproducible_noise_and_a_ledger_exclude_each_other(book: Ledger) -> Non
     assert book.entries() == ()
 
 
-def test_what_spends_nothing_is_charged_as_nothing(book: Ledger) -> None:
-    model_of("mlp").fit(GRAPH, ledger=book)
-    model_of("mlp-dp").fit(GRAPH).predict_graph(OTHER.renamed("other"), ledger=book)
-    assert [(entry.dataset, entry.epsilon_total) for entry in book.entries()] == [(GRAPH.name, 0.0), ("other", 0.0)]
-
-
 @pytest.mark.parametrize("name", SPENDING)
 def test_a_graph_that_cannot_be_used_is_not_charged(name: str, book: Ledger, fitted: Callable[[str], Model]) -> None:
     for bad in (GRAPH.with_split(None), Graph(GRAPH.features, GRAPH.indptr, GRAPH.indices)):
@@ -310,7 +330,7 @@ def test_a_graph_that_cannot_be_used_is_not_charged(name: str, book: Ledger, fit
             model_of(name).fit(bad, ledger=book)
     if name == "votes-edp":
         with pytest.raises(InputError, match="must have labelled training nodes"):
-            fitted(name).predict_graph(GRAPH.with_split(None), ledger=book)
+            fitted(name).release(OTHER.with_split(None), ledger=book)
     assert book.entries() == ()
 
 
@@ -330,12 +350,12 @@ def test_an_interrupted_fit_stays_charged_and_leaves_no_model(book: Ledger, monk
 def test_caribou_predicts_a_graph_without_labels(fitted: Callable[[str], Model]) -> None:
     """Its messages are then class probabilities alone."""
     bare = cb.Graph.from_edges(np.asarray(OTHER.features), OTHER.edge_index, name="no labels")
-    result = fitted("caribou-edp").predict_graph(bare, spend=True)
+    result = fitted("caribou-edp").release(bare, spend=True)
     assert result.probabilities.shape == (bare.num_nodes, OTHER.num_classes)
     assert result.certificate.epsilon_spent <= 4
 
 
-@pytest.mark.parametrize("name", [n for n, info in METHODS.items() if not info.transductive])
+@pytest.mark.parametrize("name", ["caribou-edp", "votes-edp", "votes-ndp", "mlp-dp"])
 def test_another_graph_has_the_classes_of_the_model(name: str, fitted: Callable[[str], Model]) -> None:
     """Shapes, cost and certificate of a release follow from the model, whatever labels the other graph carries."""
     model = fitted(name)
@@ -353,9 +373,9 @@ def test_another_graph_has_the_classes_of_the_model(name: str, fitted: Callable[
         )
         if name == "votes-edp" and not known.any():
             with pytest.raises(InputError, match="labelled training nodes"):  # labels are public here
-                model.predict_graph(other, spend=True)
+                model.release(other, spend=True)
             continue
-        result = model.predict_graph(other, spend=True)
+        result = model.release(other, spend=True)
         assert result.probabilities.shape == (40, GRAPH.num_classes)
         sizes = {key: result.certificate.public_parameters.get(key) for key in ("nodes", "classes", "columns")}
         events = tuple(str(m.costs) for m in result.certificate.mechanisms)
@@ -371,49 +391,27 @@ def test_labels_of_another_graph_are_found_by_name() -> None:
     assert numbered.with_classes(["a", "b"]).num_classes == 2
 
 
-def test_predicting_the_training_graph_again_costs_nothing_and_another_one_is_charged(book: Ledger) -> None:
-    for name in (GRAPH.name, "other"):
-        book.set_budget(name, Budget(8, 1e-5, "edge"))
-    model = Model("gap-edp", Budget(2, 1e-5, "edge")).fit(GRAPH, ledger=book)
-    spent = book.total(GRAPH.name, "edge").epsilon_spent
-    assert (model.predict_proba(GRAPH) == model.predict_proba()).all()
-    assert book.total(GRAPH.name, "edge").epsilon_spent == spent
-    data = GRAPH.to_pyg()
-    other = GRAPH.renamed("other").without_edge(*map(int, GRAPH.edge_index[:, 0]))
-    with pytest.warns(UserWarning, match="costs a new release"):
-        model.predict_proba(other)
-    assert book.total("other", "edge").epsilon_spent == pytest.approx(2, rel=1e-3)
-    again = Model("mlp", Budget(2, 1e-5, "edge")).fit(data)
-    assert (again.predict_proba(data) == again.predict_proba()).all()
-
-
-def test_noise_in_many_columns_does_not_drown_what_a_node_knows_itself() -> None:
-    graph = cb.datasets.load("csbm:nodes=300,features=400,signal=10", seed=0)
-    budget = cb.Budget(epsilon=1, delta=1e-5, unit="edge")
-    model = cb.Model("caribou-edp", budget, seed=0, hops=1, messages="features").fit(graph)
-    # features alone tell the class; 0.45 if each of the 400 columns has noise of one unit
-    assert model.score("test") > 0.85
-
-
-def test_signatures_of_the_estimators_are_those_of_their_methods() -> None:
-    """Every setting of both units stands in the signature, with the method's own default."""
-    for cls, names in ((cb.Votes, ("votes-edp", "votes-ndp")), (cb.Caribou, ("caribou-edp", "caribou-ndp"))):
-        signature = inspect.signature(cls.__init__).parameters
-        listed = {name: p.default for name, p in signature.items() if name not in ("self", "budget", "seed", "encoder")}
-        settings = {}
-        for name in names:
-            settings |= {key: value for key, value in METHODS[name].create().settings().items() if key != "base"}
-            assert cls(budget_of(name)).settings == METHODS[name].create().settings()
-        assert set(listed) == set(settings) | {"base"}
-        for name, default in listed.items():
-            if default is not None and name != "classifier":
-                assert (list(default) if isinstance(default, tuple) else default) == settings[name], name
-    with pytest.raises(InputError, match="max_rounds must not be given at node level, got 3"):
-        cb.Votes(NODE, max_rounds=3)
-    with pytest.raises(InputError, match="degree_cap must not be given at edge level, got 5"):
-        cb.Caribou(EDGE, degree_cap=5)
+@pytest.mark.parametrize("kind", [cb.Votes, cb.Caribou])
+def test_settings_are_those_of_the_method_at_either_unit(kind: Any) -> None:
+    """They stand in the signature, once, with the default of the method's own dataclass."""
+    family = kind.__name__.lower()
+    edge, node = (METHODS[f"{family}-{word}"].create() for word in ("edp", "ndp"))
+    signature = inspect.signature(kind).parameters
+    listed = {name: p.default for name, p in signature.items() if name not in ("budget", "seed", "encoder")}
+    assert set(listed) == set(edge.settings()) | set(node.settings())
+    for budget, own in ((EDGE, edge), (NODE, node)):
+        model = kind(budget)
+        assert model.settings == own.settings()
+        usual = {f.name: f.default for f in dataclasses.fields(own)}
+        assert all(default in (None, usual[name]) for name, default in listed.items() if name in usual)
+        assert kind(**model.get_params()).settings == model.settings
+    alone = {cb.Votes: (NODE, {"max_rounds": 3}), cb.Caribou: (EDGE, {"degree_cap": 5})}[kind]
+    with pytest.raises(InputError) as refused:
+        kind(alone[0], **alone[1])
+    assert {refused.value.field: refused.value.value} == alone[1]
+    assert refused.value.rule == f"not be given at {alone[0].unit.value} level"
     with pytest.raises(TypeError, match="unexpected keyword"):
-        cb.Votes(EDGE, rounds=3)
+        kind(EDGE, depth=3)
 
 
 # -- scikit-learn's habits -------------------------------------------------------------------------------------------
@@ -477,46 +475,9 @@ def test_scikit_learn_clones_inspects_and_is_told_where_to_search(model: Model) 
     search = selection.GridSearchCV(model, {name: [1, 2]})
     with pytest.raises(InputError, match=r"GridSearchCV.*a search on private data costs budget; use caribou tune"):
         search.fit(GRAPH)
-    with pytest.raises(InputError, match="use caribou tune"):
-        selection.cross_val_score(model, GRAPH)
-
-
-def test_one_graph_is_released_once_and_every_call_agrees(fitted: Callable[[str], Model], book: Ledger) -> None:
-    model = model_of("caribou-edp").fit(GRAPH, ledger=book)
-    other = OTHER.renamed("other")
-    assert model.kept(other) is None
-    with pytest.warns(UserWarning, match="another graph costs a new release"):
-        p = model.predict_proba(other)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert np.array_equal(model.predict_proba(other), p)
-        assert np.array_equal(model.predict(other), p.argmax(axis=1))
-        state = model.embed(other)
-    kept = model.kept(other)
-    assert kept is not None
-    assert np.array_equal(state, kept.released["state"])
-    assert len(book.entries("other")) == 1
-    with pytest.raises(InputError, match=r"has released nothing about.*spend=True"):
-        model.predict_graph(other, ledger=book)
-    again = model.predict_graph(other, epsilon=0.5, ledger=book, spend=True)
-    assert again.certificate.epsilon == 0.5
-    assert len(book.entries("other")) == 2
-    assert np.array_equal(model.predict_proba(other), again.probabilities), "the newest is kept"
-    assert model.embed() is model.embeddings
-    with pytest.raises(InputError, match="must release embeddings"):
-        fitted("gap-edp").embed(other)
-
-
-def test_a_kept_release_serves_a_model_that_was_loaded(fitted: Callable[[str], Model], tmp_path: Path) -> None:
-    """At node level a run holds no predictions: they are computed from what was released and the graph."""
-    for name in ("caribou-edp", "caribou-ndp"):
-        model = fitted(name)
-        made = model.predict_graph(OTHER, spend=True)
-        model.save(tmp_path / name)
-        loaded = cb.load(tmp_path / name)
-        stored = type(made)(np.empty((0, 0)), made.certificate, made.released, made.weights)
-        assert np.allclose(loaded.keep(OTHER, stored).probabilities, made.probabilities, rtol=0, atol=1e-12)
-        assert np.array_equal(loaded.predict(OTHER), made.probabilities.argmax(axis=1))
+    for split in (selection.cross_val_score, selection.cross_val_predict):
+        with pytest.raises(InputError, match="use caribou tune"):
+            split(model, GRAPH)
 
 
 NOT_FOR_GRAPHS = {
@@ -589,8 +550,6 @@ def test_checks_of_scikit_learn_pass_where_they_mean_something(model: Model) -> 
 
 @pytest.mark.parametrize("name", ["mlp-dp", "votes-edp"])
 def test_a_fit_keeps_the_habits_of_scikit_learn(name: str, fitted: Callable[[str], Model]) -> None:
-    import pickle
-
     validation = pytest.importorskip("sklearn.utils.validation")
     model, content = fitted(name), tuple(GRAPH.content())
     params, state = model.get_params(), dict(vars(model))
@@ -601,7 +560,7 @@ def test_a_fit_keeps_the_habits_of_scikit_learn(name: str, fitted: Callable[[str
     assert model.n_features_in_ == GRAPH.num_features
     model.predict()
     assert vars(model) == state, "a prediction changes nothing"
-    assert model.get_params() == params == model_of(name).get_params(), "a fit changes no parameter"
+    assert model.get_params() == params == model_of(name, **KINDS[name]).get_params(), "a fit changes no parameter"
     assert tuple(GRAPH.content()) == content, "nor the graph"
     loaded = pickle.loads(pickle.dumps(model))
     assert np.allclose(loaded.predict_proba(GRAPH, training_graph=True), model.predict_proba(), rtol=0, atol=1e-12)
@@ -651,13 +610,6 @@ def test_rows_of_the_training_graph_go_to_the_nodes_they_are_about(tmp_path: Pat
         cb.load(tmp_path / "run").predict_proba(dataclasses.replace(GRAPH, node_ids=None), training_graph=True)
 
 
-def test_a_frame_numbers_nodes_without_ids(fitted: Callable[[str], Model], tmp_path: Path) -> None:
-    frame = fitted("votes-edp").predictions_frame()
-    assert frame["node"].tolist() == list(range(130))
-    with pytest.raises(CaribouError, match="must be fitted first"):
-        model_of("votes-edp").predictions_frame()
-
-
 # -- a cell of a notebook that is run twice ----------------------------------------------------------------------------
 
 
@@ -692,23 +644,21 @@ def own_encoder() -> Model:
 def test_it_is_declared_public_in_the_certificate(own_encoder: Model) -> None:
     assert "given prior" in {a.name.value for a in own_encoder.certificate.assumptions}
     assert "encoder=LogisticRegression" in repr(own_encoder)
-    assert not any(name.startswith("prior.") for name in own_encoder._result.weights)
+    assert not any(name.startswith("prior.") for name in own_encoder.state.weights)
 
 
 def test_it_serves_another_graph_and_arrivals(own_encoder: Model) -> None:
-    assert own_encoder.predict_graph(STRANGER).probabilities.shape == (90, 4)
+    assert own_encoder.release(STRANGER).probabilities.shape == (90, 4)
     later = own_encoder.extend(GROWN, spend=True)
     assert later.predict_proba().shape == (240, 4)
-    assert later.predict_graph(STRANGER.renamed("again")).probabilities.shape == (90, 4)
+    assert later.release(STRANGER.renamed("again")).probabilities.shape == (90, 4)
 
 
 def test_a_saved_model_asks_for_probabilities_before_anything_is_charged(own_encoder: Model, tmp_path: Path) -> None:
     own_encoder.save(tmp_path / "run")
     loaded, ledger = cb.load(tmp_path / "run"), tmp_path / "ledger.json"
-    with pytest.raises(
-        InputError, match=r"graph must come with class probabilities.*with_prior\(...\) \(--prior FILE\)"
-    ):
-        loaded.predict_graph(STRANGER, ledger=ledger)
+    with pytest.raises(InputError, match=r"graph must come with class probabilities.*with_prior\(...\)"):
+        loaded.release(cb.datasets.load("csbm:nodes=80", seed=7), ledger=ledger)
     with pytest.raises(InputError, match="graph must come with class probabilities"):
         loaded.extend(GROWN)
     assert not ledger.exists()
@@ -718,12 +668,12 @@ def test_a_saved_model_asks_for_probabilities_before_anything_is_charged(own_enc
 
 def test_probabilities_of_another_graph_must_be_out_of_fold_too() -> None:
     rng = np.random.default_rng(0)
-    big = cb.datasets.load("csbm:nodes=600", seed=3)
+    big, other = (cb.datasets.load("csbm:nodes=600", seed=seed) for seed in (3, 4))
     knowing = np.full((600, 4), 0.25)
-    knowing[big.split.train] = np.eye(4)[np.array(big.labels)[big.split.train]]
+    knowing[other.split.train] = np.eye(4)[np.array(other.labels)[other.split.train]]
     model = cb.Model("mlp", cb.Budget(4), encoder=rng.dirichlet(np.ones(4), 600)).fit(big)
     with pytest.raises(InputError, match="prior must not know the labels of training nodes"):
-        model.predict_graph(big.renamed("other").with_prior(knowing))
+        model.release(other.with_prior(knowing))
 
 
 def test_probabilities_may_be_given_as_the_encoder() -> None:
@@ -731,7 +681,7 @@ def test_probabilities_may_be_given_as_the_encoder() -> None:
     model = cb.Model("mlp", cb.Budget(4), encoder=own).fit(STRANGER)
     assert np.allclose(model.predict_proba(), own)
     with pytest.raises(InputError, match="graph must come with class probabilities"):
-        model.predict_graph(GROWN)
+        model.release(GROWN)
 
 
 @pytest.mark.parametrize(("method", "settings"), [("caribou-edp", {}), ("mlp", {"hidden": [8]})])

@@ -1,0 +1,178 @@
+"""Extending a model by nodes that arrived since: who may be extended, and the notes that it happens once.
+
+A batch costs nothing more because every pair is asked once. So a model is extended once, by one process: in this process its
+state says so, on disk a note in each of its folders, and a ledger knows of copies, too.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from caribou._files import atomic_write
+from caribou.errors import InputError, RunError
+from caribou.methods.base import GrowingMethod
+from caribou.model.state import ModelState, is_run_of
+from caribou.privacy.assumptions import AssumptionName
+from caribou.privacy.ledger import Ledger
+from caribou.privacy.mechanism_records import Mechanism
+from caribou.privacy.plan import Link
+
+if TYPE_CHECKING:
+    from caribou.methods.base import Method
+    from caribou.privacy.certificate import Certificate
+
+EXTENDED = "extended.json"
+
+
+def require_extendable(state: ModelState, recipe: Method) -> None:
+    """Refuse a model that does not ask every pair once, or whose old rows no guarantee covers."""
+    if not isinstance(recipe, GrowingMethod):
+        raise InputError(
+            f"method must be votes-edp to be extended, because it asks every pair of nodes once, got {state.method}: fit it "
+            "on the grown graph, or release the grown graph with a small epsilon (model.release); each is a release of its own"
+        )
+    used = [record.mechanism for record in state.certificate.mechanisms]
+    if used != [Mechanism.EDGE_VOTES]:
+        words = ", ".join(mechanism.value for mechanism in used)
+        raise InputError(
+            f"model must be a fit of votes alone to be extended, got one of: {words}; fit votes-edp with these settings"
+        )
+    if state.budget.is_private and not state.certificate.is_guarantee:
+        why = "; ".join(state.certificate.void_reasons)
+        raise InputError(
+            f"certificate must be a guarantee to be extended, because the new model shows the old rows, too, got a void one: "
+            f"{why}; fit again with noise from the operating system and without what voids it"
+        )
+
+
+def link_to(certificate: Certificate) -> Link:
+    """This release as the batch just before the next one."""
+    own = certificate.certificate_id
+    first = next((a for a in certificate.assumptions if a.name is AssumptionName.ARRIVALS), None)
+    return Link(release=own if first is None else str(first.parameters["release"]), extends=own)
+
+
+def was_extended(state: ModelState, folders: Sequence[Path]) -> bool:
+    """In this process, or by another one from one of its folders."""
+    own = state.certificate.certificate_id
+    return state.extended or any(is_run_of(folder, own) and (folder / EXTENDED).exists() for folder in folders)
+
+
+def notes_of_extension(state: ModelState, folders: Sequence[Path], dataset: str, has_ledger: bool) -> ExtensionNotes:
+    """The notes for all folders in which the model lies, or a refusal.
+
+    A ledger knows of copies, too. Without one every folder that the model was saved to must still hold it.
+    """
+    if state.extended:
+        raise InputError(
+            "model must not be extended twice, because pairs of the same people would be asked twice: extend the model that "
+            "extend() returned, or charge this batch as a release of its own (spend=True)"
+        )
+    own = state.certificate.certificate_id
+    lost = [folder for folder in folders if not is_run_of(folder, own)]
+    if lost and not has_ledger:
+        raise RunError(
+            f"run must lie where the model was saved, {lost[0]}, to note there that it is extended, got none: load it from "
+            "where it lies now, or give a ledger that holds it (ledger=...)"
+        )
+    return ExtensionNotes([folder for folder in folders if folder not in lost], own, dataset)
+
+
+class ExtensionNotes:
+    """The notes in the folders of a model that it is extended, and by which certificate: a journal of `release.execute`.
+
+    A note is written before anything is charged, and again before anything is asked. Of two processes one makes the file, and
+    the other finds it. Whoever finds it is refused, with two exceptions. A ledger that holds the extension refuses by itself,
+    and says which one it was. A process that was killed before its ledger was charged has asked nothing, so that ledger may go
+    on.
+
+    Args:
+        folders: of the run.
+        extends: the certificate of the run.
+        dataset: the name under which a ledger is charged.
+    """
+
+    def __init__(self, folders: Sequence[Path], extends: str, dataset: str) -> None:
+        self.paths = [folder / EXTENDED for folder in folders]
+        self._extends, self._dataset = extends, dataset
+        self._written: dict[Path, dict[str, Any]] = {}
+
+    def certificate(self, make: Callable[[], Certificate], ledger: Path | None) -> Certificate:
+        """A new certificate, written down in every folder before it is charged, or a refusal that leaves no note."""
+        made = make()
+        try:
+            for path in self.paths:
+                self._note(path, made.certificate_id, ledger)
+        except BaseException:
+            self.refused()
+            raise
+        return made
+
+    @property
+    def is_charged(self) -> bool:
+        """Never: an extension is not resumed, because nobody can know what had left the machine."""
+        return False
+
+    def charged(self) -> None:
+        """From here on pairs are asked."""
+        for path, note in self._written.items():
+            note["asked"] = True
+            try:
+                atomic_write(path, json.dumps(note) + "\n")
+            except OSError as error:
+                raise _not_writable(path, error) from error
+
+    def refused(self) -> None:
+        """Nothing was asked, so the run can still be extended. The note of another process stays."""
+        for path, note in self._written.items():
+            if _read(path).get("certificate") == note["certificate"]:
+                path.unlink(missing_ok=True)
+
+    def _note(self, path: Path, certificate_id: str, ledger: Path | None) -> None:
+        """Write down by which certificate the run is about to be extended, or refuse."""
+        opened = None if ledger is None or not ledger.exists() else Ledger(ledger, create=False)
+        # keyed: it says whether two ledgers are the same one, and tells nothing else about it
+        same = None if opened is None else opened.fingerprint([b"extension", self._extends.encode()])
+        note = {"extends": self._extends, "certificate": certificate_id, "ledger": same, "asked": False}
+        try:
+            with open(path, "x", encoding="utf-8") as file:
+                file.write(json.dumps(note) + "\n")
+                file.flush()
+                os.fsync(file.fileno())
+        except FileExistsError:
+            if not self._may_go_on(path, opened, same):
+                raise RunError(
+                    f"run {path.parent}: is extended already, or is being extended ({EXTENDED}): a second extension would ask "
+                    "pairs of the same people twice; extend the run that was made from it, or charge this batch as a release "
+                    "of its own (spend=True)"
+                ) from None
+        except OSError as error:
+            raise _not_writable(path, error) from error
+        self._written[path] = note
+
+    def _may_go_on(self, path: Path, opened: Ledger | None, same: str | None) -> bool:
+        if opened is None:
+            return False
+        stands = _read(path)
+        child = (self._dataset, stands.get("certificate"), self._extends)
+        if any((entry.dataset, entry.certificate_id, entry.extends) == child for entry in opened.entries()):
+            return True
+        return stands.get("ledger") == same and stands.get("asked") is False
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _not_writable(path: Path, error: OSError) -> RunError:
+    return RunError(
+        f"run {path.parent}: must be writable to note that it is extended ({EXTENDED}), got {error.strerror}"
+    )

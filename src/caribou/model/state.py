@@ -1,0 +1,416 @@
+"""The state of a fitted model: what is saved, loaded, copied, pickled and extended. Never the graph, a seed or a hidden state.
+
+    run.json              method, settings, budget, sizes, names of classes and columns, and the SHA-256 of the other files
+    weights.safetensors   parameters of the models: trained on public data, or privately
+    released.safetensors  what the mechanisms released
+    certificate.json/.md  the promise
+    nodes.json            names of the nodes (edge level only, where the node set is public)
+    rows.json             of a model that can be extended, and has no names: digests of its rows of features, which are public
+    extended.json         made when a run is extended, with the certificate of the extension: it must not be extended twice
+    predictions/          what was released about other graphs, one folder each
+
+A run is written whole or not at all. Reading checks every digest and the certificate: that finds damage and careless edits, not a
+forger, who would write new digests.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import os
+import secrets
+import tempfile
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from caribou._files import atomic_folder
+from caribou.errors import CaribouError, RunError
+from caribou.metrics import Threshold
+from caribou.privacy.budget import Budget, PrivacyUnit
+from caribou.privacy.certificate import Certificate, json_number
+from caribou.tables.rules import ColumnRules
+
+if TYPE_CHECKING:
+    from caribou.graph import Graph
+
+FORMAT = 1
+RECORD = "run.json"
+WEIGHTS, RELEASED, CERTIFICATE = "weights.safetensors", "released.safetensors", "certificate.json"
+NODES, ROWS = "nodes.json", "rows.json"
+PREDICTIONS = "predictions"
+
+Arrays = Mapping[str, np.ndarray]
+
+
+@dataclass(frozen=True, eq=False)
+class GraphRelease:
+    """What was released about another graph, with the certificate that covers it.
+
+    Predictions are not part of it at node level, where a node's own row is not covered: they are computed from it and the graph.
+    """
+
+    certificate: Certificate
+    weights: Arrays
+    released: Arrays
+
+
+@dataclass(frozen=True, eq=False)
+class ModelState:
+    """A fitted method, as it leaves the process.
+
+    Args:
+        method, settings, budget: what was fitted.
+        certificate, weights, released: what came out.
+        nodes, columns: the size of the training graph.
+        classes: their names, in the order of the columns of probabilities.
+        node_ids: the names of the nodes, at edge level, where they are public.
+        feature_names: of the feature columns, in their order.
+        id_title: what the user calls the column of ``node_ids``.
+        charged: whether the fit was charged in a ledger.
+        dataset: the name under which a ledger knows the graph.
+        batches: how many nodes came with each batch, in the order of the rows: who has been asked.
+        threshold: the probability from which on a node is flagged.
+        column_rules: how the node table was read, for the next one.
+        extended: whether the model was extended.
+        rows: digests of the rows of features, by which nodes without names are known again.
+        releases: what was released about other graphs, by their keyed fingerprints. Whoever has the run alone cannot test guesses
+            for a graph, because the key lies elsewhere.
+    """
+
+    method: str
+    settings: Mapping[str, Any]
+    budget: Budget
+    certificate: Certificate
+    weights: Arrays
+    released: Arrays
+    nodes: int
+    columns: int
+    classes: tuple[str, ...]
+    node_ids: tuple[str, ...] | None = None
+    feature_names: tuple[str, ...] | None = None
+    id_title: str | None = None
+    charged: bool = False
+    dataset: str | None = None
+    batches: tuple[int, ...] = ()
+    threshold: Threshold | None = None
+    column_rules: ColumnRules | None = None
+    extended: bool = False
+    rows: tuple[str, ...] | None = None
+    releases: Mapping[str, GraphRelease] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not self.batches:
+            object.__setattr__(self, "batches", (self.nodes,))
+
+
+# -- writing -----------------------------------------------------------------------------------------------------------
+
+
+def write_state(state: ModelState, folder: str | os.PathLike[str]) -> Path:
+    """Write a run into a new folder (or an empty one); on any failure or interruption nothing is left behind."""
+    target = check_target(folder)
+    try:
+        with atomic_folder(target) as temporary:
+            _write_files(state, temporary)
+            for fingerprint, release in state.releases.items():
+                place = temporary / PREDICTIONS / release.certificate.certificate_id
+                place.mkdir(parents=True)
+                _write_release(release, fingerprint, place)
+    except OSError as error:
+        raise RunError(f"run cannot be written to {target}: {error.strerror or error}") from error
+    return target
+
+
+def check_target(folder: str | os.PathLike[str]) -> Path:
+    """A folder that a run can be written to: new or empty, in a folder that exists. Checked before anything is spent."""
+    target = Path(folder).absolute()
+    if not target.parent.is_dir():
+        raise RunError.of("out", "lie in a folder that exists", str(folder))
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise RunError.of("out", "be a new or empty folder", str(folder))
+    require_writable(target.parent, str(folder))
+    return target
+
+
+def require_writable(folder: Path, given: str, field: str = "out") -> None:
+    """Try to write into ``folder``: permissions may not tell the whole truth. ``given``: for ``field``, as the user gave it."""
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise RunError(f"{field} must lie in a folder that can be written, got {given!r}: {error.strerror}") from error
+
+
+def add_release(release: GraphRelease, fingerprint: str, folder: str | os.PathLike[str]) -> Path:
+    """Add a release about another graph to a run; it is written whole or not at all."""
+    target = Path(folder).absolute() / PREDICTIONS / release.certificate.certificate_id
+    try:
+        target.parent.mkdir(exist_ok=True)
+        with atomic_folder(target) as temporary:
+            _write_release(release, fingerprint, temporary)
+    except OSError as error:
+        raise RunError(f"run {folder}: the release cannot be kept in it: {error.strerror or error}") from error
+    return target
+
+
+def _write_files(state: ModelState, folder: Path) -> None:
+    _write_arrays(state, folder)
+    state.certificate.save(folder / "certificate.md")
+    for name, words in ((NODES, state.node_ids), (ROWS, state.rows)):
+        if words is not None:
+            (folder / name).write_text(json.dumps(list(words)), encoding="utf-8")
+    budget = {
+        "epsilon": json_number(state.budget.epsilon),
+        "delta": state.budget.delta,
+        "unit": state.budget.unit.value,
+    }
+    values = {name: codec.written(getattr(state, name), state) for name, codec in _CODECS.items()}
+    record = {"format": FORMAT, **budget, **values, "files": _digests(folder)}
+    (folder / RECORD).write_text(json.dumps(record, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+
+
+def _write_release(release: GraphRelease, fingerprint: str, folder: Path) -> None:
+    _write_arrays(release, folder)
+    record = {"fingerprint": fingerprint, "files": _digests(folder)}
+    (folder / "graph.json").write_text(json.dumps(record), encoding="utf-8")
+
+
+def _write_arrays(made: ModelState | GraphRelease, folder: Path) -> None:
+    from safetensors.numpy import save
+
+    for name, arrays in ((WEIGHTS, made.weights), (RELEASED, made.released)):
+        (folder / name).write_bytes(save({key: np.asarray(value, order="C") for key, value in arrays.items()}))
+    made.certificate.save(folder / CERTIFICATE)
+
+
+def _digests(folder: Path) -> dict[str, str]:
+    return {path.name: _digest(path) for path in sorted(folder.iterdir())}
+
+
+# -- reading -----------------------------------------------------------------------------------------------------------
+
+
+def read_state(folder: str | os.PathLike[str]) -> ModelState:
+    """Read a run; a missing, truncated or changed file is an error that names it."""
+    base = Path(folder)
+    if not base.is_dir():
+        raise RunError.of("run", "be a folder", str(folder))
+    record = _read_record(base)
+    _check_files(base, record["files"])
+    try:
+        state = ModelState(
+            budget=Budget(_number(record["epsilon"]), record["delta"], PrivacyUnit.parse(record["unit"])),
+            node_ids=_read_words(base / NODES) if NODES in record["files"] else None,
+            rows=_read_words(base / ROWS) if ROWS in record["files"] else None,
+            releases=_read_releases(base / PREDICTIONS),
+            **_read_arrays(base),
+            **{name: codec.read(record.get(name), record) for name, codec in _CODECS.items()},
+        )
+    except (KeyError, TypeError, ValueError, CaribouError) as error:
+        raise RunError(f"run {base} cannot be read: {error}") from error
+    _check_agreement(state, base)
+    return state
+
+
+def is_run_of(folder: Path, certificate_id: str) -> bool:
+    """Whether the run with this certificate still lies in the folder."""
+    try:
+        return bool(json.loads((folder / CERTIFICATE).read_text(encoding="utf-8"))["certificate_id"] == certificate_id)
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+
+
+def _read_record(base: Path) -> dict[str, Any]:
+    try:
+        record = json.loads((base / RECORD).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise RunError(f"run {base}: {RECORD} cannot be read: {getattr(error, 'strerror', error)}") from error
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise RunError(f"run {base}: {RECORD} must be JSON (truncated?): {error}") from error
+    if not isinstance(record, dict) or record.get("format") != FORMAT or not isinstance(record.get("files"), dict):
+        raise RunError(f"run {base}: {RECORD} must be a record of format {FORMAT} with its files")
+    return record
+
+
+def _check_files(base: Path, files: Mapping[str, Any]) -> None:
+    """Every file that a record lists is what was saved, and it lists those that must be there."""
+    for name, digest in files.items():
+        if name != Path(name).name:
+            raise RunError(f"run {base}: files must be plain names, got {name!r}")
+        if _digest(base / name) != digest:
+            raise RunError(f"run {base}: {name} is not what was saved (truncated or changed)")
+    for name in (WEIGHTS, RELEASED, CERTIFICATE):
+        if name not in files:
+            raise RunError(f"run {base}: {RECORD} must list {name}, got {', '.join(files)}")
+
+
+def _check_agreement(state: ModelState, base: Path) -> None:
+    """Record and certificate must tell one story."""
+    c, budget = state.certificate, state.budget
+    stated = {"epsilon": c.epsilon, "delta": c.delta, "unit": c.unit.value, "nodes": c.public_parameters.get("nodes")}
+    wanted = {"epsilon": budget.epsilon, "delta": budget.delta, "unit": budget.unit.value, "nodes": state.nodes}
+    for name, value in wanted.items():
+        if stated[name] != value:
+            raise RunError(
+                f"run {base}: {name} must be the same in {RECORD} and {CERTIFICATE}, got {value} and {stated[name]}"
+            )
+    if sum(state.batches) != state.nodes:
+        raise RunError(f"run {base}: batches must add up to nodes = {state.nodes}, got {list(state.batches)}")
+    if state.feature_names is not None and len(state.feature_names) != state.columns:
+        raise RunError(
+            f"run {base}: feature_names must have columns = {state.columns} entries, got {len(state.feature_names)}"
+        )
+
+
+def _read_releases(folder: Path) -> dict[str, GraphRelease]:
+    """What was released about other graphs; of several releases about one graph the newest."""
+    found: dict[str, GraphRelease] = {}
+    for place in sorted(folder.glob("*/graph.json"), key=lambda path: path.stat().st_mtime_ns):
+        try:
+            record = json.loads(place.read_text(encoding="utf-8"))
+            fingerprint, files = str(record["fingerprint"]), dict(record["files"])
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise RunError(f"{place} cannot be read: {error}") from error
+        _check_files(place.parent, files)
+        found[fingerprint] = GraphRelease(**_read_arrays(place.parent))
+    return found
+
+
+def _read_arrays(folder: Path) -> dict[str, Any]:
+    from safetensors import SafetensorError
+    from safetensors.numpy import load_file
+
+    found: dict[str, Any] = {"certificate": Certificate.load(folder / CERTIFICATE)}
+    for name in (WEIGHTS, RELEASED):
+        try:
+            found[Path(name).stem] = dict(load_file(folder / name))
+        except (SafetensorError, OSError) as error:
+            raise RunError(f"{name} cannot be read: {error}") from error
+    return found
+
+
+def _read_words(path: Path) -> tuple[str, ...]:
+    return tuple(str(name) for name in json.loads(path.read_text(encoding="utf-8")))
+
+
+def _digest(path: Path) -> str:
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except (OSError, ValueError) as error:  # ValueError: a name that no file can have
+        raise RunError(
+            f"run {path.parent}: {path.name!r} cannot be read: {getattr(error, 'strerror', error)}"
+        ) from error
+
+
+def _number(value: Any) -> float:
+    return float("inf") if value == "inf" else value
+
+
+# -- fields of the record ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Codec:
+    """How a field of the state stands in run.json: made from its value and the state, read from its value and the record."""
+
+    written: Callable[[Any, ModelState], Any]
+    read: Callable[[Any, Mapping[str, Any]], Any]
+
+
+def _plain(kind: Callable[[Any], Any]) -> _Codec:
+    return _Codec(lambda value, _: value, lambda value, _: kind(value))
+
+
+def _optional(kind: Callable[[Any], Any], write: Callable[[Any], Any] = lambda value: value) -> _Codec:
+    return _Codec(
+        lambda value, _: None if value is None else write(value),
+        lambda value, _: None if value is None else kind(value),
+    )
+
+
+def _names(value: Any) -> tuple[str, ...]:
+    return tuple(str(name) for name in value)
+
+
+def _written_threshold(threshold: Threshold | None, state: ModelState) -> dict[str, Any] | None:
+    if threshold is None:
+        return None
+    positive = state.classes[threshold.positive]
+    return {"class": positive, "value": threshold.value, "validation_f1": threshold.f1}
+
+
+def _read_threshold(stated: Any, record: Mapping[str, Any]) -> Threshold | None:
+    if stated is None:
+        return None
+    place = list(record["classes"]).index(stated["class"])
+    return Threshold(place, float(stated["value"]), float(stated["validation_f1"]))
+
+
+_CODECS = {
+    "method": _plain(str),
+    "settings": _Codec(lambda value, _: dict(value), lambda value, _: dict(value)),
+    "nodes": _plain(int),
+    "columns": _plain(int),
+    "classes": _optional(_names, list),
+    "feature_names": _optional(_names, list),
+    "id_title": _optional(str),
+    "charged": _plain(lambda value: value is True),
+    "dataset": _optional(str),
+    "batches": _plain(lambda value: tuple(int(size) for size in value or ())),
+    "threshold": _Codec(_written_threshold, _read_threshold),
+    "column_rules": _optional(ColumnRules.from_dict, ColumnRules.to_dict),
+    "extended": _plain(lambda value: value is True),
+}
+
+
+# -- graphs that are known again ---------------------------------------------------------------------------------------
+
+_PROCESS_KEY = secrets.token_bytes(32)
+
+
+def state_folder() -> Path:
+    """The user's own folder: CARIBOU_STATE, or caribou in XDG_STATE_HOME; made if it is not there, for nobody else to read."""
+    given = os.environ.get("CARIBOU_STATE")
+    base = (
+        Path(given) if given else Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "caribou"
+    )
+    base.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return base.absolute()
+
+
+def graph_fingerprint(graph: Graph) -> str:
+    """A keyed hash of the graph's content. The key never leaves the user's folder, so a run that holds the hash tells nothing."""
+    from caribou.graph.fingerprint import whole_of
+
+    return hmac.new(_key(), b"".join(whole_of(tuple(graph.content()))), hashlib.sha256).hexdigest()
+
+
+def _key() -> bytes:
+    """The user's key; one of this process where none can be kept."""
+    try:
+        place = state_folder() / "fingerprint.key"
+        try:
+            descriptor = os.open(place, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+        except FileExistsError:
+            key = place.read_bytes()
+            if len(key) != 32:
+                raise RunError(
+                    f"key {place} must have 32 bytes, got {len(key)}; remove it: a new one is made"
+                ) from None
+            return key
+        with os.fdopen(descriptor, "wb") as file:
+            key = secrets.token_bytes(32)
+            file.write(key)
+        return key
+    except OSError as error:
+        warnings.warn(
+            f"key of released graphs cannot be kept: {error}; what is released now is known in this process alone",
+            stacklevel=2,
+        )
+        return _PROCESS_KEY
