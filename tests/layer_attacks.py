@@ -9,8 +9,8 @@ from functools import cache
 import networkx as nx
 import numpy as np
 import torch
-from scipy import stats
 
+from attack_support import best_mu, side_by_side
 from audit.sensitivity_attack import largest_change
 from caribou.audit.pairs import worst_rows
 from caribou.graph import Graph
@@ -129,9 +129,7 @@ def proven_mu(
     """
     worlds = []
     for graph in pair:
-        n = graph.num_nodes
-        edges = (graph.edge_index[:, None, :] + n * np.arange(copies)[None, :, None]).reshape(2, -1)
-        many = Graph.from_edges(np.zeros((n * copies, 1)), edges)
+        many = side_by_side(graph, copies)
         layer = layer_of(copies)
         sensitivity = layer.sensitivity("edge", bounds)
         arithmetic = sensitivity.arithmetic(nodes=many.num_nodes, columns=start.shape[1])
@@ -140,17 +138,4 @@ def proven_mu(
         x = torch.from_numpy(np.tile(start, (copies, 1)))
         state = propagate(layer, layer.operator(many, bounds), x, c, NoiseSource.secure())
         worlds.append(state.numpy().reshape(copies, -1))
-    a, b = worlds
-    half = copies // 2
-    pooled = (np.cov(a[:half].T) + np.cov(b[:half].T)) / 2
-    w = np.linalg.pinv(pooled) @ (b[:half].mean(axis=0) - a[:half].mean(axis=0))
-    first, second = a[half:] @ w, b[half:] @ w
-    thresholds = np.quantile(np.concatenate([first, second]), np.linspace(0.02, 0.98, 25))
-    level, best = 1e-4 / len(thresholds) / 2, 0.0
-    for t in thresholds:
-        false, true = int((first > t).sum()), int((second > t).sum())
-        fpr = stats.beta.ppf(1 - level, false + 1, half - false) if false < half else 1.0
-        tpr = stats.beta.ppf(level, true, half - true + 1) if true > 0 else 0.0
-        if 0 < fpr < 1 and 0 < tpr < 1:
-            best = max(best, float(stats.norm.ppf(tpr) - stats.norm.ppf(fpr)))
-    return best
+    return best_mu(*worlds)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from attack_support import disjoint_pairs, one_edge_apart, proven_epsilon, proven_mu, small_graphs_one_edge_apart
 from blocked_support import cut
 from caribou.errors import CaribouError, InputError
 from caribou.graph import Graph
@@ -19,13 +20,9 @@ from caribou.mechanisms.noise_source import NoiseSource
 from caribou.privacy.accounting import epsilon_of
 from caribou.privacy.arithmetic import grid_spacing
 from caribou.privacy.events import Gaussian
+from graph_families import graph_of, small_graphs
 
 Stage = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
-
-
-def graph_of(nxg: nx.Graph) -> Graph:
-    edges = np.array(list(nxg.edges), dtype=np.int64).reshape(-1, 2).T
-    return Graph.from_edges(np.zeros((nxg.number_of_nodes(), 1)), edges)
 
 
 def random_script(n: int, classes: int, rng: np.random.Generator) -> list[Stage]:
@@ -45,17 +42,11 @@ def transcript(graph: Graph, script: list[Stage], classes: int) -> np.ndarray:
 def test_one_edge_moves_one_entry_by_one_over_all_small_graphs() -> None:
     rng = np.random.default_rng(0)
     touched = 0
-    for nxg in nx.graph_atlas_g():
-        n = nxg.number_of_nodes()
-        if not 2 <= n <= 5:
-            continue
-        graph = graph_of(nxg)
-        for u, v in itertools.combinations(range(n), 2):
-            other = graph.without_edge(u, v) if graph.has_edge(u, v) else graph.with_edge(u, v)
-            script = random_script(n, 3, rng)
-            moved = np.abs(transcript(graph, script, 3) - transcript(other, script, 3))
-            assert moved.sum() in (0, 1)
-            touched += int(moved.sum())
+    for _, _, graph, other in small_graphs_one_edge_apart():
+        script = random_script(graph.num_nodes, 3, rng)
+        moved = np.abs(transcript(graph, script, 3) - transcript(other, script, 3))
+        assert moved.sum() in (0, 1)
+        touched += int(moved.sum())
     assert touched > 100, "the scripts ask too little for this test to mean anything"
 
 
@@ -63,24 +54,19 @@ def test_one_edge_moves_one_entry_whatever_the_alphabet_of_a_stage() -> None:
     """Stages of two, twelve and five symbols, over all graphs of up to five nodes."""
     rng = np.random.default_rng(4)
     touched = 0
-    for nxg in nx.graph_atlas_g():
-        n = nxg.number_of_nodes()
-        if not 2 <= n <= 5:
-            continue
-        graph = graph_of(nxg)
-        for u, v in itertools.combinations(range(n), 2):
-            other = graph.without_edge(u, v) if graph.has_edge(u, v) else graph.with_edge(u, v)
-            stage_of = rng.integers(0, 4, n)
-            script = [
-                (stage_of == t, rng.random(n), rng.integers(0, symbols, n), rng.random(n) < 0.8, symbols)
-                for t, symbols in enumerate((2, 12, 5))
-            ]
-            boxes = [NoisyCounts(g, 2, VoteBudget(math.inf), NoiseSource.secure()) for g in (graph, other)]
-            answers = [[box.ask(*stage) for stage in script] for box in boxes]
-            assert [a.shape for a in answers[0]] == [(n, 2), (n, 12), (n, 5)]
-            moved = sum(np.abs(a - b).sum() for a, b in zip(*answers, strict=True))
-            assert moved in (0, 1)
-            touched += int(moved)
+    for _, _, graph, other in small_graphs_one_edge_apart():
+        n = graph.num_nodes
+        stage_of = rng.integers(0, 4, n)
+        script = [
+            (stage_of == t, rng.random(n), rng.integers(0, symbols, n), rng.random(n) < 0.8, symbols)
+            for t, symbols in enumerate((2, 12, 5))
+        ]
+        boxes = [NoisyCounts(g, 2, VoteBudget(math.inf), NoiseSource.secure()) for g in (graph, other)]
+        answers = [[box.ask(*stage) for stage in script] for box in boxes]
+        assert [a.shape for a in answers[0]] == [(n, 2), (n, 12), (n, 5)]
+        moved = sum(np.abs(a - b).sum() for a, b in zip(*answers, strict=True))
+        assert moved in (0, 1)
+        touched += int(moved)
     assert touched > 100, "the scripts ask too little for this test to mean anything"
 
 
@@ -127,26 +113,21 @@ def test_a_literal_stage() -> None:
     assert later.tolist() == [[0, 0], [0, 0], [0, 0], [0, 1]], "nodes that were new never receive again"
 
 
-def pairs_graph(pairs: int, joined: bool) -> Graph:
-    edges = np.stack([2 * np.arange(pairs), 2 * np.arange(pairs) + 1]) if joined else np.zeros((2, 0), dtype=int)
-    return Graph.from_edges(np.zeros((2 * pairs, 1)), edges)
+def hits_of_pairs(budget: VoteBudget, least: float, pairs: int = 100_000) -> tuple[int, int]:
+    """Many disjoint pairs, not joined and joined: how many counts are at least ``least``."""
+    new = np.arange(2 * pairs) % 2 == 0
+    hits = []
+    for joined in (False, True):
+        box = NoisyCounts(disjoint_pairs(pairs, joined), 1, budget, NoiseSource.secure())
+        counts = box.ask(new, np.zeros(2 * pairs), np.zeros(2 * pairs, dtype=int))[1::2, 0]
+        hits.append(int((counts >= least).sum()))
+    return hits[0], hits[1]
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 2.0])
 def test_likelihood_ratio_attack_reaches_the_claim_and_not_more(epsilon: float) -> None:
-    """Many disjoint pairs, joined or not: the event "count >= 1" has probability ratio e^epsilon."""
-    pairs = 200_000
-    new = np.arange(2 * pairs) % 2 == 0
-    hits = []
-    for joined in (False, True):
-        box = NoisyCounts(pairs_graph(pairs, joined), 1, VoteBudget(epsilon), NoiseSource.secure())
-        counts = box.ask(new, np.zeros(2 * pairs), np.zeros(2 * pairs, dtype=int))[1::2, 0]
-        hits.append(int((counts >= 1).sum()))
-    level = 1e-6
-    fpr = stats.beta.ppf(1 - level, hits[0] + 1, pairs - hits[0])
-    tpr = stats.beta.ppf(level, hits[1], pairs - hits[1] + 1)
-    proven = math.log(tpr / fpr)
-    assert 0.9 * epsilon < proven <= epsilon
+    """The event "count >= 1" has probability ratio e^epsilon."""
+    assert 0.88 * epsilon < proven_epsilon(hits_of_pairs(VoteBudget(epsilon), 1), 100_000) <= epsilon
 
 
 def test_noise_of_the_release_is_discrete_laplace() -> None:
@@ -170,18 +151,7 @@ def test_noise_of_the_release_is_discrete_laplace() -> None:
 @pytest.mark.parametrize("mu", [0.5, 1.0, 2.0])
 def test_likelihood_ratio_attack_on_gaussian_votes_reaches_mu_and_not_more(mu: float) -> None:
     """The best test between two Gaussians: Phi^-1(TPR) - Phi^-1(FPR) = mu at every threshold."""
-    pairs = 200_000
-    new = np.arange(2 * pairs) % 2 == 0
-    hits = []
-    for joined in (False, True):
-        box = NoisyCounts(pairs_graph(pairs, joined), 1, VoteBudget.gaussian(mu), NoiseSource.secure())
-        counts = box.ask(new, np.zeros(2 * pairs), np.zeros(2 * pairs, dtype=int))[1::2, 0]
-        hits.append(int((counts >= 0.5).sum()))
-    level = 1e-6
-    fpr = stats.beta.ppf(1 - level, hits[0] + 1, pairs - hits[0])
-    tpr = stats.beta.ppf(level, hits[1], pairs - hits[1] + 1)
-    proven = stats.norm.ppf(tpr) - stats.norm.ppf(fpr)
-    assert 0.9 * mu < proven <= mu
+    assert 0.88 * mu < proven_mu(hits_of_pairs(VoteBudget.gaussian(mu), 0.5), 100_000) <= mu
 
 
 def test_noise_of_the_release_is_gaussian_of_std_one_over_mu() -> None:
@@ -199,7 +169,7 @@ def test_gaussian_votes_lie_on_the_grid_of_their_noise() -> None:
     """Integers are multiples of the grid, so the low bits of a released count say nothing about the count."""
     budget = VoteBudget.gaussian(0.3)
     grid = grid_spacing(noise_std=budget.noise_std)
-    box = NoisyCounts(pairs_graph(500, True), 1, budget, NoiseSource.secure())
+    box = NoisyCounts(disjoint_pairs(500, True), 1, budget, NoiseSource.secure())
     counts = box.ask(np.arange(1000) % 2 == 0, np.zeros(1000), np.zeros(1000, dtype=int))
     assert np.array_equal(counts / grid, np.rint(counts / grid))
     assert (1 / grid).is_integer()
@@ -343,7 +313,7 @@ def stream_losses(epsilon: float, history: tuple[int, ...], arrival: tuple[int, 
     for batch, joined in enumerate(history):
         there = np.array([a <= batch for a in arrival])
         present = np.array([a < batch for a in arrival])
-        graph = pairs_graph(pairs, bool(joined and there.all()))
+        graph = disjoint_pairs(pairs, bool(joined and there.all()))
         box = NoisyCounts(graph, 1, VoteBudget(epsilon), NoiseSource.secure(), np.tile(present, pairs))
         new = np.tile(there, pairs)
         c = box.ask(new, np.tile([0.0, 1.0], pairs), np.zeros(2 * pairs, dtype=int), new)[1::2, 0]
@@ -352,28 +322,24 @@ def stream_losses(epsilon: float, history: tuple[int, ...], arrival: tuple[int, 
     return losses
 
 
-def proven_epsilon(with_edge: np.ndarray, without: np.ndarray) -> float:
+def proven_by_losses(with_edge: np.ndarray, without: np.ndarray) -> float:
     """The largest epsilon that thresholds on the ratio prove, at 10^-6."""
-    best = 0.0
+    best, runs = 0.0, len(without)
     for threshold in np.unique(with_edge):
         for event in (np.greater_equal, np.less_equal):
             hit, false = int(event(with_edge, threshold).sum()), int(event(without, threshold).sum())
-            if min(hit, false) == 0:
-                continue
-            for more, less, n in ((hit, false, len(without)), (false, hit, len(without))):
-                high = stats.beta.ppf(1 - 1e-6, less + 1, n - less)
-                low = stats.beta.ppf(1e-6, more, n - more + 1)
-                best = max(best, math.log(low / high))
+            if min(hit, false) > 0:
+                best = max(best, proven_epsilon((false, hit), runs), proven_epsilon((hit, false), runs))
     return best
 
 
 @pytest.mark.parametrize("arrival", [(0, 0), (0, 1), (0, 2), (1, 1), (1, 2)])
 def test_likelihood_ratio_attack_on_the_stream_reaches_the_claim_and_not_more(arrival: tuple[int, int]) -> None:
     """An edge that is there when its later end arrives is worth epsilon, once; one that comes later, or was gone, nothing."""
-    epsilon, pairs = 1.0, 100_000
+    epsilon, pairs = 1.0, 60_000
     nothing = stream_losses(epsilon, (0, 0, 0), arrival, pairs)
     for name, history in HISTORIES.items():
-        proven = proven_epsilon(stream_losses(epsilon, history, arrival, pairs), nothing)
+        proven = proven_by_losses(stream_losses(epsilon, history, arrival, pairs), nothing)
         assert proven <= epsilon, name
         if history[max(arrival)]:
             assert proven >= 0.8 * epsilon, name
@@ -383,8 +349,8 @@ def test_likelihood_ratio_attack_on_the_stream_reaches_the_claim_and_not_more(ar
 
 def test_the_attack_on_the_stream_rejects_a_pair_that_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(edge_votes, "QueryOnceGuard", AsksOldPairsAgain)
-    nothing = stream_losses(1.0, (0, 0, 0), (0, 1), 100_000)
-    assert proven_epsilon(stream_losses(1.0, (1, 1, 1), (0, 1), 100_000), nothing) > 1.2
+    nothing = stream_losses(1.0, (0, 0, 0), (0, 1), 60_000)
+    assert proven_by_losses(stream_losses(1.0, (1, 1, 1), (0, 1), 60_000), nothing) > 1.2
 
 
 # -- blocks: memory is the case of one ---------------------------------------------------------------------------------
@@ -397,11 +363,8 @@ def noisy_transcript(graph: Graph, script: list[Stage], budget: VoteBudget) -> l
 
 def test_blocks_of_any_size_and_order_give_the_same_bytes_over_all_small_graphs() -> None:
     rng = np.random.default_rng(5)
-    for nxg in nx.graph_atlas_g():
-        n = nxg.number_of_nodes()
-        if not 2 <= n <= 5:
-            continue
-        graph, script = graph_of(nxg), random_script(n, 3, rng)
+    for nxg in small_graphs()[1:]:
+        graph, script = graph_of(nxg), random_script(nxg.number_of_nodes(), 3, rng)
         for budget in (VoteBudget(0.7), VoteBudget.gaussian(0.7)):
             whole = noisy_transcript(graph, script, budget)
             for blocked in (cut(graph, 1), cut(graph, 2, lambda firsts: firsts[::-1]), cut(graph, 7)):
@@ -413,8 +376,7 @@ def test_one_edge_moves_one_entry_by_one_through_blocks() -> None:
     rng = np.random.default_rng(6)
     graph = graph_of(nx.gnp_random_graph(9, 0.4, seed=1))
     touched = 0
-    for u, v in itertools.combinations(range(9), 2):
-        other = graph.without_edge(u, v) if graph.has_edge(u, v) else graph.with_edge(u, v)
+    for _, _, other in one_edge_apart(graph):
         script = random_script(9, 3, rng)
         moved = np.abs(transcript(cut(graph, 2), script, 3) - transcript(cut(other, 4), script, 3))
         assert moved.sum() in (0, 1)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 
 import networkx as nx
 import numpy as np
 import pytest
-from scipy import stats
 
+from attack_support import disjoint_pairs, one_edge_apart, proven_epsilon, small_graphs_one_edge_apart
 from caribou import memory
 from caribou.errors import CaribouError, InputError
 from caribou.graph import Graph
@@ -17,29 +16,20 @@ from caribou.mechanisms.neighbour_counts import NoisyNeighbourCounts, neighbour_
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.privacy.calibration import CalibratedCounts
 from caribou.privacy.sensitivity import neighbour_count_sensitivity
-
-
-def graph_of(nxg: nx.Graph) -> Graph:
-    edges = np.array(list(nxg.edges), dtype=np.int64).reshape(-1, 2).T
-    return Graph.from_edges(np.zeros((nxg.number_of_nodes(), 1)), edges)
+from graph_families import graph_of
 
 
 def test_one_edge_moves_the_counts_by_exactly_two_over_all_small_graphs() -> None:
     """All graphs with up to 5 nodes, all their pairs, joined or not, and classes of every kind: equal, all different, random."""
     rng = np.random.default_rng(0)
     bound, tried = neighbour_count_sensitivity(), 0
-    for nxg in nx.graph_atlas_g():
-        n = nxg.number_of_nodes()
-        if not 2 <= n <= 5:
-            continue
-        graph = graph_of(nxg)
-        for u, v in itertools.combinations(range(n), 2):
-            other = graph.without_edge(u, v) if graph.has_edge(u, v) else graph.with_edge(u, v)
-            for predicted in (np.zeros(n, dtype=int), np.arange(n), *rng.integers(0, 3, (4, n))):
-                moved = np.abs(neighbour_counts(graph, predicted, 5) - neighbour_counts(other, predicted, 5))
-                assert moved.sum() == bound == 2
-                assert (moved[u, predicted[v]], moved[v, predicted[u]]) == (1, 1)
-                tried += 1
+    for u, v, graph, other in small_graphs_one_edge_apart():
+        n = graph.num_nodes
+        for predicted in (np.zeros(n, dtype=int), np.arange(n), *rng.integers(0, 3, (4, n))):
+            moved = np.abs(neighbour_counts(graph, predicted, 5) - neighbour_counts(other, predicted, 5))
+            assert moved.sum() == bound == 2
+            assert (moved[u, predicted[v]], moved[v, predicted[u]]) == (1, 1)
+            tried += 1
     assert tried > 2000
 
 
@@ -53,8 +43,7 @@ def test_a_whole_transcript_moves_by_two_per_stage_whatever_is_asked(stages: int
         counts = NoisyNeighbourCounts(g, 4, CalibratedCounts(stages, math.inf), NoiseSource.secure())
         return np.stack([counts.ask(predicted) for predicted in script])
 
-    for u, v in itertools.combinations(range(9), 2):
-        other = graph.without_edge(u, v) if graph.has_edge(u, v) else graph.with_edge(u, v)
+    for _, _, other in one_edge_apart(graph):
         moved = np.abs(transcript(graph) - transcript(other))
         assert moved.sum() == 2 * stages
         # what all stages cost together, at the parameter of the noise
@@ -70,27 +59,22 @@ def test_a_literal_stage() -> None:
     assert counts.dtype == np.int64
 
 
-def proven_epsilon(calibrated: CalibratedCounts, pairs: int = 200_000) -> float:
+def proven(calibrated: CalibratedCounts, pairs: int = 60_000) -> float:
     """Many disjoint pairs, joined or not: how much likelier it is that no count of a pair is below 1, with confidence."""
-    joined = np.stack([2 * np.arange(pairs), 2 * np.arange(pairs) + 1])
     predicted = np.arange(2 * pairs) % 2
     hits = []
-    for edges in (np.zeros((2, 0), dtype=int), joined):
-        graph = Graph.from_edges(np.zeros((2 * pairs, 1)), edges)
-        counts = NoisyNeighbourCounts(graph, 2, calibrated, NoiseSource.secure())
+    for joined in (False, True):
+        counts = NoisyNeighbourCounts(disjoint_pairs(pairs, joined), 2, calibrated, NoiseSource.secure())
         answers = [counts.ask(predicted) for _ in range(calibrated.stages)]
         # node 2 i has class 0 and counts its neighbour under class 1; node 2 i + 1 the other way round
         received = np.stack([count for a in answers for count in (a[::2, 1], a[1::2, 0])])
         hits.append(int((received >= 1).all(axis=0).sum()))
-    level = 1e-6
-    fpr = stats.beta.ppf(1 - level, hits[0] + 1, pairs - hits[0])
-    tpr = stats.beta.ppf(level, hits[1], pairs - hits[1] + 1)
-    return math.log(tpr / fpr)
+    return proven_epsilon((hits[0], hits[1]), pairs)
 
 
 @pytest.mark.parametrize(("stages", "epsilon"), [(1, 1.0), (1, 2.0), (2, 2.0)])
 def test_likelihood_ratio_attack_reaches_the_claim_and_not_more(stages: int, epsilon: float) -> None:
-    assert 0.85 * epsilon < proven_epsilon(CalibratedCounts(stages, epsilon)) <= epsilon
+    assert 0.85 * epsilon < proven(CalibratedCounts(stages, epsilon)) <= epsilon
 
 
 @pytest.mark.parametrize(("stages", "epsilon"), [(1, 1.0), (2, 2.0)])
@@ -98,12 +82,12 @@ def test_noise_for_one_direction_is_rejected(stages: int, epsilon: float) -> Non
     """Known bad: noise for a count that moves by 1 leaves out the other end of the edge, and costs twice the claim."""
     one_direction = CalibratedCounts(stages, neighbour_count_sensitivity() * epsilon)
     assert one_direction.noise_epsilon == epsilon / stages
-    assert proven_epsilon(one_direction) > 1.5 * epsilon
+    assert proven(one_direction) > 1.5 * epsilon
 
 
 def test_stages_that_each_have_the_whole_budget_are_rejected() -> None:
     """Known bad: two stages with the noise of one."""
-    assert proven_epsilon(CalibratedCounts(2, 2 * 1.0)) > 1.5 * 1.0
+    assert proven(CalibratedCounts(2, 2 * 1.0)) > 1.5 * 1.0
 
 
 def test_noise_of_the_release_is_discrete_laplace() -> None:

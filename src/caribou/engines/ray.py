@@ -286,6 +286,29 @@ class _Pass:
             raise RunError(f"workers must answer within {IDLE:.0f} s, got no answer; {advice}")
 
 
+class _State:
+    """One state in a worker, shard by shard. A shard that is there is complete and never changes."""
+
+    def __init__(self, layout: Layout) -> None:
+        # in one piece: rows are read in random order, and large arrays have large pages
+        rows = empty_rows(layout.nodes, layout.columns)
+        spans = [layout.span(index) for index in range(layout.blocks)]
+        self._places = {index: rows[first:last] for index, (first, last) in enumerate(spans)}
+        self._layout, self.shards = layout, dict[int, np.ndarray]()
+
+    def room(self, index: int) -> np.ndarray:
+        """Where to write a shard: its place, or, for whoever comes second, memory of its own."""
+        place = self._places.pop(index, None)
+        if place is not None:
+            return place
+        first, last = self._layout.span(index)
+        return empty_rows(last - first, self._layout.columns)
+
+    def whole(self) -> Shards:
+        """All rows."""
+        return Shards([self.shards[index] for index in range(self._layout.blocks)], self._layout.shift)
+
+
 @dataclass
 class _Round:
     """One round of message passing. ``key``: of the state that it starts from, whose shards are ``state``."""
@@ -301,24 +324,28 @@ class _Round:
         """With the whole state in this process; what it has made itself is there already."""
         import ray
 
-        self._noise, self._made = BlockNoise.from_worker(self.secret), dict[int, np.ndarray]()
+        self._noise, self._after = BlockNoise.from_worker(self.secret), _State(self.layout)
         self._guard: RoundGuard = RoundGuard() if before is None else before._guard
         self._guard.require(self.step, self.mean, self.key)
-        mine = before._made if before is not None and self.key == (before.key[0], before.step.number) else {}
-        others = [shard for index, shard in enumerate(self.state) if index not in mine]
-        if others:
-            ray.wait(others, num_returns=len(others), timeout=0)  # all of them begin to move
-        # copied: rows are read in random order, and the pages of the object store are small
-        shards = [mine[i] if i in mine else _copied(ray.get(shard)[0]) for i, shard in enumerate(self.state)]
-        self._y = Shards(shards, self.layout.shift)
+        is_next = before is not None and self.key == (before.key[0], before.step.number)
+        here = before._after if before is not None and is_next else _State(self.layout)
+        missing = {index: shard for index, shard in enumerate(self.state) if index not in here.shards}
+        if missing:
+            ray.wait([*missing.values()], num_returns=len(missing), timeout=0)  # all of them begin to move
+        for index, shard in missing.items():
+            # copied: the pages of the object store are small
+            room = here.room(index)
+            room[:] = ray.get(shard)[0]
+            here.shards[index] = room
+        self._y = here.whole()
         return self
 
     def __call__(self, index: int, block: Any) -> tuple[np.ndarray, np.ndarray, int]:
         """New rows, their sums, and how many entries were read."""
         rows, x0 = block
-        out = empty_rows(rows.count, self.layout.columns)
+        out = self._after.room(index)
         sums = advance(rows, self._y, self._y.arrays[index], x0, self.step, self.mean, self._noise, out)
-        self._made[index] = out
+        self._after.shards.setdefault(index, out)
         return out, sums, rows.entries
 
 
@@ -428,12 +455,6 @@ class RayBlocks:
 def _owned(value: Any) -> Any:
     """The value with arrays of its own: what is only mapped would stay in the object store."""
     return pickle.loads(pickle.dumps(value, protocol=5))
-
-
-def _copied(rows: np.ndarray) -> np.ndarray:
-    room = empty_rows(*rows.shape)
-    room[:] = rows
-    return room
 
 
 def _shares(workers: int, nodes: list[dict[str, Any]]) -> Iterator[int]:
