@@ -198,7 +198,7 @@ class Tab:
     def cut_text(self) -> list[str]:
         """Texts inside pictures that lie outside of them, and are cut off."""
         return self.run(
-            """[...document.querySelectorAll("svg[role=img] text")].filter((text) => {
+            """[...document.querySelectorAll("[role=img] text")].filter((text) => {
                 const inner = text.getBoundingClientRect(), outer = text.ownerSVGElement.getBoundingClientRect();
                 const outside = inner.right > outer.right + 1 || inner.left < outer.left - 1 || inner.bottom > outer.bottom + 1;
                 return inner.width > 0 && outside;

@@ -89,7 +89,7 @@ def test_a_page_from_ledger_audit_and_words(world: Path, tmp_path: Path) -> None
         "research",
     )
     text = page(world / "edge", *extras, tmp_path / "p.html")
-    assert "Consistent. The attacks found nothing" in text
+    assert "The evidence is consistent with the claim: no attack" in text
     assert '<code class="declared">the clinic</code>' in text
     assert '<code class="declared">research</code>' in text
     alone = page(world / "edge" / "certificate.json", tmp_path / "alone.html")

@@ -20,9 +20,9 @@ from caribou.audit.metrics import FALSE_POSITIVE_RATES, summarise
 from caribou.audit.verdict import CONSISTENT, INCONCLUSIVE, VIOLATED, judge
 from caribou.errors import InputError, RunError
 from caribou.metrics import Scored
-from caribou.pages.audit import MOST_POINTS, audit_page, audit_sections, draw, proven_bounds, rates_chart, write_report
-from caribou.pages.sections import in_words
+from caribou.pages.audit import MOST_POINTS, audit_page, draw, proven_bounds, rates_chart, write_report
 from caribou.privacy.budget import Budget
+from page_support import said
 
 
 def outcome_of(bad: KnownBad, name: str, runs: int | None = None) -> Outcome:
@@ -46,9 +46,8 @@ def folder(violated: Outcome, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_report(violated, tmp_path_factory.mktemp("audit") / "report")
 
 
-def said(outcome: Outcome) -> str:
-    first, sections = audit_sections(outcome)
-    return in_words([*first, *(block for section in sections for block in section.blocks)])
+def words(outcome: Outcome) -> str:
+    return "\n".join(said(audit_page(outcome)).values())
 
 
 def test_the_page_needs_no_other_file_and_says_everything(folder: Path) -> None:
@@ -59,8 +58,8 @@ def test_the_page_needs_no_other_file_and_says_everything(folder: Path) -> None:
     assert "&lt;the pair &amp; the score&gt;" in text
     assert "caribou audit &lt;x&gt;" in text
     assert "no data set" in text
-    for word in ("VIOLATED", "AUC", "TPR at FPR 0.1", "allowed", "epsilon = 2"):
-        assert word in text
+    for word in ("VIOLATED", "AUC", "TPR at FPR 0.1 %", "allowed", "epsilon = 2"):
+        assert word in "\n".join(said(text).values())
     assert len(text) < 1_000_000
     assert (folder / "audit.png").read_bytes().startswith(b"\x89PNG")
 
@@ -78,14 +77,14 @@ def test_figures_are_those_of_the_outcome(violated: Outcome, folder: Path) -> No
 def test_no_bound_stands_beside_an_attack_that_did_not_draw_its_members(violated: Outcome) -> None:
     by_nature = replace(violated.attacks["distinguish"], details={"bound_applies": False})
     outcome = replace(violated, attacks={**violated.attacks, "similarity": by_nature})
-    rows = [line for line in said(outcome).splitlines() if line.startswith("similarity | ")]
+    rows = [line for line in words(outcome).splitlines() if line.startswith("similarity | ")]
     assert [row.count("no bound") for row in rows] == [len(FALSE_POSITIVE_RATES)], "in one row of three"
-    assert [line.name.endswith("no bound") for line in rates_chart(outcome).shown.lines[2:]] == [
+    assert [line.name.endswith("no bound") for line in rates_chart(outcome).lines[2:]] == [
         False,
         False,
         True,
     ]
-    labels = [words.get_text() for words in draw(outcome).axes[0].get_legend().get_texts()]
+    labels = [label.get_text() for label in draw(outcome).axes[0].get_legend().get_texts()]
     assert [label.endswith("no bound)") for label in labels if "AUC" in label] == [False, False, True]
 
 
@@ -104,21 +103,21 @@ def test_the_chart_shows_the_claim_and_every_attack_with_few_points(violated: Ou
     fpr = np.linspace(0, 1, 5001)
     long = replace(violated.attacks["distinguish"], roc=(fpr, np.sqrt(fpr)))
     chart = rates_chart(replace(violated, attacks={"long": long}))
-    allowed, _, attack = chart.shown.lines
+    allowed, _, attack = chart.lines
     assert all(y == pytest.approx(claim.allowed(min(x, 0.999))) for x, y in allowed.points)
     assert 20 < len(attack.points) <= MOST_POINTS
     assert all(y == pytest.approx(x**0.5) for x, y in attack.points)
     assert attack.points == sorted(attack.points)
-    assert f"The claim allows {100 * claim.allowed(0.01):.2f} %" in chart.shown.words
+    assert f"The claim allows {100 * claim.allowed(0.01):.2f} %" in chart.words
 
 
 def test_what_is_proven_stands_beside_the_claim(violated: Outcome) -> None:
-    words = said(violated)
+    shown = words(violated)
     for name, value in proven_bounds(violated).items():
         verdict = "more than claimed" if value > 2 else "within the claim"
-        assert f"{name} | {value:.3g} | 2 | {verdict}" in words
-    assert "more than claimed" in words
-    assert "nothing is proven" in said(replace(violated, proofs={}))
+        assert f"{name} | {value:.3g} | 2 | {verdict}" in shown
+    assert "more than claimed" in shown
+    assert "nothing is proven" in words(replace(violated, proofs={}))
 
 
 def test_every_verdict_is_explained_and_no_other_word(violated: Outcome) -> None:

@@ -51,3 +51,22 @@ def test_a_page_is_written_whole_to_a_file_of_its_kind(tmp_path: Path) -> None:
     (tmp_path / "folder.html").mkdir()
     with pytest.raises(InputError, match="html must be a file that can be written"):
         base.write_page(tmp_path / "folder.html", "")
+
+
+@pytest.mark.parametrize("letter", ["\u202e", "\u200b", "\n", "\x00", "\u2066"])
+def test_words_of_others_are_set_apart_and_letters_that_hide_are_replaced(letter: str) -> None:
+    assert base.declared(f"<b>a{letter}b") == '<code class="declared">&lt;b&gt;a\ufffdb</code>'
+    assert base.declared(None) == "not stated"
+
+
+def test_a_long_text_is_cut_and_says_so() -> None:
+    assert "x" * base.LONGEST + " … (7 more)" in base.declared("x" * (base.LONGEST + 7))
+    assert "more" not in base.declared("x" * base.LONGEST)
+
+
+def test_no_figure_is_torn_and_nothing_but_words_is_touched() -> None:
+    kept = '<style>a = 1</style><svg><text>1 %</text></svg><p title="b = 2"><option>3 %</option>'
+    assert base.whole(kept) == kept
+    assert base.whole("<p>at epsilon = 4 &amp; --out</p>") == (
+        '<p>at <span class="whole">epsilon = 4</span> &amp; <span class="whole">--out</span></p>'
+    )

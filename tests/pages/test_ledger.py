@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from caribou.pages.ledger import CURATOR_ONLY, Spending, ledger_page, ledger_sections, spending, spending_chart
-from caribou.pages.sections import Chart, in_words
+from caribou.pages.ledger import Spending, ledger_page, spending, spending_chart
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.events import NonPrivate
 from caribou.privacy.ledger import EntryNote, Ledger
 from ledger_support import pure
+from page_support import said
 
 START = datetime(2026, 1, 10, 12, tzinfo=UTC)
 END = datetime(2026, 4, 1, tzinfo=UTC)
@@ -43,9 +43,8 @@ def world(tmp_path: Path) -> Ledger:
     return ledger
 
 
-def said(ledger: Ledger, dataset: str | None = None) -> str:
-    first, sections = ledger_sections(ledger, dataset, END)
-    return in_words([*first, *(block for section in sections for block in section.blocks)])
+def words(ledger: Ledger, dataset: str | None = None) -> str:
+    return "\n".join(said(ledger_page(ledger, dataset, END)).values())
 
 
 def test_totals_begin_anew_with_each_period(world: Ledger) -> None:
@@ -57,37 +56,41 @@ def test_totals_begin_anew_with_each_period(world: Ledger) -> None:
 
 def test_the_chart_goes_on_until_now_and_leaves_out_what_has_no_bound(world: Ledger) -> None:
     chart = spending_chart(spending(world, "survey", PrivacyUnit.EDGE, END), END)
-    spent, budget = chart.shown.lines
+    spent, budget = chart.lines
     assert spent.points[-1] == [END.timestamp() / 86400, 0.0], "the month of the last release is over"
     assert [point[1] for point in budget.points] == [4.0, 4.0]
-    assert "0 at the end; the budget is 4." in chart.shown.words
+    assert "0 at the end; the budget is 4." in chart.words
     free = spending_chart(Spending("x", PrivacyUnit.EDGE, ((START, 0.0), (END, float("inf"))), ()), END)
-    assert [point[1] for point in free.shown.lines[0].points] == [0.0, 0.0]
-    assert "without bound is left out" in free.caption
+    assert [point[1] for point in free.lines[0].points] == [0.0, 0.0]
+    assert "without bound is left out" in free.words
 
 
 def test_the_axis_names_the_day_where_all_of_it_lies_within_one() -> None:
     later = START + timedelta(minutes=3)
     for now, label in ((later, "time on 2026-01-10 (UTC)"), (END, "date (UTC)")):
         chart = spending_chart(Spending("x", PrivacyUnit.EDGE, ((START, 0.0), (later, 1.0)), ()), now)
-        assert (chart.shown.x, chart.shown.dates) == (label, True)
+        assert (chart.x, chart.dates) == (label, True)
 
 
 def test_the_page_says_what_is_spent_left_and_by_whom(world: Ledger) -> None:
-    words = said(world)
-    assert CURATOR_ONLY in words
-    assert "chain of records is intact" in words
-    assert "budget: 4 at delta = 1e-05 per month" in words
-    assert "ada" in words
-    assert f"{0:032x}" in words
-    assert "epsilon = 0.5" in words, "what an entry cost"
-    assert "raw" not in said(world, "survey")
+    shown = words(world)
+    assert "Do not publish this page" in shown
+    assert "chain of records is intact" in shown
+    assert "budget: 4 at delta = 1e-05 per month" in shown
+    assert "ada" in shown
+    assert f"{0:032x}" in shown
+    assert "epsilon = 0.5" in shown, "what an entry cost"
+    assert "raw" not in words(world, "survey")
 
 
 def test_words_of_the_owner_are_no_markup_and_no_promise(world: Ledger) -> None:
+    world.set_budget(HOSTILE, Budget(1, unit="edge"))
     page = ledger_page(world, now=END)
+    shown = '<code class="declared">&lt;b&gt;guaranteed private&lt;/b&gt;</code>'
     assert "<b>" not in page
-    assert '<code class="declared">&lt;b&gt;guaranteed private&lt;/b&gt;</code>' in page
+    assert f"{shown}</td>" in page
+    assert page.count(f"Data set 1 of 3: {shown}") == 2, "in the list and in the heading"
+    assert page.count("<svg") == 2, "a picture for each data set with releases"
     assert len(page) < 1_000_000
 
 
@@ -102,27 +105,12 @@ def test_a_broken_chain_is_said_first_and_no_figure_is_shown(world: Ledger) -> N
         for (trigger,) in connection.execute("select name from sqlite_master where type = 'trigger'").fetchall():
             connection.execute(f"drop trigger {trigger}")
         connection.execute(f"update {table} set description = 'edited' where id = 1")
-    first, sections = ledger_sections(Ledger(world.path), None, END)
-    assert sections == ()
-    assert "chain of records is broken" in in_words(first)
-    assert not any(isinstance(block, Chart) for block in first)
-    assert "2.0" not in in_words(first)
+    page = ledger_page(Ledger(world.path), None, END)
+    assert list(said(page)) == ["first"]
+    assert "chain of records is broken" in said(page)["first"]
+    assert "<svg" not in page
+    assert "2.0" not in said(page)["first"]
 
 
 def test_an_empty_ledger_has_a_page(tmp_path: Path) -> None:
-    assert "no release and no budget" in said(Ledger(tmp_path / "new.sqlite"))
-
-
-def test_charts_have_names_of_their_own(world: Ledger) -> None:
-    _, sections = ledger_sections(world, None, END)
-    blocks = [block for section in sections for block in section.blocks]
-    names = [block.name for block in blocks if isinstance(block, Chart)]
-    assert len(names) == len(set(names)) == 2
-
-
-def test_headings_name_the_data_set_and_set_the_name_apart(world: Ledger) -> None:
-    world.set_budget(HOSTILE, Budget(1, unit="edge"))
-    page = ledger_page(world, now=END)
-    shown = "&lt;b&gt;guaranteed private&lt;/b&gt;"
-    assert HOSTILE not in page
-    assert page.count(f'Data set 1 of 3: <code class="declared">{shown}</code>') == 2, "in the list and in the heading"
+    assert "no release and no budget" in words(Ledger(tmp_path / "new.sqlite"))

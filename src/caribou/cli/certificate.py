@@ -106,8 +106,9 @@ def _require_verified(found: Certificate, path: Path) -> None:
 
 def _write_page(run: Path, path: Path, data: bytes, found: Certificate, html: Path, extras: dict[str, Any]) -> None:
     from caribou.cli.verify import EXIT_CLAIM_FAILS, signature_of
+    from caribou.pages.audit import audit_figures
     from caribou.pages.base import write_page
-    from caribou.pages.release import Quality, audit_figures, release_page
+    from caribou.pages.release import Quality, release_page
 
     key, given = extras["key"], extras["metrics"]
     release = replace(

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from caribou.errors import BudgetExceeded, CertificateError, InputError
-from caribou.pages.ledger import TWO_UNITS
 from caribou.privacy.accounting import event_words
 from caribou.privacy.budget import DEFAULT_DELTA, Budget, PrivacyUnit
 from caribou.privacy.events import EpsilonDelta, Event, NonPrivate, event_to_dict
@@ -313,6 +312,8 @@ def _print(
     console.print(Text(f"ledger {opened.path}"), soft_wrap=True)
     console.print(_table_of_datasets(balances))
     if balances:
+        from caribou.pages.ledger import TWO_UNITS
+
         console.print(TWO_UNITS, soft_wrap=True)
     for balance in balances:
         if balance.per is not None:

@@ -7,9 +7,9 @@ import itertools
 import json
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,24 +17,11 @@ from caribou._files import atomic_folder
 from caribou.audit.auditor import Outcome
 from caribou.audit.claims import Claim
 from caribou.audit.metrics import NO_BOUND, AttackResult
-from caribou.audit.verdict import CONSISTENT, INCONCLUSIVE, VIOLATED, Verdict, found_little
+from caribou.audit.verdict import CONSISTENT, INCONCLUSIVE, VIOLATED, found_little
 from caribou.errors import InputError, RunError
 from caribou.model.state import check_target
+from caribou.pages.base import percent, render
 from caribou.pages.pictures import INK, PAGE_COLOURS, STYLE, Line, LineChart
-from caribou.pages.sections import (
-    Block,
-    Chart,
-    Code,
-    Declared,
-    Facts,
-    Grid,
-    Items,
-    Section,
-    Text,
-    Words,
-    percent,
-    section_page,
-)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -147,76 +134,83 @@ MOST_POINTS = 150
 
 
 def audit_page(outcome: Outcome) -> str:
-    """The whole report as one HTML text that loads nothing.
-
-    Args:
-        outcome: what the audit found.
-
-    Returns:
-        A page of sections: the verdict first, what attacks reached, what is proven, every attack, and how to repeat it.
-    """
-    first, sections = audit_sections(outcome)
-    return section_page("Audit", sections, subject=Declared(outcome.subject), first=first)
-
-
-def audit_sections(outcome: Outcome) -> tuple[tuple[Block, ...], tuple[Section, ...]]:
-    """What the page says first, and its sections."""
-    sections = [
-        Section("reached", "What attacks reach, and what the claim allows", (rates_chart(outcome),)),
-        Section("proven", "What is proven", _proven(outcome)),
-        Section("attacks", "Attacks", _attacks(outcome)),
-    ]
-    if outcome.skipped:
-        skipped = tuple(f"{name}: {why}" for name, why in outcome.skipped.items())
-        sections.append(Section("skipped", "Not done", (Items(skipped),)))
-    if outcome.verdict.reproduce:
-        sections.append(Section("reproduce", "Reproduce", (Code(outcome.verdict.reproduce),)))
-    return _first(outcome), tuple(sections)
-
-
-def _first(outcome: Outcome) -> tuple[Block, ...]:
+    """The whole report as one HTML text that loads nothing."""
     verdict = outcome.verdict
-    figures: tuple[tuple[str, Words], ...] = (
-        ("verdict", verdict.word),
-        ("claimed epsilon", f"{verdict.claim.epsilon:g}"),
-        ("proven epsilon, at least", f"{verdict.epsilon_lower:.3g}"),
-        ("confidence of this audit", f"{verdict.confidence:g}"),
-    )
-    more = [f"{verdict.more_runs:,} runs per graph would decide."] if verdict.more_runs else []
-    return (
-        Text(*meaning(verdict)),
-        Facts(figures, large=True),
-        Text(f"Claimed: {verdict.claim.describe()}. Proven: {verdict.proven()}."),
-        Items((*verdict.reasons, *more, *(f"{note[0].upper()}{note[1:]}." for note in outcome.notes))),
+    words, look = meaning(verdict.word, verdict.epsilon_lower, verdict.claim.epsilon)
+    titles = {
+        "reached": "What attacks reach, and what the claim allows",
+        "proven": "What is proven",
+        "attacks": "Attacks",
+        **({"skipped": "Not done"} if outcome.skipped else {}),
+        **({"reproduce": "Reproduce"} if verdict.reproduce else {}),
+    }
+    rates = sorted({rate for result in outcome.attacks.values() for rate in result.tpr_at_fpr})
+    return render(
+        "audit.html",
+        title="Audit",
+        outcome=outcome,
+        verdict=verdict,
+        meaning=words,
+        look=look,
+        titles=titles,
+        rates=rates_chart(outcome),
+        proven=[
+            (name, f"{value:.3g}", f"{verdict.claim.epsilon:g}", _of_game(value, verdict.claim.epsilon))
+            for name, value in proven_bounds(outcome).items()
+        ],
+        head=[
+            "attack",
+            "AUC (95 %)",
+            *(title for rate in rates for title in (f"TPR at FPR {100 * rate:g} %", "allowed")),
+        ],
+        attacks=[_row(name, result, rates) for name, result in outcome.attacks.items()],
+        bounded=all(result.bounded for result in outcome.attacks.values()),
+        no_bound=NO_BOUND,
     )
 
 
-def meaning(verdict: Verdict) -> tuple[str, str]:
+def _of_game(value: float, claimed: float) -> str:
+    return "more than claimed" if value > claimed else "within the claim"
+
+
+def meaning(word: str, proven: float, claimed: float) -> tuple[str, str]:
     """A verdict in words, and how they look: green only where something was found within the claim."""
-    if verdict.word == VIOLATED:
+    if word == VIOLATED:
         return (
             "The claim is rejected: an attack proves more than was claimed. Either the claim is false, or the code does not do "
-            "what it claims.",
+            "what it claims. Do not sign.",
             "bad",
         )
-    if verdict.word == CONSISTENT and found_little(verdict.epsilon_lower, verdict.claim.epsilon):
+    if word == CONSISTENT and found_little(proven, claimed):
         return (
             "The evidence is consistent with the claim, but says little: the attacks that were tried found next to nothing. "
             "That is not a proof of the claim: another attack may see more.",
             "warn",
         )
-    if verdict.word == CONSISTENT:
+    if word == CONSISTENT:
         return (
             "The evidence is consistent with the claim: no attack that was tried shows more, and the runs were enough to see "
             "twice as much. That is not a proof of the claim: another attack may see more.",
             "good",
         )
-    if verdict.word == INCONCLUSIVE:
+    if word == INCONCLUSIVE:
         return "The claim is not rejected, but the evidence is too thin to say that it was put to the test.", "warn"
-    raise InputError(f"verdict must be {VIOLATED}, {CONSISTENT} or {INCONCLUSIVE}, got {verdict.word!r}")
+    raise InputError(f"verdict must be {VIOLATED}, {CONSISTENT} or {INCONCLUSIVE}, got {word!r}")
 
 
-def rates_chart(outcome: Outcome) -> Chart:
+def audit_figures(document: Any) -> Mapping[str, Any]:
+    """What ``caribou audit --out`` wrote to audit.json, checked for what the release page needs."""
+    needed = ("verdict", "claimed", "confidence", "epsilon_lower", "reasons", "subject")
+    missing = [name for name in needed if not isinstance(document, Mapping) or name not in document]
+    known = (VIOLATED, CONSISTENT, INCONCLUSIVE)
+    if missing or document["verdict"] not in known or not isinstance(document["claimed"], Mapping):
+        raise InputError(
+            f"audit must be the audit.json of caribou audit --out (--audit), got one without {', '.join(missing) or 'a verdict'}"
+        )
+    return dict(document)
+
+
+def rates_chart(outcome: Outcome) -> LineChart:
     """True against false positive rates: every attack, the curve that the claim allows, and guessing."""
     claim = outcome.verdict.claim
     rates = np.geomspace(SMALLEST_RATE, 1.0, 40)
@@ -233,14 +227,12 @@ def rates_chart(outcome: Outcome) -> Chart:
         points = _thinned(result)
         if points:
             lines.append(Line(label, points, colour, style, steps=True))
-        findings.append(f"{label}: {_percent(result.tpr_at_fpr.get(0.01, math.nan))} at 1 % false positives")
+        findings.append(f"{label}: {percent(result.tpr_at_fpr.get(0.01, math.nan), 2)} at 1 % false positives")
     words = (
-        f"True positive rates against false positive rates. The claim allows {_percent(claim.allowed(0.01))} at 1 %. "
+        f"True positive rates against false positive rates. The claim allows {percent(claim.allowed(0.01), 2)} at 1 %. "
         f"{'; '.join(findings)}."
     )
-    caption = "The claim allows what lies below its line. Measured rates are estimates; only lower bounds are proven."
-    shown = LineChart(words, "false positive rate", "true positive rate", tuple(lines), log="xy", shares=True)
-    return Chart("rates", shown, caption)
+    return LineChart(words, "false positive rate", "true positive rate", tuple(lines), log="xy", shares=True)
 
 
 def _thinned(result: AttackResult) -> list[list[float]]:
@@ -253,44 +245,10 @@ def _thinned(result: AttackResult) -> list[list[float]]:
     return [found[min(place, len(found) - 1)] for place in places.tolist()]
 
 
-def _proven(outcome: Outcome) -> tuple[Block, ...]:
-    claimed = outcome.verdict.claim.epsilon
-    bounds = proven_bounds(outcome)
-    if not bounds:
-        return (Text("No game was played, so nothing is proven."),)
-    rows: tuple[tuple[Words, ...], ...] = tuple(
-        (name, f"{value:.3g}", f"{claimed:g}", "more than claimed" if value > claimed else "within the claim")
-        for name, value in bounds.items()
-    )
-    caption = f"Lower bounds of epsilon at the claimed delta, confidence {outcome.verdict.confidence:g}."
-    return (Grid(("game", "proven, at least", "claimed", "verdict of the game"), rows, caption),)
-
-
-def _attacks(outcome: Outcome) -> tuple[Block, ...]:
-    rates = sorted({rate for result in outcome.attacks.values() for rate in result.tpr_at_fpr})
-    head = ["attack", "AUC (95 %)"]
+def _row(name: str, result: AttackResult, rates: Sequence[float]) -> tuple[str, ...]:
+    cells = []
     for rate in rates:
-        head += [f"TPR at FPR {100 * rate:g} %", "allowed"]
-    rows = tuple(_row(name, result, rates) for name, result in outcome.attacks.items())
-    small = "A measured rate is an estimate: at a false positive rate of 0.1 % a thousand runs hold one false alarm."
-    unbounded = "" if all(result.bounded for result in outcome.attacks.values()) else f" No bound: {NO_BOUND}"
-    return (
-        Grid(
-            tuple(head), rows, "True positive rates (TPR) at false positive rates (FPR), beside what the claim allows."
-        ),
-        Items(tuple(f"{name}: {result.note}" for name, result in outcome.attacks.items())),
-        Text(f"{small} Only the lower bounds above are proven.{unbounded}", "dim"),
-    )
-
-
-def _row(name: str, result: AttackResult, rates: Sequence[float]) -> tuple[Words, ...]:
-    cells: list[Words] = []
-    for rate in rates:
-        allowed = _percent(result.tpr_allowed.get(rate, math.nan)) if result.bounded else "no bound"
-        cells += [_percent(result.tpr_at_fpr.get(rate, math.nan)), allowed]
+        allowed = percent(result.tpr_allowed.get(rate, math.nan), 2) if result.bounded else "no bound"
+        cells += [percent(result.tpr_at_fpr.get(rate, math.nan), 2), allowed]
     low, high = result.auc_interval
     return (name, f"{result.auc:.3f} ({low:.3f}, {high:.3f})", *cells)
-
-
-def _percent(share: float) -> str:
-    return "–" if math.isnan(share) else percent(share, 2)

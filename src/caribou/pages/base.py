@@ -1,4 +1,4 @@
-"""What all pages share: one template, one style sheet, one file of charts, put together into a single file.
+"""What all pages share: one template, one style sheet, the look of words that somebody else declared.
 
 A page loads nothing: style, scripts and figures lie in the file, and a content security policy forbids every request. Templates
 are Jinja's with escaping switched on, so that no text of a user becomes markup.
@@ -7,9 +7,11 @@ are Jinja's with escaping switched on, so that no text of a user becomes markup.
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 from collections.abc import Sequence
+from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
@@ -18,13 +20,19 @@ from caribou.errors import InputError
 from caribou.pages import palette
 
 if TYPE_CHECKING:
-    from markupsafe import Markup
+    from jinja2 import Environment
+
+    from caribou.pages.pictures import LineChart
 
 TEMPLATE = "base.html"
 WHOLE = re.compile(
     r"(?:\b\w+ )?(?:[<>]?=|[≥≤]) \d[\w.,+-]*|\b\d[\d.,]* %|\b\d[\w.:]*(?:-[\w.:]+)+|(?<![\w-])--[a-z][\w-]*"
 )
 """What no line break may tear: epsilon = 4, 0.1 %, 1e-05, a date, --flag. page.js has the same."""
+NO_WORDS = re.compile(r"(<(script|style|title|svg|option)\b.*?</\2>|<[^>]+>)", re.DOTALL)
+"""Parts of a page without words of a paragraph: tags, and elements that hold something else."""
+LONGEST = 600
+"""Letters of a declared text that a page shows; a longer one is cut, and the page says so."""
 
 
 def asset(name: str) -> str:
@@ -45,38 +53,91 @@ def render(template: str, *, title: str, scripts: Sequence[str] = (), data: Any 
     Returns:
         The whole page, without any address that a browser would load.
     """
+    page = (
+        _environment()
+        .get_template(template)
+        .render(
+            title=title,
+            style=f"{palette.style_sheet()}\n{asset('page.css')}",
+            scripts=[asset(name) for name in scripts],
+            data=None if data is None else script_json(data),
+            **values,
+        )
+    )
+    return whole(page)
+
+
+@cache
+def _environment() -> Environment:
     from jinja2 import Environment, FunctionLoader, StrictUndefined
 
     environment = Environment(
-        loader=FunctionLoader(asset),
+        loader=FunctionLoader(lambda name: asset(name)),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["whole"] = whole
-    return environment.get_template(template).render(
-        title=title,
-        style=f"{palette.style_sheet()}\n{asset('page.css')}",
-        scripts=[asset(name) for name in scripts],
-        data=None if data is None else script_json(data),
-        **values,
-    )
+    environment.filters |= {"declared": declared, "drawn": _drawn, "figure": figure}
+    return environment
 
 
-def whole(text: str) -> Markup:
-    """Escaped text in which a browser breaks no line inside a figure or a flag; copied, it is the same text.
+def whole(page: str) -> str:
+    """A page in which a browser breaks no line inside a figure or a flag; copied, its text is the same.
 
-    >>> str(whole("delta < 1e-05"))
-    'delta &lt; <span class="whole">1e-05</span>'
+    >>> whole("<p>delta &lt; 1e-05</p>")
+    '<p>delta &lt; <span class="whole">1e-05</span></p>'
     """
-    from markupsafe import Markup, escape
+    parts = NO_WORDS.split(page)  # words, what is none, the name of its element, and so on
+    parts[::3] = [WHOLE.sub(r'<span class="whole">\g<0></span>', words) for words in parts[::3]]
+    del parts[2::3]
+    return "".join(parts)
 
-    parts, end = [], 0
-    for found in WHOLE.finditer(text):
-        parts += [escape(text[end : found.start()]), Markup('<span class="whole">{}</span>').format(found.group())]
-        end = found.end()
-    return Markup("").join([*parts, escape(text[end:])])
+
+def declared(words: str | None, missing: str = "not stated") -> str:
+    """Words of somebody else, set apart, so that none of them can be taken for a promise of the library.
+
+    They stand in one line of printable letters, and are never markup. ``missing``: where there are none, in our words.
+
+    >>> str(declared("sales\\u202e <2026>"))
+    '<code class="declared">sales\ufffd &lt;2026&gt;</code>'
+    """
+    from markupsafe import Markup
+
+    if words is None:
+        return missing
+    line = "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in str(words))
+    more = len(line) - LONGEST
+    shown = line if more <= 0 else f"{line[:LONGEST]} … ({more} more)"
+    return Markup('<code class="declared">{}</code>').format(shown)
+
+
+def _drawn(chart: LineChart, name: str) -> str:
+    from markupsafe import Markup
+
+    from caribou.pages.pictures import drawn
+
+    return Markup(drawn(chart, name))
+
+
+def figure(epsilon: float | None) -> str:
+    """An epsilon for people.
+
+    >>> figure(0.123456), figure(math.inf), figure(None)
+    ('0.1235', 'without bound', 'none')
+    """
+    if epsilon is None:
+        return "none"
+    return "without bound" if math.isinf(epsilon) else f"{epsilon:.4g}"
+
+
+def percent(share: float, digits: int) -> str:
+    """A share in a sentence, as pictures write it.
+
+    >>> percent(0.546, 1), percent(math.nan, 1)
+    ('54.6 %', '–')
+    """
+    return "–" if math.isnan(share) else f"{100 * share:.{digits}f} %"
 
 
 def script_json(data: Any) -> str:

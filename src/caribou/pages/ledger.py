@@ -6,28 +6,22 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
+from caribou.pages.base import declared, figure, render
 from caribou.pages.pictures import PAGE_COLOURS, Line, LineChart
-from caribou.pages.sections import Block, Chart, Declared, Facts, Grid, Items, Section, Text, Words, section_page
 from caribou.privacy.accounting import event_words
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.ledger import Balance, Change, Ledger, LedgerEntry
 from caribou.privacy.periods import Period
 
+if TYPE_CHECKING:
+    from markupsafe import Markup
+
 DAY = 86400.0
-CURATOR_ONLY = (
-    "Curator only. A ledger is the owner's record: names, purposes and dates of releases stand in it. Do not publish this "
-    "page."
-)
 TWO_UNITS = (
     "Every release counts at both units. An edge-level release leaves nothing at node level, because it makes features and "
     "labels public. A node-level release counts twice at edge level."
-)
-LIMITS = (
-    "It sees only what it is told: a release that was made without it is not counted.",
-    "Two data sets with different names but the same people are two accounts.",
-    "Whoever can read the file can forge it, and an older copy put in its place is not noticed.",
-    "A budget per period is kept within each period; over several periods the budgets add up.",
 )
 
 
@@ -75,7 +69,7 @@ def _totals(
     return found
 
 
-def spending_chart(spent: Spending, now: datetime) -> Chart:
+def spending_chart(spent: Spending, now: datetime) -> LineChart:
     """Steps of what is spent below the steps of the budget; what is infinite is not drawn, and the words say so."""
     finite = [(time, total) for time, total in spent.totals if math.isfinite(total)]
     first = min([time for time, _ in (*spent.totals, *spent.budgets)], default=now)
@@ -90,10 +84,10 @@ def spending_chart(spent: Spending, now: datetime) -> Chart:
     words = f"Epsilon spent over time at {spent.unit.value} level, {when}: {figure(last)} at the end"
     words += f"; the budget is {figure(spent.budgets[-1][1])}." if spent.budgets else "; no budget is set."
     label = f"time on {now:%Y-%m-%d} (UTC)" if same_day else "date (UTC)"
-    drawn = tuple(line for line in lines if line.points)
-    shown = LineChart(words, label, "total epsilon", drawn, dates=True)
     infinite = "" if len(finite) == len(spent.totals) else " A total without bound is left out of the picture."
-    return Chart(f"spending-{spent.unit.value}-{_slug(spent.dataset)}", shown, f"{words}{infinite}")
+    return LineChart(
+        f"{words}{infinite}", label, "total epsilon", tuple(line for line in lines if line.points), dates=True
+    )
 
 
 def _steps(points: Sequence[tuple[datetime, float]], now: datetime) -> list[list[float]]:
@@ -105,13 +99,6 @@ def _steps(points: Sequence[tuple[datetime, float]], now: datetime) -> list[list
 def _slug(name: str) -> str:
     """A name as part of an address: nothing but hexadecimal digits, so that two names never meet."""
     return name.encode().hex()
-
-
-def figure(epsilon: float | None) -> str:
-    """An epsilon for people."""
-    if epsilon is None:
-        return "none"
-    return "without bound" if math.isinf(epsilon) else f"{epsilon:.4g}"
 
 
 # -- balances ---------------------------------------------------------------------------------------------------------
@@ -139,9 +126,9 @@ def budget_words(balance: Balance) -> str:
     return f"{figure(balance.budget.epsilon)} at delta = {balance.budget.delta:g}{per}"
 
 
-def balance_facts(balance: Balance) -> Facts:
+def balance_rows(balance: Balance) -> list[tuple[str, str]]:
     """One account: budget, spent, left, and what each month may have."""
-    rows: list[tuple[str, Words]] = [
+    rows = [
         ("budget", budget_words(balance)),
         ("spent" if balance.period is None else f"spent in {balance.period}", figure(balance.epsilon_spent)),
         ("left for one more release", left_words(balance)),
@@ -154,10 +141,20 @@ def balance_facts(balance: Balance) -> Facts:
     if balance.periods > 1:
         together = f"{figure(balance.epsilon_all_periods)} at delta = {balance.delta_all_periods:g}"
         rows.append((f"all {balance.periods} periods together", together))
-    return Facts(tuple(rows), large=True)
+    return rows
 
 
 # -- the page ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Account:
+    """What the page says about a data set. ``balances``: with the chart of what was spent; rows as the tables have them."""
+
+    place: str
+    balances: tuple[tuple[Balance, LineChart | None], ...]
+    entries: list[tuple[str, ...]]
+    changes: list[tuple[str, ...]]
 
 
 def ledger_page(ledger: Ledger, dataset: str | None = None, now: datetime | None = None) -> str:
@@ -174,34 +171,31 @@ def ledger_page(ledger: Ledger, dataset: str | None = None, now: datetime | None
     Returns:
         One HTML text.
     """
-    first, sections = ledger_sections(ledger, dataset, now)
-    return section_page("Privacy ledger", sections, subject=Declared(ledger.path.name), first=first)
-
-
-def ledger_sections(
-    ledger: Ledger, dataset: str | None = None, now: datetime | None = None
-) -> tuple[tuple[Block, ...], tuple[Section, ...]]:
-    """What the page says first, and its sections."""
-    problems = ledger.check()
+    title, file, problems = "Privacy ledger", ledger.path.name, ledger.check()
     if problems:
-        first: tuple[Block, ...] = (
-            Text(
-                "The chain of records is broken: records were edited or removed. No figure of it can be relied on.",
-                "bad",
-            ),
-            Items(tuple(Declared(problem) for problem in problems)),
-        )
-        return first, ()
+        return render("ledger.html", title=title, file=file, problems=problems)
     now = now or datetime.now(UTC)
     names = sorted({balance.dataset for balance in ledger.datasets()})
     shown = names if dataset is None else [dataset]
     balances = [b for b in ledger.datasets() if b.dataset in shown and _is_used(b)]
-    first = (Text(CURATOR_ONLY, "warn"), Text("The chain of records is intact.", "good"))
-    sections = [Section("overview", "Data sets", (_overview(balances), Text(TWO_UNITS, "dim")))]
-    for name in shown:
-        sections.append(_account(ledger, name, [b for b in balances if b.dataset == name], now))
-    sections.append(Section("limits", "What a ledger does not see", (Items(LIMITS),)))
-    return first, tuple(sections)
+    headings = {f"data-{_slug(name)}": _heading(name, names) for name in shown}
+    return render(
+        "ledger.html",
+        title=title,
+        file=file,
+        problems=(),
+        titles={"overview": "Data sets", **headings, "limits": "What a ledger does not see"},
+        overview=[_overview(balance) for balance in balances],
+        accounts=[_account(ledger, name, [b for b in balances if b.dataset == name], now) for name in shown],
+        two_units=TWO_UNITS,
+        balance_rows=balance_rows,
+    )
+
+
+def _heading(name: str, names: Sequence[str]) -> Markup:
+    from markupsafe import Markup
+
+    return Markup("Data set {} of {}: {}").format(names.index(name) + 1, len(names), declared(name))
 
 
 def _is_used(balance: Balance) -> bool:
@@ -209,87 +203,44 @@ def _is_used(balance: Balance) -> bool:
     return balance.budget is not None or balance.releases > 0
 
 
-def _overview(balances: Sequence[Balance]) -> Block:
-    if not balances:
-        return Text("This ledger holds no release and no budget.")
-    rows = tuple(
-        (
-            Declared(b.dataset),
-            b.unit.value,
-            str(b.releases),
-            figure(b.epsilon_spent),
-            f"{b.delta:g}",
-            budget_words(b),
-            left_words(b),
-        )
-        for b in balances
-    )
-    head = ("data set", "unit", "releases", "epsilon spent", "at delta", "budget", "left for one more release")
-    return Grid(head, rows, "Names of data sets are the owner's words.")
+def _overview(b: Balance) -> tuple[str, ...]:
+    spent = (str(b.releases), figure(b.epsilon_spent), f"{b.delta:g}")
+    return (declared(b.dataset), b.unit.value, *spent, budget_words(b), left_words(b))
 
 
-def _account(ledger: Ledger, name: str, balances: Sequence[Balance], now: datetime) -> Section:
-    blocks: list[Block] = []
+def _account(ledger: Ledger, name: str, balances: Sequence[Balance], now: datetime) -> _Account:
+    drawn = []
     for balance in balances:
-        blocks += [Text(f"At {balance.unit.value} level:"), balance_facts(balance)]
-        if balance.exceeded:
-            blocks.append(Text("More is spent than the budget allows: no further release is allowed.", "bad"))
         spent = spending(ledger, name, balance.unit, now)
-        if spent.totals:
-            blocks.append(spending_chart(spent, now))
-    entries = ledger.entries(name)
-    if entries:
-        blocks.append(_entries(ledger, name, entries))
-    changes = _changes(ledger.history(name))
-    if changes:
-        blocks.append(
-            Grid(("date (UTC)", "what changed", "now", "who", "why"), changes, "History of budgets and content.")
-        )
-    return Section(f"data-{_slug(name)}", f"Data set {number_of(ledger, name)}:", tuple(blocks), Declared(name))
+        drawn.append((balance, spending_chart(spent, now) if spent.totals else None))
+    return _Account(f"data-{_slug(name)}", tuple(drawn), _entries(ledger, name), _changes(ledger.history(name)))
 
 
-def number_of(ledger: Ledger, name: str) -> str:
-    """The number of a data set in the ledger, for a heading."""
-    names = sorted({balance.dataset for balance in ledger.datasets()})
-    return f"{names.index(name) + 1} of {len(names)}"
-
-
-def _entries(ledger: Ledger, name: str, entries: Sequence[LedgerEntry]) -> Grid:
+def _entries(ledger: Ledger, name: str) -> list[tuple[str, ...]]:
     totals: dict[int, float] = {}
     for unit in PrivacyUnit:
         totals |= ledger.cumulative(name, unit)
     batches = ledger.later_batches(name)
-    rows = tuple(
+    return [
         (
             str(entry.id),
             f"{entry.time:%Y-%m-%d %H:%M}",
             entry.unit.value,
-            Declared(entry.description),
-            _noted(entry.purpose),
-            _noted(entry.person),
-            _noted(entry.period),
+            declared(entry.description),
+            *(declared(words, "–") for words in (entry.purpose, entry.person, entry.period)),
             "nothing more: a later batch"
             if entry.id in batches
             else "; ".join(map(event_words, entry.events)) or "nothing",
             figure(totals.get(entry.id)),
             entry.status,
-            _noted(entry.certificate_id),
+            declared(entry.certificate_id, "–"),
         )
-        for entry in entries
-    )
-    head = (
-        *("number", "time (UTC)", "unit", "description", "purpose", "person", "period of the data"),
-        *("cost", "total epsilon", "status", "certificate"),
-    )
-    return Grid(head, rows, "Every entry. Description, purpose, person and period are the owner's words.")
+        for entry in ledger.entries(name)
+    ]
 
 
-def _noted(words: str | None) -> Words:
-    return "–" if words is None else Declared(words)
-
-
-def _changes(history: Sequence[Change]) -> tuple[tuple[Words, ...], ...]:
-    rows: list[tuple[Words, ...]] = []
+def _changes(history: Sequence[Change]) -> list[tuple[str, ...]]:
+    rows = []
     for change in history:
         if isinstance(change.new, Budget):
             unit = "" if change.unit is None else f" at {change.unit.value} level"
@@ -299,5 +250,6 @@ def _changes(history: Sequence[Change]) -> tuple[tuple[Words, ...], ...]:
             what, now = "content", "changed; declared to be about the same people"
         else:
             continue  # the first content of a name is no change
-        rows.append((f"{change.time:%Y-%m-%d %H:%M}", what, now, _noted(change.person), _noted(change.reason)))
-    return tuple(dict.fromkeys(rows))
+        time, who, why = f"{change.time:%Y-%m-%d %H:%M}", declared(change.person, "–"), declared(change.reason, "–")
+        rows.append((time, what, now, who, why))
+    return list(dict.fromkeys(rows))

@@ -1,7 +1,7 @@
 """The release page: one page for whoever signs. What was released, what is protected, what is not, for whom, and how to check it.
 
-`release_sections` is a pure function of what is known about a release. The page claims nothing that the certificate does not
-state: where figures do not follow from each other it says so first and promises nothing.
+The words of the page stand in ``release.html``; here are the figures that it shows. The page claims nothing that the certificate
+does not state: where figures do not follow from each other it says so first and promises nothing.
 """
 
 from __future__ import annotations
@@ -13,29 +13,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from caribou.audit.verdict import CONSISTENT, INCONCLUSIVE, VIOLATED, found_little
 from caribou.errors import InputError
 from caribou.model.state import ModelState
-from caribou.pages.ledger import Spending, balance_facts, spending, spending_chart
+from caribou.pages.base import declared, figure, percent, render
+from caribou.pages.ledger import Spending, balance_rows, spending, spending_chart
 from caribou.pages.pictures import PAGE_COLOURS, Line, LineChart
-from caribou.pages.sections import (
-    Block,
-    Chart,
-    Code,
-    Declared,
-    Facts,
-    Fold,
-    Grid,
-    Items,
-    Section,
-    SignHere,
-    Text,
-    Words,
-    percent,
-    section_page,
-)
 from caribou.privacy.accounting import event_words
-from caribou.privacy.assumptions import SIDE_CHANNELS, TRUST_MODEL, AssumptionName
+from caribou.privacy.assumptions import SIDE_CHANNELS, TRUST_MODEL, Assumption, AssumptionName
 from caribou.privacy.budget import PrivacyUnit
 from caribou.privacy.certificate import NO_PRIVACY, Certificate, schema
 from caribou.privacy.ledger import Balance, Ledger, LedgerEntry
@@ -67,6 +51,11 @@ class Account:
     balances: tuple[Balance, ...]
     spent: Spending | None
     now: datetime
+
+    @property
+    def chart(self) -> LineChart | None:
+        """What was spent over time."""
+        return None if self.spent is None or not self.spent.totals else spending_chart(self.spent, self.now)
 
     @classmethod
     def of(cls, ledger: Ledger, certificate: Certificate, dataset: str | None, now: datetime) -> Account:
@@ -103,6 +92,20 @@ class Quality:
         # whatever the file says: at node level exact metrics read private labels
         return cls(metrics, curator_only=not may_leave or certificate.unit is PrivacyUnit.NODE)
 
+    @property
+    def rows(self) -> list[tuple[str, str]]:
+        """Titles and values, without those that could not be computed."""
+        return [
+            (title, _metric(self.metrics[name])) for name, title in NUMBERS.items() if self.metrics[name] is not None
+        ]
+
+    @property
+    def by_class(self) -> list[tuple[str, ...]]:
+        """A row per class: precision, recall and F1."""
+        classes = self.metrics.get("per_class") or {}
+        names = ("precision", "recall", "f1")
+        return [(declared(name), *(_metric(each.get(one)) for one in names)) for name, each in classes.items()]
+
 
 NUMBERS = {
     "accuracy": "accuracy",
@@ -117,6 +120,10 @@ NUMBERS = {
 """Metrics of the page, with their titles."""
 
 
+def _metric(value: Any) -> str:
+    return "–" if value is None else f"{value:.3f}"
+
+
 @dataclass(frozen=True)
 class PublishedQuality:
     """Metrics with noise, and whether their own certificate verifies."""
@@ -124,6 +131,15 @@ class PublishedQuality:
     metrics: Mapping[str, Any]
     certificate: Certificate
     verified: bool
+
+    @property
+    def rows(self) -> list[tuple[str, str, str]]:
+        """Title, value and the interval of the noise."""
+        rows = []
+        for name in ("accuracy", "balanced_accuracy", "macro_f1"):
+            low, high = self.metrics[name]["interval95"]
+            rows.append((NUMBERS[name], _metric(self.metrics[name]["value"]), f"{low:.3f} to {high:.3f}"))
+        return rows
 
 
 @dataclass(frozen=True)
@@ -162,223 +178,90 @@ class Release:
         return None if self.account is None else self.account.entry
 
 
-def release_page(release: Release) -> str:
-    """The page as one HTML text.
-
-    Args:
-        release: what is known.
-
-    Returns:
-        A file that loads nothing.
-    """
-    first, sections = release_sections(release)
-    subject = f"Certificate {release.certificate.certificate_id}, {release.certificate.created}"
-    return section_page("Release page", sections, subject=subject, first=first)
-
-
-def release_sections(release: Release) -> tuple[tuple[Block, ...], tuple[Section, ...]]:
-    """What the page says first, and its sections."""
-    sections = [
-        Section("released", "What was released", _released(release)),
-        Section("protected", "What is protected, and for whom", _protected(release)),
-        Section("unprotected", "What is not protected", _unprotected(release)),
-        Section("strength", "How strong the promise is", _strength(release)),
-        Section("data", "Data, purpose and signature", _data(release)),
-        Section("quality", "How good the model is", _quality(release)),
-        Section("ledger", "What has been spent on this data", _account(release)),
-        Section("audit", "Attacks that were tried", _audit(release)),
-        Section("mechanisms", "How it was made, and why the cost is right", _mechanisms(release)),
-        Section("factors", "The factors of NIST SP 800-226, one by one", _factors(release)),
-        Section("card", "Model card", _card(release)),
-        Section("check", "Check it yourself", _check(release)),
-    ]
-    return _first(release), tuple(sections)
-
-
-# -- what comes first -------------------------------------------------------------------------------------------------
-
-
-def _first(release: Release) -> tuple[Block, ...]:
-    c = release.certificate
-    return (*_verdict(release), _signature(release.signature), *_own_mechanisms(c))
-
-
-def _verdict(release: Release) -> tuple[Block, ...]:
-    c = release.certificate
-    if not c.is_private:
-        return (Text(f"{NO_PRIVACY}. Whatever was released shows the private data as it is.", "bad"),)
-    if c.void_reasons:
-        return (
-            Text("VOID. This certificate guarantees nothing, whatever its figures say.", "bad"),
-            Items(c.void_reasons),
-        )
-    failing = [check for check in release.verification.checks if not check.passed]
-    if failing:
-        lines = tuple(Declared(f"{check.name}: {check.detail}") for check in failing)
-        return (
-            Text(
-                "This certificate does not verify: its figures do not follow from each other. It guarantees nothing. "
-                "Do not sign it.",
-                "bad",
-            ),
-            Items(lines),
-        )
-    if not release.signature.acceptable:
-        return (
-            Text(
-                "The figures agree with each other, but the signature does not hold: anybody could have written them.",
-                "bad",
-            ),
-        )
-    claim = f"epsilon = {c.epsilon:g} and delta = {c.delta:g}, for one {c.unit.value}"
-    if not c.scope.is_every_graph:
-        words = (
-            f"Verified: {claim} with at most {c.scope.limit} neighbours, in every graph. A node with more neighbours is promised "
-            "less: see the table by degree."
-        )
-        return (Text(words, "warn"),)
-    nothing = " Nothing of it was spent." if c.epsilon_spent == 0 else ""
-    words = f"Verified: {claim}, in every graph.{nothing} The promise rests on the assumptions listed below."
-    return (Text(words, "good"),)
-
-
-def _signature(signed: SignatureCheck) -> Text:
-    if signed.state is SignatureState.VALID:
-        return Text(f"Signature: valid, made by key {signed.signer}.", "good")
-    if signed.state is SignatureState.NOT_CHECKED:
-        return Text(f"Signature: not checked. {FORGERY[0].upper()}{FORGERY[1:]}.", "dim")
-    if signed.state is SignatureState.MISSING:
-        return Text(f"Signature: missing. Key {signed.signer} was asked for.", "bad")
-    if signed.state is SignatureState.INVALID:
-        return Text(f"Signature: invalid. It was not made by key {signed.signer} for this file.", "bad")
-    raise InputError(f"signature must have a known state, got {signed.state!r}")
-
-
-def _own_mechanisms(c: Certificate) -> tuple[Block, ...]:
-    if not any(record.mechanism is Mechanism.OWN for record in c.mechanisms):
-        return ()
-    words = (
-        "The cost of a mechanism is declared by its author: the library does not know the mechanism and cannot recompute it. "
-        "Ask for its proof."
-    )
-    return (Text(words, "warn"),)
-
-
-# -- what was released, for whom, what not ------------------------------------------------------------------------
-
-
-def _released(release: Release) -> tuple[Block, ...]:
-    c = release.certificate
-    return (
-        Text("This left the curator, in the words of the certificate:"),
-        Items(tuple(map(Declared, c.released))),
-        Text("Whatever is computed from it alone is covered, too. Nothing else is covered."),
-    )
-
-
 QUESTIONS = {
     PrivacyUnit.EDGE: ("Is there a link between these two?", "Is the link to this one, or to that one?"),
     PrivacyUnit.NODE: ("Is the data of this node in it?", "Is it label A or B, this link or that one?"),
 }
 """What an attacker asks: presence, and replacement."""
-NAMES = {PrivacyUnit.EDGE: "link", PrivacyUnit.NODE: "node"}
-"""Of what is protected, in plain words."""
-GUARDED = {
-    PrivacyUnit.EDGE: (
-        "Each single link between two nodes, whether it is there or not. Whoever sees the release learns little about it, "
-        "even if they know all other links and everything about the nodes."
-    ),
-    PrivacyUnit.NODE: (
-        "Each single node with its attributes, its label and all its links. Whoever sees the release learns little about it, "
-        "even if they know everything about all other nodes."
-    ),
-}
 
 
-def _protected(release: Release) -> tuple[Block, ...]:
-    c = release.certificate
-    if not release.is_trusted:
-        return (Text("Nothing that this page can vouch for: see the first lines.", "bad"),)
-    blocks: list[Block] = [Text(GUARDED[c.unit]), Text(f"In exact words: {c.unit.adjacency}.", "dim")]
-    whom = f"every {NAMES[c.unit]}, in every graph" if c.scope.is_every_graph else c.scope.words
-    blocks.append(Facts((("for whom", whom), ("against whom", TRUST_MODEL))))
-    if len(c.groups) > 1:
-        rows = tuple((group, f"{epsilon:.4g}") for group, epsilon in c.groups.items())
-        blocks.append(
-            Grid(("who", "epsilon"), rows, "What each part of the nodes pays; the promise covers the largest.")
-        )
-    return tuple(blocks)
+def release_page(release: Release) -> str:
+    """The page as one HTML text that loads nothing."""
+    c, run, checks = release.certificate, release.run, release.verification.checks
+    names, columns = _feature_names(c, run)
+    nodes = c.public_parameters.get("nodes")
+    assumed = {assumption.name for assumption in c.assumptions}
+    return render(
+        "release.html",
+        title="Release page",
+        release=release,
+        c=c,
+        no_privacy=NO_PRIVACY,
+        failing=[check for check in checks if not check.passed],
+        claim=f"epsilon = {c.epsilon:g} and delta = {c.delta:g}, for one {c.unit.value}",
+        signature=_signature(release.signature),
+        own_mechanisms=any(record.mechanism is Mechanism.OWN for record in c.mechanisms),
+        trust_model=TRUST_MODEL,
+        side_channels=SIDE_CHANNELS,
+        groups=[(group, figure(epsilon)) for group, epsilon in c.groups.items()],
+        own_predictions=AssumptionName.OWN_PREDICTIONS in assumed,
+        strength=_strength(release),
+        attacks=attack_sentences(c) if c.is_private and release.is_trusted else (),
+        curve=attack_chart(c) if c.is_private and release.is_trusted else None,
+        by_degree=[(f"{degree:,}", figure(epsilon)) for degree, epsilon in c.epsilon_by_degree],
+        nodes=nodes if isinstance(nodes, int) else None,
+        features_declared=AssumptionName.FEATURES_WITHOUT_EDGES in assumed,
+        names=names,
+        columns=columns,
+        many_names=MANY_NAMES,
+        most_names=MOST_NAMES,
+        balance_rows=balance_rows,
+        audit=None if release.audit is None else _audit(release.audit, c),
+        mechanisms=_mechanisms(release),
+        assumptions=[
+            (a.name.value, "holds, as declared" if a.holds else "does not hold", declared(_statement(a)))
+            for a in c.assumptions
+        ],
+        parameters=_json(dict(c.public_parameters)),
+        versions=", ".join(f"{name} {version}" for name, version in c.versions.items()),
+        batches="" if run is None else f"{len(run.batches)}: {', '.join(f'{n:,}' for n in run.batches[:24])} nodes",
+        settings="" if run is None else _json(dict(run.settings)),
+        checks=[
+            (declared(check.name), "declared" if check.declared and check.passed else "ok" if check.passed else "FAILS")
+            for check in checks
+        ],
+        document=c.to_json(),
+        largest_document=LARGEST_DOCUMENT,
+        schema=json.dumps(schema(), indent=1),
+    )
 
 
-def _unprotected(release: Release) -> tuple[Block, ...]:
-    c = release.certificate
+def _signature(signed: SignatureCheck) -> tuple[str, str]:
+    """The state of the signature in words, and how they look."""
+    if signed.state is SignatureState.VALID:
+        return f"valid, made by key {signed.signer}.", "good"
+    if signed.state is SignatureState.NOT_CHECKED:
+        return f"not checked. {FORGERY[0].upper()}{FORGERY[1:]}.", "dim"
+    if signed.state is SignatureState.MISSING:
+        return f"missing. Key {signed.signer} was asked for.", "bad"
+    if signed.state is SignatureState.INVALID:
+        return f"invalid. It was not made by key {signed.signer} for this file.", "bad"
+    raise InputError(f"signature must have a known state, got {signed.state!r}")
+
+
+def _strength(release: Release) -> list[tuple[str, str]]:
+    """The figures of the promise, with what is not verified marked."""
+    c, stated = release.certificate, "" if release.is_trusted else " (stated, not verified)"
     if not c.is_private:
-        return (Text("Everything: no noise was added.", "bad"),)
-    name = c.unit.value
-    unit = c.unit.unprotected
-    items = [f"{unit[0].upper()}{unit[1:]}."]
-    if c.unit is PrivacyUnit.EDGE:
-        items.append(
-            "All links of one person together: each link is protected by itself, and k links have up to k times this epsilon."
-        )
-    else:
-        items.append("Several people together: k nodes have up to k times this epsilon.")
-        if not c.scope.is_every_graph:
-            items.append(f"Nodes with more than {c.scope.limit} neighbours, to the degree that the table below shows.")
-    if any(a.name is AssumptionName.OWN_PREDICTIONS for a in c.assumptions):
-        items.append(
-            "A node's own prediction: it is computed from the node's own attributes, for whoever already holds them."
-        )
-    items += [
-        "What the release shows about people in general. It may suggest something about a person, also about one who "
-        "took no part.",
-        "Anything besides what is listed as released: other files, plots, logs, figures of quality computed from private labels.",
-        f"Other releases about the same people: the epsilons add up, and this page states one {name}-level release.",
-        *SIDE_CHANNELS,
-    ]
-    return (Items(tuple(items)),)
-
-
-# -- figures ----------------------------------------------------------------------------------------------------------
-
-
-def _strength(release: Release) -> tuple[Block, ...]:
-    c = release.certificate
-    stated = "" if release.is_trusted else " (stated, not verified)"
-    spent = "without bound" if math.isinf(c.epsilon_spent) else f"{c.epsilon_spent:.4g}"
-    rows: list[tuple[str, Words]] = [
-        (f"epsilon{stated}", "without bound" if not c.is_private else f"{c.epsilon:g}"),
-        *([(f"delta{stated}", f"{c.delta:g}"), (f"spent of it{stated}", spent)] if c.is_private else []),
+        return [(f"epsilon{stated}", "without bound")]
+    rows = [
+        (f"epsilon{stated}", f"{c.epsilon:g}"),
+        (f"delta{stated}", f"{c.delta:g}"),
+        (f"spent of it{stated}", figure(c.epsilon_spent)),
     ]
     if c.mu is not None and math.isfinite(c.mu):
         rows.append((f"mu (Gaussian DP){stated}", f"{c.mu:.4g}"))
-    blocks: list[Block] = [Facts(tuple(rows), large=True)]
-    if not c.is_private:
-        return (*blocks, Text("No attacker's curve is drawn: nothing limits what an attacker finds.", "dim"))
-    if not release.is_trusted:
-        return (*blocks, Text("No attacker's curve is drawn: it would follow from figures that do not hold.", "dim"))
-    if c.epsilon_spent == 0:
-        words = "Nothing was spent: nothing that is protected was read. Whoever sees the release can only guess."
-        blocks.append(Text(words))
-    blocks += [Text(line) for line in attack_sentences(c)]
-    blocks.append(attack_chart(c))
-    blocks.append(
-        Text(
-            "These are upper limits of this method, for the best possible test. They are rates: with many pairs and few "
-            "links, even a small share of false alarms can be more pairs than there are links.",
-            "dim",
-        )
-    )
-    if c.epsilon_by_degree and not c.scope.is_every_graph:
-        table = tuple(
-            (f"{degree:,}", "without bound" if math.isinf(e) else f"{e:.4g}") for degree, e in c.epsilon_by_degree
-        )
-        blocks.append(
-            Grid(
-                ("neighbours of the node", "epsilon"), table, "What a node of each degree is promised, in every graph."
-            )
-        )
-    return tuple(blocks)
+    return rows
 
 
 def attack_sentences(c: Certificate) -> list[str]:
@@ -398,7 +281,7 @@ def _of_thousand(rate: float) -> str:
     return f"{min(1000, math.ceil(1000 * rate - 1e-9)):d}"
 
 
-def attack_chart(c: Certificate) -> Chart:
+def attack_chart(c: Certificate) -> LineChart:
     """The most that any test can find against its false alarms, with the certificate's own figures marked."""
     rates = [float(f"{SMALLEST_RATE ** (1 - k / CURVE_POINTS):.6g}") for k in range(CURVE_POINTS)]
     curve = attack_success(c.cost, c.delta, rates)
@@ -418,71 +301,7 @@ def attack_chart(c: Certificate) -> Chart:
         for question, found_by in c.attack_success.items()
     )
     words = f"Largest share that any attacker finds, by share of false alarms: {figures}."
-    shown = LineChart(words, "false alarms", "found at most", tuple(lines), tuple(marks), log="x", shares=True)
-    return Chart(
-        "attack", shown, f"The attacker's curve of this release. Dots: the figures of the certificate. {words}"
-    )
-
-
-# -- data, purpose, signature -----------------------------------------------------------------------------------------
-
-UNKNOWN = "not stated"
-
-
-def _declared(words: str | None) -> Words:
-    return UNKNOWN if words is None else Declared(words)
-
-
-def _data(release: Release) -> tuple[Block, ...]:
-    c, run, entry = release.certificate, release.run, release.entry
-    dataset = entry.dataset if entry is not None else None if run is None else run.dataset
-    purpose = release.purpose or (None if entry is None else entry.purpose)
-    rows: list[tuple[str, Words]] = [
-        ("data set", _declared(dataset)),
-        ("purpose", _declared(purpose)),
-        ("owner of the data", _declared(release.owner)),
-        ("released by", _declared(None if entry is None else entry.person)),
-        ("time that the data is about", _declared(None if entry is None else entry.period)),
-    ]
-    nodes = c.public_parameters.get("nodes")
-    if isinstance(nodes, int):
-        rows.append(("nodes (public)", f"{nodes:,}"))
-    if run is not None:
-        rows.append(("classes", Declared(", ".join(run.classes))))
-    blocks: list[Block] = [
-        Text("Declared by the owner. No program can check these words; the signature below answers for them."),
-        Facts(tuple(rows)),
-        *_features(c, run),
-    ]
-    if not release.is_trusted:
-        return (*blocks, Text("There is no place to sign: this page promises nothing that could be approved.", "bad"))
-    words = "I have read what is protected and what is not, and I approve this release for the purpose above."
-    return (*blocks, Text(words), SignHere(("name", "role", "place and date", "signature")))
-
-
-def _features(c: Certificate, run: ModelState | None) -> tuple[Block, ...]:
-    """The list of features, with the declaration that edge level rests on."""
-    names, columns = _feature_names(c, run)
-    blocks: list[Block] = []
-    if any(a.name is AssumptionName.FEATURES_WITHOUT_EDGES for a in c.assumptions):
-        blocks.append(
-            Text(
-                "Declaration: none of these features was computed from links: no number of partners, no average over neighbours, "
-                "no position in the graph. Features and labels count as public. If one was, the promise does not hold.",
-                "warn",
-            )
-        )
-    if columns is None:
-        return tuple(blocks)
-    if names is None:
-        return (*blocks, Text(f"{columns:,} features without names."))
-    shown = Items(tuple(map(Declared, names[:MOST_NAMES])))
-    more = len(names) - MOST_NAMES
-    rest = (Text(f"And {more:,} more, which the certificate lists."),) if more > 0 else ()
-    title = f"The {len(names):,} features"
-    if len(names) > MANY_NAMES:
-        return (*blocks, Fold(title, (shown, *rest)))
-    return (*blocks, Text(f"{title}:"), shown)
+    return LineChart(words, "false alarms", "found at most", tuple(lines), tuple(marks), log="x", shares=True)
 
 
 def _feature_names(c: Certificate, run: ModelState | None) -> tuple[Sequence[str] | None, int | None]:
@@ -492,235 +311,47 @@ def _feature_names(c: Certificate, run: ModelState | None) -> tuple[Sequence[str
     return (None, None) if run is None else (run.feature_names, run.columns)
 
 
-# -- how good it is ---------------------------------------------------------------------------------------------------
+def _audit(found: Mapping[str, Any], c: Certificate) -> dict[str, Any]:
+    """What an audit says of this claim, and of no other."""
+    from caribou.pages.audit import meaning
 
-
-def _quality(release: Release) -> tuple[Block, ...]:
-    blocks: list[Block] = []
-    if release.published is not None:
-        blocks += _published(release.published)
-    if release.quality is not None:
-        blocks += _exact(release.quality)
-    if blocks:
-        return tuple(blocks)
-    if release.certificate.unit is PrivacyUnit.NODE:
-        words = (
-            "No figures are shown. At node level labels are private, and exact metrics are for the curator alone. "
-            "--publish-metrics of caribou train releases metrics with noise."
-        )
-        return (Text(words),)
-    return (Text("No metrics are known for this run."),)
-
-
-def _published(published: PublishedQuality) -> list[Block]:
-    own = published.certificate
-    if not published.verified:
-        return [Text("There are metrics with noise, but their certificate does not verify: they are not shown.", "bad")]
-    rows = []
-    for name in ("accuracy", "balanced_accuracy", "macro_f1"):
-        low, high = published.metrics[name]["interval95"]
-        rows.append((NUMBERS[name], f"{published.metrics[name]['value']:.3f}", f"{low:.3f} to {high:.3f}"))
-    caption = (
-        f"With noise, so they may leave. Test nodes paid epsilon = {own.epsilon:g} more for them "
-        f"(certificate {own.certificate_id}). Intervals: 95 %, of the noise alone."
-    )
-    return [Grid(("metric of the test nodes", "value", "95 % interval"), tuple(rows), caption)]
-
-
-def _exact(quality: Quality) -> list[Block]:
-    blocks: list[Block] = []
-    if quality.curator_only:
-        words = (
-            "Curator only. These figures were computed from private labels without noise. Take them out before this page leaves: "
-            "write it again without --metrics."
-        )
-        blocks.append(Text(words, "bad"))
-    mark = " (curator only)" if quality.curator_only else ""
-    rows = tuple(
-        (title, f"{quality.metrics[name]:.3f}") for name, title in NUMBERS.items() if quality.metrics[name] is not None
-    )
-    blocks.append(Grid((f"metric of the test nodes{mark}", "value"), rows))
-    classes = quality.metrics.get("per_class") or {}
-    if classes:
-        lines: list[tuple[Words, ...]] = []
-        for name, each in classes.items():
-            lines.append((Declared(name), *(_share(each.get(word)) for word in ("precision", "recall", "f1"))))
-        caption = "By class. Noise can cost small groups more accuracy than large ones: compare the rows."
-        blocks.append(Fold(f"By class{mark}", (Grid(("class", "precision", "recall", "F1"), tuple(lines), caption),)))
-    return blocks
-
-
-def _share(value: Any) -> str:
-    return "–" if value is None else f"{value:.3f}"
-
-
-# -- the ledger -------------------------------------------------------------------------------------------------------
-
-
-def _account(release: Release) -> tuple[Block, ...]:
-    account = release.account
-    if account is None:
-        charged = release.run is not None and release.run.charged
-        words = "This page was made without a ledger, so it does not say what other releases about the same people have cost."
-        more = (
-            " The run was charged in one: give it with --ledger."
-            if charged
-            else " No ledger is known to have counted this one."
-        )
-        return (Text(words + more, "dim" if charged else "warn"),)
-    blocks: list[Block] = []
-    if account.entry is None:
-        blocks.append(
-            Text(
-                "This ledger does not hold this release. Record it: caribou ledger add NAME --certificate FILE.", "bad"
-            )
-        )
-    else:
-        found = account.entry
-        rows: tuple[tuple[str, Words], ...] = (
-            ("entry", f"{found.id}, {found.time:%Y-%m-%d %H:%M} UTC, {found.status}"),
-            ("total with this release, as recorded", f"epsilon = {found.epsilon_total:.4g} at delta = {found.delta:g}"),
-        )
-        blocks.append(Facts(rows))
-    for balance in account.balances:
-        if balance.budget is not None or balance.releases:
-            blocks += [Text(f"At {balance.unit.value} level:"), balance_facts(balance)]
-    if account.spent is not None and account.spent.totals:
-        blocks.append(spending_chart(account.spent, account.now))
-    return tuple(blocks) or (Text("The ledger knows neither this release nor its data set."),)
-
-
-# -- the audit --------------------------------------------------------------------------------------------------------
-
-AUDIT_WORDS = {
-    CONSISTENT: (
-        "good",
-        "The attacks found nothing that contradicts the claim, and were strong enough to see a leak of twice as much. "
-        "That is no proof: another attack may see more.",
-    ),
-    VIOLATED: (
-        "bad",
-        "An attack proves more than was claimed. The claim is false, or the code does not do what it claims. Do not sign.",
-    ),
-    INCONCLUSIVE: (
-        "warn",
-        "The claim is not rejected, but the evidence is too thin to say that it was put to the test.",
-    ),
-}
-"""How a verdict looks, and what it means."""
-FOUND_NOTHING = (
-    "warn",
-    "Nothing contradicts the claim, but that says little: the attacks that were tried found next to nothing. Another may see "
-    "more.",
-)
-"""Instead of "consistent" where next to nothing was proven."""
-
-
-def audit_figures(document: Any) -> Mapping[str, Any]:
-    """What ``caribou audit --out`` wrote to audit.json, checked for what the page needs."""
-    needed = ("verdict", "claimed", "confidence", "epsilon_lower", "reasons", "subject")
-    missing = [name for name in needed if not isinstance(document, Mapping) or name not in document]
-    if missing or document["verdict"] not in AUDIT_WORDS or not isinstance(document["claimed"], Mapping):
-        raise InputError(
-            f"audit must be the audit.json of caribou audit --out (--audit), got one without {', '.join(missing) or 'a verdict'}"
-        )
-    return dict(document)
-
-
-def _audit(release: Release) -> tuple[Block, ...]:
-    found = release.audit
-    if found is None:
-        return (
-            Text(
-                "No audit is known. caribou audit attacks the method: it refits it many times on graphs that differ in one unit."
-            ),
-        )
-    c = release.certificate
     claimed = (found["claimed"].get("epsilon"), found["claimed"].get("delta"), found["claimed"].get("unit"))
-    blocks: list[Block] = []
-    if claimed != (c.epsilon if c.is_private else "inf", c.delta, c.unit.value):
-        blocks.append(
-            Text(
-                "The audit is about another claim than that of this certificate: it says nothing about this release.",
-                "bad",
-            )
-        )
-    else:
-        kind, words = AUDIT_WORDS[found["verdict"]]
-        proven = found["epsilon_lower"]
-        if found["verdict"] == CONSISTENT and not (_is_number(proven) and not found_little(proven, c.epsilon)):
-            kind, words = FOUND_NOTHING
-        blocks.append(Text(f"{found['verdict'].capitalize()}. {words}", kind))
-    rows: tuple[tuple[str, Words], ...] = (
-        ("audited", Declared(str(found["subject"]))),
-        (
-            "proven",
-            f"epsilon of at least {_figure(found['epsilon_lower'])}, at confidence {_figure(found['confidence'])}",
-        ),
-    )
-    blocks += [
-        Facts(rows),
-        Fold("What the file of the audit says", (Items(tuple(Declared(str(reason)) for reason in found["reasons"])),)),
-        Text("An audit attacks the method, fitted again and again. It does not look at the released files.", "dim"),
-    ]
-    return tuple(blocks)
+    proven = found["epsilon_lower"]
+    words, look = meaning(found["verdict"], proven if _is_number(proven) else 0.0, c.epsilon)
+    return {
+        "same_claim": claimed == (c.epsilon if c.is_private else "inf", c.delta, c.unit.value),
+        "verdict": found["verdict"],
+        "words": words,
+        "look": look,
+        "subject": found["subject"],
+        "proven": _number(proven),
+        "confidence": _number(found["confidence"]),
+        "reasons": found["reasons"],
+    }
 
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _figure(value: Any) -> str:
+def _number(value: Any) -> str:
     return f"{value:.3g}" if _is_number(value) else "inf" if value == "inf" else "?"
 
 
-# -- mechanisms -------------------------------------------------------------------------------------------------------
-
-
-def _mechanisms(release: Release) -> tuple[Block, ...]:
-    c = release.certificate
-    folds: list[Block] = []
-    for number, record in enumerate(c.mechanisms, 1):
+def _mechanisms(release: Release) -> list[tuple[Any, list[tuple[str, str]], str]]:
+    """Each record with its facts and its figures; a theorem that was not recomputed is somebody else's word."""
+    found = []
+    for record in release.certificate.mechanisms:
         known = release.verification.passed and record.mechanism is not Mechanism.OWN
-        rows: list[tuple[str, Words]] = [
-            ("for", Declared(record.name)),
-            ("theorem", record.theorem if known else Declared(record.theorem)),
-        ]
+        rows = [("for", declared(record.name)), ("theorem", record.theorem if known else declared(record.theorem))]
         rows += [
             (group.value, "; ".join(map(event_words, events)) or "nothing") for group, events in record.costs.items()
         ]
-        folds.append(
-            Fold(
-                f"Mechanism {number} of {len(c.mechanisms)}: {record.mechanism.value}",
-                (Facts(tuple(rows)), Code(_json(record.details))),
-            )
-        )
-    assumptions = tuple(
-        (a.name.value, "holds, as declared" if a.holds else "does not hold", Declared(_statement(a)))
-        for a in c.assumptions
-    )
-    return (
-        Text(
-            "Each mechanism adds noise of a size that follows from a proven bound. Its events are what an accountant adds up."
-            if c.is_private
-            else "No noise was added: the mechanisms ran as if they were private."
-        ),
-        *folds,
-        Fold(
-            f"The {len(assumptions)} assumptions",
-            (
-                Grid(
-                    ("assumption", "state", "what it says"),
-                    assumptions,
-                    "No program can check them: the curator answers for them.",
-                ),
-            ),
-        ),
-        Fold("Public parameters, declared", (Code(_json(dict(c.public_parameters))),)),
-    )
+        found.append((record, rows, _json(record.details)))
+    return found
 
 
-def _statement(assumption: Any) -> str:
+def _statement(assumption: Assumption) -> str:
     """The sentence of an assumption, without a list of names that has its own place."""
     if assumption.name is AssumptionName.FEATURES_WITHOUT_EDGES:
         return "Declared by the curator: no feature was computed from edges. The features are listed under Data."
@@ -731,163 +362,3 @@ def _json(value: Any) -> str:
     """For machines: ASCII alone, so that no letter can hide another one."""
     text = json.dumps(value, indent=2, default=str)
     return text if len(text) <= LARGEST_DOCUMENT else f"{text[:LARGEST_DOCUMENT]}\n... (cut here: see the certificate)"
-
-
-# -- NIST SP 800-226 --------------------------------------------------------------------------------------------------
-
-NIST = "https://doi.org/10.6028/NIST.SP.800-226"
-STATED = "Stated in the certificate."
-DECLARED_BY = "Declared by the curator."
-YOURS = "For the curator to answer."
-
-
-def _factors(release: Release) -> tuple[Block, ...]:
-    return (
-        Text(
-            "NIST SP 800-226, Guidelines for Evaluating Differential Privacy Guarantees, asks a reader to look at every one "
-            "of these. The names are those of Figure 1 in its initial public draft. This page answers what it can. It claims "
-            "no conformity: NIST certifies nothing, and neither does this page."
-        ),
-        Facts(tuple((factor, f"{answer} {who}") for factor, answer, who in nist_factors(release))),
-        Text(f"The publication: {NIST}", "dim"),
-    )
-
-
-def nist_factors(release: Release) -> tuple[tuple[str, str, str], ...]:
-    """Every factor of the pyramid, from the top, with what is known and who answers for it."""
-    c = release.certificate
-    epsilon = "no bound" if not c.is_private else f"epsilon = {c.epsilon:g}, delta = {c.delta:g}, for one release"
-    correct = (
-        "recomputed by three accountants and found right"
-        if release.verification.passed
-        else "recomputed, and not found right"
-        if c.is_private
-        else "without bound"
-    )
-    count = "1 mechanism" if len(c.mechanisms) == 1 else f"{len(c.mechanisms)} mechanisms"
-    attacked = "" if release.audit is None else f" An audit says: {release.audit['verdict']}."
-    shown = release.quality is not None or release.published is not None
-    counted = (
-        "The ledger counts it together with the others about this data."
-        if release.entry is not None
-        else "Whether it was counted in a ledger is not known here."
-    )
-    return (
-        ("privacy parameter ε", f"{epsilon}. {'' if release.is_trusted else 'Not verified.'}".strip(), STATED),
-        ("unit of privacy", f"One {c.unit.value}: {c.unit.adjacency}. Headline for {c.scope.words}.", STATED),
-        (
-            "algorithms and correctness",
-            f"{count}, each with its theorem. The cost was {correct}.{attacked}",
-            f"{STATED} That the release was really made this way is declared by the curator.",
-        ),
-        ("utility", "See the metrics on this page." if shown else "No metrics are on this page.", DECLARED_BY),
-        (
-            "bias",
-            "Noise can cost small groups more accuracy than large ones. Look at the metrics by class, and at groups "
-            "that are no class.",
-            YOURS,
-        ),
-        (
-            "query model",
-            f"One fixed release, planned before the data was read; no further questions are answered. {counted}",
-            STATED,
-        ),
-        ("threat model", TRUST_MODEL, STATED),
-        ("side channels", " ".join(SIDE_CHANNELS), "Stated in the certificate as not protected."),
-        (
-            "security",
-            "Where the graph, the keys and the ledger lie, and who could break in, is unknown to this page.",
-            YOURS,
-        ),
-        (
-            "access control",
-            "Who may read the graph, run the method or raise the budget is unknown to this page.",
-            YOURS,
-        ),
-        (
-            "data collection exposure",
-            "Whoever collected the links, or was shown them on the way, still has them. Noise in the release does not "
-            "change that.",
-            YOURS,
-        ),
-    )
-
-
-# -- model card -------------------------------------------------------------------------------------------------------
-
-
-def _card(release: Release) -> tuple[Block, ...]:
-    c, run, entry = release.certificate, release.run, release.entry
-    purpose = release.purpose or (None if entry is None else entry.purpose)
-    rows: list[tuple[str, Words]] = [
-        ("made", c.created),
-        ("software", Declared(", ".join(f"{name} {version}" for name, version in c.versions.items()))),
-        ("intended use", _declared(purpose)),
-        ("not intended for", "decisions about a single person without a human who looks at more than this model"),
-        ("privacy", _promise(release)),
-    ]
-    if run is not None:
-        rows[:0] = [("method", Declared(run.method))]
-        rows += [
-            (
-                "trained on",
-                f"a graph of {run.nodes:,} nodes with {run.columns:,} feature columns and {len(run.classes)} classes",
-            ),
-            ("batches", f"{len(run.batches)}: {', '.join(f'{size:,}' for size in run.batches[:24])} nodes"),
-        ]
-    rows += [
-        ("quality", "see How good the model is" if release.quality or release.published else "no metrics on this page"),
-        (
-            "limits",
-            "It was fitted to this graph. Predictions for another graph are a new release with a cost of its own.",
-        ),
-    ]
-    blocks: list[Block] = [Facts(tuple(rows))]
-    if run is not None:
-        blocks.append(Fold("Settings", (Code(_json(dict(run.settings))),)))
-    return tuple(blocks)
-
-
-def _promise(release: Release) -> str:
-    c = release.certificate
-    if not release.is_trusted:
-        return "none that holds: see the first lines"
-    return f"{c.status}: epsilon = {c.epsilon:g}, delta = {c.delta:g} at {c.unit.value} level"
-
-
-# -- check ------------------------------------------------------------------------------------------------------------
-
-
-def _check(release: Release) -> tuple[Block, ...]:
-    c = release.certificate
-    document = c.to_json()
-    blocks: list[Block] = [
-        Text(
-            "This page is a view. The certificate is the document. A signature is about the bytes of its file: take the "
-            "file itself."
-        ),
-        Code("caribou verify certificate.json --key curator.pem"),
-        Text(
-            "Its form is that of the JSON Schema urn:caribou:certificate:2. This file holds it, and it comes with the software "
-            "as caribou/privacy/certificate.schema.json."
-        ),
-    ]
-    rows = tuple(
-        (check.name, "declared" if check.declared and check.passed else "ok" if check.passed else "FAILS")
-        for check in release.verification.checks
-    )
-    blocks.append(
-        Fold(
-            f"The {len(rows)} checks",
-            (Grid(("check", "outcome"), tuple((Declared(n), o) for n, o in rows)),),
-            printed=False,
-        )
-    )
-    if len(document) <= LARGEST_DOCUMENT:
-        blocks.append(Fold("The certificate in JSON", (Code(document),), printed=False))
-    else:
-        blocks.append(
-            Text(f"The certificate has {len(document):,} letters, too many for this page; it lies beside it.")
-        )
-    form = json.dumps(schema(), indent=1)
-    return (*blocks, Fold("The JSON Schema of certificates", (Code(form),), printed=False))
