@@ -134,7 +134,7 @@ def _inline(figure: Figure, name: str) -> str:
     buffer = io.StringIO()
     with mpl.rc_context({"svg.hashsalt": name}):
         figure.savefig(buffer, format="svg", metadata={"Date": None})
-    return inline(buffer.getvalue(), name, scale=1.9)
+    return inline(buffer.getvalue(), name, scale=1.6)
 
 
 def _draw_axes(axes: Axes, chart: LineChart) -> None:
