@@ -3,11 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from caribou.errors import InputError
-from caribou.experiments.measures import Cell, Measure, Meter, budget_of, graph_of, noise_seed, settings_of
+from caribou.experiments.measures import (
+    Cell,
+    Measure,
+    Meter,
+    attack_and_score,
+    attack_of,
+    budget_of,
+    graph_of,
+    noise_seed,
+    settings_of,
+)
+
+GCN = "gcn"
+"""No method of the library: the model that LinkTeller was published for."""
 
 
 def release_and_use(cell: Cell, data_dir: Path | None, settings_file: Path | None = None) -> dict[str, Any]:
@@ -109,7 +123,24 @@ def noise_of_depth(cell: Cell, data_dir: Path | None = None, settings_file: Path
     return {**asdict(plan_rows(budget, sensitivity, [int(cell["hops"])])[0]), **cost.read()}
 
 
+def attack_as_published(cell: Cell, data_dir: Path | None, settings_file: Path | None = None) -> dict[str, Any]:
+    """Attack a method; in place of a method ``gcn``: LinkTeller as published, on a plain GCN without privacy."""
+    if cell["method"] != GCN:
+        return attack_and_score(cell, data_dir, settings_file)
+    from caribou.audit.linkteller import LinkTeller
+    from caribou.randomness import Streams
+    from reproduction.gcn import SETTINGS, PlainGcn
+
+    attack = attack_of(cell)
+    if not isinstance(attack, LinkTeller):
+        raise InputError(f"attack must be linkteller for {GCN}, got {cell['attack']!r}")
+    graph, cost, streams = graph_of(cell, data_dir, settings_file), Meter(), Streams(int(cell["seed"]))
+    box = PlainGcn.fit(graph, streams)
+    result = replace(attack, entries="all").run_black_box(box.query, box.graph, streams)
+    return {**result.to_json(), "settings": dict(SETTINGS), **cost.read()}
+
+
 TASKS: Mapping[str, Measure] = {"links": _links, "graphs": _graphs}
 """What is done with a release, by the ``task`` of a cell."""
-KINDS: Mapping[str, Measure] = {"noise": noise_of_depth, "downstream": release_and_use}
+KINDS: Mapping[str, Measure] = {"audit": attack_as_published, "noise": noise_of_depth, "downstream": release_and_use}
 """By the ``kind`` of an experiment."""

@@ -6,13 +6,14 @@ import math
 from pathlib import Path
 
 import pytest
+from reproduction.measures import GCN
 from reproduction.search import read_spaces
 from reproduction.search import settings_of as settings_in
 
 from caribou.audit.auditor import ATTACKS
 from caribou.experiments.grid import SCALES, available
 from caribou.experiments.hyperparameters import read_settings
-from caribou.experiments.measures import GCN, budget_of, settings_of
+from caribou.experiments.measures import budget_of, settings_of
 from caribou.methods import METHODS
 
 ROOT = Path(__file__).parents[2]

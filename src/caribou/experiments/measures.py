@@ -22,8 +22,6 @@ from caribou.memory import peak_mb
 Cell = Mapping[str, Any]
 Measure = Callable[[Cell, Path | None, Path | None], dict[str, Any]]
 
-GCN = "gcn"
-"""No method of ours: the model that LinkTeller was published for."""
 ATTACK_RUNS = {"lira": 128}
 """Runs of an attack in a cell that does not name its ``fits``; otherwise 1, because seeds are an axis."""
 
@@ -34,7 +32,7 @@ def measure(cell: Cell, data_dir: Path | None, settings_file: Path | None = None
     ``settings_file``: what a hyper-parameter search found, for cells with ``chosen``; by default that of the paper's evaluation.
     """
     kind, known = str(cell.get("kind")), KINDS
-    if kind not in known and (paper := reproduction.find()) is not None:
+    if (paper := reproduction.find()) is not None:
         known = {**known, **paper.module("measures").KINDS}
     if kind not in known:
         raise InputError(f"kind must be one of {', '.join(known)}, got {kind!r}")
@@ -101,10 +99,8 @@ def attack_and_score(cell: Cell, data_dir: Path | None, settings_file: Path | No
     """Fit a method as often as the attack needs it and attack it: AUC, rates beside the allowed ones, how noise was handled.
 
     ``attack``: a name in `caribou.audit.auditor.ATTACKS` of one that measures. Fields of the cell with the names of its settings
-    (``nodes``, ``query_modes``) are given to it; ``fits``: its runs. Method ``gcn``: LinkTeller as published, on a plain GCN
-    without privacy.
+    (``nodes``, ``query_modes``) are given to it; ``fits``: its runs.
     """
-
     graph = graph_of(cell, data_dir, settings_file)
     cost = Meter()
     result, settings = _attacked(cell, graph, settings_file)
@@ -113,22 +109,11 @@ def attack_and_score(cell: Cell, data_dir: Path | None, settings_file: Path | No
 
 def _attacked(cell: Cell, graph: Any, settings_file: Path | None) -> tuple[Any, dict[str, Any]]:
     """The result of the attack that a cell names, and the settings of the method."""
-    from dataclasses import replace
-
     from caribou.audit.attack import Terms
     from caribou.audit.audited_method import AuditedMethod
-    from caribou.audit.gcn import SETTINGS, PlainGcn
-    from caribou.audit.linkteller import LinkTeller
     from caribou.methods import method_info
-    from caribou.randomness import Streams
 
-    attack, seed = _attack_of(cell), int(cell["seed"])
-    if cell["method"] == GCN:
-        if not isinstance(attack, LinkTeller):
-            raise InputError(f"attack must be linkteller for {GCN}, got {cell['attack']!r}")
-        box = PlainGcn.fit(graph, Streams(seed))
-        result = replace(attack, entries="all").run_black_box(box.query, box.graph, Streams(seed))
-        return result, dict(SETTINGS)
+    attack, seed = attack_of(cell), int(cell["seed"])
     name, budget = str(cell["method"]), budget_of(cell)
     info = method_info(name)
     info.check(name, budget)
@@ -138,7 +123,7 @@ def _attacked(cell: Cell, graph: Any, settings_file: Path | None) -> tuple[Any, 
     return found.measured[attack.name], dict(method.settings())
 
 
-def _attack_of(cell: Cell) -> Any:
+def attack_of(cell: Cell) -> Any:
     """The attack that a cell names, with those of its settings that the cell has."""
     from dataclasses import fields, replace
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import scipy.sparse as sp
 import torch
+from reproduction.gcn import PlainGcn, rows_of_sum_one
 
 import caribou as cb
-from caribou.audit.gcn import PlainGcn, rows_of_sum_one
 from caribou.model.estimator import accuracy
 from caribou.randomness import Streams
 
