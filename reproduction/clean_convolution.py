@@ -18,6 +18,8 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from caribou.methods.caribou import Caribou
+from caribou.methods.evidence import Roles
 
 from caribou.datasets import load, published_delta
 from caribou.experiments.hyperparameters import tuned_settings
@@ -25,8 +27,6 @@ from caribou.graph import Graph
 from caribou.layers import ContractiveGraphLayer, project_rows
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods.base import Outputs
-from caribou.methods.edge.caribou import Caribou
-from caribou.methods.edge.evidence import Roles
 from caribou.models.encoder import kept_encoders
 from caribou.privacy.budget import Budget
 from caribou.randomness import Streams

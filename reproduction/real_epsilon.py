@@ -21,6 +21,7 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse as sp
 import torch
+from caribou.methods.caribou import CaribouNdp
 
 from caribou import methods
 from caribou.datasets import load
@@ -31,14 +32,13 @@ from caribou.mechanisms.clipped_gradients import linear_clipped_sum
 from caribou.mechanisms.neighbour_sums import bounded_adjacency, neighbour_sums
 from caribou.mechanisms.node_votes import VotePlan, vote_sums
 from caribou.mechanisms.noise_source import NoiseSource
-from caribou.methods.node.caribou import CaribouNdp
-from caribou.methods.node.dpdgc import DpdgcNdp
-from caribou.methods.node.gap import GapNdp
-from caribou.methods.node.mlp import MlpDp, apply_model, centred
-from caribou.methods.node.sage import SageNdp, neighbourhood_rows
-from caribou.methods.node.sage import messages as sage_messages
-from caribou.methods.node.shared import messages
+from caribou.methods.dpdgc import DpdgcNdp
+from caribou.methods.gap import GapNdp
+from caribou.methods.mlp import MlpDp, apply_model, centred
 from caribou.methods.node.votes import SHARE, VotesNdp
+from caribou.methods.node_method import messages
+from caribou.methods.sage import SageNdp, neighbourhood_rows
+from caribou.methods.sage import messages as sage_messages
 from caribou.models.features import sent_rows
 from caribou.privacy.accounting import epsilon_of
 from caribou.privacy.budget import Budget

@@ -6,13 +6,13 @@ import importlib
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-import caribou.methods.edge.progap as progap_module
 import caribou.models.count_likelihood as counts_module
 import caribou.models.heads as heads
 import caribou.privacy.accounting as accounting
@@ -84,10 +84,11 @@ def quick_public_steps() -> Iterator[None]:
         importlib.import_module(info.home.split(":")[0])
 
     with remembered_accounts(), kept_encoders(EncodersByContent()), pytest.MonkeyPatch.context() as patch:
-        small = ClassifierConfig(hidden=4, epochs=1)
-        replace_everywhere(patch, ClassifierConfig, lambda **_: small, under="caribou.methods")
         # a layer of ProGAP is as wide as the messages that it makes
-        patch.setattr(progap_module, "ClassifierConfig", lambda hidden: ClassifierConfig(hidden=hidden, epochs=1))
+        small = partial(ClassifierConfig, epochs=1)
+        replace_everywhere(
+            patch, ClassifierConfig, lambda hidden: small(hidden=min(hidden, 16)), under="caribou.methods"
+        )
         patch.setattr(heads, "_minimise", one_step)
         patch.setattr(heads, "_kinds", lambda objective: [heads.fit_bayes_head])
         # the same numbers; torch.manual_seed also writes down the whole stack for every kind of device that is not there

@@ -19,7 +19,7 @@ from caribou.audit.gmia import Sizes
 from caribou.cli.audit import audit
 from caribou.datasets import load
 from caribou.methods import Method
-from caribou.methods.node.mlp import MlpDp
+from caribou.methods.mlp import MlpDp
 from caribou.privacy.budget import Budget, PrivacyUnit
 
 GRAPH = load("csbm:nodes=60,features=4,classes=2,average_degree=4", seed=0)

@@ -11,7 +11,7 @@ from caribou.audit.audited_method import AuditedMethod
 from caribou.audit.pairs import member_pair
 from caribou.errors import InputError
 from caribou.graph import Graph
-from caribou.methods.node.mlp import MlpDp
+from caribou.methods.mlp import MlpDp
 from caribou.privacy.budget import Budget
 
 EDGE, NODE = Budget(2.0, 1e-5), Budget(2.0, 1e-5, "node")

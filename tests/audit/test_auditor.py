@@ -34,9 +34,8 @@ from caribou.errors import InputError
 from caribou.graph import Graph, Split
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods import Method
-from caribou.methods.edge.sage import SageEdge
-from caribou.methods.node.mlp import MlpDp
-from caribou.methods.node.sage import SageNdp
+from caribou.methods.mlp import MlpDp
+from caribou.methods.sage import SageEdge, SageNdp
 from caribou.privacy.budget import Budget
 from caribou.privacy.events import Gaussian
 from caribou.privacy.mechanism_records import Group

@@ -24,7 +24,7 @@ from caribou.graph import Graph
 from caribou.layers.contractive import ContractiveGraphLayer
 from caribou.mechanisms.edge_votes import VoteBudget
 from caribou.mechanisms.noise_source import NoiseSource
-from caribou.methods.edge.sage import perturb
+from caribou.methods.sage import perturb
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.calibration import CalibratedCounts
 from caribou.privacy.pair_response import (

@@ -10,7 +10,7 @@ from caribou.audit.attack import Terms
 from caribou.audit.audited_method import AuditedMethod
 from caribou.audit.auditor import ATTACKS
 from caribou.audit.catalogue import CATALOGUE, COLUMNS
-from caribou.methods.node.mlp import MlpDp
+from caribou.methods.mlp import MlpDp
 from caribou.privacy.budget import Budget
 
 

@@ -13,8 +13,8 @@ from caribou.audit.claims import Claim, weaker_than_asked
 from caribou.audit.pairs import member_pair
 from caribou.errors import InputError
 from caribou.mechanisms.noise_source import NoiseSource
-from caribou.methods.node.gap import GapNdp
-from caribou.methods.node.mlp import MlpDp
+from caribou.methods.gap import GapNdp
+from caribou.methods.mlp import MlpDp
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.certificate import Certificate
 from caribou.privacy.events import EpsilonDelta, Gaussian, Laplace, NonPrivate, Parallel

@@ -16,9 +16,9 @@ from caribou.audit.gmia import Gmia, Half, Sizes, class_area, default_sizes, dra
 from caribou.audit.metrics import AttackResult
 from caribou.errors import InputError
 from caribou.methods import Method
-from caribou.methods.edge.sage import SageEdge
-from caribou.methods.node.dpdgc import DpdgcNdp
-from caribou.methods.node.mlp import MlpDp
+from caribou.methods.dpdgc import DpdgcNdp
+from caribou.methods.mlp import MlpDp
+from caribou.methods.sage import SageEdge
 from caribou.privacy.budget import Budget
 from caribou.randomness import Streams
 

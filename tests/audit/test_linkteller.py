@@ -30,9 +30,9 @@ from caribou.audit.query_modes import query_of
 from caribou.errors import InputError
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods import Method
-from caribou.methods.edge.dpdgc import Dpdgc
-from caribou.methods.edge.gap import Gap
-from caribou.methods.node.mlp import MlpDp
+from caribou.methods.dpdgc import Dpdgc
+from caribou.methods.gap import Gap
+from caribou.methods.mlp import MlpDp
 from caribou.privacy.budget import Budget
 from caribou.randomness import Streams
 

@@ -17,8 +17,8 @@ from caribou.audit.lira import Lira, TargetModel, cross_judged, edge_game, node_
 from caribou.audit.metrics import AttackResult
 from caribou.errors import InputError
 from caribou.methods import Method
-from caribou.methods.node.dpdgc import DpdgcNdp
-from caribou.methods.node.mlp import MlpDp
+from caribou.methods.dpdgc import DpdgcNdp
+from caribou.methods.mlp import MlpDp
 from caribou.metrics import area_under_curve
 from caribou.privacy.budget import Budget
 

@@ -19,7 +19,7 @@ from caribou.audit.query_modes import (
 )
 from caribou.errors import InputError
 from caribou.mechanisms.noise_source import NoiseSource
-from caribou.methods.edge.dpdgc import Dpdgc
+from caribou.methods.dpdgc import Dpdgc
 from caribou.randomness import Streams
 
 

@@ -12,7 +12,7 @@ from caribou.audit.metrics import AttackResult
 from caribou.audit.similarity import Similarity, correlations
 from caribou.graph import Graph
 from caribou.methods import Method
-from caribou.methods.edge.sage import SageEdge
+from caribou.methods.sage import SageEdge
 from caribou.privacy.budget import Budget
 
 

@@ -21,8 +21,8 @@ from caribou.errors import InputError
 from caribou.graph import Graph
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods import METHODS
-from caribou.methods.edge.sage import SageEdge
-from caribou.methods.node.mlp import MlpDp
+from caribou.methods.mlp import MlpDp
+from caribou.methods.sage import SageEdge
 from caribou.privacy.budget import Budget
 from caribou.randomness import Streams
 

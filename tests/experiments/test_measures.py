@@ -8,7 +8,7 @@ import pytest
 
 from caribou.errors import InputError
 from caribou.experiments.measures import measure
-from caribou.methods.edge.sage import SageEdge
+from caribou.methods.sage import SageEdge
 
 pytestmark = pytest.mark.usefixtures("quick_learning")
 GRAPH = "csbm:nodes=120,signal=2"

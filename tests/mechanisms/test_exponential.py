@@ -9,7 +9,7 @@ import numpy as np
 from caribou.graph import Graph, Split
 from caribou.mechanisms.exponential import choose
 from caribou.mechanisms.noise_source import NoiseSource
-from caribou.methods.node.mlp import SHRINKAGE_CHOICES
+from caribou.methods.mlp import SHRINKAGE_CHOICES
 
 
 def choose_on(graph: Graph, candidates: list[np.ndarray], epsilon: float, noise: NoiseSource, default: int) -> int:

@@ -10,10 +10,8 @@ import pytest
 
 from caribou.graph import Graph
 from caribou.mechanisms.noise_source import NoiseSource
-from caribou.methods.edge import caribou as caribou_module
-from caribou.methods.edge import dpdgc as dpdgc_module
-from caribou.methods.edge import gap as gap_module
-from caribou.methods.edge import progap as progap_module
+from caribou.methods import caribou as caribou_module
+from caribou.methods import edge_method
 from caribou.models.classifier import ClassifierConfig
 from caribou.privacy.budget import Budget
 from caribou.randomness import Streams
@@ -65,7 +63,5 @@ def transcript_mu(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[float]]
 @pytest.fixture
 def quick_classifier(monkeypatch: pytest.MonkeyPatch) -> None:
     """Classification modules in a few epochs: for tests of what is released before them."""
-    for module in (caribou_module, dpdgc_module, gap_module):
-        monkeypatch.setattr(module, "ClassifierConfig", lambda hidden: ClassifierConfig(hidden=4, epochs=2))
-    # a layer of ProGAP is as wide as the messages that it makes
-    monkeypatch.setattr(progap_module, "ClassifierConfig", lambda hidden: ClassifierConfig(hidden=hidden, epochs=2))
+    for module in (caribou_module, edge_method):
+        monkeypatch.setattr(module, "ClassifierConfig", lambda hidden: ClassifierConfig(hidden=hidden, epochs=2))

@@ -42,7 +42,7 @@ def test_outputs_become_a_fit_with_its_certificate() -> None:
 def test_a_plan_of_another_budget_is_refused_before_anything_is_charged(
     other: Budget, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from caribou.methods.edge.mlp import Mlp
+    from caribou.methods.mlp import Mlp
 
     class Cheaper(Mlp):
         def plan(self, sizes: Any, budget: Budget) -> Any:

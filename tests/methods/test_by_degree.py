@@ -11,18 +11,18 @@ from dataclasses import replace
 import networkx as nx
 import numpy as np
 import pytest
+from caribou.methods.caribou import CaribouNdp
 
 from caribou.graph import Graph, Split
 from caribou.mechanisms.node_votes import VotePlan
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods import Method
-from caribou.methods.node.caribou import CaribouNdp
-from caribou.methods.node.dpdgc import DpdgcNdp
-from caribou.methods.node.gap import GapNdp
-from caribou.methods.node.mlp import MlpDp
-from caribou.methods.node.progap import ProgapNdp
-from caribou.methods.node.sage import SageNdp
+from caribou.methods.dpdgc import DpdgcNdp
+from caribou.methods.gap import GapNdp
+from caribou.methods.mlp import MlpDp
 from caribou.methods.node.votes import VotesNdp
+from caribou.methods.progap import ProgapNdp
+from caribou.methods.sage import SageNdp
 from caribou.privacy.accounting import gdp_epsilon
 from caribou.privacy.budget import Budget
 from caribou.privacy.events import EpsilonDelta, gaussian_mu

@@ -67,7 +67,7 @@ def test_a_full_name_decides_its_unit() -> None:
 def test_methods_of_ones_own_are_checked_where_they_are_registered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from caribou.methods.edge.mlp import Mlp
+    from caribou.methods.mlp import Mlp
 
     with pytest.raises(InputError, match="name must be new, got 'mlp', which is a method of the library"):
         register("mlp", Mlp, unit="edge")

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from caribou.methods.caribou import Caribou, CaribouNdp
 
 import caribou as cb
 from caribou import memory, methods, randomness
@@ -21,22 +22,15 @@ from caribou.errors import InputError
 from caribou.graph import Graph
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods import METHODS, Fitted, Method
-from caribou.methods.edge.caribou import Caribou
-from caribou.methods.edge.dpdgc import Dpdgc
-from caribou.methods.edge.gap import Gap
-from caribou.methods.edge.lapgraph import LapGraph
-from caribou.methods.edge.lpgnet import LpgNet
-from caribou.methods.edge.mlp import Mlp
-from caribou.methods.edge.progap import Progap
-from caribou.methods.edge.sage import SageEdge
+from caribou.methods.dpdgc import Dpdgc, DpdgcNdp
 from caribou.methods.edge.votes import VotesEdge
-from caribou.methods.node.caribou import CaribouNdp
-from caribou.methods.node.dpdgc import DpdgcNdp
-from caribou.methods.node.gap import GapNdp
-from caribou.methods.node.mlp import MlpDp
-from caribou.methods.node.progap import ProgapNdp
-from caribou.methods.node.sage import SageNdp
+from caribou.methods.gap import Gap, GapNdp
+from caribou.methods.lapgraph import LapGraph
+from caribou.methods.lpgnet import LpgNet
+from caribou.methods.mlp import Mlp, MlpDp
 from caribou.methods.node.votes import VotePlan, VotesNdp
+from caribou.methods.progap import Progap, ProgapNdp
+from caribou.methods.sage import SageEdge, SageNdp
 from caribou.privacy.accounting import epsilon_of
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.mechanism_records import groups_of

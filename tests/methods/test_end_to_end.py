@@ -16,16 +16,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
+import caribou.methods.caribou as edge_module
+import caribou.methods.caribou as node_module
 import numpy as np
 import pytest
 import torch
+from caribou.methods.caribou import Caribou, CaribouNdp, Roles, joint_rows
 
-import caribou.methods.edge.caribou as edge_module
 import caribou.methods.edge.votes as votes_module
-import caribou.methods.node.caribou as node_module
-import caribou.methods.node.mlp as mlp_module
-import caribou.methods.node.sage as sage_module
-import caribou.methods.node.shared as node_level_module
+import caribou.methods.mlp as mlp_module
+import caribou.methods.node_method as node_level_module
+import caribou.methods.sage as sage_module
 import caribou.models.count_likelihood as counts_module
 import caribou.models.heads as head
 from audit.collected_runs import Proven, prove
@@ -40,10 +41,8 @@ from caribou.mechanisms.bounded_rows import unit_length
 from caribou.mechanisms.node_votes import VotePlan, vote_sums
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods import METHODS, Outputs, fit
-from caribou.methods.edge.caribou import Caribou, Roles
 from caribou.methods.edge.votes import VotesEdge
-from caribou.methods.node.caribou import CaribouNdp, joint_rows
-from caribou.methods.node.mlp import MlpDp, apply_model, centred
+from caribou.methods.mlp import MlpDp, apply_model, centred
 from caribou.methods.node.votes import VotesNdp
 from caribou.models.class_prior import class_probabilities
 from caribou.models.classifier import ClassifierConfig, embed, module_from_arrays

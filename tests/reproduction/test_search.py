@@ -29,7 +29,7 @@ from caribou.errors import InputError
 from caribou.mechanisms import randomized_response
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods import METHODS, Outputs
-from caribou.methods.node.mlp import MlpDp
+from caribou.methods.mlp import MlpDp
 from caribou.models import encoder
 from caribou.randomness import Streams
 from reproduction import search as trials

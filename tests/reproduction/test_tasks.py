@@ -146,7 +146,7 @@ def test_links_of_hidden_edges() -> None:
 
 @pytest.mark.usefixtures("quick_learning")
 def test_the_release_does_not_see_hidden_edges(monkeypatch: pytest.MonkeyPatch) -> None:
-    from caribou.methods.edge.gap import Gap
+    from caribou.methods.gap import Gap
 
     seen, fit = [], Gap.fit
     monkeypatch.setattr(

@@ -649,7 +649,7 @@ class Graph:
         Classes that were read from labels are refused at node level: one person's label would decide about a number and a name.
 
         >>> Graph.from_edges(np.eye(3), [[0], [1]], labels=[0, 1, 0]).sizes(PrivacyUnit.EDGE)
-        Sizes(nodes=3, columns=3, classes=2, train=0, val=0, test=0)
+        Sizes(nodes=3, columns=3, classes=2, train=0, val=0, test=0, given=False)
         """
         if unit is PrivacyUnit.NODE and self.labels is not None and not self.classes_declared:
             raise InputError(
@@ -661,7 +661,7 @@ class Graph:
         parts = (0, 0, 0)
         if self.split is not None and self.labels is not None:
             parts = self.split.sizes if unit is PrivacyUnit.EDGE else self.split.declared
-        return Sizes(self.num_nodes, self.num_features, self.num_classes, *parts)
+        return Sizes(self.num_nodes, self.num_features, self.num_classes, *parts, given=self.prior is not None)
 
     def summary(self) -> dict[str, Any]:
         """Exact statistics of the graph, and notes on what was dropped or says nothing. **Private**: for the owner's eyes only.

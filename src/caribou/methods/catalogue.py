@@ -149,7 +149,7 @@ LAYER = ("hops", "contraction", "alpha1", "degree_floor")
 METHODS = {
     "caribou-edp": MethodInfo(
         EDGE,
-        "caribou.methods.edge.caribou:Caribou",
+        "caribou.methods.caribou:Caribou",
         "the paper's CARIBOU: encoder, perturbed contractive message passing, classification module",
         CARIBOU,
         engines=BLOCK_ENGINES,
@@ -161,7 +161,7 @@ METHODS = {
     ),
     "caribou-inf": MethodInfo(
         EDGE,
-        "caribou.methods.edge.caribou:Caribou",
+        "caribou.methods.caribou:Caribou",
         "the same without noise: a yardstick",
         CARIBOU,
         private=False,
@@ -171,7 +171,7 @@ METHODS = {
     ),
     "caribou-ndp": MethodInfo(
         NODE,
-        "caribou.methods.node.caribou:CaribouNdp",
+        "caribou.methods.caribou:CaribouNdp",
         "the paper's CARIBOU with every part private; it always reads the graph",
         CARIBOU,
         noise="gaussian",
@@ -207,7 +207,7 @@ METHODS = {
     ),
     "sage-edp": MethodInfo(
         EDGE,
-        "caribou.methods.edge.sage:SageEdge",
+        "caribou.methods.sage:SageEdge",
         "GraphSAGE on a graph perturbed by randomized response",
         SAGE,
         noise="pure",
@@ -215,20 +215,20 @@ METHODS = {
     ),
     "sage-inf": MethodInfo(
         EDGE,
-        "caribou.methods.edge.sage:SageEdge",
+        "caribou.methods.sage:SageEdge",
         "GraphSAGE on the graph itself: a yardstick",
         SAGE,
         private=False,
     ),
     "sage-ndp": MethodInfo(
         NODE,
-        "caribou.methods.node.sage:SageNdp",
+        "caribou.methods.sage:SageNdp",
         "one SAGE layer, trained and applied privately",
         SAGE,
     ),
     "lapgraph-edp": MethodInfo(
         EDGE,
-        "caribou.methods.edge.lapgraph:LapGraph",
+        "caribou.methods.lapgraph:LapGraph",
         "GraphSAGE on a graph perturbed by LapGraph",
         LAPGRAPH,
         noise="pure",
@@ -236,7 +236,7 @@ METHODS = {
     ),
     "gap-edp": MethodInfo(
         EDGE,
-        "caribou.methods.edge.gap:Gap",
+        "caribou.methods.gap:Gap",
         "GAP: noisy sums of embeddings over neighbours, K hops, all released",
         GAP,
         noise="gaussian",
@@ -245,14 +245,14 @@ METHODS = {
     ),
     "gap-inf": MethodInfo(
         EDGE,
-        "caribou.methods.edge.gap:Gap",
+        "caribou.methods.gap:Gap",
         "the same without noise: a yardstick",
         GAP,
         private=False,
     ),
     "gap-ndp": MethodInfo(
         NODE,
-        "caribou.methods.node.gap:GapNdp",
+        "caribou.methods.gap:GapNdp",
         "GAP with a private encoder and a private classifier",
         GAP,
         noise="gaussian",
@@ -260,7 +260,7 @@ METHODS = {
     ),
     "progap-edp": MethodInfo(
         EDGE,
-        "caribou.methods.edge.progap:Progap",
+        "caribou.methods.progap:Progap",
         "ProGAP: trained in stages, each on noisy sums of what the stage before learned",
         PROGAP,
         noise="gaussian",
@@ -268,14 +268,14 @@ METHODS = {
     ),
     "progap-inf": MethodInfo(
         EDGE,
-        "caribou.methods.edge.progap:Progap",
+        "caribou.methods.progap:Progap",
         "the same without noise: a yardstick",
         PROGAP,
         private=False,
     ),
     "progap-ndp": MethodInfo(
         NODE,
-        "caribou.methods.node.progap:ProgapNdp",
+        "caribou.methods.progap:ProgapNdp",
         "ProGAP with every stage trained privately",
         PROGAP,
         noise="gaussian",
@@ -283,7 +283,7 @@ METHODS = {
     ),
     "lpgnet-edp": MethodInfo(
         EDGE,
-        "caribou.methods.edge.lpgnet:LpgNet",
+        "caribou.methods.lpgnet:LpgNet",
         "LPGNet: noisy counts of predicted classes over neighbours, in stages",
         LPGNET,
         noise="pure",
@@ -291,7 +291,7 @@ METHODS = {
     ),
     "dpdgc-edp": MethodInfo(
         EDGE,
-        "caribou.methods.edge.dpdgc:Dpdgc",
+        "caribou.methods.dpdgc:Dpdgc",
         "DPDGC: noisy products of A with privately trained weights",
         DPDGC,
         transductive=True,
@@ -299,7 +299,7 @@ METHODS = {
     ),
     "dpdgc-inf": MethodInfo(
         EDGE,
-        "caribou.methods.edge.dpdgc:Dpdgc",
+        "caribou.methods.dpdgc:Dpdgc",
         "the same without noise: a yardstick",
         DPDGC,
         private=False,
@@ -307,7 +307,7 @@ METHODS = {
     ),
     "dpdgc-ndp": MethodInfo(
         NODE,
-        "caribou.methods.node.dpdgc:DpdgcNdp",
+        "caribou.methods.dpdgc:DpdgcNdp",
         "DPDGC with every part trained privately",
         DPDGC,
         transductive=True,
@@ -316,7 +316,7 @@ METHODS = {
     ),
     "mlp-dp": MethodInfo(
         NODE,
-        "caribou.methods.node.mlp:MlpDp",
+        "caribou.methods.mlp:MlpDp",
         "a private model that never sees an edge, linear unless told otherwise",
         MLP,
         noise="gaussian",
@@ -325,7 +325,7 @@ METHODS = {
     ),
     "mlp": MethodInfo(
         EDGE,
-        "caribou.methods.edge.mlp:Mlp",
+        "caribou.methods.mlp:Mlp",
         "the encoder alone: no edge is read, no noise is needed",
         MLP,
         data_independent=True,
@@ -407,7 +407,7 @@ def register(name: str, method: type, *, unit: PrivacyUnit | str, summary: str =
         Nothing.
 
     >>> import caribou as cb
-    >>> from caribou.methods.edge.mlp import Mlp
+    >>> from caribou.methods.mlp import Mlp
     >>> cb.register("own-mlp", Mlp, unit="edge")
     >>> cb.Model("own-mlp", cb.Budget(4), hidden=[8])
     Model('own-mlp', epsilon = 4, delta = 1e-05 at edge level, hidden=[8])

@@ -79,6 +79,22 @@ def widths(hidden: Any) -> tuple[int, ...]:
     return tuple(integer(at_least=1, hidden=width) for width in hidden)
 
 
+class NodeEncoder(Protocol):
+    """What is known of a node by its own features."""
+
+    def probabilities(self, features: np.ndarray | sp.csr_array) -> np.ndarray:
+        """Class probabilities. [n, d] -> [n, C]"""
+        ...
+
+    def embeddings(self, features: np.ndarray | sp.csr_array) -> np.ndarray:
+        """Rows of length at most 1. [n, d] -> [n, h]"""
+        ...
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """Named arrays, for a saved model."""
+        ...
+
+
 @dataclass(frozen=True, eq=False)
 class Prior:
     """Class probabilities of every node. Rows of training nodes come from models that were not fitted on them.
@@ -86,13 +102,13 @@ class Prior:
     Args:
         probabilities: [n, C].
         validation_accuracy: of the model that was fitted on all training nodes.
-        encoder: the fitted models, for nodes of other graphs.
+        encoder: the fitted models, for nodes of other graphs; without folds anything that gives class probabilities and rows.
         left_out: [n], the number of the model that was not fitted on a node; 0 where there is none. None: for all nodes.
     """
 
     probabilities: np.ndarray
     validation_accuracy: float
-    encoder: Encoder
+    encoder: NodeEncoder
     left_out: np.ndarray | None = None
 
     def embeddings(self, features: np.ndarray | sp.csr_array) -> np.ndarray:
@@ -101,7 +117,7 @@ class Prior:
         Every model has coordinates of its own. A rotation brings those of model k into those of the first: the orthogonal matrix
         that comes closest on all rows but those that k left out (Procrustes). All of it is public.
         """
-        if self.left_out is None:
+        if self.left_out is None or not isinstance(self.encoder, Encoder):
             return self.encoder.embeddings(features)
         each = self.encoder.hidden(features)
         rows = each[0].copy()

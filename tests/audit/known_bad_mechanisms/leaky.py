@@ -16,8 +16,8 @@ from caribou.graph import Graph
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.mechanisms.randomized_response import pair_numbers, pairs_of_numbers
 from caribou.methods import Outputs
-from caribou.methods.edge.sage import SageEdge
-from caribou.methods.node.mlp import MlpDp
+from caribou.methods.mlp import MlpDp
+from caribou.methods.sage import SageEdge
 from caribou.models.sage import Neighbourhoods, SageModel
 from caribou.privacy.budget import Budget
 from caribou.privacy.plan import ReleasePlan

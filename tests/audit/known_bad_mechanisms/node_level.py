@@ -14,7 +14,7 @@ from caribou.audit.targets import AuditTarget
 from caribou.graph import Graph, Split
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods import Outputs
-from caribou.methods.node.mlp import MlpDp
+from caribou.methods.mlp import MlpDp
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.calibration import budget_mu
 from caribou.privacy.plan import ReleasePlan

@@ -7,6 +7,15 @@ import math
 import numpy as np
 import pytest
 import torch
+from caribou.methods.caribou import (
+    MESSAGES,
+    Caribou,
+    counting_floor,
+    default_floor,
+    message_unit,
+    state_columns,
+    unit_rows,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,15 +27,6 @@ from caribou.graph.operator import normalize
 from caribou.layers import project_rows
 from caribou.layers.contractive import ContractiveGraphLayer
 from caribou.mechanisms.noise_source import NoiseSource
-from caribou.methods.edge.caribou import (
-    MESSAGES,
-    Caribou,
-    counting_floor,
-    default_floor,
-    message_unit,
-    state_columns,
-    unit_rows,
-)
 from caribou.models.encoder import cross_fit, fit_one
 from caribou.models.features import sent_rows
 from caribou.privacy.accounting import epsilon_of

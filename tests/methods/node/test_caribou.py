@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from caribou.methods.caribou import CaribouNdp, joint_rows, paying_share
 from scipy.special import softmax
 
 import caribou as cb
@@ -17,9 +18,8 @@ from caribou.graph.operator import normalize
 from caribou.layers import project_rows
 from caribou.layers.contractive import ContractiveGraphLayer
 from caribou.mechanisms.noise_source import NoiseSource
-from caribou.methods.node.caribou import CaribouNdp, joint_rows, paying_share
-from caribou.methods.node.mlp import MlpDp, apply_encoder, centred
-from caribou.methods.node.shared import side_by_side
+from caribou.methods.mlp import MlpDp, apply_encoder, centred
+from caribou.methods.node_method import side_by_side
 from caribou.privacy.accounting import epsilon_of
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.calibration import budget_mu

@@ -16,7 +16,7 @@ from caribou.errors import InputError
 from caribou.graph import Graph, Split
 from caribou.mechanisms.node_votes import VotePlan
 from caribou.mechanisms.noise_source import NoiseSource
-from caribou.methods.node.mlp import MlpDp
+from caribou.methods.mlp import MlpDp
 from caribou.methods.node.votes import SHARE, VotesNdp
 from caribou.privacy.accounting import epsilon_of, largest_true_positive_rate
 from caribou.privacy.budget import Budget

@@ -7,8 +7,8 @@
 3. *Classification module*: base layers on X^(0) and on X^(K), joined, and a head (`caribou.models.classifier`).
 
 Changed from the paper, because the guarantee needs it: a public degree floor in the place of the smallest degree of the private
-graph, and exact calibration. What is ours beside it (class messages, evidence, votes) is in `caribou.methods.edge.evidence` and
-switched on by settings. At node level: `caribou.methods.node.caribou`.
+graph, and exact calibration. What is ours beside it (class messages, evidence, votes) is in `caribou.methods.evidence` and
+switched on by settings. At node level: `caribou.methods.caribou`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ from caribou.mechanisms.noise_source import NoiseSource
 from caribou.memory import DOUBLE, require_memory
 from caribou.methods.base import Outputs
 from caribou.methods.catalogue import require_unit
-from caribou.methods.edge.evidence import (
+from caribou.methods.edge.votes import Decoded, VotesEdge, require_labelled, run_rounds
+from caribou.methods.evidence import (
     EvidenceModel,
     Roles,
     View,
@@ -44,7 +45,6 @@ from caribou.methods.edge.evidence import (
     message_sums,
     message_unit,
 )
-from caribou.methods.edge.votes import Decoded, VotesEdge, require_labelled, run_rounds
 from caribou.models.classifier import (
     ClassificationModule,
     ClassifierConfig,

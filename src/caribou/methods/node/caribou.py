@@ -44,7 +44,7 @@ from caribou.mechanisms.message_passing import propagate
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods.base import Outputs
 from caribou.methods.catalogue import require_unit
-from caribou.methods.node.mlp import (
+from caribou.methods.mlp import (
     MlpDp,
     apply_encoder,
     apply_model,
@@ -52,7 +52,7 @@ from caribou.methods.node.mlp import (
     node_assumptions,
     public_parameters,
 )
-from caribou.methods.node.shared import (
+from caribou.methods.node_method import (
     check_degrees,
     check_shares,
     checked_base,

@@ -36,8 +36,8 @@ from caribou.mechanisms.node_votes import VotePlan, release_votes, vote_evidence
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods.base import Outputs
 from caribou.methods.catalogue import require_unit
-from caribou.methods.node.mlp import MlpDp, apply_model, node_assumptions, public_parameters
-from caribou.methods.node.shared import checked_base
+from caribou.methods.mlp import MlpDp, apply_model, node_assumptions, public_parameters
+from caribou.methods.node_method import checked_base
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.calibration import CalibratedVotes, budget_mu, calibrate_votes, remaining_epsilon
 from caribou.privacy.mechanism_records import Group, exponential_record, groups_of, node_votes_record

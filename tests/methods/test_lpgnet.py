@@ -14,9 +14,8 @@ from caribou.errors import InputError
 from caribou.graph import Graph
 from caribou.mechanisms.neighbour_counts import neighbour_counts
 from caribou.mechanisms.noise_source import NoiseSource
-from caribou.methods import METHODS, Fitted
-from caribou.methods.edge import lpgnet as lpgnet_module
-from caribou.methods.edge.lpgnet import LpgNet, class_shares
+from caribou.methods import METHODS, Fitted, edge_method
+from caribou.methods.lpgnet import LpgNet, class_shares
 from caribou.models.classifier import ClassifierConfig
 from caribou.models.encoder import Encoder
 from caribou.privacy.budget import Budget
@@ -30,7 +29,7 @@ pytestmark = pytest.mark.usefixtures("quick_learning", "kept_encoder")
 @pytest.fixture
 def quick_stages(monkeypatch: pytest.MonkeyPatch) -> None:
     """MLPs of the stages in a few epochs: for tests of what is released."""
-    monkeypatch.setattr(lpgnet_module, "ClassifierConfig", lambda hidden: ClassifierConfig(hidden=4, epochs=2))
+    monkeypatch.setattr(edge_method, "ClassifierConfig", lambda hidden: ClassifierConfig(hidden=4, epochs=2))
 
 
 def fit(method: LpgNet, epsilon: float, graph: Graph = GRAPH, noise: int | None = 1) -> Fitted:

@@ -1,11 +1,15 @@
-"""What node-level methods that pass messages share: rows for a private head, the head itself, and calibrated sums."""
+"""What methods at node level share: the frame of their plans, a private model below and a private head on top, and calibrated
+sums.
+
+Every part of such a method is private, and a node's prediction is computed from its own features and from what was released.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -15,16 +19,111 @@ from caribou.graph import Graph
 from caribou.mechanisms.bounded_rows import unit_length
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.mechanisms.noisy_descent import Descent, noisy_gradient_descent
-from caribou.methods.node.mlp import MlpDp, base_model, centred, full_batch, train_network, training_record
+from caribou.methods.base import Outputs
+from caribou.methods.catalogue import require_unit
+from caribou.methods.mlp import (
+    MlpDp,
+    base_model,
+    centred,
+    full_batch,
+    node_assumptions,
+    public_parameters,
+    train_network,
+    training_record,
+)
 from caribou.models.linear import path_length_schedule
 from caribou.models.network import selu_network
 from caribou.privacy.allocation import AllocatedPart
-from caribou.privacy.budget import PrivacyUnit
-from caribou.privacy.calibration import CalibratedSums, calibrate_sums
-from caribou.privacy.mechanism_records import MechanismRecord
+from caribou.privacy.assumptions import Assumption
+from caribou.privacy.budget import Budget, PrivacyUnit
+from caribou.privacy.calibration import CalibratedSums, budget_mu, calibrate_sums
+from caribou.privacy.mechanism_records import NODES, MechanismRecord, sums_record
+from caribou.privacy.plan import ReleasePlan
 from caribou.privacy.sensitivity import Bounds, sum_sensitivity
 from caribou.privacy.sizes import Sizes
 from caribou.randomness import Streams
+
+
+class NodeMethod:
+    """A method at node level: a frozen dataclass with a name, `plan`, `fit`, `plan_graph`, `predict_graph` and `predict`."""
+
+    name: ClassVar[str]
+    base: MlpDp
+
+    def settings(self) -> Mapping[str, Any]:
+        """The public settings."""
+        return asdict(self)  # type: ignore[call-overload]
+
+    def mu_of(self, budget: Budget) -> float:
+        """The mu-GDP of a budget of the right unit."""
+        require_unit(budget, PrivacyUnit.NODE, self.name)
+        return budget_mu(budget)
+
+    def planned(
+        self,
+        sizes: Sizes,
+        budget: Budget,
+        what: str,
+        mechanisms: tuple[MechanismRecord, ...],
+        released: tuple[str, ...],
+        parts: Mapping[str, Any],
+    ) -> ReleasePlan:
+        """A plan in the frame of all node-level methods. ``what``: fitted or predicted; the others as in `ReleasePlan`."""
+        return ReleasePlan(
+            budget,
+            mechanisms,
+            released=released,
+            description=f"{self.name}, {what}",
+            public_parameters=self.public(sizes),
+            assumptions=self.assumptions(),
+            parts=parts,
+        )
+
+    def public(self, sizes: Sizes) -> dict[str, Any]:
+        """Sizes that are public by declaration, and the settings."""
+        return public_parameters(sizes, self.settings())
+
+    def assumptions(self) -> tuple[Assumption, ...]:
+        """What the guarantee rests on beside the mechanisms."""
+        return node_assumptions(self.base)
+
+    def outputs(self, graph: Graph, released: Mapping[str, np.ndarray], weights: Mapping[str, np.ndarray]) -> Outputs:
+        """What a release gives: predictions follow from it, and from each node's own features."""
+        return Outputs(self.predict(weights, released, graph), released, weights)
+
+    def predict(
+        self, weights: Mapping[str, np.ndarray], released: Mapping[str, np.ndarray], graph: Graph
+    ) -> np.ndarray:
+        """Class probabilities of every node from its own features and its rows of what was released. [n, C]"""
+        raise NotImplementedError
+
+
+class SummingMethod(NodeMethod):
+    """One whose release about another graph is noisy sums over neighbours, calibrated up to a declared degree.
+
+    ``hops``: how often it sums. ``sums_in_words``: what a certificate calls them.
+    """
+
+    hops: int = 1
+    declared_degree: int | None
+    degree_cap: int | None
+    radius: float | None
+    sums_in_words: ClassVar[str]
+
+    def bounds(self, sizes: Sizes) -> Bounds:
+        """What is declared about degrees."""
+        return node_bounds(sizes, self.degree_cap, self.declared_degree)
+
+    def calibrate(self, sizes: Sizes, mu: float) -> CalibratedSums:
+        """All K sums, mu-GDP together for nodes up to the declared degree."""
+        return calibrate_node_sums(sizes, mu, bounds=self.bounds(sizes), radius=self.radius, hops=self.hops)
+
+    def plan_graph(self, sizes: Sizes, budget: Budget, weights: Mapping[str, np.ndarray]) -> ReleasePlan:
+        """The sums over another graph's edges, within the whole budget."""
+        sums = self.calibrate(sizes, self.mu_of(budget))
+        return self.planned(
+            sizes, budget, "predicted", (sums_record(sums, NODES),), (self.sums_in_words,), {"sums": sums}
+        )
 
 
 def messages(logits: np.ndarray) -> np.ndarray:
@@ -37,6 +136,9 @@ def side_by_side(parts: list[np.ndarray]) -> np.ndarray:
     return np.concatenate([unit_length(part) / math.sqrt(len(parts)) for part in parts], axis=1)
 
 
+WEIGHTS = (0.0, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
+"""Candidates for the weight of released sums beside a node's own logits; 0 ignores the graph."""
+DEFAULT_WEIGHT = 3
 DECLARED_DEGREE = 100
 """The degree up to which baselines calibrate their headline if none is declared: the bound that GAP and DPDGC publish."""
 

@@ -1,4 +1,11 @@
-"""``sage-ndp``: one SAGE layer at node level, trained on 1-hop neighbourhoods (after Daigavane et al. 2021), applied privately.
+"""GraphSAGE at both units.
+
+``sage-edp``: on a graph perturbed by asymmetric randomized response; ``sage-inf``: on the graph itself. At edge level
+features, labels and split are public. The edge count is released with noise, every unordered pair of nodes is answered once
+with probabilities that follow from it, and everything after (training, choice of the epoch, predictions) reads the perturbed
+graph only: post-processing.
+
+``sage-ndp``: one SAGE layer, trained on 1-hop neighbourhoods (after Daigavane et al. 2021), applied privately.
 
 Layer: h_i = (sqrt(w) z_i, sqrt(1 - w) a_i) with z_i the centred unit row of node i and a_i = ||z_i|| / m times the sum of its
 neighbours' rows, brought to length at most ||z_i||; logits h_i W. Training: full-batch noisy gradient descent on the clipped
@@ -18,8 +25,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -34,30 +41,36 @@ from caribou.mechanisms.neighbour_sums import bounded_adjacency, noisy_sums
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.mechanisms.noisy_descent import Descent, average_noise_variance, noisy_gradient_descent
 from caribou.mechanisms.noisy_mean import private_mean
+from caribou.mechanisms.randomized_response import PerturbedGraph, perturb
 from caribou.memory import DOUBLE, require_memory
 from caribou.methods.base import Outputs
-from caribou.methods.catalogue import require_unit
-from caribou.methods.node.caribou import DEFAULT_WEIGHT, WEIGHTS
-from caribou.methods.node.mlp import full_batch, node_assumptions
-from caribou.methods.node.shared import calibrate_node_sums, centred, check_degrees, node_bounds
+from caribou.methods.catalogue import METHODS
+from caribou.methods.edge_method import EdgeMethod
+from caribou.methods.mlp import centred, full_batch, node_assumptions
+from caribou.methods.node_method import DEFAULT_WEIGHT, WEIGHTS, SummingMethod, check_degrees
 from caribou.models.features import centred_unit_rows, unit_root_rows
 from caribou.models.linear import path_length_schedule, shrink_rows
+from caribou.models.sage import Neighbourhoods, SageConfig, SageModel, fit_sage
 from caribou.privacy.allocation import AllocatedPart
+from caribou.privacy.assumptions import Assumption
 from caribou.privacy.budget import Budget, PrivacyUnit
-from caribou.privacy.calibration import CalibratedSums, budget_mu, remaining_epsilon
+from caribou.privacy.calibration import remaining_epsilon
 from caribou.privacy.mechanism_records import (
-    NODES,
     PARTS,
     Examples,
     Group,
     MechanismRecord,
     descent_record,
     descent_sensitivity,
+    edge_count_record,
     exponential_record,
     groups_of,
     mean_record,
+    no_noise_record,
+    randomized_response_record,
     sums_record,
 )
+from caribou.privacy.pair_response import asymmetric_response, split_pair_budget
 from caribou.privacy.plan import ReleasePlan
 from caribou.privacy.sensitivity import Bounds, neighbourhood_gradient_sensitivity
 from caribou.privacy.sizes import Sizes
@@ -65,12 +78,119 @@ from caribou.randomness import Streams
 
 
 @dataclass(frozen=True)
-class SageNdp:
+class SageEdge(EdgeMethod):
+    """Public settings of ``sage-edp`` and, with an infinite budget, of ``sage-inf``.
+
+    ``hidden``, ``layers``, ``aggregator``, ``dropout``, ``epochs``: the network (`SageConfig`). ``count_share``: share of
+    epsilon for the edge count. ``max_edges``: a declared bound; a larger noisy count is cut to it before use. None = n (n - 1)
+    / 2, with an error where the perturbed graph would not fit.
+
+    ``metric`` and ``class_weight``: what is best on validation nodes, and what classes weigh in the losses (`Objective`).
+
+    Formal guarantee: edge count and perturbed graph are together budget.epsilon-DP at edge level, with delta = 0
+    (docs/methods/sage.md, Theorem E); everything else is computed from them and from public values.
+    """
+
+    hidden: int = 64  # type: ignore[assignment]
+    layers: int = 2
+    aggregator: str = "mean"
+    dropout: float = 0.5
+    epochs: int = 80
+    count_share: float = 0.01
+    max_edges: int | None = None
+    metric: str | None = None
+    class_weight: str | None = None
+    name: ClassVar[str] = "sage-edp"
+
+    def __post_init__(self) -> None:
+        _ = self.objective  # checks its own settings
+        _ = self.network  # checks its own settings
+        open_unit_interval(count_share=self.count_share)
+        if self.max_edges is not None:
+            integer(at_least=0, max_edges=self.max_edges)
+
+    @property
+    def network(self) -> SageConfig:
+        """The network's part of the settings."""
+        return SageConfig(self.hidden, self.layers, self.aggregator, self.dropout, epochs=self.epochs)
+
+    @property
+    def takes_prior(self) -> bool:
+        """It starts from features: the network is trained on the perturbed graph as a whole."""
+        return False
+
+    def release_plan(self, sizes: Sizes, budget: Budget) -> ReleasePlan:
+        """Edge count and pairs, at their promised epsilons."""
+        pairs = split_pair_budget(budget, self.count_share)
+        records: tuple[MechanismRecord, ...] = (no_noise_record(PrivacyUnit.EDGE, "the graph itself"),)
+        graph = ("the noisy edge count", "the perturbed graph and everything computed from it")
+        if budget.is_private:
+            records = (edge_count_record(epsilon=pairs.count), randomized_response_record(epsilon=pairs.pairs))
+        return ReleasePlan(
+            budget,
+            records,
+            released=(*(graph if budget.is_private else ()), "class probabilities of every node"),
+            description=self.name,
+            public_parameters={"nodes": sizes.nodes, "classes": sizes.classes, **self.settings()},
+            parts={"pairs": pairs},
+        )
+
+    def encoded(self, graph: Graph, streams: Streams) -> None:
+        """Nothing: the network reads the perturbed graph."""
+
+    def run(self, plan: ReleasePlan, graph: Graph, public: None, streams: Streams, noise: NoiseSource) -> Outputs:
+        """Perturb the graph, then train GraphSAGE on what was released."""
+        split, labels = graph.for_learning(public=True)
+        perturbed = self._perturb(plan, graph, noise)
+        around = Neighbourhoods.of(perturbed.pairs, graph.num_nodes)
+        model = fit_sage(
+            graph.features,
+            around,
+            labels,
+            train=split.train,
+            val=split.val,
+            classes=graph.num_classes,
+            config=self.network,
+            seed=streams.model_seed,
+            objective=self.objective,
+        )
+        return self._outputs(plan, graph, model, perturbed, around)
+
+    def predict_graph(
+        self,
+        plan: ReleasePlan,
+        weights: Mapping[str, np.ndarray],
+        graph: Graph,
+        streams: Streams,
+        noise: NoiseSource,
+    ) -> Outputs:
+        """Predict another graph with a fitted network."""
+        perturbed = self._perturb(plan, graph, noise)
+        around = Neighbourhoods.of(perturbed.pairs, graph.num_nodes)
+        return self._outputs(plan, graph, SageModel.from_arrays(weights, self.network), perturbed, around)
+
+    def _perturb(self, plan: ReleasePlan, graph: Graph, noise: NoiseSource) -> PerturbedGraph:
+        rule = METHODS[self.name].response or asymmetric_response
+        return perturb(graph, plan.parts["pairs"], noise, rule, max_edges=self.max_edges)
+
+    def _outputs(
+        self, plan: ReleasePlan, graph: Graph, model: SageModel, perturbed: PerturbedGraph, around: Neighbourhoods
+    ) -> Outputs:
+        probabilities = softmax(model.scores(graph.features, around), axis=1)
+        released = {"probabilities": probabilities}
+        if plan.budget.is_private:  # without noise it is the graph itself, which no model carries
+            released |= {"edge_count": np.array(perturbed.count), "edges": perturbed.pairs}
+        return Outputs(probabilities, released, model.to_arrays(), perturbed.details)
+
+
+@dataclass(frozen=True)
+class SageNdp(SummingMethod):
     """Public settings of ``sage-ndp``.
 
     ``declared_degree``, ``degree_cap`` and ``radius``: as in `GapNdp`. ``message_scale`` = m: so many equal rows of neighbours
-    have the length of the own row; ``own_share`` = w, what a node's own row holds of its example. ``mean_share``: the part of mu
-    for the mean; ``sums_share``: share of mu^2 for the released sums. ``clip``, ``shrinkage``, ``train_size``: as in `MlpDp`.
+    have the length of the own row; ``own_share`` = w, what a node's own row holds of its example. ``mean_share``: the part of
+    mu for the mean; ``sums_share``: share of mu^2 for the released sums. ``clip``, ``shrinkage``, ``train_size``: as in
+    `MlpDp`.
     """
 
     declared_degree: int | None = None
@@ -83,6 +203,8 @@ class SageNdp:
     clip: float = 0.3
     shrinkage: float = 0.4
     train_size: int | None = None
+    name: ClassVar[str] = "sage-ndp"
+    sums_in_words: ClassVar[str] = "the noisy sums of messages of all nodes"
 
     def __post_init__(self) -> None:
         check_degrees(self.degree_cap, self.declared_degree)
@@ -101,17 +223,12 @@ class SageNdp:
         if self.train_size is not None:
             integer(at_least=1, train_size=self.train_size)
 
-    def settings(self) -> Mapping[str, Any]:
-        """The public settings."""
-        return asdict(self)
-
     # -- the algorithm ---------------------------------------------------------------------------------------------
 
     def plan(self, sizes: Sizes, budget: Budget) -> ReleasePlan:
         """Mean, training and sums as Gaussians that compose to the whole budget, and a choice that validation nodes pay."""
-        require_unit(budget, PrivacyUnit.NODE, "sage-ndp")
-        mu, size = budget_mu(budget), self._size(sizes)
-        bounds = self._bounds(sizes)
+        mu, size = self.mu_of(budget), self._size(sizes)
+        bounds = self.bounds(sizes)
         sensitivity, _ = descent_sensitivity(
             Examples.NEIGHBOURHOODS,
             PrivacyUnit.NODE,
@@ -123,7 +240,7 @@ class SageNdp:
         schedule = path_length_schedule(mu=share * mu / sensitivity, train_size=size, clip=self.clip)
         mean = full_batch("mean of the training rows", 1, self.mean_share * mu)
         training = full_batch("training on neighbourhoods", schedule.steps, share * mu)
-        sums = self._calibrate(sizes, math.sqrt(self.sums_share) * mu)
+        sums = self.calibrate(sizes, math.sqrt(self.sums_share) * mu)
         records: tuple[MechanismRecord, ...] = (
             mean_record(mean.part.name, noise_std=mean.noise_multiplier),
             descent_record(
@@ -142,19 +259,13 @@ class SageNdp:
         )
         choice = remaining_epsilon(groups_of(records)[Group.VALIDATION], budget)
         chosen = exponential_record("choice of the weight", epsilon=choice, candidates=len(WEIGHTS))
-        return ReleasePlan(
+        return self.planned(
+            sizes,
             budget,
+            "fitted",
             (*records, chosen),
-            released=(
-                "mean of the training rows",
-                "weights of the layer",
-                "weight of the sums",
-                "the noisy sums of messages of all nodes",
-            ),
-            description="sage-ndp, fitted",
-            public_parameters=self._public(sizes),
-            assumptions=node_assumptions(None),
-            parts={"training": TrainingPlan(mean, schedule, training, sensitivity), "sums": sums, "choice": choice},
+            ("mean of the training rows", "weights of the layer", "weight of the sums", self.sums_in_words),
+            {"training": TrainingPlan(mean, schedule, training, sensitivity), "sums": sums, "choice": choice},
         )
 
     def fit(self, plan: ReleasePlan, graph: Graph, streams: Streams, noise: NoiseSource) -> Outputs:
@@ -176,22 +287,7 @@ class SageNdp:
             default=DEFAULT_WEIGHT,
         )
         weights = {"mean": mean, "layer": layer, "sums_weight": np.array(WEIGHTS[chosen])}
-        released = {"sums": sums}
-        return Outputs(self.predict(weights, released, graph), released, weights)
-
-    def plan_graph(self, sizes: Sizes, budget: Budget, weights: Mapping[str, np.ndarray]) -> ReleasePlan:
-        """One Gaussian mechanism: the sums over another graph's edges."""
-        require_unit(budget, PrivacyUnit.NODE, "sage-ndp")
-        sums = self._calibrate(sizes, budget_mu(budget))
-        return ReleasePlan(
-            budget,
-            (sums_record(sums, NODES),),
-            released=("the noisy sums of messages of all nodes",),
-            description="sage-ndp, predicted",
-            public_parameters=self._public(sizes),
-            assumptions=node_assumptions(None),
-            parts={"sums": sums},
-        )
+        return self.outputs(graph, {"sums": sums}, weights)
 
     def predict_graph(
         self,
@@ -204,8 +300,7 @@ class SageNdp:
         """Sums over another graph; the layer is used as it is."""
         sent = messages(self._rows(graph, weights["mean"]), weights["layer"])
         (sums,) = noisy_sums(self._bounded(graph, streams), sent, plan.parts["sums"], noise.stream("sums"))
-        released = {"sums": sums}
-        return Outputs(self.predict(weights, released, graph), released, weights)
+        return self.outputs(graph, {"sums": sums}, weights)
 
     def predict(
         self, weights: Mapping[str, np.ndarray], released: Mapping[str, np.ndarray], graph: Graph
@@ -229,10 +324,14 @@ class SageNdp:
     def _size(self, sizes: Sizes) -> int:
         return sizes.train if self.train_size is None else self.train_size
 
-    def _public(self, sizes: Sizes) -> dict[str, Any]:
+    def public(self, sizes: Sizes) -> dict[str, Any]:
         """Sizes that are public by declaration, and the settings."""
         size = {"train_nodes": self._size(sizes)} if sizes.train else {}
         return {"nodes": sizes.nodes, "columns": sizes.columns, "classes": sizes.classes, **size, **self.settings()}
+
+    def assumptions(self) -> tuple[Assumption, ...]:
+        """About predictions alone: it has no model below."""
+        return node_assumptions(None)
 
     def _centre(self, graph: Graph, plan: TrainingPlan, noise: NoiseSource) -> np.ndarray:
         x = unit_root_rows(graph.features)[graph.for_learning()[0].train]
@@ -261,12 +360,6 @@ class SageNdp:
         )
         variance = average_noise_variance(plan.schedule, wide)
         return shrink_rows(averaged, noise_variance=variance, strength=self.shrinkage)
-
-    def _bounds(self, sizes: Sizes) -> Bounds:
-        return node_bounds(sizes, self.degree_cap, self.declared_degree)
-
-    def _calibrate(self, sizes: Sizes, mu: float) -> CalibratedSums:
-        return calibrate_node_sums(sizes, mu, bounds=self._bounds(sizes), radius=self.radius)
 
     def _logits(self, rows: Rows, layer: np.ndarray, sums: np.ndarray, gamma: float) -> np.ndarray:
         own = math.sqrt(self.own_share) * rows.times(layer[: len(layer) // 2])

@@ -1,10 +1,12 @@
-"""``mlp-dp``: node-level private classification of nodes by their own features. No edge is read.
+"""Features alone: what the graph has to beat. No edge is read.
 
-The recipe (one public rule for every graph and budget): roots of the features, rows of length 1, a private mean to centre them,
-random features beside them where the budget per class carries them, a linear softmax model by full-batch noisy gradient descent,
-rows of the weights shrunk by what noise alone would leave in them. Options: a trained hidden layer instead (``hidden``; at these
-sizes and budgets it costs more noise than it explains), and a public sample of features (``public_features``), which gives
-centre and directions at no cost.
+``mlp``, edge level: the prior of votes, or a cross-fitted MLP. Features and labels are public there, so it spends nothing.
+
+``mlp-dp``, node level: private classification of nodes by their own features. The recipe (one public rule for every graph and
+budget): roots of the features, rows of length 1, a private mean to centre them, random features beside them where the budget
+per class carries them, a linear softmax model by full-batch noisy gradient descent, rows of the weights shrunk by what noise
+alone would leave in them. Options: a trained hidden layer instead (``hidden``; at these sizes and budgets it costs more noise
+than it explains), and a public sample of features (``public_features``), which gives centre and directions at no cost.
 
 Who is protected, and how (PrivacyUnit.NODE; the split, its sizes and the number of classes are public):
 
@@ -26,7 +28,7 @@ import math
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.special import softmax
@@ -49,6 +51,9 @@ from caribou.mechanisms.noisy_descent import (
 from caribou.mechanisms.noisy_mean import private_mean
 from caribou.methods.base import Outputs
 from caribou.methods.catalogue import require_unit
+from caribou.methods.edge_method import EdgeMethod, prior_of
+from caribou.models.class_prior import class_probabilities, probabilities_by
+from caribou.models.encoder import widths
 from caribou.models.features import centred_unit_rows, unit_root_rows, with_random_features
 from caribou.models.linear import path_length_schedule, random_feature_count, shrink_rows
 from caribou.models.network import chain_logits, first_layer, network_from_arrays, selu_network
@@ -76,6 +81,69 @@ NETWORK_RATE = 0.2
 PROJECTED_UP_TO = 700.0
 """The mu n / C up to which rows are projected on public components."""
 SHRINKAGE_CHOICES = (0.0, 0.2, 0.4, 0.8, 1.6, 3.2)
+
+
+@dataclass(frozen=True)
+class Mlp(EdgeMethod):
+    """``hidden``: None for the prior of votes (`caribou.models.class_prior`); or widths of a cross-fitted MLP, () if linear.
+
+    ``metric`` and ``class_weight``: what is best on validation nodes, and what classes weigh in the losses (`Objective`).
+
+    At edge level this spends nothing. Features and labels are not protected.
+    """
+
+    hidden: tuple[int, ...] | None = None  # type: ignore[assignment]
+    metric: str | None = None
+    class_weight: str | None = None
+    name: ClassVar[str] = "mlp"
+
+    def __post_init__(self) -> None:
+        _ = self.objective  # checks its own settings
+        object.__setattr__(self, "hidden", None if self.hidden is None else widths(self.hidden))
+
+    def release_plan(self, sizes: Sizes, budget: Budget) -> ReleasePlan:
+        """No edge is read."""
+        return ReleasePlan(
+            budget,
+            (no_release_record(PrivacyUnit.EDGE, "no edge is read; features and labels are public at edge level"),),
+            released=("class probabilities of every node",),
+            description=self.name,
+            public_parameters={"nodes": sizes.nodes, "classes": sizes.classes, **self.settings()},
+        )
+
+    def encoded(self, graph: Graph, streams: Streams) -> tuple[np.ndarray, Mapping[str, np.ndarray]]:
+        """Class probabilities, and what they are computed with. Training nodes are predicted by models not fitted on them."""
+        if self.hidden is None:
+            return class_probabilities(graph, streams, self.objective)
+        prior = self.prior(graph, streams)
+        return prior.probabilities, prior.encoder.to_arrays()
+
+    def run(
+        self,
+        plan: ReleasePlan,
+        graph: Graph,
+        public: tuple[np.ndarray, Mapping[str, np.ndarray]],
+        streams: Streams,
+        noise: NoiseSource,
+    ) -> Outputs:
+        """The class probabilities are all there is."""
+        probabilities, weights = public
+        return Outputs(probabilities, {"probabilities": probabilities}, weights)
+
+    def predict_graph(
+        self,
+        plan: ReleasePlan,
+        weights: Mapping[str, np.ndarray],
+        graph: Graph,
+        streams: Streams,
+        noise: NoiseSource,
+    ) -> Outputs:
+        """Predict another graph by its features."""
+        if self.hidden is None:
+            probabilities = probabilities_by(weights, graph)
+        else:
+            probabilities = prior_of(weights, graph).probabilities
+        return Outputs(probabilities, {"probabilities": probabilities}, weights)
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ import caribou as cb
 from caribou.errors import InputError
 from caribou.mechanisms.bounded_rows import row_norms
 from caribou.mechanisms.noise_source import NoiseSource
-from caribou.methods.node.mlp import MlpDp, centred
-from caribou.methods.node.shared import (
+from caribou.methods.mlp import MlpDp, centred
+from caribou.methods.node_method import (
     calibrate_node_sums,
     check_shares,
     checked_base,

@@ -12,8 +12,8 @@ from caribou import methods
 from caribou.errors import InputError
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.mechanisms.randomized_response import perturbed_pairs
-from caribou.methods.edge.lapgraph import LapGraph
-from caribou.methods.edge.sage import SageEdge
+from caribou.methods.lapgraph import LapGraph
+from caribou.methods.sage import SageEdge
 from caribou.privacy.pair_response import laplace_threshold_response, pair_count
 from caribou.privacy.verify import verify
 from caribou.randomness import Streams

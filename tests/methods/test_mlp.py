@@ -1,4 +1,7 @@
-"""The method mlp-dp, alone and under votes: contract, certificates, options, public samples, and an attack on membership."""
+"""The method mlp: it reads no edge, draws no noise and spends nothing.
+
+The method mlp-dp, alone and under votes: contract, certificates, options, public samples, and an attack on membership.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +18,16 @@ import torch
 from scipy.special import softmax
 
 import caribou
+import caribou as cb
 from caribou import methods
 from caribou.errors import InputError
 from caribou.graph import Graph, Split
 from caribou.mechanisms.node_votes import VotePlan
 from caribou.mechanisms.noise_source import NoiseSource
-from caribou.methods.node.mlp import RANDOM_FEATURE_SHARE, Base, MlpDp, apply_model, full_batch
+from caribou.methods.mlp import RANDOM_FEATURE_SHARE, Base, Mlp, MlpDp, apply_model, full_batch
 from caribou.methods.node.votes import VotesNdp
+from caribou.models.class_prior import fit_class_prior
+from caribou.models.encoder import cross_fit
 from caribou.models.features import centred_unit_rows, unit_root_rows, with_random_features
 from caribou.models.network import chain_logits
 from caribou.models.public_weights import random_directions
@@ -38,9 +44,50 @@ from caribou.privacy.mechanism_records import Group, groups_of
 from caribou.privacy.verify import verify
 from caribou.randomness import Streams
 
+GRAPH = cb.datasets.load("csbm:nodes=120,signal=3", seed=2)
+
+pytestmark = pytest.mark.usefixtures("quick_learning")
+
+
+@pytest.mark.parametrize("hidden", [None, (64, 16)])
+def test_it_is_the_encoder_whatever_the_edges_and_the_noise(hidden: tuple[int, ...] | None) -> None:
+    bare = Graph.from_edges(GRAPH.features, GRAPH.edge_index[:, :0], GRAPH.labels, GRAPH.split)
+    noise = NoiseSource.secure()
+    fits = [methods.fit(Mlp(hidden), graph, cb.Budget(1.0), Streams(0), noise) for graph in (GRAPH, bare)]
+    assert np.array_equal(fits[0].probabilities, fits[1].probabilities)
+    prior = fit_class_prior(GRAPH, Streams(0))[1] if hidden is None else cross_fit(GRAPH, Streams(0)).probabilities
+    assert np.array_equal(fits[0].probabilities, prior)
+    assert noise.draws == 0
+    assert fits[0].certificate.epsilon_spent == 0
+    assert fits[0].certificate.status == "private"
+
+
+@pytest.mark.parametrize("hidden", [None, ()])
+def test_another_graph_costs_nothing_either(hidden: tuple[int, ...] | None) -> None:
+    fitted = methods.fit(Mlp(hidden), GRAPH, cb.Budget(1.0), Streams(0))
+    other = cb.datasets.load("csbm:nodes=60,signal=3", seed=5)
+    result = methods.predict_graph(Mlp(hidden), fitted.weights, other, cb.Budget(1.0), Streams(0))
+    assert result.probabilities.shape == (60, 4)
+    assert result.certificate.epsilon_spent == 0
+    assert epsilon_of(Mlp().plan(GRAPH.sizes(cb.PrivacyUnit.EDGE), cb.Budget(1.0)).cost, 1e-5) == 0
+
+
+def test_bad_input() -> None:
+    with pytest.raises(InputError, match="hidden must be a list of widths such as"):
+        Mlp(hidden=64)
+    with pytest.raises(InputError, match="unit must be edge for mlp, got node"):
+        methods.fit(Mlp(), GRAPH, cb.Budget(1.0, unit="node"), Streams(0))
+
+
 NODE = {"delta": 1e-5, "unit": "node"}
+
+
 VOTING = VotesNdp(declared_degree=30, votes=VotePlan(2, 0.5))
+
+
 RANDOM, NETWORK = MlpDp(random_features=40), MlpDp(hidden=8)
+
+
 METHODS = [
     MlpDp(),
     MlpDp(choose_shrinkage=True),

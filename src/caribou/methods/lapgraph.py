@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from caribou.methods.edge.sage import SageEdge
+from caribou.methods.sage import SageEdge
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,325 @@
+"""DPDGC (Chien et al. 2023) at both units, sound for an undirected edge and for a node with all its data. Transductive.
+
+``dpdgc-edp``, ``dpdgc-inf``: decoupled and LINKX-like: a structure embedding Z = A W of rows of A, a branch of features, and a
+classification module on both. W is trained privately on rows of A, its rows are brought to length 1 *in the matrix that is then
+multiplied*, and A W is released with noise.
+
+Changed from the published method, whose weight normalisation is lost in a copy (its noise is about 10^8 times too small):
+
+* rows of W really have length 1 before the product, and an edge moves two rows: sensitivity sqrt(2) (Theorem 5);
+* training W counts both examples that an edge is in (Theorem 7), as full-batch noisy descent, exactly composed; W has one
+  column per class and no activation, so that the frozen head is the identity;
+* the labels that train W do not fit the classification module: row i of A W carries the label of i back to i over every
+  neighbour. The two sets of training nodes are public.
+
+``dpdgc-ndp``, everything private. Features: the private model of `mlp-dp`. Structure: W trained privately on rows of A, rows
+at length 1; A W with every row clipped to a radius and noise. Classifier: a linear model on logits and A W, trained privately.
+
+Changed from the published method: W is bounded in the matrix that is multiplied, and the own row of a node is counted (Theorem
+6); the d + 1 examples that a node is in add up in the training of W, 1 + 1.137 d clips and not sqrt(D + 1) (Theorem 8); every
+edge is read by default, and noise is calibrated for a declared degree (Theorem 9); no batch normalisation, and validation nodes
+choose nothing. Honest noise leaves little of the structure: training W gets a small share of the budget, and the features carry
+the result.
+
+Who pays what (PrivacyUnit.NODE; the split, its sizes and the number of classes are public): every node pays for W (it is in
+its neighbours' rows) and for A W; a **training node** also the Gaussians of features and classifier. All compose to mu of the
+budget.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar, NoReturn
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.special import softmax
+
+from caribou._validate import integer, open_unit_interval
+from caribou.errors import InputError
+from caribou.graph import Graph
+from caribou.mechanisms.bounded_rows import unit_length
+from caribou.mechanisms.neighbour_sums import bounded_adjacency, noisy_sums
+from caribou.mechanisms.noise_source import NoiseSource
+from caribou.mechanisms.noisy_descent import Descent, average_noise_variance, noisy_gradient_descent
+from caribou.memory import DOUBLE, require_memory
+from caribou.methods.base import Outputs
+from caribou.methods.edge_method import EdgeMethod, log_probabilities
+from caribou.methods.mlp import MlpDp, apply_model, full_batch
+from caribou.methods.node_method import (
+    SummingMethod,
+    check_degrees,
+    check_radius,
+    check_shares,
+    checked_base,
+    fit_linear_head,
+    messages,
+    plan_head,
+    side_by_side,
+)
+from caribou.models.classifier import classify
+from caribou.models.encoder import HIDDEN, Prior, widths
+from caribou.models.linear import path_length_schedule, shrink_rows
+from caribou.privacy.allocation import AllocatedPart
+from caribou.privacy.assumptions import Assumption, AssumptionName
+from caribou.privacy.budget import Budget, PrivacyUnit
+from caribou.privacy.calibration import budget_mu, calibrate_sums
+from caribou.privacy.mechanism_records import (
+    PARTS,
+    Examples,
+    MechanismRecord,
+    descent_record,
+    descent_sensitivity,
+    sums_record,
+)
+from caribou.privacy.plan import ReleasePlan
+from caribou.privacy.sensitivity import Bounds, sum_sensitivity
+from caribou.privacy.sizes import Sizes
+from caribou.randomness import Streams
+
+CLIP = 0.3
+SHRINKAGE = 0.4
+RELEASED_WEIGHTS = Assumption(AssumptionName.RELEASED_WEIGHTS)
+
+
+class Transductive:
+    """W has one row per node of the graph that it was trained on, so no other graph can be predicted."""
+
+    name: ClassVar[str]
+
+    def plan_graph(self, sizes: Sizes, budget: Budget, weights: Mapping[str, np.ndarray]) -> NoReturn:
+        """Not possible."""
+        raise InputError(
+            f"graph must be the training graph: {self.name} is transductive, W has one row per node of that graph; "
+            "use gap-edp or caribou-edp to predict another graph"
+        )
+
+    def predict_graph(
+        self,
+        plan: ReleasePlan,
+        weights: Mapping[str, np.ndarray],
+        graph: Graph,
+        streams: Streams,
+        noise: NoiseSource,
+    ) -> NoReturn:
+        """Not possible, see `plan_graph`."""
+        self.plan_graph(graph.sizes(plan.budget.unit), plan.budget, weights)
+
+
+@dataclass(frozen=True)
+class Dpdgc(Transductive, EdgeMethod):
+    """Public settings of ``dpdgc-edp`` and, with an infinite budget, of ``dpdgc-inf``.
+
+    ``training_share``: share of mu^2 for training W; the rest is for the release of A W. ``structure_share``: share of the
+    training nodes that train W; the others, and no node of these, fit the classification module. ``hidden``: widths of the
+    feature branch's hidden layers. ``classifier_hidden``: width of each base MLP.
+
+    ``metric`` and ``class_weight``: what is best on validation nodes, and what classes weigh in the losses (`Objective`).
+
+    Formal guarantee: W and the noisy A W together are mu-GDP at edge level with mu of the budget (docs/privacy.md, Theorems 5
+    and 7).
+    """
+
+    training_share: float = 0.5
+    structure_share: float = 0.5
+    hidden: tuple[int, ...] = HIDDEN
+    classifier_hidden: int = 64
+    metric: str | None = None
+    class_weight: str | None = None
+    name: ClassVar[str] = "dpdgc-edp"
+
+    def __post_init__(self) -> None:
+        _ = self.objective  # checks its own settings
+        open_unit_interval(training_share=self.training_share)
+        open_unit_interval(structure_share=self.structure_share)
+        object.__setattr__(self, "hidden", widths(self.hidden))
+        integer(at_least=1, classifier_hidden=self.classifier_hidden)
+
+    def release_plan(self, sizes: Sizes, budget: Budget) -> ReleasePlan:
+        """The Gaussians of training and release, which compose to the whole budget."""
+        mu = budget_mu(budget)
+        structure = plan_structure(
+            PrivacyUnit.EDGE, mu=math.sqrt(self.training_share) * mu, train_size=self._structure_size(sizes.train)
+        )
+        sums = calibrate_sums(
+            sum_sensitivity("edge"),
+            hops=1,
+            mu=math.sqrt(1 - self.training_share) * mu,
+            nodes=sizes.nodes,
+            columns=sizes.classes,
+        )
+        return ReleasePlan(
+            budget,
+            (structure.record, sums_record(sums)),
+            released=("the weights W", "the noisy product A W", "class probabilities of every node"),
+            description=self.name,
+            public_parameters={
+                **self.settings(),
+                "nodes": sizes.nodes,
+                "columns": sizes.classes,
+                "classes": sizes.classes,
+            },
+            assumptions=(RELEASED_WEIGHTS,),
+            parts={"structure": structure, "sums": sums},
+        )
+
+    def require_memory_for(self, sizes: Sizes) -> None:
+        """The weights W and the product A W must fit into memory."""
+        check_size(sizes)
+
+    def run(self, plan: ReleasePlan, graph: Graph, public: Prior, streams: Streams, noise: NoiseSource) -> Outputs:
+        """Train W privately, release A W, classify features and structure."""
+        check_size(graph.sizes(PrivacyUnit.EDGE))
+        structure_nodes, calibration_nodes = self._roles(graph, streams)
+        adjacency = bounded_adjacency(graph, None, streams.sampling)
+        weights = train_structure(plan.parts["structure"], adjacency, graph, structure_nodes, noise.stream("structure"))
+        (product,) = noisy_sums(adjacency, weights, plan.parts["sums"], noise.stream("sums"))
+        inputs = [log_probabilities(public.probabilities), unit_length(product)]
+        module = self.classifier(inputs, graph, self.classifier_hidden, streams, train=calibration_nodes)
+        probabilities = np.asarray(softmax(classify(module, inputs), axis=1))
+        return Outputs(probabilities, {"structure": weights, "product": product, "probabilities": probabilities}, {})
+
+    # -- its steps -------------------------------------------------------------------------------------------------
+
+    def _structure_size(self, train: int) -> int:
+        """How many training nodes train W; a single one does both."""
+        return max(1, min(train - 1, round(self.structure_share * train)))
+
+    def _roles(self, graph: Graph, streams: Streams) -> tuple[np.ndarray, np.ndarray]:
+        """Training nodes that train W, and those that fit the classification module."""
+        train = streams.generator("structure").permutation(graph.for_learning(public=True)[0].train)
+        count = self._structure_size(len(train))
+        return train[:count], train[count:] if len(train) > 1 else train
+
+
+@dataclass(frozen=True)
+class DpdgcNdp(Transductive, SummingMethod):
+    """Public settings of ``dpdgc-ndp``.
+
+    ``declared_degree``, ``degree_cap`` and ``radius``: as in ``gap-ndp``. ``training_share``, ``sums_share``,
+    ``classifier_share``: shares of mu^2 for training W, for A W and for the classifier; the rest is for the features. ``base``:
+    the model of the features, or its settings by name.
+
+    Formal guarantee: docs/privacy.md, Theorems 6, 8 and 9, for every graph, by degree.
+    """
+
+    declared_degree: int | None = None
+    degree_cap: int | None = None
+    radius: float | None = None
+    training_share: float = 0.05
+    sums_share: float = 0.05
+    classifier_share: float = 0.1
+    base: MlpDp = field(default_factory=MlpDp)
+    name: ClassVar[str] = "dpdgc-ndp"
+
+    def __post_init__(self) -> None:
+        check_degrees(self.degree_cap, self.declared_degree)
+        check_radius(self.radius)
+        object.__setattr__(self, "base", checked_base(self.base, "validation nodes choose nothing"))
+        check_shares(
+            training_share=self.training_share, sums_share=self.sums_share, classifier_share=self.classifier_share
+        )
+
+    def plan(self, sizes: Sizes, budget: Budget) -> ReleasePlan:
+        """Gaussians of features, W, A W and classifier, which compose to the whole budget for a training node."""
+        mu = self.mu_of(budget)
+        left = 1 - self.training_share - self.sums_share - self.classifier_share
+        base = self.base.plan_base(sizes, math.sqrt(left) * mu)
+        structure = plan_structure(
+            PrivacyUnit.NODE,
+            mu=math.sqrt(self.training_share) * mu,
+            train_size=sizes.train if self.base.train_size is None else self.base.train_size,
+            bounds=self.bounds(sizes),
+        )
+        sums = self.calibrate(sizes, math.sqrt(self.sums_share) * mu)
+        head = plan_head(sizes, math.sqrt(self.classifier_share) * mu, self.base.train_size)
+        return self.planned(
+            sizes,
+            budget,
+            "fitted",
+            (*base.records, structure.record, sums_record(sums, PARTS), head.record),
+            ("the weights W", "the noisy product A W", "weights of the classifier", *base.released),
+            {"base": base, "structure": structure, "sums": sums, "head": head},
+        )
+
+    def assumptions(self) -> tuple[Assumption, ...]:
+        """And what is said about released weights."""
+        return (*super().assumptions(), RELEASED_WEIGHTS)
+
+    def fit(self, plan: ReleasePlan, graph: Graph, streams: Streams, noise: NoiseSource) -> Outputs:
+        """Private features, private W, noisy A W, private classifier."""
+        check_size(graph.sizes(PrivacyUnit.NODE))
+        features = self.base.fit_base(plan.parts["base"], graph, streams, noise)
+        adjacency = bounded_adjacency(graph, self.degree_cap, streams.sampling)
+        examples = graph.for_learning()[0].train
+        structure = train_structure(plan.parts["structure"], adjacency, graph, examples, noise.stream("structure"))
+        (product,) = noisy_sums(adjacency, structure, plan.parts["sums"], noise.stream("sums"))
+        rows = side_by_side([messages(features.logits(self.base.shrinkage)), product])
+        head = fit_linear_head(plan.parts["head"], rows, graph, noise.stream("classifier"))
+        weights = features.parameters(self.base.shrinkage) | {"classifier": head}
+        released = {"structure": structure, "product": product}
+        return self.outputs(graph, released, weights)
+
+    def predict(
+        self, weights: Mapping[str, np.ndarray], released: Mapping[str, np.ndarray], graph: Graph
+    ) -> np.ndarray:
+        """Class probabilities from each node's own features and its row of the released product. [n, C]"""
+        rows = side_by_side([messages(apply_model(weights, graph)), released["product"]])
+        return np.asarray(softmax(rows @ weights["classifier"], axis=1))
+
+
+# -- W, at both units ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class StructurePlan:
+    """Training of W on rows of A within its share of a budget. ``sensitivity_multiple``: clips that one unit moves a sum by."""
+
+    schedule: Descent
+    descent: AllocatedPart
+    sensitivity_multiple: float
+    record: MechanismRecord
+
+
+def plan_structure(unit: PrivacyUnit, *, mu: float, train_size: int, bounds: Bounds | None = None) -> StructurePlan:
+    """Noisy descent of softmax(a_i W) on rows of A that is mu-GDP."""
+    multiple, _ = descent_sensitivity(Examples.ROWS_OF_A, unit, bounds=bounds)
+    schedule = path_length_schedule(mu=mu / multiple, train_size=train_size, clip=CLIP)
+    descent = full_batch("training of W on rows of A", schedule.steps, mu)
+    record = descent_record(
+        descent.part.name,
+        unit=unit,
+        steps=schedule.steps,
+        noise_multiplier=descent.noise_multiplier,
+        clip=schedule.clip,
+        examples=Examples.ROWS_OF_A,
+        bounds=bounds,
+        schedule={"step_size": schedule.step_size, "momentum": schedule.momentum},
+    )
+    return StructurePlan(schedule, descent, multiple, record)
+
+
+def train_structure(
+    plan: StructurePlan, adjacency: sp.csr_array, graph: Graph, examples: np.ndarray, noise: NoiseSource
+) -> np.ndarray:
+    """W by its plan: [n, C] with rows of length 1 (0 where noise alone is left)."""
+    trained = noisy_gradient_descent(
+        sp.csr_array(adjacency[examples]),
+        graph.for_learning()[1][examples],
+        classes=graph.num_classes,
+        schedule=plan.schedule,
+        calibrated=plan.descent,
+        noise=noise,
+        max_rows=graph.num_nodes,
+        sensitivity_multiple=plan.sensitivity_multiple,
+    )
+    left = average_noise_variance(plan.schedule, plan.descent, plan.sensitivity_multiple)
+    return unit_length(shrink_rows(trained, noise_variance=left, strength=SHRINKAGE))
+
+
+def check_size(sizes: Sizes) -> None:
+    """W, its average, gradient and noise, and the product A W must fit into memory: n x C each."""
+    n, C = sizes.nodes, sizes.classes
+    require_memory(6 * DOUBLE * n * C, f"the weights of dpdgc, a row for each of {n:,} nodes and {C} classes,")

@@ -1,0 +1,199 @@
+"""What methods at edge level share: public work before the charge, one frame for plans, and predictions that are released.
+
+Features, labels and split are public at edge level. What is fitted on them alone comes from one call, `EdgeMethod.encoded`:
+`prepare` makes it before anything is charged, and `fit` finds what it made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from caribou.errors import InputError
+from caribou.graph import Graph
+from caribou.mechanisms.noise_source import NoiseSource
+from caribou.methods.base import Outputs
+from caribou.methods.catalogue import require_unit
+from caribou.models.class_prior import require_out_of_fold
+from caribou.models.classifier import ClassificationModule, ClassifierConfig, fit_classifier, module_from_arrays
+from caribou.models.encoder import Encoder, Prior, cross_fit, fit_one
+from caribou.models.objective import Objective
+from caribou.privacy.budget import Budget, PrivacyUnit
+from caribou.privacy.plan import ReleasePlan
+from caribou.privacy.sizes import Sizes
+from caribou.randomness import Streams
+
+
+class EdgeMethod:
+    """A method at edge level: a frozen dataclass with a name, `release_plan`, `run` and `predict_graph`.
+
+    ``hidden``: widths of the encoder's hidden layers. ``metric`` and ``class_weight``: of `objective`.
+    """
+
+    name: ClassVar[str]
+    hidden: tuple[int, ...]
+    metric: str | None
+    class_weight: str | None
+
+    @property
+    def takes_prior(self) -> bool:
+        """Class probabilities from features are where it starts; the user may give them."""
+        return True
+
+    @property
+    def objective(self) -> Objective:
+        """What checkpoints and heads are chosen by, on public labels."""
+        return Objective(self.metric, self.class_weight)
+
+    def settings(self) -> Mapping[str, Any]:
+        """The public settings."""
+        values = asdict(self)  # type: ignore[call-overload]
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+
+    # -- plans -----------------------------------------------------------------------------------------------------
+
+    def plan(self, sizes: Sizes, budget: Budget) -> ReleasePlan:
+        """What a fit releases and costs."""
+        return self._planned(sizes, budget, "fitted")
+
+    def plan_graph(self, sizes: Sizes, budget: Budget, weights: Mapping[str, np.ndarray]) -> ReleasePlan:
+        """What a prediction of another graph releases and costs: the same, about its edges."""
+        require_same_start(sizes, weights)
+        return self._planned(sizes, budget, "predicted")
+
+    def _planned(self, sizes: Sizes, budget: Budget, what: str) -> ReleasePlan:
+        require_unit(budget, PrivacyUnit.EDGE, self.name)
+        return replace(self.release_plan(sizes, budget), description=f"{self.name}, {what}")
+
+    def release_plan(self, sizes: Sizes, budget: Budget) -> ReleasePlan:
+        """The plan of a release about one graph, whatever it is for."""
+        raise NotImplementedError
+
+    def columns_of(self, sizes: Sizes) -> int:
+        """Of what the encoder says about a node: its last hidden layer, or class probabilities."""
+        return self.hidden[-1] if self.hidden and not sizes.given else sizes.classes
+
+    # -- fits ------------------------------------------------------------------------------------------------------
+
+    def encoded(self, graph: Graph, streams: Streams) -> Any:
+        """All that is fitted on public values alone."""
+        return self.prior(graph, streams)
+
+    def prior(self, graph: Graph, streams: Streams, *, cross: bool = True) -> Prior:
+        """Class probabilities and embeddings from features, fitted here unless class probabilities came with the graph.
+
+        ``cross``: training nodes are predicted by models that were not fitted on them.
+        """
+        if graph.prior is not None:
+            require_out_of_fold(graph, graph.prior)
+            return given_prior(graph.prior)
+        return (cross_fit if cross else fit_one)(graph, streams, self.hidden, self.objective)
+
+    def require_memory_for(self, sizes: Sizes) -> None:
+        """Refuse what does not fit into memory, before anything is fitted."""
+
+    def prepare(self, graph: Graph, streams: Streams) -> None:
+        """Fit what reads public values alone; what would not fit into memory is refused first."""
+        self.require_memory_for(graph.sizes(PrivacyUnit.EDGE))
+        self.encoded(graph, streams)
+
+    def fit(self, plan: ReleasePlan, graph: Graph, streams: Streams, noise: NoiseSource) -> Outputs:
+        """Train on the graph by the plan."""
+        return self.run(plan, graph, self.encoded(graph, streams), streams, noise)
+
+    def run(self, plan: ReleasePlan, graph: Graph, public: Any, streams: Streams, noise: NoiseSource) -> Outputs:
+        """A fit, given what was fitted on ``public`` values (`encoded`)."""
+        raise NotImplementedError
+
+    def classifier(
+        self,
+        inputs: list[np.ndarray],
+        graph: Graph,
+        hidden: int,
+        streams: Streams,
+        *,
+        train: np.ndarray | None = None,
+    ) -> ClassificationModule:
+        """A classification module on released and public rows. ``train``: the nodes that fit it; None: all training nodes."""
+        split, labels = graph.for_learning(public=True)
+        return fit_classifier(
+            inputs,
+            np.array(labels),
+            train=split.train if train is None else train,
+            val=split.val,
+            classes=graph.num_classes,
+            config=ClassifierConfig(hidden=hidden),
+            seed=streams.model_seed,
+            objective=self.objective,
+        )
+
+    def predict(
+        self, weights: Mapping[str, np.ndarray], released: Mapping[str, np.ndarray], graph: Graph
+    ) -> np.ndarray:
+        """Class probabilities of the nodes that the release is about; costs nothing. [n, C]"""
+        return released["probabilities"]
+
+
+@dataclass(frozen=True, eq=False)
+class GivenEncoder:
+    """Class probabilities that came with a graph, in the place of an `Encoder`: they are its embeddings, too. [n, C]"""
+
+    given: np.ndarray
+
+    def probabilities(self, features: Any) -> np.ndarray:
+        """As they were given; ``features`` are those of their graph."""
+        return self.given
+
+    def embeddings(self, features: Any) -> np.ndarray:
+        """The same: rows of class probabilities have length at most 1."""
+        return self.given
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """None: they are no part of a saved model."""
+        return {}
+
+
+def given_prior(probabilities: np.ndarray) -> Prior:
+    """Class probabilities of the user's own as what an encoder would say."""
+    return Prior(probabilities, float("nan"), GivenEncoder(probabilities))
+
+
+def prior_of(weights: Mapping[str, np.ndarray], graph: Graph) -> Prior:
+    """What the encoder of a fitted model says about another graph; without one, the class probabilities that came with it."""
+    if holds_encoder(weights):
+        encoder = Encoder.from_arrays(weights)
+        return Prior(encoder.probabilities(graph.features), float("nan"), encoder)
+    if graph.prior is None:
+        raise InputError("graph must come with class probabilities, as the training graph did, got none (with_prior)")
+    return given_prior(graph.prior)
+
+
+def holds_encoder(weights: Mapping[str, np.ndarray]) -> bool:
+    """Whether these are weights of a model that fitted its own encoder."""
+    return "encoder.row_length" in weights
+
+
+def require_same_start(sizes: Sizes, weights: Mapping[str, np.ndarray]) -> None:
+    """Class probabilities must not come with another graph where the model has an encoder of its own."""
+    if holds_encoder(weights) and sizes.given:
+        raise InputError(
+            "graph must come without class probabilities, because the model has an encoder of its own, got some (with_prior)"
+        )
+
+
+def log_probabilities(probabilities: np.ndarray) -> np.ndarray:
+    """log p, p at least 1e-4."""
+    return np.log(np.clip(probabilities, 1e-4, 1))
+
+
+def arrays_of(module: ClassificationModule, prefix: str) -> dict[str, np.ndarray]:
+    """The arrays of a module, by names that begin so, for a saved run."""
+    return {f"{prefix}{name}": tensor.numpy() for name, tensor in module.state_dict().items()}
+
+
+def module_of(weights: Mapping[str, np.ndarray], prefix: str) -> ClassificationModule:
+    """The inverse of `arrays_of`."""
+    return module_from_arrays({name.removeprefix(prefix): a for name, a in weights.items() if name.startswith(prefix)})

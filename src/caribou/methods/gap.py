@@ -1,0 +1,240 @@
+"""GAP (Sajadmanesh et al. 2023) at both units, sound for an undirected edge and for a node with all its data.
+
+``gap-edp``, ``gap-inf``: an encoder (public at edge level), K noisy sums of unit-length embeddings over neighbours, K + 1 base
+MLPs, combined, and a head. Changed from the published method: the noise covers both rows that an edge moves (sensitivity
+sqrt(2), not 1), and nothing is batch-normalised.
+
+``gap-ndp``: the encoder is the private model of `mlp-dp`; its centred logits, at length 1, are Z_0. Every row of the sums is
+clipped to a radius before noise. Classifier: a linear model on Z_0 .. Z_K, trained privately. Changed from the published
+method: a node's own row of the sums is counted (sqrt(d + r^2), not sqrt(D), which needs the clipping to r). Every edge is read
+by default, so the bound needs no condition on the graph: a node pays for its own degree d, and noise is calibrated for a
+declared one. Where degrees are cut to D, what the cut does when a node leaves is counted. Training is the full-batch descent
+of `mlp-dp`, without batch normalisation, and validation nodes choose nothing.
+
+Who pays what at node level (the split, its sizes and the number of classes are public): every node pays the sums; a **training
+node** also the Gaussians of encoder and classifier. All Gaussians compose to mu of the budget.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+from scipy.special import softmax
+
+from caribou._validate import integer
+from caribou.graph import Graph
+from caribou.mechanisms.bounded_rows import unit_length
+from caribou.mechanisms.neighbour_sums import bounded_adjacency, noisy_sums
+from caribou.mechanisms.noise_source import NoiseSource
+from caribou.methods.base import Outputs
+from caribou.methods.edge_method import EdgeMethod, arrays_of, module_of, prior_of
+from caribou.methods.mlp import MlpDp, apply_model
+from caribou.methods.node_method import (
+    SummingMethod,
+    check_degrees,
+    check_radius,
+    check_shares,
+    checked_base,
+    fit_linear_head,
+    messages,
+    plan_head,
+    side_by_side,
+)
+from caribou.models.classifier import classify
+from caribou.models.encoder import HIDDEN, Prior, widths
+from caribou.privacy.budget import Budget
+from caribou.privacy.calibration import CalibratedSums, budget_mu, calibrate_sums
+from caribou.privacy.mechanism_records import PARTS, sums_record
+from caribou.privacy.plan import ReleasePlan
+from caribou.privacy.sensitivity import sum_sensitivity
+from caribou.privacy.sizes import Sizes
+from caribou.randomness import Streams
+
+MODULE = "module."
+"""Names of the arrays of the classification module begin so."""
+
+
+def default_hops(mu: float) -> int:
+    """Hops from the budget alone: 1 with noise, 4 without.
+
+    Published are 2 with noise. Every hop is paid for, and the second sends on what noise left of the first; measured, neither
+    is clearly better (docs/decisions.md), and one is cheaper.
+
+    >>> default_hops(0.9), default_hops(math.inf)
+    (1, 4)
+    """
+    return 4 if math.isinf(mu) else 1
+
+
+@dataclass(frozen=True)
+class Gap(EdgeMethod):
+    """Public settings of ``gap-edp`` and, with an infinite budget, of ``gap-inf``.
+
+    ``hops`` = K; None = `default_hops`. ``hidden``: widths of the encoder's hidden layers; the last one is the message.
+    ``classifier_hidden``: width of each base MLP.
+
+    ``metric`` and ``class_weight``: what is best on validation nodes, and what classes weigh in the losses (`Objective`).
+
+    Formal guarantee: all K sums together are mu-GDP at edge level with mu of the budget (docs/privacy.md, Theorem 5); all else
+    is computed from them and from public values.
+    """
+
+    hops: int | None = None
+    hidden: tuple[int, ...] = HIDDEN
+    classifier_hidden: int = 64
+    metric: str | None = None
+    class_weight: str | None = None
+    name: ClassVar[str] = "gap-edp"
+
+    def __post_init__(self) -> None:
+        _ = self.objective  # checks its own settings
+        if self.hops is not None:
+            integer(at_least=1, hops=self.hops)
+        object.__setattr__(self, "hidden", widths(self.hidden))
+        integer(at_least=1, classifier_hidden=self.classifier_hidden)
+
+    def release_plan(self, sizes: Sizes, budget: Budget) -> ReleasePlan:
+        """K Gaussian mechanisms, which compose to the whole budget."""
+        mu = budget_mu(budget)
+        hops = default_hops(mu) if self.hops is None else self.hops
+        columns = self.columns_of(sizes)
+        sums = calibrate_sums(sum_sensitivity(budget.unit), hops=hops, mu=mu, nodes=sizes.nodes, columns=columns)
+        return ReleasePlan(
+            budget,
+            (sums_record(sums),),
+            released=("the noisy sums of every hop", "class probabilities of every node"),
+            description=self.name,
+            public_parameters={**self.settings(), "hops": hops, "columns": columns, "classes": sizes.classes},
+            parts={"sums": sums},
+        )
+
+    def encoded(self, graph: Graph, streams: Streams) -> Prior:
+        """The encoder, fitted on all training nodes."""
+        return self.prior(graph, streams, cross=False)
+
+    def run(self, plan: ReleasePlan, graph: Graph, public: Prior, streams: Streams, noise: NoiseSource) -> Outputs:
+        """Encode, sum K times with noise, classify."""
+        start = public.encoder.embeddings(graph.features)  # Z_0, rows of length 1: public
+        sums = _sums(graph, None, start, plan.parts["sums"], streams, noise)
+        module = self.classifier(classifier_inputs(start, sums), graph, self.classifier_hidden, streams)
+        return self._outputs(start, sums, public.encoder.to_arrays() | arrays_of(module, MODULE))
+
+    def predict_graph(
+        self,
+        plan: ReleasePlan,
+        weights: Mapping[str, np.ndarray],
+        graph: Graph,
+        streams: Streams,
+        noise: NoiseSource,
+    ) -> Outputs:
+        """Predict another graph with a fitted model."""
+        start = prior_of(weights, graph).embeddings(graph.features)
+        return self._outputs(start, _sums(graph, None, start, plan.parts["sums"], streams, noise), weights)
+
+    def _outputs(self, start: np.ndarray, sums: list[np.ndarray], weights: Mapping[str, np.ndarray]) -> Outputs:
+        probabilities = softmax(classify(module_of(weights, MODULE), classifier_inputs(start, sums)), axis=1)
+        return Outputs(probabilities, released_sums(sums) | {"probabilities": probabilities}, weights)
+
+
+@dataclass(frozen=True)
+class GapNdp(SummingMethod):
+    """Public settings of ``gap-ndp``.
+
+    ``hops`` = K. ``declared_degree``: the degree up to which a node gets the headline epsilon; None = the cap, else 100.
+    ``degree_cap`` = D: degrees are cut to it; None = every edge is read. ``radius`` = r: rows of the sums are clipped to it;
+    None = the root of the declared degree. ``sums_share``, ``classifier_share``: shares of mu^2; the rest is the encoder's.
+    ``base``: the encoder, or its settings by name.
+
+    Formal guarantee: docs/privacy.md, Theorems 6 and 9, for every graph, by degree.
+    """
+
+    hops: int = 1
+    declared_degree: int | None = None
+    degree_cap: int | None = None
+    radius: float | None = None
+    sums_share: float = 0.1
+    classifier_share: float = 0.1
+    base: MlpDp = field(default_factory=MlpDp)
+    name: ClassVar[str] = "gap-ndp"
+    sums_in_words: ClassVar[str] = "the noisy sums of every hop"
+
+    def __post_init__(self) -> None:
+        integer(at_least=1, hops=self.hops)
+        check_degrees(self.degree_cap, self.declared_degree)
+        check_radius(self.radius)
+        object.__setattr__(self, "base", checked_base(self.base, "validation nodes choose nothing"))
+        check_shares(sums_share=self.sums_share, classifier_share=self.classifier_share)
+
+    def plan(self, sizes: Sizes, budget: Budget) -> ReleasePlan:
+        """Gaussians of encoder, sums and classifier, which compose to the whole budget for a training node."""
+        mu = self.mu_of(budget)
+        left = 1 - self.sums_share - self.classifier_share
+        base = self.base.plan_base(sizes, math.sqrt(left) * mu)
+        sums = self.calibrate(sizes, math.sqrt(self.sums_share) * mu)
+        head = plan_head(sizes, math.sqrt(self.classifier_share) * mu, self.base.train_size)
+        return self.planned(
+            sizes,
+            budget,
+            "fitted",
+            (*base.records, sums_record(sums, PARTS), head.record),
+            (self.sums_in_words, "weights of the classifier", *base.released),
+            {"base": base, "sums": sums, "head": head},
+        )
+
+    def fit(self, plan: ReleasePlan, graph: Graph, streams: Streams, noise: NoiseSource) -> Outputs:
+        """Private encoder, noisy sums, private classifier."""
+        encoder = self.base.fit_base(plan.parts["base"], graph, streams, noise)
+        start = messages(encoder.logits(self.base.shrinkage))  # Z_0: row i from node i's own data and the encoder
+        sums = _sums(graph, self.degree_cap, start, plan.parts["sums"], streams, noise)
+        head = fit_linear_head(plan.parts["head"], side_by_side([start, *sums]), graph, noise.stream("classifier"))
+        return self.outputs(graph, released_sums(sums), encoder.parameters(self.base.shrinkage) | {"classifier": head})
+
+    def predict_graph(
+        self,
+        plan: ReleasePlan,
+        weights: Mapping[str, np.ndarray],
+        graph: Graph,
+        streams: Streams,
+        noise: NoiseSource,
+    ) -> Outputs:
+        """Noisy sums over another graph; encoder and classifier are used as they are."""
+        start = messages(apply_model(weights, graph))
+        sums = _sums(graph, self.degree_cap, start, plan.parts["sums"], streams, noise)
+        return self.outputs(graph, released_sums(sums), weights)
+
+    def predict(
+        self, weights: Mapping[str, np.ndarray], released: Mapping[str, np.ndarray], graph: Graph
+    ) -> np.ndarray:
+        """Class probabilities from each node's own features and its rows of the released sums. [n, C]"""
+        sums = [released[f"sums_{k}"] for k in range(1, self.hops + 1)]
+        rows = side_by_side([messages(apply_model(weights, graph)), *sums])
+        return np.asarray(softmax(rows @ weights["classifier"], axis=1))
+
+
+# -- at both units -------------------------------------------------------------------------------------------------
+
+
+def _sums(
+    graph: Graph,
+    degree_cap: int | None,
+    start: np.ndarray,
+    calibrated: CalibratedSums,
+    streams: Streams,
+    noise: NoiseSource,
+) -> list[np.ndarray]:
+    adjacency = bounded_adjacency(graph, degree_cap, streams.sampling)
+    return noisy_sums(adjacency, start, calibrated, noise.stream("sums"))
+
+
+def released_sums(sums: list[np.ndarray]) -> dict[str, np.ndarray]:
+    """The sums of every hop, by name."""
+    return {f"sums_{k}": s for k, s in enumerate(sums, start=1)}
+
+
+def classifier_inputs(start: np.ndarray, sums: list[np.ndarray]) -> list[np.ndarray]:
+    """Z_0 .. Z_K, rows of length 1. [n, d] each"""
+    return [start, *(unit_length(s) for s in sums)]

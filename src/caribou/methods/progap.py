@@ -1,0 +1,252 @@
+"""ProGAP (Sajadmanesh and Gatica-Perez 2024) at both units, sound for an undirected edge and for a node with all its data.
+
+``progap-edp``, ``progap-inf``: stage 0 is an encoder with a head of its own (public at edge level). Stage s sums the
+embeddings of stage s - 1 over neighbours, once and with noise, and trains a layer on the sum and a head on the embeddings of
+all stages. Earlier stages are frozen, and no sum is made again. What is sent in a later hop is so learned from the hop before;
+GAP sends the sums on as they are. Changed from the published method: the noise covers both rows that an edge moves
+(sensitivity sqrt(2), not 1), and nothing is batch-normalised.
+
+``progap-ndp``: stage 0 is the private model of `mlp-dp`; its centred logits, at length 1, are Z_0. Stage s sums Z_(s-1) with
+every row clipped to a radius before the noise, and trains a linear head privately on Z_0 .. Z_(s-1) and the sum. The centred
+logits of that head, at length 1, are Z_s. Row i of Z_s is computed from node i's own features, from rows i of the released
+sums and from released weights. So it is what Theorem 6 asks of messages, in every stage and not in the first alone. Changed
+from the published method: as in `gap-ndp` (`caribou.methods.gap`).
+
+Who pays what at node level (the split, its sizes and the number of classes are public): every node pays the sums; a **training
+node** also the Gaussians of the encoder and of the head of every stage. All Gaussians compose to mu of the budget.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+from scipy.special import softmax
+
+from caribou._validate import integer
+from caribou.graph import Graph
+from caribou.mechanisms.bounded_rows import unit_length
+from caribou.mechanisms.neighbour_sums import StagedSums, bounded_adjacency
+from caribou.mechanisms.noise_source import NoiseSource
+from caribou.methods.base import Outputs
+from caribou.methods.edge_method import EdgeMethod, arrays_of, module_of, prior_of
+from caribou.methods.mlp import MlpDp, apply_model
+from caribou.methods.node_method import (
+    SummingMethod,
+    check_degrees,
+    check_radius,
+    check_shares,
+    checked_base,
+    fit_linear_head,
+    messages,
+    plan_head,
+    side_by_side,
+)
+from caribou.models.classifier import ClassificationModule, classify, embed
+from caribou.models.encoder import HIDDEN, Prior, widths
+from caribou.privacy.budget import Budget
+from caribou.privacy.calibration import CalibratedSums, budget_mu, calibrate_sums
+from caribou.privacy.mechanism_records import PARTS, sums_record
+from caribou.privacy.plan import ReleasePlan
+from caribou.privacy.sensitivity import sum_sensitivity
+from caribou.privacy.sizes import Sizes
+from caribou.randomness import Streams
+
+
+@dataclass(frozen=True)
+class Progap(EdgeMethod):
+    """Public settings of ``progap-edp`` and, with an infinite budget, of ``progap-inf``.
+
+    ``hops`` = K, the stages after the encoder. ``hidden``: widths of the encoder's hidden layers; the last one is the width of
+    the embeddings of every stage.
+
+    ``metric`` and ``class_weight``: what is best on validation nodes, and what classes weigh in the losses (`Objective`).
+
+    Formal guarantee: all K sums together are mu-GDP at edge level with mu of the budget (docs/privacy.md, Theorem 5): the
+    embeddings of a stage are computed from earlier sums and from public values, as all else is.
+    """
+
+    hops: int = 2
+    hidden: tuple[int, ...] = HIDDEN
+    metric: str | None = None
+    class_weight: str | None = None
+    name: ClassVar[str] = "progap-edp"
+
+    def __post_init__(self) -> None:
+        _ = self.objective  # checks its own settings
+        integer(at_least=1, hops=self.hops)
+        object.__setattr__(self, "hidden", widths(self.hidden))
+
+    def release_plan(self, sizes: Sizes, budget: Budget) -> ReleasePlan:
+        """K Gaussian mechanisms, which compose to the whole budget."""
+        columns = self.columns_of(sizes)
+        sums = calibrate_sums(
+            sum_sensitivity(budget.unit), hops=self.hops, mu=budget_mu(budget), nodes=sizes.nodes, columns=columns
+        )
+        return ReleasePlan(
+            budget,
+            (sums_record(sums),),
+            released=("the noisy sums of every stage", "class probabilities of every node"),
+            description=self.name,
+            public_parameters={**self.settings(), "columns": columns, "classes": sizes.classes},
+            parts={"sums": sums},
+        )
+
+    def run(self, plan: ReleasePlan, graph: Graph, public: Prior, streams: Streams, noise: NoiseSource) -> Outputs:
+        """Stage by stage: sum with noise, then train on the sum."""
+        start = public.encoder.embeddings(graph.features)  # Z_0, rows of length 1: public
+
+        def trained(_: int, inputs: list[np.ndarray]) -> ClassificationModule:
+            return self.classifier(inputs, graph, start.shape[1], streams)
+
+        return self._stages(plan, graph, start, public.encoder.to_arrays(), trained, streams, noise)
+
+    def predict_graph(
+        self,
+        plan: ReleasePlan,
+        weights: Mapping[str, np.ndarray],
+        graph: Graph,
+        streams: Streams,
+        noise: NoiseSource,
+    ) -> Outputs:
+        """Predict another graph with the stages of a fitted model."""
+        public = prior_of(weights, graph).encoder
+        start = public.embeddings(graph.features)
+
+        def fitted(stage: int, _: list[np.ndarray]) -> ClassificationModule:
+            return module_of(weights, f"stage_{stage}.")
+
+        return self._stages(plan, graph, start, public.to_arrays(), fitted, streams, noise)
+
+    def _stages(
+        self,
+        plan: ReleasePlan,
+        graph: Graph,
+        start: np.ndarray,
+        weights: Mapping[str, np.ndarray],
+        module_at: Callable[[int, list[np.ndarray]], ClassificationModule],
+        streams: Streams,
+        noise: NoiseSource,
+    ) -> Outputs:
+        """Every stage in its order. ``module_at``: the stage and its inputs -> its layer and head; no edge is read there."""
+        sums = StagedSums(bounded_adjacency(graph, None, streams.sampling), plan.parts["sums"], noise.stream("sums"))
+        embeddings, weights = [start], dict(weights)
+        released: dict[str, np.ndarray] = {}
+        for stage in range(1, self.hops + 1):
+            released[f"sums_{stage}"] = sums.release(embeddings[-1])
+            inputs = [*embeddings, unit_length(released[f"sums_{stage}"])]
+            module = module_at(stage, inputs)
+            scores = classify(module, inputs)
+            embeddings.append(unit_length(embed(module, inputs[-1])))
+            weights |= arrays_of(module, f"stage_{stage}.")
+        probabilities = np.asarray(softmax(scores, axis=1))
+        return Outputs(probabilities, released | {"probabilities": probabilities}, weights)
+
+
+@dataclass(frozen=True)
+class ProgapNdp(SummingMethod):
+    """Public settings of ``progap-ndp``.
+
+    ``hops`` = K, the stages after the encoder. ``declared_degree``, ``degree_cap`` and ``radius``: as in ``gap-ndp``.
+    ``sums_share``, ``classifier_share``: shares of mu^2 for all K sums and for all K heads; the rest is the encoder's.
+    ``base``: the encoder, or its settings by name.
+
+    Formal guarantee: docs/privacy.md, Theorems 6 and 9, for every graph, by degree.
+    """
+
+    hops: int = 2
+    declared_degree: int | None = None
+    degree_cap: int | None = None
+    radius: float | None = None
+    sums_share: float = 0.1
+    classifier_share: float = 0.1
+    base: MlpDp = field(default_factory=MlpDp)
+    name: ClassVar[str] = "progap-ndp"
+    sums_in_words: ClassVar[str] = "the noisy sums of every stage"
+
+    def __post_init__(self) -> None:
+        integer(at_least=1, hops=self.hops)
+        check_degrees(self.degree_cap, self.declared_degree)
+        check_radius(self.radius)
+        object.__setattr__(self, "base", checked_base(self.base, "validation nodes choose nothing"))
+        check_shares(sums_share=self.sums_share, classifier_share=self.classifier_share)
+
+    def plan(self, sizes: Sizes, budget: Budget) -> ReleasePlan:
+        """Gaussians of encoder, sums and heads, which compose to the whole budget for a training node."""
+        mu = self.mu_of(budget)
+        left = 1 - self.sums_share - self.classifier_share
+        base = self.base.plan_base(sizes, math.sqrt(left) * mu)
+        sums = self.calibrate(sizes, math.sqrt(self.sums_share) * mu)
+        each = math.sqrt(self.classifier_share / self.hops) * mu
+        heads = tuple(
+            plan_head(sizes, each, self.base.train_size, f"training of the head of stage {stage}")
+            for stage in range(1, self.hops + 1)
+        )
+        return self.planned(
+            sizes,
+            budget,
+            "fitted",
+            (*base.records, sums_record(sums, PARTS), *(head.record for head in heads)),
+            (self.sums_in_words, "weights of the head of every stage", *base.released),
+            {"base": base, "sums": sums, "heads": heads},
+        )
+
+    def fit(self, plan: ReleasePlan, graph: Graph, streams: Streams, noise: NoiseSource) -> Outputs:
+        """Private encoder; then stage by stage: sum with noise, private head on the sum."""
+        encoder = self.base.fit_base(plan.parts["base"], graph, streams, noise)
+        start = messages(encoder.logits(self.base.shrinkage))  # Z_0: row i from node i's own data and the encoder
+
+        def trained(stage: int, rows: np.ndarray) -> np.ndarray:
+            return fit_linear_head(plan.parts["heads"][stage - 1], rows, graph, noise.stream(f"head of stage {stage}"))
+
+        released, heads = self._stages(graph, start, plan.parts["sums"], trained, streams, noise)
+        weights = encoder.parameters(self.base.shrinkage) | heads
+        return self.outputs(graph, released, weights)
+
+    def predict_graph(
+        self,
+        plan: ReleasePlan,
+        weights: Mapping[str, np.ndarray],
+        graph: Graph,
+        streams: Streams,
+        noise: NoiseSource,
+    ) -> Outputs:
+        """Noisy sums over another graph; encoder and heads are used as they are."""
+        start = messages(apply_model(weights, graph))
+        released, _ = self._stages(graph, start, plan.parts["sums"], lambda s, _: weights[f"head_{s}"], streams, noise)
+        return self.outputs(graph, released, weights)
+
+    def predict(
+        self, weights: Mapping[str, np.ndarray], released: Mapping[str, np.ndarray], graph: Graph
+    ) -> np.ndarray:
+        """Class probabilities from each node's own features and its rows of the released sums. [n, C]"""
+        embeddings = [messages(apply_model(weights, graph))]
+        for stage in range(1, self.hops + 1):
+            logits = side_by_side([*embeddings, released[f"sums_{stage}"]]) @ weights[f"head_{stage}"]
+            embeddings.append(messages(logits))
+        return np.asarray(softmax(logits, axis=1))
+
+    # -- its steps -------------------------------------------------------------------------------------------------
+
+    def _stages(
+        self,
+        graph: Graph,
+        start: np.ndarray,
+        calibrated: CalibratedSums,
+        head_of: Callable[[int, np.ndarray], np.ndarray],
+        streams: Streams,
+        noise: NoiseSource,
+    ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+        """The sums and heads of every stage, by name. ``head_of``: the stage and its rows -> its head, trained privately."""
+        adjacency = bounded_adjacency(graph, self.degree_cap, streams.sampling)
+        sums = StagedSums(adjacency, calibrated, noise.stream("sums"))
+        embeddings, released, heads = [start], {}, {}
+        for stage in range(1, self.hops + 1):
+            released[f"sums_{stage}"] = sums.release(embeddings[-1])
+            rows = side_by_side([*embeddings, released[f"sums_{stage}"]])
+            heads[f"head_{stage}"] = head_of(stage, rows)
+            embeddings.append(messages(rows @ heads[f"head_{stage}"]))
+        return released, heads
