@@ -18,8 +18,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from caribou.methods.caribou import Caribou
-from caribou.methods.evidence import Roles
 
 from caribou.datasets import load, published_delta
 from caribou.experiments.hyperparameters import tuned_settings
@@ -27,6 +25,8 @@ from caribou.graph import Graph
 from caribou.layers import ContractiveGraphLayer, project_rows
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods.base import Outputs
+from caribou.methods.caribou import Caribou
+from caribou.methods.evidence import Roles
 from caribou.models.encoder import kept_encoders
 from caribou.privacy.budget import Budget
 from caribou.randomness import Streams
@@ -45,14 +45,14 @@ def fit_both(method: Caribou, graph: Graph, budget: Budget, streams: Streams, no
     calibrated = plan.parts["propagation"]
     roles = Roles.draw(graph, method.calibration, streams)
     view = method._encode(graph, roles, streams)
-    state = method._propagate(graph, view, calibrated, NoiseSource.seeded(noise))
+    state = method._aggregate(graph, view, calibrated, NoiseSource.seeded(noise))
     once_more = ContractiveGraphLayer(contraction=1.0)  # W X alone: no mean, no residual, no noise
     operator = once_more.operator(graph, calibrated.sensitivity.bounds)
     with torch.no_grad():
         leaking = project_rows(once_more(torch.from_numpy(state), operator)).numpy()
     found = []
     for released in (state, leaking):
-        model = method._classify(view, released, calibrated, roles, streams)
+        model = method._classify(graph, view, released, calibrated, roles, streams)
         found.append(method._outputs(plan, view, model, released, None))
     return found[0], found[1]
 

@@ -21,7 +21,6 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse as sp
 import torch
-from caribou.methods.caribou import CaribouNdp
 
 from caribou import methods
 from caribou.datasets import load
@@ -32,6 +31,7 @@ from caribou.mechanisms.clipped_gradients import linear_clipped_sum
 from caribou.mechanisms.neighbour_sums import bounded_adjacency, neighbour_sums
 from caribou.mechanisms.node_votes import VotePlan, vote_sums
 from caribou.mechanisms.noise_source import NoiseSource
+from caribou.methods.caribou import CaribouNdp
 from caribou.methods.dpdgc import DpdgcNdp
 from caribou.methods.gap import GapNdp
 from caribou.methods.mlp import MlpDp, apply_model, centred

@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from caribou.methods.caribou import unit_rows
 
 import caribou as cb
 from caribou import memory, methods
@@ -20,6 +19,7 @@ from caribou.mechanisms.edge_votes import VoteBudget
 from caribou.mechanisms.neighbour_sums import noisy_sums
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods import METHODS
+from caribou.methods.caribou import unit_rows
 from caribou.methods.dpdgc import check_size
 from caribou.methods.edge.votes import VotesEdge, run_rounds
 from caribou.models.classifier import ClassifierConfig, fit_classifier

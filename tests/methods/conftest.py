@@ -10,7 +10,6 @@ import pytest
 
 from caribou.graph import Graph
 from caribou.mechanisms.noise_source import NoiseSource
-from caribou.methods import caribou as caribou_module
 from caribou.methods import edge_method
 from caribou.models.classifier import ClassifierConfig
 from caribou.privacy.budget import Budget
@@ -63,5 +62,4 @@ def transcript_mu(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[float]]
 @pytest.fixture
 def quick_classifier(monkeypatch: pytest.MonkeyPatch) -> None:
     """Classification modules in a few epochs: for tests of what is released before them."""
-    for module in (caribou_module, edge_method):
-        monkeypatch.setattr(module, "ClassifierConfig", lambda hidden: ClassifierConfig(hidden=hidden, epochs=2))
+    monkeypatch.setattr(edge_method, "ClassifierConfig", lambda hidden: ClassifierConfig(hidden=hidden, epochs=2))

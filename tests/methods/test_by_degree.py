@@ -11,12 +11,12 @@ from dataclasses import replace
 import networkx as nx
 import numpy as np
 import pytest
-from caribou.methods.caribou import CaribouNdp
 
 from caribou.graph import Graph, Split
 from caribou.mechanisms.node_votes import VotePlan
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods import Method
+from caribou.methods.caribou import CaribouNdp
 from caribou.methods.dpdgc import DpdgcNdp
 from caribou.methods.gap import GapNdp
 from caribou.methods.mlp import MlpDp

@@ -14,7 +14,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from caribou.methods.caribou import Caribou, CaribouNdp
 
 import caribou as cb
 from caribou import memory, methods, randomness
@@ -22,6 +21,7 @@ from caribou.errors import InputError
 from caribou.graph import Graph
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods import METHODS, Fitted, Method
+from caribou.methods.caribou import Caribou, CaribouNdp
 from caribou.methods.dpdgc import Dpdgc, DpdgcNdp
 from caribou.methods.edge.votes import VotesEdge
 from caribou.methods.gap import Gap, GapNdp

@@ -16,14 +16,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
-import caribou.methods.caribou as edge_module
-import caribou.methods.caribou as node_module
 import numpy as np
 import pytest
 import torch
-from caribou.methods.caribou import Caribou, CaribouNdp, Roles, joint_rows
 
+import caribou.methods.caribou as caribou_module
 import caribou.methods.edge.votes as votes_module
+import caribou.methods.edge_method as edge_method
 import caribou.methods.mlp as mlp_module
 import caribou.methods.node_method as node_level_module
 import caribou.methods.sage as sage_module
@@ -41,6 +40,7 @@ from caribou.mechanisms.bounded_rows import unit_length
 from caribou.mechanisms.node_votes import VotePlan, vote_sums
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods import METHODS, Outputs, fit
+from caribou.methods.caribou import Caribou, CaribouNdp, Roles, joint_rows
 from caribou.methods.edge.votes import VotesEdge
 from caribou.methods.mlp import MlpDp, apply_model, centred
 from caribou.methods.node.votes import VotesNdp
@@ -71,10 +71,10 @@ def cheap_public_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(head, "_minimise", one_step)
     monkeypatch.setattr(head, "_kinds", lambda objective: [head.fit_bayes_head])
     monkeypatch.setattr(counts_module, "LARGEST", 20)  # tables of the likelihood: no count of these graphs is larger
-    monkeypatch.setattr(edge_module, "ClassifierConfig", lambda hidden: ClassifierConfig(hidden=4, epochs=2))
-    monkeypatch.setattr(edge_module, "cross_fit", partial(remembered_encoder, cross_fit))
+    monkeypatch.setattr(edge_method, "ClassifierConfig", lambda hidden: ClassifierConfig(hidden=4, epochs=2))
+    monkeypatch.setattr(edge_method, "cross_fit", partial(remembered_encoder, cross_fit))
     monkeypatch.setattr(votes_module, "class_probabilities", remembered_prior)
-    monkeypatch.setattr(edge_module, "fit_one", partial(remembered_encoder, fit_one))
+    monkeypatch.setattr(edge_method, "fit_one", partial(remembered_encoder, fit_one))
 
 
 _ENCODERS: dict[bytes, object] = {}
@@ -462,8 +462,7 @@ def test_no_attack_on_the_whole_method_proves_more_than_is_claimed(name: str) ->
 
 def unnoised_last_hop(monkeypatch: pytest.MonkeyPatch) -> None:
     """The released state is multiplied by the clean operator once more."""
-    for module in (edge_module, node_module):
-        monkeypatch.setattr(module, "propagate", _with_one_more_hop(module.propagate))
+    monkeypatch.setattr(caribou_module, "propagate", _with_one_more_hop(caribou_module.propagate))
 
 
 def _with_one_more_hop(real: Callable) -> Callable:

@@ -6,13 +6,13 @@ import csv
 
 import numpy as np
 import pytest
-from caribou.methods.caribou import Caribou
 from reproduction.clean_convolution import EPSILONS, HEAD, RESULT, SEEDS, fit_both
 
 import caribou as cb
 from caribou import methods
 from caribou.graph import Graph, Split
 from caribou.mechanisms.noise_source import NoiseSource
+from caribou.methods.caribou import Caribou
 from caribou.privacy.budget import Budget
 from caribou.randomness import Streams
 

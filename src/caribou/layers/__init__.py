@@ -35,10 +35,14 @@ def layer_from_record(record: Mapping[str, Any], **public: Any) -> BoundedLayer:
     >>> layer_from_record(SpectralLayer(theta0=0.5, theta1=-0.5).record())
     SpectralLayer(contraction=0.9, theta0=0.5, theta1=-0.5, beta=0.0)
     """
-    layer = LAYERS.get(record["layer"])
-    if layer is None:
-        raise InputError(f"layer must be one of {', '.join(LAYERS)}, got {record['layer']!r}")
-    return layer.from_parameters(record["parameters"], **public)
+    return layer_class(record["layer"]).from_parameters(record["parameters"], **public)
+
+
+def layer_class(name: str) -> type[BoundedLayer]:
+    """The layer of this name; an unknown one is an error that lists the known ones."""
+    if name not in LAYERS:
+        raise InputError(f"layer must be one of {', '.join(LAYERS)}, got {name!r}")
+    return LAYERS[name]
 
 
 __all__ = [
@@ -50,6 +54,7 @@ __all__ = [
     "FusedStep",
     "GCNLayer",
     "SpectralLayer",
+    "layer_class",
     "layer_from_record",
     "project_rows",
 ]

@@ -46,6 +46,7 @@ from caribou.mechanisms.noise_source import NoiseSource
 from caribou.mechanisms.noisy_descent import Descent, average_noise_variance, noisy_gradient_descent
 from caribou.memory import DOUBLE, require_memory
 from caribou.methods.base import Outputs
+from caribou.methods.catalogue import METHODS, require_unit
 from caribou.methods.edge_method import EdgeMethod, log_probabilities
 from caribou.methods.mlp import MlpDp, apply_model, full_batch
 from caribou.methods.node_method import (
@@ -91,6 +92,7 @@ class Transductive:
 
     def plan_graph(self, sizes: Sizes, budget: Budget, weights: Mapping[str, np.ndarray]) -> NoReturn:
         """Not possible."""
+        require_unit(budget, METHODS[self.name].unit, self.name)
         raise InputError(
             f"graph must be the training graph: {self.name} is transductive, W has one row per node of that graph; "
             "use gap-edp or caribou-edp to predict another graph"
@@ -177,7 +179,7 @@ class Dpdgc(Transductive, EdgeMethod):
         weights = train_structure(plan.parts["structure"], adjacency, graph, structure_nodes, noise.stream("structure"))
         (product,) = noisy_sums(adjacency, weights, plan.parts["sums"], noise.stream("sums"))
         inputs = [log_probabilities(public.probabilities), unit_length(product)]
-        module = self.classifier(inputs, graph, self.classifier_hidden, streams, train=calibration_nodes)
+        module = self.fit_module(inputs, graph, self.classifier_hidden, streams, train=calibration_nodes)
         probabilities = np.asarray(softmax(classify(module, inputs), axis=1))
         return Outputs(probabilities, {"structure": weights, "product": product, "probabilities": probabilities}, {})
 

@@ -108,7 +108,7 @@ class EdgeMethod:
         """A fit, given what was fitted on ``public`` values (`encoded`)."""
         raise NotImplementedError
 
-    def classifier(
+    def fit_module(
         self,
         inputs: list[np.ndarray],
         graph: Graph,

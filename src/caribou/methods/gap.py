@@ -120,7 +120,7 @@ class Gap(EdgeMethod):
         """Encode, sum K times with noise, classify."""
         start = public.encoder.embeddings(graph.features)  # Z_0, rows of length 1: public
         sums = _sums(graph, None, start, plan.parts["sums"], streams, noise)
-        module = self.classifier(classifier_inputs(start, sums), graph, self.classifier_hidden, streams)
+        module = self.fit_module(classifier_inputs(start, sums), graph, self.classifier_hidden, streams)
         return self._outputs(start, sums, public.encoder.to_arrays() | arrays_of(module, MODULE))
 
     def predict_graph(

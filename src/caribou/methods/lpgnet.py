@@ -75,7 +75,7 @@ class LpgNet(EdgeMethod):
         """Predict from features, then count and fit, stage by stage."""
 
         def fitted(_: int, inputs: list[np.ndarray]) -> ClassificationModule:
-            return self.classifier(inputs, graph, self.classifier_hidden, streams)
+            return self.fit_module(inputs, graph, self.classifier_hidden, streams)
 
         return self._run_stages(plan, graph, public, fitted, noise)
 

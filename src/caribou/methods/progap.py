@@ -100,7 +100,7 @@ class Progap(EdgeMethod):
         start = public.encoder.embeddings(graph.features)  # Z_0, rows of length 1: public
 
         def trained(_: int, inputs: list[np.ndarray]) -> ClassificationModule:
-            return self.classifier(inputs, graph, start.shape[1], streams)
+            return self.fit_module(inputs, graph, start.shape[1], streams)
 
         return self._stages(plan, graph, start, public.encoder.to_arrays(), trained, streams, noise)
 

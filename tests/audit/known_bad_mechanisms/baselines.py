@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.sparse as sp
-from caribou.methods.caribou import CaribouNdp
 
 from audit.known_bad_mechanisms.known_bad import KnownBad, edge_pair, gaussian_claim, graph, pure_claim
 from caribou.audit.claims import Claim
@@ -16,6 +15,7 @@ from caribou.audit.targets import AuditTarget, FitTarget
 from caribou.graph import Graph, Split
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods import Outputs
+from caribou.methods.caribou import CaribouNdp
 from caribou.methods.mlp import MlpDp
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.calibration import budget_mu

@@ -7,6 +7,11 @@ import math
 import numpy as np
 import pytest
 import torch
+
+import caribou as cb
+from caribou.graph import Graph, Split
+from caribou.graph.operator import normalize
+from caribou.layers.contractive import ContractiveGraphLayer
 from caribou.methods.caribou import Caribou
 from caribou.methods.evidence import (
     Roles,
@@ -16,11 +21,6 @@ from caribou.methods.evidence import (
     message_sums,
     message_unit,
 )
-
-import caribou as cb
-from caribou.graph import Graph, Split
-from caribou.graph.operator import normalize
-from caribou.layers.contractive import ContractiveGraphLayer
 from caribou.privacy.accounting import epsilon_of
 from caribou.privacy.budget import Budget
 from caribou.privacy.calibration import budget_mu

@@ -16,6 +16,7 @@ import numpy as np
 from caribou.graph import Graph
 from caribou.mechanisms.edge_votes import VoteBudget
 from caribou.methods.edge.votes import Decoded
+from caribou.methods.edge_method import log_probabilities
 from caribou.models.heads import Evidence, Head, PriorHead, choose_head_by_folds, head_from_arrays
 from caribou.models.objective import USUAL, Objective
 from caribou.models.sum_likelihood import SumModel, fit_sum_model
@@ -149,11 +150,6 @@ def message_sums(view: View, state: np.ndarray, calibrated: CalibratedPropagatio
     if calibrated.hops > 1:
         return state * unit
     return (state - calibrated.sensitivity.residual * view.start) * unit - view.start
-
-
-def log_probabilities(probabilities: np.ndarray) -> np.ndarray:
-    """log p, p at least 1e-4."""
-    return np.log(np.clip(probabilities, 1e-4, 1))
 
 
 def labelled_nodes(graph: Graph) -> np.ndarray:
