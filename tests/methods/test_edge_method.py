@@ -1,0 +1,110 @@
+"""What methods at edge level share: nothing is fitted on public values after the charge, and class probabilities may be given."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+import caribou as cb
+from caribou import methods
+from caribou.errors import InputError
+from caribou.graph import Graph
+from caribou.mechanisms.noise_source import NoiseSource
+from caribou.methods import METHODS, names_of
+from caribou.methods.edge_method import EdgeMethod, given_prior, holds_encoder, prior_of, require_same_start
+from caribou.models import class_prior, encoder
+from caribou.privacy.budget import Budget, PrivacyUnit
+from caribou.privacy.sizes import Sizes
+from caribou.randomness import Streams
+from caribou.release import Account
+
+pytestmark = pytest.mark.usefixtures("quick_learning")
+GRAPH = cb.datasets.load("csbm:nodes=80", seed=0)
+EDGE = names_of(lambda info: info.unit is PrivacyUnit.EDGE)
+STARTING = [name for name in EDGE if getattr(METHODS[name].create(), "takes_prior", False)]
+"""Methods that start from class probabilities or embeddings."""
+
+
+def budget_of(name: str) -> Budget:
+    return Budget(4.0 if METHODS[name].private else math.inf)
+
+
+@pytest.fixture
+def fits(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """Encoders and priors that are fitted, and the charge, in their order."""
+    seen: list[str] = []
+
+    def noting(module: object, name: str, word: str) -> None:
+        real = getattr(module, name)
+        monkeypatch.setattr(module, name, lambda *args, **named: seen.append(word) or real(*args, **named))
+
+    noting(encoder, "_fitted", "fit")
+    noting(class_prior, "fit_class_prior", "fit")
+    noting(Account, "charge", "charge")
+    return seen
+
+
+@pytest.mark.parametrize("name", EDGE)
+def test_no_encoder_is_fitted_after_the_charge(name: str, fits: list[str], tmp_path) -> None:
+    """With an objective of its own, too: preparing and fitting ask for the same encoder."""
+    method = METHODS[name].create(metric="macro_f1", class_weight="balanced")
+    budget = budget_of(name)
+    ledger = tmp_path / "ledger.sqlite" if budget.is_private else None
+    methods.fit(method, GRAPH, budget, Streams(0), NoiseSource.secure(), ledger=ledger)
+    assert fits.count("fit") == (name in STARTING)
+    if "charge" in fits:
+        assert fits[-1] == "charge"
+
+
+@pytest.mark.parametrize("name", STARTING)
+def test_class_probabilities_may_be_given(name: str, fits: list[str]) -> None:
+    """They stand in the place of the encoder: nothing is fitted, and better ones predict better."""
+    method, budget = METHODS[name].create(), budget_of(name)
+    known, unknown = (GRAPH.with_prior(p) for p in (told(GRAPH, 0.9), np.full((80, 4), 0.25)))
+    one, two = (methods.fit(method, graph, budget, Streams(0), NoiseSource.seeded(0)) for graph in (known, unknown))
+    assert "fit" not in fits
+    assert "given prior" in {assumption.name.value for assumption in one.certificate.assumptions}
+    assert not holds_encoder(one.weights)
+    if METHODS[name].private:  # without noise the graph alone tells these nodes
+        assert accuracy(one.probabilities, GRAPH) > accuracy(two.probabilities, GRAPH)
+    if not METHODS[name].transductive:
+        other = cb.datasets.load("csbm:nodes=70", seed=2)
+        other = other.with_prior(told(other, 0.9))
+        found = methods.predict_graph(method, one.weights, other, budget, Streams(0), NoiseSource.seeded(0))
+        assert accuracy(found.probabilities, other) > 0.5
+
+
+def accuracy(probabilities: np.ndarray, graph: Graph) -> float:
+    return float(np.mean(probabilities.argmax(axis=1) == graph.labels))
+
+
+def told(graph: Graph, right: float) -> np.ndarray:
+    """Class probabilities that are right about this share of the nodes, of every part alike."""
+    rng = np.random.default_rng(0)
+    said = np.where(rng.random(graph.num_nodes) < right, graph.labels, rng.integers(4, size=graph.num_nodes))
+    return 0.1 + 0.6 * np.eye(4)[said]
+
+
+def test_an_encoder_and_given_probabilities_are_not_mixed() -> None:
+    sizes = Sizes(nodes=10, columns=3, classes=2, given=True)
+    require_same_start(sizes, {})
+    with pytest.raises(InputError, match="graph must come without class probabilities"):
+        require_same_start(sizes, {"encoder.row_length": np.array(1.0)})
+    with pytest.raises(InputError, match="graph must come with class probabilities"):
+        prior_of({}, GRAPH)
+
+
+def test_rows_of_given_probabilities_are_messages_as_they_are() -> None:
+    p = told(GRAPH, 0.5)
+    prior = given_prior(p)
+    assert np.array_equal(prior.embeddings(GRAPH.features), p)
+    assert np.linalg.norm(p, axis=1).max() <= 1
+    assert prior.encoder.to_arrays() == {}
+
+
+def test_what_a_method_must_have_is_asked_for() -> None:
+    with pytest.raises(NotImplementedError):
+        EdgeMethod().release_plan(Sizes(nodes=1, columns=1), Budget(1.0))
