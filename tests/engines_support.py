@@ -15,6 +15,7 @@ import pytest
 from caribou.engines import preparation
 from caribou.engines.blocks import BlockFiles, Layout
 from caribou.engines.local import LocalRunner
+from caribou.engines.out_of_core import OutOfCoreRunner
 from caribou.engines.pipeline import Request
 from caribou.engines.preparation import Memory, prepare, sums_of_start
 from caribou.engines.rounds import Runner, Step, mean_of, steps_of
@@ -133,11 +134,19 @@ def dying_in(number: int) -> Callable[[int, int, int], None]:
     return progress
 
 
+def in_memory(files: BlockFiles, seed: int = 5, workers: int = 1, residual: bool = True) -> LocalRunner:
+    blocks = [files.read(index) for index in range(files.layout.blocks)]
+    x0 = files.state("x0").read(0, NODES) if residual else None
+    return LocalRunner(files.layout, blocks, x0, block_noise(seed), workers)
+
+
+def on_disk(files: BlockFiles, seed: int = 5, sum_rows: int = 1) -> OutOfCoreRunner:
+    return OutOfCoreRunner(files, block_noise(seed), residual=True, sum_rows=sum_rows)
+
+
 def local(tables: Tables, name: str, unit: str, cap: int | None, shift: int = 11, workers: int = 2) -> np.ndarray:
     files = tables.blocked(name, Layout(NODES, COLUMNS, shift), cap=cap)
-    blocks = [files.read(index) for index in range(files.layout.blocks)]
-    runner = LocalRunner(files.layout, blocks, files.state("x0").read(0, NODES), block_noise(5), workers)
-    return last_state(runner, files, calibrated_for(unit, cap))
+    return last_state(in_memory(files, workers=workers), files, calibrated_for(unit, cap))
 
 
 @pytest.fixture(scope="session")

@@ -13,13 +13,12 @@ from caribou.engines.local import LocalRunner
 from caribou.engines.preparation import sums_of_start
 from caribou.engines.rounds import mean_of, steps_of
 from caribou.errors import CaribouError
-from engines_support import COLUMNS, NODES, Tables, block_noise, calibrated_for, last_state
+from engines_support import COLUMNS, NODES, Tables, calibrated_for, in_memory, last_state
 
 
 def runner_of(tables: Tables, name: str, workers: int) -> tuple[LocalRunner, object]:
     files = tables.blocked(name, Layout(NODES, COLUMNS, 10))
-    blocks = [files.read(index) for index in range(files.layout.blocks)]
-    return LocalRunner(files.layout, blocks, files.state("x0").read(0, NODES), block_noise(1), workers), files
+    return in_memory(files, 1, workers), files
 
 
 def test_threads_change_nothing_and_progress_counts_every_block_once(tables: Tables) -> None:

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 from caribou.engines.blocks import Layout
-from caribou.engines.out_of_core import OutOfCoreRunner
 from caribou.engines.rounds import steps_of
 from caribou.errors import CaribouError
-from engines_support import CAP, COLUMNS, NODES, Tables, block_noise, calibrated_for, last_state, local
+from engines_support import CAP, COLUMNS, NODES, Tables, calibrated_for, last_state, local, on_disk
 
 
 @pytest.mark.parametrize(("unit", "cap"), [("edge", None), ("node", CAP)])
@@ -18,16 +17,13 @@ def test_blocks_threads_disk_and_tiles_give_the_same_bytes(tables: Tables, unit:
     assert np.array_equal(first, local(tables, "b", unit, cap, shift=10, workers=1))
     for name, layout in (("disk", Layout(NODES, COLUMNS, 11)), ("tiles", Layout(NODES, COLUMNS, 10, 11))):
         files = tables.blocked(name, layout, cap=cap)
-        runner = OutOfCoreRunner(files, block_noise(5), residual=True, sum_rows=2048)
-        assert np.array_equal(first, last_state(runner, files, calibrated_for(unit, cap))), name
+        found = last_state(on_disk(files, sum_rows=2048), files, calibrated_for(unit, cap))
+        assert np.array_equal(first, found), name
 
 
 def test_the_noise_of_a_round_serves_one_state(tables: Tables) -> None:
     files = tables.blocked("a", Layout(NODES, COLUMNS, 11))
-    runner, step = (
-        OutOfCoreRunner(files, block_noise(5), residual=True, sum_rows=1),
-        steps_of(calibrated_for("edge"))[0],
-    )
+    runner, step = on_disk(files), steps_of(calibrated_for("edge"))[0]
     sums = [runner.round(step, np.zeros(COLUMNS), lambda *_: None) for _ in range(2)]  # a repetition is no second value
     assert np.array_equal(*sums)
     files.state("round-0").write(0, 2 * files.state("round-0").read(0, 1))
@@ -37,8 +33,5 @@ def test_the_noise_of_a_round_serves_one_state(tables: Tables) -> None:
 
 def test_another_key_gives_another_state(tables: Tables) -> None:
     files = tables.blocked("a", Layout(NODES, COLUMNS, 11))
-    states = [
-        last_state(OutOfCoreRunner(files, block_noise(seed), residual=True, sum_rows=1), files, calibrated_for("edge"))
-        for seed in (1, 2)
-    ]
+    states = [last_state(on_disk(files, seed), files, calibrated_for("edge")) for seed in (1, 2)]
     assert np.abs(states[0] - states[1]).max() > 0.01

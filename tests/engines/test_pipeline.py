@@ -422,8 +422,8 @@ def _open_files() -> int:
 
 
 @pytest.mark.slow
-def test_fifty_releases_do_not_grow(tables: Tables) -> None:
-    """Files, open descriptors, threads and memory after 50 releases are those after the first few."""
+def test_twenty_releases_do_not_grow(tables: Tables) -> None:
+    """Files, open descriptors, threads and memory after 20 releases are those after the first few."""
     import resource
 
     requests: list[Request] = [tables.request(engine=engine) for engine in ("local", "outofcore")]
@@ -433,11 +433,11 @@ def test_fifty_releases_do_not_grow(tables: Tables) -> None:
         request.out.unlink()
         request.certificate_path.unlink()
 
-    for request in requests * 3:
+    for request in requests * 2:
         release_and_take(request)
     before = (leftovers(tables), _open_files(), threading.active_count())
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    for request in requests * 25:
+    for request in requests * 10:
         release_and_take(request)
     assert (leftovers(tables), _open_files(), threading.active_count()) == before
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < memory + 30_000  # kB

@@ -27,7 +27,6 @@ from caribou.engines import kernels
 from caribou.engines import ray as module
 from caribou.engines.blocks import Layout
 from caribou.engines.edge_blocks import StoredEdges
-from caribou.engines.out_of_core import OutOfCoreRunner
 from caribou.engines.pipeline import release_files
 from caribou.engines.preparation import Memory, sums_of_start
 from caribou.engines.ray import FAILURES, Member, RayBlocks, RayRunner, Worker, Workers
@@ -39,7 +38,7 @@ from caribou.graph import Graph
 from caribou.graph.blocked import BlockedGraph
 from caribou.mechanisms.noise_source import NoiseSource, RunKey
 from caribou.privacy.budget import Budget
-from engines_support import COLUMNS, NODE, NODES, Tables, block_noise, calibrated_for, last_state
+from engines_support import COLUMNS, NODE, NODES, Tables, block_noise, calibrated_for, last_state, on_disk
 
 ray = pytest.importorskip("ray", reason="ray is not installed (extra: ray)")
 LAYOUT = Layout(NODES, COLUMNS, 10)
@@ -65,9 +64,9 @@ def test_killed_and_slow_workers_and_a_lost_node_change_no_byte(
 ) -> None:
     """All three in one run. The object store of the node that is lost holds shards that its worker made."""
     monkeypatch.setattr(module, "HASTE", 0.5)
-    files, calibrated, noise = tables.blocked("a", LAYOUT), calibrated_for("edge", hops=6), block_noise(5)
-    expected = last_state(OutOfCoreRunner(files, noise, residual=True, sum_rows=1), files, calibrated)
-    runner = RayRunner(files, noise, residual=True, workers=3)
+    files, calibrated = tables.blocked("a", LAYOUT), calibrated_for("edge", hops=6)
+    expected = last_state(on_disk(files), files, calibrated)
+    runner = RayRunner(files, block_noise(5), residual=True, workers=3)
     staffed(runner.workers)
     nodes = {node.node_id: node for node in cluster.worker_nodes}
     stopped: list[int] = []

@@ -11,14 +11,13 @@ import torch
 import caribou as cb
 from caribou.engines import kernels
 from caribou.engines.blocks import TILE, Layout
-from caribou.engines.local import LocalRunner
 from caribou.engines.rounds import RoundGuard, Step, steps_of
 from caribou.errors import CaribouError
 from caribou.graph.operator import normalize
 from caribou.layers.contractive import ContractiveGraphLayer, project_rows
 from caribou.privacy.arithmetic import double_precision, single_storage
 from caribou.randomness import Streams
-from engines_support import CAP, COLUMNS, NODES, Tables, block_noise, calibrated_for, last_state, local
+from engines_support import CAP, COLUMNS, NODES, Tables, block_noise, calibrated_for, in_memory, last_state, local
 
 
 def test_a_round_is_repeated_as_it_was_or_refused() -> None:
@@ -72,10 +71,9 @@ def test_a_blank_row_of_a_file_is_the_zeroed_out_node_at_node_level_alone(
     """Its row is the noise alone, and what it holds after a round is read by nobody. At edge level it gets the mean."""
     blank, calibrated = NODES - 1, calibrated_for(unit, cap, hops=1)
     files = tables.blocked("a", Layout(NODES, COLUMNS, 11), cap=cap)
-    blocks = [files.read(index) for index in range(files.layout.blocks)]
-    assert [int(row) for row in np.flatnonzero(np.concatenate([block.ownless for block in blocks]))][-1] == blank
-    runner = LocalRunner(files.layout, blocks, files.state("x0").read(0, NODES), block_noise(5))
-    ours = last_state(runner, files, calibrated)[blank]
+    ownless = np.concatenate([files.ownless(index) for index in range(files.layout.blocks)])
+    assert int(np.flatnonzero(ownless)[-1]) == blank
+    ours = last_state(in_memory(files), files, calibrated)[blank]
     step = steps_of(calibrated)[0]
     first = (NODES - 1) // TILE * TILE
     numbers = {"size": TILE * COLUMNS, "std": step.noise_std, "grid": step.grid}
@@ -97,8 +95,7 @@ def test_stored_states_err_by_less_than_their_bound_and_by_more_than_that_of_dou
     tables: Tables, beta: float
 ) -> None:
     files = tables.blocked("a", Layout(NODES, COLUMNS, 11))
-    blocks = [files.read(index) for index in range(files.layout.blocks)]
-    runner = LocalRunner(files.layout, blocks, files.state("x0").read(0, NODES) if beta else None, block_noise(0))
+    runner = in_memory(files, 0, residual=beta > 0)
     runner.start(files.state("round-0").shards())
     runner.round(Step(1, 0.5, 0.0, beta, 8, False, True, 0.0), None, lambda *_: None)
     x0 = project_rows(torch.from_numpy(tables.features))

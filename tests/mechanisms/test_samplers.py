@@ -42,11 +42,11 @@ def p_value(observed: np.ndarray, expected: np.ndarray) -> float:
 def test_binomial_numbers_have_their_distribution() -> None:
     noise = NoiseSource.secure()
     for trials, p in ((7, 0.25), (60, 0.5), (60, 2.0**-5), (1_000_000, 2.0**-17)):
-        sample = np.array([noise.binomial(trials, probability=p) for _ in range(4000)])
+        sample = np.array([noise.binomial(trials, probability=p) for _ in range(2000)])
         cells = np.arange(min(trials, 60) + 1)
-        expected = 4000 * stats.binom.pmf(cells, trials, p)
+        expected = 2000 * stats.binom.pmf(cells, trials, p)
         assert p_value(np.bincount(sample, minlength=len(cells))[: len(cells)], expected) > 1e-6
-        off = 4000 * stats.binom.pmf(cells, trials, min(1, 1.2 * p))
+        off = 2000 * stats.binom.pmf(cells, trials, min(1, 1.2 * p))
         assert p_value(np.bincount(sample, minlength=len(cells))[: len(cells)], off) < 1e-6
     large = np.array([noise.binomial(10**10, probability=2.0**-20) for _ in range(300)])
     deviations = (large - 10**10 * 2.0**-20) / math.sqrt(10**10 * 2.0**-20)
@@ -263,7 +263,7 @@ def test_discrete_laplace_and_gaussian_noise_against_opendp() -> None:
     """OpenDP samples by exact rejection (Canonne, Kamath and Steinke 2020), from other bits: two independent exact samplers."""
     dp = pytest.importorskip("opendp.prelude", reason="opendp, the oracle of this test, is not installed")
     dp.enable_features("contrib")
-    count, noise = 20_000, NoiseSource.seeded(11)
+    count, noise = 10_000, NoiseSource.seeded(11)
     for epsilon in (0.5, 2.0):
         space = dp.vector_domain(dp.atom_domain(T=int)), dp.l1_distance(T=int)
         theirs = np.array(dp.m.make_laplace(*space, scale=1 / epsilon)([0] * count))
