@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from caribou._notebook import html_table
+from caribou._validate import open_unit_interval
 from caribou.errors import InputError
 
 BINS = 10
@@ -460,6 +461,25 @@ def multilabel_metrics(probabilities: np.ndarray, labels: np.ndarray) -> dict[st
         "average_precision": float(np.mean(ranked)) if ranked else math.nan,
         "all_right": float((given == y).all(axis=1).mean()) if len(y) else math.nan,
     }
+
+
+# -- several fits ------------------------------------------------------------------------------------------------------
+
+
+def mean_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[float, float]:
+    """Student's interval of a mean; a single value gives no width and is returned twice.
+
+    >>> [round(x, 3) for x in mean_interval([0.4, 0.5, 0.6])]
+    [0.252, 0.748]
+    """
+    from scipy import stats
+
+    mean = float(np.mean(values))
+    if len(values) < 2:
+        return mean, mean
+    quantile = stats.t.ppf((1 + open_unit_interval(confidence=confidence)) / 2, len(values) - 1)
+    width = float(quantile * np.std(values, ddof=1) / math.sqrt(len(values)))
+    return mean - width, mean + width
 
 
 # -- numbers ---------------------------------------------------------------------------------------------------------

@@ -15,7 +15,6 @@ from caribou.audit.metrics import (
     area_interval,
     edge_rates,
     mean_curve,
-    mean_interval,
     node_rates,
     summarise,
     true_positive_rate,
@@ -73,7 +72,6 @@ def test_several_runs_are_averaged_not_pooled() -> None:
     result = summarise("x", runs, allowed=allowed_rates([NonPrivate()], 1e-5), details={"k": 1}, note="n")
     assert result.auc == 1.0
     assert result.details == {"runs": 3, "auc_of_runs": [1.0, 1.0, 1.0], "k": 1}
-    assert mean_interval([0.7]) == (0.7, 0.7)
     fpr, tpr = mean_curve(runs)
     assert np.all(np.diff(fpr) > 0)
     assert tpr[-1] == 1

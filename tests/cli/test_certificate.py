@@ -24,9 +24,9 @@ def world(tmp_path_factory: pytest.TempPathFactory, quick_learning: None) -> Pat
     folder = tmp_path_factory.mktemp("world")
     cb.Ledger(folder / "ledger.sqlite").set_budget("survey", cb.Budget(8, unit="edge"))
     noted = ("--ledger", folder / "ledger.sqlite", "--name", "survey", "--purpose", "monthly scores", "--person", "ada")
-    done = run("train", "votes-edp", *GRAPH, "--epsilon", 2, "--out", folder / "edge", *noted)
+    done = run("train", "votes-edp", *GRAPH, "--epsilon", 2, "--out", folder / "edge", *noted, "--page")
     assert done.returncode == 0, done.stderr
-    done = run("train", "mlp-dp", *GRAPH, "--publish-metrics", 2, "--out", folder / "node", "--json")
+    done = run("train", "mlp-dp", *GRAPH, "--publish-metrics", 2, "--out", folder / "node", "--json", "--page")
     assert done.returncode == 0, done.stderr
     (folder / "node.json").write_text(done.stdout)
     key = Ed25519PrivateKey.generate()

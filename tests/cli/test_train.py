@@ -344,7 +344,7 @@ def test_class_probabilities_from_a_file_are_used_and_asked_for_again(tmp_path: 
     model = cb.load(tmp_path / "run")
     assert np.allclose(model.predict_proba(), prior)
     assert "given prior" in {a.name.value for a in model.certificate.assumptions}
-    other = ("predict", tmp_path / "run", "--graph", tmp_path / "g.npz", "--out", tmp_path / "p.csv")
+    other = ("predict", tmp_path / "run", "--graph", tmp_path / "g.npz", "--release", "--out", tmp_path / "p.csv")
     assert "graph must come with class probabilities" in run(*other).stderr
     assert run(*other, "--prior", tmp_path / "prior.npz").returncode == 0
     assert (
@@ -355,3 +355,19 @@ def test_class_probabilities_from_a_file_are_used_and_asked_for_again(tmp_path: 
         in run("train", "caribou-edp", "--graph", tmp_path / "g.npz", "--prior", tmp_path / "prior.npz").stderr
     )
     assert "file not found" in run("train", "mlp", "--graph", tmp_path / "g.npz", "--prior", tmp_path / "no.csv").stderr
+
+
+def test_train_loads_no_attack_and_no_page(tmp_path: Path) -> None:
+    code = f"""
+import sys
+from caribou.cli import main
+sys.argv = ["caribou", "train", "mlp", "--dataset", "csbm:nodes=60", "--set", "hidden=[4]", "--out", {str(tmp_path / "run")!r}]
+try:
+    main()
+except SystemExit as stop:
+    assert not stop.code
+print(*(name for name in sys.modules if name.startswith("caribou.audit") or name == "caribou.pages.release"))
+"""
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == ""
+    assert not (tmp_path / "run" / "certificate.html").exists()

@@ -15,7 +15,7 @@ import numpy as np
 from scipy import special, stats
 
 from caribou._validate import open_unit_interval
-from caribou.metrics import Scored, area_under_curve, average_precision, roc_curve
+from caribou.metrics import Scored, area_under_curve, average_precision, mean_interval, roc_curve
 from caribou.privacy.accounting import largest_true_positive_rate
 from caribou.privacy.budget import Budget, PrivacyUnit
 from caribou.privacy.events import Event
@@ -111,20 +111,6 @@ def true_positive_rate(scored: Scored, false_positive_rate: float) -> float:
 
 
 # -- several runs --------------------------------------------------------------------------------------------------
-
-
-def mean_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> tuple[float, float]:
-    """Student's interval of a mean; a single value gives no width and is returned twice.
-
-    >>> [round(x, 3) for x in mean_interval([0.4, 0.5, 0.6])]
-    [0.252, 0.748]
-    """
-    mean = float(np.mean(values))
-    if len(values) < 2:
-        return mean, mean
-    quantile = stats.t.ppf((1 + open_unit_interval(confidence=confidence)) / 2, len(values) - 1)
-    width = float(quantile * np.std(values, ddof=1) / math.sqrt(len(values)))
-    return mean - width, mean + width
 
 
 def allowed_rates(

@@ -13,6 +13,7 @@ from caribou.cli.options import (
     EntryOptions,
     FileOptions,
     GraphOptions,
+    Page,
     PriorFile,
     Spend,
     require_takes_prior,
@@ -44,6 +45,7 @@ def extend(
     ledger: EntryOptions,
     spend: Spend = False,
     prior: PriorFile = None,
+    page: Page = False,
     left: Annotated[
         bool, typer.Option("--left", help="Declare that known nodes which are not in the graph have left.")
     ] = False,
@@ -77,7 +79,8 @@ def extend(
         data = source.load(otherwise=own, unit=model.budget.unit, saved=model.column_rules)
         later = model.extend(data, ledger=ledger.noted(), spend=spend, left=left, same_order=same_order, name=name)
         save_or_spool(later, out)
-    write_release_page(out, ledger.path)
+    if page:
+        write_release_page(out, ledger.path)
     cost = f"a release of its own: {later.budget}" if spend else "at no further cost: a batch of the same release"
     where = "" if ledger.path is None else f", entered in {ledger.path}"
     typer.echo(f"{model.arrivals.found(data)} of {model.num_nodes} known nodes are in the graph")

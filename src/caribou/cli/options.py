@@ -47,6 +47,9 @@ Unit = Annotated[
         show_default=False,
     ),
 ]
+Page = Annotated[
+    bool, typer.Option("--page", help="With --out: write the release page, certificate.html, for whoever signs.")
+]
 Spend = Annotated[
     bool, typer.Option("--spend", help="Charge a release of its own, although one was made already that costs nothing.")
 ]

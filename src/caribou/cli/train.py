@@ -22,6 +22,7 @@ from caribou.cli.options import (
     GraphOptions,
     LedgerOptions,
     Name,
+    Page,
     PriorFile,
     Unit,
     class_words,
@@ -125,6 +126,7 @@ def train(
         Path | None,
         typer.Option(help="Write the class probabilities of every node to this new .csv or .parquet file (one fit)."),
     ] = None,
+    page: Page = False,
     as_json: AsJson = False,
 ) -> None:
     """Fit a method privately and report metrics, cost, time and memory.
@@ -152,6 +154,8 @@ def train(
     fits = integer(at_least=1, seeds=seeds)
     extra = None if publish_metrics is None else published_budget(publish_metrics, budget, fits)
     noted = ledger.noted()
+    if page and out is None:
+        raise InputError("page must go with --out, got none (--page)")
     source = graph_of(engine, graph, name, prior, None if out is None else out.absolute().parent, method)
     source.check()
     _check_predictions(predictions, fits)
@@ -188,7 +192,8 @@ def train(
             runs.append(_Run(model, test, val.value("accuracy"), wall, cpu, published))
             if folders:
                 keep_metrics(folders[seed], model.certificate, test.to_dict(model.classes))
-                write_release_page(folders[seed], ledger.path)
+                if page:
+                    write_release_page(folders[seed], ledger.path)
             advance()
     document = _document(method, str(source), budget, runs, data)
     if as_json:
@@ -309,7 +314,7 @@ def _save_published(published: PublishedMetrics, folder: Path) -> None:
 
 
 def _document(method: str, dataset: str, budget: Budget, runs: list[_Run], data: Graph) -> dict[str, Any]:
-    from caribou.experiments.report.summary import mean_of
+    from caribou.metrics import mean_interval
     from caribou.privacy.accounting import epsilon_of
     from caribou.privacy.budget import PrivacyUnit
     from caribou.privacy.certificate import json_number
@@ -318,6 +323,7 @@ def _document(method: str, dataset: str, budget: Budget, runs: list[_Run], data:
     released = [run.model.certificate for run in runs] + [run.published.certificate for run in runs if run.published]
     events = [event for each in released for event in each.cost]
     scores = [run.test.value("accuracy") for run in runs]
+    low, high = mean_interval(scores)
     return {
         "method": method,
         "dataset": dataset,
@@ -329,21 +335,21 @@ def _document(method: str, dataset: str, budget: Budget, runs: list[_Run], data:
         "class_counts_may_be_published": budget.unit is not PrivacyUnit.NODE,
         "unlabelled": 0 if data.labels is None else int((data.labels < 0).sum()),
         "test_accuracy": {
-            "mean": json_number(mean_of(scores).value),
-            "ci95": json_number(mean_of(scores).half_width),
+            "mean": json_number((low + high) / 2),
+            "ci95": json_number((high - low) / 2) if len(runs) > 1 else None,
             "runs": [json_number(score) for score in scores],
         },
         "test_metrics": mean_metrics([run.test.to_dict(run.model.classes) for run in runs]),
         "threshold": _threshold(runs),
         "published_metrics": _published(runs[0].published),
         "not_protected": budget.unit.unprotected,
-        "val_accuracy": json_number(mean_of([run.val_accuracy for run in runs]).value),
+        "val_accuracy": json_number(sum(run.val_accuracy for run in runs) / len(runs)),
         # at node level labels are private, and accuracies are computed from them without noise
         "accuracies_may_be_published": budget.unit is not PrivacyUnit.NODE,
         "epsilon_spent": json_number(certificate.epsilon_spent),
         "epsilon_of_all_fits": json_number(epsilon_of(events, budget.delta)),
-        "seconds_per_fit": mean_of([run.seconds for run in runs]).value,
-        "cpu_seconds_per_fit": mean_of([run.cpu_seconds for run in runs]).value,
+        "seconds_per_fit": sum(run.seconds for run in runs) / len(runs),
+        "cpu_seconds_per_fit": sum(run.cpu_seconds for run in runs) / len(runs),
         "peak_rss_mb": peak_mb(),
         "certificate": certificate.to_dict(),
     }

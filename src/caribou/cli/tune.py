@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from caribou.cli.certificate import write_release_page
-from caribou.cli.options import AsJson, GraphOptions, LedgerOptions, Name, Unit, with_option_groups
+from caribou.cli.options import AsJson, GraphOptions, LedgerOptions, Name, Page, Unit, with_option_groups
 from caribou.cli.progress import fit_progress
 from caribou.cli.spool import save_or_spool
 from caribou.cli.train import attack_words, parse_settings
@@ -45,6 +45,7 @@ def tune(
     seed: Annotated[int, typer.Option(help="The public seed (split, models).")] = 0,
     out: Annotated[Path | None, typer.Option(help="Save the best model to this new folder.")] = None,
     ledger: LedgerOptions,
+    page: Page = False,
     as_json: AsJson = False,
 ) -> None:
     """Try several settings and keep the best, within one budget.
@@ -93,7 +94,8 @@ def tune(
     if found.fitted is not None and out is not None:
         model = Model.of(method, budget, found.settings, found.fitted, data, charged=ledger.path is not None)
         save_or_spool(model, out)
-        write_release_page(out, ledger.path)
+        if page:
+            write_release_page(out, ledger.path)
     document: dict[str, Any] = {
         "method": method,
         "dataset": str(source),

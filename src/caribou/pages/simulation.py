@@ -128,7 +128,7 @@ def _fitted(
 def _summary(
     world: BlockModel, unit: PrivacyUnit, method: str, epsilon: float, accuracies: Sequence[float]
 ) -> SimulatedAccuracy:
-    from caribou.audit.metrics import mean_interval
+    from caribou.metrics import mean_interval
 
     low, high = mean_interval(accuracies)
     mean = (low + high) / 2

@@ -53,7 +53,7 @@ def mean_of(values: Sequence[float]) -> Mean:
     >>> mean_of([0.5, 0.7]).percent(), mean_of([0.5, 0.6, 0.7]).percent()
     ('60.0', '60.0 ± 24.8')
     """
-    from caribou.audit.metrics import mean_interval
+    from caribou.metrics import mean_interval
 
     low, high = mean_interval(values)
     return Mean((low + high) / 2, (high - low) / 2 if len(values) > 1 else math.nan, len(values))
