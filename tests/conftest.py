@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ import scipy.sparse as sp
 import torch
 from hypothesis import settings
 
+from browser_support import Tab, open_browser
 from caribou.models import encoder, heads, module_training
 
 # Derandomised: a red test must stay red when it is run again.
@@ -31,6 +33,13 @@ def _few_steps() -> Iterator[None]:
         patch.setattr(encoder, "configurations", lambda graph: (few,))
         patch.setattr(heads, "RIDGES", (0.03,))
         yield
+
+
+@pytest.fixture(scope="session")
+def look() -> Iterator[Callable[[Path], Tab]]:
+    """A function that opens a file in a new tab of one browser, which all tests share."""
+    with open_browser() as opened:
+        yield opened
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,8 @@ import matplotlib as mpl
 import matplotlib.style
 
 from caribou.pages.palette import COLOURS
-from caribou.pages.pictures import GROUND, INK, STYLE, inline, packed, unpacked
+from caribou.pages.pictures import GROUND, INK, STYLE, inline, packed
+from page_support import unpacked
 
 SVG = (
     '<?xml version="1.0"?>\n<svg width="100pt" height="50pt" role="img" xmlns="http://www.w3.org/2000/svg"><title>T</title>'

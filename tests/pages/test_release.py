@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from browser_support import WIDTHS, Tab, needs_axe, needs_browser, open_browser
+from browser_support import AXE, WIDTHS, Tab, needs_browser
 from caribou.errors import InputError
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.model.state import ModelState
@@ -84,6 +84,11 @@ def parts(release: Release) -> dict[str, str]:
     return said(release_page(release))
 
 
+@cache
+def shown_of(name: str) -> dict[str, str]:
+    return parts(known(name))
+
+
 def everything(release: Release) -> str:
     return "\n".join(parts(release).values())
 
@@ -94,7 +99,7 @@ def everything(release: Release) -> str:
 @pytest.mark.parametrize("name", ["votes-edp", "caribou-edp", "votes-ndp", "mlp-dp"])
 def test_the_page_states_what_the_certificate_states(name: str) -> None:
     release = known(name)
-    c, shown = release.certificate, parts(release)
+    c, shown = release.certificate, shown_of(name)
     assert f"epsilon = {c.epsilon:g} and delta = {c.delta:g}, for one {c.unit.value}" in shown["first"]
     assert all(words in shown["released"] for words in c.released)
     assert c.unit.adjacency in shown["protected"]
@@ -110,7 +115,7 @@ def test_the_page_states_what_the_certificate_states(name: str) -> None:
 
 
 def test_what_is_not_protected_follows_the_unit() -> None:
-    edge, node = parts(known("votes-edp"))["unprotected"], parts(known("votes-ndp"))["unprotected"]
+    edge, node = shown_of("votes-edp")["unprotected"], shown_of("votes-ndp")["unprotected"]
     assert "All links of one person together" in edge
     assert "own prediction" not in edge
     assert "A node's own prediction" in node
@@ -142,9 +147,9 @@ def test_sentences_round_up() -> None:
 
 def test_every_factor_of_nist_is_answered_and_no_conformity_is_claimed() -> None:
     for name in ("votes-edp", "votes-ndp", "caribou-inf"):
-        answers = [line.split(": ")[0] for line in parts(known(name))["factors"].splitlines()]
+        answers = [line.split(": ")[0] for line in shown_of(name)["factors"].splitlines()]
         assert answers[1:-1] == FACTORS
-    shown = parts(known("votes-edp"))["factors"]
+    shown = shown_of("votes-edp")["factors"]
     assert "It claims no conformity" in shown
     assert "compliant" not in everything(known("votes-edp"))
 
@@ -177,7 +182,7 @@ def test_void_and_not_private_certificates_say_so_first() -> None:
     void = parts(Release(seeded, verify(seeded)))
     assert void["first"].startswith("VOID.")
     assert "whoever knows it can subtract the noise" in void["first"]
-    free = parts(known("caribou-inf"))
+    free = shown_of("caribou-inf")
     assert free["first"].startswith("NO PRIVACY")
     assert "Everything: no noise was added." in free["unprotected"]
     for shown in (void, free):
@@ -203,11 +208,11 @@ def test_the_state_of_the_signature_is_said_and_a_wrong_one_takes_the_promise_aw
 
 
 def test_features_are_listed_with_the_declaration_and_a_place_to_sign() -> None:
-    shown = parts(known("votes-edp"))["data"]
+    shown = shown_of("votes-edp")["data"]
     assert "none of these features was computed from links" in shown
     assert all(f"column {k}\n" in shown for k in range(32))
     assert shown.splitlines()[-4:] == ["name", "role", "place and date", "signature"]
-    assert "none of these features" not in parts(known("mlp-dp"))["data"]
+    assert "none of these features" not in shown_of("mlp-dp")["data"]
 
 
 def test_words_of_the_owner_never_speak_for_the_library() -> None:
@@ -242,7 +247,7 @@ def test_metrics_at_node_level_are_marked_whatever_the_file_says() -> None:
     shown = parts(replace(known("votes-ndp"), quality=quality))["quality"]
     assert shown.startswith("Curator only.")
     assert "metric of the test nodes (curator only)" in shown
-    assert "exact metrics are for the curator alone" in parts(known("votes-ndp"))["quality"]
+    assert "exact metrics are for the curator alone" in shown_of("votes-ndp")["quality"]
     free = Quality.read(document("votes-edp", may_leave=True), certificate("votes-edp"))
     assert "urator only" not in parts(replace(known("votes-edp"), quality=free))["quality"]
     assert "accuracy | 0.500" in parts(replace(known("votes-edp"), quality=free))["quality"]
@@ -289,7 +294,7 @@ def test_the_balance_of_the_ledger_is_on_the_page(tmp_path: Path) -> None:
 def test_a_ledger_without_the_release_is_said(tmp_path: Path) -> None:
     _, found = account(tmp_path, charged=False)
     assert "does not hold this release" in parts(replace(known("caribou-edp"), account=found))["ledger"]
-    assert "without a ledger" in parts(known("votes-edp"))["ledger"]
+    assert "without a ledger" in shown_of("votes-edp")["ledger"]
 
 
 def audit(**changes: Any) -> dict[str, Any]:
@@ -344,27 +349,30 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {name: folder / f"{name}.html" for name in texts}
 
 
-@pytest.fixture(scope="module")
-def look() -> Iterator[Callable[[Path], Tab]]:
-    with open_browser() as opened:
-        yield opened
-
-
-@pytest.fixture
-def tab(request: pytest.FixtureRequest, look: Callable[[Path], Tab], pages: dict[str, Path]) -> Tab:
-    """A page with all its folds open. One at a time: a tab in the background is not drawn."""
-    found = look(pages[request.param])
-    found.run("document.querySelectorAll('details').forEach((fold) => { fold.open = true; })")
-    return found
-
-
-NAMES = ["edge", "node", "forged", "ledger"]
+@needs_browser
+@pytest.mark.parametrize(
+    ("name", "scheme"), [("edge", "light"), ("node", "dark"), ("forged", "light"), ("ledger", "dark")]
+)
+def test_nothing_sticks_out_and_everybody_can_read_it(
+    name: str, scheme: str, look: Callable[[Path], Tab], pages: dict[str, Path]
+) -> None:
+    """With all folds open."""
+    tab = look(pages[name])
+    tab.run("document.querySelectorAll('details').forEach((fold) => { fold.open = true; })")
+    for width in WIDTHS:
+        tab.resize(width)
+        assert (width, tab.overflowing(), tab.cut_text()) == (width, [], [])
+    assert tab.complaints() == []
+    if AXE.exists():
+        tab.scheme(scheme)
+        assert tab.violations() == []
 
 
 @needs_browser
-@pytest.mark.parametrize("tab", ["edge"], indirect=True)
-def test_paper_has_the_assumptions_and_no_documents_for_machines(tab: Tab) -> None:
-    tab.run("document.querySelectorAll('details').forEach((fold) => { fold.open = false; })")
+def test_paper_has_the_assumptions_and_no_documents_for_machines(
+    look: Callable[[Path], Tab], pages: dict[str, Path]
+) -> None:
+    tab = look(pages["edge"])
     heights = (
         "[...document.querySelectorAll('section > details')].map((e) => [e.firstChild.textContent, e.offsetHeight])"
     )
@@ -375,24 +383,6 @@ def test_paper_has_the_assumptions_and_no_documents_for_machines(tab: Tab) -> No
     assert machines < {name for name, height in paper.items() if height == 0}
     assumptions = next(name for name in paper if "assumptions" in name)
     assert closed[assumptions] < 80 < 200 < paper[assumptions]
-
-
-@needs_browser
-@pytest.mark.parametrize("tab", NAMES, indirect=True)
-def test_nothing_sticks_out_and_nothing_complains(tab: Tab) -> None:
-    for width in WIDTHS:
-        tab.resize(width)
-        assert (width, tab.overflowing(), tab.cut_text()) == (width, [], [])
-    assert tab.complaints() == []
-
-
-@needs_browser
-@needs_axe
-@pytest.mark.parametrize("tab", NAMES, indirect=True)
-def test_pages_can_be_read_by_everybody(tab: Tab) -> None:
-    for scheme in ("light", "dark"):
-        tab.scheme(scheme)
-        assert (scheme, tab.violations()) == (scheme, [])
 
 
 def test_pages_are_small(pages: dict[str, Path]) -> None:

@@ -20,14 +20,15 @@ def two_epsilons(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("two_epsilons")
-def test_every_method_of_both_units_is_simulated_again_alike() -> None:
+def test_every_method_of_both_units_is_simulated_again_alike(monkeypatch: pytest.MonkeyPatch) -> None:
     models, steps = worlds(100, [8.0], [0.9], 1.5), []
     found = simulate(models, seeds=1, advance=lambda: steps.append(1))
     assert {(p.unit, p.method) for p in found} == {(METHODS[m].unit.value, m) for m in SIMULATED}
     assert len(steps) == fits(models, 1) == 2 * 6 + 1
     assert [p.epsilon for p in found if p.method == "mlp"] == [8.0]
     assert all(0 <= p.low == p.mean == p.high <= 1 and p.seeds == 1 for p in found)
-    assert found == simulate(models, seeds=1)
+    monkeypatch.setattr(simulation, "SIMULATED", ["votes-edp", "mlp-dp"])
+    assert [p for p in found if p.method in ("votes-edp", "mlp-dp")] == list(simulate(models, seeds=1))
     votes = {p.epsilon: p.mean for p in found if p.method == "votes-edp"}
     features = next(p.mean for p in found if p.method == "mlp")
     assert votes[8.0] > features, "homophily of 0.9 is worth something at epsilon = 8"

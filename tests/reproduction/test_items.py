@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 
@@ -13,13 +13,13 @@ import pytest
 from reproduction.items import INTRODUCTION, ITEMS, chain_tops_table, heat_blocks, top_table
 from reproduction.rows import row_label
 
-from browser_support import needs_browser, open_browser
+from browser_support import Tab, needs_browser
 from caribou.experiments.grid import Experiment, available
 from caribou.experiments.records import FAILED, OK, Record, append, read_all, result_file
 from caribou.experiments.report.blocks import Block, Figure, Table
 from caribou.experiments.report.page import Section, sections, write_report
 from caribou.experiments.report.summary import mean_of
-from caribou.pages.pictures import unpacked
+from page_support import unpacked
 from reproduction import paper
 
 PAPER = Path(__file__).parents[2] / "reproduction"
@@ -219,7 +219,7 @@ def test_columns_stand_in_the_order_of_the_file_whatever_was_run_first(page: Pat
 
 @needs_browser
 @pytest.mark.slow
-def test_no_table_is_cut_off_at_1400_pixels(tmp_path: Path) -> None:
+def test_no_table_is_cut_off_at_1400_pixels(tmp_path: Path, look: Callable[[Path], Tab]) -> None:
     """The widest tables there are: every cell of the scale laptop, with intervals of two digits."""
     records = {
         name: [Record(name, c, OK, measured(c)) for c in e.cells("laptop") if c["epsilon"] in (1, "inf")]
@@ -229,14 +229,13 @@ def test_no_table_is_cut_off_at_1400_pixels(tmp_path: Path) -> None:
     tables = [item for item in ITEMS if item.name in ("pu-3", "ov-e", "aud", "table-1")]
     found = [part for part in sections(records, known(), "laptop", tables) if part.item in tables]
     file = write_report(tmp_path / "report", found, [], "laptop", INTRODUCTION)
-    with open_browser() as look:
-        tab = look(file)
-        tab.resize(1400)
-        wide = (
-            "[...document.querySelectorAll('.scroll, .figure')].filter((e) => e.scrollWidth > e.clientWidth)"
-            ".map((e) => e.closest('figure').querySelector('h3').textContent)"
-        )
-        assert tab.run(wide) == []
+    tab = look(file)
+    tab.resize(1400)
+    wide = (
+        "[...document.querySelectorAll('.scroll, .figure')].filter((e) => e.scrollWidth > e.clientWidth)"
+        ".map((e) => e.closest('figure').querySelector('h3').textContent)"
+    )
+    assert tab.run(wide) == []
 
 
 # -- single tables -------------------------------------------------------------------------------------------------

@@ -2,33 +2,24 @@
 
 from __future__ import annotations
 
-import io
-import itertools
 import json
 import math
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from caribou._files import atomic_folder
 from caribou.audit.auditor import Outcome
-from caribou.audit.claims import Claim
 from caribou.audit.metrics import NO_BOUND, AttackResult
 from caribou.audit.verdict import CONSISTENT, INCONCLUSIVE, VIOLATED, found_little
 from caribou.errors import InputError, RunError
 from caribou.model.state import check_target
 from caribou.pages.base import percent, render
-from caribou.pages.pictures import INK, PAGE_COLOURS, STYLE, Line, LineChart
+from caribou.pages.pictures import INK, PAGE_COLOURS, Line, LineChart, png
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#7A5195", "#8C8C00")
-"""Okabe and Ito's, which stay apart for colour-blind readers, and two more."""
 SMALLEST_RATE = 1e-3
 PNG, PAGE, FIGURES = "audit.png", "audit.html", "audit.json"
 
@@ -36,7 +27,8 @@ PNG, PAGE, FIGURES = "audit.png", "audit.html", "audit.json"
 def write_report(outcome: Outcome, folder: str | os.PathLike[str]) -> Path:
     """Write picture, page and figures into a new (or empty) folder, all of them or nothing."""
     target = check_target(folder)
-    picture, text = png(outcome), audit_page(outcome)
+    picture = png(rates_chart(outcome), f"{outcome.subject}: {outcome.verdict.word}")
+    text = audit_page(outcome)
     try:
         with atomic_folder(target) as temporary:
             (temporary / PNG).write_bytes(picture)
@@ -47,82 +39,9 @@ def write_report(outcome: Outcome, folder: str | os.PathLike[str]) -> Path:
     return target
 
 
-# -- the picture ---------------------------------------------------------------------------------------------------
-
-
-def png(outcome: Outcome) -> bytes:
-    """The picture as bytes."""
-    import matplotlib.style
-
-    buffer = io.BytesIO()
-    with matplotlib.style.context(STYLE):
-        draw(outcome).savefig(buffer, format="png", dpi=140)
-    return buffer.getvalue()
-
-
-def draw(outcome: Outcome) -> Figure:
-    """Left: what attacks reach, below the curve that the claim allows. Right: what is proven of the claimed epsilon."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(11, 4.6), layout="constrained")
-    left, right = figure.subplots(1, 2, width_ratios=(1.25, 1))
-    _draw_rates(left, outcome)
-    _draw_bounds(right, outcome)
-    colour = "#B00020" if outcome.verdict.word == VIOLATED else "black"
-    figure.suptitle(f"{outcome.subject}: {outcome.verdict.word}", color=colour, fontweight="bold")
-    return figure
-
-
-def _draw_rates(axes: Axes, outcome: Outcome) -> None:
-    claim = outcome.verdict.claim
-    rates = np.geomspace(SMALLEST_RATE, 0.999, 120)
-    allowed = _allowed_curve(claim, rates)
-    axes.fill_between(rates, allowed, 1, color="0.9", label="excluded by the claim")
-    axes.plot(rates, allowed, color="black", linewidth=1.6, label="claimed: the most that any attack reaches")
-    axes.plot(rates, rates, color="0.5", linestyle=":", label="guessing")
-    for colour, (name, result) in zip(itertools.cycle(COLOURS), outcome.attacks.items(), strict=False):
-        fpr, tpr = result.roc
-        keep = fpr >= SMALLEST_RATE
-        style, words = ("-", "") if result.bounded else ("--", ", no bound")
-        label = f"{name} (AUC {result.auc:.2f}{words})"
-        axes.step(fpr[keep], tpr[keep], where="post", color=colour, linestyle=style, label=label)
-    axes.set(xscale="log", yscale="log", xlim=(SMALLEST_RATE, 1), ylim=(SMALLEST_RATE, 1.05))
-    axes.set_xlabel("false positive rate")
-    axes.set_ylabel("true positive rate")
-    axes.grid(alpha=0.3, which="both", linewidth=0.5)
-    axes.legend(loc="lower right", fontsize=8)
-    axes.set_title("What attacks reach, and what the claim allows", fontsize=10)
-
-
-def _allowed_curve(claim: Claim, rates: np.ndarray) -> np.ndarray:
-    return np.array([claim.allowed(float(rate)) for rate in rates])
-
-
 def proven_bounds(outcome: Outcome) -> dict[str, float]:
     """The epsilon that every game proved, by name."""
     return {name: proof.epsilon_lower for name, proof in outcome.proofs.items()}
-
-
-def _draw_bounds(axes: Axes, outcome: Outcome) -> None:
-    claimed, bounds = outcome.verdict.claim.epsilon, proven_bounds(outcome)
-    names = list(bounds) or ["no game"]
-    values = [bounds.get(name, 0.0) for name in names]
-    finite = [value for value in (*values, claimed) if math.isfinite(value)]
-    top = 1.15 * max(finite, default=1.0)
-    colours = ["#B00020" if value > claimed else "#0072B2" for value in values]
-    axes.barh(names, [min(value, top) for value in values], color=colours, height=0.55)
-    if math.isfinite(claimed):
-        axes.axvline(claimed, color="black", linewidth=1.6)
-    plain = {"boxstyle": "square,pad=0.15", "facecolor": "white", "edgecolor": "none"}
-    for place, value in enumerate(values):
-        at = min(value, top) + 0.015 * top
-        axes.text(at, place, f"ε ≥ {value:.2f}", va="center", fontsize=9, bbox=plain)
-    if math.isfinite(claimed):
-        axes.text(claimed, -0.62, f"claimed ε = {claimed:g}", ha="center", va="center", fontsize=9, bbox=plain)
-    axes.set_xlim(0, 1.25 * top)
-    axes.set_ylim(len(names) - 0.4, -0.9)
-    axes.set_xlabel("ε at the claimed δ")
-    axes.set_title(f"Proven lower bounds (confidence {outcome.verdict.confidence:g})", fontsize=10)
 
 
 # -- the page ------------------------------------------------------------------------------------------------------

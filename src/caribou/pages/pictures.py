@@ -91,22 +91,39 @@ class LineChart:
 def drawn(chart: LineChart, name: str) -> str:
     """The element of a chart for a page. ``name``: of the picture in the page, for its ids."""
     import matplotlib.style
-    from matplotlib.figure import Figure
 
     with matplotlib.style.context([STYLE, LETTERS]):
-        figure = Figure(figsize=(WIDTH, HEIGHT), layout="constrained")
-        axes = figure.add_subplot()
-        for line in chart.lines:
-            axes.add_line(_artist(line))
-            for at, _, low, high in (point for point in line.points if len(point) == 4):
-                axes.plot([at, at], [low, high], color=line.colour, linewidth=1)
-        for at, height in chart.marks:
-            axes.plot(at, height, marker="o", color=INK, zorder=3)
-        axes.autoscale_view()
-        _draw_axes(axes, chart)
-        if chart.legend and len(chart.lines) > 1:
-            figure.legend(loc="outside lower left", ncols=2)
-        return _inline(figure, name)
+        return _inline(_figure(chart), name)
+
+
+def png(chart: LineChart, title: str) -> bytes:
+    """The same as a picture of its own, with a title."""
+    import matplotlib.style
+
+    buffer = io.BytesIO()
+    with matplotlib.style.context([STYLE, LETTERS]):
+        figure = _figure(chart)
+        figure.suptitle(title)
+        figure.savefig(buffer, format="png", dpi=200)
+    return buffer.getvalue()
+
+
+def _figure(chart: LineChart) -> Figure:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(WIDTH, HEIGHT), layout="constrained")
+    axes = figure.add_subplot()
+    for line in chart.lines:
+        axes.add_line(_artist(line))
+        for at, _, low, high in (point for point in line.points if len(point) == 4):
+            axes.plot([at, at], [low, high], color=line.colour, linewidth=1)
+    for at, height in chart.marks:
+        axes.plot(at, height, marker="o", color=INK, zorder=3)
+    axes.autoscale_view()
+    _draw_axes(axes, chart)
+    if chart.legend and len(chart.lines) > 1:
+        figure.legend(loc="outside lower left", ncols=2)
+    return figure
 
 
 def legend_picture(lines: Sequence[Line], name: str) -> str:
@@ -169,11 +186,6 @@ def packed(text: str) -> str:
     """
     # a fixed time gives the same page for the same text
     return base64.b64encode(gzip.compress(text.encode(), 9, mtime=0)).decode("ascii")
-
-
-def unpacked(text: str) -> str:
-    """The inverse of `packed`."""
-    return gzip.decompress(base64.b64decode(text)).decode()
 
 
 def inline(svg: str, name: str, min_width: int = 0, scale: float = 1.4) -> str:

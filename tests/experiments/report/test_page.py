@@ -5,11 +5,12 @@ from __future__ import annotations
 import csv
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from browser_support import AXE, WIDTHS, needs_browser, open_browser
+from browser_support import AXE, WIDTHS, Tab, needs_browser
 from caribou.errors import InputError
 from caribou.experiments.grid import Experiment, available
 from caribou.experiments.records import FAILED, OK, Record, append, read_all, result_file
@@ -18,7 +19,7 @@ from caribou.experiments.report.items import Item
 from caribou.experiments.report.page import Section, add_report, sections, write_report
 from caribou.experiments.report.story import general_story
 from caribou.experiments.report.summary import successes
-from caribou.pages.pictures import unpacked
+from page_support import unpacked
 
 STUDY = """
 title = "My study"
@@ -171,19 +172,17 @@ def test_the_page_begins_with_the_story_and_holds_its_pictures(page: Path) -> No
 
 
 @needs_browser
-def test_nothing_overflows_and_nothing_is_logged(page: Path) -> None:
-    with open_browser() as look:
-        tab = look(page)
-        for width in WIDTHS:
-            tab.resize(width)
-            assert (width, tab.overflowing(), tab.cut_text()) == (width, [], [])
-        tab.run("document.querySelector('[data-picture]').scrollIntoView()")
-        tab.wait("document.querySelector('[data-picture] svg') !== null")
-        tab.run("document.querySelector('details.notes').open = true")
-        tab.wait("document.querySelectorAll('details.notes table tbody tr').length > 10")
-        assert tab.run("document.querySelectorAll('.legend svg text').length") == 4
-        if AXE.exists():
-            for scheme in ("light", "dark"):
-                tab.scheme(scheme)
-                assert (scheme, tab.violations()) == (scheme, [])
-        assert tab.complaints() == []
+def test_nothing_overflows_and_nothing_is_logged(page: Path, look: Callable[[Path], Tab]) -> None:
+    tab = look(page)
+    for width in WIDTHS:
+        tab.resize(width)
+        assert (width, tab.overflowing(), tab.cut_text()) == (width, [], [])
+    tab.run("document.querySelector('[data-picture]').scrollIntoView()")
+    tab.wait("document.querySelector('[data-picture] svg') !== null")
+    tab.run("document.querySelector('details.notes').open = true")
+    tab.wait("document.querySelectorAll('details.notes table tbody tr').length > 10")
+    assert tab.run("document.querySelectorAll('.legend svg text').length") == 4
+    if AXE.exists():
+        tab.scheme("dark")
+        assert tab.violations() == []
+    assert tab.complaints() == []
