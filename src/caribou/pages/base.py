@@ -29,7 +29,7 @@ WHOLE = re.compile(
     r"(?:\b\w+ )?(?:[<>]?=|[≥≤]) \d[\w.,+-]*|\b\d[\d.,]* %|\b\d[\w.:]*(?:-[\w.:]+)+|(?<![\w-])--[a-z][\w-]*"
 )
 """What no line break may tear: epsilon = 4, 0.1 %, 1e-05, a date, --flag. page.js has the same."""
-NO_WORDS = re.compile(r"(<(script|style|title|svg|option)\b.*?</\2>|<[^>]+>)", re.DOTALL)
+NO_WORDS = re.compile(r"(<(script|style|title|svg|option|code)\b.*?</\2>|<[^>]+>)", re.DOTALL)
 """Parts of a page without words of a paragraph: tags, and elements that hold something else."""
 LONGEST = 600
 """Letters of a declared text that a page shows; a longer one is cut, and the page says so."""
