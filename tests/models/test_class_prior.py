@@ -12,17 +12,8 @@ import caribou as cb
 from caribou.errors import InputError
 from caribou.graph import Graph, Split
 from caribou.graph.fingerprint import row_digests
-from caribou.models import class_prior, ridge
-from caribou.models.class_prior import (
-    WIDEST,
-    ClassPrior,
-    class_probabilities,
-    fit_class_prior,
-    folded,
-    gaussian_kernel,
-    probabilities_by,
-    random_folding,
-)
+from caribou.models import class_prior, public_rows
+from caribou.models.class_prior import ClassPrior, class_probabilities, fit_class_prior, probabilities_by
 from caribou.randomness import Streams
 
 GRAPH = cb.datasets.load("csbm:nodes=300,signal=2", seed=0)
@@ -74,43 +65,52 @@ def test_it_learns_what_is_not_linear() -> None:
     assert (p[test].argmax(axis=1) == np.array(graph.labels)[test]).mean() > 0.93
 
 
-def test_rare_features_and_no_features_at_all() -> None:
-    labels = np.array([0, 1] * 30)
-    for features in (np.zeros((60, 0)), np.zeros((60, 3)), np.eye(60)):
-        _, p = fit_class_prior(table(features, labels), Streams(0))
-        assert np.isfinite(p).all()
-        assert p.shape == (60, 2)
+TABLES = {
+    "no columns": np.zeros((60, 0)),
+    "constant columns": np.ones((60, 3)),
+    "columns of zeros": np.zeros((60, 80)),
+    "a column for each row": np.eye(60),
+    "more columns than labels": np.random.default_rng(0).standard_normal((60, 300)),
+    "low rank": np.outer(np.arange(60), np.ones(80)) + 1,
+    "repeated rows": np.tile(np.random.default_rng(0).random((3, 80)), (20, 1)),
+}
 
 
-def test_wide_tables_are_folded_and_tall_ones_read_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    wide = sp.random_array((30, WIDEST + 500), density=0.01, format="csr", rng=np.random.default_rng(0))
-    rows = folded(wide, random_folding(WIDEST + 500, np.random.default_rng(3))).numpy()
-    assert rows.shape == (30, WIDEST)
-    products = np.asarray((wide @ wide.T).todense())
-    assert np.corrcoef((rows @ rows.T)[np.triu_indices(30)], products[np.triu_indices(30)])[0, 1] > 0.98
+@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize("labelled", [3, 40])
+def test_tables_that_tell_little(name: str, labelled: int) -> None:
+    """With a label for each class, and with a class that no labelled node has."""
+    labels = np.array([0, 1, 2] * 20)
+    split = Split(np.arange(labelled), [], np.arange(labelled, 60))
+    for form in (np.asarray, sp.csr_array):
+        graph = Graph.from_edges(form(TABLES[name]), np.empty((2, 0), int), labels, num_classes=4).with_split(split)
+        prior, p = fit_class_prior(graph, Streams(0))
+        assert p.shape == (60, 4)
+        assert p.sum(axis=1) == pytest.approx(1)
+        again = ClassPrior.from_arrays(prior.to_arrays()).probabilities(graph.features[labelled:])
+        assert again.sum(axis=1) == pytest.approx(1)
+
+
+def test_blocks_of_rows_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = fit_class_prior(GRAPH, Streams(0))[1]
-    for module in (ridge, class_prior):
-        monkeypatch.setattr(module, "BLOCK", 64)
-    monkeypatch.setattr(ridge, "KEPT", 0)
-    monkeypatch.setattr(class_prior, "WIDEST", GRAPH.num_features)
-    assert np.allclose(fit_class_prior(GRAPH, Streams(0))[1], whole, atol=2e-3)
+    monkeypatch.setattr(public_rows, "BLOCK", 64)
+    assert np.allclose(fit_class_prior(GRAPH, Streams(0))[1], whole, atol=1e-4)
 
 
-def test_the_kernel_is_the_formula_for_sparse_rows_too() -> None:
-    x, z = np.random.default_rng(0).random((4, 3)), np.random.default_rng(1).random((2, 3))
-    expected = np.exp(-0.5 * ((x[:, None] - z) ** 2).sum(axis=2))
-    assert np.allclose(gaussian_kernel(x, z), expected, atol=1e-6)
-    assert np.allclose(gaussian_kernel(sp.csr_array(x), sp.csr_array(z)), expected, atol=1e-6)
+def test_labelled_rows_beyond_memory_are_scored_and_not_learned_from(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(class_prior, "MOST_ENTRIES", 150 * GRAPH.num_features)
+    monkeypatch.setattr(class_prior, "LANDMARKS", 20)
+    prior, probabilities = fit_class_prior(GRAPH, Streams(0))
+    assert len(prior.known.digests) == 150
+    assert probabilities.sum(axis=1) == pytest.approx(1)
 
 
-@pytest.mark.usefixtures("short_training")
-def test_tall_dense_tables_get_an_mlp_that_is_saved_with_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tall_dense_tables_get_a_large_network_that_is_saved_with_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(class_prior, "TALL", 200)
     wide = np.hstack([np.array(GRAPH.features)] * 3)  # more than NARROW columns
     graph = table(wide, np.array(GRAPH.labels))
     prior, probabilities = fit_class_prior(graph, Streams(0))
-    assert prior.mlp is not None
-    assert prior.trees is None
+    assert set(prior.learners) == {"linear", "kernel", "network"}
     assert np.array_equal(fit_class_prior(graph, Streams(0))[1], probabilities)
     again = ClassPrior.from_arrays(prior.to_arrays()).probabilities(graph.features)
     assert np.allclose(again[graph.split.test], probabilities[graph.split.test], atol=1e-4)
@@ -121,8 +121,7 @@ def test_narrow_tables_get_trees_that_are_saved_with_the_rest() -> None:
     graph = table(x, ((x[:, 0] > 0.5) ^ (x[:, 1] > 0.6) ^ (x[:, 2] > 0.3)).astype(int))
     prior, probabilities = fit_class_prior(graph, Streams(0))
     test = graph.split.test
-    assert prior.mlp is None
-    assert prior.trees is not None
+    assert set(prior.learners) == {"linear", "kernel", "trees"}
     assert (probabilities.argmax(axis=1) == np.array(graph.labels))[test].mean() > 0.95
     again = ClassPrior.from_arrays(prior.to_arrays()).probabilities(graph.features)
     assert np.allclose(again[test], probabilities[test], atol=1e-4)
@@ -139,12 +138,11 @@ def few_words(rows: int, rng: np.random.Generator) -> Graph:
 def test_words_get_trees_and_are_compared_row_by_row(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = few_words(1500, np.random.default_rng(0))
     prior, probabilities = fit_class_prior(graph, Streams(0))
-    assert prior.trees is not None
-    assert prior.nearest is not None
+    assert set(prior.learners) == {"linear", "network", "trees", "nearest"}
     again, test = ClassPrior.from_arrays(prior.to_arrays()).probabilities(graph.features), new_rows(graph)
     assert np.allclose(again[test], probabilities[test], atol=1e-4)
     monkeypatch.setattr(class_prior, "COMPARED", 100)
-    assert fit_class_prior(graph, Streams(0))[0].nearest is None
+    assert "nearest" not in fit_class_prior(graph, Streams(0))[0].learners
 
 
 def test_of_known_rows_it_says_again_what_it_said_without_them() -> None:
@@ -171,12 +169,6 @@ def test_labels_that_were_learned_with_other_features_are_noticed() -> None:
     assert prior.learned_from(cb.datasets.load("csbm:nodes=300,signal=2", seed=1)) is None, "other people"
     assert prior.learned_from(replace(changed, labels=None, split=None)) is None
     assert ClassPrior.from_arrays(prior.to_arrays()).right == prior.right
-
-
-def test_equal_rows_share_what_was_said_of_them() -> None:
-    seen, shared = class_prior._known(np.array([7, 3, 7]), np.array([[1.0, 0.0], [0.5, 0.5], [0.0, 1.0]]))
-    assert seen.tolist() == [3, 7]
-    assert shared.tolist() == [[0.5, 0.5], [0.5, 0.5]]
 
 
 # -- class probabilities of the user's own ---------------------------------------------------------------------------
@@ -227,8 +219,9 @@ def test_a_graph_without_a_node_has_an_even_row_and_keeps_its_split() -> None:
 def test_a_graph_without_columns_has_the_class_shares(classes: int) -> None:
     labels = np.random.default_rng(0).integers(classes, size=1500)
     graph = table(np.empty((1500, 0)), labels)
-    _, probabilities = fit_class_prior(graph, Streams(0))
+    prior, probabilities = fit_class_prior(graph, Streams(0))
     assert probabilities == pytest.approx(np.tile(np.bincount(labels) / 1500, (1500, 1)), abs=0.1)
+    assert not prior.learners
 
 
 def test_a_label_of_each_class_is_enough_to_fit_words() -> None:

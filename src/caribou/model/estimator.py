@@ -955,7 +955,7 @@ class Model:
         """The fitted prior may have learned from the labelled nodes of another graph, which have other features now."""
         from caribou.models.class_prior import ClassPrior
 
-        if graph.prior is not None or "prior.linear" not in self.state.weights:
+        if graph.prior is not None or not ClassPrior.is_in(self.state.weights):
             return
         prior = ClassPrior.from_arrays(self.state.weights)
         share = prior.learned_from(graph)
@@ -1006,7 +1006,7 @@ def _opened(encoder: Any) -> Any:
     from caribou.models.own_encoder import SavedEncoder
 
     saved = read_state(encoder)
-    if "prior.linear" not in saved.weights:
+    if not ClassPrior.is_in(saved.weights):
         raise InputError(
             f"encoder {os.fspath(encoder)} must be a run of votes-edp or mlp that fitted its own prior, got one of "
             f"{saved.method} without"

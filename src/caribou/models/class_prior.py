@@ -1,56 +1,56 @@
 """The prior: class probabilities of every node from its own public features. It never reads an edge.
 
-Two learners serve every table, both ridge regression with predictions out of fold (`caribou.models.ridge`): on the rows
-themselves, and on their Gaussian kernel with some training rows. Wide tables get small networks on their principal components
-(`caribou.models.component_learner`), tall dense ones a large network instead (`caribou.models.mlp_learner`), all others boosted
-trees (`caribou.models.boosted_trees`) where classes are few. Words with few labels are compared row by row
-(`caribou.models.nearest_rows`). All are cross-fitted, and a softmax regression on the scores out of fold combines them. At edge
-level features, labels and split are public, so all of it costs nothing. Training and validation nodes are learned from alike:
-what a learner holds back to stop, it draws from both.
+Learners (`caribou.models.learners`) are cross-fitted in one loop, and a softmax regression on their scores out of fold combines
+them. Every table gets a linear model. Words get a network on their leading directions and, where they are few, are compared row
+by row; numbers get a Gaussian kernel. Boosted trees serve both where classes are few. At edge level features, labels and split
+are public, so all of it costs nothing. Training and validation nodes are learned from alike.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-import torch
-from torch import Tensor
 
 from caribou.errors import InputError
 from caribou.graph import Graph
 from caribou.graph.fingerprint import known_rows, row_digests
-from caribou.mechanisms.bounded_rows import row_norms
 from caribou.memory import DOUBLE, SINGLE, require_memory
-from caribou.models.boosted_trees import BoostedTrees, Growth, fit_boosted_trees
-from caribou.models.component_learner import COMPONENTS, ComponentLearner, components, fit_component_learner
+from caribou.models.boosted_trees import BoostedTrees
+from caribou.models.cross_fitting import cross_fitted
 from caribou.models.encoder import kept_priors
-from caribou.models.mlp_learner import MlpLearner, fit_mlp_learner
-from caribou.models.nearest_rows import NearestRows, fit_nearest_rows
+from caribou.models.learners import GaussianKernel, Learner, Linear, NearestRows, Network, Table, leading_directions
 from caribou.models.objective import USUAL, Objective
-from caribou.models.public_rows import PublicRows, as_dense, csr_from_arrays, csr_to_arrays
-from caribou.models.ridge import BLOCK, FOLDS, blocks, fit_ridge
+from caribou.models.public_rows import BLOCK, PublicRows, blocks
 from caribou.models.softmax_regression import SoftmaxRegression, fit_by_parts, fit_softmax_regression
 from caribou.models.threads import one_thread
 from caribou.randomness import Streams
 
+LEARNERS: dict[str, type[Learner]] = {
+    "linear": Linear,
+    "kernel": GaussianKernel,
+    "network": Network,
+    "trees": BoostedTrees,
+    "nearest": NearestRows,
+}
+FEW, FOLDS_OF_FEW = 1000, 8
+"""With fewer labelled rows than this no learner takes long, and a fold should leave out little."""
+MOST_ENTRIES = 50_000_000
+"""Learners are fitted on so many numbers at most; labelled rows beyond them are scored as unlabelled ones are."""
 LANDMARKS, LANDMARKS_TALL = 1000, 500
-"""Labelled rows that the kernel is evaluated at; fewer beside an MLP. Work grows with their square."""
-KERNEL_WIDTH = 0.5
-"""gamma of exp(-gamma |x - z|^2): of 0.5, 1 and 2 the best on Cora and Photo."""
-WIDEST = 2000
-"""More columns than this are added up at random, with random signs, into so many."""
-COMBINED, COMBINED_TALL = 20_000, 60_000
-"""The combination is fitted on so many labelled rows at most; that of tall tables on more."""
+"""Labelled rows that the kernel is evaluated at; fewer beside a large network. Work grows with their square."""
+DIRECTIONS, DIRECTION_ROWS = 64, 2000
+"""Leading directions that a network of a wide table sees (of 32, 64 and 128 the best on Photo), and rows that they are of."""
 TALL = 20_000
-"""Dense tables of so many labelled rows get an MLP as well."""
-LEAST_TREE_ROWS, MOST_TREE_CLASSES, MOST_TREE_CLASSES_WIDE = 1000, 4, 12
-"""Tables of at least so many labelled rows and at most so many classes get boosted trees as well; wide ones of more classes."""
+"""Dense wide tables of so many labelled rows get a large network on all columns."""
+LEAST_TREE_ROWS, MOST_TREE_CLASSES, MOST_TREE_CLASSES_OF_WORDS = 1000, 4, 12
+"""Tables of at least so many labelled rows and at most so many classes get trees: each step grows a tree for every class."""
 COMPARED = 5_000
 """Words of at most so many labelled rows are compared row by row as well: each row with each."""
+COMBINED = 60_000
+"""The combination is fitted on so many labelled rows at most."""
 IN_SAMPLE = 5.0
 """Standard errors by which one's own probabilities may be better on training nodes than on validation nodes."""
 JUDGED = 2_000
@@ -63,45 +63,65 @@ Computers that has the smaller cross-entropy, on PubMed and Berkeley13 the large
 
 
 @dataclass(frozen=True, eq=False)
+class KnownRows:
+    """Labelled rows, and what was said of them by models that were not fitted on them: of equal rows the mean.
+
+    Args:
+        digests: [m], of the rows (`row_digests`), ascending, by which they are known again in a later graph.
+        probabilities: [m, C], out of fold; the models know their labels now, so these are given again.
+    """
+
+    digests: np.ndarray
+    probabilities: np.ndarray
+
+    @classmethod
+    def of(cls, digests: np.ndarray, probabilities: np.ndarray) -> KnownRows:
+        """Each digest once. [m], [m, C]
+
+        >>> KnownRows.of(np.array([7, 3, 7]), np.array([[1.0, 0.0], [0.5, 0.5], [0.0, 1.0]])).probabilities.tolist()
+        [[0.5, 0.5], [0.5, 0.5]]
+        """
+        seen, place, count = np.unique(digests, return_inverse=True, return_counts=True)
+        sums = np.zeros((len(seen), probabilities.shape[1]))
+        np.add.at(sums, place, probabilities)
+        return cls(seen, (sums / count[:, None]).astype(np.float32))
+
+    def put_into(self, found: np.ndarray, features: Table) -> np.ndarray:
+        """Probabilities [n, C] of rows [n, d], those of known rows replaced in place."""
+        rows, places = known_rows(self.digests, features)
+        found[rows] = self.probabilities[places]
+        return found
+
+
+@dataclass(frozen=True, eq=False)
 class ClassPrior:
     """Class probabilities from features, as a function of any graph with the same columns.
 
     Args:
         rows: how features become rows.
-        linear: [d, C], weights of the rows (of their folded columns, if there are too many).
-        landmarks: [m, d], rows that the kernel is evaluated at.
-        kernel: [m, C], weights of the kernel.
+        learners: by name, in the order of their scores; none for a table without columns, where classes have their shares.
         combination: of the scores of all learners.
-        seen: [m], digests of the labelled rows (`row_digests`), ascending, by which they are known again in a later graph.
-        out_of_fold: [m, C], their probabilities by fits without them, which are given again: the learners know their labels now.
-        right: the share of the labelled rows whose class those name.
-        folding: [d], which sum a column is added to, counted from 1 and with its sign; or None (`folded`).
-        mlp: networks of tall dense tables, or None.
-        trees: boosted trees of tables with few classes, or None.
-        net: networks on principal components of wide tables, or None.
-        nearest: the labelled rows of words that are few, or None.
+        known: the labelled rows.
+        right: the share of the labelled rows whose class the prior names, out of fold.
     """
 
     rows: PublicRows
-    linear: np.ndarray
-    landmarks: np.ndarray | sp.csr_array
-    kernel: np.ndarray
+    learners: Mapping[str, Learner]
     combination: SoftmaxRegression
-    seen: np.ndarray
-    out_of_fold: np.ndarray
+    known: KnownRows
     right: float
-    folding: np.ndarray | None = None
-    mlp: MlpLearner | None = None
-    trees: BoostedTrees | None = None
-    net: ComponentLearner | None = None
-    nearest: NearestRows | None = None
 
-    def probabilities(self, features: np.ndarray | sp.csr_array) -> np.ndarray:
+    def probabilities(self, features: Table) -> np.ndarray:
         """Of the nodes of any graph; those that the prior was fitted on get what it said without them. [n, d] -> [n, C]"""
-        parts = [self._probabilities(self.rows(features[part])) for part in blocks(np.arange(features.shape[0]))]
-        found = np.concatenate(parts)
-        rows, places = known_rows(self.seen, features)
-        found[rows] = self.out_of_fold[places]
+        return self.known.put_into(self._probabilities(features, np.arange(features.shape[0])), features)
+
+    def _probabilities(self, features: Table, numbers: np.ndarray) -> np.ndarray:
+        """Of some rows, whether they are known or not. [m] -> [m, C]"""
+        found = np.empty((len(numbers), self.combination.weights.shape[1]))
+        for part in blocks(np.arange(len(numbers))):
+            x = self.rows(features[numbers[part]])
+            scores = [learner.decision_function(x) for learner in self.learners.values()]
+            found[part] = self.combination(np.hstack([np.empty((len(part), 0)), *scores]))
         return found
 
     def learned_from(self, graph: Graph) -> float | None:
@@ -115,76 +135,89 @@ class ClassPrior:
         labels = np.array(graph.labels)
         rows = np.concatenate([graph.split.train, graph.split.val])
         rows = rows[labels[rows] >= 0][:JUDGED]
-        rows = np.delete(rows, known_rows(self.seen, graph.features[rows])[0])
+        rows = np.delete(rows, known_rows(self.known.digests, graph.features[rows])[0])
         if len(rows) == 0:
             return None
         found = self.probabilities(graph.features[rows]).argmax(axis=1) == labels[rows]
         spread = np.sqrt(max(self.right * (1 - self.right), 1e-4) / len(rows))
         return float(found.mean()) if found.mean() > self.right + IN_SAMPLE * spread else None
 
-    def _probabilities(self, x: np.ndarray | sp.csr_array) -> np.ndarray:
-        columns = folded(x, self.folding)
-        linear = columns @ torch.from_numpy(self.linear).float()
-        kernel = gaussian_kernel(x, self.landmarks) @ torch.from_numpy(self.kernel).float()
-        scores = [linear.double().numpy(), kernel.double().numpy()]
-        if self.mlp is not None:
-            scores.append(self.mlp.scores(unit_columns(x)))
-        if self.trees is not None:
-            scores.append(self.trees.scores(x))
-        if self.net is not None:
-            scores.append(self.net.scores(columns))
-        if self.nearest is not None:
-            scores.append(self.nearest.scores(sp.csr_array(x)))
-        return self.combination(np.hstack(scores))
-
     def to_arrays(self) -> dict[str, np.ndarray]:
         """Named arrays, for a saved model."""
-        learners = {"mlp": self.mlp, "trees": self.trees, "net": self.net, "nearest": self.nearest}
         return {
             **self.rows.to_arrays(),
-            "prior.linear": self.linear,
-            "prior.kernel": self.kernel,
-            **csr_to_arrays("prior.landmarks", self.landmarks),
             "prior.combination.weights": self.combination.weights,
             "prior.combination.centre": self.combination.centre,
             "prior.combination.spread": self.combination.spread,
-            "prior.seen": self.seen,
-            "prior.out_of_fold": self.out_of_fold,
+            "prior.known.digests": self.known.digests,
+            "prior.known.probabilities": self.known.probabilities,
             "prior.right": np.array(self.right),
-            **({} if self.folding is None else {"prior.folding": self.folding}),
             **{
                 f"prior.{word}.{name}": array
-                for word, learner in learners.items()
-                if learner is not None
+                for word, learner in self.learners.items()
                 for name, array in learner.to_arrays().items()
             },
         }
 
+    @staticmethod
+    def is_in(arrays: Mapping[str, np.ndarray]) -> bool:
+        """Whether a saved model holds a prior."""
+        return "prior.right" in arrays
+
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> ClassPrior:
         """The inverse of `to_arrays`."""
-        own = {name.removeprefix("prior."): array for name, array in arrays.items() if name.startswith("prior.")}
-        landmarks = csr_from_arrays("landmarks", own)
-        rows = PublicRows.from_arrays(arrays)
+        parts: dict[str, dict[str, np.ndarray]] = {}
+        for name, array in arrays.items():
+            if name.startswith("prior."):
+                _, word, *rest = name.split(".", 2)
+                parts.setdefault(word, {})[".".join(rest)] = array
         return cls(
-            rows,
-            own["linear"],
-            landmarks if rows.weights is not None else as_dense(landmarks),
-            own["kernel"],
-            SoftmaxRegression(own["combination.weights"], own["combination.centre"], own["combination.spread"]),
-            own["seen"],
-            own["out_of_fold"],
-            float(own["right"]),
-            own.get("folding"),
-            MlpLearner.from_arrays(_part(own, "mlp.")) if "mlp.weight_0" in own else None,
-            BoostedTrees.from_arrays(_part(own, "trees.")) if "trees.value" in own else None,
-            ComponentLearner.from_arrays(_part(own, "net.")) if "net.directions" in own else None,
-            NearestRows.from_arrays(_part(own, "nearest.")) if "nearest.labels" in own else None,
+            PublicRows.from_arrays(arrays),
+            {word: kind.from_arrays(parts[word]) for word, kind in LEARNERS.items() if word in parts},
+            SoftmaxRegression(**parts["combination"]),
+            KnownRows(**parts["known"]),
+            float(arrays["prior.right"]),
         )
 
 
-def _part(arrays: Mapping[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
-    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+def learners_for(
+    rows: PublicRows, x: Table, y: np.ndarray, classes: int, rng: np.random.Generator
+) -> dict[str, Callable[[], Learner]]:
+    """New learners by name, in the order of `LEARNERS`: those that suit a table.
+
+    Args:
+        rows: how features became rows: of words, of few columns of numbers, or of many.
+        x: [m, d], the labelled rows.
+        y: [m], their classes.
+        classes: C.
+        rng: of the public seed.
+    """
+    words, narrow, tall = rows.weights is not None, rows.quantiles is not None, len(y) >= TALL
+    if x.shape[1] == 0 or len(y) < 2:
+        return {}
+
+    def seed() -> int:
+        return int(rng.integers(2**31))
+
+    found: dict[str, Callable[[], Learner]] = {"linear": lambda: Linear(classes)}
+    if not words:
+        landmarks = x[: LANDMARKS_TALL if tall and not narrow else LANDMARKS]
+        found["kernel"] = lambda: GaussianKernel(classes, landmarks)
+    if not words and not narrow and tall:
+        found["network"] = lambda: Network(classes, seed(), (256, 256), epochs=8)
+    elif not narrow:
+        directions = leading_directions(x[:DIRECTION_ROWS], DIRECTIONS, seed())
+        found["network"] = lambda: Network(classes, seed(), directions=directions)
+    most = MOST_TREE_CLASSES_OF_WORDS if words else MOST_TREE_CLASSES
+    every = (
+        np.bincount(y, minlength=classes).min() >= 3 * BoostedTrees.folds
+    )  # a class with so many rows is in every fold
+    if (words or narrow) and 2 <= classes <= most and len(y) >= LEAST_TREE_ROWS and every:
+        found["trees"] = lambda: BoostedTrees(classes, seed(), wide=words)
+    if words and len(y) <= COMPARED:
+        found["nearest"] = lambda: NearestRows(classes)
+    return found
 
 
 def class_probabilities(
@@ -224,7 +257,7 @@ def require_out_of_fold(graph: Graph, prior: np.ndarray) -> None:
 
 def require_prior(weights: Mapping[str, np.ndarray], graph: Graph) -> None:
     """Refuse another graph without class probabilities where the model holds no prior of its own."""
-    if graph.prior is None and "prior.linear" not in weights:
+    if graph.prior is None and not ClassPrior.is_in(weights):
         raise InputError(
             "graph must come with class probabilities, as the training graph did, got none: an array, or an encoder of one's "
             "own, is not part of a saved model; give them by with_prior(...) (--prior FILE)"
@@ -250,127 +283,46 @@ def fit_class_prior(graph: Graph, streams: Streams, objective: Objective = USUAL
     """
     split, labels = graph.for_learning(public=True)
     rng = streams.generator("class prior")
-    labels, C = np.array(labels), graph.num_classes
+    (n, d), C = graph.features.shape, graph.num_classes
     labelled = rng.permutation(np.concatenate([split.train, split.val]))
-    n, d = graph.features.shape
-    width = max(min(d, WIDEST), LANDMARKS)
-    require_memory(
-        (FOLDS + 3) * DOUBLE * width**2
-        + SINGLE * BLOCK * (3 * width + (0 if sp.issparse(graph.features) else 2 * d))
-        + 9 * DOUBLE * n * C
-        + SINGLE * n * COMPONENTS,
-        f"the prior of {n:,} nodes with {d:,} columns and {C} classes",
-    )
+    _require_memory(graph, len(labelled))
     rows = PublicRows.of(graph.features)
-    x = rows(graph.features) if sp.issparse(graph.features) or n * d <= BLOCK * WIDEST else None
-
-    def some(numbers: np.ndarray) -> Any:
-        return rows(graph.features[numbers]) if x is None else x[numbers]
-
-    tall = rows.centre is not None and len(labelled) >= TALL
-    landmarks = some(np.sort(labelled[: LANDMARKS_TALL if tall else LANDMARKS]))
-    root = _inverse_root(gaussian_kernel(landmarks, landmarks))
-    folding = random_folding(d, rng)
-    linear = fit_ridge(lambda numbers: folded(some(numbers), folding), n, labelled, labels, C)
-    kernel = fit_ridge(lambda numbers: gaussian_kernel(some(numbers), landmarks) @ root, n, labelled, labels, C)
-    parts = [linear.scores, kernel.scores]
-    by_class = objective.class_weights(labels[labelled], C)
-    mlp = trees = net = nearest = None
-    if tall:
-        mlp, found = fit_mlp_learner(lambda numbers: unit_columns(some(numbers)), n, labelled, labels, C, rng, by_class)
-        parts.append(found)
-    growth = None if tall or d == 0 else _growth(rows, labels[labelled], C)
-    if growth is not None:
-        trees, found = fit_boosted_trees(some, n, labelled, labels, C, rng, by_class, growth=growth)
-        parts.append(found)
-    if rows.quantiles is None and not tall and d > 0:
-        directions = np.ascontiguousarray(linear.directions[:, :COMPONENTS])
-        z = torch.cat([components(folded(some(part), folding), directions) for part in blocks(np.arange(n))])
-        net, found = fit_component_learner(z, directions, labelled, labels, C, rng, by_class)
-        parts.append(found)
-    if rows.weights is not None and d > 0 and len(labelled) <= COMPARED:
-        nearest, found = fit_nearest_rows(some, n, labelled, labels, C)
-        parts.append(found)
-    scores = np.hstack(parts)
-    used = labelled[: COMBINED if mlp is None else COMBINED_TALL]
-    weights = None if by_class is None else by_class[labels[used]]
-    if len(used) >= ROWS_PER_WEIGHT * scores.shape[1] * C:
-        combination = fit_softmax_regression(scores[used], labels[used], C, RIDGE, weights=weights)
-    else:
-        combination = fit_by_parts([part[used] for part in parts], labels[used], C, RIDGE_BY_PARTS, weights=weights)
-    probabilities = combination(scores)
-    prior = ClassPrior(
-        rows,
-        linear.weights,
-        landmarks,
-        root.double().numpy() @ kernel.weights,
-        combination,
-        *_known(row_digests(graph.features)[labelled], probabilities[labelled]),
-        float((probabilities[labelled].argmax(axis=1) == labels[labelled]).mean()),
-        folding,
-        mlp,
-        trees,
-        net,
-        nearest,
-    )
+    if rows.weights is None:
+        labelled = labelled[: max(MOST_ENTRIES // max(d, 1), LANDMARKS)]
+    x, y = rows(graph.features[labelled]), np.array(labels)[labelled]
+    weights = objective.class_weights(y, C)
+    weight = None if weights is None else weights[y]
+    learners, parts = {}, []
+    for name, make in learners_for(rows, x, y, C, rng).items():
+        kind = LEARNERS[name]
+        models, scores = cross_fitted(make, x, y, FOLDS_OF_FEW if len(y) < FEW else kind.folds, weight)
+        learners[name] = kind.joined(models, x, y)
+        parts.append(scores)
+    combination = _combined(parts, y, C, weight)
+    out_of_fold = combination(np.hstack([np.empty((len(y), 0)), *parts]))
+    known = KnownRows.of(row_digests(graph.features)[labelled], out_of_fold)
+    prior = ClassPrior(rows, learners, combination, known, float((out_of_fold.argmax(axis=1) == y).mean()))
+    others = np.setdiff1d(np.arange(n), labelled)
+    probabilities = np.empty((n, C))
+    probabilities[labelled], probabilities[others] = out_of_fold, prior._probabilities(graph.features, others)
     return prior, probabilities
 
 
-def _known(digests: np.ndarray, probabilities: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Each digest once, ascending, and what was said of its rows, in the mean. [m], [m, C] -> [k], [k, C]"""
-    seen, place, count = np.unique(digests, return_inverse=True, return_counts=True)
-    sums = np.zeros((len(seen), probabilities.shape[1]))
-    np.add.at(sums, place, probabilities)
-    return seen, (sums / count[:, None]).astype(np.float32)
+def _combined(parts: list[np.ndarray], y: np.ndarray, classes: int, weight: np.ndarray | None) -> SoftmaxRegression:
+    """The combination of scores out of fold, [m, C] each: of all at once, or learner by learner if rows are few."""
+    used = slice(COMBINED)
+    weight = None if weight is None else weight[used]
+    scores = np.hstack([np.empty((len(y), 0)), *parts])[used]
+    if len(scores) >= ROWS_PER_WEIGHT * scores.shape[1] * classes:
+        return fit_softmax_regression(scores, y[used], classes, RIDGE, weights=weight)
+    return fit_by_parts([part[used] for part in parts], y[used], classes, RIDGE_BY_PARTS, weights=weight)
 
 
-def _growth(rows: PublicRows, labels: np.ndarray, classes: int) -> Growth | None:
-    """How trees suit the table: with rows enough, few classes (each step grows a tree for every class), all in every fold."""
-    growth = Growth.of_wide(classes) if rows.quantiles is None else Growth()
-    most = MOST_TREE_CLASSES_WIDE if rows.quantiles is None else MOST_TREE_CLASSES
-    counts = np.bincount(labels, minlength=classes)
-    suits = 2 <= classes <= most and len(labels) >= LEAST_TREE_ROWS and counts.min() >= 3 * growth.folds
-    return growth if suits else None
-
-
-def unit_columns(x: np.ndarray) -> Tensor:
-    """Dense rows with columns of variance 1, as networks like them: `PublicRows` divides by sqrt(d). [n, d] -> [n, d]"""
-    return torch.from_numpy(np.ascontiguousarray(x * np.float32(np.sqrt(max(x.shape[1], 1)))))
-
-
-def gaussian_kernel(x: np.ndarray | sp.csr_array, z: np.ndarray | sp.csr_array) -> Tensor:
-    """exp(-gamma |x_i - z_j|^2). [n, d], [m, d] -> [n, m], float32.
-
-    >>> gaussian_kernel(np.array([[0.0], [2.0]]), np.array([[0.0]])).tolist()
-    [[1.0], [0.1353352814912796]]
-    """
-    if sp.issparse(x):
-        products = torch.from_numpy(as_dense(x @ z.T))
-    else:
-        products = torch.from_numpy(as_dense(x)) @ torch.from_numpy(as_dense(z)).T
-    squares = [torch.from_numpy(row_norms(a)).float() ** 2 for a in (x, z)]
-    gaps = (squares[0][:, None] + squares[1] - 2 * products).clamp(min=0)
-    return torch.exp(-KERNEL_WIDTH * gaps)
-
-
-def _inverse_root(gram: Tensor) -> Tensor:
-    """R with R R' = (gram + 0.001)^-1: the Gram matrix may be singular. [m, m] -> [m, m], float32."""
-    eye = torch.eye(len(gram), dtype=torch.double)
-    lower = torch.linalg.cholesky(gram.double() + 1e-3 * eye)
-    return torch.linalg.solve_triangular(lower, eye, upper=False).T.float().contiguous()
-
-
-def random_folding(columns: int, rng: np.random.Generator) -> np.ndarray | None:
-    """For more than WIDEST columns: a random one of WIDEST sums for each, from 1, with a random sign. -> [d]"""
-    if columns <= WIDEST:
-        return None
-    return rng.choice(np.array([-1, 1]), size=columns) * rng.integers(1, WIDEST + 1, size=columns)
-
-
-def folded(x: np.ndarray | sp.csr_array, folding: np.ndarray | None) -> Tensor:
-    """The columns as they are, or their sums with signs, by a folding. [n, d] -> [n, D], float32."""
-    if folding is None:
-        return torch.from_numpy(np.ascontiguousarray(as_dense(x)))
-    signs, places = np.sign(folding).astype(np.float32), np.abs(folding) - 1
-    sums = sp.csr_array((signs, (np.arange(len(folding)), places)), shape=(len(folding), WIDEST))
-    return torch.from_numpy(np.ascontiguousarray(as_dense(x @ sums)))
+def _require_memory(graph: Graph, labelled: int) -> None:
+    """Refuse what does not fit: fitted rows and those of two thirds, Gram matrices, blocks of scores, and probabilities."""
+    (n, d), C = graph.features.shape, graph.num_classes
+    entries = 3 * graph.features.nnz if sp.issparse(graph.features) else 3 * min(labelled * d, MOST_ENTRIES)
+    require_memory(
+        SINGLE * (entries + BLOCK * (3 * LANDMARKS + 2 * d)) + DOUBLE * (6 * LANDMARKS**2 + 9 * n * C),
+        f"the prior of {n:,} nodes with {d:,} columns and {C} classes",
+    )

@@ -1,58 +1,54 @@
-"""Cross-fitting: every labelled row is scored by a model that was not fitted on it, all other rows by the mean of the models."""
+"""Cross-fitting: every labelled row is scored by a model that was not fitted on it. The one loop for all learners."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
-Fit = TypeVar("Fit")
-
-
-def by_class(rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """The rows class after class, in their order otherwise: dealt out in turn, every fold has its share of every class.
-
-    >>> by_class(np.array([3, 0, 2, 1]), np.array([1, 0, 1, 0])).tolist()
-    [3, 1, 0, 2]
-    """
-    return rows[np.argsort(labels[rows], kind="stable")]
+Model = TypeVar("Model")
 
 
 def cross_fitted(
-    fit: Callable[[np.ndarray, int], Fit],
-    scores: Callable[[Fit, np.ndarray], np.ndarray],
-    count: int,
-    train: np.ndarray,
+    make: Callable[[], Model],
+    x: Any,
+    y: np.ndarray,
     folds: int,
-) -> tuple[list[Fit], np.ndarray]:
-    """The models of the folds, and the scores of all rows, [n, C].
+    sample_weight: np.ndarray | None = None,
+    scores: Callable[[Model, Any], np.ndarray] = lambda model, x: model.decision_function(x),  # type: ignore[attr-defined]
+) -> tuple[list[Model], np.ndarray]:
+    """The models of the folds, and the scores of the rows out of fold, [m, C].
+
+    Rows are dealt out class after class: every fold has its share of every class.
 
     Args:
-        fit: numbers of rows and the number of the fold that they leave out -> a model.
-        scores: a model and numbers of rows, [m] -> their scores, [m, C].
-        count: n, how many rows there are.
-        train: [m], numbers of the labelled rows; every ``folds``-th is in the same fold.
-        folds: how many models are fitted, at least 2.
+        make: a new model with ``fit(x, y, sample_weight)``.
+        x: [m, d], the labelled rows, in random order.
+        y: [m], their classes.
+        folds: how many models are fitted, at least 2; no more than rows.
+        sample_weight: [m], of the rows in the loss; None: all are 1.
+        scores: of a model, for some rows.
 
-    >>> labels = np.array([1.0, 2.0, 3.0, 4.0, 0.0])
-    >>> means = cross_fitted(
-    ...     lambda rows, _: labels[rows].mean(), lambda mean, rows: np.full((len(rows), 1), mean), 5, np.arange(4), 2
+    >>> from sklearn.dummy import DummyRegressor
+    >>> models, found = cross_fitted(
+    ...     DummyRegressor, np.zeros((4, 1)), np.array([1.0, 2.0, 3.0, 4.0]), 2, scores=lambda m, x: m.predict(x)[:, None]
     ... )
-    >>> means[0], means[1].ravel().tolist()
-    ([np.float64(3.0), np.float64(2.0)], [3.0, 2.0, 3.0, 2.0, 2.5])
+    >>> found.ravel().tolist()
+    [3.0, 2.0, 3.0, 2.0]
     """
-    fold = np.full(count, -1)
-    fold[train] = np.arange(len(train)) % folds
-    others = np.flatnonzero(fold < 0)
-    models, parts, rest = [], [], []
-    for k in range(folds):
-        model = fit(train[fold[train] != k], k)
+    fold = np.empty(len(y), dtype=np.int64)
+    fold[np.argsort(y, kind="stable")] = np.arange(len(y)) % min(folds, len(y))
+    models: list[Model] = []
+    parts: list[tuple[np.ndarray, np.ndarray]] = []
+    for k in range(fold.max() + 1):
+        inside, outside = np.flatnonzero(fold != k), np.flatnonzero(fold == k)
+        weight = () if sample_weight is None else (sample_weight[inside],)
+        model = make()
+        model.fit(x[inside], y[inside], *weight)  # type: ignore[attr-defined]
         models.append(model)
-        parts.append(scores(model, np.flatnonzero(fold == k)))
-        rest.append(scores(model, others))
-    found = np.empty((count, parts[0].shape[1]))
-    found[others] = np.mean(rest, axis=0)
-    for k, part in enumerate(parts):
-        found[fold == k] = part
+        parts.append((outside, scores(model, x[outside])))
+    found = np.empty((len(y), parts[0][1].shape[1]))
+    for outside, part in parts:
+        found[outside] = part
     return models, found

@@ -9,8 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.linalg import svds
 
-from caribou.models.public_rows import PublicRows
-from caribou.models.ridge import blocks
+from caribou.models.public_rows import PublicRows, blocks
 
 SAMPLE = 5000
 """Centres are fitted on so many rows at most."""

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from caribou.models.ridge import blocks
+from caribou.models.public_rows import blocks
 from caribou.models.trainer import Validation, take_steps
 
 BATCHES = (32, 512)

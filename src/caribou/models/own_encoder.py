@@ -8,19 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol
 
 import numpy as np
-import scipy.sparse as sp
 import torch
 from torch import nn
 
 from caribou.errors import InputError
 from caribou.graph import Graph, listed
-from caribou.graph.fingerprint import known_rows, row_digests
-from caribou.models.class_prior import ClassPrior
-from caribou.models.cross_fitting import by_class, cross_fitted
-from caribou.models.module_training import module_logits, train_module
+from caribou.graph.fingerprint import row_digests
+from caribou.models.class_prior import ClassPrior, KnownRows
+from caribou.models.cross_fitting import cross_fitted
+from caribou.models.learners import Table
+from caribou.models.module_training import RowSource, module_logits, train_module
 from caribou.models.public_rows import PublicRows, as_dense
 from caribou.models.threads import one_thread
 from caribou.randomness import Streams
@@ -29,7 +29,6 @@ FOLDS = 5
 SEEN = 0.01
 """Share of the labelled rows that a saved encoder may have been fitted on: rows of two tables may be equal by chance."""
 
-Features: TypeAlias = np.ndarray | sp.csr_array
 KINDS = (
     "class probabilities [n, C], a scikit-learn classifier, a function (columns, classes) -> torch module, or the folder of a "
     "saved run of votes-edp or mlp"
@@ -39,32 +38,27 @@ KINDS = (
 class FittedEncoder(Protocol):
     """What was fitted, for nodes that it was not fitted on."""
 
-    def probabilities(self, features: Features) -> np.ndarray:
+    def probabilities(self, features: Table) -> np.ndarray:
         """Class probabilities. [n, d] -> [n, C]"""
         ...
 
 
 @dataclass(frozen=True, eq=False)
 class FoldMean:
-    """The mean probabilities of the models of all folds; a row that was labelled is scored by the model that left it out.
+    """The mean probabilities of the models of all folds; labelled rows get what was said of them out of fold.
 
     Args:
         models: one per fold.
-        seen: [m], digests of the labelled rows, sorted.
-        fold: [m], that of each of them.
+        known: the labelled rows.
     """
 
-    models: tuple[Callable[[Features], np.ndarray], ...]
-    seen: np.ndarray
-    fold: np.ndarray
+    models: tuple[_Fitted, ...]
+    known: KnownRows
 
-    def probabilities(self, features: Features) -> np.ndarray:
+    def probabilities(self, features: Table) -> np.ndarray:
         """Class probabilities. [n, d] -> [n, C]"""
-        found = np.stack([model(features) for model in self.models])
-        rows, places = known_rows(self.seen, features)
-        mean = np.asarray(found.mean(axis=0))
-        mean[rows] = found[self.fold[places], rows]
-        return mean
+        mean = np.mean([model.predict_proba(features) for model in self.models], axis=0)
+        return self.known.put_into(np.asarray(mean), features)
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,14 +94,14 @@ class SavedEncoder:
             )
         split, _ = graph.for_learning(public=True)
         labelled = np.concatenate([split.train, split.val])
-        seen = float(np.isin(row_digests(graph.features)[labelled], self.prior.seen).mean())
+        seen = float(np.isin(row_digests(graph.features)[labelled], self.prior.known.digests).mean())
         if seen > SEEN:
             raise InputError(
                 f"encoder {self.folder} must not have been fitted on labelled rows of this graph, got {seen:.0%} of them: it "
                 "knows their labels; leave encoder out, or give a classifier, and it is fitted out of fold"
             )
 
-    def probabilities(self, features: Features) -> np.ndarray:
+    def probabilities(self, features: Table) -> np.ndarray:
         """Class probabilities. [n, d] -> [n, C]"""
         return self.prior.probabilities(features)
 
@@ -135,38 +129,75 @@ def with_encoder(graph: Graph, encoder: Any, streams: Streams) -> tuple[Graph, F
             "scikit-learn needs its brackets, and a module a function that makes a new one for every fold (lambda d, C: ...)"
         )
     if hasattr(encoder, "fit"):
-        return _cross_fitted(graph, streams, _classifier(encoder, graph))
+        _require_classifier(encoder)
+        return _cross_fitted(graph, streams, lambda rng: _Classifier(encoder, graph.num_classes, rng))
     if callable(encoder):
-        return _cross_fitted(graph, streams, _module(encoder, graph))
+        public, trained = PublicRows.of(graph.features), dict[int, nn.Parameter]()
+        return _cross_fitted(graph, streams, lambda rng: _Module(encoder, public, graph.num_classes, rng, trained))
     try:
         return graph.with_prior(encoder), None
     except InputError as error:
         raise InputError(f"encoder must be {KINDS}; as class probabilities: {error}") from error
 
 
-_Fit = Callable[[np.ndarray, np.random.Generator], Callable[[Features], np.ndarray]]
-"""Numbers of labelled rows and randomness of the public seed -> a function from features to class probabilities."""
+class _Fitted(Protocol):
+    """One model: learns some rows, and gives class probabilities of others, [n, C]."""
+
+    def fit(self, x: Table, y: np.ndarray) -> Any: ...
+
+    def predict_proba(self, x: Table) -> np.ndarray: ...
 
 
 @one_thread()
-def _cross_fitted(graph: Graph, streams: Streams, fit: _Fit) -> tuple[Graph, FittedEncoder]:
+def _cross_fitted(
+    graph: Graph, streams: Streams, make: Callable[[np.random.Generator], _Fitted]
+) -> tuple[Graph, FittedEncoder]:
     split, labels = graph.for_learning(public=True)
     rng = streams.generator("own encoder")
-    train = by_class(rng.permutation(np.concatenate([split.train, split.val])), np.array(labels))
-    folds = min(FOLDS, len(train))
-    models, probabilities = cross_fitted(
-        lambda rows, _: fit(rows, rng),
-        lambda model, rows: model(graph.features[rows]),
-        graph.num_nodes,
-        train,
-        folds,
+    train = rng.permutation(np.concatenate([split.train, split.val]))
+    others = np.setdiff1d(np.arange(graph.num_nodes), train)
+    models, out_of_fold = cross_fitted(
+        lambda: make(rng),
+        graph.features[train],
+        np.array(labels)[train],
+        FOLDS,
+        scores=lambda model, x: model.predict_proba(x),
     )
-    seen, first = np.unique(row_digests(graph.features)[train], return_index=True)
-    return graph.with_prior(probabilities), FoldMean(tuple(models), seen, first % folds)
+    known = KnownRows.of(row_digests(graph.features)[train], out_of_fold)
+    fitted = FoldMean(tuple(models), known)
+    probabilities = np.empty((graph.num_nodes, graph.num_classes))
+    probabilities[train], probabilities[others] = out_of_fold, fitted.probabilities(graph.features[others])
+    return graph.with_prior(probabilities), fitted
 
 
-def _classifier(classifier: Any, graph: Graph) -> _Fit:
-    """A clone of a scikit-learn classifier for every fold, with its own randomness from the public seed where it has none."""
+class _Classifier:
+    """A clone of a scikit-learn classifier, with its own randomness from the public seed where it has none."""
+
+    def __init__(self, classifier: Any, classes: int, rng: np.random.Generator) -> None:
+        from sklearn.base import clone
+
+        self.model, self.classes = clone(classifier), classes
+        parameters = self.model.get_params()
+        free = sorted(key for key in parameters if key.split("__")[-1] == "random_state" and parameters[key] is None)
+        self.model.set_params(**{key: int(rng.integers(2**31)) for key in free})
+
+    def fit(self, x: Table, y: np.ndarray) -> None:
+        try:
+            self.model.fit(x, y)
+        except (TypeError, ValueError) as error:
+            raise InputError(
+                f"encoder must be able to learn from the graph's features, got {type(self.model).__name__}: {error}"
+            ) from error
+
+    def predict_proba(self, x: Table) -> np.ndarray:
+        found = np.zeros((x.shape[0], self.classes))
+        if len(found):
+            found[:, np.asarray(self.model.classes_, dtype=np.int64)] = self.model.predict_proba(x)
+        return found
+
+
+def _require_classifier(classifier: Any) -> None:
+    """Refuse a classifier without probabilities, and one that stays as it was fitted."""
     from sklearn.base import clone
 
     if not hasattr(classifier, "predict_proba"):
@@ -180,66 +211,57 @@ def _classifier(classifier: Any, graph: Graph) -> _Fit:
                 f"encoder must be fitted anew for every fold, got {type(part).__name__}, which stays as it was fitted and may "
                 "know the labels: give the classifier itself"
             )
-    labels, C = np.array(graph.labels), graph.num_classes
-
-    def fit(rows: np.ndarray, rng: np.random.Generator) -> Callable[[Features], np.ndarray]:
-        model = clone(classifier)
-        parameters = model.get_params()
-        free = sorted(key for key in parameters if key.split("__")[-1] == "random_state" and parameters[key] is None)
-        model.set_params(**{key: int(rng.integers(2**31)) for key in free})
-        try:
-            model.fit(graph.features[rows], labels[rows])
-        except (TypeError, ValueError) as error:
-            raise InputError(
-                f"encoder must be able to learn from the graph's features, got {type(classifier).__name__}: {error}"
-            ) from error
-        places = np.asarray(model.classes_, dtype=np.int64)
-
-        def probabilities(features: Features) -> np.ndarray:
-            found = np.zeros((features.shape[0], C))
-            if len(found):
-                found[:, places] = model.predict_proba(features)
-            return found
-
-        return probabilities
-
-    return fit
 
 
-def _module(factory: Callable[[int, int], nn.Module], graph: Graph) -> _Fit:
-    """A new module for every fold, on standardised rows (words: weighted by how rare they are)."""
-    labels, d, C = np.array(graph.labels), graph.num_features, graph.num_classes
-    public = PublicRows.of(graph.features)
-    length = np.float32(np.sqrt(max(d, 1)))  # columns of variance 1, as networks like them
-    trained: dict[int, nn.Parameter] = {}  # of all folds so far, kept so that no number is given again
+class _Module:
+    """A torch module, on standardised rows (words: weighted by how rare they are).
 
-    def dense(features: Features) -> torch.Tensor:
-        return torch.from_numpy(np.ascontiguousarray(as_dense(public(features)) * length))
+    Args:
+        factory: makes it, of (columns, classes).
+        public: how features become rows.
+        classes: C.
+        rng: of the public seed.
+        trained: weights of all folds so far, kept so that no number is given again.
+    """
 
-    def fit(rows: np.ndarray, rng: np.random.Generator) -> Callable[[Features], np.ndarray]:
+    def __init__(
+        self,
+        factory: Callable[[int, int], nn.Module],
+        public: PublicRows,
+        classes: int,
+        rng: np.random.Generator,
+        trained: dict[int, nn.Parameter],
+    ) -> None:
+        self.factory, self.public, self.classes, self.rng, self.trained = factory, public, classes, rng, trained
+
+    def _rows(self, x: Table) -> RowSource:
+        length = np.float32(np.sqrt(max(x.shape[1], 1)))  # columns of variance 1, as networks like them
+        return lambda some: torch.from_numpy(np.ascontiguousarray(as_dense(self.public(x[some])) * length))
+
+    def fit(self, x: Table, y: np.ndarray) -> None:
+        rows = self._rows(x)
         with torch.random.fork_rng(devices=[]):  # initial weights and dropout follow the public seed
-            torch.manual_seed(int(rng.integers(2**63)))
-            module = factory(d, C)
-            if not isinstance(module, nn.Module):
+            torch.manual_seed(int(self.rng.integers(2**63)))
+            self.module = self.factory(x.shape[1], self.classes)
+            if not isinstance(self.module, nn.Module):
                 raise InputError(
-                    f"encoder must make a torch module of (columns, classes), got one that made {type(module).__name__}"
+                    "encoder must make a torch module of (columns, classes), got one that made "
+                    f"{type(self.module).__name__}"
                 )
-            own = {id(weight): weight for weight in module.parameters() if weight.requires_grad}
-            if own.keys() & trained.keys():
+            own = {id(weight): weight for weight in self.module.parameters() if weight.requires_grad}
+            if own.keys() & self.trained.keys():
                 raise InputError(
                     "encoder must make a new module for every fold, got weights of another fold again, which know its labels: "
                     "make every layer inside the function"
                 )
-            trained.update(own)
-            shape = tuple(module_logits(module, lambda some: dense(graph.features[some]), rows[:2]).shape)
-            if shape != (len(rows[:2]), C):
-                raise InputError(f"encoder must make a module with {C} logits per row, got outputs of shape {shape}")
-            train_module(module, lambda some: dense(graph.features[some]), rows, labels, rng)
+            self.trained.update(own)
+            shape = tuple(module_logits(self.module, rows, np.arange(min(2, len(y)))).shape)
+            if shape != (min(2, len(y)), self.classes):
+                raise InputError(
+                    f"encoder must make a module with {self.classes} logits per row, got outputs of shape {shape}"
+                )
+            train_module(self.module, rows, np.arange(len(y)), y, self.rng)
 
-        def probabilities(features: Features) -> np.ndarray:
-            logits = module_logits(module, lambda some: dense(features[some]), np.arange(features.shape[0]))
-            return np.asarray(torch.softmax(logits.double(), dim=1).numpy())
-
-        return probabilities
-
-    return fit
+    def predict_proba(self, x: Table) -> np.ndarray:
+        logits = module_logits(self.module, self._rows(x), np.arange(x.shape[0]))
+        return np.asarray(torch.softmax(logits.double(), dim=1).numpy())

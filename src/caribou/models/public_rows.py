@@ -23,6 +23,8 @@ NARROW = 64
 QUANTILES = 101
 PART = 1 << 16
 """Rows that are read together: a mapped file stays on disk."""
+BLOCK = 8192
+"""Rows whose scores are computed together."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,6 +122,12 @@ def _column_sums(parts: Iterator[np.ndarray]) -> np.ndarray:
     for rows in parts:
         total = np.concatenate([total[None], rows]).sum(axis=0)
     return np.asarray(total)
+
+
+def blocks(rows: np.ndarray) -> Iterator[np.ndarray]:
+    """The rows in order, BLOCK at a time."""
+    for first in range(0, len(rows), BLOCK):
+        yield rows[first : first + BLOCK]
 
 
 def csr_to_arrays(name: str, rows: Any) -> dict[str, np.ndarray]:

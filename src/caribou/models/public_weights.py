@@ -24,12 +24,3 @@ def unit_weights(inputs: int, outputs: int, generator: Generator) -> np.ndarray:
     (3, 16)
     """
     return generator.standard_normal((outputs, inputs)) / math.sqrt(max(inputs, 1))
-
-
-def he_weights(inputs: int, outputs: int, generator: np.random.Generator) -> np.ndarray:
-    """Initial weights of a layer before a ReLU, N(0, 2 / inputs) (He et al., 2015), from the public seed. [outputs, inputs]
-
-    >>> he_weights(3, 2, np.random.default_rng(0)).shape
-    (2, 3)
-    """
-    return np.asarray(generator.standard_normal((outputs, inputs)) * np.sqrt(2 / max(inputs, 1)))
