@@ -351,8 +351,8 @@ def test_class_probabilities_from_a_file_are_used_and_asked_for_again(tmp_path: 
         "must go with --graph" in run(*other[:2], "--out", tmp_path / "q.csv", "--prior", tmp_path / "prior.npz").stderr
     )
     assert (
-        "prior must go with a method that starts from class probabilities"
-        in run("train", "caribou-edp", "--graph", tmp_path / "g.npz", "--prior", tmp_path / "prior.npz").stderr
+        "prior must go with a method at edge level that starts from class probabilities"
+        in run("train", "sage-edp", "--graph", tmp_path / "g.npz", "--prior", tmp_path / "prior.npz").stderr
     )
     assert "file not found" in run("train", "mlp", "--graph", tmp_path / "g.npz", "--prior", tmp_path / "no.csv").stderr
 

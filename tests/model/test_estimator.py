@@ -684,9 +684,9 @@ def test_probabilities_may_be_given_as_the_encoder() -> None:
         model.release(GROWN)
 
 
-@pytest.mark.parametrize(("method", "settings"), [("caribou-edp", {}), ("mlp", {"hidden": [8]})])
+@pytest.mark.parametrize(("method", "settings"), [("sage-edp", {}), ("caribou-edp", {"messages": "features"})])
 def test_methods_without_a_prior_refuse_one(method: str, settings: dict[str, object]) -> None:
-    with pytest.raises(InputError, match="encoder must go with a method that starts from class probabilities"):
+    with pytest.raises(InputError, match="encoder must go with a method that starts from public class probabilities"):
         Model(method, cb.Budget(4), encoder="run", **settings)
     with pytest.raises(InputError, match="encoder must go with"):
         cb.Votes(cb.Budget(4, 1e-5, "node"), encoder="run")

@@ -173,3 +173,31 @@ def test_a_saved_encoder_of_other_columns_or_classes_is_refused(folder: Path) ->
     ):
         with pytest.raises(InputError, match=words):
             cb.Model("mlp", cb.Budget(4), encoder=folder).fit(cb.datasets.load(text))
+
+
+@pytest.mark.parametrize("name", ["caribou", "gap", "lpgnet"])
+def test_an_encoder_serves_every_method_that_has_one(name: str) -> None:
+    """Beside votes and mlp: its probabilities are what the method starts from, on another graph, too."""
+    other = cb.datasets.load("csbm:nodes=90,signal=2", seed=5)
+    model = cb.Model(name, cb.Budget(4), encoder=LogisticRegression()).fit(GRAPH)
+    assert "encoder.row_length" not in model.state.weights
+    assert model.release(other).probabilities.shape == (90, other.num_classes)
+    own = cb.Model(name, cb.Budget(4)).fit(GRAPH)
+    with pytest.raises(InputError, match="graph must come without class probabilities"):
+        own.release(other.with_prior(np.full((90, other.num_classes), 1 / other.num_classes)))
+    assert own.release(other).probabilities.shape == (90, other.num_classes), "and without one by its own"
+    with pytest.raises(InputError, match="features are private at node level"):
+        cb.Model("gap", cb.Budget(4, 1e-5, "node"), encoder=LogisticRegression())
+
+
+def test_a_module_that_reads_edges_is_refused_with_the_reason() -> None:
+    class Convolution(torch.nn.Module):
+        def __init__(self, columns: int, classes: int) -> None:
+            super().__init__()
+            self.linear = torch.nn.Linear(columns, classes)
+
+        def forward(self, x: torch.Tensor, edge_index: torch.Tensor) -> torch.Tensor:
+            return self.linear(x)
+
+    with pytest.raises(InputError, match="whose forward takes x, edge_index: edges are private"):
+        cb.Model("mlp", cb.Budget(4), encoder=lambda d, c: Convolution(d, c)).fit(GRAPH)

@@ -35,7 +35,7 @@ PriorFile = Annotated[
     typer.Option(
         "--prior",
         metavar="FILE",
-        help="votes-edp, mlp: public class probabilities in the place of the fitted ones, out of fold for labelled nodes: .csv, "
+        help="Edge level: public class probabilities in the place of the fitted encoder, out of fold for labelled nodes: .csv, "
         ".parquet or .npz with id and a column per class.",
         show_default=False,
     ),
@@ -639,8 +639,7 @@ def require_takes_prior(method: str, takes_prior: bool, prior: Path | None) -> N
     """A file of class probabilities that the method would not read is an error."""
     if prior is not None and not takes_prior:
         raise InputError(
-            "prior must go with a method that starts from class probabilities (votes-edp, or mlp without hidden), got "
-            f"{method} (--prior)"
+            f"prior must go with a method at edge level that starts from class probabilities, got {method} (--prior)"
         )
 
 

@@ -95,9 +95,10 @@ class Model:
         method: a family such as "votes", of which the budget decides the unit, or a full name of `caribou.methods.METHODS`.
         budget: epsilon, delta and the privacy unit of the method.
         seed: the public seed.
-        encoder: ``votes-edp`` and ``mlp``: what gives class probabilities from features in the place of the fitted prior. Class
-            probabilities [n, C], out of fold for labelled nodes; a scikit-learn classifier or a function (columns, classes) ->
-            torch module, which are cross-fitted; or the folder of a saved run. It must be public: no edge may have been read.
+        encoder: edge level, but for sage and lapgraph: what gives class probabilities from features in the place of the fitted
+            encoder; they are X^(0) where a method sends embeddings. Class probabilities [n, C], out of fold for labelled nodes;
+            a scikit-learn classifier or a function (columns, classes) -> torch module, which are cross-fitted; or the folder of
+            a saved run. It must be public: no edge may have been read.
         settings: of the method; `caribou methods` and docs/settings.md list them.
 
     >>> import caribou as cb
@@ -114,9 +115,13 @@ class Model:
         self.method, self.budget = method, budget
         self._recipe = info.create(**settings)
         if encoder is not None and not self.takes_prior:
+            why = (
+                "features are private at node level"
+                if info.unit is PrivacyUnit.NODE
+                else "it trains on the graph as a whole"
+            )
             raise InputError(
-                "encoder must go with a method that starts from class probabilities (votes-edp, or mlp without hidden), got "
-                f"{method}"
+                f"encoder must go with a method that starts from public class probabilities, got {method}: {why}"
             )
         own = {"method": method, "budget": budget, "seed": seed, "encoder": encoder}
         self._given: dict[str, Any] = {**own, **self.settings, **settings}

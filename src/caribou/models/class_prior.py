@@ -256,8 +256,8 @@ def require_out_of_fold(graph: Graph, prior: np.ndarray) -> None:
 
 
 def require_prior(weights: Mapping[str, np.ndarray], graph: Graph) -> None:
-    """Refuse another graph without class probabilities where the model holds no prior of its own."""
-    if graph.prior is None and not ClassPrior.is_in(weights):
+    """Refuse another graph without class probabilities where the model holds no prior and no encoder of its own."""
+    if graph.prior is None and not (ClassPrior.is_in(weights) or "encoder.row_length" in weights):
         raise InputError(
             "graph must come with class probabilities, as the training graph did, got none: an array, or an encoder of one's "
             "own, is not part of a saved model; give them by with_prior(...) (--prior FILE)"

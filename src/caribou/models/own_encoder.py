@@ -6,6 +6,7 @@ labelled node is out of fold by construction. An encoder that was fitted and sav
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -213,6 +214,19 @@ def _require_classifier(classifier: Any) -> None:
             )
 
 
+def _require_no_edges(module: nn.Module) -> None:
+    """An encoder sees rows of features. A module of graphs would read the private edges."""
+    parameters = inspect.signature(module.forward).parameters.values()
+    needed = [
+        p.name for p in parameters if p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+    ]
+    if len(needed) > 1:
+        raise InputError(
+            f"encoder must read rows of features alone, got {type(module).__name__}, whose forward takes {', '.join(needed)}: "
+            "edges are private, and an encoder may not read one"
+        )
+
+
 class _Module:
     """A torch module, on standardised rows (words: weighted by how rare they are).
 
@@ -248,6 +262,7 @@ class _Module:
                     "encoder must make a torch module of (columns, classes), got one that made "
                     f"{type(self.module).__name__}"
                 )
+            _require_no_edges(self.module)
             own = {id(weight): weight for weight in self.module.parameters() if weight.requires_grad}
             if own.keys() & self.trained.keys():
                 raise InputError(
