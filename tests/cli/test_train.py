@@ -44,8 +44,8 @@ def failure(*arguments: str) -> str:
 
 
 @pytest.mark.usefixtures("quick_learning")
-@pytest.mark.parametrize("method", METHODS)
-def test_every_method_by_name(method: str) -> None:
+@pytest.mark.parametrize("method", ["votes-edp", "caribou-inf", "votes-ndp", "mlp"])
+def test_a_method_by_name(method: str) -> None:
     """The commands of the paper's artifact give every method an epsilon, also those that have no use for one."""
     private = METHODS[method].private
     result = CliRunner().invoke(
