@@ -20,7 +20,7 @@ QUERY_MODES = {
     "fixed": "a new release per query with the same noise, which then cancels: no certificate covers it",
     "fresh": "a new release per query with fresh noise, each of which is paid for",
 }
-"""How the queries of LinkTeller draw their noise, in words; see `caribou.audit.query_modes`."""
+"""How the queries of LinkTeller draw their noise, in words; see `caribou.audit.linkteller`."""
 PRIVATE = (1, 2, 4, 8, 16, 32)
 BLACK_BOX = "black box"
 RATES = ("0.01", "0.1")

@@ -24,15 +24,29 @@ from audit.known_bad_mechanisms.leaky import (
 from caribou import methods
 from caribou.audit.attack import Terms
 from caribou.audit.audited_method import AuditedMethod
-from caribou.audit.linkteller import LinkTeller, draw_nodes, pairs_of
+from caribou.audit.linkteller import (
+    CACHED,
+    FIXED,
+    FRESH,
+    LinkTeller,
+    Similarity,
+    correlations,
+    draw_nodes,
+    logits,
+    pairs_of,
+    possible_modes,
+    preferred_mode,
+    query_of,
+)
 from caribou.audit.metrics import AttackResult
-from caribou.audit.query_modes import query_of
 from caribou.errors import InputError
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.methods import Method
 from caribou.methods.dpdgc import Dpdgc
 from caribou.methods.gap import Gap
 from caribou.methods.mlp import MlpDp
+from caribou.methods.sage import SageEdge
+from caribou.metrics import area_under_curve, average_precision
 from caribou.privacy.budget import Budget
 from caribou.randomness import Streams
 
@@ -47,9 +61,10 @@ def attack(
 def test_plain_gcn_is_read_like_a_book() -> None:
     for entries in ["all", "half"]:
         graph = block_graph()
-        result = LinkTeller(60, entries=entries).run_black_box(gcn(graph), graph, STREAMS, runs=3)
-        assert result.auc > 0.95
-        assert result.average_precision > 0.3, "ten times what guessing gives"
+        drawn = draw_nodes(graph, 60, STREAMS.attack)
+        found = LinkTeller(entries=entries).scored(gcn(graph), graph, drawn)
+        assert area_under_curve(found) > 0.95
+        assert average_precision(found) > 0.3, "ten times what guessing gives"
 
 
 def test_chains_are_recovered_exactly_by_one_hop() -> None:
@@ -57,10 +72,9 @@ def test_chains_are_recovered_exactly_by_one_hop() -> None:
     graph = cb.datasets.load("chain-s:3", seed=0)
     features = np.random.default_rng(0).standard_normal((graph.num_nodes, 5))
     graph = cb.Graph.from_edges(features, graph.edge_index, labels=graph.labels)
-    result = LinkTeller(graph.num_nodes).run_black_box(gcn(graph, layers=1), graph, STREAMS)
-    assert result.auc == 1.0
-    assert result.average_precision == 1.0
-    assert result.details["query_modes"]["black box"]["edges"] == [graph.num_edges]
+    found = LinkTeller().scored(gcn(graph, layers=1), graph, np.arange(graph.num_nodes))
+    assert average_precision(found) == 1.0
+    assert found.members.sum() == graph.num_edges
 
 
 def test_influence_is_the_derivative() -> None:
@@ -115,7 +129,7 @@ def test_rows_of_one_length_do_not_feel_the_published_step() -> None:
     graph = block_graph(60)
     budget = Budget(math.inf, unit="node")
     fitted = methods.fit(MlpDp(), graph, budget, STREAMS, NoiseSource.seeded(1))
-    query = query_of("fixed", MlpDp(), fitted, graph, budget, STREAMS, Streams(3))
+    query = query_of("fixed", AuditedMethod("mlp-dp", MlpDp(), budget, graph), fitted, STREAMS, Streams(3))
     own = [
         np.diag(LinkTeller(60, 0.1, entries).influence(query, graph.features, np.arange(60)))
         for entries in ("all", "half")
@@ -176,3 +190,71 @@ def test_bad_settings_are_refused() -> None:
     lonely = cb.Graph.from_edges(np.eye(1), np.empty((2, 0), int))
     with pytest.raises(InputError, match="at least 2 nodes"):
         draw_nodes(lonely, 3, np.random.default_rng(0))
+
+
+# -- query modes -------------------------------------------------------------------------------------------------------
+
+
+def test_equal_noise_and_fresh_noise() -> None:
+    graph = block_graph(60)
+    audited = AuditedMethod("sage", SAGE, TIGHT, graph)
+    fitted = audited.fit(graph, STREAMS, Streams(1))
+    for mode, same in ((CACHED, True), (FIXED, True), (FRESH, False)):
+        query = query_of(mode, audited, fitted, STREAMS, Streams(3))
+        assert np.array_equal(query(graph.features), query(graph.features)) == same, mode
+
+
+def test_a_method_for_one_graph_says_why_it_predicts_no_other() -> None:
+    graph = block_graph(60)
+    assert "transductive" in AuditedMethod("dpdgc", Dpdgc(), TIGHT, graph).refusal
+    assert not AuditedMethod("sage", SAGE, TIGHT, graph).refusal
+
+
+def test_which_modes_are_made_and_which_is_the_headline() -> None:
+    for asked, budget, refused, modes, headline in [
+        (None, TIGHT, "", (CACHED, FIXED, FRESH), CACHED),
+        (None, NOTHING, "", (CACHED, FIXED), FIXED),
+        (None, TIGHT, "transductive", (CACHED,), CACHED),
+        (None, NOTHING, "transductive", (CACHED,), CACHED),
+        ((FRESH, FIXED), TIGHT, "", (FRESH, FIXED), FIXED),
+        ((FRESH,), NOTHING, "", (FRESH,), FRESH),
+        ((FIXED,), TIGHT, "transductive", (CACHED,), CACHED),
+    ]:
+        assert possible_modes(asked, budget, refused) == modes
+        assert preferred_mode(modes, budget) == headline
+
+
+def test_logits_survive_zero_and_sum_to_zero() -> None:
+    assert np.isfinite(logits(np.array([[1.0, 0.0]]))).all()
+    p = np.array([[0.2, 0.3, 0.5]])
+    assert logits(p).sum() == pytest.approx(0)
+    assert np.exp(logits(p)) / np.exp(logits(p)).sum() == pytest.approx(p)
+
+
+# -- the baseline ------------------------------------------------------------------------------------------------------
+
+
+def by_likeness(method: Method, graph: cb.Graph, budget: Budget) -> AttackResult:
+    audited = AuditedMethod("mine", method, budget, graph, STREAMS.seed)
+    return Similarity(200).run(audited, Terms(3)).measured["similarity"]
+
+
+def test_correlations_are_numpys_where_columns_are_centred() -> None:
+    rows = np.random.default_rng(0).standard_normal((6, 4))
+    centred = rows - rows.mean(axis=0)
+    lengths = np.linalg.norm(centred, axis=1)
+    assert correlations(rows) == pytest.approx(centred @ centred.T / np.outer(lengths, lengths))
+    assert not correlations(np.ones((3, 2))).any(), "equal rows have no direction"
+
+
+def test_posteriors_tell_more_than_features_without_privacy_only() -> None:
+    graph = block_graph(200)
+    before = content(graph)
+    deep = SageEdge(hidden=16, layers=3, epochs=40)
+    leaky = by_likeness(deep, graph, NOTHING)
+    private = by_likeness(SAGE, graph, TIGHT)
+    assert leaky.auc > leaky.details["auc_of_features"] + 0.1
+    assert leaky.auc > private.auc + 0.1
+    assert private.auc < private.details["auc_of_features"] + 0.05
+    assert not private.details["bound_applies"]
+    assert content(graph) == before

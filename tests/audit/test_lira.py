@@ -13,8 +13,9 @@ import caribou as cb
 from audit.known_bad_mechanisms.leaky import NOTHING, SAGE, STREAMS, TIGHT, Parrot, block_graph, content
 from caribou.audit.attack import Terms
 from caribou.audit.audited_method import AuditedMethod
-from caribou.audit.lira import Lira, TargetModel, cross_judged, edge_game, node_game, without_edges
+from caribou.audit.lira import Lira, TargetModel, cross_judged, edge_game, node_game
 from caribou.audit.metrics import AttackResult
+from caribou.audit.targets import without_pairs
 from caribou.errors import InputError
 from caribou.methods import Method
 from caribou.methods.dpdgc import DpdgcNdp
@@ -125,11 +126,11 @@ def test_edge_targets_share_no_node_and_have_small_degrees() -> None:
         edge_game(cb.Graph.from_edges(np.eye(3), np.empty((2, 0), int)), 2, STREAMS)
 
 
-def test_without_edges_is_the_neighbour_that_the_guarantee_is_about() -> None:
+def test_without_pairs_is_the_neighbour_that_the_guarantee_is_about() -> None:
     graph = block_graph(40)
     pairs = edge_game(graph, 2, STREAMS).targets
     step = graph.without_edge(*map(int, pairs[0])).without_edge(*map(int, pairs[1]))
-    assert content(without_edges(graph, pairs)) == content(step)
+    assert content(without_pairs(graph, pairs.T)) == content(step)
 
 
 def test_node_worlds_keep_half_of_the_training_nodes() -> None:

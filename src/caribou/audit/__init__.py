@@ -2,8 +2,8 @@
 
 `catalogue` says what every attack tests, and needs no torch. `attack` is their protocol and holds all of them, one file each:
 `distinguish` and `onerun` try to reject a claim, `noise_replay` asks whether a fit reads edges through its noise alone,
-`linkteller`, `similarity`, `gmia` and `lira` measure. `audited_method` is what is attacked, `findings` what is found, `verdict`
-weighs the evidence, and `auditor` does all of it.
+`linkteller` (with its baseline), `gmia` and `lira` measure. `audited_method` is what is attacked, `evidence` what is found,
+`verdict` weighs it, and `auditor` does all of it.
 """
 
 from __future__ import annotations

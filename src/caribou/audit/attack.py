@@ -24,12 +24,11 @@ Progress = Callable[[str, int, int, float], None]
 
 @dataclass(frozen=True)
 class Forecast:
-    """What an attack will take, at most: fits, runs on both graphs of its games, and seconds."""
+    """What an attack will take, at most: fits, and runs on both graphs of its games."""
 
     attack: str
     fits: int
     runs: int
-    seconds: float
 
 
 def no_progress(name: str, done: int, planned: int, epsilon: float) -> None:
@@ -95,10 +94,6 @@ class Attack(ABC):
     def runs(self, audited: AuditedMethod, terms: Terms) -> int:
         """Runs on both graphs of its games, if none stops early; 0 if it plays none."""
         return 0
-
-    def seconds(self, audited: AuditedMethod, terms: Terms) -> float:
-        """How long it will take, about: as long as the fits take on the graph."""
-        return self.fits(audited, terms) * audited.graph_seconds
 
     def games(self, audited: AuditedMethod) -> int:
         """How many lower bounds it proves; each takes an equal share of the error of an audit."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from time import perf_counter
 
 from caribou import methods
 from caribou.audit.claims import Claim
@@ -67,6 +66,24 @@ class AuditedMethod:
         return self.graph
 
     @cached_property
+    def refusal(self) -> str:
+        """Why the method predicts no other graph, in its own words; empty if it does. Assumes: `own_graph`."""
+        try:
+            self.method.plan_graph(self.own_graph.sizes(self.budget.unit), self.budget, {})
+        except InputError as error:
+            return str(error)
+        return ""
+
+    def fit(self, graph: Graph, streams: Streams, secret: Streams) -> Fitted:
+        """A fit on ``graph``; ``secret`` seeds its privacy noise."""
+        return methods.fit(self.method, graph, self.budget, streams, NoiseSource.seeded(secret.seed))
+
+    def predict(self, fitted: Fitted, graph: Graph, streams: Streams, secret: Streams) -> Fitted:
+        """A prediction of ``graph`` by the weights of a fit; ``secret`` seeds its privacy noise."""
+        noise = NoiseSource.seeded(secret.seed)
+        return methods.predict_graph(self.method, fitted.weights, graph, self.budget, streams, noise)
+
+    @cached_property
     def replay(self) -> Replay:
         """The noise replay of the method. Assumes: `predicts_graphs`."""
         return replay_fits(self.method, self.budget, self.streams, self.seed)
@@ -76,33 +93,10 @@ class AuditedMethod:
         """A fit on a worst-case graph, for its certificate; at edge level without any edge, so that its weights are public."""
         if self.predicts_graphs:
             return self.replay.fitted
-        return self._timed_fit[0]
-
-    @cached_property
-    def _timed_fit(self) -> tuple[Fitted, float]:
         graph = worst_pairs(self.budget.unit)[0].joined
         if self.budget.unit is PrivacyUnit.EDGE:
             graph = without_edges(graph)
-        start = perf_counter()
-        fitted = methods.fit(self.method, graph, self.budget, self.streams, NoiseSource.seeded(self.seed))
-        return fitted, perf_counter() - start
-
-    @property
-    def fit_seconds(self) -> float:
-        """How long a fit on a worst-case graph took."""
-        return self.replay.fit_seconds if self.predicts_graphs else self._timed_fit[1]
-
-    @property
-    def prediction_seconds(self) -> float:
-        """How long a prediction of a worst-case graph took. Assumes: `predicts_graphs`."""
-        return self.replay.prediction_seconds
-
-    @cached_property
-    def graph_seconds(self) -> float:
-        """How long a fit on `own_graph` takes; it is made for this figure alone."""
-        start = perf_counter()
-        methods.fit(self.method, self.own_graph, self.budget, self.streams, NoiseSource.seeded(self.seed))
-        return perf_counter() - start
+        return self.fit(graph, self.streams, self.streams)
 
     @property
     def claim_fits(self) -> int:

@@ -113,7 +113,11 @@ class Audit:
         skipped = {attack.name: reason for attack in wanted if (reason := self._why_not(attack))}
         made = [attack for attack in wanted if attack.name not in skipped]
         share = 1 - (1 - self.confidence) / max(1, sum(attack.games(self.audited) for attack in made))
-        forecasts = [self._forecast(attack, self._terms(attack, share, progress)) for attack in made]
+        terms = {attack.name: self._terms(attack, share, progress) for attack in made}
+        forecasts = [
+            Forecast(attack.name, *(count(self.audited, terms[attack.name]) for count in (attack.fits, attack.runs)))
+            for attack in made
+        ]
         announce(forecasts)
         fits = {forecast.attack: forecast.fits for forecast in forecasts}
         proofs: dict[str, Proof] = {}
@@ -121,7 +125,7 @@ class Audit:
         attacks: dict[str, AttackResult] = {}
         notes = _about_stored(self.stored, self.audited.fitted.certificate)
         for attack in made:
-            found = self._made(attack, self._terms(attack, share, progress))
+            found = self._made(attack, terms[attack.name])
             proofs |= found.proofs
             attacks |= found.measured
             skipped |= found.skipped
@@ -154,15 +158,6 @@ class Audit:
         """``runs`` are those of games; an attack that measures has a number of its own."""
         runs = self.runs if attack.facts.promise is Promise.CLAIM else None
         return Terms(runs, confidence, self.workers or os.cpu_count() or 1, progress)
-
-    def _forecast(self, attack: Attack, terms: Terms) -> Forecast:
-        try:
-            seconds = attack.seconds(self.audited, terms)
-        except InputError:
-            if not attack.facts.needs_graph:
-                raise
-            seconds = 0.0  # the graph does not suit the method; the attack will say why
-        return Forecast(attack.name, attack.fits(self.audited, terms), attack.runs(self.audited, terms), seconds)
 
     def _made(self, attack: Attack, terms: Terms) -> Findings:
         try:

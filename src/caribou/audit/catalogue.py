@@ -90,7 +90,7 @@ CATALOGUE: Mapping[str, Entry] = {
     "linkteller": Entry(
         "linkteller:LinkTeller", "predictions, asked with changed features", Promise.NONE, BOTH, True, "3 fits"
     ),
-    "similarity": Entry("similarity:Similarity", "predictions", Promise.NONE, BOTH, True, "3 fits"),
+    "similarity": Entry("linkteller:Similarity", "predictions", Promise.NONE, BOTH, True, "3 fits"),
     "gmia": Entry("gmia:Gmia", "predictions, and a shadow model of its own", Promise.NONE, BOTH, True, "6 fits"),
     "lira": Entry(
         "lira:Lira", "predictions of fits with and without each target", Promise.RATES, BOTH, True, "16 fits"

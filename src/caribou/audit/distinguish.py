@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from time import perf_counter
 from typing import Any, ClassVar
 
 import numpy as np
@@ -32,9 +31,8 @@ from caribou.audit.players import FAILED, Play, players, run_seed
 from caribou.audit.power import runs_for_power
 from caribou.audit.schedule import MIN_RUNS, block_sizes, error_shares, heats, planned_runs
 from caribou.audit.targets import AuditTarget, FitTarget, PredictTarget
-from caribou.audit.transcripts import Runs, Transcript, checked_transcript, observe, observe_batch
+from caribou.audit.transcripts import Runs, checked_transcript, observe, observe_batch
 from caribou.errors import InputError
-from caribou.graph import Graph
 from caribou.mechanisms.noise_source import NoiseSource
 from caribou.metrics import Scored
 from caribou.privacy.certificate import Certificate
@@ -43,8 +41,6 @@ FIT_SHARE = 0.4
 """Of the runs before a block: these fit discriminants, the others choose the test."""
 MECHANISM = "mechanism"
 """The game that plays the noise of a certificate by the library's own mechanisms, not the audited method."""
-TIMED = 100
-"""Runs of a mechanism that are made to see how long one takes."""
 MIN_METHOD_RUNS, MAX_METHOD_RUNS, MAX_MECHANISM_RUNS = 2_000, 5_000, 60_000
 
 NO_GAME_OF_FITS = (
@@ -84,13 +80,6 @@ class Distinguish(Attack):
     def runs(self, audited: AuditedMethod, terms: Terms) -> int:
         """Runs on both graphs of all games, if none stops early."""
         return sum(runs for _, runs in self._planned(audited, terms))
-
-    def seconds(self, audited: AuditedMethod, terms: Terms) -> float:
-        """By one fit or prediction of each kind of game, and by a few runs of a mechanism."""
-        return sum(
-            runs * _seconds(game, audited) / (terms.workers if game.in_processes else 1)
-            for game, runs in self._planned(audited, terms)
-        )
 
     def games(self, audited: AuditedMethod) -> int:
         """How many games the plan has."""
@@ -152,21 +141,6 @@ class Distinguish(Attack):
             name=f"{audited.name}, {name}",
             progress=lambda done, planned, bound: terms.progress(name, done, planned, bound),
         )
-
-
-def _seconds(game: Planned, audited: AuditedMethod) -> float:
-    """How long one run of a game takes, about."""
-    if isinstance(game.target, FitTarget):
-        return audited.fit_seconds
-    if isinstance(game.target, PredictTarget):
-        return audited.prediction_seconds
-    start = perf_counter()
-    _block(_play_nothing, game.target, game.pairs[0], 0, TIMED, audited.seed)
-    return (perf_counter() - start) / (2 * TIMED)
-
-
-def _play_nothing(target: AuditTarget, graph: Graph, seeds: Sequence[int]) -> list[Transcript]:
-    raise InputError("a mechanism must be played in batches, got single runs")
 
 
 def claim_about(certificate: Certificate, pair: Pair) -> Claim:

@@ -13,27 +13,21 @@ The AUC is computed once, from the member score. (The published one is the mean 
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
-import torch
-from torch import Tensor, nn
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.neural_network import MLPClassifier
 
-from caribou import methods
 from caribou._validate import integer
 from caribou.audit.attack import Findings, MeasuringAttack, Terms
 from caribou.audit.audited_method import AuditedMethod
 from caribou.audit.metrics import node_rates, summarise
-from caribou.audit.query_modes import refusal
 from caribou.errors import InputError
 from caribou.graph import Graph, Split
-from caribou.mechanisms.noise_source import NoiseSource
-from caribou.methods import Method
 from caribou.metrics import Scored, area_under_curve
-from caribou.models.threads import one_thread
-from caribou.privacy.budget import Budget
 from caribou.privacy.events import Event
 from caribou.randomness import Streams
 
@@ -41,11 +35,11 @@ HIDDEN = (100, 50)
 EPOCHS = 100
 BATCH = 32
 LEARNING_RATE = 0.01
-BIAS = 0.01
-CHECK_ROWS = 50
-"""Rows of the shadow model that the attack is not trained on."""
 TSTF = "TSTF: members queried in their subgraph, others in the full graph"
 TRANSDUCTIVE = "transductive: one graph"
+
+Rows = tuple[np.ndarray, np.ndarray]
+"""Posteriors [m, C], and who is a member [m]."""
 
 
 @dataclass(frozen=True)
@@ -129,42 +123,42 @@ class Gmia(MeasuringAttack):
         The attack fits a method that predicts no other graph on the full graph, where members are the training nodes;
         ``details["mode"]`` says so.
         """
-        method, graph, budget, streams = audited.method, audited.own_graph, audited.budget, audited.streams
+        graph, streams = audited.own_graph, audited.streams
         sizes = self.sizes or default_sizes(graph)
-        inductive = not refusal(method, graph, budget)
         found: list[Scored] = []
-        figures: list[dict[str, float]] = []
+        controls: list[dict[str, float]] = []
         events: tuple[Event, ...] = ()
         for run in self.each_run(terms):
             own = streams.child(f"gmia run {run}")
             halves = draw_halves(graph, sizes, own.attack)
             target, shadow = (
-                observe(
-                    method, graph, half, budget, own.child(who), streams.child(f"gmia noise {run} {who}"), inductive
-                )
+                observe(audited, half, own.child(who), streams.child(f"gmia noise {run} {who}"))
                 for who, half in zip(("target", "shadow"), halves, strict=True)
             )
             events = target.events
-            model = train_attack(*shadow.rows(), own.child("attack"))
-            found.append(Scored(model.scores(target.rows()[0]), target.rows()[1]))
-            fair = train_attack(*shadow.rows(same_query=True), own.child("fair attack"))
-            same = Scored(fair.scores(target.rows(same_query=True)[0]), target.rows(same_query=True)[1])
-            controls = {"same_query_auc": area_under_curve(same), "class_auc": class_area(graph, *halves)}
-            figures.append({"check_accuracy": model.check_accuracy, **controls})
+            found.append(judged(target.rows(), shadow.rows(), own.child("attack")))
+            same = judged(target.rows(same_query=True), shadow.rows(same_query=True), own.child("fair attack"))
+            controls.append({"same_query_auc": area_under_curve(same), "class_auc": class_area(graph, *halves)})
         result = summarise(
             self.name,
             found,
-            allowed=node_rates(events, budget),
+            allowed=node_rates(events, audited.budget),
             details={
-                "mode": TSTF if inductive else TRANSDUCTIVE,
+                "mode": TRANSDUCTIVE if audited.refusal else TSTF,
                 "members": len(target.members),
                 "others": len(target.others),
-                **{name: float(np.mean([f[name] for f in figures])) for name in figures[0]},
+                **{name: float(np.mean([control[name] for control in controls])) for name in controls[0]},
                 "bound_applies": False,
             },
             note="G-MIA from posteriors; the fit and each query of the full graph drew noise of their own, once.",
         )
         return Findings({self.name: result})
+
+
+def judged(target: Rows, shadow: Rows, streams: Streams) -> Scored:
+    """The member scores of the target's rows, by what the shadow's rows teach."""
+    model = train_attack(*shadow, streams.attack)
+    return Scored(model.predict_proba(target[0])[:, 1], target[1])
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,28 +170,22 @@ class Posteriors:
     others: np.ndarray
     events: tuple[Event, ...]
 
-    def rows(self, *, same_query: bool = False) -> tuple[np.ndarray, np.ndarray]:
+    def rows(self, *, same_query: bool = False) -> Rows:
         """Posteriors and who is a member."""
         members = self.members_again if same_query else self.members
         return np.concatenate([members, self.others]), np.arange(len(members) + len(self.others)) < len(members)
 
 
-def observe(
-    method: Method, graph: Graph, half: Half, budget: Budget, streams: Streams, secret: Streams, inductive: bool
-) -> Posteriors:
+def observe(audited: AuditedMethod, half: Half, streams: Streams, secret: Streams) -> Posteriors:
     """Fit on the members alone and query; training nodes of the full graph are the members, too."""
-    full = graph.with_split(all_in_training(half.members))
-    noise = NoiseSource.seeded(secret.seed)
-    if not inductive:
-        fitted = methods.fit(method, full, budget, streams, noise)
-        rows = fitted.probabilities
-        return Posteriors(rows[half.members], rows[half.members], rows[half.others], fitted.certificate.cost)
-    fitted = methods.fit(method, induced(full, half.members), budget, streams, noise)
-    again = methods.predict_graph(
-        method, fitted.weights, full, budget, streams, NoiseSource.seeded(secret.child("query").seed)
-    )
-    rows = again.probabilities
-    return Posteriors(fitted.probabilities, rows[half.members], rows[half.others], fitted.certificate.cost)
+    full = audited.own_graph.with_split(all_in_training(half.members))
+    if audited.refusal:
+        fitted = audited.fit(full, streams, secret)
+        inside, rows = fitted.probabilities[half.members], fitted.probabilities
+    else:
+        fitted = audited.fit(induced(full, half.members), streams, secret)
+        inside, rows = fitted.probabilities, audited.predict(fitted, full, streams, secret.child("query")).probabilities
+    return Posteriors(inside, rows[half.members], rows[half.others], fitted.certificate.cost)
 
 
 def induced(graph: Graph, nodes: np.ndarray) -> Graph:
@@ -234,63 +222,16 @@ def class_area(graph: Graph, target: Half, shadow: Half) -> float:
 # -- the attack model ----------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
-class AttackModel:
-    """The attack model, and its accuracy on shadow rows that it was not trained on."""
-
-    network: nn.Module
-    check_accuracy: float
-
-    def scores(self, posteriors: np.ndarray) -> np.ndarray:
-        """The member score: the log-odds of membership. [m, C] -> [m]"""
-        with torch.no_grad():
-            out = self.network(as_tensor(posteriors))
-        return (out[:, 1] - out[:, 0]).double().numpy()
-
-
-@one_thread()
-def train_attack(posteriors: np.ndarray, members: np.ndarray, streams: Streams) -> AttackModel:
-    """An MLP C - 100 - 50 - 2 on the posteriors, as published: Adam, batches of 32, 100 epochs, the last one is used.
-
-    Its softmax is fed to the cross-entropy, which takes another: so it was published, and it keeps the network from extremes.
-    """
-    rng = streams.generator("attack rows")
-    check = check_rows(members, rng)
-    train = np.setdiff1d(np.arange(len(members)), check)
-    x, y = as_tensor(posteriors), torch.from_numpy(members.astype(np.int64))
-    network = attack_network(posteriors.shape[1], streams.model_seed)
-    optimizer = torch.optim.Adam(network.parameters(), lr=LEARNING_RATE)
-    for _ in range(EPOCHS):
-        order = torch.from_numpy(rng.permutation(train))
-        for rows in order.split(BATCH):
-            loss = nn.functional.cross_entropy(torch.softmax(network(x[rows]), dim=1), y[rows])
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-    model = AttackModel(network, 0.0)
-    right = (model.scores(posteriors[check]) > 0) == members[check]
-    return AttackModel(network, float(right.mean()))
-
-
-def check_rows(members: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """CHECK_ROWS rows, as many of either kind; fewer where there are few."""
-    count = min(CHECK_ROWS, len(members) // 5) // 2
-    return np.concatenate([rng.permutation(np.flatnonzero(members == kind))[:count] for kind in (True, False)])
-
-
-def attack_network(classes: int, seed: int) -> nn.Sequential:
-    """Xavier-uniform weights, biases 0.01."""
-    widths = (classes, *HIDDEN, 2)
-    layers: list[nn.Module] = []
-    generator = torch.Generator().manual_seed(seed)
-    for inputs, outputs in pairwise(widths):
-        linear = nn.Linear(inputs, outputs)
-        nn.init.xavier_uniform_(linear.weight, generator=generator)
-        nn.init.constant_(linear.bias, BIAS)
-        layers += [linear, nn.ReLU()]
-    return nn.Sequential(*layers[:-1])
-
-
-def as_tensor(rows: Any) -> Tensor:
-    """Single precision."""
-    return torch.from_numpy(np.asarray(rows, dtype=np.float32))
+def train_attack(posteriors: np.ndarray, members: np.ndarray, rng: np.random.Generator) -> MLPClassifier:
+    """An MLP C - 100 - 50 on the posteriors, as published: Adam, batches of 32, 100 epochs, the last one is used."""
+    model = MLPClassifier(
+        HIDDEN,
+        batch_size=min(BATCH, len(members)),
+        learning_rate_init=LEARNING_RATE,
+        max_iter=EPOCHS,
+        n_iter_no_change=EPOCHS,
+        random_state=int(rng.integers(2**31)),
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # it stops after its epochs, as published
+        return model.fit(posteriors, members)

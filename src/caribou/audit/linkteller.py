@@ -1,50 +1,59 @@
-"""LinkTeller: which nodes are joined, from how the output of one node reacts to the features of another.
+"""LinkTeller and its baseline: which nodes are joined?
 
 Wu, Long, Zhang and Li, "LinkTeller: Recovering private edges from graph neural networks via influence analysis", IEEE S&P 2022.
 The adversary owns the features and may query the model with any; the owner of the model owns the edges. Among all pairs of 500
-nodes, the attack calls those edges whose reaction is strongest.
+nodes, `LinkTeller` calls those edges where the output of one node reacts strongest to the features of the other.
 
-The noise of two queries must be equal: divided by the step of 1e-4, fresh noise would hide any leak. So the result says to which
-of the `caribou.audit.query_modes` it belongs.
+The noise of two queries must be equal: divided by the step of 1e-4, fresh noise would hide any leak. So the result says in which
+query mode it was found:
+
+- ``cached``: the prediction that was made once answers every query (`Method.predict`). A certificate covers this mode, and a
+  transductive service works in it.
+- ``fixed``: every query predicts the graph again under the same noise key. Equal noise cancels, so this mode measures the map
+  without noise. No certificate covers noise that is used twice: the figure says what that mistake would cost.
+- ``fresh``: every query predicts the graph again with new noise. Each query costs its own budget.
+
+`Similarity` is the baseline that an influence attack must beat: joined nodes get similar predictions. It is LSA2-post of He, Jia,
+Backes, Gong and Zhang, "Stealing links from graph neural networks", USENIX Security 2021, as LinkTeller uses it: the correlation
+of two posteriors, centred over the nodes that are attacked. Similar nodes are joined more often whatever a model reveals, so the
+attack also measures the same score on the features alone (LSA2-attr).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
 
-from caribou import methods
 from caribou._validate import integer, one_of, positive
 from caribou.audit.attack import Findings, MeasuringAttack, Terms
 from caribou.audit.audited_method import AuditedMethod
-from caribou.audit.metrics import AttackResult, edge_rates, summarise
-from caribou.audit.query_modes import (
-    CACHED,
-    NOTES,
-    QUERY_MODES,
-    Query,
-    logits,
-    possible_modes,
-    preferred_mode,
-    query_of,
-    refusal,
-)
+from caribou.audit.metrics import edge_rates, summarise
 from caribou.errors import InputError
 from caribou.graph import Graph
-from caribou.mechanisms.noise_source import NoiseSource
+from caribou.methods import Fitted
 from caribou.metrics import Scored, area_under_curve, average_precision
+from caribou.privacy.budget import Budget
 from caribou.privacy.events import Event
 from caribou.randomness import Streams
 
 NODES = 500
 STEP = 1e-4
 ENTRIES = ("all", "half")
-BLACK_BOX = "black box"
+CACHED, FIXED, FRESH = QUERY_MODES = ("cached", "fixed", "fresh")
+NOTES = {
+    CACHED: "all queries were answered from one release, whose noise is therefore the same in all of them",
+    FIXED: "every query was a new release under the same noise key, so that the noise of two queries cancels",
+    FRESH: "every query was a new release with fresh noise",
+}
+SMALLEST = 1e-30
+"""Smaller probabilities count as this one: their logarithm must be finite."""
 
+Query = Callable[[Any], np.ndarray]
+"""A black box: features [n, d] -> posteriors [n, C]."""
 
 # -- the attack ----------------------------------------------------------------------------------------------------
 
@@ -81,46 +90,29 @@ class LinkTeller(MeasuringAttack):
         The headline is the mode that the certificate covers: ``cached`` for a private budget. Without privacy it is ``fixed``,
         one forward pass per query, unless the method predicts no other graph. All modes are in ``details["query_modes"]``.
         """
-        method, graph, budget, streams = audited.method, audited.own_graph, audited.budget, audited.streams
-        refused = refusal(method, graph, budget)
-        modes = possible_modes(tuple(self.query_modes) if self.query_modes else None, budget, refused)
+        graph, budget = audited.own_graph, audited.budget
+        modes = possible_modes(tuple(self.query_modes) if self.query_modes else None, budget, audited.refusal)
         found: dict[str, list[Scored]] = {mode: [] for mode in modes}
         events: tuple[Event, ...] = ()
         for run in self.each_run(terms):
-            own, secret = streams.child(f"linkteller run {run}"), streams.child(f"linkteller noise {run}")
-            fitted = methods.fit(method, graph, budget, own, NoiseSource.seeded(secret.seed))
+            own, secret = (
+                audited.streams.child(f"linkteller run {run}"),
+                audited.streams.child(f"linkteller noise {run}"),
+            )
+            fitted = audited.fit(graph, own, secret)
             events = fitted.certificate.cost
             chosen = draw_nodes(graph, self.nodes, own.attack)
             for mode in modes:
-                query = query_of(mode, method, fitted, graph, budget, own, secret)
-                found[mode].append(self.scored(query, graph, chosen))
+                found[mode].append(self.scored(query_of(mode, audited, fitted, own, secret), graph, chosen))
         headline = preferred_mode(modes, budget)
         result = summarise(
             self.name,
             found[headline],
             allowed=edge_rates(events if headline == CACHED else None, budget),
-            details={
-                **self._settings(),
-                "query_mode": headline,
-                "query_modes": {mode: mode_details(found[mode]) for mode in modes},
-                "refused": refused,
-            },
+            details={**self.figures(headline, found), "refused": audited.refusal},
             note=f"LinkTeller on all pairs of {len(chosen)} nodes: {NOTES[headline]}.",
         )
         return Findings({self.name: result})
-
-    def run_black_box(self, query: Query, graph: Graph, streams: Streams, *, runs: int = 1) -> AttackResult:
-        """Attack a model that is reached through predictions only. ``graph``: features for the queries, edges as the truth."""
-        integer(at_least=1, runs=runs)
-        draws = [streams.generator(f"linkteller nodes {run}") for run in range(runs)]
-        found = [self.scored(query, graph, draw_nodes(graph, self.nodes, draw)) for draw in draws]
-        return summarise(
-            self.name,
-            found,
-            allowed=edge_rates(None, None),
-            details={**self._settings(), "query_mode": BLACK_BOX, "query_modes": {BLACK_BOX: mode_details(found)}},
-            note="LinkTeller on a black box: whether its noise is the same in all queries is up to the box.",
-        )
 
     def scored(self, query: Query, graph: Graph, chosen: np.ndarray) -> Scored:
         """The reactions of all pairs of the chosen nodes, and which of them are joined."""
@@ -143,8 +135,16 @@ class LinkTeller(MeasuringAttack):
         row[which] *= 1 + self.step  # a slice of the copy
         return changed
 
-    def _settings(self) -> dict[str, Any]:
-        return {"nodes": self.nodes, "step": self.step, "entries": self.entries, "bound_applies": False}
+    def figures(self, headline: str, found: Mapping[str, Sequence[Scored]]) -> dict[str, Any]:
+        """The settings, and what was found in every query mode, in plain JSON."""
+        return {
+            "nodes": self.nodes,
+            "step": self.step,
+            "entries": self.entries,
+            "bound_applies": False,
+            "query_mode": headline,
+            "query_modes": {mode: mode_details(runs) for mode, runs in found.items()},
+        }
 
 
 def draw_nodes(graph: Graph, nodes: int, rng: np.random.Generator) -> np.ndarray:
@@ -152,6 +152,47 @@ def draw_nodes(graph: Graph, nodes: int, rng: np.random.Generator) -> np.ndarray
     if graph.num_nodes < 2:
         raise InputError(f"graph must have at least 2 nodes for an attack on pairs, got {graph.num_nodes}")
     return np.sort(rng.choice(np.arange(graph.num_nodes), min(nodes, graph.num_nodes), replace=False))
+
+
+# -- queries -------------------------------------------------------------------------------------------------------
+
+
+def query_of(mode: str, audited: AuditedMethod, fitted: Fitted, streams: Streams, secret: Streams) -> Query:
+    """A fitted method as a black box. ``streams``: the public randomness of the fit; ``secret``: seeds the noise of queries."""
+    graph, queries = audited.own_graph, 0
+
+    def cached(features: Any) -> np.ndarray:
+        return audited.method.predict(fitted.weights, fitted.released, replace(graph, features=features))
+
+    def predicted(features: Any) -> np.ndarray:
+        nonlocal queries
+        queries += 1
+        noise = secret.child("query" if mode == FIXED else f"query {queries}")
+        return audited.predict(fitted, replace(graph, features=features), streams, noise).probabilities
+
+    return cached if mode == CACHED else predicted
+
+
+def possible_modes(asked: tuple[str, ...] | None, budget: Budget, refused: str) -> tuple[str, ...]:
+    """The modes that were asked for, or all that make sense: without noise, ``fresh`` is ``fixed``.
+
+    ``refused``: why the method predicts no other graph; it then has its one release only.
+    """
+    if refused:
+        return (CACHED,)
+    return asked or (QUERY_MODES if budget.is_private else (CACHED, FIXED))
+
+
+def preferred_mode(modes: tuple[str, ...], budget: Budget) -> str:
+    """The mode whose figures are the headline: what the certificate covers, or without privacy one forward pass per query."""
+    order = QUERY_MODES if budget.is_private else (FIXED, FRESH, CACHED)
+    return next(mode for mode in order if mode in modes)
+
+
+def logits(posteriors: np.ndarray) -> np.ndarray:
+    """log p minus its mean over classes: the input of the softmax, up to a constant per row. [n, C] -> [n, C]"""
+    logs = np.log(np.maximum(np.asarray(posteriors, dtype=np.float64), SMALLEST))
+    return logs - logs.mean(axis=1, keepdims=True)
 
 
 # -- what was found ------------------------------------------------------------------------------------------------
@@ -175,3 +216,55 @@ def mode_details(runs: Sequence[Scored]) -> dict[str, Any]:
         "pairs": [len(run.members) for run in runs],
         "pairs_with_influence": float(np.mean([(run.scores > 0).mean() for run in runs])),
     }
+
+
+# -- the baseline -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Similarity(MeasuringAttack):
+    """The attack on all pairs of ``nodes`` nodes."""
+
+    name: ClassVar[str] = "similarity"
+
+    nodes: int = NODES
+
+    def __post_init__(self) -> None:
+        integer(at_least=2, nodes=self.nodes)
+
+    def run(self, audited: AuditedMethod, terms: Terms) -> Findings:
+        """Fit several times, each with public randomness, noise and nodes of its own, and correlate posteriors of all pairs."""
+        graph, streams = audited.own_graph, audited.streams
+        found: list[Scored] = []
+        by_features: list[float] = []
+        events: tuple[Event, ...] = ()
+        for run in self.each_run(terms):
+            own, secret = streams.child(f"similarity run {run}"), streams.child(f"similarity noise {run}")
+            fitted = audited.fit(graph, own, secret)
+            events = fitted.certificate.cost
+            chosen = draw_nodes(graph, self.nodes, own.attack)
+            found.append(Scored(*pairs_of(correlations(fitted.probabilities[chosen]), graph, chosen)))
+            by_features.append(area_under_curve(Scored(*pairs_of(correlations(graph.features[chosen]), graph, chosen))))
+        note = f"Correlation of the published posteriors on all pairs of {len(chosen)} nodes; one release with one noise per run."
+        result = summarise(
+            self.name,
+            found,
+            allowed=edge_rates(events, audited.budget),
+            details={
+                "nodes": len(chosen),
+                "edges": [int(run.members.sum()) for run in found],
+                "auc_of_features": float(np.mean(by_features)),
+                "bound_applies": False,
+            },
+            note=note,
+        )
+        return Findings({self.name: result})
+
+
+def correlations(rows: Any) -> np.ndarray:
+    """Cosine of all pairs of rows, centred by the mean row; a row without length is similar to none. [m, d] -> [m, m]"""
+    dense = np.asarray(rows.todense() if sp.issparse(rows) else rows, dtype=np.float64)
+    centred = dense - dense.mean(axis=0)
+    lengths = np.linalg.norm(centred, axis=1, keepdims=True)
+    unit = np.divide(centred, lengths, out=np.zeros_like(centred), where=lengths > 1e-12)
+    return unit @ unit.T

@@ -18,23 +18,22 @@ certificate allows, up to chance. The unit of the budget decides what is attacke
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
-from caribou import methods
 from caribou._validate import integer
 from caribou.audit.attack import Findings, MeasuringAttack, Terms
 from caribou.audit.audited_method import AuditedMethod
+from caribou.audit.linkteller import SMALLEST, logits
 from caribou.audit.metrics import edge_rates, node_rates, summarise
-from caribou.audit.query_modes import SMALLEST, logits, refusal
+from caribou.audit.targets import without_pairs
 from caribou.errors import InputError
 from caribou.graph import Graph
-from caribou.mechanisms.noise_source import NoiseSource
-from caribou.methods import Fitted, Method
+from caribou.methods import Fitted
 from caribou.metrics import Scored
-from caribou.privacy.budget import Budget, PrivacyUnit
+from caribou.privacy.budget import PrivacyUnit
 from caribou.privacy.events import Event
 from caribou.randomness import Streams
 
@@ -60,30 +59,29 @@ class Lira(MeasuringAttack):
 
     def run(self, audited: AuditedMethod, terms: Terms) -> Findings:
         """Draw the membership bits of every run, fit, and judge every target in every run by the other half of the runs."""
-        method, graph, budget, streams = audited.method, audited.own_graph, audited.budget, audited.streams
-        game = game_of(graph, budget.unit, self.targets, streams)
-        inductive = not refusal(method, graph, budget)
+        unit, streams = audited.budget.unit, audited.streams
+        game = game_of(audited, self.targets)
         runs = self.wanted_runs(terms)
         members = streams.generator(MEMBERSHIP).random((runs, len(game.targets))) < 0.5
         seen: list[np.ndarray] = []
         events: tuple[Event, ...] = ()
         for run in self.each_run(terms):
             secret = streams.child(f"lira noise {run}")
-            fitted = methods.fit(method, game.world(members[run]), budget, streams, NoiseSource.seeded(secret.seed))
+            fitted = audited.fit(game.world(members[run]), streams, secret)
             events = fitted.certificate.cost
-            seen.append(game.observe(method, fitted, budget, streams, secret, inductive))
+            seen.append(game.observe(audited, fitted, secret))
         judged = cross_judged(np.stack(seen), members)
-        unit, count = budget.unit, len(game.targets)
+        count, rates = len(game.targets), edge_rates if unit is PrivacyUnit.EDGE else node_rates
         result = summarise(
             self.name,
             judged,
-            allowed=edge_rates(events, budget) if unit is PrivacyUnit.EDGE else node_rates(events, budget),
+            allowed=rates(events, audited.budget),
             details={
                 "unit": unit.value,
                 "targets": count,
                 "fits": runs,
                 "judged": sum(len(half.scores) for half in judged),
-                "seen": game.words(inductive),
+                "seen": game.seen(audited),
                 "bound_applies": True,
             },
             note=f"Likelihood ratios of {count} {unit.value}s over {runs} fits, each with fresh noise of its own.",
@@ -103,16 +101,14 @@ class EdgeGame:
 
     def world(self, present: np.ndarray) -> Graph:
         """The graph without the targets whose membership bit is 0."""
-        return without_edges(self.graph, self.targets[~present])
+        return without_pairs(self.graph, self.targets[~present].T)
 
-    def observe(
-        self, method: Method, fitted: Fitted, budget: Budget, streams: Streams, secret: Streams, inductive: bool
-    ) -> np.ndarray:
+    def observe(self, audited: AuditedMethod, fitted: Fitted, secret: Streams) -> np.ndarray:
         """Published logits of both ends. [m, 2 C]"""
         published = logits(fitted.probabilities)
         return np.concatenate([published[self.targets[:, 0]], published[self.targets[:, 1]]], axis=1)
 
-    def words(self, inductive: bool) -> str:
+    def seen(self, audited: AuditedMethod) -> str:
         """What the adversary looks at."""
         return "the published logits of both ends"
 
@@ -131,32 +127,30 @@ class NodeGame:
             world = world.without_node(int(node))
         return world
 
-    def observe(
-        self, method: Method, fitted: Fitted, budget: Budget, streams: Streams, secret: Streams, inductive: bool
-    ) -> np.ndarray:
+    def observe(self, audited: AuditedMethod, fitted: Fitted, secret: Streams) -> np.ndarray:
         """Confidence in the target's class: its own by the weights, or the mean of its neighbours. [m, 1]"""
         classes = np.asarray(self.graph.labels)[self.targets]
-        if inductive:
-            noise = NoiseSource.seeded(secret.child("query").seed)
-            asked = methods.predict_graph(method, fitted.weights, self.graph, budget, streams, noise).probabilities
+        if not audited.refusal:
+            asked = audited.predict(fitted, self.graph, audited.streams, secret.child("query")).probabilities
             return scaled_confidence(asked[self.targets, classes])[:, None]
         confident = scaled_confidence(fitted.probabilities)
         around = [confident[self.graph.neighbours(int(v)), y] for v, y in zip(self.targets, classes, strict=True)]
         return np.array([[part.mean() if len(part) else 0.0] for part in around])
 
-    def words(self, inductive: bool) -> str:
+    def seen(self, audited: AuditedMethod) -> str:
         """What the adversary looks at."""
-        own = "the fitted weights' confidence in the target's class, asked about the whole graph"
-        return own if inductive else "the neighbours' published confidence in the target's class"
+        around = "the neighbours' published confidence in the target's class"
+        return (
+            around
+            if audited.refusal
+            else "the fitted weights' confidence in the target's class, asked about the whole graph"
+        )
 
 
-def game_of(graph: Graph, unit: PrivacyUnit, targets: int, streams: Streams) -> EdgeGame | NodeGame:
+def game_of(audited: AuditedMethod, targets: int) -> EdgeGame | NodeGame:
     """The game about what the budget protects."""
-    if unit is PrivacyUnit.EDGE:
-        return edge_game(graph, targets, streams)
-    if unit is PrivacyUnit.NODE:
-        return node_game(graph, targets, streams)
-    raise InputError(f"unit must be edge or node, got {unit!r}")
+    made = edge_game if audited.budget.unit is PrivacyUnit.EDGE else node_game
+    return made(audited.own_graph, targets, audited.streams)
 
 
 def edge_game(graph: Graph, targets: int, streams: Streams) -> EdgeGame:
@@ -183,16 +177,6 @@ def node_game(graph: Graph, targets: int, streams: Streams) -> NodeGame:
     train = graph.for_learning()[0].train
     order = streams.generator("lira targets").permutation(train)
     return NodeGame(graph, np.sort(order[: min(targets, max(1, len(train) // 2))]))
-
-
-def without_edges(graph: Graph, pairs: np.ndarray) -> Graph:
-    """The graph without these edges, each given once. [k, 2]"""
-    n = graph.num_nodes
-    rows, columns = graph.edge_index
-    gone = np.concatenate([pairs[:, 0] * n + pairs[:, 1], pairs[:, 1] * n + pairs[:, 0]])
-    keep = ~np.isin(rows * n + columns, gone)
-    indptr = np.concatenate([[0], np.cumsum(np.bincount(rows[keep], minlength=n))])
-    return replace(graph, indptr=indptr, indices=graph.indices[keep])
 
 
 def scaled_confidence(p: np.ndarray) -> np.ndarray:

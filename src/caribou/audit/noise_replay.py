@@ -17,7 +17,6 @@ import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from time import perf_counter
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -53,10 +52,6 @@ class NoiseReplay(Attack):
     def fits(self, audited: AuditedMethod, terms: Terms) -> int:
         """Those of the claim: one without edges and one with edges, whatever the terms are."""
         return audited.claim_fits
-
-    def seconds(self, audited: AuditedMethod, terms: Terms) -> float:
-        """None: all attacks share the fits, which are made by then."""
-        return 0.0
 
     def run(self, audited: AuditedMethod, terms: Terms) -> Findings:
         """Replay on the pairs' own nodes; ``terms`` change nothing."""
@@ -150,15 +145,12 @@ class ReplayedNoise(NoiseSource):
 class Replay:
     """A fit without any edge, and what a replayed fit with edges handed out differently.
 
-    ``certificates``: of the fit, of the replayed fit, and of a prediction. ``fit_seconds``, ``prediction_seconds``: how long the
-    second of each took.
+    ``certificates``: of the fit, of the replayed fit, and of a prediction.
     """
 
     fitted: Fitted
     certificates: tuple[Certificate, Certificate, Certificate]
     differences: tuple[str, ...]
-    fit_seconds: float = 0.0
-    prediction_seconds: float = 0.0
 
     @property
     def of_prediction(self) -> Certificate:
@@ -180,13 +172,9 @@ def replay_fits(method: Method, budget: Budget, streams: Streams, seed: int) -> 
         return ReplayedNoise(NoiseSource.seeded(seed), recording, replayed)
 
     fitted = methods.fit(method, bare, budget, streams, noise(first))
-    times = [perf_counter()]
     again = methods.fit(method, busy, budget, streams, noise(second, first))
-    times.append(perf_counter())
     methods.predict_graph(method, fitted.weights, bare, budget, streams, noise(third))
-    times.append(perf_counter())
     predicted = methods.predict_graph(method, fitted.weights, busy, budget, streams, noise(fourth, third))
-    times.append(perf_counter())
     before = handed_out(method, fitted, bare, None)
     # asked about the busy graph, predictions that multiply by clean edges differ although fit and prediction are sound
     after = [handed_out(method, fit, graph, None) for fit, graph in ((again, bare), (again, busy), (fitted, busy))]
@@ -198,7 +186,7 @@ def replay_fits(method: Method, budget: Budget, streams: Streams, seed: int) -> 
     elif _farther(first.moved(second), third.moved(fourth)):
         found.append("how far edges move the values under its noise and those under the noise of a prediction")
     certificates = (fitted.certificate, again.certificate, predicted.certificate)
-    return Replay(fitted, certificates, tuple(found), times[1] - times[0], times[3] - times[2])
+    return Replay(fitted, certificates, tuple(found))
 
 
 def _farther(fit: Mapping[tuple[str, float], list[float]], prediction: Mapping[tuple[str, float], list[float]]) -> bool:

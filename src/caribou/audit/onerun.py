@@ -24,7 +24,7 @@ from caribou.audit.claims import Claim
 from caribou.audit.discriminants import discriminant
 from caribou.audit.evidence import OneRun
 from caribou.audit.metrics import FALSE_POSITIVE_RATES, summarise
-from caribou.audit.targets import AuditTarget, FitTarget, with_edges
+from caribou.audit.targets import AuditTarget, FitTarget, with_edges, without_pairs
 from caribou.audit.transcripts import Transcript, checked_transcript, finite
 from caribou.errors import InputError
 from caribou.graph import Graph
@@ -172,11 +172,7 @@ def plant(graph: Graph, canaries: int | None, rng: np.random.Generator) -> tuple
     ends = [part[np.argsort(graph.degrees[part], kind="stable")][:count] for part in (train, rest)]
     first, second = (part[np.argsort(graph.labels[part], kind="stable")] for part in ends)
     pairs = np.stack([first, np.roll(second, count // 2)])
-    edges = graph.edge_index
-    planted = np.sort(pairs, axis=0)
-    keys = planted[0] * graph.num_nodes + planted[1]
-    kept = ~np.isin(edges.min(axis=0) * graph.num_nodes + edges.max(axis=0), keys)
-    return with_edges(graph, edges[:, kept]), pairs
+    return without_pairs(graph, pairs), pairs
 
 
 def with_canaries(graph: Graph, pairs: np.ndarray) -> Graph:

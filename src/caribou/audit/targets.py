@@ -135,9 +135,15 @@ def _predictions(answer: Any, nodes: int) -> np.ndarray:
 
 def with_edges(graph: Graph, edges: np.ndarray) -> Graph:
     """The same nodes, features, labels and split with these edges alone. [2, m]"""
-    return Graph.from_edges(
-        graph.features, edges, labels=graph.labels, split=graph.split, name=graph.name, num_classes=graph.num_classes
-    )
+    made = Graph.from_edges(np.zeros((graph.num_nodes, 0)), edges)
+    return replace(graph, indptr=made.indptr, indices=made.indices)
+
+
+def without_pairs(graph: Graph, pairs: np.ndarray) -> Graph:
+    """The graph without these edges, if it has them. [2, m]"""
+    n, edges = graph.num_nodes, graph.edge_index
+    gone, keys = (np.sort(each, axis=0) * [[n], [1]] for each in (pairs, edges))
+    return with_edges(graph, edges[:, ~np.isin(keys.sum(axis=0), gone.sum(axis=0))])
 
 
 def without_edges(graph: Graph) -> Graph:

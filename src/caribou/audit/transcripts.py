@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -71,106 +71,30 @@ def _shown(value: Any) -> str:
     return f"{type(value).__name__} {text if len(text) <= 60 else text[:57] + '...'}"
 
 
-@dataclass(frozen=True, eq=False)
-class Ragged:
-    """One array of many runs; it may be missing in some, or have another shape. ``stacks``: by shape, runs and [runs, entries].
-
-    Nothing here depends on which shape is usual: that is decided once, by a `Layout`, on runs that are not judged.
-    """
-
-    runs: int
-    stacks: Mapping[Shape, tuple[np.ndarray, np.ndarray]]
-
-    @staticmethod
-    def of(arrays: Sequence[np.ndarray | None]) -> Ragged:
-        """One array per run, None where there is none."""
-        rows: dict[Shape, list[int]] = {}
-        for run, array in enumerate(arrays):
-            if array is not None:
-                rows.setdefault(np.shape(array), []).append(run)
-        stacks = {
-            shape: (np.array(some), np.stack([_reals(arrays[run]) for run in some]).reshape(len(some), -1))
-            for shape, some in rows.items()
-        }
-        return Ragged(len(arrays), stacks)
-
-    @staticmethod
-    def of_batch(array: np.ndarray) -> Ragged:
-        """An array whose first axis are the runs."""
-        runs = len(array)
-        return Ragged(runs, {array.shape[1:]: (np.arange(runs), _reals(array).reshape(runs, -1))})
-
-    def part(self, start: int, stop: int) -> Ragged:
-        """Some of the runs."""
-        stacks = {}
-        for shape, (rows, values) in self.stacks.items():
-            first, last = np.searchsorted(rows, [start, stop])
-            if first < last:
-                stacks[shape] = (rows[first:last] - start, values[first:last])
-        return Ragged(max(0, min(stop, self.runs) - start), stacks)
-
-    @staticmethod
-    def join(parts: Sequence[Ragged]) -> Ragged:
-        """Several blocks of runs."""
-        found: dict[Shape, list[tuple[np.ndarray, np.ndarray]]] = {}
-        done = 0
-        for part in parts:
-            for shape, (rows, values) in part.stacks.items():
-                found.setdefault(shape, []).append((rows + done, values))
-            done += part.runs
-        stacks = {
-            shape: (np.concatenate([rows for rows, _ in each]), np.concatenate([values for _, values in each]))
-            for shape, each in found.items()
-        }
-        return Ragged(done, stacks)
-
-    def entries(self, shape: Shape) -> np.ndarray:
-        """The runs with this shape; NaN in the others. [runs, entries]"""
-        rows, values = self.stacks.get(shape, (np.arange(0), np.empty((0, math.prod(shape)))))
-        if len(rows) == self.runs:
-            return values
-        out = np.full((self.runs, math.prod(shape)), np.nan)
-        out[rows] = values
-        return out
-
-    def marked(self, shape: Shape, kind: str, found: np.ndarray) -> np.ndarray:
-        """1 where one of these entries is of that kind of `MARKS`, else 0. [runs, found]"""
-        out = np.zeros((self.runs, len(found)))
-        if shape in self.stacks:
-            rows, values = self.stacks[shape]
-            out[rows] = MARKS[kind](values[:, found])
-        return out
-
-    def summaries(self) -> np.ndarray:
-        """Of an array of any shape: sum, extremes, first and last entries; NaN where it is missing. [runs, 3 + 2 ENDS]"""
-        out = np.full((self.runs, 3 + 2 * ENDS), np.nan)
-        for rows, values in self.stacks.values():
-            if values.shape[1]:
-                with np.errstate(invalid="ignore", over="ignore"):  # infinities of both signs have no sum
-                    out[rows, :3] = np.stack([values.sum(axis=1), values.min(axis=1), values.max(axis=1)], axis=1)
-                shown = min(ENDS, values.shape[1])
-                out[rows, 3 : 3 + shown] = values[:, :shown]
-                out[rows, -shown:] = values[:, -shown:]
-        return out
+def stacked(transcripts: Sequence[Transcript], name: str, shape: Shape) -> tuple[list[int], np.ndarray]:
+    """Which runs have a named array of this shape, and its entries there. [some], [some, entries]"""
+    rows = [run for run, each in enumerate(transcripts) if name in each and np.shape(each[name]) == shape]
+    values = [np.asarray(transcripts[run][name], dtype=np.float64) for run in rows]
+    return rows, np.stack(values).reshape(len(rows), -1) if rows else np.empty((0, math.prod(shape)))
 
 
-def _reals(array: Any) -> np.ndarray:
-    return np.asarray(array, dtype=np.float64)
-
-
-def shape_counts(tables: Iterable[Ragged]) -> Counter[Shape]:
-    """How many runs have each shape."""
-    counts: Counter[Shape] = Counter()
-    for table in tables:
-        counts.update({shape: len(rows) for shape, (rows, _) in table.stacks.items()})
-    return counts
+def summary(array: np.ndarray | None) -> np.ndarray:
+    """Of an array of any shape: sum, extremes, first and last entries; NaN where it is missing or empty. [3 + 2 ENDS]"""
+    out = np.full(3 + 2 * ENDS, np.nan)
+    values = np.empty(0) if array is None else np.asarray(array, dtype=np.float64).ravel()
+    if len(values):
+        with np.errstate(invalid="ignore", over="ignore"):  # infinities of both signs have no sum
+            out[:3] = values.sum(), values.min(), values.max()
+        shown = min(ENDS, len(values))
+        out[3 : 3 + shown], out[-shown:] = values[:shown], values[-shown:]
+    return out
 
 
 @dataclass(frozen=True, eq=False)
 class Runs:
-    """Runs of one world, a row for each. ``arrays``: by name; ``scores``: [runs, k], with ``names`` for its columns."""
+    """Runs of one world: what each handed out, and its scores [runs, k], with ``names`` for their columns."""
 
-    arrays: Mapping[str, Ragged]
+    transcripts: Sequence[Transcript]
     scores: np.ndarray
     names: tuple[str, ...]
 
@@ -179,12 +103,7 @@ class Runs:
 
     def part(self, start: int, stop: int) -> Runs:
         """Some of the runs."""
-        cut = {name: array.part(start, stop) for name, array in self.arrays.items()}
-        return Runs(cut, self.scores[start:stop], self.names)
-
-    def array(self, name: str) -> Ragged:
-        """A named array; of no run if there is none."""
-        return self.arrays.get(name, Ragged(len(self), {}))
+        return Runs(self.transcripts[start:stop], self.scores[start:stop], self.names)
 
     def columns(self, names: Sequence[str]) -> np.ndarray:
         """The named scores, all of them finite. [runs, names]"""
@@ -197,13 +116,10 @@ class Runs:
 
     @staticmethod
     def join(parts: Sequence[Runs]) -> Runs:
-        """Several blocks of runs, with the arrays and scores of all of them."""
-        arrays = {
-            name: Ragged.join([part.array(name) for part in parts])
-            for name in dict.fromkeys(name for part in parts for name in part.arrays)
-        }
+        """Several blocks of runs, with the scores of all of them."""
         names = tuple(dict.fromkeys(name for part in parts for name in part.names))
-        return Runs(arrays, np.concatenate([part.columns(names) for part in parts]), names)
+        transcripts = [transcript for part in parts for transcript in part.transcripts]
+        return Runs(transcripts, np.concatenate([part.columns(names) for part in parts]), names)
 
 
 @dataclass(frozen=True, eq=False)
@@ -221,23 +137,38 @@ class Layout:
     @staticmethod
     def of(worlds: Sequence[Runs]) -> Layout:
         """The shapes that most runs of all worlds have: the usual shape of one world alone would tell which world it is."""
-        names = dict.fromkeys(name for runs in worlds for name in runs.arrays)
-        counts = {name: shape_counts(runs.array(name) for runs in worlds) for name in names}
+        seen = Runs.join(worlds).transcripts
+        counts: dict[str, Counter[Shape]] = {}
+        for transcript in seen:
+            for name, array in transcript.items():
+                counts.setdefault(name, Counter())[np.shape(array)] += 1
         shapes = {name: each.most_common(1)[0][0] for name, each in counts.items()}
         marks = []
         for name, shape in shapes.items():
-            stacks = [runs.array(name).stacks[shape][1] for runs in worlds if shape in runs.array(name).stacks]
+            values = stacked(seen, name, shape)[1]
             for kind, test in MARKS.items():
-                found = np.flatnonzero(np.any([test(values).any(axis=0) for values in stacks], axis=0))
+                found = np.flatnonzero(test(values).any(axis=0))
                 marks += [(name, kind, found)] if len(found) else []
         return Layout(shapes, tuple(name for name, each in counts.items() if len(each) > 1), tuple(marks))
 
     def __call__(self, runs: Runs) -> np.ndarray:
         """A row per run, which depends on that run alone; NaN where an array is missing or has another shape. [runs, columns]"""
-        parts = [runs.array(name).entries(shape) for name, shape in self.shapes.items()]
-        parts += [runs.array(name).summaries() for name in self.varying]
-        parts += [runs.array(name).marked(self.shapes[name], kind, found) for name, kind, found in self.marks]
+        found = {name: stacked(runs.transcripts, name, shape) for name, shape in self.shapes.items()}
+        parts = [self._filled(len(runs), np.nan, *each) for each in found.values()]
+        parts += [
+            np.stack([summary(each.get(name)) for each in runs.transcripts]) for name in self.varying if len(runs)
+        ]
+        for name, kind, entries in self.marks:
+            rows, values = found[name]
+            parts.append(self._filled(len(runs), 0.0, rows, MARKS[kind](values[:, entries])))
         return np.concatenate(parts, axis=1) if parts else np.zeros((len(runs), 0))
+
+    @staticmethod
+    def _filled(runs: int, otherwise: float, rows: list[int], values: np.ndarray) -> np.ndarray:
+        """The values in their rows. [runs, entries]"""
+        out = np.full((runs, values.shape[1]), otherwise)
+        out[rows] = values
+        return out
 
 
 def finite(scores: np.ndarray) -> np.ndarray:
@@ -251,19 +182,23 @@ def observe(transcripts: Sequence[Transcript], scores: Scores | None = None) -> 
     return tabulate([with_noise_removed(transcript) for transcript in transcripts], named)
 
 
+def observe_batch(batch: Transcript, scores: Callable[[Transcript], Mapping[str, np.ndarray]] | None = None) -> Runs:
+    """Runs that were made as one tensor: every array has the runs as its first axis, and scores give one number per run."""
+    runs = range(len(next(iter(batch.values()))))
+    found = scores(batch) if scores is not None else {}
+    named = [{name: float(values[run]) for name, values in found.items()} for run in runs]
+    return tabulate([{name: array[run] for name, array in batch.items()} for run in runs], named)
+
+
 def tabulate(transcripts: Sequence[Transcript], named: Sequence[Mapping[str, float]]) -> Runs:
     """Transcripts with the adversary's scores of them; names may be missing in some runs."""
     names = tuple(dict.fromkeys(name for row in named for name in row))
     own = np.array([[float(row.get(name, np.nan)) for name in names] for row in named]).reshape(len(transcripts), -1)
     found = dict.fromkeys(name for transcript in transcripts for name in transcript)
-    arrays = {name: Ragged.of([transcript.get(name) for transcript in transcripts]) for name in found}
-    for name in found:
-        lower = [low_words(transcript[name]) if name in transcript else None for transcript in transcripts]
-        if any(words is not None for words in lower):
-            arrays[f"{name}, low words"] = Ragged.of(lower)
     counts = sum((equality_of(name, transcripts) for name in found), start=np.zeros((len(transcripts), len(COUNTS))))
     shapes = np.array([structure(transcript) for transcript in transcripts])
-    return Runs(arrays, np.concatenate([own, counts, shapes], axis=1), (*names, *STATISTICS))
+    seen = [with_low_words(transcript) for transcript in transcripts]
+    return Runs(seen, np.concatenate([own, counts, shapes], axis=1), (*names, *STATISTICS))
 
 
 def equality_of(name: str, transcripts: Sequence[Transcript]) -> np.ndarray:
@@ -277,25 +212,6 @@ def equality_of(name: str, transcripts: Sequence[Transcript]) -> np.ndarray:
     for rows in alike.values():
         out[rows] = equality_counts(np.stack([transcripts[run][name] for run in rows]))
     return out
-
-
-def observe_batch(
-    transcripts: Transcript, scores: Callable[[Transcript], Mapping[str, np.ndarray]] | None = None
-) -> Runs:
-    """Runs that were made as one tensor: every array has the runs as its first axis, and scores give one number per run."""
-    first = next(iter(transcripts.values()))
-    runs = len(first)
-    own = {
-        name: np.asarray(values, dtype=np.float64) for name, values in (scores(transcripts) if scores else {}).items()
-    }
-    counts = sum((equality_counts(array) for array in transcripts.values()), start=np.zeros((runs, len(COUNTS))))
-    shape = structure({name: array[0] for name, array in transcripts.items()})
-    columns = [*own.values(), *counts.T, *(np.full(runs, value) for value in shape)]
-    arrays = {name: Ragged.of_batch(array) for name, array in transcripts.items()}
-    for name, array in transcripts.items():
-        if low_words(array) is not None:
-            arrays[f"{name}, low words"] = Ragged.of([low_words(each) for each in array])
-    return Runs(arrays, np.stack(columns, axis=1), (*own, *STATISTICS))
 
 
 # -- statistics that noise should hide -----------------------------------------------------------------------------
@@ -318,19 +234,20 @@ def equality_counts(array: np.ndarray) -> np.ndarray:
     return np.stack([equal, *counts], axis=1)
 
 
-def structure(transcript: Transcript) -> tuple[float, float, float, float, float]:
+def structure(transcript: Transcript) -> tuple[float, ...]:
     """Entries and arrays that are handed out, and their names in order, types and shapes, each as one number.
 
     Equal words have equal numbers.
     """
-    arrays = [np.asarray(array) for array in transcript.values()]
-    return (
-        float(sum(array.size for array in arrays)),
-        float(len(arrays)),
-        word_number("|".join(transcript)),
-        word_number("|".join(array.dtype.str for array in arrays)),
-        word_number("|".join(str(array.shape) for array in arrays)),
-    )
+    return _structure(tuple((name, array.dtype.str, array.shape) for name, array in transcript.items()))
+
+
+@lru_cache(maxsize=4096)
+def _structure(arrays: tuple[tuple[str, str, Shape], ...]) -> tuple[float, ...]:
+    """Remembered: most runs hand out the same."""
+    names, types, shapes = zip(*arrays, strict=True) if arrays else ((), (), ())
+    words = ("|".join(names), "|".join(types), "|".join(map(str, shapes)))
+    return float(sum(map(math.prod, shapes))), float(len(arrays)), *map(word_number, words)
 
 
 @lru_cache(maxsize=4096)
@@ -339,14 +256,14 @@ def word_number(text: str) -> float:
     return (int.from_bytes(hashlib.sha256(text.encode()).digest()[:6], "big") + 0.5) * 2.0**-48
 
 
-def low_words(array: Any) -> np.ndarray | None:
-    """The lower 32 bits of whole numbers that are too large for a double; None if there are none."""
-    values = np.asarray(array)
-    if values.dtype.kind not in "iu" or values.dtype.itemsize < 8 or values.size == 0:
-        return None
-    if int(values.max()) <= WHOLE and int(values.min()) >= -WHOLE:
-        return None
-    return (values & values.dtype.type(2**32 - 1)).astype(np.float64)
+def with_low_words(transcript: Transcript) -> Transcript:
+    """The transcript, and the lower 32 bits of whole numbers that are too large for a double."""
+    out = dict(transcript)
+    for name, values in transcript.items():
+        wide = values.dtype.kind in "iu" and values.dtype.itemsize == 8 and values.size > 0
+        if wide and not (int(values.max()) <= WHOLE and int(values.min()) >= -WHOLE):
+            out[f"{name}, low words"] = (values & values.dtype.type(2**32 - 1)).astype(np.float64)
+    return out
 
 
 def equal_rows(array: np.ndarray) -> np.ndarray:

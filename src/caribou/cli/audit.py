@@ -217,13 +217,9 @@ def _announce(forecasts: Sequence[Forecast]) -> None:
     """What every attack will take, on stderr."""
     for forecast in forecasts:
         runs = f"{forecast.runs:,} runs, " if forecast.runs else ""
-        typer.echo(f"planned: {forecast.attack}: {runs}{_counted(forecast.fits)}, {about(forecast.seconds)}", err=True)
-    if len(forecasts) > 1:
-        typer.echo(f"planned: all of them: {about(sum(forecast.seconds for forecast in forecasts))}", err=True)
-
-
-def _counted(fits: int) -> str:
-    return f"{fits:,} fit{'' if fits == 1 else 's'}"
+        typer.echo(
+            f"planned: {forecast.attack}: {runs}{forecast.fits:,} fit{'' if forecast.fits == 1 else 's'}", err=True
+        )
 
 
 @contextmanager
