@@ -2,8 +2,8 @@
 
 What work gives for a block is a function of the work and of the block, and noise has an address. So a part may be computed
 several times, by anybody, and gives the same bytes. That leaves recovery to Ray: it starts actors again, elsewhere if their node
-is gone, and asks them again. What it cannot know is that a node is slow: a part that is overdue is asked of a second actor, and
-the first answer counts. The driver writes every shard to its private folder as it arrives.
+is gone, and tells that their answers are lost; whoever is free is then asked. A node that is slow hands over blocks from pass to
+pass. The driver writes every shard to its private folder as it arrives.
 
 Workers of a release are sent a key that is derived from that of the run, its plan and its graph: they can draw the noise of this
 run and no other. Workers of a training only count and are sent no key. Ray is imported when it is started.
@@ -20,10 +20,10 @@ import shutil
 import tempfile
 import threading
 import time
-from collections import deque
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -42,12 +42,8 @@ FAILURES = 8
 """How often an actor is started again, and how many answers in a row may fail, before a run is given up."""
 AHEAD = 1
 """Parts that wait at an actor beside those that it computes, so that it need not wait for the next."""
-SLOW = 2.0
-"""A part that takes this many times as long as the slowest answer of a pass so far gets a second copy, ..."""
-HASTE = 3.0
-"""... but none before these seconds."""
 TICK = 1.0
-"""Seconds without an answer after which the driver looks whether the cluster is there, and what is overdue."""
+"""Seconds without an answer after which the driver looks whether the cluster is there."""
 SILENT = 30.0
 """Seconds without an answer of the cluster itself after which it is gone. Ray ends the whole process after 60."""
 IDLE = 300.0
@@ -98,21 +94,12 @@ class Worker:
 
 @dataclass(eq=False)
 class Member:
-    """One actor: all workers on one node are its threads, so that they share what it holds.
-
-    ``owed``: by reference, the pass and the part of answers that are still to come, and since when.
-    """
+    """One actor: all workers on one node are its threads, so that they share what it holds. It is ready once it has greeted."""
 
     actor: Any
     threads: int
     greeting: Any
     is_ready: bool = False
-    owed: dict[Any, tuple[int, int, float]] = field(default_factory=dict)
-
-    def is_late(self, limit: float) -> bool:
-        """It has not started, or owes an answer for more than ``limit`` seconds."""
-        now = time.monotonic()
-        return not self.is_ready or any(now - since > limit for _, _, since in self.owed.values())
 
 
 class Workers:
@@ -142,12 +129,12 @@ class Workers:
         self._passes += 1
         _Pass(self, self._passes, self.ray.put(work), take).run(parts)
 
-    def ask(self, member: Member, number: int, part: int, work: Any) -> None:
-        """Ask an actor for a part of a pass."""
+    def ask(self, member: Member, number: int, part: int, work: Any) -> Any:
+        """Ask an actor for a part of a pass; a reference to its answer. One that dies meanwhile is not asked again for it."""
         if part not in self._blocks:
             self._blocks[part] = self.ray.put(self._block(part))
-        reference = member.actor.answer.remote(part, number, [work], [self._blocks[part]])
-        member.owed[reference] = number, part, time.monotonic()
+        once = member.actor.answer.options(max_task_retries=0)
+        return once.remote(part, number, [work], [self._blocks[part]])
 
     def close(self) -> None:
         """End all actors; a Ray that was started here is shut down. It waits for no answer of a cluster that is gone."""
@@ -157,64 +144,70 @@ class Workers:
 
 
 class _Pass:
-    """One work over some parts."""
+    """One work over some parts. ``owed``: by reference, who was asked for which part."""
 
     def __init__(self, workers: Workers, number: int, work: Any, take: Callable[[int, Any, Any], None]) -> None:
         self._workers, self._number, self._work, self._take = workers, number, work, take
-        self._open: set[int] = set()
-        self._queues: dict[Member | None, deque[int]] = {None: deque()} | {m: deque() for m in workers.members}
-        self._slowest, self._failures = 0.0, 0
+        self._waiting: list[int] = []
+        self._owed: dict[Any, tuple[Member, int]] = {}
+        self._failures = 0
         self._answered = self._seen = time.monotonic()
 
     def run(self, parts: Sequence[int]) -> None:
-        self._open.update(parts)
-        for part in parts:
-            self._enqueue(part)
-        while self._open:
-            for member in self._workers.members:
-                self._hand_out(member)
+        self._waiting = list(parts)
+        while self._waiting or self._owed:
+            while (chosen := self._next()) is not None:
+                member, part = chosen
+                self._waiting.remove(part)
+                self._owed[self._workers.ask(member, self._number, part, self._work)] = chosen
             self._listen()
 
-    def _hand_out(self, member: Member) -> None:
-        while member.is_ready and (part := self._next(member)) is not None:
-            self._workers.ask(member, self._number, part, self._work)
+    def _next(self) -> tuple[Member, int] | None:
+        """Whom to ask for what: whoever has least to do comes first."""
+        busy = Counter(member for member, _ in self._owed.values())
+        ready = [member for member in self._workers.members if member.is_ready]
+        for member in sorted(ready, key=lambda one: busy[one] / one.threads):
+            part = self._part_for(member, busy[member] - member.threads)
+            if part is not None:
+                return member, part
+        return None
 
-    def _enqueue(self, part: int) -> None:
-        home = self._workers.homes.get(part)
-        self._queues[home if home in self._workers.members else None].append(part)
+    def _part_for(self, member: Member, ahead: int) -> int | None:
+        """A part whose block it holds, or nobody; with a free thread, one of whoever is far behind."""
+        if ahead >= AHEAD:
+            return None
+        homes = self._workers.homes
+        own = next((part for part in self._waiting if homes.get(part, member) is member), None)
+        if own is not None or ahead >= 0:
+            return own
+        left = Counter(homes[part] for part in self._waiting)
+        return next((part for part in self._waiting if left[homes[part]] >= 2 * homes[part].threads), None)
 
     def _listen(self) -> None:
         """Use the next answer or greeting."""
-        waiting = {member.greeting: member for member in self._workers.members if not member.is_ready}
-        waiting |= {reference: member for member in self._workers.members for reference in member.owed}
-        ready, _ = self._workers.ray.wait(list(waiting), num_returns=1, timeout=TICK)
+        greetings = {member.greeting: member for member in self._workers.members if not member.is_ready}
+        ready, _ = self._workers.ray.wait([*greetings, *self._owed], num_returns=1, timeout=TICK)
         if not ready:
             self._require_life()
             return
         self._seen = time.monotonic()
-        reference, member = ready[0], waiting[ready[0]]
-        if reference not in member.owed:
-            self._greet(member)
-            return
-        number, part, since = member.owed.pop(reference)
-        if number == self._number and part in self._open:  # else another one was faster
-            self._receive(member, part, reference, since)
+        if ready[0] in greetings:
+            self._greet(greetings[ready[0]])
+        else:
+            self._receive(ready[0])
 
-    def _receive(self, member: Member, part: int, reference: Any, since: float) -> None:
+    def _receive(self, reference: Any) -> None:
+        member, part = self._owed[reference]
         answer = self._got(member, reference)
-        if answer is None:
-            self._enqueue(part)
-            return
-        self._answered = time.monotonic()
-        self._slowest, self._failures = max(self._slowest, self._answered - since), 0
-        self._workers.homes[part] = member  # it holds what the part needs
-        self._open.remove(part)
-        self._take(part, answer, reference)
+        if answer is not None:
+            del self._owed[reference]
+            self._answered, self._failures = time.monotonic(), 0
+            self._workers.homes[part] = member  # it holds what the part needs
+            self._take(part, answer, reference)
 
     def _greet(self, member: Member) -> None:
         loops = self._got(member, member.greeting)
         if loops is None:
-            member.greeting = member.actor.ready.remote()
             return
         if loops != kernels.name():
             raise CaribouError(f"workers must run the same loops as the driver, {kernels.name()}, got {loops}")
@@ -228,12 +221,13 @@ class _Pass:
         except errors.RayTaskError as error:
             if isinstance(error.cause, CaribouError):
                 raise error.cause from None
-            why = type(error.cause).__name__
-        except (errors.ActorDiedError, errors.ActorUnschedulableError):
-            why = "workers that died"
-            self._lose(member)
+            why, is_gone = type(error.cause).__name__, False
         except errors.RayError as error:
-            why = type(error).__name__
+            why, is_gone = (
+                type(error).__name__,
+                isinstance(error, (errors.ActorDiedError, errors.ActorUnschedulableError)),
+            )
+        self._lose(member, is_gone)
         self._failures += 1
         if self._failures > FAILURES or not self._workers.members:
             raise RunError(
@@ -241,39 +235,16 @@ class _Pass:
             )
         return None
 
-    def _lose(self, member: Member) -> None:
-        """Ray has started it again as often as it may: what it was to do is anybody's."""
-        if member in self._workers.members:
+    def _lose(self, member: Member, is_gone: bool) -> None:
+        """What it was to do is anybody's. It must greet again, unless Ray has started it as often as it may."""
+        self._waiting += [part for owner, part in self._owed.values() if owner is member]
+        self._owed = {reference: owed for reference, owed in self._owed.items() if owed[0] is not member}
+        self._workers.homes = {part: home for part, home in self._workers.homes.items() if home is not member}
+        member.is_ready = False
+        if is_gone:
             self._workers.members.remove(member)
-            owed = [part for number, part, _ in member.owed.values() if number == self._number]
-            self._queues[None].extend(part for part in owed if part in self._open)
-            self._queues[None].extend(self._queues.pop(member))
-
-    def _next(self, member: Member) -> int | None:
-        """A part for a member: its own or one of nobody, and if a thread is free, anybody's, or a copy of one that is overdue."""
-        busy = len(member.owed) - member.threads
-        if busy >= AHEAD:
-            return None
-        limit = max(HASTE, SLOW * self._slowest)
-        for queue in (self._queues[member], self._queues[None]):
-            if queue:
-                return queue.popleft()
-        if busy >= 0:
-            return None
-        longest = max(self._workers.members, key=lambda other: len(self._queues[other]) / other.threads)
-        queue = self._queues[longest]
-        if len(queue) >= 2 * longest.threads or (queue and longest.is_late(limit)):
-            return queue.pop()
-        return self._overdue(limit)
-
-    def _overdue(self, limit: float) -> int | None:
-        """A part that is owed by late members alone."""
-        late: set[int] = set()
-        on_time: set[int] = set()
-        for member in self._workers.members:
-            parts = {part for number, part, _ in member.owed.values() if number == self._number}
-            (late if member.is_late(limit) else on_time).update(parts)
-        return min((late - on_time) & self._open, default=None)
+        else:
+            member.greeting = member.actor.ready.remote()
 
     def _require_life(self) -> None:
         """Nothing came for a while: give up if the cluster, or all workers, are gone."""
@@ -539,24 +510,14 @@ def patiently(work: Callable[[], object], seconds: float = 10.0) -> bool:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep what Ray tells of its start off the screen, warnings and errors excepted.
-
-    One of its warnings is no bad news, that a cluster asks for a token, and comes with every start: it is kept off as well.
-    """
+    """Keep what Ray tells of its start off the screen, errors excepted: a start that went well has its warnings, too."""
     everything = logging.getLogger("ray")
-    tokens = logging.getLogger("ray._private.authentication.authentication_token_setup")
     level = everything.level
-    everything.setLevel(max(level, logging.WARNING))
-    tokens.addFilter(_is_news)
+    everything.setLevel(max(level, logging.ERROR))
     try:
         yield
     finally:
         everything.setLevel(level)
-        tokens.removeFilter(_is_news)
-
-
-def _is_news(record: logging.LogRecord) -> bool:
-    return not record.getMessage().startswith("Token authentication is enabled")
 
 
 def _ray() -> Any:
